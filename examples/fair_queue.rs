@@ -22,7 +22,13 @@ const CUSTOMERS: usize = 6;
 async fn main() -> Result<(), Error> {
     let redis = EmbeddedRedis::new();
     // A customer without a heartbeat for this long loses the place. The default is 2 s.
-    let till = async || redis.builder().fair_claim(Duration::from_secs(30)).connect().await;
+    let till = async || {
+        redis
+            .builder()
+            .fair_claim(Duration::from_secs(30))
+            .connect()
+            .await
+    };
     let tills = [till().await?, till().await?];
     let printing = tills[0].fair_lock(NAME).lock().await?;
 
@@ -52,5 +58,8 @@ async fn main() -> Result<(), Error> {
 /// An operator's view: what is held, and how many wait. It searches the keyspace.
 async fn waiting(client: &Client) -> Result<usize, Error> {
     let locks = client.locks("example:fair:*").await?;
-    Ok(locks.iter().map(|lock| usize::try_from(lock.queue).unwrap_or(usize::MAX)).sum())
+    Ok(locks
+        .iter()
+        .map(|lock| usize::try_from(lock.queue).unwrap_or(usize::MAX))
+        .sum())
 }

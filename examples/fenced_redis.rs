@@ -23,9 +23,13 @@ async fn main() -> Result<(), Error> {
     let redis = EmbeddedRedis::new();
     let (slow, quick) = (redis.client(), redis.client());
 
-    let stale = slow.fenced_lock(LOCK).try_lock_now(Lease::fixed(LEASE)).await?;
+    let stale = slow
+        .fenced_lock(LOCK)
+        .try_lock_now(Lease::fixed(LEASE))
+        .await?;
     let old = stale.token();
-    slow.set_fenced(VALUE, old, "the first half of the slow one").await?;
+    slow.set_fenced(VALUE, old, "the first half of the slow one")
+        .await?;
     println!("the slow one holds token {old}, has written, and stands still");
     sleep(LEASE * 2).await; // a collection of garbage, a moved machine, a laptop that was closed
 
@@ -35,13 +39,17 @@ async fn main() -> Result<(), Error> {
     println!("the quick one holds token {new} and has written");
 
     // It was past its last `check` when it was stopped: only the resource can refuse it now.
-    let written = slow.set_fenced(VALUE, old, "the second half of the slow one").await;
+    let written = slow
+        .set_fenced(VALUE, old, "the second half of the slow one")
+        .await;
     let refused = written.expect_err("a stale holder has written");
     assert!(matches!(refused, Error::StaleToken { .. }), "{refused}");
     println!("the slow one writes with token {old}: {refused}");
     is_lost(&stale);
 
-    quick.set_fenced(VALUE, new, "the quick one, mended").await?;
+    quick
+        .set_fenced(VALUE, new, "the quick one, mended")
+        .await?;
     println!("the quick one writes again with token {new}: done");
     guard.unlock().await?;
     quick.shutdown(Duration::from_secs(5)).await?;

@@ -35,7 +35,10 @@ async fn main() -> Result<(), Error> {
     report(&lock, 12).await?;
     println!("renewed {} times", client.stats().renewed);
 
-    println!("== the same job, and an operator frees its lock after {:?}", STEP * 3);
+    println!(
+        "== the same job, and an operator frees its lock after {:?}",
+        STEP * 3
+    );
     let operator = client.lock(NAME);
     let operator = async {
         sleep(STEP * 3).await;

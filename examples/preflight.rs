@@ -24,7 +24,11 @@ fn builder() -> ClientBuilder {
 async fn main() -> Result<(), Error> {
     println!("== what this deployment gives");
     let client = builder().connect().await?;
-    let report = client.preflight().uses([Use::Lock, Use::FencedLock]).name("orders:1").await?;
+    let report = client
+        .preflight()
+        .uses([Use::Lock, Use::FencedLock])
+        .name("orders:1")
+        .await?;
     println!("{report}");
     if report.worst() >= Some(Severity::Danger) {
         println!("Locks here are not to be relied on.");

@@ -69,7 +69,10 @@ async fn ship(client: &Client) -> Result<(), Error> {
         println!("back outside: {} guard", guard.hold_count());
         Ok(())
     };
-    client.lock(NAME).try_run(WAIT, Lease::Renewed, shipping).await
+    client
+        .lock(NAME)
+        .try_run(WAIT, Lease::Renewed, shipping)
+        .await
 }
 
 /// Called from outside of a section, this function waits for the lock.
@@ -82,7 +85,11 @@ async fn charge(client: &Client) -> Result<(), Error> {
 /// The lock is taken away while it is held: the guard finds out, and the hold never comes back.
 async fn lose(client: &Client) -> Result<(), Error> {
     let guard = client.lock(NAME).lock().await?;
-    println!("held: {:?}, for {:?} at least", guard.state(), guard.remaining());
+    println!(
+        "held: {:?}, for {:?} at least",
+        guard.state(),
+        guard.remaining()
+    );
 
     client.lock(NAME).force_unlock().await?; // an operator, a failover, a DEL
     let start = Instant::now();

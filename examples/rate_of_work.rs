@@ -39,7 +39,9 @@ async fn main() -> Result<(), Error> {
     // Nobody renews the permits of a dead process or gives them back. Redisson would lose them.
     let dying = std::thread::spawn(move || die_at_work(&redis));
     dying.join().expect("it dies in good order")?;
-    let all = encoders[0].try_acquire(PERMITS, Duration::from_secs(5)).await?;
+    let all = encoders[0]
+        .try_acquire(PERMITS, Duration::from_secs(5))
+        .await?;
     println!("the permits of a dead worker came back");
     all.release().await
 }

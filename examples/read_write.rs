@@ -27,7 +27,10 @@ async fn main() -> Result<(), Error> {
     let (in_shop, in_search) = tokio::try_join!(shop.read().lock(), search.read().lock())?;
     println!("two read");
     let refused = editor.write().try_lock_now(Lease::Renewed).await;
-    assert!(refused.is_err_and(|error| error.is_timeout()), "wrote among readers");
+    assert!(
+        refused.is_err_and(|error| error.is_timeout()),
+        "wrote among readers"
+    );
 
     // An upgrade is refused at once: the reader would wait for its own release.
     let upgrade = shop.write().acquire().within(&in_shop).await;
@@ -41,7 +44,10 @@ async fn main() -> Result<(), Error> {
     shop_left.and(search_left)?;
     let writing = writing?;
     println!("one writes");
-    assert!(shop.read().try_lock_now(Lease::Renewed).await.is_err(), "read a half");
+    assert!(
+        shop.read().try_lock_now(Lease::Renewed).await.is_err(),
+        "read a half"
+    );
 
     // Downgrade: first read within the write hold, then release the write hold.
     let checking = editor.read().acquire().within(&writing).await?;

@@ -50,8 +50,17 @@ impl Service {
     fn new(client: Client, reports: Arc<dyn Reports>) -> Self {
         let stock = client.lock("shop:stock");
         let ledger = client.fenced_lock("shop:ledger");
-        let shelf = Arc::new(Mutex::new(Shelf { pieces: 30, ..Shelf::default() }));
-        Service { client, stock, ledger, shelf, reports }
+        let shelf = Arc::new(Mutex::new(Shelf {
+            pieces: 30,
+            ..Shelf::default()
+        }));
+        Service {
+            client,
+            stock,
+            ledger,
+            shelf,
+            reports,
+        }
     }
 
     /// One order: the work has errors of its own, and takes the stock again further down.
@@ -70,7 +79,11 @@ impl Service {
     fn enter(&self) -> anyhow::Result<()> {
         let mut goods = self.shelf.lock();
         goods.inside += 1;
-        ensure!(goods.inside == 1, "{} tasks are in the section", goods.inside);
+        ensure!(
+            goods.inside == 1,
+            "{} tasks are in the section",
+            goods.inside
+        );
         Ok(())
     }
 
@@ -80,10 +93,16 @@ impl Service {
 
     /// Called with and without the lock: by its name, so it is right in both cases.
     async fn take(&self, pieces: u32) -> anyhow::Result<()> {
-        let guard = self.client.lock("shop:stock").try_lock(WAIT, Lease::Renewed).await?;
+        let guard = self
+            .client
+            .lock("shop:stock")
+            .try_lock(WAIT, Lease::Renewed)
+            .await?;
         {
             let mut goods = self.shelf.lock();
-            let Some(left) = goods.pieces.checked_sub(pieces) else { bail!("sold out") };
+            let Some(left) = goods.pieces.checked_sub(pieces) else {
+                bail!("sold out")
+            };
             goods.pieces = left;
         }
         guard.unlock().await?;
@@ -94,12 +113,17 @@ impl Service {
     async fn book(&self, pieces: u32) -> Result<(), Error> {
         let guard = self.ledger.lock().await?;
         let token = guard.token().value();
-        guard.run(async { self.shelf.lock().booked.push((token, pieces)) }).await?;
+        guard
+            .run(async { self.shelf.lock().booked.push((token, pieces)) })
+            .await?;
         guard.unlock().await
     }
 
     async fn inventory(&self) -> Result<Inventory, Error> {
-        Ok(Inventory { guard: self.stock.lock().await?, counted: 0 })
+        Ok(Inventory {
+            guard: self.stock.lock().await?,
+            counted: 0,
+        })
     }
 }
 
@@ -147,7 +171,9 @@ impl Reports for Printed {
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let client = match std::env::var("REDIS_URL") {
-        Ok(url) => Client::connect(&url).await.context("no server at REDIS_URL")?,
+        Ok(url) => Client::connect(&url)
+            .await
+            .context("no server at REDIS_URL")?,
         Err(_) => Client::embedded(),
     };
     let service = Service::new(client.clone(), Arc::new(Printed));
@@ -173,8 +199,10 @@ async fn main() -> anyhow::Result<()> {
     }
 
     // An iterator of futures.
-    let booked: Result<Vec<()>, Error> =
-        join_all((1..=5).map(|pieces| service.book(pieces))).await.into_iter().collect();
+    let booked: Result<Vec<()>, Error> = join_all((1..=5).map(|pieces| service.book(pieces)))
+        .await
+        .into_iter()
+        .collect();
     booked?;
 
     // A waiter that is given up, a guard in a struct, work in generic code.
@@ -184,12 +212,28 @@ async fn main() -> anyhow::Result<()> {
     let left = inventory.count(&service.shelf).await?;
     let again = {
         let shelf = service.shelf.clone();
-        spawn_under(service.stock.clone(), move || async move { shelf.lock().pieces }).await??
+        spawn_under(
+            service.stock.clone(),
+            move || async move { shelf.lock().pieces },
+        )
+        .await??
     };
-    ensure!(left == again && left == 7, "{left} and {again} pieces are left");
+    ensure!(
+        left == again && left == 7,
+        "{left} and {again} pieces are left"
+    );
 
-    let tokens: Vec<_> = service.shelf.lock().booked.iter().map(|(token, _)| *token).collect();
-    ensure!(tokens.is_sorted() && tokens.len() == 5, "the ledger is out of order: {tokens:?}");
+    let tokens: Vec<_> = service
+        .shelf
+        .lock()
+        .booked
+        .iter()
+        .map(|(token, _)| *token)
+        .collect();
+    ensure!(
+        tokens.is_sorted() && tokens.len() == 5,
+        "the ledger is out of order: {tokens:?}"
+    );
     println!("{left} pieces are left");
     client.shutdown(Duration::from_secs(5)).await?;
     Ok(())

@@ -26,11 +26,18 @@ async fn main() -> Result<(), Error> {
     let transfers = (0..TRANSFERS).map(|number| {
         let from = number % 3;
         // 0 to 1, 1 to 2, 2 to 0; then the other way round.
-        let to = if number % 6 < 3 { (from + 1) % 3 } else { (from + 2) % 3 };
+        let to = if number % 6 < 3 {
+            (from + 1) % 3
+        } else {
+            (from + 2) % 3
+        };
         transfer(&branches[number % 2], from, to)
     });
     futures::future::try_join_all(transfers).await?;
-    let balances: Vec<_> = ACCOUNTS.iter().map(|balance| balance.load(Relaxed)).collect();
+    let balances: Vec<_> = ACCOUNTS
+        .iter()
+        .map(|balance| balance.load(Relaxed))
+        .collect();
     println!("{TRANSFERS} transfers, and the accounts have {balances:?}");
     assert_eq!(balances.iter().sum::<i64>(), 300);
     Ok(())
@@ -38,7 +45,9 @@ async fn main() -> Result<(), Error> {
 
 async fn transfer(branch: &Client, from: usize, to: usize) -> Result<(), Error> {
     let both = branch.multi_lock([from, to].map(|account| format!("example:account:{account}")));
-    let guard = both.try_lock(Duration::from_secs(30), Lease::Renewed).await?;
+    let guard = both
+        .try_lock(Duration::from_secs(30), Lease::Renewed)
+        .await?;
     let (source, target) = (ACCOUNTS[from].load(Relaxed), ACCOUNTS[to].load(Relaxed));
     sleep(Duration::from_millis(1)).await; // without the locks, another transfer would come between
     ACCOUNTS[from].store(source - 1, Relaxed);

@@ -138,7 +138,9 @@ impl Client {
     }
 
     pub(crate) fn new(session: Arc<Session>) -> Self {
-        Client { handle: Arc::new(Handle { session }) }
+        Client {
+            handle: Arc::new(Handle { session }),
+        }
     }
 
     #[cfg(all(test, feature = "embedded"))]
@@ -190,17 +192,29 @@ impl Client {
     ) -> Result<(), Error> {
         if token.value() < 1 {
             let (given, allowed) = (token.to_string(), "at least 1".to_owned());
-            let error = ConfigError::OutOfRange { what: "token", given, allowed };
+            let error = ConfigError::OutOfRange {
+                what: "token",
+                given,
+                allowed,
+            };
             return Err(Error::Config(error));
         }
         let prefix = &self.handle.session.settings.key_prefix;
         let resource = Resource::new(Kind::Lock, prefix, key.as_ref())?;
         let fence = KeyName::Ours("leasehold_fence").of(&resource.key);
         let call = fenced::set(resource.key.clone(), fence, token.value(), value);
-        if self.handle.session.ask(&resource.name, call, replies::yes_or_no).await? {
+        if self
+            .handle
+            .session
+            .ask(&resource.name, call, replies::yes_or_no)
+            .await?
+        {
             return Ok(());
         }
-        Err(Error::StaleToken { key: resource.name.clone(), token })
+        Err(Error::StaleToken {
+            key: resource.name.clone(),
+            token,
+        })
     }
 
     /// Lists the locks held now, by any client, whose names match `pattern`.
@@ -302,7 +316,11 @@ impl Client {
     /// - [`Error::Closed`]: the client was shut down.
     pub async fn ping(&self) -> Result<(), Error> {
         let (name, call) = (Arc::from("ping"), existence::keys_exist(vec![]));
-        self.handle.session.ask(&name, call, |reply| existence::missing(reply, 0)).await.map(drop)
+        self.handle
+            .session
+            .ask(&name, call, |reply| existence::missing(reply, 0))
+            .await
+            .map(drop)
     }
 
     /// Inspects the servers, and reports in words which guarantee this deployment gives.
@@ -395,6 +413,8 @@ impl Client {
 
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Client").field("session", &self.handle.session).finish()
+        f.debug_struct("Client")
+            .field("session", &self.handle.session)
+            .finish()
     }
 }

@@ -23,12 +23,19 @@ impl ClientId {
             low >> 48 & 0x3fff | 0x8000,
             low & 0xffff_ffff_ffff,
         );
-        ClientId(text.into_bytes().try_into().expect("BUG: a UUID has this length"))
+        ClientId(
+            text.into_bytes()
+                .try_into()
+                .expect("BUG: a UUID has this length"),
+        )
     }
 
     /// The number that its digits are.
     pub(crate) fn as_u128(&self) -> u128 {
-        let digits = self.0.iter().filter_map(|letter| char::from(*letter).to_digit(16));
+        let digits = self
+            .0
+            .iter()
+            .filter_map(|letter| char::from(*letter).to_digit(16));
         digits.fold(0, |number, digit| number << 4 | u128::from(digit))
     }
 }

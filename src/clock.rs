@@ -51,13 +51,19 @@ impl Clock {
 
     #[cfg(any(test, feature = "test-util"))]
     pub(crate) fn new(counts: Counts) -> Self {
-        Clock { counts, machine: Machine::default() }
+        Clock {
+            counts,
+            machine: Machine::default(),
+        }
     }
 
     /// The clock of a machine that a test suspends.
     #[cfg(any(test, feature = "test-util"))]
     pub(crate) fn on(self, machine: &Machine) -> Self {
-        Clock { machine: machine.clone(), ..self }
+        Clock {
+            machine: machine.clone(),
+            ..self
+        }
     }
 
     /// A moment between the start and the end of this call.
@@ -70,7 +76,10 @@ impl Clock {
     /// When tokio's timers reach a moment, unless the machine is suspended first. A past moment gives a past
     /// instant.
     pub(crate) fn timer(&self, moment: Moment) -> Instant {
-        moment.0.checked_sub(self.suspended()).unwrap_or_else(Instant::now)
+        moment
+            .0
+            .checked_sub(self.suspended())
+            .unwrap_or_else(Instant::now)
     }
 
     /// How long the machine was suspended since the process first asked.
@@ -142,8 +151,13 @@ mod system {
         #[expect(clippy::disallowed_methods, reason = "paused time is no suspension")]
         fn take() -> Self {
             // This order matters: a stall of the thread between the two must not look like a suspension.
-            let counts_sleep = clock_gettime(COUNTS_SLEEP).map(Duration::from).unwrap_or_default();
-            Reading { counts_sleep, timers: Instant::now() }
+            let counts_sleep = clock_gettime(COUNTS_SLEEP)
+                .map(Duration::from)
+                .unwrap_or_default();
+            Reading {
+                counts_sleep,
+                timers: Instant::now(),
+            }
         }
 
         /// How long the machine was suspended since an earlier reading.
@@ -155,7 +169,11 @@ mod system {
         fn first() -> Self {
             let readings = (0..FIRST_READINGS).map(|_| Reading::take());
             let better = |one: Reading, other: Reading| {
-                if other.suspended_since(&one) > Duration::ZERO { other } else { one }
+                if other.suspended_since(&one) > Duration::ZERO {
+                    other
+                } else {
+                    one
+                }
             };
             readings.reduce(better).expect("BUG: there are some")
         }

@@ -37,7 +37,10 @@ pub struct Connection {
 impl Connection {
     /// Reads a line of `CLIENT LIST`; `None` if it has no address.
     fn read(server: &str, line: &str) -> Option<Self> {
-        let mut connection = Connection { server: server.to_owned(), ..Connection::default() };
+        let mut connection = Connection {
+            server: server.to_owned(),
+            ..Connection::default()
+        };
         let (mut library, mut version) = ("", "");
         for (key, value) in line.split(' ').filter_map(|pair| pair.split_once('=')) {
             let seconds = || Duration::from_secs(value.parse().unwrap_or(0));
@@ -82,7 +85,9 @@ pub(crate) async fn list(session: &Session) -> Result<Vec<Connection>, Error> {
     }
     let asked = transport.groups().into_iter().map(|group| async move {
         let server = transport.server_of(group);
-        let reply = transport.command(group, Lane::Caller, &[b"CLIENT", b"LIST"]).await;
+        let reply = transport
+            .command(group, Lane::Caller, &[b"CLIENT", b"LIST"])
+            .await;
         let name: Arc<str> = Arc::from(&*server);
         // The call takes nothing, so a lost reply leaves nothing in doubt.
         let reply =
@@ -90,7 +95,10 @@ pub(crate) async fn list(session: &Session) -> Result<Vec<Connection>, Error> {
         let Value::Text(text) = reply else {
             return Err(Error::unexpected(&name, &Unexpected(reply)));
         };
-        Ok(text.lines().filter_map(|line| Connection::read(&server, line)).collect::<Vec<_>>())
+        Ok(text
+            .lines()
+            .filter_map(|line| Connection::read(&server, line))
+            .collect::<Vec<_>>())
     });
     Ok(futures_util::future::try_join_all(asked).await?.concat())
 }
@@ -127,7 +135,10 @@ mod tests {
     #[test]
     fn others_have_the_name_that_they_gave() {
         let other = read("id=7 addr=[::1]:4711 name=a:b age=1 idle=0 lib-name= lib-ver=");
-        assert_eq!((other.name.as_deref(), other.client, other.library), (Some("a:b"), None, None));
+        assert_eq!(
+            (other.name.as_deref(), other.client, other.library),
+            (Some("a:b"), None, None)
+        );
         assert_eq!(read("addr=1.2.3.4:5 name= age=x").name, None);
         assert_eq!(Connection::read("server", ""), None);
         assert_eq!(Connection::read("server", "name=x"), None);

@@ -43,19 +43,31 @@ impl Durability {
     ///
     /// A failover to one of these replicas loses nothing. A failover to another replica does.
     pub fn replicas(number: u32) -> Self {
-        Durability { replicas: number, fsync: Fsync::No, within: WITHIN_DEFAULT }
+        Durability {
+            replicas: number,
+            fsync: Fsync::No,
+            within: WITHIN_DEFAULT,
+        }
     }
 
     /// The primary and `replicas` replicas have the grant on disk (`WAITAOF`: Redis 7.2 and Valkey).
     ///
     /// A restart loses nothing. All these servers must run with `appendonly yes`.
     pub fn on_disk(replicas: u32) -> Self {
-        Durability { replicas, fsync: Fsync::PrimaryAndReplicas, within: WITHIN_DEFAULT }
+        Durability {
+            replicas,
+            fsync: Fsync::PrimaryAndReplicas,
+            within: WITHIN_DEFAULT,
+        }
     }
 
     /// `number` replicas have the grant on disk (`WAITAOF`). The disk of the primary does not count.
     pub fn on_disk_of_replicas(number: u32) -> Self {
-        Durability { replicas: number, fsync: Fsync::Replicas, within: WITHIN_DEFAULT }
+        Durability {
+            replicas: number,
+            fsync: Fsync::Replicas,
+            within: WITHIN_DEFAULT,
+        }
     }
 
     /// Sets how long the copies may take. Default: 500 ms. At least 1 ms, and less than the command timeout.
@@ -65,16 +77,29 @@ impl Durability {
     }
 
     pub(crate) fn checked(self, command_timeout: Duration) -> Result<Self, ConfigError> {
-        let out_of_range =
-            |what, given, allowed| Err(ConfigError::OutOfRange { what, given, allowed });
+        let out_of_range = |what, given, allowed| {
+            Err(ConfigError::OutOfRange {
+                what,
+                given,
+                allowed,
+            })
+        };
         let least = Duration::from_millis(1);
         if self.within < least || self.within >= command_timeout {
             let allowed = format!("{least:?} to less than the command_timeout {command_timeout:?}");
-            return out_of_range("within of durability", format!("{:?}", self.within), allowed);
+            return out_of_range(
+                "within of durability",
+                format!("{:?}", self.within),
+                allowed,
+            );
         }
         if self.replicas > REPLICAS_MAX || self.wanted() == 0 {
             let given = self.replicas.to_string();
-            return out_of_range("replicas of durability", given, format!("1 to {REPLICAS_MAX}"));
+            return out_of_range(
+                "replicas of durability",
+                given,
+                format!("1 to {REPLICAS_MAX}"),
+            );
         }
         Ok(self)
     }
@@ -96,11 +121,19 @@ impl Durability {
 
     /// The command that waits for the copies.
     pub(crate) fn command(self) -> Vec<String> {
-        let (replicas, within) = (self.replicas.to_string(), self.within.as_millis().to_string());
+        let (replicas, within) = (
+            self.replicas.to_string(),
+            self.within.as_millis().to_string(),
+        );
         match self.fsync {
             Fsync::No => vec!["WAIT".into(), replicas, within],
             Fsync::Replicas | Fsync::PrimaryAndReplicas => {
-                vec!["WAITAOF".into(), self.on_primary().to_string(), replicas, within]
+                vec![
+                    "WAITAOF".into(),
+                    self.on_primary().to_string(),
+                    replicas,
+                    within,
+                ]
             }
         }
     }
@@ -130,8 +163,16 @@ mod tests {
         for durability in refused {
             assert!(durability.checked(second).is_err(), "{durability:?}");
         }
-        assert!(Durability::on_disk(0).checked(second).is_ok(), "the primary's disk alone");
-        assert!(Durability::replicas(1_000).within(second / 2).checked(second).is_ok());
+        assert!(
+            Durability::on_disk(0).checked(second).is_ok(),
+            "the primary's disk alone"
+        );
+        assert!(
+            Durability::replicas(1_000)
+                .within(second / 2)
+                .checked(second)
+                .is_ok()
+        );
     }
 
     #[test]
@@ -140,7 +181,15 @@ mod tests {
         assert_eq!(words(Durability::replicas(2)), "WAIT 2 500");
         assert_eq!(words(Durability::on_disk(1)), "WAITAOF 1 1 500");
         assert_eq!(words(Durability::on_disk_of_replicas(1)), "WAITAOF 0 1 500");
-        assert_eq!(Durability::replicas(2).obtained(1, 3), 2, "no more than wanted");
-        assert_eq!(Durability::on_disk(1).obtained(0, 5), 1, "the primary's disk is missing");
+        assert_eq!(
+            Durability::replicas(2).obtained(1, 3),
+            2,
+            "no more than wanted"
+        );
+        assert_eq!(
+            Durability::on_disk(1).obtained(0, 5),
+            1,
+            "the primary's disk is missing"
+        );
     }
 }

@@ -266,6 +266,9 @@ impl Error {
     }
 
     pub(crate) fn lost(name: &Arc<str>, reason: LossReason) -> Self {
-        Error::Lost { name: name.clone(), reason }
+        Error::Lost {
+            name: name.clone(),
+            reason,
+        }
     }
 }

@@ -122,7 +122,10 @@ impl CountDownLatch {
     pub async fn count_down(&self) -> Result<i64, Error> {
         let publish = self.inner.publish();
         self.inner
-            .change(|resource, reply_key| latch::count_down(resource, publish, reply_key), number)
+            .change(
+                |resource, reply_key| latch::count_down(resource, publish, reply_key),
+                number,
+            )
             .await
     }
 
@@ -184,7 +187,9 @@ impl CountDownLatch {
     /// See [`try_set_count`](CountDownLatch::try_set_count).
     pub async fn delete(&self) -> Result<bool, Error> {
         let publish = self.inner.publish();
-        self.inner.ask(|resource| latch::delete(resource, publish), yes_or_no).await
+        self.inner
+            .ask(|resource| latch::delete(resource, publish), yes_or_no)
+            .await
     }
 
     /// The name of this value; empty if the name is not allowed.
@@ -195,6 +200,8 @@ impl CountDownLatch {
 
 impl fmt::Debug for CountDownLatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CountDownLatch").field("name", &self.name()).finish_non_exhaustive()
+        f.debug_struct("CountDownLatch")
+            .field("name", &self.name())
+            .finish_non_exhaustive()
     }
 }

@@ -185,8 +185,12 @@ pub enum Ended {
 
 impl LossReason {
     /// All reasons, for the labels of an exporter.
-    pub const ALL: &'static [LossReason] =
-        &[LossReason::Expired, LossReason::Gone, LossReason::MaxHold, LossReason::Closed];
+    pub const ALL: &'static [LossReason] = &[
+        LossReason::Expired,
+        LossReason::Gone,
+        LossReason::MaxHold,
+        LossReason::Closed,
+    ];
 
     /// A short, stable name for labels and logs: `expired`, `gone`, `max_hold` or `closed`.
     /// [`Display`](fmt::Display) is for people.
@@ -227,7 +231,10 @@ mod tests {
             LossReason::Closed => 3,
         };
         assert!(LossReason::ALL.iter().map(number).eq(0..4));
-        let names: BTreeSet<_> = LossReason::ALL.iter().map(|reason| reason.as_str()).collect();
+        let names: BTreeSet<_> = LossReason::ALL
+            .iter()
+            .map(|reason| reason.as_str())
+            .collect();
         assert_eq!(names.len(), LossReason::ALL.len());
     }
 }

@@ -340,22 +340,28 @@ impl<G: Guard> Lock<G> {
     /// Whether one of `holds` belongs to this lock or to one of its members.
     fn is_lock_of_any(&self, holds: &[Arc<Hold>]) -> bool {
         let singles = self.target.singles();
-        singles.into_iter().any(|single| holds.iter().any(|hold| single.is_lock_of(hold)))
+        singles
+            .into_iter()
+            .any(|single| holds.iter().any(|hold| single.is_lock_of(hold)))
     }
 }
 
 impl<G> Lock<G> {
     fn of(target: Target) -> Self {
-        Lock { target, guard: PhantomData }
+        Lock {
+            target,
+            guard: PhantomData,
+        }
     }
 }
 
 impl Target {
     fn name(&self) -> &str {
         match self {
-            Target::Single(single) => {
-                single.resource.as_ref().map_or("", |resource| &*resource.name)
-            }
+            Target::Single(single) => single
+                .resource
+                .as_ref()
+                .map_or("", |resource| &*resource.name),
             Target::Multi(multi) => multi.name(),
         }
     }
@@ -383,6 +389,8 @@ impl From<FencedLock> for Lock {
 
 impl<G> fmt::Debug for Lock<G> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Lock").field("name", &self.target.name()).finish_non_exhaustive()
+        f.debug_struct("Lock")
+            .field("name", &self.target.name())
+            .finish_non_exhaustive()
     }
 }

@@ -115,7 +115,14 @@ impl IntoIterator for LockList {
 
 impl From<Found> for LockInfo {
     fn from(found: Found) -> Self {
-        let Found { key, kind, left, queue, listening, holders } = found;
+        let Found {
+            key,
+            kind,
+            left,
+            queue,
+            listening,
+            holders,
+        } = found;
         let kind = match kind {
             Kind::Fair => LockKind::Fair,
             Kind::Fenced => LockKind::Fenced,
@@ -126,7 +133,14 @@ impl From<Found> for LockInfo {
                 LockKind::Lock
             }
         };
-        LockInfo { key, kind, holders, lease: left, queue, listening }
+        LockInfo {
+            key,
+            kind,
+            holders,
+            lease: left,
+            queue,
+            listening,
+        }
     }
 }
 
@@ -156,7 +170,10 @@ pub(crate) async fn search(handle: &Handle, pattern: &str) -> Result<LockList, E
         let mut cursor: scan::Cursor = Arc::from("0");
         loop {
             let call = scan::step(&cursor, &pattern, STEP, publish);
-            let (next, found) = handle.session.ask_group(&name, group, call, scan::found).await?;
+            let (next, found) = handle
+                .session
+                .ask_group(&name, group, call, scan::found)
+                .await?;
             locks.extend(found.into_iter().map(LockInfo::from));
             (cursor, steps) = (next, steps + 1);
             if &*cursor == "0" {

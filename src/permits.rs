@@ -140,7 +140,12 @@ impl PermitExpirableSemaphore {
     /// See [`try_set_permits`](PermitExpirableSemaphore::try_set_permits).
     pub async fn set_permits(&self, permits: u32) -> Result<i64, Error> {
         let publish = self.inner.publish();
-        self.inner.ask(|resource| permit::resize(resource, publish, permits.into()), number).await
+        self.inner
+            .ask(
+                |resource| permit::resize(resource, publish, permits.into()),
+                number,
+            )
+            .await
     }
 
     /// Adds permits, or takes permits away if the number is negative.
@@ -183,7 +188,9 @@ impl PermitExpirableSemaphore {
     /// [`try_set_permits`](PermitExpirableSemaphore::try_set_permits) for the others.
     pub async fn expire_after(&self, life: Duration) -> Result<bool, Error> {
         let life = Lease::checked("life", life)?;
-        self.inner.ask(|resource| permit::expire(resource, life), yes_or_no).await
+        self.inner
+            .ask(|resource| permit::expire(resource, life), yes_or_no)
+            .await
     }
 
     /// Takes a permit, and waits as long as it takes.
@@ -317,7 +324,10 @@ impl PermitExpirableSemaphore {
     async fn numbers(&self) -> Result<(i64, i64), Error> {
         let publish = self.inner.publish();
         self.inner
-            .ask(|resource| permit::count(resource, publish), permit::available_and_held)
+            .ask(
+                |resource| permit::count(resource, publish),
+                permit::available_and_held,
+            )
             .await
     }
 
@@ -329,7 +339,11 @@ impl PermitExpirableSemaphore {
 
 fn count_out_of_range(what: &'static str, given: impl fmt::Display) -> ConfigError {
     let (given, allowed) = (given.to_string(), format!("1 to {PERMITS_MAX}"));
-    ConfigError::OutOfRange { what, given, allowed }
+    ConfigError::OutOfRange {
+        what,
+        given,
+        allowed,
+    }
 }
 
 impl fmt::Debug for PermitExpirableSemaphore {

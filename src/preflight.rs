@@ -90,12 +90,19 @@ pub struct PreflightCheck<'a> {
 
 impl<'a> PreflightCheck<'a> {
     pub(crate) fn new(handle: &'a Handle) -> Self {
-        PreflightCheck { handle, uses: Use::ALL.to_vec(), name: NAME.to_owned() }
+        PreflightCheck {
+            handle,
+            uses: Use::ALL.to_vec(),
+            name: NAME.to_owned(),
+        }
     }
 
     /// The check that a client with these requirements makes when it connects.
     pub(crate) fn for_requirements(handle: &'a Handle, requirements: &Requirements) -> Self {
-        let (uses, name) = requirements.rights.clone().unwrap_or((vec![], NAME.to_owned()));
+        let (uses, name) = requirements
+            .rights
+            .clone()
+            .unwrap_or((vec![], NAME.to_owned()));
         PreflightCheck { handle, uses, name }
     }
 
@@ -137,14 +144,22 @@ impl<'a> PreflightCheck<'a> {
             durability: settings.durability,
             key: format!("{}{}", settings.key_prefix, self.name),
         };
-        let mut findings: Vec<_> =
-            nodes.iter().flat_map(|node| findings::of(node, &context)).collect();
+        let mut findings: Vec<_> = nodes
+            .iter()
+            .flat_map(|node| findings::of(node, &context))
+            .collect();
         if let Some(state) = &sentinels {
             let server = session.transport.server();
             findings.extend(findings::of_sentinels(&server, state, &context));
         }
         let guarantee = guarantee::of(deployment, settings.durability, &nodes);
-        Ok(Preflight { deployment, nodes, sentinels, findings, guarantee })
+        Ok(Preflight {
+            deployment,
+            nodes,
+            sentinels,
+            findings,
+            guarantee,
+        })
     }
 }
 

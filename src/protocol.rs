@@ -68,7 +68,9 @@ pub(crate) enum Value {
 impl Value {
     /// The value behind a name, in a map or in an array of names and values in turn.
     pub(crate) fn field(&self, name: &str) -> Option<&Value> {
-        let Value::Array(items) = self else { return None };
+        let Value::Array(items) = self else {
+            return None;
+        };
         items.chunks_exact(2).find_map(|pair| match pair {
             [Value::Text(key), value] if key == name => Some(value),
             _ => None,

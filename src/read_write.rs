@@ -71,7 +71,10 @@ impl ReadWriteLock {
     #[must_use = "the lock is moved into the returned value"]
     pub fn owned_by(self, owner: &Owner) -> Self {
         let ReadWriteLock { read, write } = self;
-        ReadWriteLock { read: read.owned_by(owner), write: write.owned_by(owner) }
+        ReadWriteLock {
+            read: read.owned_by(owner),
+            write: write.owned_by(owner),
+        }
     }
 
     /// Lets waiting writers of this client go before readers of this value.
@@ -88,7 +91,10 @@ impl ReadWriteLock {
     #[must_use = "the lock is moved into the returned value"]
     pub fn with_lease(self, lease: Duration) -> Self {
         let ReadWriteLock { read, write } = self;
-        ReadWriteLock { read: read.with_lease(lease), write: write.with_lease(lease) }
+        ReadWriteLock {
+            read: read.with_lease(lease),
+            write: write.with_lease(lease),
+        }
     }
 
     /// Sets the safety poll of both sides. See [`Lock::with_safety_poll`].
@@ -97,7 +103,10 @@ impl ReadWriteLock {
     #[must_use = "the lock is moved into the returned value"]
     pub fn with_safety_poll(self, every: Duration) -> Self {
         let ReadWriteLock { read, write } = self;
-        ReadWriteLock { read: read.with_safety_poll(every), write: write.with_safety_poll(every) }
+        ReadWriteLock {
+            read: read.with_safety_poll(every),
+            write: write.with_safety_poll(every),
+        }
     }
 
     /// The side that many readers may hold.
@@ -123,6 +132,8 @@ impl ReadWriteLock {
 
 impl fmt::Debug for ReadWriteLock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ReadWriteLock").field("name", &self.name()).finish_non_exhaustive()
+        f.debug_struct("ReadWriteLock")
+            .field("name", &self.name())
+            .finish_non_exhaustive()
     }
 }

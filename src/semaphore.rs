@@ -285,7 +285,10 @@ impl Semaphore {
     pub async fn drain(&self) -> Result<i64, Error> {
         let publish = self.inner.publish();
         self.inner
-            .change(|resource, reply_key| semaphore::drain(resource, publish, reply_key), number)
+            .change(
+                |resource, reply_key| semaphore::drain(resource, publish, reply_key),
+                number,
+            )
             .await
     }
 
@@ -304,7 +307,9 @@ impl Semaphore {
     /// See [`try_set_permits`](Semaphore::try_set_permits).
     pub async fn available(&self) -> Result<i64, Error> {
         let publish = self.inner.publish();
-        self.inner.ask(|resource| semaphore::available(resource, publish), number).await
+        self.inner
+            .ask(|resource| semaphore::available(resource, publish), number)
+            .await
     }
 
     /// The name of this value; empty if the name is not allowed.
@@ -315,6 +320,8 @@ impl Semaphore {
 
 impl fmt::Debug for Semaphore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Semaphore").field("name", &self.name()).finish_non_exhaustive()
+        f.debug_struct("Semaphore")
+            .field("name", &self.name())
+            .finish_non_exhaustive()
     }
 }

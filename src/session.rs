@@ -167,8 +167,20 @@ pub(crate) struct Parts {
 
 impl Session {
     pub(crate) fn new(parts: Parts) -> Arc<Self> {
-        let Parts { transport, reported, counters, settings, client_id } = parts;
-        let Reported { subscriptions, watchdog, recent_releases, reply_times, .. } = reported;
+        let Parts {
+            transport,
+            reported,
+            counters,
+            settings,
+            client_id,
+        } = parts;
+        let Reported {
+            subscriptions,
+            watchdog,
+            recent_releases,
+            reply_times,
+            ..
+        } = reported;
         Arc::new(Session {
             transport,
             subscriptions,
@@ -224,7 +236,10 @@ impl Session {
     fn by_group<T>(&self, items: Vec<T>, key: impl Fn(&T) -> &str) -> BTreeMap<Group, Vec<T>> {
         let mut groups = BTreeMap::<_, Vec<T>>::new();
         for item in items {
-            groups.entry(self.transport.group(key(&item))).or_default().push(item);
+            groups
+                .entry(self.transport.group(key(&item)))
+                .or_default()
+                .push(item);
         }
         groups
     }
@@ -253,9 +268,13 @@ impl Session {
     /// A call whose reply is not waited for beyond `limit`.
     async fn call_until(&self, limit: Option<Instant>, call: Call) -> Result<Value, CallError> {
         let reply = self.call(Lane::Caller, call);
-        let Some(limit) = limit else { return reply.await };
+        let Some(limit) = limit else {
+            return reply.await;
+        };
         let lost = |_| Err(CallError::Unknown(Fault("no reply within the wait".into())));
-        tokio::time::timeout_at(limit, reply).await.unwrap_or_else(lost)
+        tokio::time::timeout_at(limit, reply)
+            .await
+            .unwrap_or_else(lost)
     }
 
     /// How long a reply may take beyond the wait before it counts as lost.
@@ -278,7 +297,8 @@ impl Session {
 
     /// By which the scripts of a resource publish.
     pub(crate) fn publish_command(&self, resource: &Resource) -> &'static str {
-        self.transport.publish_command(&resource.channel, &resource.key)
+        self.transport
+            .publish_command(&resource.channel, &resource.key)
     }
 
     /// Lowers the count of a field; zero ends the hold.
@@ -301,7 +321,10 @@ impl Session {
     fn linger_again(&self, hold: &Arc<Hold>) {
         if hold.is_left_to_expire() {
             let under_way = self.watchdog.release_under_way(&hold.resource, &hold.field);
-            self.cleanups.post(Cleanup::End { hold: hold.clone(), under_way });
+            self.cleanups.post(Cleanup::End {
+                hold: hold.clone(),
+                under_way,
+            });
         }
     }
 
@@ -322,12 +345,22 @@ impl Session {
         let doubt = hold.doubt();
         if reason != LossReason::Gone || hold.resource.entries(&hold.field) > 1 || doubt.is_some() {
             // Not by the caller's lane, which stands still if the caller's runtime does.
-            self.cleanups.post(Cleanup::End { hold: hold.clone(), under_way });
+            self.cleanups.post(Cleanup::End {
+                hold: hold.clone(),
+                under_way,
+            });
         }
         if let Some(doubt) = doubt {
             // What stands is by the call that was granted: its end says nothing of an earlier one.
             let (epoch, lease) = (doubt.epoch, hold.longest_lease());
-            self.undo_of(hold, InDoubt { epoch, lease, once: false });
+            self.undo_of(
+                hold,
+                InDoubt {
+                    epoch,
+                    lease,
+                    once: false,
+                },
+            );
         }
         self.queues.vacate(hold, 0);
     }
@@ -401,13 +434,23 @@ impl Session {
     ) {
         let under_way = self.watchdog.release_under_way(resource, field);
         let (resource, field) = (resource.clone(), field.clone());
-        self.cleanups.post(Cleanup::Undo { resource, field, doubt, after, under_way });
+        self.cleanups.post(Cleanup::Undo {
+            resource,
+            field,
+            doubt,
+            after,
+            under_way,
+        });
     }
 
     /// An error in a fork of the process that made the client. To be asked before it waits for what another thread
     /// does; calls are refused by the transport.
     fn is_ours(&self) -> Result<(), Error> {
-        if self.process.is_this() { Ok(()) } else { Err(Error::Forked) }
+        if self.process.is_this() {
+            Ok(())
+        } else {
+            Err(Error::Forked)
+        }
     }
 
     pub(crate) fn is_closed(&self) -> bool {
@@ -423,7 +466,9 @@ impl Session {
                 Stage::Stopping { until } => Some(until),
                 Stage::Ended { .. } => return false,
             };
-            *stage = Stage::Stopping { until: until(before) };
+            *stage = Stage::Stopping {
+                until: until(before),
+            };
             true
         });
     }
@@ -435,7 +480,8 @@ impl Session {
 
     /// Until nothing of it runs any more.
     pub(crate) async fn ended(&self) {
-        self.reached(|stage| matches!(stage, Stage::Ended { .. })).await;
+        self.reached(|stage| matches!(stage, Stage::Ended { .. }))
+            .await;
     }
 
     /// Until the time for what is queued is over, which may be moved meanwhile.
@@ -457,7 +503,12 @@ impl Session {
 
     async fn reached(&self, options: impl FnMut(&Stage) -> bool) -> Option<Stage> {
         // The same for an error here.
-        self.stage.subscribe().wait_for(options).await.ok().map(|stage| *stage)
+        self.stage
+            .subscribe()
+            .wait_for(options)
+            .await
+            .ok()
+            .map(|stage| *stage)
     }
 
     /// Refuses new work, wakes all waiters, loses and releases all holds, ends the background task.
@@ -473,7 +524,11 @@ impl Session {
         // Tokio's timers reach about two years.
         let limit = Instant::now() + deadline.min(Lease::MAX);
         // The longest of several counts.
-        self.stop(|before| limit.max(Instant::now() + DRAIN).max(before.unwrap_or(limit)));
+        self.stop(|before| {
+            limit
+                .max(Instant::now() + DRAIN)
+                .max(before.unwrap_or(limit))
+        });
         let ended = self.reached(|stage| matches!(stage, Stage::Ended { .. }));
         let ended = tokio::time::timeout_at(limit, ended).await;
         if let Ok(Some(Stage::Ended { settled: true })) = ended {
@@ -486,7 +541,11 @@ impl Session {
             format!("{open} releases were not confirmed within {deadline:?}")
         };
         let source = crate::error::Cause::new(text);
-        Err(Error::Unknown { name: Arc::from("shutdown"), lease: self.settings.lease, source })
+        Err(Error::Unknown {
+            name: Arc::from("shutdown"),
+            lease: self.settings.lease,
+            source,
+        })
     }
 
     /// Releases what waiters were to take over and have not looked at yet.
@@ -521,7 +580,10 @@ impl fmt::Debug for Session {
 
 impl From<Unexpected> for CallError {
     fn from(reply: Unexpected) -> Self {
-        CallError::Refused(Fault(format!("a reply that no script gives: {:?}", reply.0)))
+        CallError::Refused(Fault(format!(
+            "a reply that no script gives: {:?}",
+            reply.0
+        )))
     }
 }
 

@@ -146,20 +146,35 @@ mod tests {
 
     #[test]
     fn every_field_has_its_name_and_value() {
-        let stats = Stats { calls: 7, releases_pending: 3, ..Stats::default() };
+        let stats = Stats {
+            calls: 7,
+            releases_pending: 3,
+            ..Stats::default()
+        };
         let fields: Vec<_> = stats.iter().collect();
         assert!(fields.contains(&("calls", 7)) && fields.contains(&("releases_pending", 3)));
         assert_eq!(fields.iter().map(|(_, value)| value).sum::<u64>(), 10);
         // `Debug` shows every field of the struct.
         let debug = format!("{stats:?}");
         assert_eq!(debug.matches(": ").count(), fields.len());
-        assert!(fields.iter().all(|(name, value)| debug.contains(&format!("{name}: {value}"))));
+        assert!(
+            fields
+                .iter()
+                .all(|(name, value)| debug.contains(&format!("{name}: {value}")))
+        );
     }
 
     #[test]
     fn it_is_shown_on_one_line() {
-        let shown = Stats { acquired_at_once: 2, ..Stats::default() }.to_string();
-        assert!(shown.starts_with("acquired_at_once=2 acquired_after_waiting=0 "), "{shown}");
+        let shown = Stats {
+            acquired_at_once: 2,
+            ..Stats::default()
+        }
+        .to_string();
+        assert!(
+            shown.starts_with("acquired_at_once=2 acquired_after_waiting=0 "),
+            "{shown}"
+        );
         assert!(shown.ends_with(" releases_pending=0"), "{shown}");
     }
 }

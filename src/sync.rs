@@ -106,7 +106,10 @@ pub(crate) struct Guard<G> {
 impl<G> Guard<G> {
     #[inline]
     fn new(guard: G) -> Self {
-        Guard { guard, _held: Held::one() }
+        Guard {
+            guard,
+            _held: Held::one(),
+        }
     }
 }
 

@@ -22,7 +22,11 @@ fn in_range(permits: i64) -> Result<i64, ConfigError> {
         return Ok(permits);
     }
     let (given, allowed) = (permits.to_string(), format!("{} to {most}", -most));
-    Err(ConfigError::OutOfRange { what: "permits", given, allowed })
+    Err(ConfigError::OutOfRange {
+        what: "permits",
+        given,
+        allowed,
+    })
 }
 
 /// A resource of a client.
@@ -35,7 +39,11 @@ pub(crate) struct Synchronizer {
 impl Synchronizer {
     pub(crate) fn new(handle: Arc<Handle>, resource: Result<Resource, ConfigError>) -> Self {
         let settings = LockSettings::default();
-        Synchronizer { handle, resource: resource.map(Arc::new), settings }
+        Synchronizer {
+            handle,
+            resource: resource.map(Arc::new),
+            settings,
+        }
     }
 
     /// The first step of every call: refuses a bad name and bad settings.
@@ -46,7 +54,9 @@ impl Synchronizer {
     }
 
     pub(crate) fn name(&self) -> &str {
-        self.resource.as_ref().map_or("", |resource| &*resource.name)
+        self.resource
+            .as_ref()
+            .map_or("", |resource| &*resource.name)
     }
 
     pub(crate) fn publish(&self) -> &'static str {
@@ -95,7 +105,10 @@ impl Synchronizer {
         read: impl Fn(Value) -> Result<T, Unexpected>,
     ) -> Result<T, Error> {
         let resource = self.resource()?;
-        self.handle.session.ask(&resource.name, call(resource), read).await
+        self.handle
+            .session
+            .ask(&resource.name, call(resource), read)
+            .await
     }
 
     /// Makes a change that takes effect once, even if the call is repeated because its reply was lost.
@@ -104,6 +117,9 @@ impl Synchronizer {
         call: impl Fn(&Resource, ReplyKey) -> Call,
         read: impl Fn(Value) -> Result<T, Unexpected>,
     ) -> Result<T, Error> {
-        self.handle.session.call_idempotent(self.resource()?, call, read).await
+        self.handle
+            .session
+            .call_idempotent(self.resource()?, call, read)
+            .await
     }
 }

@@ -27,7 +27,10 @@ mod recorder;
 mod spans;
 #[cfg(any(feature = "metrics", feature = "tracing"))]
 mod subject;
-#[cfg_attr(not(any(feature = "metrics", feature = "tracing")), path = "telemetry/untold.rs")]
+#[cfg_attr(
+    not(any(feature = "metrics", feature = "tracing")),
+    path = "telemetry/untold.rs"
+)]
 mod told;
 
 pub(crate) use counter::Counter;

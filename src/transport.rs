@@ -129,8 +129,15 @@ pub(crate) fn sort_error_reply(text: &str) -> CallError {
     let met = text
         .strip_prefix("ERR Error running script")
         .or_else(|| text.strip_prefix("@user_script:"))
-        .and_then(|rest| rest.split_whitespace().find_map(|word| word.strip_prefix('-')));
-    let code = met.unwrap_or(text).split([' ', ':']).next().unwrap_or_default();
+        .and_then(|rest| {
+            rest.split_whitespace()
+                .find_map(|word| word.strip_prefix('-'))
+        });
+    let code = met
+        .unwrap_or(text)
+        .split([' ', ':'])
+        .next()
+        .unwrap_or_default();
     match code {
         "LOADING" | "MASTERDOWN" | "BUSY" | "READONLY" | "OOM" | "CLUSTERDOWN" | "TRYAGAIN"
         | "MISCONF" | "NOREPLICAS" | "NOSCRIPT" | "UNBLOCKED" | "NOAUTH" => {

@@ -41,7 +41,10 @@ struct Import {
 
 fn layer(module: &str) -> usize {
     let top = module.split("::").next().unwrap_or_default();
-    LAYERS.iter().position(|layer| layer.contains(&top)).unwrap_or(LAYERS.len())
+    LAYERS
+        .iter()
+        .position(|layer| layer.contains(&top))
+        .unwrap_or(LAYERS.len())
 }
 
 /// The sources of the library, and those of the engine.
@@ -57,14 +60,21 @@ fn sources(src: &Path) -> BTreeMap<Module, Vec<Import>> {
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(&folder).expect("a folder of src") {
             let path = entry.expect("an entry").path();
-            let name = path.file_stem().expect("a name").to_string_lossy().into_owned();
+            let name = path
+                .file_stem()
+                .expect("a name")
+                .to_string_lossy()
+                .into_owned();
             if ["tests", "doctests", "lib"].contains(&&*name) {
                 continue;
             }
             if path.is_dir() {
                 folders.push(path);
             } else if path.extension().is_some_and(|extension| extension == "rs") {
-                let inside = path.strip_prefix(src).expect("it is in src").with_extension("");
+                let inside = path
+                    .strip_prefix(src)
+                    .expect("it is in src")
+                    .with_extension("");
                 let module = inside.to_string_lossy().replace(['/', '\\'], "::");
                 let text = fs::read_to_string(&path).expect("a source file");
                 modules.insert(module, imports(&text));
@@ -76,9 +86,14 @@ fn sources(src: &Path) -> BTreeMap<Module, Vec<Import>> {
 
 /// The paths that a file names: in `use` statements, and in its code if they begin at the crate or above.
 fn imports(text: &str) -> Vec<Import> {
-    let code = text.lines().map(|line| line.split("//").next().unwrap_or_default());
+    let code = text
+        .lines()
+        .map(|line| line.split("//").next().unwrap_or_default());
     let code = code.collect::<Vec<_>>().join("\n");
-    let code = code.split("\n#[cfg(test)]\nmod ").next().unwrap_or_default();
+    let code = code
+        .split("\n#[cfg(test)]\nmod ")
+        .next()
+        .unwrap_or_default();
     let (mut found, mut rest) = (Vec::new(), String::new());
     let mut lines = code.lines();
     while let Some(line) = lines.next() {
@@ -100,9 +115,14 @@ fn imports(text: &str) -> Vec<Import> {
                 rest[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_' || c == ':');
             if !within {
                 let is_path = |c: char| c.is_alphanumeric() || c == '_' || c == ':';
-                let end = rest[at..].find(|c| !is_path(c)).map_or(rest.len(), |end| at + end);
+                let end = rest[at..]
+                    .find(|c| !is_path(c))
+                    .map_or(rest.len(), |end| at + end);
                 let path = rest[at..end].split("::").map(str::to_owned).collect();
-                found.push(Import { path, public: false });
+                found.push(Import {
+                    path,
+                    public: false,
+                });
             }
         }
     }
@@ -140,7 +160,10 @@ fn expand(before: &str, tree: &str, add: &mut impl FnMut(Vec<String>)) {
         return;
     }
     let name = tree.split(" as ").next().unwrap_or(tree);
-    add(format!("{before}{name}").split("::").map(|part| part.trim().to_owned()).collect());
+    add(format!("{before}{name}")
+        .split("::")
+        .map(|part| part.trim().to_owned())
+        .collect());
 }
 
 struct Graph {
@@ -151,7 +174,10 @@ struct Graph {
 
 impl Graph {
     fn of(src: &str) -> Self {
-        let mut graph = Graph { modules: sources(&folder(src)), exported: BTreeMap::new() };
+        let mut graph = Graph {
+            modules: sources(&folder(src)),
+            exported: BTreeMap::new(),
+        };
         // A re-export of a re-export needs another look.
         for _ in 0..3 {
             let mut exported = BTreeMap::new();
@@ -200,7 +226,11 @@ impl Graph {
         }
         let file = at.join("::");
         let item = path.first().cloned().unwrap_or_default();
-        let origin = self.exported.get(&(file.clone(), item)).cloned().unwrap_or(file);
+        let origin = self
+            .exported
+            .get(&(file.clone(), item))
+            .cloned()
+            .unwrap_or(file);
         (!origin.is_empty()).then_some(origin)
     }
 
@@ -210,7 +240,9 @@ impl Graph {
         let files = imports.filter_map(|import| self.resolve(module, &import.path));
         let is_above = |file: &Module| {
             file == module
-                || module.strip_prefix(&**file).is_some_and(|rest| rest.starts_with("::"))
+                || module
+                    .strip_prefix(&**file)
+                    .is_some_and(|rest| rest.starts_with("::"))
         };
         files.filter(|file| !is_above(file)).collect()
     }
@@ -229,18 +261,31 @@ fn imports_point_down() {
             }
         }
     }
-    assert!(arrows > 200, "only {arrows} imports were found: the look at the sources is wrong");
-    assert!(upward.is_empty(), "imports that point up:\n{}", upward.join("\n"));
+    assert!(
+        arrows > 200,
+        "only {arrows} imports were found: the look at the sources is wrong"
+    );
+    assert!(
+        upward.is_empty(),
+        "imports that point up:\n{}",
+        upward.join("\n")
+    );
 }
 
 #[test]
 fn no_file_imports_itself_by_a_detour() {
-    [LIBRARY, ENGINE].map(Graph::of).iter().for_each(has_no_circle);
+    [LIBRARY, ENGINE]
+        .map(Graph::of)
+        .iter()
+        .for_each(has_no_circle);
 }
 
 fn has_no_circle(graph: &Graph) {
-    let mut left: BTreeMap<Module, BTreeSet<Module>> =
-        graph.modules.keys().map(|module| (module.clone(), graph.imported_by(module))).collect();
+    let mut left: BTreeMap<Module, BTreeSet<Module>> = graph
+        .modules
+        .keys()
+        .map(|module| (module.clone(), graph.imported_by(module)))
+        .collect();
     // What imports nothing that is left is in no circle.
     while let Some(leaf) = left.iter().find(|(_, imports)| imports.is_empty()) {
         let leaf = leaf.0.clone();
@@ -258,21 +303,39 @@ fn has_no_circle(graph: &Graph) {
             break;
         }
     }
-    let circles: Vec<_> =
-        left.iter().map(|(module, imports)| format!("{module} -> {imports:?}")).collect();
-    assert!(circles.is_empty(), "imports in a circle:\n{}", circles.join("\n"));
+    let circles: Vec<_> = left
+        .iter()
+        .map(|(module, imports)| format!("{module} -> {imports:?}"))
+        .collect();
+    assert!(
+        circles.is_empty(),
+        "imports in a circle:\n{}",
+        circles.join("\n")
+    );
 }
 
 /// Nobody else sees whether code of others is called under a lock (F1 in `src/sync.rs`).
 #[test]
 fn all_locks_are_those_of_sync() {
-    let others =
-        ["parking_lot", "dashmap", "std::sync::Mutex", "std::sync::RwLock", "tokio::sync::Mutex"];
+    let others = [
+        "parking_lot",
+        "dashmap",
+        "std::sync::Mutex",
+        "std::sync::RwLock",
+        "tokio::sync::Mutex",
+    ];
     let src = folder(LIBRARY);
     let mut found = Vec::new();
     each_source(&src, &mut |path, text| {
-        let code = text.split("\n#[cfg(test)]\nmod ").next().unwrap_or_default();
-        let inside = path.strip_prefix(&src).expect("it is in src").display().to_string();
+        let code = text
+            .split("\n#[cfg(test)]\nmod ")
+            .next()
+            .unwrap_or_default();
+        let inside = path
+            .strip_prefix(&src)
+            .expect("it is in src")
+            .display()
+            .to_string();
         let named = |line: &str| others.iter().any(|other| line.contains(other));
         let is_sync = inside == "sync.rs" || path.starts_with(src.join("sync"));
         if !is_sync && code.lines().any(named) {
@@ -288,7 +351,9 @@ fn only_telemetry_names_recorders_and_subscribers() {
     let src = folder(LIBRARY);
     let mut found = Vec::new();
     each_source(&src, &mut |path, text| {
-        let code = text.lines().map(|line| line.split("//").next().unwrap_or_default());
+        let code = text
+            .lines()
+            .map(|line| line.split("//").next().unwrap_or_default());
         let names = |line: &str| {
             ["metrics::", "tracing::"].iter().any(|name| {
                 line.match_indices(name).any(|(at, _)| {
@@ -296,7 +361,11 @@ fn only_telemetry_names_recorders_and_subscribers() {
                 })
             })
         };
-        let inside = path.strip_prefix(&src).expect("it is in src").display().to_string();
+        let inside = path
+            .strip_prefix(&src)
+            .expect("it is in src")
+            .display()
+            .to_string();
         if !inside.starts_with("telemetry") && code.clone().any(names) {
             found.push(inside);
         }
@@ -307,16 +376,29 @@ fn only_telemetry_names_recorders_and_subscribers() {
 #[test]
 fn the_engine_knows_nothing_of_the_library() {
     let manifest = fs::read_to_string(folder("engine/Cargo.toml")).expect("the engine's manifest");
-    let dependencies = manifest.split_once("[dependencies]").expect("it has some").1;
-    assert!(!dependencies.contains("leasehold"), "the engine depends on the library");
+    let dependencies = manifest
+        .split_once("[dependencies]")
+        .expect("it has some")
+        .1;
+    assert!(
+        !dependencies.contains("leasehold"),
+        "the engine depends on the library"
+    );
     let mut files = 0;
     each_source(&folder(ENGINE), &mut |path, text| {
         files += 1;
         // Its own name is that of the library and a word.
         let others = text.replace("leasehold_engine", "");
-        assert!(!others.contains("leasehold"), "{} names the library", path.display());
+        assert!(
+            !others.contains("leasehold"),
+            "{} names the library",
+            path.display()
+        );
     });
-    assert!(files > 20, "only {files} files were found: the look at the sources is wrong");
+    assert!(
+        files > 20,
+        "only {files} files were found: the look at the sources is wrong"
+    );
 }
 
 #[test]
@@ -336,7 +418,11 @@ fn only_the_embedded_transport_names_the_engine() {
 fn each_source(folder: &Path, look: &mut impl FnMut(&Path, &str)) {
     for entry in fs::read_dir(folder).expect("a folder of src") {
         let path = entry.expect("an entry").path();
-        let name = path.file_stem().expect("a name").to_string_lossy().into_owned();
+        let name = path
+            .file_stem()
+            .expect("a name")
+            .to_string_lossy()
+            .into_owned();
         if ["tests", "doctests"].contains(&&*name) {
             continue;
         }

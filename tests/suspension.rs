@@ -34,8 +34,14 @@ mod linux {
             Err(why) => return eprintln!("skipped: no time namespace: {why}"),
         };
         let after = suspended();
-        assert!(start.elapsed() < NOISE, "the clock of the timers does not jump");
-        assert!(after.abs_diff(before + ahead) < NOISE, "{before:?}, {after:?}");
+        assert!(
+            start.elapsed() < NOISE,
+            "the clock of the timers does not jump"
+        );
+        assert!(
+            after.abs_diff(before + ahead) < NOISE,
+            "{before:?}, {after:?}"
+        );
         assert!(suspended() < after + NOISE, "it is counted once");
         eprintln!(
             "ok: CLOCK_BOOTTIME jumped by {ahead:?}, counted were {:?}",
@@ -82,7 +88,8 @@ mod linux {
         let offsets = fs::read_to_string(format!("/proc/{process}/timens_offsets"));
         let hour = HOUR.as_secs().to_string();
         offsets.is_ok_and(|text| {
-            text.lines().any(|line| line.starts_with("boottime") && line.contains(&hour))
+            text.lines()
+                .any(|line| line.starts_with("boottime") && line.contains(&hour))
         })
     }
 }

@@ -18,8 +18,10 @@ const ROUNDS: usize = 300;
 const WAKE_LIMIT: Duration = Duration::from_secs(30);
 
 pub(crate) async fn run(options: &Options) -> Result<Report, Failure> {
-    let (one, other) =
-        (Client::connect(options.url()).await?, Client::connect(options.url()).await?);
+    let (one, other) = (
+        Client::connect(options.url()).await?,
+        Client::connect(options.url()).await?,
+    );
     let (holder, waiter) = (one.lock(KEY), other.lock(KEY));
 
     let warm = Instant::now() + options.warmup;

@@ -19,7 +19,11 @@ const GRACE: Duration = Duration::from_secs(15);
 /// Every task has a key of its own; the latency is that of lock and unlock together.
 pub(crate) async fn own_keys(options: &Options, tasks: usize) -> Result<Report, Failure> {
     let builder = Client::builder(options.url());
-    let builder = if options.described { builder.describe_holds() } else { builder };
+    let builder = if options.described {
+        builder.describe_holds()
+    } else {
+        builder
+    };
     let client = builder.connect().await?;
     wait_for_start(options.start_at).await;
     let watch = Arc::new(Watch::default());
@@ -44,7 +48,11 @@ pub(crate) async fn one_key(options: &Options) -> Result<Report, Failure> {
             "S8" | "S8x" => client.fair_lock("bench:shared"),
             _ => client.lock("bench:shared"),
         };
-        let probe = if options.verify { Some(Probe::open(options.address()).await?) } else { None };
+        let probe = if options.verify {
+            Some(Probe::open(options.address()).await?)
+        } else {
+            None
+        };
         running.spawn(turns(lock, task + 1, probe, watch.clone()));
     }
     let mut figures = measure(options, &watch, running).await?;
@@ -77,7 +85,10 @@ impl Watch {
         self.stopped.load(Ordering::SeqCst)
     }
 
-    #[expect(clippy::print_stderr, reason = "the first error is shown, the others are counted")]
+    #[expect(
+        clippy::print_stderr,
+        reason = "the first error is shown, the others are counted"
+    )]
     fn failed(&self, error: &dyn std::fmt::Display) {
         if self.errors.fetch_add(1, Ordering::SeqCst) == 0 {
             eprintln!("{error}");
@@ -111,7 +122,9 @@ async fn pairs(lock: Lock, watch: Arc<Watch>) -> Vec<Duration> {
     let mut latencies = Vec::new();
     while !watch.is_stopped() {
         let start = Instant::now();
-        let Some(guard) = take(&lock, &watch).await else { continue };
+        let Some(guard) = take(&lock, &watch).await else {
+            continue;
+        };
         if let Err(error) = guard.unlock().await {
             watch.failed(&error);
         }
@@ -131,7 +144,9 @@ async fn turns(
     let mut latencies = Vec::new();
     while !watch.is_stopped() {
         let start = Instant::now();
-        let Some(guard) = take(&lock, &watch).await else { continue };
+        let Some(guard) = take(&lock, &watch).await else {
+            continue;
+        };
         let latency = start.elapsed();
         watch.enter();
         if let Some(probe) = &mut probe
@@ -141,7 +156,9 @@ async fn turns(
         }
         let last = watch.last.swap(me, Ordering::SeqCst);
         if watch.is_measuring() {
-            watch.switches.fetch_add(usize::from(last != me), Ordering::SeqCst);
+            watch
+                .switches
+                .fetch_add(usize::from(last != me), Ordering::SeqCst);
             latencies.push(latency);
         }
         if let Some(probe) = &mut probe
@@ -191,9 +208,14 @@ async fn measure(
 }
 
 /// Two processes that are started one after the other begin together.
-#[expect(clippy::disallowed_methods, reason = "processes agree on a moment of the wall clock")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "processes agree on a moment of the wall clock"
+)]
 async fn wait_for_start(start_at: Option<u64>) {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
     let start = Duration::from_millis(start_at.unwrap_or(0));
     sleep(start.saturating_sub(now)).await;
 }

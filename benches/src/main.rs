@@ -48,7 +48,11 @@ use tokio::runtime::{Builder, Runtime};
 /// Whatever ends a scenario; its text goes into the output as `failed`.
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-#[expect(clippy::print_stdout, clippy::print_stderr, reason = "the result is what it prints")]
+#[expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "the result is what it prints"
+)]
 fn main() -> ExitCode {
     let prepared = Options::parse(std::env::args().skip(1))
         .and_then(|options| Ok((runtime(options.threads)?, options)));

@@ -48,7 +48,10 @@ pub(crate) async fn held(options: &Options) -> Result<Report, Failure> {
     figures.put("acquire_all_s", acquired.as_secs_f64());
     figures.put("release_all_s", start.elapsed().as_secs_f64());
     figures.put("rss_per_item", grown / items);
-    figures.put("redis_mem_per_item", (end.memory() - before.memory()) / items);
+    figures.put(
+        "redis_mem_per_item",
+        (end.memory() - before.memory()) / items,
+    );
     figures.put("still_held", still_held);
     figures.put("errors", errors);
     Ok(figures)
@@ -56,8 +59,10 @@ pub(crate) async fn held(options: &Options) -> Result<Report, Failure> {
 
 /// S7: `n` tasks wait for `n` locks of another client, which then releases them all.
 pub(crate) async fn awaited(options: &Options) -> Result<Report, Failure> {
-    let (one, other) =
-        (Client::connect(options.url()).await?, Client::connect(options.url()).await?);
+    let (one, other) = (
+        Client::connect(options.url()).await?,
+        Client::connect(options.url()).await?,
+    );
     let guards = lock_all(&one, options.n).await?;
     let resident = resident_bytes();
     let freed = Arc::new(AtomicBool::new(false));
@@ -116,7 +121,11 @@ struct Woken {
 
 async fn wait_for(client: Client, item: usize, freed: Arc<AtomicBool>) -> Result<Woken, Failure> {
     let guard = client.lock(key(item)).lock().await?;
-    Ok(Woken { at: Instant::now(), too_early: !freed.load(Ordering::SeqCst), guard })
+    Ok(Woken {
+        at: Instant::now(),
+        too_early: !freed.load(Ordering::SeqCst),
+        guard,
+    })
 }
 
 async fn lock_all(client: &Client, n: usize) -> Result<Vec<LockGuard>, Failure> {

@@ -34,7 +34,9 @@ impl Options {
     pub(crate) fn parse(arguments: impl Iterator<Item = String>) -> Result<Options, Failure> {
         let given = Given::collect(arguments)?;
         let seconds = |name, default| {
-            given.or(name, default).and_then(|s| Ok(Duration::try_from_secs_f64(s)?))
+            given
+                .or(name, default)
+                .and_then(|s| Ok(Duration::try_from_secs_f64(s)?))
         };
         Ok(Options {
             peer: given.or("peer", "ours".to_owned())?,
@@ -79,7 +81,9 @@ impl Given {
     fn collect(mut arguments: impl Iterator<Item = String>) -> Result<Given, Failure> {
         let mut values = HashMap::new();
         while let Some(flag) = arguments.next() {
-            let name = flag.strip_prefix("--").ok_or(format!("expected --name, got {flag}"))?;
+            let name = flag
+                .strip_prefix("--")
+                .ok_or(format!("expected --name, got {flag}"))?;
             let value = arguments.next().ok_or(format!("{flag} needs a value"))?;
             values.insert(name.to_owned(), value);
         }
@@ -87,7 +91,9 @@ impl Given {
     }
 
     fn get<T: FromStr>(&self, name: &str) -> Result<Option<T>, Failure> {
-        let Some(text) = self.0.get(name) else { return Ok(None) };
+        let Some(text) = self.0.get(name) else {
+            return Ok(None);
+        };
         match text.parse() {
             Ok(value) => Ok(Some(value)),
             Err(_) => Err(format!("--{name} cannot be {text}").into()),

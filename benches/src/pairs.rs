@@ -35,8 +35,14 @@ impl Pairs {
                 None => Ok(Client::embedded()),
             }
         })?;
-        let locks = (0..tasks).map(|task| client.lock(format!("pairs:{task}"))).collect();
-        let pairs = Pairs { runtime, locks, each: pairs.parse::<usize>()? / tasks };
+        let locks = (0..tasks)
+            .map(|task| client.lock(format!("pairs:{task}")))
+            .collect();
+        let pairs = Pairs {
+            runtime,
+            locks,
+            each: pairs.parse::<usize>()? / tasks,
+        };
         pairs.run_each(WARM_UP / tasks)?;
         Ok(pairs)
     }

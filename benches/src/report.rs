@@ -43,10 +43,15 @@ impl Report {
 
     pub(crate) fn put_latencies(&mut self, mut latencies: Vec<Duration>) {
         latencies.sort_unstable();
-        let Some(last) = latencies.len().checked_sub(1) else { return };
-        for (name, per_mille) in
-            [("p50_us", 500), ("p99_us", 990), ("p999_us", 999), ("max_us", 1000)]
-        {
+        let Some(last) = latencies.len().checked_sub(1) else {
+            return;
+        };
+        for (name, per_mille) in [
+            ("p50_us", 500),
+            ("p99_us", 990),
+            ("p999_us", 999),
+            ("max_us", 1000),
+        ] {
             let latency = latencies[last * per_mille / 1000];
             self.put(name, latency.as_secs_f64() * 1e6);
         }

@@ -52,7 +52,10 @@ impl Measured {
     }
 
     fn costs(&self) -> Costs {
-        Costs { client_us: self.client_us.median, server_us: self.server_us.median }
+        Costs {
+            client_us: self.client_us.median,
+            server_us: self.server_us.median,
+        }
     }
 }
 
@@ -60,10 +63,22 @@ pub(crate) async fn run(options: &Options) -> Result<Report, Failure> {
     if options.url.is_some() && options.docs.is_some() {
         return Err("--docs is for the clusters that S9 starts: without --url".into());
     }
-    let clusters = if options.url.is_none() { start_clusters() } else { Vec::new() };
+    let clusters = if options.url.is_none() {
+        start_clusters()
+    } else {
+        Vec::new()
+    };
     let mut subjects: Vec<_> = clusters
         .iter()
-        .map(|cluster| (cluster.shards(), Options { url: Some(cluster.url()), ..options.clone() }))
+        .map(|cluster| {
+            (
+                cluster.shards(),
+                Options {
+                    url: Some(cluster.url()),
+                    ..options.clone()
+                },
+            )
+        })
         .collect();
     if subjects.is_empty() {
         subjects.push((options.addresses().len(), options.clone()));
@@ -75,10 +90,14 @@ pub(crate) async fn run(options: &Options) -> Result<Report, Failure> {
             runs.push(Run::of(options).await?);
         }
     }
-    let setting = Setting { threads: threads(options)?, cores: cores()? };
+    let setting = Setting {
+        threads: threads(options)?,
+        cores: cores()?,
+    };
     let measured = subjects.iter().zip(&runs);
-    let measured: Vec<_> =
-        measured.map(|((masters, _), runs)| Measured::of(*masters, runs, setting)).collect();
+    let measured: Vec<_> = measured
+        .map(|((masters, _), runs)| Measured::of(*masters, runs, setting))
+        .collect();
     if let Some(docs) = &options.docs {
         let caption = format!(
             "{} tasks of one client, worker threads: {}, cores: {}, rounds: {rounds} of {} s.",
@@ -128,21 +147,40 @@ struct Run {
 impl Run {
     async fn of(options: &Options) -> Result<Run, Failure> {
         let figures = loops::own_keys(options, options.tasks).await?;
-        let figure = |name| figures.number(name).ok_or(format!("no {name} was measured"));
+        let figure = |name| {
+            figures
+                .number(name)
+                .ok_or(format!("no {name} was measured"))
+        };
         if figure("errors")? + figure("stuck_tasks")? > 0.0 {
             return Err(format!("pairs failed: {figures}").into());
         }
         let (client_us, server_us) = (figure("client_cpu_us")?, figure("redis_cpu_us")?);
-        let costs = Costs { client_us, server_us };
-        Ok(Run { pairs_per_s: figure("ops_per_s")?, costs, idle: figure("idle_cores")? })
+        let costs = Costs {
+            client_us,
+            server_us,
+        };
+        Ok(Run {
+            pairs_per_s: figure("ops_per_s")?,
+            costs,
+            idle: figure("idle_cores")?,
+        })
     }
 }
 
 fn start_clusters() -> Vec<Cluster> {
-    let start = |masters| Cluster::start_with(Shape { masters, replicas: 0, ..Shape::default() });
+    let start = |masters| {
+        Cluster::start_with(Shape {
+            masters,
+            replicas: 0,
+            ..Shape::default()
+        })
+    };
     thread::scope(|scope| {
         let starting = MASTERS.map(|masters| scope.spawn(move || start(masters)));
-        starting.map(|cluster| cluster.join().expect("it starts")).into()
+        starting
+            .map(|cluster| cluster.join().expect("it starts"))
+            .into()
     })
 }
 
@@ -152,5 +190,7 @@ fn cores() -> Result<f64, Failure> {
 
 /// Worker threads of the client.
 fn threads(options: &Options) -> Result<f64, Failure> {
-    options.threads.map_or_else(cores, |threads| Ok(count(threads)))
+    options
+        .threads
+        .map_or_else(cores, |threads| Ok(count(threads)))
 }

@@ -44,7 +44,13 @@ impl Sample {
         }
         let cpu_seconds = cpu_seconds().unwrap_or(0.0);
         let idle_seconds = idle_seconds().unwrap_or(0.0);
-        Ok(Sample { at, redis, servers: addresses.len(), cpu_seconds, idle_seconds })
+        Ok(Sample {
+            at,
+            redis,
+            servers: addresses.len(),
+            cpu_seconds,
+            idle_seconds,
+        })
     }
 
     pub(crate) fn memory(&self) -> f64 {
@@ -63,7 +69,11 @@ impl Sample {
     /// What was spent from here to `end`, divided by `parts`: operations, or seconds.
     pub(crate) fn costs_until(&self, end: &Sample, parts: f64) -> Costs {
         let spent = |names: &[&str]| {
-            names.iter().map(|name| end.get(name) - self.get(name)).sum::<f64>() / parts.max(1e-9)
+            names
+                .iter()
+                .map(|name| end.get(name) - self.get(name))
+                .sum::<f64>()
+                / parts.max(1e-9)
         };
         let own_commands = OWN_COMMANDS * count(self.servers) / parts.max(1e-9);
         Costs {
@@ -116,8 +126,12 @@ fn cpu_seconds() -> Option<f64> {
     let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
     // The second field is the program's name in brackets, which may hold blanks.
     let (_, fields) = stat.rsplit_once(") ")?;
-    let ticks: f64 =
-        fields.split(' ').skip(11).take(2).filter_map(|field| field.parse::<f64>().ok()).sum();
+    let ticks: f64 = fields
+        .split(' ')
+        .skip(11)
+        .take(2)
+        .filter_map(|field| field.parse::<f64>().ok())
+        .sum();
     Some(ticks / TICKS_PER_SECOND)
 }
 
@@ -126,13 +140,20 @@ fn idle_seconds() -> Option<f64> {
     let stat = std::fs::read_to_string("/proc/stat").ok()?;
     // `cpu  USER NICE SYSTEM IDLE IOWAIT …`
     let ticks = stat.lines().next()?.split_whitespace().skip(4).take(2);
-    Some(ticks.filter_map(|field| field.parse::<f64>().ok()).sum::<f64>() / TICKS_PER_SECOND)
+    Some(
+        ticks
+            .filter_map(|field| field.parse::<f64>().ok())
+            .sum::<f64>()
+            / TICKS_PER_SECOND,
+    )
 }
 
 /// Resident memory of this process; zero where there is no `/proc`.
 pub(crate) fn resident_bytes() -> f64 {
     let pages = std::fs::read_to_string("/proc/self/statm").ok();
-    let pages = pages.as_deref().and_then(|text| text.split(' ').nth(1)?.parse::<f64>().ok());
+    let pages = pages
+        .as_deref()
+        .and_then(|text| text.split(' ').nth(1)?.parse::<f64>().ok());
     pages.unwrap_or(0.0) * PAGE_BYTES
 }
 
@@ -148,10 +169,14 @@ impl Probe {
     }
 
     pub(crate) async fn ask(&mut self, command: &str) -> io::Result<i64> {
-        self.0.write_all(format!("{command}\r\n").as_bytes()).await?;
+        self.0
+            .write_all(format!("{command}\r\n").as_bytes())
+            .await?;
         let mut reply = String::new();
         self.0.read_line(&mut reply).await?;
-        let number = reply.strip_prefix(':').and_then(|digits| digits.trim().parse().ok());
+        let number = reply
+            .strip_prefix(':')
+            .and_then(|digits| digits.trim().parse().ok());
         number.ok_or_else(|| io::Error::other(format!("{command} was answered with {reply:?}")))
     }
 }

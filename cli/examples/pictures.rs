@@ -73,16 +73,35 @@ impl Runs {
         };
         let rest = "sleep 600";
         let wanted = [
-            ("reports:nightly", "--lease 5m", "cron@web-1", "nightly report"),
+            (
+                "reports:nightly",
+                "--lease 5m",
+                "cron@web-1",
+                "nightly report",
+            ),
             ("invoices", "--fenced", "billing@pod-7", "run 4711"),
             ("tickets", "--kind fair", "desk@pod-2", "seat plan"),
             ("catalogue", "--kind read", "search@pod-1", "index"),
-            ("catalogue", "--kind read --lease 1m", "shop@pod-5", "prices"),
-            ("worker-slots:7", "--kind string --lease 20s", "worker@pod-3", "slot 7"),
+            (
+                "catalogue",
+                "--kind read --lease 1m",
+                "shop@pod-5",
+                "prices",
+            ),
+            (
+                "worker-slots:7",
+                "--kind string --lease 20s",
+                "worker@pod-3",
+                "slot 7",
+            ),
         ];
         let hold = |(name, options, holder, purpose): (&str, &str, &str, &str)| {
             let options: Vec<_> = options.split(' ').collect();
-            run(name, &[&options[..], &["--as", holder, "--purpose", purpose]].concat(), rest)
+            run(
+                name,
+                &[&options[..], &["--as", holder, "--purpose", purpose]].concat(),
+                rest,
+            )
         };
         let mut runs = wanted.map(hold).into_iter().collect::<Vec<_>>();
         let count = |words: &[&str]| server.command(words).int();
@@ -101,15 +120,22 @@ impl Runs {
         runs.extend(
             (0..2).map(|_| run("tickets", &["--kind", "fair", "--as", "desk@pod-6"], rest)),
         );
-        wait_until("both wait", LATE, || count(&["LLEN", "redisson_lock_queue:{tickets}"]) == 2);
+        wait_until("both wait", LATE, || {
+            count(&["LLEN", "redisson_lock_queue:{tickets}"]) == 2
+        });
         // A lock that changes hands.
         let mut often = Command::new("sh");
         let script = format!(
             "while :; do {program} run mail:outbox --as mail@pod-4 --purpose send -- sleep 1; sleep 1; done"
         );
-        often.args(["-c", &script]).env("LEASEHOLD_URL", server.url()).stdin(Stdio::null());
+        often
+            .args(["-c", &script])
+            .env("LEASEHOLD_URL", server.url())
+            .stdin(Stdio::null());
         runs.push(often.spawn().expect("a shell"));
-        wait_until("it is held", LATE, || count(&["EXISTS", "mail:outbox"]) == 1);
+        wait_until("it is held", LATE, || {
+            count(&["EXISTS", "mail:outbox"]) == 1
+        });
         Runs(runs)
     }
 }
@@ -126,24 +152,37 @@ impl Drop for Runs {
 
 fn draw(screen: &Screen, arguments: &[&str], file: &Path) {
     let (rows, cols) = screen.size();
-    let (width, height) =
-        (f32::from(cols) * WIDTH + 2.0 * BORDER, f32::from(rows + 1) * HEIGHT + 2.0 * BORDER);
+    let (width, height) = (
+        f32::from(cols) * WIDTH + 2.0 * BORDER,
+        f32::from(rows + 1) * HEIGHT + 2.0 * BORDER,
+    );
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width:.0} {height:.0}\" width=\"{width:.0}\" \
          font-family=\"ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monospace\" font-size=\"14\">\n\
          <rect width=\"100%\" height=\"100%\" rx=\"6\" fill=\"#1d2129\"/>\n"
     );
     let mut line = |row: u16, col: u16, text: &str, style: &str| {
-        let (x, y) = (BORDER + f32::from(col) * WIDTH, BORDER + (f32::from(row) + 0.75) * HEIGHT);
+        let (x, y) = (
+            BORDER + f32::from(col) * WIDTH,
+            BORDER + (f32::from(row) + 0.75) * HEIGHT,
+        );
         let length = f32::from(u16::try_from(text.chars().count()).expect("a line")) * WIDTH;
-        let text = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+        let text = text
+            .replace('&', "&amp;")
+            .replace('<', "&lt;")
+            .replace('>', "&gt;");
         let drawn = writeln!(
             svg,
             "<text x=\"{x:.1}\" y=\"{y:.1}\" textLength=\"{length:.1}\" xml:space=\"preserve\" {style}>{text}</text>"
         );
         drawn.expect("a text takes it");
     };
-    line(0, 0, &format!("$ leasehold {}", arguments.join(" ")), "fill=\"#7f8794\"");
+    line(
+        0,
+        0,
+        &format!("$ leasehold {}", arguments.join(" ")),
+        "fill=\"#7f8794\"",
+    );
     for row in 0..rows {
         // Letters of one look are one text.
         let mut col = 0;
@@ -151,7 +190,10 @@ fn draw(screen: &Screen, arguments: &[&str], file: &Path) {
             let style = screen.cell(row, col).map(style_of).unwrap_or_default();
             let (first, mut text) = (col, String::new());
             while col < cols && screen.cell(row, col).map(style_of) == Some(style.clone()) {
-                let letter = screen.cell(row, col).map(Cell::contents).unwrap_or_default();
+                let letter = screen
+                    .cell(row, col)
+                    .map(Cell::contents)
+                    .unwrap_or_default();
                 text.push_str(if letter.is_empty() { " " } else { letter });
                 col += 1;
             }
@@ -171,7 +213,11 @@ fn style_of(cell: &Cell) -> String {
         Color::Idx(3 | 11) => "#e5c76b",
         Color::Default | Color::Idx(_) | Color::Rgb(..) => "#dadde3",
     };
-    let weight = if cell.bold() { " font-weight=\"bold\"" } else { "" };
+    let weight = if cell.bold() {
+        " font-weight=\"bold\""
+    } else {
+        ""
+    };
     let faint = if cell.dim() { " opacity=\"0.55\"" } else { "" };
     format!("fill=\"{fill}\"{weight}{faint}")
 }

@@ -1,5 +1,8 @@
 //! What is asked: the declaration from which help, completions and the manual page are made.
-#![expect(clippy::doc_markdown, reason = "these comments are the texts of the help")]
+#![expect(
+    clippy::doc_markdown,
+    reason = "these comments are the texts of the help"
+)]
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -248,7 +251,11 @@ pub(crate) struct BenchArguments {
 /// A text that says something.
 fn reason(text: &str) -> Result<String, String> {
     let text = text.trim();
-    if text.is_empty() { Err("it is empty".to_owned()) } else { Ok(text.to_owned()) }
+    if text.is_empty() {
+        Err("it is empty".to_owned())
+    } else {
+        Ok(text.to_owned())
+    }
 }
 
 /// "1m 30s", "250ms", or a number of seconds.

@@ -52,8 +52,17 @@ pub(crate) async fn bench(asked: &BenchArguments, server: &ServerArguments) -> R
         say_json(&parts)?;
         return Ok(0);
     }
-    let titles =
-        ["", "ROUNDS", "PER SECOND", "ACQUIRE p50", "p90", "p99", "MAX", "RELEASE p50", "p99"];
+    let titles = [
+        "",
+        "ROUNDS",
+        "PER SECOND",
+        "ACQUIRE p50",
+        "p90",
+        "p99",
+        "MAX",
+        "RELEASE p50",
+        "p99",
+    ];
     let mut rows = Rows::new(&titles);
     for part in &parts {
         let (acquire, release) = (&part.acquire_ms, &part.release_ms);
@@ -95,8 +104,10 @@ async fn parts(client: &Client, asked: &BenchArguments) -> Result<Vec<Part>, Err
 
 async fn part(what: &'static str, locks: Vec<Lock>, time: Duration) -> Result<Part, Error> {
     let began = Instant::now();
-    let mut workers: JoinSet<Result<Times, Error>> =
-        locks.into_iter().map(|lock| rounds(lock, began + time)).collect();
+    let mut workers: JoinSet<Result<Times, Error>> = locks
+        .into_iter()
+        .map(|lock| rounds(lock, began + time))
+        .collect();
     let mut times = Times::default();
     while let Some(done) = workers.join_next().await {
         let done = done.unwrap_or(Err(Error::Closed))?;
@@ -106,7 +117,13 @@ async fn part(what: &'static str, locks: Vec<Lock>, time: Duration) -> Result<Pa
     let rounds = times.acquire.len();
     let per_second = lossy(rounds) / began.elapsed().as_secs_f64();
     let (acquire_ms, release_ms) = (percentiles(times.acquire), percentiles(times.release));
-    Ok(Part { what, rounds, per_second, acquire_ms, release_ms })
+    Ok(Part {
+        what,
+        rounds,
+        per_second,
+        acquire_ms,
+        release_ms,
+    })
 }
 
 /// One round after the other, at least one.
@@ -132,7 +149,12 @@ fn percentiles(mut times: Vec<Duration>) -> Percentiles {
         let index = (times.len() * percent / 100).min(times.len().saturating_sub(1));
         times.get(index).copied().unwrap_or_default().as_secs_f64() * 1e3
     };
-    Percentiles { p50: at(50), p90: at(90), p99: at(99), max: at(100) }
+    Percentiles {
+        p50: at(50),
+        p90: at(90),
+        p99: at(99),
+        max: at(100),
+    }
 }
 
 fn lossy(count: usize) -> f64 {

@@ -37,18 +37,28 @@ pub(crate) async fn break_lock(
     let was = broken?;
     let (broken, name, reason) = (was.is_some(), &*asked.name, &*asked.reason);
     match &was {
-        Some(was) => complain(&format!("broke `{name}`, held by {}: {reason}", was.holder())),
+        Some(was) => complain(&format!(
+            "broke `{name}`, held by {}: {reason}",
+            was.holder()
+        )),
         None => complain(&format!("`{name}` is free: nothing was broken")),
     }
     if asked.json {
-        say_json(&Outcome { name, broken, reason, was })?;
+        say_json(&Outcome {
+            name,
+            broken,
+            reason,
+            was,
+        })?;
     }
     Ok(if broken { 0 } else { WAS_FREE })
 }
 
 /// What was broken; `None` if it was free.
 async fn broken(client: &Client, asked: &BreakArguments) -> Result<Option<Found>, Failure> {
-    let Some(found) = look(client, &asked.name).await? else { return Ok(None) };
+    let Some(found) = look(client, &asked.name).await? else {
+        return Ok(None);
+    };
     if found.foreign && !asked.string {
         return Err(Failure::usage(format!(
             "`{}` is a string that this library did not write: if it is a lock of another program add --string",
@@ -59,9 +69,15 @@ async fn broken(client: &Client, asked: &BreakArguments) -> Result<Option<Found>
         found
     } else {
         ask(&found)?;
-        let Some(now) = look(client, &asked.name).await? else { return Ok(None) };
+        let Some(now) = look(client, &asked.name).await? else {
+            return Ok(None);
+        };
         let owners = |found: &Found| -> Vec<_> {
-            found.holders.iter().map(|holder| holder.owner.clone()).collect()
+            found
+                .holders
+                .iter()
+                .map(|holder| holder.owner.clone())
+                .collect()
         };
         if owners(&now) != owners(&found) {
             return Err(Failure::usage(format!(

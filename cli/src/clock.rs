@@ -14,7 +14,11 @@ pub(crate) struct Moment(Duration);
 
 /// The present.
 pub(crate) fn now() -> Moment {
-    Moment(nix::time::clock_gettime(CLOCK).expect("the system has this clock").into())
+    Moment(
+        nix::time::clock_gettime(CLOCK)
+            .expect("the system has this clock")
+            .into(),
+    )
 }
 
 impl Moment {
@@ -41,6 +45,8 @@ impl Moment {
     }
 
     pub(crate) fn of_text(text: &str) -> Option<Moment> {
-        text.parse().ok().map(|nanos| Moment(Duration::from_nanos(nanos)))
+        text.parse()
+            .ok()
+            .map(|nanos| Moment(Duration::from_nanos(nanos)))
     }
 }

@@ -31,7 +31,10 @@ pub(crate) struct Failure {
 
 impl Failure {
     pub(crate) fn new(code: u8, text: impl Into<String>) -> Self {
-        Failure { code, text: text.into() }
+        Failure {
+            code,
+            text: text.into(),
+        }
     }
 
     pub(crate) fn usage(text: impl Into<String>) -> Self {
@@ -54,7 +57,10 @@ impl From<Error> for Failure {
             error if error.is_retryable() => UNREACHABLE,
             _ => INTERNAL,
         };
-        let cause = error.source().map(|cause| format!(": {cause}")).unwrap_or_default();
+        let cause = error
+            .source()
+            .map(|cause| format!(": {cause}"))
+            .unwrap_or_default();
         Failure::new(code, format!("{error}{cause}"))
     }
 }

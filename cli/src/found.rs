@@ -54,9 +54,24 @@ impl From<LockInfo> for Found {
 
 impl From<Holder> for FoundHolder {
     fn from(holder: Holder) -> Self {
-        let Holder { owner, holds, lease, name, purpose, held_for, .. } = holder;
+        let Holder {
+            owner,
+            holds,
+            lease,
+            name,
+            purpose,
+            held_for,
+            ..
+        } = holder;
         let (lease_ms, held_for_ms) = (lease.map(ms), held_for.map(ms));
-        FoundHolder { owner, holds, lease_ms, name, purpose, held_for_ms }
+        FoundHolder {
+            owner,
+            holds,
+            lease_ms,
+            name,
+            purpose,
+            held_for_ms,
+        }
     }
 }
 
@@ -70,7 +85,9 @@ pub(crate) async fn look(client: &Client, name: &str) -> Result<Option<Found>, E
         Ok(holder) => holder,
         Err(error) => {
             // It may have been taken since, as a lock of another kind.
-            return search(client, name).await?.map_or(Err(error), |found| Ok(Some(found)));
+            return search(client, name)
+                .await?
+                .map_or(Err(error), |found| Ok(Some(found)));
         }
     };
     Ok(holder.map(|holder| {
@@ -89,13 +106,21 @@ pub(crate) async fn look(client: &Client, name: &str) -> Result<Option<Found>, E
 
 async fn search(client: &Client, name: &str) -> Result<Option<Found>, Error> {
     let locks = client.locks(&escaped(name)).await?;
-    Ok(locks.into_iter().find(|lock| lock.key == name).map(Found::from))
+    Ok(locks
+        .into_iter()
+        .find(|lock| lock.key == name)
+        .map(Found::from))
 }
 
 /// A name as a pattern that fits nothing else.
 fn escaped(name: &str) -> String {
     let is_special = |letter| matches!(letter, '*' | '?' | '[' | ']' | '\\' | '^');
-    let escape = |letter| is_special(letter).then_some('\\').into_iter().chain([letter]);
+    let escape = |letter| {
+        is_special(letter)
+            .then_some('\\')
+            .into_iter()
+            .chain([letter])
+    };
     name.chars().flat_map(escape).collect()
 }
 

@@ -58,6 +58,10 @@ fn perform(Arguments { server, task }: Arguments) -> Result<u8, Failure> {
 
 /// One thread: the signal that ends a command with its runner is sent when the thread ends that started it.
 fn on_runtime(work: impl Future<Output = Result<u8, Failure>>) -> Result<u8, Failure> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    runtime.map_err(Failure::internal("the runtime does not start"))?.block_on(work)
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    runtime
+        .map_err(Failure::internal("the runtime does not start"))?
+        .block_on(work)
 }

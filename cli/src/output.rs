@@ -26,7 +26,10 @@ pub(crate) fn harmless(text: &str) -> String {
 
 /// The same of several lines.
 fn lines(text: &str) -> String {
-    text.split('\n').map(harmless).collect::<Vec<_>>().join("\n")
+    text.split('\n')
+        .map(harmless)
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
 /// A line on standard output. A reader that has gone, as `head` has, ends the program quietly.
@@ -73,10 +76,16 @@ impl Rows {
     pub(crate) fn new(titles: &[&str]) -> Rows {
         let colours = has_colours();
         let mut table = Table::new();
-        table.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+        table
+            .load_preset(presets::NOTHING)
+            .set_content_arrangement(ContentArrangement::Disabled);
         let title = |title: &&str| {
             let cell = Cell::new(title);
-            if colours { cell.add_attribute(Attribute::Bold) } else { cell }
+            if colours {
+                cell.add_attribute(Attribute::Bold)
+            } else {
+                cell
+            }
         };
         table.set_header(titles.iter().map(title));
         Rows { table, colours }
@@ -106,7 +115,11 @@ impl Rows {
         } else {
             self.table.force_no_tty();
         }
-        let lines: Vec<_> = self.table.lines().map(|line| line.trim_end().to_owned()).collect();
+        let lines: Vec<_> = self
+            .table
+            .lines()
+            .map(|line| line.trim_end().to_owned())
+            .collect();
         lines.join("\n")
     }
 }
@@ -137,6 +150,11 @@ mod tests {
         rows.add([(hostile.to_owned(), Tone::Plain)]);
         let text = rows.text();
         assert_eq!(text.lines().count(), 2, "{text:?}");
-        assert!(!text.chars().any(|letter| letter.is_control() && letter != '\n'), "{text:?}");
+        assert!(
+            !text
+                .chars()
+                .any(|letter| letter.is_control() && letter != '\n'),
+            "{text:?}"
+        );
     }
 }

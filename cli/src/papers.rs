@@ -26,7 +26,9 @@ pub(crate) fn manual(folder: Option<&Path>) -> Result<u8, Failure> {
         return Ok(0);
     }
     let mut page = Vec::new();
-    Man::new(Arguments::command()).render(&mut page).map_err(Failure::internal(cannot))?;
+    Man::new(Arguments::command())
+        .render(&mut page)
+        .map_err(Failure::internal(cannot))?;
     print(&page)
 }
 

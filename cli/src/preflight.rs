@@ -40,11 +40,17 @@ pub(crate) async fn preflight(
     asked: &PreflightArguments,
     server: &ServerArguments,
 ) -> Result<u8, Failure> {
-    let client = server.connect_with(|builder| builder.lease(asked.lease)).await?;
+    let client = server
+        .connect_with(|builder| builder.lease(asked.lease))
+        .await?;
     let report = client.preflight().name(&asked.name).await;
     close(&client).await;
     let report = report?;
-    let code = if report.worst() >= Some(Severity::Danger) { DANGER } else { 0 };
+    let code = if report.worst() >= Some(Severity::Danger) {
+        DANGER
+    } else {
+        0
+    };
     if asked.json {
         say_json(&Report::from(report))?;
     } else {
@@ -58,7 +64,9 @@ impl From<Preflight> for Report {
         let server = |node: leasehold::preflight::NodeReport| {
             let state = node.state.as_ref().ok();
             Node {
-                version: state.and_then(|state| state.version).map(|version| version.to_string()),
+                version: state
+                    .and_then(|state| state.version)
+                    .map(|version| version.to_string()),
                 round_trip_ms: state.map(|state| state.round_trips.median.as_secs_f64() * 1e3),
                 error: node.state.as_ref().err().map(ToString::to_string),
                 server: node.server,

@@ -54,7 +54,9 @@ pub(crate) fn helper(words: impl IntoIterator<Item = OsString>) -> Option<u8> {
     let mut number = || next()?.parse::<u64>().ok();
     let of_nothing = || Some(exit::USAGE);
     if what == START {
-        let Some(runner) = number() else { return of_nothing() };
+        let Some(runner) = number() else {
+            return of_nothing();
+        };
         return Some(command::start(pid(runner), &words.collect::<Vec<_>>()));
     }
     if what == REAP {
@@ -63,7 +65,11 @@ pub(crate) fn helper(words: impl IntoIterator<Item = OsString>) -> Option<u8> {
         };
         let [grace, margin] = [grace, margin].map(Duration::from_nanos);
         let first_line = next().unwrap_or_default();
-        return Some(reaper::reap(pid(runner), Plan { grace, margin }, &first_line));
+        return Some(reaper::reap(
+            pid(runner),
+            Plan { grace, margin },
+            &first_line,
+        ));
     }
     None
 }
@@ -112,13 +118,20 @@ async fn why_not(client: &Client, job: &RunArguments, error: Error) -> Failure {
     if job.permits.is_some() || !(error.is_timeout() || error.may_be_held()) {
         return with_conflict_code(job, error.into());
     }
-    let holder = lock(client, job.kind(), &job.name).holder().await.ok().flatten();
+    let holder = lock(client, job.kind(), &job.name)
+        .holder()
+        .await
+        .ok()
+        .flatten();
     match holder.filter(|holder| !holder.owner.starts_with(&client.id())) {
         Some(holder) => {
             let left = holder.lease.map_or("without expiry".to_owned(), |left| {
                 format!("{} left of its lease", short(left))
             });
-            let text = format!("not acquired in time: `{}` is held by {holder}, {left}", job.name);
+            let text = format!(
+                "not acquired in time: `{}` is held by {holder}, {left}",
+                job.name
+            );
             with_conflict_code(job, Failure::new(exit::NOT_ACQUIRED, text))
         }
         None => with_conflict_code(job, error.into()),
@@ -126,8 +139,13 @@ async fn why_not(client: &Client, job: &RunArguments, error: Error) -> Failure {
 }
 
 fn with_conflict_code(job: &RunArguments, failure: Failure) -> Failure {
-    let code = job.conflict_exit_code.filter(|_| failure.code == exit::NOT_ACQUIRED);
-    Failure { code: code.unwrap_or(failure.code), ..failure }
+    let code = job
+        .conflict_exit_code
+        .filter(|_| failure.code == exit::NOT_ACQUIRED);
+    Failure {
+        code: code.unwrap_or(failure.code),
+        ..failure
+    }
 }
 
 /// Runs the command and releases the hold.
@@ -145,7 +163,9 @@ async fn run_under(
     };
     let reaper = Reaper::start(plan).map_err(Failure::internal("no process could be started"))?;
     let command = Command::prepare(&job.command, &environment(&hold, job, outer)).await?;
-    let code = Supervisor::new(&hold, plan, command, reaper).run(signals).await?;
+    let code = Supervisor::new(&hold, plan, command, reaper)
+        .run(signals)
+        .await?;
     let stays = code != exit::LOST && !job.is_kept_by_redis();
     let hold = match job.at_least.filter(|_| stays) {
         Some(span) => stay(hold, since.after(span), signals).await,
@@ -160,7 +180,9 @@ async fn run_under(
         Ok(()) | Err(Error::Lost { .. }) => Ok(code),
         Err(error) => {
             let text = Failure::from(error).text;
-            complain(&format!("the release is not confirmed, the lease will end it: {text}"));
+            complain(&format!(
+                "the release is not confirmed, the lease will end it: {text}"
+            ));
             Ok(code)
         }
     }
@@ -173,7 +195,11 @@ fn environment(
     outer: &[OuterHold],
 ) -> [(&'static str, Option<String>); 4] {
     let token = hold.token();
-    let own = OuterHold { name: job.name.clone(), owner: hold.owner().to_owned(), token };
+    let own = OuterHold {
+        name: job.name.clone(),
+        owner: hold.owner().to_owned(),
+        token,
+    };
     let mut outer = outer.to_vec();
     if hold.is_exclusive(job) && !outer.contains(&own) {
         outer.push(own);

@@ -27,14 +27,21 @@ impl ServerArguments {
 
     fn url(&self) -> Result<String, Failure> {
         let set = |name| env::var(name).ok().filter(|value| !value.is_empty());
-        let url = self.url.clone().or_else(|| set("LEASEHOLD_URL")).or_else(|| set("REDIS_URL"));
+        let url = self
+            .url
+            .clone()
+            .or_else(|| set("LEASEHOLD_URL"))
+            .or_else(|| set("REDIS_URL"));
         url.ok_or_else(|| {
             Failure::usage("which server? Give --url redis://host:6379, or set LEASEHOLD_URL")
         })
     }
 
     fn with_credentials(&self, builder: ClientBuilder) -> Result<ClientBuilder, Failure> {
-        let user = self.user.clone().or_else(|| env::var("LEASEHOLD_USER").ok());
+        let user = self
+            .user
+            .clone()
+            .or_else(|| env::var("LEASEHOLD_USER").ok());
         if let Some(file) = self.password_file.clone() {
             read(&file).map_err(|error| {
                 Failure::usage(format!("--password-file {}: {error}", file.display()))

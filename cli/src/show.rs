@@ -40,16 +40,31 @@ pub(crate) async fn show(asked: &ShowArguments, server: &ServerArguments) -> Res
     let client = server.connect().await?;
     let seen = see(&client, &asked.name).await;
     close(&client).await;
-    let Seen { found, queue, connections } = seen?;
+    let Seen {
+        found,
+        queue,
+        connections,
+    } = seen?;
     if asked.json {
         let lock = match &found {
             Some(found) => {
-                let addresses = found.holders.iter().map(|holder| connections.of(holder)).collect();
-                Lock::Held { found, queue, addresses }
+                let addresses = found
+                    .holders
+                    .iter()
+                    .map(|holder| connections.of(holder))
+                    .collect();
+                Lock::Held {
+                    found,
+                    queue,
+                    addresses,
+                }
             }
             None => Lock::Free { name: &asked.name },
         };
-        say_json(&Shown { held: found.is_some(), lock })?;
+        say_json(&Shown {
+            held: found.is_some(),
+            lock,
+        })?;
         return Ok(0);
     }
     match found {
@@ -76,7 +91,11 @@ async fn see(client: &Client, name: &str) -> Result<Seen, Error> {
         // Not every user may ask for them.
         connections = Connections(client.connections().await.unwrap_or_default());
     }
-    Ok(Seen { found, queue, connections })
+    Ok(Seen {
+        found,
+        queue,
+        connections,
+    })
 }
 
 #[derive(Debug, Default)]
@@ -115,7 +134,9 @@ pub(crate) fn text(found: &Found, queue: &[String], connections: &Connections) -
     let mut rows = Rows::new(&["OWNER", "HOLDS", "LEASE", "FOR", "NAME", "PURPOSE", "HOST"]);
     let known = |text: Option<&str>| (text.unwrap_or("-").to_owned(), Tone::Plain);
     for holder in &found.holders {
-        let held_for = holder.held_for_ms.map(|span| short(Duration::from_millis(span)));
+        let held_for = holder
+            .held_for_ms
+            .map(|span| short(Duration::from_millis(span)));
         rows.add([
             (holder.owner.clone(), Tone::Plain),
             (holder.holds.to_string(), Tone::Plain),
@@ -124,7 +145,9 @@ pub(crate) fn text(found: &Found, queue: &[String], connections: &Connections) -
             known(holder.name.as_deref()),
             known(holder.purpose.as_deref()),
             known(
-                Some(connections.of(holder).join(", ")).filter(|host| !host.is_empty()).as_deref(),
+                Some(connections.of(holder).join(", "))
+                    .filter(|host| !host.is_empty())
+                    .as_deref(),
             ),
         ]);
     }

@@ -40,5 +40,10 @@ pub(crate) async fn watch(asked: &WatchArguments, server: &ServerArguments) -> R
 }
 
 async fn look(client: &Client, pattern: &str) -> Result<Vec<Found>, Error> {
-    Ok(client.locks(pattern).await?.into_iter().map(Found::from).collect())
+    Ok(client
+        .locks(pattern)
+        .await?
+        .into_iter()
+        .map(Found::from)
+        .collect())
 }

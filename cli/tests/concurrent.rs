@@ -7,7 +7,10 @@ use crate::testbed::{Runner, Testbed, text};
 
 /// `LEASEHOLD_RUNNERS` says how many runners there are.
 fn runners() -> usize {
-    env::var("LEASEHOLD_RUNNERS").ok().and_then(|count| count.parse().ok()).unwrap_or(100)
+    env::var("LEASEHOLD_RUNNERS")
+        .ok()
+        .and_then(|count| count.parse().ok())
+        .unwrap_or(100)
 }
 
 fn all_run_one_at_a_time(options: &[&str]) {
@@ -50,12 +53,18 @@ fn permits_bound_how_many_run() {
          until [ -e {inside}/../met ]; do [ $(ls {inside} | wc -l) -ge 2 ] && echo >{inside}/../met; done; \
          [ $(ls {inside} | wc -l) -le 2 ] || echo overlap >>{inside}/../overlaps; rm {inside}/$$"
     );
-    let started: Vec<_> = (0..8).map(|_| bed.run(&["job", "--permits", "2"], &script)).collect();
+    let started: Vec<_> = (0..8)
+        .map(|_| bed.run(&["job", "--permits", "2"], &script))
+        .collect();
     for runner in started {
         let (code, told) = runner.end();
         assert_eq!(code, 0, "{told}");
     }
     assert!(bed.file("met").exists());
     assert_eq!(text(&bed.file("overlaps")), "");
-    assert_eq!(bed.server.command(&["GET", "job"]).text(), "2", "all permits are back");
+    assert_eq!(
+        bed.server.command(&["GET", "job"]).text(),
+        "2",
+        "all permits are back"
+    );
 }

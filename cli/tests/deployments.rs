@@ -10,7 +10,11 @@ use crate::testbed::{bare, exit_code, stderr, stdout};
 
 fn output(url: &str, words: &[&str]) -> Output {
     let mut command = bare(words);
-    command.env("LEASEHOLD_URL", url).stdin(Stdio::null()).output().expect("it starts")
+    command
+        .env("LEASEHOLD_URL", url)
+        .stdin(Stdio::null())
+        .output()
+        .expect("it starts")
 }
 
 /// A run inside a run for each name: the innermost command sees all of these locks. Afterwards there are none.
@@ -18,12 +22,21 @@ fn holds_and_lists(url: &str, options: &[&str], names: &[String]) {
     let program = env!("CARGO_BIN_EXE_leasehold");
     let mut words = [&["ls"], options].concat();
     for name in names {
-        words = [&["run", name], options, &["--as", "me@here", "--", program], &words].concat();
+        words = [
+            &["run", name],
+            options,
+            &["--as", "me@here", "--", program],
+            &words,
+        ]
+        .concat();
     }
     let done = output(url, &words);
     assert_eq!(exit_code(&done), 0, "{}", stderr(&done));
     let list = stdout(&done);
-    assert!(names.iter().all(|name| list.contains(name.as_str())), "{list}");
+    assert!(
+        names.iter().all(|name| list.contains(name.as_str())),
+        "{list}"
+    );
     assert_eq!(stdout(&output(url, &[&["ls"], options].concat())), "");
 
     for name in names {
@@ -31,7 +44,10 @@ fn holds_and_lists(url: &str, options: &[&str], names: &[String]) {
         let run = [&["run", name], options, &["--", program], &show].concat();
         let shown = stdout(&output(url, &run));
         assert!(shown.contains(&format!("{name} (lock) is held")), "{shown}");
-        assert!(shown.contains("127.0.0.1"), "the host of the holder: {shown}");
+        assert!(
+            shown.contains("127.0.0.1"),
+            "the host of the holder: {shown}"
+        );
     }
 }
 
@@ -51,7 +67,11 @@ fn locks_on_the_primary_that_sentinels_name() {
         return;
     }
     let sentinels = Sentinels::start();
-    holds_and_lists(&sentinels.url(), &[], &["job".to_owned(), "other".to_owned()]);
+    holds_and_lists(
+        &sentinels.url(),
+        &[],
+        &["job".to_owned(), "other".to_owned()],
+    );
 }
 
 #[test]
@@ -70,5 +90,9 @@ fn locks_on_a_server_with_a_certificate() {
     // Without it the server is nobody's.
     let refused = output(&url, &["ls"]);
     assert_ne!(exit_code(&refused), 0);
-    assert!(stderr(&refused).contains("certificate"), "{}", stderr(&refused));
+    assert!(
+        stderr(&refused).contains("certificate"),
+        "{}",
+        stderr(&refused)
+    );
 }

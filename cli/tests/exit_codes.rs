@@ -27,8 +27,17 @@ fn a_lock_of_another_is_not_acquired_in_time() {
     bed.hold_by_another("job");
     for wait in ["0", "200ms"] {
         let output = bed.output(&["run", "job", "--wait", wait, "--", "echo", "ran"]);
-        assert_eq!((exit_code(&output), &*stdout(&output)), (120, ""), "{}", stderr(&output));
-        assert!(stderr(&output).contains("not acquired in time"), "{}", stderr(&output));
+        assert_eq!(
+            (exit_code(&output), &*stdout(&output)),
+            (120, ""),
+            "{}",
+            stderr(&output)
+        );
+        assert!(
+            stderr(&output).contains("not acquired in time"),
+            "{}",
+            stderr(&output)
+        );
     }
     let output = bed.output(&["run", "job", "-w", "0", "-E", "7", "--", "echo", "ran"]);
     assert_eq!((exit_code(&output), &*stdout(&output)), (7, ""));
@@ -42,7 +51,12 @@ fn without_a_server_nothing_runs() {
     let mut bed = Testbed::new();
     bed.server.kill();
     let output = bed.output(&["run", "job", "--", "echo", "ran"]);
-    assert_eq!((exit_code(&output), &*stdout(&output)), (122, ""), "{}", stderr(&output));
+    assert_eq!(
+        (exit_code(&output), &*stdout(&output)),
+        (122, ""),
+        "{}",
+        stderr(&output)
+    );
 }
 
 #[test]
@@ -53,7 +67,12 @@ fn a_refusal_of_the_server_has_a_code_of_its_own() {
     let bed = Testbed::new();
     bed.server.command(&["SET", "job", "data"]);
     let output = bed.output(&["run", "job", "--", "echo", "ran"]);
-    assert_eq!((exit_code(&output), &*stdout(&output)), (123, ""), "{}", stderr(&output));
+    assert_eq!(
+        (exit_code(&output), &*stdout(&output)),
+        (123, ""),
+        "{}",
+        stderr(&output)
+    );
     assert!(stderr(&output).contains("WRONGTYPE"), "{}", stderr(&output));
 }
 
@@ -62,24 +81,49 @@ fn bad_usage_is_told_before_anything_is_sent() {
     let cases: [(&[&str], &str); 9] = [
         (&["run", "job"], "COMMAND"),
         (&["run", "job", "--wait", "soon", "--", "true"], "--wait"),
-        (&["run", "job", "--lease", "9s", "--grace", "5s", "--", "true"], "--grace"),
+        (
+            &["run", "job", "--lease", "9s", "--grace", "5s", "--", "true"],
+            "--grace",
+        ),
         (&["run", "job", "--permits", "0", "--", "true"], "--permits"),
-        (&["run", "job", "--permits", "2", "--fenced", "--", "true"], "--fenced"),
+        (
+            &["run", "job", "--permits", "2", "--fenced", "--", "true"],
+            "--fenced",
+        ),
         (&["run", "job", "--kind", "odd", "--", "true"], "--kind"),
-        (&["run", "job", "--tls-cert", "x", "--", "true"], "--tls-key"),
+        (
+            &["run", "job", "--tls-cert", "x", "--", "true"],
+            "--tls-key",
+        ),
         (&["run", "job", "--", "true"], "which server"),
         (&["sing"], "sing"),
     ];
     for (arguments, part) in cases {
         let output = bare(arguments).output().expect("it starts");
-        assert_eq!(exit_code(&output), 124, "{arguments:?}: {}", stderr(&output));
-        assert!(stderr(&output).contains(part), "{arguments:?}: {}", stderr(&output));
+        assert_eq!(
+            exit_code(&output),
+            124,
+            "{arguments:?}: {}",
+            stderr(&output)
+        );
+        assert!(
+            stderr(&output).contains(part),
+            "{arguments:?}: {}",
+            stderr(&output)
+        );
     }
     // A server that nobody asks: the name and the lease are looked at before.
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     listener.set_nonblocking(true).expect("it can");
-    let url = format!("redis://127.0.0.1:{}", listener.local_addr().expect("bound").port());
-    for arguments in [&["--lease", "1ms"][..], &["--user", "ann"], &["--password-file", "/none"]] {
+    let url = format!(
+        "redis://127.0.0.1:{}",
+        listener.local_addr().expect("bound").port()
+    );
+    for arguments in [
+        &["--lease", "1ms"][..],
+        &["--user", "ann"],
+        &["--password-file", "/none"],
+    ] {
         let words = [&["run", "job"], arguments, &["--url", &url, "--", "true"]].concat();
         let output = bare(&words).output().expect("it starts");
         assert_eq!(exit_code(&output), 124, "{words:?}: {}", stderr(&output));

@@ -41,17 +41,27 @@ fn end_of_lease(bed: &Testbed) -> u128 {
 fn last_time(bed: &Testbed) -> u128 {
     // Its last line may be cut.
     let times = text(&bed.file("times"));
-    times.lines().filter_map(|line| line.parse().ok()).max().expect("it has written")
+    times
+        .lines()
+        .filter_map(|line| line.parse().ok())
+        .max()
+        .expect("it has written")
 }
 
 fn all_have_ended(bed: &Testbed) -> bool {
-    text(&bed.file("pids")).split_whitespace().all(|pid| !runs(pid))
+    text(&bed.file("pids"))
+        .split_whitespace()
+        .all(|pid| !runs(pid))
 }
 
 /// In milliseconds.
 fn margin(bed: &Testbed, end: u128) -> u128 {
     let last = last_time(bed);
-    assert!(last < end, "the command ran {} ms beyond the lease", (last - end) / 1_000_000);
+    assert!(
+        last < end,
+        "the command ran {} ms beyond the lease",
+        (last - end) / 1_000_000
+    );
     (end - last) / 1_000_000
 }
 
@@ -69,7 +79,10 @@ fn the_command_is_killed_before_the_lease_ends_while_redis_is_frozen() {
     let margin = margin(&bed, end);
     println!("frozen redis, lease of {LEASE:?}: last sign of life {margin} ms before its end");
     assert_eq!(code, 121, "{told}");
-    assert!(told.contains("no renewal succeeds") && told.contains("killed"), "{told}");
+    assert!(
+        told.contains("no renewal succeeds") && told.contains("killed"),
+        "{told}"
+    );
     bed.server.resume();
 }
 
@@ -89,7 +102,10 @@ fn sigterm_comes_first_and_leaves_time_to_end_in_order() {
     bed.server.pause();
     let (code, told) = runner.end();
     assert_eq!(code, 121, "{told}");
-    let done: u128 = text(&bed.file("done")).trim().parse().expect("it got SIGTERM");
+    let done: u128 = text(&bed.file("done"))
+        .trim()
+        .parse()
+        .expect("it got SIGTERM");
     assert!(done < end);
     assert!(!told.contains("killed"), "{told}");
     bed.server.resume();
@@ -112,9 +128,13 @@ fn a_short_outage_stops_nothing() {
     bed.server.resume();
     end_of_lease(&bed);
     let times = text(&bed.file("times")).lines().count();
-    wait_until("it goes on", LATE, || text(&bed.file("times")).lines().count() > times);
+    wait_until("it goes on", LATE, || {
+        text(&bed.file("times")).lines().count() > times
+    });
     runner.signal(Signal::SIGKILL);
-    wait_until("the command ends with its runner", LATE, || all_have_ended(&bed));
+    wait_until("the command ends with its runner", LATE, || {
+        all_have_ended(&bed)
+    });
 }
 
 #[test]
@@ -144,7 +164,9 @@ fn the_command_ends_with_its_runner_and_the_lock_with_its_lease() {
     let runner = stubborn(&bed);
     let killed = wall_nanos();
     runner.signal(Signal::SIGKILL);
-    wait_until("all processes of the command end", LATE, || all_have_ended(&bed));
+    wait_until("all processes of the command end", LATE, || {
+        all_have_ended(&bed)
+    });
     let ended = wall_nanos();
     wait_until("the lock is free", LATE, || !bed.is_held("job"));
     let [ended, free] = [ended, wall_nanos()]
@@ -162,8 +184,10 @@ fn the_command_ends_with_its_runner_although_the_reaper_is_killed_too() {
     }
     let bed = Testbed::new();
     let pids = bed.file("pids");
-    let runner =
-        bed.run(&["job"], &format!("trap '' TERM; echo $$ >{}; exec sleep 600", pids.display()));
+    let runner = bed.run(
+        &["job"],
+        &format!("trap '' TERM; echo $$ >{}; exec sleep 600", pids.display()),
+    );
     let command = await_line(&pids);
     let reaper = reaper_of(&runner, &command);
     // The runner is stopped first, so that it does not replace the reaper.
@@ -180,7 +204,11 @@ fn a_reaper_that_was_killed_is_replaced() {
     }
     let bed = Testbed::new();
     let runner = stubborn(&bed);
-    let command = text(&bed.file("pids")).split_whitespace().next().expect("two").to_owned();
+    let command = text(&bed.file("pids"))
+        .split_whitespace()
+        .next()
+        .expect("two")
+        .to_owned();
     let first = reaper_of(&runner, &command);
     kill(first, Signal::SIGKILL).expect("it runs");
     wait_until("there is another", LATE, || {
@@ -189,17 +217,25 @@ fn a_reaper_that_was_killed_is_replaced() {
             .any(|pid| *pid != command && *pid != first.to_string() && runs(pid))
     });
     runner.signal(Signal::SIGKILL);
-    wait_until("the command ends with its runner", LATE, || all_have_ended(&bed));
+    wait_until("the command ends with its runner", LATE, || {
+        all_have_ended(&bed)
+    });
 }
 
 fn children(runner: &Runner) -> Vec<String> {
     let pid = runner.pid();
     let list = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
-    list.expect("Linux tells them").split_whitespace().map(str::to_owned).collect()
+    list.expect("Linux tells them")
+        .split_whitespace()
+        .map(str::to_owned)
+        .collect()
 }
 
 fn reaper_of(runner: &Runner, command: &str) -> Pid {
-    let others: Vec<_> = children(runner).into_iter().filter(|pid| pid != command).collect();
+    let others: Vec<_> = children(runner)
+        .into_iter()
+        .filter(|pid| pid != command)
+        .collect();
     assert_eq!(others.len(), 1, "{others:?}");
     Pid::from_raw(others[0].parse().expect("a pid"))
 }
@@ -217,7 +253,11 @@ fn a_lock_that_is_freed_by_force_stops_the_command() {
     assert_eq!(code, 121, "{told}");
     assert!(told.contains("redis no longer has it"), "{told}");
     assert!(all_have_ended(&bed));
-    assert_eq!(bed.server.command(&["HLEN", "job"]).int(), 1, "the other's hold is as it was");
+    assert_eq!(
+        bed.server.command(&["HLEN", "job"]).int(),
+        1,
+        "the other's hold is as it was"
+    );
 }
 
 #[test]
@@ -288,12 +328,18 @@ fn at_least_stays_where_redis_cannot_keep_it() {
         return;
     }
     let bed = Testbed::new();
-    for options in [&["readers", "--kind", "read"][..], &["job", "--permits", "1"]] {
+    for options in [
+        &["readers", "--kind", "read"][..],
+        &["job", "--permits", "1"],
+    ] {
         let began = wall_nanos();
         let arguments = [&["run"], options, &["--at-least", "1s", "--", "true"]].concat();
         assert_eq!(bed.output(&arguments).status.code(), Some(0));
         assert!(wall_nanos() - began >= 1_000_000_000);
     }
-    assert!(!bed.is_held("readers"), "it is released, and not left for 30 s");
+    assert!(
+        !bed.is_held("readers"),
+        "it is released, and not left for 30 s"
+    );
     assert_eq!(bed.server.command(&["GET", "job"]).text(), "1");
 }

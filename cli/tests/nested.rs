@@ -24,7 +24,9 @@ fn an_inner_run_of_the_same_name_runs_at_once() {
         let output = bed.output(&["run", "job", "--kind", kind, "--", "sh", "-c", &script]);
         let told = (stdout(&output), stderr(&output));
         let lines: Vec<_> = told.0.lines().collect();
-        let owner = lines[0].strip_prefix("inner ").unwrap_or_else(|| panic!("{kind}: {told:?}"));
+        let owner = lines[0]
+            .strip_prefix("inner ")
+            .unwrap_or_else(|| panic!("{kind}: {told:?}"));
         assert_eq!(lines[1], format!("outer {owner} 0"), "{kind}: {told:?}");
         bed.server.command(&["DEL", "job"]);
     }
@@ -37,11 +39,19 @@ fn an_inner_run_releases_nothing() {
     }
     let bed = Testbed::new();
     let file = bed.file("done");
-    let script = format!("{PROGRAM} run job -- true && echo >{}; read x", file.display());
+    let script = format!(
+        "{PROGRAM} run job -- true && echo >{}; read x",
+        file.display()
+    );
     let runner = bed.run(&["job"], &script);
     await_line(&file);
     assert!(bed.is_held("job"));
-    assert_eq!(bed.output(&["run", "job", "--wait", "0", "--", "true"]).status.code(), Some(120));
+    assert_eq!(
+        bed.output(&["run", "job", "--wait", "0", "--", "true"])
+            .status
+            .code(),
+        Some(120)
+    );
     drop(runner.end());
     assert!(!bed.is_held("job"));
 }
@@ -56,7 +66,12 @@ fn another_name_between_them_changes_nothing() {
         "{PROGRAM} run b -- {PROGRAM} run a --fenced --wait 0 -- sh -c 'echo $LEASEHOLD_TOKEN'"
     );
     let output = bed.output(&["run", "a", "--fenced", "--", "sh", "-c", &script]);
-    assert_eq!((exit_code(&output), &*stdout(&output)), (0, "1\n"), "{}", stderr(&output));
+    assert_eq!(
+        (exit_code(&output), &*stdout(&output)),
+        (0, "1\n"),
+        "{}",
+        stderr(&output)
+    );
 }
 
 #[test]
@@ -67,7 +82,10 @@ fn without_the_hold_of_the_outer_run_nothing_runs() {
     let bed = Testbed::new();
     let stale = |owner: &str| {
         let mut inner = bed.leasehold(&["run", "job", "--wait", "0", "--", "echo", "ran"]);
-        inner.env("LEASEHOLD_NAME", "job").env("LEASEHOLD_OWNER", owner).stdin(Stdio::null());
+        inner
+            .env("LEASEHOLD_NAME", "job")
+            .env("LEASEHOLD_OWNER", owner)
+            .stdin(Stdio::null());
         inner.output().expect("it starts")
     };
     let ours = "9f2d47a8-5b6c-4e21-8d11-0c3a5e7f9b10:1";
@@ -75,20 +93,47 @@ fn without_the_hold_of_the_outer_run_nothing_runs() {
         if held {
             bed.hold_by_another("job");
         }
-        for owner in ["9f2d47a8-5b6c-4e21-8d11-0c3a5e7f9b10:2", "mode", "*", "x\ny"] {
+        for owner in [
+            "9f2d47a8-5b6c-4e21-8d11-0c3a5e7f9b10:2",
+            "mode",
+            "*",
+            "x\ny",
+        ] {
             let output = stale(owner);
-            assert_eq!((exit_code(&output), &*stdout(&output)), (121, ""), "{}", stderr(&output));
-            assert!(stderr(&output).contains("LEASEHOLD_OWNER"), "{}", stderr(&output));
+            assert_eq!(
+                (exit_code(&output), &*stdout(&output)),
+                (121, ""),
+                "{}",
+                stderr(&output)
+            );
+            assert!(
+                stderr(&output).contains("LEASEHOLD_OWNER"),
+                "{}",
+                stderr(&output)
+            );
         }
     }
     assert_eq!(stdout(&stale(ours)), "ran\n", "it is the owner");
 
     let mut odd = bed.leasehold(&["run", "job", "--", "echo", "ran"]);
     let output = odd.env("LEASEHOLD_HELD", "{").output().expect("it starts");
-    assert_eq!((exit_code(&output), &*stdout(&output)), (124, ""), "{}", stderr(&output));
+    assert_eq!(
+        (exit_code(&output), &*stdout(&output)),
+        (124, ""),
+        "{}",
+        stderr(&output)
+    );
     let mut odd = bed.leasehold(&["run", "job", "--", "echo", "ran"]);
-    let output = odd.env("LEASEHOLD_OWNER", ours).output().expect("it starts");
-    assert_eq!((exit_code(&output), &*stdout(&output)), (124, ""), "{}", stderr(&output));
+    let output = odd
+        .env("LEASEHOLD_OWNER", ours)
+        .output()
+        .expect("it starts");
+    assert_eq!(
+        (exit_code(&output), &*stdout(&output)),
+        (124, ""),
+        "{}",
+        stderr(&output)
+    );
 }
 
 #[test]
@@ -97,9 +142,15 @@ fn an_outer_run_without_tokens_gives_the_inner_none() {
         return;
     }
     let bed = Testbed::new();
-    let output =
-        bed.output(&["run", "job", "--", PROGRAM, "run", "job", "--fenced", "--", "echo", "ran"]);
-    assert_eq!((exit_code(&output), &*stdout(&output)), (124, ""), "{}", stderr(&output));
+    let output = bed.output(&[
+        "run", "job", "--", PROGRAM, "run", "job", "--fenced", "--", "echo", "ran",
+    ]);
+    assert_eq!(
+        (exit_code(&output), &*stdout(&output)),
+        (124, ""),
+        "{}",
+        stderr(&output)
+    );
 }
 
 #[test]
@@ -109,8 +160,14 @@ fn the_inner_command_ends_with_the_outer_runner() {
     }
     let bed = Testbed::new();
     let pid = bed.file("pid");
-    let inner = format!("trap \"\" TERM; echo $$ >{}; while :; do sleep 0.01; done", pid.display());
-    let runner = bed.run(&["job"], &format!("{PROGRAM} run job -- sh -c '{inner}'; exit 0"));
+    let inner = format!(
+        "trap \"\" TERM; echo $$ >{}; while :; do sleep 0.01; done",
+        pid.display()
+    );
+    let runner = bed.run(
+        &["job"],
+        &format!("{PROGRAM} run job -- sh -c '{inner}'; exit 0"),
+    );
     let command = await_line(&pid);
     assert!(runs(&command));
     runner.signal(Signal::SIGKILL);
@@ -125,7 +182,10 @@ fn the_inner_command_stops_when_the_lock_is_gone_although_it_left_the_group() {
     let bed = Testbed::new();
     let [pid, code] = ["pid", "code"].map(|name| bed.file(name));
     // In a session of its own the inner run is not in the group that the outer runner ends.
-    let inner = format!("trap \"\" TERM; echo $$ >{}; while :; do sleep 0.01; done", pid.display());
+    let inner = format!(
+        "trap \"\" TERM; echo $$ >{}; while :; do sleep 0.01; done",
+        pid.display()
+    );
     let script = format!(
         "setsid sh -c '{PROGRAM} run job -- sh -c \"$0\"; echo $? >{}' \"$INNER\" >/dev/null 2>&1",
         code.display()

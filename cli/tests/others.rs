@@ -21,10 +21,19 @@ impl Redisson {
     fn start(bed: &Testbed) -> Redisson {
         let target = project().join("tests/redisson/target");
         let (classes, deps) = (target.join("classes"), target.join("deps"));
-        assert!(deps.is_dir(), "run tests/run once: it builds the Redisson driver");
+        assert!(
+            deps.is_dir(),
+            "run tests/run once: it builds the Redisson driver"
+        );
         let path = format!("{}:{}/*", classes.display(), deps.display());
         let mut process = Command::new("java")
-            .args(["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", &path])
+            .args([
+                "-Xmx256m",
+                "-XX:+UseSerialGC",
+                "-XX:TieredStopAtLevel=1",
+                "-cp",
+                &path,
+            ])
             .arg("leasehold.Driver")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -32,7 +41,11 @@ impl Redisson {
             .expect("java is installed");
         let input = process.stdin.take().expect("piped");
         let replies = BufReader::new(process.stdout.take().expect("piped"));
-        let mut java = Redisson { process, input, replies };
+        let mut java = Redisson {
+            process,
+            input,
+            replies,
+        };
         java.ask(&format!("connect {} 0 0", bed.server.url()));
         java
     }
@@ -42,7 +55,10 @@ impl Redisson {
         writeln!(self.input, "1 {command}").expect("the JVM lives");
         loop {
             let mut line = String::new();
-            assert!(self.replies.read_line(&mut line).expect("text") > 0, "the JVM ended");
+            assert!(
+                self.replies.read_line(&mut line).expect("text") > 0,
+                "the JVM ended"
+            );
             if let Some(reply) = line.trim_end().strip_prefix("1 ") {
                 return reply.to_owned();
             }
@@ -88,23 +104,40 @@ fn locks_of_redisson_are_listed_waited_for_and_broken() {
         (shown["kind"].clone(), shown["holders"][0]["holds"].clone())
     });
     // Without waiters a fair lock of Redisson looks like a plain one.
-    let wanted = [("lock", 2), ("lock", 1), ("fenced", 1), ("read", 1), ("write", 1)];
-    assert_eq!(seen, wanted.map(|(kind, holds)| (json!(kind), json!(holds))));
+    let wanted = [
+        ("lock", 2),
+        ("lock", 1),
+        ("fenced", 1),
+        ("read", 1),
+        ("write", 1),
+    ];
+    assert_eq!(
+        seen,
+        wanted.map(|(kind, holds)| (json!(kind), json!(holds)))
+    );
     let list = stdout(&bed.output(&["ls", "java:*"]));
     assert_eq!(list.lines().count(), 1 + kinds.len(), "{list}");
 
     let busy = bed.output(&["run", "java:lock", "--wait", "0", "--", "true"]);
     assert_eq!(exit_code(&busy), 120, "{}", stderr(&busy));
     for kind in kinds {
-        let output = bed.output(&["break", &format!("java:{kind}"), "--yes", "--reason", "a test"]);
+        let output = bed.output(&[
+            "break",
+            &format!("java:{kind}"),
+            "--yes",
+            "--reason",
+            "a test",
+        ]);
         assert_eq!(exit_code(&output), 0, "{kind}: {}", stderr(&output));
         let answer = java.ask(&format!("islocked {kind}:java:{kind}"));
         assert!(answer.ends_with("false"), "{kind}: {answer}");
     }
 
     let file = bed.file("owner");
-    let runner =
-        bed.run(&["java:lock"], &format!("echo $LEASEHOLD_OWNER >{}; read x", file.display()));
+    let runner = bed.run(
+        &["java:lock"],
+        &format!("echo $LEASEHOLD_OWNER >{}; read x", file.display()),
+    );
     await_line(&file);
     let answer = java.ask("trylock t2 lock:java:lock 0 1000");
     assert!(answer.ends_with("false"), "a run keeps Java out: {answer}");
@@ -135,7 +168,9 @@ fn locks_of_redis_py_are_shown_waited_for_and_broken() {
         .expect("it starts");
     wait_until("it holds the lock", LATE, || bed.is_held("py"));
     let mut token = String::new();
-    BufReader::new(peer.stdout.take().expect("piped")).read_line(&mut token).expect("text");
+    BufReader::new(peer.stdout.take().expect("piped"))
+        .read_line(&mut token)
+        .expect("text");
 
     let shown = show(&bed, "py");
     assert_eq!(

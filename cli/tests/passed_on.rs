@@ -26,7 +26,10 @@ fn standard_input_and_output_are_those_of_the_runner() {
     input.write_all(b"line\nwithout end").expect("it reads");
     drop(input);
     let output = runner.wait_with_output().expect("it ends");
-    assert_eq!((&*stdout(&output), &*stderr(&output)), ("line\nwithout end", "error\n"));
+    assert_eq!(
+        (&*stdout(&output), &*stderr(&output)),
+        ("line\nwithout end", "error\n")
+    );
 }
 
 #[test]
@@ -40,14 +43,20 @@ fn the_command_finds_name_owner_and_token() {
         let arguments = [&["run", "job"], options, &["--", "sh", "-c", script]].concat();
         let output = bed.output(&arguments);
         assert_eq!(exit_code(&output), 0, "{}", stderr(&output));
-        stdout(&output).lines().map(str::to_owned).collect::<Vec<_>>()
+        stdout(&output)
+            .lines()
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
     };
     assert_eq!(lines(&[])[0], "job none");
     assert_eq!(lines(&["--fenced"])[0], "job 1");
     assert_eq!(lines(&["--kind", "fenced"])[0], "job 2");
     for kind in ["lock", "fair", "spin", "string", "read", "write"] {
         let lines = lines(&["--kind", kind]);
-        assert!(lines[0] == "job none" && lines[1].len() > 20, "{kind}: {lines:?}");
+        assert!(
+            lines[0] == "job none" && lines[1].len() > 20,
+            "{kind}: {lines:?}"
+        );
     }
     bed.server.command(&["DEL", "job"]);
     assert_eq!(lines(&["--permits", "2"])[0], "job none");
@@ -60,7 +69,10 @@ fn the_owner_is_that_of_the_lock() {
     }
     let bed = Testbed::new();
     let file = bed.file("owner");
-    let runner = bed.run(&["job"], &format!("echo $LEASEHOLD_OWNER >{}; cat", file.display()));
+    let runner = bed.run(
+        &["job"],
+        &format!("echo $LEASEHOLD_OWNER >{}; cat", file.display()),
+    );
     let owner = await_line(&file);
     assert_eq!(bed.server.command(&["HGET", "job", &owner]).text(), "1");
     assert_eq!(runner.end().0, 0);
@@ -85,16 +97,26 @@ fn signals_reach_the_command() {
     .enumerate()
     {
         let (ready, name) = (bed.file(&format!("ready{number}")), &signal.as_str()[3..]);
-        let trap = format!("trap 'exit {}' {name}; echo >{}; ", number + 20, ready.display());
+        let trap = format!(
+            "trap 'exit {}' {name}; echo >{}; ",
+            number + 20,
+            ready.display()
+        );
         let runner = bed.run(&["job"], &format!("{trap} while :; do sleep 0.01; done"));
         wait_until("it is ready", LATE, || ready.exists());
         runner.signal(signal);
         let (code, told) = runner.end();
-        assert_eq!(code, i32::try_from(number).expect("small") + 20, "{signal}: {told}");
+        assert_eq!(
+            code,
+            i32::try_from(number).expect("small") + 20,
+            "{signal}: {told}"
+        );
     }
     let ready = bed.file("ready");
-    let runner =
-        bed.run(&["job"], &format!("echo >{}; while :; do sleep 9; done", ready.display()));
+    let runner = bed.run(
+        &["job"],
+        &format!("echo >{}; while :; do sleep 9; done", ready.display()),
+    );
     wait_until("it is ready", LATE, || ready.exists());
     runner.signal(Signal::SIGTERM);
     assert_eq!(runner.end().0, 128 + 15, "a signal ended the command");
@@ -115,7 +137,9 @@ fn what_was_ignored_stays_ignored() {
         ready.display()
     );
     let mut shell = std::process::Command::new("sh");
-    let shell = shell.args(["-c", &script]).env("LEASEHOLD_URL", bed.server.url());
+    let shell = shell
+        .args(["-c", &script])
+        .env("LEASEHOLD_URL", bed.server.url());
     let runner = Runner::start(shell);
     wait_until("it is ready", LATE, || ready.exists());
     runner.signal(Signal::SIGHUP);
@@ -132,7 +156,9 @@ fn a_signal_ends_the_wait_and_leaves_nothing() {
     let ran = bed.file("ran");
     for signal in [Signal::SIGTERM, Signal::SIGINT] {
         let runner = bed.run(&["job"], &format!("echo >{}", ran.display()));
-        wait_until("it listens", LATE, || !bed.server.clients("sub=1").is_empty());
+        wait_until("it listens", LATE, || {
+            !bed.server.clients("sub=1").is_empty()
+        });
         runner.signal(signal);
         let (code, told) = runner.end();
         assert_eq!(code, 128 + signal as i32, "{told}");
@@ -148,8 +174,10 @@ fn a_command_that_is_suspended_goes_on_with_its_lock() {
     }
     let bed = Testbed::new();
     let file = bed.file("pid");
-    let runner =
-        bed.run(&["job", "--lease", "3s"], &format!("echo $$ >{}; read x; exit 6", file.display()));
+    let runner = bed.run(
+        &["job", "--lease", "3s"],
+        &format!("echo $$ >{}; read x; exit 6", file.display()),
+    );
     let pid = await_line(&file);
     let child = nix::unistd::Pid::from_raw(pid.parse().expect("a pid"));
     nix::sys::signal::kill(child, Signal::SIGSTOP).expect("it runs");

@@ -29,11 +29,21 @@ struct Shown {
 
 impl Pty {
     pub(crate) fn start(rows: u16, cols: u16, words: &[&str], environment: &[(&str, &str)]) -> Pty {
-        let size = PtySize { rows, cols, pixel_width: 0, pixel_height: 0 };
+        let size = PtySize {
+            rows,
+            cols,
+            pixel_width: 0,
+            pixel_height: 0,
+        };
         let pair = native_pty_system().openpty(size).expect("a terminal");
         let mut command = CommandBuilder::new(words[0]);
         command.args(&words[1..]);
-        for name in ["LEASEHOLD_OWNER", "LEASEHOLD_NAME", "LEASEHOLD_HELD", "NO_COLOR"] {
+        for name in [
+            "LEASEHOLD_OWNER",
+            "LEASEHOLD_NAME",
+            "LEASEHOLD_HELD",
+            "NO_COLOR",
+        ] {
             command.env_remove(name);
         }
         command.env("TERM", "xterm-256color");
@@ -44,7 +54,10 @@ impl Pty {
         let input = pair.master.take_writer().expect("it is the first");
         let mut output = pair.master.try_clone_reader().expect("it can be read");
         let parser = Parser::new(rows, cols, 0);
-        let shown = Arc::new(Mutex::new(Shown { parser, bytes: Vec::new() }));
+        let shown = Arc::new(Mutex::new(Shown {
+            parser,
+            bytes: Vec::new(),
+        }));
         let kept = shown.clone();
         thread::spawn(move || {
             let mut bytes = [0; 4096];
@@ -55,16 +68,28 @@ impl Pty {
                 shown.bytes.extend_from_slice(&bytes[..count]);
             }
         });
-        Pty { shown, input, child, _master: pair.master }
+        Pty {
+            shown,
+            input,
+            child,
+            _master: pair.master,
+        }
     }
 
     /// As if somebody typed it.
     pub(crate) fn send(&mut self, keys: &str) {
-        self.input.write_all(keys.as_bytes()).expect("somebody reads");
+        self.input
+            .write_all(keys.as_bytes())
+            .expect("somebody reads");
     }
 
     pub(crate) fn screen(&self) -> vt100::Screen {
-        self.shown.lock().unwrap_or_else(PoisonError::into_inner).parser.screen().clone()
+        self.shown
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .parser
+            .screen()
+            .clone()
     }
 
     pub(crate) fn text(&self) -> String {
@@ -93,7 +118,11 @@ impl Pty {
     pub(crate) fn end(&mut self) -> u32 {
         let mut code = None;
         wait_until("the program ends", LATE, || {
-            code = self.child.try_wait().expect("it was started").map(|status| status.exit_code());
+            code = self
+                .child
+                .try_wait()
+                .expect("it was started")
+                .map(|status| status.exit_code());
             code.is_some()
         });
         code.expect("it has ended")

@@ -26,17 +26,45 @@ fn locks_of_others(bed: &Testbed) {
             other,
             "11111111-2222-4333-8444-555555555555:8",
         ],
-        &["HSET", "java:write", "mode", "write", &format!("{JAVA}:write"), "1"],
+        &[
+            "HSET",
+            "java:write",
+            "mode",
+            "write",
+            &format!("{JAVA}:write"),
+            "1",
+        ],
         &["PEXPIRE", "java:write", "600000"],
         &["HSET", "java:read", "mode", "read", JAVA, "1", other, "1"],
         &["PEXPIRE", "java:read", "600000"],
-        &["SET", &format!("{{java:read}}:{JAVA}:rwlock_timeout:1"), "1", "PX", "600000"],
-        &["SET", &format!("{{java:read}}:{other}:rwlock_timeout:1"), "1", "PX", "500000"],
-        &["SET", "laravel_cache_report", "Kq3vT8sLw0ZxYbN1", "PX", "600000"],
+        &[
+            "SET",
+            &format!("{{java:read}}:{JAVA}:rwlock_timeout:1"),
+            "1",
+            "PX",
+            "600000",
+        ],
+        &[
+            "SET",
+            &format!("{{java:read}}:{other}:rwlock_timeout:1"),
+            "1",
+            "PX",
+            "500000",
+        ],
+        &[
+            "SET",
+            "laravel_cache_report",
+            "Kq3vT8sLw0ZxYbN1",
+            "PX",
+            "600000",
+        ],
         &["SET", "counter", "42"],
         &["HSET", "user:7", "name", "Ann"],
     ] {
-        assert!(!matches!(bed.server.command(words), Reply::Error(_)), "{words:?}");
+        assert!(
+            !matches!(bed.server.command(words), Reply::Error(_)),
+            "{words:?}"
+        );
     }
 }
 
@@ -54,7 +82,10 @@ fn ls_lists_the_locks_of_java_and_of_this_library() {
     let bed = Testbed::new();
     locks_of_others(&bed);
     let file = bed.file("owner");
-    let runner = bed.run(&["ours"], &format!("echo $LEASEHOLD_OWNER >{}; cat", file.display()));
+    let runner = bed.run(
+        &["ours"],
+        &format!("echo $LEASEHOLD_OWNER >{}; cat", file.display()),
+    );
     let owner = await_line(&file);
 
     let list = json(&bed, &["ls"]);
@@ -64,7 +95,10 @@ fn ls_lists_the_locks_of_java_and_of_this_library() {
         .iter()
         .map(|lock| {
             let holders = lock["holders"].as_array().expect("a list");
-            let holds: u64 = holders.iter().filter_map(|holder| holder["holds"].as_u64()).sum();
+            let holds: u64 = holders
+                .iter()
+                .filter_map(|holder| holder["holds"].as_u64())
+                .sum();
             (
                 lock["name"].clone(),
                 lock["kind"].clone(),
@@ -90,7 +124,10 @@ fn ls_lists_the_locks_of_java_and_of_this_library() {
     assert!((10_000..=30_000).contains(&left), "{left}");
 
     let table = stdout(&bed.output(&["ls", "java:*"]));
-    let first: Vec<_> = table.lines().map(|line| line.split_whitespace().next()).collect();
+    let first: Vec<_> = table
+        .lines()
+        .map(|line| line.split_whitespace().next())
+        .collect();
     let names = ["NAME", "java:fair", "java:plain", "java:read", "java:write"];
     assert_eq!(first, names.map(Some));
     assert!(!table.contains('\u{1b}'), "no colours: this is no terminal");
@@ -109,7 +146,10 @@ fn show_tells_one_lock_of_whatever_kind() {
     let bed = Testbed::new();
     locks_of_others(&bed);
     let shown = json(&bed, &["show", "java:read"]);
-    assert_eq!((&shown["held"], &shown["kind"]), (&json!(true), &json!("read")));
+    assert_eq!(
+        (&shown["held"], &shown["kind"]),
+        (&json!(true), &json!("read"))
+    );
     let leases: Vec<_> = shown["holders"]
         .as_array()
         .expect("a list")
@@ -119,11 +159,20 @@ fn show_tells_one_lock_of_whatever_kind() {
     assert!(leases.contains(&4) && leases.contains(&5), "{leases:?}");
 
     let text = stdout(&bed.output(&["show", "java:fair"]));
-    assert!(text.contains("java:fair (fair) is held, 2 waiting") && text.contains(JAVA), "{text}");
+    assert!(
+        text.contains("java:fair (fair) is held, 2 waiting") && text.contains(JAVA),
+        "{text}"
+    );
     let text = stdout(&bed.output(&["show", "laravel_cache_report"]));
-    assert!(text.contains("Kq3vT8sLw0ZxYbN1") && text.contains("another program"), "{text}");
+    assert!(
+        text.contains("Kq3vT8sLw0ZxYbN1") && text.contains("another program"),
+        "{text}"
+    );
     assert_eq!(stdout(&bed.output(&["show", "free"])), "free is free\n");
-    assert_eq!(json(&bed, &["show", "free"]), json!({ "held": false, "name": "free" }));
+    assert_eq!(
+        json(&bed, &["show", "free"]),
+        json!({ "held": false, "name": "free" })
+    );
     let odd = bed.output(&["show", "user:7"]);
     assert_eq!(exit_code(&odd), 123, "{}", stderr(&odd));
 
@@ -145,10 +194,18 @@ fn a_run_says_who_it_is_and_what_for() {
     let runner = bed.run(&[&["job"][..], &named].concat(), &script);
     let owner = await_line(&file);
     let holder = || json(&bed, &["show", "job"])["holders"][0].clone();
-    wait_until("it is told", LATE, || holder()["purpose"] == json!("nightly invoices"));
-    assert_eq!((&holder()["owner"], &holder()["name"]), (&json!(owner), &json!("billing@pod-7")));
+    wait_until("it is told", LATE, || {
+        holder()["purpose"] == json!("nightly invoices")
+    });
+    assert_eq!(
+        (&holder()["owner"], &holder()["name"]),
+        (&json!(owner), &json!("billing@pod-7"))
+    );
     assert!(holder()["held_for_ms"].is_u64());
-    assert_eq!(json(&bed, &["show", "job"])["addresses"], json!([["127.0.0.1"]]));
+    assert_eq!(
+        json(&bed, &["show", "job"])["addresses"],
+        json!([["127.0.0.1"]])
+    );
     let text = stdout(&bed.output(&["show", "job"]));
     for part in [&*owner, "billing@pod-7", "nightly invoices", "127.0.0.1"] {
         assert!(text.contains(part), "{part}: {text}");
@@ -159,7 +216,11 @@ fn a_run_says_who_it_is_and_what_for() {
     // Who waits, and gets nothing, is told who is in the way.
     let refused = bed.output(&["run", "job", "--wait", "0", "--", "true"]);
     assert_eq!(exit_code(&refused), 120);
-    assert!(stderr(&refused).contains("billing@pod-7 (nightly invoices)"), "{}", stderr(&refused));
+    assert!(
+        stderr(&refused).contains("billing@pod-7 (nightly invoices)"),
+        "{}",
+        stderr(&refused)
+    );
     assert_eq!(runner.end().0, 0);
 
     // By itself it says the name of its command, and not its arguments.
@@ -180,7 +241,12 @@ fn a_run_refuses_names_and_purposes_that_cannot_be_told() {
     for option in ["--as", "--purpose"] {
         for bad in ["", "two\nlines"] {
             let output = bed.output(&["run", "job", option, bad, "--", "true"]);
-            assert_eq!(exit_code(&output), 124, "{option} {bad:?}: {}", stderr(&output));
+            assert_eq!(
+                exit_code(&output),
+                124,
+                "{option} {bad:?}: {}",
+                stderr(&output)
+            );
         }
     }
     assert!(!bed.is_held("job"));
@@ -211,9 +277,15 @@ fn those_who_wait_are_told() {
     wait_until("it listens", LATE, listening);
     assert!(stdout(&bed.output(&["show", "java:plain"])).contains("1 client listens"));
     let list = stdout(&bed.output(&["ls", "java:plain"]));
-    assert!(list.lines().last().is_some_and(|line| line.trim_end().ends_with("1+")), "{list}");
+    assert!(
+        list.lines()
+            .last()
+            .is_some_and(|line| line.trim_end().ends_with("1+")),
+        "{list}"
+    );
     bed.server.command(&["DEL", "java:plain"]);
-    bed.server.command(&["PUBLISH", "redisson_lock__channel:{java:plain}", "0"]);
+    bed.server
+        .command(&["PUBLISH", "redisson_lock__channel:{java:plain}", "0"]);
     assert_eq!(runner.end().0, 0);
 }
 
@@ -245,13 +317,23 @@ fn break_deletes_no_data() {
     }
     let bed = Testbed::new();
     locks_of_others(&bed);
-    for (name, code) in [("counter", 124), ("laravel_cache_report", 124), ("user:7", 123)] {
+    for (name, code) in [
+        ("counter", 124),
+        ("laravel_cache_report", 124),
+        ("user:7", 123),
+    ] {
         let output = bed.output(&["break", name, "--yes", "--reason", "x"]);
         assert_eq!(exit_code(&output), code, "{name}: {}", stderr(&output));
         assert!(bed.is_held(name), "{name} is as it was");
     }
-    let output =
-        bed.output(&["break", "laravel_cache_report", "--string", "--yes", "--reason", "x"]);
+    let output = bed.output(&[
+        "break",
+        "laravel_cache_report",
+        "--string",
+        "--yes",
+        "--reason",
+        "x",
+    ]);
     assert_eq!(exit_code(&output), 0, "{}", stderr(&output));
     assert!(!bed.is_held("laravel_cache_report"));
 }
@@ -269,7 +351,12 @@ fn break_needs_a_reason_and_somebody_who_agrees() {
         &["break", "job", "--reason", "no terminal to ask on"],
     ] {
         let output = bed.output(arguments);
-        assert_eq!(exit_code(&output), 124, "{arguments:?}: {}", stderr(&output));
+        assert_eq!(
+            exit_code(&output),
+            124,
+            "{arguments:?}: {}",
+            stderr(&output)
+        );
     }
     assert!(bed.is_held("job"));
 }
@@ -284,13 +371,26 @@ fn watch_writes_a_line_for_each_change() {
     let lines = bed.file("lines");
     let output = std::fs::File::create(&lines).expect("a file");
     let mut watch = bed.leasehold(&["watch", "java:*", "--interval", "100ms"]);
-    let mut watch = watch.stdout(output).stdin(Stdio::null()).spawn().expect("it starts");
+    let mut watch = watch
+        .stdout(output)
+        .stdin(Stdio::null())
+        .spawn()
+        .expect("it starts");
     let has = |part: &str| crate::testbed::text(&lines).contains(part);
-    wait_until("it is held", LATE, || has(&format!("held    java:job (lock) by {JAVA}")));
+    wait_until("it is held", LATE, || {
+        has(&format!("held    java:job (lock) by {JAVA}"))
+    });
     bed.server.command(&["DEL", "java:job"]);
     wait_until("it is free", LATE, || has("free    java:job"));
-    bed.server.command(&["HSET", "java:job", "11111111-2222-4333-8444-555555555555:7", "1"]);
-    wait_until("it is held again", LATE, || has("555555555555:7, no expiry"));
+    bed.server.command(&[
+        "HSET",
+        "java:job",
+        "11111111-2222-4333-8444-555555555555:7",
+        "1",
+    ]);
+    wait_until("it is held again", LATE, || {
+        has("555555555555:7, no expiry")
+    });
     bed.hold_by_another("java:job");
     wait_until("it has two holders", LATE, || has("changed java:job"));
     watch.kill().expect("it runs");
@@ -306,22 +406,33 @@ fn watch_writes_json_and_goes_on_after_an_outage() {
     let mut bed = Testbed::new();
     bed.hold_by_another("job");
     let output = bed.output(&["watch", "--json", "--count", "2", "--interval", "100ms"]);
-    let lines: Vec<Value> =
-        stdout(&output).lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let lines: Vec<Value> = stdout(&output)
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect();
     assert_eq!(lines.len(), 1, "{lines:?}");
-    assert_eq!((&lines[0]["change"], &lines[0]["lock"]["name"]), (&json!("held"), &json!("job")));
+    assert_eq!(
+        (&lines[0]["change"], &lines[0]["lock"]["name"]),
+        (&json!("held"), &json!("job"))
+    );
 
     let mut watch = bed.leasehold(&["watch", "--interval", "100ms"]);
     let lines = bed.file("lines");
     let [out, errors] =
         ["lines", "errors"].map(|name| std::fs::File::create(bed.file(name)).expect("a file"));
-    let mut watch =
-        watch.stdout(out).stderr(errors).stdin(Stdio::null()).spawn().expect("it starts");
+    let mut watch = watch
+        .stdout(out)
+        .stderr(errors)
+        .stdin(Stdio::null())
+        .spawn()
+        .expect("it starts");
     await_line(&lines);
     bed.server.kill();
     await_line(&bed.file("errors"));
     bed.server.restart();
-    wait_until("it is told free", LATE, || crate::testbed::text(&lines).contains("free    job"));
+    wait_until("it is told free", LATE, || {
+        crate::testbed::text(&lines).contains("free    job")
+    });
     watch.kill().expect("it runs");
     watch.wait().expect("it ends");
 }
@@ -334,12 +445,22 @@ fn preflight_tells_what_the_server_gives() {
     let bed = Testbed::new();
     let output = bed.output(&["preflight"]);
     assert_eq!(exit_code(&output), 0, "{}", stderr(&output));
-    assert!(stdout(&output).contains("Exclusion can be broken by"), "{}", stdout(&output));
+    assert!(
+        stdout(&output).contains("Exclusion can be broken by"),
+        "{}",
+        stdout(&output)
+    );
     let report = json(&bed, &["preflight"]);
     assert!(report["servers"][0]["version"].is_string(), "{report}");
-    assert!(report["findings"].as_array().is_some_and(|found| !found.is_empty()), "{report}");
+    assert!(
+        report["findings"]
+            .as_array()
+            .is_some_and(|found| !found.is_empty()),
+        "{report}"
+    );
     bed.server.command(&["CONFIG", "SET", "maxmemory", "100mb"]);
-    bed.server.command(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]);
+    bed.server
+        .command(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]);
     let output = bed.output(&["preflight"]);
     assert_eq!(exit_code(&output), 1, "{}", stdout(&output));
 }
@@ -354,8 +475,14 @@ fn bench_measures_and_leaves_nothing() {
     let parts = parts.as_array().expect("a list");
     assert_eq!(parts.len(), 3);
     for part in parts {
-        let (p50, max) = (part["acquire_ms"]["p50"].as_f64(), part["acquire_ms"]["max"].as_f64());
-        assert!(part["rounds"].as_u64() >= Some(1) && p50 > Some(0.0) && p50 <= max, "{part}");
+        let (p50, max) = (
+            part["acquire_ms"]["p50"].as_f64(),
+            part["acquire_ms"]["max"].as_f64(),
+        );
+        assert!(
+            part["rounds"].as_u64() >= Some(1) && p50 > Some(0.0) && p50 <= max,
+            "{part}"
+        );
         assert!(part["per_second"].as_f64() > Some(0.0), "{part}");
     }
     assert_eq!(bed.server.command(&["DBSIZE"]).int(), 0);
@@ -369,11 +496,22 @@ fn completions_and_manual_know_every_command() {
     let script = stdout(&output);
     let folder = std::env::temp_dir().join(format!("leasehold-manual-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder");
-    let manual = bare(&["man", "--dir", &folder.to_string_lossy()]).output().expect("it starts");
+    let manual = bare(&["man", "--dir", &folder.to_string_lossy()])
+        .output()
+        .expect("it starts");
     assert_eq!(exit_code(&manual), 0, "{}", stderr(&manual));
     let page = stdout(&bare(&["man"]).output().expect("it starts"));
-    for task in ["run", "ls", "show", "break", "watch", "preflight", "bench", "completions", "man"]
-    {
+    for task in [
+        "run",
+        "ls",
+        "show",
+        "break",
+        "watch",
+        "preflight",
+        "bench",
+        "completions",
+        "man",
+    ] {
         assert!(
             script.contains(&format!("leasehold__subcmd__{task}")),
             "{task} is not in the completions"
@@ -382,9 +520,15 @@ fn completions_and_manual_know_every_command() {
             page.contains(&format!("leasehold\\-{task}")),
             "{task} is not in the manual: {page}"
         );
-        assert!(folder.join(format!("leasehold-{task}.1")).exists(), "{task} has no page");
+        assert!(
+            folder.join(format!("leasehold-{task}.1")).exists(),
+            "{task} has no page"
+        );
     }
-    assert!(!script.contains("run-start") && !page.contains("run\\-reap"), "{script} {page}");
+    assert!(
+        !script.contains("run-start") && !page.contains("run\\-reap"),
+        "{script} {page}"
+    );
     assert!(page.contains("\\-\\-password\\-file"), "{page}");
     std::fs::remove_dir_all(&folder).expect("its own");
 }
@@ -402,12 +546,20 @@ fn a_password_comes_from_the_environment_or_a_file() {
     std::fs::write(&file, "s e#cret\n").expect("a file");
     let run = |name: &str, value: &str, arguments: &[&str]| {
         let arguments = [&["ls", "--url", &url], arguments].concat();
-        let output = bare(&arguments).env(name, value).output().expect("it starts");
+        let output = bare(&arguments)
+            .env(name, value)
+            .output()
+            .expect("it starts");
         (exit_code(&output), stderr(&output))
     };
     assert_eq!(run("LEASEHOLD_PASSWORD", "s e#cret", &[]).0, 0);
     assert_eq!(
-        run("LEASEHOLD_USER", "default", &["--password-file", &file.to_string_lossy()]).0,
+        run(
+            "LEASEHOLD_USER",
+            "default",
+            &["--password-file", &file.to_string_lossy()]
+        )
+        .0,
         0
     );
     let (code, told) = run("LEASEHOLD_PASSWORD", "wrong", &[]);
@@ -417,8 +569,12 @@ fn a_password_comes_from_the_environment_or_a_file() {
     );
     // The command line wins over both variables, LEASEHOLD_URL over REDIS_URL.
     let mut both = bare(&["ls"]);
-    both.env("REDIS_URL", "redis://127.0.0.1:1").env("LEASEHOLD_URL", &url);
-    let output = both.env("LEASEHOLD_PASSWORD", "s e#cret").output().expect("it starts");
+    both.env("REDIS_URL", "redis://127.0.0.1:1")
+        .env("LEASEHOLD_URL", &url);
+    let output = both
+        .env("LEASEHOLD_PASSWORD", "s e#cret")
+        .output()
+        .expect("it starts");
     assert_eq!(exit_code(&output), 0, "{}", stderr(&output));
 }
 
@@ -440,7 +596,10 @@ fn what_ps_shows_has_no_password() {
         let line =
             std::fs::read(process.expect("an entry").path().join("cmdline")).unwrap_or_default();
         let line = String::from_utf8_lossy(&line);
-        assert!(!line.contains("s3cret") || line.contains("requirepass"), "{line}");
+        assert!(
+            !line.contains("s3cret") || line.contains("requirepass"),
+            "{line}"
+        );
     }
     assert_eq!(runner.end().0, 1, "read met the end of the input");
 }

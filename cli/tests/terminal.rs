@@ -21,7 +21,11 @@ fn leasehold(bed: &Testbed, arguments: &[&str]) -> Pty {
 
 /// A shell with job control.
 fn shell(bed: &Testbed) -> Pty {
-    let environment = [("LEASEHOLD_URL", &*bed.server.url()), ("PS1", "$ "), ("L", PROGRAM)];
+    let environment = [
+        ("LEASEHOLD_URL", &*bed.server.url()),
+        ("PS1", "$ "),
+        ("L", PROGRAM),
+    ];
     let mut shell = Pty::start(24, 100, &["sh", "-i"], &environment);
     // What is typed is not what is written.
     shell.send("echo is\"\"ready\r");
@@ -168,8 +172,11 @@ fn in_the_background_it_leaves_the_terminal_alone() {
     let bed = Testbed::new();
     let (ready, done) = (bed.file("ready"), bed.file("done"));
     let mut shell = shell(&bed);
-    let script =
-        format!("echo >{}; until [ -e {} ]; do sleep 0.01; done", ready.display(), done.display());
+    let script = format!(
+        "echo >{}; until [ -e {} ]; do sleep 0.01; done",
+        ready.display(),
+        done.display()
+    );
     shell.send(&format!("$L run job -- sh -c '{script}' &\r"));
     await_line(&ready);
     shell.send("read b; echo \"read $b\".\r");
@@ -239,7 +246,8 @@ fn break_spares_a_holder_that_came_meanwhile() {
     let mut asked = leasehold(&bed, &["break", "job", "--reason", "its pod is gone"]);
     asked.await_text("[y/N]");
     bed.server.command(&["DEL", "job"]);
-    bed.server.command(&["HSET", "job", "11111111-2222-4333-8444-555555555555:7", "1"]);
+    bed.server
+        .command(&["HSET", "job", "11111111-2222-4333-8444-555555555555:7", "1"]);
     asked.send("y\r");
     assert_eq!(asked.end(), 124);
     asked.await_text("another holder");
@@ -266,14 +274,21 @@ fn watch_shows_changes_and_leaves_the_terminal_as_it_was() {
     assert!(watch.screen().alternate_screen());
     watch.send("q");
     assert_eq!(watch.end(), 0);
-    wait_until("the screen is as it was", LATE, || !watch.screen().alternate_screen());
+    wait_until("the screen is as it was", LATE, || {
+        !watch.screen().alternate_screen()
+    });
 
     let mut watch = leasehold(&bed, &["watch"]);
     watch.await_text("0 held");
-    kill(Pid::from_raw(i32::try_from(watch.pid()).expect("a pid")), Signal::SIGTERM)
-        .expect("it runs");
+    kill(
+        Pid::from_raw(i32::try_from(watch.pid()).expect("a pid")),
+        Signal::SIGTERM,
+    )
+    .expect("it runs");
     assert_eq!(watch.end(), 0);
-    wait_until("the screen is as it was", LATE, || !watch.screen().alternate_screen());
+    wait_until("the screen is as it was", LATE, || {
+        !watch.screen().alternate_screen()
+    });
 }
 
 #[test]

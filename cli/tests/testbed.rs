@@ -23,7 +23,9 @@ pub(crate) struct Testbed {
 
 impl Testbed {
     pub(crate) fn new() -> Testbed {
-        Testbed { server: Server::start() }
+        Testbed {
+            server: Server::start(),
+        }
     }
 
     /// The program with this server, and nothing of the environment of the tests.
@@ -35,7 +37,10 @@ impl Testbed {
 
     /// Runs to the end.
     pub(crate) fn output(&self, arguments: &[&str]) -> Output {
-        self.leasehold(arguments).stdin(Stdio::null()).output().expect("it starts")
+        self.leasehold(arguments)
+            .stdin(Stdio::null())
+            .output()
+            .expect("it starts")
     }
 
     /// Runs a script of `sh` under a lock, in the background.
@@ -61,7 +66,8 @@ impl Testbed {
 
     /// Somebody else's hold, as Redisson leaves it.
     pub(crate) fn hold_by_another(&self, name: &str) {
-        self.server.command(&["HSET", name, "9f2d47a8-5b6c-4e21-8d11-0c3a5e7f9b10:1", "1"]);
+        self.server
+            .command(&["HSET", name, "9f2d47a8-5b6c-4e21-8d11-0c3a5e7f9b10:1", "1"]);
         self.server.command(&["PEXPIRE", name, "600000"]);
     }
 }
@@ -93,8 +99,13 @@ pub(crate) struct Runner {
 
 impl Runner {
     pub(crate) fn start(command: &mut Command) -> Runner {
-        let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        Runner { process: piped.spawn().expect("it starts") }
+        let piped = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        Runner {
+            process: piped.spawn().expect("it starts"),
+        }
     }
 
     pub(crate) fn pid(&self) -> Pid {
@@ -113,7 +124,12 @@ impl Runner {
         });
         let status = self.process.wait().expect("it has ended");
         let mut text = String::new();
-        let errors = self.process.stderr.take().expect("piped").read_to_string(&mut text);
+        let errors = self
+            .process
+            .stderr
+            .take()
+            .expect("piped")
+            .read_to_string(&mut text);
         errors.expect("text");
         (status.code().unwrap_or(-1), text)
     }
@@ -133,22 +149,31 @@ pub(crate) fn text(file: &Path) -> String {
 
 /// Waits for a file with a line.
 pub(crate) fn await_line(file: &Path) -> String {
-    wait_until(&format!("{} has a line", file.display()), LATE, || text(file).contains('\n'));
+    wait_until(&format!("{} has a line", file.display()), LATE, || {
+        text(file).contains('\n')
+    });
     text(file).trim().to_owned()
 }
 
 /// Whether a process runs. One that has ended and was not waited for does not.
 pub(crate) fn runs(pid: &str) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let state = stat.rsplit_once(") ").map(|(_, rest)| rest.starts_with(['Z', 'X']));
+    let state = stat
+        .rsplit_once(") ")
+        .map(|(_, rest)| rest.starts_with(['Z', 'X']));
     state.is_some_and(|has_ended| !has_ended)
 }
 
 /// The wall clock, as `date +%s%N` tells it.
 pub(crate) fn wall_nanos() -> u128 {
-    #[expect(clippy::disallowed_methods, reason = "it is compared with what a command writes down")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "it is compared with what a command writes down"
+    )]
     let now = SystemTime::now();
-    now.duration_since(UNIX_EPOCH).expect("after 1970").as_nanos()
+    now.duration_since(UNIX_EPOCH)
+        .expect("after 1970")
+        .as_nanos()
 }
 
 pub(crate) fn exit_code(output: &Output) -> i32 {

@@ -16,7 +16,10 @@ pub(crate) struct Clock {
 
 impl Clock {
     pub(crate) fn new() -> Self {
-        Clock { origin: Instant::now(), base_us: START_US }
+        Clock {
+            origin: Instant::now(),
+            base_us: START_US,
+        }
     }
 
     pub(crate) fn now_us(&self) -> i64 {

@@ -22,8 +22,14 @@ struct Command {
 
 pub(crate) const SYNTAX: &str = "ERR syntax error";
 
-static TABLE: &[&[Command]] =
-    &[OWN, keys::COMMANDS, strings::COMMANDS, hashes::COMMANDS, lists::COMMANDS, zsets::COMMANDS];
+static TABLE: &[&[Command]] = &[
+    OWN,
+    keys::COMMANDS,
+    strings::COMMANDS,
+    hashes::COMMANDS,
+    lists::COMMANDS,
+    zsets::COMMANDS,
+];
 
 const fn command(
     name: &'static str,
@@ -58,7 +64,11 @@ pub(crate) fn run(store: &mut Store, words: Words<'_>) -> Result<Outcome, Unusab
         .find(|command| command.name.as_bytes().eq_ignore_ascii_case(name))
         .ok_or(Unusable::Unknown)?;
     let wanted = usize::try_from(command.arity.unsigned_abs()).unwrap_or(usize::MAX);
-    let fits = if command.arity < 0 { words.len() >= wanted } else { words.len() == wanted };
+    let fits = if command.arity < 0 {
+        words.len() >= wanted
+    } else {
+        words.len() == wanted
+    };
     if !fits {
         return Err(Unusable::WrongArity(command.name));
     }
@@ -71,7 +81,9 @@ pub(crate) fn run(store: &mut Store, words: Words<'_>) -> Result<Outcome, Unusab
 }
 
 pub(crate) fn wrong_arity(name: &str) -> ErrorReply {
-    ErrorReply(format!("ERR wrong number of arguments for '{name}' command"))
+    ErrorReply(format!(
+        "ERR wrong number of arguments for '{name}' command"
+    ))
 }
 
 /// The error for a client.
@@ -81,7 +93,10 @@ pub(crate) fn unusable(why: &Unusable, words: Words<'_>) -> ErrorReply {
         Unusable::Unknown => {
             let given: Vec<String> = words[1..].iter().map(|word| show(word)).collect();
             // Each in quotes, with a space after it.
-            let given = given.iter().flat_map(|word| ["'", word, "' "]).collect::<String>();
+            let given = given
+                .iter()
+                .flat_map(|word| ["'", word, "' "])
+                .collect::<String>();
             let name = show(&words[0]);
             let text = format!("ERR unknown command '{name}', with args beginning with: {given}");
             ErrorReply(text)
@@ -125,7 +140,10 @@ fn pubsub(store: &mut Store, words: Words<'_>) -> Outcome {
     }
     let of = |channel: &Bytes| {
         let subscribers = if sharded { 0 } else { count(channel) };
-        [Ok(Reply::Bulk(channel.clone())), Ok(Reply::count(subscribers))]
+        [
+            Ok(Reply::Bulk(channel.clone())),
+            Ok(Reply::count(subscribers)),
+        ]
     };
     Ok(Reply::Array(words[2..].iter().flat_map(of).collect()))
 }
@@ -134,7 +152,10 @@ fn pubsub(store: &mut Store, words: Words<'_>) -> Outcome {
 fn publish(store: &mut Store, words: Words<'_>) -> Outcome {
     let receivers = store.subscribers.get(&words[1]).copied().unwrap_or(0);
     if receivers > 0 {
-        store.outbox.push(Message { channel: words[1].clone(), payload: words[2].clone() });
+        store.outbox.push(Message {
+            channel: words[1].clone(),
+            payload: words[2].clone(),
+        });
     }
     Ok(Reply::count(receivers))
 }

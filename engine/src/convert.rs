@@ -6,7 +6,10 @@ use super::number::format_float;
 use super::reply::{Bytes, ErrorReply, Outcome, Reply};
 
 /// An argument of `redis.call`: a string or a number, else nothing.
-#[expect(clippy::cast_precision_loss, reason = "a number of Lua 5.1 is a double")]
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "a number of Lua 5.1 is a double"
+)]
 pub(crate) fn word_of(value: &Value) -> Option<Bytes> {
     match value {
         Value::String(text) => Some(text.as_bytes().to_vec()),
@@ -17,7 +20,10 @@ pub(crate) fn word_of(value: &Value) -> Option<Bytes> {
 }
 
 /// The Lua value that a script gets for a reply.
-#[expect(clippy::cast_precision_loss, reason = "scripts of Redis lose large numbers too")]
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "scripts of Redis lose large numbers too"
+)]
 pub(crate) fn to_lua(lua: &Lua, outcome: Outcome) -> mlua::Result<Value> {
     let one_field = |name: &str, text: &str| {
         let table = lua.create_table_with_capacity(0, 1)?;
@@ -62,9 +68,17 @@ pub(crate) fn from_lua(value: &Value) -> Outcome {
 }
 
 /// A cast of C: a number that does not fit becomes the smallest number, as on x86.
-#[expect(clippy::cast_possible_truncation, clippy::cast_precision_loss, reason = "as C does it")]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    reason = "as C does it"
+)]
 fn truncate(number: f64) -> i64 {
-    if number >= i64::MIN as f64 && number < i64::MAX as f64 { number as i64 } else { i64::MIN }
+    if number >= i64::MIN as f64 && number < i64::MAX as f64 {
+        number as i64
+    } else {
+        i64::MIN
+    }
 }
 
 fn from_table(table: &Table) -> Outcome {

@@ -44,7 +44,11 @@ macro_rules! kind {
     ($type:ty, $variant:ident) => {
         impl Kind for $type {
             fn of(data: &mut Data) -> Option<&mut Self> {
-                if let Data::$variant(inner) = data { Some(inner) } else { None }
+                if let Data::$variant(inner) = data {
+                    Some(inner)
+                } else {
+                    None
+                }
             }
             fn wrap(self) -> Data {
                 Data::$variant(self)
@@ -94,7 +98,10 @@ impl Hash {
     pub(crate) fn in_order(&self) -> Vec<(Bytes, Bytes)> {
         let mut fields: Vec<_> = self.fields.iter().collect();
         fields.sort_by_key(|(_, (arrival, _))| *arrival);
-        fields.into_iter().map(|(field, (_, value))| (field.clone(), value.clone())).collect()
+        fields
+            .into_iter()
+            .map(|(field, (_, value))| (field.clone(), value.clone()))
+            .collect()
     }
 }
 
@@ -139,7 +146,9 @@ impl Zset {
     }
 
     pub(crate) fn remove(&mut self, member: &[u8]) -> bool {
-        let Some(score) = self.scores.remove(member) else { return false };
+        let Some(score) = self.scores.remove(member) else {
+            return false;
+        };
         self.order.remove(&(score, member.to_vec()))
     }
 

@@ -94,13 +94,22 @@ impl Engine {
     }
 
     pub(crate) fn activity(&self) -> Activity {
-        if self.paused.load(Ordering::Acquire) { Activity::Paused } else { Activity::Runs }
+        if self.paused.load(Ordering::Acquire) {
+            Activity::Paused
+        } else {
+            Activity::Runs
+        }
     }
 
     fn set_activity(&self, activity: Activity) {
-        self.paused.store(activity == Activity::Paused, Ordering::Release);
-        self.connections().iter().for_each(|connection| connection.wake());
-        self.clients().iter().for_each(|link| link.back.notify_waiters());
+        self.paused
+            .store(activity == Activity::Paused, Ordering::Release);
+        self.connections()
+            .iter()
+            .for_each(|connection| connection.wake());
+        self.clients()
+            .iter()
+            .for_each(|link| link.back.notify_waiters());
     }
 
     /// Executes no request until [`resume`](Self::resume); requests pile up.
@@ -144,13 +153,17 @@ impl Engine {
     /// Breaks all connections; no client can connect until [`heal`](Self::heal). The keys stay as they are.
     pub fn cut(&self) {
         self.cut.store(true, Ordering::Release);
-        self.connections().iter().for_each(|connection| connection.cut());
+        self.connections()
+            .iter()
+            .for_each(|connection| connection.cut());
     }
 
     /// Lets connections be made.
     pub fn heal(&self) {
         self.cut.store(false, Ordering::Release);
-        self.clients().iter().for_each(|link| link.back.notify_waiters());
+        self.clients()
+            .iter()
+            .for_each(|link| link.back.notify_waiters());
     }
 
     /// Forgets a connection and its subscriptions.
@@ -164,7 +177,11 @@ impl Engine {
         let mut inner = self.inner.lock();
         inner.count("subscribe");
         for channel in channels.iter().map(AsRef::as_ref) {
-            inner.subscribers.entry(channel.to_vec()).or_default().insert(id);
+            inner
+                .subscribers
+                .entry(channel.to_vec())
+                .or_default()
+                .insert(id);
             inner.count_subscribers(channel);
         }
     }
@@ -181,7 +198,11 @@ impl Engine {
     pub fn listeners(&self) -> BTreeMap<String, usize> {
         let inner = self.inner.lock();
         let name = |channel: &Bytes| String::from_utf8_lossy(channel).into_owned();
-        inner.subscribers.iter().map(|(channel, ids)| (name(channel), ids.len())).collect()
+        inner
+            .subscribers
+            .iter()
+            .map(|(channel, ids)| (name(channel), ids.len()))
+            .collect()
     }
 
     /// How often clients ran each script, by its SHA-1.
@@ -220,7 +241,13 @@ impl Engine {
 
     /// The clients that were neither dropped nor crashed.
     pub(crate) fn clients(&self) -> Vec<Arc<Link>> {
-        let links: Vec<_> = self.inner.lock().links.iter().filter_map(Weak::upgrade).collect();
+        let links: Vec<_> = self
+            .inner
+            .lock()
+            .links
+            .iter()
+            .filter_map(Weak::upgrade)
+            .collect();
         links.into_iter().filter(|link| link.is_alive()).collect()
     }
 
@@ -243,14 +270,19 @@ impl fmt::Debug for Engine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let keys = self.with_store(|store| store.live().count());
         let clients = self.clients().len();
-        f.debug_struct("Engine").field("keys", &keys).field("clients", &clients).finish()
+        f.debug_struct("Engine")
+            .field("keys", &keys)
+            .field("clients", &clients)
+            .finish()
     }
 }
 
 impl Drop for Engine {
     fn drop(&mut self) {
         // Tasks of connections do not own the engine, and must not outlive it.
-        self.connections().iter().for_each(|connection| connection.abort());
+        self.connections()
+            .iter()
+            .for_each(|connection| connection.abort());
     }
 }
 
@@ -268,7 +300,9 @@ impl Inner {
     }
 
     fn eval(&mut self, words: Words<'_>, name: &str) -> Outcome {
-        let [_, script, number, rest @ ..] = words else { return Err(commands::wrong_arity(name)) };
+        let [_, script, number, rest @ ..] = words else {
+            return Err(commands::wrong_arity(name));
+        };
         let number = parse_int(number).ok_or("ERR value is not an integer or out of range")?;
         if number < 0 {
             return Err("ERR Number of keys can't be negative".into());
@@ -315,14 +349,21 @@ impl Inner {
     }
 
     fn count(&self, name: &str) {
-        *self.scripts.store().commands_run.entry(name.to_owned()).or_insert(0) += 1;
+        *self
+            .scripts
+            .store()
+            .commands_run
+            .entry(name.to_owned())
+            .or_insert(0) += 1;
     }
 
     /// Hands published messages to the subscribed connections, in order.
     fn deliver_published(&mut self) {
         let sent = std::mem::take(&mut self.scripts.store().outbox);
         for message in sent {
-            let Some(ids) = self.subscribers.get(&message.channel) else { continue };
+            let Some(ids) = self.subscribers.get(&message.channel) else {
+                continue;
+            };
             for connection in ids.iter().filter_map(|id| self.connections.get(id)) {
                 // LOCKS: engine, then connection.
                 connection.publish(&message);

@@ -15,7 +15,10 @@ pub struct Delay {
 impl Delay {
     /// Always the same.
     pub fn fixed(time: Duration) -> Self {
-        Delay { min: time, max: time }
+        Delay {
+            min: time,
+            max: time,
+        }
     }
 
     /// Anything between the two.

@@ -38,7 +38,14 @@ impl Engine {
                 .map(|(key, entry)| {
                     let pttl = entry.expires_at.map(|deadline| (deadline - now).max(0));
                     let kind = entry.data.type_name();
-                    (key.clone(), Dumped { kind, pttl, content: content(&entry.data) })
+                    (
+                        key.clone(),
+                        Dumped {
+                            kind,
+                            pttl,
+                            content: content(&entry.data),
+                        },
+                    )
                 })
                 .collect()
         })
@@ -54,9 +61,11 @@ fn content(data: &Data) -> Vec<Bytes> {
     match data {
         Data::Text(text) => vec![text.clone()],
         Data::List(list) => list.iter().cloned().collect(),
-        Data::Hash(hash) => {
-            hash.in_order().into_iter().flat_map(|(field, value)| [field, value]).collect()
-        }
+        Data::Hash(hash) => hash
+            .in_order()
+            .into_iter()
+            .flat_map(|(field, value)| [field, value])
+            .collect(),
         Data::Zset(zset) => zset
             .in_order()
             .flat_map(|(score, member)| [member.clone(), format_float(score).into_bytes()])

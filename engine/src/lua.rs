@@ -48,11 +48,18 @@ impl Scripts {
             .load(include_str!("sandbox.lua"))
             .set_name("=sandbox")
             .call((call, try_call, explain, reason, sha1hex, random, seed))?;
-        Ok(Scripts { lua, environment, run, loaded: HashMap::new() })
+        Ok(Scripts {
+            lua,
+            environment,
+            run,
+            loaded: HashMap::new(),
+        })
     }
 
     pub(crate) fn store(&self) -> AppDataRefMut<'_, Store> {
-        self.lua.app_data_mut().expect("BUG: the store is borrowed for one command at a time")
+        self.lua
+            .app_data_mut()
+            .expect("BUG: the store is borrowed for one command at a time")
     }
 
     pub(crate) fn is_loaded(&self, sha1: &str) -> bool {
@@ -97,7 +104,9 @@ impl Scripts {
         args: &[Bytes],
     ) -> mlua::Result<(bool, Value)> {
         let list = |words: &[Bytes]| {
-            let strings = words.iter().map(|word| self.lua.create_string(word).map(Value::String));
+            let strings = words
+                .iter()
+                .map(|word| self.lua.create_string(word).map(Value::String));
             sequence(&self.lua, strings)
         };
         self.run.call((script, list(keys)?, list(args)?))
@@ -129,8 +138,9 @@ fn run_command(lua: &Lua, words: &MultiValue) -> Outcome {
 }
 
 fn run_words(lua: &Lua, words: &[Bytes]) -> Outcome {
-    let mut store: AppDataRefMut<'_, Store> =
-        lua.app_data_mut().expect("BUG: the store is borrowed for one command at a time");
+    let mut store: AppDataRefMut<'_, Store> = lua
+        .app_data_mut()
+        .expect("BUG: the store is borrowed for one command at a time");
     let forbidden = ["eval", "evalsha", "script", "subscribe", "unsubscribe"];
     if forbidden.iter().any(|name| commands::is(&words[0], name)) {
         return Err("ERR This Redis command is not allowed from script".into());
@@ -182,10 +192,15 @@ fn explain(lua: &Lua, error: Value) -> mlua::Result<Table> {
 
 fn failed(failure: &Value, sha1: &str) -> ErrorReply {
     let Value::Table(table) = failure else {
-        return ErrorReply(format!("ERR Error running script {sha1}, execution failure"));
+        return ErrorReply(format!(
+            "ERR Error running script {sha1}, execution failure"
+        ));
     };
     let text: Option<mlua::LuaString> = table.raw_get("err").ok();
-    let text = text.map_or_else(|| "ERR unknown error".to_owned(), |text| text.to_string_lossy());
+    let text = text.map_or_else(
+        || "ERR unknown error".to_owned(),
+        |text| text.to_string_lossy(),
+    );
     let line: Option<i64> = table.raw_get("line").unwrap_or(None);
     match line {
         Some(line) => ErrorReply(format!("{text} script: {sha1}, on @{CHUNK}:{line}.")),
@@ -204,14 +219,17 @@ fn uncompiled(error: &mlua::Error) -> ErrorReply {
 /// `math.random` of Redis: the same numbers in every engine.
 #[expect(clippy::needless_pass_by_value, reason = "as mlua calls it")]
 fn random(lua: &Lua, bounds: Variadic<f64>) -> mlua::Result<f64> {
-    let mut state: AppDataRefMut<'_, Lrand48> =
-        lua.app_data_mut().expect("BUG: set when the state was made");
+    let mut state: AppDataRefMut<'_, Lrand48> = lua
+        .app_data_mut()
+        .expect("BUG: set when the state was made");
     let part = state.next_part();
     match bounds[..] {
         [] => Ok(part),
         [max] if max >= 1.0 => Ok((part * max).floor() + 1.0),
         [min, max] if min <= max => Ok((part * (max - min + 1.0)).floor() + min),
-        [_] | [_, _] => Err(mlua::Error::runtime("bad argument to 'random' (interval is empty)")),
+        [_] | [_, _] => Err(mlua::Error::runtime(
+            "bad argument to 'random' (interval is empty)",
+        )),
         _ => Err(mlua::Error::runtime("wrong number of arguments")),
     }
 }

@@ -5,7 +5,10 @@ use super::reply::ErrorReply;
 /// Decimal, without a plus sign, leading zeros or spaces.
 pub(crate) fn parse_int(text: &[u8]) -> Option<i64> {
     let digits = text.strip_prefix(b"-").unwrap_or(text);
-    let plain = digits == b"0" || digits.first().is_some_and(|digit| (b'1'..=b'9').contains(digit));
+    let plain = digits == b"0"
+        || digits
+            .first()
+            .is_some_and(|digit| (b'1'..=b'9').contains(digit));
     if !plain || text == b"-0" || !digits.iter().all(u8::is_ascii_digit) {
         return None;
     }
@@ -29,14 +32,21 @@ pub(crate) fn format_float(number: f64) -> String {
     const DIGITS: i32 = 17;
     if number.is_nan() {
         // x86 makes a negative NaN of 0/0; Redis shows the sign.
-        return if number.is_sign_negative() { "-nan" } else { "nan" }.to_owned();
+        return if number.is_sign_negative() {
+            "-nan"
+        } else {
+            "nan"
+        }
+        .to_owned();
     }
     if number.is_infinite() {
         return if number < 0.0 { "-inf" } else { "inf" }.to_owned();
     }
     let scientific = format!("{number:.16e}");
     let (mantissa, exponent) = scientific.split_once('e').expect("BUG: {:e} writes an e");
-    let exponent: i32 = exponent.parse().expect("BUG: {:e} writes a number after the e");
+    let exponent: i32 = exponent
+        .parse()
+        .expect("BUG: {:e} writes a number after the e");
     if (-4..DIGITS).contains(&exponent) {
         let decimals = usize::try_from(DIGITS - 1 - exponent).unwrap_or(0);
         return strip_zeros(&format!("{number:.decimals$}")).to_owned();
@@ -46,5 +56,9 @@ pub(crate) fn format_float(number: f64) -> String {
 }
 
 fn strip_zeros(text: &str) -> &str {
-    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { text }
+    if text.contains('.') {
+        text.trim_end_matches('0').trim_end_matches('.')
+    } else {
+        text
+    }
 }

@@ -10,7 +10,10 @@ impl Default for Lrand48 {
 }
 
 impl Lrand48 {
-    #[expect(clippy::cast_possible_truncation, reason = "C takes the seed as an int")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "C takes the seed as an int"
+    )]
     pub(crate) fn seeded(seed: f64) -> Self {
         let seed = u64::from((seed as i64 as i32).cast_unsigned());
         Lrand48(seed << 16 | 0x330E)

@@ -46,7 +46,12 @@ impl Reply {
     }
 
     pub(crate) fn bulks(texts: impl IntoIterator<Item = Bytes>) -> Reply {
-        Reply::Array(texts.into_iter().map(|text| Ok(Reply::Bulk(text))).collect())
+        Reply::Array(
+            texts
+                .into_iter()
+                .map(|text| Ok(Reply::Bulk(text)))
+                .collect(),
+        )
     }
 }
 

@@ -95,7 +95,10 @@ impl Store {
 
     pub(crate) fn entry(&mut self, key: &[u8]) -> Option<&mut Entry> {
         let now = self.now_ms();
-        let gone = self.keys.get(key).is_some_and(|entry| is_expired(entry, now));
+        let gone = self
+            .keys
+            .get(key)
+            .is_some_and(|entry| is_expired(entry, now));
         if gone {
             self.keys.remove(key);
         }
@@ -134,7 +137,11 @@ impl Store {
 
     /// Ends a key whose last element was taken (I1).
     pub(crate) fn prune(&mut self, key: &[u8]) {
-        if self.keys.get(key).is_some_and(|entry| entry.data.is_empty()) {
+        if self
+            .keys
+            .get(key)
+            .is_some_and(|entry| entry.data.is_empty())
+        {
             self.keys.remove(key);
         }
     }

@@ -20,7 +20,9 @@ async fn values_are_bytes() {
 async fn fields_are_drawn_without_repetition_and_each_has_its_turn() {
     let redis = Engine::new();
     for number in 0..20 {
-        redis.command(&["HSET", "h", &format!("f{number}"), "v"]).unwrap();
+        redis
+            .command(&["HSET", "h", &format!("f{number}"), "v"])
+            .unwrap();
     }
     let mut seen = BTreeSet::new();
     for _ in 0..100 {

@@ -28,7 +28,10 @@ async fn main() -> Result<(), Failure> {
     let (slow, quick) = (redis.client(), redis.client());
     let (bucket, path) = (InMemory::new(), Path::from("index/current"));
 
-    let stale = slow.fenced_lock(LOCK).try_lock_now(Lease::fixed(LEASE)).await?;
+    let stale = slow
+        .fenced_lock(LOCK)
+        .try_lock_now(Lease::fixed(LEASE))
+        .await?;
     let old = stale.token();
     assert!(put_fenced(&bucket, &path, old, "one segment").await?);
     println!("the slow one holds token {old}, has written, and stands still");
@@ -45,7 +48,10 @@ async fn main() -> Result<(), Failure> {
     assert!(!written, "a stale holder has written");
     println!("the slow one writes with token {old}: refused");
 
-    assert_eq!(bucket.get(&path).await?.bytes().await?, format!("{new}\ntwo segments"));
+    assert_eq!(
+        bucket.get(&path).await?.bytes().await?,
+        format!("{new}\ntwo segments")
+    );
     println!("the bucket has what the quick one wrote");
     Ok(guard.unlock().await?)
 }
@@ -70,7 +76,10 @@ async fn put_fenced(
             Err(Error::NotFound { .. }) => PutMode::Create,
             Err(error) => return Err(error.into()),
         };
-        match store.put_opts(path, object.clone().into(), mode.into()).await {
+        match store
+            .put_opts(path, object.clone().into(), mode.into())
+            .await
+        {
             Ok(_) => return Ok(true),
             // Somebody was quicker: look again whether it was a later holder.
             Err(Error::Precondition { .. } | Error::AlreadyExists { .. }) => {}
@@ -81,6 +90,8 @@ async fn put_fenced(
 
 /// The token of the holder who wrote an object.
 fn fence(object: &[u8]) -> Result<FencingToken, Failure> {
-    let (token, _body) = str::from_utf8(object)?.split_once('\n').ok_or("no token in it")?;
+    let (token, _body) = str::from_utf8(object)?
+        .split_once('\n')
+        .ok_or("no token in it")?;
     Ok(FencingToken::from_value(token.parse()?))
 }

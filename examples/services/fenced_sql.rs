@@ -25,7 +25,10 @@ async fn main() -> Result<(), Failure> {
     let (slow, quick) = (redis.client(), redis.client());
     let accounts = Accounts::new()?;
 
-    let stale = slow.fenced_lock(LOCK).try_lock_now(Lease::fixed(LEASE)).await?;
+    let stale = slow
+        .fenced_lock(LOCK)
+        .try_lock_now(Lease::fixed(LEASE))
+        .await?;
     let old = stale.token();
     let seen = accounts.claim(7, old)?.expect("nobody was here before");
     println!("the slow one holds token {old}, reads {seen}, and stands still");
@@ -35,12 +38,21 @@ async fn main() -> Result<(), Failure> {
     let new = guard.token();
     let balance = accounts.claim(7, new)?.expect("the latest token");
     assert!(accounts.set_balance(7, balance + 50, new)?);
-    println!("the quick one holds token {new}, reads {balance} and writes {}", balance + 50);
+    println!(
+        "the quick one holds token {new}, reads {balance} and writes {}",
+        balance + 50
+    );
     guard.unlock().await?;
 
     // It was past its last `check` when it was stopped. Without the token the 50 would be gone.
-    assert!(!accounts.set_balance(7, seen + 10, old)?, "a stale holder has written");
-    println!("the slow one writes {} with token {old}: refused", seen + 10);
+    assert!(
+        !accounts.set_balance(7, seen + 10, old)?,
+        "a stale holder has written"
+    );
+    println!(
+        "the slow one writes {} with token {old}: refused",
+        seen + 10
+    );
 
     // The lock again, a new token, and everything from the beginning.
     let guard = slow.fenced_lock(LOCK).lock().await?;

@@ -42,7 +42,9 @@ async fn main() -> Result<(), Failure> {
         .route("/orders/{order}/ship", post(ship))
         .with_state(client.clone());
     let mut arguments = std::env::args().skip(1);
-    let serve = arguments.next().is_some_and(|argument| argument == "--serve");
+    let serve = arguments
+        .next()
+        .is_some_and(|argument| argument == "--serve");
     let address = arguments.next().unwrap_or_else(|| "127.0.0.1:0".into());
     let listener = TcpListener::bind(address).await?;
     let address = listener.local_addr()?;
@@ -63,7 +65,10 @@ async fn ship(
 ) -> Result<String, Refusal> {
     let wait = Duration::from_millis(query.get("wait").copied().unwrap_or(0));
     let work = async |_guard| sleep(Duration::from_millis(300)).await;
-    lock(&client, order).run(wait, Lease::Renewed, work).await.map_err(refuse)?;
+    lock(&client, order)
+        .run(wait, Lease::Renewed, work)
+        .await
+        .map_err(refuse)?;
     Ok(format!("order {order} is shipped\n"))
 }
 
@@ -117,6 +122,9 @@ async fn ask(address: SocketAddr, what: &str) -> Result<(), Failure> {
     let mut answer = String::new();
     stream.read_to_string(&mut answer).await?;
     let (head, body) = answer.split_once("\r\n\r\n").ok_or("no answer")?;
-    println!("-> {what}\n<- {}\n{body}", head.lines().next().unwrap_or_default());
+    println!(
+        "-> {what}\n<- {}\n{body}",
+        head.lines().next().unwrap_or_default()
+    );
     Ok(())
 }

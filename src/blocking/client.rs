@@ -162,7 +162,10 @@ impl Client {
     /// # }
     /// ```
     pub fn new(client: crate::Client) -> Result<Client, Error> {
-        Ok(Client { inner: client, driver: Driver::start()? })
+        Ok(Client {
+            inner: client,
+            driver: Driver::start()?,
+        })
     }
 
     /// Makes a client with its own in-memory engine. See [`Client::embedded`](crate::Client::embedded).

@@ -26,14 +26,23 @@ impl Driver {
             name: Arc::from("connect"),
             source: Cause::new(error.to_string()),
         };
-        let runtime = Builder::new_current_thread().enable_all().build().map_err(no_thread)?;
+        let runtime = Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(no_thread)?;
         let (users, mut gone) = mpsc::channel::<Infallible>(1);
-        let driver = Driver { runtime: runtime.handle().clone(), users };
+        let driver = Driver {
+            runtime: runtime.handle().clone(),
+            users,
+        };
         let drive = move || {
             runtime.block_on(gone.recv());
         };
         let name = "leasehold-wait".to_owned();
-        thread::Builder::new().name(name).spawn(drive).map_err(no_thread)?;
+        thread::Builder::new()
+            .name(name)
+            .spawn(drive)
+            .map_err(no_thread)?;
         Ok(driver)
     }
 

@@ -51,7 +51,10 @@ pub struct Guard<G: crate::Guard = LockGuard> {
 
 impl<G: crate::Guard> Guard<G> {
     pub(super) fn new(inner: G, driver: &Driver) -> Self {
-        Guard { inner, driver: driver.clone() }
+        Guard {
+            inner,
+            driver: driver.clone(),
+        }
     }
 
     /// Releases the lock and waits until Redis has confirmed it. See [`LockGuard::unlock`].
@@ -108,7 +111,8 @@ impl<G: crate::Guard> Guard<G> {
     #[track_caller]
     pub fn ended(&self, wait: Duration) -> Option<Ended> {
         let ended = self.inner.as_ref().ended();
-        self.driver.block_on(async move { tokio::time::timeout(wait, ended).await.ok() })
+        self.driver
+            .block_on(async move { tokio::time::timeout(wait, ended).await.ok() })
     }
 
     /// Runs `work` if the lock is held, and reports whether it was held until the end.

@@ -32,7 +32,10 @@ pub struct CountDownLatch {
 
 impl CountDownLatch {
     pub(super) fn new(inner: crate::CountDownLatch, driver: &Driver) -> Self {
-        CountDownLatch { inner, driver: driver.clone() }
+        CountDownLatch {
+            inner,
+            driver: driver.clone(),
+        }
     }
 
     settings! { CountDownLatch:

@@ -37,19 +37,28 @@ pub type FencedLock = Lock<FencedGuard>;
 
 impl<G: crate::Guard> Lock<G> {
     pub(super) fn new(inner: crate::Lock<G>, driver: &Driver) -> Self {
-        Lock { inner, driver: driver.clone() }
+        Lock {
+            inner,
+            driver: driver.clone(),
+        }
     }
 
     /// See [`Lock::owned_by`](crate::Lock::owned_by). Does not block.
     #[must_use = "the lock is moved into the returned value"]
     pub fn owned_by(self, owner: &Owner) -> Self {
-        Lock { inner: self.inner.owned_by(owner), driver: self.driver }
+        Lock {
+            inner: self.inner.owned_by(owner),
+            driver: self.driver,
+        }
     }
 
     /// See [`Lock::non_reentrant`](crate::Lock::non_reentrant). Does not block.
     #[must_use = "the lock is moved into the returned value"]
     pub fn non_reentrant(self) -> Self {
-        Lock { inner: self.inner.non_reentrant(), driver: self.driver }
+        Lock {
+            inner: self.inner.non_reentrant(),
+            driver: self.driver,
+        }
     }
 
     settings! { Lock:

@@ -35,7 +35,10 @@ pub struct PermitExpirableSemaphore {
 
 impl PermitExpirableSemaphore {
     pub(super) fn new(inner: crate::PermitExpirableSemaphore, driver: &Driver) -> Self {
-        PermitExpirableSemaphore { inner, driver: driver.clone() }
+        PermitExpirableSemaphore {
+            inner,
+            driver: driver.clone(),
+        }
     }
 
     settings! { PermitExpirableSemaphore:
@@ -78,7 +81,10 @@ pub struct ExpirablePermit {
 
 impl ExpirablePermit {
     fn new(inner: crate::ExpirablePermit, driver: &Driver) -> Self {
-        ExpirablePermit { inner, driver: driver.clone() }
+        ExpirablePermit {
+            inner,
+            driver: driver.clone(),
+        }
     }
 
     /// The id, as in Redisson: 32 hex digits. If there are several permits, this is the first id.

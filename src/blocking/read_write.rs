@@ -28,19 +28,28 @@ pub struct ReadWriteLock {
 
 impl ReadWriteLock {
     pub(super) fn new(inner: crate::ReadWriteLock, driver: &Driver) -> Self {
-        ReadWriteLock { inner, driver: driver.clone() }
+        ReadWriteLock {
+            inner,
+            driver: driver.clone(),
+        }
     }
 
     /// See [`ReadWriteLock::owned_by`](crate::ReadWriteLock::owned_by).
     #[must_use = "the lock is moved into the returned value"]
     pub fn owned_by(self, owner: &Owner) -> Self {
-        ReadWriteLock { inner: self.inner.owned_by(owner), driver: self.driver }
+        ReadWriteLock {
+            inner: self.inner.owned_by(owner),
+            driver: self.driver,
+        }
     }
 
     /// See [`ReadWriteLock::prefer_writers`](crate::ReadWriteLock::prefer_writers).
     #[must_use = "the lock is moved into the returned value"]
     pub fn prefer_writers(self) -> Self {
-        ReadWriteLock { inner: self.inner.prefer_writers(), driver: self.driver }
+        ReadWriteLock {
+            inner: self.inner.prefer_writers(),
+            driver: self.driver,
+        }
     }
 
     settings! { ReadWriteLock:

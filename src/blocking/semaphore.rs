@@ -30,7 +30,10 @@ pub struct Semaphore {
 
 impl Semaphore {
     pub(super) fn new(inner: crate::Semaphore, driver: &Driver) -> Self {
-        Semaphore { inner, driver: driver.clone() }
+        Semaphore {
+            inner,
+            driver: driver.clone(),
+        }
     }
 
     settings! { Semaphore:
@@ -67,7 +70,10 @@ pub struct SemaphorePermit {
 
 impl SemaphorePermit {
     fn new(inner: crate::SemaphorePermit, driver: &Driver) -> Self {
-        SemaphorePermit { inner, driver: driver.clone() }
+        SemaphorePermit {
+            inner,
+            driver: driver.clone(),
+        }
     }
 
     /// The number of permits held.

@@ -34,7 +34,9 @@ impl ClientBuilder {
                 #[cfg(feature = "tls")]
                 if self.tls.is_some() {
                     let reason = "the embedded engine has no TLS, a client of fred has its own";
-                    return Err(ConfigError::Tls { reason: reason.to_owned() });
+                    return Err(ConfigError::Tls {
+                        reason: reason.to_owned(),
+                    });
                 }
                 if self.credentials.is_some() {
                     return credentials(
@@ -72,12 +74,18 @@ impl ClientBuilder {
         }
         let options = self.tls.clone().unwrap_or_default();
         let tls = Tls::load(options, runtime).await?;
-        deployment.endpoints().iter().try_for_each(|endpoint| tls.can_name(endpoint))?;
+        deployment
+            .endpoints()
+            .iter()
+            .try_for_each(|endpoint| tls.can_name(endpoint))?;
         Ok(Some(tls))
     }
 
     #[cfg(not(feature = "tls"))]
-    #[expect(clippy::unused_async, reason = "the same call with and without the feature")]
+    #[expect(
+        clippy::unused_async,
+        reason = "the same call with and without the feature"
+    )]
     async fn shared_tls(&self, _: &Deployment, _: &Handle) -> Result<Option<Tls>, ConfigError> {
         Ok(None)
     }
@@ -100,7 +108,11 @@ mod tests {
         listener.set_nonblocking(true).unwrap();
         let port = listener.local_addr().unwrap().port().to_string();
         let builder = set(Client::builder(&url.replace("PORT", &port)));
-        let refused = builder.connect().await.map(drop).expect_err("it cannot be used");
+        let refused = builder
+            .connect()
+            .await
+            .map(drop)
+            .expect_err("it cannot be used");
         assert!(listener.accept().is_err(), "somebody connected: {refused}");
         let shown = format!("{refused} {refused:?}");
         assert!(!shown.contains("hunter2"), "{shown}");
@@ -134,8 +146,14 @@ mod tests {
     #[cfg(feature = "embedded")]
     async fn the_embedded_engine_keeps_no_copies() {
         let durability = crate::Durability::replicas(1);
-        let refused = crate::EmbeddedRedis::new().builder().durability(durability).connect().await;
-        let Err(Error::Config(error)) = refused else { panic!("{refused:?}") };
+        let refused = crate::EmbeddedRedis::new()
+            .builder()
+            .durability(durability)
+            .connect()
+            .await;
+        let Err(Error::Config(error)) = refused else {
+            panic!("{refused:?}")
+        };
         assert!(error.to_string().contains("durability"), "{error}");
     }
 
@@ -143,7 +161,9 @@ mod tests {
     #[cfg(feature = "embedded")]
     async fn the_embedded_engine_has_neither() {
         let builder = || crate::EmbeddedRedis::new().builder();
-        let refused = builder().credentials(Credentials::password("x")).check_access();
+        let refused = builder()
+            .credentials(Credentials::password("x"))
+            .check_access();
         assert!(matches!(refused, Err(ConfigError::Credentials { .. })));
         #[cfg(feature = "tls")]
         assert!(matches!(
@@ -155,12 +175,28 @@ mod tests {
     #[tokio::test]
     #[cfg(feature = "tls")]
     async fn tls_options_are_for_a_secured_url() {
-        for url in ["redis://127.0.0.1:PORT", "redis+unix:///x", "redis-cluster://127.0.0.1:PORT"] {
-            let refused = refusal(url, |builder| builder.tls(TlsOptions::new())).await.to_string();
+        for url in [
+            "redis://127.0.0.1:PORT",
+            "redis+unix:///x",
+            "redis-cluster://127.0.0.1:PORT",
+        ] {
+            let refused = refusal(url, |builder| builder.tls(TlsOptions::new()))
+                .await
+                .to_string();
             assert!(refused.contains("rediss://"), "{refused}");
         }
-        for url in ["rediss://x", "rediss-sentinel://x/primary", "rediss-cluster://x"] {
-            assert!(Client::builder(url).tls(TlsOptions::new()).check_access().is_ok(), "{url}");
+        for url in [
+            "rediss://x",
+            "rediss-sentinel://x/primary",
+            "rediss-cluster://x",
+        ] {
+            assert!(
+                Client::builder(url)
+                    .tls(TlsOptions::new())
+                    .check_access()
+                    .is_ok(),
+                "{url}"
+            );
         }
     }
 
@@ -174,7 +210,9 @@ mod tests {
             "rediss-cluster://127.0.0.1:PORT,-%01:PORT",
         ] {
             let refused = refusal(url, |builder| builder).await;
-            let ConfigError::Url { reason } = refused else { panic!("{refused:?}") };
+            let ConfigError::Url { reason } = refused else {
+                panic!("{refused:?}")
+            };
             assert!(reason.contains("certificate"), "{reason}");
         }
     }
@@ -184,7 +222,12 @@ mod tests {
     async fn options_that_cannot_be_used_are_refused_before_anything_is_sent() {
         let missing = TlsOptions::new().ca_file("/nowhere/ca.pem");
         let refused = refusal("rediss://127.0.0.1:PORT", |builder| builder.tls(missing)).await;
-        let ConfigError::Tls { reason } = refused else { panic!("{refused:?}") };
-        assert!(reason.contains("`/nowhere/ca.pem` cannot be read"), "{reason}");
+        let ConfigError::Tls { reason } = refused else {
+            panic!("{refused:?}")
+        };
+        assert!(
+            reason.contains("`/nowhere/ca.pem` cannot be read"),
+            "{reason}"
+        );
     }
 }

@@ -344,35 +344,57 @@ impl ClientBuilder {
         let on_server = matches!(self.target, Target::Url(_));
         #[cfg(feature = "fred")]
         let on_server = on_server || matches!(self.target, Target::Fred(_));
-        let clock = Clock::new(if on_server { Counts::AllTime } else { Counts::TimerTime });
+        let clock = Clock::new(if on_server {
+            Counts::AllTime
+        } else {
+            Counts::TimerTime
+        });
         #[cfg(feature = "test-util")]
         let clock = clock.on(&self.machine);
         clock
     }
 
     pub(super) fn connection_name(&self, client_id: ClientId) -> String {
-        format!("{}:{client_id}", self.name.as_deref().unwrap_or("leasehold"))
+        format!(
+            "{}:{client_id}",
+            self.name.as_deref().unwrap_or("leasehold")
+        )
     }
 
     pub(super) fn timing(&self) -> Timing {
-        Timing { command: self.command_timeout, connect: self.time_to_connect() }
+        Timing {
+            command: self.command_timeout,
+            connect: self.time_to_connect(),
+        }
     }
 
     fn time_to_connect(&self) -> Duration {
         let is_secured =
             matches!(&self.target, Target::Url(Ok(deployment)) if deployment.is_secured());
-        let default = if is_secured { CONNECT_TIMEOUT_TLS } else { CONNECT_TIMEOUT_DEFAULT };
+        let default = if is_secured {
+            CONNECT_TIMEOUT_TLS
+        } else {
+            CONNECT_TIMEOUT_DEFAULT
+        };
         self.connect_timeout.unwrap_or(default)
     }
 
     pub(super) fn settings(&self) -> Result<Settings, ConfigError> {
         let minute = Duration::from_secs(60);
         let short = Duration::from_millis(10)..=minute;
-        in_range("lease", self.lease, &(Duration::from_millis(100)..=Lease::MAX))?;
+        in_range(
+            "lease",
+            self.lease,
+            &(Duration::from_millis(100)..=Lease::MAX),
+        )?;
         in_range("command_timeout", self.command_timeout, &short)?;
         in_range("connect_timeout", self.time_to_connect(), &short)?;
         in_range("safety_poll", self.safety_poll, &SAFETY_POLL)?;
-        in_range("fair_claim", self.fair_claim, &(Duration::from_millis(100)..=minute))?;
+        in_range(
+            "fair_claim",
+            self.fair_claim,
+            &(Duration::from_millis(100)..=minute),
+        )?;
         if self.key_prefix.len() > PREFIX_MAX {
             return Err(ConfigError::OutOfRange {
                 what: "length of key_prefix",
@@ -392,14 +414,21 @@ impl ClientBuilder {
         }
         self.check_access()?;
         let streak = match self.handover {
-            LocalHandover::Off => Streak { count: 0, time: Duration::ZERO },
+            LocalHandover::Off => Streak {
+                count: 0,
+                time: Duration::ZERO,
+            },
             LocalHandover::Streak { count, time } => Streak { count, time },
         };
         #[cfg(feature = "embedded")]
         if self.durability.is_some() && matches!(self.target, Target::Engine(_)) {
             let (what, given) = ("durability", "copies".to_owned());
             let allowed = "none: the embedded engine has no replicas and no disk".to_owned();
-            return Err(ConfigError::OutOfRange { what, given, allowed });
+            return Err(ConfigError::OutOfRange {
+                what,
+                given,
+                allowed,
+            });
         }
         let durability = self
             .durability
@@ -437,20 +466,49 @@ mod tests {
         let (ms, tick) = (Duration::from_millis, Duration::from_nanos(1));
         let table: [(&str, Set, Duration, Duration); 5] = [
             ("lease", ClientBuilder::lease, ms(100), Lease::MAX),
-            ("command_timeout", ClientBuilder::command_timeout, ms(10), ms(60_000)),
-            ("connect_timeout", ClientBuilder::connect_timeout, ms(10), ms(60_000)),
-            ("safety_poll", ClientBuilder::safety_poll, ms(10), ms(60_000)),
+            (
+                "command_timeout",
+                ClientBuilder::command_timeout,
+                ms(10),
+                ms(60_000),
+            ),
+            (
+                "connect_timeout",
+                ClientBuilder::connect_timeout,
+                ms(10),
+                ms(60_000),
+            ),
+            (
+                "safety_poll",
+                ClientBuilder::safety_poll,
+                ms(10),
+                ms(60_000),
+            ),
             ("fair_claim", ClientBuilder::fair_claim, ms(100), ms(60_000)),
         ];
         for (setting, set, least, most) in table {
             for fits in [least, most] {
-                assert!(set(builder(), fits).settings().is_ok(), "{setting}: {fits:?}");
+                assert!(
+                    set(builder(), fits).settings().is_ok(),
+                    "{setting}: {fits:?}"
+                );
             }
-            for given in
-                [Duration::ZERO, tick, least.saturating_sub(tick), most + tick, Duration::MAX]
-            {
-                let text = set(builder(), given).settings().expect_err(setting).to_string();
-                for part in [setting, &format!("`{given:?}`"), &format!("{least:?} to {most:?}")] {
+            for given in [
+                Duration::ZERO,
+                tick,
+                least.saturating_sub(tick),
+                most + tick,
+                Duration::MAX,
+            ] {
+                let text = set(builder(), given)
+                    .settings()
+                    .expect_err(setting)
+                    .to_string();
+                for part in [
+                    setting,
+                    &format!("`{given:?}`"),
+                    &format!("{least:?} to {most:?}"),
+                ] {
                     assert!(text.contains(part), "{text}");
                 }
             }
@@ -460,7 +518,10 @@ mod tests {
     #[test]
     fn a_prefix_that_is_too_long_is_refused() {
         assert!(builder().key_prefix("p".repeat(256)).settings().is_ok());
-        let refused = builder().key_prefix("p".repeat(257)).settings().expect_err("too long");
+        let refused = builder()
+            .key_prefix("p".repeat(257))
+            .settings()
+            .expect_err("too long");
         assert!(refused.to_string().contains("257"), "{refused}");
     }
 
@@ -469,10 +530,25 @@ mod tests {
         for fits in ["billing@pod-7", "!", &"~".repeat(64)] {
             assert!(builder().name(fits).settings().is_ok(), "{fits}");
         }
-        for given in ["", "two words", "line\n", "\t", "\u{7f}", "bill\u{ef}ng", &"n".repeat(65)] {
-            let refused = builder().name(given).settings().expect_err(given).to_string();
+        for given in [
+            "",
+            "two words",
+            "line\n",
+            "\t",
+            "\u{7f}",
+            "bill\u{ef}ng",
+            &"n".repeat(65),
+        ] {
+            let refused = builder()
+                .name(given)
+                .settings()
+                .expect_err(given)
+                .to_string();
             let allowed = "1 to 64 printable ASCII characters without blanks";
-            assert!(refused.contains("name") && refused.contains(allowed), "{refused}");
+            assert!(
+                refused.contains("name") && refused.contains(allowed),
+                "{refused}"
+            );
         }
     }
 
@@ -484,6 +560,9 @@ mod tests {
             Some(ConfigError::NoRuntime.to_string())
         );
         let refused = futures::executor::block_on(builder().connect_in_background());
-        assert!(matches!(refused, Err(Error::Config(ConfigError::NoRuntime))));
+        assert!(matches!(
+            refused,
+            Err(Error::Config(ConfigError::NoRuntime))
+        ));
     }
 }

@@ -42,12 +42,26 @@ impl SharedParts {
         crate::telemetry::describe(crate::stats::METRICS);
         let counters = Arc::<Counters>::default();
         let reported = Reported::new(counters.clone());
-        SharedParts { counters, reported, client_id: ClientId::random() }
+        SharedParts {
+            counters,
+            reported,
+            client_id: ClientId::random(),
+        }
     }
 
     fn session(self, transport: Transport, settings: Settings) -> Arc<Session> {
-        let SharedParts { counters, reported, client_id } = self;
-        Session::new(Parts { transport, reported, counters, settings, client_id })
+        let SharedParts {
+            counters,
+            reported,
+            client_id,
+        } = self;
+        Session::new(Parts {
+            transport,
+            reported,
+            counters,
+            settings,
+            client_id,
+        })
     }
 }
 
@@ -128,7 +142,9 @@ impl ClientBuilder {
             source: Cause::new(error.to_string()),
         };
         let thread = Thread::spawn().map_err(no_thread)?;
-        let session = self.session(place, settings, if_unreachable, &thread.runtime).await?;
+        let session = self
+            .session(place, settings, if_unreachable, &thread.runtime)
+            .await?;
         thread.serve(session.clone());
         Ok(Client::new(session))
     }
@@ -227,7 +243,10 @@ impl EmbeddedRedis {
     /// # }
     /// ```
     pub fn client(&self) -> Client {
-        let settings = self.builder().settings().expect("BUG: the defaults are in range");
+        let settings = self
+            .builder()
+            .settings()
+            .expect("BUG: the defaults are in range");
         self.builder().embed(self, settings)
     }
 
@@ -246,7 +265,9 @@ impl ClientBuilder {
             Ok(_) => None,
             Err(_) => Some(Thread::spawn().expect("a thread for the embedded engine")),
         };
-        let runtime = thread.as_ref().map_or_else(Handle::current, |thread| thread.runtime.clone());
+        let runtime = thread
+            .as_ref()
+            .map_or_else(Handle::current, |thread| thread.runtime.clone());
         let shared = SharedParts::new();
         let remote = engine.remote(&runtime, &self.connection_name(shared.client_id));
         let events = Arc::new(shared.reported.clone());
@@ -268,7 +289,9 @@ impl ClientBuilder {
         if_unreachable: IfUnreachable,
     ) -> Result<Client, Error> {
         let runtime = Handle::current();
-        let session = self.session(place, settings, if_unreachable, &runtime).await?;
+        let session = self
+            .session(place, settings, if_unreachable, &runtime)
+            .await?;
         self.serve_here(&runtime, session.clone());
         Ok(Client::new(session))
     }
@@ -281,17 +304,26 @@ impl ClientBuilder {
         mut self,
         dial: impl Fn(&str) -> std::io::Result<tokio::io::DuplexStream> + Send + Sync + 'static,
     ) -> Self {
-        self.streams = Some(StreamDialer::new(move |address| dial(address).map(tokio::io::split)));
+        self.streams = Some(StreamDialer::new(move |address| {
+            dial(address).map(tokio::io::split)
+        }));
         self
     }
 
     #[cfg(feature = "test-util")]
     fn serve_here(&self, runtime: &Handle, session: Arc<Session>) {
-        runtime.spawn(self.gate.clone().run(crate::session::background::serve(session)));
+        runtime.spawn(
+            self.gate
+                .clone()
+                .run(crate::session::background::serve(session)),
+        );
     }
 
     #[cfg(not(feature = "test-util"))]
-    #[expect(clippy::unused_self, reason = "the same call with and without the feature")]
+    #[expect(
+        clippy::unused_self,
+        reason = "the same call with and without the feature"
+    )]
     fn serve_here(&self, runtime: &Handle, session: Arc<Session>) {
         runtime.spawn(crate::session::background::serve(session));
     }

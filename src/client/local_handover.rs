@@ -40,6 +40,9 @@ pub enum LocalHandover {
 
 impl Default for LocalHandover {
     fn default() -> Self {
-        LocalHandover::Streak { count: 256, time: Duration::from_millis(5) }
+        LocalHandover::Streak {
+            count: 256,
+            time: Duration::from_millis(5),
+        }
     }
 }

@@ -15,7 +15,10 @@ async fn a_suspension_moves_moments_and_not_timers() {
         machine.was_suspended(HOUR);
         assert!(clock.now() + NOISE >= before + HOUR, "{counts:?}");
         assert_eq!(Instant::now(), timer);
-        assert!(clock.timer(before + HOUR) <= timer + NOISE, "{counts:?}: it is over");
+        assert!(
+            clock.timer(before + HOUR) <= timer + NOISE,
+            "{counts:?}: it is over"
+        );
         assert!(
             clock.timer(before + 2 * HOUR) <= timer + HOUR + NOISE,
             "{counts:?}: an hour is left"
@@ -47,7 +50,11 @@ fn a_moment_is_read_within_the_call() {
         assert!(now.0 <= Instant::now() + clock.suspended() + Duration::from_secs(1));
         assert!(now.0 + Duration::from_secs(1) >= before + suspended);
         assert!(now >= last, "time does not go back");
-        assert_eq!(clock.suspended(), suspended, "and a deadline stays where it is");
+        assert_eq!(
+            clock.suspended(),
+            suspended,
+            "and a deadline stays where it is"
+        );
         last = now;
     }
 }

@@ -17,7 +17,11 @@ pub struct Unmet {
 impl Unmet {
     pub(crate) fn new(server: &str, requirement: &str, found: &str) -> Self {
         let [server, requirement, found] = [server, requirement, found].map(str::to_owned);
-        Unmet { server, requirement, found }
+        Unmet {
+            server,
+            requirement,
+            found,
+        }
     }
 }
 
@@ -28,5 +32,9 @@ impl fmt::Display for Unmet {
 }
 
 pub(super) fn list(unmet: &[Unmet]) -> String {
-    unmet.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+    unmet
+        .iter()
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join("; ")
 }

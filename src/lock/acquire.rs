@@ -60,7 +60,14 @@ const PURPOSE_MAX: usize = TEXT_MAX;
 impl<'a, G: Guard> Acquire<'a, G> {
     pub(super) fn new(lock: &'a Lock<G>) -> Self {
         let (wait, lease, purpose) = (None, Lease::Renewed, None);
-        Acquire { lock, wait, lease, ends: None, within: None, purpose }
+        Acquire {
+            lock,
+            wait,
+            lease,
+            ends: None,
+            within: None,
+            purpose,
+        }
     }
 
     /// Sets the longest wait. Zero tries once; more than a year never ends. Default: no limit.
@@ -169,7 +176,9 @@ impl<'a, G: Guard> Acquire<'a, G> {
     ///
     /// A guard of another lock or client is refused with [`ConfigError::OtherLock`].
     pub fn within(mut self, guard: &'a impl AsRef<LockGuard>) -> Self {
-        self.within.get_or_insert_default().extend(guard.as_ref().holds());
+        self.within
+            .get_or_insert_default()
+            .extend(guard.as_ref().holds());
         self
     }
 
@@ -238,9 +247,17 @@ fn checked_purpose(purpose: String) -> Result<Arc<str>, ConfigError> {
     if fits && !purpose.chars().any(char::is_control) {
         return Ok(Arc::from(purpose));
     }
-    let given = purpose.chars().take(64).flat_map(char::escape_debug).collect();
+    let given = purpose
+        .chars()
+        .take(64)
+        .flat_map(char::escape_debug)
+        .collect();
     let allowed = format!("1 to {PURPOSE_MAX} bytes without control characters");
-    Err(ConfigError::OutOfRange { what: "purpose", given, allowed })
+    Err(ConfigError::OutOfRange {
+        what: "purpose",
+        given,
+        allowed,
+    })
 }
 
 impl<'a, G: Guard> IntoFuture for Acquire<'a, G> {

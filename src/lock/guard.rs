@@ -72,11 +72,15 @@ enum Share {
 
 impl LockGuard {
     pub(crate) fn new(share: HoldShare) -> Self {
-        LockGuard { share: Share::Single(share) }
+        LockGuard {
+            share: Share::Single(share),
+        }
     }
 
     pub(crate) fn of(multi: MultiGuard) -> Self {
-        LockGuard { share: Share::Multi(multi) }
+        LockGuard {
+            share: Share::Multi(multi),
+        }
     }
 
     /// The share in the hold; for several locks as one, the share in the first hold.
@@ -275,7 +279,9 @@ impl LockGuard {
                 let _inside = section::enter(&holds);
                 work.as_mut().poll(context)
             };
-            let Poll::Ready(done) = polled else { return Poll::Pending };
+            let Poll::Ready(done) = polled else {
+                return Poll::Pending;
+            };
             Poll::Ready(match self.loss() {
                 None => Ok(done),
                 // One poll of `work` took longer than the lease.

@@ -67,7 +67,9 @@ impl LockGuard {
         if share.let_go(Heir::NextOwner) {
             return Ok(text);
         }
-        Err(Error::Config(ConfigError::OtherGuards { name: name.to_string() }))
+        Err(Error::Config(ConfigError::OtherGuards {
+            name: name.to_string(),
+        }))
     }
 }
 
@@ -121,7 +123,9 @@ impl<G: Guard> Lock<G> {
         } else {
             let field = text::decode(&request.resource.key, text)?;
             if !request.resource.may_be_field(field) {
-                return Err(Error::NotOwner { name: request.resource.name.clone() });
+                return Err(Error::NotOwner {
+                    name: request.resource.name.clone(),
+                });
             }
             take_over(&single.handle, request, Arc::from(field)).await?
         };

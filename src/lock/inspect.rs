@@ -120,9 +120,10 @@ impl<G: Guard> Lock<G> {
     /// See [`is_locked`](Lock::is_locked).
     pub async fn remaining_lease(&self) -> Result<Option<Duration>, Error> {
         match &self.target {
-            Target::Single(single) => {
-                Ok(single.inspect().await?.map(|seen| seen.left.unwrap_or(Duration::MAX)))
-            }
+            Target::Single(single) => Ok(single
+                .inspect()
+                .await?
+                .map(|seen| seen.left.unwrap_or(Duration::MAX))),
             Target::Multi(multi) => Box::pin(multi.remaining_lease()).await,
         }
     }
@@ -148,7 +149,10 @@ impl<G: Guard> Lock<G> {
             Target::Single(single) => single,
             Target::Multi(multi) => return Box::pin(multi.holder()).await,
         };
-        Ok(single.inspect().await?.and_then(|seen| seen.holders.into_iter().next()))
+        Ok(single
+            .inspect()
+            .await?
+            .and_then(|seen| seen.holders.into_iter().next()))
     }
 
     /// Returns the waiters of the lock.

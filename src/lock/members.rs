@@ -43,7 +43,9 @@ fn has_duplicates(locks: &[Lock]) -> bool {
 pub(super) fn conflicts_on_a_server(locks: &[Lock]) -> bool {
     let mut seen = HashMap::new();
     locks.iter().filter_map(Lock::single).any(|single| {
-        let Ok(resource) = &single.resource else { return false };
+        let Ok(resource) = &single.resource else {
+            return false;
+        };
         let server = single.handle.session.transport.server();
         let before = seen.insert((server, &resource.key), resource.kind);
         before.is_some_and(|kind| kind != Kind::Read || resource.kind != Kind::Read)

@@ -110,7 +110,14 @@ impl MultiLock {
         let names: Vec<_> = members.iter().map(Lock::name).collect();
         let name = Arc::from(names.join("+"));
         let (set_error, settings) = (set_error_of(&members), LockSettings::default());
-        MultiLock { members, required, quorum: false, name, set_error, settings }
+        MultiLock {
+            members,
+            required,
+            quorum: false,
+            name,
+            set_error,
+            settings,
+        }
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -142,20 +149,41 @@ impl MultiLock {
         Box::pin(async move {
             self.check()?;
             // Before any member is asked, because a quorum would continue without a bad one.
-            let singles = self.members.iter().flat_map(|member| member.target.singles());
-            singles.into_iter().try_for_each(|single| single.resource_for(&options).map(drop))?;
-            let first = self.members.iter().find_map(|member| member.target.singles().pop());
-            let session = first.expect("BUG: there are members").handle.session.clone();
+            let singles = self
+                .members
+                .iter()
+                .flat_map(|member| member.target.singles());
+            singles
+                .into_iter()
+                .try_for_each(|single| single.resource_for(&options).map(drop))?;
+            let first = self
+                .members
+                .iter()
+                .find_map(|member| member.target.singles().pop());
+            let session = first
+                .expect("BUG: there are members")
+                .handle
+                .session
+                .clone();
             let started = Instant::now();
             // An unattended member would start again within its own part of the wait. So it has the patience
             // of the set.
             let work = |patience| {
-                let (multi, options) = (self.clone(), Options { patience, ..options.clone() });
+                let (multi, options) = (
+                    self.clone(),
+                    Options {
+                        patience,
+                        ..options.clone()
+                    },
+                );
                 async move { multi.take(&options, started).await }
             };
             let limits = (options.wait, options.patience);
             let timed_out = || self.timed_out(started, &[]);
-            session.attendance.attend_until_over(limits, work, timed_out).await
+            session
+                .attendance
+                .attend_until_over(limits, work, timed_out)
+                .await
         })
     }
 
@@ -171,20 +199,37 @@ impl MultiLock {
     /// The error when the wait ends; `errors` are those of the last round.
     fn timed_out(&self, started: Instant, errors: &[Error]) -> Error {
         let (name, waited) = (self.name.clone(), started.elapsed());
-        let stays = |error: &&Error| matches!(error, Error::Timeout { no_expiry: true, .. });
+        let stays = |error: &&Error| {
+            matches!(
+                error,
+                Error::Timeout {
+                    no_expiry: true,
+                    ..
+                }
+            )
+        };
         let no_expiry = self.is_blocked(errors.iter().filter(stays).count(), self.members.len());
         let in_the_way = |own: bool| {
             errors.iter().find_map(|error| match error {
-                Error::Timeout { by_this_client, holder, .. } if *by_this_client == own => {
-                    Some(holder.clone())
-                }
+                Error::Timeout {
+                    by_this_client,
+                    holder,
+                    ..
+                } if *by_this_client == own => Some(holder.clone()),
                 _ => None,
             })
         };
         let own = in_the_way(true);
         let by_this_client = own.is_some();
         let holder = own.or_else(|| in_the_way(false)).flatten();
-        Error::Timeout { name, waited, no_expiry, by_this_client, holder, passed_over: 0 }
+        Error::Timeout {
+            name,
+            waited,
+            no_expiry,
+            by_this_client,
+            holder,
+            passed_over: 0,
+        }
     }
 
     async fn take_all(&self, options: &Options, started: Instant) -> Result<Vec<LockGuard>, Error> {
@@ -232,9 +277,14 @@ impl MultiLock {
     /// Takes all members in one call. `None` if they are not single locks of one client, or not all free.
     async fn take_together(&self, options: &Options) -> Result<Option<Vec<LockGuard>>, Error> {
         let singles: Option<Vec<&SingleLock>> = self.members.iter().map(Lock::single).collect();
-        let Some(singles) = singles.filter(|singles| singles.len() > 1) else { return Ok(None) };
+        let Some(singles) = singles.filter(|singles| singles.len() > 1) else {
+            return Ok(None);
+        };
         let handle = &singles[0].handle;
-        if !singles.iter().all(|single| Arc::ptr_eq(&single.handle.session, &handle.session)) {
+        if !singles
+            .iter()
+            .all(|single| Arc::ptr_eq(&single.handle.session, &handle.session))
+        {
             return Ok(None);
         }
         let requests = singles.iter().map(|single| single.request(options));
@@ -256,9 +306,15 @@ impl MultiLock {
         let order: Vec<_> = std::iter::once(*first).chain(others).collect();
         for at in order {
             let free = guards.is_empty();
-            let wait = if free { options.wait } else { member_wait(options) };
-            let taking =
-                Box::pin(self.members[at].target.take(Options { wait, ..options.clone() }));
+            let wait = if free {
+                options.wait
+            } else {
+                member_wait(options)
+            };
+            let taking = Box::pin(self.members[at].target.take(Options {
+                wait,
+                ..options.clone()
+            }));
             let taken = tokio::select! {
                 biased;
                 taken = taking => taken,
@@ -281,8 +337,11 @@ impl MultiLock {
     /// Returns when the client of a member shuts down: the set cannot be held without that member.
     async fn closing(&self) {
         let mut seen = HashSet::new();
-        let clients =
-            self.members.iter().filter_map(Lock::single).map(|single| &single.handle.session);
+        let clients = self
+            .members
+            .iter()
+            .filter_map(Lock::single)
+            .map(|single| &single.handle.session);
         let mut closing: FuturesUnordered<_> = clients
             .filter(|session| seen.insert(session.client_id()))
             .map(|session| session.stopping())
@@ -294,25 +353,39 @@ impl MultiLock {
 
     /// Starts a fixed lease when the last member is taken: extends the members taken before.
     async fn begin_lease(&self, guards: &[LockGuard], options: &Options) {
-        let Lease::Fixed(lease) = options.lease else { return };
+        let Lease::Fixed(lease) = options.lease else {
+            return;
+        };
         let whole = Instant::now() + lease - lease / SERVER_SHARE;
         let older = guards.iter().filter(|guard| guard.deadline() < whole);
         // A member that does not confirm keeps its deadline, and its guard knows it.
-        self.bounded(options.wait, join_all(older.map(|guard| Box::pin(guard.extend(lease)))))
-            .await;
+        self.bounded(
+            options.wait,
+            join_all(older.map(|guard| Box::pin(guard.extend(lease)))),
+        )
+        .await;
     }
 
     /// Releases the members. Releases not confirmed within the wait continue in the background.
     async fn release(&self, guards: Vec<LockGuard>, wait: Wait) {
         // CANCEL: a dropped release continues in the background.
-        self.bounded(wait, join_all(guards.into_iter().map(|guard| Box::pin(guard.unlock()))))
-            .await;
+        self.bounded(
+            wait,
+            join_all(guards.into_iter().map(|guard| Box::pin(guard.unlock()))),
+        )
+        .await;
     }
 
     /// The instant after which a reply is too late for the wait.
     fn reply_deadline(&self, wait: Wait) -> Option<Instant> {
-        let singles = self.members.iter().flat_map(|member| member.target.singles());
-        let grace = singles.map(|single| single.handle.session.grace()).max().unwrap_or_default();
+        let singles = self
+            .members
+            .iter()
+            .flat_map(|member| member.target.singles());
+        let grace = singles
+            .map(|single| single.handle.session.grace())
+            .max()
+            .unwrap_or_default();
         let now = Instant::now();
         match wait {
             Wait::Once => Some(now + grace),

@@ -45,7 +45,11 @@ impl SingleLock {
         if options.unlock_not_before().is_some() && !resource.can_linger() {
             let (setting, kind) = ("unlock_not_before", resource.kind.to_string());
             let reason = "its holders share one key, whose lease is that of all";
-            return Err(ConfigError::Setting { setting, kind, reason });
+            return Err(ConfigError::Setting {
+                setting,
+                kind,
+                reason,
+            });
         }
         if options.purpose.is_some() && !resource.can_be_described() {
             return Err(ConfigError::OutOfRange {
@@ -61,16 +65,30 @@ impl SingleLock {
     pub(crate) fn request(&self, options: &Options) -> Result<Request, ConfigError> {
         let (session, resource) = (&self.handle.session, self.resource_for(options)?.clone());
         let terms = options.terms(self.settings.own().lease(&session.settings))?;
-        let holds = options.shown.iter().filter(|hold| self.is_lock_of(hold)).cloned().collect();
-        let proofs = Proofs { holds, owner: self.owner.clone() };
+        let holds = options
+            .shown
+            .iter()
+            .filter(|hold| self.is_lock_of(hold))
+            .cloned()
+            .collect();
+        let proofs = Proofs {
+            holds,
+            owner: self.owner.clone(),
+        };
         let description = session.description(&resource, options.purpose.as_deref());
         let request = Request::new(session, resource, proofs, terms, options.wait);
         // A client that describes its holds also learns who holds a lock. A quorum does not ask, because it
         // retries often.
         let asks_who = description.is_some() && !options.of_quorum;
-        let request = request.with_settings(self.settings.clone()).described(description);
+        let request = request
+            .with_settings(self.settings.clone())
+            .described(description);
         let request = request.with_patience(options.patience);
-        Ok(if asks_who { request.asking_who() } else { request })
+        Ok(if asks_who {
+            request.asking_who()
+        } else {
+            request
+        })
     }
 
     pub(crate) async fn take(&self, options: &Options) -> Result<HoldShare, Error> {
@@ -80,14 +98,18 @@ impl SingleLock {
     /// Whether `hold` is a hold of this lock: of its client, under its key.
     pub(crate) fn is_lock_of(&self, hold: &Hold) -> bool {
         let client = self.handle.session.client_id();
-        self.resource.as_ref().is_ok_and(|resource| hold.is_under(client, &resource.key))
+        self.resource
+            .as_ref()
+            .is_ok_and(|resource| hold.is_under(client, &resource.key))
     }
 
     pub(crate) async fn inspect(&self) -> Result<Option<Inspected>, Error> {
         let resource = self.resource()?;
         self.handle
             .session
-            .ask(&resource.name, resource.inspect(), |reply| resource.inspected(reply))
+            .ask(&resource.name, resource.inspect(), |reply| {
+                resource.inspected(reply)
+            })
             .await
     }
 
@@ -100,7 +122,10 @@ impl SingleLock {
     pub(crate) async fn force_unlock(&self) -> Result<bool, Error> {
         let resource = self.resource()?;
         let call = resource.force_release(self.handle.session.publish_command(resource));
-        self.handle.session.ask(&resource.name, call, replies::yes_or_no).await
+        self.handle
+            .session
+            .ask(&resource.name, call, replies::yes_or_no)
+            .await
     }
 
     /// How many times Redis says that the [`Owner`], or without one this client, holds the lock.
@@ -114,7 +139,9 @@ impl SingleLock {
         if held.is_empty() {
             return Ok(0);
         }
-        let Some(seen) = self.inspect().await? else { return Ok(0) };
+        let Some(seen) = self.inspect().await? else {
+            return Ok(0);
+        };
         let ours = |field: &str| held.iter().any(|hold| *hold.field == *field);
         let of_us = seen.holders.iter().filter(|holder| ours(&holder.owner));
         Ok(of_us.map(|holder| holder.holds).sum())

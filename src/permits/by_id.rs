@@ -52,9 +52,9 @@ impl PermitExpirableSemaphore {
         let publish = self.inner.publish();
         let call = |resource: &_| permit::release_all(resource, publish, &ids);
         match self.inner.ask(call, replies::released).await? {
-            Released::Absent | Released::StillHeld => {
-                Err(Error::NotOwner { name: Arc::from(self.name()) })
-            }
+            Released::Absent | Released::StillHeld => Err(Error::NotOwner {
+                name: Arc::from(self.name()),
+            }),
             Released::Free { .. } => Ok(()),
         }
     }
@@ -77,7 +77,10 @@ impl PermitExpirableSemaphore {
     /// [`try_set_permits`](PermitExpirableSemaphore::try_set_permits) for the others.
     pub async fn remaining_lease(&self, id: &str) -> Result<Option<Duration>, Error> {
         let id = joined(&[id])?;
-        let left = self.inner.ask(|resource| permit::lease_of(resource, &id), number).await?;
+        let left = self
+            .inner
+            .ask(|resource| permit::lease_of(resource, &id), number)
+            .await?;
         Ok(match left {
             -1 => Some(Duration::MAX),
             left => u64::try_from(left).ok().map(Duration::from_millis),
@@ -101,14 +104,22 @@ impl PermitExpirableSemaphore {
     pub async fn update_lease(&self, id: &str, lease: Duration) -> Result<bool, Error> {
         let id = joined(&[id])?;
         let lease = Lease::checked("lease", lease)?;
-        self.inner.ask(|resource| permit::update_lease(resource, &id, lease), yes_or_no).await
+        self.inner
+            .ask(
+                |resource| permit::update_lease(resource, &id, lease),
+                yes_or_no,
+            )
+            .await
     }
 }
 
 /// Checks ids and joins them in the form that the scripts take.
 fn joined(ids: &[&str]) -> Result<Arc<str>, ConfigError> {
     let is_id = |id: &&str| {
-        id.len() == ID_LENGTH && id.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+        id.len() == ID_LENGTH
+            && id
+                .bytes()
+                .all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
     };
     if ids.is_empty() || !ids.iter().all(is_id) {
         return Err(ConfigError::PermitId);

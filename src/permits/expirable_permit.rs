@@ -90,6 +90,8 @@ impl Deref for ExpirablePermit {
 
 impl fmt::Debug for ExpirablePermit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ExpirablePermit").field("guard", &self.guard).finish()
+        f.debug_struct("ExpirablePermit")
+            .field("guard", &self.guard)
+            .finish()
     }
 }

@@ -11,9 +11,17 @@ pub(super) struct Fields(BTreeMap<String, String>);
 impl Fields {
     /// Parses lines `name:value`.
     pub(super) fn of_lines(reply: Option<&Value>) -> Self {
-        let Some(Value::Text(text)) = reply else { return Fields::default() };
-        let lines = text.lines().filter_map(|line| line.trim_end().split_once(':'));
-        Fields(lines.map(|(name, value)| (name.to_owned(), value.to_owned())).collect())
+        let Some(Value::Text(text)) = reply else {
+            return Fields::default();
+        };
+        let lines = text
+            .lines()
+            .filter_map(|line| line.trim_end().split_once(':'));
+        Fields(
+            lines
+                .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                .collect(),
+        )
     }
 
     /// Parses a map, or an array of alternating names and values.
@@ -50,7 +58,8 @@ impl Fields {
 
 /// Reads a field of a line `name=value,name=value`.
 pub(super) fn part<'a>(line: &'a str, name: &str) -> Option<&'a str> {
-    line.split(',').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='))
+    line.split(',')
+        .find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='))
 }
 
 #[cfg(test)]
@@ -66,7 +75,10 @@ mod tests {
         let info = text("# Server\r\nredis_version:7.0.15\r\naof_enabled:0\r\n\r\n");
         let info = Fields::of_lines(Some(&info));
         assert_eq!(info.text("redis_version"), Some("7.0.15"));
-        assert_eq!((info.truth("aof_enabled"), info.truth("cluster_enabled")), (Some(false), None));
+        assert_eq!(
+            (info.truth("aof_enabled"), info.truth("cluster_enabled")),
+            (Some(false), None)
+        );
         let pairs = [
             Value::Array(vec![text("appendonly"), text("yes")]),
             Value::Array(vec![text("min-replicas-to-write"), text("2")]),
@@ -76,7 +88,10 @@ mod tests {
         assert_eq!(config.truth("appendonly"), Some(true));
         assert_eq!(config.number("min-replicas-to-write"), Some(2));
         let replica = "ip=127.0.0.1,port=7001,state=online,offset=42,lag=1";
-        assert_eq!((part(replica, "offset"), part(replica, "set")), (Some("42"), None));
+        assert_eq!(
+            (part(replica, "offset"), part(replica, "set")),
+            (Some("42"), None)
+        );
     }
 
     #[test]

@@ -13,7 +13,10 @@ pub(super) struct Asked<'a> {
 impl Asked<'_> {
     pub(super) async fn command(self, words: &[&str]) -> Result<Value, CallError> {
         let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
-        self.session.transport.command(self.group, Lane::Caller, &words).await
+        self.session
+            .transport
+            .command(self.group, Lane::Caller, &words)
+            .await
     }
 
     /// The reply, if there is one.

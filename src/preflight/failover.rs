@@ -57,9 +57,16 @@ impl SentinelState {
     }
 
     fn of(descriptions: &[Value], quorums: &[Value]) -> Self {
-        let described: Vec<_> =
-            descriptions.iter().map(|answer| Fields::of_pairs([answer].into_iter())).collect();
-        let largest = |name| described.iter().filter_map(|fields| fields.number(name)).max();
+        let described: Vec<_> = descriptions
+            .iter()
+            .map(|answer| Fields::of_pairs([answer].into_iter()))
+            .collect();
+        let largest = |name| {
+            described
+                .iter()
+                .filter_map(|fields| fields.number(name))
+                .max()
+        };
         SentinelState {
             known: largest("num-other-sentinels").map(|others| others.saturating_add(1)),
             usable: quorums.iter().filter_map(usable).max(),
@@ -72,7 +79,9 @@ impl SentinelState {
 
 /// Reads `OK 3 usable Sentinels. …` or `NOQUORUM 1 usable Sentinels. …`.
 fn usable(answer: &Value) -> Option<u64> {
-    let Value::Text(text) = answer else { return None };
+    let Value::Text(text) = answer else {
+        return None;
+    };
     let mut words = text.split(' ').skip(1);
     let number = words.next()?.parse().ok()?;
     (words.next() == Some("usable")).then_some(number)
@@ -92,7 +101,10 @@ pub(super) fn time_left(lease: Duration) -> Duration {
 }
 
 pub(super) fn too_long(failover: Duration, lease: Duration) -> String {
-    format!("about {failover:.1?}, and {:.1?} are left to a hold", time_left(lease))
+    format!(
+        "about {failover:.1?}, and {:.1?} are left to a hold",
+        time_left(lease)
+    )
 }
 
 pub(super) async fn ask_sentinels(session: &Session) -> SentinelState {

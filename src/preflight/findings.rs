@@ -60,7 +60,11 @@ struct Findings<'a> {
 
 impl Findings<'_> {
     fn add(&mut self, severity: Severity, text: impl Into<String>) {
-        self.found.push(Finding { severity, server: self.server.to_owned(), text: text.into() });
+        self.found.push(Finding {
+            severity,
+            server: self.server.to_owned(),
+            text: text.into(),
+        });
     }
 
     fn info(&mut self, text: impl Into<String>) {
@@ -76,14 +80,18 @@ impl Findings<'_> {
     }
 
     fn worst_first(mut self) -> Vec<Finding> {
-        self.found.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
+        self.found
+            .sort_by_key(|finding| std::cmp::Reverse(finding.severity));
         self.found
     }
 }
 
 /// The findings about one server, the worst first.
 pub(super) fn of(report: &NodeReport, context: &Context) -> Vec<Finding> {
-    let mut findings = Findings { server: &report.server, found: Vec::new() };
+    let mut findings = Findings {
+        server: &report.server,
+        found: Vec::new(),
+    };
     match &report.state {
         Err(error) => findings.danger(format!(
             "it could not be asked ({error}): locks that it serves cannot be taken now"
@@ -110,7 +118,10 @@ pub(super) fn of(report: &NodeReport, context: &Context) -> Vec<Finding> {
 
 /// The findings about the sentinels, the worst first.
 pub(super) fn of_sentinels(server: &str, state: &SentinelState, context: &Context) -> Vec<Finding> {
-    let mut findings = Findings { server, found: Vec::new() };
+    let mut findings = Findings {
+        server,
+        found: Vec::new(),
+    };
     sentinels(&mut findings, state, context.lease);
     findings.worst_first()
 }
@@ -119,7 +130,11 @@ fn program(findings: &mut Findings<'_>, state: &ServerState) {
     let (Some(flavour), Some(version)) = (state.flavour, state.version) else {
         return findings.warn("its version is not known: INFO is refused to this user");
     };
-    let least = if flavour == Flavour::Valkey { VALKEY_MIN } else { REDIS_MIN };
+    let least = if flavour == Flavour::Valkey {
+        VALKEY_MIN
+    } else {
+        REDIS_MIN
+    };
     if version < least {
         findings.danger(format!(
             "{flavour} {version} lacks commands of the scripts: take {}.{} or later",
@@ -148,8 +163,10 @@ fn replication(findings: &mut Findings<'_>, state: &ServerState, context: &Conte
             replica.address
         ));
     }
-    let (followers, wanted) =
-        (state.replicas_in_step().unwrap_or_default() as u64, state.min_replicas_to_write);
+    let (followers, wanted) = (
+        state.replicas_in_step().unwrap_or_default() as u64,
+        state.min_replicas_to_write,
+    );
     let fails_over = context.kind != DeploymentKind::Single || !replicas.is_empty();
     match wanted {
         Some(wanted) if followers < wanted => findings.danger(format!(
@@ -185,7 +202,10 @@ fn replication(findings: &mut Findings<'_>, state: &ServerState, context: &Conte
 
 fn copies(findings: &mut Findings<'_>, state: &ServerState, durability: Durability) {
     let wanted = durability.wanted() - durability.on_primary();
-    if let Some(count) = state.replicas_in_step().filter(|&count| count < wanted as usize) {
+    if let Some(count) = state
+        .replicas_in_step()
+        .filter(|&count| count < wanted as usize)
+    {
         findings.danger(format!(
             "{count} replicas follow, and the durability of this client asks for {wanted}: every \
              acquisition ends with NotDurable"
@@ -200,7 +220,10 @@ fn copies(findings: &mut Findings<'_>, state: &ServerState, durability: Durabili
         );
     }
     if durability.on_primary() > 0
-        && matches!(state.persistence, Some(Persistence::None | Persistence::Snapshots))
+        && matches!(
+            state.persistence,
+            Some(Persistence::None | Persistence::Snapshots)
+        )
     {
         findings.danger("the durability of this client needs appendonly yes, which is not set");
     }
@@ -256,7 +279,11 @@ fn clock(findings: &mut Findings<'_>, state: &ServerState) {
     let Some(clock) = state.clock else { return };
     let apart = Duration::from_millis(clock.ahead_ms.unsigned_abs());
     if apart > CLOCK_MAX + clock.error {
-        let way = if clock.ahead_ms > 0 { "ahead of" } else { "behind" };
+        let way = if clock.ahead_ms > 0 {
+            "ahead of"
+        } else {
+            "behind"
+        };
         findings.warn(format!(
             "its clock is {apart:?} {way} this machine's: one of them is not kept by NTP. A step \
              forward of the server's clock ends leases early: slew it"

@@ -26,7 +26,11 @@ pub(super) fn of(
     nodes: &[NodeReport],
 ) -> Guarantee {
     let mut guarantee = Guarantee::default();
-    let Guarantee { survives, broken_by, not_known } = &mut guarantee;
+    let Guarantee {
+        survives,
+        broken_by,
+        not_known,
+    } = &mut guarantee;
     survives.push("lost replies, and futures that are dropped or not polled".to_owned());
     if kind == DeploymentKind::Embedded {
         broken_by.push(
@@ -35,11 +39,20 @@ pub(super) fn of(
     } else {
         survives.push("the crash of a client: its locks are free when their leases end".to_owned());
         survives.push("lost connections and messages, for as long as the lease lasts".to_owned());
-        let states: Vec<_> = nodes.iter().filter_map(|node| node.state.as_ref().ok()).collect();
-        let silent: Vec<_> =
-            nodes.iter().filter(|node| node.state.is_err()).map(|node| &*node.server).collect();
+        let states: Vec<_> = nodes
+            .iter()
+            .filter_map(|node| node.state.as_ref().ok())
+            .collect();
+        let silent: Vec<_> = nodes
+            .iter()
+            .filter(|node| node.state.is_err())
+            .map(|node| &*node.server)
+            .collect();
         if !silent.is_empty() || nodes.is_empty() {
-            not_known.push(format!("the servers that could not be asked: {}", silent.join(", ")));
+            not_known.push(format!(
+                "the servers that could not be asked: {}",
+                silent.join(", ")
+            ));
         }
         failover(&mut guarantee, kind, durability, &states);
         match durability {
@@ -49,7 +62,9 @@ pub(super) fn of(
             _ => restart(&mut guarantee, &states),
         }
         eviction(&mut guarantee, &states);
-        guarantee.broken_by.push("a step forward of the server's clock".to_owned());
+        guarantee
+            .broken_by
+            .push("a step forward of the server's clock".to_owned());
     }
     guarantee.broken_by.push(
         "a holder that is paused beyond its lease in the middle of a step: a fenced lock and a \
@@ -66,8 +81,12 @@ fn failover(
     states: &[&ServerState],
 ) {
     // `None` if a server does not report it, or if none was asked.
-    let counts = states.iter().map(|state| state.replicas.as_ref().map(Vec::len));
-    let replicas = counts.collect::<Option<Vec<_>>>().and_then(|all| all.into_iter().max());
+    let counts = states
+        .iter()
+        .map(|state| state.replicas.as_ref().map(Vec::len));
+    let replicas = counts
+        .collect::<Option<Vec<_>>>()
+        .and_then(|all| all.into_iter().max());
     if kind == DeploymentKind::Single && replicas == Some(0) {
         guarantee.survives.push(
             "there is no failover: the server has no replica, and an outage lasts until it is back"
@@ -75,7 +94,9 @@ fn failover(
         );
         return;
     }
-    let copies = durability.map_or(0, |durability| durability.wanted() - durability.on_primary());
+    let copies = durability.map_or(0, |durability| {
+        durability.wanted() - durability.on_primary()
+    });
     if copies == 0 {
         let replicas = replicas.map_or("unknown".to_owned(), |count| count.to_string());
         guarantee.broken_by.push(format!(
@@ -178,16 +199,25 @@ mod tests {
             persistence: Some(persistence),
             ..ServerState::default()
         };
-        NodeReport { server: "a:1".to_owned(), state: Ok(state) }
+        NodeReport {
+            server: "a:1".to_owned(),
+            state: Ok(state),
+        }
     }
 
     #[test]
     fn the_weakest_server_counts() {
         let nodes = [node(Persistence::Always), node(Persistence::EverySecond)];
         let text = of(DeploymentKind::Cluster, None, &nodes).to_string();
-        assert!(text.contains("everysec") && !text.contains("appendfsync always"), "{text}");
+        assert!(
+            text.contains("everysec") && !text.contains("appendfsync always"),
+            "{text}"
+        );
         let text = of(DeploymentKind::Single, None, &nodes[..1]).to_string();
-        assert!(text.contains("appendfsync always") && text.contains("no failover"), "{text}");
+        assert!(
+            text.contains("appendfsync always") && text.contains("no failover"),
+            "{text}"
+        );
         assert!(!text.contains("Not known"), "{text}");
     }
 
@@ -205,21 +235,41 @@ mod tests {
             node
         };
         let text = |durability, count| {
-            of(DeploymentKind::Sentinel, Some(durability), &[with_replicas(count)]).to_string()
+            of(
+                DeploymentKind::Sentinel,
+                Some(durability),
+                &[with_replicas(count)],
+            )
+            .to_string()
         };
         let all = text(Durability::replicas(1), 1);
-        assert!(all.contains("no more than 1") && all.contains("everysec loses"), "{all}");
+        assert!(
+            all.contains("no more than 1") && all.contains("everysec loses"),
+            "{all}"
+        );
         let one_of_two = text(Durability::replicas(1), 2);
-        assert!(one_of_two.contains("had not acknowledged a grant (1 must)"), "{one_of_two}");
+        assert!(
+            one_of_two.contains("had not acknowledged a grant (1 must)"),
+            "{one_of_two}"
+        );
         let disk = text(Durability::on_disk(0), 1);
-        assert!(disk.contains("asynchronous") && disk.contains("when it is on disk"), "{disk}");
+        assert!(
+            disk.contains("asynchronous") && disk.contains("when it is on disk"),
+            "{disk}"
+        );
     }
 
     #[test]
     fn what_may_not_be_looked_at_is_not_promised() {
-        let hidden = NodeReport { server: "a:1".to_owned(), state: Ok(ServerState::default()) };
+        let hidden = NodeReport {
+            server: "a:1".to_owned(),
+            state: Ok(ServerState::default()),
+        };
         let guarantee = of(DeploymentKind::Single, None, &[hidden]);
         assert_eq!(guarantee.not_known.len(), 2, "{guarantee}");
-        assert!(guarantee.to_string().contains("replicas: unknown"), "{guarantee}");
+        assert!(
+            guarantee.to_string().contains("replicas: unknown"),
+            "{guarantee}"
+        );
     }
 }

@@ -155,25 +155,37 @@ pub enum Rights {
 
 impl Default for Rights {
     fn default() -> Self {
-        Rights::Known { missing: Vec::new() }
+        Rights::Known {
+            missing: Vec::new(),
+        }
     }
 }
 
 impl Version {
     /// For example, 7 and 0 mean 7.0.0.
     pub const fn new(major: u32, minor: u32) -> Self {
-        Version { major, minor, patch: 0 }
+        Version {
+            major,
+            minor,
+            patch: 0,
+        }
     }
 
     /// Parses `7.0.15` or `9.1.0-rc1`.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let digits = |part: &str| {
-            let end = part.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(part.len());
+            let end = part
+                .find(|letter: char| !letter.is_ascii_digit())
+                .unwrap_or(part.len());
             part[..end].parse().ok()
         };
         let mut parts = text.split('.');
         let (major, minor) = (digits(parts.next()?)?, digits(parts.next()?)?);
-        Some(Version { major, minor, patch: parts.next().and_then(digits).unwrap_or_default() })
+        Some(Version {
+            major,
+            minor,
+            patch: parts.next().and_then(digits).unwrap_or_default(),
+        })
     }
 }
 
@@ -200,7 +212,12 @@ impl ServerState {
     /// The number of replicas that keep up.
     pub fn replicas_in_step(&self) -> Option<usize> {
         let replicas = self.replicas.as_ref()?;
-        Some(replicas.iter().filter(|replica| replica.is_in_step()).count())
+        Some(
+            replicas
+                .iter()
+                .filter(|replica| replica.is_in_step())
+                .count(),
+        )
     }
 }
 
@@ -260,7 +277,12 @@ impl fmt::Display for ServerState {
             millis(self.round_trips.worst),
         )?;
         if let Some(clock) = self.clock {
-            write!(f, ", clock {:+} ms (± {:.1})", clock.ahead_ms, millis(clock.error))?;
+            write!(
+                f,
+                ", clock {:+} ms (± {:.1})",
+                clock.ahead_ms,
+                millis(clock.error)
+            )?;
         }
         Ok(())
     }
@@ -308,7 +330,10 @@ mod tests {
         assert!(version("7.0.15") > version("7.0.9"));
         assert!(version("10.0") > Version::new(7, 2));
         assert_eq!(version("9.1.0-rc1"), Version::new(9, 1));
-        assert_eq!((Version::parse("unstable"), Version::parse("7")), (None, None));
+        assert_eq!(
+            (Version::parse("unstable"), Version::parse("7")),
+            (None, None)
+        );
     }
 
     #[test]
@@ -334,7 +359,10 @@ mod tests {
             lag: Some(Duration::from_secs(lag)),
         };
         let replicas = vec![replica(true, 1), replica(true, 4), replica(false, 0)];
-        let state = ServerState { replicas: Some(replicas), ..ServerState::default() };
+        let state = ServerState {
+            replicas: Some(replicas),
+            ..ServerState::default()
+        };
         assert_eq!(state.replicas_in_step(), Some(1));
     }
 }

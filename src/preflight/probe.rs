@@ -32,7 +32,13 @@ impl Asked<'_> {
         let (info, role, config) = tokio::join!(info, self.reply(&["ROLE"]), config);
         let (sharded_pubsub, cluster_info, rights) = tokio::join!(
             self.sharded_pubsub(),
-            async { if in_cluster { self.reply(&["CLUSTER", "INFO"]).await } else { None } },
+            async {
+                if in_cluster {
+                    self.reply(&["CLUSTER", "INFO"]).await
+                } else {
+                    None
+                }
+            },
             rights::ask(self, wanted),
         );
         let info = Fields::of_lines(info.as_ref());
@@ -45,7 +51,9 @@ impl Asked<'_> {
             is_primary: is_primary.or_else(|| role.as_ref().and_then(is_primary_by_role)),
             replicas: replicas(&info),
             min_replicas_to_write: config.number("min-replicas-to-write"),
-            min_replicas_max_lag: config.number("min-replicas-max-lag").map(Duration::from_secs),
+            min_replicas_max_lag: config
+                .number("min-replicas-max-lag")
+                .map(Duration::from_secs),
             maxmemory: info.number("maxmemory"),
             maxmemory_policy: info.text("maxmemory_policy").map(str::to_owned),
             persistence: persistence(&info, &config),
@@ -57,9 +65,13 @@ impl Asked<'_> {
             cluster: in_cluster.then(|| {
                 let cluster_info = Fields::of_lines(cluster_info.as_ref());
                 ClusterState {
-                    is_ok: cluster_info.text("cluster_state").map(|state| state == "ok"),
+                    is_ok: cluster_info
+                        .text("cluster_state")
+                        .map(|state| state == "ok"),
                     requires_full_coverage: config.truth("cluster-require-full-coverage"),
-                    node_timeout: config.number("cluster-node-timeout").map(Duration::from_millis),
+                    node_timeout: config
+                        .number("cluster-node-timeout")
+                        .map(Duration::from_millis),
                 }
             }),
             round_trips,
@@ -78,10 +90,16 @@ impl Asked<'_> {
             }
         }
         taken.sort_unstable();
-        Ok(RoundTrips { median: taken[PINGS / 2], worst: taken[PINGS - 1] })
+        Ok(RoundTrips {
+            median: taken[PINGS / 2],
+            worst: taken[PINGS - 1],
+        })
     }
 
-    #[expect(clippy::disallowed_methods, reason = "it is this clock that is compared")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "it is this clock that is compared"
+    )]
     async fn clock(self) -> Option<ClockDifference> {
         let (here, begun) = (SystemTime::now(), Instant::now());
         let reply = self.reply(&["TIME"]).await?;
@@ -118,19 +136,30 @@ fn program(info: &Fields) -> (Option<Flavour>, Option<Version>) {
     let version = |name| info.text(name).and_then(Version::parse);
     match version("valkey_version") {
         Some(version) => (Some(Flavour::Valkey), Some(version)),
-        None => (info.text("redis_version").map(|_| Flavour::Redis), version("redis_version")),
+        None => (
+            info.text("redis_version").map(|_| Flavour::Redis),
+            version("redis_version"),
+        ),
     }
 }
 
 fn is_primary_by_role(reply: &Value) -> Option<bool> {
-    let Value::Array(parts) = reply else { return None };
-    let Some(Value::Text(role)) = parts.first() else { return None };
+    let Value::Array(parts) = reply else {
+        return None;
+    };
+    let Some(Value::Text(role)) = parts.first() else {
+        return None;
+    };
     Some(role == "master")
 }
 
 fn server_time(reply: &Value) -> Option<Duration> {
-    let Value::Array(parts) = reply else { return None };
-    let [Value::Text(seconds), Value::Text(micros)] = parts.as_slice() else { return None };
+    let Value::Array(parts) = reply else {
+        return None;
+    };
+    let [Value::Text(seconds), Value::Text(micros)] = parts.as_slice() else {
+        return None;
+    };
     let micros = Duration::from_micros(micros.parse().ok()?);
     Duration::from_secs(seconds.parse().ok()?).checked_add(micros)
 }
@@ -146,7 +175,9 @@ fn replicas(info: &Fields) -> Option<Vec<Replica>> {
         Some(Replica {
             address: format!("{host}:{port}"),
             is_online: part(line, "state") == Some("online"),
-            behind: written.zip(number("offset")).map(|(all, seen)| all.saturating_sub(seen)),
+            behind: written
+                .zip(number("offset"))
+                .map(|(all, seen)| all.saturating_sub(seen)),
             lag: number("lag").map(Duration::from_secs),
         })
     };
@@ -154,10 +185,16 @@ fn replicas(info: &Fields) -> Option<Vec<Replica>> {
 }
 
 fn persistence(info: &Fields, config: &Fields) -> Option<Persistence> {
-    let appends = config.truth("appendonly").or_else(|| info.truth("aof_enabled"))?;
+    let appends = config
+        .truth("appendonly")
+        .or_else(|| info.truth("aof_enabled"))?;
     if !appends {
         let no_snapshots = config.text("save")?.is_empty();
-        return Some(if no_snapshots { Persistence::None } else { Persistence::Snapshots });
+        return Some(if no_snapshots {
+            Persistence::None
+        } else {
+            Persistence::Snapshots
+        });
     }
     match config.text("appendfsync")? {
         "always" => Some(Persistence::Always),
@@ -176,14 +213,20 @@ mod tests {
     }
 
     fn config(pairs: &[&str]) -> Fields {
-        let items = pairs.iter().map(|&word| Value::Text(word.to_owned())).collect();
+        let items = pairs
+            .iter()
+            .map(|&word| Value::Text(word.to_owned()))
+            .collect();
         Fields::of_pairs([Value::Array(items)].iter())
     }
 
     #[test]
     fn a_fork_is_known_by_a_version_of_its_own() {
         let valkey = info("server_name:valkey\r\nredis_version:7.2.4\r\nvalkey_version:9.1.0\r\n");
-        assert_eq!(program(&valkey), (Some(Flavour::Valkey), Some(Version::new(9, 1))));
+        assert_eq!(
+            program(&valkey),
+            (Some(Flavour::Valkey), Some(Version::new(9, 1)))
+        );
         let redis = info("redis_version:6.2.14\r\n");
         assert_eq!(program(&redis).0, Some(Flavour::Redis));
         assert_eq!(program(&info("")), (None, None));
@@ -193,8 +236,14 @@ mod tests {
     fn what_is_kept_over_a_restart_follows_from_both_settings() {
         let nothing = info("");
         let kept = |pairs: &[&str]| persistence(&nothing, &config(pairs));
-        assert_eq!(kept(&["appendonly", "no", "save", ""]), Some(Persistence::None));
-        assert_eq!(kept(&["appendonly", "no", "save", "3600 1"]), Some(Persistence::Snapshots));
+        assert_eq!(
+            kept(&["appendonly", "no", "save", ""]),
+            Some(Persistence::None)
+        );
+        assert_eq!(
+            kept(&["appendonly", "no", "save", "3600 1"]),
+            Some(Persistence::Snapshots)
+        );
         let appending = |fsync| kept(&["appendonly", "yes", "appendfsync", fsync, "save", ""]);
         assert_eq!(appending("always"), Some(Persistence::Always));
         assert_eq!(appending("everysec"), Some(Persistence::EverySecond));
@@ -212,7 +261,10 @@ mod tests {
         let found = replicas(&info(text)).expect("it says");
         assert_eq!(found.len(), 2);
         assert_eq!((found[0].behind, found[0].is_in_step()), (Some(40), true));
-        assert_eq!((found[1].address.as_str(), found[1].is_in_step()), ("::1:7002", false));
+        assert_eq!(
+            (found[1].address.as_str(), found[1].is_in_step()),
+            ("::1:7002", false)
+        );
         assert_eq!(replicas(&info("")), None);
         // A number too large to count to.
         let text = format!("connected_slaves:{}\r\nslave0:ip=h,port=1\r\n", u64::MAX);

@@ -130,9 +130,17 @@ impl Requirements {
             unmet.push(Unmet::new("the sentinels", FAILOVER, &found));
         }
         if report.nodes.is_empty() {
-            unmet.push(Unmet::new("the deployment", "that it can be asked", "no server is known"));
+            unmet.push(Unmet::new(
+                "the deployment",
+                "that it can be asked",
+                "no server is known",
+            ));
         }
-        if unmet.is_empty() { Ok(()) } else { Err(Error::Requirements { unmet }) }
+        if unmet.is_empty() {
+            Ok(())
+        } else {
+            Err(Error::Requirements { unmet })
+        }
     }
 
     /// The unmet requirements, and what was found instead.
@@ -155,7 +163,11 @@ impl Requirements {
         if self.min_replicas_to_write > 0 {
             let count = state.min_replicas_to_write;
             let is_met = count.map(|count| count >= self.min_replicas_to_write);
-            need("min-replicas-to-write", is_met, count.unwrap_or_default().to_string());
+            need(
+                "min-replicas-to-write",
+                is_met,
+                count.unwrap_or_default().to_string(),
+            );
         }
         if let Some(least) = self.persistence {
             let kept = state.persistence;
@@ -164,17 +176,31 @@ impl Requirements {
         }
         if let Some(least) = self.min_version {
             if state.flavour == Some(Flavour::Embedded) {
-                need("version", Some(false), "the embedded engine, which is no server".to_owned());
+                need(
+                    "version",
+                    Some(false),
+                    "the embedded engine, which is no server".to_owned(),
+                );
             } else {
-                let found = state.version.map_or_else(String::new, |version| version.to_string());
-                need("version", state.version.map(|version| version >= least), found);
+                let found = state
+                    .version
+                    .map_or_else(String::new, |version| version.to_string());
+                need(
+                    "version",
+                    state.version.map(|version| version >= least),
+                    found,
+                );
             }
         }
         if self.partial_coverage
             && let Some(cluster) = state.cluster
         {
             let is_met = cluster.requires_full_coverage.map(|required| !required);
-            need("partial coverage", is_met, "cluster-require-full-coverage yes".to_owned());
+            need(
+                "partial coverage",
+                is_met,
+                "cluster-require-full-coverage yes".to_owned(),
+            );
         }
         if self.failover_within_lease
             && let Some(cluster) = state.cluster

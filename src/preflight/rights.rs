@@ -25,8 +25,12 @@ impl Wanted {
     /// Rights to keys and channels are checked for a lock of this name.
     pub(super) fn new(uses: &[Use], prefix: &str, name: &str) -> Result<Self, ConfigError> {
         let key = Resource::new(Kind::Lock, prefix, name)?.key.to_string();
-        let mut wanted =
-            Wanted { uses: uses.to_vec(), key, further_keys: vec![], channels: vec![] };
+        let mut wanted = Wanted {
+            uses: uses.to_vec(),
+            key,
+            further_keys: vec![],
+            channels: vec![],
+        };
         for &use_ in uses {
             match use_.kind() {
                 Some(kind) => {
@@ -34,10 +38,14 @@ impl Wanted {
                     let extra = resource.extra_keys.iter().map(ToString::to_string);
                     wanted.further_keys.extend(extra);
                     if !kind.is_lock() {
-                        wanted.further_keys.push(resource.reply_key("preflight").to_string());
+                        wanted
+                            .further_keys
+                            .push(resource.reply_key("preflight").to_string());
                     }
                     if kind != Kind::String {
-                        wanted.channels.push(resource.channel_of("preflight").to_string());
+                        wanted
+                            .channels
+                            .push(resource.channel_of("preflight").to_string());
                     }
                 }
                 None if use_ == Use::SetFenced => {
@@ -45,7 +53,9 @@ impl Wanted {
                     wanted.further_keys.push(fence.to_string());
                 }
                 None if use_ == Use::DescribeHolds => {
-                    wanted.further_keys.push(description_key(&wanted.key).to_string());
+                    wanted
+                        .further_keys
+                        .push(description_key(&wanted.key).to_string());
                 }
                 None => {}
             }
@@ -67,18 +77,24 @@ impl Wanted {
         commands.extend(sent);
         commands.sort_unstable();
         commands.dedup();
-        let mut questions: Vec<_> =
-            commands.iter().map(|command| Question::command(command, &self.key)).collect();
+        let mut questions: Vec<_> = commands
+            .iter()
+            .map(|command| Question::command(command, &self.key))
+            .collect();
         // The scripts write to the extra keys of a kind.
-        if let Some(writes) =
-            ["del", "set", "hset"].iter().find(|command| commands.contains(command))
+        if let Some(writes) = ["del", "set", "hset"]
+            .iter()
+            .find(|command| commands.contains(command))
         {
             let of = |key: &String| Question::further_key(writes, key);
             questions.extend(self.further_keys.iter().map(of));
         }
         for channel in &self.channels {
-            questions
-                .extend(wakes(channel).iter().map(|command| Question::channel(command, channel)));
+            questions.extend(
+                wakes(channel)
+                    .iter()
+                    .map(|command| Question::channel(command, channel)),
+            );
         }
         questions
     }
@@ -96,18 +112,30 @@ struct Question {
 impl Question {
     fn command(command: &str, key: &str) -> Self {
         let (words, on_key) = rights::question(command, key, "");
-        Question { words, missing: command.to_owned(), on_key }
+        Question {
+            words,
+            missing: command.to_owned(),
+            on_key,
+        }
     }
 
     fn further_key(command: &str, key: &str) -> Self {
         let (words, _) = rights::question(command, key, "");
-        Question { words, missing: format!("the key {key}"), on_key: false }
+        Question {
+            words,
+            missing: format!("the key {key}"),
+            on_key: false,
+        }
     }
 
     fn channel(command: &str, channel: &str) -> Self {
         let (words, _) = rights::question(command, "", channel);
         let missing = words[..words.len().min(2)].join(" ");
-        Question { words, missing, on_key: false }
+        Question {
+            words,
+            missing,
+            on_key: false,
+        }
     }
 }
 
@@ -124,13 +152,13 @@ pub(super) async fn ask(asked: Asked<'_>, wanted: &Wanted) -> Rights {
         _ => rights::TO_WAKE,
     };
     let mut sent = [rights::ALWAYS, sent].concat();
-    sent.extend(
-        asked
-            .session
-            .settings
-            .durability
-            .map(|durability| if durability.needs_disk() { "waitaof" } else { "wait" }),
-    );
+    sent.extend(asked.session.settings.durability.map(|durability| {
+        if durability.needs_disk() {
+            "waitaof"
+        } else {
+            "wait"
+        }
+    }));
     let questions = wanted.questions(&sent, wakes);
     let mut words = vec!["EVAL".to_owned(), rights::SCRIPT.to_owned(), "0".to_owned()];
     for question in &questions {
@@ -142,28 +170,37 @@ pub(super) async fn ask(asked: Asked<'_>, wanted: &Wanted) -> Rights {
         Ok(Value::Array(answers)) if answers.len() == questions.len() => {
             read(&questions, &answers, &wanted.key)
         }
-        Ok(_) => Rights::Unknown { reason: "an odd answer".to_owned() },
-        Err(CallError::Refused(fault)) if fault.0.starts_with("NOPERM") => {
-            Rights::Known { missing: vec!["eval".to_owned()] }
-        }
+        Ok(_) => Rights::Unknown {
+            reason: "an odd answer".to_owned(),
+        },
+        Err(CallError::Refused(fault)) if fault.0.starts_with("NOPERM") => Rights::Known {
+            missing: vec!["eval".to_owned()],
+        },
         Err(
             CallError::Refused(fault) | CallError::NotApplied(fault) | CallError::Unknown(fault),
         ) => Rights::Unknown { reason: fault.0 },
-        Err(CallError::NotDurable { .. } | CallError::Forked) => {
-            Rights::Unknown { reason: "an odd error".to_owned() }
-        }
-        Err(CallError::Closed) => Rights::Unknown { reason: "the client is closed".to_owned() },
+        Err(CallError::NotDurable { .. } | CallError::Forked) => Rights::Unknown {
+            reason: "an odd error".to_owned(),
+        },
+        Err(CallError::Closed) => Rights::Unknown {
+            reason: "the client is closed".to_owned(),
+        },
     }
 }
 
 fn read(questions: &[Question], answers: &[Value], key: &str) -> Rights {
     if answers.iter().all(|answer| *answer == Value::Int(-1)) {
         let reason = "servers tell a user its rights from Redis 7.0 on";
-        return Rights::Unknown { reason: reason.to_owned() };
+        return Rights::Unknown {
+            reason: reason.to_owned(),
+        };
     }
     let answered = questions.iter().zip(answers);
     // If nothing is allowed on the key, name the key instead of each command.
-    let mut on_key = answered.clone().filter(|(question, _)| question.on_key).peekable();
+    let mut on_key = answered
+        .clone()
+        .filter(|(question, _)| question.on_key)
+        .peekable();
     let key_refused = on_key.peek().is_some() && on_key.all(|(_, answer)| *answer == Value::Int(0));
     let mut missing: Vec<_> = answered
         .filter(|(question, answer)| **answer == Value::Int(0) && !(question.on_key && key_refused))
@@ -202,10 +239,15 @@ mod tests {
         let fair = wanted(&[Use::FairLock]);
         assert_eq!(missing(answers(&fair, |_| 1)), Vec::<String>::new());
         let without = |word: &'static str| {
-            missing(answers(&fair, |q| i64::from(!q.words.iter().any(|part| part == word))))
+            missing(answers(&fair, |q| {
+                i64::from(!q.words.iter().any(|part| part == word))
+            }))
         };
         assert_eq!(without("lrem"), ["lrem"]);
-        assert_eq!(without("publish"), ["publish redisson_lock__channel:{shop:a}:preflight"]);
+        assert_eq!(
+            without("publish"),
+            ["publish redisson_lock__channel:{shop:a}:preflight"]
+        );
         assert_eq!(
             without("redisson_lock_queue:{shop:a}"),
             ["the key redisson_lock_queue:{shop:a}"]
@@ -223,6 +265,9 @@ mod tests {
     #[test]
     fn a_string_lock_needs_no_channel() {
         assert!(wanted(&[Use::StringLock]).channels.is_empty());
-        assert_eq!(wanted(&[Use::SetFenced]).further_keys, ["leasehold_fence:{shop:a}"]);
+        assert_eq!(
+            wanted(&[Use::SetFenced]).further_keys,
+            ["leasehold_fence:{shop:a}"]
+        );
     }
 }

@@ -75,7 +75,10 @@ pub(super) fn call(script: &'static Script, keys: Vec<Arc<str>>, args: Vec<Arg>)
 impl Resource {
     /// Its key and the extra ones.
     pub(super) fn keys(&self) -> Vec<Arc<str>> {
-        std::iter::once(&self.key).chain(&self.extra_keys).cloned().collect()
+        std::iter::once(&self.key)
+            .chain(&self.extra_keys)
+            .cloned()
+            .collect()
     }
 
     pub(super) fn only_key(&self) -> Vec<Arc<str>> {

@@ -18,13 +18,19 @@ pub(crate) type ReplyKey = (Arc<str>, [Arg; 2]);
 
 /// Requests that use one key have higher and higher numbers.
 pub(crate) fn reply_key(resource: &Resource, id: &str, request: u64, kept: Duration) -> ReplyKey {
-    (resource.reply_key(id), [Arg::Int(request.cast_signed()), ms(kept)])
+    (
+        resource.reply_key(id),
+        [Arg::Int(request.cast_signed()), ms(kept)],
+    )
 }
 
 /// The number, the reply to a request, and the holds, if there are any.
 pub(super) fn keys_with_reply(resource: &Resource, reply: Arc<str>) -> Vec<Arc<str>> {
     let holds = resource.extra_keys.iter().cloned();
-    [resource.key.clone(), reply].into_iter().chain(holds).collect()
+    [resource.key.clone(), reply]
+        .into_iter()
+        .chain(holds)
+        .collect()
 }
 
 /// Sets a number that is not there yet and publishes `message`; it ends after `life`, if that is given.

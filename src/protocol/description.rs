@@ -37,16 +37,26 @@ pub(crate) struct Said<'a> {
 pub(crate) fn describe(holds: &[Said<'_>]) -> Call {
     let (mut keys, mut args) = (Vec::new(), vec![Arg::Int(MOST)]);
     for said in holds {
-        let Some(key) = said.resource.description_key() else { continue };
+        let Some(key) = said.resource.description_key() else {
+            continue;
+        };
         keys.extend([said.resource.key.clone(), key]);
-        args.extend([said.field.clone().into(), ms(said.age), said.text.clone().into()]);
+        args.extend([
+            said.field.clone().into(),
+            ms(said.age),
+            said.text.clone().into(),
+        ]);
     }
     call(&DESCRIBE, keys, args)
 }
 
 /// A name and a purpose as one text; none of them has a line feed.
 pub(crate) fn text(name: Option<&str>, purpose: Option<&str>) -> Arc<str> {
-    Arc::from(format!("{}\n{}", name.unwrap_or_default(), purpose.unwrap_or_default()))
+    Arc::from(format!(
+        "{}\n{}",
+        name.unwrap_or_default(),
+        purpose.unwrap_or_default()
+    ))
 }
 
 /// Gives a holder what [`text`] says. It ends up in logs and on terminals, and anybody may have written it.
@@ -60,11 +70,19 @@ pub(crate) fn tell(holder: &mut Holder, text: &str) {
 
 /// Gives each holder what is said of it.
 pub(super) fn tell_all(holders: &mut [Holder], said: &[Value]) {
-    let Some((Value::Int(now_ms), said)) = said.split_first() else { return };
+    let Some((Value::Int(now_ms), said)) = said.split_first() else {
+        return;
+    };
     for pair in said.chunks(2) {
-        let [Value::Text(owner), Value::Text(said)] = pair else { return };
-        let Some((since_ms, text)) = said.split_once('\n') else { continue };
-        let Ok(since_ms) = since_ms.parse::<i64>() else { continue };
+        let [Value::Text(owner), Value::Text(said)] = pair else {
+            return;
+        };
+        let Some((since_ms, text)) = said.split_once('\n') else {
+            continue;
+        };
+        let Ok(since_ms) = since_ms.parse::<i64>() else {
+            continue;
+        };
         for holder in holders.iter_mut().filter(|holder| holder.owner == *owner) {
             tell(holder, text);
             let age_ms = u64::try_from(now_ms.saturating_sub(since_ms)).unwrap_or(0);
@@ -101,7 +119,10 @@ mod tests {
     #[test]
     fn a_holder_is_told_what_was_said_of_it() {
         let said = |text: &str| Value::Text(text.to_owned());
-        let holder = |owner: &str| Holder { owner: owner.to_owned(), ..Holder::default() };
+        let holder = |owner: &str| Holder {
+            owner: owner.to_owned(),
+            ..Holder::default()
+        };
         let mut holders = [holder("a:1"), holder("a:2"), holder("a:3")];
         let reply = [
             Value::Int(5_000),
@@ -133,7 +154,11 @@ mod tests {
     fn nothing_is_said_of_a_lock_in_another_slot() {
         use crate::protocol::kind::Kind;
 
-        let key = |name| Resource::new(Kind::String, "", name).expect("a name").description_key();
+        let key = |name| {
+            Resource::new(Kind::String, "", name)
+                .expect("a name")
+                .description_key()
+        };
         assert_eq!(key("a").as_deref(), Some("leasehold_holders:{a}"));
         assert_eq!(key("{a}").as_deref(), Some("leasehold_holders::{a}"));
         assert_eq!(key("a{b"), None);

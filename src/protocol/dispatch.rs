@@ -42,7 +42,11 @@ impl Resource {
 
     /// How many entries a hold has in Redis: of several, some may be gone alone.
     pub(crate) fn entries(&self, field: &str) -> usize {
-        if self.kind == Kind::Permit { field.len() / ID_LENGTH } else { 1 }
+        if self.kind == Kind::Permit {
+            field.len() / ID_LENGTH
+        } else {
+            1
+        }
     }
 
     pub(crate) fn acquire(&self, publish: Publish, args: &AcquireArgs<'_>) -> Call {
@@ -66,7 +70,9 @@ impl Resource {
 
     /// Leaves a hold to Redis for `rest`, after which the lock is free; `None` if this kind cannot.
     pub(crate) fn linger(&self, publish: Publish, field: &Field, rest: Duration) -> Option<Call> {
-        calls_of(self.kind).linger.map(|linger| linger(self, publish, field, rest))
+        calls_of(self.kind)
+            .linger
+            .map(|linger| linger(self, publish, field, rest))
     }
 
     /// Whether a hold of this kind can be left to an expiry.

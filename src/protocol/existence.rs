@@ -18,7 +18,10 @@ pub(crate) fn keys_exist(keys: Vec<Arc<str>>) -> Call {
 /// The reply of [`keys_exist`]: which of the keys are missing, by index.
 pub(crate) fn missing(reply: Value, keys: usize) -> Result<Vec<usize>, Unexpected> {
     let index = |number: &Value| match number {
-        Value::Int(number) => usize::try_from(*number).ok()?.checked_sub(1).filter(|at| *at < keys),
+        Value::Int(number) => usize::try_from(*number)
+            .ok()?
+            .checked_sub(1)
+            .filter(|at| *at < keys),
         _ => None,
     };
     let indices = match &reply {

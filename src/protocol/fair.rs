@@ -18,8 +18,14 @@ scripts! {
     RELEASE = "fair_release" from "shared/clock.lua" "fair/queue.lua" "fair/release.lua";
 }
 
-pub(super) const CALLS: Calls =
-    Calls { field, acquire, release, linger: Some(linger), force_release, ..lock::CALLS };
+pub(super) const CALLS: Calls = Calls {
+    field,
+    acquire,
+    release,
+    linger: Some(linger),
+    force_release,
+    ..lock::CALLS
+};
 
 /// The number of a field in the queue has 19 digits: so the scripts know ours from those of Redisson.
 const FIELD_NUMBER: u64 = 4_000_000_000_000_000_000;
@@ -35,7 +41,12 @@ fn acquire(resource: &Resource, publish: Publish, args: &AcquireArgs<'_>) -> Cal
         Queueing::AtTheFront => 2,
     };
     let place = vec![ms(args.claim), Arg::Int(queueing)];
-    let args = [resource.publish_args(publish), args.owner_and_lease(), place].concat();
+    let args = [
+        resource.publish_args(publish),
+        args.owner_and_lease(),
+        place,
+    ]
+    .concat();
     call(&ACQUIRE, resource.keys(), args)
 }
 
@@ -44,7 +55,11 @@ fn release(resource: &Resource, publish: Publish, holds: u32, field: &Field) -> 
         // Lowered, it is a count in a hash as any other.
         return lock::release(resource, publish, holds, field);
     }
-    call(&RELEASE, resource.keys(), resource.release_args(publish, field))
+    call(
+        &RELEASE,
+        resource.keys(),
+        resource.release_args(publish, field),
+    )
 }
 
 fn linger(resource: &Resource, publish: Publish, field: &Field, rest: Duration) -> Call {
@@ -53,7 +68,11 @@ fn linger(resource: &Resource, publish: Publish, field: &Field, rest: Duration) 
 }
 
 fn force_release(resource: &Resource, publish: Publish) -> Call {
-    call(&FORCE_RELEASE, resource.keys(), resource.publish_args(publish))
+    call(
+        &FORCE_RELEASE,
+        resource.keys(),
+        resource.publish_args(publish),
+    )
 }
 
 /// Keeps the places of these waiters in the queue.
@@ -64,7 +83,11 @@ pub(crate) fn heartbeat(
     fields: impl Iterator<Item = Arc<str>>,
 ) -> Call {
     let head = [resource.publish_args(publish), vec![ms(claim)]].concat();
-    call(&HEARTBEAT, resource.keys(), head.into_iter().chain(fields.map(Arg::Text)).collect())
+    call(
+        &HEARTBEAT,
+        resource.keys(),
+        head.into_iter().chain(fields.map(Arg::Text)).collect(),
+    )
 }
 
 /// What has become of a place in the queue.
@@ -81,7 +104,9 @@ pub(crate) fn positions(
     reply: Value,
     waiters: usize,
 ) -> Result<(Option<Duration>, Vec<QueuePosition>), Unexpected> {
-    let Value::Array(parts) = &reply else { return Err(Unexpected(reply)) };
+    let Value::Array(parts) = &reply else {
+        return Err(Unexpected(reply));
+    };
     let position = |part: &Value| match part {
         Value::Int(0) => Some(QueuePosition::Gone),
         Value::Int(1) => Some(QueuePosition::Waiting),
@@ -91,7 +116,9 @@ pub(crate) fn positions(
     match parts.split_first() {
         Some((Value::Int(left), positions)) if positions.len() == waiters => {
             let positions = positions.iter().map(position).collect::<Option<_>>();
-            positions.map(|positions| (span(*left), positions)).ok_or(Unexpected(reply))
+            positions
+                .map(|positions| (span(*left), positions))
+                .ok_or(Unexpected(reply))
         }
         _ => Err(Unexpected(reply)),
     }

@@ -14,7 +14,11 @@ scripts! {
     TAKE_OVER = "fenced_take_over" from "shared/lease.lua" "fenced/take_over.lua";
 }
 
-pub(super) const CALLS: Calls = Calls { acquire, take_over, ..lock::CALLS };
+pub(super) const CALLS: Calls = Calls {
+    acquire,
+    take_over,
+    ..lock::CALLS
+};
 
 fn acquire(resource: &Resource, _publish: Publish, args: &AcquireArgs<'_>) -> Call {
     call(&ACQUIRE, resource.keys(), args.owner_and_lease())
@@ -27,5 +31,9 @@ fn take_over(resource: &Resource, from: &Field, owner: &Field, lease: Duration) 
 
 /// Sets a value unless a later token has been there; `fence` keeps the highest token.
 pub(crate) fn set(key: Arc<str>, fence: Arc<str>, token: i64, value: &str) -> Call {
-    call(&SET, vec![key, fence], vec![Arg::Int(token), Arg::from(value)])
+    call(
+        &SET,
+        vec![key, fence],
+        vec![Arg::Int(token), Arg::from(value)],
+    )
 }

@@ -23,7 +23,11 @@ pub(crate) enum KeyName {
 
 impl KeyName {
     pub(crate) fn of(self, name: &str) -> Arc<str> {
-        let tagged = if name.contains('{') { name.to_owned() } else { format!("{{{name}}}") };
+        let tagged = if name.contains('{') {
+            name.to_owned()
+        } else {
+            format!("{{{name}}}")
+        };
         Arc::from(match self {
             KeyName::Ours(prefix) if name.contains('{') => format!("{prefix}::{name}"),
             KeyName::Ours(prefix) | KeyName::Prefixed(prefix) => format!("{prefix}:{tagged}"),
@@ -40,7 +44,9 @@ impl KeyName {
 /// empty. A brace that makes no such tag would put the keys of one lock in different slots.
 pub(crate) fn slot_fault(name: &str) -> Option<&'static str> {
     let Some(open) = name.find('{') else {
-        return name.contains('}').then_some("a closing brace without an opening one");
+        return name
+            .contains('}')
+            .then_some("a closing brace without an opening one");
     };
     match name[open + 1..].find('}') {
         None => Some("an opening brace without a closing one"),
@@ -57,8 +63,14 @@ mod tests {
     #[test]
     fn channel_of_a_plain_and_of_a_tagged_name() {
         let channel = KeyName::Prefixed("redisson_lock__channel");
-        assert_eq!(&*channel.of("orders:42"), "redisson_lock__channel:{orders:42}");
-        assert_eq!(&*channel.of("{shop}:orders:42"), "redisson_lock__channel:{shop}:orders:42");
+        assert_eq!(
+            &*channel.of("orders:42"),
+            "redisson_lock__channel:{orders:42}"
+        );
+        assert_eq!(
+            &*channel.of("{shop}:orders:42"),
+            "redisson_lock__channel:{shop}:orders:42"
+        );
     }
 
     #[test]

@@ -121,8 +121,12 @@ const FENCED: Row = Row {
     ..LOCK
 };
 
-const WRITE: Row =
-    Row { name: "write lock", channel: Prefixed("redisson_rwlock"), extra_keys: &[Tagged], ..LOCK };
+const WRITE: Row = Row {
+    name: "write lock",
+    channel: Prefixed("redisson_rwlock"),
+    extra_keys: &[Tagged],
+    ..LOCK
+};
 
 const READ: Row = Row {
     name: "read lock",
@@ -152,7 +156,11 @@ const SEMAPHORE: Row = Row {
     ..READ
 };
 
-const PERMIT: Row = Row { name: "permit", extra_keys: &[Suffixed("timeout")], ..SEMAPHORE };
+const PERMIT: Row = Row {
+    name: "permit",
+    extra_keys: &[Suffixed("timeout")],
+    ..SEMAPHORE
+};
 
 const LATCH: Row = Row {
     name: "latch",
@@ -227,7 +235,11 @@ impl Kind {
     }
 
     pub(super) fn extra_keys(self, key: &str) -> Box<[Arc<str>]> {
-        self.row().extra_keys.iter().map(|name| name.of(key)).collect()
+        self.row()
+            .extra_keys
+            .iter()
+            .map(|name| name.of(key))
+            .collect()
     }
 }
 

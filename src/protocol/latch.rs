@@ -14,7 +14,10 @@ scripts! {
 }
 
 /// Only `acquire` is ever called: there is no hold.
-pub(super) const CALLS: Calls = Calls { acquire: ask, ..lock::CALLS };
+pub(super) const CALLS: Calls = Calls {
+    acquire: ask,
+    ..lock::CALLS
+};
 
 fn ask(resource: &Resource, _publish: Publish, _args: &AcquireArgs<'_>) -> Call {
     call(&ASK, resource.keys(), vec![])

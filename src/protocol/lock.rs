@@ -50,7 +50,11 @@ fn take_over(resource: &Resource, from: &Field, owner: &Field, lease: Duration) 
 
 pub(super) fn release(resource: &Resource, publish: Publish, holds: u32, field: &Field) -> Call {
     let counted = vec![Arg::Int(holds.into()), field.clone().into()];
-    call(&RELEASE, resource.only_key(), [resource.publish_args(publish), counted].concat())
+    call(
+        &RELEASE,
+        resource.only_key(),
+        [resource.publish_args(publish), counted].concat(),
+    )
 }
 
 fn linger(resource: &Resource, publish: Publish, field: &Field, rest: Duration) -> Call {
@@ -59,7 +63,11 @@ fn linger(resource: &Resource, publish: Publish, field: &Field, rest: Duration) 
 }
 
 fn force_release(resource: &Resource, publish: Publish) -> Call {
-    call(&FORCE_RELEASE, resource.only_key(), resource.publish_args(publish))
+    call(
+        &FORCE_RELEASE,
+        resource.only_key(),
+        resource.publish_args(publish),
+    )
 }
 
 fn inspect(resource: &Resource) -> Call {

@@ -6,8 +6,12 @@ use super::script::Script;
 use super::{Arg, Call, Unexpected, Value, fenced, lock, read_write, string};
 
 /// The scripts that [`ACQUIRE`] can run, in the order in which it counts them.
-static CALLED: [&Script; 4] =
-    [&lock::ACQUIRE, &fenced::ACQUIRE, &string::ACQUIRE, &read_write::WRITE_ACQUIRE];
+static CALLED: [&Script; 4] = [
+    &lock::ACQUIRE,
+    &fenced::ACQUIRE,
+    &string::ACQUIRE,
+    &read_write::WRITE_ACQUIRE,
+];
 
 /// A script that calls others: they precede its text as functions of KEYS and ARGV.
 macro_rules! calling {
@@ -40,9 +44,15 @@ fn number(script: &Script) -> Option<i64> {
 pub(crate) fn acquire(questions: &[Call]) -> Option<Call> {
     let (mut keys, mut args) = (vec![], vec![]);
     for question in questions {
-        let [owner, lease] = question.args.as_slice() else { return None };
+        let [owner, lease] = question.args.as_slice() else {
+            return None;
+        };
         keys.extend_from_slice(&question.keys);
-        args.extend([Arg::Int(number(question.script)?), owner.clone(), lease.clone()]);
+        args.extend([
+            Arg::Int(number(question.script)?),
+            owner.clone(),
+            lease.clone(),
+        ]);
     }
     Some(call(&ACQUIRE, keys, args))
 }

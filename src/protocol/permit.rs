@@ -53,7 +53,11 @@ enum Which {
 }
 
 fn release_which(resource: &Resource, publish: Publish, ids: &Field, which: Which) -> Call {
-    let args = [resource.release_args(publish, ids), vec![Arg::Int(which as i64)]].concat();
+    let args = [
+        resource.release_args(publish, ids),
+        vec![Arg::Int(which as i64)],
+    ]
+    .concat();
     call(&RELEASE, resource.keys(), args)
 }
 
@@ -99,5 +103,9 @@ pub(crate) fn lease_of(resource: &Resource, id: &Field) -> Call {
 
 /// Gives a permit another lease, be it longer or shorter.
 pub(crate) fn update_lease(resource: &Resource, id: &Field, lease: Duration) -> Call {
-    call(&UPDATE, holds_key(resource, id), vec![id.clone().into(), ms(lease)])
+    call(
+        &UPDATE,
+        holds_key(resource, id),
+        vec![id.clone().into(), ms(lease)],
+    )
 }

@@ -51,7 +51,10 @@ fn write_field(client: ClientId, number: u64, _permits: u32) -> String {
 
 /// A key that lives as long as a read hold.
 fn lease_key(resource: &Resource, field: &str) -> Arc<str> {
-    Arc::from(format!("{}:{field}:rwlock_timeout:1", resource.extra_keys[0]))
+    Arc::from(format!(
+        "{}:{field}:rwlock_timeout:1",
+        resource.extra_keys[0]
+    ))
 }
 
 fn read_keys(resource: &Resource, field: &str) -> Vec<Arc<str>> {
@@ -59,22 +62,40 @@ fn read_keys(resource: &Resource, field: &str) -> Vec<Arc<str>> {
 }
 
 fn read_acquire(resource: &Resource, _publish: Publish, args: &AcquireArgs<'_>) -> Call {
-    let writer = args.writer.map_or(Arg::from(""), |writer| writer.clone().into());
+    let writer = args
+        .writer
+        .map_or(Arg::from(""), |writer| writer.clone().into());
     let keys = read_keys(resource, args.field);
-    call(&READ_ACQUIRE, keys, [args.owner_and_lease(), vec![writer]].concat())
+    call(
+        &READ_ACQUIRE,
+        keys,
+        [args.owner_and_lease(), vec![writer]].concat(),
+    )
 }
 
 fn read_extend(resource: &Resource, field: &Field, lease: Duration, _holds: u32) -> Call {
-    call(&READ_EXTEND, read_keys(resource, field), vec![field.clone().into(), ms(lease)])
+    call(
+        &READ_EXTEND,
+        read_keys(resource, field),
+        vec![field.clone().into(), ms(lease)],
+    )
 }
 
 fn read_take_over(resource: &Resource, from: &Field, owner: &Field, lease: Duration) -> Call {
     let keys = [read_keys(resource, from), vec![lease_key(resource, owner)]].concat();
-    call(&READ_TAKE_OVER, keys, vec![from.clone().into(), owner.clone().into(), ms(lease)])
+    call(
+        &READ_TAKE_OVER,
+        keys,
+        vec![from.clone().into(), owner.clone().into(), ms(lease)],
+    )
 }
 
 fn read_release(resource: &Resource, publish: Publish, _holds: u32, field: &Field) -> Call {
-    let keys = [read_keys(resource, field), vec![resource.extra_keys[0].clone()]].concat();
+    let keys = [
+        read_keys(resource, field),
+        vec![resource.extra_keys[0].clone()],
+    ]
+    .concat();
     call(&READ_RELEASE, keys, resource.release_args(publish, field))
 }
 
@@ -87,7 +108,11 @@ fn write_release(resource: &Resource, publish: Publish, holds: u32, field: &Fiel
         // Lowered, it is a count in a hash as any other.
         return lock::release(resource, publish, holds, field);
     }
-    call(&WRITE_RELEASE, resource.keys(), resource.release_args(publish, field))
+    call(
+        &WRITE_RELEASE,
+        resource.keys(),
+        resource.release_args(publish, field),
+    )
 }
 
 fn write_linger(resource: &Resource, publish: Publish, field: &Field, rest: Duration) -> Call {
@@ -96,7 +121,11 @@ fn write_linger(resource: &Resource, publish: Publish, field: &Field, rest: Dura
 }
 
 fn force_release(resource: &Resource, publish: Publish) -> Call {
-    let mode = if resource.kind == Kind::Read { "read" } else { "write" };
+    let mode = if resource.kind == Kind::Read {
+        "read"
+    } else {
+        "write"
+    };
     let args = [resource.publish_args(publish), vec![mode.into()]].concat();
     call(&FORCE_RELEASE, resource.only_key(), args)
 }

@@ -98,7 +98,10 @@ pub(crate) fn renewed(reply: Value, holds: usize) -> Result<Vec<bool>, Unexpecte
         Value::Array(answers)
             if answers.len() == holds && answers.iter().all(|a| matches!(a, Value::Int(0 | 1))) =>
         {
-            Ok(answers.into_iter().map(|answer| answer == Value::Int(1)).collect())
+            Ok(answers
+                .into_iter()
+                .map(|answer| answer == Value::Int(1))
+                .collect())
         }
         other => Err(Unexpected(other)),
     }
@@ -107,7 +110,9 @@ pub(crate) fn renewed(reply: Value, holds: usize) -> Result<Vec<bool>, Unexpecte
 impl Resource {
     /// The reply of [`Resource::inspect`]; `None`: nobody holds it.
     pub(crate) fn inspected(&self, reply: Value) -> Result<Option<Inspected>, Unexpected> {
-        let Some(mut seen) = seen(reply)? else { return Ok(None) };
+        let Some(mut seen) = seen(reply)? else {
+            return Ok(None);
+        };
         match self.kind {
             Kind::Read => seen.holders.retain(|holder| !is_write(&holder.owner)),
             Kind::Write => seen.holders.retain(|holder| is_write(&holder.owner)),
@@ -119,7 +124,9 @@ impl Resource {
 
 /// All who hold what was inspected, of whatever kind; `None`: nobody.
 pub(crate) fn seen(reply: Value) -> Result<Option<Inspected>, Unexpected> {
-    let Value::Array(parts) = &reply else { return Err(Unexpected(reply)) };
+    let Value::Array(parts) = &reply else {
+        return Err(Unexpected(reply));
+    };
     let [Value::Int(left), Value::Array(said), holds @ ..] = parts.as_slice() else {
         return Err(Unexpected(reply));
     };
@@ -132,18 +139,29 @@ pub(crate) fn seen(reply: Value) -> Result<Option<Inspected>, Unexpected> {
         [Value::Text(field), Value::Text(value)] => field == MODE && value.parse::<u64>().is_err(),
         _ => false,
     };
-    let holds = holds.chunks(2).filter(|pair| !mode(pair)).map(|pair| match pair {
-        [Value::Text(owner), Value::Text(count)] => {
-            let (owner, holds) = (owner.clone(), count.parse().ok()?);
-            Some(Holder { owner, holds, lease, ..Holder::default() })
-        }
-        _ => None,
-    });
+    let holds = holds
+        .chunks(2)
+        .filter(|pair| !mode(pair))
+        .map(|pair| match pair {
+            [Value::Text(owner), Value::Text(count)] => {
+                let (owner, holds) = (owner.clone(), count.parse().ok()?);
+                Some(Holder {
+                    owner,
+                    holds,
+                    lease,
+                    ..Holder::default()
+                })
+            }
+            _ => None,
+        });
     let Some(mut holders) = holds.collect::<Option<Vec<_>>>() else {
         return Err(Unexpected(reply));
     };
     tell_all(&mut holders, said);
-    Ok(Some(Inspected { left: lease, holders }))
+    Ok(Some(Inspected {
+        left: lease,
+        holders,
+    }))
 }
 
 /// The reply of a call that answers yes or no.
@@ -169,7 +187,10 @@ mod tests {
         assert_eq!(acquired(Value::Nil), Ok(Acquired::Yes(None)));
         let token = |text: &str| Value::Array(vec![Value::Text(text.into())]);
         assert_eq!(acquired(token("7")), Ok(Acquired::Yes(Some(7))));
-        assert_eq!(taken_over(token("9007199254740993")), Ok(TakenOver::Held(Some((1 << 53) + 1))));
+        assert_eq!(
+            taken_over(token("9007199254740993")),
+            Ok(TakenOver::Held(Some((1 << 53) + 1)))
+        );
         assert_eq!(acquired(Value::Int(1000)), Ok(Acquired::HeldFor(second)));
         assert_eq!(acquired(Value::Int(-1)), Ok(Acquired::HeldFor(None)));
         assert_eq!(released(Value::Nil), Ok(Released::Absent));
@@ -182,17 +203,33 @@ mod tests {
         let text = |text: &str| Value::Text(text.into());
         let nothing = || Value::Array(vec![]);
         let holder = Value::Array(vec![Value::Int(1000), nothing(), text("a:1"), text("2")]);
-        let holders =
-            vec![Holder { owner: "a:1".into(), holds: 2, lease: second, ..Holder::default() }];
-        assert_eq!(seen(holder), Ok(Some(Inspected { left: second, holders })));
-        assert_eq!(seen(Value::Array(vec![Value::Int(-2), nothing()])), Ok(None));
+        let holders = vec![Holder {
+            owner: "a:1".into(),
+            holds: 2,
+            lease: second,
+            ..Holder::default()
+        }];
+        assert_eq!(
+            seen(holder),
+            Ok(Some(Inspected {
+                left: second,
+                holders
+            }))
+        );
+        assert_eq!(
+            seen(Value::Array(vec![Value::Int(-2), nothing()])),
+            Ok(None)
+        );
     }
 
     #[test]
     fn a_reply_of_the_wrong_shape_is_refused() {
         assert!(acquired(Value::Text("x".into())).is_err());
         for token in ["0", "-1", "1.5", "x"] {
-            assert!(acquired(Value::Array(vec![Value::Text(token.into())])).is_err(), "{token}");
+            assert!(
+                acquired(Value::Array(vec![Value::Text(token.into())])).is_err(),
+                "{token}"
+            );
         }
         assert!(released(Value::Int(-2)).is_err());
         assert!(renewed(Value::Array(vec![Value::Int(1)]), 2).is_err());
@@ -200,6 +237,14 @@ mod tests {
         assert!(still_held(Value::Int(0)).is_err());
         assert!(seen(Value::Array(vec![Value::Int(5), Value::Nil, Value::Nil])).is_err());
         let nothing = Value::Array(vec![]);
-        assert!(seen(Value::Array(vec![Value::Int(5), nothing, Value::Nil, Value::Nil])).is_err());
+        assert!(
+            seen(Value::Array(vec![
+                Value::Int(5),
+                nothing,
+                Value::Nil,
+                Value::Nil
+            ]))
+            .is_err()
+        );
     }
 }

@@ -41,7 +41,9 @@ impl Resource {
         let key = format!("{prefix}{name}");
         if key.len() > NAME_MAX {
             let length = key.len();
-            return refuse(format!("it has {length} bytes with its prefix, at most {NAME_MAX}"));
+            return refuse(format!(
+                "it has {length} bytes with its prefix, at most {NAME_MAX}"
+            ));
         }
         // A string lock is one key: nothing is put in braces with it.
         if let Some(fault) = keys::slot_fault(&key).filter(|_| kind != Kind::String) {
@@ -49,7 +51,9 @@ impl Resource {
                 "" => String::new(),
                 prefix => format!(", with the prefix `{prefix}`,"),
             };
-            return refuse(format!("{fault}{whose} would put its keys in different cluster slots"));
+            return refuse(format!(
+                "{fault}{whose} would put its keys in different cluster slots"
+            ));
         }
         let (extra_keys, channel) = (kind.extra_keys(&key), kind.channel(&key));
         let key: Arc<str> = Arc::from(key);
@@ -93,7 +97,10 @@ impl Resource {
 
     /// Keeps the reply to a request, so that it can be repeated.
     pub(crate) fn reply_key(&self, id: &str) -> Arc<str> {
-        Arc::from(format!("{}:{id}", KeyName::Prefixed("leasehold_reply").of(&self.key)))
+        Arc::from(format!(
+            "{}:{id}",
+            KeyName::Prefixed("leasehold_reply").of(&self.key)
+        ))
     }
 }
 
@@ -116,9 +123,14 @@ mod tests {
             ("a}b", "closing brace"),
             ("a{b", "opening brace"),
             ("{}x", "empty pair"),
-            (&*"n".repeat(NAME_MAX + 1), "1025 bytes with its prefix, at most 1024"),
+            (
+                &*"n".repeat(NAME_MAX + 1),
+                "1025 bytes with its prefix, at most 1024",
+            ),
         ] {
-            let error = Resource::new(Kind::Lock, "", name).expect_err(name).to_string();
+            let error = Resource::new(Kind::Lock, "", name)
+                .expect_err(name)
+                .to_string();
             assert!(error.contains(reason), "{error}");
         }
         assert!(Resource::new(Kind::Lock, "", &"n".repeat(NAME_MAX)).is_ok());
@@ -136,7 +148,11 @@ mod tests {
     fn every_key_is_called_as_redisson_calls_it() {
         let names = |kind, name| {
             let resource = Resource::new(kind, "", name).expect("a good name");
-            let extra_keys: Vec<_> = resource.extra_keys.iter().map(ToString::to_string).collect();
+            let extra_keys: Vec<_> = resource
+                .extra_keys
+                .iter()
+                .map(ToString::to_string)
+                .collect();
             (resource.channel.to_string(), extra_keys.join(" "))
         };
         for (kind, name, channel, extra_keys) in [
@@ -146,18 +162,51 @@ mod tests {
                 "redisson_lock__channel:{a}",
                 "redisson_lock_queue:{a} redisson_lock_timeout:{a}",
             ),
-            (Kind::Fenced, "{t}:a", "redisson_lock__channel:{t}:a", "redisson_lock_token:{t}:a"),
+            (
+                Kind::Fenced,
+                "{t}:a",
+                "redisson_lock__channel:{t}:a",
+                "redisson_lock_token:{t}:a",
+            ),
             (Kind::Read, "a", "redisson_rwlock:{a}", "{a}"),
             (Kind::Write, "{t}:a", "redisson_rwlock:{t}:a", "{t}:a"),
-            (Kind::Semaphore, "a", "redisson_sc:{a}", "leasehold_semaphore:{a}"),
-            (Kind::Semaphore, "{a}", "redisson_sc:{a}", "leasehold_semaphore::{a}"),
-            (Kind::Semaphore, "{t}:a", "redisson_sc:{t}:a", "leasehold_semaphore::{t}:a"),
+            (
+                Kind::Semaphore,
+                "a",
+                "redisson_sc:{a}",
+                "leasehold_semaphore:{a}",
+            ),
+            (
+                Kind::Semaphore,
+                "{a}",
+                "redisson_sc:{a}",
+                "leasehold_semaphore::{a}",
+            ),
+            (
+                Kind::Semaphore,
+                "{t}:a",
+                "redisson_sc:{t}:a",
+                "leasehold_semaphore::{t}:a",
+            ),
             (Kind::Permit, "a", "redisson_sc:{a}", "{a}:timeout"),
             (Kind::Permit, "{t}:a", "redisson_sc:{t}:a", "{t}:a:timeout"),
-            (Kind::Latch, "a", "redisson_countdownlatch__channel__{a}", ""),
-            (Kind::Latch, "{t}:a", "redisson_countdownlatch__channel__{{t}:a}", ""),
+            (
+                Kind::Latch,
+                "a",
+                "redisson_countdownlatch__channel__{a}",
+                "",
+            ),
+            (
+                Kind::Latch,
+                "{t}:a",
+                "redisson_countdownlatch__channel__{{t}:a}",
+                "",
+            ),
         ] {
-            assert_eq!(names(kind, name), (channel.to_owned(), extra_keys.to_owned()));
+            assert_eq!(
+                names(kind, name),
+                (channel.to_owned(), extra_keys.to_owned())
+            );
         }
     }
 }

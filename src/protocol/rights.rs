@@ -45,8 +45,9 @@ pub(crate) const IN_A_CLUSTER: &[&str] = &["cluster|slots", "cluster|info", "pub
 /// Learning whether a server is the primary.
 pub(crate) const WITH_SENTINELS: &[&str] = &["role"];
 
-const LOCK: &[&str] =
-    &["exists", "pttl", "pexpire", "del", "hset", "hget", "hexists", "hdel", "hgetall"];
+const LOCK: &[&str] = &[
+    "exists", "pttl", "pexpire", "del", "hset", "hget", "hexists", "hdel", "hgetall",
+];
 const FAIR: &[&str] = &[
     "time", "lindex", "lpop", "lpush", "rpush", "lrange", "lrem", "persist", "zadd", "zcount",
     "zrem", "zscore",
@@ -190,13 +191,19 @@ impl Use {
 
 /// The words that ask for a command, and whether it takes a key.
 pub(crate) fn question(command: &str, key: &str, channel: &str) -> (Vec<String>, bool) {
-    let arguments = WORDS.iter().find(|(name, _)| *name == command).map_or(&[][..], |row| row.1);
+    let arguments = WORDS
+        .iter()
+        .find(|(name, _)| *name == command)
+        .map_or(&[][..], |row| row.1);
     let argument = |&word: &&str| match word {
         KEY => key.to_owned(),
         CHANNEL => channel.to_owned(),
         other => other.to_owned(),
     };
-    let words = command.split('|').map(str::to_owned).chain(arguments.iter().map(argument));
+    let words = command
+        .split('|')
+        .map(str::to_owned)
+        .chain(arguments.iter().map(argument));
     (words.collect(), arguments.contains(&KEY))
 }
 
@@ -226,11 +233,21 @@ mod tests {
 
     /// The commands of a row of the page; `those …` stands for the commands of another row.
     fn listed(use_: Use) -> BTreeSet<String> {
-        let table = PAGE.split("| kind | commands within its scripts |").nth(1).expect("the table");
+        let table = PAGE
+            .split("| kind | commands within its scripts |")
+            .nth(1)
+            .expect("the table");
         let begin = format!("| {} |", row(use_));
-        let cell = table.lines().find_map(|line| line.strip_prefix(&begin)).expect("the row");
-        let mut commands: BTreeSet<_> =
-            cell.split('`').skip(1).step_by(2).map(str::to_owned).collect();
+        let cell = table
+            .lines()
+            .find_map(|line| line.strip_prefix(&begin))
+            .expect("the row");
+        let mut commands: BTreeSet<_> = cell
+            .split('`')
+            .skip(1)
+            .step_by(2)
+            .map(str::to_owned)
+            .collect();
         if cell.contains("those of a semaphore") {
             commands.extend(listed(Use::Semaphore));
         } else if cell.contains("those") {
@@ -251,17 +268,33 @@ mod tests {
     fn the_rules_of_the_page_grant_just_what_is_listed() {
         let granted = |user: &str| -> BTreeSet<&str> {
             let begin = format!("ACL SETUSER {user} ");
-            let rule = PAGE.lines().find(|line| line.starts_with(&begin)).expect("the rule");
-            rule.split(' ').filter_map(|word| word.strip_prefix('+')).collect()
+            let rule = PAGE
+                .lines()
+                .find(|line| line.starts_with(&begin))
+                .expect("the rule");
+            rule.split(' ')
+                .filter_map(|word| word.strip_prefix('+'))
+                .collect()
         };
         let of = |uses: &[Use]| -> BTreeSet<&str> {
             let sent = ALWAYS.iter().chain(TO_WAKE).copied();
-            uses.iter().flat_map(|use_| use_.commands()).chain(sent).collect()
+            uses.iter()
+                .flat_map(|use_| use_.commands())
+                .chain(sent)
+                .collect()
         };
         let ours = of(&Use::ALL);
-        assert!(ours.is_subset(&granted("kinds")), "{:?}", ours.difference(&granted("kinds")));
+        assert!(
+            ours.is_subset(&granted("kinds")),
+            "{:?}",
+            ours.difference(&granted("kinds"))
+        );
         let ours = of(&[Use::Lock]);
-        assert!(ours.is_subset(&granted("locks")), "{:?}", ours.difference(&granted("locks")));
+        assert!(
+            ours.is_subset(&granted("locks")),
+            "{:?}",
+            ours.difference(&granted("locks"))
+        );
     }
 
     #[test]

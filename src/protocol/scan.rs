@@ -39,7 +39,11 @@ pub(crate) type Cursor = Arc<str>;
 /// `publish`: by which releases are published there.
 pub(crate) fn step(cursor: &Cursor, pattern: &str, count: i64, publish: Publish) -> Call {
     let others = [FAIR_QUEUE, FENCE_COUNTER, DESCRIPTION, numsub(publish)].map(Arg::from);
-    let args = [Arg::Text(cursor.clone()), Arg::from(pattern), Arg::Int(count)];
+    let args = [
+        Arg::Text(cursor.clone()),
+        Arg::from(pattern),
+        Arg::Int(count),
+    ];
     Call {
         script: &LOCKS_SCAN,
         keys: vec![Arc::from("leasehold_scan")],
@@ -49,7 +53,9 @@ pub(crate) fn step(cursor: &Cursor, pattern: &str, count: i64, publish: Publish)
 
 /// The reply of [`step`]: where to go on, and what looks like a lock.
 pub(crate) fn found(reply: Value) -> Result<(Cursor, Vec<Found>), Unexpected> {
-    let Value::Array(parts) = &reply else { return Err(Unexpected(reply)) };
+    let Value::Array(parts) = &reply else {
+        return Err(Unexpected(reply));
+    };
     let Some((Value::Text(cursor), keys)) = parts.split_first() else {
         return Err(Unexpected(reply));
     };
@@ -59,7 +65,9 @@ pub(crate) fn found(reply: Value) -> Result<(Cursor, Vec<Found>), Unexpected> {
 }
 
 fn lock(value: &Value) -> Option<Found> {
-    let Value::Array(parts) = value else { return None };
+    let Value::Array(parts) = value else {
+        return None;
+    };
     let [
         Value::Text(key),
         Value::Text(form),
@@ -81,25 +89,46 @@ fn lock(value: &Value) -> Option<Found> {
             found => found,
         }
     } else {
-        let [Value::Text(owner)] = held else { return None };
-        (Kind::String, is_owner(owner).then(|| vec![holder(owner, 1, key_left)])?)
+        let [Value::Text(owner)] = held else {
+            return None;
+        };
+        (
+            Kind::String,
+            is_owner(owner).then(|| vec![holder(owner, 1, key_left)])?,
+        )
     };
     tell_all(&mut holders, said);
     let queue = u64::try_from(*queue).ok()?;
     // The waiters of a fair lock have a channel each.
-    let listening = u64::try_from(*listening).ok().filter(|_| kind != Kind::Fair);
-    Some(Found { key: key.clone(), kind, left: key_left, queue, listening, holders })
+    let listening = u64::try_from(*listening)
+        .ok()
+        .filter(|_| kind != Kind::Fair);
+    Some(Found {
+        key: key.clone(),
+        kind,
+        left: key_left,
+        queue,
+        listening,
+        holders,
+    })
 }
 
 fn holder(owner: &str, holds: u64, lease: Option<Duration>) -> Holder {
-    Holder { owner: owner.to_owned(), holds, lease, ..Holder::default() }
+    Holder {
+        owner: owner.to_owned(),
+        holds,
+        lease,
+        ..Holder::default()
+    }
 }
 
 fn hash(parts: &[Value]) -> Option<(Kind, Vec<Holder>)> {
     let mut mode = None;
     let mut holders: Vec<Holder> = Vec::new();
     for part in parts.chunks(3) {
-        let [Value::Text(field), Value::Text(value), Value::Int(left)] = part else { return None };
+        let [Value::Text(field), Value::Text(value), Value::Int(left)] = part else {
+            return None;
+        };
         if field == MODE {
             mode = Some(value.as_str());
         } else if is_owner(field) {
@@ -108,7 +137,12 @@ fn hash(parts: &[Value]) -> Option<(Kind, Vec<Holder>)> {
             return None;
         }
     }
-    let fair = |owner: &str| owner.rsplit(':').next().is_some_and(|number| number.len() == 19);
+    let fair = |owner: &str| {
+        owner
+            .rsplit(':')
+            .next()
+            .is_some_and(|number| number.len() == 19)
+    };
     let kind = match mode {
         Some("read") => Kind::Read,
         Some("write") => Kind::Write,
@@ -121,7 +155,9 @@ fn hash(parts: &[Value]) -> Option<(Kind, Vec<Holder>)> {
 
 /// `<uuid>:<number>`, perhaps with `:write`: nothing else is taken for a lock.
 fn is_owner(text: &str) -> bool {
-    let Some((client, rest)) = text.split_once(':') else { return false };
+    let Some((client, rest)) = text.split_once(':') else {
+        return false;
+    };
     let number = rest.strip_suffix(":write").unwrap_or(rest);
     is_uuid(client) && number.parse::<i64>().is_ok()
 }
@@ -154,16 +190,34 @@ mod tests {
         let once = field(owner, "1", 1000);
         assert_eq!(kind(&entry("hash", [1000, 0, 0], &once)), Some(Kind::Lock));
         assert_eq!(kind(&entry("hash", [1000, 3, 0], &once)), Some(Kind::Fair));
-        assert_eq!(kind(&entry("hash", [1000, 0, 1], &once)), Some(Kind::Fenced));
+        assert_eq!(
+            kind(&entry("hash", [1000, 0, 1], &once)),
+            Some(Kind::Fenced)
+        );
         let write = [field(MODE, "write", 1000), field(&writer, "1", 1000)].concat();
-        assert_eq!(kind(&entry("hash", [1000, 0, 0], &write)), Some(Kind::Write));
-        assert_eq!(kind(&entry("string", [-1, 0, 0], &[text(owner)])), Some(Kind::String));
-        assert_eq!(kind(&entry("string", [-1, 0, 0], &[text("some text")])), None);
-        assert_eq!(kind(&entry("hash", [-1, 0, 0], &field("name", "Ada", -1))), None);
+        assert_eq!(
+            kind(&entry("hash", [1000, 0, 0], &write)),
+            Some(Kind::Write)
+        );
+        assert_eq!(
+            kind(&entry("string", [-1, 0, 0], &[text(owner)])),
+            Some(Kind::String)
+        );
+        assert_eq!(
+            kind(&entry("string", [-1, 0, 0], &[text("some text")])),
+            None
+        );
+        assert_eq!(
+            kind(&entry("hash", [-1, 0, 0], &field("name", "Ada", -1))),
+            None
+        );
         let read = [field(MODE, "read", 1000), field(owner, "2", 500)].concat();
         let found = lock(&entry("hash", [1000, 0, 0], &read)).expect("a lock");
         let left = Some(Duration::from_millis(500));
         assert_eq!(found.holders, [holder(owner, 2, left)]);
-        assert_eq!((found.kind, found.left), (Kind::Read, Some(Duration::from_secs(1))));
+        assert_eq!(
+            (found.kind, found.left),
+            (Kind::Read, Some(Duration::from_secs(1)))
+        );
     }
 }

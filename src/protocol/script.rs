@@ -30,7 +30,12 @@ end)(ARGV)
 
 impl Script {
     pub(crate) const fn new(name: &'static str, text: &'static str) -> Self {
-        Script { name, text, sha1: OnceLock::new(), undeclared: OnceLock::new() }
+        Script {
+            name,
+            text,
+            sha1: OnceLock::new(),
+            undeclared: OnceLock::new(),
+        }
     }
 
     /// Whether it looks at keys that it is not given: those of other readers of a read/write lock, which are
@@ -40,7 +45,8 @@ impl Script {
     /// refuses to look at a key that has gone. A node that takes the slot over takes a key that has not come
     /// for one that is not there, and the script would pass over a living reader.
     pub(crate) fn reads_undeclared_keys(&self) -> bool {
-        self.text.contains(include_str!("read_write/read_holds.lua"))
+        self.text
+            .contains(include_str!("read_write/read_holds.lua"))
     }
 
     /// Whether the two are the same script.

@@ -41,7 +41,11 @@ fn acquire(resource: &Resource, publish: Publish, args: &AcquireArgs<'_>) -> Cal
 }
 
 fn release(resource: &Resource, publish: Publish, _holds: u32, field: &Field) -> Call {
-    call(&RELEASE, resource.keys(), resource.release_args(publish, field))
+    call(
+        &RELEASE,
+        resource.keys(),
+        resource.release_args(publish, field),
+    )
 }
 
 pub(super) fn holds_key(resource: &Resource, _field: &str) -> Vec<Arc<str>> {
@@ -63,8 +67,15 @@ pub(crate) fn add(
     absent: IfAbsent,
     (reply, [request, kept]): ReplyKey,
 ) -> Call {
-    let (permits, make) = (Arg::Int(permits), Arg::Int((absent == IfAbsent::Make).into()));
-    let args = [resource.publish_args(publish), vec![permits, request, kept, make]].concat();
+    let (permits, make) = (
+        Arg::Int(permits),
+        Arg::Int((absent == IfAbsent::Make).into()),
+    );
+    let args = [
+        resource.publish_args(publish),
+        vec![permits, request, kept, make],
+    ]
+    .concat();
     call(&ADD, keys_with_reply(resource, reply), args)
 }
 
@@ -87,5 +98,9 @@ pub(crate) fn available(resource: &Resource, publish: Publish) -> Call {
 
 /// Forgets a hold: its permits come back by no lease.
 pub(crate) fn keep(resource: &Resource, field: &Field) -> Call {
-    call(&KEEP, holds_key(resource, field), vec![field.clone().into()])
+    call(
+        &KEEP,
+        holds_key(resource, field),
+        vec![field.clone().into()],
+    )
 }

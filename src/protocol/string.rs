@@ -35,7 +35,11 @@ fn acquire(resource: &Resource, _publish: Publish, args: &AcquireArgs<'_>) -> Ca
 }
 
 fn reenter(resource: &Resource, field: &Field, lease: Duration, _holds: u32) -> Call {
-    call(&EXTEND, resource.keys(), vec![field.clone().into(), ms(lease)])
+    call(
+        &EXTEND,
+        resource.keys(),
+        vec![field.clone().into(), ms(lease)],
+    )
 }
 
 fn take_over(resource: &Resource, from: &Field, owner: &Field, lease: Duration) -> Call {
@@ -44,11 +48,19 @@ fn take_over(resource: &Resource, from: &Field, owner: &Field, lease: Duration) 
 }
 
 fn release(resource: &Resource, _publish: Publish, holds: u32, field: &Field) -> Call {
-    call(&RELEASE, resource.keys(), vec![Arg::Int(holds.into()), field.clone().into()])
+    call(
+        &RELEASE,
+        resource.keys(),
+        vec![Arg::Int(holds.into()), field.clone().into()],
+    )
 }
 
 fn linger(resource: &Resource, _publish: Publish, field: &Field, rest: Duration) -> Call {
-    call(&LINGER, resource.keys(), vec![field.clone().into(), ms(rest)])
+    call(
+        &LINGER,
+        resource.keys(),
+        vec![field.clone().into(), ms(rest)],
+    )
 }
 
 fn force_release(resource: &Resource, _publish: Publish) -> Call {

@@ -14,7 +14,13 @@ fn resource(key: &str) -> Resource {
 
 pub(crate) fn acquire(key: &str, owner: &Arc<str>, lease: Duration) -> Call {
     let queueing = Queueing::Not;
-    let ask = AcquireArgs { field: owner, lease, queueing, claim: Duration::ZERO, writer: None };
+    let ask = AcquireArgs {
+        field: owner,
+        lease,
+        queueing,
+        claim: Duration::ZERO,
+        writer: None,
+    };
     resource(key).acquire("PUBLISH", &ask)
 }
 

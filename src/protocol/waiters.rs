@@ -22,16 +22,32 @@ pub(crate) struct Waiting {
 
 /// By which PUBSUB tells of the channels of such messages.
 pub(super) fn numsub(publish: Publish) -> &'static str {
-    if publish == "SPUBLISH" { "SHARDNUMSUB" } else { "NUMSUB" }
+    if publish == "SPUBLISH" {
+        "SHARDNUMSUB"
+    } else {
+        "NUMSUB"
+    }
 }
 
 pub(crate) fn waiters(resource: &Resource, publish: Publish) -> Call {
     let is_fair = resource.kind == Kind::Fair;
-    let keys = if is_fair { resource.keys() } else { resource.only_key() };
+    let keys = if is_fair {
+        resource.keys()
+    } else {
+        resource.only_key()
+    };
     // Each waiter of a fair lock has a channel of its own.
     let shares_one = resource.kind.wait_mode().listens() && !is_fair;
-    let channel = if shares_one { Arg::Text(resource.channel.clone()) } else { Arg::from("") };
-    call(&WAITERS, keys, vec![Arg::from(numsub(publish)), channel, Arg::Int(MOST)])
+    let channel = if shares_one {
+        Arg::Text(resource.channel.clone())
+    } else {
+        Arg::from("")
+    };
+    call(
+        &WAITERS,
+        keys,
+        vec![Arg::from(numsub(publish)), channel, Arg::Int(MOST)],
+    )
 }
 
 /// The reply of [`waiters`].
@@ -39,8 +55,10 @@ pub(crate) fn waiting(reply: Value) -> Result<Waiting, Unexpected> {
     let queue = |owners: &[Value]| owners.iter().map(owner).collect::<Option<Vec<_>>>();
     let waiting = match &reply {
         Value::Array(parts) => match parts.as_slice() {
-            [Value::Int(listening), owners @ ..] => queue(owners)
-                .map(|queue| Waiting { listening: u64::try_from(*listening).ok(), queue }),
+            [Value::Int(listening), owners @ ..] => queue(owners).map(|queue| Waiting {
+                listening: u64::try_from(*listening).ok(),
+                queue,
+            }),
             _ => None,
         },
         _ => None,

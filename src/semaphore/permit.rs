@@ -33,12 +33,18 @@ pub struct SemaphorePermit {
 
 impl SemaphorePermit {
     pub(super) fn new(guard: LockGuard, permits: u32) -> Self {
-        SemaphorePermit { guard: Some(guard), permits }
+        SemaphorePermit {
+            guard: Some(guard),
+            permits,
+        }
     }
 
     /// Zero permits, without a hold.
     pub(super) fn of_none() -> Self {
-        SemaphorePermit { guard: None, permits: 0 }
+        SemaphorePermit {
+            guard: None,
+            permits: 0,
+        }
     }
 
     /// The number of permits held.

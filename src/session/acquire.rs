@@ -67,7 +67,10 @@ async fn take(handle: &Arc<Handle>, request: &Request) -> Result<HoldShare, Erro
                 None => continue,
             },
             OwnerRelation::WouldDeadlock(how) => {
-                return Err(Error::AlreadyHeld { name: request.resource.name.clone(), how });
+                return Err(Error::AlreadyHeld {
+                    name: request.resource.name.clone(),
+                    how,
+                });
             }
             OwnerRelation::Concurrent => match ask_aside(handle, request).await? {
                 Some(share) => return Ok(share),
@@ -138,14 +141,22 @@ struct QueueSlot<'a> {
 impl<'a> QueueSlot<'a> {
     fn take(handle: &'a Arc<Handle>, request: &'a Request) -> Self {
         let session = &handle.session;
-        let poll = session.polls.span_of(request.settings.own().safety_poll(&session.settings));
+        let poll = session
+            .polls
+            .span_of(request.settings.own().safety_poll(&session.settings));
         let waiter = Waiter::new(request.terms, poll, request.no_expiry.clone());
         if let Some(owner) = &request.proofs.owner {
             owner.waits(session.client_id, &request.resource.key, &waiter);
         }
         session.queues.enter(&request.resource, &waiter);
         session.polls.join(poll);
-        QueueSlot { handle, request, waiter, queued: false, left: false }
+        QueueSlot {
+            handle,
+            request,
+            waiter,
+            queued: false,
+            left: false,
+        }
     }
 
     async fn acquire(mut self) -> Result<Outcome, Error> {
@@ -318,7 +329,10 @@ impl<'a> QueueSlot<'a> {
     }
 
     fn opened(&mut self, asked_at: Instant) -> Outcome {
-        self.handle.session.queues.opened(&self.request.resource, &self.waiter, asked_at);
+        self.handle
+            .session
+            .queues
+            .opened(&self.request.resource, &self.waiter, asked_at);
         self.left = true;
         Outcome::Open
     }
@@ -326,7 +340,9 @@ impl<'a> QueueSlot<'a> {
     fn granted(&mut self, hold: &Arc<Hold>, yielded: Yielded) -> Outcome {
         let session = &*self.handle.session;
         // The queue first: nobody ends a hold that it does not know yet (QUEUE-4).
-        session.queues.granted(&self.request.resource, &self.waiter, hold, yielded);
+        session
+            .queues
+            .granted(&self.request.resource, &self.waiter, hold, yielded);
         self.left = true;
         let share = HoldShare::granted(self.handle, self.request, hold);
         session.lose_if_closed(hold);
@@ -350,7 +366,9 @@ impl Drop for QueueSlot<'_> {
         match self.waiter.take_signal() {
             WaiterSignal::Granted(hold) => drop(self.share_of(hold)),
             WaiterSignal::TakeOver(hold) => {
-                session.cleanups.post(Cleanup::Release(Release::of_all(hold)));
+                session
+                    .cleanups
+                    .post(Cleanup::Release(Release::of_all(hold)));
             }
             WaiterSignal::None
             | WaiterSignal::Contend(_)

@@ -159,7 +159,9 @@ impl<'a> Attempt<'a> {
         limit: Option<Instant>,
     ) -> (Moment, Result<TakenOver, CallError>) {
         let (resource, lease) = (&self.request.resource, self.request.terms.first_lease());
-        let (sent, reply) = self.send(resource.take_over(from, &self.field, lease), limit).await;
+        let (sent, reply) = self
+            .send(resource.take_over(from, &self.field, lease), limit)
+            .await;
         let taken = self.understood(reply, replies::taken_over);
         if matches!(taken, Ok(TakenOver::Held(_))) {
             self.session.note_release(resource, from, lease);
@@ -187,14 +189,26 @@ impl<'a> Attempt<'a> {
     pub(super) fn acquire_call(&mut self) -> Call {
         let (session, request) = (self.session, self.request);
         let claim = session.settings.fair_claim;
-        let queueing = self.waiter.map_or(Queueing::Not, |waiter| waiter.queueing(claim));
+        let queueing = self
+            .waiter
+            .map_or(Queueing::Not, |waiter| waiter.queueing(claim));
         self.queued_in_redis |= queueing != Queueing::Not;
         // Its release must know that it may leave a reader behind.
-        let under = request.writes_already().filter(|write| write.make_not_transferable());
+        let under = request
+            .writes_already()
+            .filter(|write| write.make_not_transferable());
         let writer = under.as_ref().map(|hold| &hold.field);
         let lease = request.terms.first_lease();
-        let ask = AcquireArgs { field: &self.field, lease, queueing, claim, writer };
-        request.resource.acquire(session.publish_command(&request.resource), &ask)
+        let ask = AcquireArgs {
+            field: &self.field,
+            lease,
+            queueing,
+            claim,
+            writer,
+        };
+        request
+            .resource
+            .acquire(session.publish_command(&request.resource), &ask)
     }
 
     /// Gives up a place in a queue, so that it is gone when the caller gets its time-out. If that is not
@@ -236,13 +250,23 @@ impl<'a> Attempt<'a> {
         let cleanups = &self.session.cleanups;
         self.pending.get_or_insert_with(|| cleanups.expect_one());
         self.request.told.asks();
-        self.in_flight = Some(InDoubt { once: self.doubt.is_none(), ..self.first_doubt() });
+        self.in_flight = Some(InDoubt {
+            once: self.doubt.is_none(),
+            ..self.first_doubt()
+        });
     }
 
     /// As if a call about our field were sent now, and none before.
     fn first_doubt(&self) -> InDoubt {
-        let epoch = self.session.transport.epoch(Lane::Caller, &self.request.resource.key);
-        InDoubt { epoch, lease: self.request.terms.first_lease(), once: true }
+        let epoch = self
+            .session
+            .transport
+            .epoch(Lane::Caller, &self.request.resource.key);
+        InDoubt {
+            epoch,
+            lease: self.request.terms.first_lease(),
+            once: true,
+        }
     }
 
     /// It came to an end.
@@ -312,7 +336,9 @@ impl<'a> Attempt<'a> {
         self.undo(&self.field);
         self.was_answered = false;
         self.queued_in_redis = false;
-        self.field = self.session.next_field(&self.request.resource, self.request.permits);
+        self.field = self
+            .session
+            .next_field(&self.request.resource, self.request.permits);
         self.doubt = None;
     }
 
@@ -325,10 +351,14 @@ impl<'a> Attempt<'a> {
     /// Ends what a field may have taken, or may take yet.
     fn undo(&self, field: &Arc<str>) {
         // The older doubt is the one that takes longer to settle.
-        let doubt = self.doubt.or(self.in_flight).unwrap_or_else(|| self.first_doubt());
+        let doubt = self
+            .doubt
+            .or(self.in_flight)
+            .unwrap_or_else(|| self.first_doubt());
         let both = self.doubt.is_some() && self.in_flight.is_some();
         let once = doubt.once && !self.was_answered && !both;
-        self.session.undo(&self.request.resource, field, InDoubt { once, ..doubt });
+        self.session
+            .undo(&self.request.resource, field, InDoubt { once, ..doubt });
     }
 }
 

@@ -205,7 +205,12 @@ impl Attendance {
 impl<F: Future + Send + 'static> Attended<F> {
     fn new(attendance: &Arc<Attendance>, patience: Patience, work: F) -> Self {
         let slot = Slot::Ready(Box::pin(work));
-        let state = State { slot, woken: false, listed: false, age: None };
+        let state = State {
+            slot,
+            woken: false,
+            listed: false,
+            age: None,
+        };
         Attended(Arc::new(Shared {
             state: Mutex::new(state),
             caller: AtomicWaker::new(),
@@ -335,7 +340,9 @@ impl<F: Future + Send + 'static> Woken for Shared<F> {
 
 impl<F: Future> std::fmt::Debug for Shared<F> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Attended").field("patience", &self.patience).finish_non_exhaustive()
+        f.debug_struct("Attended")
+            .field("patience", &self.patience)
+            .finish_non_exhaustive()
     }
 }
 
@@ -357,9 +364,14 @@ pub(crate) async fn run(session: &Session) {
         }
         sleep(LOOK).await;
         let newcomers = std::mem::take(&mut *attendance.woken.lock());
-        seen.extend(newcomers.into_iter().map(|future| Seen { future, canary: None }));
+        seen.extend(newcomers.into_iter().map(|future| Seen {
+            future,
+            canary: None,
+        }));
         seen.retain_mut(|one| {
-            let Some(future) = one.future.upgrade() else { return false };
+            let Some(future) = one.future.upgrade() else {
+                return false;
+            };
             let runs = one.canary.as_ref().is_none_or(JoinHandle::is_finished);
             match future.look(if runs { STALLED_LOOKS } else { 1 }) {
                 Look::First => {

@@ -43,14 +43,19 @@ impl Thread {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let handle = runtime.handle().clone();
         let (start, session) = oneshot::channel();
-        std::thread::Builder::new().name("leasehold".into()).spawn(move || {
-            runtime.block_on(async {
-                if let Ok(session) = session.await {
-                    serve(session).await;
-                }
-            });
-        })?;
-        Ok(Thread { runtime: handle, start })
+        std::thread::Builder::new()
+            .name("leasehold".into())
+            .spawn(move || {
+                runtime.block_on(async {
+                    if let Ok(session) = session.await {
+                        serve(session).await;
+                    }
+                });
+            })?;
+        Ok(Thread {
+            runtime: handle,
+            start,
+        })
     }
 
     pub(crate) fn serve(self, session: Arc<Session>) {

@@ -33,12 +33,19 @@ pub(crate) async fn acquire_batch(
     let Some(first) = requests.first().filter(|_| requests.iter().all(fits)) else {
         return Ok(None);
     };
-    let mut attempts: Vec<_> =
-        requests.iter().map(|request| Attempt::new(session, request, None)).collect();
+    let mut attempts: Vec<_> = requests
+        .iter()
+        .map(|request| Attempt::new(session, request, None))
+        .collect();
     let questions: Vec<_> = attempts.iter_mut().map(Attempt::acquire_call).collect();
-    let Some(call) = multi::acquire(&questions) else { return Ok(None) };
+    let Some(call) = multi::acquire(&questions) else {
+        return Ok(None);
+    };
     // Of all that one call may have taken, what stays longest counts.
-    let longest = requests.iter().max_by_key(|one| one.terms.first_lease()).unwrap_or(first);
+    let longest = requests
+        .iter()
+        .max_by_key(|one| one.terms.first_lease())
+        .unwrap_or(first);
     let key = &first.resource.key;
     let before = session.epoch_if_durable(Lane::Caller, key);
     let sent = session.clock.now();
@@ -83,7 +90,9 @@ pub(crate) async fn acquire_batch(
     if let Some(error) = late {
         return Err(error);
     }
-    let closed = shares.iter().filter(|share| session.lose_if_closed(share.hold()));
+    let closed = shares
+        .iter()
+        .filter(|share| session.lose_if_closed(share.hold()));
     if closed.count() > 0 {
         return Err(Error::Closed);
     }

@@ -64,7 +64,9 @@ pub(crate) async fn run(session: &Session) {
         holds.retain(|hold| hold.is_live());
         let groups = session.by_group(holds, |hold| &hold.resource.key);
         let calls = groups.iter().flat_map(|(group, holds)| {
-            holds.chunks(BATCH).map(|batch| describe_batch(session, *group, batch))
+            holds
+                .chunks(BATCH)
+                .map(|batch| describe_batch(session, *group, batch))
         });
         join_all(calls).await;
     }
@@ -78,7 +80,12 @@ async fn describe_batch(session: &Session, group: Group, holds: &[Arc<Hold>]) {
         .filter_map(|hold| {
             let Description { since, text } = hold.description()?;
             let age = now.saturating_duration_since(*since);
-            Some(Said { resource: &hold.resource, field: &hold.field, age, text })
+            Some(Said {
+                resource: &hold.resource,
+                field: &hold.field,
+                age,
+                text,
+            })
         })
         .collect();
     let call = session.call_group(group, Lane::Background, describe(&said));
@@ -108,7 +115,10 @@ impl Session {
             None if hold.follows_described() => self.description_text(None),
             None => return,
         };
-        hold.describe(Description { since: self.clock.now(), text });
+        hold.describe(Description {
+            since: self.clock.now(),
+            text,
+        });
         self.descriptions.say(hold);
     }
 
@@ -132,13 +142,20 @@ impl Session {
     /// Adds to the error of a wait that ended who is in the way: one call, which is not waited for beyond the usual
     /// time of a reply. Other errors stay as they are.
     pub(super) async fn name_holder(&self, resource: &Resource, error: &mut Error) {
-        let Error::Timeout { by_this_client: false, holder: holder @ None, .. } = error else {
+        let Error::Timeout {
+            by_this_client: false,
+            holder: holder @ None,
+            ..
+        } = error
+        else {
             return;
         };
         let limit = Instant::now() + self.grace();
         // CANCEL: nothing was taken.
         let reply = self.call_until(Some(limit), resource.inspect()).await;
         let seen = reply.ok().and_then(|reply| replies::seen(reply).ok()?);
-        *holder = seen.and_then(|seen| seen.holders.into_iter().next()).map(Box::new);
+        *holder = seen
+            .and_then(|seen| seen.holders.into_iter().next())
+            .map(Box::new);
     }
 }

@@ -8,7 +8,9 @@ use crate::transport::{CallError, Epoch, Lane};
 impl Session {
     /// The epoch that [`made_durable`](Self::made_durable) needs; to be taken before the call is sent.
     pub(super) fn epoch_if_durable(&self, lane: Lane, key: &str) -> Option<Epoch> {
-        self.settings.durability.map(|_| self.transport.epoch(lane, key))
+        self.settings
+            .durability
+            .map(|_| self.transport.epoch(lane, key))
     }
 
     /// Returns when there are enough copies of all that was written on the lane for the key, if this client
@@ -25,7 +27,10 @@ impl Session {
         };
         let words = durability.command();
         let words: Vec<_> = words.iter().map(String::as_bytes).collect();
-        let reply = self.transport.command(self.transport.group(key), lane, &words).await;
+        let reply = self
+            .transport
+            .command(self.transport.group(key), lane, &words)
+            .await;
         let acknowledged = match reply {
             Ok(reply) => copies(durability, &reply),
             Err(error @ (CallError::Closed | CallError::Forked)) => return Err(error),
@@ -37,7 +42,10 @@ impl Session {
         let acknowledged = if is_same { acknowledged } else { 0 };
         let wanted = durability.wanted();
         if acknowledged < wanted {
-            return Err(CallError::NotDurable { wanted, acknowledged });
+            return Err(CallError::NotDurable {
+                wanted,
+                acknowledged,
+            });
         }
         Ok(())
     }

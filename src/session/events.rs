@@ -26,7 +26,13 @@ impl Reported {
         let (subscriptions, watchdog) = (Subscriptions::new(counters), Arc::new(Watchdog::new()));
         let (recent_releases, reply_times) = (Arc::default(), Arc::default());
         let telemetry = Telemetry::default();
-        Reported { subscriptions, watchdog, recent_releases, reply_times, telemetry }
+        Reported {
+            subscriptions,
+            watchdog,
+            recent_releases,
+            reply_times,
+            telemetry,
+        }
     }
 }
 

@@ -27,7 +27,9 @@ pub(super) async fn raise(
     let session = &*handle.session;
     let mut retry = Request::retry();
     loop {
-        let Some(guards) = hold.join(request.terms) else { return Ok(None) };
+        let Some(guards) = hold.join(request.terms) else {
+            return Ok(None);
+        };
         // CANCEL: the share leaves again and, last, `open` queues the count that is right then.
         let open = PendingRelease::of_reentry(handle, hold);
         let share = HoldShare::new(handle.clone(), hold.clone(), request.terms);
@@ -90,7 +92,9 @@ pub(crate) async fn take_over(
                 let mut attempt = Attempt::new(session, &request, None);
                 match attempt.take_over_from(&from).await {
                     Ok(Some(hold)) => HoldShare::granted(&handle, &request, &hold).unless_closed(),
-                    Ok(None) => Err(Error::NotOwner { name: request.resource.name.clone() }),
+                    Ok(None) => Err(Error::NotOwner {
+                        name: request.resource.name.clone(),
+                    }),
                     Err(error) => Err(request.failed(error)),
                 }
             }
@@ -125,26 +129,38 @@ async fn restore_once(
     if session.is_closed() {
         return Err(Error::Closed);
     }
-    let identity = HoldIdentity { resource: resource.clone(), field, client: session.client_id };
+    let identity = HoldIdentity {
+        resource: resource.clone(),
+        field,
+        client: session.client_id,
+    };
     let (id, clock) = (session.next_id(), &session.clock);
     let hold = Arc::new(Hold::new(id, identity, terms, clock, clock.now()));
-    session.watchdog.arm_alone(&hold).map_err(|taken| match taken {
-        Taken::Held => {
-            let how = "by a guard of this client: it was not forgotten";
-            Error::AlreadyHeld { name: resource.name.clone(), how }
-        }
-        // What is on its way would free the lock behind our back.
-        Taken::UnderRelease => Error::NotOwner { name: resource.name.clone() },
-    })?;
+    session
+        .watchdog
+        .arm_alone(&hold)
+        .map_err(|taken| match taken {
+            Taken::Held => {
+                let how = "by a guard of this client: it was not forgotten";
+                Error::AlreadyHeld {
+                    name: resource.name.clone(),
+                    how,
+                }
+            }
+            // What is on its way would free the lock behind our back.
+            Taken::UnderRelease => Error::NotOwner {
+                name: resource.name.clone(),
+            },
+        })?;
     // CANCEL: the hold was given to us; our drop releases it.
     let share = HoldShare::granted(handle, request, &hold).unless_closed()?;
     request.told.asks();
     let there = confirm(session, &hold, terms.first_lease(), 1, None).await;
     match (there, hold.loss()) {
         (Ok(true), None) => Ok(share),
-        (Ok(_), None | Some(LossReason::Gone)) => {
-            Err(Error::NotOwner { name: resource.name.clone() })
-        }
+        (Ok(_), None | Some(LossReason::Gone)) => Err(Error::NotOwner {
+            name: resource.name.clone(),
+        }),
         // The answer came when its lease had ended.
         (Ok(_), Some(reason)) => Err(Error::lost(&resource.name, reason)),
         (Err(error), _) => {

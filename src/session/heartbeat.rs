@@ -42,13 +42,19 @@ pub(crate) async fn run(session: &Session) {
     loop {
         while calls.len() < AT_ONCE {
             let in_redis_queue = |queue: &str| session.queues.in_redis_queue(queue);
-            let Some((resource, batch)) = timetable.next_batch(in_redis_queue) else { break };
+            let Some((resource, batch)) = timetable.next_batch(in_redis_queue) else {
+                break;
+            };
             calls.push(async move {
                 let ends = keep(session, &resource, &batch).await;
                 (resource, ends)
             });
         }
-        let next = if calls.len() < AT_ONCE { timetable.next() } else { None };
+        let next = if calls.len() < AT_ONCE {
+            timetable.next()
+        } else {
+            None
+        };
         tokio::select! {
             biased;
             () = &mut newcomers => {
@@ -70,10 +76,16 @@ async fn newcomer(session: &Session) {
 
 /// One call of a heartbeat. Returns when something ends by itself, if that is known.
 async fn keep(session: &Session, resource: &Resource, waiters: &RedisQueue) -> Option<Duration> {
-    let (publish, claim) = (session.publish_command(resource), session.settings.fair_claim);
+    let (publish, claim) = (
+        session.publish_command(resource),
+        session.settings.fair_claim,
+    );
     let fields = waiters.iter().map(|(field, _)| field.clone());
     let sent = Instant::now();
-    let call = session.call(Lane::Background, fair::heartbeat(resource, publish, claim, fields));
+    let call = session.call(
+        Lane::Background,
+        fair::heartbeat(resource, publish, claim, fields),
+    );
     // A heartbeat that fails is followed by another one, and every waiter asks for itself in the end. A
     // heartbeat without an answer is given up early enough for the next one.
     let reply = timeout(claim / 2, call).await.ok()?.ok()?;

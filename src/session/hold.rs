@@ -123,7 +123,11 @@ impl Hold {
         clock: &Clock,
         sent: Moment,
     ) -> Self {
-        let HoldIdentity { resource, field, client } = identity;
+        let HoldIdentity {
+            resource,
+            field,
+            client,
+        } = identity;
         let state = State {
             phase: Phase::Live { claimed: true },
             deadline: Deadline::new(terms, sent),
@@ -151,7 +155,11 @@ impl Hold {
     /// The same field for the next local owner, with what is left of its lease.
     pub(crate) fn handed_over(&self, id: u64, terms: HoldTerms) -> Self {
         let (resource, field) = (self.resource.clone(), self.field.clone());
-        let identity = HoldIdentity { resource, field, client: self.client };
+        let identity = HoldIdentity {
+            resource,
+            field,
+            client: self.client,
+        };
         let mut next = Hold::new(id, identity, terms, &self.clock, self.clock.now());
         next.follows_described = self.follows_described || self.description.get().is_some();
         {
@@ -174,7 +182,8 @@ impl Hold {
 
     /// Observers learn of the hold from now on. Apart from `new`: a hold may be made under a lock (FOREIGN-1).
     pub(crate) fn observe(&self, telemetry: &Telemetry) {
-        self.observer.begins(telemetry, self.resource.kind.label(), &self.resource.name);
+        self.observer
+            .begins(telemetry, self.resource.kind.label(), &self.resource.name);
         // It may have ended before.
         let ended = self.state.lock().phase.ended();
         if let Some(ended) = ended {
@@ -312,7 +321,10 @@ impl State {
         match self.phase {
             Phase::Lost(reason) => Some(reason),
             Phase::Live { .. } => self.deadline.passed(now),
-            Phase::Leaving(_) => self.deadline.lease_has_ended(now).then_some(LossReason::Expired),
+            Phase::Leaving(_) => self
+                .deadline
+                .lease_has_ended(now)
+                .then_some(LossReason::Expired),
             Phase::Released(_) | Phase::HandedOn => None,
         }
     }

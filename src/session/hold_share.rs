@@ -26,7 +26,12 @@ pub(crate) struct HoldShare {
 
 impl HoldShare {
     pub(crate) fn new(handle: Arc<Handle>, hold: Arc<Hold>, terms: HoldTerms) -> Self {
-        HoldShare { handle, hold, terms, spent: false }
+        HoldShare {
+            handle,
+            hold,
+            terms,
+            spent: false,
+        }
     }
 
     /// The first share in a hold that was granted, which becomes known to the watchdog, and to its `Owner`
@@ -76,7 +81,9 @@ impl HoldShare {
             |release: PendingRelease| handle.session.attendance.attend_now(release.carry_out());
         let under_way = self.leave().map(|release| release.map(attend));
         async move {
-            let Some(release) = under_way? else { return Ok(()) };
+            let Some(release) = under_way? else {
+                return Ok(());
+            };
             match release.await {
                 Ok(done) => done,
                 // A caller that stops polling leaves the release to the background.
@@ -126,7 +133,11 @@ async fn settled_elsewhere(session: &Session, hold: &Arc<Hold>) -> Result<(), Er
         return done;
     }
     let fault = CallError::Unknown(Fault("it goes on in the background".into()));
-    Err(Error::from_call(&hold.resource.name, hold.longest_lease(), fault))
+    Err(Error::from_call(
+        &hold.resource.name,
+        hold.longest_lease(),
+        fault,
+    ))
 }
 
 impl Drop for HoldShare {
@@ -140,6 +151,8 @@ impl Drop for HoldShare {
 
 impl fmt::Debug for HoldShare {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HoldShare").field("hold", &self.hold).finish_non_exhaustive()
+        f.debug_struct("HoldShare")
+            .field("hold", &self.hold)
+            .finish_non_exhaustive()
     }
 }

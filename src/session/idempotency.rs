@@ -30,7 +30,10 @@ struct ReplyKeyNumber<'a> {
 impl<'a> ReplyKeyNumber<'a> {
     fn take(session: &'a Session) -> Self {
         let free = session.reply_keys.lock().pop();
-        ReplyKeyNumber { session, number: free.unwrap_or_else(|| session.next_id()) }
+        ReplyKeyNumber {
+            session,
+            number: free.unwrap_or_else(|| session.next_id()),
+        }
     }
 }
 
@@ -59,7 +62,11 @@ impl Session {
         let failed = |retry: &Retry, error: CallError| {
             // Whatever a repetition says, but for a reply of the script: the first call may have been applied.
             let in_doubt = retry.is_in_doubt();
-            let error = if in_doubt { CallError::Unknown(error.into_fault()) } else { error };
+            let error = if in_doubt {
+                CallError::Unknown(error.into_fault())
+            } else {
+                error
+            };
             Error::from_call(name, Duration::ZERO, error)
         };
         loop {

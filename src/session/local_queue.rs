@@ -76,7 +76,10 @@ pub(crate) enum Departure {
 
 impl LocalQueues {
     pub(crate) fn new(streak: Streak) -> Self {
-        LocalQueues { map: Map::default(), streak }
+        LocalQueues {
+            map: Map::default(),
+            streak,
+        }
     }
 
     /// Joins the queue of a resource; the first waiter becomes its contender.
@@ -89,7 +92,9 @@ impl LocalQueues {
             return;
         }
         queue.waiters.insert(waiter.id, waiter.clone());
-        let QueueState::Vacant { yielding } = queue.state else { return };
+        let QueueState::Vacant { yielding } = queue.state else {
+            return;
+        };
         let next = queue.promote(yielding.filter(|yielding| yielding.until > Instant::now()));
         drop(queue);
         self.follow(&resource.queue_name, next);
@@ -98,7 +103,10 @@ impl LocalQueues {
     pub(crate) fn is_occupied(&self, resource: &Resource) -> bool {
         let nobody = |queue: &LocalQueue| matches!(queue.state, QueueState::Vacant { .. });
         resource.kind.contenders() == Contenders::All
-            || self.map.get(&resource.queue_name).is_some_and(|queue| !nobody(&queue))
+            || self
+                .map
+                .get(&resource.queue_name)
+                .is_some_and(|queue| !nobody(&queue))
     }
 
     /// Does anybody of this client wait in a queue?
@@ -114,7 +122,11 @@ impl LocalQueues {
             }
             queue.waiters.remove(&waiter.id);
             queue.contenders.remove(&waiter.id);
-            if queue.contenders.is_empty() { Next::Empty } else { Next::Same }
+            if queue.contenders.is_empty() {
+                Next::Empty
+            } else {
+                Next::Same
+            }
         });
         self.nudge_readers(resource);
     }
@@ -137,7 +149,11 @@ impl LocalQueues {
             for waiter in &let_in {
                 waiter.set_signal(WaiterSignal::Open);
             }
-            if queue.is_contender(contender) { queue.promote(None) } else { Next::Same }
+            if queue.is_contender(contender) {
+                queue.promote(None)
+            } else {
+                Next::Same
+            }
         });
         for waiter in let_in {
             waiter.notify();
@@ -155,7 +171,11 @@ impl LocalQueues {
         self.settle(&resource.queue_name, |queue| {
             queue.contenders.remove(&contender.id);
             if !queue.is_contender(contender) {
-                return if queue.contenders.is_empty() { Next::Empty } else { Next::Same };
+                return if queue.contenders.is_empty() {
+                    Next::Empty
+                } else {
+                    Next::Same
+                };
             }
             if resource.kind.contenders() == Contenders::Successive {
                 return queue.promote(None);
@@ -197,7 +217,9 @@ impl LocalQueues {
             }
             _ => None,
         };
-        let Some(next) = next else { return Departure::Release };
+        let Some(next) = next else {
+            return Departure::Release;
+        };
         queue.streak += 1;
         let free = hold.resource.kind.hand_over() == HandOver::Free;
         // What is to stay locked needs a lease that covers it.
@@ -221,8 +243,10 @@ impl LocalQueues {
     /// Other clients that received the message of the release get time to ask first. So do readers of
     /// this client after its writers: both learn of the release at once, and the writer by the shorter way.
     pub(crate) fn vacate(&self, hold: &Hold, receivers: i64) {
-        let readers =
-            hold.resource.queue_of_readers().is_some_and(|queue| self.wake_contender(&queue));
+        let readers = hold
+            .resource
+            .queue_of_readers()
+            .is_some_and(|queue| self.wake_contender(&queue));
         self.settle(&hold.resource.queue_name, |queue| {
             if !queue.is_held_by(hold) {
                 return Next::Same;
@@ -256,7 +280,11 @@ impl LocalQueues {
         let of = |queue: &LocalQueue| {
             let all = queue.contender().into_iter().chain(queue.waiters.values());
             let all = all.chain(queue.contenders.values());
-            Some(all.filter(|waiter| chosen(waiter)).cloned().collect::<Vec<_>>())
+            Some(
+                all.filter(|waiter| chosen(waiter))
+                    .cloned()
+                    .collect::<Vec<_>>(),
+            )
         };
         let mut waiters: Vec<_> = self.map.collect(|_, queue| of(queue)).concat();
         waiters.sort_by_key(|waiter| waiter.id);
@@ -282,7 +310,10 @@ impl LocalQueues {
     /// The resources whose waiters are in queues in Redis.
     pub(crate) fn with_redis_queues(&self) -> Vec<Arc<Resource>> {
         let in_redis_queue = |queue: &LocalQueue| {
-            queue.contenders.values().any(|waiter| waiter.field_in_redis_queue().is_some())
+            queue
+                .contenders
+                .values()
+                .any(|waiter| waiter.field_in_redis_queue().is_some())
         };
         let resource = |queue: &LocalQueue| in_redis_queue(queue).then(|| queue.resource.clone());
         let mut resources = self.map.collect(|_, queue| resource(queue));
@@ -294,13 +325,20 @@ impl LocalQueues {
     pub(crate) fn in_redis_queue(&self, queue: &str) -> RedisQueue {
         let in_redis_queue =
             |waiter: &Arc<Waiter>| Some((waiter.field_in_redis_queue()?, waiter.clone()));
-        let Some(queue) = self.map.get(queue) else { return RedisQueue::new() };
-        queue.contenders.values().filter_map(in_redis_queue).collect()
+        let Some(queue) = self.map.get(queue) else {
+            return RedisQueue::new();
+        };
+        queue
+            .contenders
+            .values()
+            .filter_map(in_redis_queue)
+            .collect()
     }
 
     /// Has the contender met a key without expiry?
     pub(crate) fn met_no_expiry(&self, resource: &Resource) -> bool {
-        self.contender(&resource.queue_name).is_some_and(|contender| contender.met_no_expiry())
+        self.contender(&resource.queue_name)
+            .is_some_and(|contender| contender.met_no_expiry())
     }
 
     /// Wakes the contender of a queue, or says which hold of this client is in the way.
@@ -354,12 +392,18 @@ impl LocalQueues {
     }
 
     pub(crate) fn waiting(&self) -> usize {
-        self.map.collect(|_, queue| Some(queue.waiting())).into_iter().sum()
+        self.map
+            .collect(|_, queue| Some(queue.waiting()))
+            .into_iter()
+            .sum()
     }
 
     /// Changes a queue under its lock; the waiter to be notified is notified after it.
     fn settle(&self, queue: &str, change: impl FnOnce(&mut LocalQueue) -> Next) {
-        let next = self.map.get_mut(queue).map_or(Next::Same, |mut queue| change(&mut queue));
+        let next = self
+            .map
+            .get_mut(queue)
+            .map_or(Next::Same, |mut queue| change(&mut queue));
         self.follow(queue, next);
     }
 
@@ -380,7 +424,9 @@ impl LocalQueues {
 
 impl fmt::Debug for LocalQueues {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LocalQueues").field("queues", &self.map.len()).finish_non_exhaustive()
+        f.debug_struct("LocalQueues")
+            .field("queues", &self.map.len())
+            .finish_non_exhaustive()
     }
 }
 

@@ -75,7 +75,9 @@ impl OwnSettings {
     /// The lease of renewed holds.
     pub(crate) fn lease(&self, of_client: &Settings) -> Duration {
         // Checked before.
-        let own = self.lease.and_then(|lease| Lease::renewable("with_lease", lease).ok());
+        let own = self
+            .lease
+            .and_then(|lease| Lease::renewable("with_lease", lease).ok());
         own.unwrap_or(of_client.lease)
     }
 
@@ -87,7 +89,11 @@ impl OwnSettings {
 const LISTENS: &str = "its waiters listen and are told when to ask";
 
 fn not_for(kind: Kind, setting: &'static str, reason: &'static str) -> ConfigError {
-    ConfigError::Setting { setting, kind: kind.to_string(), reason }
+    ConfigError::Setting {
+        setting,
+        kind: kind.to_string(),
+        reason,
+    }
 }
 
 /// Refuses a span outside its range.
@@ -100,7 +106,11 @@ pub(crate) fn in_range(
         return Ok(());
     }
     let allowed = format!("{:?} to {:?}", allowed.start(), allowed.end());
-    Err(ConfigError::OutOfRange { what, given: format!("{given:?}"), allowed })
+    Err(ConfigError::OutOfRange {
+        what,
+        given: format!("{given:?}"),
+        allowed,
+    })
 }
 
 #[cfg(test)]
@@ -125,13 +135,19 @@ mod tests {
         let table: [(&str, Set, Duration, Duration); 4] = [
             (
                 "with_lease",
-                |span| OwnSettings { lease: Some(span), ..OwnSettings::default() },
+                |span| OwnSettings {
+                    lease: Some(span),
+                    ..OwnSettings::default()
+                },
                 ms(100),
                 Lease::MAX,
             ),
             (
                 "with_safety_poll",
-                |span| OwnSettings { safety_poll: Some(span), ..OwnSettings::default() },
+                |span| OwnSettings {
+                    safety_poll: Some(span),
+                    ..OwnSettings::default()
+                },
                 ms(10),
                 ms(60_000),
             ),
@@ -146,18 +162,34 @@ mod tests {
             ),
             (
                 "longest pause of with_retry_pause",
-                |span| OwnSettings { retry_pause: Some((ms(20), span)), ..OwnSettings::default() },
+                |span| OwnSettings {
+                    retry_pause: Some((ms(20), span)),
+                    ..OwnSettings::default()
+                },
                 ms(20),
                 ms(60_000),
             ),
         ];
         for (setting, set, least, most) in table {
             for fits in [least, most] {
-                assert_eq!(refused(set(fits), Kind::String), None, "{setting}: {fits:?}");
+                assert_eq!(
+                    refused(set(fits), Kind::String),
+                    None,
+                    "{setting}: {fits:?}"
+                );
             }
-            for given in [Duration::ZERO, least.saturating_sub(TICK), most + TICK, Duration::MAX] {
+            for given in [
+                Duration::ZERO,
+                least.saturating_sub(TICK),
+                most + TICK,
+                Duration::MAX,
+            ] {
                 let text = refused(set(given), Kind::String).expect(setting);
-                for part in [setting, &format!("`{given:?}`"), &format!("{least:?} to {most:?}")] {
+                for part in [
+                    setting,
+                    &format!("`{given:?}`"),
+                    &format!("{least:?} to {most:?}"),
+                ] {
                     assert!(text.contains(part), "{text}");
                 }
             }
@@ -166,18 +198,36 @@ mod tests {
 
     #[test]
     fn what_means_nothing_for_a_kind_is_refused() {
-        let count = OwnSettings { retry_count: Some(0), ..OwnSettings::default() };
-        let pause = OwnSettings { retry_pause: Some((ms(1), ms(1))), ..OwnSettings::default() };
-        let poll = OwnSettings { safety_poll: Some(ms(10)), ..OwnSettings::default() };
+        let count = OwnSettings {
+            retry_count: Some(0),
+            ..OwnSettings::default()
+        };
+        let pause = OwnSettings {
+            retry_pause: Some((ms(1), ms(1))),
+            ..OwnSettings::default()
+        };
+        let poll = OwnSettings {
+            safety_poll: Some(ms(10)),
+            ..OwnSettings::default()
+        };
         for kind in [Kind::Spin, Kind::String] {
             for settings in [count, pause, poll] {
                 assert_eq!(refused(settings, kind), None, "{kind}");
             }
         }
-        for kind in [Kind::Lock, Kind::Fair, Kind::Fenced, Kind::Read, Kind::Write] {
+        for kind in [
+            Kind::Lock,
+            Kind::Fair,
+            Kind::Fenced,
+            Kind::Read,
+            Kind::Write,
+        ] {
             for (settings, name) in [(count, "with_retry_count"), (pause, "with_retry_pause")] {
                 let text = refused(settings, kind).expect("refused");
-                assert!(text.contains(name) && text.contains(&kind.to_string()), "{text}");
+                assert!(
+                    text.contains(name) && text.contains(&kind.to_string()),
+                    "{text}"
+                );
             }
             assert_eq!(refused(poll, kind).is_some(), kind == Kind::Fair, "{kind}");
         }

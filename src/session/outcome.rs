@@ -12,16 +12,27 @@ impl Error {
     pub(crate) fn from_call(name: &Arc<str>, lease: Duration, error: CallError) -> Self {
         let name = name.clone();
         match error {
-            CallError::NotApplied(fault) => {
-                Error::Unavailable { name, source: Cause::new(fault.0) }
-            }
-            CallError::Unknown(fault) => {
-                Error::Unknown { name, lease, source: Cause::new(fault.0) }
-            }
-            CallError::Refused(fault) => Error::Protocol { name, detail: fault.0 },
-            CallError::NotDurable { wanted, acknowledged } => {
-                Error::NotDurable { name, wanted, acknowledged }
-            }
+            CallError::NotApplied(fault) => Error::Unavailable {
+                name,
+                source: Cause::new(fault.0),
+            },
+            CallError::Unknown(fault) => Error::Unknown {
+                name,
+                lease,
+                source: Cause::new(fault.0),
+            },
+            CallError::Refused(fault) => Error::Protocol {
+                name,
+                detail: fault.0,
+            },
+            CallError::NotDurable {
+                wanted,
+                acknowledged,
+            } => Error::NotDurable {
+                name,
+                wanted,
+                acknowledged,
+            },
             CallError::Closed => Error::Closed,
             CallError::Forked => Error::Forked,
         }
@@ -29,7 +40,10 @@ impl Error {
 
     pub(crate) fn unexpected(name: &Arc<str>, reply: &Unexpected) -> Self {
         let detail = format!("a reply that no script gives: {:?}", reply.0);
-        Error::Protocol { name: name.clone(), detail }
+        Error::Protocol {
+            name: name.clone(),
+            detail,
+        }
     }
 }
 
@@ -39,7 +53,11 @@ mod tests {
     use crate::transport::{Fault, sort_error_reply};
 
     fn mapped(reply: &str) -> Error {
-        Error::from_call(&Arc::from("n"), Duration::from_secs(30), sort_error_reply(reply))
+        Error::from_call(
+            &Arc::from("n"),
+            Duration::from_secs(30),
+            sort_error_reply(reply),
+        )
     }
 
     #[test]
@@ -54,7 +72,10 @@ mod tests {
             "ERR max number of clients reached",
         ] {
             let error = mapped(reply);
-            assert!(matches!(error, Error::Unavailable { .. }), "{reply}: {error}");
+            assert!(
+                matches!(error, Error::Unavailable { .. }),
+                "{reply}: {error}"
+            );
             assert!(error.is_retryable() && !error.may_be_held(), "{reply}");
         }
     }
@@ -68,7 +89,10 @@ mod tests {
             "ERR unknown command",
         ] {
             let error = mapped(reply);
-            assert!(matches!(&error, Error::Protocol { detail, .. } if detail == reply), "{error}");
+            assert!(
+                matches!(&error, Error::Protocol { detail, .. } if detail == reply),
+                "{error}"
+            );
             assert!(!error.is_retryable() && !error.may_be_held(), "{reply}");
         }
     }

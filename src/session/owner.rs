@@ -109,7 +109,12 @@ impl Owner {
     }
 
     fn live(&self, client: ClientId, key: &Arc<str>, of: impl Fn(&Hold) -> bool) -> Vec<Arc<Hold>> {
-        let held = self.0.lock().by_key.get(&(client, key.clone())).map(Name::held);
+        let held = self
+            .0
+            .lock()
+            .by_key
+            .get(&(client, key.clone()))
+            .map(Name::held);
         // Not under the lock: the drop of a hold calls code of others (FOREIGN-1).
         let mut held = held.unwrap_or_default();
         held.retain(|hold| of(hold) && hold.is_live());
@@ -121,14 +126,20 @@ impl Owner {
         let waiting = {
             let mut names = self.0.lock();
             names.sweep();
-            let name = names.by_key.entry((hold.client, hold.resource.key.clone())).or_default();
+            let name = names
+                .by_key
+                .entry((hold.client, hold.resource.key.clone()))
+                .or_default();
             if name.holds.len() == name.holds.capacity() {
                 name.holds.retain(|held| held.strong_count() > 0);
             }
             name.holds.push(Arc::downgrade(hold));
             std::mem::take(&mut name.waiters)
         };
-        waiting.iter().filter_map(Weak::upgrade).for_each(|waiter| waiter.call_in());
+        waiting
+            .iter()
+            .filter_map(Weak::upgrade)
+            .for_each(|waiter| waiter.call_in());
     }
 
     /// Adds a waiter of this owner. The waiter looks for holds after this call, so that it sees a hold or is
@@ -136,7 +147,11 @@ impl Owner {
     pub(crate) fn waits(&self, client: ClientId, key: &Arc<str>, waiter: &Arc<Waiter>) {
         let mut names = self.0.lock();
         names.sweep();
-        let waiters = &mut names.by_key.entry((client, key.clone())).or_default().waiters;
+        let waiters = &mut names
+            .by_key
+            .entry((client, key.clone()))
+            .or_default()
+            .waiters;
         if waiters.len() == waiters.capacity() {
             waiters.retain(|waiter| waiter.strong_count() > 0);
         }

@@ -89,7 +89,12 @@ impl Field for Release {
 impl RecentReleases {
     /// The release of a hold was confirmed, or the call that leaves it to its expiry.
     pub(super) fn note_end(&self, hold: &Hold) {
-        self.note(&hold.resource, &hold.field, hold.longest_lease(), hold.lingers_until());
+        self.note(
+            &hold.resource,
+            &hold.field,
+            hold.longest_lease(),
+            hold.lingers_until(),
+        );
     }
 
     /// A release was confirmed.
@@ -102,10 +107,19 @@ impl RecentReleases {
     ) {
         let at = Instant::now();
         let (resource, field) = (resource.clone(), field.clone());
-        let release = Release { at, resource, field: field.clone(), lease, after };
+        let release = Release {
+            at,
+            resource,
+            field: field.clone(),
+            lease,
+            after,
+        };
         let mut noted = self.noted.lock();
         let mut is_due = false;
-        if noted.primary_changed.is_none_or(|changed| at >= changed + LATE) {
+        if noted
+            .primary_changed
+            .is_none_or(|changed| at >= changed + LATE)
+        {
             noted.late.clear();
         } else if noted.late.insert(field) {
             noted.to_repeat.push(release.clone());
@@ -129,8 +143,17 @@ impl RecentReleases {
         let concerned =
             |release: &&Release| now < release.over() && concerns(&release.resource.key);
         // The newest first: the new primary lacks the end of what the former one did.
-        let concerned: Vec<_> = noted.latest.iter().rev().filter(concerned).cloned().collect();
-        noted.late = concerned.iter().map(|release| release.field.clone()).collect();
+        let concerned: Vec<_> = noted
+            .latest
+            .iter()
+            .rev()
+            .filter(concerned)
+            .cloned()
+            .collect();
+        noted.late = concerned
+            .iter()
+            .map(|release| release.field.clone())
+            .collect();
         noted.to_repeat.extend(concerned);
         noted.primary_changed = Some(now);
         drop(noted);
@@ -164,7 +187,11 @@ pub(super) async fn run(session: &Session) {
 /// Asks which of these are held, and releases them again.
 async fn repeat(session: &Session, group: Group, batch: Vec<Release>) {
     let kind = batch[0].resource.kind;
-    let over = batch.iter().map(Release::over).max().expect("a batch is not empty");
+    let over = batch
+        .iter()
+        .map(Release::over)
+        .max()
+        .expect("a batch is not empty");
     let mut retry = Retry::growing(PAUSE_FIRST, PAUSE_MAX).until(over);
     loop {
         let fields: Vec<_> = batch
@@ -183,18 +210,37 @@ async fn repeat(session: &Session, group: Group, batch: Vec<Release>) {
             Err(error) => error,
         };
         let is_there = !matches!(error, CallError::Refused(_))
-            && batch.iter().all(|of| session.transport.group(&of.resource.key) == group);
+            && batch
+                .iter()
+                .all(|of| session.transport.group(&of.resource.key) == group);
         if !is_there || retry.pause(error, outage).await.is_err() {
             // One key of another type, or of another node, fails the call for all.
-            return batch.iter().for_each(|release| release_again(session, release));
+            return batch
+                .iter()
+                .for_each(|release| release_again(session, release));
         }
     }
 }
 
 fn release_again(session: &Session, release: &Release) {
-    let Release { resource, field, lease, after, .. } = release;
+    let Release {
+        resource,
+        field,
+        lease,
+        after,
+        ..
+    } = release;
     let epoch = session.transport.epoch(Lane::Caller, &resource.key);
-    session.undo_after(*after, resource, field, InDoubt { epoch, lease: *lease, once: true });
+    session.undo_after(
+        *after,
+        resource,
+        field,
+        InDoubt {
+            epoch,
+            lease: *lease,
+            once: true,
+        },
+    );
 }
 
 #[cfg(all(test, feature = "embedded"))]
@@ -216,10 +262,21 @@ mod tests {
         lost("x", "somebody:1");
         session.recent_releases.note_end(&hold);
         session.recent_releases.must_repeat(&|key| key == "x");
-        other.lock().await.expect("free").unlock().await.expect("held");
+        other
+            .lock()
+            .await
+            .expect("free")
+            .unlock()
+            .await
+            .expect("held");
         assert!(lock.is_locked().await.expect("an answer"), "of another key");
         session.recent_releases.must_repeat(&|key| key == "n");
-        lock.lock().await.expect("released again").unlock().await.expect("held");
+        lock.lock()
+            .await
+            .expect("released again")
+            .unlock()
+            .await
+            .expect("held");
     }
 
     /// The new primary may have it with its whole lease.
@@ -236,7 +293,12 @@ mod tests {
         session.recent_releases.note_end(&hold);
         drop(redis.command(&["PEXPIRE", "n", "30000"]));
         session.recent_releases.must_repeat(&|_| true);
-        lock.lock().await.expect("released in time").unlock().await.expect("held");
+        lock.lock()
+            .await
+            .expect("released in time")
+            .unlock()
+            .await
+            .expect("held");
         let took = begin.elapsed();
         assert!(took >= span && took < span * 2, "{took:?}");
     }

@@ -35,11 +35,18 @@ impl ReplyTimes {
         let (mut estimate, time) = (self.0.lock(), time.min(MOST));
         let (smoothed, variation) = match *estimate {
             None => (time, time / 2),
-            Some(Estimate { smoothed, variation }) => {
-                (smoothed * 7 / 8 + time / 8, variation * 3 / 4 + smoothed.abs_diff(time) / 4)
-            }
+            Some(Estimate {
+                smoothed,
+                variation,
+            }) => (
+                smoothed * 7 / 8 + time / 8,
+                variation * 3 / 4 + smoothed.abs_diff(time) / 4,
+            ),
         };
-        *estimate = Some(Estimate { smoothed, variation });
+        *estimate = Some(Estimate {
+            smoothed,
+            variation,
+        });
     }
 
     /// How long a reply may take beyond the wait before it counts as lost.
@@ -64,7 +71,11 @@ mod tests {
         times.came_after(ms(60));
         assert_eq!(times.grace(), ms(180));
         (0..50).for_each(|_| times.came_after(ms(60)));
-        assert!(times.grace() >= ms(110) && times.grace() < ms(115), "{:?}", times.grace());
+        assert!(
+            times.grace() >= ms(110) && times.grace() < ms(115),
+            "{:?}",
+            times.grace()
+        );
         (0..100).for_each(|_| times.came_after(ms(1)));
         assert!(times.grace() < ms(53), "{:?}", times.grace());
         (0..10).for_each(|_| times.came_after(ms(5000)));
@@ -131,7 +142,9 @@ mod on_a_line {
                 assert_eq!(tried(&client).await.0.ok(), Some(()));
             }
             sleep(WAIT).await;
-            link.connections().iter().for_each(|one| one.half_open(Direction::Requests));
+            link.connections()
+                .iter()
+                .for_each(|one| one.half_open(Direction::Requests));
             for _ in 0..4 {
                 let (lost, took) = tried(&client).await;
                 assert!(lost.is_err_and(|error| error.may_be_held()));
@@ -148,9 +161,18 @@ mod on_a_line {
         assert_eq!(tried(&client).await.0.ok(), Some(()));
         sleep(WAIT).await;
         let slow = Delay::fixed(Duration::from_millis(200));
-        let faults = Faults { request: slow, reply: slow, ..Faults::default() };
+        let faults = Faults {
+            request: slow,
+            reply: slow,
+            ..Faults::default()
+        };
         link.set_faults(faults, 1);
-        assert!(tried(&client).await.0.is_err_and(|error| error.may_be_held()));
+        assert!(
+            tried(&client)
+                .await
+                .0
+                .is_err_and(|error| error.may_be_held())
+        );
         // What it may have taken is undone, and that is answered.
         sleep(Duration::from_secs(1)).await;
         let (taken, took) = tried(&client).await;

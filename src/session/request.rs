@@ -52,7 +52,15 @@ pub(crate) struct Ends {
 impl Options {
     pub(crate) fn new(wait: Wait, lease: Lease) -> Self {
         let (ends, shown, purpose) = (None, Arc::default(), None);
-        Options { wait, lease, ends, of_quorum: false, patience: Patience::FIRST, shown, purpose }
+        Options {
+            wait,
+            lease,
+            ends,
+            of_quorum: false,
+            patience: Patience::FIRST,
+            shown,
+            purpose,
+        }
     }
 
     pub(crate) fn unlock_not_before(&self) -> Option<Duration> {
@@ -62,14 +70,28 @@ impl Options {
     /// The terms for Redis and the watchdog, of a lock whose renewed holds have that lease.
     pub(crate) fn terms(&self, of_lock: Duration) -> Result<HoldTerms, ConfigError> {
         let max_hold = self.ends.as_ref().and_then(|ends| ends.max_hold);
-        let max_hold = max_hold.map(|span| Lease::checked("max_hold", span)).transpose()?;
+        let max_hold = max_hold
+            .map(|span| Lease::checked("max_hold", span))
+            .transpose()?;
         let (lease, renewed) = self.lease.terms(of_lock)?;
         // A hold with a fixed lease is over by itself.
         let longest = if renewed { Lease::MAX } else { lease };
-        let unlock_not_before =
-            self.unlock_not_before().map(|span| lingering(span, longest)).transpose()?;
-        let clocks = if self.of_quorum { Clocks::OfSeveral } else { Clocks::OfOne };
-        Ok(HoldTerms { lease, unlock_not_before, renewed, max_hold, clocks })
+        let unlock_not_before = self
+            .unlock_not_before()
+            .map(|span| lingering(span, longest))
+            .transpose()?;
+        let clocks = if self.of_quorum {
+            Clocks::OfSeveral
+        } else {
+            Clocks::OfOne
+        };
+        Ok(HoldTerms {
+            lease,
+            unlock_not_before,
+            renewed,
+            max_hold,
+            clocks,
+        })
     }
 }
 
@@ -117,14 +139,22 @@ impl Proofs {
             hold.resource.kind == kind && hold.is_under(client, key) && hold.is_live()
         };
         let of_owner = |owner: &Owner| owner.newest(client, key, kind);
-        self.holds.iter().find(live).cloned().or_else(|| self.owner.as_ref().and_then(of_owner))
+        self.holds
+            .iter()
+            .find(live)
+            .cloned()
+            .or_else(|| self.owner.as_ref().and_then(of_owner))
     }
 
     /// A live hold of whatever kind under a key.
     fn any(&self, client: ClientId, key: &Arc<str>) -> Option<Arc<Hold>> {
         let live = |hold: &&Arc<Hold>| hold.is_under(client, key) && hold.is_live();
         let of_owner = |owner: &Owner| owner.any(client, key);
-        self.holds.iter().find(live).cloned().or_else(|| self.owner.as_ref().and_then(of_owner))
+        self.holds
+            .iter()
+            .find(live)
+            .cloned()
+            .or_else(|| self.owner.as_ref().and_then(of_owner))
     }
 
     fn is_empty(&self) -> bool {
@@ -162,7 +192,10 @@ impl Request {
     ) -> Self {
         let (started, no_expiry) = (Instant::now(), Arc::new(AtomicBool::new(false)));
         let client = session.client_id;
-        let told = session.settings.telemetry.acquisition(resource.kind.label(), &resource.name);
+        let told = session
+            .settings
+            .telemetry
+            .acquisition(resource.kind.label(), &resource.name);
         Request {
             client,
             resource,
@@ -193,11 +226,17 @@ impl Request {
     }
 
     pub(crate) fn described(self, description: Option<Arc<str>>) -> Self {
-        Request { description, ..self }
+        Request {
+            description,
+            ..self
+        }
     }
 
     pub(crate) fn asking_who(self) -> Self {
-        Request { asks_who: true, ..self }
+        Request {
+            asks_who: true,
+            ..self
+        }
     }
 
     /// Another owner holds it for this long.
@@ -216,8 +255,12 @@ impl Request {
             return OwnerRelation::Unrelated;
         }
         let same = self.proofs.newest(self.client, &self.resource.key, kind);
-        let first = same.clone().or_else(|| self.proofs.any(self.client, &self.resource.key));
-        let Some(first) = first else { return OwnerRelation::Unrelated };
+        let first = same
+            .clone()
+            .or_else(|| self.proofs.any(self.client, &self.resource.key));
+        let Some(first) = first else {
+            return OwnerRelation::Unrelated;
+        };
         let reentrant = self.resource.reentrant;
         match (kind, same) {
             (Kind::Read, Some(_)) if reentrant => OwnerRelation::Concurrent,
@@ -238,12 +281,15 @@ impl Request {
         if self.resource.kind != Kind::Read {
             return None;
         }
-        self.proofs.newest(self.client, &self.resource.key, Kind::Write)
+        self.proofs
+            .newest(self.client, &self.resource.key, Kind::Write)
     }
 
     /// A reader may have been asked to let this client's writers go first.
     pub(super) fn lets_others_first(&self, session: &Session) -> bool {
-        let Some(writers) = &self.resource.yields_to else { return false };
+        let Some(writers) = &self.resource.yields_to else {
+            return false;
+        };
         // Readers that read already are what the writers wait for.
         session.queues.is_waited_in(writers)
             && !matches!(self.relation(), OwnerRelation::Concurrent)
@@ -283,7 +329,14 @@ impl Request {
         let holder = held_here.map(|hold| Box::new(session.holder(&hold)));
         let by_this_client = holder.is_some();
         let waited = self.started.elapsed();
-        Error::Timeout { name, waited, no_expiry, by_this_client, holder, passed_over: 0 }
+        Error::Timeout {
+            name,
+            waited,
+            no_expiry,
+            by_this_client,
+            holder,
+            passed_over: 0,
+        }
     }
 
     pub(super) fn failed(&self, error: CallError) -> Error {
@@ -334,9 +387,12 @@ impl Request {
             let session = &handle.session;
             request.told.begins();
             let work = |_| work(handle.clone(), request.clone());
-            let (limits, timed_out) =
-                ((request.wait, request.patience), || request.timed_out(session));
-            let done = session.attendance.attend_until_over(limits, work, timed_out);
+            let (limits, timed_out) = ((request.wait, request.patience), || {
+                request.timed_out(session)
+            });
+            let done = session
+                .attendance
+                .attend_until_over(limits, work, timed_out);
             let mut done = request.told.around(done).await;
             if request.asks_who
                 && let Err(error) = &mut done

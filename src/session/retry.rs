@@ -39,17 +39,28 @@ impl Retry {
     /// For a caller that waits for the answer, for so long after the first failure.
     pub(super) fn brief(limit: Duration) -> Self {
         let [first, most] = BRIEF;
-        Retry { limit: Limit::AfterFailure(limit), ..Retry::growing(first, most) }
+        Retry {
+            limit: Limit::AfterFailure(limit),
+            ..Retry::growing(first, most)
+        }
     }
 
     /// For calls that nobody waits for at the moment: with pauses that double.
     pub(super) fn growing(first: Duration, most: Duration) -> Self {
-        Retry { pause: first, most, limit: Limit::None, in_doubt: false }
+        Retry {
+            pause: first,
+            most,
+            limit: Limit::None,
+            in_doubt: false,
+        }
     }
 
     /// Gives up at the first failure after `limit`.
     pub(super) fn until(self, limit: Instant) -> Self {
-        Retry { limit: Limit::At(limit), ..self }
+        Retry {
+            limit: Limit::At(limit),
+            ..self
+        }
     }
 
     /// The outcome of an earlier call is not known.
@@ -60,7 +71,11 @@ impl Retry {
     /// What a failure means: `Ok` if the call may be repeated, else what to give up with.
     pub(super) fn failed(&mut self, error: CallError) -> Result<CallError, CallError> {
         self.in_doubt |= matches!(error, CallError::Unknown(_));
-        let error = if self.in_doubt { error.in_doubt() } else { error };
+        let error = if self.in_doubt {
+            error.in_doubt()
+        } else {
+            error
+        };
         let passes = matches!(error, CallError::NotApplied(_) | CallError::Unknown(_));
         if passes { Ok(error) } else { Err(error) }
     }
@@ -77,7 +92,9 @@ impl Retry {
             return Err(error);
         }
         let pause = self.next_pause();
-        outage.over_within(left.map_or(pause, |left| left.min(pause))).await;
+        outage
+            .over_within(left.map_or(pause, |left| left.min(pause)))
+            .await;
         Ok(())
     }
 
@@ -116,15 +133,24 @@ mod tests {
             Ok(CallError::NotApplied(fault()))
         );
         assert!(!retry.is_in_doubt());
-        assert_eq!(retry.failed(CallError::Unknown(fault())), Ok(CallError::Unknown(fault())));
-        assert_eq!(retry.failed(CallError::NotApplied(fault())), Ok(CallError::Unknown(fault())));
+        assert_eq!(
+            retry.failed(CallError::Unknown(fault())),
+            Ok(CallError::Unknown(fault()))
+        );
+        assert_eq!(
+            retry.failed(CallError::NotApplied(fault())),
+            Ok(CallError::Unknown(fault()))
+        );
     }
 
     #[test]
     fn what_does_not_pass_by_itself_is_not_repeated() {
         let mut retry = Retry::brief(Duration::from_secs(1));
         assert_eq!(retry.failed(CallError::Closed), Err(CallError::Closed));
-        assert_eq!(retry.failed(CallError::Refused(fault())), Err(CallError::Refused(fault())));
+        assert_eq!(
+            retry.failed(CallError::Refused(fault())),
+            Err(CallError::Refused(fault()))
+        );
     }
 
     #[test]
@@ -133,7 +159,10 @@ mod tests {
         let mut retry = Retry::growing(first, most);
         for whole in [first, first * 2, most, most] {
             let pause = retry.next_pause();
-            assert!(pause >= whole.mul_f64(0.8) && pause <= whole.mul_f64(1.2), "{pause:?}");
+            assert!(
+                pause >= whole.mul_f64(0.8) && pause <= whole.mul_f64(1.2),
+                "{pause:?}"
+            );
         }
     }
 }

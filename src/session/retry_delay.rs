@@ -25,11 +25,18 @@ pub(crate) struct GrowingPause {
 
 impl GrowingPause {
     pub(crate) fn new((first, longest): (Duration, Duration)) -> Self {
-        GrowingPause { first, longest, pauses: 0 }
+        GrowingPause {
+            first,
+            longest,
+            pauses: 0,
+        }
     }
 
     pub(crate) fn next(&mut self) -> Duration {
-        let grown = self.first.saturating_mul(1 << self.pauses).min(self.longest);
+        let grown = self
+            .first
+            .saturating_mul(1 << self.pauses)
+            .min(self.longest);
         self.pauses = (self.pauses + 1).min(16);
         // Between half of it and all: clients that began together drift apart.
         grown.mul_f64(0.5 + 0.5 * fastrand::f64())
@@ -88,7 +95,10 @@ fn expiry_jitter() -> Duration {
 mod tests {
     use super::*;
 
-    const ASKS: WaitMode = WaitMode::Poll { first: ms(4), longest: ms(100) };
+    const ASKS: WaitMode = WaitMode::Poll {
+        first: ms(4),
+        longest: ms(100),
+    };
 
     const fn ms(span: u64) -> Duration {
         Duration::from_millis(span)
@@ -97,13 +107,21 @@ mod tests {
     fn delay(wait_mode: WaitMode, seed: u64) -> RetryDelay {
         fastrand::seed(seed);
         let pause = GrowingPause::new((ms(4), ms(100)));
-        RetryDelay { wait_mode, poll: ms(1000), pause, retries: None }
+        RetryDelay {
+            wait_mode,
+            poll: ms(1000),
+            pause,
+            retries: None,
+        }
     }
 
     #[test]
     fn who_may_ask_so_often_again_asks_no_more() {
         for retries in 0..5 {
-            let mut delay = RetryDelay { retries: Some(retries), ..delay(ASKS, 1) };
+            let mut delay = RetryDelay {
+                retries: Some(retries),
+                ..delay(ASKS, 1)
+            };
             assert!((0..retries).all(|_| !delay.is_over()));
             assert!(delay.is_over() && delay.is_over());
         }
@@ -114,12 +132,18 @@ mod tests {
     #[test]
     fn equal_pauses_do_not_grow() {
         let mut pause = GrowingPause::new((ms(40), ms(40)));
-        assert!((0..1000).map(|_| pause.next()).all(|pause| pause >= ms(20) && pause <= ms(40)));
+        assert!(
+            (0..1000)
+                .map(|_| pause.next())
+                .all(|pause| pause >= ms(20) && pause <= ms(40))
+        );
     }
 
     fn pauses(seed: u64, number: usize) -> Vec<Duration> {
         let mut delay = delay(ASKS, seed);
-        (0..number).map(|_| delay.next(None).expect("it asks again")).collect()
+        (0..number)
+            .map(|_| delay.next(None).expect("it asks again"))
+            .collect()
     }
 
     #[test]
@@ -128,7 +152,10 @@ mod tests {
             // Many more than bits in a number of milliseconds.
             let spans = [4, 8, 16, 32, 64].into_iter().chain([100; 95]);
             for (pause, whole) in pauses(seed, 100).into_iter().zip(spans) {
-                assert!(pause >= ms(whole) / 2 && pause <= ms(whole), "{pause:?} of {whole} ms");
+                assert!(
+                    pause >= ms(whole) / 2 && pause <= ms(whole),
+                    "{pause:?} of {whole} ms"
+                );
             }
         }
     }
@@ -136,7 +163,10 @@ mod tests {
     #[test]
     fn who_asks_does_not_move_in_step() {
         let (one, other) = (pauses(1, 20), pauses(2, 20));
-        assert!(one.iter().zip(&other).all(|(one, other)| one != other), "{one:?} {other:?}");
+        assert!(
+            one.iter().zip(&other).all(|(one, other)| one != other),
+            "{one:?} {other:?}"
+        );
         let longest = one[5..].iter().collect::<std::collections::BTreeSet<_>>();
         assert_eq!(longest.len(), 15, "{one:?}");
     }
@@ -150,10 +180,17 @@ mod tests {
                     let pause = asks.next(Some(left)).expect("it asks again");
                     assert!(pause < left + ms(10), "{pause:?} of {left:?}");
                 }
-                let told = delay(WaitMode::Listen, seed).next(Some(left)).expect("it ends");
+                let told = delay(WaitMode::Listen, seed)
+                    .next(Some(left))
+                    .expect("it ends");
                 assert!(told > left && told < left + ms(10), "{told:?} of {left:?}");
-                let polls = delay(WaitMode::ListenAndPoll, seed).next(Some(left)).expect("it ends");
-                assert!(polls > left && polls < left + ms(10), "{polls:?} of {left:?}");
+                let polls = delay(WaitMode::ListenAndPoll, seed)
+                    .next(Some(left))
+                    .expect("it ends");
+                assert!(
+                    polls > left && polls < left + ms(10),
+                    "{polls:?} of {left:?}"
+                );
             }
         }
     }
@@ -161,7 +198,9 @@ mod tests {
     #[test]
     fn where_nothing_ends_by_itself_who_is_told_waits_for_that() {
         assert_eq!(delay(WaitMode::Listen, 1).next(None), None);
-        let polls = delay(WaitMode::ListenAndPoll, 1).next(None).expect("it polls");
+        let polls = delay(WaitMode::ListenAndPoll, 1)
+            .next(None)
+            .expect("it polls");
         assert!(polls >= ms(800) && polls <= ms(1200), "{polls:?}");
     }
 }

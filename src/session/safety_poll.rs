@@ -63,7 +63,9 @@ pub(crate) async fn run(session: &Session) {
             Some(_) = checks.next() => {}
         }
         for every in session.polls.take_due(Instant::now()) {
-            let Some(resources) = session.queues.waited_for(every) else { continue };
+            let Some(resources) = session.queues.waited_for(every) else {
+                continue;
+            };
             // It goes on for as long as somebody waits so.
             session.polls.join(every);
             for (group, all) in session.by_group(resources, |resource| &resource.key) {
@@ -78,12 +80,21 @@ pub(crate) async fn run(session: &Session) {
 /// Finds the keys that are gone: one call, however many those are.
 async fn check(session: &Session, group: Group, resources: Vec<Arc<Resource>>) {
     // A hold that is older than the question must be there; a younger one may not have been.
-    let holders: Vec<_> =
-        resources.iter().map(|resource| session.queues.holder(&resource.queue_name)).collect();
-    let keys = resources.iter().map(|resource| resource.key.clone()).collect();
+    let holders: Vec<_> = resources
+        .iter()
+        .map(|resource| session.queues.holder(&resource.queue_name))
+        .collect();
+    let keys = resources
+        .iter()
+        .map(|resource| resource.key.clone())
+        .collect();
     count(&session.counters.polls);
-    let reply = session.call_group(group, Lane::Background, existence::keys_exist(keys)).await;
-    let missing = reply.ok().and_then(|value| existence::missing(value, resources.len()).ok());
+    let reply = session
+        .call_group(group, Lane::Background, existence::keys_exist(keys))
+        .await;
+    let missing = reply
+        .ok()
+        .and_then(|value| existence::missing(value, resources.len()).ok());
     // A poll that fails is followed by another one.
     for at in missing.unwrap_or_default() {
         let holder = session.queues.nudge(&resources[at].queue_name);

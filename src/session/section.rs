@@ -27,7 +27,10 @@ pub(crate) struct Inside(());
 
 /// Enters for one poll.
 pub(crate) fn enter(holds: &Arc<[Arc<Hold>]>) -> Inside {
-    let section = Section { task: task::try_id(), holds: holds.clone() };
+    let section = Section {
+        task: task::try_id(),
+        holds: holds.clone(),
+    };
     SECTIONS.with_borrow_mut(|sections| sections.push(section));
     Inside(())
 }
@@ -47,7 +50,9 @@ pub(crate) fn holds() -> Vec<Arc<Hold>> {
         }
         let task = task::try_id();
         let inside = sections.iter().rev().filter(|section| section.task == task);
-        inside.flat_map(|section| section.holds.iter().cloned()).collect()
+        inside
+            .flat_map(|section| section.holds.iter().cloned())
+            .collect()
     })
 }
 

@@ -93,11 +93,21 @@ impl Subscriptions {
         entry.listeners.push((id, waiter.clone()));
         drop(entry);
         let (channel, key) = (channel.clone(), key.clone());
-        Listener { subscriptions: self, transport, channel, key, id, private: false, waited: false }
+        Listener {
+            subscriptions: self,
+            transport,
+            channel,
+            key,
+            id,
+            private: false,
+            waited: false,
+        }
     }
 
     pub(crate) fn is_subscribed(&self, channel: &str) -> bool {
-        self.channels.get(channel).is_some_and(|entry| entry.confirmed)
+        self.channels
+            .get(channel)
+            .is_some_and(|entry| entry.confirmed)
     }
 
     /// Ends subscriptions that nobody has used for a while.
@@ -107,8 +117,9 @@ impl Subscriptions {
             let is_over = |since| now.duration_since(since) >= WARM;
             entry.listeners.is_empty() && entry.idle_since.is_some_and(is_over)
         };
-        let mut idle =
-            self.channels.collect(|channel, entry| is_idle(entry).then(|| channel.clone()));
+        let mut idle = self
+            .channels
+            .collect(|channel, entry| is_idle(entry).then(|| channel.clone()));
         // What is sent must not depend on hashing: simulations are replayed.
         idle.sort();
         for channel in idle {
@@ -128,11 +139,16 @@ impl Subscriptions {
     }
 
     pub(crate) fn live(&self) -> usize {
-        self.channels.collect(|_, entry| entry.confirmed.then_some(())).len()
+        self.channels
+            .collect(|_, entry| entry.confirmed.then_some(()))
+            .len()
     }
 
     pub(crate) fn listening(&self) -> usize {
-        self.channels.collect(|_, entry| Some(entry.listeners.len())).into_iter().sum()
+        self.channels
+            .collect(|_, entry| Some(entry.listeners.len()))
+            .into_iter()
+            .sum()
     }
 
     /// Returns when a connection is usable again, after `limit` at the latest.
@@ -194,7 +210,9 @@ impl Listener<'_> {
 
 impl Drop for Listener<'_> {
     fn drop(&mut self) {
-        let Some(mut entry) = self.subscriptions.channels.get_mut(&self.channel) else { return };
+        let Some(mut entry) = self.subscriptions.channels.get_mut(&self.channel) else {
+            return;
+        };
         entry.listeners.retain(|(id, _)| *id != self.id);
         if !entry.listeners.is_empty() {
             return;
@@ -209,14 +227,18 @@ impl Drop for Listener<'_> {
         drop(entry);
         let unused =
             |entry: &Channel| entry.listeners.is_empty() && (self.private || !entry.confirmed);
-        self.subscriptions.end(&self.channel, self.transport, unused);
+        self.subscriptions
+            .end(&self.channel, self.transport, unused);
     }
 }
 
 impl Subscriptions {
     /// A message came on a channel.
     pub(super) fn message(&self, channel: &str) {
-        let listeners = self.channels.get(channel).map(|entry| entry.listeners.clone());
+        let listeners = self
+            .channels
+            .get(channel)
+            .map(|entry| entry.listeners.clone());
         let listeners = listeners.unwrap_or_default();
         self.counters.wakes.add(listeners.len() as u64);
         for (_, waiter) in listeners {
@@ -233,7 +255,10 @@ impl Subscriptions {
         };
         let listeners =
             |channel: &str, entry: &Channel| concerns(channel).then(|| entry.listeners.clone());
-        let mut all = self.channels.collect(|channel, entry| listeners(channel, entry)).concat();
+        let mut all = self
+            .channels
+            .collect(|channel, entry| listeners(channel, entry))
+            .concat();
         // In the order in which they came, not that of a hash.
         all.sort_by_key(|(id, _)| *id);
         for (_, waiter) in all {

@@ -26,7 +26,11 @@ impl Wait {
     }
 
     pub(crate) fn deadline(self) -> Option<Instant> {
-        if let Wait::Until(deadline) = self { Some(deadline) } else { None }
+        if let Wait::Until(deadline) = self {
+            Some(deadline)
+        } else {
+            None
+        }
     }
 }
 
@@ -37,6 +41,10 @@ impl From<Duration> for Wait {
             return Wait::Once;
         }
         // Tokio's timers reach about two years.
-        if wait > Lease::MAX { Wait::Forever } else { Wait::Until(Instant::now() + wait) }
+        if wait > Lease::MAX {
+            Wait::Forever
+        } else {
+            Wait::Until(Instant::now() + wait)
+        }
     }
 }

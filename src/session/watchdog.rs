@@ -78,7 +78,12 @@ impl Watchdog {
     pub(crate) fn new() -> Self {
         let table = Mutex::new(Table::default());
         let (under_way, poke) = (ReleasesUnderWay::default(), Notify::new());
-        Watchdog { table, under_way, poke, start: Instant::now() }
+        Watchdog {
+            table,
+            under_way,
+            poke,
+            start: Instant::now(),
+        }
     }
 
     /// Enters a hold, or moves it to its next duty, at `not_before` if that is later.
@@ -110,7 +115,9 @@ impl Watchdog {
         not_before: Option<Instant>,
     ) {
         // Its grant was on its way when the others were told.
-        let in_doubt = table.primary_changed.is_some_and(|change| hold.is_older_than(change))
+        let in_doubt = table
+            .primary_changed
+            .is_some_and(|change| hold.is_older_than(change))
             && !hold.is_unverified()
             && hold.must_be_verified();
         let now = Instant::now();
@@ -154,7 +161,11 @@ impl Watchdog {
 
     /// A live hold of this client under a key.
     pub(crate) fn held_under(&self, key: &str) -> Option<Arc<Hold>> {
-        self.table.lock().under(key).find(|hold| hold.is_live()).cloned()
+        self.table
+            .lock()
+            .under(key)
+            .find(|hold| hold.is_live())
+            .cloned()
     }
 
     /// All live holds of this client of a kind under a key.
@@ -214,7 +225,11 @@ impl Watchdog {
         }
         for hold in &taken {
             let deadline = hold.deadline();
-            let until = if deadline > now { deadline } else { now + Duration::from_secs(1) };
+            let until = if deadline > now {
+                deadline
+            } else {
+                now + Duration::from_secs(1)
+            };
             table.put(hold, until);
         }
         table.asleep_until = table.due.keys().next().map(|(due, _)| *due);
@@ -231,7 +246,9 @@ impl Watchdog {
         if at >= deadline {
             return at;
         }
-        let left = deadline.saturating_duration_since(at).min(hold.renewal_lease());
+        let left = deadline
+            .saturating_duration_since(at)
+            .min(hold.renewal_lease());
         let step = (left / GRID).max(Duration::from_micros(100));
         let step = step.as_micros().next_power_of_two();
         let since = at.saturating_duration_since(self.start).as_micros();
@@ -249,7 +266,10 @@ impl Table {
                     holds.get_mut().others.insert(hold.id, hold.clone());
                 }
                 Entry::Vacant(none) => {
-                    none.insert(Under { first: hold.clone(), others: BTreeMap::new() });
+                    none.insert(Under {
+                        first: hold.clone(),
+                        others: BTreeMap::new(),
+                    });
                 }
             },
         }
@@ -257,9 +277,13 @@ impl Table {
     }
 
     fn remove(&mut self, hold: &Hold) {
-        let Some(due) = hold.set_due(None) else { return };
+        let Some(due) = hold.set_due(None) else {
+            return;
+        };
         self.due.remove(&(due, hold.id));
-        let Some(holds) = self.by_key.get_mut(&hold.resource.key) else { return };
+        let Some(holds) = self.by_key.get_mut(&hold.resource.key) else {
+            return;
+        };
         if holds.first.id != hold.id {
             holds.others.remove(&hold.id);
         } else if let Some((_, other)) = holds.others.pop_first() {

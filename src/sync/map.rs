@@ -42,7 +42,10 @@ impl<V> Map<V> {
     /// What there is to say of the entries, in no order. Each is locked meanwhile.
     pub(crate) fn collect<T>(&self, mut of: impl FnMut(&Arc<str>, &V) -> Option<T>) -> Vec<T> {
         let _held = Held::one();
-        self.0.iter().filter_map(|entry| of(entry.key(), entry.value())).collect()
+        self.0
+            .iter()
+            .filter_map(|entry| of(entry.key(), entry.value()))
+            .collect()
     }
 
     pub(crate) fn retain(&self, mut keeps: impl FnMut(&V) -> bool) {

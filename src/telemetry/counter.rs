@@ -14,7 +14,10 @@ pub(crate) struct Counter {
 }
 
 impl Counter {
-    #[cfg_attr(not(feature = "metrics"), expect(unused_variables, reason = "it has no name then"))]
+    #[cfg_attr(
+        not(feature = "metrics"),
+        expect(unused_variables, reason = "it has no name then")
+    )]
     pub(crate) const fn new(metric: &'static str) -> Self {
         Counter {
             value: AtomicU64::new(0),

@@ -21,7 +21,11 @@ pub(crate) struct NameLabel(Option<Arc<MapName>>);
 
 impl fmt::Debug for NameLabel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.0.is_some() { "by a function" } else { "none" })
+        f.write_str(if self.0.is_some() {
+            "by a function"
+        } else {
+            "none"
+        })
     }
 }
 
@@ -41,7 +45,14 @@ impl NameLabel {
 /// This also creates the counters without labels. If a counter appeared with its first event, its increase
 /// would not be visible.
 pub(crate) fn describe(stats: &[(&'static str, &'static str)]) {
-    for Metric { name, shape, unit, help, labels } in METRICS {
+    for Metric {
+        name,
+        shape,
+        unit,
+        help,
+        labels,
+    } in METRICS
+    {
         match shape {
             Shape::Counter => metrics::describe_counter!(*name, *unit, *help),
             Shape::Gauge => metrics::describe_gauge!(*name, *unit, *help),
@@ -72,7 +83,12 @@ pub(super) fn waiting(subject: &Subject, more: f64) {
 }
 
 pub(super) fn acquired(subject: &Subject, acquired: &Acquired) {
-    let Acquired { outcome, wait, calls, .. } = acquired;
+    let Acquired {
+        outcome,
+        wait,
+        calls,
+        ..
+    } = acquired;
     histogram!(WAIT, labels(subject, Some(("outcome", outcome)))).record(*wait);
     histogram!(CALLS, labels(subject, None)).record(f64::from(*calls));
 }

@@ -49,7 +49,13 @@ pub(super) mod metric {
         labels: &'static [&'static str],
         help: &'static str,
     ) -> Metric {
-        Metric { name, shape, unit, labels, help }
+        Metric {
+            name,
+            shape,
+            unit,
+            labels,
+            help,
+        }
     }
 
     /// In addition, each counter of `Stats` is a metric named `leasehold.` and its name.
@@ -75,7 +81,13 @@ pub(super) mod metric {
             &["kind", "name"],
             "Acquisitions under way: nearly all of them wait",
         ),
-        metric(Shape::Gauge, HELD, Unit::Count, &["kind", "name"], "Holds of this process"),
+        metric(
+            Shape::Gauge,
+            HELD,
+            Unit::Count,
+            &["kind", "name"],
+            "Holds of this process",
+        ),
         metric(
             Shape::Histogram,
             HOLD,
@@ -104,7 +116,13 @@ pub(super) mod metric {
             &["kind", "outcome", "name"],
             "How long it took until Redis had confirmed a release",
         ),
-        metric(Shape::Counter, RECONNECTS, Unit::Count, &[], "Connections that were made again"),
+        metric(
+            Shape::Counter,
+            RECONNECTS,
+            Unit::Count,
+            &[],
+            "Connections that were made again",
+        ),
         metric(
             Shape::Counter,
             FAILOVERS,
@@ -125,15 +143,26 @@ mod tests {
     fn table() -> String {
         let mut table =
             String::from("| metric | shape | labels | what it is |\n| --- | --- | --- | --- |\n");
-        for Metric { name, shape, labels, help, .. } in ALL {
+        for Metric {
+            name,
+            shape,
+            labels,
+            help,
+            ..
+        } in ALL
+        {
             let shape = match shape {
                 Shape::Counter => "counter",
                 Shape::Gauge => "gauge",
                 Shape::Histogram => "histogram",
             };
             let labels: Vec<_> = labels.iter().map(|label| format!("`{label}`")).collect();
-            writeln!(table, "| `{name}` | {shape} | {} | {help} |", labels.join(", "))
-                .expect("text");
+            writeln!(
+                table,
+                "| `{name}` | {shape} | {} | {help} |",
+                labels.join(", ")
+            )
+            .expect("text");
         }
         for (name, help) in STATS {
             let help = help.trim().trim_end_matches('.');
@@ -146,7 +175,14 @@ mod tests {
     fn the_documentation_has_them_all() {
         let page = include_str!("../../docs/telemetry.md");
         let (begin, end) = ("<!-- metrics: begin -->\n", "<!-- metrics: end -->");
-        let documented = page.split(begin).nth(1).and_then(|rest| rest.split(end).next());
-        assert!(documented == Some(&table()), "put this between the two marks:\n{}", table());
+        let documented = page
+            .split(begin)
+            .nth(1)
+            .and_then(|rest| rest.split(end).next());
+        assert!(
+            documented == Some(&table()),
+            "put this between the two marks:\n{}",
+            table()
+        );
     }
 }

@@ -53,7 +53,13 @@ impl Acquire {
     }
 
     pub(super) fn end(&self, acquired: &Acquired) {
-        let Acquired { outcome, wait, calls, wakes, handed_over } = *acquired;
+        let Acquired {
+            outcome,
+            wait,
+            calls,
+            wakes,
+            handed_over,
+        } = *acquired;
         let span = &self.0;
         span.record("outcome", outcome);
         if !matches!(outcome, "acquired" | "dropped") {
@@ -111,7 +117,10 @@ impl Hold {
             outcome = Empty,
             error.type = Empty,
         );
-        Release { span, ended: AtomicBool::new(false) }
+        Release {
+            span,
+            ended: AtomicBool::new(false),
+        }
     }
 
     pub(super) fn uncertain(&self, subject: &Subject) {

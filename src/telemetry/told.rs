@@ -176,7 +176,9 @@ impl ToldAcquisition {
 impl Holding {
     /// Called once, without a lock held.
     pub(crate) fn begins(&self, telemetry: &Telemetry, kind: &'static str, name: &Arc<str>) {
-        let Some(subject) = telemetry.subject(kind, name) else { return };
+        let Some(subject) = telemetry.subject(kind, name) else {
+            return;
+        };
         call_out(|| {
             meters::held(&subject, 1.0);
             let told = ToldHold {
@@ -256,7 +258,9 @@ impl ToldHold {
         }
         let end = match end {
             Ended::Released => {
-                self.leaving.set((Instant::now(), self.span.release(&self.subject))).ok();
+                self.leaving
+                    .set((Instant::now(), self.span.release(&self.subject)))
+                    .ok();
                 "released"
             }
             Ended::HandedOn => "handed_on",
@@ -278,7 +282,9 @@ impl ToldHold {
 
     fn is_released_as(&self, outcome: Option<&'static str>) {
         // Two callers may report the release; the first one knows the outcome.
-        let Some((since, span)) = self.leaving.get() else { return };
+        let Some((since, span)) = self.leaving.get() else {
+            return;
+        };
         if span.end(outcome)
             && let Some(outcome) = outcome
         {

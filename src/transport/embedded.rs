@@ -66,7 +66,10 @@ pub struct EmbeddedRedis {
 impl EmbeddedRedis {
     /// Makes an empty engine.
     pub fn new() -> Self {
-        EmbeddedRedis { engine: Engine::new(), number: NEXT.fetch_add(1, Ordering::Relaxed) }
+        EmbeddedRedis {
+            engine: Engine::new(),
+            number: NEXT.fetch_add(1, Ordering::Relaxed),
+        }
     }
 
     /// Deletes the key of a lock, and tells no client.

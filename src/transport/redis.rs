@@ -126,10 +126,18 @@ impl Transport {
     /// Must be called on the runtime that is to drive the caller's lane.
     pub(crate) async fn connect(place: Place, opening: Opening) -> Result<Transport, CallError> {
         let own = opening.own_runtime.clone();
-        let runtimes = Runtimes { caller: Handle::current(), own };
+        let runtimes = Runtimes {
+            caller: Handle::current(),
+            own,
+        };
         Ok(match place {
             Place::Server(remote) => {
-                let Opening { timing, events, if_unreachable, .. } = opening;
+                let Opening {
+                    timing,
+                    events,
+                    if_unreachable,
+                    ..
+                } = opening;
                 let node = Node::connect(remote, timing, events, runtimes, if_unreachable);
                 Transport::Single(node.await?)
             }
@@ -150,9 +158,18 @@ impl Transport {
         events: Arc<dyn TransportEvents>,
         runtime: &Handle,
     ) -> Transport {
-        let runtimes = Runtimes { caller: runtime.clone(), own: runtime.clone() };
+        let runtimes = Runtimes {
+            caller: runtime.clone(),
+            own: runtime.clone(),
+        };
         let remote = Ok(Arc::new(remote));
-        Transport::Single(Node::open(remote, timing, events, &runtimes, Arc::default()))
+        Transport::Single(Node::open(
+            remote,
+            timing,
+            events,
+            &runtimes,
+            Arc::default(),
+        ))
     }
 
     fn nodes(&self) -> Nodes<'_> {
@@ -166,7 +183,11 @@ impl Transport {
     /// How many requests wait for their answer, if one node serves all keys.
     #[cfg(feature = "test-util")]
     pub(crate) fn calls_under_way(&self) -> usize {
-        if let Nodes::One(node) = self.nodes() { node.calls_under_way() } else { 0 }
+        if let Nodes::One(node) = self.nodes() {
+            node.calls_under_way()
+        } else {
+            0
+        }
     }
 
     /// Runs a script once. If the future is dropped the call is executed all the same.
@@ -264,7 +285,10 @@ impl Transport {
     /// What carries the calls for a key at present.
     pub(crate) fn epoch(&self, lane: Lane, key: &str) -> Epoch {
         match self.nodes() {
-            Nodes::One(node) => Epoch { connection: node.epoch(lane), ..Epoch::default() },
+            Nodes::One(node) => Epoch {
+                connection: node.epoch(lane),
+                ..Epoch::default()
+            },
             Nodes::Many(cluster) => cluster.epoch(lane, key),
         }
     }
@@ -327,7 +351,9 @@ impl Transport {
 pub(super) fn not_a_cluster_client(error: CallError) -> CallError {
     match error {
         CallError::Refused(Fault(text))
-            if ["MOVED ", "ASK ", "CROSSSLOT "].iter().any(|code| text.starts_with(code)) =>
+            if ["MOVED ", "ASK ", "CROSSSLOT "]
+                .iter()
+                .any(|code| text.starts_with(code)) =>
         {
             CallError::Refused(Fault(format!(
                 "{text}: the server is a node of a cluster; connect with redis-cluster://"

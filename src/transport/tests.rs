@@ -31,7 +31,10 @@ fn conditions_that_pass_are_not_applied() {
         "@user_script: 13: -OOM command not allowed when used memory > 'maxmemory'.\r\n",
     ];
     for text in texts {
-        assert_eq!(sort_error_reply(text), CallError::NotApplied(Fault(text.to_owned())));
+        assert_eq!(
+            sort_error_reply(text),
+            CallError::NotApplied(Fault(text.to_owned()))
+        );
     }
 }
 
@@ -51,7 +54,10 @@ fn what_somebody_has_to_change_is_refused() {
         "",
     ];
     for text in texts {
-        assert_eq!(sort_error_reply(text), CallError::Refused(Fault(text.to_owned())));
+        assert_eq!(
+            sort_error_reply(text),
+            CallError::Refused(Fault(text.to_owned()))
+        );
     }
 }
 
@@ -64,7 +70,9 @@ fn a_node_of_a_cluster_is_refused_with_what_to_do() {
     ];
     for text in texts {
         let refused = redis::not_a_cluster_client(sort_error_reply(text));
-        let CallError::Refused(fault) = refused else { panic!("{text}") };
+        let CallError::Refused(fault) = refused else {
+            panic!("{text}")
+        };
         assert!(fault.0.starts_with(text), "{fault}");
         assert!(fault.0.contains("node of a cluster"), "{fault}");
         assert!(fault.0.contains("connect with redis-cluster://"), "{fault}");

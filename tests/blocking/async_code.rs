@@ -16,13 +16,18 @@ fn runtimes() -> [Runtime; 2] {
     builders.map(|mut builder| builder.enable_all().build().unwrap())
 }
 
-#[expect(clippy::disallowed_methods, reason = "the panic is to stay in a task of its own")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the panic is to stay in a task of its own"
+)]
 fn in_a_task<T: Send + 'static>(
     runtime: &Runtime,
     call: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Box<dyn Any + Send>> {
     let task = async { tokio::spawn(async { call() }).await };
-    runtime.block_on(task).map_err(tokio::task::JoinError::into_panic)
+    runtime
+        .block_on(task)
+        .map_err(tokio::task::JoinError::into_panic)
 }
 
 fn says_why<T>(refused: Result<T, Box<dyn Any + Send>>) {
@@ -30,7 +35,10 @@ fn says_why<T>(refused: Result<T, Box<dyn Any + Send>>) {
     let text = panic.downcast_ref::<String>().cloned();
     let text = text.or_else(|| panic.downcast_ref::<&str>().map(|&text| text.to_owned()));
     let text = text.expect("a text");
-    assert!(text.contains("Cannot start a runtime from within a runtime"), "{text}");
+    assert!(
+        text.contains("Cannot start a runtime from within a runtime"),
+        "{text}"
+    );
 }
 
 type Call = fn(&Client);

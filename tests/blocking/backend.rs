@@ -92,7 +92,10 @@ impl Backend {
             Backend::Redis(server) => {
                 let stats = server.command(&["INFO", "commandstats"]).text();
                 let calls = |line: &str| {
-                    let count = line.strip_prefix("cmdstat_evalsha:calls=")?.split(',').next()?;
+                    let count = line
+                        .strip_prefix("cmdstat_evalsha:calls=")?
+                        .split(',')
+                        .next()?;
                     Some(count.parse::<u64>().expect("a number"))
                 };
                 stats.lines().filter_map(calls).sum()

@@ -17,10 +17,16 @@ fn silent() -> (TcpListener, String) {
 #[test]
 fn what_cannot_be_a_setting_is_refused() {
     let refused = Client::connect("http://127.0.0.1");
-    assert!(matches!(refused, Err(Error::Config(ConfigError::Url { .. }))), "{refused:?}");
+    assert!(
+        matches!(refused, Err(Error::Config(ConfigError::Url { .. }))),
+        "{refused:?}"
+    );
     let settings = leasehold::Client::builder("redis://127.0.0.1:1").lease(ms(1));
     let refused = Client::connect_with(settings);
-    assert!(matches!(refused, Err(Error::Config(ConfigError::OutOfRange { .. }))), "{refused:?}");
+    assert!(
+        matches!(refused, Err(Error::Config(ConfigError::OutOfRange { .. }))),
+        "{refused:?}"
+    );
 }
 
 #[test]
@@ -28,9 +34,15 @@ fn a_server_that_does_not_answer_is_an_error() {
     let (_listener, url) = silent();
     let settings = || leasehold::Client::builder(&url).connect_timeout(ms(100));
     let refused = Client::connect_with(settings());
-    assert!(matches!(refused, Err(Error::Unavailable { .. })), "{refused:?}");
+    assert!(
+        matches!(refused, Err(Error::Unavailable { .. })),
+        "{refused:?}"
+    );
 
     let client = Client::connect_in_background(settings()).unwrap();
     let refused = client.lock("x").try_lock_now(Lease::Renewed);
-    assert!(matches!(refused, Err(Error::Unavailable { .. })), "{refused:?}");
+    assert!(
+        matches!(refused, Err(Error::Unavailable { .. })),
+        "{refused:?}"
+    );
 }

@@ -30,7 +30,10 @@ pub(crate) fn the_last_value_frees_though_it_is_dropped_in_async_code(backend: &
     let permit = client.semaphore("s");
     assert!(permit.try_set_permits(1).unwrap());
     let permit = permit.acquire(1).unwrap();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
     runtime.block_on(async move {
         drop(client);
         drop(permit);
@@ -38,7 +41,9 @@ pub(crate) fn the_last_value_frees_though_it_is_dropped_in_async_code(backend: &
     });
     backend.until_gone("x");
     let other = backend.client();
-    wait_until("the permit is back", LIMIT, || other.semaphore("s").available().unwrap() == 1);
+    wait_until("the permit is back", LIMIT, || {
+        other.semaphore("s").available().unwrap() == 1
+    });
 }
 
 pub(crate) fn a_guard_is_renewed_when_its_client_is_gone(backend: &Backend) {
@@ -71,7 +76,10 @@ pub(crate) fn a_shutdown_ends_waits_and_holds(backend: &Backend) {
     assert!(!backend.exists("x"), "a shutdown has released it");
     assert_eq!(guard.ended(LIMIT), Some(Ended::Lost(LossReason::Closed)));
     assert!(matches!(guard.unlock(), Err(Error::Lost { .. })));
-    assert!(matches!(client.lock("x").try_lock_now(Lease::Renewed), Err(Error::Closed)));
+    assert!(matches!(
+        client.lock("x").try_lock_now(Lease::Renewed),
+        Err(Error::Closed)
+    ));
     elsewhere.unlock().unwrap();
 }
 
@@ -88,13 +96,19 @@ pub(crate) fn a_hold_moves_to_another_client_as_text(backend: &Backend) {
     let guard = other.lock("x").restore(&text).unwrap();
     in_vain(|| one.lock("x").try_lock_now(Lease::Renewed));
     guard.unlock().unwrap();
-    assert!(matches!(other.lock("x").restore(&text), Err(Error::NotOwner { .. })));
+    assert!(matches!(
+        other.lock("x").restore(&text),
+        Err(Error::NotOwner { .. })
+    ));
 }
 
 pub(crate) fn a_guard_goes_on_in_async_code(backend: &Backend) {
     let client = backend.client();
     let guard = client.lock("x").lock().unwrap().into_async();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
     drop(client);
     runtime.block_on(guard.unlock()).unwrap();
     assert!(!backend.exists("x"));

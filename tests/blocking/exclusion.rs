@@ -17,7 +17,9 @@ pub(crate) const KINDS: [Kind; 8] = [
     ("lock", |client| client.lock("x")),
     ("non-reentrant", |client| client.non_reentrant_lock("x")),
     ("fair", |client| client.fair_lock("x")),
-    ("fenced", |client| client.blocking_lock(client.as_async().fenced_lock("x").into())),
+    ("fenced", |client| {
+        client.blocking_lock(client.as_async().fenced_lock("x").into())
+    }),
     ("write", |client| client.read_write_lock("x").write()),
     ("spin", |client| client.spin_lock("x")),
     ("multi", |client| client.multi_lock(["x", "y"])),
@@ -58,7 +60,13 @@ pub(crate) fn a_wait_ends_when_it_should(backend: &Backend) {
         in_vain(|| client.lock("x").acquire().wait(wait).lock());
     }
     let calls = backend.calls();
-    assert!(waiter.lock("x").try_lock_now(Lease::Renewed).unwrap_err().is_timeout());
+    assert!(
+        waiter
+            .lock("x")
+            .try_lock_now(Lease::Renewed)
+            .unwrap_err()
+            .is_timeout()
+    );
     assert_eq!(backend.calls(), calls + 1, "it asks once");
     guard.unlock().unwrap();
 }
@@ -79,13 +87,21 @@ fn is_woken(holder: &Client, waiter: &Client) {
         let waiting = scope.spawn(|| waiter.lock("x").try_lock(LIMIT, Lease::Renewed));
         until_waiting(waiter, 1);
         guard.unlock().unwrap();
-        waiting.join().unwrap().expect("it was woken").unlock().unwrap();
+        waiting
+            .join()
+            .unwrap()
+            .expect("it was woken")
+            .unlock()
+            .unwrap();
     });
 }
 
 pub(crate) fn threads_and_tasks_of_one_session_wait_for_each_other(backend: &Backend) {
     let client = backend.client();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
     let guard = client.lock("x").lock().unwrap();
     thread::scope(|scope| {
         let lock = client.as_async().lock("x");
@@ -96,7 +112,12 @@ pub(crate) fn threads_and_tasks_of_one_session_wait_for_each_other(backend: &Bac
         let thread = scope.spawn(|| client.lock("x").try_lock(LIMIT, Lease::Renewed));
         until_waiting(&client, 1);
         drop(guard);
-        thread.join().unwrap().expect("the thread was woken").unlock().unwrap();
+        thread
+            .join()
+            .unwrap()
+            .expect("the thread was woken")
+            .unlock()
+            .unwrap();
     });
 }
 
@@ -104,8 +125,17 @@ pub(crate) fn a_bad_name_is_refused(backend: &Backend) {
     let client = backend.client();
     let calls = backend.calls();
     let refused = on_another_thread(|| client.lock("").try_lock(Duration::MAX, Lease::Renewed));
-    assert!(matches!(refused, Err(Error::Config(ConfigError::Name { .. }))), "{refused:?}");
-    assert!(matches!(client.semaphore("").acquire(1), Err(Error::Config(_))));
-    assert!(matches!(client.count_down_latch("").wait(LIMIT), Err(Error::Config(_))));
+    assert!(
+        matches!(refused, Err(Error::Config(ConfigError::Name { .. }))),
+        "{refused:?}"
+    );
+    assert!(matches!(
+        client.semaphore("").acquire(1),
+        Err(Error::Config(_))
+    ));
+    assert!(matches!(
+        client.count_down_latch("").wait(LIMIT),
+        Err(Error::Config(_))
+    ));
     assert_eq!(backend.calls(), calls);
 }

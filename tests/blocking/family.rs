@@ -69,7 +69,11 @@ pub(crate) fn a_writer_goes_on_reading(backend: &Backend) {
     let writing = catalogue.write().lock().unwrap();
     let reading = catalogue.read().acquire().within(&writing).lock().unwrap();
     writing.unlock().unwrap();
-    let theirs = other.read_write_lock("x").read().try_lock(LIMIT, Lease::Renewed).unwrap();
+    let theirs = other
+        .read_write_lock("x")
+        .read()
+        .try_lock(LIMIT, Lease::Renewed)
+        .unwrap();
     reading.unlock().unwrap();
     theirs.unlock().unwrap();
 }
@@ -120,7 +124,10 @@ pub(crate) fn a_quorum_is_one_lock(backend: &Backend) {
     let lock = two.quorum_lock(&twos, "q");
     assert!(lock.try_lock(ms(50), Lease::Renewed).is_err());
     guard.unlock().unwrap();
-    lock.try_lock(LIMIT, Lease::Renewed).unwrap().unlock().unwrap();
+    lock.try_lock(LIMIT, Lease::Renewed)
+        .unwrap()
+        .unlock()
+        .unwrap();
 }
 
 pub(crate) fn an_owner_takes_its_lock_again(backend: &Backend) {

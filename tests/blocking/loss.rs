@@ -19,10 +19,19 @@ pub(crate) fn a_thread_that_looks_on_is_told(backend: &Backend) {
     thread::scope(|scope| {
         let watching = scope.spawn(|| guard.ended(LIMIT));
         backend.delete("x");
-        assert_eq!(watching.join().unwrap(), Some(Ended::Lost(LossReason::Gone)));
+        assert_eq!(
+            watching.join().unwrap(),
+            Some(Ended::Lost(LossReason::Gone))
+        );
     });
     assert_eq!(guard.state(), HoldState::Lost);
-    assert!(matches!(guard.check(), Err(Error::Lost { reason: LossReason::Gone, .. })));
+    assert!(matches!(
+        guard.check(),
+        Err(Error::Lost {
+            reason: LossReason::Gone,
+            ..
+        })
+    ));
     assert!(matches!(guard.reenter(), Err(Error::Lost { .. })));
 }
 
@@ -38,7 +47,10 @@ pub(crate) fn an_unlock_after_a_loss_says_so(backend: &Backend) {
 
 pub(crate) fn a_fixed_lease_ends(backend: &Backend) {
     let client = backend.client();
-    let guard = client.lock("x").try_lock(LIMIT, Lease::fixed(SHORT)).unwrap();
+    let guard = client
+        .lock("x")
+        .try_lock(LIMIT, Lease::fixed(SHORT))
+        .unwrap();
     assert!(guard.remaining() <= SHORT);
     assert_eq!(guard.ended(LIMIT), Some(Ended::Lost(LossReason::Expired)));
     assert!(Instant::now() >= guard.deadline());
@@ -55,7 +67,10 @@ pub(crate) fn a_renewed_lease_does_not_end(backend: &Backend) {
 
 pub(crate) fn a_lease_that_is_extended_ends_later(backend: &Backend) {
     let client = backend.client();
-    let guard = client.lock("x").try_lock(LIMIT, Lease::fixed(LIMIT)).unwrap();
+    let guard = client
+        .lock("x")
+        .try_lock(LIMIT, Lease::fixed(LIMIT))
+        .unwrap();
     guard.extend(LIMIT * 10).unwrap();
     assert!(guard.remaining() > LIMIT * 9);
     guard.unlock().unwrap();
@@ -72,11 +87,19 @@ pub(crate) fn the_longest_hold_ends(backend: &Backend) {
 pub(crate) fn work_is_not_begun_without_the_lock(backend: &Backend) {
     let client = backend.client();
     let guard = client.lock("x").lock().unwrap();
-    let refused = client.lock("x").run(ms(50), Lease::Renewed, |_| panic!("it is held"));
+    let refused = client
+        .lock("x")
+        .run(ms(50), Lease::Renewed, |_| panic!("it is held"));
     assert!(refused.unwrap_err().is_timeout());
     client.shutdown(LIMIT).unwrap();
     let refused: Result<(), _> = guard.run(|| panic!("it is lost"));
-    assert!(matches!(refused, Err(Error::Lost { reason: LossReason::Closed, .. })));
+    assert!(matches!(
+        refused,
+        Err(Error::Lost {
+            reason: LossReason::Closed,
+            ..
+        })
+    ));
 }
 
 pub(crate) fn work_that_outlives_the_lock_is_told_at_its_end(backend: &Backend) {
@@ -88,9 +111,20 @@ pub(crate) fn work_that_outlives_the_lock_is_told_at_its_end(backend: &Backend) 
         ended = true;
     });
     assert!(ended, "nothing stops it");
-    assert!(matches!(done, Err(Error::Lost { reason: LossReason::Gone, .. })), "{done:?}");
+    assert!(
+        matches!(
+            done,
+            Err(Error::Lost {
+                reason: LossReason::Gone,
+                ..
+            })
+        ),
+        "{done:?}"
+    );
 
     // Lost and not yet noticed: the release finds out.
-    let done = client.lock("x").run(LIMIT, Lease::fixed(LIMIT), |_| backend.delete("x"));
+    let done = client
+        .lock("x")
+        .run(LIMIT, Lease::fixed(LIMIT), |_| backend.delete("x"));
     assert!(matches!(done, Err(Error::Lost { .. })), "{done:?}");
 }

@@ -3,7 +3,11 @@
 //!
 //! A behaviour is a `fn(&Backend)` in one of the modules and a line in the list at the end. What all callers
 //! have in common is in `tests/conformance`; here is what a thread adds.
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
 
 #[path = "../support/mod.rs"]
 mod support;

@@ -12,7 +12,9 @@ const NOW: Duration = Duration::ZERO;
 pub(crate) fn what_the_work_calls_takes_the_lock_again(backend: &Backend) {
     let client = backend.client();
     let outer = client.lock("x").run(LIMIT, Lease::Renewed, |guard| {
-        let inner = client.lock("x").run(NOW, Lease::Renewed, |inner| inner.hold_count());
+        let inner = client
+            .lock("x")
+            .run(NOW, Lease::Renewed, |inner| inner.hold_count());
         let further = guard.reenter().unwrap();
         assert_eq!(guard.hold_count(), 2);
         further.unlock().unwrap();
@@ -23,8 +25,20 @@ pub(crate) fn what_the_work_calls_takes_the_lock_again(backend: &Backend) {
 
     let guard = client.lock("x").lock().unwrap();
     let refused = client.lock("x").try_lock_now(Lease::Renewed);
-    assert!(refused.unwrap_err().is_timeout(), "without a section it is another owner");
-    guard.run(|| client.lock("x").try_lock_now(Lease::Renewed).unwrap().unlock()).unwrap().unwrap();
+    assert!(
+        refused.unwrap_err().is_timeout(),
+        "without a section it is another owner"
+    );
+    guard
+        .run(|| {
+            client
+                .lock("x")
+                .try_lock_now(Lease::Renewed)
+                .unwrap()
+                .unlock()
+        })
+        .unwrap()
+        .unwrap();
     guard.unlock().unwrap();
 }
 
@@ -38,18 +52,30 @@ pub(crate) fn a_thread_that_the_work_starts_is_shut_out(backend: &Backend) {
 
 pub(crate) fn a_lock_that_is_not_re_entrant_is_refused_inside(backend: &Backend) {
     let client = backend.client();
-    let inner = client.non_reentrant_lock("x").run(LIMIT, Lease::Renewed, |_| {
-        client.non_reentrant_lock("x").try_lock(Duration::MAX, Lease::Renewed)
-    });
+    let inner = client
+        .non_reentrant_lock("x")
+        .run(LIMIT, Lease::Renewed, |_| {
+            client
+                .non_reentrant_lock("x")
+                .try_lock(Duration::MAX, Lease::Renewed)
+        });
     assert!(matches!(inner.unwrap(), Err(Error::AlreadyHeld { .. })));
 }
 
 pub(crate) fn work_returns_its_result_and_the_lock_is_free(backend: &Backend) {
     let client = backend.client();
     let lock = client.lock("x");
-    assert!(lock.run(LIMIT, Lease::Renewed, |_| backend.exists("x")).unwrap());
+    assert!(
+        lock.run(LIMIT, Lease::Renewed, |_| backend.exists("x"))
+            .unwrap()
+    );
     assert!(!backend.exists("x"));
-    assert!(lock.acquire().wait(LIMIT).run(|_| backend.exists("x")).unwrap());
+    assert!(
+        lock.acquire()
+            .wait(LIMIT)
+            .run(|_| backend.exists("x"))
+            .unwrap()
+    );
     assert!(!backend.exists("x"));
 }
 
@@ -79,7 +105,9 @@ pub(crate) fn a_panic_in_the_work_frees_the_lock(backend: &Backend) {
     let client = backend.client();
     let lock = client.lock("x");
     let panics = || -> Result<(), Error> {
-        lock.run(LIMIT, Lease::Renewed, |_| resume_unwind(Box::new("on purpose")))
+        lock.run(LIMIT, Lease::Renewed, |_| {
+            resume_unwind(Box::new("on purpose"))
+        })
     };
     let unwound = catch_unwind(AssertUnwindSafe(panics));
     assert!(unwound.is_err());

@@ -24,23 +24,53 @@ pub(crate) fn every_setting_arrives(backend: &Backend) {
     let (bad, now) = (ms(9), Duration::ZERO);
     let try_now = |lock: Lock| lock.try_lock_now(Lease::Renewed);
     is_out_of_range(try_now(client.lock("x").with_lease(bad)), "lease");
-    is_out_of_range(try_now(client.lock("x").with_safety_poll(bad)), "safety poll");
-    is_out_of_range(try_now(client.string_lock("x").with_retry_pause(now, bad)), "pause");
+    is_out_of_range(
+        try_now(client.lock("x").with_safety_poll(bad)),
+        "safety poll",
+    );
+    is_out_of_range(
+        try_now(client.string_lock("x").with_retry_pause(now, bad)),
+        "pause",
+    );
     let counted = try_now(client.lock("x").with_retry_count(1)).unwrap_err();
-    assert!(matches!(counted, Error::Config(ConfigError::Setting { .. })), "{counted}");
+    assert!(
+        matches!(counted, Error::Config(ConfigError::Setting { .. })),
+        "{counted}"
+    );
     let catalogue = || client.read_write_lock("x");
-    is_out_of_range(try_now(catalogue().with_lease(bad).read()), "lease of readers");
-    is_out_of_range(try_now(catalogue().with_lease(bad).write()), "lease of a writer");
-    is_out_of_range(try_now(catalogue().with_safety_poll(bad).read()), "safety poll of readers");
-    is_out_of_range(client.semaphore("s").with_lease(bad).try_acquire(1, now), "permits' lease");
-    is_out_of_range(client.semaphore("s").with_safety_poll(bad).try_acquire(1, now), "poll");
+    is_out_of_range(
+        try_now(catalogue().with_lease(bad).read()),
+        "lease of readers",
+    );
+    is_out_of_range(
+        try_now(catalogue().with_lease(bad).write()),
+        "lease of a writer",
+    );
+    is_out_of_range(
+        try_now(catalogue().with_safety_poll(bad).read()),
+        "safety poll of readers",
+    );
+    is_out_of_range(
+        client.semaphore("s").with_lease(bad).try_acquire(1, now),
+        "permits' lease",
+    );
+    is_out_of_range(
+        client
+            .semaphore("s")
+            .with_safety_poll(bad)
+            .try_acquire(1, now),
+        "poll",
+    );
     let seats = || client.permit_expirable_semaphore("p");
     let seat = |seats: leasehold::blocking::PermitExpirableSemaphore| {
         seats.try_acquire(now, Lease::Renewed)
     };
     is_out_of_range(seat(seats().with_lease(bad)), "lease of ids");
     is_out_of_range(seat(seats().with_safety_poll(bad)), "safety poll of ids");
-    is_out_of_range(client.count_down_latch("l").with_safety_poll(bad).wait(now), "latch");
+    is_out_of_range(
+        client.count_down_latch("l").with_safety_poll(bad).wait(now),
+        "latch",
+    );
     assert_eq!(client.stats().calls, 0);
     let once = client.lock("x").non_reentrant();
     let inner = once.run(LIMIT, Lease::Renewed, |_| once.try_lock_now(Lease::Renewed));
@@ -50,10 +80,17 @@ pub(crate) fn every_setting_arrives(backend: &Backend) {
 pub(crate) fn every_setting_of_an_acquisition_arrives(backend: &Backend) {
     let client = backend.client();
     let lock = client.lock("x");
-    let guard = lock.acquire().lease(Lease::fixed(LONG)).purpose("the report").lock().unwrap();
+    let guard = lock
+        .acquire()
+        .lease(Lease::fixed(LONG))
+        .purpose("the report")
+        .lock()
+        .unwrap();
     assert!(guard.remaining() > LONG / 2);
     let purpose = || lock.holder().unwrap().expect("it is held").purpose;
-    wait_until("it is told", LIMIT, || purpose().as_deref() == Some("the report"));
+    wait_until("it is told", LIMIT, || {
+        purpose().as_deref() == Some("the report")
+    });
     let waited = lock.acquire().wait(ms(50)).lock().unwrap_err();
     assert!(waited.is_timeout(), "{waited}");
     let within = lock.acquire().within(&guard).lock().unwrap();
@@ -76,7 +113,11 @@ pub(crate) fn a_polite_reader_lets_writers_go_first(backend: &Backend) {
         let read = |lock: leasehold::blocking::ReadWriteLock| {
             lock.read().try_lock_now(Lease::Renewed).map(drop)
         };
-        assert!(read(catalogue.clone().prefer_writers()).unwrap_err().is_timeout());
+        assert!(
+            read(catalogue.clone().prefer_writers())
+                .unwrap_err()
+                .is_timeout()
+        );
         read(catalogue.clone()).unwrap();
         reading.unlock().unwrap();
         writing.join().unwrap().unwrap().unlock().unwrap();
@@ -89,8 +130,14 @@ pub(crate) fn an_owner_takes_both_sides_again(backend: &Backend) {
     let writing = catalogue.write().lock().unwrap();
     let again = on_another_thread(|| catalogue.write().try_lock_now(Lease::Renewed).unwrap());
     assert_eq!(again.hold_count(), 2);
-    let reading = catalogue.read().try_lock_now(Lease::Renewed).expect("its owner writes");
-    let other = client.read_write_lock("x").read().try_lock_now(Lease::Renewed);
+    let reading = catalogue
+        .read()
+        .try_lock_now(Lease::Renewed)
+        .expect("its owner writes");
+    let other = client
+        .read_write_lock("x")
+        .read()
+        .try_lock_now(Lease::Renewed);
     assert!(other.unwrap_err().is_timeout(), "nobody else reads");
     for guard in [writing, again, reading] {
         guard.unlock().unwrap();
@@ -111,13 +158,18 @@ pub(crate) fn a_quorum_is_held_on_every_server(backend: &Backend) {
 /// What drives the connections is a thread of the blocking values.
 pub(crate) fn connections_outlive_the_last_blocking_value(backend: &Backend) {
     let client = backend.client();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
     let session = client.as_async().clone();
     let lock = client.as_async().lock("x");
     drop(client);
     // Where a thread ends, its connections are given up soon.
     for _ in 0..300 {
-        runtime.block_on(async { lock.lock().await.unwrap().unlock().await }).unwrap();
+        runtime
+            .block_on(async { lock.lock().await.unwrap().unlock().await })
+            .unwrap();
     }
     assert_eq!(session.stats().reconnects, 0);
 }

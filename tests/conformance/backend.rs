@@ -40,9 +40,9 @@ impl Backend {
         match self {
             // The machine may stall: a client that connects is no part of what is shown, nor is a reply
             // that is read late.
-            Backend::Redis(server) => {
-                connection(&server.url()).connect_timeout(LIMIT).command_timeout(LIMIT / 2)
-            }
+            Backend::Redis(server) => connection(&server.url())
+                .connect_timeout(LIMIT)
+                .command_timeout(LIMIT / 2),
             Backend::Embedded(engine) => engine.builder(),
         }
     }
@@ -110,7 +110,10 @@ impl Backend {
             let may_be = matches!(self, Backend::Redis(_)) && error.is_retryable();
             assert!(may_be, "{error}");
             let now = Instant::now();
-            assert!(now < *limit.get_or_insert(now + LIMIT), "no wait was answered: {error}");
+            assert!(
+                now < *limit.get_or_insert(now + LIMIT),
+                "no wait was answered: {error}"
+            );
         }
     }
 
@@ -131,13 +134,24 @@ impl Backend {
 
     /// A client that hands holds over however long the sections take.
     pub(crate) async fn client_with_long_streaks(&self) -> Client {
-        let streak = LocalHandover::Streak { count: 1000, time: LIMIT };
-        self.without_polls().local_handover(streak).connect().await.expect("a client")
+        let streak = LocalHandover::Streak {
+            count: 1000,
+            time: LIMIT,
+        };
+        self.without_polls()
+            .local_handover(streak)
+            .connect()
+            .await
+            .expect("a client")
     }
 
     /// A client whose renewed holds last so long.
     pub(crate) async fn client_with_lease(&self, lease: Duration) -> Client {
-        self.builder().lease(lease).connect().await.expect("a client")
+        self.builder()
+            .lease(lease)
+            .connect()
+            .await
+            .expect("a client")
     }
 
     /// Lets the process stand still for so long, in the middle of a poll.
@@ -145,9 +159,11 @@ impl Backend {
         match self {
             Backend::Redis(_) => std::thread::sleep,
             // Its first poll moves the clock.
-            Backend::Embedded(_) => {
-                |span| tokio::time::advance(span).now_or_never().unwrap_or_default()
-            }
+            Backend::Embedded(_) => |span| {
+                tokio::time::advance(span)
+                    .now_or_never()
+                    .unwrap_or_default()
+            },
         }
     }
 
@@ -167,7 +183,10 @@ impl Backend {
     pub(crate) fn publish(&self, channel: &str, message: &str) {
         let in_cluster = matches!(self, Backend::Redis(server) if server.is_cluster());
         // Redis 6.2 does not know it.
-        let sent = in_cluster && !self.command(&["SPUBLISH", channel, message]).starts_with("ERR");
+        let sent = in_cluster
+            && !self
+                .command(&["SPUBLISH", channel, message])
+                .starts_with("ERR");
         if !sent {
             self.command(&["PUBLISH", channel, message]);
         }
@@ -175,7 +194,8 @@ impl Backend {
 
     pub(crate) fn number(&self, words: &[&str]) -> i64 {
         let text = self.command(words);
-        text.parse().unwrap_or_else(|_| panic!("{words:?} gave {text}"))
+        text.parse()
+            .unwrap_or_else(|_| panic!("{words:?} gave {text}"))
     }
 
     pub(crate) fn exists(&self, key: &str) -> bool {
@@ -189,9 +209,12 @@ impl Backend {
     /// The parts of a reply that is a list of texts.
     pub(crate) fn list(&self, words: &[&str]) -> Vec<String> {
         match self {
-            Backend::Redis(server) => {
-                server.command(words).array().iter().map(resp::Reply::text).collect()
-            }
+            Backend::Redis(server) => server
+                .command(words)
+                .array()
+                .iter()
+                .map(resp::Reply::text)
+                .collect(),
             Backend::Embedded(engine) => match engine.command(words) {
                 Ok(Reply::Array(parts)) => parts.into_iter().map(text).collect(),
                 other => panic!("{words:?} gave {other:?}"),
@@ -245,7 +268,10 @@ impl Backend {
             Backend::Redis(server) => {
                 let stats = server.command(&["INFO", "commandstats"]).text();
                 let calls = |line: &str| {
-                    let count = line.strip_prefix("cmdstat_evalsha:calls=")?.split(',').next()?;
+                    let count = line
+                        .strip_prefix("cmdstat_evalsha:calls=")?
+                        .split(',')
+                        .next()?;
                     Some(count.parse::<u64>().expect("a number"))
                 };
                 // In a cluster every master has a line.
@@ -260,7 +286,10 @@ impl Backend {
         match self {
             Backend::Redis(server) => server.channels(),
             Backend::Embedded(engine) => {
-                let heard = engine.listeners().into_iter().filter(|(_, listeners)| *listeners > 0);
+                let heard = engine
+                    .listeners()
+                    .into_iter()
+                    .filter(|(_, listeners)| *listeners > 0);
                 heard.map(|(channel, _)| channel).collect()
             }
         }
@@ -322,11 +351,17 @@ pub(crate) async fn told<T>(
     if !matches!(&told, Err(error) if error.may_be_held()) {
         return told;
     }
-    eventually("it is undone", async || client.stats().releases_pending == 0).await;
+    eventually("it is undone", async || {
+        client.stats().releases_pending == 0
+    })
+    .await;
     ask().await
 }
 
 /// Waits until a client has so many waiters.
 pub(crate) async fn waiting(client: &Client, waiters: u64) {
-    eventually("the waiters wait", async || client.stats().waiting == waiters).await;
+    eventually("the waiters wait", async || {
+        client.stats().waiting == waiters
+    })
+    .await;
 }

@@ -19,7 +19,14 @@ const LONG: Lease = Lease::Fixed(Duration::from_secs(600));
 /// From now on a call takes so long, there and back.
 fn set_round_trip(link: &LinkControl, time: Duration) {
     let half = Delay::fixed(time / 2);
-    link.set_faults(Faults { request: half, reply: half, ..Faults::default() }, 1);
+    link.set_faults(
+        Faults {
+            request: half,
+            reply: half,
+            ..Faults::default()
+        },
+        1,
+    );
 }
 
 fn runs(redis: &EmbeddedRedis, script: &str) -> u64 {

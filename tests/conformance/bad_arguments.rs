@@ -41,7 +41,10 @@ fn locks(client: &Client, name: &str) -> Vec<(&'static str, Lock)> {
         ("read", read),
         ("write", write),
         ("multi", client.multi_lock([name, "fine"])),
-        ("mixed", Lock::multi([client.lock("!fine"), client.fair_lock(name)])),
+        (
+            "mixed",
+            Lock::multi([client.lock("!fine"), client.fair_lock(name)]),
+        ),
         ("string", client.string_lock(name)),
         ("red", client.quorum_lock(&[], name)),
     ]
@@ -58,14 +61,23 @@ async fn wait_for_ever(told: &mut Told, client: &Client, name: &str) {
             continue;
         }
         told.note(&format!("{kind}.lock"), lock.lock().await);
-        told.note(&format!("{kind}.acquire"), lock.acquire().lease(Lease::fixed(ms(1000))).await);
-        told.note(&format!("{kind}.try_lock"), lock.try_lock(Duration::MAX, Lease::Renewed).await);
+        told.note(
+            &format!("{kind}.acquire"),
+            lock.acquire().lease(Lease::fixed(ms(1000))).await,
+        );
+        told.note(
+            &format!("{kind}.try_lock"),
+            lock.try_lock(Duration::MAX, Lease::Renewed).await,
+        );
     }
     let semaphore = client.semaphore(name);
     told.note("semaphore.acquire", semaphore.acquire(1).await);
     let permits = client.permit_expirable_semaphore(name);
     told.note("permits.acquire", permits.acquire(Lease::Renewed).await);
-    told.note("latch.wait", client.count_down_latch(name).wait(Duration::MAX).await);
+    told.note(
+        "latch.wait",
+        client.count_down_latch(name).wait(Duration::MAX).await,
+    );
 }
 
 async fn ask(told: &mut Told, client: &Client, name: &str) {
@@ -74,7 +86,10 @@ async fn ask(told: &mut Told, client: &Client, name: &str) {
             continue;
         }
         for wait in [NOW, Duration::from_nanos(1), ms(20)] {
-            told.note(&format!("{kind}.try_lock"), lock.try_lock(wait, Lease::Renewed).await);
+            told.note(
+                &format!("{kind}.try_lock"),
+                lock.try_lock(wait, Lease::Renewed).await,
+            );
             told.note(&format!("{kind}.acquire"), lock.acquire().wait(wait).await);
             told.note(
                 &format!("{kind}.run"),
@@ -82,7 +97,10 @@ async fn ask(told: &mut Told, client: &Client, name: &str) {
             );
         }
         told.note(&format!("{kind}.is_locked"), lock.is_locked().await);
-        told.note(&format!("{kind}.remaining_lease"), lock.remaining_lease().await);
+        told.note(
+            &format!("{kind}.remaining_lease"),
+            lock.remaining_lease().await,
+        );
         told.note(&format!("{kind}.holder"), lock.holder().await);
         told.note(&format!("{kind}.force_unlock"), lock.force_unlock().await);
     }
@@ -100,12 +118,24 @@ async fn ask(told: &mut Told, client: &Client, name: &str) {
 
 async fn ask_semaphores(told: &mut Told, client: &Client, name: &str) {
     let semaphore = client.semaphore(name);
-    told.note("semaphore.try_set_permits", semaphore.try_set_permits(1).await);
-    told.note("semaphore.try_set_permits_for", semaphore.try_set_permits_for(1, ms(1000)).await);
+    told.note(
+        "semaphore.try_set_permits",
+        semaphore.try_set_permits(1).await,
+    );
+    told.note(
+        "semaphore.try_set_permits_for",
+        semaphore.try_set_permits_for(1, ms(1000)).await,
+    );
     told.note("semaphore.try_acquire", semaphore.try_acquire(1, NOW).await);
-    told.note("semaphore.try_acquire", semaphore.try_acquire(1, ms(20)).await);
+    told.note(
+        "semaphore.try_acquire",
+        semaphore.try_acquire(1, ms(20)).await,
+    );
     told.note("semaphore.release", semaphore.release(1).await);
-    told.note("semaphore.release_if_exists", semaphore.release_if_exists(1).await);
+    told.note(
+        "semaphore.release_if_exists",
+        semaphore.release_if_exists(1).await,
+    );
     told.note("semaphore.add_permits", semaphore.add_permits(-1).await);
     told.note("semaphore.drain", semaphore.drain().await);
     told.note("semaphore.available", semaphore.available().await);
@@ -114,15 +144,23 @@ async fn ask_semaphores(told: &mut Told, client: &Client, name: &str) {
     told.note("permits.set_permits", permits.set_permits(1).await);
     told.note("permits.add_permits", permits.add_permits(-1).await);
     told.note("permits.expire_after", permits.expire_after(ms(1000)).await);
-    told.note("permits.try_acquire", permits.try_acquire(NOW, Lease::fixed(ms(1000))).await);
+    told.note(
+        "permits.try_acquire",
+        permits.try_acquire(NOW, Lease::fixed(ms(1000))).await,
+    );
     told.note(
         "permits.try_acquire_many",
-        permits.try_acquire_many(2, ms(20), Lease::fixed(ms(1000))).await,
+        permits
+            .try_acquire_many(2, ms(20), Lease::fixed(ms(1000)))
+            .await,
     );
     told.note("permits.release", permits.release(ID).await);
     told.note("permits.release_all", permits.release_all(&[ID, ID]).await);
     told.note("permits.remaining_lease", permits.remaining_lease(ID).await);
-    told.note("permits.update_lease", permits.update_lease(ID, ms(1000)).await);
+    told.note(
+        "permits.update_lease",
+        permits.update_lease(ID, ms(1000)).await,
+    );
     told.note("permits.available", permits.available().await);
     told.note("permits.acquired", permits.acquired().await);
     told.note("permits.permits", permits.permits().await);
@@ -158,14 +196,25 @@ async fn ask_here(told: &mut Told, client: &Client, name: &str) {
     let semaphore = client.semaphore(name);
     told.note("semaphore.acquire none", semaphore.acquire(0).await);
     told.note("semaphore.release none", semaphore.release(0).await);
-    told.note("semaphore.release_if_exists none", semaphore.release_if_exists(0).await);
+    told.note(
+        "semaphore.release_if_exists none",
+        semaphore.release_if_exists(0).await,
+    );
     told.note("semaphore.add_permits none", semaphore.add_permits(0).await);
 }
 
 /// Nothing was sent, and nobody waits.
 fn untouched(client: &Client) {
     let stats = client.stats();
-    assert_eq!((stats.calls, stats.local_queues, stats.waiting, stats.subscriptions), (0, 0, 0, 0));
+    assert_eq!(
+        (
+            stats.calls,
+            stats.local_queues,
+            stats.waiting,
+            stats.subscriptions
+        ),
+        (0, 0, 0, 0)
+    );
 }
 
 pub(crate) async fn a_bad_name_is_refused(backend: Backend) {
@@ -188,9 +237,19 @@ pub(crate) async fn a_bad_name_is_refused(backend: Backend) {
 pub(crate) async fn a_bad_prefix_is_named(backend: Backend) {
     let client = backend.builder().key_prefix("a}").connect().await.unwrap();
     let refused = client.lock("b").lock().await.unwrap_err().to_string();
-    assert!(refused.contains("a}") && refused.contains("closing brace"), "{refused}");
+    assert!(
+        refused.contains("a}") && refused.contains("closing brace"),
+        "{refused}"
+    );
     // A key alone may be called anything.
-    client.string_lock("b").lock().await.unwrap().unlock().await.unwrap();
+    client
+        .string_lock("b")
+        .lock()
+        .await
+        .unwrap()
+        .unlock()
+        .await
+        .unwrap();
 }
 
 pub(crate) async fn one_bad_member_refuses_all(backend: Backend) {
@@ -219,9 +278,13 @@ pub(crate) async fn one_bad_member_refuses_all(backend: Backend) {
 pub(crate) async fn a_bad_lease_is_refused(backend: Backend) {
     let client = backend.client().await;
     let nanosecond = Duration::from_nanos(1);
-    for lease in
-        [NOW, nanosecond, ms(10).saturating_sub(nanosecond), Lease::MAX + ms(1), Duration::MAX]
-    {
+    for lease in [
+        NOW,
+        nanosecond,
+        ms(10).saturating_sub(nanosecond),
+        Lease::MAX + ms(1),
+        Duration::MAX,
+    ] {
         let mut told = Told::default();
         for (kind, lock) in locks(&client, "x") {
             told.note(kind, lock.try_lock(ms(20), Lease::fixed(lease)).await);
@@ -235,8 +298,14 @@ pub(crate) async fn a_bad_lease_is_refused(backend: Backend) {
         let permits = client.permit_expirable_semaphore("p");
         told.note("a life", permits.expire_after(lease).await);
         told.note("a permit", permits.acquire(Lease::fixed(lease)).await);
-        told.note("a permit", permits.try_acquire(NOW, Lease::fixed(lease)).await);
-        told.note("permits", permits.try_acquire_many(2, NOW, Lease::fixed(lease)).await);
+        told.note(
+            "a permit",
+            permits.try_acquire(NOW, Lease::fixed(lease)).await,
+        );
+        told.note(
+            "permits",
+            permits.try_acquire_many(2, NOW, Lease::fixed(lease)).await,
+        );
         told.note("a permit by id", permits.update_lease(ID, lease).await);
         let limits = "10ms to 31536000s";
         told.all(|error| {
@@ -257,17 +326,31 @@ pub(crate) async fn a_bad_number_is_refused(backend: Backend) {
     let mut told = Told::default();
     let most = i64::from(u32::MAX);
     for number in [i64::MIN, -most - 1, most + 1, i64::MAX] {
-        told.note("semaphore.add", client.semaphore("s").add_permits(number).await);
-        told.note("permits.add", client.permit_expirable_semaphore("p").add_permits(number).await);
+        told.note(
+            "semaphore.add",
+            client.semaphore("s").add_permits(number).await,
+        );
+        told.note(
+            "permits.add",
+            client
+                .permit_expirable_semaphore("p")
+                .add_permits(number)
+                .await,
+        );
     }
     let permits = client.permit_expirable_semaphore("p");
     for number in [0, 1025, u32::MAX] {
         told.note(
             "permits.try_acquire",
-            permits.try_acquire_many(number, NOW, Lease::fixed(ms(100))).await,
+            permits
+                .try_acquire_many(number, NOW, Lease::fixed(ms(100)))
+                .await,
         );
     }
-    told.note("permits.release", permits.release_all(&vec![ID; 1025]).await);
+    told.note(
+        "permits.release",
+        permits.release_all(&vec![ID; 1025]).await,
+    );
     for token in [i64::MIN, -1, 0] {
         let token = FencingToken::from_value(token);
         told.note("set_fenced", client.set_fenced("f", token, "value").await);
@@ -277,7 +360,10 @@ pub(crate) async fn a_bad_number_is_refused(backend: Backend) {
     for id in ["", "x", &ID[1..], &ID.to_uppercase(), &format!("{ID}0")] {
         told.note("permits.release", permits.release(id).await);
         told.note("permits.remaining_lease", permits.remaining_lease(id).await);
-        told.note("permits.update_lease", permits.update_lease(id, ms(100)).await);
+        told.note(
+            "permits.update_lease",
+            permits.update_lease(id, ms(100)).await,
+        );
     }
     told.note("permits.release", permits.release_all(&[]).await);
     told.all(|error| matches!(error, Error::Config(ConfigError::PermitId)));
@@ -305,15 +391,31 @@ pub(crate) async fn the_greatest_numbers_are_right(backend: Backend) {
     client.set_fenced("f", newest, "last").await.unwrap();
     let older = FencingToken::from_value(i64::MAX - 1);
     let stale = client.set_fenced("f", older, "late").await.unwrap_err();
-    assert!(matches!(stale, Error::StaleToken { token, .. } if token == older), "{stale}");
+    assert!(
+        matches!(stale, Error::StaleToken { token, .. } if token == older),
+        "{stale}"
+    );
 }
 
 pub(crate) async fn the_greatest_spans_are_taken(backend: Backend) {
-    let for_ever = LocalHandover::Streak { count: u32::MAX, time: Duration::MAX };
-    let client =
-        backend.builder().local_handover(for_ever).lease(Lease::MAX).connect().await.unwrap();
+    let for_ever = LocalHandover::Streak {
+        count: u32::MAX,
+        time: Duration::MAX,
+    };
+    let client = backend
+        .builder()
+        .local_handover(for_ever)
+        .lease(Lease::MAX)
+        .connect()
+        .await
+        .unwrap();
     for (kind, lock) in locks(&client, "x") {
-        let guard = lock.acquire().wait(Duration::MAX).max_hold(Lease::MAX).await.expect(kind);
+        let guard = lock
+            .acquire()
+            .wait(Duration::MAX)
+            .max_hold(Lease::MAX)
+            .await
+            .expect(kind);
         guard.extend(Lease::MAX).await.expect(kind);
         guard.unlock().await.expect(kind);
         backend.command(&["DEL", "x"]);
@@ -336,7 +438,12 @@ pub(crate) async fn a_closed_client_refuses(backend: Backend) {
 }
 
 pub(crate) async fn a_dead_server_is_told(mut backend: Backend) {
-    let client = backend.builder().command_timeout(ms(100)).connect().await.unwrap();
+    let client = backend
+        .builder()
+        .command_timeout(ms(100))
+        .connect()
+        .await
+        .unwrap();
     let texts = handed_on(&client).await;
     backend.fail();
     let mut told = Told::default();
@@ -355,7 +462,9 @@ pub(crate) async fn a_dead_server_is_told(mut backend: Backend) {
 pub(crate) async fn an_odd_name_is_a_name(backend: Backend) {
     let longest = "ä".repeat(512);
     let (one, other) = (backend.client().await, backend.client().await);
-    let odd = [" ", "a\nb\r\n", "a\0b", "{t}: ü", "*", "[x]?\\", "mode", ":", "{a}{b", &longest];
+    let odd = [
+        " ", "a\nb\r\n", "a\0b", "{t}: ü", "*", "[x]?\\", "mode", ":", "{a}{b", &longest,
+    ];
     for name in odd {
         for ((kind, lock), (_, wanted)) in locks(&one, name).into_iter().zip(locks(&other, name)) {
             if kind == "read" {
@@ -377,7 +486,12 @@ pub(crate) async fn an_odd_name_is_a_name(backend: Backend) {
 
 pub(crate) async fn an_odd_prefix_is_searched_for_as_it_is(backend: Backend) {
     let prefix = "odd *?[^\\x] ";
-    let client = backend.builder().key_prefix(prefix).connect().await.unwrap();
+    let client = backend
+        .builder()
+        .key_prefix(prefix)
+        .connect()
+        .await
+        .unwrap();
     let stranger = backend.client().await;
     let guards = [
         client.lock("a").lock().await.unwrap(),

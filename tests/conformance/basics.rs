@@ -20,13 +20,26 @@ pub(crate) async fn every_kind_of_lock_excludes_and_wakes(backend: Backend) {
     for kind in make {
         let (first, second) = (kind(&one), kind(&other));
         let name = first.name().to_owned();
-        let held = first.lock().await.unwrap_or_else(|error| panic!("{name}: {error}"));
+        let held = first
+            .lock()
+            .await
+            .unwrap_or_else(|error| panic!("{name}: {error}"));
         assert!(second.is_locked().await.unwrap(), "{name}");
         assert!(first.is_held().await.unwrap(), "{name}");
         assert_eq!(first.hold_count().await.unwrap(), 1, "{name}");
-        assert!(first.remaining_lease().await.unwrap() > Some(ms(20_000)), "{name}");
-        backend.in_vain(async || second.try_lock(Duration::ZERO, Lease::Renewed).await).await;
-        in_vain(async || kind(&other).try_lock(backend.span(50), Lease::Renewed).await).await;
+        assert!(
+            first.remaining_lease().await.unwrap() > Some(ms(20_000)),
+            "{name}"
+        );
+        backend
+            .in_vain(async || second.try_lock(Duration::ZERO, Lease::Renewed).await)
+            .await;
+        in_vain(async || {
+            kind(&other)
+                .try_lock(backend.span(50), Lease::Renewed)
+                .await
+        })
+        .await;
         let (next, ()) = tokio::join!(soon(&name, second.lock()), async {
             waiting(&other, 1).await;
             held.unlock().await.unwrap();
@@ -62,11 +75,19 @@ pub(crate) async fn readers_share_and_a_writer_is_alone(backend: Backend) {
     let first = one.read_write_lock("rw").owned_by(&Owner::new());
     let second = other.read_write_lock("rw").owned_by(&Owner::new());
     let read = first.read().lock().await.unwrap();
-    let also = second.read().try_lock(Duration::ZERO, Lease::fixed(ms(5000))).await.unwrap();
+    let also = second
+        .read()
+        .try_lock(Duration::ZERO, Lease::fixed(ms(5000)))
+        .await
+        .unwrap();
     let refused = first.write().lock().await.unwrap_err();
     assert!(matches!(refused, Error::AlreadyHeld { .. }), "{refused}");
     also.unlock().await.unwrap();
-    let refused = second.write().try_lock(Duration::ZERO, Lease::Renewed).await.unwrap_err();
+    let refused = second
+        .write()
+        .try_lock(Duration::ZERO, Lease::Renewed)
+        .await
+        .unwrap_err();
     assert!(refused.is_timeout(), "{refused}");
     let (write, ()) = tokio::join!(soon("the writer", second.write().lock()), async {
         waiting(&other, 1).await;
@@ -94,7 +115,9 @@ pub(crate) async fn permits_are_counted(backend: Backend) {
     assert!(!second.try_set_permits(5).await.unwrap());
     let two = first.acquire(2).await.unwrap();
     assert_eq!(second.available().await.unwrap(), 1);
-    backend.in_vain(async || second.try_acquire(2, Duration::ZERO).await).await;
+    backend
+        .in_vain(async || second.try_acquire(2, Duration::ZERO).await)
+        .await;
     let (all, ()) = tokio::join!(soon("three permits", second.acquire(3)), async {
         waiting(&other, 1).await;
         drop(two);
@@ -107,22 +130,29 @@ pub(crate) async fn permits_are_counted(backend: Backend) {
     first.release(2).await.unwrap();
     assert_eq!(second.drain().await.unwrap(), 2);
 
-    let (first, second) =
-        (one.permit_expirable_semaphore("p"), other.permit_expirable_semaphore("p"));
+    let (first, second) = (
+        one.permit_expirable_semaphore("p"),
+        other.permit_expirable_semaphore("p"),
+    );
     assert!(first.try_set_permits(1).await.unwrap());
     let permit = first.acquire(Lease::Renewed).await.unwrap();
     assert_eq!(permit.id().len(), 32);
     assert_eq!(second.acquired().await.unwrap(), 1);
-    let (next, ()) =
-        tokio::join!(soon("a permit", second.acquire(Lease::fixed(ms(5000)))), async {
+    let (next, ()) = tokio::join!(
+        soon("a permit", second.acquire(Lease::fixed(ms(5000)))),
+        async {
             waiting(&other, 1).await;
             permit.release().await.unwrap();
-        });
+        }
+    );
     let next = next.0.unwrap();
     let id = next.id().to_owned();
     next.forget();
     first.release(&id).await.unwrap();
-    assert!(matches!(first.release(&id).await, Err(Error::NotOwner { .. })));
+    assert!(matches!(
+        first.release(&id).await,
+        Err(Error::NotOwner { .. })
+    ));
     assert_eq!(second.available().await.unwrap(), 1);
 }
 
@@ -131,7 +161,9 @@ pub(crate) async fn a_latch_lets_all_go(backend: Backend) {
     let latch = one.count_down_latch("l");
     latch.wait(Duration::ZERO).await.unwrap();
     assert!(latch.try_set_count(2).await.unwrap());
-    backend.in_vain(async || latch.wait(backend.span(20)).await).await;
+    backend
+        .in_vain(async || latch.wait(backend.span(20)).await)
+        .await;
     let waiters: Vec<_> = (0..5).map(|_| other.count_down_latch("l")).collect();
     let waits = waiters.iter().map(|latch| latch.wait(Duration::MAX));
     let (done, ()) = tokio::join!(soon("the latch", futures::future::join_all(waits)), async {
@@ -146,15 +178,29 @@ pub(crate) async fn a_latch_lets_all_go(backend: Backend) {
 pub(crate) async fn what_is_held_is_listed(backend: Backend) {
     let client = backend.client().await;
     let (plain, fair) = (client.lock("list:plain"), client.fair_lock("list:fair"));
-    let (string, rw) = (client.string_lock("list:s"), client.read_write_lock("list:rw"));
+    let (string, rw) = (
+        client.string_lock("list:s"),
+        client.read_write_lock("list:rw"),
+    );
     let _plain = plain.lock().await.unwrap();
     let _fair = fair.lock().await.unwrap();
     let _string = string.lock().await.unwrap();
     let _read = rw.read().lock().await.unwrap();
     backend.command(&["SET", "list:data", "x"]);
     let found = client.locks("list:*").await.unwrap();
-    let seen: Vec<_> = found.iter().map(|lock| format!("{} {}", lock.key, lock.kind)).collect();
-    assert_eq!(seen, ["list:fair fair", "list:plain lock", "list:rw read", "list:s string"]);
+    let seen: Vec<_> = found
+        .iter()
+        .map(|lock| format!("{} {}", lock.key, lock.kind))
+        .collect();
+    assert_eq!(
+        seen,
+        [
+            "list:fair fair",
+            "list:plain lock",
+            "list:rw read",
+            "list:s string"
+        ]
+    );
     assert!(!found.is_truncated());
 }
 
@@ -176,25 +222,49 @@ pub(crate) async fn a_crowd_of_readers_is_listed(backend: Backend) {
 }
 
 pub(crate) async fn a_quorum_survives_a_minority(backend: Backend) {
-    let clients = [backend.client().await, backend.client().await, backend.client().await];
+    let clients = [
+        backend.client().await,
+        backend.client().await,
+        backend.client().await,
+    ];
     let member = |at: usize| clients[at].string_lock(format!("q:{at}"));
     let one = Lock::quorum((0..3).map(member));
     let other = Lock::quorum((0..3).map(member));
     let guard = one.lock().await.unwrap();
-    backend.in_vain(async || other.try_lock(Duration::ZERO, Lease::Renewed).await).await;
+    backend
+        .in_vain(async || other.try_lock(Duration::ZERO, Lease::Renewed).await)
+        .await;
     backend.command(&["DEL", "q:1"]);
-    assert!(other.try_lock(backend.span(20), Lease::Renewed).await.is_err());
+    assert!(
+        other
+            .try_lock(backend.span(20), Lease::Renewed)
+            .await
+            .is_err()
+    );
     guard.check().unwrap();
     guard.unlock().await.unwrap();
-    let guard = other.try_lock(ms(1000), Lease::fixed(ms(3000))).await.unwrap();
+    let guard = other
+        .try_lock(ms(1000), Lease::fixed(ms(3000)))
+        .await
+        .unwrap();
     guard.unlock().await.unwrap();
 }
 
 pub(crate) async fn a_name_that_reads_like_another_kind_is_a_lock_of_its_own(backend: Backend) {
-    let (client, elsewhere) = (backend.client_with_long_streaks().await, backend.client().await);
+    let (client, elsewhere) = (
+        backend.client_with_long_streaks().await,
+        backend.client().await,
+    );
     let rival = elsewhere.read_write_lock("x").write().lock().await.unwrap();
     let mut guards = Vec::new();
-    for kind in ["write lock", "read lock", "yielding read lock", "semaphore", "permit", "latch"] {
+    for kind in [
+        "write lock",
+        "read lock",
+        "yielding read lock",
+        "semaphore",
+        "permit",
+        "latch",
+    ] {
         guards.push(client.lock(format!("{kind} x")).lock().await.unwrap());
     }
     // Two that wait for the rival, and would be handed what is not theirs.
@@ -210,6 +280,13 @@ pub(crate) async fn a_name_that_reads_like_another_kind_is_a_lock_of_its_own(bac
     assert!(!writing.is_finished() && !reading.is_finished());
     rival.unlock().await.unwrap();
     for taking in [writing, reading] {
-        soon("its turn", taking).await.0.unwrap().unwrap().unlock().await.unwrap();
+        soon("its turn", taking)
+            .await
+            .0
+            .unwrap()
+            .unwrap()
+            .unlock()
+            .await
+            .unwrap();
     }
 }

@@ -17,8 +17,16 @@ pub(crate) async fn a_read_inside_a_write_comes_and_goes(backend: Backend) {
     assert!(!lock.read().is_locked().await.unwrap(), "nobody reads");
     assert!(!other.read_write_lock("x").write().is_held().await.unwrap());
     // One with a lease of its own, so short that it would end the write if it counted for it.
-    let reading = lock.read().try_lock(Duration::ZERO, Lease::fixed(ms(5000))).await.unwrap();
-    let second = lock.read().try_lock(Duration::ZERO, Lease::fixed(ms(5000))).await.unwrap();
+    let reading = lock
+        .read()
+        .try_lock(Duration::ZERO, Lease::fixed(ms(5000)))
+        .await
+        .unwrap();
+    let second = lock
+        .read()
+        .try_lock(Duration::ZERO, Lease::fixed(ms(5000)))
+        .await
+        .unwrap();
     assert!(lock.read().is_locked().await.unwrap());
     assert_eq!(lock.read().hold_count().await.unwrap(), 2);
     assert_eq!(lock.write().hold_count().await.unwrap(), 1);
@@ -26,14 +34,19 @@ pub(crate) async fn a_read_inside_a_write_comes_and_goes(backend: Backend) {
     assert!(backend.left("x") > 15_000, "{}", backend.left("x"));
     second.unlock().await.unwrap();
     assert!(backend.left("x") > 15_000, "{}", backend.left("x"));
-    backend.in_vain(async || read(&other, Lease::fixed(ms(1000))).await).await;
+    backend
+        .in_vain(async || read(&other, Lease::fixed(ms(1000))).await)
+        .await;
     writing.unlock().await.unwrap();
     assert!(!lock.write().is_locked().await.unwrap());
     nothing_is_left(&backend).await;
 }
 
 pub(crate) async fn a_downgrade_lets_readers_in_at_once(backend: Backend) {
-    let (one, other) = (backend.client_without_polls().await, backend.client_without_polls().await);
+    let (one, other) = (
+        backend.client_without_polls().await,
+        backend.client_without_polls().await,
+    );
     let lock = one.read_write_lock("x").owned_by(&Owner::new());
     let writing = lock.write().lock().await.unwrap();
     let kept = lock.read().lock().await.unwrap();
@@ -45,14 +58,27 @@ pub(crate) async fn a_downgrade_lets_readers_in_at_once(backend: Backend) {
     writing.unlock().await.unwrap();
     for reading in [near, far] {
         let (guard, took) = soon("it is told", reading).await;
-        assert!(took < backend.late(500), "by the message, not by a poll: {took:?}");
+        assert!(
+            took < backend.late(500),
+            "by the message, not by a poll: {took:?}"
+        );
         guard.unwrap().unwrap().unlock().await.unwrap();
     }
     assert!(!late.is_finished(), "a writer waits for the last reader");
     assert!(!lock.write().is_locked().await.unwrap() && lock.read().is_locked().await.unwrap());
-    assert!(matches!(lock.write().lock().await, Err(Error::AlreadyHeld { .. })));
+    assert!(matches!(
+        lock.write().lock().await,
+        Err(Error::AlreadyHeld { .. })
+    ));
     kept.unlock().await.unwrap();
-    soon("the writer", late).await.0.unwrap().unwrap().unlock().await.unwrap();
+    soon("the writer", late)
+        .await
+        .0
+        .unwrap()
+        .unwrap()
+        .unlock()
+        .await
+        .unwrap();
     nothing_is_left(&backend).await;
 }
 
@@ -69,7 +95,14 @@ pub(crate) async fn a_downgrade_is_not_handed_over(backend: Backend) {
     kept.check().unwrap();
     assert_eq!(backend.command(&["HGET", "x", "mode"]), "read");
     kept.unlock().await.unwrap();
-    soon("the writer", late).await.0.unwrap().unwrap().unlock().await.unwrap();
+    soon("the writer", late)
+        .await
+        .0
+        .unwrap()
+        .unwrap()
+        .unlock()
+        .await
+        .unwrap();
     nothing_is_left(&backend).await;
 }
 
@@ -80,13 +113,18 @@ pub(crate) async fn a_writer_that_reads_is_not_handed_on(backend: Backend) {
     let writing = lock.write().lock().await.unwrap();
     let reading = lock.read().lock().await.unwrap();
     let refused = writing.hand_on().unwrap_err();
-    assert!(matches!(refused, Error::Config(ConfigError::OtherGuards { .. })), "{refused}");
+    assert!(
+        matches!(refused, Error::Config(ConfigError::OtherGuards { .. })),
+        "{refused}"
+    );
     reading.check().unwrap();
     eventually("it is released as by a drop", async || {
         backend.command(&["HGET", "x", "mode"]) == "read"
     })
     .await;
-    backend.in_vain(async || write(&other, Lease::fixed(ms(1000))).await).await;
+    backend
+        .in_vain(async || write(&other, Lease::fixed(ms(1000))).await)
+        .await;
     reading.unlock().await.unwrap();
     // Forgetting passes the lock to nobody: a reader within does not change what it does.
     let writing = lock.write().lock().await.unwrap();
@@ -100,7 +138,10 @@ pub(crate) async fn a_writer_that_reads_is_not_handed_on(backend: Backend) {
 
 pub(crate) async fn a_downgrade_is_renewed(backend: Backend) {
     let lease = backend.lease(300);
-    let (one, other) = (backend.client_with_lease(lease).await, backend.client().await);
+    let (one, other) = (
+        backend.client_with_lease(lease).await,
+        backend.client().await,
+    );
     let lock = one.read_write_lock("x").owned_by(&Owner::new());
     let writing = lock.write().lock().await.unwrap();
     let reading = lock.read().lock().await.unwrap();
@@ -114,7 +155,9 @@ pub(crate) async fn a_downgrade_is_renewed(backend: Backend) {
         sleep(lease / 10).await;
     }
     is_sure(&reading).await;
-    backend.in_vain(async || write(&other, Lease::fixed(ms(1000))).await).await;
+    backend
+        .in_vain(async || write(&other, Lease::fixed(ms(1000))).await)
+        .await;
     reading.unlock().await.unwrap();
     nothing_is_left(&backend).await;
 }
@@ -145,19 +188,36 @@ pub(crate) async fn a_writer_re_enters_and_readers_follow(backend: Backend) {
     let seen = other.read_write_lock("x");
     assert!(seen.write().is_locked().await.unwrap() && !seen.write().is_held().await.unwrap());
     inner.unlock().await.unwrap();
-    backend.in_vain(async || read(&other, Lease::fixed(ms(1000))).await).await;
+    backend
+        .in_vain(async || read(&other, Lease::fixed(ms(1000))).await)
+        .await;
     outer.unlock().await.unwrap();
     let readings = [
         read(&one, Lease::fixed(ms(9000))).await.unwrap(),
         read(&other, Lease::fixed(ms(9000))).await.unwrap(),
     ];
-    backend.in_vain(async || write(&one, Lease::fixed(ms(1000))).await).await;
+    backend
+        .in_vain(async || write(&one, Lease::fixed(ms(1000))).await)
+        .await;
     let [first, second] = readings;
     first.unlock().await.unwrap();
-    backend.in_vain(async || write(&one, Lease::fixed(ms(1000))).await).await;
+    backend
+        .in_vain(async || write(&one, Lease::fixed(ms(1000))).await)
+        .await;
     second.unlock().await.unwrap();
-    assert!(!one.read_write_lock("x").read().force_unlock().await.unwrap());
-    write(&one, Lease::fixed(ms(9000))).await.unwrap().unlock().await.unwrap();
+    assert!(
+        !one.read_write_lock("x")
+            .read()
+            .force_unlock()
+            .await
+            .unwrap()
+    );
+    write(&one, Lease::fixed(ms(9000)))
+        .await
+        .unwrap()
+        .unlock()
+        .await
+        .unwrap();
 }
 
 pub(crate) async fn a_reader_follows_its_owner_that_came_to_write(backend: Backend) {
@@ -180,7 +240,14 @@ pub(crate) async fn a_reader_follows_its_owner_that_came_to_write(backend: Backe
     assert!(!other.is_finished());
     reading.unwrap().unwrap().unlock().await.unwrap();
     writing.unlock().await.unwrap();
-    soon("the other reader", other).await.0.unwrap().unwrap().unlock().await.unwrap();
+    soon("the other reader", other)
+        .await
+        .0
+        .unwrap()
+        .unwrap()
+        .unlock()
+        .await
+        .unwrap();
     nothing_is_left(&backend).await;
 }
 
@@ -225,7 +292,13 @@ pub(crate) async fn a_nested_reader_that_let_writers_go_first_follows_its_owner(
         polite.push(tokio::spawn(async move { lock.read().lock().await }));
         waiting(&client, 1 + polite.len() as u64).await;
     }
-    let outer = client.read_write_lock("x").owned_by(&owner).read().lock().await.unwrap();
+    let outer = client
+        .read_write_lock("x")
+        .owned_by(&owner)
+        .read()
+        .lock()
+        .await
+        .unwrap();
     // The writer waits for the outer one, and the reader ahead of it for the writer.
     let (inner, took) = soon("nested", polite.pop().unwrap()).await;
     assert!(took < backend.late(500), "told, not by a poll: {took:?}");
@@ -233,8 +306,22 @@ pub(crate) async fn a_nested_reader_that_let_writers_go_first_follows_its_owner(
     inner.unwrap().unwrap().unlock().await.unwrap();
     outer.unlock().await.unwrap();
     before.unlock().await.unwrap();
-    soon("the writer", writing).await.0.unwrap().unwrap().unlock().await.unwrap();
+    soon("the writer", writing)
+        .await
+        .0
+        .unwrap()
+        .unwrap()
+        .unlock()
+        .await
+        .unwrap();
     let other = polite.pop().unwrap();
-    soon("the other reader", other).await.0.unwrap().unwrap().unlock().await.unwrap();
+    soon("the other reader", other)
+        .await
+        .0
+        .unwrap()
+        .unwrap()
+        .unlock()
+        .await
+        .unwrap();
     nothing_is_left(&backend).await;
 }

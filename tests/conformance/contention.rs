@@ -16,18 +16,32 @@ pub(crate) async fn two_values_exclude_each_other(backend: Backend) {
     let client = backend.client().await;
     let (one, two) = (client.lock("x"), client.lock("x"));
     let guard = one.lock().await.unwrap();
-    let error = backend.in_vain(async || two.try_lock(Duration::ZERO, Lease::Renewed).await).await;
-    assert!(matches!(&error, Error::Timeout { name, .. } if &**name == "x"), "{error}");
+    let error = backend
+        .in_vain(async || two.try_lock(Duration::ZERO, Lease::Renewed).await)
+        .await;
+    assert!(
+        matches!(&error, Error::Timeout { name, .. } if &**name == "x"),
+        "{error}"
+    );
     assert!(error.is_timeout() && error.is_retryable() && !error.may_be_held());
     guard.unlock().await.unwrap();
-    two.try_lock(Duration::ZERO, Lease::Renewed).await.unwrap().unlock().await.unwrap();
+    two.try_lock(Duration::ZERO, Lease::Renewed)
+        .await
+        .unwrap()
+        .unlock()
+        .await
+        .unwrap();
 }
 
 pub(crate) async fn a_zero_wait_asks_once(backend: Backend) {
     let (a, b) = (backend.client().await, backend.client().await);
     let _guard = a.lock("x").lock().await.unwrap();
     let before = b.stats().calls;
-    let error = b.lock("x").try_lock(Duration::ZERO, Lease::Renewed).await.unwrap_err();
+    let error = b
+        .lock("x")
+        .try_lock(Duration::ZERO, Lease::Renewed)
+        .await
+        .unwrap_err();
     assert!(error.is_timeout(), "{error}");
     assert_eq!(b.stats().calls - before, 1);
     assert_eq!(b.stats().subscriptions, 0);
@@ -37,10 +51,16 @@ pub(crate) async fn a_zero_wait_never_rests(backend: Backend) {
     let (a, b) = (backend.client().await, backend.client().await);
     // The other client keeps its subscription warm, so a release is told to somebody.
     let guard = a.lock("x").lock().await.unwrap();
-    backend.in_vain(async || b.lock("x").try_lock(ms(30), Lease::Renewed).await).await;
+    backend
+        .in_vain(async || b.lock("x").try_lock(ms(30), Lease::Renewed).await)
+        .await;
     guard.unlock().await.unwrap();
     let before = a.stats();
-    let guard = a.lock("x").try_lock(Duration::ZERO, Lease::Renewed).await.unwrap();
+    let guard = a
+        .lock("x")
+        .try_lock(Duration::ZERO, Lease::Renewed)
+        .await
+        .unwrap();
     let after = a.stats();
     assert_eq!((after.calls - before.calls, after.subscriptions), (1, 0));
     assert_eq!(after.acquired_at_once - before.acquired_at_once, 1);
@@ -54,9 +74,14 @@ pub(crate) async fn a_wait_ends_when_it_should(backend: Backend) {
     let (front, behind) = (b.lock("x"), b.lock("x"));
     for (lock, wait) in [(&front, ms(300)), (&behind, ms(150))] {
         let start = Instant::now();
-        backend.in_vain(async || lock.try_lock(wait, Lease::Renewed).await).await;
+        backend
+            .in_vain(async || lock.try_lock(wait, Lease::Renewed).await)
+            .await;
         let waited = start.elapsed();
-        assert!(waited >= wait && waited < wait + backend.late(150), "{waited:?} for {wait:?}");
+        assert!(
+            waited >= wait && waited < wait + backend.late(150),
+            "{waited:?} for {wait:?}"
+        );
     }
     let both = async {
         tokio::join!(
@@ -65,7 +90,10 @@ pub(crate) async fn a_wait_ends_when_it_should(backend: Backend) {
         )
     };
     let (_, took) = soon("both give up", both).await;
-    assert!(took >= ms(300) && took < ms(300) + backend.late(150), "{took:?}");
+    assert!(
+        took >= ms(300) && took < ms(300) + backend.late(150),
+        "{took:?}"
+    );
     assert_eq!(b.stats().timed_out, 4);
 }
 
@@ -120,11 +148,17 @@ pub(crate) async fn local_waiters_are_served_in_order(backend: Backend) {
     }
     assert_eq!(*served.lock(), (0..20).collect::<Vec<_>>());
     let stats = client.stats();
-    assert_eq!((stats.acquired_at_once, stats.acquired_after_waiting), (1, 20));
+    assert_eq!(
+        (stats.acquired_at_once, stats.acquired_after_waiting),
+        (1, 20)
+    );
 }
 
 pub(crate) async fn a_hand_over_keeps_the_lock_held(backend: Backend) {
-    let (client, rival) = (backend.client_with_long_streaks().await, backend.client().await);
+    let (client, rival) = (
+        backend.client_with_long_streaks().await,
+        backend.client().await,
+    );
     let guard = client.lock("x").lock().await.unwrap();
     let owner = guard.owner().to_owned();
     let next = client.lock("x");
@@ -133,10 +167,20 @@ pub(crate) async fn a_hand_over_keeps_the_lock_held(backend: Backend) {
     let calls = client.stats().calls;
     guard.unlock().await.unwrap();
     let next = soon("handed over", waiter).await.0.unwrap().unwrap();
-    assert_eq!((client.stats().calls - calls, client.stats().handed_over), (0, 1));
+    assert_eq!(
+        (client.stats().calls - calls, client.stats().handed_over),
+        (0, 1)
+    );
     assert_eq!(next.owner(), owner, "the same field, never free in between");
     assert_eq!(backend.number(&["HGET", "x", &owner]), 1);
-    backend.in_vain(async || rival.lock("x").try_lock(Duration::ZERO, Lease::Renewed).await).await;
+    backend
+        .in_vain(async || {
+            rival
+                .lock("x")
+                .try_lock(Duration::ZERO, Lease::Renewed)
+                .await
+        })
+        .await;
     next.unlock().await.unwrap();
     backend.until_gone("x").await;
 }
@@ -144,7 +188,11 @@ pub(crate) async fn a_hand_over_keeps_the_lock_held(backend: Backend) {
 pub(crate) async fn a_fixed_lease_is_taken_over_in_one_call(backend: Backend) {
     let client = backend.client_with_long_streaks().await;
     let lease = Lease::fixed(ms(70_000));
-    let guard = client.lock("x").try_lock(Duration::ZERO, lease).await.unwrap();
+    let guard = client
+        .lock("x")
+        .try_lock(Duration::ZERO, lease)
+        .await
+        .unwrap();
     let next = client.lock("x");
     let waiter = tokio::spawn(async move { next.try_lock(ms(9000), lease).await });
     waiting(&client, 1).await;
@@ -153,11 +201,17 @@ pub(crate) async fn a_fixed_lease_is_taken_over_in_one_call(backend: Backend) {
     let next = soon("taken over", waiter).await.0.unwrap().unwrap();
     let stats = client.stats();
     assert_eq!((stats.calls - before.0, stats.handed_over), (1, 1));
-    assert_eq!((stats.acquired_at_once, stats.acquired_after_waiting), (1, 1));
+    assert_eq!(
+        (stats.acquired_at_once, stats.acquired_after_waiting),
+        (1, 1)
+    );
     assert_ne!(next.owner(), before.1);
     assert_eq!(backend.number(&["HLEN", "x"]), 1);
     let left = backend.left("x");
-    assert!((60_000..=70_000).contains(&left), "a lease of its own: {left}");
+    assert!(
+        (60_000..=70_000).contains(&left),
+        "a lease of its own: {left}"
+    );
     next.unlock().await.unwrap();
     assert!(!backend.exists("x"));
 }
@@ -177,7 +231,12 @@ pub(crate) async fn a_shorter_lease_is_not_handed_over(backend: Backend) {
 }
 
 pub(crate) async fn without_hand_over_every_release_goes_to_redis(backend: Backend) {
-    let client = backend.builder().local_handover(LocalHandover::Off).connect().await.unwrap();
+    let client = backend
+        .builder()
+        .local_handover(LocalHandover::Off)
+        .connect()
+        .await
+        .unwrap();
     let guard = client.lock("x").lock().await.unwrap();
     let next = client.lock("x");
     let waiter = tokio::spawn(async move { next.lock().await });
@@ -194,11 +253,21 @@ pub(crate) async fn other_clients_get_their_turn_between_streaks(backend: Backen
 }
 
 pub(crate) async fn other_clients_get_their_turn_between_take_overs(backend: Backend) {
-    get_their_turn(&backend, |client| client.lock("x"), Lease::Fixed(ms(20_000))).await;
+    get_their_turn(
+        &backend,
+        |client| client.lock("x"),
+        Lease::Fixed(ms(20_000)),
+    )
+    .await;
 }
 
 pub(crate) async fn other_clients_get_their_turn_at_a_fenced_lock(backend: Backend) {
-    get_their_turn(&backend, |client| client.fenced_lock("x").into(), Lease::Renewed).await;
+    get_their_turn(
+        &backend,
+        |client| client.fenced_lock("x").into(),
+        Lease::Renewed,
+    )
+    .await;
 }
 
 pub(crate) async fn other_clients_get_their_turn_where_waiters_ask(backend: Backend) {
@@ -211,7 +280,10 @@ async fn get_their_turn(backend: &Backend, make: fn(&Client) -> Lock, lease: Lea
     let (busy, other) = (backend.client().await, backend.client_without_polls().await);
     if let Backend::Embedded(engine) = backend {
         // Who has had its turn is always the nearer one: it must wait on purpose.
-        let far = Faults { request: Delay::fixed(Duration::from_micros(300)), ..Faults::default() };
+        let far = Faults {
+            request: Delay::fixed(Duration::from_micros(300)),
+            ..Faults::default()
+        };
         engine.links().pop().unwrap().set_faults(far, 1);
     }
     // Where nobody is told of anything, others are known only once they were met.
@@ -336,7 +408,10 @@ pub(crate) async fn a_waiter_hears_of_every_kind_of_end(backend: Backend) {
         let guard = held.lock().await.unwrap();
         let other = b.lock("x");
         let waiter = tokio::spawn(async move { other.lock().await.unwrap().unlock().await });
-        eventually("it listens", async || b.stats().listeners == 1 && b.stats().calls >= 2).await;
+        eventually("it listens", async || {
+            b.stats().listeners == 1 && b.stats().calls >= 2
+        })
+        .await;
         match end {
             "unlock" => guard.unlock().await.unwrap(),
             "drop" => drop(guard),
@@ -358,7 +433,10 @@ pub(crate) async fn a_key_of_another_client_is_taken_at_its_expiry(backend: Back
     let (guard, _) = soon("it expires", lock.lock()).await;
     let took = start.elapsed();
     guard.unwrap().unlock().await.unwrap();
-    assert!(took > ms(500) && took < ms(700) + backend.late(200), "{took:?}");
+    assert!(
+        took > ms(500) && took < ms(700) + backend.late(200),
+        "{took:?}"
+    );
 }
 
 /// Waiters behind a hold of their own client do not ask: nobody else would tell them.
@@ -370,8 +448,16 @@ pub(crate) async fn a_hold_that_is_gone_lets_local_waiters_in(backend: Backend) 
         |client| client.string_lock("x"),
     ];
     for kind in kinds {
-        let client = backend.builder().safety_poll(ms(200)).connect().await.unwrap();
-        let held = kind(&client).try_lock(Duration::ZERO, Lease::fixed(ms(60_000))).await.unwrap();
+        let client = backend
+            .builder()
+            .safety_poll(ms(200))
+            .connect()
+            .await
+            .unwrap();
+        let held = kind(&client)
+            .try_lock(Duration::ZERO, Lease::fixed(ms(60_000)))
+            .await
+            .unwrap();
         // Other names that it waits for are held all the while.
         let other = backend.client().await;
         let mut others = Vec::new();
@@ -386,7 +472,13 @@ pub(crate) async fn a_hold_that_is_gone_lets_local_waiters_in(backend: Backend) 
         waiting(&client, 3).await;
         backend.command(&["DEL", "x"]);
         let guard = soon("the poll finds it", waiter).await.0.unwrap().unwrap();
-        assert!(matches!(held.check(), Err(Error::Lost { reason: LossReason::Gone, .. })));
+        assert!(matches!(
+            held.check(),
+            Err(Error::Lost {
+                reason: LossReason::Gone,
+                ..
+            })
+        ));
         guard.unlock().await.unwrap();
         waiters.iter().for_each(tokio::task::JoinHandle::abort);
         for guard in others {
@@ -396,7 +488,12 @@ pub(crate) async fn a_hold_that_is_gone_lets_local_waiters_in(backend: Backend) 
 }
 
 pub(crate) async fn the_safety_poll_finds_what_no_message_told(backend: Backend) {
-    let client = backend.builder().safety_poll(ms(200)).connect().await.unwrap();
+    let client = backend
+        .builder()
+        .safety_poll(ms(200))
+        .connect()
+        .await
+        .unwrap();
     backend.command(&["HSET", "x", "somebody:1", "1"]);
     backend.command(&["PEXPIRE", "x", "60000"]);
     let lock = client.lock("x");
@@ -412,8 +509,14 @@ pub(crate) async fn the_safety_poll_finds_what_no_message_told(backend: Backend)
 pub(crate) async fn a_warm_channel_that_is_used_again_is_kept(backend: Backend) {
     let (a, b) = (backend.client().await, backend.client_without_polls().await);
     let guard = a.lock("x").lock().await.unwrap();
-    backend.in_vain(async || b.lock("x").try_lock(ms(30), Lease::Renewed).await).await;
-    assert_eq!((b.stats().listeners, b.stats().subscriptions), (0, 1), "it is warm");
+    backend
+        .in_vain(async || b.lock("x").try_lock(ms(30), Lease::Renewed).await)
+        .await;
+    assert_eq!(
+        (b.stats().listeners, b.stats().subscriptions),
+        (0, 1),
+        "it is warm"
+    );
     let (lock, before) = (b.lock("x"), b.stats().calls);
     let waiter = tokio::spawn(async move { lock.lock().await });
     eventually("it listens and asked", async || {
@@ -436,7 +539,10 @@ async fn who_only_asks_keeps_no_channel_warm() {
     let (a, b) = (backend.client().await, backend.client().await);
     for wait in [None, Some(ms(50)), Some(Duration::ZERO)] {
         let guard = a.lock("x").lock().await.unwrap();
-        b.lock("x").try_lock(ms(30), Lease::Renewed).await.unwrap_err();
+        b.lock("x")
+            .try_lock(ms(30), Lease::Renewed)
+            .await
+            .unwrap_err();
         guard.unlock().await.unwrap();
         assert_eq!(b.stats().subscriptions, 1, "it is warm");
         for _ in 0..20 {

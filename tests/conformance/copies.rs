@@ -32,14 +32,20 @@ impl Replicated {
             server.connections.lock().unwrap().push(task.abort_handle());
             Ok(client)
         };
-        let builder = Client::builder("redis://replicated").dial_by(dial).gate(gate);
+        let builder = Client::builder("redis://replicated")
+            .dial_by(dial)
+            .gate(gate);
         let builder = builder.durability(Durability::replicas(1)).lease(ms(3000));
         builder.connect().await.unwrap()
     }
 
     /// All connections end.
     fn drop_connections(&self) {
-        self.connections.lock().unwrap().drain(..).for_each(|task| task.abort());
+        self.connections
+            .lock()
+            .unwrap()
+            .drain(..)
+            .for_each(|task| task.abort());
     }
 
     fn waits(&self) -> u64 {
@@ -53,7 +59,9 @@ impl Replicated {
         }
         let reply = encoded(self.engine.command(words));
         let is_run = words[0].starts_with("EVAL") && !reply.starts_with("-NOSCRIPT");
-        let gate = is_run.then(|| self.freezes.lock().unwrap().take()).flatten();
+        let gate = is_run
+            .then(|| self.freezes.lock().unwrap().take())
+            .flatten();
         gate.iter().for_each(Gate::freeze);
         reply
     }
@@ -82,23 +90,43 @@ async fn a_grant_whose_connection_was_replaced_before_the_wait_has_no_copies() {
             let client = server.client(Gate::default()).await;
             let lock = lock(&client);
             // A server that does not know the script is told it by whoever is polled again.
-            lock.lock().await.expect("free, and copied").unlock().await.unwrap();
+            lock.lock()
+                .await
+                .expect("free, and copied")
+                .unlock()
+                .await
+                .unwrap();
             let waits = server.waits();
             let mut taking = Box::pin(lock.lock());
             assert!(futures::poll!(taking.as_mut()).is_pending());
             sleep(ms(1)).await;
-            assert!(server.engine.dump().contains_key(b"a".as_slice()), "it was granted");
+            assert!(
+                server.engine.dump().contains_key(b"a".as_slice()),
+                "it was granted"
+            );
             if replaced {
                 server.drop_connections();
                 let is_replaced = || server.connections.lock().unwrap().len() >= 3;
-                eventually("it is replaced", async || is_replaced() && client.ping().await.is_ok())
-                    .await;
+                eventually("it is replaced", async || {
+                    is_replaced() && client.ping().await.is_ok()
+                })
+                .await;
             }
             let taken = taking.await;
-            assert_eq!(server.waits(), waits + 1, "and the other one is asked to wait");
+            assert_eq!(
+                server.waits(),
+                waits + 1,
+                "and the other one is asked to wait"
+            );
             if replaced {
                 let refused = taken.expect_err("nobody knows of a copy");
-                let has_none = matches!(refused, Error::NotDurable { acknowledged: 0, .. });
+                let has_none = matches!(
+                    refused,
+                    Error::NotDurable {
+                        acknowledged: 0,
+                        ..
+                    }
+                );
                 assert!(has_none, "{refused:?}");
                 eventually("given back", async || server.engine.dump().is_empty()).await;
             } else {
@@ -127,9 +155,20 @@ async fn a_renewal_whose_connection_was_replaced_before_the_wait_has_no_copies()
         sleep(ms(30)).await;
         gate.thaw();
         sleep(ms(1)).await;
-        assert_eq!(server.waits(), waits + 1, "and the other one is asked to wait");
-        let state = if replaced { HoldState::Uncertain } else { HoldState::Held };
+        assert_eq!(
+            server.waits(),
+            waits + 1,
+            "and the other one is asked to wait"
+        );
+        let state = if replaced {
+            HoldState::Uncertain
+        } else {
+            HoldState::Held
+        };
         assert_eq!(guard.state(), state);
-        eventually("it is renewed once more", async || guard.state() == HoldState::Held).await;
+        eventually("it is renewed once more", async || {
+            guard.state() == HoldState::Held
+        })
+        .await;
     }
 }

@@ -18,7 +18,12 @@ impl Doomed {
     /// Returns when it holds all permits.
     fn start(server: &Server) -> Self {
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["crash::the_one_that_dies", "--exact", "--ignored", "--nocapture"])
+            .args([
+                "crash::the_one_that_dies",
+                "--exact",
+                "--ignored",
+                "--nocapture",
+            ])
             .env(SERVER, server.url())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -43,12 +48,22 @@ impl Drop for Doomed {
 #[expect(clippy::print_stdout, reason = "the parent waits for it")]
 async fn the_one_that_dies() {
     let url = std::env::var(SERVER).expect("started by its parent");
-    let client = Client::builder(&url).lease(ms(4000)).connect().await.unwrap();
-    let (counted, named) = (client.semaphore("s"), client.permit_expirable_semaphore("p"));
+    let client = Client::builder(&url)
+        .lease(ms(4000))
+        .connect()
+        .await
+        .unwrap();
+    let (counted, named) = (
+        client.semaphore("s"),
+        client.permit_expirable_semaphore("p"),
+    );
     counted.try_set_permits(2).await.unwrap();
     named.try_set_permits(2).await.unwrap();
     let _counted = counted.acquire(2).await.unwrap();
-    let _named = named.try_acquire_many(2, ms(0), Lease::Renewed).await.unwrap();
+    let _named = named
+        .try_acquire_many(2, ms(0), Lease::Renewed)
+        .await
+        .unwrap();
     println!("it holds them");
     std::future::pending::<()>().await;
 }
@@ -61,7 +76,10 @@ async fn permits_of_a_killed_process_come_back() {
     let server = Server::start();
     let doomed = Doomed::start(&server);
     let client = Client::connect(&server.url()).await.unwrap();
-    let (counted, named) = (client.semaphore("s"), client.permit_expirable_semaphore("p"));
+    let (counted, named) = (
+        client.semaphore("s"),
+        client.permit_expirable_semaphore("p"),
+    );
     assert_eq!(counted.available().await.unwrap(), 0);
     assert_eq!(named.available().await.unwrap(), 0);
     let both = async { tokio::join!(counted.acquire(2), named.acquire(Lease::fixed(ms(5000)))) };

@@ -33,19 +33,33 @@ impl Testbed {
         let redis = Backend::engine();
         let (rival, client) = (redis.client(), redis.client());
         let link = redis.links().pop().unwrap();
-        Testbed { redis, rival, client, link, seed }
+        Testbed {
+            redis,
+            rival,
+            client,
+            link,
+            seed,
+        }
     }
 
     /// From now on a call is on its way for so long; what is cut off then may run late.
     pub(crate) fn slow(&self, request: Duration) {
         let (request, late) = (Delay::fixed(request), Delay::fixed(LATE));
-        let faults = Faults { request, late_after_cut: 1.0, late, ..Faults::default() };
+        let faults = Faults {
+            request,
+            late_after_cut: 1.0,
+            late,
+            ..Faults::default()
+        };
         self.link.set_faults(faults, self.seed);
     }
 
     /// The connection breaks under the one call that is on its way.
     pub(crate) async fn breaks(&self) -> Instant {
-        eventually("a call is on its way", async || self.client.calls_under_way() == 1).await;
+        eventually("a call is on its way", async || {
+            self.client.calls_under_way() == 1
+        })
+        .await;
         self.link.cut();
         self.link.heal();
         Instant::now()
@@ -58,7 +72,10 @@ impl Testbed {
     /// How many acquisitions the server has run.
     fn asked(&self) -> u64 {
         let runs = self.redis.scripts_run();
-        ["lock_acquire", "fair_acquire"].iter().filter_map(|script| runs.get(script)).sum()
+        ["lock_acquire", "fair_acquire"]
+            .iter()
+            .filter_map(|script| runs.get(script))
+            .sum()
     }
 
     /// Whether the late call came, with nobody asking any more; it has left nothing at `end`.
@@ -66,7 +83,12 @@ impl Testbed {
         let asked = self.asked();
         sleep_until(end).await;
         let left: Vec<_> = self.redis.dump().into_keys().collect();
-        assert!(left.is_empty(), "{what}, seed {}: {}", self.seed, left.len());
+        assert!(
+            left.is_empty(),
+            "{what}, seed {}: {}",
+            self.seed,
+            left.len()
+        );
         self.asked() > asked
     }
 }
@@ -84,12 +106,17 @@ async fn a_late_call_of_a_waiter_that_left_its_line_takes_nothing() {
         waiting(&testbed.client, 1).await;
         let told = || {
             let heard = testbed.redis.listeners().into_keys();
-            heard.into_iter().find(|channel| channel.starts_with("redisson_lock__channel:{x}:"))
+            heard
+                .into_iter()
+                .find(|channel| channel.starts_with("redisson_lock__channel:{x}:"))
         };
         eventually("it listens", async || told().is_some()).await;
         sleep(ms(10)).await;
         testbed.slow(ms(30));
-        testbed.redis.command(&["PUBLISH", &told().unwrap(), "0"]).unwrap();
+        testbed
+            .redis
+            .command(&["PUBLISH", &told().unwrap(), "0"])
+            .unwrap();
         let broken = testbed.breaks().await;
         testbed.is_fast_again();
         waiter.abort();
@@ -130,7 +157,11 @@ async fn a_late_call_of_a_lost_hold_takes_nothing() {
             let lease = if reason == Expired { ms(10_000) } else { LONG };
             let taking = async {
                 let taking = lock.acquire().wait(LONG).lease(Lease::fixed(lease));
-                if reason == MaxHold { taking.max_hold(ms(3000)).await } else { taking.await }
+                if reason == MaxHold {
+                    taking.max_hold(ms(3000)).await
+                } else {
+                    taking.await
+                }
             };
             let broken = async {
                 let broken = testbed.breaks().await;
@@ -154,10 +185,19 @@ async fn a_late_call_before_a_grant_that_came_too_late_takes_nothing() {
     for seed in SEEDS {
         let redis = Backend::engine();
         let rival = redis.client();
-        let patient = redis.builder().command_timeout(ms(10_000)).connect_timeout(ms(10_000));
+        let patient = redis
+            .builder()
+            .command_timeout(ms(10_000))
+            .connect_timeout(ms(10_000));
         let client = patient.safety_poll(ms(60_000)).connect().await.unwrap();
         let link = redis.links().pop().unwrap();
-        let testbed = Testbed { redis, rival, client, link, seed };
+        let testbed = Testbed {
+            redis,
+            rival,
+            client,
+            link,
+            seed,
+        };
         let lease = ms(2500);
         testbed.slow(ms(3000));
         let lock = testbed.client.lock("x");
@@ -171,7 +211,11 @@ async fn a_late_call_before_a_grant_that_came_too_late_takes_nothing() {
             broken
         };
         let (guard, broken) = tokio::join!(taking, broken);
-        assert!(broken.elapsed() > lease, "it was worth nothing: {:?}", broken.elapsed());
+        assert!(
+            broken.elapsed() > lease,
+            "it was worth nothing: {:?}",
+            broken.elapsed()
+        );
         guard.unwrap().unlock().await.unwrap();
         came += u32::from(testbed.came_late("too late", broken + LATE + UNDONE).await);
     }
@@ -187,16 +231,34 @@ async fn a_slow_line_leaves_no_doubt_when_a_wait_ends() {
             let (rival, client) = (redis.client(), redis.client());
             let link = redis.links().pop().unwrap();
             let way = Delay::fixed(ms(trip) / 2);
-            link.set_faults(Faults { request: way, reply: way, ..Faults::default() }, 1);
+            link.set_faults(
+                Faults {
+                    request: way,
+                    reply: way,
+                    ..Faults::default()
+                },
+                1,
+            );
             let rivals = rival.lock("held").lock().await.unwrap();
             for wait in [first, 7, 20, trip + 1, 3 * trip] {
-                let error =
-                    client.lock("held").try_lock(ms(wait), Lease::Renewed).await.unwrap_err();
+                let error = client
+                    .lock("held")
+                    .try_lock(ms(wait), Lease::Renewed)
+                    .await
+                    .unwrap_err();
                 assert!(error.is_timeout(), "{trip} ms, {wait} ms: {error}");
-                let guard = client.lock("free").try_lock(ms(wait), Lease::Renewed).await.unwrap();
+                let guard = client
+                    .lock("free")
+                    .try_lock(ms(wait), Lease::Renewed)
+                    .await
+                    .unwrap();
                 guard.unlock().await.unwrap();
             }
-            assert_eq!(client.stats().releases_queued, 0, "nothing had to be undone");
+            assert_eq!(
+                client.stats().releases_queued,
+                0,
+                "nothing had to be undone"
+            );
             rivals.unlock().await.unwrap();
         }
     }
@@ -210,22 +272,35 @@ async fn the_older_of_two_calls_in_doubt_counts() {
         for seed in SEEDS {
             let testbed = Testbed::new(seed);
             testbed.slow(ms(30));
-            let lock = if fair { testbed.client.fair_lock("x") } else { testbed.client.lock("x") };
+            let lock = if fair {
+                testbed.client.fair_lock("x")
+            } else {
+                testbed.client.lock("x")
+            };
             let taking =
                 tokio::spawn(
                     async move { lock.try_lock(LONG, Lease::fixed(LONG)).await.map(drop) },
                 );
             let broken = testbed.breaks().await;
             let asked = testbed.asked();
-            let sent = Faults { request: Delay::fixed(ms(20)), ..Faults::default() };
+            let sent = Faults {
+                request: Delay::fixed(ms(20)),
+                ..Faults::default()
+            };
             testbed.link.set_faults(sent, seed);
             let connected = || testbed.client.stats().reconnects >= 2;
             let second = async || connected() && testbed.client.calls_under_way() == 1;
             eventually("the second one is on the new line", second).await;
             // Its answer comes when it has timed out, and the third one is executed as well.
-            let late = Faults { reply: Delay::fixed(ms(1500)), ..Faults::default() };
+            let late = Faults {
+                reply: Delay::fixed(ms(1500)),
+                ..Faults::default()
+            };
             testbed.link.set_faults(late, seed);
-            eventually("two of them are in doubt", async || testbed.asked() > asked + 1).await;
+            eventually("two of them are in doubt", async || {
+                testbed.asked() > asked + 1
+            })
+            .await;
             taking.abort();
             testbed.is_fast_again();
             let free = async || testbed.redis.dump().is_empty();
@@ -253,7 +328,10 @@ async fn a_late_call_of_a_waiter_that_timed_out_takes_nothing() {
             broken
         };
         let (taken, broken) = tokio::join!(taking, broken);
-        assert!(taken.unwrap_err().is_timeout(), "its last question was answered");
+        assert!(
+            taken.unwrap_err().is_timeout(),
+            "its last question was answered"
+        );
         guard.unlock().await.unwrap();
         came += u32::from(testbed.came_late("timed out", broken + LATE + UNDONE).await);
     }
@@ -283,7 +361,11 @@ async fn a_hold_that_was_in_doubt_is_not_handed_over() {
         let next = next.await.unwrap().unwrap();
         assert_eq!(testbed.client.stats().handed_over, 0);
         next.unlock().await.unwrap();
-        came += u32::from(testbed.came_late("handed over", broken + LATE + UNDONE).await);
+        came += u32::from(
+            testbed
+                .came_late("handed over", broken + LATE + UNDONE)
+                .await,
+        );
     }
     assert!((1..8).contains(&came), "{came} came late");
 }
@@ -293,8 +375,17 @@ async fn a_hold_that_was_in_doubt_is_not_handed_over() {
 async fn a_hold_with_calls_that_are_not_settled_is_not_handed_over() {
     for case in ["on the wire", "in doubt", "made up for", "settled"] {
         let testbed = Testbed::new(0);
-        let streak = LocalHandover::Streak { count: 9, time: LONG };
-        let client = testbed.redis.builder().local_handover(streak).connect().await.unwrap();
+        let streak = LocalHandover::Streak {
+            count: 9,
+            time: LONG,
+        };
+        let client = testbed
+            .redis
+            .builder()
+            .local_handover(streak)
+            .connect()
+            .await
+            .unwrap();
         let link = testbed.redis.links().pop().unwrap();
         let guard = client.lock("x").lock().await.unwrap();
         let next = client.lock("x");
@@ -322,7 +413,11 @@ async fn a_hold_with_calls_that_are_not_settled_is_not_handed_over() {
         drop(guard);
         link.heal();
         let next = next.await.unwrap().unwrap();
-        assert_eq!(client.stats().handed_over, u64::from(case == "settled"), "{case}");
+        assert_eq!(
+            client.stats().handed_over,
+            u64::from(case == "settled"),
+            "{case}"
+        );
         assert_eq!(next.hold_count(), 1);
         if let Some(lowering) = lowering {
             lowering.await.unwrap();
@@ -341,7 +436,10 @@ async fn a_renewal_after_the_release_keeps_no_lock_beyond_its_moment() {
     let guard = lock.acquire().unlock_not_before(span).await.unwrap();
     sleep_until(begin + ms(9_500)).await;
     testbed.slow(ms(500));
-    eventually("a renewal is on its way", async || testbed.client.calls_under_way() == 1).await;
+    eventually("a renewal is on its way", async || {
+        testbed.client.calls_under_way() == 1
+    })
+    .await;
     testbed.is_fast_again();
     let renewals = || testbed.redis.scripts_run()["lock_renew"];
     assert!(!testbed.redis.scripts_run().contains_key("lock_renew"));
@@ -360,7 +458,10 @@ async fn a_renewal_after_the_release_keeps_no_lock_beyond_its_moment() {
 #[tokio::test(start_paused = true)]
 async fn a_renewal_of_the_hold_before_keeps_no_lock_beyond_its_moment() {
     let mut testbed = Testbed::new(0);
-    let streak = LocalHandover::Streak { count: 9, time: LONG };
+    let streak = LocalHandover::Streak {
+        count: 9,
+        time: LONG,
+    };
     let builder = testbed.redis.builder().local_handover(streak);
     testbed.client = builder.connect().await.unwrap();
     testbed.link = testbed.redis.links().pop().unwrap();
@@ -373,7 +474,10 @@ async fn a_renewal_of_the_hold_before_keeps_no_lock_beyond_its_moment() {
     waiting(&testbed.client, 1).await;
     sleep_until(begin + ms(9_500)).await;
     testbed.slow(ms(500));
-    eventually("a renewal is on its way", async || testbed.client.calls_under_way() == 1).await;
+    eventually("a renewal is on its way", async || {
+        testbed.client.calls_under_way() == 1
+    })
+    .await;
     testbed.is_fast_again();
     assert!(!testbed.redis.scripts_run().contains_key("lock_renew"));
     let owner = first.owner().to_owned();
@@ -381,14 +485,23 @@ async fn a_renewal_of_the_hold_before_keeps_no_lock_beyond_its_moment() {
     let second = second.await.unwrap();
     assert_eq!(second.owner(), owner, "handed over");
     let begin = Instant::now();
-    let inner = lock.acquire().within(&second).unlock_not_before(span).await.unwrap();
+    let inner = lock
+        .acquire()
+        .within(&second)
+        .unlock_not_before(span)
+        .await
+        .unwrap();
     inner.unlock().await.unwrap();
     second.unlock().await.unwrap();
     let renewed = async || testbed.redis.scripts_run().contains_key("lock_renew");
     eventually("the renewal is executed", renewed).await;
     assert!(begin.elapsed() < span && !testbed.redis.dump().is_empty());
     sleep_until(begin + span + ms(50)).await;
-    assert!(testbed.redis.dump().is_empty(), "{:?}", testbed.redis.dump());
+    assert!(
+        testbed.redis.dump().is_empty(),
+        "{:?}",
+        testbed.redis.dump()
+    );
 }
 
 /// Leases that end while their grants are on the way, are picked up, handed over or released.
@@ -400,7 +513,13 @@ async fn leases_about_as_long_as_a_reply_takes_wedge_no_name() {
     let client = redis.client();
     let link = redis.links().pop().unwrap();
     let reply = Delay::between(Duration::from_micros(6500), ms(9));
-    link.set_faults(Faults { reply, ..Faults::default() }, 1);
+    link.set_faults(
+        Faults {
+            reply,
+            ..Faults::default()
+        },
+        1,
+    );
     let end = Instant::now() + ms(2000);
     let takers = (0..NAMES * 3).map(|number| {
         let lock = client.lock(format!("n{}", number % NAMES));
@@ -423,7 +542,12 @@ async fn leases_about_as_long_as_a_reply_takes_wedge_no_name() {
     link.set_faults(Faults::default(), 1);
     for number in 0..NAMES {
         let lock = client.lock(format!("n{number}"));
-        lock.try_lock(ms(1000), lease).await.unwrap().unlock().await.unwrap();
+        lock.try_lock(ms(1000), lease)
+            .await
+            .unwrap()
+            .unlock()
+            .await
+            .unwrap();
     }
     assert!(client.stats().lost > 0, "some leases ended first");
 }

@@ -31,7 +31,10 @@ fn delete(backend: &Backend, names: &[String]) {
 /// A busy server may be left out of a grant: until none is.
 async fn held_by_all(backend: &Backend, lock: &Lock, members: usize) -> LockGuard {
     loop {
-        let guard = soon("a majority", lock.try_lock(ms(5000), LONG)).await.0.unwrap();
+        let guard = soon("a majority", lock.try_lock(ms(5000), LONG))
+            .await
+            .0
+            .unwrap();
         if names(members).iter().all(|name| backend.exists(name)) {
             return guard;
         }
@@ -72,10 +75,15 @@ pub(crate) async fn half_of_the_members_are_no_majority(backend: Backend) {
         }
         assert_eq!(theirs.len(), members / 2);
         assert!(lock.is_locked().await.unwrap(), "{members}");
-        backend.in_vain(async || lock.try_lock(ONCE, LONG).await).await;
+        backend
+            .in_vain(async || lock.try_lock(ONCE, LONG).await)
+            .await;
         theirs.pop().expect("half of them").unlock().await.unwrap();
         assert!(!lock.is_locked().await.unwrap(), "{members}");
-        let guard = soon("the others", lock.try_lock(ms(5000), LONG)).await.0.unwrap();
+        let guard = soon("the others", lock.try_lock(ms(5000), LONG))
+            .await
+            .0
+            .unwrap();
         // Each of these is needed.
         backend.command(&["DEL", &names(members)[members - 1]]);
         let error = guard.extend(ms(600_000)).await.unwrap_err();

@@ -16,8 +16,11 @@ pub(crate) async fn a_fixed_lease_ends_for_a_waiter(backend: Backend) {
     for_each_exclusive_kind(async |kind| {
         let start = Instant::now();
         // A quorum that was not answered within a twentieth of its lease asks again.
-        let guard =
-            kind.lock(client, kind.name).try_lock(LIMIT, Lease::fixed(lease)).await.unwrap();
+        let guard = kind
+            .lock(client, kind.name)
+            .try_lock(LIMIT, Lease::fixed(lease))
+            .await
+            .unwrap();
         let next = kind.lock(elsewhere, kind.name);
         let (next, _) = soon("at the end of the lease", next.lock()).await;
         let (next, took) = (next.unwrap(), start.elapsed());
@@ -25,12 +28,31 @@ pub(crate) async fn a_fixed_lease_ends_for_a_waiter(backend: Backend) {
         // A waiter that asks again is late by one pause.
         let late = lease + backend.late(kind.late_ms());
         // A quorum allows for drift: it is lost, and released, before its lease ends.
-        let earliest = if kind.quorum { guard.deadline() - start } else { lease };
-        assert!(took + backend.early(lease) >= earliest && took < late, "{took:?}");
+        let earliest = if kind.quorum {
+            guard.deadline() - start
+        } else {
+            lease
+        };
+        assert!(
+            took + backend.early(lease) >= earliest && took < late,
+            "{took:?}"
+        );
         let error = guard.unlock().await.unwrap_err();
-        assert!(matches!(error, Error::Lost { reason: LossReason::Expired, .. }), "{error}");
+        assert!(
+            matches!(
+                error,
+                Error::Lost {
+                    reason: LossReason::Expired,
+                    ..
+                }
+            ),
+            "{error}"
+        );
         next.check().unwrap();
-        assert!(kind.lock(client, kind.name).is_locked().await.unwrap(), "it is the next one's");
+        assert!(
+            kind.lock(client, kind.name).is_locked().await.unwrap(),
+            "it is the next one's"
+        );
         next.unlock().await.unwrap();
     })
     .await;
@@ -38,7 +60,10 @@ pub(crate) async fn a_fixed_lease_ends_for_a_waiter(backend: Backend) {
 
 pub(crate) async fn a_dead_holder_costs_one_lease(backend: Backend) {
     let lease = backend.lease(300);
-    let (client, elsewhere) = (&backend.client_with_lease(lease).await, &backend.client().await);
+    let (client, elsewhere) = (
+        &backend.client_with_lease(lease).await,
+        &backend.client().await,
+    );
     for_each_kind(async |kind| {
         let start = Instant::now();
         // As a process leaves it that died.
@@ -71,7 +96,10 @@ pub(crate) async fn what_is_lost_is_told_and_what_follows_is_renewed(backend: Ba
             backend.command(&["DEL", &key]);
         }
         for guard in guards {
-            assert_eq!(soon("told", guard.ended()).await.0, Ended::Lost(LossReason::Gone));
+            assert_eq!(
+                soon("told", guard.ended()).await.0,
+                Ended::Lost(LossReason::Gone)
+            );
             assert!(matches!(guard.unlock().await, Err(Error::Lost { .. })));
         }
         let guard = lock.lock().await.unwrap();
@@ -88,14 +116,23 @@ pub(crate) async fn a_dropped_acquisition_leaves_nothing(backend: Backend) {
         let (client, elsewhere) = (backend.client().await, backend.client().await);
         let settled = async || {
             let stats = client.stats();
-            (stats.waiting, stats.listeners, stats.releases_pending, stats.holds) == (0, 0, 0, 0)
+            (
+                stats.waiting,
+                stats.listeners,
+                stats.releases_pending,
+                stats.holds,
+            ) == (0, 0, 0, 0)
         };
         for held in [false, true] {
             if held && !kind.exclusive {
                 continue;
             }
             let holder = kind.lock(&elsewhere, kind.name);
-            let guard = if held { Some(holder.lock().await.unwrap()) } else { None };
+            let guard = if held {
+                Some(holder.lock().await.unwrap())
+            } else {
+                None
+            };
             for polls in 0..24 {
                 let lock = kind.lock(&client, kind.name);
                 let mut acquisition = Box::pin(lock.lock());
@@ -108,7 +145,11 @@ pub(crate) async fn a_dropped_acquisition_leaves_nothing(backend: Backend) {
                 }
                 drop(acquisition);
                 eventually("settled", settled).await;
-                assert_eq!(are_there(&backend, kind, kind.name).await, held, "after {polls} polls");
+                assert_eq!(
+                    are_there(&backend, kind, kind.name).await,
+                    held,
+                    "after {polls} polls"
+                );
                 if let Some(guard) = &guard {
                     guard.check().unwrap();
                 }
@@ -157,7 +198,10 @@ pub(crate) async fn a_shutdown_ends_hand_overs_on_their_way(backend: Backend) {
     for kind in KINDS.iter().filter(|kind| kind.exclusive) {
         let client = backend.client_with_long_streaks().await;
         let lock = kind.lock(&client, kind.name);
-        let guard = lock.try_lock(Duration::ZERO, Lease::fixed(ms(60_000))).await.unwrap();
+        let guard = lock
+            .try_lock(Duration::ZERO, Lease::fixed(ms(60_000)))
+            .await
+            .unwrap();
         let next = kind.lock(&client, kind.name);
         let next =
             tokio::spawn(async move { next.try_lock(ms(9000), Lease::fixed(ms(60_000))).await });
@@ -165,7 +209,10 @@ pub(crate) async fn a_shutdown_ends_hand_overs_on_their_way(backend: Backend) {
         drop(guard);
         client.shutdown(ms(5000)).await.unwrap();
         assert!(!are_there(&backend, kind, kind.name).await, "{}", kind.name);
-        assert!(matches!(soon("told", next).await.0.unwrap(), Err(Error::Closed)));
+        assert!(matches!(
+            soon("told", next).await.0.unwrap(),
+            Err(Error::Closed)
+        ));
     }
 }
 
@@ -177,12 +224,21 @@ pub(crate) async fn a_longest_hold_ends_it(backend: Backend) {
         let guard = lock.acquire().max_hold(backend.lease(700)).await.unwrap();
         sleep(backend.lease(400)).await;
         guard.check().unwrap();
-        assert_eq!(soon("it ends", guard.ended()).await.0, Ended::Lost(LossReason::MaxHold));
-        let next = soon("it is released", kind.lock(elsewhere, kind.name).lock()).await.0.unwrap();
+        assert_eq!(
+            soon("it ends", guard.ended()).await.0,
+            Ended::Lost(LossReason::MaxHold)
+        );
+        let next = soon("it is released", kind.lock(elsewhere, kind.name).lock())
+            .await
+            .0
+            .unwrap();
         drop(guard);
         sleep(ms(20)).await;
         next.check().unwrap();
-        assert!(are_there(&backend, kind, kind.name).await, "the old guard frees nothing");
+        assert!(
+            are_there(&backend, kind, kind.name).await,
+            "the old guard frees nothing"
+        );
         next.unlock().await.unwrap();
     })
     .await;
@@ -192,7 +248,10 @@ pub(crate) async fn what_was_handed_on_is_renewed_and_released_by_who_took_it_ov
     backend: Backend,
 ) {
     let lease = backend.lease(300);
-    let (client, elsewhere) = (&backend.client().await, &backend.client_with_lease(lease).await);
+    let (client, elsewhere) = (
+        &backend.client().await,
+        &backend.client_with_lease(lease).await,
+    );
     for_each_kind(async |kind| {
         if !kind.is_single() {
             return; // It is never text.
@@ -208,15 +267,25 @@ pub(crate) async fn what_was_handed_on_is_renewed_and_released_by_who_took_it_ov
         assert_eq!(ended.await, Ended::HandedOn);
         let lock = kind.lock(elsewhere, kind.name);
         let restored = lock.restore(&text).await.unwrap();
-        assert_eq!(restored.owner() == owner, !kind.has_fields(), "the field is a fresh one");
+        assert_eq!(
+            restored.owner() == owner,
+            !kind.has_fields(),
+            "the field is a fresh one"
+        );
         assert_eq!(restored.token().is_some(), token.is_some());
-        assert!(token.is_none() || restored.token() > token, "a higher token");
+        assert!(
+            token.is_none() || restored.token() > token,
+            "a higher token"
+        );
         sleep(lease * 2).await;
         is_sure(&restored).await;
         assert!(lock.is_held().await.unwrap());
         restored.unlock().await.unwrap();
         assert!(!are_there(&backend, kind, kind.name).await);
-        assert!(matches!(lock.restore(&text).await, Err(Error::NotOwner { .. })));
+        assert!(matches!(
+            lock.restore(&text).await,
+            Err(Error::NotOwner { .. })
+        ));
     })
     .await;
 }
@@ -257,16 +326,30 @@ pub(crate) async fn a_dropped_restore_leaves_nothing(backend: Backend) {
             eventually("released", async || client.stats().releases_pending == 0).await;
             // Whatever was sent has been executed by now, on both lanes.
             assert!(!lock.is_locked().await.unwrap(), "after {polls} polls");
-            assert!(!are_there(&backend, kind, kind.name).await, "after {polls} polls");
+            assert!(
+                !are_there(&backend, kind, kind.name).await,
+                "after {polls} polls"
+            );
         }
     })
     .await;
 }
 
 pub(crate) async fn a_dead_server_is_an_error(mut backend: Backend) {
-    let client = &backend.builder().command_timeout(ms(300)).connect().await.unwrap();
+    let client = &backend
+        .builder()
+        .command_timeout(ms(300))
+        .connect()
+        .await
+        .unwrap();
     for kind in &KINDS {
-        kind.lock(client, kind.name).lock().await.unwrap().unlock().await.unwrap();
+        kind.lock(client, kind.name)
+            .lock()
+            .await
+            .unwrap()
+            .unlock()
+            .await
+            .unwrap();
     }
     backend.fail();
     for_each_kind(async |kind| {

@@ -61,14 +61,25 @@ pub(crate) async fn nested_holds_are_counted(backend: Backend) {
         let seen = if kind.counted { 2 } else { 1 };
         assert_eq!(lock.hold_count().await.unwrap(), seen);
         inner.unlock().await.unwrap();
-        assert_eq!((outer.hold_count(), lock.hold_count().await.unwrap()), (1, 1));
+        assert_eq!(
+            (outer.hold_count(), lock.hold_count().await.unwrap()),
+            (1, 1)
+        );
         assert!(lock.is_held().await.unwrap());
         if kind.exclusive {
-            backend.in_vain(async || rival.try_lock(Duration::ZERO, Lease::Renewed).await).await;
+            backend
+                .in_vain(async || rival.try_lock(Duration::ZERO, Lease::Renewed).await)
+                .await;
         }
         outer.unlock().await.unwrap();
         assert_eq!(lock.hold_count().await.unwrap(), 0);
-        rival.try_lock(Duration::ZERO, Lease::Renewed).await.unwrap().unlock().await.unwrap();
+        rival
+            .try_lock(Duration::ZERO, Lease::Renewed)
+            .await
+            .unwrap()
+            .unlock()
+            .await
+            .unwrap();
     })
     .await;
 }
@@ -84,10 +95,16 @@ pub(crate) async fn a_second_time_may_be_an_error(backend: Backend) {
         for lock in [&mut lock, &mut second] {
             let again = soon("at once", lock.lock()).await.0.unwrap_err();
             assert!(matches!(again, Error::AlreadyHeld { .. }), "{again}");
-            let again = lock.try_lock(ms(5000), Lease::fixed(ms(1000))).await.unwrap_err();
+            let again = lock
+                .try_lock(ms(5000), Lease::fixed(ms(1000)))
+                .await
+                .unwrap_err();
             assert!(matches!(again, Error::AlreadyHeld { .. }), "{again}");
         }
-        assert_eq!((guard.hold_count(), lock.hold_count().await.unwrap()), (1, 1));
+        assert_eq!(
+            (guard.hold_count(), lock.hold_count().await.unwrap()),
+            (1, 1)
+        );
         // For anybody else it is a lock like others: the next one waits and gets it.
         let next = kind.lock(elsewhere, kind.name);
         let release = async {
@@ -116,12 +133,20 @@ pub(crate) async fn a_wait_that_is_over_ends(backend: Backend) {
             })
             .await;
             let waited = waited.into_inner();
-            assert!(waited >= wait && waited < wait + backend.late(50), "{waited:?} for {wait:?}");
+            assert!(
+                waited >= wait && waited < wait + backend.late(50),
+                "{waited:?} for {wait:?}"
+            );
         }
         guard.check().unwrap();
         guard.unlock().await.unwrap();
         // What gave up is not in the way.
-        lock.try_lock(Duration::ZERO, Lease::Renewed).await.unwrap().unlock().await.unwrap();
+        lock.try_lock(Duration::ZERO, Lease::Renewed)
+            .await
+            .unwrap()
+            .unlock()
+            .await
+            .unwrap();
     })
     .await;
 }
@@ -141,7 +166,16 @@ pub(crate) async fn a_forced_release_frees(backend: Backend) {
             Ended::Lost(LossReason::Gone)
         );
         let late = guard.unlock().await.unwrap_err();
-        assert!(matches!(late, Error::Lost { reason: LossReason::Gone, .. }), "{late}");
+        assert!(
+            matches!(
+                late,
+                Error::Lost {
+                    reason: LossReason::Gone,
+                    ..
+                }
+            ),
+            "{late}"
+        );
         lock.lock().await.unwrap().unlock().await.unwrap();
     })
     .await;
@@ -160,7 +194,11 @@ pub(crate) async fn the_rest_of_a_lease_is_told(backend: Backend) {
                 assert!(left + ms(5000) > expected && left <= expected, "{left:?}");
             }
             let keys = kind.keys(kind.name);
-            let left = || keys.iter().map(|key| backend.left(key)).filter(|left| *left != -2);
+            let left = || {
+                keys.iter()
+                    .map(|key| backend.left(key))
+                    .filter(|left| *left != -2)
+            };
             assert!(left().count() >= kind.need());
             for left in left() {
                 assert!(left > 0 && ms(left.unsigned_abs()) <= expected, "{left}");
@@ -179,10 +217,19 @@ pub(crate) async fn inner_releases_leave_the_lease_alone(backend: Backend) {
             return;
         }
         let lock = kind.lock(client, kind.name).owned_by(&Owner::new());
-        let outer = lock.try_lock(Duration::ZERO, Lease::fixed(ms(20_000))).await.unwrap();
+        let outer = lock
+            .try_lock(Duration::ZERO, Lease::fixed(ms(20_000)))
+            .await
+            .unwrap();
         // Neither a shorter lease nor one of the same length adds to it or takes from it.
-        let second = lock.try_lock(Duration::ZERO, Lease::fixed(ms(9000))).await.unwrap();
-        let third = lock.try_lock(Duration::ZERO, Lease::fixed(ms(20_000))).await.unwrap();
+        let second = lock
+            .try_lock(Duration::ZERO, Lease::fixed(ms(9000)))
+            .await
+            .unwrap();
+        let third = lock
+            .try_lock(Duration::ZERO, Lease::fixed(ms(20_000)))
+            .await
+            .unwrap();
         let check = async |lock: &Lock| {
             let left = lock.remaining_lease().await.unwrap().unwrap();
             assert!(left > ms(15_000) && left <= ms(20_000), "{left:?}");
@@ -211,7 +258,13 @@ pub(crate) async fn what_another_holds_is_not_released(backend: Backend) {
         if !kind.is_single() {
             return;
         }
-        let text = kind.lock(client, kind.name).lock().await.unwrap().hand_on().unwrap();
+        let text = kind
+            .lock(client, kind.name)
+            .lock()
+            .await
+            .unwrap()
+            .hand_on()
+            .unwrap();
         other.restore(&text).await.unwrap().unlock().await.unwrap();
         let guard = kind.lock(client, kind.name).lock().await.unwrap();
         let refused = other.restore(&text).await.unwrap_err();
@@ -286,19 +339,27 @@ pub(crate) async fn a_waiter_gets_what_is_released_in_time(backend: Backend) {
         assert!(took < backend.late(kind.late_ms().max(200)), "{took:?}");
         next.unwrap().unwrap().unlock().await.unwrap();
         // A beat finds it as well, and the message comes all the same.
-        eventually("by the message", async || !listens || elsewhere.stats().wakes > 0).await;
+        eventually("by the message", async || {
+            !listens || elsewhere.stats().wakes > 0
+        })
+        .await;
     })
     .await;
 }
 
 pub(crate) async fn a_renewed_lease_lasts(backend: Backend) {
     let lease = backend.lease(300);
-    let (client, elsewhere) = (&backend.client_with_lease(lease).await, &backend.client().await);
+    let (client, elsewhere) = (
+        &backend.client_with_lease(lease).await,
+        &backend.client().await,
+    );
     for_each_kind(async |kind| {
         let guard = kind.lock(client, kind.name).lock().await.unwrap();
         let rival = kind.lock(elsewhere, kind.name);
         if kind.exclusive {
-            backend.in_vain(async || rival.try_lock(lease * 4, Lease::Renewed).await).await;
+            backend
+                .in_vain(async || rival.try_lock(lease * 4, Lease::Renewed).await)
+                .await;
         } else {
             sleep(lease * 4).await;
         }
@@ -363,8 +424,10 @@ pub(crate) async fn futures_of_one_owner_share_what_they_wait_for(backend: Backe
         })
         .await;
         // No place in a queue is left by those that came in by the way.
-        let next =
-            kind.lock(&elsewhere, kind.name).try_lock(Duration::ZERO, Lease::fixed(ms(5000))).await;
+        let next = kind
+            .lock(&elsewhere, kind.name)
+            .try_lock(Duration::ZERO, Lease::fixed(ms(5000)))
+            .await;
         next.unwrap().unlock().await.unwrap();
     })
     .await;
@@ -387,10 +450,17 @@ pub(crate) async fn a_tag_keeps_all_keys_together(backend: Backend) {
                 // On a busy machine the reply may take longer than so short a wait.
                 let refused = waiter.await.unwrap().unwrap_err();
                 let too_few = matches!(refused, Error::Quorum { .. });
-                assert!(refused.is_timeout() || refused.may_be_held() || too_few, "{refused}");
+                assert!(
+                    refused.is_timeout() || refused.may_be_held() || too_few,
+                    "{refused}"
+                );
             }
             let tagged = |key: &String| key.contains("{shop}:") && key.matches('{').count() == 1;
-            assert!(backend.list(&["KEYS", "*"]).iter().all(tagged), "{}", kind.name);
+            assert!(
+                backend.list(&["KEYS", "*"]).iter().all(tagged),
+                "{}",
+                kind.name
+            );
             assert!(backend.channels().iter().all(tagged), "{}", kind.name);
             guard.unlock().await.unwrap();
         }

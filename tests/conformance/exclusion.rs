@@ -85,20 +85,30 @@ async fn is_nested(rival: &Lock, kind: &Kind, outer: LockGuard, inner: Result<Lo
 pub(crate) async fn nested_sections_re_enter(backend: Backend) {
     let (client, elsewhere) = (&backend.client().await, &backend.client().await);
     for kind in reentrant() {
-        let (lock, rival) = (kind.lock(client, kind.name), kind.lock(elsewhere, kind.name));
+        let (lock, rival) = (
+            kind.lock(client, kind.name),
+            kind.lock(elsewhere, kind.name),
+        );
         let is_nested = async |outer, inner| is_nested(&rival, kind, outer, inner).await;
         // By its name, in a section.
         let outer = lock.lock().await.unwrap();
         let by_name = kind.lock(client, kind.name);
-        let inner = outer.run(by_name.try_lock(ms(5000), Lease::Renewed)).await.unwrap();
+        let inner = outer
+            .run(by_name.try_lock(ms(5000), Lease::Renewed))
+            .await
+            .unwrap();
         is_nested(outer, inner).await;
         // By the guard.
         let outer = lock.lock().await.unwrap();
         let inner = outer.reenter().await;
         is_nested(outer, inner).await;
         let outer = lock.lock().await.unwrap();
-        let inner =
-            lock.acquire().wait(ms(5000)).lease(Lease::fixed(ms(5000))).within(&outer).await;
+        let inner = lock
+            .acquire()
+            .wait(ms(5000))
+            .lease(Lease::fixed(ms(5000)))
+            .within(&outer)
+            .await;
         is_nested(outer, inner).await;
         // By an owner, and from a section of a section.
         let owned = lock.clone().owned_by(&Owner::new());
@@ -145,7 +155,12 @@ pub(crate) async fn what_is_not_inside_is_shut_out(backend: Backend) {
                 .unwrap(),
         );
         // Another client.
-        is_out(guard.run(now(&kind.lock(elsewhere, kind.name))).await.unwrap());
+        is_out(
+            guard
+                .run(now(&kind.lock(elsewhere, kind.name)))
+                .await
+                .unwrap(),
+        );
         // A future that is made inside and polled outside.
         let mut made_inside = None;
         let make = async { made_inside = Some(lock.try_lock_now(Lease::Renewed)) };
@@ -187,18 +202,42 @@ pub(crate) async fn a_section_whose_hold_is_lost_lets_nobody_in(backend: Backend
     });
     // Asking is what tells the outer one that it is lost.
     let lost = inner.await.unwrap_err();
-    assert!(matches!(lost, Error::Lost { reason: LossReason::Gone, .. }), "{lost}");
-    assert!(guard.reenter().await.is_err(), "a guard whose hold is lost proves nothing");
+    assert!(
+        matches!(
+            lost,
+            Error::Lost {
+                reason: LossReason::Gone,
+                ..
+            }
+        ),
+        "{lost}"
+    );
+    assert!(
+        guard.reenter().await.is_err(),
+        "a guard whose hold is lost proves nothing"
+    );
 }
 
 pub(crate) async fn a_guard_of_another_lock_proves_nothing(backend: Backend) {
     let (client, elsewhere) = (backend.client().await, backend.client().await);
     let guard = client.lock("x").lock().await.unwrap();
-    for other in [client.lock("y"), elsewhere.lock("x"), client.multi_lock(["y", "z"])] {
+    for other in [
+        client.lock("y"),
+        elsewhere.lock("x"),
+        client.multi_lock(["y", "z"]),
+    ] {
         let refused = other.acquire().within(&guard).await.unwrap_err();
-        assert!(refused.to_string().contains("of another lock or client"), "{refused}");
+        assert!(
+            refused.to_string().contains("of another lock or client"),
+            "{refused}"
+        );
     }
-    let both = client.multi_lock(["x", "y"]).acquire().within(&guard).await.unwrap();
+    let both = client
+        .multi_lock(["x", "y"])
+        .acquire()
+        .within(&guard)
+        .await
+        .unwrap();
     both.unlock().await.unwrap();
     guard.unlock().await.unwrap();
 }
@@ -210,10 +249,16 @@ pub(crate) async fn a_time_out_says_whether_its_own_client_is_in_the_way(backend
         for (asks, own) in [(client, true), (elsewhere, false)] {
             for wait in [ms(0), ms(60)] {
                 let lock = kind.lock(asks, kind.name);
-                let error =
-                    backend.in_vain(async || lock.try_lock(wait, Lease::Renewed).await).await;
+                let error = backend
+                    .in_vain(async || lock.try_lock(wait, Lease::Renewed).await)
+                    .await;
                 let text = error.to_string();
-                let Error::Timeout { by_this_client, holder, .. } = error else {
+                let Error::Timeout {
+                    by_this_client,
+                    holder,
+                    ..
+                } = error
+                else {
                     panic!("{error}")
                 };
                 assert_eq!(by_this_client, own, "{text}");
@@ -221,7 +266,10 @@ pub(crate) async fn a_time_out_says_whether_its_own_client_is_in_the_way(backend
                 let told = holder.as_ref().map(|holder| &*holder.owner);
                 assert_eq!(told.is_some(), own);
                 assert!(kind.is_single() || !own || told.is_some());
-                assert!(!kind.is_single() || !own || told == Some(guard.owner()), "{text}");
+                assert!(
+                    !kind.is_single() || !own || told == Some(guard.owner()),
+                    "{text}"
+                );
             }
         }
         guard.unlock().await.unwrap();
@@ -238,37 +286,53 @@ pub(crate) async fn the_sides_of_a_lock_follow_the_same_rule(backend: Backend) {
         [by_guard, both.write().lock().await.map(drop)]
     });
     for refused in soon("at once", upgrade).await.0.unwrap() {
-        assert!(matches!(refused, Err(Error::AlreadyHeld { .. })), "{refused:?}");
+        assert!(
+            matches!(refused, Err(Error::AlreadyHeld { .. })),
+            "{refused:?}"
+        );
     }
     // Reading under the own write hold, and beyond it.
     let reading = both.write().run(ms(5000), Lease::Renewed, async |guard| {
         let inside = both.read().lock().await.unwrap();
         let shown = both.read().acquire().within(&*guard).await.unwrap();
-        assert!(others.read().try_lock_now(Lease::Renewed).await.is_err(), "it is written");
+        assert!(
+            others.read().try_lock_now(Lease::Renewed).await.is_err(),
+            "it is written"
+        );
         [inside, shown]
     });
     for guard in reading.await.unwrap() {
-        assert!(others.write().try_lock_now(Lease::Renewed).await.is_err(), "it is read");
+        assert!(
+            others.write().try_lock_now(Lease::Renewed).await.is_err(),
+            "it is read"
+        );
         guard.check().unwrap();
         guard.unlock().await.unwrap();
     }
     others.write().lock().await.unwrap().unlock().await.unwrap();
     // Without a proof the writer of this client is anybody.
     let writing = both.write().lock().await.unwrap();
-    backend.in_vain(async || both.read().try_lock_now(Lease::Renewed).await).await;
+    backend
+        .in_vain(async || both.read().try_lock_now(Lease::Renewed).await)
+        .await;
     writing.unlock().await.unwrap();
 }
 
 pub(crate) async fn every_end_of_a_hold_is_told(backend: Backend) {
-    let (client, elsewhere) =
-        (&backend.client_with_lease(backend.lease(400)).await, &backend.client().await);
+    let (client, elsewhere) = (
+        &backend.client_with_lease(backend.lease(400)).await,
+        &backend.client().await,
+    );
     for_each_kind(async |kind| {
         let lock = kind.lock(client, kind.name);
         let taken = async || lock.lock().await.unwrap();
         let told = async |ended| soon("the end is told", ended).await.0;
         let guard = taken().await;
         let ended = guard.ended();
-        assert!(timeout(backend.span(20), guard.ended()).await.is_err(), "it has not ended");
+        assert!(
+            timeout(backend.span(20), guard.ended()).await.is_err(),
+            "it has not ended"
+        );
         guard.unlock().await.unwrap();
         assert_eq!(told(ended).await, Ended::Released);
         let guard = taken().await;
@@ -277,21 +341,32 @@ pub(crate) async fn every_end_of_a_hold_is_told(backend: Backend) {
         assert_eq!(told(ended).await, Ended::Released);
         let guard = taken().await;
         let ended = guard.ended();
-        assert!(kind.lock(elsewhere, kind.name).force_unlock().await.unwrap());
+        assert!(
+            kind.lock(elsewhere, kind.name)
+                .force_unlock()
+                .await
+                .unwrap()
+        );
         assert_eq!(told(ended).await, Ended::Lost(LossReason::Gone));
         drop(guard);
         let guard = taken().await;
         let ended = guard.ended();
         guard.forget();
         assert_eq!(told(ended).await, Ended::HandedOn);
-        kind.lock(elsewhere, kind.name).force_unlock().await.unwrap();
+        kind.lock(elsewhere, kind.name)
+            .force_unlock()
+            .await
+            .unwrap();
         // What two guards share has ended when both are gone.
         if kind.reentrant && kind.exclusive {
             let guard = taken().await;
             let (inner, ended) = (guard.reenter().await.unwrap(), guard.ended());
             guard.unlock().await.unwrap();
             let mut ended = Box::pin(ended);
-            assert!(ended.as_mut().now_or_never().is_none(), "the inner guard holds it");
+            assert!(
+                ended.as_mut().now_or_never().is_none(),
+                "the inner guard holds it"
+            );
             inner.unlock().await.unwrap();
             assert_eq!(soon("the end is told", ended).await.0, Ended::Released);
         }
@@ -301,7 +376,12 @@ pub(crate) async fn every_end_of_a_hold_is_told(backend: Backend) {
 
 /// A retry wrapper paid twice.
 pub(crate) async fn what_was_done_is_returned_whatever_becomes_of_the_release(backend: Backend) {
-    let client = backend.builder().command_timeout(backend.span(100)).connect().await.unwrap();
+    let client = backend
+        .builder()
+        .command_timeout(backend.span(100))
+        .connect()
+        .await
+        .unwrap();
     let lock = client.lock("account");
     let paid = lock.run(ms(5000), Lease::Renewed, async |_| {
         backend.pause();
@@ -319,7 +399,10 @@ pub(crate) async fn what_was_done_is_returned_whatever_becomes_of_the_release(ba
             Ok(42)
         })
         .await;
-    assert!(matches!(refused, Err(Error::Lost { .. })), "lost while the work ran: {refused:?}");
+    assert!(
+        matches!(refused, Err(Error::Lost { .. })),
+        "lost while the work ran: {refused:?}"
+    );
 }
 
 /// `run` exists wherever something is held.
@@ -328,15 +411,30 @@ pub(crate) async fn work_runs_under_permits_too(backend: Backend) {
     let semaphore = client.semaphore("s");
     semaphore.try_set_permits(3).await.unwrap();
     let permit = semaphore.acquire(2).await.unwrap();
-    assert_eq!(permit.run(async { semaphore.available().await.unwrap() }).await.unwrap(), 1);
+    assert_eq!(
+        permit
+            .run(async { semaphore.available().await.unwrap() })
+            .await
+            .unwrap(),
+        1
+    );
     let failed: Result<(), Error> = permit.try_run(async { Err(Error::Closed) }).await;
     assert!(matches!(failed, Err(Error::Closed)), "{failed:?}");
     permit.release().await.unwrap();
     let expirable = client.permit_expirable_semaphore("p");
     expirable.try_set_permits(1).await.unwrap();
     let permit = expirable.acquire(Lease::renewed(ms(5000))).await.unwrap();
-    assert_eq!(permit.run(async { expirable.available().await.unwrap() }).await.unwrap(), 0);
-    assert!(matches!(permit.reenter().await, Err(Error::AlreadyHeld { .. })));
+    assert_eq!(
+        permit
+            .run(async { expirable.available().await.unwrap() })
+            .await
+            .unwrap(),
+        0
+    );
+    assert!(matches!(
+        permit.reenter().await,
+        Err(Error::AlreadyHeld { .. })
+    ));
     permit.release().await.unwrap();
     assert_eq!(expirable.available().await.unwrap(), 1);
 }

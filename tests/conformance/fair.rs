@@ -28,11 +28,16 @@ pub(crate) fn queue(backend: &Backend) -> Vec<String> {
 
 pub(crate) fn deadlines(backend: &Backend) -> Vec<(String, i64)> {
     let flat = backend.list(&["ZRANGE", DEADLINES, "0", "-1", "WITHSCORES"]);
-    flat.chunks(2).map(|pair| (pair[0].clone(), pair[1].parse().expect("a number"))).collect()
+    flat.chunks(2)
+        .map(|pair| (pair[0].clone(), pair[1].parse().expect("a number")))
+        .collect()
 }
 
 pub(crate) fn deadline(backend: &Backend, owner: &str) -> Option<i64> {
-    deadlines(backend).into_iter().find(|(field, _)| field == owner).map(|(_, at)| at)
+    deadlines(backend)
+        .into_iter()
+        .find(|(field, _)| field == owner)
+        .map(|(_, at)| at)
 }
 
 /// Puts a waiter into the queue that nobody keeps alive.
@@ -47,7 +52,10 @@ pub(crate) async fn queued(backend: &Backend, client: &Client) -> Taking {
     let places = queue(backend).len();
     let lock = client.fair_lock("x");
     let taking = tokio::spawn(async move { lock.lock().await });
-    eventually("it is in the queue", async || queue(backend).len() == places + 1).await;
+    eventually("it is in the queue", async || {
+        queue(backend).len() == places + 1
+    })
+    .await;
     taking
 }
 
@@ -61,7 +69,11 @@ pub(crate) async fn nothing_is_left(backend: &Backend) {
 }
 
 pub(crate) async fn waiters_of_all_clients_are_served_in_order(backend: Backend) {
-    let clients = [backend.client().await, backend.client().await, backend.client().await];
+    let clients = [
+        backend.client().await,
+        backend.client().await,
+        backend.client().await,
+    ];
     let guard = clients[0].fair_lock("x").lock().await.unwrap();
     let served = Arc::new(Mutex::new(Vec::new()));
     let mut tasks = Vec::new();
@@ -73,7 +85,10 @@ pub(crate) async fn waiters_of_all_clients_are_served_in_order(backend: Backend)
             sleep(ms(5)).await;
             guard.unlock().await.unwrap();
         }));
-        eventually("it is in the queue", async || queue(&backend).len() == number + 1).await;
+        eventually("it is in the queue", async || {
+            queue(&backend).len() == number + 1
+        })
+        .await;
     }
     guard.unlock().await.unwrap();
     for task in tasks {
@@ -87,8 +102,16 @@ pub(crate) async fn waiters_of_all_clients_are_served_in_order(backend: Backend)
 pub(crate) async fn leases_that_end_pass_it_on_in_order(backend: Backend) {
     let (one, other) = (backend.client().await, backend.client().await);
     // What is granted must be told before it ends, or it is asked for anew.
-    let lease = if matches!(backend, Backend::Redis(_)) { ms(3000) } else { ms(1000) };
-    one.fair_lock("x").try_lock(Duration::ZERO, Lease::fixed(lease)).await.unwrap().forget();
+    let lease = if matches!(backend, Backend::Redis(_)) {
+        ms(3000)
+    } else {
+        ms(1000)
+    };
+    one.fair_lock("x")
+        .try_lock(Duration::ZERO, Lease::fixed(lease))
+        .await
+        .unwrap()
+        .forget();
     let served = Arc::new(Mutex::new(Vec::new()));
     let mut tasks = Vec::new();
     let start = Instant::now();
@@ -96,7 +119,10 @@ pub(crate) async fn leases_that_end_pass_it_on_in_order(backend: Backend) {
         let client = if number % 2 == 0 { &one } else { &other };
         let (lock, served) = (client.fair_lock("x"), served.clone());
         tasks.push(tokio::spawn(async move {
-            let guard = lock.try_lock(ms(60_000), Lease::fixed(lease)).await.unwrap();
+            let guard = lock
+                .try_lock(ms(60_000), Lease::fixed(lease))
+                .await
+                .unwrap();
             served.lock().push(number);
             // Nobody unlocks.
             guard.forget();
@@ -123,11 +149,17 @@ pub(crate) async fn a_crowd_is_served(backend: Backend) {
         .map(|number| {
             let lock = clients[number % 2].fair_lock("x");
             tokio::spawn(async move {
-                lock.try_lock(ms(60_000), Lease::fixed(ms(5000))).await?.unlock().await
+                lock.try_lock(ms(60_000), Lease::fixed(ms(5000)))
+                    .await?
+                    .unlock()
+                    .await
             })
         })
         .collect();
-    eventually("all are in the queue", async || queue(&backend).len() == 100).await;
+    eventually("all are in the queue", async || {
+        queue(&backend).len() == 100
+    })
+    .await;
     guard.unlock().await.unwrap();
     for task in tasks {
         soon("everybody is served", task).await.0.unwrap().unwrap();
@@ -149,7 +181,11 @@ pub(crate) async fn live_waiters_outlast_a_holder_of_four_claims(backend: Backen
     let line = queue(&backend);
     let end = Instant::now() + claim * 4;
     while Instant::now() < end {
-        assert_eq!(queue(&backend), line, "nobody is taken off or changes places");
+        assert_eq!(
+            queue(&backend),
+            line,
+            "nobody is taken off or changes places"
+        );
         sleep(claim / 10).await;
     }
     guard.unlock().await.unwrap();
@@ -166,20 +202,34 @@ pub(crate) async fn a_wait_that_was_given_up_delays_nobody(backend: Backend) {
     let guard = one.fair_lock("x").lock().await.unwrap();
     for _ in 0..3 {
         backend
-            .in_vain(async || other.fair_lock("x").try_lock(backend.span(50), Lease::Renewed).await)
+            .in_vain(async || {
+                other
+                    .fair_lock("x")
+                    .try_lock(backend.span(50), Lease::Renewed)
+                    .await
+            })
             .await;
     }
     eventually("it left the queue", async || !backend.exists(QUEUE)).await;
     assert!(!backend.exists(DEADLINES));
     guard.unlock().await.unwrap();
-    let next = one.fair_lock("x").try_lock(Duration::ZERO, Lease::Renewed).await.unwrap();
+    let next = one
+        .fair_lock("x")
+        .try_lock(Duration::ZERO, Lease::Renewed)
+        .await
+        .unwrap();
     next.unlock().await.unwrap();
     nothing_is_left(&backend).await;
 }
 
 pub(crate) async fn a_zero_wait_neither_queues_nor_passes(backend: Backend) {
     let (one, other) = (backend.client().await, backend.client().await);
-    let ask = async || other.fair_lock("x").try_lock(Duration::ZERO, Lease::fixed(ms(5000))).await;
+    let ask = async || {
+        other
+            .fair_lock("x")
+            .try_lock(Duration::ZERO, Lease::fixed(ms(5000)))
+            .await
+    };
     let guard = one
         .fair_lock("x")
         .try_lock(Duration::ZERO, Lease::fixed(backend.lease(200)))
@@ -201,7 +251,14 @@ pub(crate) async fn a_zero_wait_neither_queues_nor_passes(backend: Backend) {
 }
 
 pub(crate) async fn a_cancelled_head_passes_its_message_on(backend: Backend) {
-    let client = async || backend.builder().fair_claim(ms(60_000)).connect().await.unwrap();
+    let client = async || {
+        backend
+            .builder()
+            .fair_claim(ms(60_000))
+            .connect()
+            .await
+            .unwrap()
+    };
     let (one, other) = (client().await, client().await);
     for _ in 0..5 {
         let guard = one.fair_lock("x").lock().await.unwrap();
@@ -246,7 +303,10 @@ pub(crate) async fn a_timed_out_head_lets_the_next_in(backend: Backend) {
     guard.unlock().await.unwrap();
     let (guard, took) = served("the next", next).await;
     assert!(took < backend.late(100), "before a beat: {took:?}");
-    eventually("by the message, not by a beat", async || one.stats().wakes > woken).await;
+    eventually("by the message, not by a beat", async || {
+        one.stats().wakes > woken
+    })
+    .await;
     guard.unlock().await.unwrap();
     nothing_is_left(&backend).await;
 }
@@ -265,7 +325,12 @@ pub(crate) async fn who_timed_out_has_left_the_queue(backend: Backend) {
         }
     }
     guard.unlock().await.unwrap();
-    lock.try_lock(Duration::ZERO, Lease::Renewed).await.unwrap().unlock().await.unwrap();
+    lock.try_lock(Duration::ZERO, Lease::Renewed)
+        .await
+        .unwrap()
+        .unlock()
+        .await
+        .unwrap();
     nothing_is_left(&backend).await;
 }
 
@@ -314,7 +379,10 @@ pub(crate) async fn a_forced_release_tells_the_head(backend: Backend) {
     assert!(other.fair_lock("x").force_unlock().await.unwrap());
     let (next, took) = served("the head", first).await;
     assert!(took < backend.late(100), "before a beat: {took:?}");
-    eventually("by the message, not by a beat", async || one.stats().wakes == 1).await;
+    eventually("by the message, not by a beat", async || {
+        one.stats().wakes == 1
+    })
+    .await;
     assert!(!second.is_finished());
     assert!(matches!(guard.unlock().await, Err(Error::Lost { .. })));
     next.unlock().await.unwrap();
@@ -324,25 +392,44 @@ pub(crate) async fn a_forced_release_tells_the_head(backend: Backend) {
 pub(crate) async fn a_client_that_ends_leaves_the_queue(backend: Backend) {
     let (one, other) = (backend.client().await, backend.client().await);
     let guard = one.fair_lock("x").lock().await.unwrap();
-    let gone = [queued(&backend, &other).await, queued(&backend, &other).await];
+    let gone = [
+        queued(&backend, &other).await,
+        queued(&backend, &other).await,
+    ];
     let next = queued(&backend, &one).await;
     waiting(&other, 2).await;
     other.shutdown(ms(5000)).await.unwrap();
     for taking in gone {
-        assert!(matches!(soon("told", taking).await.0.unwrap(), Err(Error::Closed)));
+        assert!(matches!(
+            soon("told", taking).await.0.unwrap(),
+            Err(Error::Closed)
+        ));
     }
-    assert_eq!(queue(&backend).len(), 1, "its places are gone when it has ended");
+    assert_eq!(
+        queue(&backend).len(),
+        1,
+        "its places are gone when it has ended"
+    );
     guard.unlock().await.unwrap();
     served("the next", next).await.0.unlock().await.unwrap();
     nothing_is_left(&backend).await;
 }
 
 pub(crate) async fn the_queue_is_called_after_the_prefixed_name(backend: Backend) {
-    let client = backend.builder().key_prefix("app:").connect().await.unwrap();
+    let client = backend
+        .builder()
+        .key_prefix("app:")
+        .connect()
+        .await
+        .unwrap();
     let guard = client.fair_lock("x").lock().await.unwrap();
     let lock = client.fair_lock("x");
     let next = tokio::spawn(async move { lock.lock().await });
-    let there = ["app:x", "redisson_lock_queue:{app:x}", "redisson_lock_timeout:{app:x}"];
+    let there = [
+        "app:x",
+        "redisson_lock_queue:{app:x}",
+        "redisson_lock_timeout:{app:x}",
+    ];
     eventually("it is in the queue", async || backend.exists(there[1])).await;
     let mut keys = backend.list(&["KEYS", "*"]);
     keys.sort();
@@ -356,7 +443,10 @@ pub(crate) async fn a_waiter_that_comes_back_to_a_free_lock_gets_it(backend: Bac
     let (one, other) = (backend.client().await, backend.client().await);
     let guard = one.fair_lock("x").lock().await.unwrap();
     let (first, second) = (queued(&backend, &one).await, queued(&backend, &other).await);
-    eventually("both listen", async || one.stats().listeners + other.stats().listeners == 2).await;
+    eventually("both listen", async || {
+        one.stats().listeners + other.stats().listeners == 2
+    })
+    .await;
     // It is kept by a beat, then taken off by mistake; and it asks before any other does.
     sleep(ms(600)).await;
     let head = queue(&backend).remove(0);
@@ -367,7 +457,11 @@ pub(crate) async fn a_waiter_that_comes_back_to_a_free_lock_gets_it(backend: Bac
     backend.publish(&format!("redisson_lock__channel:{{x}}:{head}"), "0");
     let (next, _) = served("the first", first).await;
     if matches!(backend, Backend::Embedded(_)) {
-        assert!(start.elapsed() < ms(50), "no beat had to find it: {:?}", start.elapsed());
+        assert!(
+            start.elapsed() < ms(50),
+            "no beat had to find it: {:?}",
+            start.elapsed()
+        );
     }
     assert!(!second.is_finished());
     assert!(matches!(guard.unlock().await, Err(Error::Lost { .. })));

@@ -30,7 +30,10 @@ struct Busy {
 
 impl Busy {
     async fn begin(client: &Client, make: fn(&Client) -> Lock, section: Duration) -> Self {
-        let (taken, over) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicBool::new(false)));
+        let (taken, over) = (
+            Arc::new(AtomicU32::new(0)),
+            Arc::new(AtomicBool::new(false)),
+        );
         let task = |_| {
             let (lock, taken, over) = (make(client), taken.clone(), over.clone());
             tokio::spawn(async move {
@@ -75,7 +78,11 @@ async fn beside_a_busy_one(
     let near = engine.builder().connect().await.unwrap();
     let far = engine.builder().connect().await.unwrap();
     let way = Delay::between(distance.mul_f64(0.8), distance.mul_f64(1.2));
-    let uneven = Faults { request: way, reply: way, ..Faults::default() };
+    let uneven = Faults {
+        request: way,
+        reply: way,
+        ..Faults::default()
+    };
     engine.links().pop().unwrap().set_faults(uneven, 1);
     // Where nobody is told of anything, others are known only once they were met.
     let met = make(&far).lock().await.unwrap();
@@ -98,7 +105,12 @@ async fn beside_a_busy_one(
         guard.unlock().await.unwrap();
     }
     let share = f64::from(turns) / begin.elapsed().div_duration_f64(round);
-    Seen { near: busy.end().await, far: turns, longest_wait, share }
+    Seen {
+        near: busy.end().await,
+        far: turns,
+        longest_wait,
+        share,
+    }
 }
 
 /// Its waiters pause so long on average, at the longest.
@@ -108,7 +120,12 @@ async fn far_clients_have_their_share(make: fn(&Client) -> Lock, rounds: u32, pa
     for section in SECTIONS {
         for distance in DISTANCES_US.map(Duration::from_micros) {
             let seen = beside_a_busy_one(make, (section, distance), (rounds, pause)).await;
-            let Seen { near, far, longest_wait, share } = seen;
+            let Seen {
+                near,
+                far,
+                longest_wait,
+                share,
+            } = seen;
             let told = format!(
                 "{distance:?} away, sections of {section:?}: {near} to {far}, {share:.2} of a fair \
                  share, longest wait {longest_wait:?}"
@@ -149,7 +166,12 @@ async fn those_who_do_not_want_it_cost_little() {
     let begin = Instant::now();
     while begin.elapsed() < ms(20_000) {
         // It may come while it is let first: then it did not wait.
-        while other.lock("x").try_lock(ms(1), Lease::Renewed).await.is_ok() {}
+        while other
+            .lock("x")
+            .try_lock(ms(1), Lease::Renewed)
+            .await
+            .is_ok()
+        {}
         assert_eq!(other.stats().subscriptions, 1);
         sleep(ms(2000)).await;
     }

@@ -9,11 +9,17 @@ use crate::backend::{Backend, eventually, ms, soon, waiting};
 const COUNTER: &str = "redisson_lock_token:{x}";
 
 pub(crate) async fn every_way_in_takes_the_next_token(backend: Backend) {
-    let (one, other) = (backend.client_with_long_streaks().await, backend.client().await);
+    let (one, other) = (
+        backend.client_with_long_streaks().await,
+        backend.client().await,
+    );
     let mut last = 0;
     let mut next = |guard: &leasehold::LockGuard| {
         let token = guard.token().expect("a fenced lock").value();
-        assert_eq!((token, backend.number(&["GET", COUNTER])), (last + 1, last + 1));
+        assert_eq!(
+            (token, backend.number(&["GET", COUNTER])),
+            (last + 1, last + 1)
+        );
         last = token;
     };
     let guard = one.fenced_lock("x").lock().await.unwrap();
@@ -34,11 +40,18 @@ pub(crate) async fn every_way_in_takes_the_next_token(backend: Backend) {
     next(&guard);
     guard.unlock().await.unwrap();
     // By another client, without a wait, with a wait.
-    let guard =
-        other.fenced_lock("x").try_lock(Duration::ZERO, Lease::fixed(ms(5000))).await.unwrap();
+    let guard = other
+        .fenced_lock("x")
+        .try_lock(Duration::ZERO, Lease::fixed(ms(5000)))
+        .await
+        .unwrap();
     next(&guard);
     guard.unlock().await.unwrap();
-    let guard = one.fenced_lock("x").try_lock(ms(5000), Lease::Renewed).await.unwrap();
+    let guard = one
+        .fenced_lock("x")
+        .try_lock(ms(5000), Lease::Renewed)
+        .await
+        .unwrap();
     next(&guard);
     guard.unlock().await.unwrap();
     assert_eq!(one.stats().handed_over, 2);
@@ -49,18 +62,31 @@ pub(crate) async fn a_nested_section_has_the_token_of_the_outer_one(backend: Bac
     let lock = client.fenced_lock("x");
     let outer = lock.lock().await.unwrap();
     for _ in 0..3 {
-        let again = [outer.reenter().await.unwrap(), lock.acquire().within(&outer).await.unwrap()];
+        let again = [
+            outer.reenter().await.unwrap(),
+            lock.acquire().within(&outer).await.unwrap(),
+        ];
         for inner in again {
-            assert_eq!((inner.token(), inner.hold_count() > 1), (outer.token(), true));
+            assert_eq!(
+                (inner.token(), inner.hold_count() > 1),
+                (outer.token(), true)
+            );
             inner.unlock().await.unwrap();
         }
-        outer.run(async { lock.lock().await?.unlock().await }).await.unwrap().unwrap();
+        outer
+            .run(async { lock.lock().await?.unlock().await })
+            .await
+            .unwrap()
+            .unwrap();
     }
     assert_eq!(backend.command(&["GET", COUNTER]), "1");
     let token = outer.token();
     let text = outer.hand_on().unwrap();
     let restored = lock.restore(&text).await.unwrap();
-    assert!(restored.token() > token, "whoever had it before is refused by the resource");
+    assert!(
+        restored.token() > token,
+        "whoever had it before is refused by the resource"
+    );
     restored.unlock().await.unwrap();
     assert!(client.lock("plain").lock().await.unwrap().token().is_none());
 }
@@ -69,7 +95,9 @@ pub(crate) async fn a_failed_acquisition_takes_no_token(backend: Backend) {
     let (one, other) = (backend.client().await, backend.client().await);
     let guard = one.fenced_lock("x").lock().await.unwrap();
     for wait in [Duration::ZERO, ms(30)] {
-        backend.in_vain(async || other.fenced_lock("x").try_lock(wait, Lease::Renewed).await).await;
+        backend
+            .in_vain(async || other.fenced_lock("x").try_lock(wait, Lease::Renewed).await)
+            .await;
     }
     assert_eq!(backend.command(&["GET", COUNTER]), "1");
     guard.unlock().await.unwrap();
@@ -83,7 +111,11 @@ pub(crate) async fn the_counter_outlives_every_end_of_a_hold(backend: Backend) {
     drop(guard);
     // What is granted must be told before it ends, or it is asked for anew.
     let brief = Lease::fixed(backend.lease(300));
-    let guard = other.fenced_lock("x").try_lock(ms(5000), brief).await.unwrap();
+    let guard = other
+        .fenced_lock("x")
+        .try_lock(ms(5000), brief)
+        .await
+        .unwrap();
     assert_eq!(token(&guard), 2);
     backend.until_gone("x").await;
     drop(guard);
@@ -137,8 +169,14 @@ pub(crate) async fn a_counter_that_gives_no_token_leaves_nothing_behind(backend:
     let lock = client.fenced_lock("x");
     for counter in ["-7", "-1", "a word", "1.5"] {
         backend.command(&["SET", COUNTER, counter]);
-        let refused = lock.try_lock(Duration::ZERO, Lease::fixed(ms(60_000))).await.unwrap_err();
-        assert!(matches!(refused, Error::Protocol { .. }), "{counter}: {refused}");
+        let refused = lock
+            .try_lock(Duration::ZERO, Lease::fixed(ms(60_000)))
+            .await
+            .unwrap_err();
+        assert!(
+            matches!(refused, Error::Protocol { .. }),
+            "{counter}: {refused}"
+        );
         eventually("nothing is held", async || {
             client.stats().releases_pending == 0 && !backend.exists("x")
         })
@@ -153,10 +191,24 @@ pub(crate) async fn a_resource_takes_the_last_token_and_later_ones(backend: Back
     const FENCE: &str = "leasehold_fence:{value}";
     let client = backend.client().await;
     let set = async |token: i64, value: &str| {
-        client.set_fenced(VALUE, FencingToken::from_value(token), value).await
+        client
+            .set_fenced(VALUE, FencingToken::from_value(token), value)
+            .await
     };
     let big = 1_i64 << 53;
-    let tokens = [1, 2, 9, 10, 11, 100, big, big + 1, big + 2, i64::MAX - 1, i64::MAX];
+    let tokens = [
+        1,
+        2,
+        9,
+        10,
+        11,
+        100,
+        big,
+        big + 1,
+        big + 2,
+        i64::MAX - 1,
+        i64::MAX,
+    ];
     for (number, token) in tokens.into_iter().enumerate() {
         for value in ["a", "b"] {
             set(token, value).await.unwrap();
@@ -171,7 +223,9 @@ pub(crate) async fn a_resource_takes_the_last_token_and_later_ones(backend: Back
         assert_eq!(backend.command(&["GET", FENCE]), token.to_string());
     }
     // Another key of the same slot is another resource.
-    let tagged = client.set_fenced("{value}", FencingToken::from_value(1), "first").await;
+    let tagged = client
+        .set_fenced("{value}", FencingToken::from_value(1), "first")
+        .await;
     tagged.unwrap();
     assert_eq!(backend.command(&["GET", "leasehold_fence::{value}"]), "1");
     // What is no token refuses everybody.

@@ -1,5 +1,8 @@
 //! One test for every kind of lock, and what it looks at that is not the same for all of them.
-#![expect(clippy::future_not_send, reason = "all of a test is polled in one task")]
+#![expect(
+    clippy::future_not_send,
+    reason = "all of a test is polled in one task"
+)]
 
 use std::panic::AssertUnwindSafe;
 
@@ -34,7 +37,10 @@ pub(crate) async fn are_there(backend: &Backend, kind: &Kind, name: &str) -> boo
     let there = || keys.iter().filter(|key| backend.exists(key)).count();
     if kind.quorum {
         // What is not needed is released in the background.
-        eventually("enough or none", async || there() == 0 || there() >= kind.need()).await;
+        eventually("enough or none", async || {
+            there() == 0 || there() >= kind.need()
+        })
+        .await;
     } else {
         assert!([0, keys.len()].contains(&there()), "all or none");
     }
@@ -46,7 +52,11 @@ pub(crate) async fn wait(client: &Client, kind: &Kind, waiters: u64) {
     let refused = waiters * kind.need() as u64;
     eventually("the waiters wait", async || {
         let stats = client.stats();
-        if kind.quorum { stats.timed_out >= refused } else { stats.waiting >= waiters }
+        if kind.quorum {
+            stats.timed_out >= refused
+        } else {
+            stats.waiting >= waiters
+        }
     })
     .await;
 }

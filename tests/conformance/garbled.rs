@@ -15,20 +15,37 @@ const LEASE: Lease = Lease::fixed(ms(3_600_000));
 /// Garbles the reply of what is sent next, until `applied`; what comes later is answered as it should.
 async fn garbled_until(link: &LinkControl, applied: impl AsyncFnMut() -> bool) {
     let reply = Delay::fixed(ms(20));
-    link.set_faults(Faults { reply, garble: 1.0, ..Faults::default() }, 1);
+    link.set_faults(
+        Faults {
+            reply,
+            garble: 1.0,
+            ..Faults::default()
+        },
+        1,
+    );
     eventually("it is applied", applied).await;
     link.set_faults(Faults::default(), 1);
 }
 
 fn not_understood<T>(what: &str, taken: Result<T, Error>) {
     let error = taken.err().unwrap_or_else(|| panic!("{what}: granted"));
-    assert!(matches!(error, Error::Protocol { .. } | Error::Quorum { .. }), "{what}: {error}");
+    assert!(
+        matches!(error, Error::Protocol { .. } | Error::Quorum { .. }),
+        "{what}: {error}"
+    );
 }
 
 async fn nothing_is_left(what: &str, redis: &EmbeddedRedis) {
     let key = |key: &Vec<u8>| String::from_utf8_lossy(key).into_owned();
     let counter = |key: &String| key.starts_with("redisson_lock_token");
-    let left = || redis.dump().keys().map(key).filter(|key| !counter(key)).collect::<Vec<_>>();
+    let left = || {
+        redis
+            .dump()
+            .keys()
+            .map(key)
+            .filter(|key| !counter(key))
+            .collect::<Vec<_>>()
+    };
     let undone = async {
         while !left().is_empty() {
             tokio::time::sleep(ms(10)).await;
@@ -50,7 +67,12 @@ async fn what_was_taken_by_a_call_with_an_odd_reply_is_given_back() {
             let taken = tokio::join!(lock.try_lock(wait, LEASE), garbled_until(&link, keys)).0;
             not_understood(kind.name, taken);
             nothing_is_left(kind.name, &redis).await;
-            lock.try_lock(wait, LEASE).await.unwrap().unlock().await.unwrap();
+            lock.try_lock(wait, LEASE)
+                .await
+                .unwrap()
+                .unlock()
+                .await
+                .unwrap();
         }
     }
 }
@@ -60,7 +82,10 @@ async fn permits_that_came_with_an_odd_reply_are_given_back() {
     let redis = EmbeddedRedis::new();
     let client = redis.client();
     let link = redis.links().remove(0);
-    let (counted, named) = (client.semaphore("s"), client.permit_expirable_semaphore("p"));
+    let (counted, named) = (
+        client.semaphore("s"),
+        client.permit_expirable_semaphore("p"),
+    );
     counted.try_set_permits(3).await.unwrap();
     named.try_set_permits(3).await.unwrap();
     let other = redis.client();
@@ -72,7 +97,10 @@ async fn permits_that_came_with_an_odd_reply_are_given_back() {
     let acquired = tokio::join!(named.acquire(LEASE), garbled_until(&link, taken)).0;
     not_understood("expirable permits", acquired);
     eventually("all are back", async || {
-        (left.available().await.unwrap(), ids.available().await.unwrap()) == (3, 3)
+        (
+            left.available().await.unwrap(),
+            ids.available().await.unwrap(),
+        ) == (3, 3)
     })
     .await;
 }
@@ -86,7 +114,11 @@ async fn what_was_taken_over_with_an_odd_reply_is_given_back() {
         let link = redis.links().remove(0);
         let owners = || format!("{:?}", redis.command(&["HKEYS", "x"]));
         // Handed on to somebody else, who restores it.
-        let guard = kind.lock(&other, "x").try_lock(Duration::ZERO, LEASE).await.unwrap();
+        let guard = kind
+            .lock(&other, "x")
+            .try_lock(Duration::ZERO, LEASE)
+            .await
+            .unwrap();
         let (text, before) = (guard.hand_on().unwrap(), owners());
         let lock = kind.lock(&client, "x");
         let applied = async || owners() != before;
@@ -100,7 +132,9 @@ async fn what_was_taken_over_with_an_odd_reply_is_given_back() {
             let next = tokio::spawn(async move { next.try_lock(ms(5000), LEASE).await });
             eventually("it waits", async || client.stats().waiting == 1).await;
             let applied = async || owners() != before;
-            tokio::join!(guard.unlock(), garbled_until(&link, applied)).0.unwrap();
+            tokio::join!(guard.unlock(), garbled_until(&link, applied))
+                .0
+                .unwrap();
             not_understood(kind.name, soon("told", next).await.0.unwrap());
             nothing_is_left(kind.name, &redis).await;
         }
@@ -110,7 +144,10 @@ async fn what_was_taken_over_with_an_odd_reply_is_given_back() {
 /// A count that was raised is lowered, a release is repeated.
 #[tokio::test(start_paused = true)]
 async fn a_hold_outlives_odd_replies_and_ends_all_the_same() {
-    for kind in KINDS.iter().filter(|kind| kind.reentrant && kind.counted && kind.is_single()) {
+    for kind in KINDS
+        .iter()
+        .filter(|kind| kind.reentrant && kind.counted && kind.is_single())
+    {
         let redis = EmbeddedRedis::new();
         let client = redis.client();
         let link = redis.links().remove(0);
@@ -133,6 +170,9 @@ async fn a_hold_outlives_odd_replies_and_ends_all_the_same() {
         };
         not_understood(kind.name, released);
         nothing_is_left(kind.name, &redis).await;
-        eventually("nothing is owed", async || client.stats().releases_pending == 0).await;
+        eventually("nothing is owed", async || {
+            client.stats().releases_pending == 0
+        })
+        .await;
     }
 }

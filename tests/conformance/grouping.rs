@@ -114,7 +114,11 @@ impl Nodes {
             None => encoded(self.engine.command(words)),
         };
         if !reply.starts_with("-NOSCRIPT") {
-            self.asked.lock().unwrap().push(Asked { node, undeclared, keys });
+            self.asked.lock().unwrap().push(Asked {
+                node,
+                undeclared,
+                keys,
+            });
         }
         reply
     }
@@ -135,7 +139,13 @@ fn are_one_to_each(nodes: &Nodes, asked: &[Asked]) {
     let mut keys = BTreeSet::new();
     for asked in asked {
         assert!(asked.undeclared, "{asked:?}");
-        assert!(asked.keys.iter().all(|key| nodes.owner(keyslot(key)) == asked.node), "{asked:?}");
+        assert!(
+            asked
+                .keys
+                .iter()
+                .all(|key| nodes.owner(keyslot(key)) == asked.node),
+            "{asked:?}"
+        );
         keys.extend(asked.keys.clone());
     }
     assert_eq!((asked.len(), keys.len()), (usize::from(NODES), NAMES));
@@ -143,8 +153,14 @@ fn are_one_to_each(nodes: &Nodes, asked: &[Asked]) {
 
 async fn until_renewed(client: &Client, times: usize) {
     let renewed = (times * NAMES) as u64;
-    eventually("all are renewed", async || client.stats().renewed >= renewed).await;
-    assert_eq!((client.stats().renewed, client.stats().renewals_failed), (renewed, 0));
+    eventually("all are renewed", async || {
+        client.stats().renewed >= renewed
+    })
+    .await;
+    assert_eq!(
+        (client.stats().renewed, client.stats().renewals_failed),
+        (renewed, 0)
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -174,7 +190,9 @@ async fn a_slot_that_moved_unseen_costs_no_renewal() {
 
     until_renewed(&client, 2).await;
     let asked = nodes.take_asked();
-    let refused = asked.iter().filter(|asked| asked.undeclared && asked.node == home);
+    let refused = asked
+        .iter()
+        .filter(|asked| asked.undeclared && asked.node == home);
     assert_eq!(refused.count(), 1, "a refusal is one call");
     assert!(guards.iter().all(|guard| guard.state() == HoldState::Held));
     // Slot by slot for a while, each where it is now.
@@ -185,7 +203,11 @@ async fn a_slot_that_moved_unseen_costs_no_renewal() {
         let slots: BTreeSet<_> = asked.keys.iter().map(|key| keyslot(key)).collect();
         slots.len() == 1 && slots.iter().all(|slot| nodes.owner(*slot) == asked.node)
     };
-    assert!(asked.iter().all(|asked| !asked.undeclared && at_home(asked)));
+    assert!(
+        asked
+            .iter()
+            .all(|asked| !asked.undeclared && at_home(asked))
+    );
     // And then together again.
     sleep(ms(11_000)).await;
     let times = usize::try_from(client.stats().renewed).unwrap() / NAMES;
@@ -200,10 +222,16 @@ async fn a_slot_that_moved_unseen_costs_no_renewal() {
 async fn the_safety_poll_is_one_call_to_each_node() {
     let nodes = Nodes::default();
     let (holder, waiter) = (nodes.builder(), nodes.builder().safety_poll(ms(1000)));
-    let (holder, waiter) = (holder.connect().await.unwrap(), waiter.connect().await.unwrap());
+    let (holder, waiter) = (
+        holder.connect().await.unwrap(),
+        waiter.connect().await.unwrap(),
+    );
     let guards = take_all(&holder).await;
     let taking = tokio::spawn(async move { take_all(&waiter).await });
-    eventually("all wait", async || nodes.asked.lock().unwrap().len() >= 3 * NAMES).await;
+    eventually("all wait", async || {
+        nodes.asked.lock().unwrap().len() >= 3 * NAMES
+    })
+    .await;
     sleep(ms(20)).await;
     nodes.take_asked();
     let polls = async || {
@@ -215,6 +243,8 @@ async fn the_safety_poll_is_one_call_to_each_node() {
     for guard in guards {
         guard.unlock().await.unwrap();
     }
-    let taken = tokio::time::timeout(ms(5000), taking).await.expect("they are found free");
+    let taken = tokio::time::timeout(ms(5000), taking)
+        .await
+        .expect("they are found free");
     assert_eq!(taken.unwrap().len(), NAMES);
 }

@@ -68,7 +68,16 @@ pub(crate) async fn run_ends_the_work_when_the_lock_is_lost(backend: Backend) {
         backend.command(&["DEL", "x"]);
     };
     let ((ended, ()), _) = soon("the work is ended", async { tokio::join!(work, lose) }).await;
-    assert!(matches!(ended, Err(Error::Lost { reason: LossReason::Gone, .. })), "{ended:?}");
+    assert!(
+        matches!(
+            ended,
+            Err(Error::Lost {
+                reason: LossReason::Gone,
+                ..
+            })
+        ),
+        "{ended:?}"
+    );
     let never = guard.run(async { unreachable!("the lock is lost") }).await;
     assert!(matches!(never, Err(Error::Lost { .. })));
     assert!(matches!(guard.check(), Err(Error::Lost { .. })));
@@ -76,11 +85,16 @@ pub(crate) async fn run_ends_the_work_when_the_lock_is_lost(backend: Backend) {
 
 pub(crate) async fn run_looks_at_the_clock_before_each_poll(backend: Backend) {
     let client = backend.client().await;
-    let make: [fn(&Client) -> Lock; 2] =
-        [|client| client.lock("x"), |client| client.multi_lock(["x", "y"])];
+    let make: [fn(&Client) -> Lock; 2] = [
+        |client| client.lock("x"),
+        |client| client.multi_lock(["x", "y"]),
+    ];
     for make in make {
         let lease = backend.lease(100);
-        let guard = make(&client).try_lock(ms(9000), Lease::fixed(lease)).await.unwrap();
+        let guard = make(&client)
+            .try_lock(ms(9000), Lease::fixed(lease))
+            .await
+            .unwrap();
         let (stall, mut polls) = (backend.stall(), 0);
         let work = poll_fn(move |context| {
             polls += 1;
@@ -94,7 +108,16 @@ pub(crate) async fn run_looks_at_the_clock_before_each_poll(backend: Backend) {
         let worked = tokio::spawn(async move { guard.run(work).await });
         let (worked, _) = soon("it ends", worked).await;
         let error = worked.expect("no panic").unwrap_err();
-        assert!(matches!(error, Error::Lost { reason: LossReason::Expired, .. }), "{error}");
+        assert!(
+            matches!(
+                error,
+                Error::Lost {
+                    reason: LossReason::Expired,
+                    ..
+                }
+            ),
+            "{error}"
+        );
     }
 }
 
@@ -108,16 +131,26 @@ pub(crate) async fn run_returns_what_the_work_returns(backend: Backend) {
 pub(crate) async fn a_closure_runs_under_the_lock(backend: Backend) {
     let client = backend.client().await;
     let lock = client.lock("x");
-    let held = lock.run(ms(100), Lease::Renewed, async |_| backend.exists("x")).await.unwrap();
+    let held = lock
+        .run(ms(100), Lease::Renewed, async |_| backend.exists("x"))
+        .await
+        .unwrap();
     assert!(held && !backend.exists("x"));
     let _guard = lock.lock().await.unwrap();
-    let refused = client.lock("x").run(ms(20), Lease::Renewed, async |_| ()).await;
+    let refused = client
+        .lock("x")
+        .run(ms(20), Lease::Renewed, async |_| ())
+        .await;
     assert!(refused.unwrap_err().is_timeout());
 }
 
 pub(crate) async fn extend_moves_the_deadline_forward_only(backend: Backend) {
     let client = backend.client().await;
-    let guard = client.lock("x").try_lock(Duration::ZERO, Lease::fixed(ms(5000))).await.unwrap();
+    let guard = client
+        .lock("x")
+        .try_lock(Duration::ZERO, Lease::fixed(ms(5000)))
+        .await
+        .unwrap();
     let before = guard.deadline();
     guard.extend(ms(60_000)).await.unwrap();
     assert!(guard.deadline() > before + ms(50_000));
@@ -128,7 +161,16 @@ pub(crate) async fn extend_moves_the_deadline_forward_only(backend: Backend) {
     assert!(backend.left("x") > 50_000);
     backend.command(&["DEL", "x"]);
     let gone = guard.extend(ms(1000)).await.unwrap_err();
-    assert!(matches!(gone, Error::Lost { reason: LossReason::Gone, .. }), "{gone}");
+    assert!(
+        matches!(
+            gone,
+            Error::Lost {
+                reason: LossReason::Gone,
+                ..
+            }
+        ),
+        "{gone}"
+    );
     assert!(!backend.exists("x"), "not resurrected");
 }
 
@@ -136,7 +178,10 @@ pub(crate) async fn what_was_released_in_time_is_never_lost(backend: Backend) {
     let client = backend.client().await;
     for names in [vec!["x"], vec!["x", "y"]] {
         let lock = client.multi_lock(names);
-        let guard = lock.try_lock(Duration::ZERO, Lease::fixed(backend.lease(200))).await.unwrap();
+        let guard = lock
+            .try_lock(Duration::ZERO, Lease::fixed(backend.lease(200)))
+            .await
+            .unwrap();
         let (told, late) = (tokio::spawn(guard.ended()), guard.ended());
         guard.unlock().await.unwrap();
         assert_eq!(soon("told", told).await.0.unwrap(), Ended::Released);
@@ -153,7 +198,10 @@ pub(crate) async fn max_hold_ends_a_hold(backend: Backend) {
     let (ended, _) = soon("it ends", guard.ended()).await;
     let took = start.elapsed();
     assert_eq!(ended, Ended::Lost(LossReason::MaxHold));
-    assert!(took > backend.lease(600) && took < backend.lease(700) + backend.late(200), "{took:?}");
+    assert!(
+        took > backend.lease(600) && took < backend.lease(700) + backend.late(200),
+        "{took:?}"
+    );
     backend.until_gone("x").await;
     // A leaked guard cannot keep the lock either.
     std::mem::forget(lock.acquire().max_hold(backend.span(400)).await.unwrap());
@@ -177,12 +225,19 @@ pub(crate) async fn a_forgotten_guard_leaves_the_lock_to_its_lease(backend: Back
 }
 
 pub(crate) async fn a_text_moves_a_hold_to_another_client(backend: Backend) {
-    let (a, b) = (backend.client().await, backend.client_with_lease(backend.lease(300)).await);
+    let (a, b) = (
+        backend.client().await,
+        backend.client_with_lease(backend.lease(300)).await,
+    );
     let guard = a.lock("x").lock().await.unwrap();
     let (owner, ended) = (guard.owner().to_owned(), guard.ended());
     let text = guard.hand_on().unwrap();
     assert_eq!((a.stats().holds, ended.await), (0, Ended::HandedOn));
-    assert_eq!(backend.number(&["HGET", "x", &owner]), 1, "it is held all the while");
+    assert_eq!(
+        backend.number(&["HGET", "x", &owner]),
+        1,
+        "it is held all the while"
+    );
     let restored = b.lock("x").restore(&text).await.unwrap();
     assert_eq!(backend.list(&["HGETALL", "x"]), [restored.owner(), "1"]);
     assert_ne!(restored.owner(), owner, "nobody else can be its owner");
@@ -202,7 +257,12 @@ pub(crate) async fn a_text_of_an_ended_hold_is_refused(backend: Backend) {
     assert!(!backend.exists("x"));
     // What is not taken over in time is free.
     let short = Lease::fixed(backend.lease(200));
-    let text = lock.try_lock(Duration::ZERO, short).await.unwrap().hand_on().unwrap();
+    let text = lock
+        .try_lock(Duration::ZERO, short)
+        .await
+        .unwrap()
+        .hand_on()
+        .unwrap();
     let next = soon("free", client.lock("x").lock()).await.0.unwrap();
     let error = lock.restore(&text).await.unwrap_err();
     assert!(matches!(error, Error::NotOwner { .. }), "{error}");
@@ -213,7 +273,10 @@ pub(crate) async fn one_of_several_guards_is_not_handed_on(backend: Backend) {
     let client = backend.client().await;
     let outer = client.lock("x").lock().await.unwrap();
     let refused = outer.reenter().await.unwrap().hand_on().unwrap_err();
-    assert!(matches!(refused, Error::Config(ConfigError::OtherGuards { .. })), "{refused}");
+    assert!(
+        matches!(refused, Error::Config(ConfigError::OtherGuards { .. })),
+        "{refused}"
+    );
     assert_eq!(outer.hold_count(), 1);
     let counted = async || backend.number(&["HGET", "x", outer.owner()]) == 1;
     eventually("it is released as by a drop", counted).await;
@@ -233,19 +296,32 @@ pub(crate) async fn shutdown_releases_and_wakes_everybody(backend: Backend) {
     let mut tasks = Vec::new();
     for number in 0..30 {
         // Fronts, waiters behind a front, and waiters behind our own holds.
-        let name = if number < 10 { "theirs".to_owned() } else { format!("mine:{number}") };
+        let name = if number < 10 {
+            "theirs".to_owned()
+        } else {
+            format!("mine:{number}")
+        };
         let lock = client.lock(name);
         tasks.push(tokio::spawn(async move { lock.lock().await }));
     }
     waiting(&client, 30).await;
-    let ((), took) = soon("shut down", async { client.shutdown(ms(5000)).await.unwrap() }).await;
+    let ((), took) = soon("shut down", async {
+        client.shutdown(ms(5000)).await.unwrap()
+    })
+    .await;
     assert!(took < backend.late(2000), "{took:?}");
     for task in tasks {
         let ended = soon("woken", task).await.0.unwrap();
         assert!(matches!(ended, Err(Error::Closed)), "{ended:?}");
     }
     for guard in guards {
-        assert!(matches!(guard.check(), Err(Error::Lost { reason: LossReason::Closed, .. })));
+        assert!(matches!(
+            guard.check(),
+            Err(Error::Lost {
+                reason: LossReason::Closed,
+                ..
+            })
+        ));
         assert!(!backend.exists(guard.name()));
     }
     let closed = client.lock("x").lock().await.unwrap_err();
@@ -255,7 +331,10 @@ pub(crate) async fn shutdown_releases_and_wakes_everybody(backend: Backend) {
 
 pub(crate) async fn a_client_that_is_dropped_releases(backend: Backend) {
     let client = backend.client().await;
-    let guards = [client.lock("x").lock().await.unwrap(), client.lock("y").lock().await.unwrap()];
+    let guards = [
+        client.lock("x").lock().await.unwrap(),
+        client.lock("y").lock().await.unwrap(),
+    ];
     drop(client);
     drop(guards);
     backend.until_gone("x").await;
@@ -287,12 +366,19 @@ pub(crate) async fn nothing_is_left_at_rest(backend: Backend) {
     })
     .await;
     assert_eq!(backend.number(&["DBSIZE"]), 0);
-    assert_eq!((client.stats().lost, client.stats().releases_failed), (0, 0));
+    assert_eq!(
+        (client.stats().lost, client.stats().releases_failed),
+        (0, 0)
+    );
 }
 
 pub(crate) async fn a_text_that_was_given_away_is_not_the_next_holders(backend: Backend) {
     let client = backend.client_with_long_streaks().await;
-    let mut locks = [client.string_lock("x"), client.string_lock("x"), client.string_lock("x")];
+    let mut locks = [
+        client.string_lock("x"),
+        client.string_lock("x"),
+        client.string_lock("x"),
+    ];
     let [first, second, thief] = &mut locks;
     let held = first.lock().await.unwrap();
     let text = held.owner().to_owned();

@@ -15,7 +15,10 @@ pub(crate) async fn permits_of_a_dead_client_come_back(backend: Backend) {
     line.die();
     let start = Instant::now();
     let (all, took) = soon("they come back", waiter.semaphore("s").acquire(3)).await;
-    assert!(held.guard().unwrap().check().is_err(), "the dead one believes no longer");
+    assert!(
+        held.guard().unwrap().check().is_err(),
+        "the dead one believes no longer"
+    );
     // It renewed at most a third of its lease before it died; the poll comes within 1.2 s.
     assert!(start.elapsed() >= lease / 2, "{took:?}");
     if matches!(backend, Backend::Embedded(_)) {
@@ -24,7 +27,10 @@ pub(crate) async fn permits_of_a_dead_client_come_back(backend: Backend) {
     drop(held);
     drop(all);
     let semaphore = waiter.semaphore("s");
-    eventually("all three", async || semaphore.available().await.unwrap() == 3).await;
+    eventually("all three", async || {
+        semaphore.available().await.unwrap() == 3
+    })
+    .await;
 }
 
 pub(crate) async fn permits_are_renewed_while_they_are_held(backend: Backend) {
@@ -44,11 +50,18 @@ pub(crate) async fn a_permit_that_is_taken_away_is_told(backend: Backend) {
     let semaphore = set(&client, "s", 1).await;
     let held = semaphore.acquire(1).await.unwrap();
     let guard = held.guard().unwrap();
-    assert_eq!(backend.number(&["ZREM", "leasehold_semaphore:{s}", guard.owner()]), 1);
+    assert_eq!(
+        backend.number(&["ZREM", "leasehold_semaphore:{s}", guard.owner()]),
+        1
+    );
     let (ended, _) = soon("it is told", guard.ended()).await;
     assert_eq!(ended, Ended::Lost(LossReason::Gone));
     assert!(matches!(held.release().await, Err(Error::Lost { .. })));
-    assert_eq!(semaphore.available().await.unwrap(), 0, "whoever took it has it");
+    assert_eq!(
+        semaphore.available().await.unwrap(),
+        0,
+        "whoever took it has it"
+    );
 }
 
 /// Without braces and with, a name gives Redis the same tag.
@@ -151,6 +164,12 @@ pub(crate) async fn a_cancelled_acquisition_gives_back_what_it_took(backend: Bac
         () = eventually("it is taken", async || backend.command(&["GET", "s"]) == "2") => {}
     }
     line.reconnect();
-    eventually("it is undone", async || backend.command(&["GET", "s"]) == "5").await;
-    eventually("off the books", async || !backend.exists("leasehold_semaphore:{s}")).await;
+    eventually("it is undone", async || {
+        backend.command(&["GET", "s"]) == "5"
+    })
+    .await;
+    eventually("off the books", async || {
+        !backend.exists("leasehold_semaphore:{s}")
+    })
+    .await;
 }

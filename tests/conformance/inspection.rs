@@ -21,7 +21,10 @@ pub(crate) async fn a_free_lock_looks_free(backend: Backend) {
 pub(crate) async fn a_held_lock_shows_its_holder(backend: Backend) {
     let (client, other) = (backend.client().await, backend.client().await);
     let lock = client.lock("x");
-    let guard = lock.try_lock(Duration::ZERO, Lease::fixed(ms(3_600_000))).await.unwrap();
+    let guard = lock
+        .try_lock(Duration::ZERO, Lease::fixed(ms(3_600_000)))
+        .await
+        .unwrap();
     let stranger = client.lock("x").owned_by(&Owner::new());
     let ours = [(&lock, true), (&client.lock("x"), true), (&stranger, false)];
     for (lock, ours) in ours.into_iter().chain([(&other.lock("x"), false)]) {
@@ -44,7 +47,10 @@ pub(crate) async fn the_key_is_redissons(backend: Backend) {
     assert_eq!(backend.command(&["HGET", "orders:42", guard.owner()]), "1");
     let (uuid, number) = guard.owner().rsplit_once(':').unwrap();
     assert_eq!((uuid.len(), uuid.matches('-').count()), (36, 4));
-    assert!(uuid.chars().all(|c| c == '-' || c.is_ascii_digit() || c.is_ascii_lowercase()));
+    assert!(
+        uuid.chars()
+            .all(|c| c == '-' || c.is_ascii_digit() || c.is_ascii_lowercase())
+    );
     assert!(number.parse::<i64>().is_ok());
     assert_eq!(backend.number(&["DBSIZE"]), 1, "no side keys");
 }
@@ -52,7 +58,11 @@ pub(crate) async fn the_key_is_redissons(backend: Backend) {
 pub(crate) async fn a_key_always_has_an_expiry(backend: Backend) {
     let client = backend.client().await;
     let lock = client.lock("x").owned_by(&Owner::new());
-    for lease in [Lease::Renewed, Lease::Fixed(ms(10)), Lease::Fixed(Lease::MAX)] {
+    for lease in [
+        Lease::Renewed,
+        Lease::Fixed(ms(10)),
+        Lease::Fixed(Lease::MAX),
+    ] {
         let outer = lock.try_lock(ms(1000), lease).await.unwrap();
         let inner = lock.try_lock(ms(1000), lease).await;
         let left = backend.left("x");
@@ -67,7 +77,10 @@ pub(crate) async fn a_foreign_holder_is_seen(backend: Backend) {
     backend.command(&["HSET", "x", "0b4e4b9c-9a1f-4c0e-8f6a-0c5f9d6b0f11:57", "3"]);
     backend.command(&["PEXPIRE", "x", "20000"]);
     let holder = client.lock("x").holder().await.unwrap().unwrap();
-    assert_eq!((&*holder.owner, holder.holds), ("0b4e4b9c-9a1f-4c0e-8f6a-0c5f9d6b0f11:57", 3));
+    assert_eq!(
+        (&*holder.owner, holder.holds),
+        ("0b4e4b9c-9a1f-4c0e-8f6a-0c5f9d6b0f11:57", 3)
+    );
     assert!(holder.lease.unwrap() <= ms(20_000));
 }
 
@@ -82,7 +95,12 @@ pub(crate) async fn a_key_without_expiry_is_seen_as_such(backend: Backend) {
 }
 
 pub(crate) async fn names_may_carry_a_tag_and_a_prefix(backend: Backend) {
-    let client = backend.builder().key_prefix("app:").connect().await.unwrap();
+    let client = backend
+        .builder()
+        .key_prefix("app:")
+        .connect()
+        .await
+        .unwrap();
     let guard = client.lock("{shop}:orders").lock().await.unwrap();
     assert_eq!(guard.name(), "{shop}:orders");
     assert!(backend.exists("app:{shop}:orders"));

@@ -22,7 +22,10 @@ pub(crate) async fn a_thousand_changes_keep_a_handful_of_replies(backend: Backen
     for _ in 0..1000 {
         semaphore.release(1).await.unwrap();
     }
-    assert_eq!((backend.command(&["GET", "s"]), replies(&backend)), ("1000".into(), 2));
+    assert_eq!(
+        (backend.command(&["GET", "s"]), replies(&backend)),
+        ("1000".into(), 2)
+    );
     for _ in 0..250 {
         let (added, counted) = tokio::join!(
             join_all((0..4).map(|_| permits.add_permits(1))),
@@ -47,14 +50,22 @@ pub(crate) async fn a_dropped_change_keeps_no_key_for_itself(backend: Backend) {
     }
     // What is dropped at its first poll is sent by connections of our own; `fred` may not have begun.
     if std::env::var_os("LEASEHOLD_CONNECTION").is_none() {
-        eventually("all are done", async || backend.command(&["GET", "s"]) == "201").await;
+        eventually("all are done", async || {
+            backend.command(&["GET", "s"]) == "201"
+        })
+        .await;
     }
     assert_eq!(replies(&backend), 1);
 }
 
 /// What is changed, and which number it has when that and what follows were done once.
-const CHANGES: [(&str, &str); 5] =
-    [("release", "3"), ("add", "3"), ("drain", "2"), ("set", "nil"), ("count down", "1")];
+const CHANGES: [(&str, &str); 5] = [
+    ("release", "3"),
+    ("add", "3"),
+    ("drain", "2"),
+    ("set", "nil"),
+    ("count down", "1"),
+];
 
 async fn prepare(client: &Client, what: &str) {
     match what {
@@ -67,7 +78,11 @@ async fn prepare(client: &Client, what: &str) {
 async fn change(client: &Client, what: &str) {
     match what {
         "release" => client.semaphore("n").release(1).await.unwrap(),
-        "add" => client.permit_expirable_semaphore("n").add_permits(1).await.unwrap(),
+        "add" => client
+            .permit_expirable_semaphore("n")
+            .add_permits(1)
+            .await
+            .unwrap(),
         "drain" => drop(client.semaphore("n").drain().await.unwrap()),
         "set" => assert!(client.count_down_latch("n").try_set_count(2).await.unwrap()),
         _ => drop(client.count_down_latch("n").count_down().await.unwrap()),
@@ -95,8 +110,16 @@ async fn a_late_copy_of_a_change_counts_once() {
             let testbed = Testbed::new(seed);
             let run = || {
                 let runs = testbed.redis.scripts_run();
-                let changes = ["semaphore_add", "semaphore_drain", "count_set", "latch_count_down"];
-                changes.iter().filter_map(|script| runs.get(script)).sum::<u64>()
+                let changes = [
+                    "semaphore_add",
+                    "semaphore_drain",
+                    "count_set",
+                    "latch_count_down",
+                ];
+                changes
+                    .iter()
+                    .filter_map(|script| runs.get(script))
+                    .sum::<u64>()
             };
             prepare(&testbed.client, what).await;
             testbed.slow(ms(30));
@@ -111,7 +134,11 @@ async fn a_late_copy_of_a_change_counts_once() {
             sleep_until(broken + LATE + ms(100)).await;
             came += run() - before;
             let backend = Backend::Embedded(testbed.redis.clone());
-            assert_eq!(backend.command(&["GET", "n"]), number, "{what}, seed {seed}");
+            assert_eq!(
+                backend.command(&["GET", "n"]),
+                number,
+                "{what}, seed {seed}"
+            );
         }
         assert!((1..8).contains(&came), "{what}: {came} came late");
     }
@@ -128,7 +155,10 @@ async fn a_dropped_change_that_comes_late_is_done_once_at_most() {
         assert!(dropped.is_err(), "it is on its way");
         testbed.link.cut();
         testbed.link.heal();
-        let faults = Faults { request: Delay::fixed(ms(1)), ..Faults::default() };
+        let faults = Faults {
+            request: Delay::fixed(ms(1)),
+            ..Faults::default()
+        };
         testbed.link.set_faults(faults, seed);
         for _ in 0..3 {
             semaphore.release(1).await.unwrap();

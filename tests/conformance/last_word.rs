@@ -82,7 +82,10 @@ pub(crate) async fn a_latch_that_opened_unheard_is_found_at_the_end_of_the_wait(
         line.lose_messages();
         sleep_until(start + release).await;
         assert_eq!(opens.count_down().await.unwrap(), 0);
-        soon("it is found open", try_join_all(waits)).await.0.unwrap()
+        soon("it is found open", try_join_all(waits))
+            .await
+            .0
+            .unwrap()
     };
     let mut found = asks_last().await;
     // As above.
@@ -102,7 +105,10 @@ async fn who_still_subscribes_at_the_end_of_the_wait_asks_once_more() {
     let (other, client) = (redis.client(), redis.client());
     let guard = other.lock("x").lock().await.unwrap();
     let reply = Delay::fixed(ms(300));
-    let slow = Faults { reply, ..Faults::default() };
+    let slow = Faults {
+        reply,
+        ..Faults::default()
+    };
     redis.links().pop().unwrap().set_faults(slow, 1);
     let release = async {
         sleep(ms(100)).await;
@@ -122,10 +128,16 @@ async fn what_is_released_while_a_waiter_subscribes_is_found() {
         let redis = EmbeddedRedis::new();
         let (other, polls) = (redis.client(), ms(60_000));
         let client = redis.builder().safety_poll(polls).connect().await.unwrap();
-        let slow = Faults { request: Delay::fixed(ms(100)), ..Faults::default() };
+        let slow = Faults {
+            request: Delay::fixed(ms(100)),
+            ..Faults::default()
+        };
         redis.links().pop().unwrap().set_faults(slow, 1);
         let lock = kind.lock(&other, kind.name);
-        let guard = lock.try_lock(Duration::ZERO, Lease::fixed(polls)).await.unwrap();
+        let guard = lock
+            .try_lock(Duration::ZERO, Lease::fixed(polls))
+            .await
+            .unwrap();
         let release = async {
             sleep(ms(150)).await;
             guard.unlock().await.unwrap();

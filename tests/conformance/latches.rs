@@ -20,7 +20,9 @@ async fn set(client: &Client, count: u32) -> CountDownLatch {
 
 fn waiters(client: &Client, number: u32) -> Vec<JoinHandle<Result<(), Error>>> {
     let wait = |latch: CountDownLatch| async move { latch.wait(Duration::MAX).await };
-    (0..number).map(|_| tokio::spawn(wait(client.count_down_latch("l")))).collect()
+    (0..number)
+        .map(|_| tokio::spawn(wait(client.count_down_latch("l"))))
+        .collect()
 }
 
 async fn all_go(waiters: Vec<JoinHandle<Result<(), Error>>>) -> Duration {
@@ -57,9 +59,16 @@ pub(crate) async fn a_timed_wait_ends_before_what_comes_late(backend: Backend) {
 }
 
 pub(crate) async fn all_waiters_go_at_zero(backend: Backend) {
-    let clients = [backend.client().await, backend.client().await, backend.client().await];
+    let clients = [
+        backend.client().await,
+        backend.client().await,
+        backend.client().await,
+    ];
     let latch = set(&clients[0], 5).await;
-    let tasks: Vec<_> = clients.iter().flat_map(|client| waiters(client, 5)).collect();
+    let tasks: Vec<_> = clients
+        .iter()
+        .flat_map(|client| waiters(client, 5))
+        .collect();
     for client in &clients {
         waiting(client, 5).await;
     }
@@ -75,15 +84,25 @@ pub(crate) async fn as_many_waiters_as_count_downs(backend: Backend) {
     const MANY: u32 = 60;
     let clients = [backend.client().await, backend.client().await];
     let latch = set(&clients[0], MANY).await;
-    let tasks: Vec<_> = clients.iter().flat_map(|client| waiters(client, MANY / 2)).collect();
+    let tasks: Vec<_> = clients
+        .iter()
+        .flat_map(|client| waiters(client, MANY / 2))
+        .collect();
     let downs = (0..MANY).map(|number| {
         let latch = clients[number as usize % 2].count_down_latch("l");
         tokio::spawn(async move { latch.count_down().await })
     });
-    let mut left: Vec<i64> =
-        join_all(downs).await.into_iter().map(|done| done.unwrap().unwrap()).collect();
+    let mut left: Vec<i64> = join_all(downs)
+        .await
+        .into_iter()
+        .map(|done| done.unwrap().unwrap())
+        .collect();
     left.sort_unstable();
-    assert_eq!(left, (0..i64::from(MANY)).collect::<Vec<_>>(), "each counted once");
+    assert_eq!(
+        left,
+        (0..i64::from(MANY)).collect::<Vec<_>>(),
+        "each counted once"
+    );
     all_go(tasks).await;
     assert_eq!(latch.count().await.unwrap(), 0);
 }
@@ -212,7 +231,12 @@ pub(crate) async fn a_message_does_not_open_a_latch(backend: Backend) {
 }
 
 pub(crate) async fn a_latch_that_vanishes_is_open(backend: Backend) {
-    let client = backend.builder().safety_poll(ms(200)).connect().await.unwrap();
+    let client = backend
+        .builder()
+        .safety_poll(ms(200))
+        .connect()
+        .await
+        .unwrap();
     set(&client, 3).await;
     let tasks = waiters(&client, 2);
     waiting(&client, 2).await;
@@ -273,10 +297,19 @@ pub(crate) async fn shutdown_ends_the_wait(backend: Backend) {
 /// A first call that is stuck in an old connection may come late.
 pub(crate) async fn a_reply_is_kept_until_no_late_copy_can_come(backend: Backend) {
     for (time_out, kept) in [(1000, 30_000), (9000, 36_000)] {
-        let client = backend.builder().command_timeout(ms(time_out)).connect().await.unwrap();
+        let client = backend
+            .builder()
+            .command_timeout(ms(time_out))
+            .connect()
+            .await
+            .unwrap();
         client.count_down_latch("l").try_set_count(1).await.unwrap();
         client.semaphore("s").release(1).await.unwrap();
-        client.permit_expirable_semaphore("p").add_permits(1).await.unwrap();
+        client
+            .permit_expirable_semaphore("p")
+            .add_permits(1)
+            .await
+            .unwrap();
         let replies = backend.list(&["KEYS", "leasehold_reply:*"]);
         assert_eq!(replies.len(), 3, "{replies:?}");
         for reply in replies {

@@ -24,7 +24,13 @@ async fn what_a_busy_server_refuses_is_repeated_soon_and_not_too_often() {
         let calls = client.stats().calls;
         let guard = client.lock("x").lock().await.unwrap();
         let start = Instant::now();
-        link.set_faults(Faults { refuse: 1.0, ..Faults::default() }, 1);
+        link.set_faults(
+            Faults {
+                refuse: 1.0,
+                ..Faults::default()
+            },
+            1,
+        );
         let recovers = async {
             sleep(BUSY).await;
             link.set_faults(Faults::default(), 1);
@@ -50,9 +56,17 @@ async fn a_release_in_doubt_that_is_confirmed_after_the_lease_is_a_loss() {
     for kept in [false, true] {
         for (away, in_time) in [(ms(20), true), (lease * 2, false)] {
             let redis = Backend::engine();
-            let client = redis.builder().command_timeout(ms(5000)).connect().await.unwrap();
+            let client = redis
+                .builder()
+                .command_timeout(ms(5000))
+                .connect()
+                .await
+                .unwrap();
             let lock = client.lock("x");
-            let guard = lock.try_lock(Duration::ZERO, Lease::fixed(lease)).await.unwrap();
+            let guard = lock
+                .try_lock(Duration::ZERO, Lease::fixed(lease))
+                .await
+                .unwrap();
             let link = redis.links().remove(0);
             link.mute();
             let mut unlock = Box::pin(guard.unlock());
@@ -73,7 +87,11 @@ async fn a_release_in_doubt_that_is_confirmed_after_the_lease_is_a_loss() {
                 tokio::join!(unlock, outage).0
             };
             let is_lost = matches!(done, Err(Error::Lost { .. }));
-            assert_eq!((done.is_ok(), is_lost), (in_time, !in_time), "kept: {kept}, {done:?}");
+            assert_eq!(
+                (done.is_ok(), is_lost),
+                (in_time, !in_time),
+                "kept: {kept}, {done:?}"
+            );
         }
     }
 }

@@ -24,8 +24,9 @@ fn given(left: Option<Duration>) -> Option<u128> {
 /// Owner, holds and lease of each holder.
 fn holders(lock: &LockInfo) -> Vec<(&str, u64, Option<u128>)> {
     let holders = lock.holders.iter();
-    let mut holders: Vec<_> =
-        holders.map(|holder| (&*holder.owner, holder.holds, given(holder.lease))).collect();
+    let mut holders: Vec<_> = holders
+        .map(|holder| (&*holder.owner, holder.holds, given(holder.lease)))
+        .collect();
     holders.sort_unstable();
     holders
 }
@@ -42,10 +43,19 @@ pub(crate) async fn a_reader_whose_lease_ended_is_not_listed(backend: Backend) {
     let live = live.read().lock().await.unwrap();
     let brief = client.read_write_lock("rw");
     let lease = backend.span(50);
-    brief.read().try_lock(seconds(9), Lease::fixed(lease)).await.unwrap().forget();
+    brief
+        .read()
+        .try_lock(seconds(9), Lease::fixed(lease))
+        .await
+        .unwrap()
+        .forget();
     let holders = async || {
         let found = client.locks("rw").await.unwrap();
-        found[0].holders.iter().map(|holder| holder.owner.clone()).collect::<Vec<_>>()
+        found[0]
+            .holders
+            .iter()
+            .map(|holder| holder.owner.clone())
+            .collect::<Vec<_>>()
     };
     eventually("its lease ends", async || holders().await == [live.owner()]).await;
     // A thread that nested, in Redisson's form; the outer hold of it is over.
@@ -58,21 +68,38 @@ pub(crate) async fn a_reader_whose_lease_ended_is_not_listed(backend: Backend) {
 pub(crate) async fn each_reader_is_listed_with_its_own_lease(backend: Backend) {
     let client = backend.client().await;
     let (long, short) = (client.read_write_lock("rw"), client.read_write_lock("rw"));
-    let long = long.read().try_lock(ONCE, Lease::fixed(seconds(100))).await.unwrap();
-    let short = short.read().try_lock(ONCE, Lease::fixed(seconds(20))).await.unwrap();
+    let long = long
+        .read()
+        .try_lock(ONCE, Lease::fixed(seconds(100)))
+        .await
+        .unwrap();
+    let short = short
+        .read()
+        .try_lock(ONCE, Lease::fixed(seconds(20)))
+        .await
+        .unwrap();
     // A thread that nested three times; the second of its holds lives longest.
     backend.command(&["HSET", "rw", THREAD, "3"]);
     for (hold, lease) in [(1, 40), (2, 80), (3, 60)] {
         read_by_thread(&backend, hold, seconds(lease));
     }
     let found = client.locks("rw").await.unwrap();
-    let mut expected =
-        [(long.owner(), 1, Some(100)), (short.owner(), 1, Some(20)), (THREAD, 3, Some(80))];
+    let mut expected = [
+        (long.owner(), 1, Some(100)),
+        (short.owner(), 1, Some(20)),
+        (THREAD, 3, Some(80)),
+    ];
     expected.sort_unstable();
     assert_eq!(holders(&found[0]), expected);
     assert_eq!(given(found[0].lease), Some(100));
     // The lock itself tells of one reader, with the longest lease of all.
-    let seen = client.read_write_lock("rw").read().holder().await.unwrap().unwrap();
+    let seen = client
+        .read_write_lock("rw")
+        .read()
+        .holder()
+        .await
+        .unwrap()
+        .unwrap();
     assert!(expected.iter().any(|(owner, ..)| *owner == seen.owner));
     assert_eq!(given(seen.lease), Some(100));
     // The hold that lives is neither the first nor the last.
@@ -87,14 +114,21 @@ pub(crate) async fn each_reader_is_listed_with_its_own_lease(backend: Backend) {
 pub(crate) async fn a_writers_own_read_is_listed_with_its_own_lease(backend: Backend) {
     let client = backend.client().await;
     let rw = client.read_write_lock("rw");
-    let write = rw.write().try_lock(ONCE, Lease::fixed(seconds(100))).await.unwrap();
+    let write = rw
+        .write()
+        .try_lock(ONCE, Lease::fixed(seconds(100)))
+        .await
+        .unwrap();
     let reading = rw.read().acquire().lease(Lease::fixed(seconds(40)));
     let read = reading.within(&write).await.unwrap();
     // A read of which nothing tells how long it lives.
     backend.command(&["HSET", "rw", THREAD, "1"]);
     let found = client.locks("rw").await.unwrap();
-    let mut expected =
-        [(write.owner(), 1, Some(100)), (read.owner(), 1, Some(40)), (THREAD, 1, Some(100))];
+    let mut expected = [
+        (write.owner(), 1, Some(100)),
+        (read.owner(), 1, Some(40)),
+        (THREAD, 1, Some(100)),
+    ];
     expected.sort_unstable();
     assert_eq!(found[0].kind, LockKind::Write);
     assert_eq!(holders(&found[0]), expected);
@@ -108,7 +142,11 @@ pub(crate) async fn a_count_that_is_no_readers_is_not_followed(backend: Backend)
     for count in ["1000000000000000000", "1e300", "inf", "nan", "-1", "many"] {
         backend.command(&["HSET", "rw", THREAD, count]);
         let found = client.locks("rw").await.unwrap();
-        let owners: Vec<_> = found[0].holders.iter().map(|holder| &*holder.owner).collect();
+        let owners: Vec<_> = found[0]
+            .holders
+            .iter()
+            .map(|holder| &*holder.owner)
+            .collect();
         assert_eq!(owners, [guard.owner()], "{count}");
     }
     guard.unlock().await.unwrap();
@@ -119,18 +157,36 @@ pub(crate) async fn every_kind_is_listed_as_what_it_is(backend: Backend) {
     let owner = Owner::new();
     let plain = client.lock("list:plain").owned_by(&owner);
     let plain = [
-        plain.try_lock(ONCE, Lease::fixed(seconds(20))).await.unwrap(),
-        plain.try_lock(ONCE, Lease::fixed(seconds(20))).await.unwrap(),
+        plain
+            .try_lock(ONCE, Lease::fixed(seconds(20)))
+            .await
+            .unwrap(),
+        plain
+            .try_lock(ONCE, Lease::fixed(seconds(20)))
+            .await
+            .unwrap(),
     ];
-    let fair =
-        client.fair_lock("list:fair").try_lock(ONCE, Lease::fixed(seconds(40))).await.unwrap();
+    let fair = client
+        .fair_lock("list:fair")
+        .try_lock(ONCE, Lease::fixed(seconds(40)))
+        .await
+        .unwrap();
     let fenced = client.fenced_lock("list:fenced").owned_by(&owner);
     let fenced = [
-        fenced.try_lock(ONCE, Lease::fixed(seconds(60))).await.unwrap(),
-        fenced.try_lock(ONCE, Lease::fixed(seconds(60))).await.unwrap(),
+        fenced
+            .try_lock(ONCE, Lease::fixed(seconds(60)))
+            .await
+            .unwrap(),
+        fenced
+            .try_lock(ONCE, Lease::fixed(seconds(60)))
+            .await
+            .unwrap(),
     ];
-    let spin =
-        client.spin_lock("list:spin").try_lock(ONCE, Lease::fixed(seconds(80))).await.unwrap();
+    let spin = client
+        .spin_lock("list:spin")
+        .try_lock(ONCE, Lease::fixed(seconds(80)))
+        .await
+        .unwrap();
     let alone = client
         .non_reentrant_lock("list:alone")
         .try_lock(ONCE, Lease::fixed(seconds(100)))
@@ -138,16 +194,34 @@ pub(crate) async fn every_kind_is_listed_as_what_it_is(backend: Backend) {
         .unwrap();
     let rw = client.read_write_lock("list:write").owned_by(&owner);
     let write = [
-        rw.write().try_lock(ONCE, Lease::fixed(seconds(120))).await.unwrap(),
-        rw.write().try_lock(ONCE, Lease::fixed(seconds(120))).await.unwrap(),
+        rw.write()
+            .try_lock(ONCE, Lease::fixed(seconds(120)))
+            .await
+            .unwrap(),
+        rw.write()
+            .try_lock(ONCE, Lease::fixed(seconds(120)))
+            .await
+            .unwrap(),
     ];
-    let (one, two) = (client.read_write_lock("list:read"), other.read_write_lock("list:read"));
+    let (one, two) = (
+        client.read_write_lock("list:read"),
+        other.read_write_lock("list:read"),
+    );
     let reads = [
-        one.read().try_lock(ONCE, Lease::fixed(seconds(140))).await.unwrap(),
-        two.read().try_lock(ONCE, Lease::fixed(seconds(160))).await.unwrap(),
+        one.read()
+            .try_lock(ONCE, Lease::fixed(seconds(140)))
+            .await
+            .unwrap(),
+        two.read()
+            .try_lock(ONCE, Lease::fixed(seconds(160)))
+            .await
+            .unwrap(),
     ];
-    let string =
-        client.string_lock("list:string").try_lock(ONCE, Lease::fixed(seconds(180))).await.unwrap();
+    let string = client
+        .string_lock("list:string")
+        .try_lock(ONCE, Lease::fixed(seconds(180)))
+        .await
+        .unwrap();
     let mut queue = JoinSet::new();
     for _ in 0..3 {
         let waiter = other.fair_lock("list:fair");
@@ -157,26 +231,55 @@ pub(crate) async fn every_kind_is_listed_as_what_it_is(backend: Backend) {
     eventually("three stand in line", async || places() == 3).await;
 
     let found = client.locks("list:*").await.unwrap();
-    let seen: Vec<_> =
-        found.iter().map(|lock| (&*lock.key, lock.kind, lock.queue, holders(lock))).collect();
+    let seen: Vec<_> = found
+        .iter()
+        .map(|lock| (&*lock.key, lock.kind, lock.queue, holders(lock)))
+        .collect();
     let mut readers = reads.each_ref().map(LockGuard::owner);
-    let leases = if readers.is_sorted() { [140, 160] } else { [160, 140] };
+    let leases = if readers.is_sorted() {
+        [140, 160]
+    } else {
+        [160, 140]
+    };
     readers.sort_unstable();
     let one = |owner, holds, lease| vec![(owner, holds, Some(lease))];
     let expected = [
         ("list:alone", LockKind::Lock, 0, one(alone.owner(), 1, 100)),
         ("list:fair", LockKind::Fair, 3, one(fair.owner(), 1, 40)),
-        ("list:fenced", LockKind::Fenced, 0, one(fenced[0].owner(), 2, 60)),
-        ("list:plain", LockKind::Lock, 0, one(plain[0].owner(), 2, 20)),
+        (
+            "list:fenced",
+            LockKind::Fenced,
+            0,
+            one(fenced[0].owner(), 2, 60),
+        ),
+        (
+            "list:plain",
+            LockKind::Lock,
+            0,
+            one(plain[0].owner(), 2, 20),
+        ),
         (
             "list:read",
             LockKind::Read,
             0,
-            vec![(readers[0], 1, Some(leases[0])), (readers[1], 1, Some(leases[1]))],
+            vec![
+                (readers[0], 1, Some(leases[0])),
+                (readers[1], 1, Some(leases[1])),
+            ],
         ),
         ("list:spin", LockKind::Lock, 0, one(spin.owner(), 1, 80)),
-        ("list:string", LockKind::String, 0, one(string.owner(), 1, 180)),
-        ("list:write", LockKind::Write, 0, one(write[0].owner(), 2, 120)),
+        (
+            "list:string",
+            LockKind::String,
+            0,
+            one(string.owner(), 1, 180),
+        ),
+        (
+            "list:write",
+            LockKind::Write,
+            0,
+            one(write[0].owner(), 2, 120),
+        ),
     ];
     assert_eq!(seen, expected);
     assert!(!found.is_truncated());
@@ -207,22 +310,41 @@ pub(crate) async fn other_keys_are_left_out_and_in_nobodys_way(backend: Backend)
     );
     backend.command(&["EVAL", &odd, "1", "{odd}"]);
     let found = client.locks("*").await.unwrap();
-    let seen: Vec<_> = found.iter().map(|lock| (&*lock.key, lock.kind, lock.queue)).collect();
-    assert_eq!(seen, [("x", LockKind::Lock, 0), ("{odd}y\u{fffd}", LockKind::Lock, 0)]);
+    let seen: Vec<_> = found
+        .iter()
+        .map(|lock| (&*lock.key, lock.kind, lock.queue))
+        .collect();
+    assert_eq!(
+        seen,
+        [
+            ("x", LockKind::Lock, 0),
+            ("{odd}y\u{fffd}", LockKind::Lock, 0)
+        ]
+    );
     guard.unlock().await.unwrap();
 }
 
 pub(crate) async fn patterns_and_prefixes_are_told_apart(backend: Backend) {
-    let odd = backend.builder().key_prefix("a*[b]?\\^:").connect().await.unwrap();
+    let odd = backend
+        .builder()
+        .key_prefix("a*[b]?\\^:")
+        .connect()
+        .await
+        .unwrap();
     let plain = backend.client().await;
     let names = ["one", "two", "t*", "[t]wo"];
     let ours: Vec<_> = names.iter().map(|name| odd.lock(name)).collect();
-    let held = try_join_all(ours.iter().map(leasehold::Lock::lock)).await.unwrap();
+    let held = try_join_all(ours.iter().map(leasehold::Lock::lock))
+        .await
+        .unwrap();
     // It fits the prefix if that is taken for a pattern.
     let other = plain.lock("axxb?\\^:one").lock().await.unwrap();
     let found = async |pattern: &str| -> Vec<String> {
         let found = odd.locks(pattern).await.unwrap();
-        found.iter().map(|lock| lock.key.trim_start_matches("a*[b]?\\^:").to_owned()).collect()
+        found
+            .iter()
+            .map(|lock| lock.key.trim_start_matches("a*[b]?\\^:").to_owned())
+            .collect()
     };
     assert_eq!(found("*").await, ["[t]wo", "one", "t*", "two"]);
     assert_eq!(found("t*").await, ["t*", "two"]);
@@ -243,7 +365,11 @@ pub(crate) async fn thousands_of_locks_are_each_listed_once(backend: Backend) {
     let found = client.locks("lock:*").await.unwrap();
     assert_eq!(found.len(), MANY);
     assert!(found.windows(2).all(|pair| pair[0].key < pair[1].key));
-    assert!(found.iter().all(|lock| lock.holders[0].holds == 2 && lock.lease.is_none()));
+    assert!(
+        found
+            .iter()
+            .all(|lock| lock.holders[0].holds == 2 && lock.lease.is_none())
+    );
     let calls = client.stats().calls - before;
     assert!(calls <= 30, "500 keys each: {calls}");
     assert!(!found.is_truncated());

@@ -23,10 +23,16 @@ pub(crate) async fn a_lock_has_a_lease_of_its_own(backend: Backend) {
         assert_ne!(guard.state(), HoldState::Lost, "it is renewed");
         guard.unlock().await.unwrap();
         let guard = lock.try_lock_now(Lease::renewed(lease * 3)).await.unwrap();
-        assert!(guard.remaining() > lease, "an acquisition has the last word");
+        assert!(
+            guard.remaining() > lease,
+            "an acquisition has the last word"
+        );
         guard.unlock().await.unwrap();
         let guard = kind.lock(&client, kind.name).lock().await.unwrap();
-        assert!(guard.remaining() > lease * 3, "another value has what the client has");
+        assert!(
+            guard.remaining() > lease * 3,
+            "another value has what the client has"
+        );
         guard.unlock().await.unwrap();
     })
     .await;
@@ -52,13 +58,23 @@ pub(crate) async fn each_hold_is_renewed_by_its_own_lease(backend: Backend) {
     let client = backend.client().await;
     let lease = backend.lease(600);
     let short = client.lock("short").with_lease(lease).lock().await.unwrap();
-    let long = client.lock("long").with_lease(lease * 100).lock().await.unwrap();
+    let long = client
+        .lock("long")
+        .with_lease(lease * 100)
+        .lock()
+        .await
+        .unwrap();
     let (start, deadline) = (Instant::now(), long.deadline());
     sleep(lease * 2).await;
-    let (renewed, thirds) =
-        (client.stats().renewed, start.elapsed().as_millis() / (lease / 3).as_millis());
+    let (renewed, thirds) = (
+        client.stats().renewed,
+        start.elapsed().as_millis() / (lease / 3).as_millis(),
+    );
     // Every third of two leases, of the one.
-    assert!(renewed >= 4 && u128::from(renewed) <= thirds + 1, "{renewed} in {thirds} thirds");
+    assert!(
+        renewed >= 4 && u128::from(renewed) <= thirds + 1,
+        "{renewed} in {thirds} thirds"
+    );
     is_sure(&short).await;
     assert_eq!(long.deadline(), deadline);
 }
@@ -91,8 +107,20 @@ pub(crate) async fn a_nested_lease_does_not_shorten_renewals(backend: Backend) {
     let client = backend.client().await;
     let (long, short) = (backend.lease(1000), backend.lease(300));
     let owner = Owner::new();
-    let outer = client.lock("x").with_lease(long).owned_by(&owner).lock().await.unwrap();
-    let inner = client.lock("x").with_lease(short).owned_by(&owner).lock().await.unwrap();
+    let outer = client
+        .lock("x")
+        .with_lease(long)
+        .owned_by(&owner)
+        .lock()
+        .await
+        .unwrap();
+    let inner = client
+        .lock("x")
+        .with_lease(short)
+        .owned_by(&owner)
+        .lock()
+        .await
+        .unwrap();
     for _ in 0..5 {
         sleep(long / 4).await;
         assert!(outer.remaining() > long / 2, "{:?}", outer.remaining());
@@ -101,8 +129,19 @@ pub(crate) async fn a_nested_lease_does_not_shorten_renewals(backend: Backend) {
     sleep(long / 2).await;
     assert!(outer.remaining() > long / 2, "{:?}", outer.remaining());
     // A fixed lease is not renewed: the inner guard has its own.
-    let outer = client.lock("y").owned_by(&owner).try_lock_now(Lease::fixed(long)).await.unwrap();
-    let inner = client.lock("y").with_lease(short).owned_by(&owner).lock().await.unwrap();
+    let outer = client
+        .lock("y")
+        .owned_by(&owner)
+        .try_lock_now(Lease::fixed(long))
+        .await
+        .unwrap();
+    let inner = client
+        .lock("y")
+        .with_lease(short)
+        .owned_by(&owner)
+        .lock()
+        .await
+        .unwrap();
     sleep(long + short * 2).await;
     is_sure(&inner).await;
     assert!(inner.remaining() <= short, "{:?}", inner.remaining());
@@ -130,7 +169,10 @@ pub(crate) async fn a_lock_has_a_safety_poll_of_its_own(backend: Backend) {
     sleep(ms(1000)).await;
     let polls = client.stats().polls;
     let took = finds_what_no_message_told(&backend, &client, lock.clone()).await;
-    assert!(took < backend.late(300) && client.stats().polls > polls, "{took:?}");
+    assert!(
+        took < backend.late(300) && client.stats().polls > polls,
+        "{took:?}"
+    );
     let lost = client.lock("x").lock().await.unwrap();
     let waiter = tokio::spawn(async move { lock.lock().await });
     waiting(&client, 1).await;
@@ -156,7 +198,12 @@ pub(crate) async fn a_lock_that_waits_for_long_is_polled_again(backend: Backend)
 }
 
 pub(crate) async fn a_lock_may_be_polled_less_often(backend: Backend) {
-    let client = backend.builder().safety_poll(ms(50)).connect().await.unwrap();
+    let client = backend
+        .builder()
+        .safety_poll(ms(50))
+        .connect()
+        .await
+        .unwrap();
     let other = backend.client().await;
     let held = other.lock("x").lock().await.unwrap();
     let seldom = client.lock("x").with_safety_poll(ms(60_000));
@@ -205,7 +252,10 @@ pub(crate) async fn retries_end_an_acquisition(backend: Backend) {
     for ((name, lock), (_, held)) in asking(&client).into_iter().zip(asking(&other)) {
         let guard = held.lock().await.unwrap();
         for retries in [0, 3] {
-            let lock = lock.clone().with_retry_count(retries).with_retry_pause(pause, pause);
+            let lock = lock
+                .clone()
+                .with_retry_count(retries)
+                .with_retry_pause(pause, pause);
             let (before, start) = (client.stats().calls, Instant::now());
             let error = soon("it ends", lock.lock()).await.0.unwrap_err();
             assert!(error.is_timeout(), "{name}: {error}");
@@ -215,11 +265,20 @@ pub(crate) async fn retries_end_an_acquisition(backend: Backend) {
             }
             let took = start.elapsed();
             let most = pause * retries + backend.late(50);
-            assert!(took >= pause / 2 * retries && took <= most, "{name}: {took:?}");
+            assert!(
+                took >= pause / 2 * retries && took <= most,
+                "{name}: {took:?}"
+            );
         }
         assert!(client.stats().waiting == 0);
         guard.unlock().await.unwrap();
-        lock.with_retry_count(0).lock().await.unwrap().unlock().await.unwrap();
+        lock.with_retry_count(0)
+            .lock()
+            .await
+            .unwrap()
+            .unlock()
+            .await
+            .unwrap();
     }
 }
 
@@ -241,7 +300,14 @@ pub(crate) async fn retries_end_an_acquisition_of_several_locks(backend: Backend
         }
         guard.unlock().await.unwrap();
     }
-    Lock::multi(strings()).with_retry_count(0).lock().await.unwrap().unlock().await.unwrap();
+    Lock::multi(strings())
+        .with_retry_count(0)
+        .lock()
+        .await
+        .unwrap()
+        .unlock()
+        .await
+        .unwrap();
 }
 
 pub(crate) async fn pauses_are_as_they_were_set(backend: Backend) {
@@ -277,7 +343,11 @@ pub(crate) async fn bad_settings_are_refused_before_anything_is_sent(backend: Ba
         // It would go on without that member.
         Lock::quorum(["a", "b", "c"].map(|name| {
             let lock = client.lock(name);
-            if name == "b" { lock.with_lease(bad) } else { lock }
+            if name == "b" {
+                lock.with_lease(bad)
+            } else {
+                lock
+            }
         })),
         Lock::quorum(names()).with_retry_pause(ms(0), ms(5)),
     ];
@@ -309,7 +379,10 @@ pub(crate) async fn bad_settings_are_refused_before_anything_is_sent(backend: Ba
     assert!(matches!(semaphore.acquire(1).await, Err(Error::Config(_))));
     assert!(matches!(semaphore.available().await, Err(Error::Config(_))));
     let latch = client.count_down_latch("l").with_safety_poll(ms(9));
-    assert!(matches!(latch.wait(Duration::MAX).await, Err(Error::Config(_))));
+    assert!(matches!(
+        latch.wait(Duration::MAX).await,
+        Err(Error::Config(_))
+    ));
     assert_eq!((client.stats().calls, client.stats().holds), (before, 0));
     // The last setting counts.
     let mended = client.lock("x").with_lease(bad).with_lease(ms(100));
@@ -331,7 +404,10 @@ pub(crate) async fn locks_that_are_taken_by_one_call_have_their_own_leases(backe
         for (key, lease) in [("a", a), ("b", b), ("c", b), ("d", a)] {
             let left = backend.left(key);
             let lease = i64::try_from(lease.as_millis()).unwrap();
-            assert!(left > lease - 5000 && left <= lease, "{key}: {left} of {lease}");
+            assert!(
+                left > lease - 5000 && left <= lease,
+                "{key}: {left} of {lease}"
+            );
         }
         guard.unlock().await.unwrap();
     }
@@ -343,9 +419,17 @@ pub(crate) async fn a_lost_reply_of_one_call_tells_the_longest_lease(backend: Ba
     let (short, long) = (ms(5000), ms(60_000));
     line.lose_replies();
     for (a, b) in [(short, long), (long, short)] {
-        let both =
-            Lock::multi([client.lock("{s}a").with_lease(a), client.lock("{s}b").with_lease(b)]);
-        let error = soon("it ends", both.try_lock_now(Lease::Renewed)).await.0.unwrap_err();
-        assert!(matches!(error, Error::Unknown { lease, .. } if lease == long), "{error}");
+        let both = Lock::multi([
+            client.lock("{s}a").with_lease(a),
+            client.lock("{s}b").with_lease(b),
+        ]);
+        let error = soon("it ends", both.try_lock_now(Lease::Renewed))
+            .await
+            .0
+            .unwrap_err();
+        assert!(
+            matches!(error, Error::Unknown { lease, .. } if lease == long),
+            "{error}"
+        );
     }
 }

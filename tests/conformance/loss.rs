@@ -11,7 +11,11 @@ use crate::for_each_kind::is_sure;
 pub(crate) async fn a_fixed_lease_ends_by_itself(backend: Backend) {
     let (client, rival) = (backend.client().await, backend.client_without_polls().await);
     let start = Instant::now();
-    let guard = client.lock("x").try_lock(Duration::ZERO, Lease::fixed(ms(600))).await.unwrap();
+    let guard = client
+        .lock("x")
+        .try_lock(Duration::ZERO, Lease::fixed(ms(600)))
+        .await
+        .unwrap();
     if matches!(backend, Backend::Embedded(_)) {
         // Elsewhere the machine may stand still before the call is sent.
         assert!(guard.deadline() <= start + ms(600));
@@ -19,22 +23,44 @@ pub(crate) async fn a_fixed_lease_ends_by_itself(backend: Backend) {
     let (next, _) = soon("it expires", rival.lock("x").lock()).await;
     let took = start.elapsed();
     assert_eq!(guard.state(), HoldState::Lost);
-    assert!(took > ms(500) && took < ms(600) + backend.late(200), "{took:?}");
-    assert_eq!(soon("told", guard.ended()).await.0, Ended::Lost(LossReason::Expired));
+    assert!(
+        took > ms(500) && took < ms(600) + backend.late(200),
+        "{took:?}"
+    );
+    assert_eq!(
+        soon("told", guard.ended()).await.0,
+        Ended::Lost(LossReason::Expired)
+    );
     let late = guard.unlock().await.unwrap_err();
-    assert!(matches!(late, Error::Lost { reason: LossReason::Expired, .. }), "{late}");
+    assert!(
+        matches!(
+            late,
+            Error::Lost {
+                reason: LossReason::Expired,
+                ..
+            }
+        ),
+        "{late}"
+    );
     next.unwrap().check().unwrap();
 }
 
 pub(crate) async fn a_renewed_lease_outlives_its_length(backend: Backend) {
-    let (client, rival) =
-        (backend.client_with_lease(backend.lease(300)).await, backend.client().await);
+    let (client, rival) = (
+        backend.client_with_lease(backend.lease(300)).await,
+        backend.client().await,
+    );
     let lock = client.lock("x");
     // A second hold of the same name is renewed as the first was.
     for _ in 0..2 {
         let guard = lock.lock().await.unwrap();
         backend
-            .in_vain(async || rival.lock("x").try_lock(backend.lease(600), Lease::Renewed).await)
+            .in_vain(async || {
+                rival
+                    .lock("x")
+                    .try_lock(backend.lease(600), Lease::Renewed)
+                    .await
+            })
             .await;
         is_sure(&guard).await;
         guard.unlock().await.unwrap();
@@ -52,7 +78,16 @@ pub(crate) async fn a_deleted_key_is_noticed(backend: Backend) {
     assert!(took < backend.late(400), "within a renewal tick: {took:?}");
     eventually("it is counted", async || client.stats().lost == 1).await;
     let late = guard.unlock().await.unwrap_err();
-    assert!(matches!(late, Error::Lost { reason: LossReason::Gone, .. }), "{late}");
+    assert!(
+        matches!(
+            late,
+            Error::Lost {
+                reason: LossReason::Gone,
+                ..
+            }
+        ),
+        "{late}"
+    );
 }
 
 pub(crate) async fn a_forced_release_is_noticed_and_wakes(backend: Backend) {
@@ -65,7 +100,10 @@ pub(crate) async fn a_forced_release_is_noticed_and_wakes(backend: Backend) {
     assert!(other.lock("x").force_unlock().await.unwrap());
     let (next, took) = soon("the waiter is woken", waiter).await;
     assert!(took < backend.late(500), "{took:?}");
-    eventually("by the message, not by the lease", async || other.stats().wakes > 0).await;
+    eventually("by the message, not by the lease", async || {
+        other.stats().wakes > 0
+    })
+    .await;
     let (ended, took) = soon("the holder is told", guard.ended()).await;
     assert_eq!(ended, Ended::Lost(LossReason::Gone));
     assert!(took < backend.late(400), "{took:?}");
@@ -89,7 +127,10 @@ pub(crate) async fn a_lock_taken_by_another_is_reported_lost(backend: Backend) {
     backend.command(&["DEL", "x"]);
     backend.command(&["HSET", "x", "somebody:1", "1"]);
     backend.command(&["PEXPIRE", "x", "5000"]);
-    assert_eq!(soon("told", guard.ended()).await.0, Ended::Lost(LossReason::Gone));
+    assert_eq!(
+        soon("told", guard.ended()).await.0,
+        Ended::Lost(LossReason::Gone)
+    );
     drop(guard);
     sleep(backend.span(50)).await;
     assert_eq!(backend.number(&["HGET", "x", "somebody:1"]), 1);
@@ -97,7 +138,10 @@ pub(crate) async fn a_lock_taken_by_another_is_reported_lost(backend: Backend) {
 
 pub(crate) async fn a_renewal_extends_only_what_is_ours(backend: Backend) {
     let client = backend.client_with_lease(backend.lease(600)).await;
-    let guards = [client.lock("x").lock().await.unwrap(), client.lock("y").lock().await.unwrap()];
+    let guards = [
+        client.lock("x").lock().await.unwrap(),
+        client.lock("y").lock().await.unwrap(),
+    ];
     backend.command(&["DEL", "x"]);
     backend.command(&["HSET", "x", "somebody:1", "1"]);
     backend.command(&["PEXPIRE", "x", "60000"]);
@@ -114,25 +158,49 @@ pub(crate) async fn a_late_unlock_touches_nobody(backend: Backend) {
     backend.command(&["DEL", "x"]);
     let next = rival.lock("x").lock().await.unwrap();
     let late = guard.unlock().await.unwrap_err();
-    assert!(matches!(late, Error::Lost { reason: LossReason::Gone, .. }), "{late}");
+    assert!(
+        matches!(
+            late,
+            Error::Lost {
+                reason: LossReason::Gone,
+                ..
+            }
+        ),
+        "{late}"
+    );
     assert_eq!(backend.number(&["HGET", "x", next.owner()]), 1);
     next.unlock().await.unwrap();
 }
 
 pub(crate) async fn a_key_of_another_type_is_a_loss(backend: Backend) {
     let client = backend.client_with_lease(backend.lease(300)).await;
-    let guards = [client.lock("x").lock().await.unwrap(), client.lock("y").lock().await.unwrap()];
+    let guards = [
+        client.lock("x").lock().await.unwrap(),
+        client.lock("y").lock().await.unwrap(),
+    ];
     backend.command(&["SET", "x", "a string"]);
-    assert_eq!(soon("told", guards[0].ended()).await.0, Ended::Lost(LossReason::Gone));
+    assert_eq!(
+        soon("told", guards[0].ended()).await.0,
+        Ended::Lost(LossReason::Gone)
+    );
     sleep(backend.lease(400)).await;
     is_sure(&guards[1]).await; // Its neighbour in the batch is not harmed.
     assert_eq!(backend.command(&["GET", "x"]), "a string");
 }
 
 pub(crate) async fn a_loss_lets_the_next_local_waiter_in(backend: Backend) {
-    let client = backend.builder().safety_poll(ms(100)).connect().await.unwrap();
+    let client = backend
+        .builder()
+        .safety_poll(ms(100))
+        .connect()
+        .await
+        .unwrap();
     for lease in [Lease::Renewed, Lease::Fixed(ms(20_000))] {
-        let guard = client.lock("x").try_lock(Duration::ZERO, lease).await.unwrap();
+        let guard = client
+            .lock("x")
+            .try_lock(Duration::ZERO, lease)
+            .await
+            .unwrap();
         let next = client.lock("x");
         let waiter = tokio::spawn(async move { next.lock().await });
         waiting(&client, 1).await;
@@ -144,7 +212,11 @@ pub(crate) async fn a_loss_lets_the_next_local_waiter_in(backend: Backend) {
     }
     // A fixed lease that ends with its guard alive.
     let client = backend.client_without_polls().await;
-    let guard = client.lock("x").try_lock(Duration::ZERO, Lease::fixed(ms(300))).await.unwrap();
+    let guard = client
+        .lock("x")
+        .try_lock(Duration::ZERO, Lease::fixed(ms(300)))
+        .await
+        .unwrap();
     let (next, took) = soon("at the lease's end", client.lock("x").lock()).await;
     assert!(took < ms(300) + backend.late(200), "{took:?}");
     next.unwrap().unlock().await.unwrap();

@@ -2,7 +2,11 @@
 //!
 //! A behaviour is an `async fn(Backend)` in one of the modules and a line in the list at the end.
 #![expect(clippy::disallowed_methods, reason = "tests spawn tasks of their own")]
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
 #![expect(clippy::large_futures, reason = "many at once, in one test")]
 
 #[path = "../support/mod.rs"]

@@ -15,7 +15,11 @@ fn lives(backend: &Backend) -> Vec<String> {
 }
 
 fn longest_life(backend: &Backend) -> i64 {
-    lives(backend).iter().map(|key| backend.left(key)).max().unwrap_or(0)
+    lives(backend)
+        .iter()
+        .map(|key| backend.left(key))
+        .max()
+        .unwrap_or(0)
 }
 
 fn fields(backend: &Backend) -> i64 {
@@ -31,7 +35,10 @@ async fn readers(client: &Client, lease: Duration) -> Vec<LockGuard> {
 }
 
 async fn dead_readers(backend: &Backend, client: &Client) {
-    readers(client, backend.lease(200)).await.into_iter().for_each(LockGuard::forget);
+    readers(client, backend.lease(200))
+        .await
+        .into_iter()
+        .for_each(LockGuard::forget);
     eventually("one of them all lives", async || lives(backend).len() == 1).await;
     assert_eq!(fields(backend), i64::from(MANY) + 2);
 }
@@ -41,14 +48,21 @@ pub(crate) async fn a_release_never_ends_the_lease_of_another_reader(backend: Ba
     let shortest = backend.span(5000);
     let mut guards = Vec::new();
     for number in 1..=MANY {
-        guards.push(read(&client, Lease::Fixed(shortest * number)).await.unwrap());
+        guards.push(
+            read(&client, Lease::Fixed(shortest * number))
+                .await
+                .unwrap(),
+        );
     }
     fastrand::shuffle(&mut guards);
     while let Some(guard) = guards.pop() {
         guard.unlock().await.unwrap();
         // In this order: both only fall.
         let (left, longest) = (backend.left("x"), longest_life(&backend));
-        assert!(guards.is_empty() || left >= longest, "{left} of {longest} ms");
+        assert!(
+            guards.is_empty() || left >= longest,
+            "{left} of {longest} ms"
+        );
     }
     nothing_is_left(&backend).await;
 }
@@ -57,16 +71,26 @@ pub(crate) async fn a_long_lease_goes_with_its_reader(backend: Backend) {
     let client = backend.client().await;
     let (short, long) = (backend.span(5000), backend.span(500_000));
     let guards = readers(&client, short).await;
-    read(&client, Lease::Fixed(long)).await.unwrap().unlock().await.unwrap();
+    read(&client, Lease::Fixed(long))
+        .await
+        .unwrap()
+        .unlock()
+        .await
+        .unwrap();
     let (left, longest) = (backend.left("x"), longest_life(&backend));
-    assert!((longest..=2 * longest).contains(&left), "{left} ms, the longest has {longest} ms");
+    assert!(
+        (longest..=2 * longest).contains(&left),
+        "{left} ms, the longest has {longest} ms"
+    );
     drop(guards);
     nothing_is_left(&backend).await;
 }
 
 pub(crate) async fn the_last_one_alive_frees_the_lock_among_dead_ones(backend: Backend) {
     let (client, other) = (backend.client().await, backend.client_without_polls().await);
-    let living = read(&client, Lease::Fixed(backend.span(50_000))).await.unwrap();
+    let living = read(&client, Lease::Fixed(backend.span(50_000)))
+        .await
+        .unwrap();
     dead_readers(&backend, &client).await;
     let writing = writer(&other);
     listens(&other).await;
@@ -78,7 +102,9 @@ pub(crate) async fn the_last_one_alive_frees_the_lock_among_dead_ones(backend: B
 
 pub(crate) async fn dead_ones_leave_while_others_go_on_reading(backend: Backend) {
     let client = backend.client().await;
-    let living = read(&client, Lease::Fixed(backend.span(50_000))).await.unwrap();
+    let living = read(&client, Lease::Fixed(backend.span(50_000)))
+        .await
+        .unwrap();
     dead_readers(&backend, &client).await;
     eventually("only the living one is left", async || {
         let lease = Lease::Fixed(backend.span(50_000));

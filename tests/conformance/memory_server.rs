@@ -33,7 +33,10 @@ pub(crate) fn to_the_connection(words: &[String]) -> Option<String> {
         "SUBSCRIBE" | "UNSUBSCRIBE" => {
             let kind = words[0].to_lowercase();
             let (size, channel) = (kind.len(), &words[1]);
-            format!(">3\r\n${size}\r\n{kind}\r\n${}\r\n{channel}\r\n:1\r\n", channel.len())
+            format!(
+                ">3\r\n${size}\r\n{kind}\r\n${}\r\n{channel}\r\n:1\r\n",
+                channel.len()
+            )
         }
         _ => return None,
     })

@@ -13,13 +13,21 @@ use crate::semaphores::in_vain;
 pub(crate) const NAMES: [&str; 3] = ["a", "b", "c"];
 
 pub(crate) fn there(backend: &Backend) -> Vec<&'static str> {
-    NAMES.into_iter().filter(|name| backend.exists(name)).collect()
+    NAMES
+        .into_iter()
+        .filter(|name| backend.exists(name))
+        .collect()
 }
 
 pub(crate) async fn settled(client: &Client) {
     eventually("settled", async || {
         let stats = client.stats();
-        (stats.waiting, stats.listeners, stats.releases_pending, stats.holds) == (0, 0, 0, 0)
+        (
+            stats.waiting,
+            stats.listeners,
+            stats.releases_pending,
+            stats.holds,
+        ) == (0, 0, 0, 0)
     })
     .await;
 }
@@ -83,12 +91,18 @@ pub(crate) async fn one_of_many_contenders_wins(backend: Backend) {
         })
         .collect();
     eventually("all but one wait", async || {
-        let waiting = clients.iter().map(|client| client.stats().waiting).sum::<u64>();
+        let waiting = clients
+            .iter()
+            .map(|client| client.stats().waiting)
+            .sum::<u64>();
         waiting >= 1 && takings.iter().filter(|taking| taking.is_finished()).count() == 1
     })
     .await;
     sleep(ms(300)).await;
-    let done: Vec<_> = takings.iter().map(tokio::task::JoinHandle::is_finished).collect();
+    let done: Vec<_> = takings
+        .iter()
+        .map(tokio::task::JoinHandle::is_finished)
+        .collect();
     assert_eq!(done.iter().filter(|done| **done).count(), 1, "exactly one");
     for (taking, done) in takings.into_iter().zip(done) {
         if done {
@@ -120,7 +134,12 @@ pub(crate) async fn a_second_one_waits_for_the_first(backend: Backend) {
 
 pub(crate) async fn opposite_orders_do_not_wait_for_each_other(backend: Backend) {
     let clients = [backend.client().await, backend.client().await];
-    let orders = [["a", "b", "c"], ["c", "b", "a"], ["b", "c", "a"], ["c", "a", "b"]];
+    let orders = [
+        ["a", "b", "c"],
+        ["c", "b", "a"],
+        ["b", "c", "a"],
+        ["c", "a", "b"],
+    ];
     let tasks: Vec<_> = (0..8)
         .map(|number| {
             let client = clients[number % 2].clone();
@@ -160,7 +179,14 @@ pub(crate) async fn a_peer_with_another_order_is_given_way(backend: Backend) {
     assert!(!taking.is_finished());
     first.unlock().await.unwrap();
     later.unlock().await.unwrap();
-    soon("its turn", taking).await.0.unwrap().unwrap().unlock().await.unwrap();
+    soon("its turn", taking)
+        .await
+        .0
+        .unwrap()
+        .unwrap()
+        .unlock()
+        .await
+        .unwrap();
 }
 
 pub(crate) async fn a_member_with_a_long_queue_is_had_in_the_end(backend: Backend) {
@@ -207,7 +233,10 @@ pub(crate) async fn there_is_one_deadline_for_all(backend: Backend) {
     let took = start.elapsed();
     backend.is_over(&refused.unwrap_err());
     assert!(took >= wait && took < wait + backend.late(100), "{took:?}");
-    eventually("the others are given back", async || there(&backend) == ["c"]).await;
+    eventually("the others are given back", async || {
+        there(&backend) == ["c"]
+    })
+    .await;
     settled(&one).await;
     // The guard's deadline is that of the member whose lease ends first.
     let owner = Owner::new();
@@ -218,7 +247,10 @@ pub(crate) async fn there_is_one_deadline_for_all(backend: Backend) {
         .await
         .unwrap();
     let two = one.multi_lock(["a", "b"]).owned_by(&owner);
-    let guard = two.try_lock(ms(1000), Lease::fixed(ms(60_000))).await.unwrap();
+    let guard = two
+        .try_lock(ms(1000), Lease::fixed(ms(60_000)))
+        .await
+        .unwrap();
     assert!(guard.deadline() < short.deadline());
     guard.unlock().await.unwrap();
 }
@@ -247,7 +279,10 @@ pub(crate) async fn a_fixed_lease_begins_when_the_last_is_taken(backend: Backend
         held.unlock().await.unwrap();
         let guard = soon("its turn", taking).await.0.unwrap().unwrap();
         let margin = lease / 20 + ms(1) + lease / 1000;
-        assert!(guard.deadline() + margin >= released + lease, "a part of it only");
+        assert!(
+            guard.deadline() + margin >= released + lease,
+            "a part of it only"
+        );
         guard.unlock().await.unwrap();
         assert_eq!(there(&backend), [""; 0]);
     }
@@ -268,16 +303,29 @@ pub(crate) async fn members_of_members_have_one_order(backend: Backend) {
     let lock = nested();
     let taking = tokio::spawn(async move { lock.lock().await });
     eventually("it waits for the second", async || {
-        assert!(!backend.exists(c), "a later one is never had before an earlier one");
+        assert!(
+            !backend.exists(c),
+            "a later one is never had before an earlier one"
+        );
         one.stats().waiting == 1
     })
     .await;
     if matches!(backend, Backend::Embedded(_)) {
         // Elsewhere the machine may have stood still, and it has given way.
-        assert_eq!([a, b, c].map(|name| backend.exists(name)), [true, true, false]);
+        assert_eq!(
+            [a, b, c].map(|name| backend.exists(name)),
+            [true, true, false]
+        );
     }
     held.unlock().await.unwrap();
-    soon("its turn", taking).await.0.unwrap().unwrap().unlock().await.unwrap();
+    soon("its turn", taking)
+        .await
+        .0
+        .unwrap()
+        .unwrap()
+        .unlock()
+        .await
+        .unwrap();
 }
 
 pub(crate) async fn one_name_on_two_servers_has_one_order(backend: Backend) {
@@ -296,12 +344,22 @@ pub(crate) async fn one_name_on_two_servers_has_one_order(backend: Backend) {
         }
         let lock = Lock::multi(pair);
         let taking = tokio::spawn(async move { lock.lock().await });
-        eventually("it waits", async || here.stats().waiting + there.stats().waiting == 1).await;
+        eventually("it waits", async || {
+            here.stats().waiting + there.stats().waiting == 1
+        })
+        .await;
         first.push(here.stats().waiting);
         for held in held {
             held.unlock().await.unwrap();
         }
-        soon("its turn", taking).await.0.unwrap().unwrap().unlock().await.unwrap();
+        soon("its turn", taking)
+            .await
+            .0
+            .unwrap()
+            .unwrap()
+            .unlock()
+            .await
+            .unwrap();
     }
     assert_eq!(first[0], first[1], "however they were given");
 }
@@ -310,10 +368,17 @@ pub(crate) async fn one_that_is_locked_in_part_looks_locked(backend: Backend) {
     let (client, other) = (backend.client().await, backend.client().await);
     let multi = client.multi_lock(NAMES);
     assert_eq!(
-        (multi.holder().await.unwrap(), multi.remaining_lease().await.unwrap()),
+        (
+            multi.holder().await.unwrap(),
+            multi.remaining_lease().await.unwrap()
+        ),
         (None, None)
     );
-    let held = other.lock("b").try_lock(Duration::ZERO, Lease::fixed(ms(60_000))).await.unwrap();
+    let held = other
+        .lock("b")
+        .try_lock(Duration::ZERO, Lease::fixed(ms(60_000)))
+        .await
+        .unwrap();
     assert!(multi.is_locked().await.unwrap());
     assert_eq!(multi.holder().await.unwrap().unwrap().owner, held.owner());
     assert!(multi.remaining_lease().await.unwrap() > Some(ms(50_000)));
@@ -321,7 +386,10 @@ pub(crate) async fn one_that_is_locked_in_part_looks_locked(backend: Backend) {
     let quorum = Lock::quorum(NAMES.map(|name| client.lock(name)));
     assert!(!quorum.is_locked().await.unwrap());
     assert_eq!(
-        (quorum.holder().await.unwrap(), quorum.remaining_lease().await.unwrap()),
+        (
+            quorum.holder().await.unwrap(),
+            quorum.remaining_lease().await.unwrap()
+        ),
         (None, None)
     );
     held.unlock().await.unwrap();
@@ -332,7 +400,9 @@ pub(crate) async fn a_member_without_expiry_is_told(backend: Backend) {
     let members = || NAMES.map(|name| client.string_lock(name));
     let told = async |lock: Lock, wait: Duration| {
         let error = in_vain(async || lock.try_lock(wait, Lease::fixed(ms(60_000))).await).await;
-        let Error::Timeout { no_expiry, .. } = error else { panic!("{error}") };
+        let Error::Timeout { no_expiry, .. } = error else {
+            panic!("{error}")
+        };
         no_expiry
     };
     for wait in [Duration::ZERO, backend.span(100)] {
@@ -367,13 +437,18 @@ pub(crate) async fn sets_that_make_no_sense_are_refused(backend: Backend) {
     for set in sets.into_iter().chain(quorum) {
         let refused = [
             set.lock().await.err(),
-            set.try_lock(Duration::ZERO, Lease::fixed(ms(100))).await.err(),
+            set.try_lock(Duration::ZERO, Lease::fixed(ms(100)))
+                .await
+                .err(),
             set.is_locked().await.err(),
             set.force_unlock().await.err(),
         ];
         for error in refused {
             let error = error.expect("refused");
-            assert!(matches!(error, Error::Config(ConfigError::Members { .. })), "{error}");
+            assert!(
+                matches!(error, Error::Config(ConfigError::Members { .. })),
+                "{error}"
+            );
         }
     }
     // A bad name among good ones is no server that is down.
@@ -385,17 +460,29 @@ pub(crate) async fn sets_that_make_no_sense_are_refused(backend: Backend) {
     for bad in bad {
         for error in [bad.lock().await.err(), bad.is_locked().await.err()] {
             let error = error.expect("refused");
-            assert!(matches!(error, Error::Config(ConfigError::Name { .. })), "{error}");
+            assert!(
+                matches!(error, Error::Config(ConfigError::Name { .. })),
+                "{error}"
+            );
         }
     }
     // The same name on clients of two servers would be two locks; one server never grants both.
-    let error = Lock::multi([client.lock("a"), other.fair_lock("a")]).lock().await.unwrap_err();
-    assert!(matches!(error, Error::Config(ConfigError::Members { .. })), "{error}");
+    let error = Lock::multi([client.lock("a"), other.fair_lock("a")])
+        .lock()
+        .await
+        .unwrap_err();
+    assert!(
+        matches!(error, Error::Config(ConfigError::Members { .. })),
+        "{error}"
+    );
     assert_eq!((client.stats().calls, other.stats().calls), (0, 0));
     assert_eq!(there(&backend), [""; 0]);
     // Unless both only read.
     let read = |client: &Client| client.read_write_lock("a").split().0;
-    let both = Lock::multi([read(&client), read(&other)]).lock().await.unwrap();
+    let both = Lock::multi([read(&client), read(&other)])
+        .lock()
+        .await
+        .unwrap();
     both.unlock().await.unwrap();
     eventually("nothing is kept", async || there(&backend).is_empty()).await;
 }
@@ -411,11 +498,20 @@ pub(crate) async fn a_group_is_never_text(backend: Backend) {
     assert_eq!((outer.hold_count(), outer.state()), (1, HoldState::Held));
     let owner = outer.owner().to_owned();
     let refused = multi.restore(&owner).await.unwrap_err();
-    assert!(matches!(refused, Error::Config(ConfigError::Several { .. })), "{refused}");
+    assert!(
+        matches!(refused, Error::Config(ConfigError::Several { .. })),
+        "{refused}"
+    );
     let refused = outer.hand_on().unwrap_err();
-    assert!(matches!(refused, Error::Config(ConfigError::Several { .. })), "{refused}");
+    assert!(
+        matches!(refused, Error::Config(ConfigError::Several { .. })),
+        "{refused}"
+    );
     eventually("released as by a drop", async || there(&backend).is_empty()).await;
     let guard = multi.lock().await.unwrap();
     std::thread::spawn(move || drop(guard)).join().unwrap();
-    eventually("released from a plain thread", async || there(&backend).is_empty()).await;
+    eventually("released from a plain thread", async || {
+        there(&backend).is_empty()
+    })
+    .await;
 }

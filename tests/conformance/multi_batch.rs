@@ -30,10 +30,20 @@ fn keys(backend: &Backend) -> Vec<String> {
 
 pub(crate) async fn free_plain_locks_of_one_client_are_one_call(backend: Backend) {
     let client = backend.client().await;
-    client.multi_lock(NAMES).lock().await.unwrap().unlock().await.unwrap();
+    client
+        .multi_lock(NAMES)
+        .lock()
+        .await
+        .unwrap()
+        .unlock()
+        .await
+        .unwrap();
     let (before, seen) = (client.stats().calls, backend.calls());
     let guard = client.multi_lock(NAMES).lock().await.unwrap();
-    assert_eq!((client.stats().calls - before, backend.calls() - seen), (1, 1));
+    assert_eq!(
+        (client.stats().calls - before, backend.calls() - seen),
+        (1, 1)
+    );
     assert_eq!(keys(&backend), NAMES);
     for name in NAMES {
         assert!(backend.left(name) > 20_000);
@@ -45,12 +55,27 @@ pub(crate) async fn free_plain_locks_of_one_client_are_one_call(backend: Backend
 
 pub(crate) async fn free_locks_of_several_kinds_are_one_call(backend: Backend) {
     let (client, rival) = (backend.client().await, backend.client().await);
-    Lock::multi(one_of_each(&client, "{m}")).lock().await.unwrap().unlock().await.unwrap();
+    Lock::multi(one_of_each(&client, "{m}"))
+        .lock()
+        .await
+        .unwrap()
+        .unlock()
+        .await
+        .unwrap();
     for round in 2..4 {
         let (before, seen) = (client.stats().calls, backend.calls());
-        let guard = Lock::multi(one_of_each(&client, "{m}")).lock().await.unwrap();
-        assert_eq!((client.stats().calls - before, backend.calls() - seen), (1, 1));
-        assert_eq!(backend.number(&["GET", "redisson_lock_token:{m}tokens"]), round);
+        let guard = Lock::multi(one_of_each(&client, "{m}"))
+            .lock()
+            .await
+            .unwrap();
+        assert_eq!(
+            (client.stats().calls - before, backend.calls() - seen),
+            (1, 1)
+        );
+        assert_eq!(
+            backend.number(&["GET", "redisson_lock_token:{m}tokens"]),
+            round
+        );
         for lock in one_of_each(&rival, "{m}") {
             assert!(backend.left(lock.name()) > 20_000, "{lock:?}");
             let ask = async || lock.try_lock(Duration::ZERO, Lease::fixed(ms(1000))).await;
@@ -81,15 +106,24 @@ pub(crate) async fn one_that_cannot_be_taken_leaves_none(backend: Backend) {
         ("tokens", &["SET", "tokens", "1"]),
         ("sides", &["SET", "sides", "1"]),
         // Only when the others were taken is it found.
-        ("redisson_lock_token:{tokens}", &["SET", "redisson_lock_token:{tokens}", "many"]),
+        (
+            "redisson_lock_token:{tokens}",
+            &["SET", "redisson_lock_token:{tokens}", "many"],
+        ),
     ] {
         backend.command(broken);
         let lock = Lock::multi(one_of_each(&client, ""));
-        let error = lock.try_lock(Duration::ZERO, Lease::fixed(ms(60_000))).await.unwrap_err();
+        let error = lock
+            .try_lock(Duration::ZERO, Lease::fixed(ms(60_000)))
+            .await
+            .unwrap_err();
         assert!(matches!(error, Error::Protocol { .. }), "{key}: {error}");
         assert_eq!(keys(&backend), [key]);
         backend.command(&["DEL", key]);
-        let guard = lock.try_lock(Duration::ZERO, Lease::fixed(ms(60_000))).await.unwrap();
+        let guard = lock
+            .try_lock(Duration::ZERO, Lease::fixed(ms(60_000)))
+            .await
+            .unwrap();
         guard.unlock().await.unwrap();
         backend.command(&["DEL", "redisson_lock_token:{tokens}"]);
     }

@@ -25,7 +25,10 @@ pub(crate) async fn the_loss_of_one_member_is_the_loss_of_all(backend: Backend) 
         is_lost(&guard, LossReason::Gone).await;
         let late = guard.unlock().await.unwrap_err();
         assert!(matches!(late, Error::Lost { .. }), "{late}");
-        eventually("the others are released", async || there(&backend).is_empty()).await;
+        eventually("the others are released", async || {
+            there(&backend).is_empty()
+        })
+        .await;
     }
     let guard = client
         .multi_lock(NAMES)
@@ -43,12 +46,19 @@ pub(crate) async fn a_cancelled_one_leaves_nothing(backend: Backend) {
         |client| client.multi_lock(NAMES),
         |client| {
             let [a, b, c] = NAMES;
-            Lock::multi([client.fair_lock(a), client.spin_lock(b), client.fenced_lock(c).into()])
+            Lock::multi([
+                client.fair_lock(a),
+                client.spin_lock(b),
+                client.fenced_lock(c).into(),
+            ])
         },
         |client| Lock::quorum(NAMES.map(|name| client.string_lock(name))),
         |client| {
             let [a, b, c] = NAMES;
-            Lock::quorum([Lock::multi([client.lock(a), client.spin_lock(b)]), client.lock(c)])
+            Lock::quorum([
+                Lock::multi([client.lock(a), client.spin_lock(b)]),
+                client.lock(c),
+            ])
         },
     ];
     for make in several {
@@ -68,7 +78,11 @@ pub(crate) async fn a_cancelled_one_leaves_nothing(backend: Backend) {
                 }
                 drop(taking);
                 settled(&one).await;
-                assert_eq!(there(&backend), Vec::from_iter(in_the_way), "after {polls} polls");
+                assert_eq!(
+                    there(&backend),
+                    Vec::from_iter(in_the_way),
+                    "after {polls} polls"
+                );
             }
             if let Some(held) = held {
                 held.unlock().await.unwrap();
@@ -83,7 +97,11 @@ pub(crate) async fn a_client_that_closes_ends_what_needs_it(backend: Backend) {
     let held = other.lock("b").lock().await.unwrap();
     for closes_first in [true, false] {
         let closing = backend.client().await;
-        let [a, b] = if closes_first { [&closing, &stays] } else { [&stays, &closing] };
+        let [a, b] = if closes_first {
+            [&closing, &stays]
+        } else {
+            [&stays, &closing]
+        };
         let lock = Lock::multi([a.fenced_lock("a").into(), b.lock("b")]);
         // By its counter, which stays when it has given way already.
         let counted = || backend.command(&["GET", "redisson_lock_token:{a}"]);
@@ -99,14 +117,26 @@ pub(crate) async fn a_client_that_closes_ends_what_needs_it(backend: Backend) {
     }
     held.unlock().await.unwrap();
     // While held: the end of a set, and one vote less of a quorum.
-    let clients = [backend.client().await, backend.client().await, backend.client().await];
-    let members = || clients.iter().zip(NAMES).map(|(client, name)| client.lock(name));
+    let clients = [
+        backend.client().await,
+        backend.client().await,
+        backend.client().await,
+    ];
+    let members = || {
+        clients
+            .iter()
+            .zip(NAMES)
+            .map(|(client, name)| client.lock(name))
+    };
     let (all, most) = (Lock::multi(members()), Lock::quorum(members()));
     let guard = all.lock().await.unwrap();
     guard.unlock().await.unwrap();
     // Whoever answers much later than the others has no part in it: on a busy machine, anybody.
     let guard = loop {
-        let guard = most.try_lock(ms(5000), Lease::fixed(ms(60_000))).await.unwrap();
+        let guard = most
+            .try_lock(ms(5000), Lease::fixed(ms(60_000)))
+            .await
+            .unwrap();
         if clients.iter().all(|client| client.stats().holds == 1) {
             break guard;
         }
@@ -117,7 +147,10 @@ pub(crate) async fn a_client_that_closes_ends_what_needs_it(backend: Backend) {
     guard.unlock().await.unwrap();
     eventually("given back", async || there(&backend).is_empty()).await;
     assert!(matches!(all.lock().await, Err(Error::Closed)));
-    let guard = most.try_lock(ms(5000), Lease::fixed(ms(60_000))).await.unwrap();
+    let guard = most
+        .try_lock(ms(5000), Lease::fixed(ms(60_000)))
+        .await
+        .unwrap();
     clients[0].shutdown(ms(5000)).await.unwrap();
     is_lost(&guard, LossReason::Closed).await;
     drop(guard);
@@ -151,11 +184,18 @@ pub(crate) async fn a_longest_hold_ends_a_quorum(backend: Backend) {
     for _ in NAMES {
         clients.push(backend.client_with_lease(lease).await);
     }
-    let members = clients.iter().zip(NAMES).map(|(client, name)| client.string_lock(name));
+    let members = clients
+        .iter()
+        .zip(NAMES)
+        .map(|(client, name)| client.string_lock(name));
     let lock = Lock::quorum(members);
     let guard = lock.acquire().max_hold(longest).await.unwrap();
     eventually("two are renewed", async || {
-        clients.iter().filter(|client| client.stats().renewed > 0).count() >= 2
+        clients
+            .iter()
+            .filter(|client| client.stats().renewed > 0)
+            .count()
+            >= 2
     })
     .await;
     guard.check().unwrap();
@@ -165,7 +205,16 @@ pub(crate) async fn a_longest_hold_ends_a_quorum(backend: Backend) {
     let took = ended.elapsed();
     assert!(took < backend.late(20), "before their leases end: {took:?}");
     let late = guard.unlock().await.unwrap_err();
-    assert!(matches!(late, Error::Lost { reason: LossReason::MaxHold, .. }), "{late}");
+    assert!(
+        matches!(
+            late,
+            Error::Lost {
+                reason: LossReason::MaxHold,
+                ..
+            }
+        ),
+        "{late}"
+    );
     for client in &clients {
         settled(client).await;
     }
@@ -181,7 +230,10 @@ pub(crate) async fn a_quorum_counts_as_its_majority_does(backend: Backend) {
     // A busy server may be left out again.
     let inner = loop {
         let inner = lock.lock().await.unwrap();
-        eventually("nothing is owed", async || client.stats().releases_pending == 0).await;
+        eventually("nothing is owed", async || {
+            client.stats().releases_pending == 0
+        })
+        .await;
         if there(&backend) == NAMES && lock.hold_count().await.unwrap() == 2 {
             break inner;
         }
@@ -189,7 +241,10 @@ pub(crate) async fn a_quorum_counts_as_its_majority_does(backend: Backend) {
     };
     assert_eq!((outer.hold_count(), inner.hold_count()), (2, 2));
     inner.unlock().await.unwrap();
-    assert_eq!((outer.hold_count(), lock.hold_count().await.unwrap()), (1, 1));
+    assert_eq!(
+        (outer.hold_count(), lock.hold_count().await.unwrap()),
+        (1, 1)
+    );
     outer.unlock().await.unwrap();
     eventually("free", async || there(&backend).is_empty()).await;
 }
@@ -206,13 +261,26 @@ pub(crate) async fn members_on_several_servers_are_all_needed(backend: Backend) 
     let guard = set(0).lock().await.unwrap();
     for _ in 0..2 {
         backend
-            .in_vain(async || set(1).try_lock(Duration::ZERO, Lease::fixed(ms(5000))).await)
+            .in_vain(async || {
+                set(1)
+                    .try_lock(Duration::ZERO, Lease::fixed(ms(5000)))
+                    .await
+            })
             .await;
     }
     guard.unlock().await.unwrap();
     let last = clients[2][0].lock("a").lock().await.unwrap();
-    backend.in_vain(async || set(1).try_lock(Duration::ZERO, Lease::fixed(ms(5000))).await).await;
-    eventually("given back", async || !backend.exists("a") && !others[0].exists("a")).await;
+    backend
+        .in_vain(async || {
+            set(1)
+                .try_lock(Duration::ZERO, Lease::fixed(ms(5000)))
+                .await
+        })
+        .await;
+    eventually("given back", async || {
+        !backend.exists("a") && !others[0].exists("a")
+    })
+    .await;
     last.unlock().await.unwrap();
     set(1).lock().await.unwrap().unlock().await.unwrap();
     assert!(worlds.iter().all(|backend| !backend.exists("a")));
@@ -224,7 +292,10 @@ pub(crate) async fn a_member_that_is_lost_does_not_count_for_the_deadline(backen
     let quorum = Lock::quorum(NAMES.map(|name| client.lock(name))).owned_by(&owner);
     // Whoever answers much later than the others has no part in it: on a busy machine, anybody.
     let guard = loop {
-        let guard = quorum.try_lock(ms(5000), Lease::fixed(ms(10_000))).await.unwrap();
+        let guard = quorum
+            .try_lock(ms(5000), Lease::fixed(ms(10_000)))
+            .await
+            .unwrap();
         if client.stats().holds == 3 {
             break guard;
         }
@@ -233,11 +304,19 @@ pub(crate) async fn a_member_that_is_lost_does_not_count_for_the_deadline(backen
     let mut longer = Vec::new();
     for name in ["a", "b"] {
         let member = client.lock(name).owned_by(&owner);
-        longer.push(member.try_lock(Duration::ZERO, Lease::fixed(ms(60_000))).await.unwrap());
+        longer.push(
+            member
+                .try_lock(Duration::ZERO, Lease::fixed(ms(60_000)))
+                .await
+                .unwrap(),
+        );
     }
     assert!(guard.deadline() > Instant::now() + ms(40_000));
     assert!(client.lock("a").force_unlock().await.unwrap());
-    assert!(longer[0].extend(ms(90_000)).await.is_err(), "that one is lost");
+    assert!(
+        longer[0].extend(ms(90_000)).await.is_err(),
+        "that one is lost"
+    );
     guard.check().unwrap();
     assert!(guard.deadline() < Instant::now() + ms(10_000), "that of c");
 }
@@ -249,7 +328,10 @@ pub(crate) async fn a_quorum_that_cannot_be_taken_looks_locked(backend: Backend)
     for _ in FIVE {
         clients.push(backend.client().await);
     }
-    let members = clients.iter().zip(FIVE).map(|(client, name)| client.lock(name));
+    let members = clients
+        .iter()
+        .zip(FIVE)
+        .map(|(client, name)| client.lock(name));
     let quorum = Lock::quorum(members);
     let mut held = Vec::new();
     for name in &FIVE[..3] {
@@ -261,7 +343,10 @@ pub(crate) async fn a_quorum_that_cannot_be_taken_looks_locked(backend: Backend)
             clients[2].shutdown(ms(5000)).await.unwrap();
         }
         assert!(quorum.is_locked().await.unwrap());
-        assert_eq!(quorum.holder().await.unwrap().map(|holder| holder.owner), Some(owner.clone()));
+        assert_eq!(
+            quorum.holder().await.unwrap().map(|holder| holder.owner),
+            Some(owner.clone())
+        );
         assert!(quorum.remaining_lease().await.unwrap() > Some(ms(10_000)));
     }
     held.remove(0).unlock().await.unwrap();

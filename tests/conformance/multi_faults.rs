@@ -39,8 +39,10 @@ async fn loses_the_first(
 
 /// A guard that does not hold all is no guard.
 pub(crate) async fn a_member_that_was_lost_meanwhile_is_taken_again(backend: Backend) {
-    let (client, other) =
-        (backend.client_with_lease(backend.lease(300)).await, backend.client().await);
+    let (client, other) = (
+        backend.client_with_lease(backend.lease(300)).await,
+        backend.client().await,
+    );
     let make: [fn(&Client) -> Lock; 2] = [
         |client| client.multi_lock(NAMES),
         |client| {
@@ -77,7 +79,10 @@ pub(crate) async fn a_doubt_of_an_earlier_round_is_told_in_the_end(backend: Back
     let before = taken();
     let lock = Lock::multi([first(&client), client.fenced_lock(b).into()]);
     let taking = tokio::spawn(async move { lock.try_lock(ms(6000), Lease::Renewed).await });
-    eventually("it was refused the second", async || client.stats().calls >= 2).await;
+    eventually("it was refused the second", async || {
+        client.stats().calls >= 2
+    })
+    .await;
     line.lose_replies();
     held.unlock().await.unwrap();
     eventually("it has the second, and no reply", async || taken() > before).await;

@@ -24,7 +24,12 @@ async fn a_cut_line_is_unavailable_and_a_healed_one_works() {
         assert!(start.elapsed() <= wait + ms(50), "{:?}", start.elapsed());
     }
     redis.heal();
-    lock.try_lock(ms(300), Lease::Renewed).await.unwrap().unlock().await.unwrap();
+    lock.try_lock(ms(300), Lease::Renewed)
+        .await
+        .unwrap()
+        .unlock()
+        .await
+        .unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -35,7 +40,9 @@ async fn waiters_ride_out_an_outage() {
     let mut tasks = Vec::new();
     for _ in 0..5 {
         let lock = client.lock("x");
-        tasks.push(tokio::spawn(async move { lock.lock().await.unwrap().unlock().await }));
+        tasks.push(tokio::spawn(async move {
+            lock.lock().await.unwrap().unlock().await
+        }));
     }
     waiting(&client, 5).await;
     redis.cut();
@@ -58,7 +65,11 @@ async fn a_holder_that_is_cut_off_knows_before_others_get_in() {
     mine.cut();
     let rivals = tokio::spawn(async move { rival.lock("x").lock().await.map(|_| Instant::now()) });
     sleep(ms(15_000)).await;
-    assert_eq!(guard.state(), HoldState::Uncertain, "renewal fails, the deadline has not passed");
+    assert_eq!(
+        guard.state(),
+        HoldState::Uncertain,
+        "renewal fails, the deadline has not passed"
+    );
     guard.check().unwrap();
     let ended = guard.ended().await;
     let known = Instant::now();
@@ -73,15 +84,25 @@ async fn a_lease_is_counted_from_before_it_was_asked_for() {
     for kind in KINDS.iter().filter(|kind| kind.is_single()) {
         let redis = EmbeddedRedis::new();
         let client = redis.client();
-        let slow = Faults { reply: Delay::fixed(ms(400)), ..Faults::default() };
+        let slow = Faults {
+            reply: Delay::fixed(ms(400)),
+            ..Faults::default()
+        };
         redis.links().pop().unwrap().set_faults(slow, 1);
         let (start, lease) = (Instant::now(), ms(10_000));
         let lock = kind.lock(&client, kind.name);
-        let guard = lock.try_lock(Duration::ZERO, Lease::fixed(lease)).await.unwrap();
+        let guard = lock
+            .try_lock(Duration::ZERO, Lease::fixed(lease))
+            .await
+            .unwrap();
         assert!(guard.deadline() <= start + lease, "{}", kind.name);
         let start = Instant::now();
         guard.extend(2 * lease).await.unwrap();
-        assert!(guard.deadline() <= start + 2 * lease, "{}: extended", kind.name);
+        assert!(
+            guard.deadline() <= start + 2 * lease,
+            "{}: extended",
+            kind.name
+        );
         guard.unlock().await.unwrap();
     }
 }
@@ -89,7 +110,12 @@ async fn a_lease_is_counted_from_before_it_was_asked_for() {
 #[tokio::test(start_paused = true)]
 async fn what_was_in_doubt_stays_unknown() {
     let redis = EmbeddedRedis::new();
-    let client = redis.builder().command_timeout(ms(100)).connect().await.unwrap();
+    let client = redis
+        .builder()
+        .command_timeout(ms(100))
+        .connect()
+        .await
+        .unwrap();
     let lock = client.lock("x").owned_by(&Owner::new());
     let link = redis.links().remove(0);
     let outer = lock.lock().await.unwrap();
@@ -114,7 +140,12 @@ async fn what_was_in_doubt_stays_unknown() {
 #[tokio::test(start_paused = true)]
 async fn several_locks_that_may_be_held_are_not_told_as_free() {
     let redis = Backend::engine();
-    let client = redis.builder().command_timeout(ms(100)).connect().await.unwrap();
+    let client = redis
+        .builder()
+        .command_timeout(ms(100))
+        .connect()
+        .await
+        .unwrap();
     let link = redis.links().remove(0);
     link.mute();
     let cut = async {
@@ -132,11 +163,18 @@ async fn several_locks_that_may_be_held_are_not_told_as_free() {
 async fn what_was_extended_is_released_however_long_the_outage() {
     let redis = EmbeddedRedis::new();
     let client = redis.client();
-    let guard = client.lock("x").try_lock(Duration::ZERO, Lease::fixed(ms(100))).await.unwrap();
+    let guard = client
+        .lock("x")
+        .try_lock(Duration::ZERO, Lease::fixed(ms(100)))
+        .await
+        .unwrap();
     guard.extend(ms(3_600_000)).await.unwrap();
     let semaphore = client.semaphore("s");
     semaphore.try_set_permits(2).await.unwrap();
-    let [back, kept] = [semaphore.acquire(1).await.unwrap(), semaphore.acquire(1).await.unwrap()];
+    let [back, kept] = [
+        semaphore.acquire(1).await.unwrap(),
+        semaphore.acquire(1).await.unwrap(),
+    ];
     for permit in [&back, &kept] {
         permit.guard().unwrap().extend(ms(3_600_000)).await.unwrap();
     }
@@ -158,7 +196,12 @@ async fn what_was_extended_is_released_however_long_the_outage() {
 #[tokio::test(start_paused = true)]
 async fn a_change_in_doubt_stays_unknown_at_the_shutdown() {
     let redis = Backend::engine();
-    let client = redis.builder().command_timeout(ms(9000)).connect().await.unwrap();
+    let client = redis
+        .builder()
+        .command_timeout(ms(9000))
+        .connect()
+        .await
+        .unwrap();
     let latch = client.count_down_latch("l");
     latch.try_set_count(2).await.unwrap();
     let link = redis.links().remove(0);
@@ -171,7 +214,10 @@ async fn a_change_in_doubt_stays_unknown_at_the_shutdown() {
     let (counted, _) = tokio::join!(latch.count_down(), shut);
     let error = counted.unwrap_err();
     assert!(error.may_be_held(), "it was counted: {error}");
-    assert_eq!(redis.client().count_down_latch("l").count().await.unwrap(), 1);
+    assert_eq!(
+        redis.client().count_down_latch("l").count().await.unwrap(),
+        1
+    );
 }
 
 /// Renewals and extensions go over two connections: which of them runs first is not known.
@@ -183,7 +229,13 @@ async fn a_renewal_on_its_way_shortens_nothing_that_was_extended_meanwhile() {
         let link = redis.links().remove(0);
         let lock = kind.lock(&client, "x");
         let guard = lock.lock().await.unwrap();
-        link.set_faults(Faults { request: Delay::fixed(ms(500)), ..Faults::default() }, 1);
+        link.set_faults(
+            Faults {
+                request: Delay::fixed(ms(500)),
+                ..Faults::default()
+            },
+            1,
+        );
         let sent = async || client.calls_under_way() > 0;
         eventually("a renewal is on its way", sent).await;
         link.set_faults(Faults::default(), 1);
@@ -214,9 +266,16 @@ async fn a_restore_that_was_not_sent_changes_nothing() {
         let link = redis.links().pop().unwrap();
         link.cut();
         let error = lock.restore(&text).await.unwrap_err();
-        assert!(matches!(error, Error::Unavailable { .. }), "{}: {error}", kind.name);
+        assert!(
+            matches!(error, Error::Unavailable { .. }),
+            "{}: {error}",
+            kind.name
+        );
         link.heal();
-        eventually("nothing is owed", async || second.stats().releases_pending == 0).await;
+        eventually("nothing is owed", async || {
+            second.stats().releases_pending == 0
+        })
+        .await;
         sleep(ms(5000)).await;
         let guard = lock.restore(&text).await;
         assert!(guard.is_ok(), "{}: {:?}", kind.name, guard.err());
@@ -233,7 +292,11 @@ async fn what_was_extended_is_released_after_a_long_outage() {
         let guard = lock.try_lock(ms(10), Lease::fixed(ms(1000))).await.unwrap();
         let long = Duration::from_secs(3600);
         let inner = if nested {
-            Some(lock.try_lock(Duration::ZERO, Lease::fixed(long)).await.unwrap())
+            Some(
+                lock.try_lock(Duration::ZERO, Lease::fixed(long))
+                    .await
+                    .unwrap(),
+            )
         } else {
             guard.extend(long).await.unwrap();
             None
@@ -252,7 +315,11 @@ async fn undos_that_are_repeated_hold_up_no_release() {
     let redis = EmbeddedRedis::new();
     let client = redis.client();
     let link = redis.links().remove(0);
-    let way = Faults { request: Delay::fixed(ms(30)), capacity: 1 << 20, ..Faults::default() };
+    let way = Faults {
+        request: Delay::fixed(ms(30)),
+        capacity: 1 << 20,
+        ..Faults::default()
+    };
     link.set_faults(way, 1);
     let tasks: Vec<_> = (0..1000)
         .map(|number| {
@@ -260,7 +327,10 @@ async fn undos_that_are_repeated_hold_up_no_release() {
             tokio::spawn(async move { lock.lock().await.unwrap().unlock().await.unwrap() })
         })
         .collect();
-    eventually("all are on their way", async || client.stats().calls == 1000).await;
+    eventually("all are on their way", async || {
+        client.stats().calls == 1000
+    })
+    .await;
     sleep(ms(1)).await;
     link.cut();
     link.set_faults(Faults::default(), 1);
@@ -275,9 +345,16 @@ async fn undos_that_are_repeated_hold_up_no_release() {
     drop(outer.reenter().await.unwrap());
     let count = async || lock.hold_count().await.unwrap() == 1;
     eventually("an inner release is told", count).await;
-    eventually("it is free", async || !client.lock("x").is_locked().await.unwrap()).await;
+    eventually("it is free", async || {
+        !client.lock("x").is_locked().await.unwrap()
+    })
+    .await;
     assert!(start.elapsed() < ms(50), "{:?}", start.elapsed());
-    assert_eq!(client.stats().releases_pending, 1000, "all are repeated yet");
+    assert_eq!(
+        client.stats().releases_pending,
+        1000,
+        "all are repeated yet"
+    );
     outer.unlock().await.unwrap();
     // The late calls would have come within a lease.
     sleep(ms(31_000)).await;
@@ -286,7 +363,11 @@ async fn undos_that_are_repeated_hold_up_no_release() {
 
 #[tokio::test(start_paused = true)]
 async fn a_shutdown_is_over_when_all_is_released_or_its_time_is() {
-    for (healed, deadline) in [(None, ms(700)), (None, ms(10_000)), (Some(5000), ms(10_000))] {
+    for (healed, deadline) in [
+        (None, ms(700)),
+        (None, ms(10_000)),
+        (Some(5000), ms(10_000)),
+    ] {
         let redis = EmbeddedRedis::new();
         let client = redis.client();
         let guard = client.lock("x").lock().await.unwrap();

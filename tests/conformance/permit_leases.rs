@@ -19,7 +19,10 @@ async fn set(client: &Client, permits: u32) -> PermitExpirableSemaphore {
 /// Runs a script as a late copy of a call would.
 fn again(backend: &Backend, script: &str, keys: [&str; 2], args: [&str; 4]) -> String {
     let scripts = leasehold::test_util::scripts();
-    let (_, text, _) = scripts.into_iter().find(|(name, ..)| *name == script).expect("a script");
+    let (_, text, _) = scripts
+        .into_iter()
+        .find(|(name, ..)| *name == script)
+        .expect("a script");
     let mut words = vec!["EVAL", text, "2"];
     words.extend(keys);
     words.extend(args);
@@ -44,11 +47,18 @@ pub(crate) async fn an_extension_never_shortens(backend: Backend) {
 pub(crate) async fn a_late_copy_of_an_acquisition_changes_nothing(backend: Backend) {
     let client = backend.client().await;
     let semaphore = set(&client, 5).await;
-    let held =
-        semaphore.try_acquire_many(3, Duration::ZERO, Lease::fixed(ms(60_000))).await.unwrap();
+    let held = semaphore
+        .try_acquire_many(3, Duration::ZERO, Lease::fixed(ms(60_000)))
+        .await
+        .unwrap();
     let copy = || {
         let keys = ["p", "{p}:timeout"];
-        again(&backend, "permit_acquire", keys, ["ch", "PUBLISH", held.owner(), "5000"])
+        again(
+            &backend,
+            "permit_acquire",
+            keys,
+            ["ch", "PUBLISH", held.owner(), "5000"],
+        )
     };
     assert_eq!(copy(), "nil");
     let left = semaphore.remaining_lease(held.id()).await.unwrap().unwrap();
@@ -84,15 +94,24 @@ pub(crate) async fn permits_that_lost_one_of_them_are_lost(backend: Backend) {
     };
     let client = backend.client_with_lease(lease).await;
     let semaphore = set(&client, 3).await;
-    let held = semaphore.try_acquire_many(3, Duration::ZERO, Lease::Renewed).await.unwrap();
+    let held = semaphore
+        .try_acquire_many(3, Duration::ZERO, Lease::Renewed)
+        .await
+        .unwrap();
     let one = held.ids().nth(1).unwrap().to_owned();
     semaphore.release(&one).await.unwrap();
     let (ended, took) = soon("it is told", held.ended()).await;
     assert_eq!(ended, Ended::Lost(LossReason::Gone));
-    assert!(took < lease / 3 + backend.late(50), "by a renewal: {took:?}");
+    assert!(
+        took < lease / 3 + backend.late(50),
+        "by a renewal: {took:?}"
+    );
     // What was left of it comes back at once, and not by its lease.
     let ended = Instant::now();
-    eventually("all are back", async || semaphore.available().await.unwrap() == 3).await;
+    eventually("all are back", async || {
+        semaphore.available().await.unwrap() == 3
+    })
+    .await;
     let back = ended.elapsed();
     assert!(back < backend.late(20), "before its lease ends: {back:?}");
     assert!(matches!(held.release().await, Err(Error::Lost { .. })));
@@ -104,11 +123,22 @@ pub(crate) async fn a_renewal_is_not_longer_than_redis_can_be_kept(backend: Back
     let semaphore = set(&client, 4 * MANY).await;
     let mut held = Vec::new();
     for _ in 0..4 {
-        held.push(semaphore.try_acquire_many(MANY, ms(9000), Lease::Renewed).await.unwrap());
+        held.push(
+            semaphore
+                .try_acquire_many(MANY, ms(9000), Lease::Renewed)
+                .await
+                .unwrap(),
+        );
     }
     let before = (client.stats().calls, client.stats().renewed);
-    eventually("all are renewed", async || client.stats().renewed >= before.1 + 4).await;
-    assert!(client.stats().calls >= before.0 + 4, "each of them is a call's work");
+    eventually("all are renewed", async || {
+        client.stats().renewed >= before.1 + 4
+    })
+    .await;
+    assert!(
+        client.stats().calls >= before.0 + 4,
+        "each of them is a call's work"
+    );
     for permit in held {
         permit.release().await.unwrap();
     }
@@ -200,7 +230,11 @@ pub(crate) async fn a_drain_takes_those_of_dead_holders_too(backend: Backend) {
 
 pub(crate) async fn no_permits_make_no_semaphore(backend: Backend) {
     let client = backend.client().await;
-    client.permit_expirable_semaphore("p").add_permits(0).await.unwrap();
+    client
+        .permit_expirable_semaphore("p")
+        .add_permits(0)
+        .await
+        .unwrap();
     client.semaphore("s").add_permits(0).await.unwrap();
     assert_eq!(backend.number(&["DBSIZE"]), 0);
 }

@@ -29,11 +29,19 @@ async fn set(client: &Client, permits: u32) -> PermitExpirableSemaphore {
 /// Available, held, and all.
 async fn counts(semaphore: &PermitExpirableSemaphore) -> (i64, i64, i64) {
     let available = semaphore.available().await.unwrap();
-    (available, semaphore.acquired().await.unwrap(), semaphore.permits().await.unwrap())
+    (
+        available,
+        semaphore.acquired().await.unwrap(),
+        semaphore.permits().await.unwrap(),
+    )
 }
 
 fn ids(permits: &[ExpirablePermit]) -> Vec<String> {
-    permits.iter().flat_map(ExpirablePermit::ids).map(ToOwned::to_owned).collect()
+    permits
+        .iter()
+        .flat_map(ExpirablePermit::ids)
+        .map(ToOwned::to_owned)
+        .collect()
 }
 
 /// Leaves the permits to their leases; what they are called.
@@ -52,7 +60,12 @@ fn not_owner<T>(outcome: &Result<T, Error>) -> bool {
 }
 
 pub(crate) async fn a_prefix_names_both_keys(backend: Backend) {
-    let client = backend.builder().key_prefix("app:").connect().await.unwrap();
+    let client = backend
+        .builder()
+        .key_prefix("app:")
+        .connect()
+        .await
+        .unwrap();
     let semaphore = set(&client, 2).await;
     let held = semaphore.acquire(Lease::Renewed).await.unwrap();
     assert_eq!(backend.command(&["GET", "app:p"]), "1");
@@ -66,14 +79,24 @@ pub(crate) async fn a_lease_can_be_changed_by_id(backend: Backend) {
     let semaphore = set(&client, 1).await;
     let longer = backend.lease(900);
     assert!(!semaphore.update_lease(UNKNOWN, longer).await.unwrap());
-    let held = semaphore.acquire(Lease::fixed(backend.lease(300))).await.unwrap();
+    let held = semaphore
+        .acquire(Lease::fixed(backend.lease(300)))
+        .await
+        .unwrap();
     let id = forgotten(vec![held]).remove(0);
     assert!(semaphore.update_lease(&id, longer).await.unwrap());
     let left = semaphore.remaining_lease(&id).await.unwrap().unwrap();
     assert!(left > backend.lease(400) && left <= longer, "{left:?}");
     sleep(backend.lease(350)).await;
-    assert_eq!(semaphore.available().await.unwrap(), 0, "by the old lease it would be back");
-    assert!(semaphore.update_lease(&id, backend.span(20)).await.unwrap(), "shorter, too");
+    assert_eq!(
+        semaphore.available().await.unwrap(),
+        0,
+        "by the old lease it would be back"
+    );
+    assert!(
+        semaphore.update_lease(&id, backend.span(20)).await.unwrap(),
+        "shorter, too"
+    );
     let back = async || semaphore.available().await.unwrap() == 1;
     eventually("it is back", back).await;
     assert!(!semaphore.update_lease(&id, longer).await.unwrap());
@@ -85,7 +108,9 @@ pub(crate) async fn a_missing_semaphore_has_none(backend: Backend) {
     let client = backend.client().await;
     let semaphore = client.permit_expirable_semaphore("p");
     assert_eq!(counts(&semaphore).await, (0, 0, 0));
-    backend.in_vain(async || semaphore.try_acquire(Duration::ZERO, Lease::Renewed).await).await;
+    backend
+        .in_vain(async || semaphore.try_acquire(Duration::ZERO, Lease::Renewed).await)
+        .await;
     assert_eq!(backend.number(&["DBSIZE"]), 0);
 }
 
@@ -94,7 +119,9 @@ pub(crate) async fn counts_follow_the_leases(backend: Backend) {
     let semaphore = set(&client, 5).await;
     assert_eq!(counts(&semaphore).await, (5, 0, 5));
     let lease = backend.lease(400);
-    let brief = try_join_all((0..3).map(|_| semaphore.acquire(Lease::fixed(lease)))).await.unwrap();
+    let brief = try_join_all((0..3).map(|_| semaphore.acquire(Lease::fixed(lease))))
+        .await
+        .unwrap();
     let long = semaphore.acquire(Lease::Renewed).await.unwrap();
     assert_eq!(counts(&semaphore).await, (1, 4, 5));
     sleep(lease).await;
@@ -108,7 +135,10 @@ pub(crate) async fn a_semaphore_that_expires_leaves_no_key(backend: Backend) {
     let client = backend.client().await;
     let semaphore = client.permit_expirable_semaphore("p");
     let life = backend.lease(300);
-    assert!(!semaphore.expire_after(life).await.unwrap(), "there is none");
+    assert!(
+        !semaphore.expire_after(life).await.unwrap(),
+        "there is none"
+    );
     semaphore.try_set_permits(2).await.unwrap();
     let before = semaphore.acquire(Lease::Renewed).await.unwrap();
     assert!(semaphore.expire_after(life).await.unwrap());
@@ -150,13 +180,18 @@ pub(crate) async fn the_number_of_permits_can_be_changed(backend: Backend) {
     let client = backend.client().await;
     let semaphore = set(&client, 10).await;
     assert!(!semaphore.try_set_permits(15).await.unwrap());
-    let held = try_join_all((0..3).map(|_| semaphore.acquire(Lease::Renewed))).await.unwrap();
+    let held = try_join_all((0..3).map(|_| semaphore.acquire(Lease::Renewed)))
+        .await
+        .unwrap();
     assert_eq!(semaphore.set_permits(15).await.unwrap(), 12);
     assert_eq!(semaphore.set_permits(5).await.unwrap(), 2);
     assert_eq!(semaphore.set_permits(1).await.unwrap(), -2);
     assert_eq!(counts(&semaphore).await, (-2, 3, 1));
     drop(held);
-    eventually("one is left", async || semaphore.available().await.unwrap() == 1).await;
+    eventually("one is left", async || {
+        semaphore.available().await.unwrap() == 1
+    })
+    .await;
     semaphore.add_permits(4).await.unwrap();
     assert_eq!(counts(&semaphore).await, (5, 0, 5));
     semaphore.add_permits(-6).await.unwrap();
@@ -190,11 +225,15 @@ pub(crate) async fn a_blocked_acquisition_goes_on_after_a_release(backend: Backe
     assert_eq!((held.id().len(), held.ids().count()), (32, 1));
     let first = held.id().to_owned();
     let start = Instant::now();
-    let next =
-        while_waiting(&other, 1, waiter.try_acquire(ms(9000), Lease::fixed(ms(9000))), async {
+    let next = while_waiting(
+        &other,
+        1,
+        waiter.try_acquire(ms(9000), Lease::fixed(ms(9000))),
+        async {
             sleep(ms(450)).await;
             held.release().await.unwrap();
-        });
+        },
+    );
     let next = next.await.unwrap();
     assert_ne!(next.id(), first);
     assert!(start.elapsed() >= ms(450));
@@ -206,25 +245,43 @@ pub(crate) async fn a_blocked_acquisition_goes_on_after_a_release(backend: Backe
 pub(crate) async fn several_at_once_are_all_or_none(backend: Backend) {
     let client = backend.client().await;
     let semaphore = set(&client, 5).await;
-    let three = semaphore.try_acquire_many(3, Duration::ZERO, Lease::Renewed).await.unwrap();
+    let three = semaphore
+        .try_acquire_many(3, Duration::ZERO, Lease::Renewed)
+        .await
+        .unwrap();
     let names: std::collections::BTreeSet<&str> = three.ids().collect();
-    assert!(names.len() == 3 && names.iter().all(|id| id.len() == 32), "{names:?}");
+    assert!(
+        names.len() == 3 && names.iter().all(|id| id.len() == 32),
+        "{names:?}"
+    );
     backend
-        .in_vain(async || semaphore.try_acquire_many(3, Duration::ZERO, Lease::Renewed).await)
+        .in_vain(async || {
+            semaphore
+                .try_acquire_many(3, Duration::ZERO, Lease::Renewed)
+                .await
+        })
         .await;
     assert_eq!(counts(&semaphore).await, (2, 3, 5));
-    let two = semaphore.try_acquire_many(2, Duration::ZERO, Lease::fixed(ms(9000))).await.unwrap();
+    let two = semaphore
+        .try_acquire_many(2, Duration::ZERO, Lease::fixed(ms(9000)))
+        .await
+        .unwrap();
     // Part by part, by id.
     let ids = forgotten(vec![three]);
     semaphore.release(&ids[0]).await.unwrap();
     assert_eq!(semaphore.available().await.unwrap(), 1);
     semaphore.release_all(&borrowed(&ids[1..])).await.unwrap();
     assert_eq!(semaphore.available().await.unwrap(), 3);
-    assert!(not_owner(&semaphore.release_all(&borrowed(&ids)).await), "released before");
+    assert!(
+        not_owner(&semaphore.release_all(&borrowed(&ids)).await),
+        "released before"
+    );
     two.release().await.unwrap();
     assert_eq!(counts(&semaphore).await, (5, 0, 5));
     for permits in [0, 100_000] {
-        let bad = semaphore.try_acquire_many(permits, Duration::ZERO, Lease::Renewed).await;
+        let bad = semaphore
+            .try_acquire_many(permits, Duration::ZERO, Lease::Renewed)
+            .await;
         assert!(matches!(bad, Err(Error::Config(_))), "{permits}");
     }
 }
@@ -232,15 +289,19 @@ pub(crate) async fn several_at_once_are_all_or_none(backend: Backend) {
 pub(crate) async fn a_waiter_for_many_waits_for_all(backend: Backend) {
     let (one, other) = (backend.client().await, backend.client().await);
     let (semaphore, waiter) = (set(&one, 3).await, other.permit_expirable_semaphore("p"));
-    let mut held =
-        try_join_all((0..3).map(|_| semaphore.acquire(Lease::fixed(ms(60_000))))).await.unwrap();
+    let mut held = try_join_all((0..3).map(|_| semaphore.acquire(Lease::fixed(ms(60_000)))))
+        .await
+        .unwrap();
     let wait = waiter.try_acquire_many(3, ms(9000), Lease::Renewed);
     let all = while_waiting(&other, 1, wait, async {
         for given in 0..3 {
             let vain = other.stats().wakes_in_vain;
             held.pop().unwrap().release().await.unwrap();
             if given < 2 {
-                eventually("it asks in vain", async || other.stats().wakes_in_vain > vain).await;
+                eventually("it asks in vain", async || {
+                    other.stats().wakes_in_vain > vain
+                })
+                .await;
             }
         }
     });
@@ -260,9 +321,15 @@ pub(crate) async fn an_unknown_or_expired_id_releases_nothing(backend: Backend) 
     assert!(not_owner(&semaphore.release(&expired).await));
     assert_eq!(counts(&semaphore).await, (3, 0, 3));
     for bad in ["", "00", &UNKNOWN.to_uppercase(), &format!("{UNKNOWN}00")] {
-        assert!(matches!(semaphore.release(bad).await, Err(Error::Config(_))), "{bad}");
+        assert!(
+            matches!(semaphore.release(bad).await, Err(Error::Config(_))),
+            "{bad}"
+        );
     }
-    assert!(matches!(semaphore.release_all(&[]).await, Err(Error::Config(_))));
+    assert!(matches!(
+        semaphore.release_all(&[]).await,
+        Err(Error::Config(_))
+    ));
 }
 
 pub(crate) async fn one_bad_id_and_none_is_released(backend: Backend) {
@@ -289,19 +356,30 @@ pub(crate) async fn the_next_call_brings_expired_permits_back(backend: Backend) 
     let client = backend.client().await;
     let semaphore = set(&client, 10).await;
     let lease = backend.lease(200);
-    let brief = semaphore.try_acquire_many(8, Duration::ZERO, Lease::fixed(lease)).await.unwrap();
-    let live =
-        forgotten(vec![semaphore.acquire(Lease::fixed(ms(60_000))).await.unwrap()]).remove(0);
+    let brief = semaphore
+        .try_acquire_many(8, Duration::ZERO, Lease::fixed(lease))
+        .await
+        .unwrap();
+    let live = forgotten(vec![
+        semaphore.acquire(Lease::fixed(ms(60_000))).await.unwrap(),
+    ])
+    .remove(0);
     brief.forget();
     sleep(lease).await;
     assert_eq!(backend.command(&["GET", "p"]), "1", "nobody has looked");
     // Whichever call comes next: a release, an acquisition.
     semaphore.release(&live).await.unwrap();
     assert_eq!(backend.command(&["GET", "p"]), "10");
-    let brief = semaphore.try_acquire_many(10, Duration::ZERO, Lease::fixed(lease)).await.unwrap();
+    let brief = semaphore
+        .try_acquire_many(10, Duration::ZERO, Lease::fixed(lease))
+        .await
+        .unwrap();
     brief.forget();
     sleep(lease).await;
-    let all = semaphore.try_acquire_many(10, Duration::ZERO, Lease::fixed(lease)).await.unwrap();
+    let all = semaphore
+        .try_acquire_many(10, Duration::ZERO, Lease::fixed(lease))
+        .await
+        .unwrap();
     assert_eq!(counts(&semaphore).await, (0, 10, 10));
     drop(all);
 }
@@ -309,12 +387,17 @@ pub(crate) async fn the_next_call_brings_expired_permits_back(backend: Backend) 
 pub(crate) async fn a_great_number_of_expired_permits_comes_back_in_one_call(backend: Backend) {
     let client = backend.client().await;
     let semaphore = set(&client, 0).await;
-    let members: Vec<_> = (0..20_000).map(|number| format!("dead{number:012}")).collect();
+    let members: Vec<_> = (0..20_000)
+        .map(|number| format!("dead{number:012}"))
+        .collect();
     let mut words = vec!["ZADD", "{p}:timeout"];
     words.extend(members.iter().flat_map(|member| ["1", member.as_str()]));
     assert_eq!(backend.number(&words), 20_000);
     let before = client.stats().calls;
-    let one = semaphore.try_acquire(Duration::ZERO, Lease::Renewed).await.unwrap();
+    let one = semaphore
+        .try_acquire(Duration::ZERO, Lease::Renewed)
+        .await
+        .unwrap();
     assert_eq!(client.stats().calls - before, 1);
     assert_eq!(counts(&semaphore).await, (19_999, 1, 20_000));
     drop(one);
@@ -330,7 +413,10 @@ pub(crate) async fn what_is_left_of_a_lease_can_be_asked(backend: Backend) {
     let id = held.id().to_owned();
     held.release().await.unwrap();
     assert_eq!(semaphore.remaining_lease(&id).await.unwrap(), None);
-    assert!(matches!(semaphore.remaining_lease("x").await, Err(Error::Config(_))));
+    assert!(matches!(
+        semaphore.remaining_lease("x").await,
+        Err(Error::Config(_))
+    ));
 }
 
 pub(crate) async fn a_permit_that_never_expires_is_left_alone(backend: Backend) {
@@ -341,8 +427,16 @@ pub(crate) async fn a_permit_that_never_expires_is_left_alone(backend: Backend) 
     backend.command(&["ZADD", "{p}:timeout", NEVER, member]);
     backend.command(&["DECR", "p"]);
     assert_eq!(counts(&semaphore).await, (0, 1, 1));
-    assert_eq!(semaphore.remaining_lease(id).await.unwrap(), Some(Duration::MAX));
-    in_vain(async || semaphore.try_acquire(backend.span(30), Lease::Renewed).await).await;
+    assert_eq!(
+        semaphore.remaining_lease(id).await.unwrap(),
+        Some(Duration::MAX)
+    );
+    in_vain(async || {
+        semaphore
+            .try_acquire(backend.span(30), Lease::Renewed)
+            .await
+    })
+    .await;
     assert_eq!(semaphore.set_permits(1).await.unwrap(), 0);
     assert_eq!(backend.command(&["ZSCORE", "{p}:timeout", member]), NEVER);
     let mut wait = Box::pin(semaphore.acquire(Lease::Renewed));
@@ -377,7 +471,10 @@ pub(crate) async fn one_permit_excludes(backend: Backend) {
         done.unwrap();
     }
     assert_eq!(number.load(SeqCst), 160);
-    assert_eq!(counts(&first.permit_expirable_semaphore("p")).await, (1, 0, 1));
+    assert_eq!(
+        counts(&first.permit_expirable_semaphore("p")).await,
+        (1, 0, 1)
+    );
 }
 
 pub(crate) async fn two_owners_of_all_permits_take_turns(backend: Backend) {
@@ -387,8 +484,9 @@ pub(crate) async fn two_owners_of_all_permits_take_turns(backend: Backend) {
         let turn = async |client: &Client, permits| {
             let semaphore = client.permit_expirable_semaphore("p");
             for _ in 0..5 {
-                let taken =
-                    semaphore.try_acquire_many(permits, ms(9000), Lease::fixed(ms(60_000))).await;
+                let taken = semaphore
+                    .try_acquire_many(permits, ms(9000), Lease::fixed(ms(60_000)))
+                    .await;
                 sleep(ms(2)).await;
                 taken.unwrap().release().await.unwrap();
             }
@@ -396,7 +494,10 @@ pub(crate) async fn two_owners_of_all_permits_take_turns(backend: Backend) {
         let both = async { tokio::join!(turn(&one, first), turn(&other, second)) };
         soon("both take their turns", both).await;
     }
-    assert_eq!(counts(&one.permit_expirable_semaphore("p")).await, (2, 0, 2));
+    assert_eq!(
+        counts(&one.permit_expirable_semaphore("p")).await,
+        (2, 0, 2)
+    );
 }
 
 pub(crate) async fn each_way_costs_one_call(backend: Backend) {
@@ -404,7 +505,10 @@ pub(crate) async fn each_way_costs_one_call(backend: Backend) {
     let semaphore = set(&client, 4).await;
     let calls = |before: u64| client.stats().calls - before;
     let before = client.stats().calls;
-    let many = semaphore.try_acquire_many(3, Duration::ZERO, Lease::Renewed).await.unwrap();
+    let many = semaphore
+        .try_acquire_many(3, Duration::ZERO, Lease::Renewed)
+        .await
+        .unwrap();
     assert_eq!(calls(before), 1);
     many.release().await.unwrap();
     assert_eq!(calls(before), 2);
@@ -415,12 +519,18 @@ pub(crate) async fn permits_of_a_dead_client_come_back(backend: Backend) {
     let lease = backend.lease(400);
     let (mortal, line) = FaultyConnection::with_lease(&backend, lease).await;
     let (semaphore, rescuer) = (set(&mortal, 3).await, backend.client().await);
-    let held = semaphore.try_acquire_many(2, Duration::ZERO, Lease::Renewed).await.unwrap();
+    let held = semaphore
+        .try_acquire_many(2, Duration::ZERO, Lease::Renewed)
+        .await
+        .unwrap();
     line.die();
     let start = Instant::now();
     let waiter = rescuer.permit_expirable_semaphore("p");
-    let (all, took) =
-        soon("they come back", waiter.try_acquire_many(3, ms(9000), Lease::fixed(lease))).await;
+    let (all, took) = soon(
+        "they come back",
+        waiter.try_acquire_many(3, ms(9000), Lease::fixed(lease)),
+    )
+    .await;
     assert!(held.check().is_err(), "the dead one believes no longer");
     assert!(start.elapsed() >= lease / 2, "{took:?}");
     if matches!(backend, Backend::Embedded(_)) {
@@ -434,7 +544,10 @@ pub(crate) async fn permits_are_renewed_while_they_are_held(backend: Backend) {
     let lease = backend.lease(300);
     let client = backend.client_with_lease(lease).await;
     let semaphore = set(&client, 3).await;
-    let held = semaphore.try_acquire_many(3, Duration::ZERO, Lease::Renewed).await.unwrap();
+    let held = semaphore
+        .try_acquire_many(3, Duration::ZERO, Lease::Renewed)
+        .await
+        .unwrap();
     sleep(2 * lease).await;
     held.check().unwrap();
     assert_eq!(counts(&semaphore).await, (0, 3, 3));
@@ -460,9 +573,18 @@ pub(crate) async fn a_permit_that_is_taken_away_is_told(backend: Backend) {
 }
 
 pub(crate) async fn a_call_whose_reply_was_lost_counts_once(backend: Backend) {
-    let known = backend.client().await.permit_expirable_semaphore("{p}known");
+    let known = backend
+        .client()
+        .await
+        .permit_expirable_semaphore("{p}known");
     known.try_set_permits(1).await.unwrap();
-    known.acquire(Lease::Renewed).await.unwrap().release().await.unwrap();
+    known
+        .acquire(Lease::Renewed)
+        .await
+        .unwrap()
+        .release()
+        .await
+        .unwrap();
     known.add_permits(1).await.unwrap();
 
     let (client, line) =

@@ -34,7 +34,10 @@ async fn polled_between_work<F: Future>(work: Duration, future: F) -> (F::Output
 /// The spans that make sense in real time.
 fn spans(backend: &Backend) -> impl Iterator<Item = Duration> {
     let paused = matches!(backend, Backend::Embedded(_));
-    SPANS.into_iter().filter(move |span| paused || (60..=250).contains(span)).map(ms)
+    SPANS
+        .into_iter()
+        .filter(move |span| paused || (60..=250).contains(span))
+        .map(ms)
 }
 
 /// It was never granted: not with 500 polls, in up to 200 s.
@@ -65,7 +68,11 @@ pub(crate) async fn each_doubling_costs_one_poll(backend: Backend) {
         guard.unwrap().unlock().await.unwrap();
         let passed_over = client.stats().passed_over - before;
         if let Backend::Embedded(_) = backend {
-            assert_eq!((polls, passed_over), (needed, u64::from(needed) - 2), "{span} ms apart");
+            assert_eq!(
+                (polls, passed_over),
+                (needed, u64::from(needed) - 2),
+                "{span} ms apart"
+            );
         } else {
             assert!(polls <= FEW, "{polls} polls, {span} ms apart");
         }
@@ -77,7 +84,10 @@ pub(crate) async fn a_lock_that_others_hold_and_wait_for_is_had_in_the_end(backe
     let backend = &backend;
     for_each_kind(async |kind| {
         for span in spans(backend) {
-            let (lock, rival) = (kind.lock(client, kind.name), kind.lock(elsewhere, kind.name));
+            let (lock, rival) = (
+                kind.lock(client, kind.name),
+                kind.lock(elsewhere, kind.name),
+            );
             let holds = async |lock: &Lock| {
                 let guard = lock.lock().await.unwrap();
                 tokio::time::sleep(ms(100)).await;
@@ -90,7 +100,11 @@ pub(crate) async fn a_lock_that_others_hold_and_wait_for_is_had_in_the_end(backe
             };
             let slow = async {
                 let (guard, polls) = polled_between_work(span, lock.lock()).await;
-                assert!(polls <= FEW * 2, "{}: {polls} polls, {span:?} apart", kind.name);
+                assert!(
+                    polls <= FEW * 2,
+                    "{}: {polls} polls, {span:?} apart",
+                    kind.name
+                );
                 guard.unwrap().unlock().await.unwrap();
             };
             tokio::join!(first, slow, holds(&lock), holds(&rival));
@@ -138,7 +152,10 @@ pub(crate) async fn a_hold_that_was_handed_on_is_had_with_a_few_polls(backend: B
 
 pub(crate) async fn permits_and_an_open_latch_are_had_with_a_few_polls(backend: Backend) {
     let client = backend.client().await;
-    let (semaphore, permits) = (client.semaphore("s"), client.permit_expirable_semaphore("p"));
+    let (semaphore, permits) = (
+        client.semaphore("s"),
+        client.permit_expirable_semaphore("p"),
+    );
     semaphore.try_set_permits(1).await.unwrap();
     permits.try_set_permits(1).await.unwrap();
     let latch = client.count_down_latch("l");
@@ -173,7 +190,13 @@ pub(crate) async fn a_time_out_says_that_its_future_was_polled_too_rarely(backen
             match polled_between_work(ms(300), wait).await.0 {
                 Ok(guard) => guard.unlock().await.unwrap(),
                 Err(error) => {
-                    let passed_over = matches!(error, Error::Timeout { passed_over: 1.., .. });
+                    let passed_over = matches!(
+                        error,
+                        Error::Timeout {
+                            passed_over: 1..,
+                            ..
+                        }
+                    );
                     assert!(passed_over, "{}: {error}", kind.name);
                     let told = error.to_string().contains("polled too rarely");
                     assert!(told, "{}: {error}", kind.name);
@@ -193,12 +216,22 @@ pub(crate) async fn who_was_late_once_holds_up_others_twice_as_long_at_most(back
     lock.lock().await.unwrap().unlock().await.unwrap();
     let mut kept = Box::pin(lock.lock());
     for late in 0..3 {
-        assert!(futures::poll!(kept.as_mut()).is_pending(), "its call is on the way");
+        assert!(
+            futures::poll!(kept.as_mut()).is_pending(),
+            "its call is on the way"
+        );
         eventually("it is granted", async || rival.is_locked().await.unwrap()).await;
         let granted = Instant::now();
-        eventually("it is passed over", async || client.stats().passed_over > late).await;
+        eventually("it is passed over", async || {
+            client.stats().passed_over > late
+        })
+        .await;
         let limit = Lock::UNATTENDED * 2_u32.pow(u32::try_from(late).unwrap());
-        assert!(granted.elapsed() < limit + backend.late(20), "{:?}", granted.elapsed());
+        assert!(
+            granted.elapsed() < limit + backend.late(20),
+            "{:?}",
+            granted.elapsed()
+        );
     }
     drop(kept);
     rival.lock().await.unwrap().unlock().await.unwrap();

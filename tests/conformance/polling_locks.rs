@@ -8,8 +8,10 @@ use tokio::time::{Instant, sleep};
 
 use crate::backend::{Backend, eventually, ms, soon, waiting};
 
-const KINDS: [fn(&Client) -> Lock; 2] =
-    [|client| client.spin_lock("x"), |client| client.string_lock("x")];
+const KINDS: [fn(&Client) -> Lock; 2] = [
+    |client| client.spin_lock("x"),
+    |client| client.string_lock("x"),
+];
 
 pub(crate) async fn a_waiter_never_subscribes(backend: Backend) {
     for kind in KINDS {
@@ -25,7 +27,10 @@ pub(crate) async fn a_waiter_never_subscribes(backend: Backend) {
         let end = Instant::now() + ms(300);
         while Instant::now() < end {
             assert_eq!(backend.channels(), [""; 0]);
-            assert_eq!((other.stats().subscriptions, other.stats().listeners), (0, 0));
+            assert_eq!(
+                (other.stats().subscriptions, other.stats().listeners),
+                (0, 0)
+            );
             sleep(ms(10)).await;
         }
         guard.unlock().await.unwrap();
@@ -46,7 +51,10 @@ pub(crate) async fn pauses_grow_to_their_longest(backend: Backend) {
                 tokio::spawn(async move { lock.lock().await })
             })
             .collect();
-        eventually("short pauses at first", async || other.stats().calls - before >= 4).await;
+        eventually("short pauses at first", async || {
+            other.stats().calls - before >= 4
+        })
+        .await;
         sleep(ms(600)).await;
         // Between half of the longest pause and all of it, and one asks for all of a client.
         let (before, start) = (other.stats().calls, Instant::now());
@@ -60,8 +68,10 @@ pub(crate) async fn pauses_grow_to_their_longest(backend: Backend) {
 }
 
 pub(crate) async fn pauses_double_from_the_first(backend: Backend) {
-    let doubled: [&[u64]; 2] =
-        [&[1, 2, 4, 8, 16, 32, 64, 128, 128, 128], &[5, 10, 20, 40, 80, 100, 100, 100]];
+    let doubled: [&[u64]; 2] = [
+        &[1, 2, 4, 8, 16, 32, 64, 128, 128, 128],
+        &[5, 10, 20, 40, 80, 100, 100, 100],
+    ];
     for (kind, pauses_ms) in KINDS.into_iter().zip(doubled) {
         let (one, other) = (backend.client().await, backend.client().await);
         let guard = kind(&one).lock().await.unwrap();
@@ -76,7 +86,11 @@ pub(crate) async fn pauses_double_from_the_first(backend: Backend) {
             sleep(ms(1)).await;
         }
         let all = ms(pauses_ms.iter().sum());
-        assert!(start.elapsed() >= all / 2, "{:?} of {all:?}", start.elapsed());
+        assert!(
+            start.elapsed() >= all / 2,
+            "{:?} of {all:?}",
+            start.elapsed()
+        );
         // A machine that stalls lets each of them look longer or shorter.
         for (times, pause_ms) in asked.windows(2).zip(pauses_ms) {
             let (pause, whole) = (times[1] - times[0], ms(*pause_ms));
@@ -109,7 +123,10 @@ pub(crate) async fn a_spin_lock_tells_others_of_its_release(backend: Backend) {
             _ => assert!(held.force_unlock().await.unwrap()),
         }
         let (guard, took) = soon(end, taking).await;
-        assert!(took < backend.late(500), "{end}: by the message, not by a poll: {took:?}");
+        assert!(
+            took < backend.late(500),
+            "{end}: by the message, not by a poll: {took:?}"
+        );
         guard.unwrap().unwrap().unlock().await.unwrap();
         // On a server a poll may be the first to find it, and the message comes all the same.
         eventually("it is told", async || other.stats().wakes > before.wakes).await;
@@ -120,9 +137,19 @@ pub(crate) async fn a_spin_lock_takes_a_wait_as_long_as_it_is(backend: Backend) 
     let (one, other) = (backend.client().await, backend.client().await);
     let guard = one.spin_lock("x").lock().await.unwrap();
     let start = Instant::now();
-    backend.in_vain(async || other.spin_lock("x").try_lock(ms(3000), Lease::Renewed).await).await;
+    backend
+        .in_vain(async || {
+            other
+                .spin_lock("x")
+                .try_lock(ms(3000), Lease::Renewed)
+                .await
+        })
+        .await;
     let took = start.elapsed();
-    assert!(took >= ms(3000) && took < ms(3000) + backend.late(500), "{took:?}");
+    assert!(
+        took >= ms(3000) && took < ms(3000) + backend.late(500),
+        "{took:?}"
+    );
     // A release in time is found within a pause.
     let lock = other.spin_lock("x");
     let taking =
@@ -139,18 +166,45 @@ pub(crate) async fn a_string_key_without_expiry_is_told_and_left(backend: Backen
     backend.command(&["SET", "x", "somebody"]);
     for wait in [Duration::ZERO, ms(100)] {
         let lock = client.string_lock("x");
-        let error =
-            backend.in_vain(async || lock.try_lock(wait, Lease::fixed(ms(5000))).await).await;
-        assert!(matches!(error, Error::Timeout { no_expiry: true, .. }), "{error}");
+        let error = backend
+            .in_vain(async || lock.try_lock(wait, Lease::fixed(ms(5000))).await)
+            .await;
+        assert!(
+            matches!(
+                error,
+                Error::Timeout {
+                    no_expiry: true,
+                    ..
+                }
+            ),
+            "{error}"
+        );
         assert!(error.to_string().contains("no expiry"), "{error}");
     }
-    assert_eq!((&*backend.command(&["GET", "x"]), backend.left("x")), ("somebody", -1));
-    assert_eq!(client.string_lock("x").remaining_lease().await.unwrap(), Some(Duration::MAX));
+    assert_eq!(
+        (&*backend.command(&["GET", "x"]), backend.left("x")),
+        ("somebody", -1)
+    );
+    assert_eq!(
+        client.string_lock("x").remaining_lease().await.unwrap(),
+        Some(Duration::MAX)
+    );
     // The same key with an expiry is a holder like others.
     backend.command(&["PEXPIRE", "x", "60000"]);
     let lock = client.string_lock("x");
-    let error = backend.in_vain(async || lock.try_lock(ms(50), Lease::fixed(ms(5000))).await).await;
-    assert!(matches!(error, Error::Timeout { no_expiry: false, .. }), "{error}");
+    let error = backend
+        .in_vain(async || lock.try_lock(ms(50), Lease::fixed(ms(5000))).await)
+        .await;
+    assert!(
+        matches!(
+            error,
+            Error::Timeout {
+                no_expiry: false,
+                ..
+            }
+        ),
+        "{error}"
+    );
     // Whoever knows the token may go on with it; a key without expiry gets one then.
     backend.command(&["PERSIST", "x"]);
     let guard = client.string_lock("x").restore("somebody").await.unwrap();
@@ -162,10 +216,23 @@ pub(crate) async fn a_string_key_without_expiry_is_told_and_left(backend: Backen
 pub(crate) async fn a_hash_key_without_expiry_is_told_and_left(backend: Backend) {
     let client = backend.client().await;
     backend.command(&["HSET", "x", "somebody:1", "1"]);
-    for lock in [client.lock("x"), client.spin_lock("x"), client.fenced_lock("x").into()] {
+    for lock in [
+        client.lock("x"),
+        client.spin_lock("x"),
+        client.fenced_lock("x").into(),
+    ] {
         let wait = async || lock.try_lock(ms(50), Lease::fixed(ms(5000))).await;
         let error = backend.in_vain(wait).await;
-        assert!(matches!(error, Error::Timeout { no_expiry: true, .. }), "{error}");
+        assert!(
+            matches!(
+                error,
+                Error::Timeout {
+                    no_expiry: true,
+                    ..
+                }
+            ),
+            "{error}"
+        );
     }
     assert_eq!(backend.left("x"), -1);
 }
@@ -173,7 +240,10 @@ pub(crate) async fn a_hash_key_without_expiry_is_told_and_left(backend: Backend)
 pub(crate) async fn a_string_lock_is_a_token_with_an_expiry(backend: Backend) {
     let client = backend.client().await;
     let lock = client.string_lock("laravel_cache_x{");
-    let guard = lock.try_lock(Duration::ZERO, Lease::fixed(ms(30_000))).await.unwrap();
+    let guard = lock
+        .try_lock(Duration::ZERO, Lease::fixed(ms(30_000)))
+        .await
+        .unwrap();
     assert_eq!(backend.command(&["TYPE", "laravel_cache_x{"]), "string");
     assert_eq!(backend.command(&["GET", "laravel_cache_x{"]), guard.owner());
     assert!((25_000..=30_000).contains(&backend.left("laravel_cache_x{")));
@@ -190,7 +260,10 @@ pub(crate) async fn a_string_lock_that_a_peer_has_taken_is_lost(backend: Backend
     let client = backend.client_with_lease(backend.lease(300)).await;
     let guard = client.string_lock("x").lock().await.unwrap();
     backend.command(&["SET", "x", "a peer", "PX", "60000"]);
-    assert_eq!(soon("told", guard.ended()).await.0, Ended::Lost(LossReason::Gone));
+    assert_eq!(
+        soon("told", guard.ended()).await.0,
+        Ended::Lost(LossReason::Gone)
+    );
     drop(guard);
     sleep(backend.span(50)).await;
     assert_eq!(backend.command(&["GET", "x"]), "a peer");
@@ -203,19 +276,51 @@ pub(crate) async fn every_waiter_is_told_of_a_missing_expiry(backend: Backend) {
     let wait = backend.span(500);
     let waits = (0..3).map(|_| async {
         let lock = client.string_lock("x");
-        backend.in_vain(async || lock.try_lock(wait, Lease::fixed(ms(5000))).await).await
+        backend
+            .in_vain(async || lock.try_lock(wait, Lease::fixed(ms(5000))).await)
+            .await
     });
     for error in join_all(waits).await {
-        assert!(matches!(error, Error::Timeout { no_expiry: true, .. }), "{error}");
+        assert!(
+            matches!(
+                error,
+                Error::Timeout {
+                    no_expiry: true,
+                    ..
+                }
+            ),
+            "{error}"
+        );
     }
     let two = || Lock::multi([client.string_lock("w"), client.string_lock("x")]);
     for wait in [Duration::ZERO, wait] {
-        let error =
-            backend.in_vain(async || two().try_lock(wait, Lease::fixed(ms(5000))).await).await;
-        assert!(matches!(error, Error::Timeout { no_expiry: true, .. }), "{error}");
+        let error = backend
+            .in_vain(async || two().try_lock(wait, Lease::fixed(ms(5000))).await)
+            .await;
+        assert!(
+            matches!(
+                error,
+                Error::Timeout {
+                    no_expiry: true,
+                    ..
+                }
+            ),
+            "{error}"
+        );
     }
     backend.command(&["PEXPIRE", "x", "60000"]);
-    let error = backend.in_vain(async || two().try_lock(wait, Lease::fixed(ms(5000))).await).await;
-    assert!(matches!(error, Error::Timeout { no_expiry: false, .. }), "{error}");
+    let error = backend
+        .in_vain(async || two().try_lock(wait, Lease::fixed(ms(5000))).await)
+        .await;
+    assert!(
+        matches!(
+            error,
+            Error::Timeout {
+                no_expiry: false,
+                ..
+            }
+        ),
+        "{error}"
+    );
     assert!(!backend.exists("w"));
 }

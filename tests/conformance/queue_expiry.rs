@@ -22,11 +22,17 @@ fn left(backend: &Backend) -> [i64; 2] {
 
 /// Both keys were given their whole time a moment ago.
 fn fresh(backend: &Backend) -> bool {
-    left(backend).iter().all(|left| (KEPT - 700..=KEPT).contains(left))
+    left(backend)
+        .iter()
+        .all(|left| (KEPT - 700..=KEPT).contains(left))
 }
 
 async fn held(client: &Client) -> LockGuard {
-    client.fair_lock("x").try_lock(Duration::ZERO, LONG).await.unwrap()
+    client
+        .fair_lock("x")
+        .try_lock(Duration::ZERO, LONG)
+        .await
+        .unwrap()
 }
 
 pub(crate) async fn a_queue_of_the_dead_expires(backend: Backend) {
@@ -73,7 +79,10 @@ pub(crate) async fn a_living_waiter_keeps_its_queue(backend: Backend) {
 pub(crate) async fn a_place_that_is_put_back_leaves_the_expiry(backend: Backend) {
     let (holder, client) = (backend.client().await, backend.client().await);
     let guard = held(&holder).await;
-    let taking = [queued(&backend, &client).await, queued(&backend, &client).await];
+    let taking = [
+        queued(&backend, &client).await,
+        queued(&backend, &client).await,
+    ];
     let places = queue(&backend);
     backend.command(&["LREM", QUEUE, "0", &places[1]]);
     backend.command(&["ZREM", DEADLINES, &places[1]]);
@@ -89,7 +98,15 @@ pub(crate) async fn a_place_that_is_put_back_leaves_the_expiry(backend: Backend)
 /// A thread joined behind a waiter of ours, whose queue was to expire. While the waiter stays, its heartbeat sees the
 /// thread; if it leaves, the call with which it leaves does.
 pub(crate) async fn a_queue_with_a_thread_of_redisson_stays(backend: Backend) {
-    for way in ["granted", "left", "timed out", "dead", "joined", "forced", "heartbeat"] {
+    for way in [
+        "granted",
+        "left",
+        "timed out",
+        "dead",
+        "joined",
+        "forced",
+        "heartbeat",
+    ] {
         let (one, other) = (backend.client().await, backend.client().await);
         let lock = one.fair_lock("x");
         let guard = lock.acquire().lease(LONG).await.unwrap();

@@ -16,8 +16,11 @@ const LONG: Lease = Lease::Fixed(Duration::from_secs(600));
 
 pub(crate) async fn deadlines_are_the_servers_and_do_not_add_up(backend: Backend) {
     let (one, other) = (backend.client().await, backend.client().await);
-    let guard =
-        one.fair_lock("x").try_lock(Duration::ZERO, Lease::fixed(ms(600_000))).await.unwrap();
+    let guard = one
+        .fair_lock("x")
+        .try_lock(Duration::ZERO, Lease::fixed(ms(600_000)))
+        .await
+        .unwrap();
     let before = backend.clock();
     let mut takings = Vec::new();
     for number in 0..8 {
@@ -25,7 +28,10 @@ pub(crate) async fn deadlines_are_the_servers_and_do_not_add_up(backend: Backend
         // Others come and go, with waits and leases of their own.
         backend
             .in_vain(async || {
-                other.fair_lock("x").try_lock(backend.span(20), Lease::fixed(ms(600_000))).await
+                other
+                    .fair_lock("x")
+                    .try_lock(backend.span(20), Lease::fixed(ms(600_000)))
+                    .await
             })
             .await;
         eventually("they left", async || queue(&backend).len() == number + 1).await;
@@ -42,7 +48,10 @@ pub(crate) async fn deadlines_are_the_servers_and_do_not_add_up(backend: Backend
         // Beats go on meanwhile: the deadlines are read between two looks at the clock.
         let (before, deadlines, now) = (backend.clock(), deadlines(&backend), backend.clock());
         for (owner, at) in deadlines {
-            assert!((before..=now + CLAIM).contains(&at), "{owner}: {at}, now {now}");
+            assert!(
+                (before..=now + CLAIM).contains(&at),
+                "{owner}: {at}, now {now}"
+            );
         }
         guard.unlock().await.unwrap();
     }
@@ -61,7 +70,10 @@ pub(crate) async fn a_leaver_moves_nobodys_deadline(backend: Backend) {
     assert_eq!(queue(&backend), [&*line[0], &line[2], &line[3]]);
     for (owner, at) in before.into_iter().filter(|(owner, _)| *owner != line[1]) {
         let now = deadline(&backend, &owner).expect("it waits");
-        assert!(now >= at, "{owner}: a beat may move it on, nothing moves it back");
+        assert!(
+            now >= at,
+            "{owner}: a beat may move it on, nothing moves it back"
+        );
     }
     guard.unlock().await.unwrap();
     for taking in [first, third, fourth] {
@@ -98,11 +110,21 @@ pub(crate) async fn dead_places_cost_one_claim_together(backend: Backend) {
     let client = backend.builder().fair_claim(claim).connect().await.unwrap();
     let start = Instant::now();
     for number in 0..20 {
-        put(&backend, &format!("{}{number}", &DEAD[..DEAD.len() - 2]), claim);
+        put(
+            &backend,
+            &format!("{}{number}", &DEAD[..DEAD.len() - 2]),
+            claim,
+        );
     }
-    let guard = soon("after the claim", client.fair_lock("x").lock()).await.0.unwrap();
+    let guard = soon("after the claim", client.fair_lock("x").lock())
+        .await
+        .0
+        .unwrap();
     let took = start.elapsed();
-    assert!(took + ms(50) > claim && took < claim + backend.late(150), "{took:?}");
+    assert!(
+        took + ms(50) > claim && took < claim + backend.late(150),
+        "{took:?}"
+    );
     assert!(!backend.exists(QUEUE) && !backend.exists(DEADLINES));
     guard.unlock().await.unwrap();
     // So it is when the lock is held meanwhile: they die beside the holder.
@@ -112,7 +134,12 @@ pub(crate) async fn dead_places_cost_one_claim_together(backend: Backend) {
     sleep(claim + backend.span(50)).await;
     let held = Instant::now();
     guard.unlock().await.unwrap();
-    served("at the release", next).await.0.unlock().await.unwrap();
+    served("at the release", next)
+        .await
+        .0
+        .unlock()
+        .await
+        .unwrap();
     assert!(held.elapsed() < claim, "{:?}", held.elapsed());
     nothing_is_left(&backend).await;
 }
@@ -131,9 +158,17 @@ pub(crate) async fn a_dead_java_waiter_costs_its_deadline(backend: Backend) {
     }
     let (guard, _) = served("after its deadline", first).await;
     let took = start.elapsed();
-    assert!(took + ms(50) > span && took < span + backend.late(200), "{took:?}");
+    assert!(
+        took + ms(50) > span && took < span + backend.late(200),
+        "{took:?}"
+    );
     guard.unlock().await.unwrap();
-    served("the next at once", second).await.0.unlock().await.unwrap();
+    served("the next at once", second)
+        .await
+        .0
+        .unlock()
+        .await
+        .unwrap();
     nothing_is_left(&backend).await;
 }
 
@@ -141,10 +176,21 @@ pub(crate) async fn nobody_spins_behind_a_dead_head(backend: Backend) {
     for dead in [DEAD, JAVA] {
         for held in [false, true] {
             // A claim so long that a dead head of our own stays as well.
-            let client = async || backend.builder().fair_claim(ms(60_000)).connect().await.unwrap();
+            let client = async || {
+                backend
+                    .builder()
+                    .fair_claim(ms(60_000))
+                    .connect()
+                    .await
+                    .unwrap()
+            };
             let (one, other) = (client().await, client().await);
             let lock = one.fair_lock("x");
-            let guard = if held { Some(lock.lock().await.unwrap()) } else { None };
+            let guard = if held {
+                Some(lock.lock().await.unwrap())
+            } else {
+                None
+            };
             put(&backend, dead, ms(600_000));
             let mut takings = Vec::new();
             for number in 0..6 {
@@ -155,7 +201,10 @@ pub(crate) async fn nobody_spins_behind_a_dead_head(backend: Backend) {
             sleep(ms(2000)).await;
             // Two clients that beat at least every half second.
             let (calls, seconds) = (backend.calls() - before, start.elapsed().as_secs());
-            assert!((2..=8 * (seconds + 1)).contains(&calls), "{dead}, {held}: {calls} calls");
+            assert!(
+                (2..=8 * (seconds + 1)).contains(&calls),
+                "{dead}, {held}: {calls} calls"
+            );
             assert_eq!(queue(&backend).len(), 7, "all live ones keep their places");
             takings.iter().for_each(JoinHandle::abort);
             eventually("they left", async || queue(&backend) == [dead]).await;
@@ -171,8 +220,11 @@ pub(crate) async fn a_place_without_a_deadline_is_dead(backend: Backend) {
     let client = backend.client().await;
     backend.command(&["RPUSH", QUEUE, JAVA]);
     backend.command(&["RPUSH", QUEUE, DEAD]);
-    let guard =
-        client.fair_lock("x").try_lock(Duration::ZERO, Lease::fixed(ms(5000))).await.unwrap();
+    let guard = client
+        .fair_lock("x")
+        .try_lock(Duration::ZERO, Lease::fixed(ms(5000)))
+        .await
+        .unwrap();
     guard.unlock().await.unwrap();
     nothing_is_left(&backend).await;
 }
@@ -187,7 +239,10 @@ pub(crate) async fn a_purged_waiter_gets_its_place_back(backend: Backend) {
     // As a Java client does whose clock, or whose arithmetic, says that it is late.
     backend.command(&["LREM", QUEUE, "0", &line[0]]);
     backend.command(&["ZREM", DEADLINES, &line[0]]);
-    eventually("it is back, and before the other", async || queue(&backend) == line).await;
+    eventually("it is back, and before the other", async || {
+        queue(&backend) == line
+    })
+    .await;
     guard.unlock().await.unwrap();
     served("the first", first).await.0.unlock().await.unwrap();
     served("the second", second).await.0.unlock().await.unwrap();
@@ -199,7 +254,11 @@ pub(crate) async fn a_deleted_queue_forms_again(backend: Backend) {
     let guard = one.fair_lock("x").lock().await.unwrap();
     let takings: Vec<_> = (0..8)
         .map(|number| {
-            let lock = if number % 2 == 0 { one.fair_lock("x") } else { other.fair_lock("x") };
+            let lock = if number % 2 == 0 {
+                one.fair_lock("x")
+            } else {
+                other.fair_lock("x")
+            };
             tokio::spawn(async move { lock.lock().await?.unlock().await })
         })
         .collect();
@@ -225,8 +284,18 @@ pub(crate) async fn a_deleted_queue_forms_again(backend: Backend) {
 
 /// A program is set anew one process after another: old and new settings stand in one queue.
 pub(crate) async fn claims_of_different_lengths_keep_their_order(backend: Backend) {
-    let one = backend.builder().fair_claim(ms(60_000)).connect().await.unwrap();
-    let other = backend.builder().fair_claim(ms(100)).connect().await.unwrap();
+    let one = backend
+        .builder()
+        .fair_claim(ms(60_000))
+        .connect()
+        .await
+        .unwrap();
+    let other = backend
+        .builder()
+        .fair_claim(ms(100))
+        .connect()
+        .await
+        .unwrap();
     let guard = one.fair_lock("x").lock().await.unwrap();
     let (first, second) = (queued(&backend, &one).await, queued(&backend, &other).await);
     let head = queue(&backend).remove(0);
@@ -261,15 +330,26 @@ pub(crate) async fn a_thread_behind_the_dead_is_told(backend: Backend) {
     let (name, holder) = (format!("{{x}}:{JAVA}"), backend.client().await);
     for way in PURGES {
         let thread = backend.client_without_polls().await;
-        let held = holder.lock(&name).try_lock(Duration::ZERO, LONG).await.unwrap();
+        let held = holder
+            .lock(&name)
+            .try_lock(Duration::ZERO, LONG)
+            .await
+            .unwrap();
         let (listening, before) = (thread.lock(&name), thread.stats().calls);
         let listening = tokio::spawn(async move { listening.lock().await });
         // It asks once more when it listens.
         eventually("it listens", async || thread.stats().calls == before + 2).await;
         let released = way.ends_with("release") && way != "a forced release";
-        let guard =
-            if released { Some(lock.try_lock(Duration::ZERO, LONG).await.unwrap()) } else { None };
-        let dies_in = if released { Duration::ZERO } else { backend.lease(100) };
+        let guard = if released {
+            Some(lock.try_lock(Duration::ZERO, LONG).await.unwrap())
+        } else {
+            None
+        };
+        let dies_in = if released {
+            Duration::ZERO
+        } else {
+            backend.lease(100)
+        };
         put(&backend, DEAD, dies_in);
         put(&backend, JAVA, Duration::from_secs(600));
         let mut behind = None;
@@ -279,7 +359,11 @@ pub(crate) async fn a_thread_behind_the_dead_is_told(backend: Backend) {
         if way == "a late release" {
             backend.command(&["DEL", "x"]);
         }
-        assert_eq!(thread.stats().calls, before + 2, "{way}: nobody is told yet");
+        assert_eq!(
+            thread.stats().calls,
+            before + 2,
+            "{way}: nobody is told yet"
+        );
         match way {
             "a heartbeat" => {}
             "a release" | "a late release" => {
@@ -293,18 +377,34 @@ pub(crate) async fn a_thread_behind_the_dead_is_told(backend: Backend) {
                 } else if way == "a leaver" {
                     behind.take().expect("it waits").abort();
                 } else {
-                    backend.in_vain(async || lock.try_lock(Duration::ZERO, LONG).await).await;
+                    backend
+                        .in_vain(async || lock.try_lock(Duration::ZERO, LONG).await)
+                        .await;
                 }
             }
         }
         eventually(way, async || thread.stats().calls > before + 2).await;
-        assert_eq!(queue(&backend).first().map(String::as_str), Some(JAVA), "{way}");
+        assert_eq!(
+            queue(&backend).first().map(String::as_str),
+            Some(JAVA),
+            "{way}"
+        );
         held.unlock().await.unwrap();
-        soon("it has heard", listening).await.0.unwrap().unwrap().unlock().await.unwrap();
+        soon("it has heard", listening)
+            .await
+            .0
+            .unwrap()
+            .unwrap()
+            .unlock()
+            .await
+            .unwrap();
         if let Some(behind) = behind {
             behind.abort();
         }
-        eventually("only the thread is left", async || queue(&backend) == [JAVA]).await;
+        eventually("only the thread is left", async || {
+            queue(&backend) == [JAVA]
+        })
+        .await;
         backend.command(&["DEL", QUEUE, DEADLINES]);
     }
 }

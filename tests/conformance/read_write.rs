@@ -16,12 +16,18 @@ type Taking = JoinHandle<Result<LockGuard, Error>>;
 
 pub(crate) async fn read(client: &Client, lease: Lease) -> Result<LockGuard, Error> {
     let lock = client.read_write_lock("x");
-    told(client, async || lock.read().try_lock(Duration::ZERO, lease).await).await
+    told(client, async || {
+        lock.read().try_lock(Duration::ZERO, lease).await
+    })
+    .await
 }
 
 pub(crate) async fn write(client: &Client, lease: Lease) -> Result<LockGuard, Error> {
     let lock = client.read_write_lock("x");
-    told(client, async || lock.write().try_lock(Duration::ZERO, lease).await).await
+    told(client, async || {
+        lock.write().try_lock(Duration::ZERO, lease).await
+    })
+    .await
 }
 
 pub(crate) fn reader(client: &Client) -> Taking {
@@ -45,25 +51,49 @@ pub(crate) async fn nothing_is_left(backend: &Backend) {
 /// Between so long and a little more.
 fn about(backend: &Backend, took: Duration, expected: Duration) {
     let late = expected + backend.late(100);
-    assert!(took + ms(50) > expected && took < late, "{took:?}, expected {expected:?}");
+    assert!(
+        took + ms(50) > expected && took < late,
+        "{took:?}, expected {expected:?}"
+    );
 }
 
 pub(crate) async fn a_writer_waits_for_the_last_lease_of_readers(backend: Backend) {
     let (one, other) = (backend.client().await, backend.client().await);
     let start = Instant::now();
-    read(&one, Lease::fixed(backend.lease(500))).await.unwrap().forget();
-    let second = read(&other, Lease::fixed(backend.lease(250))).await.unwrap();
+    read(&one, Lease::fixed(backend.lease(500)))
+        .await
+        .unwrap()
+        .forget();
+    let second = read(&other, Lease::fixed(backend.lease(250)))
+        .await
+        .unwrap();
     second.unlock().await.unwrap();
-    let guard = soon("after the first lease", writer(&other)).await.0.unwrap().unwrap();
+    let guard = soon("after the first lease", writer(&other))
+        .await
+        .0
+        .unwrap()
+        .unwrap();
     about(&backend, start.elapsed(), backend.lease(500));
     guard.unlock().await.unwrap();
     // A reader that comes later and goes does not make the first one's hold longer.
     let start = Instant::now();
-    read(&one, Lease::fixed(backend.lease(500))).await.unwrap().forget();
+    read(&one, Lease::fixed(backend.lease(500)))
+        .await
+        .unwrap()
+        .forget();
     let writing = writer(&one);
     sleep(backend.lease(250)).await;
-    read(&other, Lease::fixed(backend.lease(5000))).await.unwrap().unlock().await.unwrap();
-    let guard = soon("after the first lease", writing).await.0.unwrap().unwrap();
+    read(&other, Lease::fixed(backend.lease(5000)))
+        .await
+        .unwrap()
+        .unlock()
+        .await
+        .unwrap();
+    let guard = soon("after the first lease", writing)
+        .await
+        .0
+        .unwrap()
+        .unwrap();
     about(&backend, start.elapsed(), backend.lease(500));
     guard.unlock().await.unwrap();
     nothing_is_left(&backend).await;
@@ -73,15 +103,25 @@ pub(crate) async fn the_lease_falls_back_to_what_is_left_of_the_first_read(backe
     let (one, other) = (backend.client().await, backend.client().await);
     let lock = one.read_write_lock("x");
     let start = Instant::now();
-    let outer =
-        lock.read().try_lock(Duration::ZERO, Lease::fixed(backend.lease(500))).await.unwrap();
+    let outer = lock
+        .read()
+        .try_lock(Duration::ZERO, Lease::fixed(backend.lease(500)))
+        .await
+        .unwrap();
     sleep(backend.lease(300)).await;
-    let inner =
-        lock.read().try_lock(Duration::ZERO, Lease::fixed(backend.lease(600))).await.unwrap();
+    let inner = lock
+        .read()
+        .try_lock(Duration::ZERO, Lease::fixed(backend.lease(600)))
+        .await
+        .unwrap();
     assert!(ms(backend.left("x").unsigned_abs()) > backend.lease(300));
     inner.unlock().await.unwrap();
     assert!(ms(backend.left("x").unsigned_abs()) <= backend.lease(200));
-    let guard = soon("at the first one's end", writer(&other)).await.0.unwrap().unwrap();
+    let guard = soon("at the first one's end", writer(&other))
+        .await
+        .0
+        .unwrap()
+        .unwrap();
     about(&backend, start.elapsed(), backend.lease(500));
     assert_eq!(outer.state(), HoldState::Lost);
     assert!(matches!(outer.unlock().await, Err(Error::Lost { .. })));
@@ -96,7 +136,11 @@ pub(crate) async fn readers_come_in_when_a_writers_lease_ends(backend: Backend) 
     write(&one, Lease::fixed(lease)).await.unwrap().forget();
     let readings = [reader(&one), reader(&other)];
     for reading in readings {
-        let guard = soon("at the lease's end", reading).await.0.unwrap().unwrap();
+        let guard = soon("at the lease's end", reading)
+            .await
+            .0
+            .unwrap()
+            .unwrap();
         about(&backend, start.elapsed(), lease);
         guard.check().unwrap();
     }
@@ -104,13 +148,18 @@ pub(crate) async fn readers_come_in_when_a_writers_lease_ends(backend: Backend) 
 
 pub(crate) async fn many_readers_hold_longer_than_a_lease(backend: Backend) {
     let lease = backend.lease(300);
-    let clients = [backend.client_with_lease(lease).await, backend.client_with_lease(lease).await];
+    let clients = [
+        backend.client_with_lease(lease).await,
+        backend.client_with_lease(lease).await,
+    ];
     let mut guards = Vec::new();
     for number in 0..50 {
         guards.push(read(&clients[number % 2], Lease::Renewed).await.unwrap());
     }
     sleep(lease * 3).await;
-    backend.in_vain(async || write(&clients[0], Lease::fixed(ms(1000))).await).await;
+    backend
+        .in_vain(async || write(&clients[0], Lease::fixed(ms(1000))).await)
+        .await;
     for guard in guards {
         guard.unlock().await.unwrap();
     }
@@ -120,16 +169,33 @@ pub(crate) async fn many_readers_hold_longer_than_a_lease(backend: Backend) {
 pub(crate) async fn nested_reads_leave_no_entry(backend: Backend) {
     let client = backend.client_with_lease(backend.lease(300)).await;
     let lock = client.read_write_lock("x");
-    let guards = [lock.read().lock().await.unwrap(), lock.read().lock().await.unwrap()];
-    assert_eq!((client.stats().holds, lock.read().hold_count().await.unwrap()), (2, 2));
-    assert_eq!(backend.number(&["DBSIZE"]), 3, "the hash, and a lease for each hold");
+    let guards = [
+        lock.read().lock().await.unwrap(),
+        lock.read().lock().await.unwrap(),
+    ];
+    assert_eq!(
+        (
+            client.stats().holds,
+            lock.read().hold_count().await.unwrap()
+        ),
+        (2, 2)
+    );
+    assert_eq!(
+        backend.number(&["DBSIZE"]),
+        3,
+        "the hash, and a lease for each hold"
+    );
     for (left, guard) in guards.into_iter().enumerate().rev() {
         guard.unlock().await.unwrap();
         assert_eq!(client.stats().holds, left as u64);
         assert_eq!(lock.read().hold_count().await.unwrap(), left as u64);
     }
     sleep(backend.lease(500)).await;
-    assert_eq!(backend.number(&["DBSIZE"]), 0, "nothing is renewed any more");
+    assert_eq!(
+        backend.number(&["DBSIZE"]),
+        0,
+        "nothing is renewed any more"
+    );
 }
 
 pub(crate) async fn a_tagged_name_works_for_both_sides(backend: Backend) {
@@ -142,10 +208,17 @@ pub(crate) async fn a_tagged_name_works_for_both_sides(backend: Backend) {
         }
     });
     join_all(cycles).await;
-    let lock = client.read_write_lock("{test}:abc:key").owned_by(&Owner::new());
+    let lock = client
+        .read_write_lock("{test}:abc:key")
+        .owned_by(&Owner::new());
     let writing = lock.write().lock().await.unwrap();
     let reading = lock.read().lock().await.unwrap();
-    assert!(backend.list(&["KEYS", "*"]).iter().all(|key| key.starts_with("{test}:abc:key")));
+    assert!(
+        backend
+            .list(&["KEYS", "*"])
+            .iter()
+            .all(|key| key.starts_with("{test}:abc:key"))
+    );
     reading.unlock().await.unwrap();
     writing.unlock().await.unwrap();
     nothing_is_left(&backend).await;
@@ -154,22 +227,48 @@ pub(crate) async fn a_tagged_name_works_for_both_sides(backend: Backend) {
 pub(crate) async fn nested_writes_do_not_add_up(backend: Backend) {
     let (one, other) = (backend.client().await, backend.client().await);
     let lock = one.read_write_lock("x").owned_by(&Owner::new());
-    let outer = lock.write().try_lock(Duration::ZERO, Lease::fixed(ms(20_000))).await.unwrap();
-    let inner = lock.write().try_lock(Duration::ZERO, Lease::fixed(ms(1000))).await.unwrap();
-    assert!((15_000..=20_000).contains(&backend.left("x")), "{}", backend.left("x"));
-    backend.in_vain(async || write(&other, Lease::fixed(ms(1000))).await).await;
+    let outer = lock
+        .write()
+        .try_lock(Duration::ZERO, Lease::fixed(ms(20_000)))
+        .await
+        .unwrap();
+    let inner = lock
+        .write()
+        .try_lock(Duration::ZERO, Lease::fixed(ms(1000)))
+        .await
+        .unwrap();
+    assert!(
+        (15_000..=20_000).contains(&backend.left("x")),
+        "{}",
+        backend.left("x")
+    );
+    backend
+        .in_vain(async || write(&other, Lease::fixed(ms(1000))).await)
+        .await;
     inner.unlock().await.unwrap();
-    assert!((15_000..=20_000).contains(&backend.left("x")), "{}", backend.left("x"));
-    backend.in_vain(async || write(&other, Lease::fixed(ms(1000))).await).await;
+    assert!(
+        (15_000..=20_000).contains(&backend.left("x")),
+        "{}",
+        backend.left("x")
+    );
+    backend
+        .in_vain(async || write(&other, Lease::fixed(ms(1000))).await)
+        .await;
     outer.unlock().await.unwrap();
-    write(&other, Lease::fixed(ms(9000))).await.unwrap().unlock().await.unwrap();
+    write(&other, Lease::fixed(ms(9000)))
+        .await
+        .unwrap()
+        .unlock()
+        .await
+        .unwrap();
 }
 
 pub(crate) async fn waiting_readers_come_in_together(backend: Backend) {
     let (one, other) = (backend.client().await, backend.client().await);
     let guard = write(&one, Lease::Renewed).await.unwrap();
-    let readings: Vec<_> =
-        (0..20).map(|number| reader(if number % 2 == 0 { &one } else { &other })).collect();
+    let readings: Vec<_> = (0..20)
+        .map(|number| reader(if number % 2 == 0 { &one } else { &other }))
+        .collect();
     waiting(&one, 10).await;
     waiting(&other, 10).await;
     listens(&one).await;
@@ -204,13 +303,25 @@ pub(crate) async fn a_side_is_forced_without_the_other(backend: Backend) {
     assert!(!seen.read().force_unlock().await.unwrap(), "nobody reads");
     assert!(seen.write().is_locked().await.unwrap());
     assert!(seen.write().force_unlock().await.unwrap());
-    assert!(matches!(writing.unwrap().unwrap().unlock().await, Err(Error::Lost { .. })));
+    assert!(matches!(
+        writing.unwrap().unwrap().unlock().await,
+        Err(Error::Lost { .. })
+    ));
     assert!(!backend.exists("x"));
-    write(&one, Lease::fixed(ms(9000))).await.unwrap().unlock().await.unwrap();
+    write(&one, Lease::fixed(ms(9000)))
+        .await
+        .unwrap()
+        .unlock()
+        .await
+        .unwrap();
 }
 
 pub(crate) async fn readers_and_writers_mix(backend: Backend) {
-    let clients = [backend.client().await, backend.client().await, backend.client().await];
+    let clients = [
+        backend.client().await,
+        backend.client().await,
+        backend.client().await,
+    ];
     // Readers inside; a writer counts as a thousand negative ones.
     let inside = Arc::new(AtomicI64::new(0));
     let tasks: Vec<_> = (0..12)
@@ -241,7 +352,10 @@ pub(crate) async fn readers_and_writers_mix(backend: Backend) {
 
 pub(crate) async fn a_dead_reader_does_not_live_on_others_renewals(backend: Backend) {
     let lease = backend.lease(300);
-    let clients = [backend.client_with_lease(lease).await, backend.client_with_lease(lease).await];
+    let clients = [
+        backend.client_with_lease(lease).await,
+        backend.client_with_lease(lease).await,
+    ];
     // Sixty of them, as processes leave them that died.
     for _ in 0..60 {
         read(&clients[0], Lease::Renewed).await.unwrap().forget();
@@ -250,13 +364,26 @@ pub(crate) async fn a_dead_reader_does_not_live_on_others_renewals(backend: Back
     let late = writer(&clients[0]);
     sleep(lease * 3).await;
     assert!(!late.is_finished(), "one of them lives");
-    assert_eq!(backend.number(&["DBSIZE"]), 2, "the hash, and the lease of the one that lives");
+    assert_eq!(
+        backend.number(&["DBSIZE"]),
+        2,
+        "the hash, and the lease of the one that lives"
+    );
     assert_eq!(backend.number(&["HLEN", "x"]), 62);
     // Whoever goes takes the dead along: at least seven of those eight that it looks at among many.
     for _ in 0..9 {
-        read(&clients[0], Lease::fixed(lease)).await.unwrap().unlock().await.unwrap();
+        read(&clients[0], Lease::fixed(lease))
+            .await
+            .unwrap()
+            .unlock()
+            .await
+            .unwrap();
     }
-    assert_eq!(backend.number(&["HLEN", "x"]), 2, "the mode, and the one that lives");
+    assert_eq!(
+        backend.number(&["HLEN", "x"]),
+        2,
+        "the mode, and the one that lives"
+    );
     living.unlock().await.unwrap();
     let (guard, took) = soon("the writer", late).await;
     assert!(took < backend.late(150), "{took:?}");
@@ -266,7 +393,10 @@ pub(crate) async fn a_dead_reader_does_not_live_on_others_renewals(backend: Back
 
 pub(crate) async fn a_renewal_shortens_no_other_readers_lease(backend: Backend) {
     let lease = backend.lease(300);
-    let (one, other) = (backend.client_with_lease(lease).await, backend.client().await);
+    let (one, other) = (
+        backend.client_with_lease(lease).await,
+        backend.client().await,
+    );
     let long = read(&other, Lease::fixed(ms(60_000))).await.unwrap();
     let short = read(&one, Lease::Renewed).await.unwrap();
     sleep(lease * 2).await;
@@ -288,7 +418,10 @@ pub(crate) async fn a_dropped_reader_leaves_nothing(backend: Backend) {
             (stats.waiting, stats.listeners, stats.releases_pending) == (0, 0, 0)
         })
         .await;
-        assert_eq!((backend.number(&["HLEN", "x"]), backend.number(&["DBSIZE"])), (3, 2));
+        assert_eq!(
+            (backend.number(&["HLEN", "x"]), backend.number(&["DBSIZE"])),
+            (3, 2)
+        );
     };
     for polls in 0..20 {
         let lock = other.read_write_lock("x");
@@ -318,35 +451,76 @@ pub(crate) async fn a_dropped_reader_leaves_nothing(backend: Backend) {
 pub(crate) async fn preferred_writers_go_first(backend: Backend) {
     let (client, elsewhere) = (backend.client().await, backend.client().await);
     let polite = client.read_write_lock("x").prefer_writers();
-    let holder = client.read_write_lock("x").owned_by(&Owner::new()).prefer_writers();
+    let holder = client
+        .read_write_lock("x")
+        .owned_by(&Owner::new())
+        .prefer_writers();
     let reading = holder.read().lock().await.unwrap();
     // Without a waiting writer it is as ever.
     polite.read().lock().await.unwrap().unlock().await.unwrap();
     let writing = writer(&client);
     waiting(&client, 1).await;
     backend
-        .in_vain(async || polite.read().try_lock(Duration::ZERO, Lease::fixed(ms(5000))).await)
+        .in_vain(async || {
+            polite
+                .read()
+                .try_lock(Duration::ZERO, Lease::fixed(ms(5000)))
+                .await
+        })
         .await;
     backend
-        .in_vain(async || polite.read().try_lock(backend.span(50), Lease::fixed(ms(5000))).await)
+        .in_vain(async || {
+            polite
+                .read()
+                .try_lock(backend.span(50), Lease::fixed(ms(5000)))
+                .await
+        })
         .await;
     // Who reads already would wait for itself.
-    soon("nested", holder.read().lock()).await.0.unwrap().unlock().await.unwrap();
+    soon("nested", holder.read().lock())
+        .await
+        .0
+        .unwrap()
+        .unlock()
+        .await
+        .unwrap();
     // Others know nothing of it.
-    read(&client, Lease::fixed(ms(5000))).await.unwrap().unlock().await.unwrap();
-    read(&elsewhere, Lease::fixed(ms(5000))).await.unwrap().unlock().await.unwrap();
+    read(&client, Lease::fixed(ms(5000)))
+        .await
+        .unwrap()
+        .unlock()
+        .await
+        .unwrap();
+    read(&elsewhere, Lease::fixed(ms(5000)))
+        .await
+        .unwrap()
+        .unlock()
+        .await
+        .unwrap();
     let late = tokio::spawn(async move { polite.read().lock().await });
     waiting(&client, 2).await;
     let third = client.read_write_lock("x").prefer_writers();
     // Nor does it pass when another reader waits.
     backend
-        .in_vain(async || third.read().try_lock(Duration::ZERO, Lease::fixed(ms(5000))).await)
+        .in_vain(async || {
+            third
+                .read()
+                .try_lock(Duration::ZERO, Lease::fixed(ms(5000)))
+                .await
+        })
         .await;
     reading.unlock().await.unwrap();
     let writing = soon("the writer", writing).await.0.unwrap().unwrap();
     assert!(!late.is_finished());
     writing.unlock().await.unwrap();
-    soon("the reader", late).await.0.unwrap().unwrap().unlock().await.unwrap();
+    soon("the reader", late)
+        .await
+        .0
+        .unwrap()
+        .unwrap()
+        .unlock()
+        .await
+        .unwrap();
     nothing_is_left(&backend).await;
 }
 
@@ -355,7 +529,11 @@ pub(crate) async fn readers_go_on_when_the_writer_gives_up(backend: Backend) {
     let reading = read(&client, Lease::Renewed).await.unwrap();
     for cancelled in [false, true] {
         let lock = client.read_write_lock("x");
-        let wait = if cancelled { ms(60_000) } else { backend.span(100) };
+        let wait = if cancelled {
+            ms(60_000)
+        } else {
+            backend.span(100)
+        };
         let writing =
             tokio::spawn(async move { lock.write().try_lock(wait, Lease::fixed(ms(5000))).await });
         waiting(&client, 1).await;
@@ -399,7 +577,11 @@ pub(crate) async fn readers_are_not_starved_by_writers_of_their_client(backend: 
     waiting(&client, 3).await;
     for _ in 0..20 {
         // One of them holds the lock at any time, and the next one waits for it.
-        let guard = soon("a reader's turn", reader(&client)).await.0.unwrap().unwrap();
+        let guard = soon("a reader's turn", reader(&client))
+            .await
+            .0
+            .unwrap()
+            .unwrap();
         guard.unlock().await.unwrap();
     }
     enough.store(true, SeqCst);

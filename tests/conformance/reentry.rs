@@ -19,7 +19,14 @@ pub(crate) async fn the_same_value_re_enters(backend: Backend) {
     assert_eq!(backend.number(&["HGET", "x", outer.owner()]), 2);
     inner.unlock().await.unwrap();
     assert_eq!(lock.hold_count().await.unwrap(), 1);
-    backend.in_vain(async || rival.lock("x").try_lock(Duration::ZERO, Lease::Renewed).await).await;
+    backend
+        .in_vain(async || {
+            rival
+                .lock("x")
+                .try_lock(Duration::ZERO, Lease::Renewed)
+                .await
+        })
+        .await;
     outer.unlock().await.unwrap();
     assert_eq!(lock.hold_count().await.unwrap(), 0);
     assert!(!backend.exists("x"));
@@ -30,10 +37,19 @@ pub(crate) async fn an_owner_re_enters_by_name(backend: Backend) {
     let owner = Owner::new();
     let outer = client.lock("x").owned_by(&owner).lock().await.unwrap();
     let deeper = client.lock("x").owned_by(&owner);
-    let inner = deeper.try_lock(Duration::ZERO, Lease::Renewed).await.unwrap();
+    let inner = deeper
+        .try_lock(Duration::ZERO, Lease::Renewed)
+        .await
+        .unwrap();
     assert_eq!(inner.owner(), outer.owner());
     let stranger = client.lock("x").owned_by(&Owner::new());
-    backend.in_vain(async || stranger.try_lock(Duration::ZERO, Lease::fixed(ms(1000))).await).await;
+    backend
+        .in_vain(async || {
+            stranger
+                .try_lock(Duration::ZERO, Lease::fixed(ms(1000)))
+                .await
+        })
+        .await;
     drop((outer, inner));
     backend.until_gone("x").await;
 }
@@ -51,7 +67,11 @@ pub(crate) async fn futures_of_one_owner_share_a_hold(backend: Backend) {
     let ((guards, ()), _) = soon("all get in", async { tokio::join!(all, release) }).await;
     let guards = [guards.0.unwrap(), guards.1.unwrap(), guards.2.unwrap()];
     assert_eq!(guards[0].hold_count(), 3);
-    assert!(guards.iter().all(|guard| guard.owner() == guards[0].owner()));
+    assert!(
+        guards
+            .iter()
+            .all(|guard| guard.owner() == guards[0].owner())
+    );
     drop(guards);
     backend.until_gone("x").await;
 }
@@ -61,9 +81,15 @@ pub(crate) async fn futures_of_one_owner_share_a_hold_that_is_handed_over(backen
         let client = backend.client_with_long_streaks().await;
         let owner = Owner::new();
         let mut locks: Vec<_> = (0..3).map(|_| client.lock("x").owned_by(&owner)).collect();
-        let held = client.lock("x").try_lock(Duration::ZERO, lease).await.unwrap();
-        let mut takings: Vec<_> =
-            locks.iter_mut().map(|lock| Box::pin(lock.try_lock(ms(8000), lease))).collect();
+        let held = client
+            .lock("x")
+            .try_lock(Duration::ZERO, lease)
+            .await
+            .unwrap();
+        let mut takings: Vec<_> = locks
+            .iter_mut()
+            .map(|lock| Box::pin(lock.try_lock(ms(8000), lease)))
+            .collect();
         for taking in &mut takings {
             assert!(taking.as_mut().now_or_never().is_none());
         }
@@ -82,15 +108,24 @@ pub(crate) async fn futures_of_one_owner_share_a_hold_that_is_handed_over(backen
 pub(crate) async fn a_nested_lease_never_shortens_the_outer(backend: Backend) {
     let client = backend.client().await;
     let lock = client.lock("x").owned_by(&Owner::new());
-    let outer = lock.try_lock(Duration::ZERO, Lease::fixed(ms(20_000))).await.unwrap();
+    let outer = lock
+        .try_lock(Duration::ZERO, Lease::fixed(ms(20_000)))
+        .await
+        .unwrap();
     let deadline = outer.deadline();
-    let inner = lock.try_lock(Duration::ZERO, Lease::fixed(ms(1000))).await.unwrap();
+    let inner = lock
+        .try_lock(Duration::ZERO, Lease::fixed(ms(1000)))
+        .await
+        .unwrap();
     assert!(backend.left("x") > 10_000, "{}", backend.left("x"));
     assert!(inner.deadline() >= deadline);
     inner.unlock().await.unwrap();
     assert!(backend.left("x") > 10_000, "{}", backend.left("x"));
     let inner = lock.lock().await.unwrap();
-    assert!(outer.deadline() > deadline, "the renewed lease of 30 s is longer");
+    assert!(
+        outer.deadline() > deadline,
+        "the renewed lease of 30 s is longer"
+    );
     inner.unlock().await.unwrap();
     assert_eq!(outer.state(), HoldState::Held);
 }
@@ -112,12 +147,24 @@ pub(crate) async fn an_inner_release_leaves_the_lease_alone(backend: Backend) {
 pub(crate) async fn a_longer_inner_lease_counts(backend: Backend) {
     let client = backend.client().await;
     let lock = client.lock("x").owned_by(&Owner::new());
-    let outer = lock.try_lock(Duration::ZERO, Lease::fixed(ms(5000))).await.unwrap();
+    let outer = lock
+        .try_lock(Duration::ZERO, Lease::fixed(ms(5000)))
+        .await
+        .unwrap();
     let before = outer.deadline();
-    let inner = lock.try_lock(Duration::ZERO, Lease::fixed(ms(15_000))).await.unwrap();
-    assert!(outer.deadline() > before + ms(7000), "one hold, one deadline");
+    let inner = lock
+        .try_lock(Duration::ZERO, Lease::fixed(ms(15_000)))
+        .await
+        .unwrap();
+    assert!(
+        outer.deadline() > before + ms(7000),
+        "one hold, one deadline"
+    );
     drop(inner);
-    eventually("the count falls", async || lock.hold_count().await.unwrap() == 1).await;
+    eventually("the count falls", async || {
+        lock.hold_count().await.unwrap() == 1
+    })
+    .await;
     assert!(backend.left("x") > 7000);
     drop(outer);
     backend.until_gone("x").await;
@@ -142,11 +189,18 @@ pub(crate) async fn a_lost_hold_is_not_re_entered(backend: Backend) {
     backend.command(&["DEL", "x"]);
     let fresh = lock.try_lock(ms(2000), Lease::Renewed).await.unwrap();
     assert_eq!(outer.state(), HoldState::Lost);
-    assert_eq!(soon("told", outer.ended()).await.0, Ended::Lost(LossReason::Gone));
+    assert_eq!(
+        soon("told", outer.ended()).await.0,
+        Ended::Lost(LossReason::Gone)
+    );
     assert_ne!(fresh.owner(), outer.owner());
     drop(outer);
     sleep(ms(20)).await;
-    assert_eq!(backend.number(&["HGET", "x", fresh.owner()]), 1, "the old guard frees nothing");
+    assert_eq!(
+        backend.number(&["HGET", "x", fresh.owner()]),
+        1,
+        "the old guard frees nothing"
+    );
     fresh.unlock().await.unwrap();
 }
 
@@ -183,14 +237,26 @@ pub(crate) async fn an_owner_of_one_client_is_nobody_to_another(backend: Backend
     // The other client may be connected to another server: the hold here says nothing there.
     backend
         .in_vain(async || {
-            elsewhere.lock("x").owned_by(&owner).try_lock(Duration::ZERO, Lease::Renewed).await
+            elsewhere
+                .lock("x")
+                .owned_by(&owner)
+                .try_lock(Duration::ZERO, Lease::Renewed)
+                .await
         })
         .await;
     outer.unlock().await.unwrap();
     let there = elsewhere.lock("x").owned_by(&owner);
     let guard = there.lock().await.unwrap();
     assert_eq!(there.hold_count().await.unwrap(), 1);
-    assert_eq!(client.lock("x").owned_by(&owner).hold_count().await.unwrap(), 0);
+    assert_eq!(
+        client
+            .lock("x")
+            .owned_by(&owner)
+            .hold_count()
+            .await
+            .unwrap(),
+        0
+    );
     guard.unlock().await.unwrap();
 }
 
@@ -242,7 +308,10 @@ pub(crate) async fn a_dropped_inner_guard_is_not_counted_for_the_next_owner(back
     drop(inner);
     drop(outer);
     let (next, guard) = soon("its turn", taking).await.0.unwrap();
-    assert_eq!((guard.hold_count(), next.hold_count().await.unwrap()), (1, 1));
+    assert_eq!(
+        (guard.hold_count(), next.hold_count().await.unwrap()),
+        (1, 1)
+    );
     guard.unlock().await.unwrap();
     backend.until_gone("x").await;
 }
@@ -265,6 +334,9 @@ pub(crate) async fn an_owner_of_many_names_lets_its_waiters_in(backend: Backend)
     }
     before.unlock().await.unwrap();
     let first = soon("the first", first).await.0.unwrap();
-    let second = soon("the second, by the hold of the first", second).await.0.unwrap();
+    let second = soon("the second, by the hold of the first", second)
+        .await
+        .0
+        .unwrap();
     assert_eq!((first.hold_count(), second.owner()), (2, first.owner()));
 }

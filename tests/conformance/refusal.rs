@@ -21,13 +21,18 @@ pub(crate) async fn bad_names_are_refused_before_anything_is_sent(backend: Backe
         let lock = client.lock(name);
         for error in [
             lock.lock().await.unwrap_err(),
-            lock.try_lock(Duration::ZERO, Lease::fixed(ms(100))).await.unwrap_err(),
+            lock.try_lock(Duration::ZERO, Lease::fixed(ms(100)))
+                .await
+                .unwrap_err(),
             lock.acquire().await.unwrap_err(),
             lock.is_locked().await.unwrap_err(),
             lock.is_held().await.unwrap_err(),
             lock.force_unlock().await.unwrap_err(),
         ] {
-            assert!(matches!(&error, Error::Config(ConfigError::Name { .. })), "{error}");
+            assert!(
+                matches!(&error, Error::Config(ConfigError::Name { .. })),
+                "{error}"
+            );
             assert!(error.to_string().contains(reason), "{error}");
         }
     }
@@ -43,17 +48,29 @@ pub(crate) async fn bad_leases_are_refused_before_anything_is_sent(backend: Back
         (Lease::MAX + ms(1), "31536000.001s"),
         (Duration::MAX, "18446744073709551615"),
     ] {
-        let error = lock.try_lock(ms(10), Lease::fixed(lease)).await.unwrap_err();
+        let error = lock
+            .try_lock(ms(10), Lease::fixed(lease))
+            .await
+            .unwrap_err();
         let text = error.to_string();
-        assert!(matches!(&error, Error::Config(ConfigError::OutOfRange { .. })), "{text}");
-        assert!(text.contains(shown) && text.contains("10ms to 31536000s"), "{text}");
+        assert!(
+            matches!(&error, Error::Config(ConfigError::OutOfRange { .. })),
+            "{text}"
+        );
+        assert!(
+            text.contains(shown) && text.contains("10ms to 31536000s"),
+            "{text}"
+        );
         let error = lock.acquire().max_hold(lease).await.unwrap_err();
         assert!(error.to_string().contains("max_hold"), "{error}");
     }
     assert_eq!(client.stats().calls, 0);
     let guard = lock.lock().await.unwrap();
     let calls = client.stats().calls;
-    assert!(matches!(guard.extend(Duration::ZERO).await, Err(Error::Config(_))));
+    assert!(matches!(
+        guard.extend(Duration::ZERO).await,
+        Err(Error::Config(_))
+    ));
     assert_eq!(client.stats().calls, calls);
 }
 
@@ -61,12 +78,16 @@ pub(crate) async fn a_key_of_another_type_is_reported(backend: Backend) {
     let client = backend.client().await;
     backend.command(&["SET", "x", "a string"]);
     let lock = client.lock("x");
-    for error in
-        [lock.lock().await.unwrap_err(), lock.try_lock(ms(0), Lease::Renewed).await.unwrap_err()]
-    {
+    for error in [
+        lock.lock().await.unwrap_err(),
+        lock.try_lock(ms(0), Lease::Renewed).await.unwrap_err(),
+    ] {
         let text = error.to_string();
         assert!(matches!(&error, Error::Protocol { .. }), "{text}");
-        assert!(text.contains("WRONGTYPE") && text.contains("name=`x`"), "{text}");
+        assert!(
+            text.contains("WRONGTYPE") && text.contains("name=`x`"),
+            "{text}"
+        );
         assert!(!error.is_retryable() && !error.may_be_held());
     }
     assert!(matches!(lock.holder().await, Err(Error::Protocol { .. })));
@@ -77,8 +98,17 @@ pub(crate) async fn a_key_of_another_type_is_reported(backend: Backend) {
 pub(crate) async fn an_absurdly_long_wait_is_for_ever(backend: Backend) {
     let client = backend.client().await;
     let lock = client.lock("x");
-    for wait in [Duration::MAX, Duration::from_secs(u64::MAX / 2), Duration::from_secs(1 << 40)] {
-        lock.try_lock(wait, Lease::Renewed).await.unwrap().unlock().await.unwrap();
+    for wait in [
+        Duration::MAX,
+        Duration::from_secs(u64::MAX / 2),
+        Duration::from_secs(1 << 40),
+    ] {
+        lock.try_lock(wait, Lease::Renewed)
+            .await
+            .unwrap()
+            .unlock()
+            .await
+            .unwrap();
         let _held = lock.lock().await.unwrap();
         let other = client.lock("x");
         let patient = tokio::time::timeout(ms(50), other.try_lock(wait, Lease::Renewed)).await;
@@ -125,12 +155,20 @@ pub(crate) async fn locks_that_cannot_be_one_are_refused(backend: Backend) {
         client.multi_lock((0..1025).map(|number| number.to_string())),
     ] {
         let refused = lock.lock().await.unwrap_err();
-        assert!(matches!(refused, Error::Config(ConfigError::Members { .. })), "{refused}");
+        assert!(
+            matches!(refused, Error::Config(ConfigError::Members { .. })),
+            "{refused}"
+        );
     }
     let stats = client.stats();
     assert_eq!((stats.calls, stats.local_queues), (0, 0));
     let most = client.multi_lock((0..1024).map(|number| number.to_string()));
-    most.try_lock(Duration::ZERO, Lease::fixed(ms(10_000))).await.unwrap().unlock().await.unwrap();
+    most.try_lock(Duration::ZERO, Lease::fixed(ms(10_000)))
+        .await
+        .unwrap()
+        .unlock()
+        .await
+        .unwrap();
 }
 
 pub(crate) async fn a_forced_release_deletes_no_data(backend: Backend) {
@@ -139,7 +177,11 @@ pub(crate) async fn a_forced_release_deletes_no_data(backend: Backend) {
     backend.command(&["HSET", "hash", "a", "b"]);
     backend.command(&["SET", "string", "a"]);
     for kind in KINDS.iter().filter(|kind| kind.is_single()) {
-        let other = if kind.name == "string" { "hash" } else { "string" };
+        let other = if kind.name == "string" {
+            "hash"
+        } else {
+            "string"
+        };
         for key in ["list", other] {
             let forced = kind.lock(&client, key).force_unlock().await;
             let refused = matches!(forced, Err(Error::Protocol { .. }));

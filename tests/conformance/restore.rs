@@ -23,16 +23,25 @@ fn with_fields() -> impl Iterator<Item = &'static Kind> {
 
 async fn is_nobodys(lock: &Lock, text: &str, what: &str) {
     let refused = lock.restore(text).await;
-    assert!(matches!(refused, Err(Error::NotOwner { .. })), "{what}: {refused:?}");
+    assert!(
+        matches!(refused, Err(Error::NotOwner { .. })),
+        "{what}: {refused:?}"
+    );
 }
 
 async fn all_is_released(client: &Client) {
-    eventually("all is released", async || client.stats().releases_pending == 0).await;
+    eventually("all is released", async || {
+        client.stats().releases_pending == 0
+    })
+    .await;
 }
 
 pub(crate) async fn other_futures_of_the_owner_re_enter_what_was_restored(backend: Backend) {
     let (client, elsewhere) = (backend.client().await, backend.client().await);
-    for kind in KINDS.iter().filter(|kind| kind.exclusive && kind.reentrant && kind.is_single()) {
+    for kind in KINDS
+        .iter()
+        .filter(|kind| kind.exclusive && kind.reentrant && kind.is_single())
+    {
         let held = kind.lock(&elsewhere, kind.name).lock().await.unwrap();
         let text = held.hand_on().unwrap();
         let lock = kind.lock(&client, kind.name).owned_by(&Owner::new());
@@ -41,7 +50,12 @@ pub(crate) async fn other_futures_of_the_owner_re_enter_what_was_restored(backen
         waiting(&client, 1).await;
         let restored = lock.restore(&text).await.unwrap();
         let inner = soon(kind.name, waits).await.0.unwrap().unwrap();
-        assert_eq!((inner.owner(), inner.hold_count()), (restored.owner(), 2), "{}", kind.name);
+        assert_eq!(
+            (inner.owner(), inner.hold_count()),
+            (restored.owner(), 2),
+            "{}",
+            kind.name
+        );
         restored.unlock().await.unwrap();
         inner.check().unwrap();
         assert!(lock.is_held().await.unwrap());
@@ -88,10 +102,22 @@ pub(crate) async fn a_text_that_is_no_owners_changes_nothing(backend: Backend) {
     is_nobodys(lock.write(), &text, "a reader's").await;
     eventually("no undo", async || client.stats().releases_pending == 0).await;
     assert_eq!(backend.list(&["HGETALL", "x"]), before);
-    lock.read().restore(&text).await.unwrap().unlock().await.unwrap();
+    lock.read()
+        .restore(&text)
+        .await
+        .unwrap()
+        .unlock()
+        .await
+        .unwrap();
     let text = held.write().lock().await.unwrap().hand_on().unwrap();
     is_nobodys(lock.read(), &text, "a writer's").await;
-    lock.write().restore(&text).await.unwrap().unlock().await.unwrap();
+    lock.write()
+        .restore(&text)
+        .await
+        .unwrap()
+        .unlock()
+        .await
+        .unwrap();
     assert!(!backend.exists("x"));
 }
 
@@ -101,11 +127,16 @@ pub(crate) async fn an_owner_text_may_be_anything_within_its_limit(backend: Back
     for text in ["", " ", "a b\n\"c\"", "mode", "é😀", "1e400", "-1", &long] {
         backend.command(&["SET", "x", text, "PX", "60000"]);
         let lock = client.string_lock("x");
-        backend.in_vain(async || lock.try_lock(Duration::ZERO, Lease::fixed(ms(1000))).await).await;
+        backend
+            .in_vain(async || lock.try_lock(Duration::ZERO, Lease::fixed(ms(1000))).await)
+            .await;
         assert!(lock.is_locked().await.unwrap());
         let holder = lock.holder().await.unwrap().unwrap();
         assert_eq!((&*holder.owner, holder.holds), (text, 1));
-        assert!(matches!(lock.restore("other").await, Err(Error::NotOwner { .. })));
+        assert!(matches!(
+            lock.restore("other").await,
+            Err(Error::NotOwner { .. })
+        ));
         let guard = lock.restore(text).await.unwrap();
         assert_eq!(guard.owner(), text);
         assert!(lock.is_held().await.unwrap());
@@ -113,7 +144,11 @@ pub(crate) async fn an_owner_text_may_be_anything_within_its_limit(backend: Back
         assert!(!backend.exists("x"), "{text}");
     }
     let calls = client.stats().calls;
-    let refused = client.string_lock("x").restore(&format!("{long}n")).await.unwrap_err();
+    let refused = client
+        .string_lock("x")
+        .restore(&format!("{long}n"))
+        .await
+        .unwrap_err();
     assert!(matches!(refused, Error::Config(_)), "{refused}");
     assert_eq!(client.stats().calls, calls);
 }
@@ -131,13 +166,26 @@ enum End {
 
 /// Only of a string lock the text of a guard is known while it lives.
 pub(crate) async fn what_is_being_released_is_given_to_nobody(backend: Backend) {
-    let hasty = backend.builder().command_timeout(ms(300)).connect().await.unwrap();
+    let hasty = backend
+        .builder()
+        .command_timeout(ms(300))
+        .connect()
+        .await
+        .unwrap();
     let ends = [End::Dropped, End::UnlockUnderWay, End::UnlockCancelled];
-    let others = [End::UnlockUnanswered, End::RestoreCancelled, End::HeldTooLong];
+    let others = [
+        End::UnlockUnanswered,
+        End::RestoreCancelled,
+        End::HeldTooLong,
+    ];
     for end in ends.into_iter().chain(others) {
         let what = format!("{end:?}");
         let lock = hasty.string_lock("x");
-        let longest = if let End::HeldTooLong = end { ms(300) } else { Duration::from_secs(3600) };
+        let longest = if let End::HeldTooLong = end {
+            ms(300)
+        } else {
+            Duration::from_secs(3600)
+        };
         let guard = lock.acquire().max_hold(longest).await.unwrap();
         let text = guard.owner().to_owned();
         backend.pause();
@@ -149,7 +197,10 @@ pub(crate) async fn what_is_being_released_is_given_to_nobody(backend: Backend) 
             End::UnlockCancelled => drop(guard.unlock()),
             End::UnlockUnanswered => {
                 let unanswered = guard.unlock().await.unwrap_err();
-                assert!(matches!(unanswered, Error::Unknown { .. }), "{what}: {unanswered}");
+                assert!(
+                    matches!(unanswered, Error::Unknown { .. }),
+                    "{what}: {unanswered}"
+                );
             }
             End::RestoreCancelled => {
                 assert_eq!(guard.hand_on().unwrap(), text);
@@ -223,7 +274,10 @@ pub(crate) async fn what_is_being_handed_over_is_given_to_nobody(backend: Backen
 }
 
 pub(crate) async fn what_was_handed_over_can_be_handed_on_at_once(backend: Backend) {
-    let (client, elsewhere) = (backend.client_with_long_streaks().await, backend.client().await);
+    let (client, elsewhere) = (
+        backend.client_with_long_streaks().await,
+        backend.client().await,
+    );
     for name in ["lock", "spin", "write"] {
         let kind = texted().find(|kind| kind.name == name).unwrap();
         let lock = kind.lock(&client, name);
@@ -243,10 +297,20 @@ pub(crate) async fn what_was_handed_over_can_be_handed_on_at_once(backend: Backe
 }
 
 pub(crate) async fn of_many_that_restore_one_text_one_has_it(backend: Backend) {
-    let clients = [backend.client().await, backend.client().await, backend.client().await];
+    let clients = [
+        backend.client().await,
+        backend.client().await,
+        backend.client().await,
+    ];
     for (kind, many) in with_fields().flat_map(|kind| [(kind, 2), (kind, 10)]) {
         let what = format!("{} of {many}", kind.name);
-        let text = kind.lock(&clients[0], "x").lock().await.unwrap().hand_on().unwrap();
+        let text = kind
+            .lock(&clients[0], "x")
+            .lock()
+            .await
+            .unwrap()
+            .hand_on()
+            .unwrap();
         let restoring: Vec<_> = (0..many)
             .map(|number| {
                 let (lock, text) = (kind.lock(&clients[number % 3], "x"), text.clone());
@@ -329,8 +393,16 @@ pub(crate) async fn what_is_handed_on_is_not_given_to_those_who_wait(backend: Ba
         waiting(&client, 1).await;
         waiting(&elsewhere, 1).await;
         let text = guard.hand_on().unwrap();
-        let restored = kind.lock(&elsewhere, kind.name).restore(&text).await.unwrap();
-        assert!(waits.iter().all(|waits| !waits.is_finished()), "{}", kind.name);
+        let restored = kind
+            .lock(&elsewhere, kind.name)
+            .restore(&text)
+            .await
+            .unwrap();
+        assert!(
+            waits.iter().all(|waits| !waits.is_finished()),
+            "{}",
+            kind.name
+        );
         restored.check().unwrap();
         restored.unlock().await.unwrap();
         for waits in waits {
@@ -360,7 +432,12 @@ pub(crate) async fn a_text_that_is_used_again_can_be_restored_again(backend: Bac
             }
             _ => {
                 guard.forget();
-                lock.restore("job-17").await.unwrap().unlock().await.unwrap();
+                lock.restore("job-17")
+                    .await
+                    .unwrap()
+                    .unlock()
+                    .await
+                    .unwrap();
             }
         }
         assert!(!backend.exists("x"), "round {round}");

@@ -67,7 +67,10 @@ pub(crate) async fn a_waiter_for_two_needs_two(backend: Backend) {
         semaphore.add_permits(1).await.unwrap();
     });
     let two = two.await.unwrap();
-    assert_eq!((two.permits(), semaphore.available().await.unwrap()), (2, 0));
+    assert_eq!(
+        (two.permits(), semaphore.available().await.unwrap()),
+        (2, 0)
+    );
 }
 
 pub(crate) async fn none_is_taken_and_given_without_redis(backend: Backend) {
@@ -77,7 +80,11 @@ pub(crate) async fn none_is_taken_and_given_without_redis(backend: Backend) {
     let none = semaphore.acquire(0).await.unwrap();
     assert!(none.guard().is_none());
     none.release().await.unwrap();
-    semaphore.try_acquire(0, Duration::ZERO).await.unwrap().forget();
+    semaphore
+        .try_acquire(0, Duration::ZERO)
+        .await
+        .unwrap()
+        .forget();
     semaphore.release(0).await.unwrap();
     assert!(!semaphore.release_if_exists(0).await.unwrap());
     assert_eq!(client.stats().calls, before);
@@ -102,7 +109,10 @@ pub(crate) async fn permits_are_set_once(backend: Backend) {
     assert!(!semaphore.try_set_permits(15).await.unwrap());
     assert_eq!(semaphore.available().await.unwrap(), 10);
     let drained = semaphore.acquire(10).await.unwrap();
-    assert!(!semaphore.try_set_permits(15).await.unwrap(), "none available is not none at all");
+    assert!(
+        !semaphore.try_set_permits(15).await.unwrap(),
+        "none available is not none at all"
+    );
     drop(drained);
 }
 
@@ -116,22 +126,34 @@ pub(crate) async fn a_semaphore_with_a_life_ends_with_its_holds(backend: Backend
     let left = u64::try_from(backend.left("s")).expect("adding leaves the expiry alone");
     assert!(ms(left) <= life);
     soon("it expires", backend.until_gone("s")).await;
-    soon("its holds, too", backend.until_gone("leasehold_semaphore:{s}")).await;
+    soon(
+        "its holds, too",
+        backend.until_gone("leasehold_semaphore:{s}"),
+    )
+    .await;
     assert!(semaphore.try_set_permits(1).await.unwrap());
     // A hold of the one before gives nothing to the one of now.
     assert!(matches!(held.release().await, Err(Error::Lost { .. })));
     assert_eq!(semaphore.available().await.unwrap(), 1);
-    let refused = client.semaphore("t").try_set_permits_for(1, Duration::ZERO).await;
+    let refused = client
+        .semaphore("t")
+        .try_set_permits_for(1, Duration::ZERO)
+        .await;
     assert!(matches!(refused, Err(Error::Config(_))));
 }
 
 pub(crate) async fn permits_are_added_and_taken_away(backend: Backend) {
     let client = backend.client().await;
     let semaphore = set(&client, "s", 10).await;
-    let (five, three) = (semaphore.acquire(5).await.unwrap(), semaphore.acquire(3).await.unwrap());
+    let (five, three) = (
+        semaphore.acquire(5).await.unwrap(),
+        semaphore.acquire(3).await.unwrap(),
+    );
     semaphore.add_permits(-10).await.unwrap();
     assert_eq!(semaphore.available().await.unwrap(), -8);
-    backend.in_vain(async || semaphore.try_acquire(1, Duration::ZERO).await).await;
+    backend
+        .in_vain(async || semaphore.try_acquire(1, Duration::ZERO).await)
+        .await;
     five.release().await.unwrap();
     assert_eq!(semaphore.available().await.unwrap(), -3);
     three.release().await.unwrap();
@@ -143,13 +165,18 @@ pub(crate) async fn permits_are_added_and_taken_away(backend: Backend) {
 pub(crate) async fn a_waiter_for_many_waits_for_all(backend: Backend) {
     let (one, other) = (backend.client().await, backend.client().await);
     let (semaphore, waiter) = (set(&one, "s", 3).await, other.semaphore("s"));
-    let mut held = try_join_all((0..3).map(|_| semaphore.acquire(1))).await.unwrap();
+    let mut held = try_join_all((0..3).map(|_| semaphore.acquire(1)))
+        .await
+        .unwrap();
     let many = while_waiting(&other, 1, waiter.acquire(3), async {
         for given in 0..3 {
             let vain = other.stats().wakes_in_vain;
             held.pop().unwrap().release().await.unwrap();
             if given < 2 {
-                eventually("it asks in vain", async || other.stats().wakes_in_vain > vain).await;
+                eventually("it asks in vain", async || {
+                    other.stats().wakes_in_vain > vain
+                })
+                .await;
             }
         }
     });
@@ -160,7 +187,9 @@ pub(crate) async fn a_waiter_for_many_waits_for_all(backend: Backend) {
 pub(crate) async fn a_timed_wait_ends_with_the_last_release(backend: Backend) {
     let (one, other) = (backend.client().await, backend.client().await);
     let (semaphore, waiter) = (set(&one, "s", 4).await, other.semaphore("s"));
-    let pairs = try_join_all([semaphore.acquire(2), semaphore.acquire(2)]).await.unwrap();
+    let pairs = try_join_all([semaphore.acquire(2), semaphore.acquire(2)])
+        .await
+        .unwrap();
     let start = Instant::now();
     let late = while_waiting(&other, 1, waiter.try_acquire(4, ms(9000)), async {
         for pair in pairs {
@@ -171,9 +200,16 @@ pub(crate) async fn a_timed_wait_ends_with_the_last_release(backend: Backend) {
     drop(late.await.unwrap());
     assert!(start.elapsed() >= 2 * backend.span(100));
     if matches!(backend, Backend::Embedded(_)) {
-        assert!(start.elapsed() < ms(215), "told, not polled: {:?}", start.elapsed());
+        assert!(
+            start.elapsed() < ms(215),
+            "told, not polled: {:?}",
+            start.elapsed()
+        );
     }
-    eventually("they are back", async || semaphore.available().await.unwrap() == 4).await;
+    eventually("they are back", async || {
+        semaphore.available().await.unwrap() == 4
+    })
+    .await;
     let all = semaphore.acquire(4).await.unwrap();
     let start = Instant::now();
     in_vain(async || waiter.try_acquire(1, backend.span(50)).await).await;
@@ -207,7 +243,10 @@ pub(crate) async fn a_release_may_leave_a_missing_semaphore_missing(backend: Bac
     let held = semaphore.acquire(1).await.unwrap();
     backend.command(&["DEL", "s"]);
     drop(held);
-    eventually("it is released", async || !backend.exists("leasehold_semaphore:{s}")).await;
+    eventually("it is released", async || {
+        !backend.exists("leasehold_semaphore:{s}")
+    })
+    .await;
     assert!(!backend.exists("s"));
 }
 
@@ -252,7 +291,13 @@ pub(crate) async fn small_and_huge_acquisitions_all_complete(backend: Backend) {
         let permits = if number % 3 == 0 { JAVAS_MOST } else { 1 };
         tokio::spawn(async move {
             for _ in 0..5 {
-                semaphore.acquire(permits).await.unwrap().release().await.unwrap();
+                semaphore
+                    .acquire(permits)
+                    .await
+                    .unwrap()
+                    .release()
+                    .await
+                    .unwrap();
             }
         })
     });
@@ -260,7 +305,10 @@ pub(crate) async fn small_and_huge_acquisitions_all_complete(backend: Backend) {
     for done in done {
         done.unwrap();
     }
-    assert_eq!(clients[0].semaphore("s").available().await.unwrap(), i64::from(JAVAS_MOST));
+    assert_eq!(
+        clients[0].semaphore("s").available().await.unwrap(),
+        i64::from(JAVAS_MOST)
+    );
 }
 
 async fn all_get_one(backend: &Backend, clients: &[Client], message: impl AsyncFnOnce()) {
@@ -280,7 +328,11 @@ async fn all_get_one(backend: &Backend, clients: &[Client], message: impl AsyncF
     message().await;
     let (held, _) = soon("everybody", join_all(tasks)).await;
     if matches!(backend, Backend::Embedded(_)) {
-        assert!(start.elapsed() < ms(100), "one message for all: {:?}", start.elapsed());
+        assert!(
+            start.elapsed() < ms(100),
+            "one message for all: {:?}",
+            start.elapsed()
+        );
     }
     let held: Vec<SemaphorePermit> = held.into_iter().map(Result::unwrap).collect();
     assert_eq!(backend.command(&["GET", "s"]), "0");
@@ -297,8 +349,15 @@ pub(crate) async fn one_release_lets_many_in(backend: Backend) {
     let one = [slow().await.unwrap()];
     all_get_one(&backend, &one, async || semaphore.release(6).await.unwrap()).await;
     semaphore.drain().await.unwrap();
-    let three = [slow().await.unwrap(), slow().await.unwrap(), slow().await.unwrap()];
-    all_get_one(&backend, &three, async || semaphore.release(6).await.unwrap()).await;
+    let three = [
+        slow().await.unwrap(),
+        slow().await.unwrap(),
+        slow().await.unwrap(),
+    ];
+    all_get_one(&backend, &three, async || {
+        semaphore.release(6).await.unwrap()
+    })
+    .await;
     // The same by the release of one hold that stood for all.
     let all = semaphore.acquire(6).await.unwrap();
     all_get_one(&backend, &three, async || all.release().await.unwrap()).await;
@@ -314,7 +373,14 @@ pub(crate) async fn a_front_that_gives_up_lets_the_next_ask(backend: Backend) {
     let behind = tokio::spawn(async move { few.acquire(2).await.unwrap() });
     waiting(&other, 2).await;
     // A zero wait asks beside the queue.
-    other.semaphore("s").try_acquire(1, Duration::ZERO).await.unwrap().release().await.unwrap();
+    other
+        .semaphore("s")
+        .try_acquire(1, Duration::ZERO)
+        .await
+        .unwrap()
+        .release()
+        .await
+        .unwrap();
     assert!(!behind.is_finished());
     front.abort();
     drop(soon("the next asks", behind).await.0.unwrap());
@@ -323,7 +389,10 @@ pub(crate) async fn a_front_that_gives_up_lets_the_next_ask(backend: Backend) {
 pub(crate) async fn a_key_of_another_type_is_reported(backend: Backend) {
     let client = backend.client().await;
     backend.command(&["LPUSH", "x", "not a number"]);
-    let (semaphore, permits) = (client.semaphore("x"), client.permit_expirable_semaphore("x"));
+    let (semaphore, permits) = (
+        client.semaphore("x"),
+        client.permit_expirable_semaphore("x"),
+    );
     let latch = client.count_down_latch("x");
     let told = |outcome: Result<(), Error>| {
         let error = outcome.unwrap_err();

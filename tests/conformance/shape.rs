@@ -48,10 +48,15 @@ async fn every_future_may_be_sent() {
     let guard = may_be_sent(lock.lock()).await.expect("free");
     drop(may_be_sent(guard.ended()));
     may_be_sent(guard.run(async {})).await.expect("held");
-    may_be_sent(guard.extend(Duration::from_secs(1))).await.expect("held");
+    may_be_sent(guard.extend(Duration::from_secs(1)))
+        .await
+        .expect("held");
     may_be_sent(guard.unlock()).await.expect("held");
     let wait = Duration::from_secs(1);
-    may_be_sent(lock.try_lock(wait, Lease::fixed(wait))).await.expect("free").forget();
+    may_be_sent(lock.try_lock(wait, Lease::fixed(wait)))
+        .await
+        .expect("free")
+        .forget();
     drop(may_be_sent(lock.is_locked()));
     drop(may_be_sent(lock.acquire().wait(wait).into_future()));
     let ran = may_be_sent(lock.run(Duration::ZERO, Lease::fixed(wait), async |_| 7)).await;
@@ -59,7 +64,9 @@ async fn every_future_may_be_sent() {
     drop(may_be_sent(lock.restore("a:1")));
     drop(may_be_sent(client.locks("*")));
     drop(may_be_sent(client.ping()));
-    may_be_sent(client.preflight().into_future()).await.expect("it is here");
+    may_be_sent(client.preflight().into_future())
+        .await
+        .expect("it is here");
     let semaphore = client.semaphore("s");
     drop(may_be_sent(semaphore.acquire(1)));
     drop(may_be_sent(semaphore.drain()));
@@ -67,7 +74,9 @@ async fn every_future_may_be_sent() {
     drop(may_be_sent(permits.acquire(Lease::Renewed)));
     drop(may_be_sent(permits.release_all(&[])));
     drop(may_be_sent(client.count_down_latch("l").wait(wait)));
-    may_be_sent(client.shutdown(wait)).await.expect("it settles");
+    may_be_sent(client.shutdown(wait))
+        .await
+        .expect("it settles");
 }
 
 #[tokio::test(start_paused = true)]
@@ -75,14 +84,26 @@ async fn a_wait_fits_where_it_is_stored() {
     let client = EmbeddedRedis::new().client();
     let lock = client.lock("x");
     // Ten thousand waiting tasks are forty megabytes: more would be felt.
-    assert!(size_of_val(&lock.lock()) <= 4096, "{}", size_of_val(&lock.lock()));
+    assert!(
+        size_of_val(&lock.lock()) <= 4096,
+        "{}",
+        size_of_val(&lock.lock())
+    );
 }
 
 /// What a caller must know of a call stands at it; `docs/` and the tests say whether it is true.
 #[test]
 fn every_call_says_what_it_costs_leaves_and_fails_with() {
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let folders = ["", "client", "lock", "lock/guard", "lock/multi", "permits", "semaphore"];
+    let folders = [
+        "",
+        "client",
+        "lock",
+        "lock/guard",
+        "lock/multi",
+        "permits",
+        "semaphore",
+    ];
     let files = folders.map(|folder| sources.join(folder).read_dir().expect("sources"));
     let mut calls = 0;
     for file in files.into_iter().flatten() {

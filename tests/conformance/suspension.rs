@@ -11,13 +11,22 @@ use crate::backend::{Backend, eventually, soon};
 const LEASE: Duration = Duration::from_secs(30);
 
 async fn client_on(machine: &Machine, backend: &Backend) -> Client {
-    backend.builder().lease(LEASE).machine(machine).connect().await.unwrap()
+    backend
+        .builder()
+        .lease(LEASE)
+        .machine(machine)
+        .connect()
+        .await
+        .unwrap()
 }
 
 /// Nothing has run since the machine woke up.
 async fn assert_lost_at_once(guard: &LockGuard, why: LossReason) {
     let checked = guard.check().unwrap_err();
-    assert!(matches!(&checked, Error::Lost { reason, .. } if *reason == why), "{checked}");
+    assert!(
+        matches!(&checked, Error::Lost { reason, .. } if *reason == why),
+        "{checked}"
+    );
     assert_eq!(guard.state(), HoldState::Lost);
     assert_eq!(guard.remaining(), Duration::ZERO);
     assert!(guard.deadline() <= Instant::now());
@@ -31,7 +40,11 @@ pub(crate) async fn a_hold_is_lost_at_once_when_the_suspension_was_longer_than_i
     let machine = Machine::default();
     let (client, rival) = (client_on(&machine, &backend).await, backend.client().await);
     for (lost, lease) in [(1, Lease::Renewed), (2, Lease::fixed(LEASE))] {
-        let guard = client.lock("x").try_lock(Duration::ZERO, lease).await.unwrap();
+        let guard = client
+            .lock("x")
+            .try_lock(Duration::ZERO, lease)
+            .await
+            .unwrap();
         let ended = tokio::spawn(guard.ended());
         // Its timer is set.
         tokio::task::yield_now().await;
@@ -40,10 +53,25 @@ pub(crate) async fn a_hold_is_lost_at_once_when_the_suspension_was_longer_than_i
         let (ended, _) = soon("the end is told", ended).await;
         assert_eq!(ended.unwrap(), Ended::Lost(LossReason::Expired));
         // Here no time has passed in Redis: the client gives back what it no longer believes in.
-        soon("the lock is free", rival.lock("x").lock()).await.0.unwrap().unlock().await.unwrap();
+        soon("the lock is free", rival.lock("x").lock())
+            .await
+            .0
+            .unwrap()
+            .unlock()
+            .await
+            .unwrap();
         eventually("it is counted", async || client.stats().lost == lost).await;
         let late = guard.unlock().await.unwrap_err();
-        assert!(matches!(late, Error::Lost { reason: LossReason::Expired, .. }), "{late}");
+        assert!(
+            matches!(
+                late,
+                Error::Lost {
+                    reason: LossReason::Expired,
+                    ..
+                }
+            ),
+            "{late}"
+        );
     }
     assert_eq!((client.stats().holds, rival.stats().lost), (0, 0));
 }
@@ -61,7 +89,11 @@ pub(crate) async fn a_hold_is_renewed_soon_when_the_suspension_was_shorter_than_
     let since = Instant::now();
     eventually("it is renewed", renewed).await;
     // A timer that was set before would fire after a third of the lease.
-    assert!(since.elapsed() < backend.late(2_000), "{:?}", since.elapsed());
+    assert!(
+        since.elapsed() < backend.late(2_000),
+        "{:?}",
+        since.elapsed()
+    );
     assert_eq!((guard.state(), client.stats().lost), (HoldState::Held, 0));
     guard.unlock().await.unwrap();
 }
@@ -69,7 +101,12 @@ pub(crate) async fn a_hold_is_renewed_soon_when_the_suspension_was_shorter_than_
 pub(crate) async fn the_longest_hold_counts_a_suspension(backend: Backend) {
     let machine = Machine::default();
     let client = client_on(&machine, &backend).await;
-    let guard = client.lock("x").acquire().max_hold(LEASE / 2).await.unwrap();
+    let guard = client
+        .lock("x")
+        .acquire()
+        .max_hold(LEASE / 2)
+        .await
+        .unwrap();
     machine.was_suspended(LEASE / 2);
     assert_lost_at_once(&guard, LossReason::MaxHold).await;
 }

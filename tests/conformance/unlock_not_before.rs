@@ -15,7 +15,11 @@ use crate::for_each_kind::{are_there, for_each_exclusive_kind};
 use crate::kinds::KINDS;
 
 async fn take(lock: &Lock, span: Duration) -> LockGuard {
-    lock.acquire().wait(ms(0)).unlock_not_before(span).await.unwrap()
+    lock.acquire()
+        .wait(ms(0))
+        .unlock_not_before(span)
+        .await
+        .unwrap()
 }
 
 /// It is locked until then and free soon after it, whatever else happens.
@@ -25,16 +29,27 @@ async fn is_free_then(backend: &Backend, keys: &[String], begin: Instant, span: 
     let left = |key: &String| {
         let left = ms(backend.left(key).try_into().unwrap_or(0));
         let passed = begin.elapsed();
-        assert!(passed + left + backend.early(span) >= span, "it ends {left:?} after {passed:?}");
+        assert!(
+            passed + left + backend.early(span) >= span,
+            "it ends {left:?} after {passed:?}"
+        );
         left
     };
-    eventually("it is left to its expiry", async || keys.iter().all(|key| left(key) <= most)).await;
-    sleep_until(begin + span - backend.span(20).min(span / 2)).await;
-    eventually("it is free", async || {
-        keys.iter().all(|key| left(key) == ms(0) && !backend.exists(key))
+    eventually("it is left to its expiry", async || {
+        keys.iter().all(|key| left(key) <= most)
     })
     .await;
-    assert!(begin.elapsed() < span + backend.late(20), "{:?}", begin.elapsed());
+    sleep_until(begin + span - backend.span(20).min(span / 2)).await;
+    eventually("it is free", async || {
+        keys.iter()
+            .all(|key| left(key) == ms(0) && !backend.exists(key))
+    })
+    .await;
+    assert!(
+        begin.elapsed() < span + backend.late(20),
+        "{:?}",
+        begin.elapsed()
+    );
 }
 
 pub(crate) async fn a_quick_release_keeps_every_kind_locked_until_then(backend: Backend) {
@@ -59,15 +74,21 @@ pub(crate) async fn a_quick_release_keeps_every_kind_locked_until_then(backend: 
         assert!(ended.now_or_never().is_none(), "it is held");
         guard.unlock().await.unwrap();
         assert!(are_there(&backend, kind, kind.name).await);
-        let late = backend
-            .in_vain(async || kind.lock(&other, kind.name).try_lock_now(Lease::Renewed).await);
+        let late = backend.in_vain(async || {
+            kind.lock(&other, kind.name)
+                .try_lock_now(Lease::Renewed)
+                .await
+        });
         late.await;
         // Neither waiter knew of any end but that of the lease, of half a minute.
         for wait in waits {
             let granted = soon("it is free then", wait).await.0.unwrap();
             let took = granted - begin;
             let late = backend.late(50 + 2 * kind.late_ms());
-            assert!(took + backend.early(span) >= span && took < span + late, "{took:?}");
+            assert!(
+                took + backend.early(span) >= span && took < span + late,
+                "{took:?}"
+            );
         }
         assert_eq!(client.stats().handed_over, 0);
     })
@@ -94,7 +115,10 @@ pub(crate) async fn a_later_release_frees_at_once(backend: Backend) {
 /// Redis counts whole milliseconds: what is left of one is one more, and not none.
 #[tokio::test(start_paused = true)]
 async fn what_is_left_of_the_last_millisecond_keeps_it_too() {
-    for kind in KINDS.iter().filter(|kind| kind.is_single() && kind.name != "read") {
+    for kind in KINDS
+        .iter()
+        .filter(|kind| kind.is_single() && kind.name != "read")
+    {
         for (before, micros) in [(true, 999), (true, 1), (false, 0)] {
             let redis = EmbeddedRedis::new();
             let lock = kind.lock(&redis.client(), "x");
@@ -104,7 +128,11 @@ async fn what_is_left_of_the_last_millisecond_keeps_it_too() {
             let holds = redis.dump().contains_key(b"x".as_slice());
             assert_eq!(holds, before, "{}, {micros} us before", kind.name);
             advance(ms(2)).await;
-            assert!(!redis.dump().contains_key(b"x".as_slice()), "{}: free then", kind.name);
+            assert!(
+                !redis.dump().contains_key(b"x".as_slice()),
+                "{}: free then",
+                kind.name
+            );
         }
     }
 }
@@ -134,8 +162,12 @@ pub(crate) async fn every_end_of_a_guard_keeps_it(backend: Backend) {
 
     let (client, begin) = (backend.client().await, Instant::now());
     let lock = client.lock("x");
-    let guard =
-        lock.acquire().max_hold(span / 4).unlock_not_before(span).await.expect("it is free");
+    let guard = lock
+        .acquire()
+        .max_hold(span / 4)
+        .unlock_not_before(span)
+        .await
+        .expect("it is free");
     let (ended, _) = soon("it ends", guard.ended()).await;
     assert_eq!(ended, Ended::Lost(LossReason::MaxHold));
     is_free_then(&backend, &keys, begin, span).await;
@@ -158,10 +190,18 @@ pub(crate) async fn it_is_renewed_as_often_as_ever(backend: Backend) {
     assert!(guard.remaining() > lease * 90);
     let start = Instant::now();
     sleep(lease * 2).await;
-    let (renewed, thirds) =
-        (client.stats().renewed, start.elapsed().as_millis() / (lease / 3).as_millis());
-    assert!(renewed >= 4 && u128::from(renewed) <= thirds + 1, "{renewed} in {thirds} thirds");
-    assert!(backend.left("x") > i64::try_from((lease * 90).as_millis()).unwrap(), "not shorter");
+    let (renewed, thirds) = (
+        client.stats().renewed,
+        start.elapsed().as_millis() / (lease / 3).as_millis(),
+    );
+    assert!(
+        renewed >= 4 && u128::from(renewed) <= thirds + 1,
+        "{renewed} in {thirds} thirds"
+    );
+    assert!(
+        backend.left("x") > i64::try_from((lease * 90).as_millis()).unwrap(),
+        "not shorter"
+    );
     backend.command(&["DEL", "x"]);
     let (ended, took) = soon("the loss is found", guard.ended()).await;
     assert_eq!(ended, Ended::Lost(LossReason::Gone));
@@ -199,7 +239,11 @@ pub(crate) async fn what_was_never_had_is_free_at_once(backend: Backend) {
     let other = backend.client().await;
     let held = other.lock("b").lock().await.unwrap();
     let both = other.multi_lock(["a", "b"]);
-    let error = both.acquire().wait(backend.span(50)).unlock_not_before(ms(60_000)).await;
+    let error = both
+        .acquire()
+        .wait(backend.span(50))
+        .unlock_not_before(ms(60_000))
+        .await;
     assert!(error.unwrap_err().is_timeout());
     backend.until_gone("a").await;
     held.unlock().await.unwrap();
@@ -234,9 +278,15 @@ pub(crate) async fn lost_replies_change_nothing(backend: Backend) {
         eventually("it is free", async || !backend.exists("x")).await;
         assert!(begin.elapsed() >= span);
         // What is still under way takes it no more.
-        eventually("all is settled", async || client.stats().releases_pending == 0).await;
+        eventually("all is settled", async || {
+            client.stats().releases_pending == 0
+        })
+        .await;
         assert!(!backend.exists("x"));
-        assert_eq!((client.stats().holds, client.stats().releases_failed), (0, 0));
+        assert_eq!(
+            (client.stats().holds, client.stats().releases_failed),
+            (0, 0)
+        );
     }
 }
 
@@ -258,7 +308,9 @@ pub(crate) async fn the_latest_moment_of_nested_acquisitions_counts(backend: Bac
     take(&lock, short).await.unlock().await.unwrap();
     assert_eq!(outer.hold_count(), 1);
     outer.unlock().await.unwrap();
-    backend.in_vain(async || lock.try_lock_now(Lease::Renewed).await).await;
+    backend
+        .in_vain(async || lock.try_lock_now(Lease::Renewed).await)
+        .await;
     is_free_then(&backend, &keys, begin, short).await;
     // A further guard of the same hold asks for nothing of its own.
     let outer = take(&lock, short).await;
@@ -272,10 +324,16 @@ pub(crate) async fn the_latest_moment_of_nested_acquisitions_counts(backend: Bac
 pub(crate) async fn a_fixed_lease_is_the_longest_time(backend: Backend) {
     let client = backend.client().await;
     let span = backend.lease(200);
-    for kind in [|client: &Client| client.lock("x"), |client: &Client| client.fair_lock("x")] {
+    for kind in [
+        |client: &Client| client.lock("x"),
+        |client: &Client| client.fair_lock("x"),
+    ] {
         let lock = kind(&client);
         let fixed = |span| {
-            lock.acquire().lease(Lease::fixed(ms(30_000))).unlock_not_before(span).into_future()
+            lock.acquire()
+                .lease(Lease::fixed(ms(30_000)))
+                .unlock_not_before(span)
+                .into_future()
         };
         let begin = Instant::now();
         fixed(span).await.unwrap().unlock().await.unwrap();
@@ -288,7 +346,10 @@ pub(crate) async fn a_fixed_lease_is_the_longest_time(backend: Backend) {
                 given: format!("{span:?}"),
                 allowed: "10ms to 30s".into(),
             };
-            assert!(matches!(&refused, Error::Config(error) if *error == what), "{refused}");
+            assert!(
+                matches!(&refused, Error::Config(error) if *error == what),
+                "{refused}"
+            );
         }
         assert_eq!(client.stats().calls, calls);
     }
@@ -333,10 +394,17 @@ pub(crate) async fn what_holders_share_cannot_be_kept(backend: Backend) {
     ];
     let calls = client.stats().calls;
     for lock in sets {
-        let refused = lock.acquire().unlock_not_before(ms(1000)).await.unwrap_err();
+        let refused = lock
+            .acquire()
+            .unlock_not_before(ms(1000))
+            .await
+            .unwrap_err();
         let is_setting = matches!(
             refused,
-            Error::Config(ConfigError::Setting { setting: "unlock_not_before", .. })
+            Error::Config(ConfigError::Setting {
+                setting: "unlock_not_before",
+                ..
+            })
         );
         assert!(is_setting, "{refused}");
     }
@@ -361,7 +429,13 @@ pub(crate) async fn a_read_hold_that_was_taken_under_it_is_not_shortened(backend
     let begin = Instant::now();
     let writing = take(lock.write(), span).await;
     let short = Lease::fixed(span / 3);
-    let reading = lock.read().acquire().lease(short).within(&writing).await.unwrap();
+    let reading = lock
+        .read()
+        .acquire()
+        .lease(short)
+        .within(&writing)
+        .await
+        .unwrap();
     writing.unlock().await.unwrap();
     soon("its lease ends", reading.ended()).await;
     let writes = async || seen.write().try_lock_now(Lease::Renewed).await;

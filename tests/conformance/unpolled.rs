@@ -13,13 +13,20 @@ use crate::kinds::Kind;
 /// Polls a future for a while, and not any more after that.
 async fn polled_for<F: Future>(span: Duration, future: F) -> Pin<Box<F>> {
     let mut future = Box::pin(future);
-    assert!(timeout(span, future.as_mut()).await.is_err(), "it has to wait");
+    assert!(
+        timeout(span, future.as_mut()).await.is_err(),
+        "it has to wait"
+    );
     future
 }
 
 /// What is not picked up goes on within that; waiters that ask look for it a pause later.
 fn limit(backend: &Backend, kind: &Kind) -> Duration {
-    let pause = if kind.quorum { 2 * kind.late_ms() } else { kind.late_ms() };
+    let pause = if kind.quorum {
+        2 * kind.late_ms()
+    } else {
+        kind.late_ms()
+    };
     Lock::UNATTENDED + backend.late(pause)
 }
 
@@ -27,7 +34,10 @@ fn limit(backend: &Backend, kind: &Kind) -> Duration {
 pub(crate) async fn a_grant_that_is_not_picked_up_goes_to_another_client(backend: Backend) {
     let (client, elsewhere) = (&backend.client().await, &backend.client().await);
     for_each_exclusive_kind(async |kind| {
-        let (lock, rival) = (kind.lock(client, kind.name), kind.lock(elsewhere, kind.name));
+        let (lock, rival) = (
+            kind.lock(client, kind.name),
+            kind.lock(elsewhere, kind.name),
+        );
         let guard = lock.lock().await.unwrap();
         let kept = polled_for(backend.span(60), lock.lock()).await;
         guard.unlock().await.unwrap();
@@ -36,7 +46,13 @@ pub(crate) async fn a_grant_that_is_not_picked_up_goes_to_another_client(backend
         // Polled again it begins again, as anybody.
         let kept = polled_for(backend.span(60), kept).await;
         rivals.unwrap().unlock().await.unwrap();
-        soon("it is polled again", kept).await.0.unwrap().unlock().await.unwrap();
+        soon("it is polled again", kept)
+            .await
+            .0
+            .unwrap()
+            .unlock()
+            .await
+            .unwrap();
     })
     .await;
     assert!(client.stats().passed_over > 0);
@@ -71,19 +87,37 @@ pub(crate) async fn a_free_lock_that_was_asked_for_once_is_free_again(backend: B
     let elsewhere = &backend.client().await;
     for_each_kind(async |kind| {
         let client = &backend.client().await;
-        let (lock, rival) = (kind.lock(client, kind.name), kind.lock(elsewhere, kind.name));
+        let (lock, rival) = (
+            kind.lock(client, kind.name),
+            kind.lock(elsewhere, kind.name),
+        );
         // A server that does not know the script is told it by whoever is polled again.
         lock.lock().await.unwrap().unlock().await.unwrap();
         let mut kept = Box::pin(lock.try_lock(ms(60_000), Lease::Renewed));
-        assert!(futures::poll!(kept.as_mut()).is_pending(), "its call is on the way");
+        assert!(
+            futures::poll!(kept.as_mut()).is_pending(),
+            "its call is on the way"
+        );
         let start = Instant::now();
         // It is locked meanwhile, but a machine that stands still does not see that.
-        eventually("it is granted, and passed over", async || client.stats().passed_over > 0).await;
-        eventually("it is given back", async || !rival.is_locked().await.unwrap()).await;
+        eventually("it is granted, and passed over", async || {
+            client.stats().passed_over > 0
+        })
+        .await;
+        eventually("it is given back", async || {
+            !rival.is_locked().await.unwrap()
+        })
+        .await;
         let took = start.elapsed();
         assert!(took < limit(&backend, kind), "{}: {took:?}", kind.name);
         assert_eq!(client.stats().renewed, 0, "it was not renewed meanwhile");
-        soon("polled again", kept).await.0.unwrap().unlock().await.unwrap();
+        soon("polled again", kept)
+            .await
+            .0
+            .unwrap()
+            .unlock()
+            .await
+            .unwrap();
     })
     .await;
 }
@@ -92,7 +126,10 @@ pub(crate) async fn a_free_lock_that_was_asked_for_once_is_free_again(backend: B
 pub(crate) async fn an_unlock_is_carried_out_whether_it_is_polled_or_not(backend: Backend) {
     let (client, elsewhere) = (&backend.client().await, &backend.client().await);
     for_each_exclusive_kind(async |kind| {
-        let (lock, rival) = (kind.lock(client, kind.name), kind.lock(elsewhere, kind.name));
+        let (lock, rival) = (
+            kind.lock(client, kind.name),
+            kind.lock(elsewhere, kind.name),
+        );
         for polls in 0..2 {
             // For a waiter of another client, and for one of this client that is woken in no other way.
             for next in [&rival, &lock] {
@@ -108,7 +145,11 @@ pub(crate) async fn an_unlock_is_carried_out_whether_it_is_polled_or_not(backend
                     kept = Some(unlock);
                 };
                 let ((next, took), ()) = tokio::join!(soon("the next", waits), release);
-                assert!(took < limit(&backend, kind), "{}, {polls} polls: {took:?}", kind.name);
+                assert!(
+                    took < limit(&backend, kind),
+                    "{}, {polls} polls: {took:?}",
+                    kind.name
+                );
                 next.unwrap().unlock().await.unwrap();
                 drop(kept);
             }
@@ -128,13 +169,19 @@ pub(crate) async fn a_re_entry_that_is_not_picked_up_keeps_nothing(backend: Back
         if !kind.reentrant {
             return;
         }
-        let (lock, rival) = (kind.lock(client, kind.name), kind.lock(elsewhere, kind.name));
+        let (lock, rival) = (
+            kind.lock(client, kind.name),
+            kind.lock(elsewhere, kind.name),
+        );
         let guard = lock.lock().await.unwrap();
         let mut kept = Box::pin(guard.reenter());
         assert!(futures::poll!(kept.as_mut()).is_pending());
         let mut shown = Box::pin(lock.acquire().within(&guard).into_future());
         assert!(futures::poll!(shown.as_mut()).is_pending());
-        eventually("they are passed over", async || client.stats().passed_over >= 2).await;
+        eventually("they are passed over", async || {
+            client.stats().passed_over >= 2
+        })
+        .await;
         // They borrow it: whoever drops the guard dropped them.
         drop((kept, shown));
         guard.unlock().await.unwrap();
@@ -157,7 +204,13 @@ pub(crate) async fn members_of_a_lock_of_several_are_not_kept(backend: Backend) 
     let (second, _took) = soon("the other member", elsewhere.lock("b").lock()).await;
     first.unwrap().unlock().await.unwrap();
     second.unwrap().unlock().await.unwrap();
-    soon("polled again", kept).await.0.unwrap().unlock().await.unwrap();
+    soon("polled again", kept)
+        .await
+        .0
+        .unwrap()
+        .unlock()
+        .await
+        .unwrap();
 }
 
 pub(crate) async fn permits_and_latches_do_not_wait_for_it_either(backend: Backend) {
@@ -217,5 +270,11 @@ pub(crate) async fn a_place_in_a_fair_queue_is_not_kept_for_it(backend: Backend)
     let ((next, took), ()) = tokio::join!(soon("the next", rival.lock()), release);
     assert!(took < Lock::UNATTENDED + backend.late(250), "{took:?}");
     next.unwrap().unlock().await.unwrap();
-    soon("polled again", kept).await.0.unwrap().unlock().await.unwrap();
+    soon("polled again", kept)
+        .await
+        .0
+        .unwrap()
+        .unlock()
+        .await
+        .unwrap();
 }

@@ -41,7 +41,12 @@ pub(crate) async fn a_holder_tells_its_name_and_its_purpose(backend: Backend) {
         let seen = kind.lock(&other, kind.name);
         purpose(&seen, Some("nightly invoices")).await;
         let told = holder(&seen).await;
-        assert_eq!((&*told.owner, told.holds), (guard.owner(), 1), "{}", kind.name);
+        assert_eq!(
+            (&*told.owner, told.holds),
+            (guard.owner(), 1),
+            "{}",
+            kind.name
+        );
         assert_eq!(told.name.as_deref(), Some("billing@pod-7"));
         assert_eq!(told.to_string(), "billing@pod-7 (nightly invoices)");
         assert!(told.held_for.is_some());
@@ -58,7 +63,12 @@ pub(crate) async fn a_holder_tells_its_name_and_its_purpose(backend: Backend) {
         // The next holder does not inherit it.
         let guard = kind.lock(&other, kind.name).lock().await.unwrap();
         let told = holder(&seen).await;
-        assert_eq!((told.name, told.purpose, told.held_for), (None, None, None), "{}", kind.name);
+        assert_eq!(
+            (told.name, told.purpose, told.held_for),
+            (None, None, None),
+            "{}",
+            kind.name
+        );
         guard.unlock().await.unwrap();
     }
 }
@@ -67,7 +77,10 @@ pub(crate) async fn a_client_that_describes_its_holds_needs_no_purpose(backend: 
     let (teller, other) = (billing(&backend).await, backend.client().await);
     let guard = teller.lock("x").lock().await.unwrap();
     purpose(&other.lock("x"), None).await;
-    assert_eq!(holder(&other.lock("x")).await.name.as_deref(), Some("billing@pod-7"));
+    assert_eq!(
+        holder(&other.lock("x")).await.name.as_deref(),
+        Some("billing@pod-7")
+    );
     // And one with a purpose needs no name.
     let named = other.lock("y").acquire().purpose("backup").await.unwrap();
     purpose(&teller.lock("y"), Some("backup")).await;
@@ -86,10 +99,16 @@ pub(crate) async fn what_is_told_lasts_with_the_renewals(backend: Backend) {
     backend.command(&["DEL", &key("x")]);
     purpose(&lock, Some("long")).await;
     let renewed = teller.stats().renewed;
-    eventually("three renewals", async || teller.stats().renewed >= renewed + 3).await;
+    eventually("three renewals", async || {
+        teller.stats().renewed >= renewed + 3
+    })
+    .await;
     purpose(&lock, Some("long")).await;
     let told = holder(&lock).await.held_for.unwrap();
-    assert!(told >= lease / 3, "since its grant, not since a renewal: {told:?}");
+    assert!(
+        told >= lease / 3,
+        "since its grant, not since a renewal: {told:?}"
+    );
     // Without its lock there is nothing that it tells of.
     backend.command(&["DEL", "x"]);
     let _ = soon("it is told", guard.ended()).await;
@@ -135,9 +154,17 @@ pub(crate) async fn many_readers_are_told_apart(backend: Backend) {
     let told = async || {
         let found = other.locks("x").await.unwrap();
         let told = |holder: &&Holder| holder.purpose.is_some();
-        let holders = found[0].holders.iter().filter(told).cloned().collect::<Vec<_>>();
+        let holders = found[0]
+            .holders
+            .iter()
+            .filter(told)
+            .cloned()
+            .collect::<Vec<_>>();
         for holder in &holders {
-            let number = guards.iter().position(|guard| guard.owner() == holder.owner).unwrap();
+            let number = guards
+                .iter()
+                .position(|guard| guard.owner() == holder.owner)
+                .unwrap();
             assert_eq!(holder.purpose, Some(format!("reader {number}")));
         }
         holders.len()
@@ -169,15 +196,26 @@ pub(crate) async fn a_time_out_with_a_purpose_says_who_is_in_the_way(backend: Ba
             let ask = async || asking.acquire().wait(wait).purpose("mine").await;
             let error = backend.in_vain(ask).await;
             let text = error.to_string();
-            assert!(text.contains("holder=`billing@pod-7 (nightly invoices)`"), "{text}");
-            let Error::Timeout { holder: Some(holder), by_this_client: false, .. } = error else {
+            assert!(
+                text.contains("holder=`billing@pod-7 (nightly invoices)`"),
+                "{text}"
+            );
+            let Error::Timeout {
+                holder: Some(holder),
+                by_this_client: false,
+                ..
+            } = error
+            else {
                 panic!("{text}")
             };
             assert_eq!((&*holder.owner, holder.holds), (guard.owner(), 1));
             // Without a purpose it is not asked for.
             let ask = async || asking.try_lock(wait, Lease::Renewed).await;
             let error = backend.in_vain(ask).await;
-            assert!(matches!(error, Error::Timeout { holder: None, .. }), "{error}");
+            assert!(
+                matches!(error, Error::Timeout { holder: None, .. }),
+                "{error}"
+            );
         }
         guard.unlock().await.unwrap();
     }
@@ -192,7 +230,10 @@ pub(crate) async fn who_tells_nothing_pays_nothing(backend: Backend) {
     for _ in 0..10 {
         lock.lock().await.unwrap().unlock().await.unwrap();
     }
-    assert_eq!((backend.calls() - before, client.stats().calls - sent), (20, 20));
+    assert_eq!(
+        (backend.calls() - before, client.stats().calls - sent),
+        (20, 20)
+    );
     assert!(!backend.exists(&key("x")));
 
     let sent = client.stats().calls;
@@ -208,22 +249,48 @@ pub(crate) async fn a_purpose_that_cannot_be_told_is_refused(backend: Backend) {
     let sent = client.stats().calls;
     for bad in ["", "two\nlines", "a\0", &"x".repeat(257), "\u{7f}"] {
         let refused = client.lock("x").acquire().purpose(bad).await.unwrap_err();
-        let Error::Config(ConfigError::OutOfRange { what: "purpose", given, .. }) = &refused else {
+        let Error::Config(ConfigError::OutOfRange {
+            what: "purpose",
+            given,
+            ..
+        }) = &refused
+        else {
             panic!("{refused}")
         };
         assert!(given.len() <= 256 && !given.contains('\n'), "{given}");
     }
     // No key beside it is in its slot.
-    let refused = client.string_lock("a{b").acquire().purpose("x").await.unwrap_err();
+    let refused = client
+        .string_lock("a{b")
+        .acquire()
+        .purpose("x")
+        .await
+        .unwrap_err();
     assert!(matches!(refused, Error::Config(_)), "{refused}");
     // Nor is one of several, of which none is asked then.
-    let members = || [client.string_lock("a"), client.string_lock("a{b"), client.string_lock("c")];
+    let members = || {
+        [
+            client.string_lock("a"),
+            client.string_lock("a{b"),
+            client.string_lock("c"),
+        ]
+    };
     for several in [Lock::multi(members()), Lock::quorum(members())] {
-        let refused = several.acquire().wait(ms(0)).purpose("x").await.unwrap_err();
+        let refused = several
+            .acquire()
+            .wait(ms(0))
+            .purpose("x")
+            .await
+            .unwrap_err();
         assert!(matches!(refused, Error::Config(_)), "{refused}");
     }
     assert_eq!(client.stats().calls, sent);
-    let guard = client.lock("x").acquire().purpose("é".repeat(128)).await.unwrap();
+    let guard = client
+        .lock("x")
+        .acquire()
+        .purpose("é".repeat(128))
+        .await
+        .unwrap();
     purpose(&client.lock("x"), Some(&*"é".repeat(128))).await;
     guard.unlock().await.unwrap();
 }
@@ -259,7 +326,10 @@ pub(crate) async fn what_others_say_in_its_place_is_not_told(backend: Backend) {
         (held.name, held.purpose)
     };
     say("1\nbilling\nnightly");
-    assert_eq!(told().await, (Some("billing".into()), Some("nightly".into())));
+    assert_eq!(
+        told().await,
+        (Some("billing".into()), Some("nightly".into()))
+    );
     say("1\nbilling\x1b[2J\nnight\nly");
     assert_eq!(told().await, (None, None));
     say(&format!("1\nbilling\n{}", "x".repeat(257)));
@@ -270,7 +340,11 @@ pub(crate) async fn what_others_say_in_its_place_is_not_told(backend: Backend) {
     for number in 0..64 {
         backend.command(&["HSET", &key("x"), &format!("other:{number}"), "1\na\nb"]);
     }
-    assert_eq!(told().await, (None, None), "of more owners than are described");
+    assert_eq!(
+        told().await,
+        (None, None),
+        "of more owners than are described"
+    );
     // It is not ours: it stays as it is, and the lock is described no more.
     let teller = client.lock("y").acquire().purpose("first").await.unwrap();
     purpose(&client.lock("y"), Some("first")).await;
@@ -285,8 +359,11 @@ pub(crate) async fn what_others_say_in_its_place_is_not_told(backend: Backend) {
 }
 
 pub(crate) async fn those_who_wait_are_told(backend: Backend) {
-    let (client, other, third) =
-        (backend.client().await, backend.client().await, backend.client().await);
+    let (client, other, third) = (
+        backend.client().await,
+        backend.client().await,
+        backend.client().await,
+    );
     let (plain, fair) = (client.lock("plain"), client.fair_lock("fair"));
     let guards = [plain.lock().await.unwrap(), fair.lock().await.unwrap()];
     let waiters = plain.waiters().await.unwrap();
@@ -312,7 +389,10 @@ pub(crate) async fn those_who_wait_are_told(backend: Backend) {
         eventually("it has its place", queued).await;
     }
     let queue = fair.waiters().await.unwrap().queue;
-    let of: Vec<_> = queue.iter().map(|owner| owner.split(':').next().unwrap()).collect();
+    let of: Vec<_> = queue
+        .iter()
+        .map(|owner| owner.split(':').next().unwrap())
+        .collect();
     let ids = [&other, &third, &other].map(Client::id);
     assert_eq!(of, ids.each_ref().map(ToString::to_string));
     let found = client.locks("fair").await.unwrap();
@@ -322,7 +402,10 @@ pub(crate) async fn those_who_wait_are_told(backend: Backend) {
         assert_eq!(polling.waiters().await.unwrap().listening, None);
     }
     let several = client.multi_lock(["a", "b"]).waiters().await.unwrap_err();
-    assert!(matches!(several, Error::Config(ConfigError::Several { call: "waiters" })));
+    assert!(matches!(
+        several,
+        Error::Config(ConfigError::Several { call: "waiters" })
+    ));
     tasks.shutdown().await;
     drop(guards);
 }

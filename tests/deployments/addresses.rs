@@ -9,7 +9,10 @@ use crate::contenders::{LIMIT, until};
 use crate::support::cluster::{Cluster, Shape};
 
 async fn is_served(lock: &Lock) -> bool {
-    match lock.try_lock(Duration::from_millis(200), Lease::Renewed).await {
+    match lock
+        .try_lock(Duration::from_millis(200), Lease::Renewed)
+        .await
+    {
         Ok(guard) => guard.unlock().await.is_ok(),
         Err(_) => false,
     }
@@ -18,7 +21,10 @@ async fn is_served(lock: &Lock) -> bool {
 /// No majority of the masters is left to elect a replica: it takes over by order.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_failover_is_followed_while_another_node_has_no_address() {
-    let shape = Shape { full_coverage: false, ..Shape::default() };
+    let shape = Shape {
+        full_coverage: false,
+        ..Shape::default()
+    };
     let mut cluster = Cluster::start_with(shape);
     let url = cluster.url();
     let builder = || Client::builder(&url).connect_timeout(LIMIT);
@@ -35,12 +41,18 @@ async fn a_failover_is_followed_while_another_node_has_no_address() {
     cluster.restart(lost);
     until("its address is lost", async || {
         let nodes = cluster.node(1).command(&["CLUSTER", "NODES"]).text();
-        nodes.lines().any(|line| line.contains("noaddr") && line.contains("master"))
+        nodes
+            .lines()
+            .any(|line| line.contains("noaddr") && line.contains("master"))
     })
     .await;
     cluster.kill(former);
     until("the replica takes over", async || {
-        drop(cluster.node(replica).command(&["CLUSTER", "FAILOVER", "TAKEOVER"]));
+        drop(
+            cluster
+                .node(replica)
+                .command(&["CLUSTER", "FAILOVER", "TAKEOVER"]),
+        );
         cluster.node(replica).command(&["ROLE"]).array()[0].text() == "master"
     })
     .await;

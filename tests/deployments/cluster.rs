@@ -15,13 +15,27 @@ fn ok() -> Reply {
 }
 
 #[test]
-#[expect(clippy::print_stderr, reason = "measured times are shown with --nocapture")]
+#[expect(
+    clippy::print_stderr,
+    reason = "measured times are shown with --nocapture"
+)]
 fn slots_are_those_of_the_server() {
     let start = Instant::now();
     let cluster = Cluster::start();
     eprintln!("a cluster of six: {:?}", start.elapsed());
-    let names =
-        ["", "a", "{}", "{}a", "a{b}c", "a{b}{c}", "a{b", "a}b{c}d", "{{b}}", "ä{ö}", "123456789"];
+    let names = [
+        "",
+        "a",
+        "{}",
+        "{}a",
+        "a{b}c",
+        "a{b}{c}",
+        "a{b",
+        "a}b{c}d",
+        "{{b}}",
+        "ä{ö}",
+        "123456789",
+    ];
     for name in names {
         let slot = cluster.command(&["CLUSTER", "KEYSLOT", name]);
         assert_eq!(slot, integer(keyslot(name).into()), "{name}");
@@ -39,7 +53,10 @@ fn slots_are_those_of_the_server() {
 
 #[test]
 fn commands_find_their_nodes() {
-    let cluster = Cluster::start_with(Shape { replicas: 0, ..Shape::default() });
+    let cluster = Cluster::start_with(Shape {
+        replicas: 0,
+        ..Shape::default()
+    });
     let names = [0, 1, 2].map(|shard| cluster.name_in(shard, "x"));
     for name in &names {
         assert_eq!(cluster.command(&["SET", name, "1"]), ok());
@@ -52,14 +69,26 @@ fn commands_find_their_nodes() {
     assert_eq!(cluster.command(&["KEYS", "*"]).array().len(), 3);
     let script = "return redis.call('GET', KEYS[1])";
     assert_eq!(cluster.command(&["EVAL", script, "1", b]).text(), "1");
-    assert_eq!(cluster.command(&["EVAL", "return #redis.call('KEYS', '*')", "0"]), integer(3));
+    assert_eq!(
+        cluster.command(&["EVAL", "return #redis.call('KEYS', '*')", "0"]),
+        integer(3)
+    );
     let stats = cluster.command(&["INFO", "commandstats"]).text();
-    assert_eq!(stats.lines().filter(|line| line.starts_with("cmdstat_eval:calls=")).count(), 3);
+    assert_eq!(
+        stats
+            .lines()
+            .filter(|line| line.starts_with("cmdstat_eval:calls="))
+            .count(),
+        3
+    );
     assert_eq!(cluster.command(&["DEL", a, b]), integer(2));
     assert_eq!(cluster.command(&["FLUSHALL"]), ok());
     assert_eq!(cluster.command(&["DBSIZE"]), integer(0));
     let error = cluster.command(&["INCR"]);
-    assert!(matches!(&error, Reply::Error(text) if text.contains("wrong number")), "{error:?}");
+    assert!(
+        matches!(&error, Reply::Error(text) if text.contains("wrong number")),
+        "{error:?}"
+    );
 }
 
 #[test]
@@ -104,7 +133,11 @@ fn a_replica_follows_a_master_that_is_gone() {
 
 #[test]
 fn a_shard_that_is_down_leaves_the_others_up_if_that_is_wanted() {
-    let shape = Shape { replicas: 0, full_coverage: false, ..Shape::default() };
+    let shape = Shape {
+        replicas: 0,
+        full_coverage: false,
+        ..Shape::default()
+    };
     let mut cluster = Cluster::start_with(shape);
     let name = cluster.name_in(1, "n");
     cluster.kill(0);
@@ -115,7 +148,10 @@ fn a_shard_that_is_down_leaves_the_others_up_if_that_is_wanted() {
 
 #[test]
 fn a_slot_moves_with_its_keys() {
-    let cluster = Cluster::start_with(Shape { replicas: 0, ..Shape::default() });
+    let cluster = Cluster::start_with(Shape {
+        replicas: 0,
+        ..Shape::default()
+    });
     let name = cluster.name_in(0, "n");
     let key = |number: usize| format!("{{{name}}}:{number}");
     let keys: Vec<_> = (0..10).map(key).collect();
@@ -133,7 +169,11 @@ fn a_slot_moves_with_its_keys() {
     };
     assert_eq!(keys.iter().filter(sent_on).count(), 4);
     for key in &keys {
-        assert_eq!(cluster.command(&["INCR", key]), integer(2), "wherever it is");
+        assert_eq!(
+            cluster.command(&["INCR", key]),
+            integer(2),
+            "wherever it is"
+        );
     }
     assert_eq!(cluster.command(&["SET", &key(10), "2"]), ok());
     assert_eq!(cluster.owner(slot), 0);
@@ -152,7 +192,10 @@ fn a_slot_moves_with_its_keys() {
 
 #[test]
 fn an_empty_slot_moves_at_once() {
-    let cluster = Cluster::start_with(Shape { replicas: 0, ..Shape::default() });
+    let cluster = Cluster::start_with(Shape {
+        replicas: 0,
+        ..Shape::default()
+    });
     let name = cluster.name_in(0, "n");
     for owner in [1, 2, 0] {
         cluster.move_empty_slot(keyslot(&name), owner);

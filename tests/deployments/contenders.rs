@@ -58,8 +58,11 @@ impl Contenders {
                 let kind = KINDS[number % KINDS.len()];
                 let name = format!("{}:{}", kind.name, number / KINDS.len() % NAMES);
                 let (lock, shared) = (kind.lock(client, &name), shared.clone());
-                let admits =
-                    if kind.name.contains("read") { Admits::Others } else { Admits::Nobody };
+                let admits = if kind.name.contains("read") {
+                    Admits::Others
+                } else {
+                    Admits::Nobody
+                };
                 tasks.push(tokio::spawn(async move {
                     while !shared.stop.load(SeqCst) {
                         let taken = lock.try_lock(WAIT, Lease::Renewed).await;
@@ -68,7 +71,11 @@ impl Contenders {
                 }));
             }
         }
-        Contenders { clients, shared, tasks }
+        Contenders {
+            clients,
+            shared,
+            tasks,
+        }
     }
 
     fn counts(&self) -> HashMap<(usize, String), u64> {
@@ -93,7 +100,10 @@ impl Contenders {
         let (since, before) = (Instant::now(), self.counts());
         loop {
             let now = self.counts();
-            let left: Vec<_> = before.iter().filter(|(key, count)| now[*key] <= **count).collect();
+            let left: Vec<_> = before
+                .iter()
+                .filter(|(key, count)| now[*key] <= **count)
+                .collect();
             if left.is_empty() {
                 return since.elapsed();
             }
@@ -106,7 +116,9 @@ impl Contenders {
     pub(crate) async fn stop(self) -> [Client; 2] {
         self.shared.stop.store(true, SeqCst);
         for task in self.tasks {
-            let ended = timeout(LIMIT, task).await.expect("no waiter is left behind");
+            let ended = timeout(LIMIT, task)
+                .await
+                .expect("no waiter is left behind");
             ended.expect("no contender panics");
         }
         let faults = std::mem::take(&mut *self.shared.faults.lock().expect("no panic"));
@@ -138,12 +150,22 @@ impl Shared {
             Ok(guard) => Arc::new(guard),
             Err(error) => return self.refused(name, &error),
         };
-        *self.acquired.lock().expect("no panic").entry((client, name.to_owned())).or_default() += 1;
+        *self
+            .acquired
+            .lock()
+            .expect("no panic")
+            .entry((client, name.to_owned()))
+            .or_default() += 1;
         if admits == Admits::Nobody {
             let mut inside = self.inside.lock().expect("no panic");
             let others = inside.entry(name.to_owned()).or_default();
-            let believed = others.iter().filter(|other| other.state() == HoldState::Held);
-            self.doubles.lock().expect("no panic").extend(believed.cloned());
+            let believed = others
+                .iter()
+                .filter(|other| other.state() == HoldState::Held);
+            self.doubles
+                .lock()
+                .expect("no panic")
+                .extend(believed.cloned());
             others.push(guard.clone());
         }
         // The section lasts; another task may only come in after it.
@@ -167,7 +189,10 @@ impl Shared {
     fn refused(&self, name: &str, error: &Error) {
         self.errors.fetch_add(1, SeqCst);
         if !error.is_retryable() {
-            self.faults.lock().expect("no panic").push(format!("{name}: {error:?}"));
+            self.faults
+                .lock()
+                .expect("no panic")
+                .push(format!("{name}: {error:?}"));
         }
     }
 }
@@ -192,14 +217,21 @@ pub(crate) async fn two_clients(url: &str) -> [Client; 2] {
     let connect = || async {
         // A name that only the end of a lease frees would miss the limit.
         let builder = Client::builder(url).lease(2 * LIMIT);
-        builder.connect_timeout(LIMIT).connect().await.expect("connects")
+        builder
+            .connect_timeout(LIMIT)
+            .connect()
+            .await
+            .expect("connects")
     };
     [connect().await, connect().await]
 }
 
 /// A size for CI, or what the variable says.
 pub(crate) fn size(variable: &str, default: usize) -> usize {
-    std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+    std::env::var(variable)
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(default)
 }
 
 /// Waits for a condition; fails if it does not come true.

@@ -14,7 +14,9 @@ const LONG: Duration = Duration::from_secs(300);
 
 async fn connect(sentinels: &Sentinels, replicas: u32) -> Client {
     let within = Duration::from_millis(500);
-    let builder = Client::builder(&sentinels.url()).lease(LONG).connect_timeout(LIMIT);
+    let builder = Client::builder(&sentinels.url())
+        .lease(LONG)
+        .connect_timeout(LIMIT);
     let builder = builder.durability(Durability::replicas(replicas).within(within));
     let client = builder.connect().await.expect("connects");
     // A replica that has just come acknowledges nothing for a moment.
@@ -33,19 +35,38 @@ async fn connect(sentinels: &Sentinels, replicas: u32) -> Client {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_grant_that_the_promoted_replica_lacks_is_lost_and_fenced() {
     let down_after = Duration::from_secs(1);
-    let mut sentinels = Sentinels::start_with(&Watch { down_after, ..Watch::default() });
+    let mut sentinels = Sentinels::start_with(&Watch {
+        down_after,
+        ..Watch::default()
+    });
     let [client, rival] = [connect(&sentinels, 1).await, connect(&sentinels, 1).await];
     // Both replicas have this token.
-    client.fenced_lock("n").lock().await.expect("free").unlock().await.expect("held");
-    until("all is settled", async || client.stats().releases_pending == 0).await;
+    client
+        .fenced_lock("n")
+        .lock()
+        .await
+        .expect("free")
+        .unlock()
+        .await
+        .expect("held");
+    until("all is settled", async || {
+        client.stats().releases_pending == 0
+    })
+    .await;
     sentinels.until_in_step();
     let master = sentinels.current_master();
     let [copies, lacks] = [(master + 1) % 3, (master + 2) % 3];
     sentinels.pause(lacks);
     // It has no connection either: nothing waits for it there.
-    sentinels.server(master).command(&["CLIENT", "KILL", "TYPE", "replica"]);
+    sentinels
+        .server(master)
+        .command(&["CLIENT", "KILL", "TYPE", "replica"]);
     sentinels.until_in_step();
-    let guard = client.fenced_lock("n").lock().await.expect("free, and copied by one");
+    let guard = client
+        .fenced_lock("n")
+        .lock()
+        .await
+        .expect("free, and copied by one");
     assert_eq!(sentinels.server(copies).command(&["EXISTS", "n"]).int(), 1);
     assert_eq!(guard.state(), HoldState::Held);
 
@@ -62,33 +83,79 @@ async fn a_grant_that_the_promoted_replica_lacks_is_lost_and_fenced() {
     let lock = rival.fenced_lock("n");
     let equal = lock.try_lock(LIMIT, Lease::Renewed).await.expect("free");
     assert_ne!(equal.owner(), guard.owner());
-    assert_eq!(equal.token(), guard.token(), "the token was lost as well: of other work");
+    assert_eq!(
+        equal.token(),
+        guard.token(),
+        "the token was lost as well: of other work"
+    );
     equal.unlock().await.expect("held");
     let newer = lock.try_lock(LIMIT, Lease::Renewed).await.expect("free");
-    rival.set_fenced("resource", newer.token(), "new").await.expect("newer");
-    let stale = rival.set_fenced("resource", guard.token(), "old").await.expect_err("stale");
+    rival
+        .set_fenced("resource", newer.token(), "new")
+        .await
+        .expect("newer");
+    let stale = rival
+        .set_fenced("resource", guard.token(), "old")
+        .await
+        .expect_err("stale");
     assert!(matches!(stale, Error::StaleToken { .. }), "{stale:?}");
     newer.unlock().await.expect("held");
     let refused = guard.unlock().await.expect_err("lost");
-    assert!(matches!(refused, Error::Lost { reason: LossReason::Gone, .. }), "{refused:?}");
+    assert!(
+        matches!(
+            refused,
+            Error::Lost {
+                reason: LossReason::Gone,
+                ..
+            }
+        ),
+        "{refused:?}"
+    );
 }
 
 /// The complaint: too few replicas block every acquisition, and leave counts behind.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn where_all_replicas_must_copy_one_that_stands_still_refuses_grants() {
     // Nobody is elected meanwhile.
-    let sentinels = Sentinels::start_with(&Watch { down_after: LONG, ..Watch::default() });
+    let sentinels = Sentinels::start_with(&Watch {
+        down_after: LONG,
+        ..Watch::default()
+    });
     let client = connect(&sentinels, 2).await;
-    let plain = Client::builder(&sentinels.url()).connect_timeout(LIMIT).connect().await;
+    let plain = Client::builder(&sentinels.url())
+        .connect_timeout(LIMIT)
+        .connect()
+        .await;
     let plain = plain.expect("connects");
-    let held = client.lock("held").lock().await.expect("free, and copied by both");
+    let held = client
+        .lock("held")
+        .lock()
+        .await
+        .expect("free, and copied by both");
     let master = sentinels.server(sentinels.current_master());
     let still = sentinels.replica();
     sentinels.pause(still);
-    for lock in [client.lock("n"), client.fair_lock("n"), client.fenced_lock("n").into()] {
-        let refused = lock.try_lock(Duration::ZERO, Lease::Renewed).await.expect_err("one copy");
-        let counts = matches!(refused, Error::NotDurable { wanted: 2, acknowledged: 1, .. });
-        assert!(counts && refused.is_retryable() && !refused.may_be_held(), "{refused:?}");
+    for lock in [
+        client.lock("n"),
+        client.fair_lock("n"),
+        client.fenced_lock("n").into(),
+    ] {
+        let refused = lock
+            .try_lock(Duration::ZERO, Lease::Renewed)
+            .await
+            .expect_err("one copy");
+        let counts = matches!(
+            refused,
+            Error::NotDurable {
+                wanted: 2,
+                acknowledged: 1,
+                ..
+            }
+        );
+        assert!(
+            counts && refused.is_retryable() && !refused.may_be_held(),
+            "{refused:?}"
+        );
         until("nothing is left", async || {
             master.command(&["EXISTS", "n"]).int() == 0 && client.stats().releases_pending == 0
         })
@@ -103,8 +170,15 @@ async fn where_all_replicas_must_copy_one_that_stands_still_refuses_grants() {
             .await
             .expect("held");
     }
-    let keys: Vec<_> = master.command(&["KEYS", "*"]).array().iter().map(Reply::text).collect();
-    let left = keys.iter().filter(|key| !["held", "warm"].contains(&key.as_str()));
+    let keys: Vec<_> = master
+        .command(&["KEYS", "*"])
+        .array()
+        .iter()
+        .map(Reply::text)
+        .collect();
+    let left = keys
+        .iter()
+        .filter(|key| !["held", "warm"].contains(&key.as_str()));
     let left: Vec<_> = left.filter(|key| !key.contains("token")).collect();
     assert!(left.is_empty(), "{left:?}");
     sentinels.resume(still);

@@ -38,8 +38,28 @@ const RENEWAL: &str = "renewal of 1,000 holds";
 
 /// On one server, and on a cluster of three masters over which the keys are spread.
 const DIFFERENT: [(&str, Cost, Cost); 2] = [
-    (THREE_SLOTS, Cost { requests: 4, commands: 22 }, Cost { requests: 6, commands: 21 }),
-    (RENEWAL, Cost { requests: 2, commands: 3_002 }, Cost { requests: 3, commands: 3_003 }),
+    (
+        THREE_SLOTS,
+        Cost {
+            requests: 4,
+            commands: 22,
+        },
+        Cost {
+            requests: 6,
+            commands: 21,
+        },
+    ),
+    (
+        RENEWAL,
+        Cost {
+            requests: 2,
+            commands: 3_002,
+        },
+        Cost {
+            requests: 3,
+            commands: 3_003,
+        },
+    ),
 ];
 
 async fn take(lock: &Lock) -> LockGuard {
@@ -58,9 +78,15 @@ async fn of_locks(counted: &mut Counted) -> Costs {
     let pairs: [(&str, LockOf); 5] = [
         ("lock, unlock", |client, name| client.lock(name)),
         ("fair lock, unlock", |client, name| client.fair_lock(name)),
-        ("fenced lock, unlock", |client, name| client.fenced_lock(name).into()),
-        ("read lock, unlock", |client, name| client.read_write_lock(name).split().0),
-        ("write lock, unlock", |client, name| client.read_write_lock(name).split().1),
+        ("fenced lock, unlock", |client, name| {
+            client.fenced_lock(name).into()
+        }),
+        ("read lock, unlock", |client, name| {
+            client.read_write_lock(name).split().0
+        }),
+        ("write lock, unlock", |client, name| {
+            client.read_write_lock(name).split().1
+        }),
     ];
     let mut costs = Costs::new();
     for (what, lock) in pairs {
@@ -73,18 +99,37 @@ async fn of_locks(counted: &mut Counted) -> Costs {
     let [holder, other] = counted.clients().await;
     let held = take(&holder.lock("{x}:held")).await;
     let refused = async |_: &mut Counted, [other]: &[Client; 1], _| {
-        other.lock("{x}:held").try_lock_now(Lease::Renewed).await.expect_err("held");
+        other
+            .lock("{x}:held")
+            .try_lock_now(Lease::Renewed)
+            .await
+            .expect_err("held");
     };
-    costs.push(("`try_lock_now` of a held lock", counted.cost([other], refused).await));
+    costs.push((
+        "`try_lock_now` of a held lock",
+        counted.cost([other], refused).await,
+    ));
     let seen = async |_: &mut Counted, [client]: &[Client; 1], _| {
-        assert!(client.lock("{x}:held").holder().await.expect("an answer").is_some());
+        assert!(
+            client
+                .lock("{x}:held")
+                .holder()
+                .await
+                .expect("an answer")
+                .is_some()
+        );
     };
     let clients = counted.clients().await;
     costs.push(("`holder`", counted.cost(clients, seen).await));
     let entered = async |_: &mut Counted, _: &[Client; 1], _| {
         // The lease is shorter by then, and is made long again.
         sleep(Duration::from_millis(2)).await;
-        held.reenter().await.expect("its own").unlock().await.expect("held");
+        held.reenter()
+            .await
+            .expect("its own")
+            .unlock()
+            .await
+            .expect("held");
     };
     costs.push(("`reenter`, unlock", counted.cost([holder], entered).await));
     costs
@@ -107,7 +152,10 @@ async fn of_waits(counted: &mut Counted) -> Costs {
     };
     let clients = counted.clients().await;
     let cost = counted.cost(clients, handed).await;
-    costs.push(("lock, a wait of another client, unlock, its lock, its unlock", cost));
+    costs.push((
+        "lock, a wait of another client, unlock, its lock, its unlock",
+        cost,
+    ));
     let opened = async |counted: &mut Counted, [opener, waiter]: &[Client; 2], number| {
         let name = untagged_name("latch", number);
         let latch = opener.count_down_latch(&name);
@@ -124,7 +172,10 @@ async fn of_waits(counted: &mut Counted) -> Costs {
     };
     let clients = counted.clients().await;
     let cost = counted.cost(clients, opened).await;
-    costs.push(("latch: set to one, a wait of another client, count down", cost));
+    costs.push((
+        "latch: set to one, a wait of another client, count down",
+        cost,
+    ));
     costs
 }
 
@@ -134,16 +185,34 @@ async fn of_permits(counted: &mut Counted) -> Costs {
     let permits = client.semaphore("{x}:permits");
     assert!(permits.try_set_permits(3).await.expect("an answer"));
     let pair = async |_: &mut Counted, _: &[Client; 1], _| {
-        permits.acquire(2).await.expect("enough").release().await.expect("held");
+        permits
+            .acquire(2)
+            .await
+            .expect("enough")
+            .release()
+            .await
+            .expect("held");
     };
-    costs.push(("semaphore: acquire, release", counted.cost([client], pair).await));
+    costs.push((
+        "semaphore: acquire, release",
+        counted.cost([client], pair).await,
+    ));
     let [client] = counted.clients().await;
     let permits = client.permit_expirable_semaphore("{x}:expirable");
     assert!(permits.try_set_permits(3).await.expect("an answer"));
     let pair = async |_: &mut Counted, _: &[Client; 1], _| {
-        permits.acquire(Lease::Renewed).await.expect("enough").release().await.expect("held");
+        permits
+            .acquire(Lease::Renewed)
+            .await
+            .expect("enough")
+            .release()
+            .await
+            .expect("held");
     };
-    costs.push(("expiring permit: acquire, release", counted.cost([client], pair).await));
+    costs.push((
+        "expiring permit: acquire, release",
+        counted.cost([client], pair).await,
+    ));
     costs
 }
 
@@ -160,7 +229,10 @@ async fn of_several(counted: &mut Counted) -> Costs {
     }
     let machine = Machine::default();
     let url = counted.deployment.url();
-    let builder = Client::builder(&url).lease(LONG).safety_poll(NO_POLL).connect_timeout(LIMIT);
+    let builder = Client::builder(&url)
+        .lease(LONG)
+        .safety_poll(NO_POLL)
+        .connect_timeout(LIMIT);
     let client = builder.machine(&machine).connect().await.expect("connects");
     let mut guards = Vec::new();
     for number in 0..HOLDS {
@@ -170,7 +242,10 @@ async fn of_several(counted: &mut Counted) -> Costs {
         let before = client.stats().renewed;
         // All are due, and renewed when the client notices.
         machine.was_suspended(LONG / 2);
-        until("all are renewed", async || client.stats().renewed == before + HOLDS).await;
+        until("all are renewed", async || {
+            client.stats().renewed == before + HOLDS
+        })
+        .await;
     };
     costs.push((RENEWAL, counted.cost([client], renewed).await));
     drop(guards);
@@ -189,14 +264,18 @@ fn master_of(key: &str) -> u16 {
 /// A tag whose slot is on this master of a cluster.
 fn tag_in(master: u16) -> String {
     let mut tags = (0..).map(|number: u64| format!("{{{number}}}"));
-    tags.find(|tag| master_of(tag) == master).expect("one of many")
+    tags.find(|tag| master_of(tag) == master)
+        .expect("one of many")
 }
 
 /// Names without braces of which all are on one master.
 fn untagged_name(what: &str, number: u64) -> String {
     let names = (0..).map(|number: u64| format!("{what}:{number}"));
     let number = usize::try_from(number).expect("a few");
-    { names }.filter(|name| master_of(name) == 0).nth(number).expect("one of many")
+    { names }
+        .filter(|name| master_of(name) == 0)
+        .nth(number)
+        .expect("one of many")
 }
 
 async fn costs(deployment: Deployment) -> Costs {
@@ -214,8 +293,11 @@ fn table(server: &Costs, sentinels: &Costs, cluster: &Costs) -> String {
     );
     for (at, (what, on_server)) in server.iter().enumerate() {
         let (with_sentinels, on_cluster) = (sentinels[at].1, cluster[at].1);
-        writeln!(table, "| {what} | {on_server} | {with_sentinels} | {on_cluster} |")
-            .expect("a text takes everything");
+        writeln!(
+            table,
+            "| {what} | {on_server} | {with_sentinels} | {on_cluster} |"
+        )
+        .expect("a text takes everything");
     }
     table
 }
@@ -233,12 +315,19 @@ fn costs_are_those_of_one_server_where_the_keys_are_on_one_master() {
     let starts: [fn() -> Deployment; 3] = [
         || Deployment::Server(Box::new(Server::start())),
         || {
-            let watch = Watch { down_after: LONG, ..Watch::default() };
+            let watch = Watch {
+                down_after: LONG,
+                ..Watch::default()
+            };
             Deployment::Sentinels(Box::new(Sentinels::start_with(&watch)))
         },
         || {
             let masters = usize::from(MASTERS);
-            let shape = Shape { masters, node_timeout: LONG, ..Shape::default() };
+            let shape = Shape {
+                masters,
+                node_timeout: LONG,
+                ..Shape::default()
+            };
             Deployment::Cluster(Box::new(Cluster::start_with(shape)))
         },
     ];
@@ -267,6 +356,10 @@ fn costs_are_those_of_one_server_where_the_keys_are_on_one_master() {
         let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/deployments.md");
         std::fs::write(page, filled(&table)).expect("the page is there");
     } else {
-        assert_eq!(filled(&table), PAGE, "docs/deployments.md says what is counted");
+        assert_eq!(
+            filled(&table),
+            PAGE,
+            "docs/deployments.md says what is counted"
+        );
     }
 }

@@ -74,7 +74,10 @@ async fn everybody_wins_again_after_each_failover_of_a_cluster() {
     drop(contenders.stop().await);
 }
 
-#[expect(clippy::print_stderr, reason = "measured times are shown with --nocapture")]
+#[expect(
+    clippy::print_stderr,
+    reason = "measured times are shown with --nocapture"
+)]
 fn report(
     what: &str,
     round: usize,

@@ -42,13 +42,21 @@ struct Section {
 impl Place {
     fn enter(&self, guard: LockGuard, work: u64, run: &Run) -> Arc<Section> {
         let token = guard.token().map_or(0, FencingToken::value);
-        let section = Arc::new(Section { guard, work, token, refused: AtomicBool::new(false) });
+        let section = Arc::new(Section {
+            guard,
+            work,
+            token,
+            refused: AtomicBool::new(false),
+        });
         let mut inside = self.inside.lock().expect("no panic");
         for other in inside.iter() {
             run.counts
                 .believed
                 .fetch_add(u64::from(other.guard.state() == HoldState::Held), SeqCst);
-            run.doubles.lock().expect("no panic").push([other.clone(), section.clone()]);
+            run.doubles
+                .lock()
+                .expect("no panic")
+                .push([other.clone(), section.clone()]);
         }
         inside.push(section.clone());
         drop(inside);
@@ -68,7 +76,10 @@ impl Place {
 
     fn leave(&self, section: &Arc<Section>) {
         self.step(section);
-        self.inside.lock().expect("no panic").retain(|other| !Arc::ptr_eq(other, section));
+        self.inside
+            .lock()
+            .expect("no panic")
+            .retain(|other| !Arc::ptr_eq(other, section));
     }
 }
 
@@ -105,7 +116,9 @@ impl Run {
             self.counts.highest.fetch_max(section.token, SeqCst);
             sleep(Duration::from_millis(random.u64(SECTION))).await;
             place.leave(&section);
-            self.counts.refused.fetch_add(u64::from(section.refused.load(SeqCst)), SeqCst);
+            self.counts
+                .refused
+                .fetch_add(u64::from(section.refused.load(SeqCst)), SeqCst);
             // One of a double hold is kept, until one of both has been told.
             if let Ok(section) = Arc::try_unwrap(section) {
                 match section.guard.unlock().await {
@@ -151,13 +164,20 @@ impl Run {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_double_hold_is_told_and_refused() {
-    let cluster = Cluster::start_with(Shape { masters: 1, replicas: 2, ..Shape::default() });
+    let cluster = Cluster::start_with(Shape {
+        masters: 1,
+        replicas: 2,
+        ..Shape::default()
+    });
     let seed = size("LEASEHOLD_SEED", 1);
     let none = forced(&cluster, None, seed).await;
     let one = forced(&cluster, Some(Durability::replicas(1)), seed).await;
     let all = forced(&cluster, Some(Durability::replicas(2)), seed).await;
     assert!(none > 0, "the run shows nothing: no grant was lost");
-    assert!(one > 0, "the run shows nothing: the other replica did not acknowledge");
+    assert!(
+        one > 0,
+        "the run shows nothing: the other replica did not acknowledge"
+    );
     assert_eq!(all, 0, "a grant that every replica had was lost");
 }
 
@@ -168,7 +188,9 @@ async fn forced(cluster: &Cluster, durability: Option<Durability>, seed: usize) 
     let mut tasks = Vec::new();
     let places: Vec<_> = (0..NAMES).map(|_| Arc::<Place>::default()).collect();
     for _ in 0..2 {
-        let mut builder = Client::builder(&cluster.url()).lease(2 * LIMIT).connect_timeout(LIMIT);
+        let mut builder = Client::builder(&cluster.url())
+            .lease(2 * LIMIT)
+            .connect_timeout(LIMIT);
         if let Some(durability) = durability {
             builder = builder.durability(durability.within(Duration::from_millis(200)));
         }
@@ -176,20 +198,28 @@ async fn forced(cluster: &Cluster, durability: Option<Durability>, seed: usize) 
         for (number, place) in places.iter().enumerate() {
             let lock = Lock::from(client.fenced_lock(format!("{durability:?}:{number}")));
             let (run, place, random) = (run.clone(), place.clone(), random.fork());
-            tasks.push(tokio::spawn(async move { run.contend(lock, &place, random).await }));
+            tasks.push(tokio::spawn(async move {
+                run.contend(lock, &place, random).await
+            }));
         }
     }
     let failovers = size("LEASEHOLD_FORCED", 3);
     let mut doubles = 0;
     for _ in 0..failovers {
         let before = run.counts.acquired.load(SeqCst);
-        until("they are at work", async || run.counts.acquired.load(SeqCst) > before + 20).await;
+        until("they are at work", async || {
+            run.counts.acquired.load(SeqCst) > before + 20
+        })
+        .await;
         replace_by_force(cluster, Duration::from_millis(random.u64(LAG))).await;
         doubles += run.settle().await;
     }
     run.stop.store(true, SeqCst);
     for task in tasks {
-        timeout(LIMIT, task).await.expect("no waiter is left behind").expect("no contender panics");
+        timeout(LIMIT, task)
+            .await
+            .expect("no waiter is left behind")
+            .expect("no contender panics");
     }
     doubles += run.settle().await;
     let faults = run.faults.lock().expect("no panic");
@@ -206,9 +236,13 @@ async fn replace_by_force(cluster: &Cluster, lag: Duration) {
     let mut command = |words: &[&str]| master.command(words).expect("it answers");
     // Whoever is connected stays so; the replica does not come back.
     command(&["CONFIG", "SET", "requirepass", "nobody knows"]);
-    cluster.node(new).command(&["CLIENT", "KILL", "TYPE", "master"]);
+    cluster
+        .node(new)
+        .command(&["CLIENT", "KILL", "TYPE", "master"]);
     sleep(lag).await;
-    cluster.node(new).command(&["CLUSTER", "FAILOVER", "TAKEOVER"]);
+    cluster
+        .node(new)
+        .command(&["CLUSTER", "FAILOVER", "TAKEOVER"]);
     command(&["CONFIG", "SET", "requirepass", ""]);
     tokio::task::block_in_place(|| {
         cluster.until_replaced(0, old);
@@ -216,11 +250,18 @@ async fn replace_by_force(cluster: &Cluster, lag: Duration) {
     });
 }
 
-#[expect(clippy::print_stderr, reason = "what was measured is shown with --nocapture")]
+#[expect(
+    clippy::print_stderr,
+    reason = "what was measured is shown with --nocapture"
+)]
 fn show(durability: Option<Durability>, failovers: usize, doubles: usize, counts: &Counts) {
-    let [acquired, believed, refused, not_durable] =
-        [&counts.acquired, &counts.believed, &counts.refused, &counts.not_durable]
-            .map(|count| count.load(SeqCst));
+    let [acquired, believed, refused, not_durable] = [
+        &counts.acquired,
+        &counts.believed,
+        &counts.refused,
+        &counts.not_durable,
+    ]
+    .map(|count| count.load(SeqCst));
     eprintln!(
         "{durability:?}: {failovers} failovers, {acquired} acquisitions, {doubles} double holds, {believed} of \
          them believed, {refused} works refused, {not_durable} not durable"

@@ -16,12 +16,22 @@ async fn slots_that_move_cost_nobody_an_error() {
     let cluster = Cluster::start();
     let contenders = Contenders::start(two_clients(&cluster.url()).await, 50);
     contenders.all_win_again().await;
-    let names = KINDS.iter().flat_map(|kind| (0..NAMES).map(|of| format!("{}:{of}", kind.name)));
+    let names = KINDS
+        .iter()
+        .flat_map(|kind| (0..NAMES).map(|of| format!("{}:{of}", kind.name)));
     let slots: BTreeSet<_> = names.map(|name| keyslot(&name)).collect();
-    for (round, slot) in slots.iter().cycle().take(size("LEASEHOLD_MOVES", 6)).enumerate() {
+    for (round, slot) in slots
+        .iter()
+        .cycle()
+        .take(size("LEASEHOLD_MOVES", 6))
+        .enumerate()
+    {
         let home = cluster.owner(*slot);
         let away = (0..cluster.shards()).map(|shard| cluster.master(shard));
-        let away = away.into_iter().find(|node| *node != home).expect("another master");
+        let away = away
+            .into_iter()
+            .find(|node| *node != home)
+            .expect("another master");
         // One key at a time, and many; there, and back.
         let moving = cluster.begin_migration(*slot, away);
         let many = if round % 2 == 0 { 1 } else { 100 };
@@ -42,31 +52,64 @@ async fn slots_that_move_cost_nobody_an_error() {
 /// node that takes the slot over, those that have not come yet look like those that are over.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_reader_whose_lifetime_is_on_its_way_is_not_passed_over() {
-    let cluster = Cluster::start_with(Shape { replicas: 0, ..Shape::default() });
+    let cluster = Cluster::start_with(Shape {
+        replicas: 0,
+        ..Shape::default()
+    });
     let [first, second] = two_clients(&cluster.url()).await;
     let name = "{x}:rw";
-    let leaving = first.read_write_lock(name).read().lock().await.expect("free");
-    let staying = second.read_write_lock(name).read().lock().await.expect("shared");
+    let leaving = first
+        .read_write_lock(name)
+        .read()
+        .lock()
+        .await
+        .expect("free");
+    let staying = second
+        .read_write_lock(name)
+        .read()
+        .lock()
+        .await
+        .expect("shared");
     let slot = keyslot(name);
     let from = cluster.owner(slot);
     let to = (from + 1) % 3;
     let moving = cluster.begin_migration(slot, to);
     let lifetime = format!("{name}:{}:rwlock_timeout:1", leaving.owner());
     let port = cluster.node(to).port().to_string();
-    let words = ["MIGRATE", "127.0.0.1", &port, "", "0", "5000", "KEYS", name, &lifetime];
+    let words = [
+        "MIGRATE",
+        "127.0.0.1",
+        &port,
+        "",
+        "0",
+        "5000",
+        "KEYS",
+        name,
+        &lifetime,
+    ];
     assert_eq!(cluster.node(from).command(&words).text(), "OK");
     let rejected = || {
         let stats = cluster.node(from).command(&["INFO", "commandstats"]).text();
-        let line = stats.lines().find(|line| line.starts_with("cmdstat_evalsha:"));
+        let line = stats
+            .lines()
+            .find(|line| line.starts_with("cmdstat_evalsha:"));
         let count = line.and_then(|line| line.split("rejected_calls=").nth(1)?.split(',').next());
         count.map_or(0, |count| count.parse::<u64>().expect("a number"))
     };
     let before = rejected();
     let release = tokio::spawn(leaving.unlock());
-    until("the release was sent elsewhere more than once", async || rejected() > before + 2).await;
+    until(
+        "the release was sent elsewhere more than once",
+        async || rejected() > before + 2,
+    )
+    .await;
     moving.finish();
     release.await.expect("no panic").expect("held");
-    assert_eq!(cluster.command(&["HLEN", name]).int(), 2, "the mode, and the other reader");
+    assert_eq!(
+        cluster.command(&["HLEN", name]).int(),
+        2,
+        "the mode, and the other reader"
+    );
     assert_eq!(staying.state(), HoldState::Held);
     staying.unlock().await.expect("held");
 }

@@ -21,8 +21,10 @@ async fn connect(url: &str) -> Client {
 }
 
 fn hosts(servers: &[Server]) -> String {
-    let hosts: Vec<_> =
-        servers.iter().map(|server| format!("{NAME_OF_ALL}:{}", server.port())).collect();
+    let hosts: Vec<_> = servers
+        .iter()
+        .map(|server| format!("{NAME_OF_ALL}:{}", server.port()))
+        .collect();
     hosts.join(",")
 }
 
@@ -32,7 +34,10 @@ async fn passes_on(holder: LockGuard, client: &Client) -> LockGuard {
     let waiting = tokio::spawn(async move { lock.lock().await.expect("released") });
     until("it waits", async || client.stats().listeners == 1).await;
     holder.unlock().await.expect("held");
-    timeout(LIMIT, waiting).await.expect("it is woken").expect("no panic")
+    timeout(LIMIT, waiting)
+        .await
+        .expect("it is woken")
+        .expect("no panic")
 }
 
 /// The complaint: a primary that is known by a name, and whose successor is at another address behind it, is not
@@ -40,10 +45,21 @@ async fn passes_on(holder: LockGuard, client: &Client) -> LockGuard {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sentinels_and_servers_are_found_by_name() {
     let down_after = Duration::from_secs(1);
-    let watch = Watch { host: NAME_OF_ALL, replicas: 1, down_after, ..Watch::default() };
+    let watch = Watch {
+        host: NAME_OF_ALL,
+        replicas: 1,
+        down_after,
+        ..Watch::default()
+    };
     let mut sentinels = Sentinels::start_with(&watch);
-    let named = sentinels.sentinel(0).command(&["SENTINEL", "GET-MASTER-ADDR-BY-NAME", NAME]);
-    assert_eq!(named.array()[0].text(), NAME_OF_ALL, "this is what clients are told");
+    let named = sentinels
+        .sentinel(0)
+        .command(&["SENTINEL", "GET-MASTER-ADDR-BY-NAME", NAME]);
+    assert_eq!(
+        named.array()[0].text(),
+        NAME_OF_ALL,
+        "this is what clients are told"
+    );
     let url = format!("redis-sentinel://{}/{NAME}", hosts(sentinels.sentinels()));
     let [client, other] = [connect(&url).await, connect(&url).await];
     let guard = client.lock("n").lock().await.expect("free");
@@ -51,7 +67,11 @@ async fn sentinels_and_servers_are_found_by_name() {
     let guard = passes_on(guard, &client).await;
     sentinels.until_in_step();
     sentinels.kill(0);
-    assert_eq!(sentinels.until_replaced(0), 1, "at another port of the same name");
+    assert_eq!(
+        sentinels.until_replaced(0),
+        1,
+        "at another port of the same name"
+    );
     until("it is verified", async || guard.state() == HoldState::Held).await;
     let guard = passes_on(guard, &other).await;
     guard.unlock().await.expect("held all the time");
@@ -60,8 +80,15 @@ async fn sentinels_and_servers_are_found_by_name() {
 /// What clients are told of where masters are.
 fn endpoints_are(node: &Server, sort: &str) -> bool {
     let slots = node.command(&["CLUSTER", "SLOTS"]);
-    let expected = if sort == "hostname" { Reply::Bulk(NAME_OF_ALL.into()) } else { Reply::Nil };
-    slots.array().iter().all(|range| range.array()[2].array()[0] == expected)
+    let expected = if sort == "hostname" {
+        Reply::Bulk(NAME_OF_ALL.into())
+    } else {
+        Reply::Nil
+    };
+    slots
+        .array()
+        .iter()
+        .all(|range| range.array()[2].array()[0] == expected)
 }
 
 /// The same of a cluster, whose nodes tell clients names, or only ports.

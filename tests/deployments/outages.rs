@@ -37,7 +37,11 @@ async fn connect(url: &str) -> Client {
 }
 
 async fn take(client: &Client, name: &str, lease: Duration) -> LockGuard {
-    client.lock(name).try_lock(LIMIT, Lease::renewed(lease)).await.expect("free")
+    client
+        .lock(name)
+        .try_lock(LIMIT, Lease::renewed(lease))
+        .await
+        .expect("free")
 }
 
 /// How the holds of pairs end.
@@ -63,8 +67,10 @@ impl Pairs {
             let (done, stop) = (done.clone(), stop.clone());
             async move {
                 while !stop.load(SeqCst) {
-                    let guard =
-                        lock.try_lock(outage() + LIMIT, Lease::Renewed).await.expect("it serves");
+                    let guard = lock
+                        .try_lock(outage() + LIMIT, Lease::Renewed)
+                        .await
+                        .expect("it serves");
                     match end {
                         End::Unlocked => guard.unlock().await.expect("held"),
                         End::Dropped => drop(guard),
@@ -73,7 +79,11 @@ impl Pairs {
                 }
             }
         });
-        Pairs { done, stop, working }
+        Pairs {
+            done,
+            stop,
+            working,
+        }
     }
 
     fn done(&self) -> u64 {
@@ -94,41 +104,73 @@ async fn is_refused(client: &Client, name: &str) {
     let trying = tokio::spawn(async move { lock.try_lock(WAIT, Lease::Renewed).await });
     let refused = trying.await.expect("no panic").expect_err("it is down");
     let took = since.elapsed();
-    assert!(took >= WAIT && took < WAIT + Duration::from_secs(2), "{took:?}: {refused:?}");
-    assert!(matches!(refused, Error::Unavailable { .. } | Error::Unknown { .. }), "{refused:?}");
+    assert!(
+        took >= WAIT && took < WAIT + Duration::from_secs(2),
+        "{took:?}: {refused:?}"
+    );
+    assert!(
+        matches!(refused, Error::Unavailable { .. } | Error::Unknown { .. }),
+        "{refused:?}"
+    );
     assert!(refused.is_retryable(), "{refused:?}");
 }
 
 /// A waiter without a limit on a name that is free as soon as somebody serves it.
 fn waiter(client: &Client, name: &str) -> JoinHandle<()> {
     let lock = client.lock(name);
-    tokio::spawn(
-        async move { lock.lock().await.expect("in the end").unlock().await.expect("held") },
-    )
+    tokio::spawn(async move {
+        lock.lock()
+            .await
+            .expect("in the end")
+            .unlock()
+            .await
+            .expect("held")
+    })
 }
 
 async fn goes_on(waiting: JoinHandle<()>) {
-    timeout(LIMIT, waiting).await.expect("it goes on by itself").expect("no panic");
+    timeout(LIMIT, waiting)
+        .await
+        .expect("it goes on by itself")
+        .expect("no panic");
 }
 
 /// The complaint: one bad node blocks the healthy ones, and who waited at it hangs when it is back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[expect(clippy::print_stderr, reason = "measured rates are shown with --nocapture")]
+#[expect(
+    clippy::print_stderr,
+    reason = "measured rates are shown with --nocapture"
+)]
 async fn without_full_coverage_a_shard_that_is_down_is_its_own_affair() {
-    let shape = Shape { replicas: 0, full_coverage: false, ..Shape::default() };
+    let shape = Shape {
+        replicas: 0,
+        full_coverage: false,
+        ..Shape::default()
+    };
     let mut cluster = Cluster::start_with(shape);
     let client = connect(&cluster.url()).await;
-    let [on_0, on_1, lost, waited, refused] =
-        [(0, "a"), (1, "b"), (2, "lost"), (2, "waited"), (2, "refused")]
-            .map(|(shard, part)| cluster.name_in(shard, part));
-    let elsewhere = [take(&client, &on_0, SHORT).await, take(&client, &on_1, SHORT).await];
+    let [on_0, on_1, lost, waited, refused] = [
+        (0, "a"),
+        (1, "b"),
+        (2, "lost"),
+        (2, "waited"),
+        (2, "refused"),
+    ]
+    .map(|(shard, part)| cluster.name_in(shard, part));
+    let elsewhere = [
+        take(&client, &on_0, SHORT).await,
+        take(&client, &on_1, SHORT).await,
+    ];
     let (kept_long, kept_short) = (
         take(&client, &lost, LONG).await,
         take(&client, &cluster.name_in(2, "short"), SHORT).await,
     );
     let pairs = [0, 1]
         .map(|shard| Pairs::start(client.lock(cluster.name_in(shard, "pair")), End::Unlocked));
-    until("pairs are done", async || pairs.iter().all(|pairs| pairs.done() > 10)).await;
+    until("pairs are done", async || {
+        pairs.iter().all(|pairs| pairs.done() > 10)
+    })
+    .await;
 
     let since = Instant::now();
     cluster.kill(2);
@@ -137,24 +179,44 @@ async fn without_full_coverage_a_shard_that_is_down_is_its_own_affair() {
     while since.elapsed() < outage() {
         is_refused(&client, &refused).await;
         assert!(
-            elsewhere.iter().all(|guard| guard.state() == HoldState::Held),
+            elsewhere
+                .iter()
+                .all(|guard| guard.state() == HoldState::Held),
             "they do not notice"
         );
     }
     let after = pairs.each_ref().map(Pairs::done);
     eprintln!("pairs of the healthy shards while one was down: {before:?} to {after:?}");
-    assert!(after[0] > before[0] + 10 && after[1] > before[1] + 10, "{before:?} to {after:?}");
+    assert!(
+        after[0] > before[0] + 10 && after[1] > before[1] + 10,
+        "{before:?} to {after:?}"
+    );
     // The renewal of a long lease is not due yet; the short one has been in vain all the time.
-    let ended = timeout(LIMIT, kept_short.ended()).await.expect("it is told");
+    let ended = timeout(LIMIT, kept_short.ended())
+        .await
+        .expect("it is told");
     assert_eq!(ended, Ended::Lost(LossReason::Expired));
     assert!(!waiting.is_finished());
 
     cluster.restart(2);
     goes_on(waiting).await;
-    let guard = client.lock(&refused).try_lock(LIMIT, Lease::Renewed).await.expect("it serves");
+    let guard = client
+        .lock(&refused)
+        .try_lock(LIMIT, Lease::Renewed)
+        .await
+        .expect("it serves");
     guard.unlock().await.expect("held");
     let refused = kept_long.unlock().await.expect_err("it came back empty");
-    assert!(matches!(refused, Error::Lost { reason: LossReason::Gone, .. }), "{refused:?}");
+    assert!(
+        matches!(
+            refused,
+            Error::Lost {
+                reason: LossReason::Gone,
+                ..
+            }
+        ),
+        "{refused:?}"
+    );
     for guard in elsewhere {
         assert_eq!(guard.state(), HoldState::Held);
         guard.unlock().await.expect("held all the time");
@@ -181,14 +243,26 @@ fn looks(server: &Server) -> u64 {
 
 /// Nobody knows better meanwhile: who asks again and again keeps the healthy ones busy.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[expect(clippy::print_stderr, reason = "measured rates are shown with --nocapture")]
+#[expect(
+    clippy::print_stderr,
+    reason = "measured rates are shown with --nocapture"
+)]
 async fn a_master_that_is_down_does_not_make_the_others_answer_all_the_time() {
-    let shape = Shape { replicas: 0, full_coverage: false, ..Shape::default() };
+    let shape = Shape {
+        replicas: 0,
+        full_coverage: false,
+        ..Shape::default()
+    };
     let mut cluster = Cluster::start_with(shape);
     let client = connect(&cluster.url()).await;
     let name = cluster.name_in(2, "busy");
     let lock = client.lock(&name);
-    lock.lock().await.expect("free").unlock().await.expect("held");
+    lock.lock()
+        .await
+        .expect("free")
+        .unlock()
+        .await
+        .expect("held");
     cluster.kill(2);
     let waiting: Vec<_> = (0..4).map(|_| waiter(&client, &name)).collect();
     let (before, since) = (looks(cluster.node(0)), Instant::now());
@@ -208,7 +282,10 @@ async fn a_master_that_is_down_does_not_make_the_others_answer_all_the_time() {
 /// The complaint: healthy masters answer CLUSTERDOWN, which callers take for the end. It passes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn with_full_coverage_all_wait_and_all_go_on() {
-    let mut cluster = Cluster::start_with(Shape { replicas: 0, ..Shape::default() });
+    let mut cluster = Cluster::start_with(Shape {
+        replicas: 0,
+        ..Shape::default()
+    });
     let client = connect(&cluster.url()).await;
     let kept = take(&client, &cluster.name_in(0, "kept"), outage() + LIMIT).await;
     let short = take(&client, &cluster.name_in(0, "short"), SHORT).await;
@@ -245,7 +322,11 @@ async fn with_full_coverage_all_wait_and_all_go_on() {
 /// The complaint: one bad node blocks the healthy ones, above all when a slot moves between these.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_slot_moves_while_another_shard_stands_still() {
-    let shape = Shape { replicas: 0, full_coverage: false, ..Shape::default() };
+    let shape = Shape {
+        replicas: 0,
+        full_coverage: false,
+        ..Shape::default()
+    };
     let cluster = Cluster::start_with(shape);
     let client = connect(&cluster.url()).await;
     let moving = cluster.name_in(0, "moving");
@@ -255,9 +336,16 @@ async fn a_slot_moves_while_another_shard_stands_still() {
         holds.push(take(&client, &name(&number.to_string()), SHORT).await);
         holds.push(take(&client, &cluster.name_in(1, &number.to_string()), SHORT).await);
     }
-    let locks = [name("pair"), cluster.name_in(0, "pair"), cluster.name_in(1, "pair")];
+    let locks = [
+        name("pair"),
+        cluster.name_in(0, "pair"),
+        cluster.name_in(1, "pair"),
+    ];
     let pairs = locks.map(|name| Pairs::start(client.lock(name), End::Unlocked));
-    until("pairs are done", async || pairs.iter().all(|pairs| pairs.done() > 10)).await;
+    until("pairs are done", async || {
+        pairs.iter().all(|pairs| pairs.done() > 10)
+    })
+    .await;
     cluster.pause(2);
     // Somebody is on the way to it all the time.
     let stuck = waiter(&client, &cluster.name_in(2, "stuck"));
@@ -266,11 +354,20 @@ async fn a_slot_moves_while_another_shard_stands_still() {
         let before = pairs.each_ref().map(Pairs::done);
         let renewed = client.stats().renewed;
         until("pairs go on", async || {
-            pairs.iter().zip(before).all(|(pairs, before)| pairs.done() > before + 10)
+            pairs
+                .iter()
+                .zip(before)
+                .all(|(pairs, before)| pairs.done() > before + 10)
         })
         .await;
-        until("all are renewed", async || client.stats().renewed > renewed + 40).await;
-        assert!(holds.iter().all(|guard| guard.state() == HoldState::Held), "none has noticed");
+        until("all are renewed", async || {
+            client.stats().renewed > renewed + 40
+        })
+        .await;
+        assert!(
+            holds.iter().all(|guard| guard.state() == HoldState::Held),
+            "none has noticed"
+        );
     }
     assert!(!stuck.is_finished());
     cluster.resume(2);
@@ -319,7 +416,10 @@ async fn renewals_go_on_when_roles_are_swapped_and_swapped_back() {
 /// The same with sentinels.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn renewals_go_on_when_a_former_primary_is_the_primary_again() {
-    let sentinels = Sentinels::start_with(&Watch { replicas: 1, ..Watch::default() });
+    let sentinels = Sentinels::start_with(&Watch {
+        replicas: 1,
+        ..Watch::default()
+    });
     let client = connect(&sentinels.url()).await;
     let guard = take(&client, "n", RENEWED).await;
     for _ in 0..2 {

@@ -17,7 +17,10 @@ const DEPLOYMENTS: [&str; 2] = ["cluster", "sentinel"];
 fn child(test: &str, deployment: &str) -> Child {
     let mut child = Command::new(std::env::current_exe().expect("our own path"));
     child.args([test, "--exact", "--ignored", "--nocapture"]);
-    child.env("LEASEHOLD_DEPLOYMENT", deployment).stdin(Stdio::piped()).stdout(Stdio::piped());
+    child
+        .env("LEASEHOLD_DEPLOYMENT", deployment)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped());
     child.spawn().expect("our own binary runs")
 }
 
@@ -26,24 +29,40 @@ fn nothing_outlives_a_program_that_is_killed() {
     for deployment in DEPLOYMENTS {
         let mut program = child("pool::starts_and_stays", deployment);
         let lines = BufReader::new(program.stdout.take().expect("piped")).lines();
-        let url = lines.map(|line| line.expect("text")).find(|line| line.contains("redis-"));
+        let url = lines
+            .map(|line| line.expect("text"))
+            .find(|line| line.contains("redis-"));
         let url = url.expect("it starts");
-        let hosts = url.split_once("://").expect("a URL").1.split('/').next().expect("hosts");
-        let addresses: Vec<SocketAddr> =
-            hosts.split(',').map(|host| host.parse().expect("an address")).collect();
+        let hosts = url
+            .split_once("://")
+            .expect("a URL")
+            .1
+            .split('/')
+            .next()
+            .expect("hosts");
+        let addresses: Vec<SocketAddr> = hosts
+            .split(',')
+            .map(|host| host.parse().expect("an address"))
+            .collect();
         for address in &addresses {
             Connection::open(*address).expect("it runs, although it stands still");
         }
         program.kill().expect("it runs");
         program.wait().expect("it was started");
         let begin = format!("leasehold-test-{}-", program.id());
-        wait_until("all have ended, and their folders", Duration::from_secs(20), || {
-            let folders = std::fs::read_dir(std::env::temp_dir()).expect("a folder");
-            addresses.iter().all(|address| Connection::open(*address).is_err())
-                && !folders
-                    .flatten()
-                    .any(|one| one.file_name().to_string_lossy().starts_with(&begin))
-        });
+        wait_until(
+            "all have ended, and their folders",
+            Duration::from_secs(20),
+            || {
+                let folders = std::fs::read_dir(std::env::temp_dir()).expect("a folder");
+                addresses
+                    .iter()
+                    .all(|address| Connection::open(*address).is_err())
+                    && !folders
+                        .flatten()
+                        .any(|one| one.file_name().to_string_lossy().starts_with(&begin))
+            },
+        );
     }
 }
 
@@ -53,7 +72,9 @@ fn starts_and_stays() {
     let deployment = Borrowed::take();
     deployment.pause();
     writeln!(std::io::stdout(), "\n{}", deployment.url()).expect("somebody reads");
-    std::io::stdin().read_line(&mut String::new()).expect("nothing comes");
+    std::io::stdin()
+        .read_line(&mut String::new())
+        .expect("nothing comes");
 }
 
 #[test]
@@ -61,7 +82,11 @@ fn what_one_test_leaves_the_next_one_gets_empty() {
     for deployment in DEPLOYMENTS {
         let program = child("pool::goes_from_test_to_test", deployment);
         let output = program.wait_with_output().expect("it runs");
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+        assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stdout)
+        );
     }
 }
 
@@ -70,7 +95,10 @@ fn what_one_test_leaves_the_next_one_gets_empty() {
 fn goes_from_test_to_test() {
     let first = Borrowed::take();
     let url = first.url();
-    assert_eq!(first.command(&["SET", "n", "1"]), Reply::Status("OK".into()));
+    assert_eq!(
+        first.command(&["SET", "n", "1"]),
+        Reply::Status("OK".into())
+    );
     let mut stays = Routes::to(&url);
     stays.command(&["GET", "n"]);
     let second = Borrowed::take();
@@ -80,7 +108,12 @@ fn goes_from_test_to_test() {
     let mut third = Borrowed::take();
     assert_eq!(third.url(), url);
     assert_eq!(third.command(&["DBSIZE"]), Reply::Int(0));
-    assert!(!third.command(&["INFO", "commandstats"]).text().contains("cmdstat_get:"));
+    assert!(
+        !third
+            .command(&["INFO", "commandstats"])
+            .text()
+            .contains("cmdstat_get:")
+    );
     third.kill();
     drop(third);
     assert_ne!(Borrowed::take().url(), url, "that is dead");
@@ -91,7 +124,11 @@ fn lines_can_be_made_to_fail() {
     for deployment in DEPLOYMENTS {
         let program = child("pool::line_that_fails", deployment);
         let output = program.wait_with_output().expect("it runs");
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+        assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stdout)
+        );
     }
 }
 
@@ -102,15 +139,30 @@ fn line_that_fails() {
     let line = deployment.line();
     let mut inside = Routes::to(line.url());
     for name in ["a", "b", "c", "d"] {
-        assert_eq!(inside.command(&["SET", name, "1"]), Reply::Status("OK".into()));
+        assert_eq!(
+            inside.command(&["SET", name, "1"]),
+            Reply::Status("OK".into())
+        );
         assert_eq!(deployment.command(&["INCR", name]), Reply::Int(2));
     }
     line.pass();
-    assert_eq!(inside.command(&["INCR", "a"]), Reply::Int(3), "on a new connection");
+    assert_eq!(
+        inside.command(&["INCR", "a"]),
+        Reply::Int(3),
+        "on a new connection"
+    );
     // The nodes that it was told of are the proxies.
-    let own: Vec<_> = deployment.url().split([',', '/', ':']).map(str::to_owned).collect();
+    let own: Vec<_> = deployment
+        .url()
+        .split([',', '/', ':'])
+        .map(str::to_owned)
+        .collect();
     if deployment.is_cluster() {
         let nodes = inside.command(&["CLUSTER", "NODES"]).text();
-        assert!(!own.iter().any(|port| port.len() == 5 && nodes.contains(port)), "{nodes}");
+        assert!(
+            !own.iter()
+                .any(|port| port.len() == 5 && nodes.contains(port)),
+            "{nodes}"
+        );
     }
 }

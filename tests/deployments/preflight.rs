@@ -21,7 +21,9 @@ async fn report(url: &str, lease: Duration) -> Preflight {
 
 fn told(report: &Preflight, severity: Severity, part: &str) -> bool {
     let findings = &report.findings;
-    findings.iter().any(|found| found.severity == severity && found.text.contains(part))
+    findings
+        .iter()
+        .any(|found| found.severity == severity && found.text.contains(part))
 }
 
 /// What is said of failovers, for better or worse.
@@ -39,7 +41,12 @@ async fn missing(url: &str, lease: Duration) -> Vec<String> {
     match builder.require(requirements).connect().await.err() {
         None => Vec::new(),
         Some(Error::Requirements { unmet }) => {
-            let text = |Unmet { server, requirement, found, .. }: &_| {
+            let text = |Unmet {
+                            server,
+                            requirement,
+                            found,
+                            ..
+                        }: &_| {
                 assert_eq!(requirement, "failover within the lease");
                 format!("{server}: {found}")
             };
@@ -77,7 +84,10 @@ async fn sentinels_that_notice_late_are_compared_with_the_lease() {
     let bad = report(&url, short).await;
     let words = "a failover takes about 3.5s (down-after-milliseconds is 500), and holds of a lease of 3.0s";
     assert!(told(&bad, Severity::Warning, words), "{bad}");
-    assert!(told(&bad, Severity::Info, "tried again after 4.0s"), "{bad}");
+    assert!(
+        told(&bad, Severity::Info, "tried again after 4.0s"),
+        "{bad}"
+    );
     let too_long = "the sentinels: about 3.5s, and 2.0s are left to a hold";
     assert_eq!(missing(&url, short).await, [too_long]);
 
@@ -86,7 +96,10 @@ async fn sentinels_that_notice_late_are_compared_with_the_lease() {
     let bad = report(&url, LEASE).await;
     let words = "a failover takes about 33.0s (down-after-milliseconds is 30000)";
     assert!(told(&bad, Severity::Warning, words), "{bad}");
-    assert!(told(&bad, Severity::Info, "tried again after 360.0s"), "{bad}");
+    assert!(
+        told(&bad, Severity::Info, "tried again after 360.0s"),
+        "{bad}"
+    );
     assert!(bad.to_string().contains(words), "{bad}");
 }
 
@@ -96,7 +109,14 @@ async fn too_few_sentinels_are_told() {
     let url = sentinels.url();
     set(&sentinels, "quorum", "3");
     let all = report(&url, LEASE).await;
-    assert!(told(&all, Severity::Info, "a failover needs all 3 sentinels that are up"), "{all}");
+    assert!(
+        told(
+            &all,
+            Severity::Info,
+            "a failover needs all 3 sentinels that are up"
+        ),
+        "{all}"
+    );
     assert_eq!(missing(&url, LEASE).await, Vec::<String>::new());
 
     set(&sentinels, "quorum", "4");
@@ -126,15 +146,25 @@ async fn sentinels_that_do_not_tell_are_not_taken_for_good_ones() {
     for sentinel in sentinels.sentinels() {
         sentinel.pause();
     }
-    let report = client.preflight().uses([]).await.expect("the primary answers");
+    let report = client
+        .preflight()
+        .uses([])
+        .await
+        .expect("the primary answers");
     for sentinel in sentinels.sentinels() {
         sentinel.resume();
     }
     assert_eq!(report.sentinels, Some(SentinelState::default()), "{report}");
-    for part in ["down-after-milliseconds is not known", "enough sentinels are up is not known"] {
+    for part in [
+        "down-after-milliseconds is not known",
+        "enough sentinels are up is not known",
+    ] {
         assert!(told(&report, Severity::Warning, part), "{report}");
     }
-    assert!(report.to_string().contains("sentinels ?/?, quorum ?"), "{report}");
+    assert!(
+        report.to_string().contains("sentinels ?/?, quorum ?"),
+        "{report}"
+    );
 
     // A user that may ask for the primary, and no more.
     let user =
@@ -144,14 +174,20 @@ async fn sentinels_that_do_not_tell_are_not_taken_for_good_ones() {
     for sentinel in sentinels.sentinels() {
         assert_eq!(sentinel.command(&words), Reply::Status("OK".into()));
     }
-    let url = format!("{}?sentinel_user=some&sentinel_password=secret", sentinels.url());
+    let url = format!(
+        "{}?sentinel_user=some&sentinel_password=secret",
+        sentinels.url()
+    );
     let unmet = missing(&url, LEASE).await;
     assert_eq!(unmet, ["the sentinels: not known, as no sentinel tells it"]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_node_timeout_of_a_cluster_is_compared_with_the_lease() {
-    let cluster = Cluster::start_with(Shape { replicas: 0, ..Shape::default() });
+    let cluster = Cluster::start_with(Shape {
+        replicas: 0,
+        ..Shape::default()
+    });
     let url = cluster.url();
     let good = report(&url, LEASE).await;
     assert_eq!(good.sentinels, None);
@@ -166,13 +202,18 @@ async fn the_node_timeout_of_a_cluster_is_compared_with_the_lease() {
     assert!(told(&bad, Severity::Warning, words), "{bad}");
     assert_eq!(of_failovers(&bad).len(), 1, "{bad}");
     let unmet = missing(&url, LEASE).await;
-    let found = format!(":{}: about 24.5s, and 20.0s are left to a hold", slow.port());
+    let found = format!(
+        ":{}: about 24.5s, and 20.0s are left to a hold",
+        slow.port()
+    );
     assert!(unmet.len() == 1 && unmet[0].ends_with(&found), "{unmet:?}");
     assert_eq!(missing(&url, LEASE * 2).await, Vec::<String>::new());
 
     // Without a right to CONFIG GET.
     for node in cluster.nodes() {
-        let words = ["ACL", "SETUSER", "some", "on", ">secret", "~*", "&*", "+@all", "-config"];
+        let words = [
+            "ACL", "SETUSER", "some", "on", ">secret", "~*", "&*", "+@all", "-config",
+        ];
         assert_eq!(node.command(&words), Reply::Status("OK".into()));
     }
     let url = url.replace("://", "://some:secret@");
@@ -181,5 +222,10 @@ async fn the_node_timeout_of_a_cluster_is_compared_with_the_lease() {
     assert!(told(&hidden, Severity::Info, words), "{hidden}");
     let unmet = missing(&url, LEASE).await;
     assert_eq!(unmet.len(), cluster.shards(), "{unmet:?}");
-    assert!(unmet.iter().all(|text| text.contains("this user may not look")), "{unmet:?}");
+    assert!(
+        unmet
+            .iter()
+            .all(|text| text.contains("this user may not look")),
+        "{unmet:?}"
+    );
 }

@@ -114,7 +114,11 @@ fn join(
                 let other = shared.others.lock().expect("nobody panics").pop();
                 let address = other.unwrap_or(address);
                 let answer = format!("return redis.error_reply('MOVED {slot} {address}')");
-                node.write_all(&encoded(&[b"EVAL".to_vec(), answer.into_bytes(), b"0".to_vec()]))
+                node.write_all(&encoded(&[
+                    b"EVAL".to_vec(),
+                    answer.into_bytes(),
+                    b"0".to_vec(),
+                ]))
             } else {
                 node.write_all(&encoded(&request))
             };
@@ -129,7 +133,11 @@ fn join(
 
 /// Of a script: with its keys, or with their number and the keys as arguments.
 fn slot_of(script: &[Vec<u8>]) -> u16 {
-    let key = if script[2] == b"0" { &script[4] } else { &script[3] };
+    let key = if script[2] == b"0" {
+        &script[4]
+    } else {
+        &script[3]
+    };
     keyslot(&String::from_utf8_lossy(key))
 }
 
@@ -137,7 +145,9 @@ fn read_request(from: &mut impl io::BufRead) -> io::Result<Vec<Vec<u8>>> {
     let mut number = |kind: char| {
         let mut line = String::new();
         from.read_line(&mut line)?;
-        let number = line.strip_prefix(kind).and_then(|rest| rest.trim_end().parse().ok());
+        let number = line
+            .strip_prefix(kind)
+            .and_then(|rest| rest.trim_end().parse().ok());
         let number: usize = number.ok_or(io::ErrorKind::InvalidData)?;
         let mut word = vec![0; if kind == '$' { number + 2 } else { 0 }];
         from.read_exact(&mut word)?;
@@ -168,7 +178,11 @@ where
 
 /// A cluster of one node, which says that it is where it is misled.
 async fn misled_cluster() -> (Cluster, Misled, Client) {
-    let cluster = Cluster::start_with(Shape { masters: 1, replicas: 0, ..Shape::default() });
+    let cluster = Cluster::start_with(Shape {
+        masters: 1,
+        replicas: 0,
+        ..Shape::default()
+    });
     let misled = Misled::before(cluster.node(0).address());
     let port = misled.address.port().to_string();
     let words = ["CONFIG", "SET", "cluster-announce-port", &port];
@@ -184,7 +198,10 @@ async fn misled_cluster() -> (Cluster, Misled, Client) {
 /// The complaint: 150 000 requests for a lock in five seconds to a server that answers MOVED, and "MOVED
 /// redirection loop detected" for calls and renewals long after that.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[expect(clippy::print_stderr, reason = "measured rates are shown with --nocapture")]
+#[expect(
+    clippy::print_stderr,
+    reason = "measured rates are shown with --nocapture"
+)]
 async fn a_node_that_sends_everybody_to_itself_is_asked_with_pauses() {
     let (cluster, misled, client) = misled_cluster().await;
     let held = client.lock("held").lock().await.expect("free");
@@ -196,7 +213,9 @@ async fn a_node_that_sends_everybody_to_itself_is_asked_with_pauses() {
     let at_once = spawn_each(&client, "once", move |lock: Lock| async move {
         while since.elapsed() < span {
             let refused = lock.try_lock_now(Lease::Renewed).await.expect_err("misled");
-            let Error::Unavailable { source, .. } = &refused else { panic!("{refused:?}") };
+            let Error::Unavailable { source, .. } = &refused else {
+                panic!("{refused:?}")
+            };
             let text = source.to_string();
             assert!(text.contains(&misled_at.to_string()), "which node: {text}");
         }
@@ -204,18 +223,29 @@ async fn a_node_that_sends_everybody_to_itself_is_asked_with_pauses() {
     let for_a_while = spawn_each(&client, "while", move |lock: Lock| async move {
         while since.elapsed() < span {
             let wait = Duration::from_millis(700);
-            let refused = lock.try_lock(wait, Lease::Renewed).await.expect_err("misled");
+            let refused = lock
+                .try_lock(wait, Lease::Renewed)
+                .await
+                .expect_err("misled");
             // A call may be under way when the wait ends.
             assert!(refused.is_retryable(), "{refused:?}");
         }
     });
     let for_ever = spawn_each(&client, "ever", |lock: Lock| async move {
-        lock.lock().await.expect("in the end").unlock().await.expect("held");
+        lock.lock()
+            .await
+            .expect("in the end")
+            .unlock()
+            .await
+            .expect("held");
     });
     for calling in at_once.into_iter().chain(for_a_while) {
         calling.await.expect("no panic");
     }
-    until("it has been renewed in vain", async || held.state() == HoldState::Uncertain).await;
+    until("it has been renewed in vain", async || {
+        held.state() == HoldState::Uncertain
+    })
+    .await;
     let took = since.elapsed();
     let calls = client.stats().calls - calls;
     let (sent, commands) = (misled.misled(), misled.commands() - commands);
@@ -231,14 +261,30 @@ async fn a_node_that_sends_everybody_to_itself_is_asked_with_pauses() {
     let layouts = 2.0 * took.as_secs_f64() / BETWEEN_LAYOUTS.as_secs_f64();
     let most = scripts + layouts;
     let commands = u32::try_from(commands).expect("some thousands");
-    assert!(f64::from(commands) < most, "{commands} commands in {took:?}, more than {most:.0}");
+    assert!(
+        f64::from(commands) < most,
+        "{commands} commands in {took:?}, more than {most:.0}"
+    );
 
     misled.go_right();
-    until("it is renewed again", async || held.state() == HoldState::Held).await;
+    until("it is renewed again", async || {
+        held.state() == HoldState::Held
+    })
+    .await;
     for waiting in for_ever {
-        timeout(LIMIT, waiting).await.expect("it goes on").expect("no panic");
+        timeout(LIMIT, waiting)
+            .await
+            .expect("it goes on")
+            .expect("no panic");
     }
-    client.lock("once:0").lock().await.expect("free").unlock().await.expect("held");
+    client
+        .lock("once:0")
+        .lock()
+        .await
+        .expect("free")
+        .unlock()
+        .await
+        .expect("held");
     held.unlock().await.expect("held");
     assert_eq!(cluster.node(0).command(&["DBSIZE"]).int(), 0);
 }
@@ -253,7 +299,10 @@ impl Silent {
     fn listen() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         listener.set_nonblocking(true).expect("it may");
-        Silent { listener, open: Vec::new() }
+        Silent {
+            listener,
+            open: Vec::new(),
+        }
     }
 
     /// Connections that the other side has not closed.
@@ -286,7 +335,9 @@ async fn a_node_that_names_ever_new_addresses_costs_no_more_than_some() {
 
     let (_cluster, misled, client) = misled_cluster().await;
     let mut silent: Vec<_> = (0..ADDRESSES).map(|_| Silent::listen()).collect();
-    let addresses = silent.iter().map(|one| one.listener.local_addr().expect("its address"));
+    let addresses = silent
+        .iter()
+        .map(|one| one.listener.local_addr().expect("its address"));
     misled.scatter(addresses.collect());
     let calls = (0..ADDRESSES).map(|number| {
         let lock = client.lock(format!("scattered:{number}"));
@@ -302,5 +353,8 @@ async fn a_node_that_names_ever_new_addresses_costs_no_more_than_some() {
 
     misled.go_right();
     let lock = client.lock("scattered:0");
-    until("it serves again", async || lock.try_lock_now(Lease::Renewed).await.is_ok()).await;
+    until("it serves again", async || {
+        lock.try_lock_now(Lease::Renewed).await.is_ok()
+    })
+    .await;
 }

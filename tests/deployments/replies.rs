@@ -29,21 +29,32 @@ enum Caller {
 /// The complaint: a script whose reply was lost is sent again, the hold counts two, and its release leaves one.
 async fn is_counted_once(deployment: &Deployment) {
     let line = deployment.line();
-    let builder = Client::builder(line.url()).lease(LONG).connect_timeout(LIMIT);
+    let builder = Client::builder(line.url())
+        .lease(LONG)
+        .connect_timeout(LIMIT);
     let builder = builder.command_timeout(Duration::from_millis(500));
     let client = builder.connect().await.expect("connects");
     let exists = |name: &str| deployment.command(&["EXISTS", name]).int() == 1;
     for kind in KINDS.iter().filter(|kind| SORTS.contains(&kind.name)) {
         // The server that has the slot knows the script.
         let warm = kind.lock(&client, &format!("{{{}}}:warm", kind.name));
-        warm.lock().await.expect("free").unlock().await.expect("held");
+        warm.lock()
+            .await
+            .expect("free")
+            .unlock()
+            .await
+            .expect("held");
         for caller in [Caller::Patient, Caller::Hurried] {
             let name = format!("{{{}}}:{caller:?}", kind.name);
             line.swallow_replies();
             let lock = kind.lock(&client, &name);
             let taking = tokio::spawn({
                 let lock = lock.clone();
-                let wait = if caller == Caller::Patient { LIMIT } else { Duration::ZERO };
+                let wait = if caller == Caller::Patient {
+                    LIMIT
+                } else {
+                    Duration::ZERO
+                };
                 async move { lock.try_lock(wait, Lease::Renewed).await }
             });
             if caller == Caller::Hurried {
@@ -54,7 +65,10 @@ async fn is_counted_once(deployment: &Deployment) {
             } else {
                 until("it is granted", async || exists(&name)).await;
                 line.pass();
-                let guard = timeout(LIMIT, taking).await.expect("in time").expect("no panic");
+                let guard = timeout(LIMIT, taking)
+                    .await
+                    .expect("in time")
+                    .expect("no panic");
                 let guard = guard.expect("its own grant");
                 assert_eq!(guard.state(), HoldState::Held);
                 if kind.counted {
@@ -66,7 +80,10 @@ async fn is_counted_once(deployment: &Deployment) {
             }
             until("one release frees it", async || !exists(&name)).await;
             let other = Client::connect(&deployment.url()).await.expect("connects");
-            let other = kind.lock(&other, &name).try_lock(LIMIT, Lease::Renewed).await;
+            let other = kind
+                .lock(&other, &name)
+                .try_lock(LIMIT, Lease::Renewed)
+                .await;
             other.expect("free").unlock().await.expect("held");
         }
     }

@@ -16,7 +16,10 @@ const LONG: Duration = Duration::from_secs(300);
 
 fn builder(certificate: &Certificate, url: &str) -> ClientBuilder {
     let trusted = TlsOptions::new().ca_file(certificate.folder.join("ca.pem"));
-    Client::builder(url).tls(trusted).lease(LONG).connect_timeout(LIMIT)
+    Client::builder(url)
+        .tls(trusted)
+        .lease(LONG)
+        .connect_timeout(LIMIT)
 }
 
 /// How a server was reached by these: the local ports of their connections.
@@ -24,14 +27,22 @@ fn ports_of(server: &Server, client: &Client) -> Vec<String> {
     let own = server.clients(&client.id());
     let port = |line: &String| {
         let address = line.split(' ').find_map(|word| word.strip_prefix("laddr="));
-        address.and_then(|address| address.rsplit(':').next()).unwrap_or_default().to_owned()
+        address
+            .and_then(|address| address.rsplit(':').next())
+            .unwrap_or_default()
+            .to_owned()
     };
     own.iter().map(port).collect()
 }
 
 fn is_secured(server: &Server, client: &Client) -> bool {
     let ports = ports_of(server, client);
-    assert!(ports.iter().all(|port| *port == server.tls_port().to_string()), "{ports:?}");
+    assert!(
+        ports
+            .iter()
+            .all(|port| *port == server.tls_port().to_string()),
+        "{ports:?}"
+    );
     ports.len() == 3
 }
 
@@ -39,8 +50,16 @@ fn is_secured(server: &Server, client: &Client) -> bool {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_node_of_a_cluster_is_reached_by_tls() {
     let certificate = Certificate::new("cluster");
-    let arguments = [certificate.arguments(), vec!["--tls-cluster".into(), "yes".into()]].concat();
-    let cluster = Cluster::start_with(Shape { replicas: 0, arguments, ..Shape::default() });
+    let arguments = [
+        certificate.arguments(),
+        vec!["--tls-cluster".into(), "yes".into()],
+    ]
+    .concat();
+    let cluster = Cluster::start_with(Shape {
+        replicas: 0,
+        arguments,
+        ..Shape::default()
+    });
     let seed = cluster.node(0);
     let url = format!("rediss-cluster://127.0.0.1:{}", seed.tls_port());
     let [client, other] = [builder(&certificate, &url), builder(&certificate, &url)];
@@ -58,12 +77,18 @@ async fn every_node_of_a_cluster_is_reached_by_tls() {
         let waiting = tokio::spawn(async move { lock.lock().await.expect("released") });
         until("it waits", async || other.stats().listeners == 1).await;
         guard.unlock().await.expect("held");
-        let woken = timeout(LIMIT, waiting).await.expect("it is woken").expect("no panic");
+        let woken = timeout(LIMIT, waiting)
+            .await
+            .expect("it is woken")
+            .expect("no panic");
         woken.unlock().await.expect("held");
     }
     assert!(cluster.nodes().iter().all(|node| is_secured(node, &client)));
     // Who does not trust that certificate is told.
-    let stranger = Client::builder(&url).connect_timeout(Duration::from_secs(2)).connect().await;
+    let stranger = Client::builder(&url)
+        .connect_timeout(Duration::from_secs(2))
+        .connect()
+        .await;
     let refused = format!("{:?}", stranger.expect_err("nobody it trusts"));
     assert!(refused.contains("certificate"), "{refused}");
 }
@@ -72,7 +97,11 @@ async fn every_node_of_a_cluster_is_reached_by_tls() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sentinels_and_both_primaries_are_reached_by_tls() {
     let certificate = Certificate::new("sentinel");
-    let shown = [certificate.arguments(), vec!["--tls-replication".into(), "yes".into()]].concat();
+    let shown = [
+        certificate.arguments(),
+        vec!["--tls-replication".into(), "yes".into()],
+    ]
+    .concat();
     let mut shown: Vec<_> = shown.iter().map(String::as_str).collect();
     let sync = ["--repl-diskless-sync-delay", "0"];
     let primary = Server::start_with(&[&shown[..], &sync].concat());
@@ -88,17 +117,33 @@ async fn sentinels_and_both_primaries_are_reached_by_tls() {
     shown.extend(["--protected-mode", "no"]);
     let sentinel = Server::start_sentinel_with(&configuration, &shown);
     let url = format!("rediss-sentinel://127.0.0.1:{}/{NAME}", sentinel.tls_port());
-    let client = builder(&certificate, &url).connect().await.expect("connects");
-    until("the primary is connected", async || is_secured(&primary, &client)).await;
+    let client = builder(&certificate, &url)
+        .connect()
+        .await
+        .expect("connects");
+    until("the primary is connected", async || {
+        is_secured(&primary, &client)
+    })
+    .await;
     let guard = client.lock("n").lock().await.expect("free");
-    until("the replica has it", async || replica.command(&["EXISTS", "n"]).int() == 1).await;
+    until("the replica has it", async || {
+        replica.command(&["EXISTS", "n"]).int() == 1
+    })
+    .await;
     until("the sentinel takes the order", async || {
         sentinel.command(&["SENTINEL", "FAILOVER", NAME]).text() == "OK"
     })
     .await;
-    until("the other one is connected", async || is_secured(&replica, &client)).await;
+    until("the other one is connected", async || {
+        is_secured(&replica, &client)
+    })
+    .await;
     guard.unlock().await.expect("held all the time");
-    let other = client.lock("n").try_lock(LIMIT, Lease::Renewed).await.expect("free");
+    let other = client
+        .lock("n")
+        .try_lock(LIMIT, Lease::Renewed)
+        .await
+        .expect("free");
     assert_eq!(replica.command(&["EXISTS", "n"]).int(), 1);
     other.unlock().await.expect("held");
     assert!(is_secured(&replica, &client));

@@ -6,13 +6,19 @@ use crate::support::resp::Reply;
 use crate::support::sentinel::Sentinels;
 
 #[test]
-#[expect(clippy::print_stderr, reason = "measured times are shown with --nocapture")]
+#[expect(
+    clippy::print_stderr,
+    reason = "measured times are shown with --nocapture"
+)]
 fn a_failover_by_order_loses_nothing() {
     let start = Instant::now();
     let sentinels = Sentinels::start();
     eprintln!("three servers and three sentinels: {:?}", start.elapsed());
     assert_eq!(sentinels.current_master(), 0);
-    assert_eq!(sentinels.command(&["SET", "n", "kept"]), Reply::Status("OK".into()));
+    assert_eq!(
+        sentinels.command(&["SET", "n", "kept"]),
+        Reply::Status("OK".into())
+    );
     sentinels.until_in_step();
     let mut announcements = sentinels.listen(1);
     let master = sentinels.failover();
@@ -27,7 +33,10 @@ fn a_failover_by_order_loses_nothing() {
 #[test]
 fn a_replica_follows_a_master_that_is_gone() {
     let mut sentinels = Sentinels::start();
-    assert_eq!(sentinels.command(&["SET", "n", "kept"]), Reply::Status("OK".into()));
+    assert_eq!(
+        sentinels.command(&["SET", "n", "kept"]),
+        Reply::Status("OK".into())
+    );
     sentinels.until_in_step();
     let mut announcements = sentinels.listen(0);
     sentinels.kill(0);
@@ -52,7 +61,10 @@ fn a_master_that_stands_still_is_replaced_and_serves_on() {
     sentinels.pause(0);
     let master = sentinels.until_replaced(0);
     sentinels.resume(0);
-    assert!(sentinels.is_master(0) && sentinels.is_master(master), "both, for some seconds");
+    assert!(
+        sentinels.is_master(0) && sentinels.is_master(master),
+        "both, for some seconds"
+    );
     sentinels.until_in_step();
     assert!(!sentinels.is_master(0));
 }
@@ -63,5 +75,8 @@ fn a_sentinel_may_be_gone() {
     sentinels.kill_sentinel(0);
     assert_ne!(sentinels.failover(), 0);
     sentinels.restart_sentinel(0);
-    assert_eq!(sentinels.command(&["SET", "n", "1"]), Reply::Status("OK".into()));
+    assert_eq!(
+        sentinels.command(&["SET", "n", "1"]),
+        Reply::Status("OK".into())
+    );
 }

@@ -27,11 +27,18 @@ async fn connect(builder: ClientBuilder) -> Client {
 }
 
 fn masters_only() -> Cluster {
-    Cluster::start_with(Shape { replicas: 0, full_coverage: false, ..Shape::default() })
+    Cluster::start_with(Shape {
+        replicas: 0,
+        full_coverage: false,
+        ..Shape::default()
+    })
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[expect(clippy::print_stderr, reason = "measured rates are shown with --nocapture")]
+#[expect(
+    clippy::print_stderr,
+    reason = "measured rates are shown with --nocapture"
+)]
 async fn a_shard_that_stands_still_costs_the_others_nothing() {
     let cluster = masters_only();
     let lease = Duration::from_secs(6);
@@ -48,7 +55,10 @@ async fn a_shard_that_stands_still_costs_the_others_nothing() {
         let (pairs, stop) = (pairs.clone(), stop.clone());
         tokio::spawn(async move {
             while !stop.load(SeqCst) {
-                let guard = lock.try_lock(LIMIT, Lease::Renewed).await.expect("of a healthy shard");
+                let guard = lock
+                    .try_lock(LIMIT, Lease::Renewed)
+                    .await
+                    .expect("of a healthy shard");
                 guard.unlock().await.expect("held");
                 pairs.fetch_add(1, SeqCst);
             }
@@ -66,8 +76,14 @@ async fn a_shard_that_stands_still_costs_the_others_nothing() {
     // Somebody waits there, and is told in time.
     let lock = client.lock(cluster.name_in(2, "n"));
     let since = Instant::now();
-    let refused = lock.try_lock(span, Lease::Renewed).await.expect_err("nobody answers");
-    assert!(refused.is_retryable() && since.elapsed() >= span, "{refused:?}");
+    let refused = lock
+        .try_lock(span, Lease::Renewed)
+        .await
+        .expect_err("nobody answers");
+    assert!(
+        refused.is_retryable() && since.elapsed() >= span,
+        "{refused:?}"
+    );
     // What makes other clients stand still: a slot that moves between the others.
     let slot = keyslot(&healthy(0));
     let moving = cluster.begin_migration(slot, 1);
@@ -76,10 +92,21 @@ async fn a_shard_that_stands_still_costs_the_others_nothing() {
     let without = rate().await;
     eprintln!("pairs a second with three masters {whole:.0}, with one of them frozen {without:.0}");
     let renewed = client.stats().renewed;
-    until("all are renewed twice", async || client.stats().renewed >= renewed + 2 * 98).await;
-    assert!(guards.iter().skip(1).all(|guard| guard.state() == HoldState::Held));
+    until("all are renewed twice", async || {
+        client.stats().renewed >= renewed + 2 * 98
+    })
+    .await;
+    assert!(
+        guards
+            .iter()
+            .skip(1)
+            .all(|guard| guard.state() == HoldState::Held)
+    );
     cluster.resume(2);
-    let guard = lock.try_lock(LIMIT, Lease::Renewed).await.expect("it answers again");
+    let guard = lock
+        .try_lock(LIMIT, Lease::Renewed)
+        .await
+        .expect("it answers again");
     guard.unlock().await.expect("held");
     stop.store(true, SeqCst);
     for task in working {
@@ -90,8 +117,14 @@ async fn a_shard_that_stands_still_costs_the_others_nothing() {
 /// Waiters who hear of a release only by its message.
 async fn woken(sharded: ShardedPubSub, change: impl AsyncFnOnce(&Cluster, u16)) {
     let cluster = masters_only();
-    let make =
-        || connect(builder(&cluster).lease(LONG).safety_poll(NO_POLL).sharded_pubsub(sharded));
+    let make = || {
+        connect(
+            builder(&cluster)
+                .lease(LONG)
+                .safety_poll(NO_POLL)
+                .sharded_pubsub(sharded),
+        )
+    };
     let (holder, waiter) = (make().await, make().await);
     let names: Vec<_> = (0..100).map(|number| format!("{{x}}:{number}")).collect();
     let (held, waiting) = held_and_waited_for([&holder, &waiter], &names).await;
@@ -101,7 +134,10 @@ async fn woken(sharded: ShardedPubSub, change: impl AsyncFnOnce(&Cluster, u16)) 
         guard.unlock().await.expect("held");
     }
     for waiter in waiting {
-        let woken = timeout(LIMIT, waiter).await.expect("it is woken").expect("no panic");
+        let woken = timeout(LIMIT, waiter)
+            .await
+            .expect("it is woken")
+            .expect("no panic");
         woken.expect("held");
     }
 }
@@ -131,7 +167,9 @@ async fn waiters_of_a_lost_connection_come_back() {
 /// So many holds of one client, 1500 unless the environment says otherwise.
 fn holds() -> u32 {
     let given = std::env::var("LEASEHOLD_HOLDS");
-    given.map_or(1_500, |number| number.parse().expect("LEASEHOLD_HOLDS is a number"))
+    given.map_or(1_500, |number| {
+        number.parse().expect("LEASEHOLD_HOLDS is a number")
+    })
 }
 
 /// The calls that renew so many holds, and how many were renewed.
@@ -152,7 +190,10 @@ async fn renewals(url: &str, holds: u32) -> (u64, u64) {
     let until_renewed = async |number| {
         let deadline = Instant::now() + lease;
         while client.stats().renewed < number {
-            assert!(Instant::now() < deadline, "{number} renewals within a lease");
+            assert!(
+                Instant::now() < deadline,
+                "{number} renewals within a lease"
+            );
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
     };
@@ -165,7 +206,10 @@ async fn renewals(url: &str, holds: u32) -> (u64, u64) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[expect(clippy::print_stderr, reason = "measured numbers are shown with --nocapture")]
+#[expect(
+    clippy::print_stderr,
+    reason = "measured numbers are shown with --nocapture"
+)]
 async fn renewals_are_one_call_to_each_master() {
     let holds = holds();
     let (server, cluster) = (Server::start(), masters_only());
@@ -178,7 +222,10 @@ async fn renewals_are_one_call_to_each_master() {
     let (calls, renewed) = of_cluster;
     // 1500 holds are three calls to one server. They are taken over a while, and renewed so.
     let to_one_server = u64::from(holds).div_ceil(500) * renewed / u64::from(holds);
-    assert!(calls <= 3 * to_one_server + 12, "{calls} calls for {renewed} renewals");
+    assert!(
+        calls <= 3 * to_one_server + 12,
+        "{calls} calls for {renewed} renewals"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -26,10 +26,17 @@ impl Line {
         let addresses: Vec<SocketAddr> =
             sentinels.sentinels().iter().map(Server::address).collect();
         let proxies = Proxy::start_for_all(&addresses);
-        let hosts: Vec<_> = proxies.iter().map(|proxy| proxy.address().to_string()).collect();
+        let hosts: Vec<_> = proxies
+            .iter()
+            .map(|proxy| proxy.address().to_string())
+            .collect();
         let url = format!("redis-sentinel://{}/{NAME}", hosts.join(","));
         let builder = Client::builder(&url).lease(5 * NEVER).safety_poll(NEVER);
-        let client = builder.connect_timeout(LIMIT).connect().await.expect("connects");
+        let client = builder
+            .connect_timeout(LIMIT)
+            .connect()
+            .await
+            .expect("connects");
         Line { proxies, client }
     }
 }
@@ -37,18 +44,26 @@ impl Line {
 /// Waits until the client's calls arrive at the new primary; says how long that took.
 async fn follows(client: &Client, server: &Server) -> Duration {
     let (since, id) = (Instant::now(), client.id());
-    until("its connections lead to the new primary", async || server.clients(&id).len() == 3).await;
+    until("its connections lead to the new primary", async || {
+        server.clients(&id).len() == 3
+    })
+    .await;
     since.elapsed()
 }
 
 /// The complaint: a subscription to a sentinel that was dead for weeks, and a switch that nobody noticed. The
 /// former primary lives, and takes writes for about ten seconds.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[expect(clippy::print_stderr, reason = "measured times are shown with --nocapture")]
+#[expect(
+    clippy::print_stderr,
+    reason = "measured times are shown with --nocapture"
+)]
 async fn a_switch_is_noticed_although_every_sentinel_has_fallen_silent() {
     let sentinels = Sentinels::start();
     let Line { proxies, client } = Line::to(&sentinels).await;
-    let other = Client::builder(&sentinels.url()).lease(5 * NEVER).connect_timeout(LIMIT);
+    let other = Client::builder(&sentinels.url())
+        .lease(5 * NEVER)
+        .connect_timeout(LIMIT);
     let other = other.connect().await.expect("connects");
     let held = client.lock("held").lock().await.expect("free");
     let in_the_way = other.lock("waited").lock().await.expect("free");
@@ -64,24 +79,40 @@ async fn a_switch_is_noticed_although_every_sentinel_has_fallen_silent() {
     let new = sentinels.failover();
     let took = follows(&client, sentinels.server(new)).await;
     eprintln!("the new primary is followed {took:?} after all sentinels have named it");
-    assert!(sentinels.is_master(old), "it has not ended the connections itself");
+    assert!(
+        sentinels.is_master(old),
+        "it has not ended the connections itself"
+    );
     // The subscription has followed, too: no poll is due for a minute.
-    until("it listens there", async || !channels(sentinels.server(new)).is_empty()).await;
+    until("it listens there", async || {
+        !channels(sentinels.server(new)).is_empty()
+    })
+    .await;
     until("it is verified", async || held.state() == HoldState::Held).await;
     follows(&other, sentinels.server(new)).await;
-    until("it is verified", async || in_the_way.state() == HoldState::Held).await;
+    until("it is verified", async || {
+        in_the_way.state() == HoldState::Held
+    })
+    .await;
     in_the_way.unlock().await.expect("held");
-    let woken = timeout(NEVER / 3, waiting).await.expect("by a message").expect("no panic");
+    let woken = timeout(NEVER / 3, waiting)
+        .await
+        .expect("by a message")
+        .expect("no panic");
     woken.expect("held");
     held.unlock().await.expect("held all the time");
     // On the former primary it would have been granted, too.
-    assert_eq!(sentinels.server(old).clients(&client.id()), Vec::<String>::new());
+    assert_eq!(
+        sentinels.server(old).clients(&client.id()),
+        Vec::<String>::new()
+    );
 }
 
 fn channels(server: &Server) -> Vec<String> {
     let all = server.command(&["PUBSUB", "CHANNELS"]);
     let all = all.array().iter().map(crate::support::resp::Reply::text);
-    all.filter(|channel| channel.starts_with("redisson_lock__channel")).collect()
+    all.filter(|channel| channel.starts_with("redisson_lock__channel"))
+        .collect()
 }
 
 /// One sentinel that has not fallen silent is enough, and each switch is followed, also the one back.
@@ -90,13 +121,21 @@ async fn one_sentinel_that_speaks_is_enough() {
     let sentinels = Sentinels::start();
     let Line { proxies, client } = Line::to(&sentinels).await;
     let lock = client.lock("n");
-    lock.lock().await.expect("free").unlock().await.expect("held");
+    lock.lock()
+        .await
+        .expect("free")
+        .unlock()
+        .await
+        .expect("held");
     sentinels.until_in_step();
     proxies[1..].iter().for_each(Proxy::half_open);
     let old = sentinels.current_master();
     let new = sentinels.failover();
     follows(&client, sentinels.server(new)).await;
-    assert!(sentinels.is_master(old), "it has not ended the connections itself");
+    assert!(
+        sentinels.is_master(old),
+        "it has not ended the connections itself"
+    );
     let guard = lock.try_lock(LIMIT, Lease::Renewed).await.expect("free");
     assert_eq!(sentinels.server(new).command(&["EXISTS", "n"]).int(), 1);
     guard.unlock().await.expect("held");

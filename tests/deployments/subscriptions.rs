@@ -22,12 +22,19 @@ const SLOTS: usize = 500;
 const OF_A_SLOT: usize = 2;
 
 fn masters_only() -> Cluster {
-    Cluster::start_with(Shape { replicas: 0, full_coverage: false, ..Shape::default() })
+    Cluster::start_with(Shape {
+        replicas: 0,
+        full_coverage: false,
+        ..Shape::default()
+    })
 }
 
 fn deaf(cluster: &Cluster) -> ClientBuilder {
     let builder = Client::builder(&cluster.url()).connect_timeout(LIMIT);
-    builder.lease(5 * NEVER).safety_poll(NEVER).sharded_pubsub(ShardedPubSub::On)
+    builder
+        .lease(5 * NEVER)
+        .safety_poll(NEVER)
+        .sharded_pubsub(ShardedPubSub::On)
 }
 
 /// The complaint: channels of several slots of one node are subscribed again by one command, and all are
@@ -68,7 +75,10 @@ async fn a_thousand_channels_of_five_hundred_slots_come_back() {
         guard.unlock().await.expect("held");
     }
     for waiter in waiting {
-        let woken = timeout(LIMIT, waiter).await.expect("it is woken").expect("no panic");
+        let woken = timeout(LIMIT, waiter)
+            .await
+            .expect("it is woken")
+            .expect("no panic");
         woken.expect("held");
     }
 }
@@ -112,7 +122,10 @@ impl Asking {
 /// The complaint: where SUNSUBSCRIBE meets a slot that moves, the server's own message answers it, or an error,
 /// or both, and all replies after that belong to other calls.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[expect(clippy::print_stderr, reason = "a failed test must show how to replay it")]
+#[expect(
+    clippy::print_stderr,
+    reason = "a failed test must show how to replay it"
+)]
 async fn replies_stay_in_step_when_unsubscribed_slots_move() {
     let seed = size("LEASEHOLD_SEED", usize::from(fastrand::u16(..)));
     eprintln!("seed {seed}: LEASEHOLD_SEED={seed}");
@@ -171,12 +184,18 @@ async fn replies_stay_in_step_when_unsubscribed_slots_move() {
         tokio::spawn(async move { lock.lock().await.expect("released").unlock().await })
     });
     let waiting: Vec<_> = waiting.collect();
-    until("all wait", async || client.stats().listeners == names.len() as u64).await;
+    until("all wait", async || {
+        client.stats().listeners == names.len() as u64
+    })
+    .await;
     for guard in held {
         guard.unlock().await.expect("held");
     }
     for waiter in waiting {
-        let woken = timeout(LIMIT, waiter).await.expect("it is woken").expect("no panic");
+        let woken = timeout(LIMIT, waiter)
+            .await
+            .expect("it is woken")
+            .expect("no panic");
         woken.expect("held");
     }
 }

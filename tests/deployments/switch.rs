@@ -12,7 +12,9 @@ use crate::support::server::Server;
 const LONG: Duration = Duration::from_secs(300);
 
 async fn client(sentinels: &Sentinels) -> Client {
-    let builder = Client::builder(&sentinels.url()).lease(LONG).connect_timeout(LIMIT);
+    let builder = Client::builder(&sentinels.url())
+        .lease(LONG)
+        .connect_timeout(LIMIT);
     builder.connect().await.expect("connects")
 }
 
@@ -20,7 +22,10 @@ async fn client(sentinels: &Sentinels) -> Client {
 fn scripts(server: &Server) -> u64 {
     let stats = server.command(&["INFO", "commandstats"]).text();
     let calls = |line: &str| {
-        let count = line.strip_prefix("cmdstat_evalsha:calls=")?.split(',').next()?;
+        let count = line
+            .strip_prefix("cmdstat_evalsha:calls=")?
+            .split(',')
+            .next()?;
         count.parse::<u64>().ok()
     };
     stats.lines().find_map(calls).unwrap_or(0)
@@ -43,20 +48,35 @@ async fn a_former_master_that_lives_is_not_asked_any_more() {
     let sentinels = Sentinels::start();
     let client = client(&sentinels).await;
     let old = sentinels.current_master();
-    client.lock("n").lock().await.expect("free").unlock().await.expect("held");
+    client
+        .lock("n")
+        .lock()
+        .await
+        .expect("free")
+        .unlock()
+        .await
+        .expect("held");
     sentinels.until_in_step();
     let new = sentinels.failover();
     let lock = client.lock("n");
     until("it has gone on to the new master", async || {
         // While it goes over it may be told that nobody is there.
-        drop(lock.try_lock(Duration::from_millis(100), Lease::Renewed).await);
+        drop(
+            lock.try_lock(Duration::from_millis(100), Lease::Renewed)
+                .await,
+        );
         scripts(sentinels.server(new)) > 0
     })
     .await;
     let before = scripts(sentinels.server(old));
     assert!(sentinels.is_master(old), "it does not know yet");
     until("it is demoted", async || {
-        lock.lock().await.expect("free").unlock().await.expect("held");
+        lock.lock()
+            .await
+            .expect("free")
+            .unlock()
+            .await
+            .expect("held");
         // A replica runs none by itself, and none of ours any more.
         assert_eq!(scripts(sentinels.server(old)), before);
         !sentinels.is_master(old)
@@ -70,7 +90,11 @@ async fn a_hold_that_the_new_master_lacks_is_lost_at_once() {
     let client = client(&sentinels).await;
     let [renewed, kept] = [client.lock("renewed"), client.lock("kept")];
     let [renewed, kept] = [renewed.lock().await, kept.lock().await].map(|hold| hold.expect("free"));
-    let fixed = client.lock("fixed").try_lock(LIMIT, Lease::fixed(LONG)).await.expect("free");
+    let fixed = client
+        .lock("fixed")
+        .try_lock(LIMIT, Lease::fixed(LONG))
+        .await
+        .expect("free");
     sentinels.until_in_step();
     on_replicas(&sentinels, &["DEL", "renewed", "fixed"]);
     sentinels.failover();
@@ -79,7 +103,16 @@ async fn a_hold_that_the_new_master_lacks_is_lost_at_once() {
     }
     until("it is verified", async || kept.state() == HoldState::Held).await;
     let refused = renewed.unlock().await.expect_err("lost");
-    assert!(matches!(refused, Error::Lost { reason: LossReason::Gone, .. }), "{refused:?}");
+    assert!(
+        matches!(
+            refused,
+            Error::Lost {
+                reason: LossReason::Gone,
+                ..
+            }
+        ),
+        "{refused:?}"
+    );
     kept.unlock().await.expect("held");
 }
 
@@ -104,9 +137,18 @@ async fn a_release_that_the_new_master_lacks_is_repeated() {
 async fn a_hand_over_that_the_new_master_lacks_is_repeated() {
     let sentinels = Sentinels::start();
     // However slow the machine is, it is handed over.
-    let streak = LocalHandover::Streak { count: 1000, time: LIMIT };
-    let builder = Client::builder(&sentinels.url()).lease(LONG).connect_timeout(LIMIT);
-    let client = builder.local_handover(streak).connect().await.expect("connects");
+    let streak = LocalHandover::Streak {
+        count: 1000,
+        time: LIMIT,
+    };
+    let builder = Client::builder(&sentinels.url())
+        .lease(LONG)
+        .connect_timeout(LIMIT);
+    let client = builder
+        .local_handover(streak)
+        .connect()
+        .await
+        .expect("connects");
     let lock = client.string_lock("n");
     let guard = lock.lock().await.expect("free");
     let first = guard.owner().to_owned();
@@ -137,7 +179,14 @@ async fn without_sentinels_the_master_is_kept() {
         sentinels.kill_sentinel(sentinel);
     }
     for _ in 0..100 {
-        client.lock("m").lock().await.expect("free").unlock().await.expect("held");
+        client
+            .lock("m")
+            .lock()
+            .await
+            .expect("free")
+            .unlock()
+            .await
+            .expect("held");
     }
     assert_eq!(guard.state(), HoldState::Held);
     guard.unlock().await.expect("held");
@@ -152,7 +201,10 @@ async fn what_the_sentinels_do_not_know_is_said() {
     let text = format!("{:?}", refused.expect_err("no such master"));
     assert!(text.contains("No such master"), "{text}");
     let nobody = "redis-sentinel://127.0.0.1:1,127.0.0.1:2/locks";
-    let refused = Client::builder(nobody).connect_timeout(short).connect().await;
+    let refused = Client::builder(nobody)
+        .connect_timeout(short)
+        .connect()
+        .await;
     let refused = refused.expect_err("nobody there");
     assert!(matches!(refused, Error::Unavailable { .. }), "{refused:?}");
 }

@@ -27,7 +27,10 @@ fn gone_while_blocked(
     let mut outside = Outside::of(&server);
     let runtime = runtime(1);
     let (guard, client) = runtime.block_on(async {
-        let client = builder(&server.url()).command_timeout(BLOCKED).connect().await;
+        let client = builder(&server.url())
+            .command_timeout(BLOCKED)
+            .connect()
+            .await;
         let client = client.expect("the server answers");
         (take(client.clone()).await, client)
     });
@@ -52,8 +55,14 @@ fn gone_while_blocked(
 /// It took 7.8 s: its release waited on the caller's lane.
 #[test]
 fn a_longest_hold_ends_under_a_blocked_runtime() {
-    let take =
-        async |client: Client| client.lock("n").acquire().max_hold(ms(500)).await.expect("free");
+    let take = async |client: Client| {
+        client
+            .lock("n")
+            .acquire()
+            .max_hold(ms(500))
+            .await
+            .expect("free")
+    };
     let took = gone_while_blocked(take, |_client, guard| Some(guard));
     assert!(took < MEANWHILE, "{took:?}");
 }
@@ -65,7 +74,10 @@ fn undos_that_cannot_be_sent_hold_up_no_release() {
     let took = gone_while_blocked(take, |client, guard| {
         for number in 0..UNDOS {
             let lock = client.lock(format!("cancelled{number}"));
-            assert!(lock.lock().now_or_never().is_none(), "nobody sends its call");
+            assert!(
+                lock.lock().now_or_never().is_none(),
+                "nobody sends its call"
+            );
         }
         drop(guard);
         None

@@ -141,7 +141,12 @@ impl Stage {
         }
         if kind.is_single() {
             let text = guard.hand_on().expect("held");
-            lock.restore(&text).await.expect("still there").unlock().await.expect("held");
+            lock.restore(&text)
+                .await
+                .expect("still there")
+                .unlock()
+                .await
+                .expect("held");
         } else {
             guard.unlock().await.expect("held");
         }
@@ -197,7 +202,10 @@ impl Stage {
                 self.settled(&what, &before).await;
                 outer.check().expect("the outer hold is not touched");
                 assert_eq!(outer.hold_count(), 1, "{what}");
-                outer.unlock().await.unwrap_or_else(|error| panic!("{what}: {error:?}"));
+                outer
+                    .unlock()
+                    .await
+                    .unwrap_or_else(|error| panic!("{what}: {error:?}"));
                 done
             }
             Scene::Unlock => {
@@ -211,7 +219,10 @@ impl Stage {
                 let done = released(&what, cut.apply(inner.unlock()).await);
                 self.settled(&what, &before).await;
                 outer.check().expect("the outer hold is not touched");
-                outer.unlock().await.unwrap_or_else(|error| panic!("{what}: {error:?}"));
+                outer
+                    .unlock()
+                    .await
+                    .unwrap_or_else(|error| panic!("{what}: {error:?}"));
                 done
             }
             Scene::TakeOver | Scene::Restore => self.restore(&what, scene, &lock, cut).await,
@@ -243,8 +254,17 @@ impl Stage {
     }
 
     async fn restore(&self, what: &str, scene: Scene, lock: &Lock, cut: Cut) -> bool {
-        let from = if matches!(scene, Scene::TakeOver) { &self.other } else { &self.client };
-        let guard = self.kind.lock(from, lock.name()).lock().await.expect("free");
+        let from = if matches!(scene, Scene::TakeOver) {
+            &self.other
+        } else {
+            &self.client
+        };
+        let guard = self
+            .kind
+            .lock(from, lock.name())
+            .lock()
+            .await
+            .expect("free");
         let text = guard.hand_on().expect("held");
         let done = kept(what, cut.apply(lock.restore(&text)).await);
         if !done {
@@ -265,7 +285,10 @@ impl Stage {
         let done = released(what, cut.apply(guard.extend(ms(40_000))).await);
         self.settled(what, &before).await;
         guard.check().expect("the hold is not touched");
-        guard.unlock().await.unwrap_or_else(|error| panic!("{what}: {error:?}"));
+        guard
+            .unlock()
+            .await
+            .unwrap_or_else(|error| panic!("{what}: {error:?}"));
         done
     }
 
@@ -279,7 +302,10 @@ impl Stage {
                 return;
             }
             let late = Instant::now() >= deadline;
-            assert!(!late, "{what}: {contents:?}, expected {expected:?}; {stats:?}");
+            assert!(
+                !late,
+                "{what}: {contents:?}, expected {expected:?}; {stats:?}"
+            );
             tokio::task::yield_now().await;
         }
     }
@@ -287,7 +313,10 @@ impl Stage {
 
 /// What a quorum left out of a grant is given back.
 async fn paid(client: &Client) {
-    until("nothing is owed", SETTLED, || client.stats().releases_pending == 0).await;
+    until("nothing is owed", SETTLED, || {
+        client.stats().releases_pending == 0
+    })
+    .await;
 }
 
 /// True if the call was done; its guard is dropped.
@@ -324,17 +353,27 @@ async fn sweep_polls(stage: &mut Stage, repetitions: usize) {
         for repetition in 0..repetitions {
             for polls in 0.. {
                 let at_once = repetition % 2 == 0;
-                let cut = if at_once { Cut::Polls(polls) } else { Cut::Answered(polls) };
+                let cut = if at_once {
+                    Cut::Polls(polls)
+                } else {
+                    Cut::Answered(polls)
+                };
                 let done = Box::pin(stage.play(scene, cut)).await;
                 // `lock` of a held lock is never done: past all its steps is enough.
                 if done || matches!(scene, Scene::LockHeld) && polls == 12 {
                     most = most.max(polls);
                     break;
                 }
-                assert!(polls < 100, "{scene:?} is never done, repetition {repetition}");
+                assert!(
+                    polls < 100,
+                    "{scene:?} is never done, repetition {repetition}"
+                );
             }
         }
-        note(&format!("{}, {scene:?}: done after at most {most} polls", kind.name));
+        note(&format!(
+            "{}, {scene:?}: done after at most {most} polls",
+            kind.name
+        ));
     }
     at_rest(&stage.client, Duration::from_secs(5)).await;
     assert_eq!(stage.contents(), Reply::Array(vec![]));
@@ -406,7 +445,9 @@ async fn sweep(stage: &mut Stage, line: &str, step: Duration) {
             (delay, cuts) = (delay + step, cuts + 1);
         }
         let (name, took) = (kind.name, started.elapsed());
-        note(&format!("{name}, {line}, {scene:?}: {cuts} cuts, {trip:?}, {done} done, {took:?}"));
+        note(&format!(
+            "{name}, {line}, {scene:?}: {cuts} cuts, {trip:?}, {done} done, {took:?}"
+        ));
     }
     at_rest(&stage.client, Duration::from_secs(5)).await;
     assert_eq!(stage.contents(), Reply::Array(vec![]));
@@ -458,7 +499,10 @@ fn a_connect_dropped_anywhere_leaves_no_connection_and_no_thread() {
         let server = Borrowed::take();
         let proxy = server.line();
         proxy.delay_replies(ms(1));
-        until("other tests' threads have ended", SETTLED * 10, || threads() == 0).await;
+        until("other tests' threads have ended", SETTLED * 10, || {
+            threads() == 0
+        })
+        .await;
         let (mut cuts, mut delay) = (0, Duration::ZERO);
         let connections = || server.clients("id=").len();
         let others = connections();

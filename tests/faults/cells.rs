@@ -12,7 +12,10 @@ fn some_runs_of_the_matrix_have_no_violations() {
         return;
     }
     let _turn = turn();
-    let (runs, seed) = (size("LEASEHOLD_FAULT_RUNS", 5), size("LEASEHOLD_SEED", of_the_commit()));
+    let (runs, seed) = (
+        size("LEASEHOLD_FAULT_RUNS", 5),
+        size("LEASEHOLD_SEED", of_the_commit()),
+    );
     let out = std::env::temp_dir().join(format!("leasehold-cells-{}", std::process::id()));
     let run = Command::new(env!("CARGO_BIN_EXE_leasehold-faults"))
         .args(["matrix", "--sample", &runs.to_string(), "--parallel", "2"])
@@ -31,6 +34,10 @@ fn some_runs_of_the_matrix_have_no_violations() {
 fn of_the_commit() -> usize {
     let commit = Command::new("git").args(["rev-parse", "HEAD"]).output();
     let commit = commit.map(|said| String::from_utf8_lossy(&said.stdout).into_owned());
-    let digits = commit.unwrap_or_default().chars().take(7).collect::<String>();
+    let digits = commit
+        .unwrap_or_default()
+        .chars()
+        .take(7)
+        .collect::<String>();
     usize::from_str_radix(&digits, 16).unwrap_or(1)
 }

@@ -14,14 +14,22 @@ const LIMIT: Duration = Duration::from_secs(20);
 /// A client that sends nothing of itself for a while: no safety poll, no renewal within the test, nothing
 /// again whose reply is read late.
 fn quiet(server: &Server) -> ClientBuilder {
-    builder(&server.url()).safety_poll(Duration::from_secs(60)).command_timeout(SILENCE)
+    builder(&server.url())
+        .safety_poll(Duration::from_secs(60))
+        .command_timeout(SILENCE)
 }
 
 /// The server knows all scripts that the client will use.
 async fn warm(client: &Client) {
     let lock = client.lock("warm");
     let outer = lock.lock().await.expect("free");
-    outer.reenter().await.expect("its own").unlock().await.expect("held");
+    outer
+        .reenter()
+        .await
+        .expect("its own")
+        .unlock()
+        .await
+        .expect("held");
     outer.unlock().await.expect("held");
 }
 
@@ -34,7 +42,14 @@ fn lock_and_unlock_are_one_call_each() {
         warm(&client).await;
         outside.reset_stats();
         for round in 1..=100 {
-            client.lock("n").lock().await.expect("free").unlock().await.expect("held");
+            client
+                .lock("n")
+                .lock()
+                .await
+                .expect("free")
+                .unlock()
+                .await
+                .expect("held");
             assert_eq!(outside.calls("evalsha"), 2 * round);
         }
         // The scripts' own commands, and no other of the client.
@@ -103,10 +118,16 @@ fn a_contended_acquisition_is_two_calls_a_subscription_and_one_for_each_wake() {
                     &format!("redisson_lock__channel:{{{channel}}}"),
                     "0",
                 ]);
-                until("it asked again", LIMIT, || outside.calls("evalsha") == 2 + wakes).await;
+                until("it asked again", LIMIT, || {
+                    outside.calls("evalsha") == 2 + wakes
+                })
+                .await;
             }
             guard.unlock().await.expect("held");
-            let guard = within("its turn", LIMIT, next).await.expect("no panic").expect("free");
+            let guard = within("its turn", LIMIT, next)
+                .await
+                .expect("no panic")
+                .expect("free");
             // 2 and 3 in vain, the release, and the one wake that counts.
             assert_eq!(outside.calls("evalsha"), 2 + 3 + 1 + 1);
             assert_eq!(outside.calls("subscribe"), 1);
@@ -131,11 +152,18 @@ fn a_hot_name_keeps_its_subscription() {
             let next = tokio::spawn(async move { lock.lock().await });
             until("it waits", LIMIT, || waiter.stats().listeners == 1).await;
             guard.unlock().await.expect("held");
-            let guard = within("its turn", LIMIT, next).await.expect("no panic").expect("free");
+            let guard = within("its turn", LIMIT, next)
+                .await
+                .expect("no panic")
+                .expect("free");
             guard.unlock().await.expect("held");
         }
         // One for each client: the holder listens, too, when it lets the waiter's client go first.
-        assert!(outside.calls("subscribe") <= 2, "{}", outside.calls("subscribe"));
+        assert!(
+            outside.calls("subscribe") <= 2,
+            "{}",
+            outside.calls("subscribe")
+        );
         assert_eq!(outside.calls("unsubscribe"), 0);
     });
 }
@@ -144,8 +172,15 @@ fn a_hot_name_keeps_its_subscription() {
 fn local_waiters_of_a_held_lock_cost_nothing_and_are_served_without_calls() {
     alone(LIMIT, async {
         let server = Server::start();
-        let handover = LocalHandover::Streak { count: 1_000, time: Duration::from_secs(60) };
-        let client = quiet(&server).local_handover(handover).connect().await.expect("connects");
+        let handover = LocalHandover::Streak {
+            count: 1_000,
+            time: Duration::from_secs(60),
+        };
+        let client = quiet(&server)
+            .local_handover(handover)
+            .connect()
+            .await
+            .expect("connects");
         let mut outside = Outside::of(&server);
         warm(&client).await;
         outside.reset_stats();
@@ -160,7 +195,10 @@ fn local_waiters_of_a_held_lock_cost_nothing_and_are_served_without_calls() {
         assert_eq!(outside.calls("evalsha"), 1);
         guard.unlock().await.expect("held");
         for waiter in waiters {
-            within("its turn", LIMIT, waiter).await.expect("no panic").expect("held");
+            within("its turn", LIMIT, waiter)
+                .await
+                .expect("no panic")
+                .expect("held");
         }
         // The first acquisition and the last release; renewals were not due.
         assert_eq!(outside.calls("evalsha"), 2);
@@ -172,18 +210,30 @@ fn local_waiters_of_a_held_lock_cost_nothing_and_are_served_without_calls() {
 fn renewals_of_many_holds_share_calls() {
     alone(LIMIT, async {
         let server = Server::start();
-        let client = quiet(&server).lease(ms(3_000)).connect().await.expect("connects");
+        let client = quiet(&server)
+            .lease(ms(3_000))
+            .connect()
+            .await
+            .expect("connects");
         let mut outside = Outside::of(&server);
         let mut guards = Vec::new();
         let taking = Instant::now();
         for number in 0..1_000 {
-            guards.push(client.lock(format!("n{number}")).lock().await.expect("free"));
+            guards.push(
+                client
+                    .lock(format!("n{number}"))
+                    .lock()
+                    .await
+                    .expect("free"),
+            );
         }
         let taking = taking.elapsed();
         let before = client.stats();
         outside.reset_stats();
-        until("all were renewed twice", LIMIT, || client.stats().renewed >= before.renewed + 2_000)
-            .await;
+        until("all were renewed twice", LIMIT, || {
+            client.stats().renewed >= before.renewed + 2_000
+        })
+        .await;
         let calls = outside.calls("evalsha");
         let renewed = client.stats().renewed - before.renewed;
         // Batches of up to 500, on a grid of more than 13 ms over the time in which they were taken.
@@ -232,7 +282,10 @@ async fn work_of(scripts: u64, outside: &mut Outside) -> Option<Vec<(String, u64
 
 async fn in_queue(outside: &mut Outside, number: i64) {
     let number = Reply::Int(number);
-    until("so many are in the queue", LIMIT, || outside.command(&["LLEN", QUEUE]) == number).await;
+    until("so many are in the queue", LIMIT, || {
+        outside.command(&["LLEN", QUEUE]) == number
+    })
+    .await;
 }
 
 /// What one waiter and one holder of a fair lock cost with so many others in the queue.
@@ -240,11 +293,28 @@ async fn fair_costs(others: i64) -> Vec<(&'static str, Vec<(String, u64)>)> {
     let server = Server::start();
     let proxy = Proxy::start(server.address());
     let mut outside = Outside::of(&server);
-    let client = quiet(&server).fair_claim(CLAIM).connect().await.expect("connects");
-    let crowd = builder(&proxy.url()).fair_claim(CLAIM).connect().await.expect("connects");
+    let client = quiet(&server)
+        .fair_claim(CLAIM)
+        .connect()
+        .await
+        .expect("connects");
+    let crowd = builder(&proxy.url())
+        .fair_claim(CLAIM)
+        .connect()
+        .await
+        .expect("connects");
     let lock = || client.fair_lock("n");
-    lock().lock().await.expect("free").unlock().await.expect("held");
-    let guard = lock().try_lock(Duration::ZERO, Lease::fixed(ms(600_000))).await.expect("free");
+    lock()
+        .lock()
+        .await
+        .expect("free")
+        .unlock()
+        .await
+        .expect("held");
+    let guard = lock()
+        .try_lock(Duration::ZERO, Lease::fixed(ms(600_000)))
+        .await
+        .expect("free");
     let connections = server.clients("id=").len();
     for _ in 0..others {
         let lock = crowd.fair_lock("n");
@@ -254,12 +324,21 @@ async fn fair_costs(others: i64) -> Vec<(&'static str, Vec<(String, u64)>)> {
     // They stay in the queue, and say nothing any more.
     proxy.refuse();
     proxy.cut();
-    until("they are cut off", LIMIT, || server.clients("id=").len() < connections).await;
+    until("they are cut off", LIMIT, || {
+        server.clients("id=").len() < connections
+    })
+    .await;
 
     let mut costs = Vec::new();
     outside.reset_stats();
-    lock().try_lock(Duration::ZERO, Lease::fixed(ms(600_000))).await.expect_err("it is held");
-    costs.push(("a zero wait", work_of(1, &mut outside).await.expect("nothing else")));
+    lock()
+        .try_lock(Duration::ZERO, Lease::fixed(ms(600_000)))
+        .await
+        .expect_err("it is held");
+    costs.push((
+        "a zero wait",
+        work_of(1, &mut outside).await.expect("nothing else"),
+    ));
     let (waits, joins) = loop {
         outside.reset_stats();
         let lock = lock();
@@ -287,7 +366,10 @@ async fn fair_costs(others: i64) -> Vec<(&'static str, Vec<(String, u64)>)> {
     in_queue(&mut outside, others).await;
     outside.reset_stats();
     guard.unlock().await.expect("held");
-    costs.push(("a release", work_of(1, &mut outside).await.expect("nothing else")));
+    costs.push((
+        "a release",
+        work_of(1, &mut outside).await.expect("nothing else"),
+    ));
     costs
 }
 
@@ -299,7 +381,12 @@ fn the_length_of_a_fair_queue_costs_nothing() {
         assert_eq!(one, many);
         // Nor does a script look at the whole of it.
         let looks = |command: &str| ["lrange", "zrange", "zrangebyscore"].contains(&command);
-        assert!(!many.iter().flat_map(|(_, work)| work).any(|(command, _)| looks(command)));
+        assert!(
+            !many
+                .iter()
+                .flat_map(|(_, work)| work)
+                .any(|(command, _)| looks(command))
+        );
     });
 }
 
@@ -311,14 +398,25 @@ fn a_release_among_many_readers_looks_at_few_of_them() {
         let mut outside = Outside::of(&server);
         let mut guards = Vec::new();
         for _ in 0..300 {
-            guards.push(client.read_write_lock("n").read().lock().await.expect("nobody writes"));
+            guards.push(
+                client
+                    .read_write_lock("n")
+                    .read()
+                    .lock()
+                    .await
+                    .expect("nobody writes"),
+            );
         }
         outside.reset_stats();
         for guard in guards.drain(100..200) {
             guard.unlock().await.expect("held");
         }
         // Its own lease, that of the lock and of eight readers.
-        assert!(outside.calls("pttl") <= 100 * 10, "{}", outside.calls("pttl"));
+        assert!(
+            outside.calls("pttl") <= 100 * 10,
+            "{}",
+            outside.calls("pttl")
+        );
         assert_eq!(outside.calls("hgetall"), 0);
         assert_eq!(outside.calls("evalsha") + outside.calls("eval"), 100 + 1);
     });

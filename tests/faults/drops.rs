@@ -22,7 +22,11 @@ const NOISE: Duration = ms(1_750);
 
 /// A client that takes no silence for a lost reply: whoever waited for one would wait for long.
 async fn patient(url: &str) -> Client {
-    builder(url).command_timeout(SILENCE).connect().await.expect("connects")
+    builder(url)
+        .command_timeout(SILENCE)
+        .connect()
+        .await
+        .expect("connects")
 }
 
 fn timed(what: &str, drops: impl FnOnce()) {
@@ -56,7 +60,10 @@ impl Watch {
     /// Waits until a key that was given up a moment ago is free, no longer than an unlock would take.
     async fn freed(&mut self, key: &str) {
         let limit = self.usual * 4 + NOISE;
-        until(&format!("`{key}` is free"), limit, || !self.outside.exists(key)).await;
+        until(&format!("`{key}` is free"), limit, || {
+            !self.outside.exists(key)
+        })
+        .await;
     }
 }
 
@@ -67,7 +74,9 @@ fn a_guard_dropped_in_a_task_frees_the_key_at_once() {
         let mut watch = Watch::new(&server).await;
         let client = patient(&server.url()).await;
         let guard = hold(&client, "n").await;
-        tokio::spawn(async move { timed("the drop", || drop(guard)) }).await.expect("no panic");
+        tokio::spawn(async move { timed("the drop", || drop(guard)) })
+            .await
+            .expect("no panic");
         watch.freed("n").await;
         at_rest(&client, LIMIT).await;
     });
@@ -162,7 +171,11 @@ fn a_guard_dropped_after_its_runtime_is_gone_frees_the_key() {
         (client, guard)
     });
     drop(own);
-    assert_eq!(guard.state(), HoldState::Held, "renewal needs no runtime of the caller");
+    assert_eq!(
+        guard.state(),
+        HoldState::Held,
+        "renewal needs no runtime of the caller"
+    );
     assert!(watch.outside.exists("n"));
     timed("the drop", || drop(guard));
     block_on(LIMIT, async {
@@ -171,7 +184,10 @@ fn a_guard_dropped_after_its_runtime_is_gone_frees_the_key() {
         // The caller's connections have moved: the client works on.
         within("another round", LIMIT, async {
             loop {
-                if let Ok(guard) = client.lock("n").try_lock(ms(100), Lease::fixed(ms(1_000))).await
+                if let Ok(guard) = client
+                    .lock("n")
+                    .try_lock(ms(100), Lease::fixed(ms(1_000)))
+                    .await
                 {
                     return guard.unlock().await;
                 }
@@ -189,7 +205,11 @@ fn a_hold_outlives_the_runtime_that_took_it() {
     let own = runtime(1);
     let mut watch = own.block_on(Watch::new(&server));
     let (client, guard) = own.block_on(async {
-        let client = brisk(&server.url()).lease(ms(3_000)).connect().await.expect("connects");
+        let client = brisk(&server.url())
+            .lease(ms(3_000))
+            .connect()
+            .await
+            .expect("connects");
         let guard = hold(&client, "n").await;
         (client, guard)
     });
@@ -225,7 +245,10 @@ fn a_drop_does_not_wait_for_a_dead_server() {
         timed("the client's drop", || drop(client));
         server.resume();
         let mut outside = Outside::of(&server);
-        until("both end with their leases", LEASE + NOISE, || outside.keys() == 0).await;
+        until("both end with their leases", LEASE + NOISE, || {
+            outside.keys() == 0
+        })
+        .await;
     });
 }
 
@@ -239,7 +262,10 @@ fn a_client_that_is_dropped_leaves_no_connection_and_no_thread() {
         assert_eq!(threads(), 2, "one thread for each client");
         let of_each = 3 * server.primaries();
         let connections = || server.clients("name=leasehold:").len();
-        until("three connections to each server", LIMIT, || connections() == 2 * of_each).await;
+        until("three connections to each server", LIMIT, || {
+            connections() == 2 * of_each
+        })
+        .await;
         let [first, second] = clients;
         let guard = hold(&first, "n").await;
         drop(first);
@@ -250,7 +276,10 @@ fn a_client_that_is_dropped_leaves_no_connection_and_no_thread() {
         timed("the last drop", || drop(guard));
         watch.freed("n").await;
         until("no thread", LIMIT, || threads() == 0).await;
-        until("no connection", LIMIT, || server.clients("name=leasehold:").is_empty()).await;
+        until("no connection", LIMIT, || {
+            server.clients("name=leasehold:").is_empty()
+        })
+        .await;
         note(&format!("gone {:?} after the last drop", started.elapsed()));
     });
 }
@@ -278,7 +307,10 @@ fn a_client_whose_runtime_ended_leaves_no_connection_and_no_thread() {
         thread.join().expect("no panic");
         watch.freed("n").await;
         until("no thread", LIMIT, || threads() == 0).await;
-        until("no connection", LIMIT, || server.clients("name=leasehold:").is_empty()).await;
+        until("no connection", LIMIT, || {
+            server.clients("name=leasehold:").is_empty()
+        })
+        .await;
     });
 }
 
@@ -298,14 +330,20 @@ fn shutdown_frees_all_and_tells_all_waiters() {
         }
         // Half of the waiters stand behind their own client, half behind another.
         for number in 0..100 {
-            let name =
-                if number < 50 { format!("foreign{number}") } else { format!("held{number}") };
+            let name = if number < 50 {
+                format!("foreign{number}")
+            } else {
+                format!("held{number}")
+            };
             let lock = client.lock(name);
             waiters.push(tokio::spawn(async move { lock.lock().await.map(drop) }));
         }
         until("all wait", LIMIT, || client.stats().waiting == 100).await;
         let started = Instant::now();
-        client.shutdown(Duration::from_secs(5)).await.expect("redis confirms all");
+        client
+            .shutdown(Duration::from_secs(5))
+            .await
+            .expect("redis confirms all");
         let took = started.elapsed();
         assert!(took < Duration::from_secs(4), "{took:?}");
         assert_eq!(outside.keys(), 50, "only the other client's are left");
@@ -314,7 +352,10 @@ fn shutdown_frees_all_and_tells_all_waiters() {
             assert!(matches!(outcome, Err(Error::Closed)), "{outcome:?}");
         }
         for guard in &guards {
-            assert_eq!(within("lost", AT_ONCE, lost(guard)).await, LossReason::Closed);
+            assert_eq!(
+                within("lost", AT_ONCE, lost(guard)).await,
+                LossReason::Closed
+            );
             assert!(matches!(guard.check(), Err(Error::Lost { .. })));
         }
         let refused = client.lock("n").lock().await;
@@ -324,10 +365,15 @@ fn shutdown_frees_all_and_tells_all_waiters() {
         timed("the guards' drop", || drop(guards));
         at_rest(&client, AT_ONCE).await;
         let (name, of_each) = ("name=leasehold:", 3 * server.primaries());
-        until("only the other's connections", LIMIT, || server.clients(name).len() == of_each)
-            .await;
+        until("only the other's connections", LIMIT, || {
+            server.clients(name).len() == of_each
+        })
+        .await;
         for guard in foreign {
-            guard.unlock().await.expect("the other client is not touched");
+            guard
+                .unlock()
+                .await
+                .expect("the other client is not touched");
         }
         note(&format!("shutdown with 100 held and 100 waiting: {took:?}"));
     });

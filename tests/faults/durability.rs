@@ -13,8 +13,13 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// A server that replicates another.
 fn replica_of(server: &Server) -> Server {
     let port = server.port().to_string();
-    let replica =
-        Server::start_with(&["--replicaof", "127.0.0.1", &port, "--repl-ping-replica-period", "1"]);
+    let replica = Server::start_with(&[
+        "--replicaof",
+        "127.0.0.1",
+        &port,
+        "--repl-ping-replica-period",
+        "1",
+    ]);
     // A link that is up says nothing of the replica's acknowledgements, which begin later.
     let mut primary = server.connection();
     let mut answer = |words: &[&str]| primary.command(words).expect("an answer");
@@ -40,7 +45,10 @@ async fn warm(client: &Client) {
 /// A client that waits for copies for so long that it is seen to do so.
 async fn patient(server: &Server) -> Client {
     let durability = Durability::replicas(1).within(LATE);
-    let client = builder(&server.url()).command_timeout(SILENCE).durability(durability).connect();
+    let client = builder(&server.url())
+        .command_timeout(SILENCE)
+        .durability(durability)
+        .connect();
     client.await.expect("connects")
 }
 
@@ -55,31 +63,66 @@ fn a_grant_with_too_few_copies_is_given_back() {
         let replica = replica_of(&server);
         let mut outside = Outside::of(&server);
         let durability = Durability::replicas(1).within(ms(500));
-        let client = builder(&server.url()).durability(durability).connect().await;
+        let client = builder(&server.url())
+            .durability(durability)
+            .connect()
+            .await;
         let client = client.expect("connects");
         warm(&client).await;
         outside.reset_stats();
         let guard = client.lock("n").lock().await.expect("free, and copied");
         assert_eq!(outside.calls("wait"), 1);
-        assert_eq!(replica.command(&["EXISTS", "n"]).int(), 1, "when the guard is there");
+        assert_eq!(
+            replica.command(&["EXISTS", "n"]).int(),
+            1,
+            "when the guard is there"
+        );
         guard.unlock().await.expect("held");
         replica.pause();
-        let locks = [client.lock("n"), client.fair_lock("n"), client.fenced_lock("n").into()];
+        let locks = [
+            client.lock("n"),
+            client.fair_lock("n"),
+            client.fenced_lock("n").into(),
+        ];
         for lock in locks {
-            let refused = lock.try_lock(ms(1_000), Lease::Renewed).await.expect_err("no copy");
-            let is_told = matches!(refused, Error::NotDurable { wanted: 1, acknowledged: 0, .. });
-            assert!(is_told && refused.is_retryable() && !refused.may_be_held(), "{refused:?}");
+            let refused = lock
+                .try_lock(ms(1_000), Lease::Renewed)
+                .await
+                .expect_err("no copy");
+            let is_told = matches!(
+                refused,
+                Error::NotDurable {
+                    wanted: 1,
+                    acknowledged: 0,
+                    ..
+                }
+            );
+            assert!(
+                is_told && refused.is_retryable() && !refused.may_be_held(),
+                "{refused:?}"
+            );
             until("it is given back", LIMIT, || !outside.exists("n")).await;
         }
         let several = Lock::multi([client.lock("{x}1"), client.lock("{x}2")]);
         let refused = several.lock().await.expect_err("no copy");
         assert!(matches!(refused, Error::NotDurable { .. }), "{refused:?}");
-        until("both are given back", LIMIT, || !outside.exists("{x}1") && !outside.exists("{x}2"))
-            .await;
+        until("both are given back", LIMIT, || {
+            !outside.exists("{x}1") && !outside.exists("{x}2")
+        })
+        .await;
         replica.resume();
-        until("the replica answers", LIMIT, || outside.command(&["WAIT", "1", "100"]).int() == 1)
-            .await;
-        client.lock("n").lock().await.expect("copied again").unlock().await.expect("held");
+        until("the replica answers", LIMIT, || {
+            outside.command(&["WAIT", "1", "100"]).int() == 1
+        })
+        .await;
+        client
+            .lock("n")
+            .lock()
+            .await
+            .expect("copied again")
+            .unlock()
+            .await
+            .expect("held");
         at_rest(&client, LIMIT).await;
     });
 }
@@ -90,14 +133,22 @@ fn a_renewal_with_too_few_copies_is_uncertain_until_there_are_enough() {
         let server = primary();
         let replica = replica_of(&server);
         let durability = Durability::replicas(1).within(ms(100));
-        let client = builder(&server.url()).durability(durability).lease(ms(6_000));
+        let client = builder(&server.url())
+            .durability(durability)
+            .lease(ms(6_000));
         let client = client.connect().await.expect("connects");
         warm(&client).await;
         let guard = client.lock("n").lock().await.expect("free, and copied");
         replica.pause();
-        until("it is uncertain", LIMIT, || guard.state() == HoldState::Uncertain).await;
+        until("it is uncertain", LIMIT, || {
+            guard.state() == HoldState::Uncertain
+        })
+        .await;
         replica.resume();
-        until("it is certain again", LIMIT, || guard.state() == HoldState::Held).await;
+        until("it is certain again", LIMIT, || {
+            guard.state() == HoldState::Held
+        })
+        .await;
         guard.unlock().await.expect("held");
     });
 }
@@ -131,7 +182,10 @@ fn a_primary_that_is_demoted_during_the_wait_has_no_copies() {
         until("it waits for copies", LIMIT, || outside.exists("n")).await;
         outside.command(&["REPLICAOF", "127.0.0.1", "1"]);
         let refused = taking.await.expect("no panic").expect_err("no copy");
-        assert!(matches!(refused, Error::NotDurable { wanted: 1, .. }), "{refused:?}");
+        assert!(
+            matches!(refused, Error::NotDurable { wanted: 1, .. }),
+            "{refused:?}"
+        );
         outside.command(&["REPLICAOF", "NO", "ONE"]);
         until("it is given back", LIMIT, || !outside.exists("n")).await;
         at_rest(&client, LIMIT).await;
@@ -146,6 +200,9 @@ fn a_server_without_replicas_is_said_to_have_none() {
         let client = client.connect().await.expect("connects");
         let refused = client.lock("n").lock().await.expect_err("no copy");
         let text = refused.to_string();
-        assert!(text.contains("wanted=`2`") && text.contains("acknowledged=`0`"), "{text}");
+        assert!(
+            text.contains("wanted=`2`") && text.contains("acknowledged=`0`"),
+            "{text}"
+        );
     });
 }

@@ -51,7 +51,9 @@ fn loading_is_unavailable() {
         let mut outside = Outside::of(&server);
         for number in 0..200 {
             // Not to be compressed: the server answers after each kilobyte that it has loaded.
-            let value: String = std::iter::repeat_with(fastrand::alphanumeric).take(200).collect();
+            let value: String = std::iter::repeat_with(fastrand::alphanumeric)
+                .take(200)
+                .collect();
             outside.command(&["SET", &format!("k{number}"), &value]);
         }
         outside.command(&["CONFIG", "SET", "key-load-delay", "10000"]);
@@ -74,7 +76,9 @@ fn loading_is_unavailable() {
         assert_unavailable("a call", ask(&second, "n").await, "LOADING");
         // Who is patient waits for the end of it.
         let lock = client.lock("patient");
-        let guard = within("loaded", LIMIT, lock.lock()).await.expect("it passes");
+        let guard = within("loaded", LIMIT, lock.lock())
+            .await
+            .expect("it passes");
         guard.unlock().await.expect("held");
         assert_eq!(outside.read().text(), "OK");
         recovers(&client).await;
@@ -136,7 +140,11 @@ fn out_of_memory_is_unavailable_and_the_holder_can_still_unlock() {
 fn a_full_server_renews_what_is_held() {
     beside(LIMIT, async {
         let server = Server::start();
-        let client = brisk(&server.url()).lease(ms(3000)).connect().await.expect("connects");
+        let client = brisk(&server.url())
+            .lease(ms(3000))
+            .connect()
+            .await
+            .expect("connects");
         let mut outside = Outside::of(&server);
         let locks = [
             client.lock("plain"),
@@ -184,7 +192,10 @@ fn a_full_server_lets_waiters_go() {
         semaphore.try_set_permits(0).await.expect("set");
         let expirable = client.permit_expirable_semaphore("permits");
         expirable.try_set_permits(1).await.expect("set");
-        let permit = expirable.acquire(Lease::fixed(ms(60_000))).await.expect("there is one");
+        let permit = expirable
+            .acquire(Lease::fixed(ms(60_000)))
+            .await
+            .expect("there is one");
         outside.command(&["CONFIG", "SET", "maxmemory", "1"]);
         let wait = latch.wait(LIMIT);
         let open = async {
@@ -209,7 +220,11 @@ fn a_full_server_lets_waiters_go() {
             outside.command(&["CONFIG", "SET", "maxmemory", "0"]);
         };
         let (taken, ()) = tokio::join!(semaphore.acquire(3), memory);
-        taken.expect("there is memory").release().await.expect("it is held");
+        taken
+            .expect("there is memory")
+            .release()
+            .await
+            .expect("it is held");
     });
 }
 
@@ -228,7 +243,10 @@ fn logins_that_are_missing_or_wrong_are_protocol() {
             assert!(!text.contains("hunter2"), "{text}");
             assert_protocol(part, outcome, part);
         }
-        let client = brisk(&server.url()).connect().await.expect("the right password");
+        let client = brisk(&server.url())
+            .connect()
+            .await
+            .expect("the right password");
         ask(&client, "n").await.expect("works");
         // The password changes under a living client: its next connections are refused.
         let mut outside = Outside::of(&server);
@@ -266,7 +284,15 @@ fn missing_rights_are_protocol() {
             assert_eq!(outside.command(&words).text(), "OK", "{words:?}");
         };
         allow("nothing", &["~*", "&*", "+@connection"]);
-        allow("elsewhere", &["~app:*", "resetchannels", "&redisson_lock__channel:{app:*", "+@all"]);
+        allow(
+            "elsewhere",
+            &[
+                "~app:*",
+                "resetchannels",
+                "&redisson_lock__channel:{app:*",
+                "+@all",
+            ],
+        );
         allow("deaf", &["~*", "resetchannels", "+@all"]);
         let client = brisk(&user("nothing")).connect().await.expect("connects");
         assert_protocol("no scripts", ask(&client, "n").await, "NOPERM");
@@ -286,8 +312,12 @@ fn missing_rights_are_protocol() {
         let other = connect(&server.url()).await;
         let guard = hold(&other, "n").await;
         let lock = client.lock("n");
-        let outcome =
-            within("it cannot wait", CALL, lock.try_lock(ms(500), Lease::fixed(ms(1_000)))).await;
+        let outcome = within(
+            "it cannot wait",
+            CALL,
+            lock.try_lock(ms(500), Lease::fixed(ms(1_000))),
+        )
+        .await;
         assert_protocol("no channel", outcome, "NOPERM");
         guard.unlock().await.expect("held");
         at_rest(&client, LIMIT).await;
@@ -318,7 +348,11 @@ fn a_key_of_another_type_is_protocol() {
             costs.push(client.stats().calls - before);
         }
         assert_eq!(costs[1], costs[0], "the patient one does not ask again");
-        assert_eq!(outside.command(&["GET", "n"]).text(), "a string", "it is not touched");
+        assert_eq!(
+            outside.command(&["GET", "n"]).text(),
+            "a string",
+            "it is not touched"
+        );
         outside.command(&["DEL", "n"]);
         recovers(&client).await;
     });
@@ -328,7 +362,11 @@ fn a_key_of_another_type_is_protocol() {
 fn scripts_that_the_server_forgot_are_sent_again() {
     beside(LIMIT, async {
         let server = Server::start();
-        let client = brisk(&server.url()).lease(ms(600)).connect().await.expect("connects");
+        let client = brisk(&server.url())
+            .lease(ms(600))
+            .connect()
+            .await
+            .expect("connects");
         let mut outside = Outside::of(&server);
         let lock = client.lock("n");
         let outer = lock.lock().await.expect("free");
@@ -350,7 +388,10 @@ fn scripts_that_the_server_forgot_are_sent_again() {
 fn a_full_server_is_unavailable() {
     beside(LIMIT, async {
         let server = Server::start_with(&["--maxclients", "4"]);
-        let client = brisk(&server.url()).connect().await.expect("three connections");
+        let client = brisk(&server.url())
+            .connect()
+            .await
+            .expect("three connections");
         let outcome = refused_connect(&server.url()).await;
         assert_unavailable("full", outcome, "max number of clients");
         ask(&client, "n").await.expect("the first is not touched");
@@ -400,8 +441,12 @@ fn a_node_of_a_cluster_is_told_as_such() {
         let file = std::env::temp_dir().join(format!("leasehold-nodes-{}", std::process::id()));
         std::fs::write(&file, ALL_SLOTS_ELSEWHERE).expect("a temporary file");
         let file = file.to_str().expect("utf-8");
-        let patience =
-            ["--cluster-node-timeout", "600000", "--cluster-require-full-coverage", "no"];
+        let patience = [
+            "--cluster-node-timeout",
+            "600000",
+            "--cluster-require-full-coverage",
+            "no",
+        ];
         let node = ["--cluster-enabled", "yes", "--cluster-config-file", file];
         let server = Server::start_with(&[node, patience].concat());
         let client = connect(&server.url()).await;

@@ -21,35 +21,53 @@ const CHILD: &str = "exclusion::contending_process";
 #[test]
 fn processes_and_tasks_exclude_each_other_and_all_progress() {
     let acquisitions = size("LEASEHOLD_ACQUISITIONS", 4_000);
-    beside(Duration::from_secs(20 + acquisitions as u64 / 50), async move {
-        let server = Borrowed::take();
-        let variables = [
-            ("LEASEHOLD_CHILD_URL", server.url()),
-            ("LEASEHOLD_CHILD_TARGET", acquisitions.to_string()),
-        ];
-        let started = Instant::now();
-        let children: Vec<_> = (0..PROCESSES).map(|_| child(CHILD, &variables)).collect();
-        let reports = tokio::task::spawn_blocking(move || {
-            children.into_iter().map(super::testbed::Running::finish).collect::<Vec<_>>()
-        });
-        let reports = reports.await.expect("no child fails");
-        let reports: Vec<_> = reports.iter().map(|text| report(text)).collect();
-        let total: usize = reports.iter().map(|(share, _)| share).sum();
-        let took = started.elapsed();
-        note(&format!("{total} acquisitions in {took:?}, (share, longest pause): {reports:?}"));
-        assert!(total >= acquisitions, "{reports:?}");
-        assert!(reports.iter().all(|(_, pause)| *pause < STARVED), "one starves: {reports:?}");
-        let mut outside = Outside::of(&server);
-        assert!(!outside.exists("section"), "free at the end");
-        assert_eq!(outside.command(&["GET", "inside"]).int(), 0);
-    });
+    beside(
+        Duration::from_secs(20 + acquisitions as u64 / 50),
+        async move {
+            let server = Borrowed::take();
+            let variables = [
+                ("LEASEHOLD_CHILD_URL", server.url()),
+                ("LEASEHOLD_CHILD_TARGET", acquisitions.to_string()),
+            ];
+            let started = Instant::now();
+            let children: Vec<_> = (0..PROCESSES).map(|_| child(CHILD, &variables)).collect();
+            let reports = tokio::task::spawn_blocking(move || {
+                children
+                    .into_iter()
+                    .map(super::testbed::Running::finish)
+                    .collect::<Vec<_>>()
+            });
+            let reports = reports.await.expect("no child fails");
+            let reports: Vec<_> = reports.iter().map(|text| report(text)).collect();
+            let total: usize = reports.iter().map(|(share, _)| share).sum();
+            let took = started.elapsed();
+            note(&format!(
+                "{total} acquisitions in {took:?}, (share, longest pause): {reports:?}"
+            ));
+            assert!(total >= acquisitions, "{reports:?}");
+            assert!(
+                reports.iter().all(|(_, pause)| *pause < STARVED),
+                "one starves: {reports:?}"
+            );
+            let mut outside = Outside::of(&server);
+            assert!(!outside.exists("section"), "free at the end");
+            assert_eq!(outside.command(&["GET", "inside"]).int(), 0);
+        },
+    );
 }
 
 /// A process's share, and its longest time without a turn.
 fn report(text: &str) -> (usize, Duration) {
-    let line = text.lines().find_map(|line| line.split_once("@share ")).expect("a report").1;
+    let line = text
+        .lines()
+        .find_map(|line| line.split_once("@share "))
+        .expect("a report")
+        .1;
     let (share, pause) = line.split_once(' ').expect("two numbers");
-    (share.parse().expect("a number"), ms(pause.trim().parse().expect("a number")))
+    (
+        share.parse().expect("a number"),
+        ms(pause.trim().parse().expect("a number")),
+    )
 }
 
 /// How regularly a process has its turn.
@@ -61,7 +79,11 @@ struct Turns {
 
 impl Turns {
     fn new() -> Self {
-        Turns { started: Instant::now(), last: Instant::now(), longest: Duration::ZERO }
+        Turns {
+            started: Instant::now(),
+            last: Instant::now(),
+            longest: Duration::ZERO,
+        }
     }
 
     /// A turn; how long ago the first wait began.
@@ -78,7 +100,9 @@ impl Turns {
 #[ignore = "a child of another test"]
 #[expect(clippy::print_stdout, reason = "its report to the parent")]
 fn contending_process() {
-    let Ok(url) = std::env::var("LEASEHOLD_CHILD_URL") else { return };
+    let Ok(url) = std::env::var("LEASEHOLD_CHILD_URL") else {
+        return;
+    };
     let target = i64::try_from(size("LEASEHOLD_CHILD_TARGET", 0)).expect("a small number");
     beside(Duration::from_secs(600), async move {
         let client = connect(&url).await;
@@ -86,8 +110,10 @@ fn contending_process() {
         // All start together: a process that comes late has no share.
         judge.command(&["INCR", "ready"]);
         let processes = i64::try_from(PROCESSES).expect("few");
-        until("all are ready", ms(20_000), || judge.command(&["GET", "ready"]).int() == processes)
-            .await;
+        until("all are ready", ms(20_000), || {
+            judge.command(&["GET", "ready"]).int() == processes
+        })
+        .await;
         let judge = Arc::new(Mutex::new(judge));
         let turns = Arc::new(Mutex::new(Turns::new()));
         let tasks: Vec<_> = (0..TASKS)

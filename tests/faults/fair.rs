@@ -32,12 +32,18 @@ async fn queued(outside: &mut Outside, client: &Client) -> Taking {
     let before = places(outside);
     let lock = client.fair_lock("n");
     let taking = tokio::spawn(async move { lock.lock().await });
-    until("it is in the queue", LIMIT, || places(outside) == before + 1).await;
+    until("it is in the queue", LIMIT, || {
+        places(outside) == before + 1
+    })
+    .await;
     taking
 }
 
 async fn served(what: &str, limit: Duration, taking: Taking) -> LockGuard {
-    within(what, limit, taking).await.expect("no panic").expect("its turn")
+    within(what, limit, taking)
+        .await
+        .expect("no panic")
+        .expect("its turn")
 }
 
 /// Another process whose clients are all in the queue, one of them perhaps as the holder.
@@ -53,7 +59,9 @@ async fn crowd(server: &Deployment, outside: &mut Outside) -> Running {
 #[test]
 #[ignore = "a child of another test"]
 fn queueing_process() {
-    let Ok(url) = std::env::var("LEASEHOLD_CHILD_URL") else { return };
+    let Ok(url) = std::env::var("LEASEHOLD_CHILD_URL") else {
+        return;
+    };
     beside(Duration::from_secs(600), async move {
         let mut clients = Vec::new();
         for _ in 0..DEAD {
@@ -77,7 +85,10 @@ fn killed_waiters_cost_those_behind_them_one_claim() {
         let (holder, live) = (connect(&server.url()).await, connect(&server.url()).await);
         let guard = holder.fair_lock("n").lock().await.expect("free");
         let process = crowd(&server, &mut outside).await;
-        let behind = [queued(&mut outside, &live).await, queued(&mut outside, &holder).await];
+        let behind = [
+            queued(&mut outside, &live).await,
+            queued(&mut outside, &holder).await,
+        ];
         process.kill();
         let killed = Instant::now();
         // Its message goes to a dead one.
@@ -85,11 +96,17 @@ fn killed_waiters_cost_those_behind_them_one_claim() {
         let newcomer = connect(&server.url()).await;
         let last = queued(&mut outside, &newcomer).await;
         for taking in behind {
-            served("behind the dead", LIMIT, taking).await.unlock().await.expect("held");
+            served("behind the dead", LIMIT, taking)
+                .await
+                .unlock()
+                .await
+                .expect("held");
         }
         let guard = served("the newcomer", LIMIT, last).await;
         let took = killed.elapsed();
-        note(&format!("{DEAD} killed waiters: a newcomer gets in {took:?} after the kill"));
+        note(&format!(
+            "{DEAD} killed waiters: a newcomer gets in {took:?} after the kill"
+        ));
         assert!(took < CLAIM + LATE, "{took:?}");
         guard.unlock().await.expect("held");
         assert!(!outside.exists(QUEUE) && !outside.exists(DEADLINES) && outside.keys() == 0);
@@ -107,7 +124,9 @@ fn a_killed_holder_with_killed_waiters_costs_the_longer_of_lease_and_claim() {
         let newcomer = connect(&server.url()).await;
         let guard = within("the newcomer", LIMIT, newcomer.fair_lock("n").lock()).await;
         let took = killed.elapsed();
-        note(&format!("killed with the holder: a newcomer gets in {took:?} after the kill"));
+        note(&format!(
+            "killed with the holder: a newcomer gets in {took:?} after the kill"
+        ));
         // The holder's lease is shorter than the claim.
         assert!(took < CLAIM + LATE, "{took:?}");
         guard.expect("its turn").unlock().await.expect("held");
@@ -124,20 +143,31 @@ fn a_full_server_keeps_the_places_of_those_who_live() {
         let waiting = brisk(&server.url()).fair_claim(LONG_CLAIM).connect().await;
         let waiting = waiting.expect("connects");
         let guard = holder.fair_lock("n").lock().await.expect("free");
-        let behind = [queued(&mut outside, &waiting).await, queued(&mut outside, &waiting).await];
+        let behind = [
+            queued(&mut outside, &waiting).await,
+            queued(&mut outside, &waiting).await,
+        ];
         outside.command(&["CONFIG", "SET", "maxmemory", "1"]);
         let mut latest = || {
             let last = outside.command(&["ZRANGE", DEADLINES, "-1", "-1", "WITHSCORES"]);
             last.array()[1].text().parse::<f64>().expect("a score")
         };
         let first = latest();
-        until("beats keep them for another claim and longer", LIMIT, || latest() > first + 6_000.0)
-            .await;
+        until(
+            "beats keep them for another claim and longer",
+            LIMIT,
+            || latest() > first + 6_000.0,
+        )
+        .await;
         assert_eq!(places(&mut outside), 2);
         outside.command(&["CONFIG", "SET", "maxmemory", "0"]);
         guard.unlock().await.expect("held");
         for taking in behind {
-            served("behind", LIMIT, taking).await.unlock().await.expect("held");
+            served("behind", LIMIT, taking)
+                .await
+                .unlock()
+                .await
+                .expect("held");
         }
         at_rest(&waiting, LIMIT).await;
         assert_eq!(outside.keys(), 0);
@@ -170,7 +200,9 @@ fn nobody_hammers_redis_behind_a_dead_java_waiter() {
         let started = Instant::now();
         until("four seconds", LIMIT, || started.elapsed() > ms(4_000)).await;
         let (calls, seconds) = (outside.calls("evalsha"), started.elapsed().as_secs() + 1);
-        note(&format!("20 waiters behind a dead head: {calls} calls in {seconds} s"));
+        note(&format!(
+            "20 waiters behind a dead head: {calls} calls in {seconds} s"
+        ));
         // Two clients that beat every half second, at the least.
         assert!(calls >= 8 && calls <= 8 * seconds, "{calls} calls");
         assert_eq!(outside.calls("subscribe"), 0);
@@ -178,7 +210,11 @@ fn nobody_hammers_redis_behind_a_dead_java_waiter() {
         outside.command(&["LPOP", QUEUE]);
         outside.command(&["ZREM", DEADLINES, java]);
         for taking in takings {
-            served("its turn", LIMIT, taking).await.unlock().await.expect("held");
+            served("its turn", LIMIT, taking)
+                .await
+                .unlock()
+                .await
+                .expect("held");
         }
         for client in &clients {
             at_rest(client, LIMIT).await;
@@ -194,7 +230,10 @@ fn a_waiter_whose_writes_are_paused_gives_up_in_time_and_leaves_the_queue() {
         let mut outside = Outside::of(&server);
         let holder = connect(&server.url()).await;
         // Nothing but the end of its wait ends its last call within the test.
-        let client = builder(&server.url()).command_timeout(SILENCE).connect().await;
+        let client = builder(&server.url())
+            .command_timeout(SILENCE)
+            .connect()
+            .await;
         let client = client.expect("connects");
         let guard = holder
             .fair_lock("n")
@@ -207,13 +246,18 @@ fn a_waiter_whose_writes_are_paused_gives_up_in_time_and_leaves_the_queue() {
             tokio::spawn(async move { lock.try_lock(wait, Lease::fixed(ms(5_000))).await });
         until("it is in the queue", LIMIT, || places(&mut outside) == 1).await;
         outside.command(&["CLIENT", "PAUSE", "60000", "WRITE"]);
-        let refused =
-            within("it gives up", LIMIT, taking).await.expect("no panic").expect_err("no");
+        let refused = within("it gives up", LIMIT, taking)
+            .await
+            .expect("no panic")
+            .expect_err("no");
         let took = started.elapsed();
         assert!(took >= wait && took < wait + LATE, "{took:?}");
         outside.command(&["CLIENT", "UNPAUSE"]);
         // Whether its last question was answered, it cannot know.
-        assert!(matches!(refused, Error::Timeout { .. } | Error::Unknown { .. }), "{refused:?}");
+        assert!(
+            matches!(refused, Error::Timeout { .. } | Error::Unknown { .. }),
+            "{refused:?}"
+        );
         until("it left the queue", ms(5_000), || !outside.exists(QUEUE)).await;
         assert!(!outside.exists(DEADLINES));
         guard.unlock().await.expect("held");
@@ -230,7 +274,10 @@ fn a_waiter_that_hears_nothing_comes_all_the_same() {
         let mut outside = Outside::of(&server);
         let holder = connect(&server.url()).await;
         // A silent connection is given up after many seconds only: it must not be the reconnect.
-        let deaf = builder(proxy.url()).command_timeout(SILENCE).connect().await;
+        let deaf = builder(proxy.url())
+            .command_timeout(SILENCE)
+            .connect()
+            .await;
         let deaf = deaf.expect("connects");
         for kill in [false, true] {
             let guard = holder.fair_lock("n").lock().await.expect("free");
@@ -246,10 +293,16 @@ fn a_waiter_that_hears_nothing_comes_all_the_same() {
             guard.unlock().await.expect("held");
             // A beat finds that it is its turn, within half a second.
             let guard = served("its turn", LATE, taking).await;
-            assert!(kill || deaf.stats().reconnects == reconnects, "it was the beat");
+            assert!(
+                kill || deaf.stats().reconnects == reconnects,
+                "it was the beat"
+            );
             guard.unlock().await.expect("held");
             proxy.pass();
-            until("it is connected again", LIMIT, || deaf.stats().reconnects > 0).await;
+            until("it is connected again", LIMIT, || {
+                deaf.stats().reconnects > 0
+            })
+            .await;
         }
         at_rest(&deaf, LIMIT).await;
         assert_eq!(outside.keys(), 0);
@@ -262,21 +315,38 @@ fn a_waiter_that_is_cut_off_is_passed_over_and_comes_back() {
         let server = Borrowed::take();
         let proxy = server.line();
         let mut outside = Outside::of(&server);
-        let far = brisk(proxy.url()).fair_claim(ms(500)).connect().await.expect("connects");
+        let far = brisk(proxy.url())
+            .fair_claim(ms(500))
+            .connect()
+            .await
+            .expect("connects");
         let near = connect(&server.url()).await;
         let guard = near.fair_lock("n").lock().await.expect("free");
-        let (first, second) = (queued(&mut outside, &far).await, queued(&mut outside, &near).await);
+        let (first, second) = (
+            queued(&mut outside, &far).await,
+            queued(&mut outside, &near).await,
+        );
         proxy.refuse();
         proxy.cut();
         let cut = Instant::now();
         guard.unlock().await.expect("held");
         let guard = served("the one behind it", ms(500) + LATE, second).await;
         assert!(!first.is_finished());
-        note(&format!("a waiter that was cut off cost {:?}", cut.elapsed()));
+        note(&format!(
+            "a waiter that was cut off cost {:?}",
+            cut.elapsed()
+        ));
         proxy.pass();
-        until("it is back in the queue", LIMIT, || places(&mut outside) == 1).await;
+        until("it is back in the queue", LIMIT, || {
+            places(&mut outside) == 1
+        })
+        .await;
         guard.unlock().await.expect("held");
-        served("the one that came back", LIMIT, first).await.unlock().await.expect("held");
+        served("the one that came back", LIMIT, first)
+            .await
+            .unlock()
+            .await
+            .expect("held");
         at_rest(&far, LIMIT).await;
         assert_eq!(outside.keys(), 0);
     });

@@ -21,13 +21,20 @@ fn a_hand_over_whose_reply_is_lost_is_never_two_holds() {
             let proxy = server.line();
             let client = brisk(proxy.url())
                 .lease(LEASE)
-                .local_handover(LocalHandover::Streak { count: 1_000, time: LIMIT })
+                .local_handover(LocalHandover::Streak {
+                    count: 1_000,
+                    time: LIMIT,
+                })
                 .connect()
                 .await
                 .expect("connects");
             let rival = connect(&server.url()).await;
             let mut outside = Outside::of(&server);
-            let lease = if fixed { Lease::fixed(LEASE) } else { Lease::Renewed };
+            let lease = if fixed {
+                Lease::fixed(LEASE)
+            } else {
+                Lease::Renewed
+            };
             // Once without a fault: the scripts are known then.
             for lose in [false, true] {
                 let first = client.lock("n");
@@ -65,12 +72,19 @@ fn a_hand_over_whose_reply_is_lost_is_never_two_holds() {
 type Span = (Instant, Instant);
 
 async fn spans(taking: tokio::task::JoinHandle<Result<LockGuard, Error>>) -> Option<Span> {
-    let guard = within("a turn", LIMIT, taking).await.expect("no panic").ok()?;
+    let guard = within("a turn", LIMIT, taking)
+        .await
+        .expect("no panic")
+        .ok()?;
     let from = Instant::now();
     tokio::time::sleep(ms(20)).await;
     // In this order: the machine may stand still between the two.
     let now = Instant::now();
-    let until = if guard.check().is_ok() { now } else { guard.deadline().into_std() };
+    let until = if guard.check().is_ok() {
+        now
+    } else {
+        guard.deadline().into_std()
+    };
     drop(guard);
     Some((from, until.max(from)))
 }
@@ -95,11 +109,19 @@ fn no_two_guards_believe_at_once_whatever_the_lines_do() {
         let (mut tasks, mut clients, mut lines) = (Vec::new(), Vec::new(), Vec::new());
         for line in 0..3_u64 {
             let proxy = Arc::new(server.line());
-            let client = brisk(proxy.url()).command_timeout(ms(100)).lease(ms(400)).connect();
+            let client = brisk(proxy.url())
+                .command_timeout(ms(100))
+                .lease(ms(400))
+                .connect();
             let client = client.await.expect("connects");
             for task in 0..6 {
                 let random = fastrand::Rng::with_seed(seed ^ (line << 32) ^ task);
-                tasks.push(tokio::spawn(contend(client.clone(), random, spans.clone(), end)));
+                tasks.push(tokio::spawn(contend(
+                    client.clone(),
+                    random,
+                    spans.clone(),
+                    end,
+                )));
             }
             let random = fastrand::Rng::with_seed(seed.wrapping_add(line));
             tasks.push(tokio::spawn(misbehave(proxy.clone(), random, end)));
@@ -120,7 +142,11 @@ fn no_two_guards_believe_at_once_whatever_the_lines_do() {
         let spans: Vec<Option<Span>> = spans.lock().iter().copied().map(Some).collect();
         let stats: Vec<_> = clients.iter().map(Client::stats).collect();
         note(&format!("{} sections; {stats:#?}", spans.len()));
-        assert!(spans.len() > seconds * 5, "hardly anybody got in: {}", spans.len());
+        assert!(
+            spans.len() > seconds * 5,
+            "hardly anybody got in: {}",
+            spans.len()
+        );
         assert!(disjoint(&spans), "two at once; seed {seed}");
     });
 }
@@ -137,7 +163,8 @@ async fn contend(
         let taken = if random.bool() {
             lock.try_lock(wait, Lease::Renewed).await
         } else {
-            lock.try_lock(wait, Lease::fixed(ms(random.u64(20..300)))).await
+            lock.try_lock(wait, Lease::fixed(ms(random.u64(20..300))))
+                .await
         };
         let Ok(guard) = taken else {
             tokio::time::sleep(ms(random.u64(0..20))).await;
@@ -147,11 +174,19 @@ async fn contend(
         if guard.check().is_err() {
             continue;
         }
-        let stay = if random.u8(0..20) == 0 { random.u64(0..600) } else { random.u64(0..4) };
+        let stay = if random.u8(0..20) == 0 {
+            random.u64(0..600)
+        } else {
+            random.u64(0..4)
+        };
         tokio::time::sleep(ms(stay)).await;
         // What the guard vouches for: until now, or until its deadline passed.
         let now = Instant::now();
-        let to = if guard.check().is_ok() { now } else { guard.deadline().into_std() };
+        let to = if guard.check().is_ok() {
+            now
+        } else {
+            guard.deadline().into_std()
+        };
         spans.lock().push((from, to.max(from)));
         if random.bool() {
             drop(guard);
@@ -179,6 +214,10 @@ async fn misbehave(line: Arc<Line>, mut random: fastrand::Rng, end: Instant) {
         }
         tokio::time::sleep(ms(random.u64(1..250))).await;
         // A stream with a piece missing is nothing that a network does: such a connection ends.
-        if fault > 2 && random.bool() { line.flow() } else { line.pass() }
+        if fault > 2 && random.bool() {
+            line.flow()
+        } else {
+            line.pass()
+        }
     }
 }

@@ -39,11 +39,15 @@ fn a_fork_of_a_client_fails_and_takes_nothing_from_its_parent() {
 #[test]
 #[ignore = "a child of another test"]
 fn process_that_forks() {
-    let Ok(url) = std::env::var("LEASEHOLD_CHILD_URL") else { return };
+    let Ok(url) = std::env::var("LEASEHOLD_CHILD_URL") else {
+        return;
+    };
     let runtime = runtime(2);
     let client = runtime.block_on(connect(&url));
     let held = runtime.block_on(client.lock("held").lock()).expect("free");
-    let dropped = runtime.block_on(client.lock("dropped").lock()).expect("free");
+    let dropped = runtime
+        .block_on(client.lock("dropped").lock())
+        .expect("free");
     let lock = client.lock("held");
     let waiter = runtime.spawn(async move { lock.lock().await });
     runtime.block_on(until("it waits", LIMIT, || client.stats().waiting == 1));
@@ -58,7 +62,11 @@ fn process_that_forks() {
     };
     assert!(ended_well, "the fork failed, or was ended as it hung");
     runtime.block_on(async {
-        assert_eq!(client.stats().reconnects, 0, "nobody else spoke on its connections");
+        assert_eq!(
+            client.stats().reconnects,
+            0,
+            "nobody else spoke on its connections"
+        );
         dropped.unlock().await.expect("held all the time");
         held.unlock().await.expect("held all the time");
         let next = waiter.await.expect("no panic").expect("handed over");
@@ -73,12 +81,24 @@ fn is_refused<T: std::fmt::Debug>(what: &str, outcome: &Result<T, Error>) {
 
 fn in_the_fork(url: &str, client: &Client, held: LockGuard, dropped: LockGuard) {
     // The threads of the parent's runtime are not here.
-    let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let runtime = Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime");
     runtime.block_on(async {
         is_refused("a free lock", &client.lock("free").lock().await);
-        is_refused("with a wait", &client.fair_lock("free").try_lock(LIMIT, Lease::Renewed).await);
+        is_refused(
+            "with a wait",
+            &client
+                .fair_lock("free")
+                .try_lock(LIMIT, Lease::Renewed)
+                .await,
+        );
         // The waiter of the parent is in front of it.
-        is_refused("a lock that is waited for", &client.lock("held").lock().await);
+        is_refused(
+            "a lock that is waited for",
+            &client.lock("held").lock().await,
+        );
         is_refused("several", &client.multi_lock(["a", "b"]).lock().await);
         is_refused("a further guard", &held.reenter().await);
         is_refused("a question", &client.lock("held").is_locked().await);
@@ -91,9 +111,18 @@ fn in_the_fork(url: &str, client: &Client, held: LockGuard, dropped: LockGuard) 
         let own = builder(url).connect().await.expect("the server answers");
         for name in ["held", "dropped"] {
             let locked = own.lock(name).try_lock_now(Lease::Renewed).await;
-            assert!(locked.is_err_and(|error| error.is_timeout()), "its parent holds {name}");
+            assert!(
+                locked.is_err_and(|error| error.is_timeout()),
+                "its parent holds {name}"
+            );
         }
-        own.lock("free").lock().await.expect("free").unlock().await.expect("held");
+        own.lock("free")
+            .lock()
+            .await
+            .expect("free")
+            .unlock()
+            .await
+            .expect("held");
         own.shutdown(LIMIT).await.expect("all is released");
     });
 }

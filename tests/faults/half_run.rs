@@ -21,7 +21,10 @@ type Make = fn(&Client) -> Lock;
 /// A client that may do all that it needs, but for these commands.
 async fn without(server: &Server, commands: &[&str]) -> Client {
     let mut outside = Outside::of(server);
-    let refused: Vec<_> = commands.iter().map(|command| format!("-{command}")).collect();
+    let refused: Vec<_> = commands
+        .iter()
+        .map(|command| format!("-{command}"))
+        .collect();
     let rule = [rule("kinds"), refused.iter().map(String::as_str).collect()].concat();
     assert!(matches!(outside.command(&rule), Reply::Status(_)));
     let url = server.url().replace("redis://", "redis://kinds:secret@");
@@ -35,7 +38,11 @@ fn is_counter(key: &str) -> bool {
 
 fn left(outside: &mut Outside) -> Vec<String> {
     let keys = outside.command(&["KEYS", "*"]);
-    keys.array().iter().map(Reply::text).filter(|key| !is_counter(key)).collect()
+    keys.array()
+        .iter()
+        .map(Reply::text)
+        .filter(|key| !is_counter(key))
+        .collect()
 }
 
 #[test]
@@ -72,7 +79,9 @@ fn a_set_whose_member_was_half_written_is_taken_back_by_its_script() {
             ("plain", |client| client.lock("orders:b")),
             ("spin", |client| client.spin_lock("orders:b")),
             ("fenced", |client| client.fenced_lock("orders:b").into()),
-            ("write", |client| client.read_write_lock("orders:b").split().1),
+            ("write", |client| {
+                client.read_write_lock("orders:b").split().1
+            }),
         ];
         let client = without(&server, &["pexpire", "hdel"]).await;
         for (kind, lock) in half_written {
@@ -86,7 +95,11 @@ fn a_set_whose_member_was_half_written_is_taken_back_by_its_script() {
                 let members = set.len();
                 let taken = Lock::multi(set).try_lock(ms(0), LEASE).await;
                 assert!(refused(&taken), "{kind} of {members}: {taken:?}");
-                assert_eq!(left(&mut outside), Vec::<String>::new(), "{kind} of {members}");
+                assert_eq!(
+                    left(&mut outside),
+                    Vec::<String>::new(),
+                    "{kind} of {members}"
+                );
             }
         }
     });
@@ -114,7 +127,11 @@ fn a_reader_that_is_refused_shortens_no_lease_and_ends_no_hold() {
         let (mut outside, other) = (Outside::of(&server), connect(&server.url()).await);
         let theirs = other.read_write_lock("orders:1");
         let lease = Lease::Fixed(Duration::from_secs(60));
-        let reading = theirs.read().try_lock(ms(0), lease).await.expect("nobody writes");
+        let reading = theirs
+            .read()
+            .try_lock(ms(0), lease)
+            .await
+            .expect("nobody writes");
         let before = outside.pttl("orders:1");
         let client = without(&server, &["pexpire"]).await;
         let ours = client.read_write_lock("orders:1");
@@ -124,7 +141,11 @@ fn a_reader_that_is_refused_shortens_no_lease_and_ends_no_hold() {
         until("the other is alone", SOON, || fields(&mut outside) == 2).await;
         assert!((before - 20_000..=before).contains(&outside.pttl("orders:1")));
         // A shorter one needs no such right.
-        let inside = ours.read().try_lock(ms(0), Lease::Fixed(ms(30_000))).await.expect("it may");
+        let inside = ours
+            .read()
+            .try_lock(ms(0), Lease::Fixed(ms(30_000)))
+            .await
+            .expect("it may");
         inside.unlock().await.expect("it may do so as well");
         reading.unlock().await.expect("held");
         until("it is free", SOON, || left(&mut outside).is_empty()).await;
@@ -138,11 +159,22 @@ async fn both_permits_come_back(command: &str) {
     let client = without(&server, &[command]).await;
     let life = Duration::from_secs(300);
     let semaphore = other.semaphore("orders:s");
-    assert!(semaphore.try_set_permits_for(2, life).await.expect("it may"));
+    assert!(
+        semaphore
+            .try_set_permits_for(2, life)
+            .await
+            .expect("it may")
+    );
     let taken = client.semaphore("orders:s").try_acquire(1, ms(0)).await;
     assert!(refused(&taken), "{taken:?}");
-    until("it is there again", SOON, || outside.command(&["GET", "orders:s"]).text() == "2").await;
-    until("nobody has it", SOON, || !outside.exists("leasehold_semaphore:{orders:s}")).await;
+    until("it is there again", SOON, || {
+        outside.command(&["GET", "orders:s"]).text() == "2"
+    })
+    .await;
+    until("nobody has it", SOON, || {
+        !outside.exists("leasehold_semaphore:{orders:s}")
+    })
+    .await;
 
     let permits = other.permit_expirable_semaphore("orders:p");
     assert!(permits.try_set_permits(2).await.expect("it may"));
@@ -150,8 +182,14 @@ async fn both_permits_come_back(command: &str) {
     let ours = client.permit_expirable_semaphore("orders:p");
     let taken = ours.try_acquire(ms(0), LEASE).await;
     assert!(refused(&taken), "{taken:?}");
-    until("it is there again", SOON, || outside.command(&["GET", "orders:p"]).text() == "2").await;
-    until("nobody has it", SOON, || !outside.exists("{orders:p}:timeout")).await;
+    until("it is there again", SOON, || {
+        outside.command(&["GET", "orders:p"]).text() == "2"
+    })
+    .await;
+    until("nobody has it", SOON, || {
+        !outside.exists("{orders:p}:timeout")
+    })
+    .await;
 }
 
 #[test]

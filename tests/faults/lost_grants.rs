@@ -44,7 +44,11 @@ fn only(testbed: &mut Testbed, expected: &[String]) -> bool {
 }
 
 fn are_there(testbed: &mut Testbed, kind: &Kind) -> bool {
-    kind.keys("n").iter().filter(|key| testbed.outside.exists(key)).count() >= kind.need()
+    kind.keys("n")
+        .iter()
+        .filter(|key| testbed.outside.exists(key))
+        .count()
+        >= kind.need()
 }
 
 /// Which one is first of several does not matter.
@@ -65,7 +69,9 @@ fn assert_unknown<T: Debug>(kind: &Kind, outcome: &Result<T, Error>) {
 /// The rival gets it and keeps it, undisturbed by what may come late.
 async fn rival_takes(testbed: &mut Testbed, kind: &Kind) {
     let lock = kind.lock(&testbed.rival, "n");
-    let guard = within("the rival's turn", LIMIT, lock.lock()).await.expect("free");
+    let guard = within("the rival's turn", LIMIT, lock.lock())
+        .await
+        .expect("free");
     let end = Instant::now() + ms(400);
     until("repetitions pass by", LIMIT, || {
         guard.check().expect("not released by anybody else");
@@ -80,7 +86,10 @@ async fn rival_takes(testbed: &mut Testbed, kind: &Kind) {
 fn a_lost_grant_of_any_kind_is_unknown_and_undone() {
     for_each_kind(&async |kind, testbed| {
         testbed.proxy.swallow_replies();
-        let outcome = kind.lock(&testbed.client, "n").try_lock(ms(200), Lease::fixed(LONG)).await;
+        let outcome = kind
+            .lock(&testbed.client, "n")
+            .try_lock(ms(200), Lease::fixed(LONG))
+            .await;
         assert_unknown(kind, &outcome);
         testbed.proxy.pass();
         until("it is undone", HEALED, || nothing_is_left(testbed)).await;
@@ -94,7 +103,10 @@ fn a_lost_grant_of_any_sort_that_is_dropped_is_undone() {
         testbed.proxy.swallow_replies();
         let lock = kind.lock(&testbed.client, "n");
         let taking = tokio::spawn(async move { lock.lock().await.map(drop) });
-        until("redis granted the first", LIMIT, || is_granted(testbed, kind)).await;
+        until("redis granted the first", LIMIT, || {
+            is_granted(testbed, kind)
+        })
+        .await;
         taking.abort();
         testbed.proxy.pass();
         until("it is undone", HEALED, || nothing_is_left(testbed)).await;
@@ -108,15 +120,25 @@ fn a_patient_acquisition_of_any_sort_gets_its_lost_grant_back() {
         testbed.proxy.swallow_replies();
         let lock = kind.lock(&testbed.client, "n");
         let taking = tokio::spawn(async move { lock.lock().await });
-        until("redis granted the first", LIMIT, || is_granted(testbed, kind)).await;
+        until("redis granted the first", LIMIT, || {
+            is_granted(testbed, kind)
+        })
+        .await;
         testbed.proxy.pass();
         let taken = within("the grant", LIMIT, taking).await.expect("no panic");
         let guard = taken.unwrap_or_else(|error| panic!("{}: {error:?}", kind.name));
         assert_eq!(guard.hold_count(), 1);
         assert!(are_there(testbed, kind));
         if let Some(token) = guard.token() {
-            let issued = testbed.outside.command(&["GET", "redisson_lock_token:{n}"]).int();
-            assert_eq!(token.value(), issued, "a repeated call is told its own token");
+            let issued = testbed
+                .outside
+                .command(&["GET", "redisson_lock_token:{n}"])
+                .int();
+            assert_eq!(
+                token.value(),
+                issued,
+                "a repeated call is told its own token"
+            );
         }
         guard.unlock().await.expect("held");
         until("free", HEALED, || nothing_is_left(testbed)).await;
@@ -130,9 +152,16 @@ fn a_lost_re_entry_of_any_sort_leaves_the_outer_hold() {
             return;
         }
         let lock = kind.lock(&testbed.client, "n");
-        let outer = lock.try_lock(Duration::ZERO, Lease::fixed(LONG)).await.expect("free");
+        let outer = lock
+            .try_lock(Duration::ZERO, Lease::fixed(LONG))
+            .await
+            .expect("free");
         testbed.proxy.swallow_replies();
-        let again = lock.acquire().within(&outer).wait(ms(200)).lease(Lease::fixed(LONG));
+        let again = lock
+            .acquire()
+            .within(&outer)
+            .wait(ms(200))
+            .lease(Lease::fixed(LONG));
         assert_unknown(kind, &again.await);
         outer.check().expect("the outer hold is not touched");
         assert_eq!(outer.hold_count(), 1, "{}", kind.name);
@@ -153,7 +182,10 @@ fn a_lost_take_over_of_any_kind_is_unknown_and_undone() {
         if !kind.is_single() {
             return;
         }
-        let (giver, taker) = (kind.lock(&testbed.rival, "n"), kind.lock(&testbed.client, "n"));
+        let (giver, taker) = (
+            kind.lock(&testbed.rival, "n"),
+            kind.lock(&testbed.client, "n"),
+        );
         let text = giver.lock().await.expect("free").hand_on().expect("held");
         // Its script is known to the server from here on.
         let guard = taker.restore(&text).await.expect("still there");
@@ -164,7 +196,11 @@ fn a_lost_take_over_of_any_kind_is_unknown_and_undone() {
         until("it is undone", HEALED, || nothing_is_left(testbed)).await;
         rival_takes(testbed, kind).await;
         let late = giver.restore(&text).await;
-        assert!(matches!(late, Err(Error::NotOwner { .. })), "{}: {late:?}", kind.name);
+        assert!(
+            matches!(late, Err(Error::NotOwner { .. })),
+            "{}: {late:?}",
+            kind.name
+        );
     });
 }
 
@@ -182,7 +218,9 @@ fn a_lost_release_of_any_kind_is_repeated_and_harms_nobody() {
         // While the release is repeated.
         rival_takes(testbed, kind).await;
         testbed.proxy.pass();
-        let outcome = within("an answer", LIMIT, releasing).await.expect("no panic");
+        let outcome = within("an answer", LIMIT, releasing)
+            .await
+            .expect("no panic");
         let told = matches!(outcome, Ok(()) | Err(Error::Unknown { .. }));
         assert!(told, "{}: {outcome:?}", kind.name);
     });
@@ -200,7 +238,10 @@ fn a_lost_refusal_of_any_sort_leaves_the_holder_alone() {
         let outcome = lock.try_lock(ms(300), Lease::fixed(LONG)).await;
         assert!(outcome.is_err(), "{}", kind.name);
         testbed.proxy.pass();
-        until("nothing of it is left", HEALED, || only(testbed, &kind.keys("n"))).await;
+        until("nothing of it is left", HEALED, || {
+            only(testbed, &kind.keys("n"))
+        })
+        .await;
         guard.check().expect("the holder is not touched");
         assert!(are_there(testbed, kind));
         // And a patient one is served once, in spite of it.
@@ -209,7 +250,10 @@ fn a_lost_refusal_of_any_sort_leaves_the_holder_alone() {
         until("it waits", LIMIT, || testbed.client.stats().waiting > 0).await;
         guard.unlock().await.expect("held");
         testbed.proxy.pass();
-        let guard = within("its turn", LIMIT, taking).await.expect("no panic").expect("its own");
+        let guard = within("its turn", LIMIT, taking)
+            .await
+            .expect("no panic")
+            .expect("its own");
         assert_eq!(guard.hold_count(), 1);
         guard.unlock().await.expect("held");
     });

@@ -18,7 +18,11 @@ fn a_release_whose_reply_is_lost_stays_unknown_when_the_line_goes_down() {
         until("redis released it", LIMIT, || !outside.exists("n")).await;
         testbed.proxy.refuse();
         testbed.proxy.cut();
-        assert_unknown(within("an answer", HEALED, releasing).await.expect("no panic"));
+        assert_unknown(
+            within("an answer", HEALED, releasing)
+                .await
+                .expect("no panic"),
+        );
         testbed.proxy.pass();
         at_rest(&testbed.client, LEASE + HEALED).await;
     });
@@ -29,15 +33,20 @@ fn an_inner_release_whose_reply_is_lost_does_not_free_the_outer_hold() {
     beside(LIMIT, async {
         let mut testbed = Testbed::new().await;
         let lock = testbed.client.lock("n");
-        let outer = lock.try_lock(Duration::ZERO, Lease::fixed(ms(20_000))).await.expect("free");
+        let outer = lock
+            .try_lock(Duration::ZERO, Lease::fixed(ms(20_000)))
+            .await
+            .expect("free");
         let owner = outer.owner().to_owned();
         let inner = outer.reenter().await.expect("its own");
         testbed.proxy.swallow_replies();
         assert_unknown(within("an answer", HEALED, inner.unlock()).await);
         outer.check().expect("the outer hold is not touched");
         testbed.proxy.pass();
-        until("the count is right", HEALED, || testbed.outside.holds("n") == [(owner.clone(), 1)])
-            .await;
+        until("the count is right", HEALED, || {
+            testbed.outside.holds("n") == [(owner.clone(), 1)]
+        })
+        .await;
         let end = Instant::now() + ms(300);
         until("repetitions pass by", LIMIT, || {
             assert_eq!(testbed.outside.holds("n"), [(owner.clone(), 1)]);
@@ -61,7 +70,9 @@ fn a_release_whose_first_reply_is_lost_is_ok_once() {
         // Somebody else has it before the repetition comes.
         let other = hold(&testbed.rival, "n").await;
         testbed.proxy.pass();
-        let outcome = within("the release", HEALED, releasing).await.expect("no panic");
+        let outcome = within("the release", HEALED, releasing)
+            .await
+            .expect("no panic");
         outcome.expect("the first of the two did it");
         assert_eq!(testbed.outside.holds("n"), [(other.owner().to_owned(), 1)]);
         other.unlock().await.expect("not touched by the repetition");
@@ -107,10 +118,16 @@ fn a_release_that_never_arrived_is_repeated_until_it_does() {
     beside(LIMIT, async {
         let mut testbed = Testbed::new().await;
         let lock = testbed.client.lock("n");
-        let guard = lock.try_lock(Duration::ZERO, Lease::fixed(ms(20_000))).await.expect("free");
+        let guard = lock
+            .try_lock(Duration::ZERO, Lease::fixed(ms(20_000)))
+            .await
+            .expect("free");
         testbed.proxy.half_open();
         let outcome = within("an answer", HEALED, guard.unlock()).await;
-        let told = matches!(outcome, Err(Error::Unknown { .. } | Error::Unavailable { .. }));
+        let told = matches!(
+            outcome,
+            Err(Error::Unknown { .. } | Error::Unavailable { .. })
+        );
         assert!(told, "{outcome:?}");
         assert!(testbed.outside.exists("n"), "the lease goes on");
         testbed.proxy.pass();
@@ -124,7 +141,10 @@ fn a_dropped_guard_is_released_when_the_line_is_back() {
     beside(LIMIT, async {
         let mut testbed = Testbed::new().await;
         let lock = testbed.client.lock("n");
-        let guard = lock.try_lock(Duration::ZERO, Lease::fixed(ms(20_000))).await.expect("free");
+        let guard = lock
+            .try_lock(Duration::ZERO, Lease::fixed(ms(20_000)))
+            .await
+            .expect("free");
         testbed.proxy.half_open();
         drop(guard);
         assert!(testbed.outside.exists("n"));
@@ -144,7 +164,10 @@ fn releases_do_not_wait_for_undos_that_are_repeated() {
         let crowd = || -> Vec<_> {
             let locks = (0..many).map(|number| testbed.client.lock(format!("n{number}")));
             let take = async |lock: Lock| {
-                let guard = lock.try_lock(LIMIT, Lease::fixed(LIMIT)).await.expect("asked again");
+                let guard = lock
+                    .try_lock(LIMIT, Lease::fixed(LIMIT))
+                    .await
+                    .expect("asked again");
                 guard.unlock().await.expect("held");
             };
             locks.map(|lock| tokio::spawn(take(lock))).collect()
@@ -155,10 +178,15 @@ fn releases_do_not_wait_for_undos_that_are_repeated() {
         }
         testbed.proxy.swallow_replies();
         let taking = crowd();
-        until("redis granted all", LIMIT, || testbed.outside.keys() == many).await;
+        until("redis granted all", LIMIT, || {
+            testbed.outside.keys() == many
+        })
+        .await;
         testbed.proxy.pass();
         for one in taking {
-            within("the second answer", LIMIT, one).await.expect("no panic");
+            within("the second answer", LIMIT, one)
+                .await
+                .expect("no panic");
         }
         let guard = hold(&testbed.client, "x").await;
         assert!(testbed.outside.exists("x"));
@@ -166,6 +194,9 @@ fn releases_do_not_wait_for_undos_that_are_repeated() {
         until("it is released", ms(5_000), || !testbed.outside.exists("x")).await;
         // And the one of `x`, if its reply is still on the way.
         let pending = testbed.client.stats().releases_pending;
-        assert!((400..=401).contains(&pending), "{pending}: all are repeated yet");
+        assert!(
+            (400..=401).contains(&pending),
+            "{pending}: all are repeated yet"
+        );
     });
 }

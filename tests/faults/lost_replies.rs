@@ -49,17 +49,31 @@ impl Testbed {
         for client in [&client, &rival] {
             let lock = client.lock("{n}:warm");
             let outer = lock.lock().await.expect("free");
-            outer.reenter().await.expect("its own").unlock().await.expect("held");
+            outer
+                .reenter()
+                .await
+                .expect("its own")
+                .unlock()
+                .await
+                .expect("held");
             outer.unlock().await.expect("held");
         }
-        Testbed { server, proxy, client, rival, outside }
+        Testbed {
+            server,
+            proxy,
+            client,
+            rival,
+            outside,
+        }
     }
 
     /// The rival gets the lock within `limit`, keeps it while the other client settles, and is not
     /// disturbed.
     pub(crate) async fn rival_takes(&mut self, name: &str, limit: Duration) {
         let lock = self.rival.lock(name);
-        let guard = within("the rival's turn", limit, lock.lock()).await.expect("free");
+        let guard = within("the rival's turn", limit, lock.lock())
+            .await
+            .expect("free");
         let owner = guard.owner().to_owned();
         let end = Instant::now() + ms(600);
         until("repetitions pass by", LIMIT, || {
@@ -80,7 +94,10 @@ fn an_acquisition_whose_reply_is_lost_is_unknown_and_undone() {
         let started = Instant::now();
         let outcome = lock.try_lock(ms(200), Lease::fixed(ms(20_000))).await;
         assert!(started.elapsed() < GIVEN_UP, "{:?}", started.elapsed());
-        assert!(outcome.as_ref().is_err_and(Error::may_be_held), "{outcome:?}");
+        assert!(
+            outcome.as_ref().is_err_and(Error::may_be_held),
+            "{outcome:?}"
+        );
         assert_unknown(outcome);
         testbed.proxy.pass();
         until("it is undone", HEALED, || !testbed.outside.exists("n")).await;
@@ -102,7 +119,11 @@ fn an_acquisition_whose_reply_is_lost_stays_unknown_when_the_line_goes_down() {
         testbed.proxy.refuse();
         testbed.proxy.cut();
         // The later calls were certainly not applied, but the first was.
-        assert_unknown(within("an answer", ms(5_000), taking).await.expect("no panic"));
+        assert_unknown(
+            within("an answer", ms(5_000), taking)
+                .await
+                .expect("no panic"),
+        );
         assert!(testbed.outside.exists("n"));
         testbed.proxy.pass();
         until("it is undone", HEALED, || !testbed.outside.exists("n")).await;
@@ -135,7 +156,10 @@ fn a_patient_acquisition_gets_its_lost_grant_back() {
         until("redis granted it", LIMIT, || testbed.outside.exists("n")).await;
         let granted = testbed.outside.holds("n");
         testbed.proxy.pass();
-        let guard = within("the grant", HEALED, taking).await.expect("no panic").expect("its own");
+        let guard = within("the grant", HEALED, taking)
+            .await
+            .expect("no panic")
+            .expect("its own");
         assert_eq!(testbed.outside.holds("n"), granted, "the same field, once");
         assert_eq!(granted, [(guard.owner().to_owned(), 1)]);
         guard.unlock().await.expect("held");
@@ -153,10 +177,17 @@ fn a_slow_grant_counts_from_when_it_was_asked_for() {
         testbed.proxy.delay_replies(ms(200));
         let lock = testbed.client.lock("n");
         let asked = tokio::time::Instant::now();
-        let guard = lock.try_lock(LIMIT, Lease::fixed(LEASE)).await.expect("free");
+        let guard = lock
+            .try_lock(LIMIT, Lease::fixed(LEASE))
+            .await
+            .expect("free");
         assert!(asked.elapsed() >= ms(200));
         // Redis counts from when it ran the script, which is soon after it was asked.
-        assert!(guard.deadline() < asked + LEASE, "{:?}", guard.deadline() - asked);
+        assert!(
+            guard.deadline() < asked + LEASE,
+            "{:?}",
+            guard.deadline() - asked
+        );
         testbed.proxy.flow();
         within("lost", LIMIT, lost(&guard)).await;
     });
@@ -207,16 +238,25 @@ fn a_re_entry_whose_reply_is_lost_leaves_the_outer_hold() {
     beside(LIMIT, async {
         let mut testbed = Testbed::new().await;
         let lock = testbed.client.lock("n");
-        let outer = lock.try_lock(Duration::ZERO, Lease::fixed(ms(20_000))).await.expect("free");
+        let outer = lock
+            .try_lock(Duration::ZERO, Lease::fixed(ms(20_000)))
+            .await
+            .expect("free");
         let owner = outer.owner().to_owned();
         testbed.proxy.swallow_replies();
-        let again = lock.acquire().within(&outer).wait(ms(200)).lease(Lease::fixed(ms(20_000)));
+        let again = lock
+            .acquire()
+            .within(&outer)
+            .wait(ms(200))
+            .lease(Lease::fixed(ms(20_000)));
         assert_unknown(again.await);
         outer.check().expect("the outer hold is not touched");
         assert_eq!(outer.hold_count(), 1);
         testbed.proxy.pass();
-        until("the count is right", HEALED, || testbed.outside.holds("n") == [(owner.clone(), 1)])
-            .await;
+        until("the count is right", HEALED, || {
+            testbed.outside.holds("n") == [(owner.clone(), 1)]
+        })
+        .await;
         outer.unlock().await.expect("held all the time");
         assert!(!testbed.outside.exists("n"));
         at_rest(&testbed.client, HEALED).await;
@@ -251,17 +291,29 @@ fn renewals_without_replies_make_a_hold_uncertain_then_lost_and_then_free() {
             // through, the client releases what is lost, and may be quicker than this look.
             let there = testbed.outside.exists("n") || applied;
             let late = guard.deadline().elapsed();
-            assert!(there || late > ms(2), "redis ended it first, {late:?} after the deadline");
+            assert!(
+                there || late > ms(2),
+                "redis ended it first, {late:?} after the deadline"
+            );
             // Never longer than another lease, whatever became of the renewals.
             let started = Instant::now();
             until("free", LEASE + HEALED, || !testbed.outside.exists("n")).await;
-            note(&format!("applied {applied}: lost {after:?}, free {:?} later", started.elapsed()));
+            note(&format!(
+                "applied {applied}: lost {after:?}, free {:?} later",
+                started.elapsed()
+            ));
             testbed.proxy.pass();
             testbed.rival_takes("n", AT_ONCE).await;
             assert_eq!(guard.state(), HoldState::Lost, "for ever");
             let outcome = guard.unlock().await;
-            let expired = Error::Lost { name: "n".into(), reason: LossReason::Expired };
-            assert_eq!(format!("{outcome:?}"), format!("{:?}", Err::<(), _>(expired)));
+            let expired = Error::Lost {
+                name: "n".into(),
+                reason: LossReason::Expired,
+            };
+            assert_eq!(
+                format!("{outcome:?}"),
+                format!("{:?}", Err::<(), _>(expired))
+            );
             at_rest(&testbed.client, LEASE + HEALED).await;
         });
     }
@@ -302,14 +354,16 @@ fn a_late_reply_is_nobody_elses() {
                     let mut granted = 0;
                     while Instant::now() < end {
                         // Half of the time somebody else holds it: then no reply may grant it.
-                        let other =
-                            random.bool().then(|| theirs.try_lock(ms(2_000), Lease::fixed(LEASE)));
+                        let other = random
+                            .bool()
+                            .then(|| theirs.try_lock(ms(2_000), Lease::fixed(LEASE)));
                         let other = match other {
                             Some(other) => other.await.ok(),
                             None => None,
                         };
-                        let taken =
-                            mine.try_lock(ms(random.u64(0..600)), Lease::fixed(LEASE)).await;
+                        let taken = mine
+                            .try_lock(ms(random.u64(0..600)), Lease::fixed(LEASE))
+                            .await;
                         if let Ok(guard) = &taken {
                             let holds = outside.holds(&name);
                             let late = guard.check().is_err();
@@ -339,7 +393,10 @@ fn a_late_reply_is_nobody_elses() {
         for task in tasks {
             granted += task.await.expect("no panic");
         }
-        note(&format!("late replies: {granted} grants, all right; {:?}", testbed.client.stats()));
+        note(&format!(
+            "late replies: {granted} grants, all right; {:?}",
+            testbed.client.stats()
+        ));
         assert!(granted > 0);
         at_rest(&testbed.client, LEASE * 2 + HEALED).await;
     });

@@ -14,7 +14,15 @@ fn names_that_were_locked_and_released_leave_nothing_behind() {
     let _turn = turn();
     let names = size("LEASEHOLD_NAMES", 20_000);
     let run = Command::new(env!("CARGO_BIN_EXE_leasehold-faults"))
-        .args(["names", "--lease-ms", "3000", "--calm-ms", "50", "--names", &names.to_string()])
+        .args([
+            "names",
+            "--lease-ms",
+            "3000",
+            "--calm-ms",
+            "50",
+            "--names",
+            &names.to_string(),
+        ])
         .args(["--round", &(names / 20).max(1).to_string()])
         .output()
         .expect("the program runs");

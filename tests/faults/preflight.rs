@@ -18,21 +18,33 @@ const LIMIT: Duration = Duration::from_secs(30);
 
 fn state(report: &Preflight) -> &ServerState {
     assert_eq!(report.nodes.len(), 1, "{report}");
-    report.nodes[0].state.as_ref().unwrap_or_else(|error| panic!("{error}"))
+    report.nodes[0]
+        .state
+        .as_ref()
+        .unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// There is a finding of this weight that says this.
 fn tells(report: &Preflight, severity: Severity, part: &str) {
     let findings = &report.findings;
-    let told = findings.iter().any(|found| found.severity == severity && found.text.contains(part));
+    let told = findings
+        .iter()
+        .any(|found| found.severity == severity && found.text.contains(part));
     assert!(told, "{severity} {part}: {report}");
 }
 
 /// What is not known or not met, as `requirement: found`.
 async fn refused(url: &str, requirements: Requirements) -> Vec<String> {
-    match builder(url).command_timeout(LATE).require(requirements).connect().await {
+    match builder(url)
+        .command_timeout(LATE)
+        .require(requirements)
+        .connect()
+        .await
+    {
         Err(Error::Requirements { unmet }) => {
-            let text = |Unmet { requirement, found, .. }: &_| format!("{requirement}: {found}");
+            let text = |Unmet {
+                            requirement, found, ..
+                        }: &_| format!("{requirement}: {found}");
             unmet.iter().map(text).collect()
         }
         other => panic!("expected a refusal: {other:?}"),
@@ -40,8 +52,19 @@ async fn refused(url: &str, requirements: Requirements) -> Vec<String> {
 }
 
 async fn accepted(url: &str, requirements: Requirements) {
-    let client = builder(url).command_timeout(LATE).require(requirements).connect().await;
-    drop(client.expect("it gives all of it").lock("orders:1").lock().await.expect("free"));
+    let client = builder(url)
+        .command_timeout(LATE)
+        .require(requirements)
+        .connect()
+        .await;
+    drop(
+        client
+            .expect("it gives all of it")
+            .lock("orders:1")
+            .lock()
+            .await
+            .expect("free"),
+    );
 }
 
 /// Servers tell a user its rights from 7.0 on.
@@ -59,7 +82,10 @@ fn missing(report: &Preflight) -> Vec<String> {
 /// A user with the documented rights for plain locks, changed by some words.
 fn user(server: &Server, changes: &[&str]) -> String {
     let rule = [&rule("locks")[..], changes].concat();
-    assert!(matches!(Outside::of(server).command(&rule), Reply::Status(_)));
+    assert!(matches!(
+        Outside::of(server).command(&rule),
+        Reply::Status(_)
+    ));
     server.url().replace("redis://", "redis://locks:secret@")
 }
 
@@ -71,19 +97,40 @@ fn a_server_without_persistence_is_told_as_it_is() {
         let report = client.preflight().await.expect("it answers");
 
         assert_eq!(report.deployment, DeploymentKind::Single);
-        assert_eq!(report.nodes[0].server, format!("redis://127.0.0.1:{}", server.port()));
+        assert_eq!(
+            report.nodes[0].server,
+            format!("redis://127.0.0.1:{}", server.port())
+        );
         let found = state(&report);
-        assert!(found.flavour.is_some() && found.version >= Some(Version::new(6, 2)), "{report}");
-        assert_eq!((found.is_primary, found.replicas_in_step()), (Some(true), Some(0)));
-        assert_eq!((found.min_replicas_to_write, found.maxmemory), (Some(0), Some(0)));
-        assert_eq!((found.evicts(), found.persistence), (Some(false), Some(Persistence::None)));
+        assert!(
+            found.flavour.is_some() && found.version >= Some(Version::new(6, 2)),
+            "{report}"
+        );
+        assert_eq!(
+            (found.is_primary, found.replicas_in_step()),
+            (Some(true), Some(0))
+        );
+        assert_eq!(
+            (found.min_replicas_to_write, found.maxmemory),
+            (Some(0), Some(0))
+        );
+        assert_eq!(
+            (found.evicts(), found.persistence),
+            (Some(false), Some(Persistence::None))
+        );
         assert_eq!(found.min_replicas_max_lag, Some(Duration::from_secs(10)));
         assert_eq!(found.sharded_pubsub, Some(tells_rights(&report)));
         assert_eq!(found.cluster, None);
         let clock = found.clock.expect("TIME is allowed");
-        assert!(clock.ahead_ms.unsigned_abs() < 100, "the same clock: {clock:?}");
+        assert!(
+            clock.ahead_ms.unsigned_abs() < 100,
+            "the same clock: {clock:?}"
+        );
         let trips = found.round_trips;
-        assert!(!trips.median.is_zero() && trips.median <= trips.worst, "{trips:?}");
+        assert!(
+            !trips.median.is_zero() && trips.median <= trips.worst,
+            "{trips:?}"
+        );
         if tells_rights(&report) {
             assert_eq!(missing(&report), Vec::<String>::new());
         }
@@ -108,7 +155,14 @@ fn it_costs_as_many_commands_as_it_says_and_writes_nothing() {
         let mut outside = Outside::of(&server);
         let client = connect(&server.url()).await;
         let report = client.preflight().await.expect("it answers");
-        let commands = ["ping", "time", "role", "config|get", "eval", "pubsub|shardnumsub"];
+        let commands = [
+            "ping",
+            "time",
+            "role",
+            "config|get",
+            "eval",
+            "pubsub|shardnumsub",
+        ];
         // Redis 6.2 counts a subcommand under its command.
         let counted = commands.map(|command| match command.split_once('|') {
             Some((whole, _)) if !tells_rights(&report) => whole,
@@ -117,7 +171,11 @@ fn it_costs_as_many_commands_as_it_says_and_writes_nothing() {
         let before = counted.map(|command| outside.calls(command));
         client.preflight().await.expect("it answers");
         let after = counted.map(|command| outside.calls(command));
-        let sent: Vec<_> = before.iter().zip(after).map(|(before, after)| after - before).collect();
+        let sent: Vec<_> = before
+            .iter()
+            .zip(after)
+            .map(|(before, after)| after - before)
+            .collect();
         // Probes of the connections are PINGs as well.
         assert_eq!(sent[1..], [1, 1, 4, 1, 1]);
         assert!(sent[0] >= 5);
@@ -133,12 +191,19 @@ fn eviction_is_a_danger_and_may_be_refused() {
     beside(LIMIT, async {
         let server =
             Server::start_with(&["--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"]);
-        let report = connect(&server.url()).await.preflight().await.expect("it answers");
+        let report = connect(&server.url())
+            .await
+            .preflight()
+            .await
+            .expect("it answers");
         assert_eq!(state(&report).evicts(), Some(true));
         assert_eq!(report.worst(), Some(Severity::Danger));
         tells(&report, Severity::Danger, "allkeys-lru evicts locks");
         let broken_by = report.guarantee.broken_by.join("\n");
-        assert!(broken_by.contains("eviction: maxmemory-policy allkeys-lru"), "{report}");
+        assert!(
+            broken_by.contains("eviction: maxmemory-policy allkeys-lru"),
+            "{report}"
+        );
 
         let requirements = Requirements::new().no_eviction();
         assert_eq!(
@@ -159,15 +224,25 @@ fn what_a_restart_loses_is_told_and_may_be_refused() {
         let report = client.preflight().await.expect("it answers");
         assert_eq!(state(&report).persistence, Some(Persistence::Always));
         let survives = report.guarantee.survives.join("\n");
-        assert!(survives.contains("appendfsync always keeps what it confirmed"), "{report}");
+        assert!(
+            survives.contains("appendfsync always keeps what it confirmed"),
+            "{report}"
+        );
         accepted(&url, Requirements::new().persistence(Persistence::Always)).await;
 
         let mut outside = Outside::of(&server);
         outside.command(&["CONFIG", "SET", "appendfsync", "everysec"]);
         let report = client.preflight().await.expect("it answers");
         let broken_by = report.guarantee.broken_by.join("\n");
-        assert!(broken_by.contains("everysec loses up to a second"), "{report}");
-        accepted(&url, Requirements::new().persistence(Persistence::EverySecond)).await;
+        assert!(
+            broken_by.contains("everysec loses up to a second"),
+            "{report}"
+        );
+        accepted(
+            &url,
+            Requirements::new().persistence(Persistence::EverySecond),
+        )
+        .await;
         let unmet = refused(&url, Requirements::new().persistence(Persistence::Always));
         assert_eq!(
             unmet.await,
@@ -188,9 +263,18 @@ fn what_a_user_may_not_look_at_is_not_known_and_not_met() {
         let url = user(&server, &[]);
         let report = connect(&url).await.preflight().await.expect("it answers");
         let found = state(&report);
-        assert_eq!((found.version, found.is_primary, found.clock), (None, None, None));
-        assert_eq!((found.persistence, found.maxmemory, found.evicts()), (None, None, None));
-        assert_eq!((&found.replicas, found.min_replicas_to_write), (&None, None));
+        assert_eq!(
+            (found.version, found.is_primary, found.clock),
+            (None, None, None)
+        );
+        assert_eq!(
+            (found.persistence, found.maxmemory, found.evicts()),
+            (None, None, None)
+        );
+        assert_eq!(
+            (&found.replicas, found.min_replicas_to_write),
+            (&None, None)
+        );
         assert_eq!(found.sharded_pubsub, None);
         assert!(!found.round_trips.worst.is_zero());
         tells(&report, Severity::Warning, "not known");
@@ -204,14 +288,25 @@ fn what_a_user_may_not_look_at_is_not_known_and_not_met() {
             .min_version(6, 2);
         let unmet = refused(&url, requirements).await;
         assert_eq!(unmet.len(), 5, "{unmet:?}");
-        assert!(unmet.iter().all(|text| text.contains("this user may not look")), "{unmet:?}");
+        assert!(
+            unmet
+                .iter()
+                .all(|text| text.contains("this user may not look")),
+            "{unmet:?}"
+        );
 
         // INFO without CONFIG GET, as many managed servers have it.
         let url = user(&server, &["+info"]);
         let report = connect(&url).await.preflight().await.expect("it answers");
         let found = state(&report);
-        assert_eq!((found.evicts(), found.replicas_in_step()), (Some(false), Some(0)));
-        assert_eq!((found.persistence, found.min_replicas_to_write), (None, None));
+        assert_eq!(
+            (found.evicts(), found.replicas_in_step()),
+            (Some(false), Some(0))
+        );
+        assert_eq!(
+            (found.persistence, found.min_replicas_to_write),
+            (None, None)
+        );
         accepted(&url, Requirements::new().no_eviction().min_version(6, 2)).await;
     });
 }
@@ -229,13 +324,21 @@ fn the_documented_rights_are_all_that_is_asked_for() {
             return;
         }
         assert_eq!(missing(&report), Vec::<String>::new());
-        let report = client.preflight().uses([Use::FencedLock]).name("orders:1").await;
+        let report = client
+            .preflight()
+            .uses([Use::FencedLock])
+            .name("orders:1")
+            .await;
         assert_eq!(
             missing(&report.expect("it answers")),
             ["get", "incr", "the key redisson_lock_token:{orders:1}"]
         );
         // A name for which the user has no rights.
-        let report = client.preflight().uses([Use::Lock]).await.expect("it answers");
+        let report = client
+            .preflight()
+            .uses([Use::Lock])
+            .await
+            .expect("it answers");
         let channel = "redisson_lock__channel:{preflight}";
         let of_channel = ["publish", "subscribe"].map(|command| format!("{command} {channel}"));
         assert_eq!(missing(&report)[0], "the key preflight");
@@ -244,7 +347,11 @@ fn the_documented_rights_are_all_that_is_asked_for() {
         let mut outside = Outside::of(&server);
         outside.command(&rule("kinds"));
         let client = connect(&server.url().replace("redis://", "redis://kinds:secret@")).await;
-        let report = client.preflight().name("orders:1").await.expect("it answers");
+        let report = client
+            .preflight()
+            .name("orders:1")
+            .await
+            .expect("it answers");
         assert_eq!(missing(&report), Vec::<String>::new(), "{report}");
     });
 }
@@ -253,7 +360,11 @@ fn the_documented_rights_are_all_that_is_asked_for() {
 fn rights_that_are_missing_are_named_and_may_be_refused() {
     beside(LIMIT, async {
         let server = Server::start();
-        let report = connect(&server.url()).await.preflight().await.expect("it answers");
+        let report = connect(&server.url())
+            .await
+            .preflight()
+            .await
+            .expect("it answers");
         let requirements = || Requirements::new().rights_for([Use::Lock], "orders:1");
         let url = user(&server, &["-publish", "-hexists"]);
         if !tells_rights(&report) {
@@ -262,18 +373,31 @@ fn rights_that_are_missing_are_named_and_may_be_refused() {
             return;
         }
         let lacks = "hexists, publish redisson_lock__channel:{orders:1}";
-        assert_eq!(refused(&url, requirements()).await, [format!("rights: none to {lacks}")]);
-        let report = connect(&url).await.preflight().uses([Use::Lock]).name("orders:1").await;
+        assert_eq!(
+            refused(&url, requirements()).await,
+            [format!("rights: none to {lacks}")]
+        );
+        let report = connect(&url)
+            .await
+            .preflight()
+            .uses([Use::Lock])
+            .name("orders:1")
+            .await;
         tells(&report.expect("it answers"), Severity::Danger, lacks);
 
         let url = user(&server, &["+publish", "+hexists"]);
-        let wanting = builder(&url).command_timeout(LATE).durability(Durability::replicas(1));
+        let wanting = builder(&url)
+            .command_timeout(LATE)
+            .durability(Durability::replicas(1));
         let wanting = wanting.connect().await.expect("it may");
         let report = wanting.preflight().uses([Use::Lock]).name("orders:1").await;
         assert_eq!(missing(&report.expect("it answers")), ["wait"]);
 
         let url = user(&server, &["-eval"]);
-        assert_eq!(refused(&url, requirements()).await, ["rights: none to eval"]);
+        assert_eq!(
+            refused(&url, requirements()).await,
+            ["rights: none to eval"]
+        );
         let url = user(&server, &["+eval"]);
         accepted(&url, requirements()).await;
         // Others than those that are required do not matter.
@@ -289,7 +413,11 @@ fn a_replica_that_is_silent_does_not_count() {
         let replica = Server::start_with(&["--replicaof", "127.0.0.1", &port]);
         let client = connect(&primary.url()).await;
         let in_step = async || {
-            let report = client.preflight().uses([Use::Lock]).await.expect("it answers");
+            let report = client
+                .preflight()
+                .uses([Use::Lock])
+                .await
+                .expect("it answers");
             (state(&report).replicas_in_step(), report)
         };
         let wait = async |wanted: usize| loop {
@@ -302,13 +430,22 @@ fn a_replica_that_is_silent_does_not_count() {
         let report = wait(1).await;
         let found = state(&report).replicas.as_ref().expect("INFO is allowed");
         assert_eq!(found[0].address, format!("127.0.0.1:{}", replica.port()));
-        assert!(found[0].behind.is_some_and(|bytes| bytes < 1000), "{found:?}");
+        assert!(
+            found[0].behind.is_some_and(|bytes| bytes < 1000),
+            "{found:?}"
+        );
         tells(&report, Severity::Warning, "min-replicas-to-write is 0");
         let broken_by = report.guarantee.broken_by.join("\n");
-        assert!(broken_by.contains("replication is asynchronous (replicas: 1)"), "{report}");
+        assert!(
+            broken_by.contains("replication is asynchronous (replicas: 1)"),
+            "{report}"
+        );
 
         let requirements = || Requirements::new().replicas(1).min_replicas_to_write(1);
-        assert_eq!(refused(&primary.url(), requirements()).await, ["min-replicas-to-write: 0"]);
+        assert_eq!(
+            refused(&primary.url(), requirements()).await,
+            ["min-replicas-to-write: 0"]
+        );
         Outside::of(&primary).command(&["CONFIG", "SET", "min-replicas-to-write", "1"]);
         accepted(&primary.url(), requirements()).await;
         assert_eq!(
@@ -317,7 +454,11 @@ fn a_replica_that_is_silent_does_not_count() {
         );
 
         let wanting = builder(&primary.url()).command_timeout(LATE);
-        let wanting = wanting.durability(Durability::replicas(2)).connect().await.expect("it may");
+        let wanting = wanting
+            .durability(Durability::replicas(2))
+            .connect()
+            .await
+            .expect("it may");
         let report = wanting.preflight().await.expect("it answers");
         tells(
             &report,
@@ -329,13 +470,20 @@ fn a_replica_that_is_silent_does_not_count() {
         let report = wait(0).await;
         tells(&report, Severity::Warning, "was silent for");
         tells(&report, Severity::Danger, "is about to refuse");
-        assert_eq!(refused(&primary.url(), requirements()).await, ["replicas: 0 of 1 in step"]);
+        assert_eq!(
+            refused(&primary.url(), requirements()).await,
+            ["replicas: 0 of 1 in step"]
+        );
         replica.resume();
         wait(1).await;
 
         // A replica takes no locks.
         let client = connect(&replica.url()).await;
-        let report = client.preflight().uses([Use::Lock]).await.expect("it answers");
+        let report = client
+            .preflight()
+            .uses([Use::Lock])
+            .await
+            .expect("it answers");
         assert_eq!(state(&report).is_primary, Some(false));
         tells(&report, Severity::Danger, "it is a replica");
     });
@@ -347,9 +495,15 @@ fn a_server_that_does_not_answer_is_told_for_itself() {
         let mut server = Server::start();
         let client = connect(&server.url()).await;
         server.kill();
-        let report = client.preflight().await.expect("that is no error of the whole");
+        let report = client
+            .preflight()
+            .await
+            .expect("that is no error of the whole");
         let outcome = &report.nodes[0].state;
-        assert!(matches!(outcome, Err(Error::Unavailable { .. })), "{outcome:?}");
+        assert!(
+            matches!(outcome, Err(Error::Unavailable { .. })),
+            "{outcome:?}"
+        );
         tells(&report, Severity::Danger, "it could not be asked");
         assert!(report.to_string().contains("not reached"), "{report}");
         assert_eq!(report.guarantee.not_known.len(), 1, "{report}");
@@ -375,14 +529,20 @@ fn each_node_of_a_cluster_is_looked_at() {
         let add: Vec<_> = ["CLUSTER", "ADDSLOTS"].into_iter().chain(slots).collect();
         outside.command(&add);
         until("the cluster is there", LIMIT, || {
-            outside.command(&["CLUSTER", "INFO"]).text().contains("cluster_state:ok")
+            outside
+                .command(&["CLUSTER", "INFO"])
+                .text()
+                .contains("cluster_state:ok")
         })
         .await;
         let url = format!("redis-cluster://127.0.0.1:{}", server.port());
         let report = connect(&url).await.preflight().await.expect("it answers");
         assert_eq!(report.deployment, DeploymentKind::Cluster);
         let cluster = state(&report).cluster.expect("it is one");
-        assert_eq!((cluster.is_ok, cluster.requires_full_coverage), (Some(true), Some(true)));
+        assert_eq!(
+            (cluster.is_ok, cluster.requires_full_coverage),
+            (Some(true), Some(true))
+        );
         assert_eq!(cluster.node_timeout, Some(Duration::from_secs(20)));
         tells(&report, Severity::Info, "cluster-require-full-coverage yes");
         tells(&report, Severity::Warning, "lengthen the lease");
@@ -408,7 +568,10 @@ fn each_node_of_a_cluster_is_looked_at() {
             accepted(&limited, all.clone()).await;
             user(&server, &["-spublish"]);
             let lacks = "spublish redisson_lock__channel:{orders:1}";
-            assert_eq!(refused(&limited, all).await, [format!("rights: none to {lacks}")]);
+            assert_eq!(
+                refused(&limited, all).await,
+                [format!("rights: none to {lacks}")]
+            );
         }
     });
 }
@@ -416,19 +579,37 @@ fn each_node_of_a_cluster_is_looked_at() {
 #[test]
 fn a_node_that_is_frozen_costs_the_report_of_the_others_nothing() {
     beside(LIMIT, async {
-        let cluster = Cluster::start_with(Shape { replicas: 0, ..Shape::default() });
+        let cluster = Cluster::start_with(Shape {
+            replicas: 0,
+            ..Shape::default()
+        });
         let client = builder(&cluster.url()).connect().await.expect("it answers");
-        let report = client.preflight().uses([Use::Lock]).await.expect("it answers");
+        let report = client
+            .preflight()
+            .uses([Use::Lock])
+            .await
+            .expect("it answers");
         assert_eq!(report.nodes.len(), cluster.shards(), "{report}");
-        assert!(report.nodes.iter().all(|node| node.state.is_ok()), "{report}");
+        assert!(
+            report.nodes.iter().all(|node| node.state.is_ok()),
+            "{report}"
+        );
 
         let frozen = cluster.master(0);
         cluster.pause(frozen);
-        let report = client.preflight().uses([Use::Lock]).await.expect("the others answer");
+        let report = client
+            .preflight()
+            .uses([Use::Lock])
+            .await
+            .expect("the others answer");
         cluster.resume(frozen);
         let port = format!(":{}", cluster.node(frozen).port());
         for node in &report.nodes {
-            assert_eq!(node.state.is_err(), node.server.ends_with(&port), "{report}");
+            assert_eq!(
+                node.state.is_err(),
+                node.server.ends_with(&port),
+                "{report}"
+            );
         }
         tells(&report, Severity::Danger, "it could not be asked");
         let silent = &report.guarantee.not_known[0];
@@ -440,13 +621,23 @@ fn a_node_that_is_frozen_costs_the_report_of_the_others_nothing() {
 fn behind_sentinels_the_primary_is_looked_at() {
     beside(LIMIT, async {
         let sentinel = Sentinels::start();
-        let report = connect(&sentinel.url()).await.preflight().await.expect("it answers");
+        let report = connect(&sentinel.url())
+            .await
+            .preflight()
+            .await
+            .expect("it answers");
         assert_eq!(report.deployment, DeploymentKind::Sentinel);
         let found = state(&report);
         let primary = sentinel.server(sentinel.current_master()).port();
-        assert!(report.nodes[0].server.contains(&primary.to_string()), "{report}");
+        assert!(
+            report.nodes[0].server.contains(&primary.to_string()),
+            "{report}"
+        );
         let replicas = sentinel.servers().len() - 1;
-        assert_eq!((found.is_primary, found.replicas_in_step()), (Some(true), Some(replicas)));
+        assert_eq!(
+            (found.is_primary, found.replicas_in_step()),
+            (Some(true), Some(replicas))
+        );
         if tells_rights(&report) {
             assert_eq!(missing(&report), Vec::<String>::new());
         }
@@ -460,18 +651,26 @@ fn the_embedded_engine_keeps_nothing_and_says_so() {
         let report = Client::embedded().preflight().await.expect("it is here");
         assert_eq!(report.deployment, DeploymentKind::Embedded);
         tells(&report, Severity::Info, "in the memory of this process");
-        assert!(report.to_string().contains("embedded engine, in memory"), "{report}");
+        assert!(
+            report.to_string().contains("embedded engine, in memory"),
+            "{report}"
+        );
         let builder = || leasehold::EmbeddedRedis::new().builder();
         builder()
             .require(Requirements::new().no_eviction())
             .connect()
             .await
             .expect("it evicts none");
-        let much = Requirements::new().persistence(Persistence::Snapshots).min_version(6, 2);
+        let much = Requirements::new()
+            .persistence(Persistence::Snapshots)
+            .min_version(6, 2);
         match builder().require(much).connect().await {
             Err(error @ Error::Requirements { .. }) => {
                 let text = error.to_string();
-                assert!(text.contains("persistence") && text.contains("no server"), "{text}");
+                assert!(
+                    text.contains("persistence") && text.contains("no server"),
+                    "{text}"
+                );
                 assert!(!error.is_retryable() && !error.may_be_held());
             }
             other => panic!("expected a refusal: {other:?}"),

@@ -27,8 +27,13 @@ enum Way {
     Restore,
 }
 
-const WAYS: [Way; 5] =
-    [Way::Drop, Way::Unlock, Way::DropBesideAWaiter, Way::UnlockBesideAWaiter, Way::Restore];
+const WAYS: [Way; 5] = [
+    Way::Drop,
+    Way::Unlock,
+    Way::DropBesideAWaiter,
+    Way::UnlockBesideAWaiter,
+    Way::Restore,
+];
 
 /// At `ac8ccd1` 34 to 250 of 1,500 were left until their leases ended, with `Ok` from the shutdown.
 #[test]
@@ -59,10 +64,16 @@ fn a_shutdown_beside_guards_that_go_leaves_nothing() {
                 // The counters of tokens stay.
                 let left = outside.keys() - outside.keys_like("redisson_lock_token:*");
                 ending.join().expect("no panic");
-                assert_eq!(left, 0, "{way:?}, round {round} of {rounds}, beside {kept} handed on");
+                assert_eq!(
+                    left, 0,
+                    "{way:?}, round {round} of {rounds}, beside {kept} handed on"
+                );
             }
         }
-        note(&format!("{} guards each of {WAYS:?}: nothing left", rounds * GUARDS));
+        note(&format!(
+            "{} guards each of {WAYS:?}: nothing left",
+            rounds * GUARDS
+        ));
     });
 }
 
@@ -81,7 +92,10 @@ async fn guards(client: &Client, way: Way) -> Vec<LockGuard> {
     }
     let waiters = client.stats().waiting;
     if matches!(way, Way::DropBesideAWaiter | Way::UnlockBesideAWaiter) {
-        until("all wait", LIMIT, || client.stats().waiting == GUARDS as u64).await;
+        until("all wait", LIMIT, || {
+            client.stats().waiting == GUARDS as u64
+        })
+        .await;
     } else {
         assert_eq!(waiters, 0);
     }
@@ -93,8 +107,12 @@ fn going(client: &Client, guards: Vec<LockGuard>, way: Way) -> std::thread::Join
     let (client, runtime) = (client.clone(), tokio::runtime::Handle::current());
     let (mut guards, mut texts) = (guards, Vec::new());
     if way == Way::Restore {
-        let handed_on = guards.drain(..).map(|one| (one.name().to_owned(), one.hand_on()));
-        texts = handed_on.map(|(name, text)| (name, text.expect("held"))).collect();
+        let handed_on = guards
+            .drain(..)
+            .map(|one| (one.name().to_owned(), one.hand_on()));
+        texts = handed_on
+            .map(|(name, text)| (name, text.expect("held")))
+            .collect();
     }
     std::thread::spawn(move || {
         for guard in guards {
@@ -122,8 +140,10 @@ fn two_guards_of_one_hold_may_go_at_once() {
         let rounds = size("LEASEHOLD_ROUNDS", 10_000) / 5;
         let lock = client.lock("n");
         for round in 0..rounds {
-            let outer =
-                lock.try_lock(LIMIT, Lease::fixed(Duration::from_secs(60))).await.expect("free");
+            let outer = lock
+                .try_lock(LIMIT, Lease::fixed(Duration::from_secs(60)))
+                .await
+                .expect("free");
             let inner = outer.reenter().await.expect("held");
             let start = Arc::new(Barrier::new(2));
             let end = |guard: LockGuard| {
@@ -134,8 +154,11 @@ fn two_guards_of_one_hold_may_go_at_once() {
                 })
             };
             let (one, other) = tokio::join!(end(outer), end(inner));
-            one.expect("no panic").unwrap_or_else(|error| panic!("round {round}: {error}"));
-            other.expect("no panic").unwrap_or_else(|error| panic!("round {round}: {error}"));
+            one.expect("no panic")
+                .unwrap_or_else(|error| panic!("round {round}: {error}"));
+            other
+                .expect("no panic")
+                .unwrap_or_else(|error| panic!("round {round}: {error}"));
         }
     });
 }

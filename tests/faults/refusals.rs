@@ -26,9 +26,12 @@ fn bad_names_are_refused_unsent_with_value_and_limit() {
             let lock = client.lock(name);
             let outcomes = [
                 lock.lock().await.map(drop),
-                lock.try_lock(Duration::ZERO, Lease::fixed(ms(1_000))).await.map(drop),
+                lock.try_lock(Duration::ZERO, Lease::fixed(ms(1_000)))
+                    .await
+                    .map(drop),
                 lock.acquire().wait(ms(10)).await.map(drop),
-                lock.run(ms(10), Lease::fixed(ms(1_000)), async |_guard| ()).await,
+                lock.run(ms(10), Lease::fixed(ms(1_000)), async |_guard| ())
+                    .await,
                 lock.is_locked().await.map(drop),
                 lock.is_held().await.map(drop),
                 lock.hold_count().await.map(drop),
@@ -47,8 +50,21 @@ fn bad_names_are_refused_unsent_with_value_and_limit() {
         }
         assert_eq!(client.stats().calls, before);
         // At the limit, and with everything odd that is allowed.
-        for name in [&*"n".repeat(1_024), "a{b}c", "with space\n\"quotes\"\0", "ключ", "%s$1"] {
-            client.lock(name).lock().await.expect(name).unlock().await.expect(name);
+        for name in [
+            &*"n".repeat(1_024),
+            "a{b}c",
+            "with space\n\"quotes\"\0",
+            "ключ",
+            "%s$1",
+        ] {
+            client
+                .lock(name)
+                .lock()
+                .await
+                .expect(name)
+                .unlock()
+                .await
+                .expect(name);
         }
     });
 }
@@ -60,13 +76,21 @@ fn bad_leases_are_refused_unsent_and_endless_waits_are_not_bad() {
         let client = connect(&server.url()).await;
         let guard = hold(&client, "held").await;
         let before = client.stats().calls;
-        for lease in [Duration::ZERO, ms(9), Duration::from_secs(31_622_400), Duration::MAX] {
+        for lease in [
+            Duration::ZERO,
+            ms(9),
+            Duration::from_secs(31_622_400),
+            Duration::MAX,
+        ] {
             let lock = client.lock("n");
             let outcomes = [
-                lock.try_lock(Duration::ZERO, Lease::fixed(lease)).await.map(drop),
+                lock.try_lock(Duration::ZERO, Lease::fixed(lease))
+                    .await
+                    .map(drop),
                 lock.acquire().lease(Lease::fixed(lease)).await.map(drop),
                 lock.acquire().max_hold(lease).await.map(drop),
-                lock.run(Duration::ZERO, Lease::fixed(lease), async |_guard| ()).await,
+                lock.run(Duration::ZERO, Lease::fixed(lease), async |_guard| ())
+                    .await,
                 guard.extend(lease).await,
             ];
             for outcome in outcomes {
@@ -75,12 +99,19 @@ fn bad_leases_are_refused_unsent_and_endless_waits_are_not_bad() {
                     panic!("{lease:?}: {outcome:?}");
                 };
                 assert_eq!(given, format!("{lease:?}"));
-                assert!(allowed.contains("10ms") && allowed.contains("31536000s"), "{allowed}");
+                assert!(
+                    allowed.contains("10ms") && allowed.contains("31536000s"),
+                    "{allowed}"
+                );
             }
         }
         assert_eq!(client.stats().calls, before);
         // Without end is a wait like any other; a fraction of a millisecond is cut off.
-        for wait in [Duration::MAX, Duration::from_secs(u64::MAX), Duration::from_nanos(1)] {
+        for wait in [
+            Duration::MAX,
+            Duration::from_secs(u64::MAX),
+            Duration::from_nanos(1),
+        ] {
             let lock = client.lock("n");
             let guard = within(
                 "free",
@@ -92,9 +123,12 @@ fn bad_leases_are_refused_unsent_and_endless_waits_are_not_bad() {
             let late = |error: &Error| error.is_retryable();
             assert!(left.as_ref().err().is_none_or(late), "{left:?}");
             let longest = Duration::from_secs(31_536_000);
-            let guard =
-                within("free", CALL, client.lock("long").try_lock(wait, Lease::fixed(longest)))
-                    .await;
+            let guard = within(
+                "free",
+                CALL,
+                client.lock("long").try_lock(wait, Lease::fixed(longest)),
+            )
+            .await;
             if let Ok(guard) = guard {
                 guard.unlock().await.expect("held");
             }
@@ -112,9 +146,17 @@ fn bad_settings_and_urls_are_refused_without_a_connection() {
         let builder = || Client::builder(&proxy.url());
         let refused = [
             (builder().lease(Duration::ZERO), "0ns", "100ms"),
-            (builder().lease(Duration::MAX), "18446744073709551615", "31536000s"),
+            (
+                builder().lease(Duration::MAX),
+                "18446744073709551615",
+                "31536000s",
+            ),
             (builder().command_timeout(Duration::ZERO), "0ns", "10ms"),
-            (builder().command_timeout(Duration::MAX), "18446744073709551615", "60s"),
+            (
+                builder().command_timeout(Duration::MAX),
+                "18446744073709551615",
+                "60s",
+            ),
             (builder().connect_timeout(ms(9)), "9ms", "10ms"),
             (builder().safety_poll(Duration::from_secs(61)), "61s", "60s"),
             (builder().key_prefix("p".repeat(257)), "257", "256"),
@@ -159,11 +201,17 @@ fn bad_settings_and_urls_are_refused_without_a_connection() {
 fn a_prefix_with_a_brace_is_refused_at_the_first_call() {
     beside(LIMIT, async {
         let server = Server::start();
-        let client = Client::builder(&server.url()).key_prefix("a{").connect().await;
+        let client = Client::builder(&server.url())
+            .key_prefix("a{")
+            .connect()
+            .await;
         let client = client.expect("connects");
         let before = client.stats().calls;
         let outcome = client.lock("n").lock().await;
-        assert!(matches!(outcome, Err(Error::Config(ConfigError::Name { .. }))), "{outcome:?}");
+        assert!(
+            matches!(outcome, Err(Error::Config(ConfigError::Name { .. }))),
+            "{outcome:?}"
+        );
         assert_eq!(client.stats().calls, before);
     });
 }
@@ -198,7 +246,12 @@ fn corrupt_texts_are_refused_unsent() {
             }
         }
         assert_eq!(client.stats().calls, before);
-        lock.restore(&text).await.expect("still there").unlock().await.expect("held");
+        lock.restore(&text)
+            .await
+            .expect("still there")
+            .unlock()
+            .await
+            .expect("held");
         // Its hold has ended: the text takes nothing.
         let again = lock.restore(&text).await;
         assert!(matches!(again, Err(Error::NotOwner { .. })), "{again:?}");

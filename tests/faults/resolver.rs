@@ -50,7 +50,10 @@ impl Names {
                 (preload::VARIABLE, text(&self.path("resolver.so"))),
                 ("RESOLVES_TO", text(&self.path("address"))),
                 ("REFUSED", text(&self.path("refused"))),
-                ("LEASEHOLD_CHILD_URL", format!("redis://redis.test:{}", server.port())),
+                (
+                    "LEASEHOLD_CHILD_URL",
+                    format!("redis://redis.test:{}", server.port()),
+                ),
             ],
         )
     }
@@ -80,8 +83,14 @@ fn a_name_that_does_not_resolve_for_a_while_is_asked_for_again() {
         assert!(server.clients("name=leasehold:").is_empty());
         names.point_to("127.0.0.1");
         let known = Instant::now();
-        until("it is back", LIMIT, || server.clients("name=leasehold:").len() == 3).await;
-        note(&format!("connected {:?} after the name was known again", known.elapsed()));
+        until("it is back", LIMIT, || {
+            server.clients("name=leasehold:").len() == 3
+        })
+        .await;
+        note(&format!(
+            "connected {:?} after the name was known again",
+            known.elapsed()
+        ));
         outside.command(&["DEL", "end"]);
         process.finish();
         assert_eq!(outside.keys(), 0);
@@ -92,7 +101,9 @@ fn a_name_that_does_not_resolve_for_a_while_is_asked_for_again() {
 #[test]
 #[ignore = "a child of another test"]
 fn process_that_knows_a_name() {
-    let Ok(url) = std::env::var("LEASEHOLD_CHILD_URL") else { return };
+    let Ok(url) = std::env::var("LEASEHOLD_CHILD_URL") else {
+        return;
+    };
     beside(LIMIT, async move {
         let client = builder(&url).connect().await.expect("it resolves");
         let guard = client.lock("n").lock().await.expect("free");

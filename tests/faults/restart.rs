@@ -15,7 +15,11 @@ const LEASE: Duration = ms(3_000);
 fn holds_of_every_kind_are_lost_and_later_ones_are_renewed() {
     alone(LIMIT, async {
         let mut server = Server::start();
-        let client = brisk(&server.url()).lease(LEASE).connect().await.expect("connects");
+        let client = brisk(&server.url())
+            .lease(LEASE)
+            .connect()
+            .await
+            .expect("connects");
         let locks = KINDS.map(|kind| kind.lock(&client, kind.name));
         let mut guards = Vec::new();
         for lock in &locks {
@@ -25,7 +29,11 @@ fn holds_of_every_kind_are_lost_and_later_ones_are_renewed() {
         for (guard, kind) in guards.into_iter().zip(KINDS) {
             within("told", LEASE * 2, lost(&guard)).await;
             let late = within("told", LEASE, guard.unlock()).await;
-            assert!(matches!(late, Err(Error::Lost { .. })), "{}: {late:?}", kind.name);
+            assert!(
+                matches!(late, Err(Error::Lost { .. })),
+                "{}: {late:?}",
+                kind.name
+            );
         }
         let mut guards = Vec::new();
         for lock in &locks {
@@ -51,14 +59,19 @@ fn waiters_of_every_kind_are_served_after_it() {
     alone(LIMIT, async {
         let mut server = Server::start();
         let make = || brisk(&server.url()).lease(LEASE).connect();
-        let (holder, client) = (make().await.expect("connects"), make().await.expect("connects"));
+        let (holder, client) = (
+            make().await.expect("connects"),
+            make().await.expect("connects"),
+        );
         let kinds = KINDS.into_iter().filter(|kind| kind.exclusive);
         let (mut guards, mut takings) = (Vec::new(), Vec::new());
         for kind in kinds {
             guards.push(kind.lock(&holder, kind.name).lock().await.expect("free"));
             for _ in 0..3 {
                 let lock = kind.lock(&client, kind.name);
-                takings.push(tokio::spawn(async move { lock.lock().await?.unlock().await }));
+                takings.push(tokio::spawn(
+                    async move { lock.lock().await?.unlock().await },
+                ));
             }
         }
         // Those of a quorum are refused by two of three, and are in no room while they pause.
@@ -68,7 +81,10 @@ fn waiters_of_every_kind_are_served_after_it() {
         until("all wait", LIMIT, || wait(client.stats())).await;
         server.restart();
         for taking in takings {
-            within("its turn", LIMIT, taking).await.expect("no panic").expect("held");
+            within("its turn", LIMIT, taking)
+                .await
+                .expect("no panic")
+                .expect("held");
         }
         drop(guards);
         at_rest(&client, LIMIT).await;

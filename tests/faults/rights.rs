@@ -17,7 +17,9 @@ const OPTIONAL: &[&str] = &["client", "client|setinfo", "info"];
 pub(crate) fn rule(user: &str) -> Vec<&'static str> {
     let begin = format!("ACL SETUSER {user} ");
     let rule = PAGE.lines().find(|line| line.starts_with(&begin));
-    rule.expect("the page has the rule").split_whitespace().collect()
+    rule.expect("the page has the rule")
+        .split_whitespace()
+        .collect()
 }
 
 /// The commands, keys and channels that somebody was refused.
@@ -29,14 +31,20 @@ fn refused(outside: &mut Outside) -> Vec<String> {
         let at = entry.iter().position(is_object).expect("an object");
         entry[at + 1].text()
     });
-    objects.filter(|object| !OPTIONAL.contains(&object.as_str())).collect()
+    objects
+        .filter(|object| !OPTIONAL.contains(&object.as_str()))
+        .collect()
 }
 
 /// All that a client can do with plain locks.
 async fn everything(a: &Client, b: &Client) -> Result<(), Error> {
     let (held, wanted) = (a.lock("orders:1"), b.lock("orders:1"));
     let outer = held.lock().await?;
-    let inner = held.acquire().within(&outer).lease(Lease::fixed(ms(9000))).await?;
+    let inner = held
+        .acquire()
+        .within(&outer)
+        .lease(Lease::fixed(ms(9000)))
+        .await?;
     inner.unlock().await?;
     outer.extend(ms(2000)).await?;
     assert!(wanted.is_locked().await? && held.is_held().await?);
@@ -53,8 +61,10 @@ async fn everything(a: &Client, b: &Client) -> Result<(), Error> {
     unlocked?;
     // Another waiter of the same client takes over with a lease of its own.
     let next = b.lock("orders:1");
-    let (taken_over, unlocked) =
-        tokio::join!(next.try_lock(ms(5000), Lease::fixed(ms(5000))), taken?.unlock());
+    let (taken_over, unlocked) = tokio::join!(
+        next.try_lock(ms(5000), Lease::fixed(ms(5000))),
+        taken?.unlock()
+    );
     unlocked?;
     let text = taken_over?.hand_on()?;
     drop(held.restore(&text).await?);
@@ -92,15 +102,21 @@ async fn contend(
 
 /// It may, and gets nothing. On a busy machine the last reply may come too late to count.
 fn in_vain<T>(taken: Result<T, Error>) {
-    assert!(matches!(&taken, Err(error) if error.is_retryable()), "{:?}", taken.err());
+    assert!(
+        matches!(&taken, Err(error) if error.is_retryable()),
+        "{:?}",
+        taken.err()
+    );
 }
 
 /// A fair waiter whose place is taken away, behind a Java client that waits.
 async fn lose_the_place(a: &Client, b: &Client, outside: &mut Outside) -> Result<(), Error> {
     let held = a.fair_lock("orders:line").lock().await?;
     let wanted = b.fair_lock("orders:line");
-    let (queue, deadlines) =
-        ("redisson_lock_queue:{orders:line}", "redisson_lock_timeout:{orders:line}");
+    let (queue, deadlines) = (
+        "redisson_lock_queue:{orders:line}",
+        "redisson_lock_timeout:{orders:line}",
+    );
     let disturb = async {
         let calls = |outside: &mut Outside, command| outside.calls(command);
         // It knows of its place.
@@ -108,10 +124,16 @@ async fn lose_the_place(a: &Client, b: &Client, outside: &mut Outside) -> Result
         let [looked, put_back] = ["lrange", "lpush"].map(|command| calls(outside, command));
         outside.command(&["RPUSH", queue, "java:1"]);
         outside.command(&["ZADD", deadlines, "99999999999999", "java:1"]);
-        until("it keeps its place", LIMIT, || calls(outside, "lrange") > looked).await;
+        until("it keeps its place", LIMIT, || {
+            calls(outside, "lrange") > looked
+        })
+        .await;
         outside.command(&["LPOP", queue]);
         outside.command(&["ZPOPMIN", deadlines]);
-        until("it is in front again", LIMIT, || calls(outside, "lpush") > put_back).await;
+        until("it is in front again", LIMIT, || {
+            calls(outside, "lpush") > put_back
+        })
+        .await;
         outside.command(&["LREM", queue, "0", "java:1"]);
         outside.command(&["ZREM", deadlines, "java:1"]);
         held.unlock().await
@@ -143,8 +165,10 @@ async fn count(a: &Client, b: &Client) -> Result<(), Error> {
     assert!(tagged.try_set_permits(1).await?);
     tagged.acquire(1).await?.release().await?;
 
-    let (ours, theirs) =
-        (a.permit_expirable_semaphore("orders:p"), b.permit_expirable_semaphore("orders:p"));
+    let (ours, theirs) = (
+        a.permit_expirable_semaphore("orders:p"),
+        b.permit_expirable_semaphore("orders:p"),
+    );
     assert!(ours.try_set_permits(1).await?);
     let permit = ours.acquire(Lease::Renewed).await?;
     in_vain(theirs.try_acquire(ms(500), Lease::Renewed).await);
@@ -155,7 +179,10 @@ async fn count(a: &Client, b: &Client) -> Result<(), Error> {
     assert_eq!(theirs.permits().await?, 3);
     assert!(ours.expire_after(life).await?);
 
-    let (ours, theirs) = (a.count_down_latch("orders:l"), b.count_down_latch("orders:l"));
+    let (ours, theirs) = (
+        a.count_down_latch("orders:l"),
+        b.count_down_latch("orders:l"),
+    );
     assert!(ours.try_set_count(2).await?);
     in_vain(theirs.wait(ms(50)).await);
     assert_eq!(ours.count_down().await?, 1);
@@ -169,7 +196,13 @@ async fn tell(a: &Client, b: &Client) -> Result<(), Error> {
     let (ours, theirs) = (a.lock("orders:told"), b.lock("orders:told"));
     for purpose in ["first", "second"] {
         let guard = ours.acquire().purpose(purpose).await?;
-        while theirs.holder().await?.and_then(|holder| holder.purpose).as_deref() != Some(purpose) {
+        while theirs
+            .holder()
+            .await?
+            .and_then(|holder| holder.purpose)
+            .as_deref()
+            != Some(purpose)
+        {
             tokio::time::sleep(ms(1)).await;
         }
         guard.unlock().await?;
@@ -193,7 +226,10 @@ async fn every_kind(a: &Client, b: &Client, outside: &mut Outside) -> Result<(),
     lose_the_place(a, b, outside).await?;
     let guard = a.fenced_lock("orders:fenced").lock().await?;
     a.set_fenced("orders:data", guard.token(), "x").await?;
-    let (ours, theirs) = (a.read_write_lock("orders:rw"), b.read_write_lock("orders:rw"));
+    let (ours, theirs) = (
+        a.read_write_lock("orders:rw"),
+        b.read_write_lock("orders:rw"),
+    );
     contend((b, theirs.write()), (a, ours.write())).await?;
     // So many that a release does not look at all of them.
     let mut crowd = Vec::new();
@@ -210,7 +246,10 @@ async fn every_kind(a: &Client, b: &Client, outside: &mut Outside) -> Result<(),
     count(a, b).await?;
     tell(a, b).await?;
     let found = b.locks("orders:*").await?;
-    assert!(found.iter().any(|lock| lock.key == "orders:fenced"), "{found:?}");
+    assert!(
+        found.iter().any(|lock| lock.key == "orders:fenced"),
+        "{found:?}"
+    );
     guard.unlock().await
 }
 
@@ -233,8 +272,16 @@ fn the_documented_rights_are_enough_and_all_are_used() {
         let rule = rule("locks");
         assert!(matches!(outside.command(&rule), Reply::Status(_)));
         let url = server.url().replace("redis://", "redis://locks:secret@");
-        let client = || Client::builder(&url).lease(ms(3000)).safety_poll(ms(100)).connect();
-        let (a, b) = (client().await.expect("connects"), client().await.expect("connects"));
+        let client = || {
+            Client::builder(&url)
+                .lease(ms(3000))
+                .safety_poll(ms(100))
+                .connect()
+        };
+        let (a, b) = (
+            client().await.expect("connects"),
+            client().await.expect("connects"),
+        );
 
         everything(&a, &b).await.expect("it may");
         all_used(&rule, &mut outside).await;
@@ -253,9 +300,14 @@ fn the_documented_rights_of_all_kinds_are_enough_and_all_are_used() {
         let url = server.url().replace("redis://", "redis://kinds:secret@");
         let builder = || Client::builder(&url).lease(ms(3000)).safety_poll(ms(100));
         let client = || builder().fair_claim(Duration::from_secs(60)).connect();
-        let (a, b) = (client().await.expect("connects"), client().await.expect("connects"));
+        let (a, b) = (
+            client().await.expect("connects"),
+            client().await.expect("connects"),
+        );
 
-        Box::pin(every_kind(&a, &b, &mut outside)).await.expect("it may");
+        Box::pin(every_kind(&a, &b, &mut outside))
+            .await
+            .expect("it may");
         all_used(&rule, &mut outside).await;
         assert_eq!(refused(&mut outside), Vec::<String>::new());
         // Beyond the rights, a search fails as a whole.

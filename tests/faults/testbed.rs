@@ -60,7 +60,10 @@ pub(crate) fn runtime(workers: usize) -> tokio::runtime::Runtime {
 pub(crate) async fn until(what: &str, limit: Duration, mut holds: impl FnMut() -> bool) {
     let deadline = Instant::now() + limit;
     while !holds() {
-        assert!(Instant::now() < deadline, "still not after {limit:?}: {what}");
+        assert!(
+            Instant::now() < deadline,
+            "still not after {limit:?}: {what}"
+        );
         tokio::time::sleep(ms(1)).await;
     }
 }
@@ -74,13 +77,18 @@ pub(crate) async fn within<T>(what: &str, limit: Duration, call: impl Future<Out
 /// A size that the environment may set.
 pub(crate) fn size(variable: &str, default: usize) -> usize {
     match std::env::var(variable) {
-        Ok(text) => text.parse().unwrap_or_else(|_| panic!("{variable}: not a number: {text}")),
+        Ok(text) => text
+            .parse()
+            .unwrap_or_else(|_| panic!("{variable}: not a number: {text}")),
         Err(_) => default,
     }
 }
 
 /// A seed, printed so that a failure can be replayed.
-#[expect(clippy::print_stderr, reason = "a failed test must show how to replay it")]
+#[expect(
+    clippy::print_stderr,
+    reason = "a failed test must show how to replay it"
+)]
 pub(crate) fn seed(test: &str) -> u64 {
     let seed = match std::env::var("LEASEHOLD_SEED") {
         Ok(given) => given.parse().expect("LEASEHOLD_SEED is a number"),
@@ -90,7 +98,10 @@ pub(crate) fn seed(test: &str) -> u64 {
     seed
 }
 
-#[expect(clippy::print_stderr, reason = "numbers for the report, shown with --nocapture")]
+#[expect(
+    clippy::print_stderr,
+    reason = "numbers for the report, shown with --nocapture"
+)]
 pub(crate) fn note(text: &str) {
     eprintln!("note: {text}");
 }
@@ -112,12 +123,19 @@ pub(crate) const GIVEN_UP: Duration = ms(2_000);
 
 /// Short limits, so that faults are noticed within a test's patience.
 pub(crate) fn brisk(url: &str) -> ClientBuilder {
-    builder(url).command_timeout(ms(300)).connect_timeout(ms(3_000)).safety_poll(ms(300))
+    builder(url)
+        .command_timeout(ms(300))
+        .connect_timeout(ms(3_000))
+        .safety_poll(ms(300))
 }
 
 /// A client that takes no reply for lost that is read late.
 pub(crate) async fn connect(url: &str) -> Client {
-    builder(url).command_timeout(LATE).connect().await.expect("the server answers")
+    builder(url)
+        .command_timeout(LATE)
+        .connect()
+        .await
+        .expect("the server answers")
 }
 
 /// What can be watched from outside.
@@ -160,9 +178,9 @@ impl Outside {
 
     pub(crate) fn command(&mut self, words: &[&str]) -> Reply {
         match self {
-            Outside::Server(connection) => {
-                connection.command(words).unwrap_or_else(|error| panic!("{words:?}: {error}"))
-            }
+            Outside::Server(connection) => connection
+                .command(words)
+                .unwrap_or_else(|error| panic!("{words:?}: {error}")),
             Outside::Deployment(routes) => routes.command(words),
         }
     }
@@ -214,8 +232,12 @@ impl Outside {
     /// The numbers behind `line` in a section of INFO, of all servers.
     fn sum(&mut self, section: &str, line: &str) -> u64 {
         let info = self.command(&["INFO", section]).text();
-        let numbers = info.lines().filter_map(|text| text.strip_prefix(line)?.split(',').next());
-        numbers.map(|number| number.parse::<u64>().expect("a number")).sum()
+        let numbers = info
+            .lines()
+            .filter_map(|text| text.strip_prefix(line)?.split(',').next());
+        numbers
+            .map(|number| number.parse::<u64>().expect("a number"))
+            .sum()
     }
 
     pub(crate) fn reset_stats(&mut self) {
@@ -233,11 +255,19 @@ pub(crate) async fn at_rest(client: &Client, limit: Duration) {
     let deadline = Instant::now() + limit;
     loop {
         let stats = client.stats();
-        let left = [stats.waiting, stats.listeners, stats.holds, stats.releases_pending];
+        let left = [
+            stats.waiting,
+            stats.listeners,
+            stats.holds,
+            stats.releases_pending,
+        ];
         if left == [0; 4] && stats.local_queues == 0 {
             return;
         }
-        assert!(Instant::now() < deadline, "not at rest after {limit:?}: {stats:?}");
+        assert!(
+            Instant::now() < deadline,
+            "not at rest after {limit:?}: {stats:?}"
+        );
         tokio::time::sleep(ms(1)).await;
     }
 }
@@ -248,11 +278,19 @@ pub(crate) async fn idle(client: &Client, limit: Duration) {
     let deadline = Instant::now() + limit;
     loop {
         let stats = client.stats();
-        let left = [stats.waiting, stats.listeners, stats.holds, stats.releases_pending];
+        let left = [
+            stats.waiting,
+            stats.listeners,
+            stats.holds,
+            stats.releases_pending,
+        ];
         if left == [0; 4] {
             return;
         }
-        assert!(Instant::now() < deadline, "not idle after {limit:?}: {stats:?}");
+        assert!(
+            Instant::now() < deadline,
+            "not idle after {limit:?}: {stats:?}"
+        );
         tokio::time::sleep(Duration::from_micros(200)).await;
     }
 }
@@ -373,7 +411,9 @@ impl Drop for Running {
 
 /// Threads of this process that are the library's.
 pub(crate) fn threads() -> usize {
-    let Ok(tasks) = std::fs::read_dir("/proc/self/task") else { return 0 };
+    let Ok(tasks) = std::fs::read_dir("/proc/self/task") else {
+        return 0;
+    };
     tasks
         .flatten()
         .filter_map(|task| std::fs::read_to_string(task.path().join("comm")).ok())

@@ -18,7 +18,11 @@ enum Cut {
 /// The ids of the client's connections, the oldest first.
 fn connections(server: &Server) -> Vec<u64> {
     let id = |line: &String| line.split_once("id=")?.1.split(' ').next()?.parse().ok();
-    let mut ids: Vec<_> = server.clients("name=leasehold").iter().filter_map(id).collect();
+    let mut ids: Vec<_> = server
+        .clients("name=leasehold")
+        .iter()
+        .filter_map(id)
+        .collect();
     ids.sort_unstable();
     ids
 }
@@ -39,7 +43,10 @@ async fn two_servers(lead: impl Fn(&Proxy, [&Server; 2])) -> (Server, Server, Pr
     let proxy = Proxy::start(a.address());
     lead(&proxy, [&a, &b]);
     let client = connect(&proxy.url()).await;
-    until("all connections are there", LATE, || connections(&a).len() == 3).await;
+    until("all connections are there", LATE, || {
+        connections(&a).len() == 3
+    })
+    .await;
     (a, b, proxy, client)
 }
 

@@ -20,7 +20,10 @@ async fn unlocked_late(spoil: &[&str]) -> Result<(), Error> {
     let guard = client.lock("n").lock().await.expect("free");
     Outside::of(&server).command(spoil);
     let mut unlock = pin!(guard.unlock());
-    until("it is passed over", LIMIT, || client.stats().passed_over == 1).await;
+    until("it is passed over", LIMIT, || {
+        client.stats().passed_over == 1
+    })
+    .await;
     unlock.as_mut().await
 }
 
@@ -71,7 +74,10 @@ fn waits_on_a_still_runtime<F: Future<Output: Send> + Send + 'static>(
     client: &Client,
     waiter: F,
 ) -> (Runtime, tokio::task::JoinHandle<F::Output>) {
-    let still = Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let still = Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime");
     let waiting = still.spawn(waiter);
     still.block_on(until("it waits", LIMIT, || client.stats().waiting == 1));
     (still, waiting)
@@ -112,7 +118,10 @@ fn a_hold_whose_lease_ended_before_it_was_picked_up_is_not_granted() {
     let runtime = runtime(2);
     // It ends before a waiter on a runtime that stands still is passed over.
     // However long it was held before, it is handed over.
-    let streak = LocalHandover::Streak { count: 256, time: LIMIT };
+    let streak = LocalHandover::Streak {
+        count: 256,
+        time: LIMIT,
+    };
     let settings = builder(&server.url()).lease(ms(600)).local_handover(streak);
     let client = runtime.block_on(settings.connect());
     let client = client.expect("the server answers");
@@ -125,10 +134,16 @@ fn a_hold_whose_lease_ended_before_it_was_picked_up_is_not_granted() {
     runtime.block_on(async {
         // A hold whose renewal is on its way is not handed over: the next one is a while off.
         let renewed = client.stats().renewed;
-        until("it was renewed just now", LIMIT, || client.stats().renewed > renewed).await;
+        until("it was renewed just now", LIMIT, || {
+            client.stats().renewed > renewed
+        })
+        .await;
         guard.unlock().await.expect("held");
         ended.await;
-        until("what was handed over is lost", LIMIT, || client.stats().lost == 1).await;
+        until("what was handed over is lost", LIMIT, || {
+            client.stats().lost == 1
+        })
+        .await;
     });
     let goes_on = Instant::now();
     let deadline = still.block_on(waiting).expect("no panic");
@@ -140,7 +155,10 @@ fn a_hold_whose_lease_ended_before_it_was_picked_up_is_not_granted() {
 fn a_runtime_that_polls_late_by_more_than_a_second_gets_a_free_lock() {
     let _turn = turn();
     let server = Borrowed::take();
-    let slow = Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let slow = Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime");
     let outcome = slow.block_on(async {
         let client = connect(&server.url()).await;
         for _ in 0..3 {
@@ -151,7 +169,11 @@ fn a_runtime_that_polls_late_by_more_than_a_second_gets_a_free_lock() {
                 }
             });
         }
-        client.lock("n").try_lock(LIMIT, Lease::Renewed).await.map(drop)
+        client
+            .lock("n")
+            .try_lock(LIMIT, Lease::Renewed)
+            .await
+            .map(drop)
     });
     slow.shutdown_background();
     assert!(outcome.is_ok(), "{outcome:?}");

@@ -47,7 +47,10 @@ fn asked(client: &Client) -> u64 {
 }
 
 async fn served(what: &str, limit: Duration, taking: Taking) {
-    within(what, limit, taking).await.expect("no panic").expect("its turn");
+    within(what, limit, taking)
+        .await
+        .expect("no panic")
+        .expect("its turn");
 }
 
 #[test]
@@ -55,7 +58,11 @@ fn a_waiter_whose_subscription_is_killed_is_woken() {
     alone(LIMIT, async {
         let server = Borrowed::take();
         let holder = connect(&server.url()).await;
-        let client = brisk(&server.url()).safety_poll(LIMIT).connect().await.expect("connects");
+        let client = brisk(&server.url())
+            .safety_poll(LIMIT)
+            .connect()
+            .await
+            .expect("connects");
         let mut outside = Outside::of(&server);
         // By the reconnect alone: there is no poll within the test.
         let mut longest = Duration::ZERO;
@@ -68,7 +75,9 @@ fn a_waiter_whose_subscription_is_killed_is_woken() {
             served("woken by the reconnect", WOKEN, taking).await;
             longest = longest.max(started.elapsed());
         }
-        note(&format!("subscription killed at the unlock: woken after at most {longest:?}"));
+        note(&format!(
+            "subscription killed at the unlock: woken after at most {longest:?}"
+        ));
         at_rest(&client, LIMIT).await;
     });
 }
@@ -80,7 +89,10 @@ fn a_waiter_whose_messages_are_swallowed_is_woken_by_the_safety_poll() {
         let proxy = server.line();
         let holder = connect(&server.url()).await;
         // A silent connection is given up after some seconds only: it must not be the reconnect.
-        let client = brisk(proxy.url()).command_timeout(ms(5_000)).connect().await;
+        let client = brisk(proxy.url())
+            .command_timeout(ms(5_000))
+            .connect()
+            .await;
         let client = client.expect("connects");
         let mut longest = Duration::ZERO;
         // On a channel that it hears already it would ask once.
@@ -98,9 +110,14 @@ fn a_waiter_whose_messages_are_swallowed_is_woken_by_the_safety_poll() {
             longest = longest.max(started.elapsed());
             assert_eq!(client.stats().reconnects, reconnects, "it was the poll");
             proxy.pass();
-            until("all is well again", LIMIT, || client.stats().reconnects >= reconnects + 3).await;
+            until("all is well again", LIMIT, || {
+                client.stats().reconnects >= reconnects + 3
+            })
+            .await;
         }
-        note(&format!("messages swallowed: woken after at most {longest:?}, poll {POLL:?}"));
+        note(&format!(
+            "messages swallowed: woken after at most {longest:?}, poll {POLL:?}"
+        ));
         at_rest(&client, LIMIT).await;
     });
 }
@@ -110,14 +127,19 @@ fn a_waiter_is_woken_by_the_safety_poll_if_the_holder_may_not_publish() {
     beside(LIMIT, async {
         let server = Server::start();
         let mut outside = Outside::of(&server);
-        outside.command(&["ACL", "SETUSER", "mute", "on", ">pw", "~*", "&*", "+@all", "-publish"]);
+        outside.command(&[
+            "ACL", "SETUSER", "mute", "on", ">pw", "~*", "&*", "+@all", "-publish",
+        ]);
         let url = format!("redis://mute:pw@127.0.0.1:{}", server.port());
         let holder = connect(&url).await;
         let client = brisk(&server.url()).connect().await.expect("connects");
         for _ in 0..3 {
             let guard = hold(&holder, "n").await;
             let taking = waiter(&client, "n").await;
-            guard.unlock().await.expect("a release without a message is a release");
+            guard
+                .unlock()
+                .await
+                .expect("a release without a message is a release");
             served("woken by the poll", WOKEN, taking).await;
         }
         at_rest(&client, LIMIT).await;
@@ -128,7 +150,11 @@ fn a_waiter_is_woken_by_the_safety_poll_if_the_holder_may_not_publish() {
 fn a_waiter_is_woken_when_a_holder_dies() {
     beside(LIMIT, async {
         let server = Borrowed::take();
-        let unpolled = brisk(&server.url()).safety_poll(LIMIT).connect().await.expect("connects");
+        let unpolled = brisk(&server.url())
+            .safety_poll(LIMIT)
+            .connect()
+            .await
+            .expect("connects");
         let client = brisk(&server.url()).connect().await.expect("connects");
         let mut outside = Outside::of(&server);
         // As a dead process leaves it: nobody will release it, and no poll comes within the test.
@@ -169,7 +195,10 @@ fn an_impatient_call_ends_in_time_when_redis_is_stopped_killed_or_silent() {
         // Its connection would not be given up sooner.
         let mut check = async |what: &str, client: &Client, name: &str| {
             let started = Instant::now();
-            let outcome = client.lock(name).try_lock(SHORT_WAIT, Lease::fixed(ms(5_000))).await;
+            let outcome = client
+                .lock(name)
+                .try_lock(SHORT_WAIT, Lease::fixed(ms(5_000)))
+                .await;
             let took = started.elapsed();
             assert!(took < GIVEN_UP, "{what} `{name}`: {took:?}");
             longest = longest.max(took);
@@ -207,12 +236,16 @@ fn an_impatient_call_ends_in_time_when_redis_is_stopped_killed_or_silent() {
             }
         };
         server.pause();
-        let outcome = within("the waiter", LIMIT, waiting).await.expect("no panic");
+        let outcome = within("the waiter", LIMIT, waiting)
+            .await
+            .expect("no panic");
         let took = started.elapsed();
         assert!(outcome.is_err() && took < GIVEN_UP, "{took:?}");
         let first = patient(&server.url()).connect_timeout(SHORT_WAIT).connect();
         // The time for a connection of these clients is far longer.
-        let error = within("a first connect", LATE, first).await.expect_err("it is stopped");
+        let error = within("a first connect", LATE, first)
+            .await
+            .expect_err("it is stopped");
         assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
         server.resume();
         well(&direct).await;
@@ -222,7 +255,9 @@ fn an_impatient_call_ends_in_time_when_redis_is_stopped_killed_or_silent() {
             let told = matches!(error, Error::Unavailable { .. } | Error::Unknown { .. });
             assert!(told, "{error:?}");
         }
-        note(&format!("try_lock(200 ms) on a dead redis took at most {longest:?}"));
+        note(&format!(
+            "try_lock(200 ms) on a dead redis took at most {longest:?}"
+        ));
         drop(guard);
     });
 }
@@ -236,7 +271,10 @@ fn all_waiters_of_a_restarted_server_get_their_turn_without_a_storm() {
         let holder = brisk(&server.url()).connect().await.expect("connects");
         // What was in doubt when the server died stays on the books for a lease.
         let client = || builder(&server.url()).lease(ms(3_000)).connect();
-        let clients = [client().await.expect("connects"), client().await.expect("connects")];
+        let clients = [
+            client().await.expect("connects"),
+            client().await.expect("connects"),
+        ];
         let mut guards = Vec::new();
         for number in 0..names {
             guards.push(hold(&holder, &format!("n{number}")).await);
@@ -252,27 +290,46 @@ fn all_waiters_of_a_restarted_server_get_their_turn_without_a_storm() {
                 })
             })
             .collect();
-        let waiting = || clients.iter().map(|client| client.stats().waiting).sum::<u64>();
+        let waiting = || {
+            clients
+                .iter()
+                .map(|client| client.stats().waiting)
+                .sum::<u64>()
+        };
         until("all wait", LIMIT, || waiting() == waiters as u64).await;
         server.kill();
         let down = Instant::now();
-        until("it stays down for a while", LIMIT, || down.elapsed() > ms(1_500)).await;
+        until("it stays down for a while", LIMIT, || {
+            down.elapsed() > ms(1_500)
+        })
+        .await;
         assert_eq!(waiting(), waiters as u64, "patient waiters stay");
         server.restart();
         let up = Instant::now();
         for taking in takings {
-            within("a turn", Duration::from_secs(10), taking).await.expect("no panic").expect("it");
+            within("a turn", Duration::from_secs(10), taking)
+                .await
+                .expect("no panic")
+                .expect("it");
         }
         let took = up.elapsed();
         let mut outside = Outside::of(&server);
         let commands = outside.commands();
         // Logins and subscriptions of three clients, two calls and their commands for each turn.
         let bound = 400 + 12 * waiters as u64;
-        note(&format!("{waiters} waiters after a restart: {took:?}, {commands} commands"));
-        assert!(commands < bound, "{commands} commands for {waiters} waiters");
+        note(&format!(
+            "{waiters} waiters after a restart: {took:?}, {commands} commands"
+        ));
+        assert!(
+            commands < bound,
+            "{commands} commands for {waiters} waiters"
+        );
         for guard in &guards {
             let reason = within("lost", LIMIT, lost(guard)).await;
-            assert!(matches!(reason, LossReason::Gone | LossReason::Expired), "{reason:?}");
+            assert!(
+                matches!(reason, LossReason::Gone | LossReason::Expired),
+                "{reason:?}"
+            );
         }
         for client in &clients {
             at_rest(client, Duration::from_secs(10)).await;
@@ -300,9 +357,14 @@ fn a_dead_server_is_not_hammered() {
         proxy.cut();
         let (before, calls) = (proxy.accepted(), client.stats().calls);
         let started = Instant::now();
-        until("three seconds of it", LIMIT, || started.elapsed() > ms(3_000)).await;
+        until("three seconds of it", LIMIT, || {
+            started.elapsed() > ms(3_000)
+        })
+        .await;
         let (tries, calls) = (proxy.accepted() - before, client.stats().calls - calls);
-        note(&format!("100 waiters, 3 s without a server: {tries} connections, {calls} calls"));
+        note(&format!(
+            "100 waiters, 3 s without a server: {tries} connections, {calls} calls"
+        ));
         let bound = 60 * server.primaries() as u64;
         assert!(tries < bound, "{tries} connection attempts");
         assert!(calls < 60, "{calls} calls");
@@ -316,7 +378,9 @@ fn a_dead_server_is_not_hammered() {
 fn channels_of(line: &str) -> usize {
     let number = |field| line.split(' ').find_map(|part| part.strip_prefix(field));
     let numbers = ["sub=", "ssub="].into_iter().filter_map(number);
-    numbers.map(|number| number.parse::<usize>().expect("a number")).sum()
+    numbers
+        .map(|number| number.parse::<usize>().expect("a number"))
+        .sum()
 }
 
 #[test]
@@ -325,7 +389,10 @@ fn waiters_of_many_names_share_one_connection() {
     alone(LIMIT * 3, async move {
         let server = Borrowed::take();
         // No renewal comes within the test: its script's commands would be counted.
-        let holder = builder(&server.url()).command_timeout(LATE).lease(LIMIT * 10).connect();
+        let holder = builder(&server.url())
+            .command_timeout(LATE)
+            .lease(LIMIT * 10)
+            .connect();
         let holder = holder.await.expect("the server answers");
         let client = connect(&server.url()).await;
         let mut outside = Outside::of(&server);
@@ -341,22 +408,35 @@ fn waiters_of_many_names_share_one_connection() {
                 tokio::spawn(async move { lock.lock().await?.unlock().await })
             })
             .collect();
-        until("all listen", LIMIT, || client.stats().subscriptions == waiters as u64).await;
+        until("all listen", LIMIT, || {
+            client.stats().subscriptions == waiters as u64
+        })
+        .await;
         let listening = started.elapsed();
-        until("all asked again", LIMIT, || asked(&client) >= 2 * waiters as u64).await;
+        until("all asked again", LIMIT, || {
+            asked(&client) >= 2 * waiters as u64
+        })
+        .await;
         let connections = server.clients(&format!(" name=leasehold:{} ", client.id()));
-        let channels =
-            connections.iter().map(|line| channels_of(line)).filter(|&number| number > 0);
+        let channels = connections
+            .iter()
+            .map(|line| channels_of(line))
+            .filter(|&number| number > 0);
         let channels: Vec<_> = channels.collect();
         assert_eq!(channels.len(), server.primaries(), "{connections:#?}");
         assert_eq!(channels.iter().sum::<usize>(), waiters, "{connections:#?}");
         let idle = idle_requests(&server, &mut outside, waiters).await;
         let started = Instant::now();
-        let releases = guards.into_iter().map(|guard| async { guard.unlock().await });
+        let releases = guards
+            .into_iter()
+            .map(|guard| async { guard.unlock().await });
         let outcomes = within("released", LIMIT, futures::future::join_all(releases)).await;
         assert!(outcomes.iter().all(Result::is_ok));
         for taking in takings {
-            within("a turn", LIMIT, taking).await.expect("no panic").expect("held");
+            within("a turn", LIMIT, taking)
+                .await
+                .expect("no panic")
+                .expect("held");
         }
         let took = started.elapsed();
         note(&format!(
@@ -388,16 +468,28 @@ fn waiters_of_one_name_cost_redis_one_contender() {
                 tokio::spawn(async move { lock.lock().await?.unlock().await })
             })
             .collect();
-        until("all wait", LIMIT, || client.stats().waiting == waiters as u64).await;
-        assert!(client.stats().calls - calls <= 4, "joining the queue sends nothing");
+        until("all wait", LIMIT, || {
+            client.stats().waiting == waiters as u64
+        })
+        .await;
+        assert!(
+            client.stats().calls - calls <= 4,
+            "joining the queue sends nothing"
+        );
         let together = idle_requests(&server, &mut outside, waiters).await;
-        assert!(together <= alone + 5, "{alone} commands a second for one, {together} for all");
+        assert!(
+            together <= alone + 5,
+            "{alone} commands a second for one, {together} for all"
+        );
         outside.reset_stats();
         let started = Instant::now();
         guard.unlock().await.expect("held");
         served("the first", LIMIT, single).await;
         for taking in takings {
-            within("a turn", LIMIT, taking).await.expect("no panic").expect("held");
+            within("a turn", LIMIT, taking)
+                .await
+                .expect("no panic")
+                .expect("held");
         }
         let (took, calls) = (started.elapsed(), outside.calls("evalsha"));
         note(&format!(
@@ -450,8 +542,11 @@ fn a_zero_wait_never_stands_in_line() {
             start.wait();
             // The one that gets it keeps it until the other has its answer.
             let taken = runtime.block_on(async {
-                tokio::time::timeout(POLL * 20, lock.try_lock(Duration::ZERO, Lease::fixed(LIMIT)))
-                    .await
+                tokio::time::timeout(
+                    POLL * 20,
+                    lock.try_lock(Duration::ZERO, Lease::fixed(LIMIT)),
+                )
+                .await
             });
             waited.fetch_or(taken.is_err(), Ordering::SeqCst);
             end.wait();

@@ -41,7 +41,11 @@ fn blocked_workers_cost_nobody_a_lock() {
         let mut outside = Outside::of(&server);
         let url = server.url();
         let taking = callers.spawn(async move {
-            let client = builder(&url).lease(lease).connect().await.expect("connects");
+            let client = builder(&url)
+                .lease(lease)
+                .connect()
+                .await
+                .expect("connects");
             let locks = (0..holds).map(|number| {
                 let lock = client.lock(format!("n{number}"));
                 async move { lock.lock().await.expect("free") }
@@ -75,7 +79,9 @@ fn blocked_workers_cost_nobody_a_lock() {
         .await;
         stop.store(true, Relaxed);
         let stats = client.stats();
-        note(&format!("{holds} holds, {samples} samples: never below {shortest} ms; {stats:?}"));
+        note(&format!(
+            "{holds} holds, {samples} samples: never below {shortest} ms; {stats:?}"
+        ));
         assert!(shortest >= 1_250, "down to {shortest} ms of {lease:?}");
         assert_eq!(stats.lost, 0);
         assert!(guards.iter().all(|guard| guard.check().is_ok()));
@@ -90,7 +96,11 @@ fn blocked_workers_cost_nobody_a_lock() {
 fn a_deleted_hold_is_lost_within_a_renewal_and_never_comes_back() {
     beside(LIMIT, async {
         let server = Borrowed::take();
-        let client = brisk(&server.url()).lease(LEASE).connect().await.expect("connects");
+        let client = brisk(&server.url())
+            .lease(LEASE)
+            .connect()
+            .await
+            .expect("connects");
         let rival = connect(&server.url()).await;
         let mut outside = Outside::of(&server);
         let seed = seed("a_deleted_hold");
@@ -104,9 +114,15 @@ fn a_deleted_hold_is_lost_within_a_renewal_and_never_comes_back() {
             let deleted = Instant::now();
             assert_eq!(outside.command(&["DEL", "n"]).int(), 1);
             // In every other round somebody else takes it at once.
-            let theirs = if round % 2 == 0 { None } else { Some(hold(&rival, "n").await) };
-            let expected: Vec<_> =
-                theirs.iter().map(|theirs| (theirs.owner().to_owned(), 1)).collect();
+            let theirs = if round % 2 == 0 {
+                None
+            } else {
+                Some(hold(&rival, "n").await)
+            };
+            let expected: Vec<_> = theirs
+                .iter()
+                .map(|theirs| (theirs.owner().to_owned(), 1))
+                .collect();
             let lost = tokio::spawn(lost(&guard));
             until("several renewals", LIMIT, || {
                 assert_eq!(outside.holds("n"), expected, "resurrected");
@@ -123,7 +139,9 @@ fn a_deleted_hold_is_lost_within_a_renewal_and_never_comes_back() {
             }
             kept.unlock().await.expect("held");
         }
-        note(&format!("a deleted hold was lost after at most {longest:?}"));
+        note(&format!(
+            "a deleted hold was lost after at most {longest:?}"
+        ));
         at_rest(&client, LIMIT).await;
     });
 }
@@ -141,7 +159,11 @@ async fn lost_after(client: &Client, outside: &mut Outside) -> Duration {
 fn a_flushed_server_is_noticed_within_a_renewal() {
     beside(LIMIT, async {
         let server = Borrowed::take();
-        let client = brisk(&server.url()).lease(LEASE).connect().await.expect("connects");
+        let client = brisk(&server.url())
+            .lease(LEASE)
+            .connect()
+            .await
+            .expect("connects");
         let mut outside = Outside::of(&server);
         let mut guards = Vec::new();
         for number in 0..200 {
@@ -151,8 +173,14 @@ fn a_flushed_server_is_noticed_within_a_renewal() {
         let flushed = Instant::now();
         let losses = guards.iter().map(lost);
         let reasons = within("all are lost", TICK, futures::future::join_all(losses)).await;
-        assert!(reasons.iter().all(|reason| *reason == LossReason::Gone), "{reasons:?}");
-        note(&format!("200 holds flushed: all told after {:?}", flushed.elapsed()));
+        assert!(
+            reasons.iter().all(|reason| *reason == LossReason::Gone),
+            "{reasons:?}"
+        );
+        note(&format!(
+            "200 holds flushed: all told after {:?}",
+            flushed.elapsed()
+        ));
         assert_eq!(outside.keys(), 0);
         drop(guards);
         at_rest(&client, LIMIT).await;
@@ -163,7 +191,11 @@ fn a_flushed_server_is_noticed_within_a_renewal() {
 fn a_server_that_comes_back_empty_is_noticed() {
     alone(LIMIT, async {
         let mut server = Server::start();
-        let client = brisk(&server.url()).lease(LEASE).connect().await.expect("connects");
+        let client = brisk(&server.url())
+            .lease(LEASE)
+            .connect()
+            .await
+            .expect("connects");
         for _ in 0..3 {
             let guard = hold(&client, "n").await;
             let deadline = guard.deadline();
@@ -171,8 +203,14 @@ fn a_server_that_comes_back_empty_is_noticed() {
             let up = Instant::now();
             let reason = within("lost", LEASE + LATE, lost(&guard)).await;
             let gone = reason == LossReason::Gone;
-            assert!(gone || tokio::time::Instant::now() >= deadline, "{reason:?}");
-            note(&format!("restarted empty: {reason:?} {:?} after", up.elapsed()));
+            assert!(
+                gone || tokio::time::Instant::now() >= deadline,
+                "{reason:?}"
+            );
+            note(&format!(
+                "restarted empty: {reason:?} {:?} after",
+                up.elapsed()
+            ));
             let mut outside = Outside::of(&server);
             let end = Instant::now() + ms(700);
             until("renewals pass by", LIMIT, || {
@@ -194,7 +232,11 @@ fn a_dead_server_ends_holds_at_their_deadline() {
         for cut in [false, true] {
             let url = if cut { proxy.url() } else { server.url() };
             // The lease is over long before a renewal that is on its way is given up.
-            let client = builder(&url).command_timeout(SILENCE).lease(ms(600)).connect().await;
+            let client = builder(&url)
+                .command_timeout(SILENCE)
+                .lease(ms(600))
+                .connect()
+                .await;
             let client = client.expect("connects");
             let guard = hold(&client, "n").await;
             let fault = Instant::now();
@@ -206,7 +248,9 @@ fn a_dead_server_ends_holds_at_their_deadline() {
             let reason = within("lost", GIVEN_UP, lost(&guard)).await;
             assert_eq!(reason, LossReason::Expired);
             let (late, after) = (guard.deadline().elapsed(), fault.elapsed());
-            note(&format!("cut {cut}: lost {after:?} after, {late:?} past the deadline"));
+            note(&format!(
+                "cut {cut}: lost {after:?} after, {late:?} past the deadline"
+            ));
             assert!(after < GIVEN_UP, "{after:?}");
             if !cut {
                 server.restart();
@@ -220,7 +264,11 @@ fn a_dead_server_ends_holds_at_their_deadline() {
 fn work_stops_when_the_lock_is_lost() {
     beside(LIMIT, async {
         let server = Borrowed::take();
-        let client = brisk(&server.url()).lease(LEASE).connect().await.expect("connects");
+        let client = brisk(&server.url())
+            .lease(LEASE)
+            .connect()
+            .await
+            .expect("connects");
         let guard = hold(&client, "n").await;
         let mut outside = Outside::of(&server);
         let dropped = Arc::new(AtomicBool::new(false));
@@ -232,7 +280,13 @@ fn work_stops_when_the_lock_is_lost() {
         let delete = async { outside.command(&["DEL", "n"]) };
         let (outcome, _) = tokio::join!(within("stopped", TICK, run), delete);
         assert!(
-            matches!(outcome, Err(Error::Lost { reason: LossReason::Gone, .. })),
+            matches!(
+                outcome,
+                Err(Error::Lost {
+                    reason: LossReason::Gone,
+                    ..
+                })
+            ),
             "{outcome:?}"
         );
         assert!(dropped.load(Relaxed));
@@ -252,7 +306,11 @@ fn a_leaked_guard_is_ended_by_its_longest_hold() {
     beside(LIMIT, async {
         let server = Borrowed::take();
         // The lease of the last renewal before its end has so much left then.
-        let client = brisk(&server.url()).lease(LATE * 2).connect().await.expect("connects");
+        let client = brisk(&server.url())
+            .lease(LATE * 2)
+            .connect()
+            .await
+            .expect("connects");
         let mut outside = Outside::of(&server);
         let lock = client.lock("n");
         let (longest, started) = (ms(4_000), Instant::now());
@@ -261,7 +319,11 @@ fn a_leaked_guard_is_ended_by_its_longest_hold() {
         std::mem::forget(guard);
         let reason = within("lost", longest + LATE, lost).await;
         assert_eq!(reason, LossReason::MaxHold);
-        assert!(started.elapsed() + ms(10) >= longest, "{:?}", started.elapsed());
+        assert!(
+            started.elapsed() + ms(10) >= longest,
+            "{:?}",
+            started.elapsed()
+        );
         assert!(client.stats().renewed > 0, "it was not forgotten before");
         until("free", LATE, || !outside.exists("n")).await;
     });
@@ -273,18 +335,35 @@ fn fixed_leases_end_by_themselves_and_are_never_renewed() {
         let server = Borrowed::take();
         // Renewed holds of this client are renewed once before the fixed lease ends, and last for longer.
         let (fixed, renewed) = (ms(4_000), LATE * 2);
-        let client = brisk(&server.url()).lease(renewed).connect().await.expect("connects");
+        let client = brisk(&server.url())
+            .lease(renewed)
+            .connect()
+            .await
+            .expect("connects");
         let mut outside = Outside::of(&server);
         let lock = client.lock("n");
         let started = Instant::now();
-        let guard = lock.try_lock(Duration::ZERO, Lease::fixed(fixed)).await.expect("free");
-        assert_eq!(within("lost", fixed + LATE, lost(&guard)).await, LossReason::Expired);
-        assert!(started.elapsed() + ms(100) >= fixed, "{:?}", started.elapsed());
+        let guard = lock
+            .try_lock(Duration::ZERO, Lease::fixed(fixed))
+            .await
+            .expect("free");
+        assert_eq!(
+            within("lost", fixed + LATE, lost(&guard)).await,
+            LossReason::Expired
+        );
+        assert!(
+            started.elapsed() + ms(100) >= fixed,
+            "{:?}",
+            started.elapsed()
+        );
         until("free", LATE, || !outside.exists("n")).await;
         assert!(started.elapsed() < renewed, "{:?}", started.elapsed());
         assert_eq!(client.stats().renewed, 0);
         // The same name with a renewed lease has all of it at once.
-        let guard = lock.try_lock(Duration::ZERO, Lease::Renewed).await.expect("free");
+        let guard = lock
+            .try_lock(Duration::ZERO, Lease::Renewed)
+            .await
+            .expect("free");
         assert!(outside.pttl("n") > 5_000, "{}", outside.pttl("n"));
         guard.unlock().await.expect("held");
         at_rest(&client, LIMIT).await;
@@ -299,7 +378,11 @@ fn quick_rounds_leave_no_key_and_no_entry() {
         let server = Borrowed::take();
         // No hold ends by its lease, and no reply counts as lost, if the machine stands still.
         let lease = ms(5_000);
-        let client = builder(&server.url()).lease(lease).command_timeout(SILENCE).connect().await;
+        let client = builder(&server.url())
+            .lease(lease)
+            .command_timeout(SILENCE)
+            .connect()
+            .await;
         let client = client.expect("connects");
         let mut outside = Outside::of(&server);
         let tasks: Vec<_> = (0..16)
@@ -324,8 +407,14 @@ fn quick_rounds_leave_no_key_and_no_entry() {
         .await;
         let stats = client.stats();
         note(&format!("{rounds} rounds in {took:?}: {stats:?}"));
-        assert_eq!((stats.holds, stats.releases_pending, stats.releases_failed), (0, 0, 0));
-        until("no subscription is kept", ms(10_000), || client.stats().subscriptions == 0).await;
+        assert_eq!(
+            (stats.holds, stats.releases_pending, stats.releases_failed),
+            (0, 0, 0)
+        );
+        until("no subscription is kept", ms(10_000), || {
+            client.stats().subscriptions == 0
+        })
+        .await;
     });
 }
 
@@ -346,7 +435,13 @@ async fn quick(client: Client, mut random: fastrand::Rng, rounds: usize) {
                 drop(cut_after(moment, outer.reenter()).await);
                 outer.unlock().await.expect("held");
             }
-            _ => lock.lock().await.expect("redis is there").unlock().await.expect("held"),
+            _ => lock
+                .lock()
+                .await
+                .expect("redis is there")
+                .unlock()
+                .await
+                .expect("held"),
         }
     }
 }

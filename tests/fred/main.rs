@@ -27,7 +27,10 @@ fn builder(config: Config) -> ClientBuilder {
 
 fn config(server: &Server) -> Config {
     let server = ServerConfig::new_centralized("127.0.0.1", server.port());
-    Config { server, ..Config::default() }
+    Config {
+        server,
+        ..Config::default()
+    }
 }
 
 /// Passwords that change.
@@ -68,23 +71,54 @@ async fn credentials_are_asked_for_at_each_connection() {
     let mut config = config(&server);
     config.credential_provider = Some(Arc::new(vault.clone()));
     let client = builder(config).connect().await.unwrap();
-    client.lock("x").lock().await.unwrap().unlock().await.unwrap();
+    client
+        .lock("x")
+        .lock()
+        .await
+        .unwrap()
+        .unlock()
+        .await
+        .unwrap();
 
     "second".clone_into(&mut vault.0.lock().unwrap());
-    admin.command(&["CONFIG", "SET", "requirepass", "second"]).unwrap();
-    admin.command(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]).unwrap();
-    admin.command(&["CLIENT", "KILL", "TYPE", "pubsub"]).unwrap();
-    client.lock("x").lock().await.unwrap().unlock().await.unwrap();
+    admin
+        .command(&["CONFIG", "SET", "requirepass", "second"])
+        .unwrap();
+    admin
+        .command(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"])
+        .unwrap();
+    admin
+        .command(&["CLIENT", "KILL", "TYPE", "pubsub"])
+        .unwrap();
+    client
+        .lock("x")
+        .lock()
+        .await
+        .unwrap()
+        .unlock()
+        .await
+        .unwrap();
 }
 
 #[tokio::test]
 async fn more_than_one_server_is_refused() {
     let hosts = || vec![("127.0.0.1", 1), ("127.0.0.1", 2)];
-    let several =
-        [ServerConfig::new_sentinel(hosts(), "main"), ServerConfig::new_clustered(hosts())];
+    let several = [
+        ServerConfig::new_sentinel(hosts(), "main"),
+        ServerConfig::new_clustered(hosts()),
+    ];
     for server in several {
-        let refused = builder(Config { server, ..Config::default() }).connect().await.unwrap_err();
-        assert!(matches!(refused, Error::Config(ConfigError::Fred { .. })), "{refused}");
+        let refused = builder(Config {
+            server,
+            ..Config::default()
+        })
+        .connect()
+        .await
+        .unwrap_err();
+        assert!(
+            matches!(refused, Error::Config(ConfigError::Fred { .. })),
+            "{refused}"
+        );
     }
 }
 
@@ -94,30 +128,52 @@ async fn who_is_not_let_in_is_told_so_and_no_secret_is_shown() {
         return;
     }
     let server = Server::start_with(&["--requirepass", "right"]);
-    let wrong = Config { password: Some("secret".into()), ..config(&server) };
+    let wrong = Config {
+        password: Some("secret".into()),
+        ..config(&server)
+    };
     let shown = format!("{:?}", builder(wrong.clone()));
     let refused = builder(wrong).connect().await.unwrap_err();
     assert!(matches!(refused, Error::Protocol { .. }), "{refused}");
     let told = format!("{refused} {refused:?} {shown}");
-    assert!(told.contains(&format!("redis://127.0.0.1:{}", server.port())), "{told}");
+    assert!(
+        told.contains(&format!("redis://127.0.0.1:{}", server.port())),
+        "{told}"
+    );
     assert!(!told.contains("secret"), "{told}");
 
-    let database = Config { password: Some("right".into()), database: Some(99), ..config(&server) };
+    let database = Config {
+        password: Some("right".into()),
+        database: Some(99),
+        ..config(&server)
+    };
     let refused = builder(database).connect().await.unwrap_err();
     assert!(matches!(refused, Error::Protocol { .. }), "{refused}");
 
     // Its answer repeats the words that it was sent.
     let without = ["--requirepass", "secret", "--rename-command", "HELLO", ""];
     let server = Server::start_with(&without);
-    let unknown = Config { password: Some("secret".into()), ..config(&server) };
+    let unknown = Config {
+        password: Some("secret".into()),
+        ..config(&server)
+    };
     let refused = builder(unknown).connect().await.unwrap_err();
     assert!(matches!(refused, Error::Protocol { .. }), "{refused}");
-    assert!(!format!("{refused} {refused:?}").contains("secret"), "{refused}");
+    assert!(
+        !format!("{refused} {refused:?}").contains("secret"),
+        "{refused}"
+    );
 
     let nobody = ServerConfig::new_centralized("127.0.0.1", 1);
-    let absent = Config { server: nobody, ..Config::default() };
+    let absent = Config {
+        server: nobody,
+        ..Config::default()
+    };
     let unavailable = builder(absent.clone()).connect().await.unwrap_err();
-    assert!(matches!(unavailable, Error::Unavailable { .. }), "{unavailable}");
+    assert!(
+        matches!(unavailable, Error::Unavailable { .. }),
+        "{unavailable}"
+    );
     builder(absent).connect_in_background().await.unwrap();
 }
 
@@ -127,13 +183,25 @@ async fn connections_have_our_name_and_end_with_the_client() {
         return;
     }
     let server = Server::start();
-    let client = builder(config(&server)).name("billing@7").connect().await.unwrap();
+    let client = builder(config(&server))
+        .name("billing@7")
+        .connect()
+        .await
+        .unwrap();
     assert_eq!(server.clients("name=billing@7").len(), 3);
     client.shutdown(LIMIT).await.unwrap();
-    wait_until("they are closed", LIMIT, || server.clients("name=billing@7").is_empty());
-    let client = builder(config(&server)).name("billing@8").connect().await.unwrap();
+    wait_until("they are closed", LIMIT, || {
+        server.clients("name=billing@7").is_empty()
+    });
+    let client = builder(config(&server))
+        .name("billing@8")
+        .connect()
+        .await
+        .unwrap();
     drop(client);
-    wait_until("they are closed", LIMIT, || server.clients("name=billing@8").is_empty());
+    wait_until("they are closed", LIMIT, || {
+        server.clients("name=billing@8").is_empty()
+    });
 }
 
 #[cfg(unix)]
@@ -147,8 +215,21 @@ async fn a_unix_socket_will_do() {
     let path = folder.join("socket");
     let _server = Server::start_with(&["--unixsocket", path.to_str().unwrap()]);
     let server = ServerConfig::Unix { path };
-    let client = builder(Config { server, ..Config::default() }).connect().await.unwrap();
-    client.lock("x").lock().await.unwrap().unlock().await.unwrap();
+    let client = builder(Config {
+        server,
+        ..Config::default()
+    })
+    .connect()
+    .await
+    .unwrap();
+    client
+        .lock("x")
+        .lock()
+        .await
+        .unwrap()
+        .unlock()
+        .await
+        .unwrap();
     client.shutdown(LIMIT).await.unwrap();
     std::fs::remove_dir_all(folder).unwrap();
 }
@@ -161,15 +242,33 @@ async fn a_channel_that_is_refused_disturbs_no_other() {
     }
     let server = Server::start();
     let channel = "&redisson_lock__channel:{free}";
-    let rule = ["ACL", "SETUSER", "app", "on", ">x", "~*", "+@all", "resetchannels", channel];
+    let rule = [
+        "ACL",
+        "SETUSER",
+        "app",
+        "on",
+        ">x",
+        "~*",
+        "+@all",
+        "resetchannels",
+        channel,
+    ];
     assert_eq!(server.command(&rule).text(), "OK");
-    let config =
-        Config { username: Some("app".into()), password: Some("x".into()), ..config(&server) };
+    let config = Config {
+        username: Some("app".into()),
+        password: Some("x".into()),
+        ..config(&server)
+    };
     // It is told, or it waits.
     let builder = || builder(config.clone()).safety_poll(Duration::from_secs(60));
-    let (holder, client) = (builder().connect().await.unwrap(), builder().connect().await.unwrap());
-    let holds =
-        [holder.lock("free").lock().await.unwrap(), holder.lock("other").lock().await.unwrap()];
+    let (holder, client) = (
+        builder().connect().await.unwrap(),
+        builder().connect().await.unwrap(),
+    );
+    let holds = [
+        holder.lock("free").lock().await.unwrap(),
+        holder.lock("other").lock().await.unwrap(),
+    ];
     let free = client.lock("free");
     let waiting = free.lock();
     tokio::pin!(waiting);
@@ -197,8 +296,19 @@ async fn a_preflight_reads_the_same_through_fred() {
         return;
     }
     let server = Server::start();
-    let ours = Client::connect(&server.url()).await.unwrap().preflight().await.unwrap();
-    let theirs = builder(config(&server)).connect().await.unwrap().preflight().await.unwrap();
+    let ours = Client::connect(&server.url())
+        .await
+        .unwrap()
+        .preflight()
+        .await
+        .unwrap();
+    let theirs = builder(config(&server))
+        .connect()
+        .await
+        .unwrap()
+        .preflight()
+        .await
+        .unwrap();
     let (ours, theirs) = (ours.nodes[0].state.clone(), theirs.nodes[0].state.clone());
     let (ours, mut theirs) = (ours.unwrap(), theirs.unwrap());
     // What differs from one look to the next.

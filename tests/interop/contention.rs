@@ -29,7 +29,13 @@ async fn mixed_contenders_exclude_each_other_and_all_make_progress() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn mixed_contenders_of_a_tagged_name_exclude_each_other() {
-    contend("lock", |client, name| client.lock(name), "{shop}:orders:42", 1000).await;
+    contend(
+        "lock",
+        |client, name| client.lock(name),
+        "{shop}:orders:42",
+        1000,
+    )
+    .await;
 }
 
 /// `rounds` of each thread, and at least as many of each task. The name of several locks is that of
@@ -43,12 +49,20 @@ pub(crate) async fn contend(
     let rounds = scaled(rounds);
     let harness = Harness::with(None, |ours| ours).await;
     let locks = (0..TASKS).map(|_| ours(&harness.client, name)).collect();
-    let contest =
-        Contest { theirs: &format!("{theirs}:{name}"), rounds, rest: NOW, least_switches: 10 };
-    let longest_wait = contest.run(&harness.java, locks, &harness.server.url()).await;
+    let contest = Contest {
+        theirs: &format!("{theirs}:{name}"),
+        rounds,
+        rest: NOW,
+        least_switches: 10,
+    };
+    let longest_wait = contest
+        .run(&harness.java, locks, &harness.server.url())
+        .await;
     assert!(longest_wait < LONGEST_WAIT, "somebody starved");
     let mut observer = harness.observer;
-    observer.wait_until(&format!("EXISTS {}", name.replace('+', " ")), 0).await;
+    observer
+        .wait_until(&format!("EXISTS {}", name.replace('+', " ")), 0)
+        .await;
 }
 
 /// JVM threads with a lock of theirs, and a task for each of ours.
@@ -65,9 +79,19 @@ pub(crate) struct Contest<'a> {
 impl Contest<'_> {
     /// The longest wait of all. They count on the server that Redisson was first connected to.
     pub(crate) async fn run(&self, java: &Redisson, ours: Vec<Lock>, url: &str) -> Duration {
-        let &Contest { theirs, rounds, rest, least_switches } = self;
+        let &Contest {
+            theirs,
+            rounds,
+            rest,
+            least_switches,
+        } = self;
         let mut observer = Observer::of(url);
-        let who = Contenders { threads: JVM_THREADS, rounds, work: NOW, rest };
+        let who = Contenders {
+            threads: JVM_THREADS,
+            rounds,
+            work: NOW,
+            rest,
+        };
         let threads = java.contend_lock(who, theirs, "inside");
         // The JVM has started to take the lock: from here on both sides want it.
         observer.wait_until("EXISTS inside:last", 1).await;
@@ -80,7 +104,9 @@ impl Contest<'_> {
         }
         let threads = threads.await;
         enough.store(true, Ordering::SeqCst);
-        let tasks = timeout(Duration::from_secs(60), tasks.join_all()).await.expect("in time");
+        let tasks = timeout(Duration::from_secs(60), tasks.join_all())
+            .await
+            .expect("in time");
         let tasks = tasks.into_iter().fold(Tally::default(), Tally::plus);
         eprintln!("{theirs}: rust {tasks:?}, java {threads:?}");
 
@@ -89,7 +115,10 @@ impl Contest<'_> {
         assert_eq!(threads.rounds, u64::from(JVM_THREADS * rounds));
         // The sides take turns, whoever is faster.
         let switches = tasks.switches.min(threads.switches);
-        assert!(switches >= least_switches, "one side had to wait for the other");
+        assert!(
+            switches >= least_switches,
+            "one side had to wait for the other"
+        );
         assert_eq!(observer.ask("GET inside").await, ["0"]);
         tasks.longest_wait.max(threads.longest_wait)
     }
@@ -128,7 +157,10 @@ async fn repeat(
         tally.longest_wait = tally.longest_wait.max(asked.elapsed());
         tally.violations += u64::from(redis.integer("INCR inside").await != 1);
         if let Some(token) = guard.token() {
-            let last = redis.ask(&format!("GETSET inside:token {}", token.value())).await.remove(0);
+            let last = redis
+                .ask(&format!("GETSET inside:token {}", token.value()))
+                .await
+                .remove(0);
             tally.violations += u64::from(last.parse().unwrap_or(0) >= token.value());
         }
         tally.switches += u64::from(redis.ask("GETSET inside:last rust").await != ["rust"]);

@@ -13,8 +13,12 @@ use crate::redisson::Reply;
 use crate::redisson::contention::{Contenders, SemaphoreTally};
 
 pub(crate) const LIMIT: u32 = 3;
-pub(crate) const THREADS: Contenders =
-    Contenders { threads: 3, rounds: 150, work: Duration::from_millis(1), rest: NOW };
+pub(crate) const THREADS: Contenders = Contenders {
+    threads: 3,
+    rounds: 150,
+    work: Duration::from_millis(1),
+    rest: NOW,
+};
 const FUTURES: usize = 3;
 /// The least for a future.
 const ROUNDS: u32 = 30;
@@ -58,7 +62,13 @@ pub(crate) async fn contend<P>(
     eprintln!("rust: {rounds:?} rounds, longest wait {longest_wait:?}; java: {threads:?}");
     assert_eq!(threads.violations, 0);
     assert_eq!(threads.rounds, u64::from(THREADS.threads * THREADS.rounds));
-    assert_eq!(most.get().max(i64::try_from(threads.most).expect("few")), i64::from(LIMIT));
-    assert!(longest_wait.get().max(threads.longest_wait) < LONGEST_WAIT, "somebody starved");
+    assert_eq!(
+        most.get().max(i64::try_from(threads.most).expect("few")),
+        i64::from(LIMIT)
+    );
+    assert!(
+        longest_wait.get().max(threads.longest_wait) < LONGEST_WAIT,
+        "somebody starved"
+    );
     assert_eq!(harness.observer.ask("GET inside").await, ["0"]);
 }

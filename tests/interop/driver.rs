@@ -15,8 +15,12 @@ const MOMENT: Duration = Duration::from_millis(50);
 /// Redisson throws if it cannot subscribe within the wait, as on a busy machine.
 const WAIT: Duration = Duration::from_secs(1);
 const LEASE: Duration = Duration::from_secs(10);
-const CROWD: Contenders =
-    Contenders { threads: 3, rounds: 20, work: Duration::from_millis(1), rest: NOW };
+const CROWD: Contenders = Contenders {
+    threads: 3,
+    rounds: 20,
+    work: Duration::from_millis(1),
+    rest: NOW,
+};
 
 async fn alone() -> (Borrowed, Redisson) {
     let server = Borrowed::take();
@@ -27,7 +31,15 @@ async fn alone() -> (Borrowed, Redisson) {
 #[tokio::test]
 async fn driver_takes_every_kind_of_lock() {
     let (_server, java) = alone().await;
-    let exclusive = ["lock", "nonreentrant", "fair", "nonreentrantfair", "fenced", "spin", "write"];
+    let exclusive = [
+        "lock",
+        "nonreentrant",
+        "fair",
+        "nonreentrantfair",
+        "fenced",
+        "spin",
+        "write",
+    ];
     for kind in exclusive {
         let lock = format!("{kind}:shop:{kind}");
         java.lock("a", &lock, Some(LEASE)).await;
@@ -38,11 +50,22 @@ async fn driver_takes_every_kind_of_lock() {
         assert!((1..=10_000).contains(&java.ttl(&lock).await), "{lock}");
         assert!(!java.try_lock("b", &lock, NOW, None).await, "{lock}");
         let refused = java.unlock("b", &lock).await.expect_err(&lock);
-        assert!(refused.0.starts_with("IllegalMonitorStateException"), "{lock}: {refused:?}");
+        assert!(
+            refused.0.starts_with("IllegalMonitorStateException"),
+            "{lock}: {refused:?}"
+        );
 
         let again = java.lock_or_throw("a", &lock).await;
-        assert_eq!(again.is_err(), kind.starts_with("nonreentrant"), "{lock}: {again:?}");
-        assert_eq!(java.hold_count("a", &lock).await, 1 + u64::from(again.is_ok()), "{lock}");
+        assert_eq!(
+            again.is_err(),
+            kind.starts_with("nonreentrant"),
+            "{lock}: {again:?}"
+        );
+        assert_eq!(
+            java.hold_count("a", &lock).await,
+            1 + u64::from(again.is_ok()),
+            "{lock}"
+        );
         assert!(java.force_unlock(&lock).await, "{lock}");
         assert_eq!(java.ttl(&lock).await, -2, "{lock}");
     }
@@ -84,13 +107,22 @@ async fn driver_takes_a_lock_on_several_servers() {
     java.lock("a", "at:1:lock:x", None).await;
     assert!(java.try_lock("b", "red:x", NOW, None).await, "two of three");
     for (server, thread) in [(0, "b"), (1, "a"), (2, "b")] {
-        assert!(java.is_held(thread, &format!("at:{server}:lock:x")).await, "{server}");
+        assert!(
+            java.is_held(thread, &format!("at:{server}:lock:x")).await,
+            "{server}"
+        );
         let owner = java.owner_on(server, thread).await;
-        assert_eq!(servers[server].command(&["HKEYS", "x"]).array()[0].text(), owner);
+        assert_eq!(
+            servers[server].command(&["HKEYS", "x"]).array()[0].text(),
+            owner
+        );
     }
     java.lock("a", "at:1:lock:y", None).await;
     java.lock("a", "at:2:lock:y", None).await;
-    assert!(!java.try_lock("b", "red:y", NOW, None).await, "one of three");
+    assert!(
+        !java.try_lock("b", "red:y", NOW, None).await,
+        "one of three"
+    );
     assert!(!java.is_locked("at:0:lock:y").await);
 }
 
@@ -102,7 +134,10 @@ async fn driver_reports_tokens() {
     assert_eq!(java.lock_token("a", "ledger", Some(LEASE)).await, 2);
     assert_eq!(java.try_lock_token("b", "ledger", WAIT, None).await, None);
     assert!(java.force_unlock("fenced:ledger").await);
-    assert_eq!(java.try_lock_token("b", "ledger", WAIT, Some(LEASE)).await, Some(3));
+    assert_eq!(
+        java.try_lock_token("b", "ledger", WAIT, Some(LEASE)).await,
+        Some(3)
+    );
     assert_eq!(java.token("ledger").await, 3);
 }
 
@@ -130,17 +165,31 @@ async fn driver_uses_permits_that_expire() {
     assert!(!java.permit_set("seats", 3).await);
     let first = java.permit_acquire("a", "seats", None).await;
     let second = java.permit_acquire("a", "seats", Some(LEASE)).await;
-    assert!(first.len() == 32 && second.len() == 32 && first != second, "{first} {second}");
-    assert_eq!(java.permit_try_acquire("b", "seats", WAIT, None).await, None);
+    assert!(
+        first.len() == 32 && second.len() == 32 && first != second,
+        "{first} {second}"
+    );
+    assert_eq!(
+        java.permit_try_acquire("b", "seats", WAIT, None).await,
+        None
+    );
     assert_eq!(java.permit_available("seats").await, 0);
     assert_eq!(java.permit_acquired("seats").await, 2);
     assert_eq!(java.permit_total("seats").await, 2);
 
-    java.permit_release("seats", &first).await.expect("it is held");
-    java.permit_release("seats", &first).await.expect_err("it is not held any more");
+    java.permit_release("seats", &first)
+        .await
+        .expect("it is held");
+    java.permit_release("seats", &first)
+        .await
+        .expect_err("it is not held any more");
     assert!(!java.permit_try_release("seats", &first).await);
     assert!(java.permit_try_release("seats", &second).await);
-    assert!(java.permit_try_acquire("b", "seats", NOW, Some(LEASE)).await.is_some());
+    assert!(
+        java.permit_try_acquire("b", "seats", NOW, Some(LEASE))
+            .await
+            .is_some()
+    );
 }
 
 #[tokio::test]
@@ -149,8 +198,10 @@ async fn driver_waits_for_latches() {
     assert!(java.latch_set("started", 2).await);
     assert!(!java.latch_set("started", 1).await);
     assert!(!java.latch_wait("a", "started", Some(WAIT)).await);
-    let waits =
-        [java.latch_wait("a", "started", None), java.latch_wait("b", "started", Some(LEASE))];
+    let waits = [
+        java.latch_wait("a", "started", None),
+        java.latch_wait("b", "started", Some(LEASE)),
+    ];
     java.latch_count_down("started").await;
     assert_eq!(java.latch_count("started").await, 1);
     java.latch_count_down("started").await;
@@ -179,7 +230,11 @@ async fn driver_contends_for_every_kind_of_lock() {
     ];
     for lock in exclusive {
         let tally = java.contend_lock(CROWD, lock, lock).await;
-        assert_eq!((tally.rounds, tally.violations, tally.switches), (60, 0, 1), "{lock}");
+        assert_eq!(
+            (tally.rounds, tally.violations, tally.switches),
+            (60, 0, 1),
+            "{lock}"
+        );
         assert!(tally.longest_wait > NOW, "{lock}");
         assert_eq!(observer.ask(&format!("GET {lock}")).await, ["0"]);
         assert_eq!(observer.ask(&format!("GET {lock}:last")).await, ["java"]);
@@ -201,11 +256,17 @@ async fn driver_contends_for_both_sides() {
     let mut observer = Observer::of(&server.url());
     let tally = java.contend_read_write(CROWD, "stock", "inside", 30).await;
     assert_eq!((tally.reads + tally.writes, tally.violations), (60, 0));
-    assert!(tally.reads > 0 && tally.writes > 0 && tally.longest_wait > NOW, "{tally:?}");
+    assert!(
+        tally.reads > 0 && tally.writes > 0 && tally.longest_wait > NOW,
+        "{tally:?}"
+    );
     let only_reads = java.contend_read_write(CROWD, "stock", "inside", 0).await;
     assert_eq!((only_reads.reads, only_reads.writes), (60, 0));
     assert!((2..=3).contains(&only_reads.most_readers), "{only_reads:?}");
-    assert_eq!(observer.ask("MGET inside:readers inside:writers").await, ["0", "0"]);
+    assert_eq!(
+        observer.ask("MGET inside:readers inside:writers").await,
+        ["0", "0"]
+    );
 
     // A reader that never leaves and holds no lock.
     observer.ask("SET inside:readers 1").await;
@@ -234,7 +295,10 @@ async fn driver_contends_for_permits() {
 #[tokio::test]
 async fn driver_enters_a_fair_lock_in_order() {
     let server = Borrowed::take();
-    let timeouts = Timeouts { watchdog: Some(LEASE), fair_wait: Some(LEASE) };
+    let timeouts = Timeouts {
+        watchdog: Some(LEASE),
+        fair_wait: Some(LEASE),
+    };
     let java = Redisson::start_with(&server.url(), timeouts).await;
     let mut observer = Observer::of(&server.url());
 
@@ -244,7 +308,9 @@ async fn driver_enters_a_fair_lock_in_order() {
     let mut entering = Vec::new();
     for (queued, thread) in (1..).zip(["c", "a", "b"]) {
         entering.push(java.enter_fair(thread, "queue", "entered", MOMENT, None));
-        observer.wait_until("LLEN redisson_lock_queue:{queue}", queued).await;
+        observer
+            .wait_until("LLEN redisson_lock_queue:{queue}", queued)
+            .await;
     }
     // The first may wait for the rest of the lease and for its own time, both of 10 s.
     let deadline = format!("ZSCORE redisson_lock_timeout:{{queue}} {first}");
@@ -252,7 +318,11 @@ async fn driver_enters_a_fair_lock_in_order() {
     let left = observer.integer(&deadline).await / 1000 - now;
     assert!((15..=21).contains(&left), "{left} s");
 
-    assert!(!java.enter_fair("d", "queue", "entered", MOMENT, Some(WAIT)).await);
+    assert!(
+        !java
+            .enter_fair("d", "queue", "entered", MOMENT, Some(WAIT))
+            .await
+    );
     java.unlock("door", "fair:queue").await.expect("unlock");
     for entered in entering {
         assert!(entered.await);

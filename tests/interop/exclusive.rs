@@ -31,15 +31,24 @@ pub(crate) async fn waiters_wake(kind: Kind) {
             })
             .await;
         harness.java.unlock("a", &theirs).await.expect("unlock");
-        let guard = joined("rust wakes on a release in java", waiting).await.expect("lock");
+        let guard = joined("rust wakes on a release in java", waiting)
+            .await
+            .expect("lock");
 
-        let waiting = harness.waiting(|harness| harness.java.lock("a", &theirs, None)).await;
+        let waiting = harness
+            .waiting(|harness| harness.java.lock("a", &theirs, None))
+            .await;
         guard.unlock().await.expect("unlock");
         joined("java wakes on a release in rust", waiting).await;
         harness.java.unlock("a", &theirs).await.expect("unlock");
     }
-    let dropped = (kind.ours)(&harness.client, "wake").lock().await.expect("lock");
-    let waiting = harness.waiting(|harness| harness.java.lock("a", &theirs, None)).await;
+    let dropped = (kind.ours)(&harness.client, "wake")
+        .lock()
+        .await
+        .expect("lock");
+    let waiting = harness
+        .waiting(|harness| harness.java.lock("a", &theirs, None))
+        .await;
     drop(dropped);
     joined("java wakes on a drop in rust", waiting).await;
 }
@@ -54,16 +63,38 @@ pub(crate) async fn each_sees_the_other(kind: Kind) {
     let guard = lock.lock().await.expect("lock");
     assert_eq!(kinds_of_keys(&mut harness).await, kind.keys);
     let inner = guard.reenter().await;
-    assert_eq!(matches!(&inner, Err(Error::AlreadyHeld { .. })), !kind.reentrant, "{inner:?}");
+    assert_eq!(
+        matches!(&inner, Err(Error::AlreadyHeld { .. })),
+        !kind.reentrant,
+        "{inner:?}"
+    );
     assert!(harness.java.is_locked(&theirs).await);
-    let left = harness.java.ttl(&theirs).await.try_into().expect("it expires");
-    assert!(NEARLY_WHOLE.contains(&std::time::Duration::from_millis(left)), "{left} ms");
+    let left = harness
+        .java
+        .ttl(&theirs)
+        .await
+        .try_into()
+        .expect("it expires");
+    assert!(
+        NEARLY_WHOLE.contains(&std::time::Duration::from_millis(left)),
+        "{left} ms"
+    );
     assert!(!harness.java.is_held("a", &theirs).await);
     assert_eq!(harness.java.hold_count("a", &theirs).await, 0);
     assert!(!harness.java.try_lock("a", &theirs, NOW, None).await);
-    let refused = harness.java.unlock("a", &theirs).await.expect_err("it is not theirs");
-    assert!(refused.0.starts_with("IllegalMonitorStateException"), "{refused:?}");
-    assert_eq!(harness.observer.ask("HVALS seen").await, [holds.to_string()]);
+    let refused = harness
+        .java
+        .unlock("a", &theirs)
+        .await
+        .expect_err("it is not theirs");
+    assert!(
+        refused.0.starts_with("IllegalMonitorStateException"),
+        "{refused:?}"
+    );
+    assert_eq!(
+        harness.observer.ask("HVALS seen").await,
+        [holds.to_string()]
+    );
     drop(inner);
     guard.unlock().await.expect("unlock");
     harness.observer.wait_until("EXISTS seen", 0).await;
@@ -77,15 +108,25 @@ pub(crate) async fn each_sees_the_other(kind: Kind) {
     assert!(lock.is_locked().await.expect("is_locked"));
     assert!(!lock.is_held().await.expect("is_held"));
     assert_eq!(lock.hold_count().await.expect("hold_count"), 0);
-    let left = lock.remaining_lease().await.expect("remaining_lease").expect("it is held");
+    let left = lock
+        .remaining_lease()
+        .await
+        .expect("remaining_lease")
+        .expect("it is held");
     assert!(NEARLY_WHOLE.contains(&left), "{left:?}");
     let holder = lock.holder().await.expect("holder").expect("it is held");
     assert_eq!(holder.owner, harness.java.owner("a").await);
     assert_eq!(holder.holds, holds);
-    let refused = lock.try_lock(NOW, Lease::fixed(SHORT)).await.expect_err("it is not ours");
+    let refused = lock
+        .try_lock(NOW, Lease::fixed(SHORT))
+        .await
+        .expect_err("it is not ours");
     assert!(refused.is_timeout(), "{refused}");
     for _ in 0..holds {
-        assert!(lock.is_locked().await.expect("is_locked"), "the outer hold stands");
+        assert!(
+            lock.is_locked().await.expect("is_locked"),
+            "the outer hold stands"
+        );
         harness.java.unlock("a", &theirs).await.expect("unlock");
     }
     assert!(!lock.is_locked().await.expect("is_locked"));
@@ -103,13 +144,26 @@ pub(crate) async fn a_forced_release_is_noticed(kind: Kind) {
     assert!(harness.java.try_lock("a", &theirs, NOW, None).await);
     soon("rust notices at its next renewal", lost(&guard)).await;
     assert_eq!(guard.state(), HoldState::Lost);
-    guard.unlock().await.expect_err("there is nothing to unlock");
-    assert!(harness.java.is_held("a", &theirs).await, "the next holder is not harmed");
+    guard
+        .unlock()
+        .await
+        .expect_err("there is nothing to unlock");
+    assert!(
+        harness.java.is_held("a", &theirs).await,
+        "the next holder is not harmed"
+    );
 
     assert!(lock.force_unlock().await.expect("force_unlock"));
     let guard = lock.try_lock(NOW, Lease::Renewed).await.expect("free");
-    let refused = harness.java.unlock("a", &theirs).await.expect_err("a lost the lock");
-    assert!(refused.0.starts_with("IllegalMonitorStateException"), "{refused:?}");
+    let refused = harness
+        .java
+        .unlock("a", &theirs)
+        .await
+        .expect_err("a lost the lock");
+    assert!(
+        refused.0.starts_with("IllegalMonitorStateException"),
+        "{refused:?}"
+    );
     guard.unlock().await.expect("the next holder is not harmed");
 }
 
@@ -121,27 +175,48 @@ pub(crate) async fn leases_end(kind: Kind) {
 
     let taken = Instant::now();
     let guard = lock.try_lock(NOW, Lease::fixed(SHORT)).await.expect("free");
-    soon("java takes our fixed lease", harness.java.lock("a", &theirs, None)).await;
+    soon(
+        "java takes our fixed lease",
+        harness.java.lock("a", &theirs, None),
+    )
+    .await;
     assert!(taken.elapsed() >= SHORT);
     // Our deadline lies before the server's, so by now it has passed.
     assert_eq!(guard.state(), HoldState::Lost);
-    guard.unlock().await.expect_err("there is nothing to unlock");
+    guard
+        .unlock()
+        .await
+        .expect_err("there is nothing to unlock");
 
-    let refused = lock.try_lock(TWO_LEASES, Lease::Renewed).await.expect_err("it is renewed");
+    let refused = lock
+        .try_lock(TWO_LEASES, Lease::Renewed)
+        .await
+        .expect_err("it is renewed");
     assert!(refused.is_timeout(), "{refused}");
-    harness.java.unlock("a", &theirs).await.expect("it was renewed");
+    harness
+        .java
+        .unlock("a", &theirs)
+        .await
+        .expect("it was renewed");
 
     let taken = Instant::now();
     harness.java.lock("a", &theirs, Some(SHORT)).await;
-    let guard = soon("rust takes a fixed lease of java", lock.lock()).await.expect("lock");
+    let guard = soon("rust takes a fixed lease of java", lock.lock())
+        .await
+        .expect("lock");
     assert!(taken.elapsed() >= SHORT);
 
-    assert!(!harness.java.try_lock("a", &theirs, TWO_LEASES, None).await, "it is renewed");
+    assert!(
+        !harness.java.try_lock("a", &theirs, TWO_LEASES, None).await,
+        "it is renewed"
+    );
     guard.unlock().await.expect("it was renewed");
 
     harness.java.lock("a", &theirs, None).await;
     harness.java.kill();
-    let guard = timeout(SOON, lock.lock()).await.expect("a killed JVM's lease ends");
+    let guard = timeout(SOON, lock.lock())
+        .await
+        .expect("a killed JVM's lease ends");
     guard.expect("lock").unlock().await.expect("unlock");
 }
 

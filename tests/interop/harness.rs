@@ -25,7 +25,9 @@ pub(crate) const NEARLY_WHOLE: std::ops::RangeInclusive<Duration> =
 /// A client in the making. The machine may stall while it connects, or while a reply is on its way.
 /// `LEASEHOLD_SHARDED` says for both sides how messages go in a cluster.
 pub(crate) fn builder(url: &str) -> ClientBuilder {
-    let builder = Client::builder(url).connect_timeout(SOON).command_timeout(SOON / 2);
+    let builder = Client::builder(url)
+        .connect_timeout(SOON)
+        .command_timeout(SOON / 2);
     builder.sharded_pubsub(match std::env::var("LEASEHOLD_SHARDED").as_deref() {
         Ok("ON") => ShardedPubSub::On,
         Ok("OFF") => ShardedPubSub::Off,
@@ -58,11 +60,22 @@ impl Harness {
         ours: impl FnOnce(ClientBuilder) -> ClientBuilder,
     ) -> Harness {
         let server = Borrowed::take();
-        let timeouts = Timeouts { watchdog, fair_wait: None };
+        let timeouts = Timeouts {
+            watchdog,
+            fair_wait: None,
+        };
         let java = Redisson::start_with(&server.url(), timeouts).await;
-        let client = ours(builder(&server.url())).connect().await.expect("connect");
+        let client = ours(builder(&server.url()))
+            .connect()
+            .await
+            .expect("connect");
         let observer = Observer::of(&server.url());
-        Harness { server, java, client, observer }
+        Harness {
+            server,
+            java,
+            client,
+            observer,
+        }
     }
 
     /// Lets somebody wait who asks by scripts, until only a message or the end of a lease makes
@@ -87,8 +100,10 @@ impl Harness {
         F: Future<Output: Send> + Send + 'static,
     {
         // On a channel that our client hears since a waiter before, a waiter asks once.
-        self.until("no channel is warm", |stats| stats.subscriptions == 0 || stats.listeners > 0)
-            .await;
+        self.until("no channel is warm", |stats| {
+            stats.subscriptions == 0 || stats.listeners > 0
+        })
+        .await;
         let before = self.observer.calls(commands).await;
         let waiting = tokio::spawn(wait(self));
         let limit = Instant::now() + Duration::from_secs(20);
@@ -102,7 +117,12 @@ impl Harness {
     /// Waits until the keys are gone that Redisson keeps for a moment after each release.
     pub(crate) async fn java_has_cleaned_up(&mut self) {
         let limit = Instant::now() + Duration::from_secs(20);
-        while !self.observer.ask("KEYS redisson_unlock_latch:*").await.is_empty() {
+        while !self
+            .observer
+            .ask("KEYS redisson_unlock_latch:*")
+            .await
+            .is_empty()
+        {
             assert!(Instant::now() < limit, "its latch keys stay");
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
@@ -110,7 +130,8 @@ impl Harness {
 
     /// Waits until so many of our futures wait.
     pub(crate) async fn until_waiting(&self, futures: u64) {
-        self.until("they wait", |stats| stats.waiting == futures).await;
+        self.until("they wait", |stats| stats.waiting == futures)
+            .await;
     }
 
     /// Waits until our client says so.
@@ -126,7 +147,9 @@ impl Harness {
 /// What has happened already, or happens long before a lease of 30 s ends.
 pub(crate) async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
     let asked = Instant::now();
-    let done = timeout(SOON, future).await.unwrap_or_else(|_| panic_with(what));
+    let done = timeout(SOON, future)
+        .await
+        .unwrap_or_else(|_| panic_with(what));
     eprintln!("{what}: {:.2?}", asked.elapsed());
     done
 }

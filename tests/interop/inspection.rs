@@ -30,7 +30,10 @@ async fn redisson_sees_our_hold() {
     assert_eq!(java.hold_count("a", LOCK).await, 0);
     assert!(!java.try_lock("a", LOCK, Duration::ZERO, None).await);
     let refused = java.unlock("a", LOCK).await.expect_err("it is not theirs");
-    assert!(refused.0.starts_with("IllegalMonitorStateException"), "{refused:?}");
+    assert!(
+        refused.0.starts_with("IllegalMonitorStateException"),
+        "{refused:?}"
+    );
     assert!(lock.is_held().await.expect("is_held"));
 
     guard.unlock().await.expect("unlock");
@@ -52,12 +55,18 @@ async fn we_see_the_hold_of_redisson() {
     assert!(lock.is_locked().await.expect("is_locked"));
     assert!(!lock.is_held().await.expect("is_held"));
     assert_eq!(lock.hold_count().await.expect("hold_count"), 0);
-    let left = lock.remaining_lease().await.expect("remaining_lease").expect("it is held");
+    let left = lock
+        .remaining_lease()
+        .await
+        .expect("remaining_lease")
+        .expect("it is held");
     assert!(NEARLY_WHOLE.contains(&left), "{left:?}");
     let holder = lock.holder().await.expect("holder").expect("it is held");
     assert_eq!(holder.owner, java.owner("a").await);
     assert_eq!(holder.holds, 2);
-    let refused = lock.try_lock(Duration::ZERO, Lease::fixed(Duration::from_secs(5))).await;
+    let refused = lock
+        .try_lock(Duration::ZERO, Lease::fixed(Duration::from_secs(5)))
+        .await;
     assert!(refused.expect_err("it is not ours").is_timeout());
 
     java.unlock("a", LOCK).await.expect("unlock");
@@ -95,7 +104,11 @@ async fn our_hash_has_the_form_of_redissons() {
 async fn connections_tell_our_owners_and_not_redissons() {
     let server = Server::start();
     let java = Redisson::start(&server.url(), None).await;
-    let client = builder(&server.url()).name("billing@pod-7").connect().await.expect("connect");
+    let client = builder(&server.url())
+        .name("billing@pod-7")
+        .connect()
+        .await
+        .expect("connect");
     java.lock("a", LOCK, None).await;
 
     let connections = client.connections().await.expect("connections");
@@ -104,7 +117,10 @@ async fn connections_tell_our_owners_and_not_redissons() {
     assert_eq!(ours.len(), 3, "{connections:?}");
     for connection in ours {
         assert_eq!(connection.name.as_deref(), Some("billing@pod-7"));
-        assert!(connection.address.starts_with("127.0.0.1:"), "{connection:?}");
+        assert!(
+            connection.address.starts_with("127.0.0.1:"),
+            "{connection:?}"
+        );
     }
     let owner = java.owner("a").await;
     let id = owner.split(':').next().expect("an id");
@@ -125,15 +141,20 @@ async fn waiters_of_redisson_are_told() {
     let java = Redisson::start(&server.url(), None).await;
     let client = builder(&server.url()).connect().await.expect("connect");
     let (lock, fair) = (client.lock("seen"), client.fair_lock("in-line"));
-    let guards = [lock.lock().await.expect("lock"), fair.lock().await.expect("lock")];
+    let guards = [
+        lock.lock().await.expect("lock"),
+        fair.lock().await.expect("lock"),
+    ];
 
     let waiting = java.lock("a", LOCK, None);
     let listening = async || lock.waiters().await.expect("waiters").listening == Some(1);
     until("it listens", listening).await;
     let queued = java.lock("b", "fair:in-line", None);
     let owner = java.owner("b");
-    until("it has its place", async || fair.waiters().await.expect("waiters").queue.len() == 1)
-        .await;
+    until("it has its place", async || {
+        fair.waiters().await.expect("waiters").queue.len() == 1
+    })
+    .await;
     let queue = fair.waiters().await.expect("waiters").queue;
     for guard in guards {
         guard.unlock().await.expect("unlock");
@@ -149,5 +170,7 @@ async fn until(what: &str, mut is_it: impl AsyncFnMut() -> bool) {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(30), seen).await.expect(what);
+    tokio::time::timeout(Duration::from_secs(30), seen)
+        .await
+        .expect(what);
 }

@@ -17,8 +17,9 @@ const WAIT: Duration = Duration::from_secs(1);
 async fn all_wait(harness: &mut Harness) -> Vec<JoinHandle<bool>> {
     let mut waiting = Vec::new();
     for thread in ["a", "b"] {
-        let wait =
-            harness.waiting_by(&["get"], |harness| harness.java.latch_wait(thread, "start", None));
+        let wait = harness.waiting_by(&["get"], |harness| {
+            harness.java.latch_wait(thread, "start", None)
+        });
         waiting.push(wait.await);
     }
     let ours = |client: &Client| {
@@ -92,7 +93,9 @@ async fn latch_counts_of_both_sides_add_up() {
     let each = 50;
     assert!(harness.java.latch_set("start", 2 * each + 1).await);
     let waiting = all_wait(&mut harness).await;
-    let theirs: Vec<_> = (0..each).map(|_| harness.java.latch_count_down("start")).collect();
+    let theirs: Vec<_> = (0..each)
+        .map(|_| harness.java.latch_count_down("start"))
+        .collect();
     let ours: Vec<_> = (0..each)
         .map(|_| {
             let latch = harness.client.count_down_latch("start");

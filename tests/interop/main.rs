@@ -1,7 +1,10 @@
 //! Leasehold and the real Redisson, in one JVM each, take turns on one Redis.
 //!
 //! Every test has a server and a JVM of its own. `tests/run` builds what the JVM runs.
-#![expect(clippy::print_stderr, reason = "measured times are shown with --nocapture")]
+#![expect(
+    clippy::print_stderr,
+    reason = "measured times are shown with --nocapture"
+)]
 #![expect(clippy::disallowed_methods, reason = "tests spawn tasks of their own")]
 #![expect(clippy::panic, reason = "a test fails by it, also in its helpers")]
 

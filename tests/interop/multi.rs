@@ -11,7 +11,13 @@ const MEMBERS: [&str; 3] = ["a", "b", "c"];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn multi_contenders_exclude_each_other_and_all_make_progress() {
-    contend("multi", |client, name| client.multi_lock(name.split('+')), "a+b+c", 100).await;
+    contend(
+        "multi",
+        |client, name| client.multi_lock(name.split('+')),
+        "a+b+c",
+        100,
+    )
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -19,8 +25,16 @@ async fn multi_waiters_wake_when_the_other_side_releases() {
     let mut harness = Harness::start().await;
     let ours = harness.client.multi_lock(MEMBERS);
     harness.java.lock("a", "multi:b+c", None).await;
-    assert!(ours.try_lock(NOW, Lease::Renewed).await.expect_err("held").is_timeout());
-    assert!(!harness.java.is_locked("lock:a").await, "what was taken is given back");
+    assert!(
+        ours.try_lock(NOW, Lease::Renewed)
+            .await
+            .expect_err("held")
+            .is_timeout()
+    );
+    assert!(
+        !harness.java.is_locked("lock:a").await,
+        "what was taken is given back"
+    );
     let waiting = harness
         .waiting(|harness| {
             let lock = harness.client.multi_lock(MEMBERS);
@@ -28,34 +42,52 @@ async fn multi_waiters_wake_when_the_other_side_releases() {
         })
         .await;
     harness.java.unlock("a", "multi:b+c").await.expect("unlock");
-    let guard = joined("rust wakes on a release in java", waiting).await.expect("lock");
+    let guard = joined("rust wakes on a release in java", waiting)
+        .await
+        .expect("lock");
 
     // Of plain locks of one name each, too.
-    let single = harness.waiting(|harness| harness.java.lock("a", "lock:b", None)).await;
-    let several = harness.waiting(|harness| harness.java.lock("b", "multi:a+c", None)).await;
+    let single = harness
+        .waiting(|harness| harness.java.lock("a", "lock:b", None))
+        .await;
+    let several = harness
+        .waiting(|harness| harness.java.lock("b", "multi:a+c", None))
+        .await;
     guard.unlock().await.expect("unlock");
     joined("java wakes on a release of several in rust", single).await;
     joined("java wakes with several", several).await;
     harness.java.unlock("a", "lock:b").await.expect("unlock");
     harness.java.unlock("b", "multi:a+c").await.expect("unlock");
-    soon("rust takes all", ours.lock()).await.expect("lock").unlock().await.expect("unlock");
+    soon("rust takes all", ours.lock())
+        .await
+        .expect("lock")
+        .unlock()
+        .await
+        .expect("unlock");
 }
 
 /// Ours are taken in the order of their names, theirs as given: each side holds what the other one
 /// waits for, until one of them lets go.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn multi_locks_in_opposite_order_come_to_an_end() {
-    let always = LocalHandover::Streak { count: 256, time: Duration::from_secs(60) };
+    let always = LocalHandover::Streak {
+        count: 256,
+        time: Duration::from_secs(60),
+    };
     let mut harness = Harness::with(None, |ours| ours.local_handover(always)).await;
     let door = harness.client.lock("a").lock().await.expect("lock");
-    let theirs = harness.waiting(|harness| harness.java.lock("a", "multi:b+a", None)).await;
+    let theirs = harness
+        .waiting(|harness| harness.java.lock("a", "multi:b+a", None))
+        .await;
     harness.observer.wait_until("EXISTS b", 1).await;
     let lock = harness.client.multi_lock(["a", "b"]);
     let ours = tokio::spawn(async move { lock.lock().await.expect("lock").unlock().await });
     harness.until_waiting(1).await;
     // Handed over to our other waiter: now each side has one of the two.
     door.unlock().await.expect("unlock");
-    harness.until("it is handed over", |stats| stats.handed_over == 1).await;
+    harness
+        .until("it is handed over", |stats| stats.handed_over == 1)
+        .await;
     joined("java has had both", theirs).await;
     assert!(!ours.is_finished(), "it has given way");
     harness.java.unlock("a", "multi:b+a").await.expect("unlock");
@@ -71,9 +103,15 @@ async fn multi_holds_are_seen_by_the_other_side() {
     for member in MEMBERS {
         let lock = format!("lock:{member}");
         assert!(harness.java.is_locked(&lock).await, "{lock}");
-        assert!((15_000..=30_000).contains(&harness.java.ttl(&lock).await), "{lock}");
+        assert!(
+            (15_000..=30_000).contains(&harness.java.ttl(&lock).await),
+            "{lock}"
+        );
         assert!(!harness.java.is_held("a", &lock).await, "{lock}");
-        assert_eq!(harness.observer.ask(&format!("HVALS {member}")).await, ["2"]);
+        assert_eq!(
+            harness.observer.ask(&format!("HVALS {member}")).await,
+            ["2"]
+        );
     }
     assert!(!harness.java.try_lock("a", "multi:x+c", NOW, None).await);
     assert!(!harness.java.is_locked("lock:x").await);
@@ -83,11 +121,19 @@ async fn multi_holds_are_seen_by_the_other_side() {
     harness.java.lock("a", "multi:a+b+c", None).await;
     assert!(ours.is_locked().await.expect("is_locked"));
     assert_eq!(ours.hold_count().await.expect("hold_count"), 0);
-    let left = ours.remaining_lease().await.expect("remaining_lease").expect("held");
+    let left = ours
+        .remaining_lease()
+        .await
+        .expect("remaining_lease")
+        .expect("held");
     assert!(left > Duration::from_secs(15), "{left:?}");
     let holder = ours.holder().await.expect("holder").expect("held");
     assert_eq!(holder.owner, harness.java.owner("a").await);
-    harness.java.unlock("a", "multi:a+b+c").await.expect("unlock");
+    harness
+        .java
+        .unlock("a", "multi:a+b+c")
+        .await
+        .expect("unlock");
     assert!(!ours.is_locked().await.expect("is_locked"));
     harness.java_has_cleaned_up().await;
     assert!(harness.observer.ask("KEYS *").await.is_empty());
@@ -103,11 +149,26 @@ async fn multi_holders_notice_a_forced_release_of_one_member() {
     soon("rust notices at its next renewal", lost(&guard)).await;
     assert_eq!(guard.state(), HoldState::Lost);
     drop(guard);
-    soon("java takes what was left", harness.java.lock("a", "multi:a+b+c", None)).await;
+    soon(
+        "java takes what was left",
+        harness.java.lock("a", "multi:a+b+c", None),
+    )
+    .await;
 
-    assert!(harness.client.lock("b").force_unlock().await.expect("force_unlock"));
+    assert!(
+        harness
+            .client
+            .lock("b")
+            .force_unlock()
+            .await
+            .expect("force_unlock")
+    );
     assert!(!harness.java.is_held("a", "multi:a+b+c").await);
-    harness.java.unlock("a", "multi:a+b+c").await.expect_err("b is lost");
+    harness
+        .java
+        .unlock("a", "multi:a+b+c")
+        .await
+        .expect_err("b is lost");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -115,9 +176,15 @@ async fn multi_leases_end_for_the_other_side() {
     let mut harness = Harness::with_short_leases().await;
     let ours = harness.client.multi_lock(MEMBERS);
     let guard = ours.try_lock(NOW, Lease::fixed(SHORT)).await.expect("free");
-    soon("java takes our fixed lease", harness.java.lock("a", "multi:b+c", None)).await;
+    soon(
+        "java takes our fixed lease",
+        harness.java.lock("a", "multi:b+c", None),
+    )
+    .await;
     assert_eq!(guard.state(), HoldState::Lost);
     harness.java.kill();
-    let guard = soon("rust takes the locks of a killed JVM", ours.lock()).await.expect("lock");
+    let guard = soon("rust takes the locks of a killed JVM", ours.lock())
+        .await
+        .expect("lock");
     guard.unlock().await.expect("unlock");
 }

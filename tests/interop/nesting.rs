@@ -38,7 +38,10 @@ async fn we_get_in_after_the_outermost_release_of_a_thread() {
     java.lock("a", LOCK, None).await;
     assert_eq!(java.hold_count("a", LOCK).await, 2);
     java.unlock("a", LOCK).await.expect("unlock");
-    let refused = lock.try_lock(NOW, Lease::Renewed).await.expect_err("still held");
+    let refused = lock
+        .try_lock(NOW, Lease::Renewed)
+        .await
+        .expect_err("still held");
     assert!(refused.is_timeout(), "{refused}");
     java.unlock("a", LOCK).await.expect("unlock");
     let guard = lock.try_lock(NOW, Lease::Renewed).await.expect("free");

@@ -44,8 +44,12 @@ impl Observer {
         let calls = |line: &str| -> Option<u64> {
             let (name, rest) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
             let number = |text: &str| text.split(',').next()?.parse::<u64>().ok();
-            let failed = rest.split_once("failed_calls=").and_then(|(_, rest)| number(rest));
-            commands.contains(&name).then(|| Some(number(rest)? - failed.unwrap_or(0)))?
+            let failed = rest
+                .split_once("failed_calls=")
+                .and_then(|(_, rest)| number(rest));
+            commands
+                .contains(&name)
+                .then(|| Some(number(rest)? - failed.unwrap_or(0)))?
         };
         stats.lines().filter_map(calls).sum()
     }
@@ -54,7 +58,10 @@ impl Observer {
     pub(crate) async fn listeners(&mut self, channel: &str) -> i64 {
         let all = self.ask(&format!("PUBSUB NUMSUB {channel}")).await;
         let of_slot = self.ask(&format!("PUBSUB SHARDNUMSUB {channel}")).await;
-        [all, of_slot].iter().map(|pair| pair[1].parse::<i64>().expect("a number")).sum()
+        [all, of_slot]
+            .iter()
+            .map(|pair| pair[1].parse::<i64>().expect("a number"))
+            .sum()
     }
 
     /// Waits until a command that replies with an integer replies with this one.

@@ -14,13 +14,23 @@ async fn permit_contenders_are_never_more_than_there_are() {
     let mut harness = Harness::with(None, |ours| ours).await;
     let semaphore = harness.client.permit_expirable_semaphore("seats");
     assert!(semaphore.try_set_permits(LIMIT).await.expect("set"));
-    let threads = harness.java.contend_permits(THREADS, "seats", "inside", LIMIT);
-    let acquire = async || semaphore.acquire(Lease::fixed(LONG)).await.expect("acquire");
+    let threads = harness
+        .java
+        .contend_permits(THREADS, "seats", "inside", LIMIT);
+    let acquire = async || {
+        semaphore
+            .acquire(Lease::fixed(LONG))
+            .await
+            .expect("acquire")
+    };
     contend(&mut harness, threads, acquire, async |permit| {
         permit.release().await.expect("release");
     })
     .await;
-    assert_eq!(semaphore.available().await.expect("available"), i64::from(LIMIT));
+    assert_eq!(
+        semaphore.available().await.expect("available"),
+        i64::from(LIMIT)
+    );
     assert_eq!(semaphore.acquired().await.expect("acquired"), 0);
 }
 
@@ -29,11 +39,16 @@ async fn permit_waiters_wake_when_the_other_side_releases() {
     let mut harness = Harness::start().await;
     let semaphore = harness.client.permit_expirable_semaphore("seats");
     assert!(semaphore.try_set_permits(2).await.expect("set"));
-    let two = semaphore.try_acquire_many(2, NOW, Lease::Renewed).await.expect("acquire");
+    let two = semaphore
+        .try_acquire_many(2, NOW, Lease::Renewed)
+        .await
+        .expect("acquire");
     let mut waiting = Vec::new();
     for thread in ["a", "b"] {
         waiting.push(
-            harness.waiting(|harness| harness.java.permit_acquire(thread, "seats", None)).await,
+            harness
+                .waiting(|harness| harness.java.permit_acquire(thread, "seats", None))
+                .await,
         );
     }
     two.release().await.expect("release");
@@ -44,7 +59,12 @@ async fn permit_waiters_wake_when_the_other_side_releases() {
     let mut waiting = Vec::new();
     for number in 1..=2 {
         let semaphore = harness.client.permit_expirable_semaphore("seats");
-        let wait = async move { semaphore.acquire(Lease::fixed(LONG)).await.expect("acquire") };
+        let wait = async move {
+            semaphore
+                .acquire(Lease::fixed(LONG))
+                .await
+                .expect("acquire")
+        };
         if number == 1 {
             waiting.push(harness.waiting(|_| wait).await);
         } else {
@@ -53,7 +73,11 @@ async fn permit_waiters_wake_when_the_other_side_releases() {
         }
     }
     for id in &ids {
-        harness.java.permit_release("seats", id).await.expect("held");
+        harness
+            .java
+            .permit_release("seats", id)
+            .await
+            .expect("held");
     }
     let mut permits = Vec::new();
     for waiting in waiting {
@@ -80,11 +104,29 @@ async fn permits_are_seen_by_the_other_side() {
     assert_eq!(harness.observer.ask("GET seats").await, ["1"]);
     assert_eq!(harness.observer.integer("ZCARD {seats}:timeout").await, 3);
 
-    let left = async |id: &str| semaphore.remaining_lease(id).await.expect("remaining_lease");
+    let left = async |id: &str| {
+        semaphore
+            .remaining_lease(id)
+            .await
+            .expect("remaining_lease")
+    };
     assert_eq!(left(&timeless).await, Some(Duration::MAX));
-    assert!(left(&leased).await.is_some_and(|left| left > LONG / 2 && left <= LONG));
-    assert!(left(ours.id()).await.is_some_and(|left| left > LONG / 2 && left <= LONG));
-    assert!(semaphore.update_lease(&leased, 2 * LONG).await.expect("update"));
+    assert!(
+        left(&leased)
+            .await
+            .is_some_and(|left| left > LONG / 2 && left <= LONG)
+    );
+    assert!(
+        left(ours.id())
+            .await
+            .is_some_and(|left| left > LONG / 2 && left <= LONG)
+    );
+    assert!(
+        semaphore
+            .update_lease(&leased, 2 * LONG)
+            .await
+            .expect("update")
+    );
     assert!(left(&leased).await.is_some_and(|left| left > LONG));
 
     assert!(
@@ -94,7 +136,10 @@ async fn permits_are_seen_by_the_other_side() {
             .expect_err("too few")
             .is_timeout()
     );
-    semaphore.release_all(&[&timeless, &leased]).await.expect("release");
+    semaphore
+        .release_all(&[&timeless, &leased])
+        .await
+        .expect("release");
     assert_eq!(left(&leased).await, None);
     assert_eq!(harness.java.permit_available("seats").await, 3);
     assert_eq!(semaphore.set_permits(1).await.expect("set"), 0);
@@ -109,16 +154,30 @@ async fn permit_holders_notice_a_release_by_the_other_side() {
     let semaphore = harness.client.permit_expirable_semaphore("seats");
     assert!(harness.java.permit_set("seats", 1).await);
     let ours = semaphore.acquire(Lease::Renewed).await.expect("acquire");
-    harness.java.permit_release("seats", ours.id()).await.expect("held");
+    harness
+        .java
+        .permit_release("seats", ours.id())
+        .await
+        .expect("held");
     let theirs = harness.java.permit_acquire("a", "seats", Some(LONG)).await;
     soon("rust notices at its next renewal", lost(&ours)).await;
     assert_eq!(ours.state(), HoldState::Lost);
-    ours.release().await.expect_err("there is nothing to release");
+    ours.release()
+        .await
+        .expect_err("there is nothing to release");
 
     semaphore.release(&theirs).await.expect("held");
     assert!(!harness.java.permit_try_release("seats", &theirs).await);
-    harness.java.permit_release("seats", &theirs).await.expect_err("it is not held any more");
-    assert_eq!(harness.java.permit_available("seats").await, 1, "it came back once");
+    harness
+        .java
+        .permit_release("seats", &theirs)
+        .await
+        .expect_err("it is not held any more");
+    assert_eq!(
+        harness.java.permit_available("seats").await,
+        1,
+        "it came back once"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -128,26 +187,39 @@ async fn permits_whose_lease_ended_come_back_to_the_other_side() {
     assert!(semaphore.try_set_permits(1).await.expect("set"));
 
     let expired = harness.java.permit_acquire("a", "seats", Some(SHORT)).await;
-    let ours =
-        soon("rust gets java's", semaphore.acquire(Lease::fixed(SHORT))).await.expect("acquire");
+    let ours = soon("rust gets java's", semaphore.acquire(Lease::fixed(SHORT)))
+        .await
+        .expect("acquire");
     assert!(!harness.java.permit_try_release("seats", &expired).await);
 
-    let theirs =
-        soon("java gets rust's", harness.java.permit_acquire("a", "seats", Some(SHORT))).await;
+    let theirs = soon(
+        "java gets rust's",
+        harness.java.permit_acquire("a", "seats", Some(SHORT)),
+    )
+    .await;
     assert_eq!(ours.state(), HoldState::Lost);
-    let gone = semaphore.release(ours.id()).await.expect_err("it is not held any more");
+    let gone = semaphore
+        .release(ours.id())
+        .await
+        .expect_err("it is not held any more");
     assert!(matches!(gone, Error::NotOwner { .. }), "{gone}");
     semaphore.release(&theirs).await.expect("held");
 
     let renewed = semaphore.acquire(Lease::Renewed).await.expect("acquire");
-    let refused = harness.java.permit_try_acquire("a", "seats", TWO_LEASES, None).await;
+    let refused = harness
+        .java
+        .permit_try_acquire("a", "seats", TWO_LEASES, None)
+        .await;
     assert_eq!(refused, None, "it is renewed");
     renewed.release().await.expect("it was renewed");
 
     harness.java.permit_acquire("a", "seats", Some(SHORT)).await;
     harness.java.kill();
-    let ours = soon("rust gets a killed JVM's", semaphore.acquire(Lease::fixed(SHORT)))
-        .await
-        .expect("acquire");
+    let ours = soon(
+        "rust gets a killed JVM's",
+        semaphore.acquire(Lease::fixed(SHORT)),
+    )
+    .await
+    .expect("acquire");
     ours.release().await.expect("release");
 }

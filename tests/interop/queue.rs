@@ -52,9 +52,19 @@ struct Line {
 impl Line {
     async fn with_claim(claim: Duration) -> Line {
         let harness = Harness::with(None, |ours| ours.fair_claim(claim)).await;
-        let other = builder(&harness.server.url()).fair_claim(claim).connect().await;
+        let other = builder(&harness.server.url())
+            .fair_claim(claim)
+            .connect()
+            .await;
         let (waiting, numbers, seen, dead) = (Vec::new(), 0, HashSet::new(), Vec::new());
-        Line { harness, other: other.expect("connect"), waiting, numbers, seen, dead }
+        Line {
+            harness,
+            other: other.expect("connect"),
+            waiting,
+            numbers,
+            seen,
+            dead,
+        }
     }
 
     /// Lets somebody queue, and returns when he stands at the end of the queue.
@@ -87,7 +97,12 @@ impl Line {
     async fn stands_in_line(&mut self) {
         let limit = Instant::now() + Duration::from_secs(20);
         loop {
-            let last = self.harness.observer.ask(&format!("LINDEX {QUEUE} -1")).await.remove(0);
+            let last = self
+                .harness
+                .observer
+                .ask(&format!("LINDEX {QUEUE} -1"))
+                .await
+                .remove(0);
             if !last.is_empty() && self.seen.insert(last) {
                 return;
             }
@@ -98,14 +113,20 @@ impl Line {
 
     fn thread(&self, number: usize, wait: Option<Duration>) -> JoinHandle<bool> {
         let number = number.to_string();
-        tokio::spawn(self.harness.java.enter_fair(&number, "door", "entered", A_MOMENT, wait))
+        tokio::spawn(
+            self.harness
+                .java
+                .enter_fair(&number, "door", "entered", A_MOMENT, wait),
+        )
     }
 
     fn task(&self, number: usize, client: &Client, wait: Duration) -> JoinHandle<bool> {
         let mut redis = Observer::of(&self.harness.server.url());
         let lock = client.fair_lock("door");
         tokio::spawn(async move {
-            let Ok(guard) = lock.try_lock(wait, Lease::Renewed).await else { return false };
+            let Ok(guard) = lock.try_lock(wait, Lease::Renewed).await else {
+                return false;
+            };
             redis.ask(&format!("RPUSH entered {number}")).await;
             sleep(A_MOMENT).await;
             guard.unlock().await.is_ok()
@@ -116,31 +137,47 @@ impl Line {
     async fn served_in_order(mut self) {
         eprintln!(
             "the queue: {:?}",
-            self.harness.observer.ask(&format!("LRANGE {QUEUE} 0 -1")).await
+            self.harness
+                .observer
+                .ask(&format!("LRANGE {QUEUE} 0 -1"))
+                .await
         );
         let mut came = Vec::new();
         for (number, entering) in self.waiting {
-            assert!(joined(&format!("{number} has been in"), entering).await, "{number} gave up");
+            assert!(
+                joined(&format!("{number} has been in"), entering).await,
+                "{number} gave up"
+            );
             came.push(number.to_string());
         }
         assert_eq!(self.harness.observer.ask("LRANGE entered 0 -1").await, came);
         self.harness.observer.wait_until("EXISTS door", 0).await;
         let keys = format!("EXISTS {QUEUE} redisson_lock_timeout:{{door}}");
-        assert_eq!(self.harness.observer.integer(&keys).await, 0, "nobody is left in the queue");
+        assert_eq!(
+            self.harness.observer.integer(&keys).await,
+            0,
+            "nobody is left in the queue"
+        );
     }
 }
 
 /// The same number of everybody, in an order that the test prints.
 fn shuffled(each: &[(Comes, usize)]) -> Vec<Comes> {
-    let mut all: Vec<_> =
-        each.iter().flat_map(|&(who, times)| std::iter::repeat_n(who, times)).collect();
+    let mut all: Vec<_> = each
+        .iter()
+        .flat_map(|&(who, times)| std::iter::repeat_n(who, times))
+        .collect();
     fastrand::shuffle(&mut all);
     eprintln!("they come in this order: {all:?}");
     all
 }
 
-const CROWD: &[(Comes, usize)] =
-    &[(Comes::Thread, 4), (Comes::ThreadFor(A_WHILE), 2), (Comes::Task, 3), (Comes::OtherTask, 3)];
+const CROWD: &[(Comes, usize)] = &[
+    (Comes::Thread, 4),
+    (Comes::ThreadFor(A_WHILE), 2),
+    (Comes::Task, 3),
+    (Comes::OtherTask, 3),
+];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_mixed_queue_at_a_lock_of_ours_served_in_order() {
@@ -168,7 +205,11 @@ async fn a_mixed_queue_at_a_lock_of_javas_served_in_order() {
         let left = line.harness.observer.integer(&format!("PTTL {key}")).await;
         assert_eq!(left, -1, "a thread's place would end with {key}");
     }
-    line.harness.java.unlock("door", "fair:door").await.expect("unlock");
+    line.harness
+        .java
+        .unlock("door", "fair:door")
+        .await
+        .expect("unlock");
     line.served_in_order().await;
 }
 
@@ -192,7 +233,11 @@ async fn our_places_behind_threads_survive_their_grants() {
         line.comes(who).await;
     }
     sleep(LONG).await;
-    line.harness.java.unlock("door", "fair:door").await.expect("unlock");
+    line.harness
+        .java
+        .unlock("door", "fair:door")
+        .await
+        .expect("unlock");
     line.served_in_order().await;
 }
 
@@ -210,7 +255,10 @@ async fn waiters_that_give_up_strand_nobody() {
         line.comes(Comes::Task).await;
         assert!(!joined("it gives up", leaving).await);
     }
-    line.harness.observer.wait_until(&format!("LLEN {QUEUE}"), 5).await;
+    line.harness
+        .observer
+        .wait_until(&format!("LLEN {QUEUE}"), 5)
+        .await;
     guard.unlock().await.expect("unlock");
     line.served_in_order().await;
 }
@@ -245,7 +293,11 @@ async fn a_living_task_takes_off_a_dead_one_behind_a_short_wait() {
     line.dies().await;
     line.comes(Comes::Thread).await;
     line.comes(Comes::Task).await;
-    line.harness.java.unlock("door", "fair:door").await.expect("unlock");
+    line.harness
+        .java
+        .unlock("door", "fair:door")
+        .await
+        .expect("unlock");
     line.served_in_order().await;
 }
 
@@ -261,7 +313,10 @@ async fn a_thread_behind_a_dead_task_is_told_when_the_free_lock_is_forced() {
     guard.unlock().await.expect("unlock");
     // Not a condition but the point: the dead one has had its claim.
     sleep(LONG).await;
-    assert!(!door.force_unlock().await.expect("force_unlock"), "nobody holds it");
+    assert!(
+        !door.force_unlock().await.expect("force_unlock"),
+        "nobody holds it"
+    );
     line.served_in_order().await;
 }
 
@@ -273,7 +328,17 @@ async fn a_zero_wait_does_not_pass_a_queue_of_the_other_side() {
     line.comes(Comes::Task).await;
     let late = line.other.fair_lock("door");
     assert!(late.try_lock(NOW, Lease::Renewed).await.is_err());
-    assert!(!line.harness.java.try_lock("late", "fair:door", NOW, None).await);
-    line.harness.java.unlock("door", "fair:door").await.expect("unlock");
+    assert!(
+        !line
+            .harness
+            .java
+            .try_lock("late", "fair:door", NOW, None)
+            .await
+    );
+    line.harness
+        .java
+        .unlock("door", "fair:door")
+        .await
+        .expect("unlock");
     line.served_in_order().await;
 }

@@ -54,15 +54,27 @@ async fn round(lock: &ReadWriteLock, redis: &mut Observer, side: Side) -> bool {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn readers_share_and_writers_are_alone_over_both_sides() {
     let mut harness = Harness::with(None, |ours| ours).await;
-    let who = Contenders { threads: 3, rounds: 100, work: Duration::from_millis(1), rest: NOW };
+    let who = Contenders {
+        threads: 3,
+        rounds: 100,
+        work: Duration::from_millis(1),
+        rest: NOW,
+    };
     let threads = harness.java.contend_read_write(who, "stock", "inside", 30);
-    harness.observer.wait_until("EXISTS inside:readers inside:writers", 2).await;
+    harness
+        .observer
+        .wait_until("EXISTS inside:readers inside:writers", 2)
+        .await;
     let enough = Cell::new(false);
     let repeat = async |mut redis: Observer| {
         let lock = harness.client.read_write_lock("stock");
         let (mut rounds, mut writes) = (0, 0);
         while rounds < ROUNDS || !enough.get() {
-            let side = if fastrand::u8(..100) < 30 { Side::Write } else { Side::Read };
+            let side = if fastrand::u8(..100) < 30 {
+                Side::Write
+            } else {
+                Side::Read
+            };
             assert!(round(&lock, &mut redis, side).await, "{side:?}");
             rounds += 1;
             writes += u64::from(side == Side::Write);
@@ -82,7 +94,13 @@ async fn readers_share_and_writers_are_alone_over_both_sides() {
     assert_eq!(threads.violations, 0);
     assert_eq!(threads.reads + threads.writes, 300);
     assert!(threads.writes > 0 && rounds.iter().all(|(_, writes)| *writes > 0));
-    assert_eq!(harness.observer.ask("MGET inside:readers inside:writers").await, ["0", "0"]);
+    assert_eq!(
+        harness
+            .observer
+            .ask("MGET inside:readers inside:writers")
+            .await,
+        ["0", "0"]
+    );
     // Neither the lock nor a key of a read hold is left.
     harness.java_has_cleaned_up().await;
     assert_eq!(harness.observer.keys().await, 2);
@@ -100,7 +118,9 @@ async fn task_waits(harness: &mut Harness, side: Side) -> JoinHandle<LockGuard> 
 /// Lets a thread wait for one side until it sleeps: who is still on his way to sleep misses what
 /// Redisson tells when a writer leaves, and sleeps until the lease that he last saw ends.
 async fn thread_waits(harness: &mut Harness, thread: &str, lock: &str) -> JoinHandle<()> {
-    let waiting = harness.waiting(|harness| harness.java.lock(thread, lock, None)).await;
+    let waiting = harness
+        .waiting(|harness| harness.java.lock(thread, lock, None))
+        .await;
     soon("it sleeps", harness.java.until_parked(thread)).await;
     waiting
 }
@@ -126,7 +146,9 @@ async fn readers_wake_when_a_writer_of_the_other_side_leaves() {
     let mut readers = vec![task_waits(&mut harness, Side::Read).await];
     for waiting in 2..=3 {
         let lock = harness.client.read_write_lock("stock");
-        readers.push(tokio::spawn(async move { lock.read().lock().await.expect("lock") }));
+        readers.push(tokio::spawn(async move {
+            lock.read().lock().await.expect("lock")
+        }));
         harness.until_waiting(waiting).await;
     }
     harness.java.unlock("a", WRITE).await.expect("unlock");
@@ -134,7 +156,11 @@ async fn readers_wake_when_a_writer_of_the_other_side_leaves() {
     for reader in readers {
         held.push(joined("a rust reader wakes", reader).await);
     }
-    assert_eq!(harness.observer.integer("HLEN stock").await, 4, "all three are in, and the mode");
+    assert_eq!(
+        harness.observer.integer("HLEN stock").await,
+        4,
+        "all three are in, and the mode"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -160,8 +186,9 @@ async fn a_writer_wakes_when_the_last_reader_leaves() {
     harness.java.lock("a", READ, None).await;
     let ours = lock.read().lock().await.expect("lock");
     let other = harness.client.read_write_lock("stock");
-    let writer =
-        harness.waiting(|_| async move { other.write().lock().await.expect("lock") }).await;
+    let writer = harness
+        .waiting(|_| async move { other.write().lock().await.expect("lock") })
+        .await;
     ours.unlock().await.expect("unlock");
     assert!(!writer.is_finished());
     harness.java.unlock("a", READ).await.expect("unlock");
@@ -174,7 +201,12 @@ async fn readers_come_in_after_a_downgrade_of_the_other_side() {
     let mut harness = Harness::with(None, |ours| ours).await;
     let lock = harness.client.read_write_lock("stock");
     let writing = lock.write().lock().await.expect("lock");
-    let reading = lock.read().acquire().within(&writing).await.expect("its own");
+    let reading = lock
+        .read()
+        .acquire()
+        .within(&writing)
+        .await
+        .expect("its own");
     assert!(harness.java.is_locked(READ).await && harness.java.is_locked(WRITE).await);
     let reader = thread_waits(&mut harness, "a", READ).await;
     let writer = thread_waits(&mut harness, "w", WRITE).await;
@@ -207,23 +239,51 @@ async fn both_sides_of_a_read_write_lock_are_seen_by_the_other_side() {
     harness.java.lock("a", READ, None).await;
     let theirs = harness.java.owner("a").await;
     assert_eq!(harness.observer.ask("HGET stock mode").await, ["read"]);
-    assert_eq!(harness.observer.ask(&format!("HGET stock {theirs}")).await, ["2"]);
+    assert_eq!(
+        harness.observer.ask(&format!("HGET stock {theirs}")).await,
+        ["2"]
+    );
     // Ours has a field for each hold, theirs a count; each hold has a key that lives as long.
     for owner in [first.owner(), second.owner()] {
-        assert_eq!(harness.observer.ask(&format!("HGET stock {owner}")).await, ["1"]);
+        assert_eq!(
+            harness.observer.ask(&format!("HGET stock {owner}")).await,
+            ["1"]
+        );
         let key = format!("{{stock}}:{owner}:rwlock_timeout:1");
-        assert!(harness.observer.integer(&format!("PTTL {key}")).await > 15_000, "{key}");
+        assert!(
+            harness.observer.integer(&format!("PTTL {key}")).await > 15_000,
+            "{key}"
+        );
     }
-    assert_eq!(harness.observer.ask("KEYS {stock}:*:rwlock_timeout:*").await.len(), 4);
+    assert_eq!(
+        harness
+            .observer
+            .ask("KEYS {stock}:*:rwlock_timeout:*")
+            .await
+            .len(),
+        4
+    );
     assert!(harness.java.is_locked(READ).await && !harness.java.is_locked(WRITE).await);
     assert!((15_000..=30_000).contains(&harness.java.ttl(READ).await));
     assert!(lock.read().is_locked().await.expect("is_locked"));
     assert!(!lock.write().is_locked().await.expect("is_locked"));
     assert!(lock.read().is_held().await.expect("is_held"));
-    let left = lock.read().remaining_lease().await.expect("remaining_lease").expect("held");
+    let left = lock
+        .read()
+        .remaining_lease()
+        .await
+        .expect("remaining_lease")
+        .expect("held");
     assert!(NEARLY_WHOLE.contains(&left), "{left:?}");
-    let refused = harness.java.unlock("b", READ).await.expect_err("it does not read");
-    assert!(refused.0.starts_with("IllegalMonitorStateException"), "{refused:?}");
+    let refused = harness
+        .java
+        .unlock("b", READ)
+        .await
+        .expect_err("it does not read");
+    assert!(
+        refused.0.starts_with("IllegalMonitorStateException"),
+        "{refused:?}"
+    );
     harness.java.unlock("a", READ).await.expect("unlock");
     harness.java.unlock("a", READ).await.expect("unlock");
     second.unlock().await.expect("unlock");
@@ -238,7 +298,11 @@ async fn both_sides_of_a_read_write_lock_are_seen_by_the_other_side() {
     assert!(harness.java.is_locked(WRITE).await && !harness.java.is_locked(READ).await);
     assert!(!harness.java.try_lock("a", READ, NOW, None).await);
     assert!(!harness.java.try_lock("a", WRITE, NOW, None).await);
-    harness.java.unlock("a", WRITE).await.expect_err("it is not theirs");
+    harness
+        .java
+        .unlock("a", WRITE)
+        .await
+        .expect_err("it is not theirs");
     writing.unlock().await.expect("unlock");
 
     harness.java.lock("a", WRITE, None).await;
@@ -248,8 +312,20 @@ async fn both_sides_of_a_read_write_lock_are_seen_by_the_other_side() {
     assert!(!lock.write().is_held().await.expect("is_held"));
     let holder = lock.write().holder().await.expect("holder").expect("held");
     assert_eq!(holder.owner, format!("{theirs}:write"));
-    assert!(lock.read().try_lock(NOW, Lease::fixed(SHORT)).await.expect_err("held").is_timeout());
-    assert!(lock.write().try_lock(NOW, Lease::fixed(SHORT)).await.expect_err("held").is_timeout());
+    assert!(
+        lock.read()
+            .try_lock(NOW, Lease::fixed(SHORT))
+            .await
+            .expect_err("held")
+            .is_timeout()
+    );
+    assert!(
+        lock.write()
+            .try_lock(NOW, Lease::fixed(SHORT))
+            .await
+            .expect_err("held")
+            .is_timeout()
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -261,13 +337,30 @@ async fn readers_and_writers_notice_a_forced_release() {
     assert!(harness.java.force_unlock(READ).await);
     assert!(harness.java.try_lock("w", WRITE, NOW, None).await);
     soon("a rust reader notices", lost(&reading)).await;
-    reading.unlock().await.expect_err("there is nothing to unlock");
-    assert!(harness.java.is_held("w", WRITE).await, "the next holder is not harmed");
+    reading
+        .unlock()
+        .await
+        .expect_err("there is nothing to unlock");
+    assert!(
+        harness.java.is_held("w", WRITE).await,
+        "the next holder is not harmed"
+    );
 
-    assert!(!lock.read().force_unlock().await.expect("force_unlock"), "nobody reads");
+    assert!(
+        !lock.read().force_unlock().await.expect("force_unlock"),
+        "nobody reads"
+    );
     assert!(lock.write().force_unlock().await.expect("force_unlock"));
-    let writing = lock.write().try_lock(NOW, Lease::Renewed).await.expect("free");
-    harness.java.unlock("w", WRITE).await.expect_err("w lost it");
+    let writing = lock
+        .write()
+        .try_lock(NOW, Lease::Renewed)
+        .await
+        .expect("free");
+    harness
+        .java
+        .unlock("w", WRITE)
+        .await
+        .expect_err("w lost it");
     assert!(harness.java.force_unlock(WRITE).await);
     harness.java.lock("a", READ, None).await;
     soon("a rust writer notices", lost(&writing)).await;
@@ -282,32 +375,64 @@ async fn read_and_write_leases_end_for_the_other_side() {
     let mut harness = Harness::with_short_leases().await;
     let lock = harness.client.read_write_lock("stock");
 
-    let reading = lock.read().try_lock(NOW, Lease::fixed(SHORT)).await.expect("free");
-    soon("a java writer gets in after our reader's lease", harness.java.lock("w", WRITE, None))
-        .await;
+    let reading = lock
+        .read()
+        .try_lock(NOW, Lease::fixed(SHORT))
+        .await
+        .expect("free");
+    soon(
+        "a java writer gets in after our reader's lease",
+        harness.java.lock("w", WRITE, None),
+    )
+    .await;
     assert_eq!(reading.state(), HoldState::Lost);
     drop(reading);
-    let refused = lock.read().try_lock(TWO_LEASES, Lease::Renewed).await.expect_err("renewed");
+    let refused = lock
+        .read()
+        .try_lock(TWO_LEASES, Lease::Renewed)
+        .await
+        .expect_err("renewed");
     assert!(refused.is_timeout(), "{refused}");
-    harness.java.unlock("w", WRITE).await.expect("it was renewed");
+    harness
+        .java
+        .unlock("w", WRITE)
+        .await
+        .expect("it was renewed");
 
     harness.java.lock("a", READ, Some(SHORT)).await;
-    let writing = soon("a rust writer gets in after java's reader's lease", lock.write().lock());
+    let writing = soon(
+        "a rust writer gets in after java's reader's lease",
+        lock.write().lock(),
+    );
     let writing = writing.await.expect("lock");
-    assert!(!harness.java.try_lock("a", READ, TWO_LEASES, None).await, "it is renewed");
+    assert!(
+        !harness.java.try_lock("a", READ, TWO_LEASES, None).await,
+        "it is renewed"
+    );
     writing.unlock().await.expect("it was renewed");
 
     // A reader of ours beside one of a JVM that renews, and then dies.
     let reading = lock.read().lock().await.expect("lock");
     harness.java.lock("a", READ, None).await;
     let other = harness.client.read_write_lock("stock");
-    let refused = other.write().try_lock(TWO_LEASES, Lease::Renewed).await.expect_err("renewed");
+    let refused = other
+        .write()
+        .try_lock(TWO_LEASES, Lease::Renewed)
+        .await
+        .expect_err("renewed");
     assert!(refused.is_timeout(), "{refused}");
     harness.java.kill();
-    harness.observer.wait_until("EVAL return#redis.call('keys','*rwlock_timeout*') 0", 1).await;
+    harness
+        .observer
+        .wait_until("EVAL return#redis.call('keys','*rwlock_timeout*') 0", 1)
+        .await;
     reading.check().expect("the living reader keeps it");
     reading.unlock().await.expect("unlock");
-    let writing = soon("a rust writer passes a dead java reader", other.write().lock()).await;
+    let writing = soon(
+        "a rust writer passes a dead java reader",
+        other.write().lock(),
+    )
+    .await;
     writing.expect("lock").unlock().await.expect("unlock");
 }
 
@@ -315,12 +440,31 @@ async fn read_and_write_leases_end_for_the_other_side() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_java_writer_passes_a_dead_reader_of_ours() {
     let mut harness = Harness::start().await;
-    let dying = builder(&harness.server.url()).lease(SHORT).connect().await.expect("connect");
-    dying.read_write_lock("stock").read().lock().await.expect("lock").forget();
+    let dying = builder(&harness.server.url())
+        .lease(SHORT)
+        .connect()
+        .await
+        .expect("connect");
+    dying
+        .read_write_lock("stock")
+        .read()
+        .lock()
+        .await
+        .expect("lock")
+        .forget();
     harness.java.lock("a", READ, None).await;
-    harness.observer.wait_until("EVAL return#redis.call('keys','*rwlock_timeout*') 0", 1).await;
-    assert_eq!(harness.observer.integer("HLEN stock").await, 3, "its field is still there");
+    harness
+        .observer
+        .wait_until("EVAL return#redis.call('keys','*rwlock_timeout*') 0", 1)
+        .await;
+    assert_eq!(
+        harness.observer.integer("HLEN stock").await,
+        3,
+        "its field is still there"
+    );
     let writer = thread_waits(&mut harness, "w", WRITE).await;
     harness.java.unlock("a", READ).await.expect("unlock");
-    tokio::time::timeout(SOON, joined("a java writer gets in", writer)).await.expect("soon");
+    tokio::time::timeout(SOON, joined("a java writer gets in", writer))
+        .await
+        .expect("soon");
 }

@@ -46,13 +46,21 @@ impl Several {
     ) -> Several {
         let servers: Vec<_> = (0..SERVERS).map(|_| Server::start()).collect();
         let urls: Vec<_> = servers.iter().map(Server::url).collect();
-        let timeouts = Timeouts { watchdog, fair_wait: None };
+        let timeouts = Timeouts {
+            watchdog,
+            fair_wait: None,
+        };
         let java = Redisson::start_with(&urls.join(";"), timeouts).await;
         let mut clients = Vec::new();
         for url in &urls {
             clients.push(ours(builder(url)).connect().await.expect("connect"));
         }
-        Several { servers, java, clients, down: None }
+        Several {
+            servers,
+            java,
+            clients,
+            down: None,
+        }
     }
 
     /// Each acquisition is an owner of its own.
@@ -77,14 +85,20 @@ impl Several {
 
     /// Nothing of ours is owed to any server that is up.
     async fn settled(&self) {
-        let owed =
-            || self.clients.iter().map(|client| client.stats().releases_pending).sum::<u64>();
+        let owed = || {
+            self.clients
+                .iter()
+                .map(|client| client.stats().releases_pending)
+                .sum::<u64>()
+        };
         eventually("nothing is owed", || owed() == 0).await;
     }
 
     /// On how many servers that are up somebody holds it.
     fn holding(&self) -> usize {
-        self.up().filter(|&server| !self.fields(server).is_empty()).count()
+        self.up()
+            .filter(|&server| !self.fields(server).is_empty())
+            .count()
     }
 
     fn up(&self) -> impl Iterator<Item = usize> {
@@ -109,7 +123,11 @@ impl Several {
     }
 
     async fn refused(&self) {
-        let refused = self.lock().try_lock(NOW, Lease::Renewed).await.expect_err("held");
+        let refused = self
+            .lock()
+            .try_lock(NOW, Lease::Renewed)
+            .await
+            .expect_err("held");
         assert!(refused.is_timeout(), "{refused}");
         self.settled().await;
     }
@@ -121,7 +139,10 @@ impl Several {
 
     /// Redisson's red lock never tells that a hold was gone, nor that a server did not answer.
     async fn java_leaves(&self, thread: &str) {
-        self.java.unlock(thread, RED).await.expect("unlock never throws");
+        self.java
+            .unlock(thread, RED)
+            .await
+            .expect("unlock never throws");
     }
 }
 
@@ -137,8 +158,15 @@ async fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
 async fn red_contenders_exclude_each_other_and_all_make_progress() {
     let several = Several::start().await;
     let locks = (0..TASKS).map(|_| several.lock()).collect();
-    let contest = Contest { theirs: RED, rounds: 30, rest: REST, least_switches: 5 };
-    let longest_wait = contest.run(&several.java, locks, &several.servers[0].url()).await;
+    let contest = Contest {
+        theirs: RED,
+        rounds: 30,
+        rest: REST,
+        least_switches: 5,
+    };
+    let longest_wait = contest
+        .run(&several.java, locks, &several.servers[0].url())
+        .await;
     assert!(longest_wait < LONGEST_WAIT, "somebody starved");
     several.settled().await;
     assert_eq!(several.holding(), 0);
@@ -159,7 +187,9 @@ async fn red_waiters_get_in_when_the_other_side_releases() {
     let waiting = tokio::spawn(async move { lock.lock().await });
     eventually("rust asks again and again", || refusals() > before + 1).await;
     several.java_leaves("a").await;
-    let guard = joined("rust gets in after a release in java", waiting).await.expect("lock");
+    let guard = joined("rust gets in after a release in java", waiting)
+        .await
+        .expect("lock");
     guard.check().expect("held");
 }
 
@@ -172,12 +202,18 @@ async fn red_holds_are_seen_by_the_other_side() {
     for server in 0..SERVERS {
         let member = format!("at:{server}:lock:{NAME}");
         assert!(several.java.is_locked(&member).await, "{member}");
-        assert!((15_000..=30_000).contains(&several.java.ttl(&member).await), "{member}");
+        assert!(
+            (15_000..=30_000).contains(&several.java.ttl(&member).await),
+            "{member}"
+        );
         assert_eq!(several.fields(server).len(), 2, "one holder, and how often");
     }
     several.settled().await;
     let twice = |server: &usize| several.fields(*server)[1..] == ["2"];
-    assert!((0..SERVERS).filter(twice).count() >= 2, "a majority is enough for the inner one");
+    assert!(
+        (0..SERVERS).filter(twice).count() >= 2,
+        "a majority is enough for the inner one"
+    );
     assert!(!several.java.is_held("a", RED).await);
     assert!(!several.java_enters("a").await);
     several.java_leaves("a").await;
@@ -196,13 +232,23 @@ async fn red_holds_are_seen_by_the_other_side() {
     }
     assert!(lock.is_locked().await.expect("is_locked"));
     assert_eq!(lock.hold_count().await.expect("hold_count"), 0);
-    let left = lock.remaining_lease().await.expect("remaining_lease").expect("held");
+    let left = lock
+        .remaining_lease()
+        .await
+        .expect("remaining_lease")
+        .expect("held");
     assert!(NEARLY_WHOLE.contains(&left), "{left:?}");
     let holder = lock.holder().await.expect("holder").expect("held");
-    assert_eq!((holder.owner, holder.holds), (several.java.owner_on(0, "a").await, 2));
+    assert_eq!(
+        (holder.owner, holder.holds),
+        (several.java.owner_on(0, "a").await, 2)
+    );
     several.java_leaves("a").await;
     several.refused().await;
-    assert!((0..SERVERS).all(|server| several.fields(server)[1..] == ["1"]), "ours took nothing");
+    assert!(
+        (0..SERVERS).all(|server| several.fields(server)[1..] == ["1"]),
+        "ours took nothing"
+    );
     several.java_leaves("a").await;
     assert!(!lock.is_locked().await.expect("is_locked"));
     assert_eq!(several.holding(), 0);
@@ -221,7 +267,11 @@ async fn red_majorities_exclude_each_other() {
         several.refused().await;
         stranger.unlock().await.expect("unlock");
         several.refused().await;
-        assert_eq!(several.holding(), 2, "one server is not enough, and was given back");
+        assert_eq!(
+            several.holding(),
+            2,
+            "one server is not enough, and was given back"
+        );
         several.java_leaves("a").await;
 
         let stranger = lock.lock().await.expect("lock");
@@ -229,7 +279,11 @@ async fn red_majorities_exclude_each_other() {
         assert!(!several.java_enters("a").await);
         stranger.unlock().await.expect("unlock");
         assert!(!several.java_enters("a").await);
-        assert_eq!(several.holding(), 2, "one server is not enough, and was given back");
+        assert_eq!(
+            several.holding(),
+            2,
+            "one server is not enough, and was given back"
+        );
         guard.check().expect("held");
         guard.unlock().await.expect("unlock");
         eventually("all is released", || several.holding() == 0).await;
@@ -256,12 +310,17 @@ async fn red_holders_notice_that_a_majority_forgot_them() {
 
     several.java.lock("a", RED, None).await;
     several.delete_on(&[0, 2]);
-    let guard = soon("rust takes what is left", lock.lock()).await.expect("lock");
+    let guard = soon("rust takes what is left", lock.lock())
+        .await
+        .expect("lock");
     // What Redisson tells of a loss, and only if it is asked.
     assert!(!several.java.is_held("a", RED).await);
     several.java_leaves("a").await;
     guard.check().expect("held");
-    assert!(lock.is_held().await.expect("is_held"), "java gave back its own only");
+    assert!(
+        lock.is_held().await.expect("is_held"),
+        "java gave back its own only"
+    );
     guard.unlock().await.expect("unlock");
 
     several.java.lock("a", RED, None).await;
@@ -275,25 +334,42 @@ async fn red_leases_end_for_the_other_side() {
     let mut several = Several::with(Some(SHORT), |ours| ours.lease(SHORT)).await;
     let lock = several.lock();
     let guard = lock.lock().await.expect("lock");
-    assert!(!several.java.try_lock("a", RED, TWO_LEASES, None).await, "it is renewed");
+    assert!(
+        !several.java.try_lock("a", RED, TWO_LEASES, None).await,
+        "it is renewed"
+    );
     guard.check().expect("held");
     guard.unlock().await.expect("unlock");
     several.java.lock("a", RED, None).await;
-    let refused = lock.try_lock(TWO_LEASES, Lease::Renewed).await.expect_err("it is renewed");
+    let refused = lock
+        .try_lock(TWO_LEASES, Lease::Renewed)
+        .await
+        .expect_err("it is renewed");
     assert!(refused.is_timeout(), "{refused}");
     several.java_leaves("a").await;
 
-    let guard = lock.try_lock(SHORT, Lease::fixed(SHORT)).await.expect("free");
-    soon("java takes our fixed lease", several.java.lock("a", RED, None)).await;
+    let guard = lock
+        .try_lock(SHORT, Lease::fixed(SHORT))
+        .await
+        .expect("free");
+    soon(
+        "java takes our fixed lease",
+        several.java.lock("a", RED, None),
+    )
+    .await;
     assert_eq!(guard.state(), HoldState::Lost);
     several.java_leaves("a").await;
     several.java.lock("a", RED, Some(SHORT)).await;
     assert!(lock.remaining_lease().await.expect("remaining_lease") <= Some(SHORT));
-    let guard = soon("rust takes their fixed lease", lock.lock()).await.expect("lock");
+    let guard = soon("rust takes their fixed lease", lock.lock())
+        .await
+        .expect("lock");
     guard.unlock().await.expect("unlock");
     several.java.lock("b", RED, None).await;
     several.java.kill();
-    let guard = soon("rust takes the lock of a killed JVM", lock.lock()).await.expect("lock");
+    let guard = soon("rust takes the lock of a killed JVM", lock.lock())
+        .await
+        .expect("lock");
     guard.unlock().await.expect("unlock");
 }
 
@@ -309,7 +385,10 @@ async fn without_one_server(dead: usize) {
     assert!(lock.is_locked().await.expect("is_locked"));
     assert_eq!(several.holding(), 2);
     let left = several.java.unlock("a", RED);
-    let guard = lock.try_lock(LONG_WAIT, Lease::Renewed).await.expect("rust gets in");
+    let guard = lock
+        .try_lock(LONG_WAIT, Lease::Renewed)
+        .await
+        .expect("rust gets in");
     left.await.expect("unlock never throws");
     assert!(!several.java_enters("a").await);
     guard.check().expect("held");
@@ -318,7 +397,10 @@ async fn without_one_server(dead: usize) {
     // Of a wait nothing is left after the dead server. Redisson then gives up, although it could
     // have the others: unless it has them already.
     let a_second = Duration::from_secs(1);
-    assert_eq!(several.java.try_lock("b", RED, a_second, None).await, dead == SERVERS - 1);
+    assert_eq!(
+        several.java.try_lock("b", RED, a_second, None).await,
+        dead == SERVERS - 1
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -340,7 +422,9 @@ async fn a_red_lock_of_java_may_have_ended_when_it_is_granted() {
     let theirs = several.java.try_lock("a", RED, NOW, Some(SHORT));
     eventually("java has the others", || several.holding() == 2).await;
     let lock = several.lock();
-    let guard = soon("rust takes what has ended", lock.lock()).await.expect("lock");
+    let guard = soon("rust takes what has ended", lock.lock())
+        .await
+        .expect("lock");
     assert!(theirs.await, "java believes that it has it");
     guard.check().expect("held");
     let left = lock.remaining_lease().await.expect("remaining_lease");

@@ -63,7 +63,14 @@ pub(crate) struct Thrown(pub(crate) String);
 impl Redisson {
     /// Starts a JVM with one Redisson client; `watchdog` is its `lockWatchdogTimeout`.
     pub(crate) async fn start(url: &str, watchdog: Option<Duration>) -> Redisson {
-        Redisson::start_with(url, Timeouts { watchdog, fair_wait: None }).await
+        Redisson::start_with(
+            url,
+            Timeouts {
+                watchdog,
+                fair_wait: None,
+            },
+        )
+        .await
     }
 
     /// For several servers, a client each: their URLs with a semicolon between them.
@@ -72,7 +79,8 @@ impl Redisson {
         let [watchdog, fair_wait] =
             [timeouts.watchdog, timeouts.fair_wait].map(|d| millis(d.unwrap_or_default()));
         let sharded = sharded(url);
-        java.done(&format!("connect {url}{sharded} {watchdog} {fair_wait}")).await;
+        java.done(&format!("connect {url}{sharded} {watchdog} {fair_wait}"))
+            .await;
         java
     }
 
@@ -82,10 +90,20 @@ impl Redisson {
         let folder = version.map_or("deps".into(), |version| format!("versions/{version}"));
         let (classes, deps) = (target.join("classes"), target.join(folder));
         let made_by = "tests/run makes it, of another version tests/redisson/versions";
-        assert!(deps.is_dir(), "no Redisson in {}: {made_by}", deps.display());
+        assert!(
+            deps.is_dir(),
+            "no Redisson in {}: {made_by}",
+            deps.display()
+        );
         let path = format!("{}:{}/*", classes.display(), deps.display());
         let mut child = Command::new("java")
-            .args(["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", &path])
+            .args([
+                "-Xmx256m",
+                "-XX:+UseSerialGC",
+                "-XX:TieredStopAtLevel=1",
+                "-cp",
+                &path,
+            ])
             .arg("leasehold.Driver")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -96,7 +114,11 @@ impl Redisson {
         let pending = Pending::default();
         let waiting = pending.clone();
         std::thread::spawn(move || deliver(output, &waiting));
-        Redisson { child, requests: Mutex::new(Requests { input, last_id: 0 }), pending }
+        Redisson {
+            child,
+            requests: Mutex::new(Requests { input, last_id: 0 }),
+            pending,
+        }
     }
 
     /// The owner that Redis sees when this thread holds a lock.
@@ -113,7 +135,10 @@ impl Redisson {
     pub(crate) async fn until_parked(&self, thread: &str) {
         let limit = Instant::now() + DEADLINE;
         while !self.expect::<bool>(&format!("parked {thread}")).await {
-            assert!(Instant::now() < limit, "`{thread}` is not parked within {DEADLINE:?}");
+            assert!(
+                Instant::now() < limit,
+                "`{thread}` is not parked within {DEADLINE:?}"
+            );
             sleep(Duration::from_millis(2)).await;
         }
     }
@@ -165,7 +190,10 @@ impl Redisson {
         let mut requests = self.requests.lock().expect("not poisoned");
         requests.last_id += 1;
         let id = requests.last_id;
-        self.pending.lock().expect("not poisoned").insert(id, sender);
+        self.pending
+            .lock()
+            .expect("not poisoned")
+            .insert(id, sender);
         writeln!(requests.input, "{id} {command}").expect("the JVM lives");
         let command = command.to_owned();
         async move {
@@ -199,7 +227,11 @@ impl<T: FromStr> FromStr for Nullable<T> {
     type Err = T::Err;
 
     fn from_str(text: &str) -> Result<Nullable<T>, T::Err> {
-        if text == "null" { Ok(Nullable(None)) } else { text.parse().map(|v| Nullable(Some(v))) }
+        if text == "null" {
+            Ok(Nullable(None))
+        } else {
+            text.parse().map(|v| Nullable(Some(v)))
+        }
     }
 }
 
@@ -210,12 +242,17 @@ fn millis(duration: Duration) -> String {
 /// Hands every line to the request that it answers, until the JVM ends.
 fn deliver(output: ChildStdout, pending: &Pending) {
     for line in BufReader::new(output).lines().map_while(Result::ok) {
-        let Some((id, reply)) = line.split_once(' ') else { continue };
+        let Some((id, reply)) = line.split_once(' ') else {
+            continue;
+        };
         if let Some(missing) = reply.strip_prefix("unsupported ") {
             // The test fails by it, now or when what the call should have done does not come.
             eprintln!("not applicable: this Redisson has no {missing}");
         }
-        let waiting = id.parse().ok().and_then(|id| pending.lock().ok()?.remove(&id));
+        let waiting = id
+            .parse()
+            .ok()
+            .and_then(|id| pending.lock().ok()?.remove(&id));
         if let Some(waiting) = waiting {
             // The test may have given up.
             drop(waiting.send(reply.to_owned()));

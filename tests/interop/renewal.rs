@@ -15,7 +15,11 @@ const LOCK: &str = "lock:leased";
 const LATE: Duration = Duration::from_secs(5);
 
 async fn client_with_lease(server: &Borrowed, lease: Duration) -> Client {
-    builder(&server.url()).lease(lease).connect().await.expect("connect")
+    builder(&server.url())
+        .lease(lease)
+        .connect()
+        .await
+        .expect("connect")
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -26,11 +30,19 @@ async fn the_watchdog_of_redisson_keeps_a_lock_from_us() {
     let lock = client.lock("leased");
 
     java.lock("a", LOCK, None).await;
-    let refused = lock.try_lock(TWO_LEASES, Lease::Renewed).await.expect_err("it is renewed");
+    let refused = lock
+        .try_lock(TWO_LEASES, Lease::Renewed)
+        .await
+        .expect_err("it is renewed");
     assert!(refused.is_timeout(), "{refused}");
     assert!(java.is_held("a", LOCK).await);
     java.unlock("a", LOCK).await.expect("unlock");
-    lock.try_lock(SHORT, Lease::Renewed).await.expect("free").unlock().await.expect("unlock");
+    lock.try_lock(SHORT, Lease::Renewed)
+        .await
+        .expect("free")
+        .unlock()
+        .await
+        .expect("unlock");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -57,8 +69,14 @@ async fn we_take_a_fixed_lease_of_redisson_when_it_ends() {
     let taken = Instant::now();
     java.lock("a", LOCK, Some(SHORT)).await;
     let locked = Instant::now();
-    let guard = timeout(SOON, lock.lock()).await.expect("at the end").expect("lock");
-    eprintln!("rust has a java lease of {SHORT:?} after {:.2?}", locked.elapsed());
+    let guard = timeout(SOON, lock.lock())
+        .await
+        .expect("at the end")
+        .expect("lock");
+    eprintln!(
+        "rust has a java lease of {SHORT:?} after {:.2?}",
+        locked.elapsed()
+    );
     // Not before it could have ended, whenever in between Redis counted from.
     assert!(taken.elapsed() >= SHORT);
     assert!(locked.elapsed() < SHORT + LATE);
@@ -73,14 +91,20 @@ async fn redisson_takes_our_fixed_lease_when_it_ends_and_we_know() {
     let lock = client.lock("leased");
 
     let taken = Instant::now();
-    let guard = lock.try_lock(Duration::ZERO, Lease::fixed(SHORT)).await.expect("free");
+    let guard = lock
+        .try_lock(Duration::ZERO, Lease::fixed(SHORT))
+        .await
+        .expect("free");
     java.lock("a", LOCK, None).await;
     assert!(taken.elapsed() >= SHORT);
     assert!(taken.elapsed() < SHORT + LATE, "{:?}", taken.elapsed());
     // Our deadline lies before the server's, so by now it has passed.
     assert_eq!(guard.state(), HoldState::Lost);
     assert!(guard.check().is_err());
-    guard.unlock().await.expect_err("there is nothing to unlock");
+    guard
+        .unlock()
+        .await
+        .expect_err("there is nothing to unlock");
     assert!(java.is_held("a", LOCK).await);
 }
 
@@ -94,8 +118,14 @@ async fn the_lock_of_a_killed_jvm_is_free_after_its_lease() {
     java.lock("a", LOCK, None).await;
     java.kill();
     let killed = Instant::now();
-    let guard = timeout(SOON, lock.lock()).await.expect("at the end").expect("lock");
-    eprintln!("rust has the lock of a killed jvm after {:.2?}", killed.elapsed());
+    let guard = timeout(SOON, lock.lock())
+        .await
+        .expect("at the end")
+        .expect("lock");
+    eprintln!(
+        "rust has the lock of a killed jvm after {:.2?}",
+        killed.elapsed()
+    );
     assert!(killed.elapsed() < SHORT + LATE);
     guard.unlock().await.expect("unlock");
 }
@@ -111,12 +141,17 @@ async fn we_notice_that_redisson_forced_our_lock_open() {
     assert!(java.force_unlock(LOCK).await);
     let forced = Instant::now();
     assert!(java.try_lock("a", LOCK, Duration::ZERO, None).await);
-    let reason = timeout(SOON, lost(&guard)).await.expect("noticed at the next renewal");
+    let reason = timeout(SOON, lost(&guard))
+        .await
+        .expect("noticed at the next renewal");
     // Not by the end of the lease, for which it would have been lost as well.
     assert_eq!(reason, LossReason::Gone);
     eprintln!("noticed after {:.2?}: {reason}", forced.elapsed());
     assert_eq!(guard.state(), HoldState::Lost);
-    guard.unlock().await.expect_err("there is nothing to unlock");
+    guard
+        .unlock()
+        .await
+        .expect_err("there is nothing to unlock");
     // The next holder is not harmed.
     assert!(java.is_held("a", LOCK).await);
 }

@@ -16,13 +16,18 @@ async fn semaphore_contenders_are_never_more_than_its_permits() {
     let mut harness = Harness::with(None, |ours| ours).await;
     let semaphore = harness.client.semaphore("slots");
     assert!(semaphore.try_set_permits(LIMIT).await.expect("set"));
-    let threads = harness.java.contend_semaphore(THREADS, "slots", "inside", LIMIT);
+    let threads = harness
+        .java
+        .contend_semaphore(THREADS, "slots", "inside", LIMIT);
     let acquire = async || semaphore.acquire(1).await.expect("acquire");
     contend(&mut harness, threads, acquire, async |permit| {
         permit.release().await.expect("release");
     })
     .await;
-    assert_eq!(semaphore.available().await.expect("available"), i64::from(LIMIT));
+    assert_eq!(
+        semaphore.available().await.expect("available"),
+        i64::from(LIMIT)
+    );
 }
 
 /// One release of several permits wakes as many waiters of the other side.
@@ -32,7 +37,9 @@ async fn semaphore_waiters_wake_when_the_other_side_releases() {
     let semaphore = harness.client.semaphore("slots");
     assert!(semaphore.try_set_permits(1).await.expect("set"));
     let only = semaphore.acquire(1).await.expect("acquire");
-    let waiting = harness.waiting(|harness| harness.java.semaphore_acquire("a", "slots", 1)).await;
+    let waiting = harness
+        .waiting(|harness| harness.java.semaphore_acquire("a", "slots", 1))
+        .await;
     only.release().await.expect("release");
     joined("java wakes on a release of a permit in rust", waiting).await;
 
@@ -58,14 +65,18 @@ async fn semaphore_waiters_wake_when_the_other_side_releases() {
     let mut waiting = Vec::new();
     for thread in ["a", "b", "c"] {
         waiting.push(
-            harness.waiting(|harness| harness.java.semaphore_acquire(thread, "slots", 1)).await,
+            harness
+                .waiting(|harness| harness.java.semaphore_acquire(thread, "slots", 1))
+                .await,
         );
     }
     semaphore.release(3).await.expect("release");
     for waiting in waiting {
         joined("java wakes on a release(3) in rust", waiting).await;
     }
-    let waiting = harness.waiting(|harness| harness.java.semaphore_acquire("a", "slots", 3)).await;
+    let waiting = harness
+        .waiting(|harness| harness.java.semaphore_acquire("a", "slots", 3))
+        .await;
     drop(permits);
     joined("java wakes when as many as it wants were dropped", waiting).await;
 }
@@ -82,8 +93,19 @@ async fn semaphore_permits_are_seen_by_the_other_side() {
     assert_eq!(semaphore.available().await.expect("available"), 1);
     assert_eq!(harness.observer.ask("GET slots").await, ["1"]);
     assert_eq!(harness.observer.integer("PTTL slots").await, -1);
-    assert!(!harness.java.semaphore_try_acquire("a", "slots", 2, WAIT).await);
-    assert!(semaphore.try_acquire(2, A_MOMENT).await.expect_err("too few").is_timeout());
+    assert!(
+        !harness
+            .java
+            .semaphore_try_acquire("a", "slots", 2, WAIT)
+            .await
+    );
+    assert!(
+        semaphore
+            .try_acquire(2, A_MOMENT)
+            .await
+            .expect_err("too few")
+            .is_timeout()
+    );
     permit.release().await.expect("release");
     assert_eq!(harness.java.semaphore_available("slots").await, 3);
     semaphore.add_permits(-5).await.expect("add");
@@ -95,7 +117,10 @@ async fn semaphore_permits_are_seen_by_the_other_side() {
     // What we give up for good comes back by whoever releases it.
     harness.java.semaphore_add("slots", 1).await;
     semaphore.acquire(1).await.expect("acquire").forget();
-    harness.observer.wait_until("EXISTS leasehold_semaphore:{slots}", 0).await;
+    harness
+        .observer
+        .wait_until("EXISTS leasehold_semaphore:{slots}", 0)
+        .await;
     harness.java.semaphore_release("slots", 1).await;
     assert_eq!(semaphore.available().await.expect("available"), 1);
 }
@@ -108,20 +133,37 @@ async fn semaphore_permits_of_a_dead_client_come_back() {
     let semaphore = harness.client.semaphore("slots");
     assert!(semaphore.try_set_permits(2).await.expect("set"));
     let line = harness.server.line();
-    let dying = builder(line.url()).lease(SHORT).connect().await.expect("connect");
+    let dying = builder(line.url())
+        .lease(SHORT)
+        .connect()
+        .await
+        .expect("connect");
     let dead = dying.semaphore("slots").acquire(2).await.expect("acquire");
-    let theirs = harness.waiting(|harness| harness.java.semaphore_acquire("a", "slots", 1)).await;
+    let theirs = harness
+        .waiting(|harness| harness.java.semaphore_acquire("a", "slots", 1))
+        .await;
     line.refuse();
     line.cut();
     let guard = dead.guard().expect("a hold");
     soon("the dead one knows", lost(guard)).await;
     assert_eq!(guard.state(), HoldState::Lost);
-    let ours = soon("rust gets what came back", semaphore.acquire(1)).await.expect("acquire");
+    let ours = soon("rust gets what came back", semaphore.acquire(1))
+        .await
+        .expect("acquire");
     joined("java gets what came back", theirs).await;
     assert_eq!(semaphore.available().await.expect("available"), 0);
 
     harness.java.kill();
-    assert!(semaphore.try_acquire(1, 2 * SHORT).await.expect_err("for ever").is_timeout());
+    assert!(
+        semaphore
+            .try_acquire(1, 2 * SHORT)
+            .await
+            .expect_err("for ever")
+            .is_timeout()
+    );
     ours.release().await.expect("it was renewed");
-    assert_eq!(semaphore.try_acquire(1, NOW).await.expect("ours").permits(), 1);
+    assert_eq!(
+        semaphore.try_acquire(1, NOW).await.expect("ours").permits(),
+        1
+    );
 }

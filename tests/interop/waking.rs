@@ -23,14 +23,19 @@ async fn task_waits(harness: &mut Harness, lock: &Lock) -> JoinHandle<(Instant, 
 
 /// Lets a JVM thread wait for the lock; resolves when it has got it.
 async fn thread_waits(harness: &mut Harness, thread: &str, name: &str) -> JoinHandle<()> {
-    harness.waiting(|harness| harness.java.lock(thread, &format!("lock:{name}"), None)).await
+    harness
+        .waiting(|harness| harness.java.lock(thread, &format!("lock:{name}"), None))
+        .await
 }
 
 /// Prints what was seen, and fails if a round came near the end of a lease.
 fn judge(what: &str, mut waits: Vec<Duration>) {
     waits.sort_unstable();
     let (median, longest) = (waits[waits.len() / 2], waits[waits.len() - 1]);
-    eprintln!("{what}: median {median:.2?}, longest {longest:.2?} of {}", waits.len());
+    eprintln!(
+        "{what}: median {median:.2?}, longest {longest:.2?} of {}",
+        waits.len()
+    );
     // A message did it: no poll comes for a minute, and no lease ends for half of one.
     assert!(longest < SOON, "{what}: {longest:?}");
 }
@@ -45,7 +50,9 @@ async fn task_wakes_on_unlock_of_a_thread(name: &str) {
         let mut waiting = task_waits(&mut harness, &lock).await;
         let freed = Instant::now();
         harness.java.unlock("a", &java_lock).await.expect("unlock");
-        let woken = timeout(SOON, &mut waiting).await.expect("woken before the lease");
+        let woken = timeout(SOON, &mut waiting)
+            .await
+            .expect("woken before the lease");
         let (got, guard) = woken.expect("no panic");
         waits.push(got.saturating_duration_since(freed));
         guard.unlock().await.expect("unlock");
@@ -76,7 +83,11 @@ async fn a_thread_wakes_when_a_task_unlocks() {
             guard.unlock().await.expect("unlock");
             waiting.await.expect("no panic");
             waits.push(freed.elapsed());
-            harness.java.unlock("a", &format!("lock:{name}")).await.expect("unlock");
+            harness
+                .java
+                .unlock("a", &format!("lock:{name}"))
+                .await
+                .expect("unlock");
         }
         judge(&format!("java wakes on an unlock in rust, {name}"), waits);
     }
@@ -97,12 +108,18 @@ async fn a_thread_wakes_when_a_guard_is_dropped() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_thread_wakes_when_a_client_shuts_down() {
     let mut harness = Harness::start().await;
-    let other = builder(&harness.server.url()).connect().await.expect("connect");
+    let other = builder(&harness.server.url())
+        .connect()
+        .await
+        .expect("connect");
     let lock = other.lock("closing");
     let guard = lock.lock().await.expect("lock");
     let waiting = thread_waits(&mut harness, "a", "closing").await;
     let freed = Instant::now();
-    other.shutdown(Duration::from_secs(5)).await.expect("shutdown");
+    other
+        .shutdown(Duration::from_secs(5))
+        .await
+        .expect("shutdown");
     waiting.await.expect("no panic");
     judge("java wakes on a shutdown in rust", vec![freed.elapsed()]);
     drop(guard);
@@ -114,11 +131,28 @@ async fn a_thread_wakes_when_we_force_its_lock_open() {
     harness.java.lock("a", "lock:forced", None).await;
     let waiting = thread_waits(&mut harness, "b", "forced").await;
     let freed = Instant::now();
-    assert!(harness.client.lock("forced").force_unlock().await.expect("force_unlock"));
+    assert!(
+        harness
+            .client
+            .lock("forced")
+            .force_unlock()
+            .await
+            .expect("force_unlock")
+    );
     waiting.await.expect("no panic");
-    judge("java wakes on a forced unlock in rust", vec![freed.elapsed()]);
-    let refused = harness.java.unlock("a", "lock:forced").await.expect_err("a lost the lock");
-    assert!(refused.0.starts_with("IllegalMonitorStateException"), "{refused:?}");
+    judge(
+        "java wakes on a forced unlock in rust",
+        vec![freed.elapsed()],
+    );
+    let refused = harness
+        .java
+        .unlock("a", "lock:forced")
+        .await
+        .expect_err("a lost the lock");
+    assert!(
+        refused.0.starts_with("IllegalMonitorStateException"),
+        "{refused:?}"
+    );
     assert!(harness.java.is_held("b", "lock:forced").await);
 }
 
@@ -130,8 +164,13 @@ async fn a_task_wakes_when_a_thread_forces_a_lock_open() {
     let mut waiting = task_waits(&mut harness, &lock).await;
     let freed = Instant::now();
     assert!(harness.java.force_unlock("lock:forced").await);
-    let woken = timeout(SOON, &mut waiting).await.expect("woken before the lease");
+    let woken = timeout(SOON, &mut waiting)
+        .await
+        .expect("woken before the lease");
     let (got, guard) = woken.expect("no panic");
-    judge("rust wakes on a forced unlock in java", vec![got.saturating_duration_since(freed)]);
+    judge(
+        "rust wakes on a forced unlock in java",
+        vec![got.saturating_duration_since(freed)],
+    );
     guard.unlock().await.expect("unlock");
 }

@@ -59,7 +59,11 @@ impl Pair {
         } else {
             Letter::Meaning
         };
-        Pair { own, server, letter }
+        Pair {
+            own,
+            server,
+            letter,
+        }
     }
 
     pub(crate) fn letter(&self) -> Letter {
@@ -68,19 +72,32 @@ impl Pair {
 
     /// Runs one step on both sides; describes the difference, if there is one.
     pub(crate) fn step(&mut self, words: &[&str], numbers: Numbers) -> Result<Reply, String> {
-        let theirs = self.server.command(words).map_err(|error| format!("{words:?}: {error}"))?;
+        let theirs = self
+            .server
+            .command(words)
+            .map_err(|error| format!("{words:?}: {error}"))?;
         let ours = convert(self.own.command(words));
-        let unordered = ["keys", "scan"].iter().any(|name| words[0].eq_ignore_ascii_case(name));
+        let unordered = ["keys", "scan"]
+            .iter()
+            .any(|name| words[0].eq_ignore_ascii_case(name));
         // Two that are a millisecond apart on one side may be equal on the other.
         let by_time = numbers == Numbers::Leases && words[0] == "ZRANGE";
-        let (theirs, ours) =
-            if by_time { (by_member(theirs), by_member(ours)) } else { (theirs, ours) };
-        let (theirs, ours) =
-            if unordered { (sorted(theirs), sorted(ours)) } else { (theirs, ours) };
+        let (theirs, ours) = if by_time {
+            (by_member(theirs), by_member(ours))
+        } else {
+            (theirs, ours)
+        };
+        let (theirs, ours) = if unordered {
+            (sorted(theirs), sorted(ours))
+        } else {
+            (theirs, ours)
+        };
         if same(&theirs, &ours, numbers) || self.alike(&theirs, &ours, numbers) {
             return Ok(theirs);
         }
-        Err(format!("{words:?}\n  redis:    {theirs:?}\n  embedded: {ours:?}"))
+        Err(format!(
+            "{words:?}\n  redis:    {theirs:?}\n  embedded: {ours:?}"
+        ))
     }
 
     /// The same but for how another version writes it.
@@ -116,7 +133,11 @@ impl Pair {
                 _ => &["EXISTS", &key],
             };
             // Scores may be times of day.
-            let numbers = if kind.text() == "zset" { Numbers::Leases } else { Numbers::Exact };
+            let numbers = if kind.text() == "zset" {
+                Numbers::Leases
+            } else {
+                Numbers::Exact
+            };
             self.step(read, numbers)?;
         }
         Ok(())
@@ -159,8 +180,13 @@ fn same(theirs: &Reply, ours: &Reply, numbers: Numbers) -> bool {
 
 /// Members with their scores, in the order of the members.
 fn by_member(reply: Reply) -> Reply {
-    let Reply::Array(items) = reply else { return reply };
-    let mut pairs: Vec<_> = items.chunks(2).map(|pair| Reply::Array(pair.to_vec())).collect();
+    let Reply::Array(items) = reply else {
+        return reply;
+    };
+    let mut pairs: Vec<_> = items
+        .chunks(2)
+        .map(|pair| Reply::Array(pair.to_vec()))
+        .collect();
     pairs.sort_by_key(|pair| format!("{:?}", pair.array()[0]));
     Reply::Array(pairs)
 }

@@ -149,7 +149,12 @@ const COMMANDS: &[&[&str]] = &[
     &["evalsha", "E0E1F9FABFC9D4800C877A703B823AC0578FF8DB", "0"],
     &["script", "load", "return 1"],
     &["evalsha", "E0E1F9FABFC9D4800C877A703B823AC0578FF8DB", "0"],
-    &["script", "exists", "e0e1f9fabfc9d4800c877a703b823ac0578ff8db", "x"],
+    &[
+        "script",
+        "exists",
+        "e0e1f9fabfc9d4800c877a703b823ac0578ff8db",
+        "x",
+    ],
     &["script", "flush"],
     &["evalsha", "e0e1f9fabfc9d4800c877a703b823ac0578ff8db", "0"],
     &["script", "load", "(("],
@@ -239,7 +244,9 @@ fn holds_that_are_passed_on_agree() {
         return;
     }
     let server = Server::start();
-    let passing = headers().iter().filter(|header| header.name.ends_with("_take_over"));
+    let passing = headers()
+        .iter()
+        .filter(|header| header.name.ends_with("_take_over"));
     let mut names = Vec::new();
     for header in passing {
         let mut pair = Pair::new(&server);
@@ -255,18 +262,29 @@ fn holds_that_are_passed_on_agree() {
         run(&["pexpire", "k1", "5000"]);
         run(&["set", "k2", "7"]);
         // Taken over, again with a shorter lease and with a longer one, and by one who comes too late.
-        for (from, owner, lease) in
-            [("a", "b", "9000"), ("a", "b", "100"), ("a", "b", "60000"), ("a", "c", "9000")]
-        {
+        for (from, owner, lease) in [
+            ("a", "b", "9000"),
+            ("a", "b", "100"),
+            ("a", "b", "60000"),
+            ("a", "c", "9000"),
+        ] {
             let keys = ["k1", "k2", "k3"];
             let number = header.keys.0.len();
             let call = ["eval", header.text, &number.to_string()];
             let reply = run(&[&call, &keys[..number], &[from, owner, lease]].concat());
-            assert_eq!(reply == Reply::Nil, owner == "c", "{}: {reply:?}", header.name);
+            assert_eq!(
+                reply == Reply::Nil,
+                owner == "c",
+                "{}: {reply:?}",
+                header.name
+            );
         }
         names.push(header.name);
     }
-    assert!(names.contains(&"read_take_over") && names.len() == 4, "{names:?}");
+    assert!(
+        names.contains(&"read_take_over") && names.len() == 4,
+        "{names:?}"
+    );
 }
 
 /// The same for the scripts that leave a hold to its expiry.
@@ -277,7 +295,10 @@ fn holds_that_linger_agree() {
     }
     let server = Server::start();
     let mut names = Vec::new();
-    for header in headers().iter().filter(|header| header.name.ends_with("_linger")) {
+    for header in headers()
+        .iter()
+        .filter(|header| header.name.ends_with("_linger"))
+    {
         let mut pair = Pair::new(&server);
         let mut run = |words: &[&str]| {
             let reply = pair.step(words, Numbers::Leases).unwrap();
@@ -303,10 +324,23 @@ fn holds_that_linger_agree() {
             });
             let call = ["eval", header.text, &number.to_string()];
             let reply = run(&[&call, &keys[..number], &args.collect::<Vec<_>>()].concat());
-            assert_eq!(reply == Reply::Nil, owner == "b", "{}: {reply:?}", header.name);
+            assert_eq!(
+                reply == Reply::Nil,
+                owner == "b",
+                "{}: {reply:?}",
+                header.name
+            );
         }
         names.push(header.name);
     }
     names.sort_unstable();
-    assert_eq!(names, ["fair_linger", "lock_linger", "string_linger", "write_linger"]);
+    assert_eq!(
+        names,
+        [
+            "fair_linger",
+            "lock_linger",
+            "string_linger",
+            "write_linger"
+        ]
+    );
 }

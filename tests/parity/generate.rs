@@ -103,8 +103,9 @@ const IDS: &[&str] = &[
     "1234",
     "",
 ];
-const VALUES: &[&str] =
-    &["", "v", "0", "1", "01", "+1", " 1", "-0", "1.5", "ä€", "a b\r\nc", "read"];
+const VALUES: &[&str] = &[
+    "", "v", "0", "1", "01", "+1", " 1", "-0", "1.5", "ä€", "a b\r\nc", "read",
+];
 const INTEGERS: &[&str] = &[
     "0",
     "1",
@@ -150,10 +151,22 @@ const SCORES: &[&str] = &[
 const BOUNDS: &[&str] = &[
     "0", "1", "(1", "-inf", "+inf", "inf", "(-inf", "(2", "1.5", "1e3", "x", "(", "", "nan", "-1",
 ];
-const LEASES: &[&str] =
-    &["20", "40", "60", "100", "5000", "30000", "60000", "0", "-1", "x", "9223372036854775807"];
-const PATTERNS: &[&str] =
-    &["*", "h*", "?1", "[kl]*", "[^z]?", "k1", "none", "[a-k]1", "\\h1", "[", ""];
+const LEASES: &[&str] = &[
+    "20",
+    "40",
+    "60",
+    "100",
+    "5000",
+    "30000",
+    "60000",
+    "0",
+    "-1",
+    "x",
+    "9223372036854775807",
+];
+const PATTERNS: &[&str] = &[
+    "*", "h*", "?1", "[kl]*", "[^z]?", "k1", "none", "[a-k]1", "\\h1", "[", "",
+];
 const CHANNELS: &[&str] = &["ch", "redisson_lock__channel:{x}"];
 
 type Words = BoxedStrategy<Vec<String>>;
@@ -198,7 +211,9 @@ fn word(letter: &'static str) -> BoxedStrategy<String> {
 fn command() -> Words {
     let template = select(TEMPLATES)
         .prop_flat_map(|template| template.split(' ').map(word).collect::<Vec<_>>());
-    (template, 0..40_u8, any::<prop::sample::Index>()).prop_map(spoil).boxed()
+    (template, 0..40_u8, any::<prop::sample::Index>())
+        .prop_map(spoil)
+        .boxed()
 }
 
 /// Now and then a word too few, one too many, or another case.
@@ -249,17 +264,31 @@ fn filled(
     word: fn(&Part) -> BoxedStrategy<String>,
 ) -> Words {
     let again = (0..times).flat_map(|_| repeated);
-    fixed.iter().chain(again).map(word).collect::<Vec<_>>().boxed()
+    fixed
+        .iter()
+        .chain(again)
+        .map(word)
+        .collect::<Vec<_>>()
+        .boxed()
 }
 
 /// A search goes through the keys in an order that is each engine's own.
 fn ordered() -> Vec<Header> {
-    headers().iter().filter(|header| header.name != "locks_scan").cloned().collect()
+    headers()
+        .iter()
+        .filter(|header| header.name != "locks_scan")
+        .cloned()
+        .collect()
 }
 
 fn script() -> Words {
     let one = (select(ordered()), 1..4_usize, 0..4_usize).prop_flat_map(|(header, keys, args)| {
-        let Header { text, keys: (fixed, repeated), args: (needed, more), .. } = header;
+        let Header {
+            text,
+            keys: (fixed, repeated),
+            args: (needed, more),
+            ..
+        } = header;
         let paired = more.iter().any(|part| part.index.contains('i'));
         let keys = filled(&fixed, &repeated, keys, key_of);
         let by_key = move |keys: Vec<String>| {
@@ -297,7 +326,15 @@ pub(crate) fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = (words, pause()).prop_map(|(words, pause)| {
         let first = words[0].to_ascii_lowercase();
         let leases = ["pttl", "ttl", "eval"].contains(&first.as_str());
-        Step { words, numbers: if leases { Numbers::Leases } else { Numbers::Exact }, pause }
+        Step {
+            words,
+            numbers: if leases {
+                Numbers::Leases
+            } else {
+                Numbers::Exact
+            },
+            pause,
+        }
     });
     proptest::collection::vec(step, 1..60)
 }

@@ -14,11 +14,15 @@ use crate::support::server::{self, Server};
 const TRIES: usize = 3;
 
 fn number(name: &str) -> Option<u64> {
-    std::env::var(name).ok().map(|text| text.parse().expect(name))
+    std::env::var(name)
+        .ok()
+        .map(|text| text.parse().expect(name))
 }
 
 fn run(server: &Server, steps: &[Step]) -> Result<(), String> {
-    let clock = tokio::runtime::Builder::new_current_thread().enable_time().build();
+    let clock = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build();
     let clock = clock.expect("a runtime");
     let _entered = clock.enter();
     let mut pair = Pair::new(server);

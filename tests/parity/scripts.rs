@@ -42,14 +42,20 @@ pub(crate) fn headers() -> &'static [Header] {
 /// From the script's own first line on: others that it calls may stand before it.
 fn head<'a>(name: &str, text: &'a str) -> &'a str {
     let first = format!("-- {name}: ");
-    &text[text.find(&first).expect("a script begins with what it does")..]
+    &text[text
+        .find(&first)
+        .expect("a script begins with what it does")..]
 }
 
 fn parts(text: &str, prefix: &str) -> Parts {
     let found = text.lines().filter_map(|line| {
         let (index, rest) = line.strip_prefix(prefix)?.split_once(']')?;
         let name = rest.split_whitespace().next()?;
-        Some(Part { index: index.to_owned(), name: name.to_owned(), text: rest.to_owned() })
+        Some(Part {
+            index: index.to_owned(),
+            name: name.to_owned(),
+            text: rest.to_owned(),
+        })
     });
     found.partition(|part| part.index.parse::<u32>().is_ok())
 }

@@ -23,11 +23,21 @@ pub(crate) async fn enter_all(
 async fn enter(lock: Lock, mut outside: Connection, rounds: usize) {
     for _ in 0..rounds {
         let guard = soon("its turn", lock.lock()).await.unwrap();
-        assert_eq!(outside.command(&["INCR", "inside"]).unwrap().int(), 1, "two inside");
+        assert_eq!(
+            outside.command(&["INCR", "inside"]).unwrap().int(),
+            1,
+            "two inside"
+        );
         let before = outside.command(&["GET", "entered"]).unwrap();
-        let before = if before == Reply::Nil { 0 } else { before.int() };
+        let before = if before == Reply::Nil {
+            0
+        } else {
+            before.int()
+        };
         sleep(ms(1)).await;
-        outside.command(&["SET", "entered", &(before + 1).to_string()]).unwrap();
+        outside
+            .command(&["SET", "entered", &(before + 1).to_string()])
+            .unwrap();
         outside.command(&["DECR", "inside"]).unwrap();
         guard.unlock().await.unwrap();
     }

@@ -38,7 +38,12 @@ async fn both(library: Library, lease_ms: u32) -> Both {
     peer.make(KEY, lease_ms).await;
     let client = builder(&server.url()).connect().await.unwrap();
     let lock = client.string_lock(KEY);
-    Both { server, peer, client, lock }
+    Both {
+        server,
+        peer,
+        client,
+        lock,
+    }
 }
 
 impl Both {
@@ -52,7 +57,16 @@ impl Both {
 
     async fn refused(&self) {
         let refused = self.lock.try_lock(ONCE, Lease::Renewed).await.unwrap_err();
-        assert!(matches!(refused, Error::Timeout { no_expiry: false, .. }), "{refused}");
+        assert!(
+            matches!(
+                refused,
+                Error::Timeout {
+                    no_expiry: false,
+                    ..
+                }
+            ),
+            "{refused}"
+        );
     }
 }
 
@@ -84,7 +98,13 @@ async fn each_waits_for_the_other(library: Library) {
     let waits = tokio::spawn(async move { lock.lock().await });
     eventually("it waits", || both.client.stats().waiting == 1).await;
     assert!(both.peer.is("release it").await);
-    soon("it gets in", waits).await.unwrap().unwrap().unlock().await.unwrap();
+    soon("it gets in", waits)
+        .await
+        .unwrap()
+        .unwrap()
+        .unlock()
+        .await
+        .unwrap();
 }
 
 async fn each_sees_what_the_other_stores(library: Library) {
@@ -104,7 +124,11 @@ async fn each_sees_what_the_other_stores(library: Library) {
     let holder = both.lock.holder().await.unwrap().unwrap();
     assert_eq!((holder.owner, holder.holds), (owner, 1));
     let whole = ms(LONG.into());
-    assert!(holder.lease.is_some_and(|left| left <= whole && left > whole / 2));
+    assert!(
+        holder
+            .lease
+            .is_some_and(|left| left <= whole && left > whole / 2)
+    );
     assert!(both.peer.is("release it").await);
     assert_eq!(both.lock.holder().await.unwrap(), None);
 
@@ -127,7 +151,11 @@ async fn each_keeps_to_extensions_of_the_other(library: Library) {
     both.refused().await;
     assert!(both.peer.is("release it").await);
 
-    let guard = both.lock.try_lock(ONCE, Lease::fixed(ms(20_000))).await.unwrap();
+    let guard = both
+        .lock
+        .try_lock(ONCE, Lease::fixed(ms(20_000)))
+        .await
+        .unwrap();
     guard.extend(ms(60_000)).await.unwrap();
     assert!(both.left() > 20_000);
     assert!(!both.peer.is("try it").await);
@@ -139,7 +167,11 @@ async fn each_waits_for_a_renewed_hold(library: Library) {
     let server = Server::start();
     let peer = Process::start(library, &[server.url()]);
     peer.make(KEY, LONG).await;
-    let client = builder(&server.url()).lease(ms(4000)).connect().await.unwrap();
+    let client = builder(&server.url())
+        .lease(ms(4000))
+        .connect()
+        .await
+        .unwrap();
     let lock = client.string_lock(KEY);
     let guard = lock.lock().await.unwrap();
     let deadline = guard.deadline();
@@ -154,18 +186,37 @@ async fn each_waits_for_a_renewed_hold(library: Library) {
 async fn each_is_freed_by_its_expiry(library: Library) {
     let both = both(library, 400).await;
     assert!(both.peer.is("try it").await);
-    let guard = soon("the peer's lease ends", both.lock.lock()).await.unwrap();
+    let guard = soon("the peer's lease ends", both.lock.lock())
+        .await
+        .unwrap();
     assert!(!both.peer.is("release it").await);
     assert!(!both.peer.is("extend it 60000").await);
-    assert_eq!(both.value(), guard.owner(), "what came late touched nothing");
+    assert_eq!(
+        both.value(),
+        guard.owner(),
+        "what came late touched nothing"
+    );
     guard.unlock().await.unwrap();
 
-    let guard = both.lock.try_lock(ONCE, Lease::fixed(ms(400))).await.unwrap();
+    let guard = both
+        .lock
+        .try_lock(ONCE, Lease::fixed(ms(400)))
+        .await
+        .unwrap();
     both.peer.make(KEY, LONG).await;
     assert_eq!(both.peer.tell("lock it").await, "locked");
-    assert!(matches!(guard.check(), Err(Error::Lost { reason: LossReason::Expired, .. })));
+    assert!(matches!(
+        guard.check(),
+        Err(Error::Lost {
+            reason: LossReason::Expired,
+            ..
+        })
+    ));
     assert!(guard.unlock().await.is_err());
-    eventually("nothing is owed", || both.client.stats().releases_pending == 0).await;
+    eventually("nothing is owed", || {
+        both.client.stats().releases_pending == 0
+    })
+    .await;
     assert_eq!(both.value(), both.peer.tell("owner it").await);
 }
 
@@ -183,9 +234,27 @@ async fn what_comes_late_touches_nobody(library: Library) {
     both.server.command(&["DEL", KEY]);
     assert!(both.peer.is("try it").await);
     let gone = guard.extend(ms(60_000)).await.unwrap_err();
-    assert!(matches!(gone, Error::Lost { reason: LossReason::Gone, .. }), "{gone}");
+    assert!(
+        matches!(
+            gone,
+            Error::Lost {
+                reason: LossReason::Gone,
+                ..
+            }
+        ),
+        "{gone}"
+    );
     let gone = guard.unlock().await.unwrap_err();
-    assert!(matches!(gone, Error::Lost { reason: LossReason::Gone, .. }), "{gone}");
+    assert!(
+        matches!(
+            gone,
+            Error::Lost {
+                reason: LossReason::Gone,
+                ..
+            }
+        ),
+        "{gone}"
+    );
     assert_eq!(both.value(), both.peer.tell("owner it").await);
     assert!(both.peer.is("release it").await);
 }
@@ -194,7 +263,11 @@ async fn each_takes_over_what_the_other_took(library: Library) {
     let both = both(library, LONG).await;
     assert!(both.peer.is("try it").await);
     let owner = both.peer.tell("owner it").await;
-    let stranger = both.lock.restore("0123456789abcdef0123456789abcdef").await.unwrap_err();
+    let stranger = both
+        .lock
+        .restore("0123456789abcdef0123456789abcdef")
+        .await
+        .unwrap_err();
     assert!(matches!(stranger, Error::NotOwner { .. }), "{stranger}");
     let guard = both.lock.restore(&owner).await.unwrap();
     assert_eq!((guard.owner(), both.value()), (&*owner, owner.clone()));
@@ -241,8 +314,18 @@ async fn several_keys_of_node_redlock_are_as_many_locks() {
     assert!(both.peer.is("try it").await);
     let owner = both.peer.tell("owner it").await;
     for lock in [&one, &other] {
-        assert!(lock.try_lock(ONCE, Lease::Renewed).await.unwrap_err().is_timeout());
-        assert!(lock.holder().await.unwrap().is_some_and(|holder| holder.owner == owner));
+        assert!(
+            lock.try_lock(ONCE, Lease::Renewed)
+                .await
+                .unwrap_err()
+                .is_timeout()
+        );
+        assert!(
+            lock.holder()
+                .await
+                .unwrap()
+                .is_some_and(|holder| holder.owner == owner)
+        );
     }
     // One of them is released for it: then it can release only the other.
     one.restore(&owner).await.unwrap().unlock().await.unwrap();

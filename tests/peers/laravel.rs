@@ -22,7 +22,11 @@ struct Form {
 }
 
 const fn form(connection: &'static str, cache: &'static str, database: u8) -> Form {
-    Form { connection, cache, database }
+    Form {
+        connection,
+        cache,
+        database,
+    }
 }
 
 /// What an application without a name has, by the configuration that its Laravel came with.
@@ -55,13 +59,21 @@ async fn peer(form: &Form, name: &str) -> Peer {
     let url = format!("{}/{database}", server.url());
     let client = builder(&url).key_prefix(&prefix).connect().await.unwrap();
     let lock = client.string_lock(name);
-    Peer { server, database, client, lock, key: format!("{prefix}{name}") }
+    Peer {
+        server,
+        database,
+        client,
+        lock,
+        key: format!("{prefix}{name}"),
+    }
 }
 
 impl Peer {
     fn command(&self, words: &[&str]) -> Reply {
         let mut connection = self.server.connection();
-        connection.command(&["SELECT", &self.database.to_string()]).unwrap();
+        connection
+            .command(&["SELECT", &self.database.to_string()])
+            .unwrap();
         connection.command(words).unwrap()
     }
 
@@ -106,9 +118,18 @@ async fn laravel_excludes_and_is_excluded() {
         // The same key by its whole name; no other database has it.
         for database in [0, shop.database] {
             let url = format!("{}/{database}", shop.server.url());
-            let whole = builder(&url).connect().await.unwrap().string_lock(&*shop.key);
+            let whole = builder(&url)
+                .connect()
+                .await
+                .unwrap()
+                .string_lock(&*shop.key);
             let here = database == shop.database;
-            assert_eq!(whole.is_locked().await.unwrap(), here, "{} in {database}", shop.key);
+            assert_eq!(
+                whole.is_locked().await.unwrap(),
+                here,
+                "{} in {database}",
+                shop.key
+            );
         }
     }
 }
@@ -135,7 +156,13 @@ async fn laravel_blocks_by_asking_until_we_release() {
     let waits = tokio::spawn(async move { lock.lock().await });
     eventually("it waits", || shop.client.stats().waiting == 1).await;
     assert_eq!(shop.script(GIVE_BACK, &[LARAVEL]), 1);
-    soon("it asks again", waits).await.unwrap().unwrap().unlock().await.unwrap();
+    soon("it asks again", waits)
+        .await
+        .unwrap()
+        .unwrap()
+        .unlock()
+        .await
+        .unwrap();
 }
 
 #[tokio::test]
@@ -144,7 +171,16 @@ async fn laravels_lock_for_ever_ends_by_a_forced_release() {
     // `Cache::lock('orders')` without seconds.
     assert_eq!(shop.command(&["SETNX", &shop.key, LARAVEL]).int(), 1);
     let refused = shop.lock.try_lock(ONCE, Lease::Renewed).await.unwrap_err();
-    assert!(matches!(refused, Error::Timeout { no_expiry: true, .. }), "{refused}");
+    assert!(
+        matches!(
+            refused,
+            Error::Timeout {
+                no_expiry: true,
+                ..
+            }
+        ),
+        "{refused}"
+    );
     assert!(
         shop.lock
             .holder()
@@ -154,7 +190,12 @@ async fn laravels_lock_for_ever_ends_by_a_forced_release() {
     );
     // `forceRelease`, theirs and ours.
     shop.command(&["DEL", &shop.key]);
-    soon("it is free", shop.lock.lock()).await.unwrap().unlock().await.unwrap();
+    soon("it is free", shop.lock.lock())
+        .await
+        .unwrap()
+        .unlock()
+        .await
+        .unwrap();
     assert_eq!(shop.command(&["SETNX", &shop.key, LARAVEL]).int(), 1);
     assert!(shop.lock.force_unlock().await.unwrap());
     assert!(shop.set(LARAVEL, &TEN));
@@ -179,7 +220,11 @@ async fn laravels_owner_is_restored_and_restores() {
     assert!(matches!(gone, Error::NotOwner { .. }), "{gone}");
     assert_eq!(shop.value(), Reply::Nil, "a failed restore leaves nothing");
     // `restoreLock('orders', $owner)->release()` of ours.
-    let guard = shop.lock.try_lock(ONCE, Lease::fixed(ms(60_000))).await.unwrap();
+    let guard = shop
+        .lock
+        .try_lock(ONCE, Lease::fixed(ms(60_000)))
+        .await
+        .unwrap();
     let owner = guard.hand_on().unwrap();
     assert_eq!(shop.script(GIVE_BACK, &[&owner]), 1);
     assert!(!shop.lock.is_locked().await.unwrap());

@@ -1,7 +1,11 @@
 //! String locks shared with programs of other languages: the real locks of Python's redis-py, of Go's
 //! redsync and redislock and of node-redlock, and the format of Laravel by the commands that it sends.
 #![expect(clippy::disallowed_methods, reason = "tests spawn tasks of their own")]
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
 
 /// Tests, and what each of them is run with.
 macro_rules! with_each {
@@ -58,7 +62,9 @@ async fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
 
 /// A client in the making. The machine may stall while it connects, or while a reply is on its way.
 fn builder(url: &str) -> ClientBuilder {
-    Client::builder(url).connect_timeout(LIMIT).command_timeout(LIMIT / 4)
+    Client::builder(url)
+        .connect_timeout(LIMIT)
+        .command_timeout(LIMIT / 4)
 }
 
 /// The outcome of something that must happen.

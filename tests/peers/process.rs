@@ -50,7 +50,9 @@ impl Library {
             Library::NodeRedlock => {
                 let modules = prepared.join("node/node_modules");
                 let mut command = Command::new("node");
-                command.arg(sources.join("node/driver.js")).env("NODE_PATH", &modules);
+                command
+                    .arg(sources.join("node/driver.js"))
+                    .env("NODE_PATH", &modules);
                 (modules.join("redlock"), command)
             }
         }
@@ -92,7 +94,12 @@ impl Process {
         let pending = Pending::default();
         let waiting = pending.clone();
         std::thread::spawn(move || deliver(output, &waiting));
-        Process { library, child, requests: Mutex::new((0, input)), pending }
+        Process {
+            library,
+            child,
+            requests: Mutex::new((0, input)),
+            pending,
+        }
     }
 
     /// Sends a command now; the future is its answer.
@@ -104,7 +111,10 @@ impl Process {
         let mut requests = self.requests.lock().expect("not poisoned");
         requests.0 += 1;
         let id = requests.0;
-        self.pending.lock().expect("not poisoned").insert(id, sender);
+        self.pending
+            .lock()
+            .expect("not poisoned")
+            .insert(id, sender);
         writeln!(requests.1, "{id} {command}").expect("the driver lives");
         drop(requests);
         let (name, command) = (self.library.name(), command.to_owned());
@@ -127,7 +137,8 @@ impl Process {
 
     /// Makes a lock known to the Go and Node drivers as `it`.
     pub(crate) async fn make(&self, key: &str, lease_ms: u32) {
-        self.tell(&format!("make {} it {key} {lease_ms}", self.library.name())).await;
+        self.tell(&format!("make {} it {key} {lease_ms}", self.library.name()))
+            .await;
     }
 
     /// Starts a crowd in the Go and Node drivers; the future says how many met somebody inside.
@@ -161,8 +172,13 @@ impl Drop for Process {
 /// Hands every line to the request that it answers, until the process ends.
 fn deliver(output: ChildStdout, pending: &Pending) {
     for line in BufReader::new(output).lines().map_while(Result::ok) {
-        let Some((id, answer)) = line.split_once(' ') else { continue };
-        let waiting = id.parse().ok().and_then(|id| pending.lock().ok()?.remove(&id));
+        let Some((id, answer)) = line.split_once(' ') else {
+            continue;
+        };
+        let waiting = id
+            .parse()
+            .ok()
+            .and_then(|id| pending.lock().ok()?.remove(&id));
         if let Some(waiting) = waiting {
             // The test may have given up.
             drop(waiting.send(answer.to_owned()));

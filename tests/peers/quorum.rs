@@ -38,7 +38,12 @@ async fn both(library: Library, servers: Vec<Server>, lease_ms: u32) -> Both {
         clients.push(builder(url).connect_in_background().await.unwrap());
     }
     let lock = quorum(&clients);
-    Both { servers, peer, clients, lock }
+    Both {
+        servers,
+        peer,
+        clients,
+        lock,
+    }
 }
 
 fn start(number: usize) -> Vec<Server> {
@@ -59,13 +64,19 @@ impl Both {
     fn holding(&self, owner: &str) -> usize {
         let value = |server: &&Server| server.command(&["GET", KEY]);
         let of_owner = |reply: &Reply| *reply != Reply::Nil && reply.text() == owner;
-        self.servers.iter().filter(|server| of_owner(&value(server))).count()
+        self.servers
+            .iter()
+            .filter(|server| of_owner(&value(server)))
+            .count()
     }
 
     /// On how many servers so much of a lease is left.
     fn lasting(&self, least_ms: i64) -> usize {
         let left = |server: &&Server| server.command(&["PTTL", KEY]).int();
-        self.servers.iter().filter(|server| left(server) > least_ms).count()
+        self.servers
+            .iter()
+            .filter(|server| left(server) > least_ms)
+            .count()
     }
 
     async fn refused(&self) {
@@ -75,8 +86,12 @@ impl Both {
 
     /// Nothing is owed to any server that is up.
     async fn settled(&self) {
-        let owed =
-            || self.clients.iter().map(|client| client.stats().releases_pending).sum::<u64>();
+        let owed = || {
+            self.clients
+                .iter()
+                .map(|client| client.stats().releases_pending)
+                .sum::<u64>()
+        };
         eventually("nothing is owed", || owed() == 0).await;
     }
 }
@@ -88,14 +103,20 @@ async fn each_excludes_the_other(library: Library, number: usize) {
     assert!(both.holding(&owner) >= both.majority());
     both.refused().await;
     both.settled().await;
-    assert!(both.holding(&owner) >= both.majority(), "ours gave back ours only");
+    assert!(
+        both.holding(&owner) >= both.majority(),
+        "ours gave back ours only"
+    );
     assert!(both.lock.is_locked().await.unwrap());
     assert!(both.peer.is("release it").await);
 
     let guard = soon("it is free", both.lock.lock()).await.unwrap();
     assert!(!both.peer.is("try it").await);
     guard.check().unwrap();
-    assert!(both.lock.is_held().await.unwrap(), "the peer gave back its own only");
+    assert!(
+        both.lock.is_held().await.unwrap(),
+        "the peer gave back its own only"
+    );
     guard.unlock().await.unwrap();
     both.settled().await;
     assert_eq!(both.lasting(-2), 0);
@@ -114,10 +135,20 @@ async fn each_waits_for_the_other(library: Library, number: usize) {
     let lock = quorum(&both.clients);
     let waits = tokio::spawn(async move { lock.lock().await });
     // The peer has a majority, which need not have the first server in it.
-    let refused = || both.clients.iter().any(|client| client.stats().timed_out > 0);
+    let refused = || {
+        both.clients
+            .iter()
+            .any(|client| client.stats().timed_out > 0)
+    };
     eventually("it was refused", refused).await;
     assert!(both.peer.is("release it").await);
-    soon("it gets in", waits).await.unwrap().unwrap().unlock().await.unwrap();
+    soon("it gets in", waits)
+        .await
+        .unwrap()
+        .unwrap()
+        .unlock()
+        .await
+        .unwrap();
 }
 
 async fn each_keeps_to_extensions_of_the_other(library: Library, number: usize) {
@@ -129,8 +160,12 @@ async fn each_keeps_to_extensions_of_the_other(library: Library, number: usize) 
     both.refused().await;
     assert!(both.peer.is("release it").await);
 
-    let guard =
-        soon("it is free", both.lock.try_lock(ms(5000), Lease::fixed(ms(20_000)))).await.unwrap();
+    let guard = soon(
+        "it is free",
+        both.lock.try_lock(ms(5000), Lease::fixed(ms(20_000))),
+    )
+    .await
+    .unwrap();
     guard.extend(ms(60_000)).await.unwrap();
     assert!(both.lasting(20_000) >= both.majority());
     assert!(!both.peer.is("try it").await);
@@ -140,16 +175,28 @@ async fn each_keeps_to_extensions_of_the_other(library: Library, number: usize) 
 async fn each_is_freed_by_its_expiry(library: Library, number: usize) {
     let both = both(library, start(number), 1000).await;
     assert!(both.peer.is("try it").await);
-    let guard = soon("the peer's lease ends", both.lock.lock()).await.unwrap();
+    let guard = soon("the peer's lease ends", both.lock.lock())
+        .await
+        .unwrap();
     assert!(!both.peer.is("release it").await);
     guard.check().unwrap();
     assert!(both.lock.is_held().await.unwrap());
     guard.unlock().await.unwrap();
 
-    let guard = both.lock.try_lock(ms(5000), Lease::fixed(ms(1000))).await.unwrap();
+    let guard = both
+        .lock
+        .try_lock(ms(5000), Lease::fixed(ms(1000)))
+        .await
+        .unwrap();
     both.peer.make(KEY, LONG).await;
     assert_eq!(both.peer.tell("lock it").await, "locked");
-    assert!(matches!(guard.check(), Err(Error::Lost { reason: LossReason::Expired, .. })));
+    assert!(matches!(
+        guard.check(),
+        Err(Error::Lost {
+            reason: LossReason::Expired,
+            ..
+        })
+    ));
     drop(guard);
     both.settled().await;
     let owner = both.peer.tell("owner it").await;

@@ -21,7 +21,12 @@ async fn both(timeout: &str) -> Both {
     python.tell(&format!("make py shared {timeout}")).await;
     let client = builder(&server.url()).connect().await.unwrap();
     let lock = client.string_lock("shared");
-    Both { server, python, client, lock }
+    Both {
+        server,
+        python,
+        client,
+        lock,
+    }
 }
 
 impl Both {
@@ -39,7 +44,16 @@ async fn each_excludes_the_other() {
     let both = both("60000").await;
     assert!(both.python.is("acquire py 0").await);
     let refused = both.lock.try_lock(ONCE, Lease::Renewed).await.unwrap_err();
-    assert!(matches!(refused, Error::Timeout { no_expiry: false, .. }), "{refused}");
+    assert!(
+        matches!(
+            refused,
+            Error::Timeout {
+                no_expiry: false,
+                ..
+            }
+        ),
+        "{refused}"
+    );
     assert!(both.lock.is_locked().await.unwrap() && !both.lock.is_held().await.unwrap());
     assert!(both.python.is("owned py").await);
     both.python.tell("release py").await;
@@ -68,7 +82,13 @@ async fn each_waits_for_the_other() {
     let waits = tokio::spawn(async move { lock.lock().await });
     eventually("it waits", || both.client.stats().waiting == 1).await;
     both.python.tell("release py").await;
-    soon("it gets in", waits).await.unwrap().unwrap().unlock().await.unwrap();
+    soon("it gets in", waits)
+        .await
+        .unwrap()
+        .unwrap()
+        .unlock()
+        .await
+        .unwrap();
 }
 
 #[tokio::test]
@@ -78,15 +98,29 @@ async fn each_is_freed_by_its_expiry() {
     let guard = soon("Python's lease ends", both.lock.lock()).await.unwrap();
     let raised = both.python.ask("release py").await.unwrap_err();
     assert!(raised.is("LockNotOwnedError"), "{raised:?}");
-    assert_eq!(both.value(), guard.owner(), "what came late touched nothing");
+    assert_eq!(
+        both.value(),
+        guard.owner(),
+        "what came late touched nothing"
+    );
     guard.unlock().await.unwrap();
 
-    let guard = both.lock.try_lock(ONCE, Lease::fixed(ms(400))).await.unwrap();
+    let guard = both
+        .lock
+        .try_lock(ONCE, Lease::fixed(ms(400)))
+        .await
+        .unwrap();
     // What it takes now is to be its own at the end, however slow the machine is.
     both.python.tell("make py shared 60000").await;
     let waits = both.python.ask("acquire py none");
     assert_eq!(waits.await.unwrap(), "True");
-    assert!(matches!(guard.check(), Err(Error::Lost { reason: LossReason::Expired, .. })));
+    assert!(matches!(
+        guard.check(),
+        Err(Error::Lost {
+            reason: LossReason::Expired,
+            ..
+        })
+    ));
     assert!(guard.unlock().await.is_err());
     // What is undone in the background is ours only.
     let settled = || both.client.stats().releases_pending == 0;
@@ -102,7 +136,16 @@ async fn a_release_that_comes_late_touches_nobody() {
     both.server.command(&["DEL", "shared"]);
     assert!(both.python.is("acquire py 0").await);
     let lost = guard.unlock().await.unwrap_err();
-    assert!(matches!(lost, Error::Lost { reason: LossReason::Gone, .. }), "{lost}");
+    assert!(
+        matches!(
+            lost,
+            Error::Lost {
+                reason: LossReason::Gone,
+                ..
+            }
+        ),
+        "{lost}"
+    );
     assert!(both.python.is("owned py").await);
 }
 
@@ -117,13 +160,25 @@ async fn pythons_extensions_are_kept_to() {
     assert!((5000..=9000).contains(&both.left()), "{}", both.left());
     assert!(both.python.is("reacquire py").await);
     assert!(both.left() <= 5000);
-    assert!(both.lock.try_lock(ONCE, Lease::Renewed).await.unwrap_err().is_timeout());
+    assert!(
+        both.lock
+            .try_lock(ONCE, Lease::Renewed)
+            .await
+            .unwrap_err()
+            .is_timeout()
+    );
     assert!(both.lock.force_unlock().await.unwrap());
     for command in ["extend py 1000", "reacquire py", "release py"] {
         let raised = both.python.ask(command).await.unwrap_err();
         assert!(raised.is("LockNotOwnedError"), "{command}: {raised:?}");
     }
-    both.lock.try_lock(ONCE, Lease::Renewed).await.unwrap().unlock().await.unwrap();
+    both.lock
+        .try_lock(ONCE, Lease::Renewed)
+        .await
+        .unwrap()
+        .unlock()
+        .await
+        .unwrap();
 }
 
 #[tokio::test]
@@ -132,8 +187,15 @@ async fn a_lock_of_python_is_restored_here() {
     assert!(both.python.is("acquire py 0").await);
     // uuid1 in hex, which Python keeps as bytes.
     let token = both.python.tell("token py").await;
-    assert!(token.len() == 32 && token.bytes().all(|byte| byte.is_ascii_hexdigit()), "{token}");
-    let stranger = both.lock.restore("0123456789abcdef0123456789abcdef").await.unwrap_err();
+    assert!(
+        token.len() == 32 && token.bytes().all(|byte| byte.is_ascii_hexdigit()),
+        "{token}"
+    );
+    let stranger = both
+        .lock
+        .restore("0123456789abcdef0123456789abcdef")
+        .await
+        .unwrap_err();
     assert!(matches!(stranger, Error::NotOwner { .. }), "{stranger}");
     let guard = both.lock.restore(&token).await.unwrap();
     assert_eq!((guard.owner(), both.value()), (&*token, token.clone()));
@@ -156,7 +218,13 @@ async fn a_lock_of_ours_is_taken_over_by_python() {
     both.python.tell("release py").await;
     // And a token that a program chose for both.
     assert!(both.python.is("acquire_with_token py job-17").await);
-    both.lock.restore("job-17").await.unwrap().unlock().await.unwrap();
+    both.lock
+        .restore("job-17")
+        .await
+        .unwrap()
+        .unlock()
+        .await
+        .unwrap();
     assert!(!both.python.is("locked py").await);
 }
 
@@ -164,12 +232,21 @@ async fn a_lock_of_ours_is_taken_over_by_python() {
 async fn what_python_takes_away_is_told() {
     let server = Server::start();
     let python = Process::start(Library::RedisPy, &[server.url()]);
-    let client = builder(&server.url()).lease(ms(6000)).connect().await.unwrap();
+    let client = builder(&server.url())
+        .lease(ms(6000))
+        .connect()
+        .await
+        .unwrap();
     let guard = client.string_lock("shared").lock().await.unwrap();
     python.tell("make py shared 60000").await;
-    python.tell(&format!("take_token py {}", guard.owner())).await;
+    python
+        .tell(&format!("take_token py {}", guard.owner()))
+        .await;
     python.tell("release py").await;
-    assert_eq!(soon("it is told", guard.ended()).await, Ended::Lost(LossReason::Gone));
+    assert_eq!(
+        soon("it is told", guard.ended()).await,
+        Ended::Lost(LossReason::Gone)
+    );
     assert!(python.is("acquire py 0").await);
     assert!(guard.unlock().await.is_err());
     assert!(python.is("owned py").await, "our release touched nothing");
@@ -181,10 +258,24 @@ async fn a_lock_without_expiry_is_told_as_such() {
     assert!(both.python.is("acquire py 0").await);
     assert_eq!(both.left(), -1);
     let refused = both.lock.try_lock(ONCE, Lease::Renewed).await.unwrap_err();
-    assert!(matches!(refused, Error::Timeout { no_expiry: true, .. }), "{refused}");
+    assert!(
+        matches!(
+            refused,
+            Error::Timeout {
+                no_expiry: true,
+                ..
+            }
+        ),
+        "{refused}"
+    );
     assert_eq!(both.left(), -1, "it is left alone");
     both.python.tell("release py").await;
-    soon("it is free", both.lock.lock()).await.unwrap().unlock().await.unwrap();
+    soon("it is free", both.lock.lock())
+        .await
+        .unwrap()
+        .unlock()
+        .await
+        .unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -33,14 +33,23 @@ async fn validity_is_the_lease_less_the_asking_and_the_drift() {
     let clients = Engines::five().clients();
     let start = Instant::now();
     let lease = Duration::from_secs(10);
-    let guard = quorum(&clients).try_lock(Duration::ZERO, Lease::fixed(lease)).await.unwrap();
+    let guard = quorum(&clients)
+        .try_lock(Duration::ZERO, Lease::fixed(lease))
+        .await
+        .unwrap();
     // A hundredth of the lease and two milliseconds, beside the margin of every lock.
     let drift = ms(100 + 2);
     let margin = ms(10 + 1);
     assert_eq!(guard.deadline() + drift + margin, start + lease);
     assert_eq!(lost(&guard).await, LossReason::Expired);
     assert_eq!(start.elapsed() + drift + margin, lease);
-    assert!(quorum(&clients).try_lock(Duration::ZERO, LONG).await.is_err(), "still held there");
+    assert!(
+        quorum(&clients)
+            .try_lock(Duration::ZERO, LONG)
+            .await
+            .is_err(),
+        "still held there"
+    );
 }
 
 /// With a majority, a silent server costs a moment; without one, a twentieth of the lease.
@@ -51,13 +60,22 @@ async fn a_silent_server_costs_a_part_of_the_lease_at_most() {
     let lease = Duration::from_secs(4);
     engines.0[4].pause();
     let start = Instant::now();
-    let guard = quorum(&ours).try_lock(Duration::ZERO, Lease::fixed(lease)).await.unwrap();
+    let guard = quorum(&ours)
+        .try_lock(Duration::ZERO, Lease::fixed(lease))
+        .await
+        .unwrap();
     assert!(start.elapsed() < ms(10), "{:?}", start.elapsed());
     guard.unlock().await.unwrap();
 
-    let held = [theirs[0].string_lock(NAME).lock().await, theirs[1].string_lock(NAME).lock().await];
+    let held = [
+        theirs[0].string_lock(NAME).lock().await,
+        theirs[1].string_lock(NAME).lock().await,
+    ];
     let start = Instant::now();
-    let error = quorum(&ours).try_lock(Duration::ZERO, Lease::fixed(lease)).await.unwrap_err();
+    let error = quorum(&ours)
+        .try_lock(Duration::ZERO, Lease::fixed(lease))
+        .await
+        .unwrap_err();
     assert!(error.is_timeout(), "four answered: {error}");
     let took = start.elapsed();
     assert!(took >= ms(200) && took < ms(210), "{took:?}");
@@ -72,7 +90,10 @@ async fn a_silent_server_costs_a_part_of_the_lease_at_most() {
 async fn a_silent_server_does_not_hold_up_an_extension() {
     let engines = Engines::five();
     let clients = engines.clients();
-    let guard = quorum(&clients).try_lock(Duration::ZERO, Lease::fixed(ms(4000))).await.unwrap();
+    let guard = quorum(&clients)
+        .try_lock(Duration::ZERO, Lease::fixed(ms(4000)))
+        .await
+        .unwrap();
     engines.0[4].pause();
     let start = Instant::now();
     guard.extend(ms(60_000)).await.unwrap();
@@ -92,7 +113,10 @@ async fn a_silent_server_does_not_hold_up_an_extension() {
 #[tokio::test(start_paused = true)]
 async fn an_extension_allows_for_the_drift_of_its_own_lease() {
     let clients = Engines::five().clients();
-    let guard = quorum(&clients).try_lock(Duration::ZERO, Lease::fixed(ms(10_000))).await.unwrap();
+    let guard = quorum(&clients)
+        .try_lock(Duration::ZERO, Lease::fixed(ms(10_000)))
+        .await
+        .unwrap();
     for lease in [ms(60_000), Duration::from_secs(3600)] {
         let start = Instant::now();
         guard.extend(lease).await.unwrap();
@@ -125,7 +149,10 @@ async fn a_renewal_allows_for_the_drift_of_its_own_lease() {
         }
         let left = guard.deadline() - Instant::now();
         let allowed = ms(300 + 2 + 30 + 1);
-        assert!(left + allowed <= ms(30_000) && left + allowed >= ms(29_990), "{kept:?}: {left:?}");
+        assert!(
+            left + allowed <= ms(30_000) && left + allowed >= ms(29_990),
+            "{kept:?}: {left:?}"
+        );
     }
 }
 
@@ -137,11 +164,19 @@ async fn a_nested_quorum_allows_for_drift() {
     let mut singles = Vec::new();
     for client in &clients {
         let single = client.string_lock(NAME).owned_by(&owner);
-        singles.push(single.try_lock(Duration::ZERO, Lease::fixed(ms(1000))).await.unwrap());
+        singles.push(
+            single
+                .try_lock(Duration::ZERO, Lease::fixed(ms(1000)))
+                .await
+                .unwrap(),
+        );
     }
     let (start, lease) = (Instant::now(), Duration::from_secs(10));
     let lock = quorum(&clients).owned_by(&owner);
-    let guard = lock.try_lock(Duration::ZERO, Lease::fixed(lease)).await.unwrap();
+    let guard = lock
+        .try_lock(Duration::ZERO, Lease::fixed(lease))
+        .await
+        .unwrap();
     assert!(guard.deadline() + ms(100 + 2) + ms(10 + 1) <= start + lease);
 }
 
@@ -150,7 +185,12 @@ async fn a_nested_quorum_allows_for_drift() {
 async fn a_loss_is_told_before_an_outage() {
     let engines = Engines::five();
     let clients = engines.clients();
-    let patient = engines.0[0].builder().command_timeout(ms(10_000)).connect().await.unwrap();
+    let patient = engines.0[0]
+        .builder()
+        .command_timeout(ms(10_000))
+        .connect()
+        .await
+        .unwrap();
     let multi = Lock::multi([patient.lock("a"), clients[1].lock("b")]);
     let guard = multi.try_lock(Duration::ZERO, LONG).await.unwrap();
     assert!(engines.0[0].lose("a"));
@@ -170,11 +210,23 @@ async fn one_clock_that_jumps_gives_nothing_away() {
     let (ours, theirs) = (engines.clients(), engines.clients());
     let guard = quorum(&ours).lock().await.unwrap();
     engines.0[0].jump_clock(Duration::from_secs(3600));
-    assert!(quorum(&theirs).try_lock(ms(900), LONG).await.unwrap_err().is_timeout());
+    assert!(
+        quorum(&theirs)
+            .try_lock(ms(900), LONG)
+            .await
+            .unwrap_err()
+            .is_timeout()
+    );
     // The one that forgot is told of at the next renewal; the four others go on.
     sleep(Duration::from_secs(120)).await;
     guard.check().unwrap();
-    assert!(quorum(&theirs).try_lock(ms(900), LONG).await.unwrap_err().is_timeout());
+    assert!(
+        quorum(&theirs)
+            .try_lock(ms(900), LONG)
+            .await
+            .unwrap_err()
+            .is_timeout()
+    );
     guard.unlock().await.unwrap();
     drop(quorum(&theirs).try_lock(ms(900), LONG).await.unwrap());
 }
@@ -189,10 +241,16 @@ async fn three_clocks_that_jump_give_it_away_and_the_next_renewal_tells() {
         engine.jump_clock(Duration::from_secs(3600));
     }
     let start = Instant::now();
-    let second = quorum(&theirs).try_lock(ms(900), Lease::Renewed).await.unwrap();
+    let second = quorum(&theirs)
+        .try_lock(ms(900), Lease::Renewed)
+        .await
+        .unwrap();
     guard.check().unwrap();
     assert_eq!(lost(&guard).await, LossReason::Gone);
-    assert!(start.elapsed() <= Duration::from_secs(11), "a third of the lease");
+    assert!(
+        start.elapsed() <= Duration::from_secs(11),
+        "a third of the lease"
+    );
     second.check().unwrap();
 }
 
@@ -204,7 +262,13 @@ async fn two_that_were_away_and_one_clock_that_jumps_give_it_away() {
     engines.0[3..].iter().for_each(EmbeddedRedis::cut);
     let guard = quorum(&ours).try_lock(Duration::ZERO, LONG).await.unwrap();
     engines.0[3..].iter().for_each(EmbeddedRedis::heal);
-    assert!(quorum(&theirs).try_lock(ms(900), LONG).await.unwrap_err().is_timeout());
+    assert!(
+        quorum(&theirs)
+            .try_lock(ms(900), LONG)
+            .await
+            .unwrap_err()
+            .is_timeout()
+    );
     engines.0[0].jump_clock(Duration::from_secs(3600));
     drop(quorum(&theirs).try_lock(ms(900), LONG).await.unwrap());
     // A fixed lease is not renewed, and so nobody tells the first one before its end.

@@ -22,10 +22,18 @@ async fn enter(lock: Lock, mut outside: Connection, rounds: u32, lease: Lease) {
             }
         };
         let guard = soon("its turn", entering).await;
-        assert_eq!(outside.command(&["INCR", "inside"]).unwrap().int(), 1, "two inside");
+        assert_eq!(
+            outside.command(&["INCR", "inside"]).unwrap().int(),
+            1,
+            "two inside"
+        );
         // A step that a second one inside would undo.
         let before = outside.command(&["GET", "entered"]).unwrap();
-        let before = if before == crate::support::resp::Reply::Nil { 0 } else { before.int() };
+        let before = if before == crate::support::resp::Reply::Nil {
+            0
+        } else {
+            before.int()
+        };
         sleep(ms(1)).await;
         guard.check().unwrap();
         let after = (before + 1).to_string();
@@ -68,7 +76,10 @@ async fn ten_tasks_of_three_clients_on_five_servers() {
 async fn ten_owners_of_seven_locks_on_two_servers() {
     let servers = Servers::start(2);
     let nodes = servers.clients().await;
-    for lease in [Lease::Fixed(Duration::from_secs(10)), Lease::Fixed(Duration::from_secs(60))] {
+    for lease in [
+        Lease::Fixed(Duration::from_secs(10)),
+        Lease::Fixed(Duration::from_secs(60)),
+    ] {
         let seven = || (0..7).map(|number| nodes.0[number % 2].lock(format!("member:{number}")));
         let locks = (0..10).map(|_| Lock::quorum(seven())).collect();
         all_enter(locks, 1, lease).await;

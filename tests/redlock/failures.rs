@@ -71,7 +71,13 @@ async fn who_waits_for_a_server_that_is_away_gets_in_when_it_comes() {
     })
     .await;
     guard.unlock().await.unwrap();
-    soon("the next", waits).await.unwrap().unwrap().unlock().await.unwrap();
+    soon("the next", waits)
+        .await
+        .unwrap()
+        .unwrap()
+        .unlock()
+        .await
+        .unwrap();
     assert!(client.stats().wakes > before.wakes, "by the message");
     assert_eq!(client.stats().reconnects, 0, "it was never lost");
 }
@@ -167,7 +173,10 @@ async fn what_was_taken_by_a_lost_reply_is_given_back() {
     // One reply is lost: granted by the others, and given back there.
     proxies[0].swallow_replies();
     let guard = soon("four of five", nodes.lock().lock()).await.unwrap();
-    eventually("given back there", || servers.0[0].command(&["EXISTS", NAME]).int() == 0).await;
+    eventually("given back there", || {
+        servers.0[0].command(&["EXISTS", NAME]).int() == 0
+    })
+    .await;
     guard.check().unwrap();
     proxies[0].pass();
     guard.unlock().await.unwrap();
@@ -181,7 +190,12 @@ async fn what_was_taken_by_a_lost_reply_is_given_back() {
     assert!(matches!(error, Error::Quorum { needed: 3, .. }), "{error}");
     eventually("given back everywhere", || servers.holding(NAME) == 0).await;
     proxies.iter().for_each(Proxy::pass);
-    soon("and free", nodes.lock().lock()).await.unwrap().unlock().await.unwrap();
+    soon("and free", nodes.lock().lock())
+        .await
+        .unwrap()
+        .unlock()
+        .await
+        .unwrap();
 }
 
 #[tokio::test]
@@ -205,7 +219,10 @@ async fn a_dropped_acquisition_leaves_nothing() {
 #[tokio::test]
 async fn one_restarted_empty_does_not_give_it_away() {
     let mut servers = Servers::start(5);
-    let (ours, theirs) = (servers.clients_with(brief).await, servers.clients_with(brief).await);
+    let (ours, theirs) = (
+        servers.clients_with(brief).await,
+        servers.clients_with(brief).await,
+    );
     let lock = ours.lock();
     let guard = ours.held_by_all(&servers, &lock, Lease::Renewed).await;
     let first = guard.deadline();
@@ -215,7 +232,12 @@ async fn one_restarted_empty_does_not_give_it_away() {
     sleep_until(first + ms(200)).await;
     guard.check().unwrap();
     guard.unlock().await.unwrap();
-    soon("it is free", theirs.lock().lock()).await.unwrap().unlock().await.unwrap();
+    soon("it is free", theirs.lock().lock())
+        .await
+        .unwrap()
+        .unlock()
+        .await
+        .unwrap();
 }
 
 /// What the quorum does not give: a majority that forgets is a majority that is free.
@@ -224,7 +246,10 @@ async fn a_majority_restarted_empty_gives_it_away_and_the_next_renewal_tells() {
     let mut servers = Servers::start(5);
     // No renewal in vain, however long the restarts take: what is told is that the servers forgot.
     let longer = |builder: ClientBuilder| brief(builder).lease(LEASE * 4);
-    let (ours, theirs) = (servers.clients_with(longer).await, servers.clients_with(longer).await);
+    let (ours, theirs) = (
+        servers.clients_with(longer).await,
+        servers.clients_with(longer).await,
+    );
     let lock = ours.lock();
     let guard = ours.held_by_all(&servers, &lock, Lease::Renewed).await;
     let told = tokio::spawn(lost(&guard));
@@ -233,8 +258,13 @@ async fn a_majority_restarted_empty_gives_it_away_and_the_next_renewal_tells() {
         servers
     });
     let _servers = soon("they restart", restarting).await.unwrap();
-    let second = soon("it is given away", theirs.lock().lock()).await.unwrap();
-    assert_eq!(soon("the first is told", told).await.unwrap(), LossReason::Gone);
+    let second = soon("it is given away", theirs.lock().lock())
+        .await
+        .unwrap();
+    assert_eq!(
+        soon("the first is told", told).await.unwrap(),
+        LossReason::Gone
+    );
     second.check().unwrap();
     second.unlock().await.unwrap();
 }

@@ -32,14 +32,21 @@ async fn a_majority_held_by_another_is_a_timeout() {
     for guard in guards {
         guard.unlock().await.unwrap();
     }
-    soon("it is free", lock.lock()).await.unwrap().unlock().await.unwrap();
+    soon("it is free", lock.lock())
+        .await
+        .unwrap()
+        .unlock()
+        .await
+        .unwrap();
 }
 
 #[tokio::test]
 async fn a_minority_held_by_another_is_in_nobodys_way() {
     for held in 0..3 {
         let (servers, lock, theirs) = with_held(&[held]).await;
-        let guard = soon("two of three", lock.try_lock(ONCE, LONG)).await.unwrap();
+        let guard = soon("two of three", lock.try_lock(ONCE, LONG))
+            .await
+            .unwrap();
         guard.check().unwrap();
         assert_eq!(servers.holding(NAME), 3);
         guard.unlock().await.unwrap();
@@ -62,7 +69,13 @@ async fn a_forced_release_lets_a_waiter_in() {
     eventually("it was refused", refused).await;
     assert!(!waits.is_finished());
     assert!(theirs.0[1].string_lock(NAME).force_unlock().await.unwrap());
-    soon("two of three are free", waits).await.unwrap().unwrap().unlock().await.unwrap();
+    soon("two of three are free", waits)
+        .await
+        .unwrap()
+        .unwrap()
+        .unlock()
+        .await
+        .unwrap();
 }
 
 #[tokio::test]
@@ -76,7 +89,12 @@ async fn too_few_answers_are_no_quorum() {
         loop {
             let error = lock.try_lock(ms(200), LONG).await.unwrap_err();
             assert!(error.is_retryable() && !error.may_be_held());
-            let Error::Quorum { needed: 3, obtained: 0..=2, nodes: 5 } = error else {
+            let Error::Quorum {
+                needed: 3,
+                obtained: 0..=2,
+                nodes: 5,
+            } = error
+            else {
                 panic!("{error}")
             };
             if let Error::Quorum { obtained: 2, .. } = error {
@@ -95,7 +113,9 @@ async fn a_server_that_refuses_for_good_ends_the_wait() {
     for server in &servers.0 {
         server.command(&["LPUSH", NAME, "not a lock"]);
     }
-    let error = soon("it is told", servers.clients().await.lock().lock()).await.unwrap_err();
+    let error = soon("it is told", servers.clients().await.lock().lock())
+        .await
+        .unwrap_err();
     assert!(matches!(error, Error::Protocol { .. }), "{error}");
 }
 
@@ -104,7 +124,9 @@ async fn one_bad_server_of_three_is_a_server_without_a_vote() {
     let servers = Servers::start(3);
     servers.0[1].command(&["LPUSH", NAME, "not a lock"]);
     let lock = servers.clients().await.lock();
-    let guard = soon("two of three", lock.try_lock(ms(2000), LONG)).await.unwrap();
+    let guard = soon("two of three", lock.try_lock(ms(2000), LONG))
+        .await
+        .unwrap();
     guard.unlock().await.unwrap();
 }
 
@@ -115,8 +137,21 @@ async fn an_owner_re_enters_by_name() {
     let (owner, other) = (Owner::new(), Owner::new());
     let lock = nodes.lock().owned_by(&owner);
     let guard = nodes.held_by_all(&servers, &lock, LONG).await;
-    let inner = nodes.lock().owned_by(&owner).try_lock(ONCE, LONG).await.unwrap();
-    assert!(nodes.lock().owned_by(&other).try_lock(ONCE, LONG).await.unwrap_err().is_timeout());
+    let inner = nodes
+        .lock()
+        .owned_by(&owner)
+        .try_lock(ONCE, LONG)
+        .await
+        .unwrap();
+    assert!(
+        nodes
+            .lock()
+            .owned_by(&other)
+            .try_lock(ONCE, LONG)
+            .await
+            .unwrap_err()
+            .is_timeout()
+    );
     inner.unlock().await.unwrap();
     assert_eq!(servers.holding(NAME), 3);
     guard.unlock().await.unwrap();
@@ -136,7 +171,14 @@ async fn it_is_re_entrant_and_inspected_by_majority() {
     outer.check().unwrap();
     assert!(rival.is_locked().await.unwrap() && !rival.is_held().await.unwrap());
     assert!(lock.is_held().await.unwrap());
-    assert!(!nodes.lock().owned_by(&Owner::new()).is_held().await.unwrap());
+    assert!(
+        !nodes
+            .lock()
+            .owned_by(&Owner::new())
+            .is_held()
+            .await
+            .unwrap()
+    );
     assert!(lock.remaining_lease().await.unwrap() > Some(ms(20_000)));
     outer.unlock().await.unwrap();
     assert!(!rival.is_locked().await.unwrap());

@@ -94,14 +94,23 @@ impl Nodes {
 
     /// Nothing is owed to any server that can be reached.
     pub(crate) async fn settled(&self) {
-        let owed = || self.0.iter().map(|client| client.stats().releases_pending).sum::<u64>();
+        let owed = || {
+            self.0
+                .iter()
+                .map(|client| client.stats().releases_pending)
+                .sum::<u64>()
+        };
         eventually("nothing is owed", || owed() == 0).await;
     }
 }
 
 /// Proxies in front of servers, for clients that go through them.
 pub(crate) fn proxies(servers: &Servers) -> Vec<Proxy> {
-    servers.0.iter().map(|server| Proxy::start(server.address())).collect()
+    servers
+        .0
+        .iter()
+        .map(|server| Proxy::start(server.address()))
+        .collect()
 }
 
 /// The servers know the scripts: a call whose reply is lost was executed.
@@ -138,5 +147,8 @@ pub(crate) fn lost(guard: &LockGuard) -> impl Future<Output = LossReason> + Send
 /// Others held it until the end of the wait. Where the machine stalls the last answers come too late for
 /// it, and a server that was asked is counted as one that did not answer.
 pub(crate) fn in_vain(refused: &Error) {
-    assert!(refused.is_timeout() || matches!(refused, Error::Quorum { .. }), "{refused}");
+    assert!(
+        refused.is_timeout() || matches!(refused, Error::Quorum { .. }),
+        "{refused}"
+    );
 }

@@ -26,7 +26,10 @@ impl Clock {
         let of = |path: &Path| path.display().to_string();
         let (library, path) = (of(&library), of(&offset));
         let environment = [(preload::VARIABLE, &*library), ("CLOCK_OFFSET", &*path)];
-        Clock { server: Server::start_in(&environment, &[]), offset }
+        Clock {
+            server: Server::start_in(&environment, &[]),
+            offset,
+        }
     }
 }
 
@@ -55,6 +58,11 @@ async fn a_server_whose_clock_jumps_forward_gives_nothing_away() {
     in_vain(&refused);
     guard.check().unwrap();
     guard.unlock().await.unwrap();
-    soon("it is free", theirs.lock().lock()).await.unwrap().unlock().await.unwrap();
+    soon("it is free", theirs.lock().lock())
+        .await
+        .unwrap()
+        .unlock()
+        .await
+        .unwrap();
     fs::remove_dir_all(offset.parent().unwrap()).unwrap();
 }

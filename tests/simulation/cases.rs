@@ -15,7 +15,12 @@ async fn a_reader_in_doubt_asks_again_before_it_lets_writers_go_first() {
     for (name, text, _) in scripts() {
         engine.command(&["SCRIPT", "LOAD", text]).expect(name);
     }
-    let client = engine.builder().command_timeout(ms(300)).connect().await.expect("a client");
+    let client = engine
+        .builder()
+        .command_timeout(ms(300))
+        .connect()
+        .await
+        .expect("a client");
     let link = engine.links().pop().expect("its link");
     let reader = client.read_write_lock("lock").prefer_writers();
     let writer = client.read_write_lock("lock");
@@ -28,10 +33,19 @@ async fn a_reader_in_doubt_asks_again_before_it_lets_writers_go_first() {
     };
     let writing_next = async {
         sleep(ms(100)).await;
-        assert_eq!(engine.dump().len(), 2, "the reader has the lock and was not told");
+        assert_eq!(
+            engine.dump().len(),
+            2,
+            "the reader has the lock and was not told"
+        );
         link.heal();
         let writing = timeout(ms(4000), writer.write().lock()).await;
-        writing.expect("in time").expect("a write hold").unlock().await.expect("it was held");
+        writing
+            .expect("in time")
+            .expect("a write hold")
+            .unlock()
+            .await
+            .expect("it was held");
     };
     tokio::join!(reading_first, writing_next);
 }
@@ -40,7 +54,12 @@ async fn a_reader_in_doubt_asks_again_before_it_lets_writers_go_first() {
 #[tokio::test(start_paused = true)]
 async fn a_writer_that_reads_rides_out_a_lost_reply_ahead_of_waiting_readers() {
     let engine = EmbeddedRedis::new();
-    let client = engine.builder().command_timeout(ms(300)).connect().await.expect("a client");
+    let client = engine
+        .builder()
+        .command_timeout(ms(300))
+        .connect()
+        .await
+        .expect("a client");
     let link = engine.links().pop().expect("its link");
     let writer = client.read_write_lock("lock");
     let reader = client.read_write_lock("lock");
@@ -53,15 +72,22 @@ async fn a_writer_that_reads_rides_out_a_lost_reply_ahead_of_waiting_readers() {
             sleep(ms(100)).await;
             link.heal();
         };
-        let (reading, ()) =
-            tokio::join!(timeout(ms(2000), writer.read().acquire().within(&writing)), heal);
+        let (reading, ()) = tokio::join!(
+            timeout(ms(2000), writer.read().acquire().within(&writing)),
+            heal
+        );
         let reading = reading.expect("in time").expect("a read hold");
         writing.unlock().await.expect("it was held");
         reading.unlock().await.expect("it was held");
     };
     let other = async {
         let reading = timeout(ms(4000), reader.read().lock()).await;
-        reading.expect("in time").expect("a read hold").unlock().await.expect("it was held");
+        reading
+            .expect("in time")
+            .expect("a read hold")
+            .unlock()
+            .await
+            .expect("it was held");
     };
     tokio::join!(downgrade, other);
 }
@@ -74,7 +100,14 @@ async fn places_in_many_queues_are_kept_over_a_slow_line() {
     let far = engine.client();
     let slow = Delay::fixed(ms(10));
     let link = engine.links().pop().expect("its link");
-    link.set_faults(Faults { request: slow, reply: slow, ..Faults::default() }, 1);
+    link.set_faults(
+        Faults {
+            request: slow,
+            reply: slow,
+            ..Faults::default()
+        },
+        1,
+    );
     let names: Vec<_> = (0..300).map(|number| format!("lock{number}")).collect();
     let mut guards = Vec::new();
     let mut waits = JoinSet::new();
@@ -87,15 +120,19 @@ async fn places_in_many_queues_are_kept_over_a_slow_line() {
     let places = |dumped: &Dumped| {
         let pairs = dumped.content.chunks(2);
         let until = pairs.map(|pair| String::from_utf8_lossy(&pair[1]).parse::<i64>());
-        until.map(|until| until.expect("a time")).collect::<Vec<_>>()
+        until
+            .map(|until| until.expect("a time"))
+            .collect::<Vec<_>>()
     };
     for _ in 0..100 {
         let clock = engine.command(&["TIME"]).expect("the time");
-        let Reply::Array(clock) = clock else { panic!("{clock:?}") };
+        let Reply::Array(clock) = clock else {
+            panic!("{clock:?}")
+        };
         let [seconds, micros] = [0, 1].map(|at| match &clock[at] {
-            Ok(Reply::Bulk(text)) => {
-                String::from_utf8_lossy(text).parse::<i64>().expect("a number")
-            }
+            Ok(Reply::Bulk(text)) => String::from_utf8_lossy(text)
+                .parse::<i64>()
+                .expect("a number"),
             other => panic!("{other:?}"),
         });
         let now = seconds * 1000 + micros / 1000;
@@ -103,7 +140,11 @@ async fn places_in_many_queues_are_kept_over_a_slow_line() {
             let key = String::from_utf8_lossy(&key).into_owned();
             if key.starts_with("redisson_lock_timeout") {
                 let kept = places(&dumped);
-                assert!(kept.len() == 1 && kept[0] > now, "{key}: {} ms late", now - kept[0]);
+                assert!(
+                    kept.len() == 1 && kept[0] > now,
+                    "{key}: {} ms late",
+                    now - kept[0]
+                );
             }
         }
         sleep(ms(100)).await;

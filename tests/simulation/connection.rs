@@ -32,13 +32,22 @@ impl Connection {
     pub(crate) fn of(engine: &EmbeddedRedis) -> Self {
         let link = engine.links().pop().expect("its link");
         let rng = fastrand::Rng::with_seed(link.id());
-        Connection { link, rng: Arc::new(Mutex::new(rng)) }
+        Connection {
+            link,
+            rng: Arc::new(Mutex::new(rng)),
+        }
     }
 
     /// Everything gets through again, without a fault.
     pub(crate) fn clear(&self, plan: &Plan) {
         let request = plan.line.request;
-        self.link.set_faults(Faults { request, ..Faults::default() }, 1);
+        self.link.set_faults(
+            Faults {
+                request,
+                ..Faults::default()
+            },
+            1,
+        );
         self.link.heal();
     }
 

@@ -15,7 +15,11 @@ pub(crate) struct Frozen(Arc<Mutex<BTreeMap<usize, Vec<Span>>>>);
 
 impl Frozen {
     pub(crate) fn freezes(&self, process: usize) {
-        self.0.lock().entry(process).or_default().push((Instant::now(), None));
+        self.0
+            .lock()
+            .entry(process)
+            .or_default()
+            .push((Instant::now(), None));
     }
 
     pub(crate) fn thaws(&self, process: usize) {
@@ -30,13 +34,21 @@ impl Frozen {
     pub(crate) fn since(&self, process: usize, at: Instant) -> Duration {
         let now = Instant::now();
         let part = |(from, to): &Span| to.unwrap_or(now).saturating_duration_since(at.max(*from));
-        self.0.lock().get(&process).into_iter().flatten().map(part).sum()
+        self.0
+            .lock()
+            .get(&process)
+            .into_iter()
+            .flatten()
+            .map(part)
+            .sum()
     }
 
     /// It is frozen, or was so a moment ago.
     pub(crate) fn lately(&self, process: usize) -> bool {
         let moment = Duration::from_millis(60);
-        Instant::now().checked_sub(moment).is_some_and(|at| !self.since(process, at).is_zero())
+        Instant::now()
+            .checked_sub(moment)
+            .is_some_and(|at| !self.since(process, at).is_zero())
     }
 }
 

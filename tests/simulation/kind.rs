@@ -54,7 +54,13 @@ const LOCKS: [Kind; 12] = [
 ];
 
 /// The others come after the locks, once in each round. They have no wild users.
-const OTHERS: [Kind; 5] = [Kind::Semaphore, Kind::Permits, Kind::Latch, Kind::Multi, Kind::Quorum];
+const OTHERS: [Kind; 5] = [
+    Kind::Semaphore,
+    Kind::Permits,
+    Kind::Latch,
+    Kind::Multi,
+    Kind::Quorum,
+];
 
 impl Kind {
     pub(crate) fn all() -> impl Iterator<Item = Kind> {
@@ -68,11 +74,18 @@ impl Kind {
             Cast::Wild => LOCKS.len(),
         };
         let at = usize::try_from(seed / 6 % round as u64).expect("small");
-        LOCKS.into_iter().chain(OTHERS).nth(at).expect("within a round")
+        LOCKS
+            .into_iter()
+            .chain(OTHERS)
+            .nth(at)
+            .expect("within a round")
     }
 
     pub(crate) fn named(name: &str) -> Option<Kind> {
-        NAMES.into_iter().find(|(_, own)| *own == name).map(|(kind, _)| kind)
+        NAMES
+            .into_iter()
+            .find(|(_, own)| *own == name)
+            .map(|(kind, _)| kind)
     }
 
     /// The random numbers of one purpose. The seeds of each kind are worlds of their own.

@@ -57,9 +57,16 @@ pub(crate) struct Latches {
 
 impl Latches {
     pub(crate) fn new(plan: &Plan) -> Self {
-        let rounds = (0..plan.names).map(|_| Round { void: true, ..Round::default() });
+        let rounds = (0..plan.names).map(|_| Round {
+            void: true,
+            ..Round::default()
+        });
         let shared = Shared(Arc::new(Mutex::new(rounds.collect())));
-        Latches { shared, idle: Lasting::default(), rng: plan.kind.rng(plan.seed, 0x7E11) }
+        Latches {
+            shared,
+            idle: Lasting::default(),
+            rng: plan.kind.rng(plan.seed, 0x7E11),
+        }
     }
 
     fn check_count(&self, world: &World, number: usize, count: i64) {
@@ -67,7 +74,9 @@ impl Latches {
         let least = (round.count - round.begun).max(0);
         let most = (round.count - round.done).max(0);
         if !round.void && !(least..=most).contains(&count) {
-            world.ledger.violation(format!("the count is {count}: {round:?}"));
+            world
+                .ledger
+                .violation(format!("the count is {count}: {round:?}"));
         }
     }
 
@@ -93,7 +102,9 @@ impl Latches {
 fn count_of(world: &World, number: usize) -> i64 {
     let dump = world.engines[0].dump();
     let text = |entry: &leasehold::test_util::Dumped| {
-        String::from_utf8_lossy(&entry.content[0]).parse().expect("a number")
+        String::from_utf8_lossy(&entry.content[0])
+            .parse()
+            .expect("a number")
     };
     dump.get(name_of(number).as_bytes()).map_or(0, text)
 }
@@ -115,13 +126,19 @@ impl Workload for Latches {
             self.check_count(world, number, count);
             if count == 0 {
                 let wishes = world.ledger.wishes();
-                let here = wishes.into_iter().filter(|(_, wish)| wish.names[0] == number);
+                let here = wishes
+                    .into_iter()
+                    .filter(|(_, wish)| wish.names[0] == number);
                 idle.extend(here.map(|(id, _)| id));
             }
             self.tell(world, number);
         }
         self.idle.are(idle);
-        self.idle.check(&world.ledger, "waits at an open latch:", world.plan.prompt_within());
+        self.idle.check(
+            &world.ledger,
+            "waits at an open latch:",
+            world.plan.prompt_within(),
+        );
     }
 
     fn forgets(&mut self, _world: &World, _engine: usize, names: &[usize]) {
@@ -194,7 +211,9 @@ impl User<Shared> {
     }
 
     async fn wait(&mut self, latch: &CountDownLatch, number: usize) {
-        let Request { wait, cancel_at, .. } = self.request();
+        let Request {
+            wait, cancel_at, ..
+        } = self.request();
         let wish = Wish::new(self.actor, vec![number]);
         self.note(&format!("waits for {number}: {wait:?}, {cancel_at:?}"));
         let waiting = self.ledger.waits(wish.clone());
@@ -206,7 +225,10 @@ impl User<Shared> {
         match passed {
             Some(Ok(())) => {
                 let round = &self.shared.0.lock()[number];
-                if round.closed_since.is_some_and(|closed| closed <= wish.since) {
+                if round
+                    .closed_since
+                    .is_some_and(|closed| closed <= wish.since)
+                {
                     self.violation(&format!("passed a closed latch: {round:?}"));
                 }
             }
@@ -261,15 +283,23 @@ impl User<Shared> {
     async fn set(&mut self, latch: &CountDownLatch, number: usize) -> bool {
         let count = self.rng.u32(1..6);
         let extra = self.rng.i64(0..3);
-        self.shared.0.lock()[number] = Round { void: true, ..Round::default() };
+        self.shared.0.lock()[number] = Round {
+            void: true,
+            ..Round::default()
+        };
         let set = latch.try_set_count(count).await;
         self.note(&format!("sets {number} to {count}: {set:?}"));
         let broken = self.shared.0.lock()[number].broken;
         if matches!(set, Ok(true)) && !broken {
             let count = i64::from(count);
             let (closed_since, tickets) = (Some(Instant::now()), count + extra);
-            self.shared.0.lock()[number] =
-                Round { since: closed_since, count, closed_since, tickets, ..Round::default() };
+            self.shared.0.lock()[number] = Round {
+                since: closed_since,
+                count,
+                closed_since,
+                tickets,
+                ..Round::default()
+            };
             return true;
         }
         if self.plan.is_calm() {

@@ -27,7 +27,11 @@ pub(crate) struct Actor {
 
 impl Actor {
     pub(crate) fn new(process: usize, number: usize) -> Self {
-        Actor { process, number, owner: number }
+        Actor {
+            process,
+            number,
+            owner: number,
+        }
     }
 
     pub(crate) fn excludes(self, other: Actor) -> bool {
@@ -37,9 +41,17 @@ impl Actor {
 
 impl fmt::Debug for Actor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Actor { process, number, owner } = self;
+        let Actor {
+            process,
+            number,
+            owner,
+        } = self;
         write!(f, "{process}.{number}")?;
-        if owner == number { Ok(()) } else { write!(f, "({owner})") }
+        if owner == number {
+            Ok(())
+        } else {
+            write!(f, "({owner})")
+        }
     }
 }
 
@@ -71,11 +83,21 @@ pub(crate) struct Wish {
 impl Wish {
     pub(crate) fn new(actor: Actor, names: Vec<usize>) -> Self {
         let (permits, side, since) = (1, Side::Write, Instant::now());
-        Wish { actor, names, permits, side, prefers_writers: false, since }
+        Wish {
+            actor,
+            names,
+            permits,
+            side,
+            prefers_writers: false,
+            since,
+        }
     }
 
     pub(crate) fn of_lock(actor: Actor, name: usize, side: Side) -> Self {
-        Wish { side, ..Wish::new(actor, vec![name]) }
+        Wish {
+            side,
+            ..Wish::new(actor, vec![name])
+        }
     }
 
     fn excludes(&self, other: &Wish) -> bool {
@@ -86,8 +108,19 @@ impl Wish {
 
 impl fmt::Debug for Wish {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Wish { actor, names, permits, side, since, .. } = self;
-        write!(f, "{actor:?} {names:?} x {permits} {side:?} since {:?}", since.elapsed())
+        let Wish {
+            actor,
+            names,
+            permits,
+            side,
+            since,
+            ..
+        } = self;
+        write!(
+            f,
+            "{actor:?} {names:?} x {permits} {side:?} since {:?}",
+            since.elapsed()
+        )
     }
 }
 
@@ -206,12 +239,19 @@ impl Drop for Waiting {
 
 impl Ledger {
     pub(crate) fn new(lease_max: Duration) -> Self {
-        Ledger { start: Instant::now(), state: Arc::default(), lease_max }
+        Ledger {
+            start: Instant::now(),
+            state: Arc::default(),
+            lease_max,
+        }
     }
 
     pub(crate) fn note(&self, text: &str) {
         let at = self.start.elapsed();
-        self.state.lock().trace.push(format!("{:>12.6} {text}", at.as_secs_f64()));
+        self.state
+            .lock()
+            .trace
+            .push(format!("{:>12.6} {text}", at.as_secs_f64()));
     }
 
     /// Records the first thing that must not be.
@@ -246,7 +286,10 @@ impl Ledger {
         state.next += 1;
         let id = state.next;
         state.wishes.insert(id, wish);
-        Waiting { ledger: self.clone(), id }
+        Waiting {
+            ledger: self.clone(),
+            id,
+        }
     }
 
     pub(crate) fn wishes(&self) -> BTreeMap<u64, Wish> {
@@ -267,9 +310,19 @@ impl Ledger {
         state.granted += 1;
         state.next += 1;
         // The reply may have been on its way when the server forgot it.
-        let broken = wish.names.iter().filter_map(|name| state.breaks.get(name).copied()).max();
+        let broken = wish
+            .names
+            .iter()
+            .filter_map(|name| state.breaks.get(name).copied())
+            .max();
         let void_since = Arc::new(Mutex::new(broken));
-        let entry = Entry { id: state.next, wish, held, void_since, lost: false };
+        let entry = Entry {
+            id: state.next,
+            wish,
+            held,
+            void_since,
+            lost: false,
+        };
         entry.outlive(self.lease_max);
         state.entries.push(entry.clone());
         entry
@@ -281,13 +334,21 @@ impl Ledger {
         let rival = state.entries.iter().find(|other| {
             other.id != entry.id && other.wish.excludes(&entry.wish) && other.is_valid()
         });
-        rival.filter(|_| entry.is_valid()).map(|rival| rival.wish.clone())
+        rival
+            .filter(|_| entry.is_valid())
+            .map(|rival| rival.wish.clone())
     }
 
     /// Its user gives the guard up, or lets go of it in whatever way.
     pub(crate) fn leaves(&self, entry: &Entry) {
-        self.note(&format!("{:?} leaves {:?}", entry.wish.actor, entry.wish.names));
-        self.state.lock().entries.retain(|other| other.id != entry.id);
+        self.note(&format!(
+            "{:?} leaves {:?}",
+            entry.wish.actor, entry.wish.names
+        ));
+        self.state
+            .lock()
+            .entries
+            .retain(|other| other.id != entry.id);
     }
 
     /// The server broke its promise about all holds of these names.
@@ -318,7 +379,11 @@ impl Ledger {
     }
 
     pub(crate) fn is_forced(&self, name: usize) -> bool {
-        self.state.lock().forcing.get(&name).is_some_and(|number| *number > 0)
+        self.state
+            .lock()
+            .forcing
+            .get(&name)
+            .is_some_and(|number| *number > 0)
     }
 
     /// Did the server forget holds of a name since then?
@@ -334,8 +399,9 @@ impl Ledger {
         state.last_crash = Some(Instant::now());
         state.wishes.retain(|_, wish| wish.actor.process != process);
         let entries = std::mem::take(&mut state.entries);
-        let (dead, alive) =
-            entries.into_iter().partition(|entry| entry.wish.actor.process == process);
+        let (dead, alive) = entries
+            .into_iter()
+            .partition(|entry| entry.wish.actor.process == process);
         state.entries = alive;
         drop(state);
         // Their drops must not reach anybody.
@@ -347,7 +413,10 @@ impl Ledger {
     }
 
     pub(crate) fn closes(&self, process: usize) {
-        self.state.lock().closed.insert(process, (Instant::now(), false));
+        self.state
+            .lock()
+            .closed
+            .insert(process, (Instant::now(), false));
     }
 
     /// The shutdown has said that nothing is left.
@@ -364,8 +433,13 @@ impl Ledger {
     /// Processes whose shutdown has begun, each with whether it has ended well.
     pub(crate) fn closed(&self) -> Vec<(usize, bool)> {
         let state = self.state.lock();
-        let begun = state.closed.iter().filter(|(_, (since, _))| !since.elapsed().is_zero());
-        begun.map(|(process, (_, settled))| (*process, *settled)).collect()
+        let begun = state
+            .closed
+            .iter()
+            .filter(|(_, (since, _))| !since.elapsed().is_zero());
+        begun
+            .map(|(process, (_, settled))| (*process, *settled))
+            .collect()
     }
 
     /// The client was shut down, and says so.

@@ -101,6 +101,10 @@ impl Plan {
 
     /// The longest pause of a server. A repeated change is known as such for half a minute at least.
     pub(crate) fn longest_pause(&self) -> Duration {
-        if self.changes() || self.kind == Kind::Latch { ms(600) } else { Duration::MAX }
+        if self.changes() || self.kind == Kind::Latch {
+            ms(600)
+        } else {
+            Duration::MAX
+        }
     }
 }

@@ -71,7 +71,9 @@ impl Locks {
         for (key, token) in redis_state::resources(dump) {
             let last = self.resources.1.insert(key.clone(), token).unwrap_or(0);
             if token < last {
-                world.ledger.violation(format!("{key} was written by {token} after {last}"));
+                world
+                    .ledger
+                    .violation(format!("{key} was written by {token} after {last}"));
             }
         }
     }
@@ -84,8 +86,10 @@ impl Locks {
         let has_guard = |field: &String| entries.iter().any(|entry| entry.held.owner() == field);
         let fields = all.values().flat_map(|state| state.holds.keys());
         let orphans = fields.filter(|field| !has_guard(field) && !self.shared.is_stray(field));
-        self.orphans.are_from(orphans.map(|field| (field.clone(), Some(from))));
-        self.orphans.check(&world.ledger, "nobody has the guard of", Some(limit));
+        self.orphans
+            .are_from(orphans.map(|field| (field.clone(), Some(from))));
+        self.orphans
+            .check(&world.ledger, "nobody has the guard of", Some(limit));
     }
 
     fn look_for_idle_names(&mut self, world: &World, all: &BTreeMap<usize, RedisState>) {
@@ -111,11 +115,18 @@ impl Locks {
             if let Some(since) = here.filter(may_enter).map(|wish| wish.since).min()
                 && !untold
             {
-                free.push((*name, since.max(from).max(world.ledger.last_crash().unwrap_or(since))));
+                free.push((
+                    *name,
+                    since
+                        .max(from)
+                        .max(world.ledger.last_crash().unwrap_or(since)),
+                ));
             }
         }
-        self.free.are_from(free.into_iter().map(|(name, from)| (name, Some(from))));
-        self.free.check(&world.ledger, "free and waited for:", Some(limit));
+        self.free
+            .are_from(free.into_iter().map(|(name, from)| (name, Some(from))));
+        self.free
+            .check(&world.ledger, "free and waited for:", Some(limit));
     }
 
     fn look_at_order(&mut self, world: &World, all: &BTreeMap<usize, RedisState>) {
@@ -131,9 +142,17 @@ impl Locks {
             }
             let granted = served.iter().filter(|(of, _)| of == name);
             let granted: Vec<_> = granted.map(|(_, field)| field.clone()).collect();
-            let takers = if self.shared.is_moved(*name) { Takers::Some } else { Takers::None };
+            let takers = if self.shared.is_moved(*name) {
+                Takers::Some
+            } else {
+                Takers::None
+            };
             // A waiter that nobody polled when its turn came loses its place, and is put back too.
-            let weather = if world.plan.wild { Weather::Lossy } else { world.plan.weather };
+            let weather = if world.plan.wild {
+                Weather::Lossy
+            } else {
+                world.plan.weather
+            };
             if let Some(odd) = self.order.look(weather, (*name, state), &granted, takers) {
                 world.ledger.violation(odd);
             }
@@ -145,7 +164,9 @@ impl Locks {
     fn check_the_closed(&self, world: &World, all: &BTreeMap<usize, RedisState>) {
         for (process, settled) in world.ledger.closed() {
             let entries = world.ledger.entries();
-            let mut own = entries.iter().filter(|entry| entry.wish.actor.process == process);
+            let mut own = entries
+                .iter()
+                .filter(|entry| entry.wish.actor.process == process);
             if let Some(entry) = own.find(|entry| entry.held.check().is_ok()) {
                 let text = format!("{:?} is held by a client that was shut down", entry.wish);
                 world.ledger.violation(text);
@@ -168,7 +189,9 @@ impl Locks {
             // A beat in each third of the claim, and one when somebody's lease ends.
             Kind::Fair => 2 * waited / in_ms((world.plan.claim / 3).min(ms(500))) + asked,
             // Pauses double up to the longest, and are at least half of what they may be.
-            kind => kind.asks_within_ms().map_or(0, |most| waited / (most / 2) + 8 * asked),
+            kind => kind
+                .asks_within_ms()
+                .map_or(0, |most| waited / (most / 2) + 8 * asked),
         }
     }
 }
@@ -180,8 +203,13 @@ fn check_guards_stand(world: &World, all: &BTreeMap<usize, RedisState>) {
         if !entry.is_valid() || world.ledger.is_forced(name) {
             continue;
         }
-        let left = all.get(&name).and_then(|state| state.holds.get(entry.held.owner()));
-        let needed = entry.held.deadline().saturating_duration_since(Instant::now());
+        let left = all
+            .get(&name)
+            .and_then(|state| state.holds.get(entry.held.owner()));
+        let needed = entry
+            .held
+            .deadline()
+            .saturating_duration_since(Instant::now());
         let needed = i64::try_from(needed.as_millis()).unwrap_or(i64::MAX);
         if left.is_none_or(|left| *left < needed) {
             let name = name_of(name);
@@ -200,8 +228,15 @@ impl Workload for Locks {
         for number in 0..world.plan.actors {
             // Two futures of one owner share what they hold.
             let owner = if shared && number == 1 { 0 } else { number };
-            let actor = Actor { process, number, owner };
-            let seat = Owned { owner: owners[owner].clone(), shared: self.shared.clone() };
+            let actor = Actor {
+                process,
+                number,
+                owner,
+            };
+            let seat = Owned {
+                owner: owners[owner].clone(),
+                shared: self.shared.clone(),
+            };
             let mut user = world.user(actor, rng.fork(), seat);
             user.shares_owner = shared && number < 2;
             users.push(user.run().boxed());
@@ -275,7 +310,11 @@ impl Workload for Locks {
             // All processes may have ended.
             let client = world.engines[0].client();
             for name in (0..world.plan.names).map(name_of) {
-                match client.fair_lock(&name).try_lock(Duration::ZERO, Lease::Renewed).await {
+                match client
+                    .fair_lock(&name)
+                    .try_lock(Duration::ZERO, Lease::Renewed)
+                    .await
+                {
                     Ok(guard) => guard.unlock().await.expect("it was free"),
                     Err(error) => world.ledger.violation(format!("{name} at rest: {error}")),
                 }

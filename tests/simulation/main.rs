@@ -65,7 +65,11 @@ impl Seed {
 
     /// How to see it again.
     pub(crate) fn replay(self) -> String {
-        let wild = if self.cast == Cast::Wild { "LEASEHOLD_WILD=1 " } else { "" };
+        let wild = if self.cast == Cast::Wild {
+            "LEASEHOLD_WILD=1 "
+        } else {
+            ""
+        };
         let Seed { kind, number, .. } = self;
         format!(
             "replay: {wild}LEASEHOLD_KIND={kind} LEASEHOLD_SEED={number} cargo test --features test-util --test simulation one_seed -- --nocapture"
@@ -92,17 +96,44 @@ const KEPT: &[(Kind, u64, &str)] = &[
         774,
         "a take-over with a shorter lease ended behind the backs of waiting clients",
     ),
-    (Kind::Plain, 1297, "two clients passed the lock to and fro while a third one starved"),
-    (Kind::Fenced, 7, "each hand-over by a call began a new streak: other clients starved"),
-    (Kind::Fenced, 220, "a re-entry confirmed after the lease had ended gave out a lost guard"),
-    (Kind::ReadWrite, 8, "a reader that prefers writers stood in the way of one that does not"),
-    (Kind::ReadWrite, 1665, "a nested read waited behind readers that waited for its write hold"),
-    (Kind::ReadWrite, 21, "lock() gave up at the first lost reply of a nested read"),
+    (
+        Kind::Plain,
+        1297,
+        "two clients passed the lock to and fro while a third one starved",
+    ),
+    (
+        Kind::Fenced,
+        7,
+        "each hand-over by a call began a new streak: other clients starved",
+    ),
+    (
+        Kind::Fenced,
+        220,
+        "a re-entry confirmed after the lease had ended gave out a lost guard",
+    ),
+    (
+        Kind::ReadWrite,
+        8,
+        "a reader that prefers writers stood in the way of one that does not",
+    ),
+    (
+        Kind::ReadWrite,
+        1665,
+        "a nested read waited behind readers that waited for its write hold",
+    ),
+    (
+        Kind::ReadWrite,
+        21,
+        "lock() gave up at the first lost reply of a nested read",
+    ),
 ];
 
 fn number(variable: &str) -> Option<u64> {
     let text = std::env::var(variable).ok()?;
-    Some(text.parse().unwrap_or_else(|_| panic!("{variable} must be a number: {text}")))
+    Some(
+        text.parse()
+            .unwrap_or_else(|_| panic!("{variable} must be a number: {text}")),
+    )
 }
 
 fn is_set(variable: &str) -> bool {
@@ -111,7 +142,11 @@ fn is_set(variable: &str) -> bool {
 
 #[test]
 fn one_seed() {
-    let cast = if is_set("LEASEHOLD_WILD") { Cast::Wild } else { Cast::Usual };
+    let cast = if is_set("LEASEHOLD_WILD") {
+        Cast::Wild
+    } else {
+        Cast::Usual
+    };
     let seed = Seed::new(number("LEASEHOLD_SEED").unwrap_or(1), cast);
     let outcome = run(seed);
     println!("{}", outcome.trace.join("\n"));
@@ -149,18 +184,31 @@ fn survey(seeds: u64, cast: Cast) {
         }
     });
     let took = start.elapsed().as_secs_f64();
-    println!("{seeds} seeds, {} acquisitions, no violation, {took:.1} s", acquired.into_inner());
+    println!(
+        "{seeds} seeds, {} acquisitions, no violation, {took:.1} s",
+        acquired.into_inner()
+    );
 }
 
 #[test]
 fn seeds_that_once_failed_hold() {
     for (kind, number, _) in KEPT {
         let (kind, number) = (*kind, *number);
-        Seed { kind, number, cast: Cast::Usual }.must_hold();
+        Seed {
+            kind,
+            number,
+            cast: Cast::Usual,
+        }
+        .must_hold();
     }
     // Their cast was wild: who comes back before others under a new name, and a queue whose clients all ended.
     for number in [5005, 5032] {
-        Seed { kind: Kind::Fair, number, cast: Cast::Wild }.must_hold();
+        Seed {
+            kind: Kind::Fair,
+            number,
+            cast: Cast::Wild,
+        }
+        .must_hold();
     }
 }
 
@@ -176,11 +224,21 @@ fn nameless(step: &str) -> String {
 fn a_seed_gives_one_history() {
     for kind in Kind::all() {
         // The others under every weather.
-        let numbers = if kind.is_lock() { vec![3, 4, 5, 6, 9, 11] } else { (0..5).collect() };
+        let numbers = if kind.is_lock() {
+            vec![3, 4, 5, 6, 9, 11]
+        } else {
+            (0..5).collect()
+        };
         for number in numbers {
             let cast = if number < 6 { Cast::Usual } else { Cast::Wild };
             let seed = Seed { kind, number, cast };
-            let trace = || run(seed).trace.iter().map(|step| nameless(step)).collect::<Vec<_>>();
+            let trace = || {
+                run(seed)
+                    .trace
+                    .iter()
+                    .map(|step| nameless(step))
+                    .collect::<Vec<_>>()
+            };
             let (one, two) = (trace(), trace());
             let differ = one.iter().zip(&two).position(|(one, two)| one != two);
             let steps = differ.map(|at| (&one[at], &two[at]));

@@ -27,8 +27,14 @@ pub(crate) enum Kind {
     Write,
 }
 
-const KINDS: [Kind; 6] =
-    [Kind::Plain, Kind::Fair, Kind::Fenced, Kind::Spin, Kind::String, Kind::Write];
+const KINDS: [Kind; 6] = [
+    Kind::Plain,
+    Kind::Fair,
+    Kind::Fenced,
+    Kind::Spin,
+    Kind::String,
+    Kind::Write,
+];
 
 pub(crate) struct Several {
     kinds: Vec<Kind>,
@@ -41,10 +47,16 @@ pub(crate) struct Several {
 /// The process whose field this is.
 fn holder(world: &World, number: usize, held: &Dumped) -> Option<usize> {
     let engine = number % world.engines.len();
-    let text = held.content.iter().map(|part| String::from_utf8_lossy(part).into_owned());
+    let text = held
+        .content
+        .iter()
+        .map(|part| String::from_utf8_lossy(part).into_owned());
     let text: Vec<_> = text.collect();
     let holds = |id: &String| text.iter().any(|part| part.starts_with(id));
-    world.processes.iter().position(|process| holds(&process.ids[engine]))
+    world
+        .processes
+        .iter()
+        .position(|process| holds(&process.ids[engine]))
 }
 
 fn member(clients: &[Client], kind: Kind, number: usize) -> Lock {
@@ -63,16 +75,28 @@ impl Several {
     pub(crate) fn new(plan: &Plan) -> Self {
         let mut rng = plan.kind.rng(plan.seed, 0x4B1D);
         let all_plain = rng.bool();
-        let mut drawn = || if all_plain { Kind::Plain } else { KINDS[rng.usize(0..KINDS.len())] };
+        let mut drawn = || {
+            if all_plain {
+                Kind::Plain
+            } else {
+                KINDS[rng.usize(0..KINDS.len())]
+            }
+        };
         let kinds = (0..plan.names).map(|_| drawn()).collect();
-        Several { kinds, idle: Lasting::default(), orphans: Lasting::default() }
+        Several {
+            kinds,
+            idle: Lasting::default(),
+            orphans: Lasting::default(),
+        }
     }
 
     fn held(world: &World) -> Vec<Option<Dumped>> {
         let dumps: Vec<_> = world.engines.iter().map(|engine| engine.dump()).collect();
         let engines = dumps.len();
         let held = |number: usize| dumps[number % engines].get(name_of(number).as_bytes());
-        (0..world.plan.names).map(|number| held(number).cloned()).collect()
+        (0..world.plan.names)
+            .map(|number| held(number).cloned())
+            .collect()
     }
 }
 
@@ -85,7 +109,12 @@ impl Workload for Several {
         let held = Several::held(world);
         let wishes = world.ledger.wishes();
         let free = |wish: &Wish| wish.names.iter().all(|name| held[*name].is_none());
-        self.idle.are(wishes.iter().filter(|(_, wish)| free(wish)).map(|(id, _)| *id));
+        self.idle.are(
+            wishes
+                .iter()
+                .filter(|(_, wish)| free(wish))
+                .map(|(id, _)| *id),
+        );
         let entries = world.ledger.entries().into_iter().map(|entry| entry.wish);
         let wanted: Vec<Wish> = wishes.into_values().chain(entries).collect();
         let mut orphans = Vec::new();
@@ -99,8 +128,13 @@ impl Workload for Several {
             }
         }
         self.orphans.are(orphans);
-        self.idle.check(&world.ledger, "all is free for", world.plan.prompt_within());
-        self.orphans.check(&world.ledger, "nobody holds or wants", world.plan.orphans_within());
+        self.idle
+            .check(&world.ledger, "all is free for", world.plan.prompt_within());
+        self.orphans.check(
+            &world.ledger,
+            "nobody holds or wants",
+            world.plan.orphans_within(),
+        );
     }
 
     /// Places of dead waiters of fair locks are cleared by whoever comes next.
@@ -117,7 +151,11 @@ impl Workload for Several {
     }
 
     fn stays(&self, key: &str) -> bool {
-        let fenced = self.kinds.iter().enumerate().filter(|(_, kind)| **kind == Kind::Fenced);
+        let fenced = self
+            .kinds
+            .iter()
+            .enumerate()
+            .filter(|(_, kind)| **kind == Kind::Fenced);
         let counter = |(number, _)| format!("redisson_lock_token:{{{}}}", name_of(number));
         fenced.map(counter).any(|counter| counter == key)
     }
@@ -149,7 +187,9 @@ impl User<Vec<Kind>> {
     async fn together(&mut self, names: Vec<usize>) {
         let lock = Lock::multi(names.iter().map(|number| self.member(*number)));
         let request = self.request();
-        let Some(entry) = Box::pin(self.take(&lock, names, request)).await else { return };
+        let Some(entry) = Box::pin(self.take(&lock, names, request)).await else {
+            return;
+        };
         self.works(&entry).await;
         self.extends(&entry).await;
         self.lets_go(entry).await;
@@ -169,7 +209,10 @@ impl User<Vec<Kind>> {
         let mut entries = Vec::new();
         for number in names {
             let lock = self.member(*number);
-            let request = Request { cancel_at: None, ..self.request() };
+            let request = Request {
+                cancel_at: None,
+                ..self.request()
+            };
             match Box::pin(self.take(&lock, vec![*number], request)).await {
                 Some(entry) => entries.push(entry),
                 None => break,

@@ -154,7 +154,11 @@ impl Plan {
             },
             line,
             // A lost reply costs a beat: enough of it must be left for the next one.
-            claim: ms(rng.u64(if weather == Weather::Lossy { 1500..4000 } else { 200..2000 })),
+            claim: ms(rng.u64(if weather == Weather::Lossy {
+                1500..4000
+            } else {
+                200..2000
+            })),
         };
         if plan.hears && weather != Weather::Lossy && !plan.reads_end_untold() {
             // Where waiters must be prompt, the safety poll must not be what makes them so.
@@ -196,7 +200,11 @@ impl Plan {
 
     /// The longest fixed lease.
     pub(crate) fn fixed_lease_max(&self) -> Duration {
-        if self.overrun { self.lease / 3 } else { self.lease }
+        if self.overrun {
+            self.lease / 3
+        } else {
+            self.lease
+        }
     }
 
     /// The names that stand on a server: all, but each member of several locks on one.
@@ -217,10 +225,24 @@ fn numbers(kind: Kind, weather: Weather, rng: &mut fastrand::Rng) -> (usize, usi
     match kind {
         Kind::Quorum => {
             // Fields of one process cannot be told apart, which matters where votes are counted.
-            let actors = if matches!(weather, Weather::Storm | Weather::Minority) { 1 } else { 2 };
-            ([3, 5][rng.usize(0..2)], rng.usize(2..=5), rng.usize(1..=actors), rng.usize(1..=2))
+            let actors = if matches!(weather, Weather::Storm | Weather::Minority) {
+                1
+            } else {
+                2
+            };
+            (
+                [3, 5][rng.usize(0..2)],
+                rng.usize(2..=5),
+                rng.usize(1..=actors),
+                rng.usize(1..=2),
+            )
         }
-        Kind::Multi => (rng.usize(1..=2), rng.usize(2..=5), rng.usize(1..=4), rng.usize(3..=6)),
+        Kind::Multi => (
+            rng.usize(1..=2),
+            rng.usize(2..=5),
+            rng.usize(1..=4),
+            rng.usize(3..=6),
+        ),
         Kind::Latch => (1, rng.usize(2..=5), rng.usize(1..=4), 2),
         Kind::Semaphore | Kind::Permits => {
             (1, rng.usize(2..=5), rng.usize(1..=4), rng.usize(1..=2))

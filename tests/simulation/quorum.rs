@@ -79,7 +79,9 @@ impl Servers {
         let owners = self.owners(entry.wish.names[0]);
         let all = || 0..self.engines.len();
         let stands = |engine: usize| {
-            owners[engine].as_ref().is_some_and(|owner| owner.starts_with(&ids[engine]))
+            owners[engine]
+                .as_ref()
+                .is_some_and(|owner| owner.starts_with(&ids[engine]))
         };
         let counted = |engine: &usize| stands(*engine) || self.broke_lately(*engine);
         let count = all().filter(counted).count();
@@ -129,9 +131,16 @@ impl Workload for Quorums {
             let owners = self.servers.owners(number);
             let here = |wish: &&Wish| wish.names == [number];
             if owners.iter().all(Option::is_none) {
-                idle.extend(wishes.iter().filter(|(_, wish)| here(wish)).map(|(id, _)| *id));
+                idle.extend(
+                    wishes
+                        .iter()
+                        .filter(|(_, wish)| here(wish))
+                        .map(|(id, _)| *id),
+                );
             }
-            let wanted = wishes.values().chain(entries.iter().map(|entry| &entry.wish));
+            let wanted = wishes
+                .values()
+                .chain(entries.iter().map(|entry| &entry.wish));
             let wanted: Vec<_> = wanted.filter(here).collect();
             for (engine, owner) in owners.into_iter().enumerate() {
                 let Some(owner) = owner else { continue };
@@ -147,8 +156,16 @@ impl Workload for Quorums {
         }
         self.idle.are(idle);
         self.orphans.are(orphans);
-        self.idle.check(&world.ledger, "free everywhere for", world.plan.prompt_within());
-        self.orphans.check(&world.ledger, "nobody holds or wants", world.plan.orphans_within());
+        self.idle.check(
+            &world.ledger,
+            "free everywhere for",
+            world.plan.prompt_within(),
+        );
+        self.orphans.check(
+            &world.ledger,
+            "nobody holds or wants",
+            world.plan.orphans_within(),
+        );
     }
 
     fn forgets(&mut self, _world: &World, engine: usize, _names: &[usize]) {
@@ -176,7 +193,9 @@ impl User<Servers> {
     async fn visit(&mut self, lock: &Lock, number: usize) {
         let request = self.request();
         let wish = Wish::new(self.actor, vec![number]);
-        let Some(entry) = self.takes(wish, request, request.take(lock)).await else { return };
+        let Some(entry) = self.takes(wish, request, request.take(lock)).await else {
+            return;
+        };
         self.check(&entry);
         if self.plan.overrun && request.lease != Lease::Renewed {
             // To the last moment.

@@ -87,7 +87,10 @@ impl Shared {
             };
             entry.content.chunks(2).map(hold).collect()
         });
-        RedisState { available, holds: holds.unwrap_or_default() }
+        RedisState {
+            available,
+            holds: holds.unwrap_or_default(),
+        }
     }
 
     /// A guard was given out.
@@ -104,10 +107,14 @@ impl Shared {
     /// granted the others were held already, so there were so many then.
     fn check_sum(&self, ledger: &Ledger, name: usize) {
         let entries = ledger.entries();
-        let valid = entries.iter().filter(|entry| entry.wish.names[0] == name && entry.is_valid());
+        let valid = entries
+            .iter()
+            .filter(|entry| entry.wish.names[0] == name && entry.is_valid());
         let valid: Vec<_> = valid.map(|entry| &entry.wish).collect();
         let sum: i64 = valid.iter().map(|wish| i64::from(wish.permits)).sum();
-        let Some(last) = valid.iter().map(|wish| wish.since).max() else { return };
+        let Some(last) = valid.iter().map(|wish| wish.since).max() else {
+            return;
+        };
         let most = self.totals.most_since(name, last);
         if sum > most {
             ledger.violation(format!("{sum} permits of {most} are held: {valid:?}"));
@@ -133,9 +140,13 @@ fn hex(bytes: &[u8]) -> String {
 
 /// The server's clock.
 fn now_ms(engine: &EmbeddedRedis) -> f64 {
-    let Ok(Reply::Array(parts)) = engine.command(&["TIME"]) else { unreachable!("TIME") };
+    let Ok(Reply::Array(parts)) = engine.command(&["TIME"]) else {
+        unreachable!("TIME")
+    };
     let number = |part: &Result<Reply, ErrorReply>| match part {
-        Ok(Reply::Bulk(text)) => String::from_utf8_lossy(text).parse::<f64>().expect("a number"),
+        Ok(Reply::Bulk(text)) => String::from_utf8_lossy(text)
+            .parse::<f64>()
+            .expect("a number"),
         other => unreachable!("{other:?}"),
     };
     (number(&parts[0]) * 1000.0 + number(&parts[1]) / 1000.0).floor()
@@ -149,12 +160,18 @@ impl Permits {
             given_out: Arc::default(),
             forgotten: Arc::default(),
         };
-        Permits { shared, idle: Lasting::default(), orphans: Lasting::default() }
+        Permits {
+            shared,
+            idle: Lasting::default(),
+            orphans: Lasting::default(),
+        }
     }
 
     /// Permits that are there and permits that are held are all that there are, at every moment.
     fn check_total(&self, world: &World, name: usize, state: &RedisState) {
-        let Some(available) = state.available else { return };
+        let Some(available) = state.available else {
+            return;
+        };
         let held: i64 = state.holds.iter().map(|(_, permits, _)| permits).sum();
         let (low, high) = self.shared.totals.range(name);
         if !(low..=high).contains(&(available + held)) {
@@ -165,8 +182,15 @@ impl Permits {
 
     /// Whoever is first of its process is served as soon as there is enough for it.
     fn find_idle(world: &World, name: usize, state: &RedisState) -> Vec<u64> {
-        let Some(available) = state.available else { return Vec::new() };
-        let over: i64 = state.holds.iter().filter(|hold| hold.2).map(|hold| hold.1).sum();
+        let Some(available) = state.available else {
+            return Vec::new();
+        };
+        let over: i64 = state
+            .holds
+            .iter()
+            .filter(|hold| hold.2)
+            .map(|hold| hold.1)
+            .sum();
         let wishes = world.ledger.wishes();
         let here = wishes.iter().filter(|(_, wish)| wish.names[0] == name);
         let could_be_served = |id: u64| {
@@ -178,7 +202,9 @@ impl Permits {
             let wanted = ahead.map(|wish| wish.permits).max().unwrap_or(0);
             available + over >= wanted.into()
         };
-        here.map(|(id, _)| *id).filter(|id| could_be_served(*id)).collect()
+        here.map(|(id, _)| *id)
+            .filter(|id| could_be_served(*id))
+            .collect()
     }
 
     fn find_orphans(&self, world: &World, state: RedisState) -> Vec<String> {
@@ -205,8 +231,16 @@ impl Workload for Permits {
         }
         self.idle.are(idle);
         self.orphans.are(orphans);
-        self.idle.check(&world.ledger, "there is enough for", world.plan.prompt_within());
-        self.orphans.check(&world.ledger, "nobody has the guard of", world.plan.orphans_within());
+        self.idle.check(
+            &world.ledger,
+            "there is enough for",
+            world.plan.prompt_within(),
+        );
+        self.orphans.check(
+            &world.ledger,
+            "nobody has the guard of",
+            world.plan.orphans_within(),
+        );
     }
 
     fn evicted_with(&self, name: usize, _rng: &mut Rng) -> Vec<String> {
@@ -232,7 +266,11 @@ impl Workload for Permits {
     }
 
     fn stays(&self, key: &str) -> bool {
-        self.shared.totals.names().map(name_of).any(|name| name == key)
+        self.shared
+            .totals
+            .names()
+            .map(name_of)
+            .any(|name| name == key)
     }
 
     fn left<'a>(&'a self, world: &'a World) -> BoxFuture<'a, Vec<String>> {
@@ -242,7 +280,10 @@ impl Workload for Permits {
                 let named = Named::new(self.shared.kind, &world.witnesses()[0], number);
                 let available = named.available().await;
                 let (low, high) = self.shared.totals.range(number);
-                if !available.as_ref().is_ok_and(|available| (low..=high).contains(available)) {
+                if !available
+                    .as_ref()
+                    .is_ok_and(|available| (low..=high).contains(available))
+                {
                     left.push(format!("{available:?} permits, not {low} to {high}"));
                 }
             }

@@ -41,7 +41,9 @@ pub(crate) struct Request {
 
 impl Request {
     pub(crate) async fn take(self, lock: &Lock) -> Result<Held, Error> {
-        take(lock, self.wait, self.lease).await.map(|guard| Held::Lock(Arc::new(guard)))
+        take(lock, self.wait, self.lease)
+            .await
+            .map(|guard| Held::Lock(Arc::new(guard)))
     }
 }
 
@@ -99,16 +101,29 @@ impl<S> User<S> {
         };
         let side = self.side();
         let lease = self.lease_of(side, lease);
-        let patience = if busy { 10_000_000 } else { self.rng.u64(0..1_500_000) };
+        let patience = if busy {
+            10_000_000
+        } else {
+            self.rng.u64(0..1_500_000)
+        };
         let cancels = self.rng.u8(0..4) == 0 && !busy;
         let cancel_at = cancels.then(|| us(patience * patience / 1_500_000));
-        Request { wait, lease, side, cancel_at }
+        Request {
+            wait,
+            lease,
+            side,
+            cancel_at,
+        }
     }
 
     fn fixed_lease(&mut self) -> Duration {
         // Each server may take its part of the lease to answer.
         let quorum = self.plan.kind == Kind::Quorum;
-        let most = if quorum { self.plan.lease } else { self.plan.fixed_lease_max() };
+        let most = if quorum {
+            self.plan.lease
+        } else {
+            self.plan.fixed_lease_max()
+        };
         let least = if quorum { most / 2 } else { ms(40) };
         ms(self.rng.u64(in_ms(least)..in_ms(most)))
     }
@@ -116,7 +131,11 @@ impl<S> User<S> {
     /// Those who never pause only write: readers may pass writers for ever.
     fn side(&mut self) -> Side {
         let reads = self.plan.kind == Kind::ReadWrite && !self.is_relentless();
-        if reads && self.rng.u8(0..10) < 6 { Side::Read } else { Side::Write }
+        if reads && self.rng.u8(0..10) < 6 {
+            Side::Read
+        } else {
+            Side::Write
+        }
     }
 
     pub(crate) fn lease_of(&self, side: Side, lease: Lease) -> Lease {
@@ -132,7 +151,10 @@ impl<S> User<S> {
         F: Future<Output = Result<Held, Error>>,
     {
         let waiting = self.ledger.waits(wish.clone());
-        self.note(&format!("wants {:?} x {}: {request:?}", wish.names, wish.permits));
+        self.note(&format!(
+            "wants {:?} x {}: {request:?}",
+            wish.names, wish.permits
+        ));
         self.asks();
         let outcome = self.cancelled_at(request.cancel_at, take).await;
         drop(waiting);
@@ -174,7 +196,9 @@ impl<S> User<S> {
     }
 
     pub(crate) fn check_wait(&self, wait: Option<Duration>, since: Instant) {
-        let Some(slack) = self.plan.slack() else { return };
+        let Some(slack) = self.plan.slack() else {
+            return;
+        };
         let limit = match wait {
             Some(wait) if wait.is_zero() => self.plan.command_timeout,
             Some(wait) => wait,

@@ -78,7 +78,10 @@ impl Changes {
             Weather::Minority if self.rng.u8(0..15) == 0 => self.trouble_one(world, workload),
             Weather::Lag if self.rng.u8(0..40) == 0 => {
                 let victim = self.rng.usize(0..world.processes.len());
-                world.processes[victim].connections.iter().for_each(Connection::lag);
+                world.processes[victim]
+                    .connections
+                    .iter()
+                    .for_each(Connection::lag);
             }
             Weather::Crash if self.rng.u16(0..150) == 0 => self.crash(world),
             _ => {}
@@ -112,7 +115,11 @@ impl Changes {
         let victim = self.rng.usize(0..world.processes.len());
         // Somebody counts, and looks after the latches.
         let spared = world.plan.kind == Kind::Latch && victim == 0;
-        let alive = world.processes.iter().filter(|process| process.alive).count();
+        let alive = world
+            .processes
+            .iter()
+            .filter(|process| process.alive)
+            .count();
         let closed = world.ledger.is_closed(victim);
         if world.processes[victim].alive && alive > 1 && !closed && !spared {
             world.crash(victim);
@@ -125,7 +132,9 @@ impl Changes {
         if self.drifted[engine].elapsed() > world.plan.lease + ms(20) {
             self.drifted[engine] = Instant::now();
             world.engines[engine].jump_clock(world.plan.drift());
-            world.ledger.note(&format!("the clock of server {engine} is a little ahead"));
+            world
+                .ledger
+                .note(&format!("the clock of server {engine} is a little ahead"));
         }
     }
 
@@ -136,7 +145,11 @@ impl Changes {
             Fault::Down(engine) | Fault::Paused(engine) => Some(*engine),
             _ => None,
         };
-        let bad: Vec<_> = self.pending.iter().filter_map(|(_, fault)| bad(fault)).collect();
+        let bad: Vec<_> = self
+            .pending
+            .iter()
+            .filter_map(|(_, fault)| bad(fault))
+            .collect();
         if bad.contains(&engine) || bad.len() >= (world.engines.len() - 1) / 2 {
             return;
         }
@@ -164,7 +177,9 @@ impl Changes {
             (_, engines) => self.rng.usize(0..engines),
         };
         let span = self.span(&world.plan);
-        let which = self.rng.u8(0..if world.plan.kind.is_lock() { 11 } else { 12 });
+        let which = self
+            .rng
+            .u8(0..if world.plan.kind.is_lock() { 11 } else { 12 });
         let connection = |trouble| Fault::Connection(victim, engine, trouble);
         let breaks = world.plan.breaks();
         let latch = world.plan.kind == Kind::Latch;
@@ -198,7 +213,11 @@ impl Changes {
             return;
         }
         let paused = matches!(fault, Fault::Paused(_));
-        let span = if paused { span.min(world.plan.longest_pause()) } else { span };
+        let span = if paused {
+            span.min(world.plan.longest_pause())
+        } else {
+            span
+        };
         world.ledger.note(&format!("{fault:?} for {span:?}"));
         match fault {
             Fault::Connection(victim, engine, trouble) => {
@@ -241,7 +260,9 @@ impl Changes {
     ) {
         let server = &world.engines[engine];
         let names: Vec<_> = world.plan.names_on(engine).collect();
-        world.ledger.note(&format!("{which:?} at server {engine}, {}", name_of(name)));
+        world
+            .ledger
+            .note(&format!("{which:?} at server {engine}, {}", name_of(name)));
         match which {
             Strike::Eviction => {
                 workload.forgets(world, engine, &[name]);

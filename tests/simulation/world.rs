@@ -69,7 +69,11 @@ pub(crate) fn run(seed: Seed) -> Outcome {
         world.start(&mut *workload).await;
         world.play(&mut *workload).await;
         let ledger = &world.ledger;
-        Outcome { violation: ledger.verdict(), trace: ledger.trace(), acquired: ledger.granted() }
+        Outcome {
+            violation: ledger.verdict(),
+            trace: ledger.trace(),
+            acquired: ledger.granted(),
+        }
     })
 }
 
@@ -79,7 +83,15 @@ impl World {
         ledger.note(&format!("{plan:?}"));
         let engines = (0..plan.engines).map(|_| EmbeddedRedis::new()).collect();
         let (processes, frozen, over) = (Vec::new(), Frozen::default(), Arc::default());
-        World { plan, engines, ledger, processes, frozen, over, cleared: None }
+        World {
+            plan,
+            engines,
+            ledger,
+            processes,
+            frozen,
+            over,
+            cleared: None,
+        }
     }
 
     async fn start(&mut self, workload: &mut dyn Workload) {
@@ -89,7 +101,9 @@ impl World {
             self.processes.push(process);
             let gate = &self.processes[number].gate;
             let users = workload.users(self, number, &mut rng).into_iter();
-            let users = users.map(|user| tokio::spawn(gate.clone().run(user))).collect();
+            let users = users
+                .map(|user| tokio::spawn(gate.clone().run(user)))
+                .collect();
             self.processes[number].users = users;
         }
     }
@@ -112,7 +126,14 @@ impl World {
             connections.push(connection);
         }
         let ids = clients.iter().map(Client::id).collect();
-        Process { clients, connections, ids, gate, users: Vec::new(), alive: true }
+        Process {
+            clients,
+            connections,
+            ids,
+            gate,
+            users: Vec::new(),
+            alive: true,
+        }
     }
 
     /// What a user begins with.
@@ -217,7 +238,10 @@ impl World {
         }
         for (number, process) in self.processes.iter().enumerate() {
             self.thaw(number);
-            process.connections.iter().for_each(|connection| connection.clear(&self.plan));
+            process
+                .connections
+                .iter()
+                .for_each(|connection| connection.clear(&self.plan));
         }
     }
 
@@ -227,15 +251,22 @@ impl World {
         workload.repair(self).await;
         // After a storm work goes on, and must be as prompt as ever.
         let storm = self.plan.weather == Weather::Storm;
-        let lull = if storm { self.plan.recovers_within() + ms(1500) } else { ms(0) };
+        let lull = if storm {
+            self.plan.recovers_within() + ms(1500)
+        } else {
+            ms(0)
+        };
         let start = Instant::now();
         while start.elapsed() < lull && self.holds() {
             sleep(ms(20)).await;
             self.look(workload);
         }
         self.over.store(true, SeqCst);
-        let users: Vec<_> =
-            self.processes.iter_mut().flat_map(|process| process.users.drain(..)).collect();
+        let users: Vec<_> = self
+            .processes
+            .iter_mut()
+            .flat_map(|process| process.users.drain(..))
+            .collect();
         let watched = async {
             while self.holds() {
                 sleep(ms(20)).await;
@@ -279,7 +310,9 @@ impl World {
                 workload.pass_by(self).await;
             }
             if Instant::now() > limit {
-                return self.ledger.violation(format!("left behind: {}", left.join("; ")));
+                return self
+                    .ledger
+                    .violation(format!("left behind: {}", left.join("; ")));
             }
             sleep(ms(200)).await;
         }
@@ -298,7 +331,10 @@ impl World {
         for engine in &self.engines {
             let keys = engine.dump().into_keys();
             let keys = keys.map(|key| String::from_utf8_lossy(&key).into_owned());
-            left.extend(keys.filter(|key| !workload.stays(key)).map(|key| format!("key {key}")));
+            left.extend(
+                keys.filter(|key| !workload.stays(key))
+                    .map(|key| format!("key {key}")),
+            );
             // While their clients live: each of them has ended what nobody uses.
             let channels = engine.listeners().into_keys();
             left.extend(channels.map(|channel| format!("listener of {channel}")));
@@ -321,8 +357,14 @@ impl World {
 fn handover(rng: &mut Rng) -> LocalHandover {
     match rng.u8(0..4) {
         0 => LocalHandover::Off,
-        1 => LocalHandover::Streak { count: rng.u32(1..6), time: ms(50) },
-        2 => LocalHandover::Streak { count: rng.u32(1..6), time: ms(3000) },
+        1 => LocalHandover::Streak {
+            count: rng.u32(1..6),
+            time: ms(50),
+        },
+        2 => LocalHandover::Streak {
+            count: rng.u32(1..6),
+            time: ms(3000),
+        },
         _ => LocalHandover::default(),
     }
 }

@@ -12,7 +12,9 @@ pub(crate) struct Certificate {
 impl Certificate {
     pub(crate) fn new(test: &str) -> Self {
         let mut params = CertificateParams::default();
-        params.distinguished_name.push(DnType::CommonName, "authority");
+        params
+            .distinguished_name
+            .push(DnType::CommonName, "authority");
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let key = KeyPair::generate().expect("a key");
         let authority = params.self_signed(&key).expect("signed").pem();
@@ -24,9 +26,11 @@ impl Certificate {
         let name = format!("leasehold-secured-{}-{test}", std::process::id());
         let folder = std::env::temp_dir().join(name);
         std::fs::create_dir_all(&folder).expect("a folder");
-        for (file, text) in
-            [("ca.pem", &authority), ("cert.pem", &signed), ("key.pem", &key.serialize_pem())]
-        {
+        for (file, text) in [
+            ("ca.pem", &authority),
+            ("cert.pem", &signed),
+            ("key.pem", &key.serialize_pem()),
+        ] {
             std::fs::write(folder.join(file), text).expect("a file");
         }
         Certificate { folder }
@@ -40,8 +44,12 @@ impl Certificate {
             ("--tls-key-file", "key.pem"),
             ("--tls-ca-cert-file", "ca.pem"),
         ];
-        let files = files.into_iter().flat_map(|(word, name)| [word.to_owned(), file(name)]);
-        files.chain(["--tls-auth-clients".to_owned(), "no".to_owned()]).collect()
+        let files = files
+            .into_iter()
+            .flat_map(|(word, name)| [word.to_owned(), file(name)]);
+        files
+            .chain(["--tls-auth-clients".to_owned(), "no".to_owned()])
+            .collect()
     }
 }
 

@@ -37,7 +37,13 @@ pub struct Shape {
 impl Default for Shape {
     fn default() -> Self {
         let node_timeout = Duration::from_secs(1);
-        Shape { masters: 3, replicas: 1, node_timeout, full_coverage: true, arguments: Vec::new() }
+        Shape {
+            masters: 3,
+            replicas: 1,
+            node_timeout,
+            full_coverage: true,
+            arguments: Vec::new(),
+        }
     }
 }
 
@@ -81,10 +87,17 @@ impl Cluster {
         let nodes: Vec<_> = thread::scope(|scope| {
             let start = || scope.spawn(|| Server::start_node(&arguments));
             let starting: Vec<_> = (0..number).map(|_| start()).collect();
-            starting.into_iter().map(|node| node.join().expect("it starts")).collect()
+            starting
+                .into_iter()
+                .map(|node| node.join().expect("it starts"))
+                .collect()
         });
         let routes = Mutex::new(Routes::to(&url(&nodes)));
-        let cluster = Cluster { shape, nodes, routes };
+        let cluster = Cluster {
+            shape,
+            nodes,
+            routes,
+        };
         cluster.form();
         cluster
     }
@@ -98,7 +111,9 @@ impl Cluster {
         }
         for shard in 0..masters {
             let slots: Vec<_> = self.slots_of(shard).map(|slot| slot.to_string()).collect();
-            let words = ["CLUSTER", "ADDSLOTS"].into_iter().chain(slots.iter().map(String::as_str));
+            let words = ["CLUSTER", "ADDSLOTS"]
+                .into_iter()
+                .chain(slots.iter().map(String::as_str));
             done(&self.nodes[shard].command(&words.collect::<Vec<_>>()));
         }
         // Each meets each: nobody has to wait for gossip.
@@ -106,7 +121,13 @@ impl Cluster {
             let mut connection = one.connection();
             for other in &self.nodes[at + 1..] {
                 let bus = other.bus_port().expect("a node").to_string();
-                let words = ["CLUSTER", "MEET", "127.0.0.1", &other.port().to_string(), &bus];
+                let words = [
+                    "CLUSTER",
+                    "MEET",
+                    "127.0.0.1",
+                    &other.port().to_string(),
+                    &bus,
+                ];
                 done(&connection.command(&words).expect("it answers"));
             }
         }
@@ -117,7 +138,9 @@ impl Cluster {
             (0..self.nodes.len()).all(|node| knows_all(&self.view(node)))
         });
         for (at, replica) in self.nodes.iter().enumerate().skip(masters) {
-            let master = self.nodes[at % masters].command(&["CLUSTER", "MYID"]).text();
+            let master = self.nodes[at % masters]
+                .command(&["CLUSTER", "MYID"])
+                .text();
             done(&replica.command(&["CLUSTER", "REPLICATE", &master]));
         }
         self.until_agreed();
@@ -154,7 +177,9 @@ impl Cluster {
     pub fn name_in(&self, shard: usize, part: &str) -> String {
         let slots = self.slots_of(shard);
         let names = (0..).map(|number| format!("{part}:{number}"));
-        { names }.find(|name| slots.contains(&keyslot(name))).expect("one of many")
+        { names }
+            .find(|name| slots.contains(&keyslot(name)))
+            .expect("one of many")
     }
 
     /// The shard's master, as it says itself. Of two the one that was elected later.
@@ -164,7 +189,10 @@ impl Cluster {
         wait_until("the shard has a master that runs", LIMIT, || {
             let members = self.members(shard).filter(|&node| self.nodes[node].is_up());
             let masters = members.filter_map(|node| {
-                let me = self.view(node).into_iter().find(|sighting| sighting.is_me)?;
+                let me = self
+                    .view(node)
+                    .into_iter()
+                    .find(|sighting| sighting.is_me)?;
                 me.is_master.then_some((me.epoch, node))
             });
             master = masters.max();
@@ -184,8 +212,14 @@ impl Cluster {
     /// Who serves a slot, as it says itself.
     pub fn owner(&self, slot: u16) -> usize {
         let claims = self.up().filter_map(|node| {
-            let me = self.view(node).into_iter().find(|sighting| sighting.is_me)?;
-            let has = me.slots.iter().any(|&(first, last)| (first..=last).contains(&slot));
+            let me = self
+                .view(node)
+                .into_iter()
+                .find(|sighting| sighting.is_me)?;
+            let has = me
+                .slots
+                .iter()
+                .any(|&(first, last)| (first..=last).contains(&slot));
             has.then_some((me.epoch, node))
         });
         claims.max().expect("somebody has it").1
@@ -197,12 +231,18 @@ impl Cluster {
 
     /// One command, to whom it concerns.
     pub fn command(&self, words: &[&str]) -> Reply {
-        self.routes.lock().unwrap_or_else(PoisonError::into_inner).command(words)
+        self.routes
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .command(words)
     }
 
     /// Closes the connections of [`command`](Cluster::command).
     pub fn rest(&self) {
-        self.routes.lock().unwrap_or_else(PoisonError::into_inner).rest();
+        self.routes
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .rest();
     }
 
     /// SIGKILL.
@@ -271,7 +311,9 @@ impl Cluster {
     pub fn until_masters_agree(&self) {
         wait_until("the masters agree", LIMIT, || {
             let is_master = |&node: &usize| {
-                self.view(node).iter().any(|sighting| sighting.is_me && sighting.is_master)
+                self.view(node)
+                    .iter()
+                    .any(|sighting| sighting.is_me && sighting.is_master)
             };
             self.agree(self.up().filter(is_master))
         });
@@ -280,7 +322,8 @@ impl Cluster {
     /// Waits until replicas that run have all that their masters have.
     pub fn until_in_step(&self) {
         wait_until("the replicas are in step", LIMIT, || {
-            self.up().all(|node| is_in_step(&self.nodes, &self.nodes[node]))
+            self.up()
+                .all(|node| is_in_step(&self.nodes, &self.nodes[node]))
         });
     }
 
@@ -291,7 +334,9 @@ impl Cluster {
     /// Those that run and have slots, or could have.
     pub(super) fn masters(&self) -> Vec<usize> {
         let is_master = |&node: &usize| {
-            self.view(node).iter().any(|sighting| sighting.is_me && sighting.is_master)
+            self.view(node)
+                .iter()
+                .any(|sighting| sighting.is_me && sighting.is_master)
         };
         self.up().filter(is_master).collect()
     }
@@ -309,9 +354,16 @@ impl Cluster {
         let view = |node| {
             let sightings = self.view(node).into_iter();
             let of_running = sightings.filter(|sighting| running.contains(&sighting.port));
-            of_running.map(|one| Sighting { is_me: false, ..one }).collect::<BTreeSet<_>>()
+            of_running
+                .map(|one| Sighting {
+                    is_me: false,
+                    ..one
+                })
+                .collect::<BTreeSet<_>>()
         };
-        let Some(first) = nodes.next().map(view) else { return true };
+        let Some(first) = nodes.next().map(view) else {
+            return true;
+        };
         first.len() == running.len() && nodes.all(|node| view(node) == first)
     }
 
@@ -326,7 +378,11 @@ impl Cluster {
 fn sighting(line: &str) -> Sighting {
     let words: Vec<_> = line.split(' ').collect();
     let (address, _) = words[1].split_once('@').expect("a bus");
-    let port = address.rsplit(':').next().and_then(|port| port.parse().ok()).expect("a port");
+    let port = address
+        .rsplit(':')
+        .next()
+        .and_then(|port| port.parse().ok())
+        .expect("a port");
     let flags: Vec<_> = words[2].split(',').collect();
     // What is in brackets is on its way, and still this node's.
     let slots = words[8..].iter().filter(|slots| !slots.starts_with('['));
@@ -351,19 +407,28 @@ fn sighting(line: &str) -> Sighting {
 pub(super) fn is_in_step(servers: &[Server], server: &Server) -> bool {
     let field = |server: &Server, name: &str| {
         let info = server.command(&["INFO", "replication"]).text();
-        let value = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        let value = info
+            .lines()
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
         value.map(str::to_owned)
     };
-    let Some(port) = field(server, "master_port") else { return true };
+    let Some(port) = field(server, "master_port") else {
+        return true;
+    };
     let master = servers.iter().find(|one| one.port().to_string() == port);
-    let Some(master) = master.filter(|master| master.is_up()) else { return false };
+    let Some(master) = master.filter(|master| master.is_up()) else {
+        return false;
+    };
     let written = field(master, "master_repl_offset");
     field(server, "master_link_status").as_deref() == Some("up")
         && field(server, "slave_repl_offset") == written
 }
 
 fn url(nodes: &[Server]) -> String {
-    let addresses: Vec<_> = nodes.iter().map(|node| node.address().to_string()).collect();
+    let addresses: Vec<_> = nodes
+        .iter()
+        .map(|node| node.address().to_string())
+        .collect();
     format!("redis-cluster://{}", addresses.join(","))
 }
 

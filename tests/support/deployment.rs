@@ -29,11 +29,17 @@ impl Deployment {
     pub fn start() -> Self {
         match std::env::var("LEASEHOLD_DEPLOYMENT").as_deref() {
             Ok("cluster") => {
-                let shape = Shape { node_timeout: PATIENT, ..Shape::default() };
+                let shape = Shape {
+                    node_timeout: PATIENT,
+                    ..Shape::default()
+                };
                 Deployment::Cluster(Box::new(Cluster::start_with(shape)))
             }
             Ok("sentinel") => {
-                let watch = Watch { down_after: PATIENT, ..Watch::default() };
+                let watch = Watch {
+                    down_after: PATIENT,
+                    ..Watch::default()
+                };
                 Deployment::Sentinels(Box::new(Sentinels::start_with(&watch)))
             }
             Ok(other) => panic!("LEASEHOLD_DEPLOYMENT: no such deployment: {other}"),
@@ -72,7 +78,10 @@ impl Deployment {
 
     /// The lines of CLIENT LIST that contain `part`, of all that have data.
     pub fn clients(&self, part: &str) -> Vec<String> {
-        self.servers().iter().flat_map(|server| server.clients(part)).collect()
+        self.servers()
+            .iter()
+            .flat_map(|server| server.clients(part))
+            .collect()
     }
 
     /// The channels that somebody listens to, of one slot or of all.
@@ -125,15 +134,20 @@ impl Deployment {
         let addresses: Vec<_> = self.processes().map(Server::address).collect();
         let proxies = Proxy::start_for_all(&addresses);
         let all = |proxies: &[Proxy]| {
-            let addresses: Vec<_> =
-                proxies.iter().map(|proxy| proxy.address().to_string()).collect();
+            let addresses: Vec<_> = proxies
+                .iter()
+                .map(|proxy| proxy.address().to_string())
+                .collect();
             addresses.join(",")
         };
         let url = match self {
             Deployment::Server(_) => proxies[0].url(),
             Deployment::Cluster(_) => format!("redis-cluster://{}", all(&proxies)),
             Deployment::Sentinels(sentinels) => {
-                format!("redis-sentinel://{}/{NAME}", all(&proxies[sentinels.servers().len()..]))
+                format!(
+                    "redis-sentinel://{}/{NAME}",
+                    all(&proxies[sentinels.servers().len()..])
+                )
             }
         };
         Line { url, proxies }
@@ -169,7 +183,11 @@ impl Deployment {
         }
         // The clients of the test before are on their way out. One that stays has no place here.
         let limit = Instant::now() + Duration::from_secs(3);
-        while self.servers().iter().any(|server| has_clients(server.address())) {
+        while self
+            .servers()
+            .iter()
+            .any(|server| has_clients(server.address()))
+        {
             if Instant::now() > limit {
                 return false;
             }
@@ -193,7 +211,9 @@ fn has_clients(server: SocketAddr) -> bool {
     let is_foreign =
         |line: &&str| !line.contains(" cmd=client") && !line.contains(" name=sentinel-");
     ["normal", "pubsub"].iter().any(|kind| {
-        list(kind).map_or(true, |reply| reply.text().lines().filter(is_foreign).count() > 0)
+        list(kind).map_or(true, |reply| {
+            reply.text().lines().filter(is_foreign).count() > 0
+        })
     })
 }
 
@@ -208,7 +228,9 @@ impl Borrowed {
     pub fn take() -> Self {
         loop {
             let idle = IDLE.lock().unwrap_or_else(PoisonError::into_inner).pop();
-            let Some(deployment) = idle else { return Borrowed(Some(Deployment::start())) };
+            let Some(deployment) = idle else {
+                return Borrowed(Some(Deployment::start()));
+            };
             if deployment.freshen() {
                 return Borrowed(Some(deployment));
             }
@@ -224,7 +246,9 @@ impl Drop for Borrowed {
             && deployment.processes().all(Server::is_up)
             && !std::thread::panicking();
         if is_whole {
-            IDLE.lock().unwrap_or_else(PoisonError::into_inner).push(deployment);
+            IDLE.lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .push(deployment);
         }
     }
 }
@@ -272,7 +296,9 @@ impl Line {
 
     /// See [`Proxy::delay_replies`].
     pub fn delay_replies(&self, delay: Duration) {
-        self.proxies.iter().for_each(|proxy| proxy.delay_replies(delay));
+        self.proxies
+            .iter()
+            .for_each(|proxy| proxy.delay_replies(delay));
     }
 
     /// See [`Proxy::hold_requests`].

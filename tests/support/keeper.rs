@@ -23,7 +23,10 @@ for pid in $servers; do kill -9 "$pid"; done
 rm -rf "$0"-*
 "#;
 
-#[expect(clippy::zombie_processes, reason = "it ends after this program, and is not waited for")]
+#[expect(
+    clippy::zombie_processes,
+    reason = "it ends after this program, and is not waited for"
+)]
 static KEEPER: LazyLock<Mutex<ChildStdin>> = LazyLock::new(|| {
     let mut keeper = Command::new("sh")
         .args(["-c", SCRIPT])
@@ -54,5 +57,7 @@ pub fn forget(pid: u32) {
 
 fn tell(change: &str) {
     let mut keeper = KEEPER.lock().unwrap_or_else(PoisonError::into_inner);
-    keeper.write_all(change.as_bytes()).expect("the keeper reads");
+    keeper
+        .write_all(change.as_bytes())
+        .expect("the keeper reads");
 }

@@ -1,13 +1,19 @@
 //! Every kind of lock, for tests of what all of them do.
 #![allow(dead_code, reason = "no test binary uses all of it")]
 #![allow(unreachable_pub, reason = "the same file serves several test binaries")]
-#![allow(clippy::allow_attributes, reason = "whether something is unused depends on the binary")]
+#![allow(
+    clippy::allow_attributes,
+    reason = "whether something is unused depends on the binary"
+)]
 
 use leasehold::{Client, Lock};
 
 /// One kind of lock.
 #[derive(Clone, Copy, Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "each answers a question that tests ask")]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each answers a question that tests ask"
+)]
 pub struct Kind {
     pub name: &'static str,
     /// Its owner may take it again.
@@ -41,7 +47,11 @@ impl Kind {
 
     /// How many of its keys are there while it is held, at least.
     pub fn need(&self) -> usize {
-        if self.quorum { self.parts.len() / 2 + 1 } else { self.parts.len() }
+        if self.quorum {
+            self.parts.len() / 2 + 1
+        } else {
+            self.parts.len()
+        }
     }
 
     /// How late a waiter may be that asks again: its longest pause, and a moment.
@@ -51,13 +61,24 @@ impl Kind {
 
     /// The keys that exist just as long as it is held.
     pub fn keys(&self, name: &str) -> Vec<String> {
-        self.parts.iter().map(|part| format!("{name}{part}")).collect()
+        self.parts
+            .iter()
+            .map(|part| format!("{name}{part}"))
+            .collect()
     }
 }
 
 const fn kind(name: &'static str, make: fn(&Client, &str) -> Lock) -> Kind {
     let (reentrant, exclusive, counted) = (true, true, true);
-    Kind { name, reentrant, exclusive, counted, quorum: false, parts: &[""], make }
+    Kind {
+        name,
+        reentrant,
+        exclusive,
+        counted,
+        quorum: false,
+        parts: &[""],
+        make,
+    }
 }
 
 pub const KINDS: [Kind; 11] = [
@@ -65,19 +86,30 @@ pub const KINDS: [Kind; 11] = [
     kind("fair", |client, name| client.fair_lock(name)),
     kind("fenced", |client, name| client.fenced_lock(name).into()),
     kind("spin", |client, name| client.spin_lock(name)),
-    Kind { counted: false, ..kind("string", |client, name| client.string_lock(name)) },
     Kind {
-        reentrant: false,
-        ..kind("non-reentrant", |client, name| client.non_reentrant_lock(name))
+        counted: false,
+        ..kind("string", |client, name| client.string_lock(name))
     },
     Kind {
         reentrant: false,
-        ..kind("non-reentrant fair", |client, name| client.fair_lock(name).non_reentrant())
+        ..kind("non-reentrant", |client, name| {
+            client.non_reentrant_lock(name)
+        })
     },
-    kind("write", |client, name| client.read_write_lock(name).write().clone()),
+    Kind {
+        reentrant: false,
+        ..kind("non-reentrant fair", |client, name| {
+            client.fair_lock(name).non_reentrant()
+        })
+    },
+    kind("write", |client, name| {
+        client.read_write_lock(name).write().clone()
+    }),
     Kind {
         exclusive: false,
-        ..kind("read", |client, name| client.read_write_lock(name).read().clone())
+        ..kind("read", |client, name| {
+            client.read_write_lock(name).read().clone()
+        })
     },
     Kind {
         parts: &[":a", ":b", ":c"],

@@ -21,7 +21,12 @@ impl Cluster {
     }
 
     pub fn begin_migration(&self, slot: u16, to: usize) -> Migration<'_> {
-        let migration = Migration { cluster: self, slot, from: self.owner(slot), to };
+        let migration = Migration {
+            cluster: self,
+            slot,
+            from: self.owner(slot),
+            to,
+        };
         let Migration { from, .. } = migration;
         assert_ne!(from, to, "it is there");
         migration.set(to, &["IMPORTING", &self.id(from)]);
@@ -31,7 +36,13 @@ impl Cluster {
 
     /// A slot without keys gets another owner at once, without a migration.
     pub fn move_empty_slot(&self, slot: u16, to: usize) {
-        Migration { cluster: self, slot, from: self.owner(slot), to }.hand_over();
+        Migration {
+            cluster: self,
+            slot,
+            from: self.owner(slot),
+            to,
+        }
+        .hand_over();
     }
 }
 
@@ -42,7 +53,12 @@ impl Migration<'_> {
         let mut connection = from.connection();
         let (slot, count) = (self.slot.to_string(), at_most.to_string());
         let keys = connection.command(&["CLUSTER", "GETKEYSINSLOT", &slot, &count]);
-        let keys: Vec<_> = keys.expect("it answers").array().iter().map(Reply::text).collect();
+        let keys: Vec<_> = keys
+            .expect("it answers")
+            .array()
+            .iter()
+            .map(Reply::text)
+            .collect();
         if !keys.is_empty() {
             let port = to.port().to_string();
             let mut words = vec!["MIGRATE", "127.0.0.1", &port, "", "0", "5000", "KEYS"];
@@ -76,7 +92,9 @@ impl Migration<'_> {
     fn hand_over(self) {
         let id = self.cluster.id(self.to);
         let others = self.cluster.masters();
-        let others = others.into_iter().filter(|&node| node != self.to && node != self.from);
+        let others = others
+            .into_iter()
+            .filter(|&node| node != self.to && node != self.from);
         for node in [self.to, self.from].into_iter().chain(others) {
             self.set(node, &["NODE", &id]);
         }

@@ -3,8 +3,14 @@
 //!
 //! A test binary includes it with `#[path = "…/tests/support/mod.rs"] mod support;`.
 #![allow(dead_code, reason = "no test binary uses all of it")]
-#![allow(unreachable_pub, reason = "the same files serve unit tests and test binaries")]
-#![allow(clippy::allow_attributes, reason = "whether something is unused depends on the binary")]
+#![allow(
+    unreachable_pub,
+    reason = "the same files serve unit tests and test binaries"
+)]
+#![allow(
+    clippy::allow_attributes,
+    reason = "whether something is unused depends on the binary"
+)]
 #![allow(clippy::panic, reason = "a test ends where its server cannot be used")]
 #![allow(
     clippy::fn_params_excessive_bools,
@@ -33,7 +39,10 @@ use std::time::{Duration, Instant};
 pub fn wait_until(what: &str, limit: Duration, mut holds: impl FnMut() -> bool) {
     let deadline = Instant::now() + limit;
     while !holds() {
-        assert!(Instant::now() < deadline, "still not after {limit:?}: {what}");
+        assert!(
+            Instant::now() < deadline,
+            "still not after {limit:?}: {what}"
+        );
         std::thread::sleep(Duration::from_millis(2));
     }
 }

@@ -62,7 +62,9 @@ impl Proxy {
     /// comes in by one of them stays behind them.
     pub fn start_for_all(servers: &[SocketAddr]) -> Vec<Self> {
         let listeners: Vec<_> = servers.iter().map(|_| listen()).collect();
-        let ports = listeners.iter().map(|one| one.local_addr().expect("its address").port());
+        let ports = listeners
+            .iter()
+            .map(|one| one.local_addr().expect("its address").port());
         let renamed: Vec<_> = servers.iter().map(SocketAddr::port).zip(ports).collect();
         let start = |(listener, server): (_, &SocketAddr)| {
             Self::start_at(listener, *server, renamed.clone())
@@ -73,7 +75,11 @@ impl Proxy {
     fn start_at(listener: TcpListener, server: SocketAddr, renamed: Vec<(u16, u16)>) -> Self {
         let address = listener.local_addr().expect("its address");
         let servers = Mutex::new(vec![server]);
-        let shared = Arc::new(Shared { servers, renamed, ..Shared::default() });
+        let shared = Arc::new(Shared {
+            servers,
+            renamed,
+            ..Shared::default()
+        });
         let own = shared.clone();
         thread::spawn(move || {
             for client in listener.incoming().flatten() {
@@ -184,12 +190,20 @@ impl Proxy {
     /// Nothing passes any more on the connections that are open now; new ones are as always. So a router
     /// forgets connections.
     pub fn silence(&self) {
-        self.shared.silenced.store(self.accepted(), Ordering::SeqCst);
+        self.shared
+            .silenced
+            .store(self.accepted(), Ordering::SeqCst);
     }
 
     /// Cuts all open connections now.
     pub fn cut(&self) {
-        for stream in self.shared.open.lock().expect("no panic while locked").drain(..) {
+        for stream in self
+            .shared
+            .open
+            .lock()
+            .expect("no panic while locked")
+            .drain(..)
+        {
             drop(stream.shutdown(Shutdown::Both));
         }
     }
@@ -233,7 +247,10 @@ fn join(
     drop(open);
     let requests = (client.try_clone()?, upstream.try_clone()?);
     let subscribed = Arc::new(AtomicBool::new(false));
-    for (way, (from, to)) in [(Way::Requests, requests), (Way::Replies, (upstream, client))] {
+    for (way, (from, to)) in [
+        (Way::Requests, requests),
+        (Way::Replies, (upstream, client)),
+    ] {
         let (shared, subscribed) = (shared.clone(), subscribed.clone());
         thread::spawn(move || copy(&shared, (number, &subscribed), way, from, to));
     }
@@ -257,7 +274,10 @@ fn copy(
         if matches!(way, Way::Replies) {
             let [delay, jitter] =
                 [&shared.delay_ms, &shared.jitter_ms].map(|span| span.load(Ordering::SeqCst));
-            let mixed = bytes.load(Ordering::SeqCst).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+            let mixed = bytes
+                .load(Ordering::SeqCst)
+                .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+                >> 32;
             thread::sleep(Duration::from_millis(delay + mixed % (jitter + 1)));
         }
         let is_held = || shared.hold_requests.load(Ordering::SeqCst);

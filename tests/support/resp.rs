@@ -52,7 +52,9 @@ impl Connection {
         let stream = TcpStream::connect_timeout(&address, Duration::from_secs(2))?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(Duration::from_secs(10)))?;
-        Ok(Connection { stream: BufReader::new(stream) })
+        Ok(Connection {
+            stream: BufReader::new(stream),
+        })
     }
 
     pub fn command(&mut self, words: &[&str]) -> io::Result<Reply> {

@@ -55,16 +55,25 @@ impl Routes {
         let (scheme, rest) = url.split_once("://").expect("a URL");
         let rest = rest.rsplit_once('@').map_or(rest, |(_, hosts)| hosts);
         let (hosts, path) = rest.split_once('/').unwrap_or((rest, ""));
-        let hosts = hosts.split(',').map(|host| host.parse().expect("an address"));
+        let hosts = hosts
+            .split(',')
+            .map(|host| host.parse().expect("an address"));
         let way = match scheme {
             "redis" => Way::Server({ hosts }.next().expect("an address")),
-            "redis-sentinel" => {
-                Way::Sentinels { name: path.to_owned(), sentinels: hosts.collect() }
-            }
-            "redis-cluster" => Way::Cluster { nodes: hosts.collect(), owners: BTreeMap::new() },
+            "redis-sentinel" => Way::Sentinels {
+                name: path.to_owned(),
+                sentinels: hosts.collect(),
+            },
+            "redis-cluster" => Way::Cluster {
+                nodes: hosts.collect(),
+                owners: BTreeMap::new(),
+            },
             other => panic!("no such deployment: {other}"),
         };
-        Routes { way, connections: BTreeMap::new() }
+        Routes {
+            way,
+            connections: BTreeMap::new(),
+        }
     }
 
     /// Closes all connections; they are opened again when they are needed.
@@ -78,7 +87,13 @@ impl Routes {
         loop {
             let outcome = self.once(words);
             let refused = |text: &str| {
-                let codes = ["CLUSTERDOWN", "TRYAGAIN", "LOADING", "READONLY", "MASTERDOWN"];
+                let codes = [
+                    "CLUSTERDOWN",
+                    "TRYAGAIN",
+                    "LOADING",
+                    "READONLY",
+                    "MASTERDOWN",
+                ];
                 codes.iter().any(|code| text.starts_with(code))
             };
             match outcome {
@@ -161,10 +176,16 @@ impl Routes {
 
     /// The nodes that one of them thinks are alive.
     fn members(&mut self, masters: bool) -> io::Result<Vec<SocketAddr>> {
-        let Way::Cluster { nodes, .. } = &self.way else { return Ok(Vec::new()) };
+        let Way::Cluster { nodes, .. } = &self.way else {
+            return Ok(Vec::new());
+        };
         let known: Vec<_> = nodes.iter().copied().collect();
-        let answers = known.into_iter().find_map(|node| self.ask(node, &["CLUSTER", "NODES"]).ok());
-        let text = answers.ok_or_else(|| io::Error::other("no node answers"))?.text();
+        let answers = known
+            .into_iter()
+            .find_map(|node| self.ask(node, &["CLUSTER", "NODES"]).ok());
+        let text = answers
+            .ok_or_else(|| io::Error::other("no node answers"))?
+            .text();
         let lines = text.lines().map(|line| line.split(' ').collect::<Vec<_>>());
         let alive = lines.filter(|line| {
             let flags: Vec<_> = line[2].split(',').collect();
@@ -173,7 +194,12 @@ impl Routes {
             !is_gone.contains(&true) && (!masters || flags.contains(&"master"))
         });
         let address = |line: Vec<&str>| {
-            line[1].split('@').next().unwrap_or_default().parse().expect("an address")
+            line[1]
+                .split('@')
+                .next()
+                .unwrap_or_default()
+                .parse()
+                .expect("an address")
         };
         let members: Vec<SocketAddr> = alive.map(address).collect();
         if let Way::Cluster { nodes, .. } = &mut self.way {
@@ -190,17 +216,23 @@ impl Routes {
         let (name, sentinels) = (name.clone(), sentinels.clone());
         let views = sentinels.iter().filter_map(|&sentinel| {
             let reply = self.ask(sentinel, &["SENTINEL", "MASTER", &name]).ok()?;
-            let Reply::Array(fields) = reply else { return None };
+            let Reply::Array(fields) = reply else {
+                return None;
+            };
             let field = |wanted: &str| {
                 let pair = fields.chunks(2).find(|pair| pair[0].text() == wanted)?;
                 Some(pair[1].text())
             };
             let epoch: u64 = field("config-epoch")?.parse().ok()?;
-            let address = format!("{}:{}", field("ip")?, field("port")?).parse().ok()?;
+            let address = format!("{}:{}", field("ip")?, field("port")?)
+                .parse()
+                .ok()?;
             Some((epoch, address))
         });
         let newest = views.max_by_key(|&(epoch, _)| epoch);
-        newest.map(|(_, address)| address).ok_or_else(|| io::Error::other("no sentinel knows it"))
+        newest
+            .map(|(_, address)| address)
+            .ok_or_else(|| io::Error::other("no sentinel knows it"))
     }
 
     fn ask(&mut self, address: SocketAddr, words: &[&str]) -> io::Result<Reply> {
@@ -219,14 +251,22 @@ impl Routes {
 }
 
 fn redirection(reply: &Reply) -> Option<(String, SocketAddr)> {
-    let Reply::Error(text) = reply else { return None };
+    let Reply::Error(text) = reply else {
+        return None;
+    };
     let mut words = text.split(' ');
-    let code = words.next().filter(|code| ["MOVED", "ASK"].contains(code))?;
+    let code = words
+        .next()
+        .filter(|code| ["MOVED", "ASK"].contains(code))?;
     Some((code.to_owned(), words.nth(1)?.parse().ok()?))
 }
 
 fn scope(words: &[&str]) -> Scope {
-    let key = |at: usize| words.get(at).map_or(Scope::Masters, |key| Scope::Key((*key).to_owned()));
+    let key = |at: usize| {
+        words
+            .get(at)
+            .map_or(Scope::Masters, |key| Scope::Key((*key).to_owned()))
+    };
     let second = words.get(1).map(|word| word.to_uppercase());
     match (words[0].to_uppercase().as_str(), second.as_deref()) {
         ("DEL" | "EXISTS" | "MGET" | "TOUCH" | "UNLINK", _) => Scope::EachKey,
@@ -245,10 +285,15 @@ fn scope(words: &[&str]) -> Scope {
 
 /// What several nodes replied, as if one had.
 fn join(words: &[&str], replies: Vec<Reply>) -> Reply {
-    if let Some(error) = replies.iter().find(|reply| matches!(reply, Reply::Error(_))) {
+    if let Some(error) = replies
+        .iter()
+        .find(|reply| matches!(reply, Reply::Error(_)))
+    {
         return error.clone();
     }
-    let is_count = words.get(1).is_some_and(|word| word.to_uppercase().ends_with("NUMSUB"));
+    let is_count = words
+        .get(1)
+        .is_some_and(|word| word.to_uppercase().ends_with("NUMSUB"));
     replies
         .into_iter()
         .reduce(|one, other| match (one, other) {

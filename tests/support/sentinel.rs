@@ -97,16 +97,27 @@ impl Sentinels {
             let replicas: Vec<_> = (0..watch.replicas)
                 .map(|_| scope.spawn(|| Server::start_with(&arguments)))
                 .collect();
-            servers.extend(replicas.into_iter().map(|replica| replica.join().expect("it starts")));
+            servers.extend(
+                replicas
+                    .into_iter()
+                    .map(|replica| replica.join().expect("it starts")),
+            );
             // They look for replicas when they start, and then every ten seconds.
             wait_until("the replicas are in step", LIMIT, || in_step(&servers));
             let sentinels: Vec<_> = (0..watch.sentinels)
                 .map(|_| scope.spawn(|| Server::start_sentinel(&configuration)))
                 .collect();
-            sentinels.into_iter().map(|sentinel| sentinel.join().expect("it starts")).collect()
+            sentinels
+                .into_iter()
+                .map(|sentinel| sentinel.join().expect("it starts"))
+                .collect()
         });
         let routes = Mutex::new(Routes::to(&url(&watchers)));
-        let all = Sentinels { servers, watchers, routes };
+        let all = Sentinels {
+            servers,
+            watchers,
+            routes,
+        };
         all.until_they_know_each_other();
         all
     }
@@ -121,12 +132,16 @@ impl Sentinels {
         };
         often("100");
         let (others, replicas) = (self.watchers.len() - 1, self.servers.len() - 1);
-        wait_until("the sentinels know each other and all replicas", LIMIT, || {
-            self.watchers.iter().all(|sentinel| {
-                field(sentinel, "num-other-sentinels") == others.to_string()
-                    && field(sentinel, "num-slaves") == replicas.to_string()
-            })
-        });
+        wait_until(
+            "the sentinels know each other and all replicas",
+            LIMIT,
+            || {
+                self.watchers.iter().all(|sentinel| {
+                    field(sentinel, "num-other-sentinels") == others.to_string()
+                        && field(sentinel, "num-slaves") == replicas.to_string()
+                })
+            },
+        );
         often("2000");
     }
 
@@ -155,10 +170,15 @@ impl Sentinels {
     pub fn current_master(&self) -> usize {
         let up = self.watchers.iter().filter(|sentinel| sentinel.is_up());
         let newest = up.max_by_key(|sentinel| {
-            field(sentinel, "config-epoch").parse::<u64>().expect("an epoch")
+            field(sentinel, "config-epoch")
+                .parse::<u64>()
+                .expect("an epoch")
         });
         let port = field(newest.expect("a sentinel that runs"), "port");
-        let server = self.servers.iter().position(|server| server.port().to_string() == port);
+        let server = self
+            .servers
+            .iter()
+            .position(|server| server.port().to_string() == port);
         server.expect("one of ours")
     }
 
@@ -172,12 +192,18 @@ impl Sentinels {
 
     /// One command to the master.
     pub fn command(&self, words: &[&str]) -> Reply {
-        self.routes.lock().unwrap_or_else(PoisonError::into_inner).command(words)
+        self.routes
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .command(words)
     }
 
     /// Closes the connections of [`command`](Sentinels::command).
     pub fn rest(&self) {
-        self.routes.lock().unwrap_or_else(PoisonError::into_inner).rest();
+        self.routes
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .rest();
     }
 
     /// SIGKILL of a server.
@@ -228,7 +254,9 @@ impl Sentinels {
 
     /// Waits until all sentinels that run name another master than this one, and it serves. Its number.
     pub fn until_replaced(&self, old: usize) -> usize {
-        wait_until("the sentinels name another master", LIMIT, || self.is_named_instead_of(old));
+        wait_until("the sentinels name another master", LIMIT, || {
+            self.is_named_instead_of(old)
+        });
         let master = self.current_master();
         wait_until("the new master serves", LIMIT, || self.is_master(master));
         master
@@ -255,7 +283,9 @@ impl Sentinels {
     /// Listens to a sentinel. What is announced before this returns is not heard.
     pub fn listen(&self, sentinel: usize) -> Announcements {
         let mut connection = self.watchers[sentinel].connection();
-        let reply = connection.command(&["SUBSCRIBE", "+switch-master"]).expect("it answers");
+        let reply = connection
+            .command(&["SUBSCRIBE", "+switch-master"])
+            .expect("it answers");
         assert_eq!(reply.array()[0].text(), "subscribe");
         Announcements(connection)
     }
@@ -287,11 +317,17 @@ fn in_step(servers: &[Server]) -> bool {
 /// Of what a sentinel knows about the master.
 fn field(sentinel: &Server, wanted: &str) -> String {
     let reply = sentinel.command(&["SENTINEL", "MASTER", NAME]);
-    let pair = reply.array().chunks(2).find(|pair| pair[0].text() == wanted);
+    let pair = reply
+        .array()
+        .chunks(2)
+        .find(|pair| pair[0].text() == wanted);
     pair.map_or_else(String::new, |pair| pair[1].text())
 }
 
 fn url(sentinels: &[Server]) -> String {
-    let addresses: Vec<_> = addresses(sentinels).iter().map(ToString::to_string).collect();
+    let addresses: Vec<_> = addresses(sentinels)
+        .iter()
+        .map(ToString::to_string)
+        .collect();
     format!("redis-sentinel://{}/{NAME}", addresses.join(","))
 }

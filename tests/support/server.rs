@@ -54,7 +54,12 @@ impl Server {
 
     /// A node that knows no others yet.
     pub fn start_node(arguments: &[&str]) -> Self {
-        let node = ["--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf"];
+        let node = [
+            "--cluster-enabled",
+            "yes",
+            "--cluster-config-file",
+            "nodes.conf",
+        ];
         Self::launch(new_folder(), Vec::new(), &[&node, arguments].concat(), true)
     }
 
@@ -69,7 +74,12 @@ impl Server {
         fs::write(&file, configuration).expect("its file");
         let file = file.to_string_lossy();
         let sentinel = [&file, "--sentinel"];
-        Self::launch(folder.clone(), Vec::new(), &[&sentinel, arguments].concat(), false)
+        Self::launch(
+            folder.clone(),
+            Vec::new(),
+            &[&sentinel, arguments].concat(),
+            false,
+        )
     }
 
     fn launch(
@@ -87,13 +97,17 @@ impl Server {
         let has_tls = has("--tls-cert-file") && !has("--tls-port");
         // Another process may take the free port before the server does: then try the next.
         for _ in 0..20 {
-            let (port, bus) =
-                if has_bus { Port::reserve_with_bus() } else { (Port::reserve(), None) };
+            let (port, bus) = if has_bus {
+                Port::reserve_with_bus()
+            } else {
+                (Port::reserve(), None)
+            };
             let (tls, mut arguments) = (has_tls.then(Port::reserve), arguments.clone());
             if let Some(tls) = &tls {
                 arguments.extend(["--tls-port".to_owned(), tls.0.to_string()]);
-                let bus =
-                    bus.iter().flat_map(|bus| ["--cluster-port".to_owned(), bus.0.to_string()]);
+                let bus = bus
+                    .iter()
+                    .flat_map(|bus| ["--cluster-port".to_owned(), bus.0.to_string()]);
                 arguments.extend(bus);
             }
             let mut process = spawn(port.0, &arguments, &environment, &folder);
@@ -132,7 +146,10 @@ impl Server {
 
     /// Where it speaks TLS.
     pub fn tls_port(&self) -> u16 {
-        self.tls.as_ref().expect("its arguments have a certificate").0
+        self.tls
+            .as_ref()
+            .expect("its arguments have a certificate")
+            .0
     }
 
     /// It was neither paused nor killed.
@@ -161,7 +178,9 @@ impl Server {
     pub fn connection(&self) -> Connection {
         let mut connection = Connection::open(self.address()).expect("the server accepts");
         if let Some(password) = &self.password {
-            connection.command(&["AUTH", password]).expect("the server answers AUTH");
+            connection
+                .command(&["AUTH", password])
+                .expect("the server answers AUTH");
         }
         connection
     }
@@ -169,7 +188,9 @@ impl Server {
     /// One command on a new connection.
     pub fn command(&self, words: &[&str]) -> Reply {
         // A server whose role changes ends its connections. A question may be asked again.
-        let questions = ["ROLE", "INFO", "CLUSTER", "SENTINEL", "EXISTS", "KEYS", "DBSIZE"];
+        let questions = [
+            "ROLE", "INFO", "CLUSTER", "SENTINEL", "EXISTS", "KEYS", "DBSIZE",
+        ];
         let is_question = questions.contains(&words[0]) || words.starts_with(&["CLIENT", "LIST"]);
         let again = is_question && !words.contains(&"FAILOVER");
         for _ in 0..if again { 20 } else { 0 } {
@@ -177,13 +198,18 @@ impl Server {
                 return reply;
             }
         }
-        self.connection().command(words).unwrap_or_else(|error| panic!("{words:?}: {error}"))
+        self.connection()
+            .command(words)
+            .unwrap_or_else(|error| panic!("{words:?}: {error}"))
     }
 
     /// The lines of CLIENT LIST that contain `part`.
     pub fn clients(&self, part: &str) -> Vec<String> {
         let list = self.command(&["CLIENT", "LIST"]).text();
-        list.lines().filter(|line| line.contains(part)).map(str::to_owned).collect()
+        list.lines()
+            .filter(|line| line.contains(part))
+            .map(str::to_owned)
+            .collect()
     }
 
     /// SIGSTOP: connections stay open, nothing is answered.
@@ -210,7 +236,12 @@ impl Server {
     pub fn restart(&mut self) {
         self.kill();
         for _ in 0..20 {
-            self.process = spawn(self.port.0, &self.arguments, &self.environment, &self.folder);
+            self.process = spawn(
+                self.port.0,
+                &self.arguments,
+                &self.environment,
+                &self.folder,
+            );
             if comes_up(&mut self.process, self.port.0) {
                 self.stands_still.store(false, Ordering::SeqCst);
                 self.is_dead = false;
@@ -222,7 +253,10 @@ impl Server {
     }
 
     fn signal(&self, signal: &str) {
-        let done = Command::new("kill").arg(signal).arg(self.pid().to_string()).status();
+        let done = Command::new("kill")
+            .arg(signal)
+            .arg(self.pid().to_string())
+            .status();
         assert!(done.is_ok_and(|status| status.success()), "kill {signal}");
     }
 }
@@ -336,7 +370,9 @@ fn answers(port: u16, pid: u32) -> io::Result<bool> {
     let mut connection = Connection::open((Ipv4Addr::LOCALHOST, port).into())?;
     let is_loading = connection.command(&["PING"])?.text().starts_with("LOADING");
     let info = connection.command(&["INFO", "server"])?.text();
-    let name = info.lines().find_map(|line| line.strip_prefix("process_id:"));
+    let name = info
+        .lines()
+        .find_map(|line| line.strip_prefix("process_id:"));
     // It does not tell its name to whoever has not logged in.
     Ok(!is_loading && name.is_none_or(|name| name == pid.to_string()))
 }

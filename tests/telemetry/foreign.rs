@@ -61,7 +61,11 @@ fn comes_back(client: &Client, owner: &Owner, guards: &[LockGuard], number: usiz
     for guard in guards {
         let (state, left, holds) = (guard.state(), guard.remaining(), guard.hold_count());
         let ended = guard.ended().now_or_never();
-        assert_ne!(ended, Some(Ended::HandedOn), "{state:?} for {left:?}, {holds} times");
+        assert_ne!(
+            ended,
+            Some(Ended::HandedOn),
+            "{state:?} for {left:?}, {holds} times"
+        );
     }
     if number < COMES_BACK_FOR_LOCKS {
         for make in KINDS {
@@ -192,7 +196,10 @@ fn poll_once<F: Future>(future: std::pin::Pin<&mut F>) -> Poll<F::Output> {
 /// Each kind is held, waited for, handed over, lost, in doubt, and certain again.
 async fn a_run(does: Does) {
     let redis = EmbeddedRedis::new();
-    let streak = LocalHandover::Streak { count: 9, time: LONG };
+    let streak = LocalHandover::Streak {
+        count: 9,
+        time: LONG,
+    };
     let builder = redis.builder().local_handover(streak).metric_name(|name| {
         is_called();
         Some(name.to_owned())
@@ -221,7 +228,9 @@ async fn a_run(does: Does) {
         let both = timeout(LONG, async { tokio::join!(next, again) }).await;
         let (next, again) = both.expect("their turn");
         let link = redis.links().pop().unwrap();
-        link.connections().iter().for_each(|connection| connection.half_open(Direction::Requests));
+        link.connections()
+            .iter()
+            .for_each(|connection| connection.half_open(Direction::Requests));
         sleep(Duration::from_secs(22)).await;
         link.heal();
         sleep(Duration::from_secs(5)).await;
@@ -237,7 +246,12 @@ async fn a_run(does: Does) {
     for make in KINDS {
         for name in ["x", "other"] {
             let lock = make(&client, name);
-            lock.try_lock(LONG, Lease::Renewed).await.expect("free").unlock().await.unwrap();
+            lock.try_lock(LONG, Lease::Renewed)
+                .await
+                .expect("free")
+                .unlock()
+                .await
+                .unwrap();
         }
     }
     drop(REACHED.take());
@@ -251,12 +265,19 @@ fn ends(does: Does) {
     let thread = std::thread::spawn(move || {
         let _recorder = metrics::set_default_local_recorder(&Foreign);
         let _subscriber = tracing::subscriber::set_default(Foreign);
-        let runtime = Builder::new_current_thread().enable_all().start_paused(true).build();
+        let runtime = Builder::new_current_thread()
+            .enable_all()
+            .start_paused(true)
+            .build();
         runtime.unwrap().block_on(a_run(does));
         done.send(()).unwrap();
     });
     let ended = ended.recv_timeout(DEADLINE);
-    assert_ne!(ended, Err(mpsc::RecvTimeoutError::Timeout), "it waits for itself");
+    assert_ne!(
+        ended,
+        Err(mpsc::RecvTimeoutError::Timeout),
+        "it waits for itself"
+    );
     thread.join().unwrap();
 }
 

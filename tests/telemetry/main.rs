@@ -1,6 +1,10 @@
 //! What is told to exporters and tracers, compared with what was done.
 #![expect(clippy::disallowed_methods, reason = "tests spawn tasks of their own")]
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
 
 mod foreign;
 mod metrics_of_a_run;

@@ -20,7 +20,10 @@ struct Place {
 fn embedded() -> Place {
     let redis = EmbeddedRedis::new();
     let builder = redis.builder();
-    Place { builder, take_away: Box::new(move |name| assert!(redis.lose(name))) }
+    Place {
+        builder,
+        take_away: Box::new(move |name| assert!(redis.lose(name))),
+    }
 }
 
 async fn until(what: &str, mut is_it: impl FnMut() -> bool) {
@@ -29,7 +32,9 @@ async fn until(what: &str, mut is_it: impl FnMut() -> bool) {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     };
-    tokio::time::timeout(SOON, wait).await.unwrap_or_else(|_| panic!("not in time: {what}"));
+    tokio::time::timeout(SOON, wait)
+        .await
+        .unwrap_or_else(|_| panic!("not in time: {what}"));
 }
 
 /// All of it. The client's own numbers at the end, and the metrics.
@@ -40,7 +45,14 @@ async fn run(place: Place) -> (leasehold::Stats, Recorded) {
 
     // Three that find the lock free, and release it.
     for _ in 0..3 {
-        client.lock("free").lock().await.unwrap().unlock().await.unwrap();
+        client
+            .lock("free")
+            .lock()
+            .await
+            .unwrap()
+            .unlock()
+            .await
+            .unwrap();
     }
 
     // One that waits in vain, and one that is dropped while it waits.
@@ -67,14 +79,23 @@ async fn run(place: Place) -> (leasehold::Stats, Recorded) {
 
     // It is renewed, and then lost.
     let renewed = client.stats().renewed;
-    until("it is renewed twice", || client.stats().renewed >= renewed + 2).await;
+    until("it is renewed twice", || {
+        client.stats().renewed >= renewed + 2
+    })
+    .await;
     take_away("held");
-    let ended = tokio::time::timeout(SOON, guard.ended()).await.expect("it is told");
+    let ended = tokio::time::timeout(SOON, guard.ended())
+        .await
+        .expect("it is told");
     assert_eq!(ended, Ended::Lost(LossReason::Gone));
     drop(guard);
 
     // A lease that ends by itself, of another kind.
-    let guard = client.fair_lock("fixed").try_lock_now(Lease::fixed(LEASE / 2)).await.unwrap();
+    let guard = client
+        .fair_lock("fixed")
+        .try_lock_now(Lease::fixed(LEASE / 2))
+        .await
+        .unwrap();
     assert_eq!(guard.ended().await, Ended::Lost(LossReason::Expired));
     drop(guard);
 
@@ -102,7 +123,10 @@ async fn run(place: Place) -> (leasehold::Stats, Recorded) {
 fn check(stats: &leasehold::Stats, all: &Recorded) {
     let of = |name: &str| all.of(name);
     let expected = |names: &[(&str, u64)]| {
-        names.iter().map(|(name, number)| ((*name).to_owned(), *number)).collect::<Vec<_>>()
+        names
+            .iter()
+            .map(|(name, number)| ((*name).to_owned(), *number))
+            .collect::<Vec<_>>()
     };
     assert_eq!(
         of("leasehold.acquire.duration"),
@@ -136,7 +160,10 @@ fn check(stats: &leasehold::Stats, all: &Recorded) {
             5 - stats.handed_over
         )])
     );
-    assert_eq!(all.count("leasehold.renewal.lag{kind=lock}") as u64, stats.renewed);
+    assert_eq!(
+        all.count("leasehold.renewal.lag{kind=lock}") as u64,
+        stats.renewed
+    );
     assert_eq!(all.count("leasehold.acquire.calls{kind=lock}"), 8);
     // Gauges are at rest.
     assert_eq!(of("leasehold.acquire.active"), []);
@@ -150,7 +177,10 @@ fn check(stats: &leasehold::Stats, all: &Recorded) {
             _ => assert_eq!(metric, number, "{name}"),
         }
     }
-    assert_eq!((stats.acquired_at_once, stats.acquired_after_waiting), (5, 2));
+    assert_eq!(
+        (stats.acquired_at_once, stats.acquired_after_waiting),
+        (5, 2)
+    );
     assert!(stats.handed_over > 0);
     assert_eq!((stats.timed_out, stats.lost), (1, 2));
 }
@@ -177,15 +207,33 @@ async fn a_name_is_a_label_only_by_the_users_function() {
     let exporter = Exporter::start().await;
     let redis = EmbeddedRedis::new();
     let of_orders = |name: &str| name.starts_with("orders:").then(|| "orders".to_owned());
-    let client = redis.builder().metric_name(of_orders).connect().await.unwrap();
+    let client = redis
+        .builder()
+        .metric_name(of_orders)
+        .connect()
+        .await
+        .unwrap();
     for name in ["orders:1", "orders:2", "users:1"] {
-        client.lock(name).lock().await.unwrap().unlock().await.unwrap();
+        client
+            .lock(name)
+            .lock()
+            .await
+            .unwrap()
+            .unlock()
+            .await
+            .unwrap();
     }
     assert_eq!(
         exporter.take().of("leasehold.acquire.duration"),
         [
-            ("leasehold.acquire.duration{kind=lock,outcome=acquired,name=orders}".to_owned(), 2),
-            ("leasehold.acquire.duration{kind=lock,outcome=acquired}".to_owned(), 1),
+            (
+                "leasehold.acquire.duration{kind=lock,outcome=acquired,name=orders}".to_owned(),
+                2
+            ),
+            (
+                "leasehold.acquire.duration{kind=lock,outcome=acquired}".to_owned(),
+                1
+            ),
         ]
     );
 }

@@ -36,7 +36,10 @@ impl Exporter {
         let snapshotter = RECORDER.lock().await;
         // What an earlier test left.
         drop(snapshotter.snapshot());
-        Exporter { snapshotter, gauges: RefCell::default() }
+        Exporter {
+            snapshotter,
+            gauges: RefCell::default(),
+        }
     }
 
     /// What was recorded since it was asked last. Gauges stay.
@@ -44,8 +47,10 @@ impl Exporter {
         let mut recorded = Recorded::default();
         for (key, _, _, value) in self.snapshotter.snapshot().into_vec() {
             let (kind, key) = key.into_parts();
-            let labels: Vec<_> =
-                key.labels().map(|label| format!("{}={}", label.key(), label.value())).collect();
+            let labels: Vec<_> = key
+                .labels()
+                .map(|label| format!("{}={}", label.key(), label.value()))
+                .collect();
             let name = match &labels[..] {
                 [] => key.name().to_owned(),
                 labels => format!("{}{{{}}}", key.name(), labels.join(",")),
@@ -89,8 +94,17 @@ impl Recorded {
     /// The names of a metric, with labels, and how many values or which number each has.
     pub(crate) fn of(&self, metric: &str) -> Vec<(String, u64)> {
         let is_it = |name: &str| name.split('{').next() == Some(metric);
-        let numbers = self.numbers.iter().map(|(name, number)| (name.clone(), *number));
-        let counts = self.histograms.iter().map(|(name, all)| (name.clone(), all.len() as u64));
-        numbers.chain(counts).filter(|(name, _)| is_it(name)).collect()
+        let numbers = self
+            .numbers
+            .iter()
+            .map(|(name, number)| (name.clone(), *number));
+        let counts = self
+            .histograms
+            .iter()
+            .map(|(name, all)| (name.clone(), all.len() as u64));
+        numbers
+            .chain(counts)
+            .filter(|(name, _)| is_it(name))
+            .collect()
     }
 }

@@ -17,7 +17,9 @@ fn metrics() -> BTreeSet<String> {
     let mut metrics = BTreeSet::new();
     for line in read("telemetry.md").lines() {
         let cells: Vec<_> = line.split('|').map(str::trim).collect();
-        let [_, name, shape, ..] = cells[..] else { continue };
+        let [_, name, shape, ..] = cells[..] else {
+            continue;
+        };
         if !name.starts_with("`leasehold.") || !["counter", "gauge", "histogram"].contains(&shape) {
             continue;
         }
@@ -68,7 +70,11 @@ fn each_rule_is_of_metrics_that_there_are() {
     for rule in rules {
         check(rule["expr"].as_str().unwrap(), &metrics);
         for text in ["summary", "action"] {
-            assert!(rule["annotations"][text].as_str().is_some_and(|text| !text.is_empty()));
+            assert!(
+                rule["annotations"][text]
+                    .as_str()
+                    .is_some_and(|text| !text.is_empty())
+            );
         }
         assert!(["page", "warn"].contains(&rule["labels"]["severity"].as_str().unwrap()));
     }

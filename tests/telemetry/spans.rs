@@ -24,7 +24,10 @@ struct Reading<'a>(&'a mut Fields);
 
 impl Visit for Reading<'_> {
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-        self.0.insert(field.name().to_owned(), format!("{value:?}").trim_matches('"').to_owned());
+        self.0.insert(
+            field.name().to_owned(),
+            format!("{value:?}").trim_matches('"').to_owned(),
+        );
     }
 }
 
@@ -51,19 +54,27 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Seen {
     fn on_close(&self, id: Id, context: Context<'_, S>) {
         let span = context.span(&id).unwrap();
         let fields = span.extensions_mut().remove::<Fields>().unwrap();
-        self.0.lock().unwrap().push((span.name().to_owned(), fields));
+        self.0
+            .lock()
+            .unwrap()
+            .push((span.name().to_owned(), fields));
     }
 }
 
 impl Seen {
     fn of(&self, what: &str) -> Vec<Fields> {
         let all = self.0.lock().unwrap();
-        all.iter().filter(|(name, _)| name == what).map(|(_, fields)| fields.clone()).collect()
+        all.iter()
+            .filter(|(name, _)| name == what)
+            .map(|(_, fields)| fields.clone())
+            .collect()
     }
 }
 
 fn values<'a>(all: &'a [Fields], field: &str) -> Vec<&'a str> {
-    all.iter().map(|fields| fields.get(field).map_or("", String::as_str)).collect()
+    all.iter()
+        .map(|fields| fields.get(field).map_or("", String::as_str))
+        .collect()
 }
 
 #[tokio::test(start_paused = true)]
@@ -89,7 +100,10 @@ async fn spans_and_events_say_what_happened() {
     drop((lock, client));
 
     let acquired = seen.of("leasehold.acquire");
-    assert_eq!(values(&acquired, "outcome"), ["acquired", "timeout", "acquired"]);
+    assert_eq!(
+        values(&acquired, "outcome"),
+        ["acquired", "timeout", "acquired"]
+    );
     assert_eq!(values(&acquired, "error.type"), ["", "timeout", ""]);
     assert_eq!(values(&acquired, "lock.name"), ["orders:42"; 3]);
     assert_eq!(values(&acquired, "lock.kind"), ["lock"; 3]);

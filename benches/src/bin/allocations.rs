@@ -15,6 +15,10 @@ fn main() -> Result<(), Failure> {
     let mut done = Ok(());
     let counted = allocation_counter::measure(|| done = pairs.run());
     done?;
-    println!("pairs={} allocations={}", pairs.number(), counted.count_total);
+    println!(
+        "pairs={} allocations={}",
+        pairs.number(),
+        counted.count_total
+    );
     Ok(())
 }

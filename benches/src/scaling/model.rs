@@ -31,7 +31,10 @@ pub(super) struct Bounds {
 
 impl Setting {
     pub(super) fn bounds(self, masters: usize, costs: Costs) -> Bounds {
-        let Costs { client_us, server_us } = costs;
+        let Costs {
+            client_us,
+            server_us,
+        } = costs;
         Bounds {
             client: self.threads / client_us * 1e6,
             servers: crate::report::count(masters) / server_us * 1e6,

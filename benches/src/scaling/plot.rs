@@ -41,10 +41,16 @@ const LINES: [Line; 5] = [
         "stroke=\"#d08a10\" stroke-width=\"2\" stroke-dasharray=\"2 4\"",
         |of| of.cores,
     ),
-    ("model, cores enough", "stroke=\"#888\" stroke-width=\"4\" stroke-dasharray=\"8 4\"", |of| {
-        of.with_enough_cores()
-    }),
-    ("model: the least of them", "stroke=\"#000\" stroke-width=\"2\"", Bounds::rate),
+    (
+        "model, cores enough",
+        "stroke=\"#888\" stroke-width=\"4\" stroke-dasharray=\"8 4\"",
+        |of| of.with_enough_cores(),
+    ),
+    (
+        "model: the least of them",
+        "stroke=\"#000\" stroke-width=\"2\"",
+        Bounds::rate,
+    ),
 ];
 
 /// From numbers to places.
@@ -60,7 +66,10 @@ impl Axes {
         let said = bounds.iter().map(|of| of.with_enough_cores().max(of.cores));
         let one_server = bounds.first().map(|of| of.servers);
         let rate = seen.chain(said).chain(one_server).fold(0.0, f64::max);
-        Axes { masters, rate: (rate * 1.1 / STEP).ceil() * STEP }
+        Axes {
+            masters,
+            rate: (rate * 1.1 / STEP).ceil() * STEP,
+        }
     }
 
     fn x(&self, masters: usize) -> f64 {
@@ -73,8 +82,10 @@ impl Axes {
 }
 
 pub(super) fn svg(measured: &[Measured], setting: Setting) -> String {
-    let bounds: Vec<_> =
-        measured.iter().map(|one| setting.bounds(one.masters, one.costs())).collect();
+    let bounds: Vec<_> = measured
+        .iter()
+        .map(|one| setting.bounds(one.masters, one.costs()))
+        .collect();
     let axes = Axes::of(measured, &bounds);
     let mut svg = String::new();
     draw(&mut svg, &axes, measured, &bounds).expect("a text takes everything");
@@ -88,8 +99,14 @@ fn draw(svg: &mut String, axes: &Axes, measured: &[Measured], bounds: &[Bounds])
          width=\"{WIDTH}\" height=\"{HEIGHT}\" font-family=\"sans-serif\" font-size=\"13\" \
          role=\"img\" style=\"background:#FFFFFF\">"
     )?;
-    writeln!(svg, "<title>Pairs per second against the number of masters</title>")?;
-    writeln!(svg, "<rect width=\"{WIDTH}\" height=\"{HEIGHT}\" fill=\"#fff\"/>")?;
+    writeln!(
+        svg,
+        "<title>Pairs per second against the number of masters</title>"
+    )?;
+    writeln!(
+        svg,
+        "<rect width=\"{WIDTH}\" height=\"{HEIGHT}\" fill=\"#fff\"/>"
+    )?;
     draw_axes(svg, axes, measured)?;
     draw_lines(svg, axes, measured, bounds)?;
     draw_points(svg, axes, measured)?;
@@ -104,14 +121,32 @@ fn draw_axes(svg: &mut String, axes: &Axes, measured: &[Measured]) -> fmt::Resul
             svg,
             "<line x1=\"{LEFT}\" x2=\"{RIGHT}\" y1=\"{y:.1}\" y2=\"{y:.1}\" stroke=\"#ddd\"/>"
         )?;
-        text(svg, (LEFT - 8.0, y + 4.0), "end", &format!("{:.0}", rate / 1e3))?;
+        text(
+            svg,
+            (LEFT - 8.0, y + 4.0),
+            "end",
+            &format!("{:.0}", rate / 1e3),
+        )?;
         rate += STEP;
     }
-    writeln!(svg, "<path d=\"M{LEFT} {TOP}V{BOTTOM}H{RIGHT}\" stroke=\"#000\" fill=\"none\"/>")?;
+    writeln!(
+        svg,
+        "<path d=\"M{LEFT} {TOP}V{BOTTOM}H{RIGHT}\" stroke=\"#000\" fill=\"none\"/>"
+    )?;
     for one in measured {
-        text(svg, (axes.x(one.masters), BOTTOM + 20.0), "middle", &one.masters.to_string())?;
+        text(
+            svg,
+            (axes.x(one.masters), BOTTOM + 20.0),
+            "middle",
+            &one.masters.to_string(),
+        )?;
     }
-    text(svg, (f64::midpoint(LEFT, RIGHT), BOTTOM + 44.0), "middle", "masters")?;
+    text(
+        svg,
+        (f64::midpoint(LEFT, RIGHT), BOTTOM + 44.0),
+        "middle",
+        "masters",
+    )?;
     let middle = f64::midpoint(TOP, BOTTOM);
     writeln!(svg, "<g transform=\"rotate(-90 20 {middle})\">")?;
     text(svg, (20.0, middle), "middle", "thousand pairs per second")?;
@@ -153,21 +188,37 @@ fn draw_points(svg: &mut String, axes: &Axes, measured: &[Measured]) -> fmt::Res
         point(svg, x, one.pairs_per_s.map(|rate| axes.y(rate)))?;
     }
     let y = legend_line(0);
-    let example = Spread { least: y + 8.0, median: y, greatest: y - 8.0 };
+    let example = Spread {
+        least: y + 8.0,
+        median: y,
+        greatest: y - 8.0,
+    };
     point(svg, LEGEND + 15.0, example)?;
-    text(svg, (LEGEND + 40.0, y + 4.0), "start", "measured, with its spread")
+    text(
+        svg,
+        (LEGEND + 40.0, y + 4.0),
+        "start",
+        "measured, with its spread",
+    )
 }
 
 /// A median, and its spread.
 fn point(svg: &mut String, x: f64, at: Spread) -> fmt::Result {
-    let Spread { least, median, greatest } = at;
+    let Spread {
+        least,
+        median,
+        greatest,
+    } = at;
     let (left, whisker) = (x - WHISKER, 2.0 * WHISKER);
     writeln!(
         svg,
         "<path d=\"M{x:.1} {least:.1}V{greatest:.1}M{left:.1} {least:.1}h{whisker}\
          M{left:.1} {greatest:.1}h{whisker}\" stroke=\"#c22\"/>"
     )?;
-    writeln!(svg, "<circle cx=\"{x:.1}\" cy=\"{median:.1}\" r=\"4\" fill=\"#c22\"/>")
+    writeln!(
+        svg,
+        "<circle cx=\"{x:.1}\" cy=\"{median:.1}\" r=\"4\" fill=\"#c22\"/>"
+    )
 }
 
 fn legend_line(number: usize) -> f64 {
@@ -175,5 +226,8 @@ fn legend_line(number: usize) -> f64 {
 }
 
 fn text(svg: &mut String, (x, y): (f64, f64), anchor: &str, text: &str) -> fmt::Result {
-    writeln!(svg, "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">{text}</text>")
+    writeln!(
+        svg,
+        "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">{text}</text>"
+    )
 }

@@ -17,12 +17,24 @@ impl Spread {
         figures.sort_unstable_by(f64::total_cmp);
         let last = figures.len() - 1;
         let median = f64::midpoint(figures[last / 2], figures[last.div_ceil(2)]);
-        Spread { least: figures[0], median, greatest: figures[last] }
+        Spread {
+            least: figures[0],
+            median,
+            greatest: figures[last],
+        }
     }
 
     pub(super) fn map(self, change: impl Fn(f64) -> f64) -> Self {
-        let Spread { least, median, greatest } = self;
-        Spread { least: change(least), median: change(median), greatest: change(greatest) }
+        let Spread {
+            least,
+            median,
+            greatest,
+        } = self;
+        Spread {
+            least: change(least),
+            median: change(median),
+            greatest: change(greatest),
+        }
     }
 
     pub(super) fn to_json(self) -> Value {
@@ -34,7 +46,14 @@ impl Spread {
 impl fmt::Display for Spread {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let digits = f.precision().unwrap_or(1);
-        let Spread { least, median, greatest } = self;
-        write!(f, "{median:.digits$} ({least:.digits$}–{greatest:.digits$})")
+        let Spread {
+            least,
+            median,
+            greatest,
+        } = self;
+        write!(
+            f,
+            "{median:.digits$} ({least:.digits$}–{greatest:.digits$})"
+        )
     }
 }

@@ -19,7 +19,10 @@ pub(super) fn filled(
     let missing = "the page has no place for the table of S9";
     let (before, rest) = page.split_once(BEGIN).ok_or(missing)?;
     let (_, after) = rest.split_once(END).ok_or(missing)?;
-    Ok(format!("{before}{BEGIN}\n{caption}\n\n{}\n{END}{after}", table(measured, setting)))
+    Ok(format!(
+        "{before}{BEGIN}\n{caption}\n\n{}\n{END}{after}",
+        table(measured, setting)
+    ))
 }
 
 fn table(measured: &[Measured], setting: Setting) -> String {
@@ -35,18 +38,39 @@ fn table(measured: &[Measured], setting: Setting) -> String {
     row("measured: thousand pairs/s", &|one| {
         format!("**{:.0}**", one.pairs_per_s.map(|rate| rate / 1e3))
     });
-    row("client CPU, µs a pair: c", &|one| format!("{:.1}", one.client_us));
-    row("CPU of all servers, µs a pair: s", &|one| format!("{:.1}", one.server_us));
-    row("bound of the client: threads ÷ c", &|one| thousand(bounds(one).client));
-    row("bound of the servers: masters ÷ s", &|one| thousand(bounds(one).servers));
-    row("bound of the machine: cores ÷ (c + s)", &|one| thousand(bounds(one).cores));
-    row("model: the least of them", &|one| {
-        format!("**{}** ({})", thousand(bounds(one).rate()), bounds(one).least())
+    row("client CPU, µs a pair: c", &|one| {
+        format!("{:.1}", one.client_us)
     });
-    row("measured ÷ model, of each round", &|one| format!("{:.2}", one.of_model));
-    row("model with cores enough", &|one| thousand(bounds(one).with_enough_cores()));
+    row("CPU of all servers, µs a pair: s", &|one| {
+        format!("{:.1}", one.server_us)
+    });
+    row("bound of the client: threads ÷ c", &|one| {
+        thousand(bounds(one).client)
+    });
+    row("bound of the servers: masters ÷ s", &|one| {
+        thousand(bounds(one).servers)
+    });
+    row("bound of the machine: cores ÷ (c + s)", &|one| {
+        thousand(bounds(one).cores)
+    });
+    row("model: the least of them", &|one| {
+        format!(
+            "**{}** ({})",
+            thousand(bounds(one).rate()),
+            bounds(one).least()
+        )
+    });
+    row("measured ÷ model, of each round", &|one| {
+        format!("{:.2}", one.of_model)
+    });
+    row("model with cores enough", &|one| {
+        thousand(bounds(one).with_enough_cores())
+    });
     row("client threads that would keep all servers busy", &|one| {
-        format!("{:.1}", setting.threads * bounds(one).servers / bounds(one).client)
+        format!(
+            "{:.1}",
+            setting.threads * bounds(one).servers / bounds(one).client
+        )
     });
     row("cores that nobody used", &|one| format!("{:.2}", one.idle));
     table

@@ -48,9 +48,17 @@ impl Command {
             };
         }
         // `see` waits for it, and sees it stop, too.
-        let started = start.process_group(0).spawn().map_err(Failure::internal(cannot))?;
+        let started = start
+            .process_group(0)
+            .spawn()
+            .map_err(Failure::internal(cannot))?;
         let group = Pid::from_raw(i32::try_from(started.id()).unwrap_or_default());
-        let mut command = Command { group, children, status: None, stopped: None };
+        let mut command = Command {
+            group,
+            children,
+            status: None,
+            stopped: None,
+        };
         while command.stopped.take().is_none() && command.status.is_none() {
             command.changed().await;
         }
@@ -127,7 +135,9 @@ pub(super) fn start(runner: Pid, words: &[OsString]) -> u8 {
     if !has_runner() || raise(Signal::SIGSTOP).is_err() || !has_runner() {
         return exit::INTERNAL;
     }
-    let [program, arguments @ ..] = words else { return exit::USAGE };
+    let [program, arguments @ ..] = words else {
+        return exit::USAGE;
+    };
     let error = process::Command::new(program).args(arguments).exec();
     complain(&format!("{}: {error}", program.to_string_lossy()));
     match error.kind() {

@@ -79,7 +79,11 @@ impl Enclosing {
             return Ok(None);
         }
         // A writer may read.
-        let kind = if job.kind() == Kind::Read { Kind::Write } else { job.kind() };
+        let kind = if job.kind() == Kind::Read {
+            Kind::Write
+        } else {
+            job.kind()
+        };
         let lock = lock(client, kind, &job.name);
         let sent = clock::now();
         let holder = lock.holder().await?;
@@ -94,7 +98,11 @@ impl Enclosing {
                     job.name
                 )));
             }
-            return Ok(Some(Enclosing { lock, hold, until: Mutex::new(until) }));
+            return Ok(Some(Enclosing {
+                lock,
+                hold,
+                until: Mutex::new(until),
+            }));
         }
         let lost = outer.iter().find(|hold| hold.name == job.name);
         match lost.filter(|_| job.kind() != Kind::Read) {

@@ -42,7 +42,10 @@ impl Hold {
         if let Some(wait) = job.wait {
             taking = taking.wait(wait);
         }
-        if let Some(span) = job.at_least.filter(|span| !span.is_zero() && job.is_kept_by_redis()) {
+        if let Some(span) = job
+            .at_least
+            .filter(|span| !span.is_zero() && job.is_kept_by_redis())
+        {
             taking = taking.unlock_not_before(span.max(Lease::MIN));
         }
         Ok(Hold::Lock(taking.await?))
@@ -60,7 +63,9 @@ impl Hold {
     pub(super) fn until(&self) -> Moment {
         match self {
             Hold::Enclosing(enclosing) => enclosing.until(),
-            _ => self.guard().map_or(clock::now(), |guard| clock::now().after(guard.remaining())),
+            _ => self
+                .guard()
+                .map_or(clock::now(), |guard| clock::now().after(guard.remaining())),
         }
     }
 
@@ -92,7 +97,10 @@ impl Hold {
     pub(super) fn token(&self) -> Option<i64> {
         match self {
             Hold::Enclosing(enclosing) => enclosing.hold.token,
-            _ => self.guard().and_then(LockGuard::token).map(FencingToken::value),
+            _ => self
+                .guard()
+                .and_then(LockGuard::token)
+                .map(FencingToken::value),
         }
     }
 

@@ -16,11 +16,26 @@ impl RunArguments {
         if let Some(holder) = &self.holder {
             return holder.clone();
         }
-        let user = User::from_uid(Uid::effective()).ok().flatten().map(|user| user.name);
+        let user = User::from_uid(Uid::effective())
+            .ok()
+            .flatten()
+            .map(|user| user.name);
         let host = gethostname().ok().and_then(|host| host.into_string().ok());
-        let name = [user, host].into_iter().flatten().collect::<Vec<_>>().join("@");
-        let name: String = name.chars().filter(char::is_ascii_graphic).take(NAME_MAX).collect();
-        if name.is_empty() { "leasehold".to_owned() } else { name }
+        let name = [user, host]
+            .into_iter()
+            .flatten()
+            .collect::<Vec<_>>()
+            .join("@");
+        let name: String = name
+            .chars()
+            .filter(char::is_ascii_graphic)
+            .take(NAME_MAX)
+            .collect();
+        if name.is_empty() {
+            "leasehold".to_owned()
+        } else {
+            name
+        }
     }
 
     /// The name of the command without its arguments, as there may be a password among these.
@@ -28,13 +43,21 @@ impl RunArguments {
         if let Some(purpose) = &self.purpose {
             return purpose.clone();
         }
-        let command = self.command.first().map(Path::new).and_then(Path::file_name);
+        let command = self
+            .command
+            .first()
+            .map(Path::new)
+            .and_then(Path::file_name);
         let mut purpose = String::new();
         for letter in command.unwrap_or_default().to_string_lossy().chars() {
             if !letter.is_control() && purpose.len() + letter.len_utf8() <= PURPOSE_MAX {
                 purpose.push(letter);
             }
         }
-        if purpose.is_empty() { "a command".to_owned() } else { purpose }
+        if purpose.is_empty() {
+            "a command".to_owned()
+        } else {
+            purpose
+        }
     }
 }

@@ -65,7 +65,10 @@ mod tests {
             let plan = Plan::of(lease, None).expect("the default fits");
             let until = clock::now().after(lease);
             // A renewal is sent after a third of the lease.
-            assert!(plan.stop_at(until) > until.before(lease / 3 * 2), "{plan:?}");
+            assert!(
+                plan.stop_at(until) > until.before(lease / 3 * 2),
+                "{plan:?}"
+            );
             assert!(plan.stop_at(until) < plan.kill_at(until) && plan.kill_at(until) < until);
         }
     }

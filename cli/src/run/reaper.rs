@@ -35,7 +35,11 @@ pub(super) struct Reaper {
 
 impl Reaper {
     pub(super) fn start(plan: Plan) -> io::Result<Reaper> {
-        Ok(Reaper { plan, process: launch(plan, "")?, told: None })
+        Ok(Reaper {
+            plan,
+            process: launch(plan, "")?,
+            told: None,
+        })
     }
 
     /// Tells it how long the group may run. A reaper that was killed is replaced.
@@ -57,11 +61,15 @@ impl Reaper {
         // If it was killed it has stopped nothing.
         drop(self.tell(&format!("{DONE}\n")));
         drop(self.process.stdin.take());
-        self.process.wait().is_ok_and(|status| status.code() == Some(exit::LOST.into()))
+        self.process
+            .wait()
+            .is_ok_and(|status| status.code() == Some(exit::LOST.into()))
     }
 
     fn tell(&mut self, line: &str) -> io::Result<()> {
-        let Some(input) = &mut self.process.stdin else { return Ok(()) };
+        let Some(input) = &mut self.process.stdin else {
+            return Ok(());
+        };
         input.write_all(line.as_bytes())
     }
 }
@@ -70,7 +78,13 @@ impl Reaper {
 fn launch(plan: Plan, line: &str) -> io::Result<Child> {
     let text = |span: Duration| span.as_nanos().to_string();
     process::Command::new(own_program()?)
-        .args([REAP, &process::id().to_string(), &text(plan.grace), &text(plan.margin), line])
+        .args([
+            REAP,
+            &process::id().to_string(),
+            &text(plan.grace),
+            &text(plan.margin),
+            line,
+        ])
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         // What ends a job by the terminal is not to end it.
@@ -96,7 +110,10 @@ enum Step {
 /// In the second process.
 pub(super) fn reap(runner: Pid, plan: Plan, first_line: &str) -> u8 {
     // It leaves the runner its turn: half of the margin.
-    let plan = Plan { margin: plan.margin / 2, ..plan };
+    let plan = Plan {
+        margin: plan.margin / 2,
+        ..plan
+    };
     if SigSet::all().thread_block().is_err() {
         return exit::INTERNAL;
     }
@@ -147,7 +164,10 @@ fn advance(step: Step, told: Told, plan: Plan) -> Step {
 
 fn parse(line: &str) -> Option<Told> {
     let (group, until) = line.split_once(' ')?;
-    Some(Told { group: Pid::from_raw(group.parse().ok()?), until: Moment::of_text(until)? })
+    Some(Told {
+        group: Pid::from_raw(group.parse().ok()?),
+        until: Moment::of_text(until)?,
+    })
 }
 
 /// Waits for the runner's words, for the next step, or for a moment; false if the runner is gone.

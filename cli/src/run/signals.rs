@@ -38,7 +38,9 @@ impl Signals {
         };
         let streams = PASSED_ON.into_iter().filter(is_wanted).map(listen);
         let streams = streams.collect::<Result<_, _>>();
-        Ok(Signals { streams: streams.map_err(Failure::internal("signals"))? })
+        Ok(Signals {
+            streams: streams.map_err(Failure::internal("signals"))?,
+        })
     }
 
     /// The next signal. Cancel safe.
@@ -58,7 +60,12 @@ impl Signals {
     pub(super) async fn next_to_leave(&mut self) -> Signal {
         loop {
             let signal = self.next().await;
-            let leave = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGQUIT];
+            let leave = [
+                Signal::SIGTERM,
+                Signal::SIGINT,
+                Signal::SIGHUP,
+                Signal::SIGQUIT,
+            ];
             if leave.contains(&signal) {
                 return signal;
             }
@@ -73,5 +80,6 @@ impl Signals {
 fn ignored() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    line.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok()).unwrap_or(0)
+    line.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok())
+        .unwrap_or(0)
 }

@@ -38,7 +38,14 @@ struct Stopping {
 impl<'a> Supervisor<'a> {
     pub(super) fn new(hold: &'a Hold, plan: Plan, command: Command, reaper: Reaper) -> Self {
         let terminal = Terminal::open();
-        Supervisor { hold, plan, command, reaper, terminal, stopping: None }
+        Supervisor {
+            hold,
+            plan,
+            command,
+            reaper,
+            terminal,
+            stopping: None,
+        }
     }
 
     /// Until all processes of the command have ended; the exit code.
@@ -89,7 +96,9 @@ impl<'a> Supervisor<'a> {
     fn next_look(&self) -> Duration {
         let until = self.hold.until();
         let due = match self.stopping {
-            Some(Stopping { is_killed: true, .. }) => return LOOK_MAX,
+            Some(Stopping {
+                is_killed: true, ..
+            }) => return LOOK_MAX,
             Some(Stopping { kill_at, .. }) => kill_at.left(),
             None => self.plan.stop_at(until).left(),
         };
@@ -113,10 +122,16 @@ impl<'a> Supervisor<'a> {
                 let watched = self.reaper.watch(self.command.group, until);
                 watched.map_err(Failure::internal("the reaper"))?;
             }
-            Some(Stopping { kill_at, is_killed: false }) if now >= kill_at => {
+            Some(Stopping {
+                kill_at,
+                is_killed: false,
+            }) if now >= kill_at => {
                 complain("the command is killed");
                 self.command.signal(Signal::SIGKILL);
-                self.stopping = Some(Stopping { kill_at, is_killed: true });
+                self.stopping = Some(Stopping {
+                    kill_at,
+                    is_killed: true,
+                });
             }
             Some(_) => {}
         }
@@ -137,11 +152,16 @@ impl<'a> Supervisor<'a> {
             stopping.kill_at = stopping.kill_at.min(kill_at);
             return;
         }
-        complain(&format!("the lock is lost: {reason}; the command is stopped"));
+        complain(&format!(
+            "the lock is lost: {reason}; the command is stopped"
+        ));
         self.command.signal(Signal::SIGTERM);
         // One that is suspended could not end.
         self.command.signal(Signal::SIGCONT);
-        self.stopping = Some(Stopping { kill_at, is_killed: false });
+        self.stopping = Some(Stopping {
+            kill_at,
+            is_killed: false,
+        });
     }
 
     fn pass_on(&mut self, signal: Signal) {
@@ -155,7 +175,9 @@ impl<'a> Supervisor<'a> {
 
     /// The command stands still: by a key, or as it wants the terminal.
     fn stopped_by(&mut self, signal: Signal) -> Result<(), Failure> {
-        let Some(terminal) = &self.terminal else { return Ok(()) };
+        let Some(terminal) = &self.terminal else {
+            return Ok(());
+        };
         let has_terminal = terminal.is_of(self.command.group);
         let wants_terminal = matches!(signal, Signal::SIGTTIN | Signal::SIGTTOU);
         if wants_terminal && terminal.is_ours() {

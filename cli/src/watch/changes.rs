@@ -52,15 +52,21 @@ impl Seen {
     /// Takes in a look at all locks.
     pub(super) fn update(&mut self, found: Vec<Found>, now: Instant) -> Vec<Change> {
         self.began.get_or_insert(now);
-        let mut found: BTreeMap<_, _> =
-            found.into_iter().map(|lock| (lock.name.clone(), lock)).collect();
+        let mut found: BTreeMap<_, _> = found
+            .into_iter()
+            .map(|lock| (lock.name.clone(), lock))
+            .collect();
         let mut changes = Vec::new();
         for (name, history) in &mut self.locks {
             changes.extend(history.update(name, found.remove(name), now));
         }
         for (name, lock) in found {
             changes.push(Change::Held { lock: lock.clone() });
-            let history = History { now: Some(lock), since: now, changes: VecDeque::from([now]) };
+            let history = History {
+                now: Some(lock),
+                since: now,
+                changes: VecDeque::from([now]),
+            };
             self.locks.insert(name, history);
         }
         self.locks.retain(|_, history| {
@@ -70,7 +76,9 @@ impl Seen {
     }
 
     pub(super) fn locks(&self) -> impl Iterator<Item = (&str, &History)> {
-        self.locks.iter().map(|(name, history)| (name.as_str(), history))
+        self.locks
+            .iter()
+            .map(|(name, history)| (name.as_str(), history))
     }
 
     /// Changes a second that were seen. Faster ones are not: it is a lower bound.
@@ -80,8 +88,15 @@ impl Seen {
         let counts = |at: &&Instant| **at > first && Some(**at) != self.began;
         let count =
             u32::try_from(history.changes.iter().filter(counts).count()).unwrap_or(u32::MAX);
-        let seen = self.began.map_or(WINDOW, |began| now.duration_since(began)).min(WINDOW);
-        if seen.is_zero() { 0.0 } else { f64::from(count) / seen.as_secs_f64() }
+        let seen = self
+            .began
+            .map_or(WINDOW, |began| now.duration_since(began))
+            .min(WINDOW);
+        if seen.is_zero() {
+            0.0
+        } else {
+            f64::from(count) / seen.as_secs_f64()
+        }
     }
 }
 
@@ -89,16 +104,24 @@ impl History {
     fn update(&mut self, name: &str, found: Option<Found>, now: Instant) -> Option<Change> {
         let change = match (&self.now, &found) {
             (None, None) => return None,
-            (Some(_), None) => Some(Change::Free { name: name.to_owned() }),
+            (Some(_), None) => Some(Change::Free {
+                name: name.to_owned(),
+            }),
             (None, Some(lock)) => Some(Change::Held { lock: lock.clone() }),
-            (Some(from), Some(to)) => (who(from) != who(to))
-                .then(|| Change::Changed { from: from.clone(), to: to.clone() }),
+            (Some(from), Some(to)) => (who(from) != who(to)).then(|| Change::Changed {
+                from: from.clone(),
+                to: to.clone(),
+            }),
         };
         self.now = found;
         if change.is_some() {
             self.since = now;
             self.changes.push_back(now);
-            while self.changes.front().is_some_and(|at| now.duration_since(*at) > WINDOW) {
+            while self
+                .changes
+                .front()
+                .is_some_and(|at| now.duration_since(*at) > WINDOW)
+            {
                 self.changes.pop_front();
             }
         }
@@ -108,8 +131,11 @@ impl History {
 
 /// Holders and their holds, without their leases.
 fn who(found: &Found) -> Vec<(&str, u64)> {
-    let mut who: Vec<_> =
-        found.holders.iter().map(|holder| (holder.owner.as_str(), holder.holds)).collect();
+    let mut who: Vec<_> = found
+        .holders
+        .iter()
+        .map(|holder| (holder.owner.as_str(), holder.holds))
+        .collect();
     who.sort_unstable();
     who
 }
@@ -147,9 +173,17 @@ mod tests {
 
         assert_eq!(seen.update(vec![first.clone()], at(0)), held(&first));
         assert_eq!(seen.update(vec![first.clone()], at(1)), vec![]);
-        let changed = Change::Changed { from: first.clone(), to: second.clone() };
+        let changed = Change::Changed {
+            from: first.clone(),
+            to: second.clone(),
+        };
         assert_eq!(seen.update(vec![second.clone()], at(2)), vec![changed]);
-        assert_eq!(seen.update(vec![], at(3)), vec![Change::Free { name: "a".to_owned() }]);
+        assert_eq!(
+            seen.update(vec![], at(3)),
+            vec![Change::Free {
+                name: "a".to_owned()
+            }]
+        );
         assert_eq!(seen.update(vec![], at(4)), vec![]);
         assert_eq!(seen.update(vec![first.clone()], at(10)), held(&first));
 

@@ -29,7 +29,10 @@ pub(super) async fn watch(client: &Client, asked: &WatchArguments) -> Result<(),
                 let time = wall_time();
                 for change in seen.update(found, Instant::now()) {
                     if asked.json {
-                        say_json(&Line { time: &time, change: &change })?;
+                        say_json(&Line {
+                            time: &time,
+                            change: &change,
+                        })?;
                     } else {
                         say(&format!("{time} {}", harmless(&text(&change))))?;
                     }
@@ -57,7 +60,13 @@ fn text(change: &Change) -> String {
     match change {
         Change::Held { lock } => format!("held    {} ({}) {}", lock.name, lock.kind, held(lock)),
         Change::Changed { from, to } => {
-            format!("changed {} ({}) {}, before by {}", to.name, to.kind, held(to), from.holder())
+            format!(
+                "changed {} ({}) {}, before by {}",
+                to.name,
+                to.kind,
+                held(to),
+                from.holder()
+            )
         }
         Change::Free { name } => format!("free    {name}"),
     }

@@ -23,8 +23,16 @@ use crate::output::{Tone, has_colours, short};
 /// How soon a key is seen.
 const KEYS: Duration = Duration::from_millis(50);
 
-const TITLES: [&str; 8] =
-    ["NAME", "KIND", "HOLDER", "HOLDS", "LEASE", "WAITERS", "FOR", "CHANGES/s"];
+const TITLES: [&str; 8] = [
+    "NAME",
+    "KIND",
+    "HOLDER",
+    "HOLDS",
+    "LEASE",
+    "WAITERS",
+    "FOR",
+    "CHANGES/s",
+];
 
 pub(super) async fn watch(client: &Client, asked: &WatchArguments) -> Result<(), Failure> {
     let mut terminal = ratatui::init();
@@ -53,7 +61,13 @@ enum Wish {
 impl<'a> Screen<'a> {
     fn new(asked: &'a WatchArguments) -> Self {
         let (seen, place) = (Seen::default(), TableState::default());
-        Screen { asked, seen, error: None, place, has_colours: has_colours() }
+        Screen {
+            asked,
+            seen,
+            error: None,
+            place,
+            has_colours: has_colours(),
+        }
     }
 
     async fn run(mut self, client: &Client, terminal: &mut DefaultTerminal) -> Result<(), Failure> {
@@ -123,9 +137,16 @@ impl<'a> Screen<'a> {
         let [table, status] =
             Layout::vertical([Constraint::Min(2), Constraint::Length(1)]).areas(frame.area());
         let now = Instant::now();
-        let rows: Vec<_> =
-            self.seen.locks().map(|(name, history)| self.row(name, history, now)).collect();
-        let held = self.seen.locks().filter(|(_, history)| history.now.is_some()).count();
+        let rows: Vec<_> = self
+            .seen
+            .locks()
+            .map(|(name, history)| self.row(name, history, now))
+            .collect();
+        let held = self
+            .seen
+            .locks()
+            .filter(|(_, history)| history.now.is_some())
+            .count();
         let widths = [
             Constraint::Fill(1),
             Constraint::Length(6),
@@ -138,7 +159,9 @@ impl<'a> Screen<'a> {
         ];
         let header = Row::new(TITLES).style(Style::new().bold());
         let marked = Style::new().reversed();
-        let shown = Table::new(rows, widths).header(header).row_highlight_style(marked);
+        let shown = Table::new(rows, widths)
+            .header(header)
+            .row_highlight_style(marked);
         frame.render_stateful_widget(shown, table, &mut self.place);
         let line = match &self.error {
             Some(error) => Line::styled(error.clone(), self.style(Tone::Warning)),
@@ -174,7 +197,16 @@ impl<'a> Screen<'a> {
             let faint = |text: &str| (text.to_owned(), Tone::Faint);
             let none = || faint("");
             let (name, since, rate) = (faint(name), faint(&since), faint(&rate));
-            [name, none(), faint("free"), none(), none(), none(), since, rate]
+            [
+                name,
+                none(),
+                faint("free"),
+                none(),
+                none(),
+                none(),
+                since,
+                rate,
+            ]
         };
         Row::new(cells.map(cell))
     }

@@ -11,30 +11,48 @@ pub(super) const COMMANDS: &[Command] = &[
     command("hdel", -3, hdel),
     command("hexists", 3, |store, words| {
         let hash = store.find::<Hash>(&words[1])?;
-        Ok(Reply::from(hash.is_some_and(|hash| hash.get(&words[2]).is_some())))
+        Ok(Reply::from(
+            hash.is_some_and(|hash| hash.get(&words[2]).is_some()),
+        ))
     }),
     command("hget", 3, |store, words| {
         let hash = store.find::<Hash>(&words[1])?;
-        Ok(Reply::bulk_or_nil(hash.and_then(|hash| hash.get(&words[2]))))
+        Ok(Reply::bulk_or_nil(
+            hash.and_then(|hash| hash.get(&words[2])),
+        ))
     }),
     command("hgetall", 2, |store, words| {
         let fields = fields(store, &words[1])?;
-        Ok(Reply::bulks(fields.into_iter().flat_map(|(field, value)| [field, value])))
+        Ok(Reply::bulks(
+            fields.into_iter().flat_map(|(field, value)| [field, value]),
+        ))
     }),
     command("hincrby", 4, hincrby),
     command("hkeys", 2, |store, words| {
-        Ok(Reply::bulks(fields(store, &words[1])?.into_iter().map(|(field, _)| field)))
+        Ok(Reply::bulks(
+            fields(store, &words[1])?
+                .into_iter()
+                .map(|(field, _)| field),
+        ))
     }),
     command("hlen", 2, |store, words| {
-        Ok(Reply::count(store.find::<Hash>(&words[1])?.map_or(0, |hash| hash.len())))
+        Ok(Reply::count(
+            store.find::<Hash>(&words[1])?.map_or(0, |hash| hash.len()),
+        ))
     }),
     command("hmget", -3, |store, words| {
         let hash = store.find::<Hash>(&words[1])?.as_deref().map(|hash| {
-            words[2..].iter().map(|field| hash.get(field).cloned()).collect::<Vec<_>>()
+            words[2..]
+                .iter()
+                .map(|field| hash.get(field).cloned())
+                .collect::<Vec<_>>()
         });
         let values = hash.unwrap_or_else(|| vec![None; words.len() - 2]);
         Ok(Reply::Array(
-            values.into_iter().map(|value| Ok(value.map_or(Reply::Nil, Reply::Bulk))).collect(),
+            values
+                .into_iter()
+                .map(|value| Ok(value.map_or(Reply::Nil, Reply::Bulk)))
+                .collect(),
         ))
     }),
     command("hrandfield", -2, hrandfield),
@@ -48,12 +66,18 @@ pub(super) const COMMANDS: &[Command] = &[
         Ok(Reply::from(new))
     }),
     command("hvals", 2, |store, words| {
-        Ok(Reply::bulks(fields(store, &words[1])?.into_iter().map(|(_, value)| value)))
+        Ok(Reply::bulks(
+            fields(store, &words[1])?
+                .into_iter()
+                .map(|(_, value)| value),
+        ))
     }),
 ];
 
 fn fields(store: &mut Store, key: &[u8]) -> Result<Vec<(Bytes, Bytes)>, ErrorReply> {
-    Ok(store.find::<Hash>(key)?.map_or_else(Vec::new, |hash| hash.in_order()))
+    Ok(store
+        .find::<Hash>(key)?
+        .map_or_else(Vec::new, |hash| hash.in_order()))
 }
 
 /// Several different fields, or one.
@@ -70,7 +94,13 @@ fn hrandfield(store: &mut Store, words: Words<'_>) -> Outcome {
         _ => return Err(SYNTAX.into()),
     };
     let fields = drawn(store, key, count)?;
-    let shown = |(field, value)| if with_values { vec![field, value] } else { vec![field] };
+    let shown = |(field, value)| {
+        if with_values {
+            vec![field, value]
+        } else {
+            vec![field]
+        }
+    };
     Ok(Reply::bulks(fields.into_iter().flat_map(shown)))
 }
 
@@ -92,12 +122,17 @@ fn hset(store: &mut Store, words: Words<'_>) -> Outcome {
         return Err(wrong_arity("hset"));
     }
     let hash = store.make::<Hash>(&words[1])?;
-    let new = pairs.iter().filter(|[field, value]| hash.set(field, value.clone())).count();
+    let new = pairs
+        .iter()
+        .filter(|[field, value]| hash.set(field, value.clone()))
+        .count();
     Ok(Reply::count(new))
 }
 
 fn hdel(store: &mut Store, words: Words<'_>) -> Outcome {
-    let Some(hash) = store.find::<Hash>(&words[1])? else { return Ok(Reply::Int(0)) };
+    let Some(hash) = store.find::<Hash>(&words[1])? else {
+        return Ok(Reply::Int(0));
+    };
     let gone = words[2..].iter().filter(|field| hash.remove(field)).count();
     store.prune(&words[1]);
     Ok(Reply::count(gone))
@@ -105,11 +140,16 @@ fn hdel(store: &mut Store, words: Words<'_>) -> Outcome {
 
 fn hincrby(store: &mut Store, words: Words<'_>) -> Outcome {
     let by = int(&words[3])?;
-    let old = match store.find::<Hash>(&words[1])?.and_then(|hash| hash.get(&words[2])) {
+    let old = match store
+        .find::<Hash>(&words[1])?
+        .and_then(|hash| hash.get(&words[2]))
+    {
         Some(text) => parse_int(text).ok_or("ERR hash value is not an integer")?,
         None => 0,
     };
     let new = old.checked_add(by).ok_or(OVERFLOW)?;
-    store.make::<Hash>(&words[1])?.set(&words[2], new.to_string().into_bytes());
+    store
+        .make::<Hash>(&words[1])?
+        .set(&words[2], new.to_string().into_bytes());
     Ok(Reply::Int(new))
 }

@@ -6,28 +6,51 @@ use super::super::store::{Entry, Store};
 use super::{Command, SYNTAX, Words, command, is};
 
 pub(super) const COMMANDS: &[Command] = &[
-    command("dbsize", 1, |store, _| Ok(Reply::count(store.live().count()))),
+    command("dbsize", 1, |store, _| {
+        Ok(Reply::count(store.live().count()))
+    }),
     command("del", -2, |store, words| {
-        Ok(Reply::count(words[1..].iter().filter(|key| store.remove(key)).count()))
+        Ok(Reply::count(
+            words[1..].iter().filter(|key| store.remove(key)).count(),
+        ))
     }),
     command("exists", -2, |store, words| {
-        Ok(Reply::count(words[1..].iter().filter(|key| store.entry(key).is_some()).count()))
+        Ok(Reply::count(
+            words[1..]
+                .iter()
+                .filter(|key| store.entry(key).is_some())
+                .count(),
+        ))
     }),
-    command("expire", -3, |store, words| expire(store, words, "expire", Unit::Seconds)),
+    command("expire", -3, |store, words| {
+        expire(store, words, "expire", Unit::Seconds)
+    }),
     command("flushall", -1, flushall),
-    command("keys", 2, |store, words| Ok(Reply::bulks(matching(store, &words[1], None)))),
+    command("keys", 2, |store, words| {
+        Ok(Reply::bulks(matching(store, &words[1], None)))
+    }),
     command("persist", 2, persist),
-    command("pexpire", -3, |store, words| expire(store, words, "pexpire", Unit::Millis)),
-    command("pexpireat", -3, |store, words| expire(store, words, "pexpireat", Unit::Epoch)),
+    command("pexpire", -3, |store, words| {
+        expire(store, words, "pexpire", Unit::Millis)
+    }),
+    command("pexpireat", -3, |store, words| {
+        expire(store, words, "pexpireat", Unit::Epoch)
+    }),
     command("pttl", 2, |store, words| {
-        Ok(Reply::Int(left_ms(store, &words[1]).unwrap_or_else(|no| no)))
+        Ok(Reply::Int(
+            left_ms(store, &words[1]).unwrap_or_else(|no| no),
+        ))
     }),
     command("scan", -2, scan),
     command("ttl", 2, |store, words| {
-        Ok(Reply::Int(left_ms(store, &words[1]).map_or_else(|no| no, |left| (left + 500) / 1000)))
+        Ok(Reply::Int(
+            left_ms(store, &words[1]).map_or_else(|no| no, |left| (left + 500) / 1000),
+        ))
     }),
     command("type", 2, |store, words| {
-        let name = store.entry(&words[1]).map_or("none", |entry| entry.data.type_name());
+        let name = store
+            .entry(&words[1])
+            .map_or("none", |entry| entry.data.type_name());
         Ok(Reply::Status(name.to_owned()))
     }),
 ];
@@ -61,7 +84,10 @@ fn flushall(store: &mut Store, words: Words<'_>) -> Outcome {
 
 #[expect(clippy::unnecessary_wraps, reason = "a command")]
 fn persist(store: &mut Store, words: Words<'_>) -> Outcome {
-    let had = store.entry(&words[1]).and_then(|entry| entry.expires_at.take()).is_some();
+    let had = store
+        .entry(&words[1])
+        .and_then(|entry| entry.expires_at.take())
+        .is_some();
     Ok(Reply::from(had))
 }
 
@@ -83,7 +109,9 @@ fn expire(store: &mut Store, words: Words<'_>, name: &str, unit: Unit) -> Outcom
         .checked_mul(scale)
         .and_then(|ms| ms.checked_add(base))
         .ok_or_else(|| invalid_expire(name))?;
-    let Some(entry) = store.entry(&words[1]) else { return Ok(Reply::Int(0)) };
+    let Some(entry) = store.entry(&words[1]) else {
+        return Ok(Reply::Int(0));
+    };
     entry.expires_at = Some(deadline);
     if deadline <= now {
         store.remove(&words[1]);
@@ -93,7 +121,9 @@ fn expire(store: &mut Store, words: Words<'_>, name: &str, unit: Unit) -> Outcom
 
 /// All keys in one answer: a cursor would have to survive changes in between.
 fn scan(store: &mut Store, words: Words<'_>) -> Outcome {
-    let cursor = std::str::from_utf8(&words[1]).ok().and_then(|text| text.parse::<u64>().ok());
+    let cursor = std::str::from_utf8(&words[1])
+        .ok()
+        .and_then(|text| text.parse::<u64>().ok());
     if cursor.is_none() {
         return Err("ERR invalid cursor".into());
     }
@@ -111,7 +141,10 @@ fn scan(store: &mut Store, words: Words<'_>) -> Outcome {
         }
     }
     let found = matching(store, pattern, kind);
-    Ok(Reply::Array(vec![Ok(Reply::Bulk(b"0".to_vec())), Ok(Reply::bulks(found))]))
+    Ok(Reply::Array(vec![
+        Ok(Reply::Bulk(b"0".to_vec())),
+        Ok(Reply::bulks(found)),
+    ]))
 }
 
 fn matching(store: &mut Store, pattern: &[u8], kind: Option<&[u8]>) -> Vec<Bytes> {
@@ -142,7 +175,9 @@ pub(crate) fn glob(mut pattern: &[u8], mut text: &[u8]) -> bool {
             (pattern, text) = (rest, &text[1..]);
             continue;
         }
-        let Some((rest, [_, later @ ..])) = star else { return false };
+        let Some((rest, [_, later @ ..])) = star else {
+            return false;
+        };
         (pattern, text, star) = (rest, later, Some((rest, later)));
     }
 }
@@ -209,7 +244,11 @@ mod tests {
             ("\\*", "a", false),
             ("*[", "a", false),
         ] {
-            assert_eq!(glob(pattern.as_bytes(), text.as_bytes()), fits, "{pattern} {text}");
+            assert_eq!(
+                glob(pattern.as_bytes(), text.as_bytes()),
+                fits,
+                "{pattern} {text}"
+            );
         }
     }
 
@@ -219,7 +258,9 @@ mod tests {
             [] => text.is_empty(),
             [b'*', rest @ ..] => (0..=text.len()).any(|skip| slowly(rest, &text[skip..])),
             [first, rest @ ..] => {
-                let fits = text.first().is_some_and(|byte| *first == b'?' || first == byte);
+                let fits = text
+                    .first()
+                    .is_some_and(|byte| *first == b'?' || first == byte);
                 fits && slowly(rest, &text[1..])
             }
         }
@@ -229,11 +270,17 @@ mod tests {
     fn the_last_star_alone_need_take_more() {
         let mut random = fastrand::Rng::with_seed(1);
         let mut some = |of: &[u8], length: usize| -> Vec<u8> {
-            (0..random.usize(0..length)).map(|_| of[random.usize(0..of.len())]).collect()
+            (0..random.usize(0..length))
+                .map(|_| of[random.usize(0..of.len())])
+                .collect()
         };
         for _ in 0..20_000 {
             let (pattern, text) = (some(b"ab?**", 8), some(b"ab", 10));
-            assert_eq!(glob(&pattern, &text), slowly(&pattern, &text), "{pattern:?} {text:?}");
+            assert_eq!(
+                glob(&pattern, &text),
+                slowly(&pattern, &text),
+                "{pattern:?} {text:?}"
+            );
         }
     }
 

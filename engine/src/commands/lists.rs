@@ -9,14 +9,24 @@ use super::{Command, Words, command, wrong_arity};
 pub(super) const COMMANDS: &[Command] = &[
     command("lindex", 3, lindex),
     command("llen", 2, |store, words| {
-        Ok(Reply::count(store.find::<List>(&words[1])?.map_or(0, |list| list.len())))
+        Ok(Reply::count(
+            store.find::<List>(&words[1])?.map_or(0, |list| list.len()),
+        ))
     }),
-    command("lpop", -2, |store, words| pop(store, words, "lpop", List::pop_front)),
-    command("lpush", -3, |store, words| push(store, words, List::push_front)),
+    command("lpop", -2, |store, words| {
+        pop(store, words, "lpop", List::pop_front)
+    }),
+    command("lpush", -3, |store, words| {
+        push(store, words, List::push_front)
+    }),
     command("lrange", 4, lrange),
     command("lrem", 4, lrem),
-    command("rpop", -2, |store, words| pop(store, words, "rpop", List::pop_back)),
-    command("rpush", -3, |store, words| push(store, words, List::push_back)),
+    command("rpop", -2, |store, words| {
+        pop(store, words, "rpop", List::pop_back)
+    }),
+    command("rpush", -3, |store, words| {
+        push(store, words, List::push_back)
+    }),
 ];
 
 fn push(store: &mut Store, words: Words<'_>, put: fn(&mut List, Bytes)) -> Outcome {
@@ -38,7 +48,9 @@ fn pop(
         [_, _, count] => Some(pop_count(count)?),
         _ => return Err(wrong_arity(name)),
     };
-    let Some(list) = store.find::<List>(&words[1])? else { return Ok(Reply::Nil) };
+    let Some(list) = store.find::<List>(&words[1])? else {
+        return Ok(Reply::Nil);
+    };
     let reply = match count {
         None => take(list).map_or(Reply::Nil, Reply::Bulk),
         Some(count) => Reply::bulks((0..count.min(list.len())).map_while(|_| take(list))),
@@ -55,7 +67,13 @@ fn pop_count(word: &[u8]) -> Result<usize, ErrorReply> {
 /// Turns first and last, both counted from the end if negative, into a range of positions.
 pub(super) fn range(first: i64, last: i64, len: usize) -> std::ops::Range<usize> {
     let size = i64::try_from(len).unwrap_or(i64::MAX);
-    let place = |index: i64| if index < 0 { index.saturating_add(size) } else { index };
+    let place = |index: i64| {
+        if index < 0 {
+            index.saturating_add(size)
+        } else {
+            index
+        }
+    };
     let first = place(first).max(0);
     let end = place(last).saturating_add(1).clamp(0, size);
     if first >= end {
@@ -65,7 +83,9 @@ pub(super) fn range(first: i64, last: i64, len: usize) -> std::ops::Range<usize>
 }
 
 fn lindex(store: &mut Store, words: Words<'_>) -> Outcome {
-    let Some(list) = store.find::<List>(&words[1])? else { return Ok(Reply::Nil) };
+    let Some(list) = store.find::<List>(&words[1])? else {
+        return Ok(Reply::Nil);
+    };
     let index = int(&words[2])?;
     let place = if index < 0 {
         let back = usize::try_from(index.unsigned_abs()).unwrap_or(usize::MAX);
@@ -78,19 +98,25 @@ fn lindex(store: &mut Store, words: Words<'_>) -> Outcome {
 
 fn lrange(store: &mut Store, words: Words<'_>) -> Outcome {
     let (first, last) = (int(&words[2])?, int(&words[3])?);
-    let Some(found) = store.find::<List>(&words[1])? else { return Ok(Reply::bulks([])) };
+    let Some(found) = store.find::<List>(&words[1])? else {
+        return Ok(Reply::bulks([]));
+    };
     let wanted = range(first, last, found.len());
     Ok(Reply::bulks(found.range(wanted).cloned()))
 }
 
 fn lrem(store: &mut Store, words: Words<'_>) -> Outcome {
     let count = int(&words[2])?;
-    let Some(list) = store.find::<List>(&words[1])? else { return Ok(Reply::Int(0)) };
+    let Some(list) = store.find::<List>(&words[1])? else {
+        return Ok(Reply::Int(0));
+    };
     let limit = match count.unsigned_abs() {
         0 => usize::MAX,
         some => usize::try_from(some).unwrap_or(usize::MAX),
     };
-    let mut found: Vec<usize> = (0..list.len()).filter(|place| list[*place] == words[3]).collect();
+    let mut found: Vec<usize> = (0..list.len())
+        .filter(|place| list[*place] == words[3])
+        .collect();
     if count < 0 {
         found.reverse();
     }

@@ -32,7 +32,10 @@ impl Bound {
             [] => 0.0,
             text => parse_float(text).ok_or("ERR min or max is not a float")?,
         };
-        Ok(Bound { score, exclusive: inner.is_some() })
+        Ok(Bound {
+            score,
+            exclusive: inner.is_some(),
+        })
     }
 }
 
@@ -45,7 +48,10 @@ pub(super) struct Bounds {
 
 impl Bounds {
     pub(super) fn parse(min: &[u8], max: &[u8]) -> Result<Self, ErrorReply> {
-        Ok(Bounds { min: Bound::parse(min)?, max: Bound::parse(max)? })
+        Ok(Bounds {
+            min: Bound::parse(min)?,
+            max: Bound::parse(max)?,
+        })
     }
 
     pub(super) fn hold(&self, score: f64) -> bool {

@@ -9,22 +9,30 @@ use super::{Command, SYNTAX, Words, command, is};
 pub(super) const COMMANDS: &[Command] = &[
     command("decr", 2, |store, words| add(store, &words[1], -1)),
     command("decrby", 3, |store, words| {
-        let by = int(&words[2])?.checked_neg().ok_or("ERR decrement would overflow")?;
+        let by = int(&words[2])?
+            .checked_neg()
+            .ok_or("ERR decrement would overflow")?;
         add(store, &words[1], by)
     }),
     command("get", 2, get),
     command("incr", 2, |store, words| add(store, &words[1], 1)),
-    command("incrby", 3, |store, words| add(store, &words[1], int(&words[2])?)),
+    command("incrby", 3, |store, words| {
+        add(store, &words[1], int(&words[2])?)
+    }),
     command("set", -3, set),
     command("strlen", 2, |store, words| {
-        Ok(Reply::count(store.find::<Bytes>(&words[1])?.map_or(0, |text| text.len())))
+        Ok(Reply::count(
+            store.find::<Bytes>(&words[1])?.map_or(0, |text| text.len()),
+        ))
     }),
 ];
 
 pub(crate) const OVERFLOW: &str = "ERR increment or decrement would overflow";
 
 fn get(store: &mut Store, words: Words<'_>) -> Outcome {
-    Ok(Reply::bulk_or_nil(store.find::<Bytes>(&words[1])?.as_deref()))
+    Ok(Reply::bulk_or_nil(
+        store.find::<Bytes>(&words[1])?.as_deref(),
+    ))
 }
 
 fn add(store: &mut Store, key: &[u8], by: i64) -> Outcome {
@@ -38,7 +46,10 @@ fn add(store: &mut Store, key: &[u8], by: i64) -> Outcome {
 }
 
 #[derive(Default)]
-#[expect(clippy::struct_excessive_bools, reason = "one for each word of the command")]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "one for each word of the command"
+)]
 struct SetOptions<'a> {
     absent: bool,
     present: bool,
@@ -71,7 +82,9 @@ impl<'a> SetOptions<'a> {
     }
 
     fn deadline(&self, now: i64) -> Result<Option<i64>, ErrorReply> {
-        let Some((text, scale)) = self.expiry else { return Ok(None) };
+        let Some((text, scale)) = self.expiry else {
+            return Ok(None);
+        };
         let given = int(text)?;
         let deadline = given.checked_mul(scale).and_then(|ms| ms.checked_add(now));
         match deadline {
@@ -85,13 +98,20 @@ fn set(store: &mut Store, words: Words<'_>) -> Outcome {
     let options = SetOptions::parse(&words[3..])?;
     let deadline = options.deadline(store.now_ms())?;
     let key = &words[1];
-    let old = if options.answer_old { store.find::<Bytes>(key)?.cloned() } else { None };
+    let old = if options.answer_old {
+        store.find::<Bytes>(key)?.cloned()
+    } else {
+        None
+    };
     let refused = match store.entry(key) {
         Some(_) => options.absent,
         None => options.present,
     };
     if !refused {
-        let kept = store.entry(key).and_then(|entry| entry.expires_at).filter(|_| options.keep);
+        let kept = store
+            .entry(key)
+            .and_then(|entry| entry.expires_at)
+            .filter(|_| options.keep);
         store.put(key, Data::Text(words[2].clone()), deadline.or(kept));
     }
     Ok(match (options.answer_old, refused) {

@@ -11,7 +11,9 @@ use super::{Command, SYNTAX, Words, command, is};
 pub(super) const COMMANDS: &[Command] = &[
     command("zadd", -4, zadd),
     command("zcard", 2, |store, words| {
-        Ok(Reply::count(store.find::<Zset>(&words[1])?.map_or(0, |zset| zset.len())))
+        Ok(Reply::count(
+            store.find::<Zset>(&words[1])?.map_or(0, |zset| zset.len()),
+        ))
     }),
     command("zcount", 4, |store, words| {
         let bounds = Bounds::parse(&words[2], &words[3])?;
@@ -21,7 +23,9 @@ pub(super) const COMMANDS: &[Command] = &[
     command("zrange", -4, zrange),
     command("zrangebyscore", -4, zrangebyscore),
     command("zrank", 3, |store, words| {
-        let Some(zset) = store.find::<Zset>(&words[1])? else { return Ok(Reply::Nil) };
+        let Some(zset) = store.find::<Zset>(&words[1])? else {
+            return Ok(Reply::Nil);
+        };
         let rank = zset.in_order().position(|(_, member)| *member == words[2]);
         Ok(rank.map_or(Reply::Nil, Reply::count))
     }),
@@ -37,12 +41,17 @@ pub(super) const COMMANDS: &[Command] = &[
     }),
     command("zscore", 3, |store, words| {
         let zset = store.find::<Zset>(&words[1])?;
-        Ok(zset.and_then(|zset| zset.score(&words[2])).map_or(Reply::Nil, score_reply))
+        Ok(zset
+            .and_then(|zset| zset.score(&words[2]))
+            .map_or(Reply::Nil, score_reply))
     }),
 ];
 
 #[derive(Default)]
-#[expect(clippy::struct_excessive_bools, reason = "one for each word of the command")]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "one for each word of the command"
+)]
 struct AddOptions {
     absent: bool,
     present: bool,
@@ -93,7 +102,10 @@ impl AddOptions {
 fn zadd(store: &mut Store, words: Words<'_>) -> Outcome {
     let (options, place) = AddOptions::parse(words)?;
     let (pairs, _) = words[place..].as_chunks::<2>();
-    let scores = pairs.iter().map(|[text, _]| score(text)).collect::<Result<Vec<_>, _>>()?;
+    let scores = pairs
+        .iter()
+        .map(|[text, _]| score(text))
+        .collect::<Result<Vec<_>, _>>()?;
     if store.find::<Zset>(&words[1])?.is_none() && options.present {
         return Ok(Reply::Int(0));
     }
@@ -107,12 +119,18 @@ fn zadd(store: &mut Store, words: Words<'_>) -> Outcome {
             zset.set(member, score);
         }
     }
-    Ok(Reply::count(if options.changed { added + updated } else { added }))
+    Ok(Reply::count(if options.changed {
+        added + updated
+    } else {
+        added
+    }))
 }
 
 fn zincrby(store: &mut Store, words: Words<'_>) -> Outcome {
     let by = score(&words[2])?;
-    let old = store.find::<Zset>(&words[1])?.and_then(|zset| zset.score(&words[3]));
+    let old = store
+        .find::<Zset>(&words[1])?
+        .and_then(|zset| zset.score(&words[3]));
     let new = old.map_or(by, |old| old + by);
     if new.is_nan() {
         return Err("ERR resulting score is not a number (NaN)".into());
@@ -122,16 +140,22 @@ fn zincrby(store: &mut Store, words: Words<'_>) -> Outcome {
 }
 
 fn remove(store: &mut Store, key: &[u8], members: &[Bytes]) -> Result<usize, ErrorReply> {
-    let Some(zset) = store.find::<Zset>(key)? else { return Ok(0) };
+    let Some(zset) = store.find::<Zset>(key)? else {
+        return Ok(0);
+    };
     let gone = members.iter().filter(|member| zset.remove(member)).count();
     store.prune(key);
     Ok(gone)
 }
 
 fn within(store: &mut Store, key: &[u8], bounds: Bounds) -> Result<Vec<(f64, Bytes)>, ErrorReply> {
-    let Some(zset) = store.find::<Zset>(key)? else { return Ok(Vec::new()) };
+    let Some(zset) = store.find::<Zset>(key)? else {
+        return Ok(Vec::new());
+    };
     let found = zset.in_order().filter(|(score, _)| bounds.hold(*score));
-    Ok(found.map(|(score, member)| (score, member.clone())).collect())
+    Ok(found
+        .map(|(score, member)| (score, member.clone()))
+        .collect())
 }
 
 fn members(found: impl IntoIterator<Item = (f64, Bytes)>) -> Reply {
@@ -139,7 +163,11 @@ fn members(found: impl IntoIterator<Item = (f64, Bytes)>) -> Reply {
 }
 
 fn with_scores(found: impl IntoIterator<Item = (f64, Bytes)>) -> Reply {
-    Reply::bulks(found.into_iter().flat_map(|(score, member)| [member, score_text(score)]))
+    Reply::bulks(
+        found
+            .into_iter()
+            .flat_map(|(score, member)| [member, score_text(score)]),
+    )
 }
 
 /// By position only: BYSCORE, BYLEX and REV are missing.
@@ -149,11 +177,17 @@ fn zrange(store: &mut Store, words: Words<'_>) -> Outcome {
         return Err(SYNTAX.into());
     }
     let (first, last) = (int(&words[2])?, int(&words[3])?);
-    let Some(zset) = store.find::<Zset>(&words[1])? else { return Ok(Reply::bulks([])) };
+    let Some(zset) = store.find::<Zset>(&words[1])? else {
+        return Ok(Reply::bulks([]));
+    };
     let wanted = range(first, last, zset.len());
     let found = zset.in_order().skip(wanted.start).take(wanted.len());
     let found = found.map(|(score, member)| (score, member.clone()));
-    Ok(if options.is_empty() { members(found) } else { with_scores(found) })
+    Ok(if options.is_empty() {
+        members(found)
+    } else {
+        with_scores(found)
+    })
 }
 
 fn zrangebyscore(store: &mut Store, words: Words<'_>) -> Outcome {
@@ -176,5 +210,9 @@ fn zrangebyscore(store: &mut Store, words: Words<'_>) -> Outcome {
     let skip = usize::try_from(skip).unwrap_or(usize::MAX);
     let take = usize::try_from(take).unwrap_or(usize::MAX);
     let found = found.into_iter().skip(skip).take(take);
-    Ok(if scored { with_scores(found) } else { members(found) })
+    Ok(if scored {
+        with_scores(found)
+    } else {
+        members(found)
+    })
 }

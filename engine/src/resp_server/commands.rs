@@ -93,7 +93,9 @@ impl ServerConnection {
                 }
                 _ => {
                     let option = String::from_utf8_lossy(option);
-                    return Err(ErrorReply(format!("ERR Syntax error in HELLO option '{option}'")));
+                    return Err(ErrorReply(format!(
+                        "ERR Syntax error in HELLO option '{option}'"
+                    )));
                 }
             };
         }
@@ -126,7 +128,9 @@ impl ServerConnection {
         user: &[u8],
         password: &[u8],
     ) -> Result<(), ErrorReply> {
-        let right = engine.password().is_none_or(|right| right.as_bytes() == password);
+        let right = engine
+            .password()
+            .is_none_or(|right| right.as_bytes() == password);
         if user != USER || !right {
             return Err(WRONG_PASSWORD.into());
         }
@@ -140,7 +144,11 @@ impl ServerConnection {
             [verb] if is(verb, "id") => Ok(Reply::Int(self.id.cast_signed())),
             [verb] if is(verb, "getname") => {
                 let name = self.with(|state| state.name.clone());
-                Ok(if name.is_empty() { Reply::Nil } else { Reply::Bulk(name) })
+                Ok(if name.is_empty() {
+                    Reply::Nil
+                } else {
+                    Reply::Bulk(name)
+                })
             }
             [verb, name] if is(verb, "setname") => {
                 let name = valid_name(name)?;
@@ -156,7 +164,9 @@ impl ServerConnection {
             }
             [verb, ..] => {
                 let verb = String::from_utf8_lossy(verb);
-                Err(ErrorReply(format!("ERR unknown subcommand '{verb}'. Try CLIENT HELP.")))
+                Err(ErrorReply(format!(
+                    "ERR unknown subcommand '{verb}'. Try CLIENT HELP."
+                )))
             }
         }
     }
@@ -214,5 +224,9 @@ fn select(words: Words<'_>) -> Outcome {
 }
 
 fn valid_name(name: &[u8]) -> Result<Bytes, ErrorReply> {
-    if name.iter().all(u8::is_ascii_graphic) { Ok(name.to_vec()) } else { Err(NAME.into()) }
+    if name.iter().all(u8::is_ascii_graphic) {
+        Ok(name.to_vec())
+    } else {
+        Err(NAME.into())
+    }
 }

@@ -40,13 +40,17 @@ impl LinkControl {
     /// than its client.
     pub fn connections(&self) -> Vec<ConnectionControl> {
         let connections = self.client.connections().into_iter();
-        connections.map(|(number, connection)| ConnectionControl { number, connection }).collect()
+        connections
+            .map(|(number, connection)| ConnectionControl { number, connection })
+            .collect()
     }
 
     /// The connections with subscriptions, the oldest first.
     pub fn listening(&self) -> Vec<ConnectionControl> {
         let connections = self.connections().into_iter();
-        connections.filter(|connection| connection.subscriptions() > 0).collect()
+        connections
+            .filter(|connection| connection.subscriptions() > 0)
+            .collect()
     }
 
     /// Breaks all connections; until they are healed none can be made.
@@ -64,18 +68,24 @@ impl LinkControl {
 
     /// Breaks the connection that is made next after so many bytes of one direction.
     pub fn cut_next_after(&self, direction: Direction, bytes: u64) {
-        self.client.with(|state| state.next_breaks = Some((direction, bytes)));
+        self.client
+            .with(|state| state.next_breaks = Some((direction, bytes)));
     }
 
     /// No answers arrive any more on its connections without subscriptions.
     pub fn mute(&self) {
-        let silent = self.connections().into_iter().filter(|one| one.subscriptions() == 0);
+        let silent = self
+            .connections()
+            .into_iter()
+            .filter(|one| one.subscriptions() == 0);
         silent.for_each(|connection| connection.half_open(Direction::Replies));
     }
 
     /// No messages arrive any more on its connections with subscriptions.
     pub fn deafen(&self) {
-        self.listening().iter().for_each(|connection| connection.half_open(Direction::Replies));
+        self.listening()
+            .iter()
+            .for_each(|connection| connection.half_open(Direction::Replies));
     }
 
     /// Lets connections be made, and bytes pass.
@@ -102,7 +112,9 @@ impl LinkControl {
 
 impl fmt::Debug for LinkControl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LinkControl").field("id", &self.client.id).finish_non_exhaustive()
+        f.debug_struct("LinkControl")
+            .field("id", &self.client.id)
+            .finish_non_exhaustive()
     }
 }
 
@@ -131,19 +143,25 @@ impl ConnectionControl {
 
     /// Breaks the connection when exactly so many more bytes of one direction have arrived.
     pub fn cut_after(&self, direction: Direction, bytes: u64) {
-        self.connection.stream.with(|duplex, now| duplex.break_after(direction, bytes, now));
+        self.connection
+            .stream
+            .with(|duplex, now| duplex.break_after(direction, bytes, now));
     }
 
     /// Bytes of this direction vanish, and neither end notices. If bytes were lost, the connection breaks
     /// when it is healed.
     pub fn half_open(&self, direction: Direction) {
-        self.connection.stream.with(|duplex, _| duplex.half_open(direction));
+        self.connection
+            .stream
+            .with(|duplex, _| duplex.half_open(direction));
     }
 
     /// No bytes arrive in this direction until it is healed. Its writer waits when the bytes in flight
     /// reach the capacity.
     pub fn stall(&self, direction: Direction) {
-        self.connection.stream.with(|duplex, _| duplex.stall(direction));
+        self.connection
+            .stream
+            .with(|duplex, _| duplex.stall(direction));
     }
 
     /// Lets bytes pass.
@@ -153,12 +171,16 @@ impl ConnectionControl {
 
     /// How many bytes the writer of a direction has got rid of.
     pub fn sent(&self, direction: Direction) -> u64 {
-        self.connection.stream.with(|duplex, _| duplex.pipe(direction).sent)
+        self.connection
+            .stream
+            .with(|duplex, _| duplex.pipe(direction).sent)
     }
 
     /// How many bytes the reader of a direction has got.
     pub fn arrived(&self, direction: Direction) -> u64 {
-        self.connection.stream.with(|duplex, _| duplex.pipe(direction).arrived)
+        self.connection
+            .stream
+            .with(|duplex, _| duplex.pipe(direction).arrived)
     }
 
     /// Whether it neither broke nor was closed by an end.
@@ -169,6 +191,8 @@ impl ConnectionControl {
 
 impl fmt::Debug for ConnectionControl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ConnectionControl").field("number", &self.number).finish_non_exhaustive()
+        f.debug_struct("ConnectionControl")
+            .field("number", &self.number)
+            .finish_non_exhaustive()
     }
 }

@@ -17,7 +17,9 @@ const LINE_MAX: usize = 64 << 10;
 /// command begins.
 pub(super) fn command(buffer: &mut BytesMut) -> Result<Option<Vec<Bytes>>, String> {
     let mut rest = &buffer[..];
-    let Some(words) = words(&mut rest)? else { return Ok(None) };
+    let Some(words) = words(&mut rest)? else {
+        return Ok(None);
+    };
     let words = words.into_iter().map(<[u8]>::to_vec).collect();
     let length = buffer.len() - rest.len();
     buffer.advance(length);
@@ -26,12 +28,20 @@ pub(super) fn command(buffer: &mut BytesMut) -> Result<Option<Vec<Bytes>>, Strin
 
 /// The search begins anew when more bytes have arrived. It skips the words, so it costs little.
 fn words<'a>(bytes: &mut &'a [u8]) -> Result<Option<Vec<&'a [u8]>>, String> {
-    let Some(count) = number(bytes, b'*', WORDS_MAX)? else { return Ok(None) };
+    let Some(count) = number(bytes, b'*', WORDS_MAX)? else {
+        return Ok(None);
+    };
     let mut words = Vec::new();
     for _ in 0..count {
-        let Some(length) = number(bytes, b'$', WORD_MAX)? else { return Ok(None) };
-        let Some((word, rest)) = bytes.split_at_checked(length) else { return Ok(None) };
-        let Some((end, rest)) = rest.split_at_checked(2) else { return Ok(None) };
+        let Some(length) = number(bytes, b'$', WORD_MAX)? else {
+            return Ok(None);
+        };
+        let Some((word, rest)) = bytes.split_at_checked(length) else {
+            return Ok(None);
+        };
+        let Some((end, rest)) = rest.split_at_checked(2) else {
+            return Ok(None);
+        };
         if end != b"\r\n" {
             return Err(format!("expected the end of a word after {length} bytes"));
         }
@@ -51,12 +61,22 @@ fn number(bytes: &mut &[u8], letter: u8, max: usize) -> Result<Option<usize>, St
         }
         Some(_) => {}
     }
-    let Some(end) = bytes.windows(2).take(LINE_MAX).position(|pair| pair == b"\r\n") else {
+    let Some(end) = bytes
+        .windows(2)
+        .take(LINE_MAX)
+        .position(|pair| pair == b"\r\n")
+    else {
         let is_too_long = bytes.len() > LINE_MAX;
-        return if is_too_long { Err("too long a line".to_owned()) } else { Ok(None) };
+        return if is_too_long {
+            Err("too long a line".to_owned())
+        } else {
+            Ok(None)
+        };
     };
     let number = parse_int(&bytes[1..end]).and_then(|number| usize::try_from(number).ok());
-    let number = number.filter(|number| *number <= max).ok_or("invalid length")?;
+    let number = number
+        .filter(|number| *number <= max)
+        .ok_or("invalid length")?;
     *bytes = &bytes[end + 2..];
     Ok(Some(number))
 }

@@ -18,7 +18,11 @@ use crate::faults::Direction;
 impl Engine {
     /// How one client reaches the engine. The server's ends of its connections are tasks on `runtime`.
     pub fn dialer(self: &Arc<Self>, runtime: &Handle) -> Dialer {
-        Dialer { engine: self.clone(), link: self.add_link(), runtime: runtime.clone() }
+        Dialer {
+            engine: self.clone(),
+            link: self.add_link(),
+            runtime: runtime.clone(),
+        }
     }
 }
 
@@ -37,10 +41,16 @@ impl Dialer {
     /// [`io::ErrorKind::ConnectionRefused`] while the engine or the client is cut off, and as its faults have it.
     pub fn dial(&self) -> io::Result<(ReadHalf, WriteHalf)> {
         let stream = self.link.open()?;
-        let accepted = self.engine.accept(|id| Arc::new(ServerConnection::new(id, stream.clone())));
+        let accepted = self
+            .engine
+            .accept(|id| Arc::new(ServerConnection::new(id, stream.clone())));
         let server = accepted.ok_or(io::ErrorKind::ConnectionRefused)?;
-        self.link.add(LinkConnection { stream: stream.clone(), server: server.clone() });
-        self.runtime.spawn(ServerTask::new(&self.engine, server).serve());
+        self.link.add(LinkConnection {
+            stream: stream.clone(),
+            server: server.clone(),
+        });
+        self.runtime
+            .spawn(ServerTask::new(&self.engine, server).serve());
         let (reader, writer) = (Direction::Replies, Direction::Requests);
         Ok((stream.reader(reader), stream.writer(writer)))
     }
@@ -55,7 +65,9 @@ impl Dialer {
         mut stream: impl AsyncRead + AsyncWrite + Unpin + Send,
     ) -> io::Result<()> {
         let (reader, writer) = self.dial()?;
-        copy_bidirectional(&mut stream, &mut join(reader, writer)).await.map(drop)
+        copy_bidirectional(&mut stream, &mut join(reader, writer))
+            .await
+            .map(drop)
     }
 
     /// Notified whenever connections can be made again.
@@ -66,7 +78,9 @@ impl Dialer {
 
 impl fmt::Debug for Dialer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Dialer").field("client", &self.link.id).finish_non_exhaustive()
+        f.debug_struct("Dialer")
+            .field("client", &self.link.id)
+            .finish_non_exhaustive()
     }
 }
 

@@ -239,7 +239,11 @@ impl Duplex {
         }
         let away = self.faults.away;
         self.broken = Some(self.after(now, away));
-        let how = if self.rng.bool() { StreamEnd::Closed } else { StreamEnd::Reset };
+        let how = if self.rng.bool() {
+            StreamEnd::Closed
+        } else {
+            StreamEnd::Reset
+        };
         let mut kept = 0;
         if self.chance(self.faults.torn_reply) {
             kept = self.rng.usize(0..=self.replies.in_flight());
@@ -249,7 +253,11 @@ impl Duplex {
         if self.chance(self.faults.late_after_cut) {
             let all = self.requests.in_flight();
             // Of one command all bytes are needed.
-            kept = if self.rng.bool() { all } else { self.rng.usize(0..=all) };
+            kept = if self.rng.bool() {
+                all
+            } else {
+                self.rng.usize(0..=all)
+            };
             due = self.after(now, self.faults.late);
         }
         self.requests.end_with(kept, due, how);

@@ -53,7 +53,11 @@ impl Link {
             away_until: None,
             next_breaks: None,
         };
-        Link { id, back: Arc::default(), state: Mutex::new(state) }
+        Link {
+            id,
+            back: Arc::default(),
+            state: Mutex::new(state),
+        }
     }
 
     pub(super) fn with<R>(&self, job: impl FnOnce(&mut State) -> R) -> R {
@@ -104,7 +108,9 @@ impl Link {
             for (_, connection) in &state.connections {
                 // LOCKS: the client, then the duplex.
                 let rng = state.rng.fork();
-                connection.stream.with(|duplex, _| duplex.set_faults(faults.clone(), rng));
+                connection
+                    .stream
+                    .with(|duplex, _| duplex.set_faults(faults.clone(), rng));
             }
             state.faults = faults;
         });

@@ -97,7 +97,11 @@ impl Pipe {
 
     /// How many bytes are due.
     pub(super) fn due(&self, now: Instant) -> usize {
-        self.written.iter().take_while(|(_, due)| *due <= now).map(|(length, _)| length).sum()
+        self.written
+            .iter()
+            .take_while(|(_, due)| *due <= now)
+            .map(|(length, _)| length)
+            .sum()
     }
 
     /// When the next bytes are due, or the end.
@@ -124,7 +128,9 @@ impl Pipe {
         self.arrived += count as u64;
         let mut left = count;
         while left > 0 {
-            let Some((length, _)) = self.written.front_mut() else { break };
+            let Some((length, _)) = self.written.front_mut() else {
+                break;
+            };
             let part = left.min(*length);
             *length -= part;
             left -= part;

@@ -72,7 +72,9 @@ impl ServerTask {
 
     /// Runs the next command, if all of it has arrived.
     fn run_next(&mut self) -> bool {
-        let Some(engine) = self.engine.upgrade() else { return false };
+        let Some(engine) = self.engine.upgrade() else {
+            return false;
+        };
         match decode::command(&mut self.read) {
             Ok(None) => return false,
             Ok(Some(words)) => self.connection.run(&engine, &words),

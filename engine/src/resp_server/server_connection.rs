@@ -54,7 +54,12 @@ impl ServerConnection {
             unsent: 0,
             phase: Phase::Open,
         };
-        ServerConnection { id, stream, state: Mutex::new(state), wake: Notify::new() }
+        ServerConnection {
+            id,
+            stream,
+            state: Mutex::new(state),
+            wake: Notify::new(),
+        }
     }
 
     /// No command is run before the client has given the password.

@@ -32,11 +32,18 @@ impl Stream {
     }
 
     pub(super) fn reader(self: &Arc<Self>, direction: Direction) -> ReadHalf {
-        ReadHalf { stream: self.clone(), direction, timer: None }
+        ReadHalf {
+            stream: self.clone(),
+            direction,
+            timer: None,
+        }
     }
 
     pub(super) fn writer(self: &Arc<Self>, direction: Direction) -> WriteHalf {
-        WriteHalf { stream: self.clone(), direction }
+        WriteHalf {
+            stream: self.clone(),
+            direction,
+        }
     }
 }
 
@@ -54,8 +61,9 @@ impl AsyncRead for ReadHalf {
         into: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         loop {
-            let read =
-                self.stream.with(|duplex, now| duplex.read(self.direction, now, into, context));
+            let read = self
+                .stream
+                .with(|duplex, now| duplex.read(self.direction, now, into, context));
             match read {
                 Read::Some | Read::End => return Poll::Ready(Ok(())),
                 Read::Lost(error) => return Poll::Ready(Err(error)),
@@ -76,13 +84,16 @@ impl AsyncRead for ReadHalf {
 
 impl fmt::Debug for ReadHalf {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ReadHalf").field("direction", &self.direction).finish_non_exhaustive()
+        f.debug_struct("ReadHalf")
+            .field("direction", &self.direction)
+            .finish_non_exhaustive()
     }
 }
 
 impl Drop for ReadHalf {
     fn drop(&mut self) {
-        self.stream.with(|duplex, _| duplex.stop_reading(self.direction));
+        self.stream
+            .with(|duplex, _| duplex.stop_reading(self.direction));
     }
 }
 
@@ -98,8 +109,9 @@ impl AsyncWrite for WriteHalf {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let taken =
-            self.stream.with(|duplex, now| duplex.write(self.direction, now, bytes, context));
+        let taken = self
+            .stream
+            .with(|duplex, now| duplex.write(self.direction, now, bytes, context));
         match taken {
             Ok(Some(taken)) => Poll::Ready(Ok(taken)),
             Ok(None) => Poll::Pending,
@@ -112,19 +124,23 @@ impl AsyncWrite for WriteHalf {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.stream.with(|duplex, now| duplex.close(self.direction, now));
+        self.stream
+            .with(|duplex, now| duplex.close(self.direction, now));
         Poll::Ready(Ok(()))
     }
 }
 
 impl fmt::Debug for WriteHalf {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WriteHalf").field("direction", &self.direction).finish_non_exhaustive()
+        f.debug_struct("WriteHalf")
+            .field("direction", &self.direction)
+            .finish_non_exhaustive()
     }
 }
 
 impl Drop for WriteHalf {
     fn drop(&mut self) {
-        self.stream.with(|duplex, now| duplex.close(self.direction, now));
+        self.stream
+            .with(|duplex, now| duplex.close(self.direction, now));
     }
 }

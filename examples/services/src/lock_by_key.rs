@@ -41,7 +41,12 @@ impl<Body> LockByKey<Body> {
         wait: Duration,
         refuse: fn(Refusal) -> Response<Body>,
     ) -> Self {
-        LockByKey { client, header, wait, refuse }
+        LockByKey {
+            client,
+            header,
+            wait,
+            refuse,
+        }
     }
 
     /// Letters, digits and dashes of a header: nothing else becomes part of a key in Redis.
@@ -67,7 +72,10 @@ impl<S, Body> Layer<S> for LockByKey<Body> {
     type Service = Locked<S, Body>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        Locked { inner, lock: self.clone() }
+        Locked {
+            inner,
+            lock: self.clone(),
+        }
     }
 }
 
@@ -80,7 +88,10 @@ pub struct Locked<S, Body> {
 
 impl<S: Clone, Body> Clone for Locked<S, Body> {
     fn clone(&self) -> Self {
-        Locked { inner: self.inner.clone(), lock: self.lock.clone() }
+        Locked {
+            inner: self.inner.clone(),
+            lock: self.lock.clone(),
+        }
     }
 }
 
@@ -111,7 +122,9 @@ where
         };
         let lock = self.lock.client.lock(format!("request:{key}"));
         Box::pin(async move {
-            let served = lock.run(wait, Lease::Renewed, move |_guard| inner.call(request)).await;
+            let served = lock
+                .run(wait, Lease::Renewed, move |_guard| inner.call(request))
+                .await;
             served.unwrap_or_else(|error| Ok(refuse(Refusal::Lock(error))))
         })
     }

@@ -20,8 +20,13 @@ pub fn option<T: FromStr<Err: Display>>(name: &str) -> Result<Option<T>, Failure
     if arguments.next().is_none() {
         return Ok(None);
     }
-    let value = arguments.next().ok_or_else(|| format!("{name} needs a value"))?;
-    value.parse().map(Some).map_err(|error| format!("{name} {value}: {error}").into())
+    let value = arguments
+        .next()
+        .ok_or_else(|| format!("{name} needs a value"))?;
+    value
+        .parse()
+        .map(Some)
+        .map_err(|error| format!("{name} {value}: {error}").into())
 }
 
 /// As [`option`], for one that must be there.

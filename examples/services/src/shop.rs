@@ -110,8 +110,12 @@ where
 /// The status that the service gives, and those of the connection.
 pub async fn ship(channel: Channel, order: Request<Order>) -> Result<Shipped, Status> {
     let mut grpc = tonic::client::Grpc::new(channel);
-    grpc.ready().await.map_err(|error| Status::unavailable(error.to_string()))?;
+    grpc.ready()
+        .await
+        .map_err(|error| Status::unavailable(error.to_string()))?;
     let codec = ProstCodec::<Order, Shipped>::default();
     let path = PathAndQuery::from_static(SHIP);
-    grpc.unary(order, path, codec).await.map(Response::into_inner)
+    grpc.unary(order, path, codec)
+        .await
+        .map(Response::into_inner)
 }

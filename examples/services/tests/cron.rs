@@ -12,7 +12,9 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_cron");
 const LOCK: &str = "example:cron";
 
 fn start(server: &Server, times: &[(&str, u64)]) -> Process {
-    let pairs = times.iter().flat_map(|(name, time)| [(*name).to_owned(), time.to_string()]);
+    let pairs = times
+        .iter()
+        .flat_map(|(name, time)| [(*name).to_owned(), time.to_string()]);
     let arguments: Vec<String> = pairs.collect();
     let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
     let process = Process::start(PROGRAM, server, &arguments);
@@ -23,7 +25,9 @@ fn start(server: &Server, times: &[(&str, u64)]) -> Process {
 /// The ticks that a process has told of in lines like this.
 fn ticks(process: &Process, start: &str) -> Vec<u64> {
     let lines = process.lines();
-    let ticks = lines.iter().filter_map(|line| line.text.strip_prefix(start)?.parse().ok());
+    let ticks = lines
+        .iter()
+        .filter_map(|line| line.text.strip_prefix(start)?.parse().ok());
     ticks.collect()
 }
 
@@ -31,13 +35,23 @@ fn ticks(process: &Process, start: &str) -> Vec<u64> {
 fn every_tick_runs_once_although_clocks_differ() {
     let server = Server::start();
     let machine = |skew| {
-        let times = [("--period", 3000), ("--at-least", 2000), ("--at-most", 2500)];
-        start(&server, &[&times[..], &[("--work", 20), ("--skew", skew)]].concat())
+        let times = [
+            ("--period", 3000),
+            ("--at-least", 2000),
+            ("--at-most", 2500),
+        ];
+        start(
+            &server,
+            &[&times[..], &[("--work", 20), ("--skew", skew)]].concat(),
+        )
     };
     let fleet = [0, 60, 120, 180].map(machine);
     let ran = || {
         let mut ran = BTreeMap::<u64, usize>::new();
-        for tick in fleet.iter().flat_map(|machine| ticks(machine, "running tick ")) {
+        for tick in fleet
+            .iter()
+            .flat_map(|machine| ticks(machine, "running tick "))
+        {
             *ran.entry(tick).or_default() += 1;
         }
         ran
@@ -45,17 +59,25 @@ fn every_tick_runs_once_although_clocks_differ() {
     wait_until("five ticks have run", LIMIT, || ran().len() >= 5);
     let ran = ran();
     assert!(ran.values().all(|&times| times == 1), "{ran:?}");
-    let late: Vec<_> = fleet.iter().flat_map(|machine| ticks(machine, "late for tick ")).collect();
+    let late: Vec<_> = fleet
+        .iter()
+        .flat_map(|machine| ticks(machine, "late for tick "))
+        .collect();
     let (first, last) = (ran.keys().next().unwrap(), ran.keys().next_back().unwrap());
-    let skipped: Vec<_> =
-        (*first..*last).filter(|tick| !ran.contains_key(tick) && !late.contains(tick)).collect();
+    let skipped: Vec<_> = (*first..*last)
+        .filter(|tick| !ran.contains_key(tick) && !late.contains(tick))
+        .collect();
     assert!(skipped.is_empty(), "{skipped:?} of {ran:?}");
 }
 
 #[test]
 fn the_lock_is_kept_although_the_job_was_quick_and_its_process_has_ended() {
     let server = Server::start();
-    let times = [("--period", 12_000), ("--at-least", 8000), ("--at-most", 11_000)];
+    let times = [
+        ("--period", 12_000),
+        ("--at-least", 8000),
+        ("--at-most", 11_000),
+    ];
     let mut machine = start(&server, &times);
     machine.says("ran tick ");
     machine.signal("-TERM");
@@ -68,11 +90,17 @@ fn the_lock_is_kept_although_the_job_was_quick_and_its_process_has_ended() {
 fn a_job_that_goes_on_keeps_its_lock() {
     let server = Server::start();
     let at_least = 3000;
-    let times = [("--period", 20_000), ("--at-least", at_least), ("--at-most", 15_000)];
+    let times = [
+        ("--period", 20_000),
+        ("--at-least", at_least),
+        ("--at-most", 15_000),
+    ];
     let machine = start(&server, &[&times[..], &[("--work", 9000)]].concat());
     let running = machine.says("running tick ").at;
     let left = || server.command(&["PTTL", LOCK]).int();
-    wait_until("it is extended", LIMIT, || left() > i64::try_from(at_least).unwrap());
+    wait_until("it is extended", LIMIT, || {
+        left() > i64::try_from(at_least).unwrap()
+    });
     machine.says("ran tick ");
     assert!(running.elapsed() >= Duration::from_secs(9));
     wait_until("it is released", LIMIT, || !exists(&server, LOCK));
@@ -83,6 +111,8 @@ fn a_job_that_takes_too_long_is_dropped_and_the_next_tick_runs() {
     let server = Server::start();
     let times = [("--period", 5000), ("--at-least", 3000), ("--at-most", 400)];
     let machine = start(&server, &[&times[..], &[("--work", 600_000)]].concat());
-    wait_until("two are dropped", LIMIT, || machine.count("dropped tick ") == 2);
+    wait_until("two are dropped", LIMIT, || {
+        machine.count("dropped tick ") == 2
+    });
     assert_eq!(machine.count("ran tick "), 0);
 }

@@ -11,7 +11,11 @@ use crate::support::wait_until;
 const PROGRAM: &str = env!("CARGO_BIN_EXE_exporting");
 
 fn start(server: &Server, arguments: &[&str]) -> Process {
-    Process::start(PROGRAM, server, &[&["--listen", "127.0.0.1:0"], arguments].concat())
+    Process::start(
+        PROGRAM,
+        server,
+        &[&["--listen", "127.0.0.1:0"], arguments].concat(),
+    )
 }
 
 /// The metrics as they are written for Prometheus.
@@ -24,7 +28,10 @@ impl Scraped {
 
     /// Of the series with these labels, in any order; `None` if there is none.
     fn value(&self, name: &str, labels: &[(&str, &str)]) -> Option<f64> {
-        let mut wanted: Vec<_> = labels.iter().map(|(key, v)| format!("{key}=\"{v}\"")).collect();
+        let mut wanted: Vec<_> = labels
+            .iter()
+            .map(|(key, v)| format!("{key}=\"{v}\""))
+            .collect();
         wanted.sort();
         self.0.lines().find_map(|line| {
             let (series, value) = line.rsplit_once(' ')?;
@@ -42,7 +49,16 @@ const LEDGER: [(&str, &str); 2] = [("kind", "fair"), ("name", "ledger")];
 #[test]
 fn a_run_is_exported_in_exact_numbers() {
     let server = Server::start();
-    let arguments = ["--workers", "2", "--orders", "8", "--customers", "1", "--work", "1"];
+    let arguments = [
+        "--workers",
+        "2",
+        "--orders",
+        "8",
+        "--customers",
+        "1",
+        "--work",
+        "1",
+    ];
     let service = start(&server, &arguments);
     service.says("all orders are shipped");
     let scraped = Scraped::of(&service);
@@ -52,18 +68,34 @@ fn a_run_is_exported_in_exact_numbers() {
         let acquired = [kind, ("outcome", "acquired"), name];
         let released = [kind, ("end", "released"), name];
         let number = |name, labels: &[_]| scraped.value(name, labels);
-        assert_eq!(number("leasehold_acquire_duration_count", &acquired), Some(times));
+        assert_eq!(
+            number("leasehold_acquire_duration_count", &acquired),
+            Some(times)
+        );
         let all = [&acquired[..], &[("le", "+Inf")]].concat();
-        assert_eq!(number("leasehold_acquire_duration_bucket", &all), Some(times));
+        assert_eq!(
+            number("leasehold_acquire_duration_bucket", &all),
+            Some(times)
+        );
         assert_eq!(number("leasehold_acquire_calls_count", &lock), Some(times));
-        assert_eq!(number("leasehold_hold_duration_count", &released), Some(times));
+        assert_eq!(
+            number("leasehold_hold_duration_count", &released),
+            Some(times)
+        );
         assert_eq!(number("leasehold_acquire_active", &lock), Some(0.0));
         assert_eq!(number("leasehold_hold_active", &lock), Some(0.0));
     }
-    let at_once = scraped.value("leasehold_acquired_at_once", &[]).unwrap_or(0.0);
-    let after_waiting = scraped.value("leasehold_acquired_after_waiting", &[]).unwrap_or(0.0);
+    let at_once = scraped
+        .value("leasehold_acquired_at_once", &[])
+        .unwrap_or(0.0);
+    let after_waiting = scraped
+        .value("leasehold_acquired_after_waiting", &[])
+        .unwrap_or(0.0);
     assert_eq!((at_once + after_waiting).to_string(), "20");
-    let lost = scraped.value("leasehold_losses", &[CUSTOMER[0], ("reason", "gone"), CUSTOMER[1]]);
+    let lost = scraped.value(
+        "leasehold_losses",
+        &[CUSTOMER[0], ("reason", "gone"), CUSTOMER[1]],
+    );
     assert_eq!(lost, None, "nothing was lost");
 }
 
@@ -72,12 +104,24 @@ fn a_busy_customer_is_a_timeout() {
     let server = Server::start();
     let other = Client::connect(&server.url()).unwrap();
     let guard = other.lock("customer:0").lock().unwrap();
-    let arguments = ["--workers", "1", "--orders", "3", "--customers", "1", "--wait", "50"];
+    let arguments = [
+        "--workers",
+        "1",
+        "--orders",
+        "3",
+        "--customers",
+        "1",
+        "--wait",
+        "50",
+    ];
     let service = start(&server, &arguments);
     service.says("all orders are shipped");
     let scraped = Scraped::of(&service);
     let timeout = [CUSTOMER[0], ("outcome", "timeout"), CUSTOMER[1]];
-    assert_eq!(scraped.value("leasehold_acquire_duration_count", &timeout), Some(3.0));
+    assert_eq!(
+        scraped.value("leasehold_acquire_duration_count", &timeout),
+        Some(3.0)
+    );
     assert_eq!(scraped.value("leasehold_timed_out", &[]), Some(3.0));
     guard.unlock().unwrap();
 }
@@ -85,8 +129,19 @@ fn a_busy_customer_is_a_timeout() {
 #[test]
 fn a_lost_lock_is_counted_and_logged() {
     let server = Server::start();
-    let mut service =
-        start(&server, &["--workers", "1", "--orders", "1", "--work", "60000", "--lease", "1500"]);
+    let mut service = start(
+        &server,
+        &[
+            "--workers",
+            "1",
+            "--orders",
+            "1",
+            "--work",
+            "60000",
+            "--lease",
+            "1500",
+        ],
+    );
     wait_until("it holds the lock", LIMIT, || exists(&server, "customer:0"));
     server.command(&["DEL", "customer:0"]);
     service.says("all orders are shipped");
@@ -97,7 +152,10 @@ fn a_lost_lock_is_counted_and_logged() {
     let gone = [CUSTOMER[0], ("reason", "gone"), CUSTOMER[1]];
     assert_eq!(scraped.value("leasehold_losses", &gone), Some(1.0));
     let ended = [CUSTOMER[0], ("end", "gone"), CUSTOMER[1]];
-    assert_eq!(scraped.value("leasehold_hold_duration_count", &ended), Some(1.0));
+    assert_eq!(
+        scraped.value("leasehold_hold_duration_count", &ended),
+        Some(1.0)
+    );
     let logged = |text: &str| service.lines().iter().any(|line| line.text.contains(text));
     assert!(logged("WARN") && logged("the lock was lost lock.name=\"customer:0\""));
     service.signal("-TERM");

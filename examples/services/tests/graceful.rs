@@ -27,14 +27,29 @@ fn requests_under_way_are_served_and_everything_is_given_back() {
     thread::scope(|scope| {
         let request = scope.spawn(|| post(&address, "/orders/3/ship?work=2000", &[]));
         service.says("shipping 3");
-        assert_eq!(post(&address, "/orders/3/ship", &[]).unwrap().0, 409, "it is being shipped");
+        assert_eq!(
+            post(&address, "/orders/3/ship", &[]).unwrap().0,
+            409,
+            "it is being shipped"
+        );
         service.signal("-TERM");
         service.says("the job is given back");
-        wait_until("nobody listens", LIMIT, || TcpStream::connect(&address).is_err());
-        assert_eq!(request.join().unwrap().unwrap(), (200, "3 is shipped\n".to_owned()));
+        wait_until("nobody listens", LIMIT, || {
+            TcpStream::connect(&address).is_err()
+        });
+        assert_eq!(
+            request.join().unwrap().unwrap(),
+            (200, "3 is shipped\n".to_owned())
+        );
     });
     assert!(service.ended().success());
-    assert_eq!((service.count("all is done"), service.count("nothing is locked")), (1, 1));
+    assert_eq!(
+        (
+            service.count("all is done"),
+            service.count("nothing is locked")
+        ),
+        (1, 1)
+    );
     assert!(!exists(&server, JOB) && !exists(&server, "orders:3"));
 }
 
@@ -51,7 +66,10 @@ fn a_request_that_takes_too_long_loses_its_lock_before_the_process_ends() {
         assert!(!exists(&server, "orders:3"));
         // Answered 503, if the answer left in time.
         let answered = request.join().unwrap();
-        assert!(answered.as_ref().map_or(true, |answer| answer.0 == 503), "{answered:?}");
+        assert!(
+            answered.as_ref().map_or(true, |answer| answer.0 == 503),
+            "{answered:?}"
+        );
     });
     assert_eq!(service.count("the grace is over"), 1);
     assert_eq!(service.count("nothing is locked"), 1);

@@ -25,8 +25,13 @@ fn request(method: &str, address: &str, path: &str, headers: &[&str]) -> io::Res
 pub(crate) fn answer(mut stream: TcpStream) -> io::Result<(u16, String)> {
     let mut text = String::new();
     stream.read_to_string(&mut text)?;
-    let (head, body) = text.split_once("\r\n\r\n").ok_or(io::ErrorKind::UnexpectedEof)?;
-    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
+    let (head, body) = text
+        .split_once("\r\n\r\n")
+        .ok_or(io::ErrorKind::UnexpectedEof)?;
+    let status = head
+        .split(' ')
+        .nth(1)
+        .and_then(|status| status.parse().ok());
     Ok((status.ok_or(io::ErrorKind::InvalidData)?, body.to_owned()))
 }
 
@@ -37,5 +42,9 @@ pub(crate) fn post(address: &str, path: &str, headers: &[&str]) -> io::Result<(u
 /// The body of what is there.
 pub(crate) fn get(address: &str, path: &str) -> io::Result<String> {
     let (status, body) = answer(request("GET", address, path, &[])?)?;
-    if status == 200 { Ok(body) } else { Err(io::Error::other(format!("{path}: {status}"))) }
+    if status == 200 {
+        Ok(body)
+    } else {
+        Err(io::Error::other(format!("{path}: {status}")))
+    }
 }

@@ -37,7 +37,9 @@ fn sells(server: &Server, database: &str) {
     let mut slow = start(&["--sell", "2", "--think", "10000"]);
     slow.says("read 6 with token 5");
     slow.signal("-STOP");
-    wait_until("its lease ends", LIMIT, || !exists(server, "example:stock:7"));
+    wait_until("its lease ends", LIMIT, || {
+        !exists(server, "example:stock:7")
+    });
     let mut quick = start(&["--sell", "3"]);
     assert!(quick.ended().success(), "{:#?}", quick.lines());
     assert_eq!(quick.count("sold 3, 3 are left"), 1, "{:#?}", quick.lines());

@@ -28,7 +28,9 @@ fn term(line: &Line) -> u64 {
 fn leader(candidates: &mut Vec<Process>, after: u64) -> (Process, Line) {
     let begun = |candidate: &Process| {
         let lines = candidate.lines();
-        lines.into_iter().find(|line| line.text.starts_with("leading") && term(line) > after)
+        lines
+            .into_iter()
+            .find(|line| line.text.starts_with("leading") && term(line) > after)
     };
     let mut found = None;
     wait_until("one leads", LIMIT, || {
@@ -53,7 +55,12 @@ fn a_leader_that_resigns_is_followed_at_once() {
     assert!(vacant < LIMIT / 3, "long before the lease ends: {vacant:?}");
     assert!(first.ended().success());
     assert_eq!(first.count("resigned from term"), 1);
-    assert!(candidates.iter().all(|candidate| candidate.count("leading") == 0), "one at a time");
+    assert!(
+        candidates
+            .iter()
+            .all(|candidate| candidate.count("leading") == 0),
+        "one at a time"
+    );
 }
 
 #[test]
@@ -78,13 +85,23 @@ fn a_leader_that_stood_still_finds_out_before_its_next_step() {
     first.says("step in term");
     let stopped = first.signal("-STOP");
     let (_second, next) = leader(&mut candidates, term(&began));
-    println!("SIGSTOP to the next leader: {:?}, with a lease of {LEASE:?}", next.at - stopped);
+    println!(
+        "SIGSTOP to the next leader: {:?}, with a lease of {LEASE:?}",
+        next.at - stopped
+    );
     let before = first.lines().len();
     first.signal("-CONT");
     let deposed = first.says_after(before, "deposed from term");
-    assert!(deposed.text.starts_with(&format!("deposed from term {}:", term(&began))));
+    assert!(
+        deposed
+            .text
+            .starts_with(&format!("deposed from term {}:", term(&began)))
+    );
     // It may have been stopped in the middle of one.
-    let steps = first.lines()[before..].iter().filter(|line| line.text.starts_with("step")).count();
+    let steps = first.lines()[before..]
+        .iter()
+        .filter(|line| line.text.starts_with("step"))
+        .count();
     assert!(steps <= 1, "{:#?}", first.lines());
     first.says_after(before, "waiting");
 }

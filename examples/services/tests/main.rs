@@ -1,7 +1,14 @@
 //! The services of `docs/services.md` as real processes, on servers that the tests start.
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
 #![expect(clippy::print_stdout, reason = "what was measured")]
-#![expect(clippy::disallowed_methods, reason = "processes take real time, outside any runtime")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "processes take real time, outside any runtime"
+)]
 
 #[path = "../../../tests/support/mod.rs"]
 mod support;

@@ -21,7 +21,9 @@ async fn start(server: &Server, resource: &Resource, more: &[&str]) -> (Process,
 
 async fn call(channel: &Channel, number: u64) -> Result<Shipped, Status> {
     let mut order = Request::new(Order { number });
-    order.metadata_mut().insert("order-id", number.to_string().parse().unwrap());
+    order
+        .metadata_mut()
+        .insert("order-id", number.to_string().parse().unwrap());
     ship(channel.clone(), order).await
 }
 
@@ -43,7 +45,10 @@ async fn an_order_is_shipped_by_one_at_a_time_and_others_beside_it() {
     open.await.unwrap();
     assert_eq!((resource.most_of_one(), resource.visits()), (1, 5));
     let known = [one.pid(), other.pid()];
-    assert!(shipped.iter().all(|shipped| known.contains(&shipped.by)), "{shipped:?}");
+    assert!(
+        shipped.iter().all(|shipped| known.contains(&shipped.by)),
+        "{shipped:?}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -51,7 +56,9 @@ async fn a_call_that_cannot_be_served_is_told_why() {
     let (server, resource) = (Server::start(), Resource::start());
     let (_one, first) = start(&server, &resource, &[]).await;
     let (_impatient, second) = start(&server, &resource, &["--wait", "50"]).await;
-    let refused = ship(first.clone(), Request::new(Order { number: 7 })).await.unwrap_err();
+    let refused = ship(first.clone(), Request::new(Order { number: 7 }))
+        .await
+        .unwrap_err();
     assert_eq!(refused.code(), Code::InvalidArgument, "{refused}");
 
     let (busy, wait) = (first.clone(), resource.clone());

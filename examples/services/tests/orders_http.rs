@@ -23,18 +23,34 @@ fn an_order_that_is_sent_many_times_is_charged_once() {
     let server = Server::start();
     let services = [start(&server, &[]), start(&server, &[])];
     let ask = |at: usize, key: &str| {
-        post(&services[at % 2].1, "/orders", &[&format!("idempotency-key: {key}")]).unwrap()
+        post(
+            &services[at % 2].1,
+            "/orders",
+            &[&format!("idempotency-key: {key}")],
+        )
+        .unwrap()
     };
     let answers: Vec<_> = thread::scope(|scope| {
         let ask = &ask;
-        let asked: Vec<_> = (0..6).map(|at| scope.spawn(move || ask(at, "order-1"))).collect();
-        asked.into_iter().map(|asked| asked.join().unwrap()).collect()
+        let asked: Vec<_> = (0..6)
+            .map(|at| scope.spawn(move || ask(at, "order-1")))
+            .collect();
+        asked
+            .into_iter()
+            .map(|asked| asked.join().unwrap())
+            .collect()
     });
     assert!(answers.iter().all(|answer| answer.0 == 200), "{answers:?}");
-    assert!(answers.iter().all(|answer| answer.1 == answers[0].1), "{answers:?}");
+    assert!(
+        answers.iter().all(|answer| answer.1 == answers[0].1),
+        "{answers:?}"
+    );
     let charged = |key: &str| -> usize {
         let line = format!("charging {key}");
-        services.iter().map(|(service, _)| service.count(&line)).sum()
+        services
+            .iter()
+            .map(|(service, _)| service.count(&line))
+            .sum()
     };
     assert_eq!(charged("order-1"), 1);
     assert_eq!(ask(0, "order-2").0, 200);
@@ -49,7 +65,11 @@ fn a_request_without_a_usable_key_is_refused() {
     for header in [None, Some(""), Some("a:b"), Some("a b"), Some(&*long)] {
         let header = header.map(|key| format!("idempotency-key: {key}"));
         let headers: Vec<_> = header.iter().map(String::as_str).collect();
-        assert_eq!(post(&address, "/orders", &headers).unwrap().0, 400, "{header:?}");
+        assert_eq!(
+            post(&address, "/orders", &headers).unwrap().0,
+            400,
+            "{header:?}"
+        );
     }
     assert_eq!(service.count("charging"), 0);
 }
@@ -61,7 +81,10 @@ fn a_request_that_waits_for_too_long_is_told_so() {
     let (_impatient, other) = start(&server, &["--wait", "50"]);
     let running = send(&address, "/orders", &["idempotency-key: 1"]).unwrap();
     slow.says("charging 1");
-    assert_eq!(post(&other, "/orders", &["idempotency-key: 1"]).unwrap().0, 409);
+    assert_eq!(
+        post(&other, "/orders", &["idempotency-key: 1"]).unwrap().0,
+        409
+    );
     drop(running);
 }
 

@@ -29,8 +29,17 @@ impl Postgres {
         }
         let data = folder.join("data");
         let mut initdb = command("initdb");
-        initdb.args(["--username", "shop", "--auth", "trust", "--encoding", "UTF8"]);
-        initdb.args(["--locale", "C", "--no-sync", "--pgdata"]).arg(&data);
+        initdb.args([
+            "--username",
+            "shop",
+            "--auth",
+            "trust",
+            "--encoding",
+            "UTF8",
+        ]);
+        initdb
+            .args(["--locale", "C", "--no-sync", "--pgdata"])
+            .arg(&data);
         let made = initdb.current_dir(&folder).stdout(Stdio::null()).status();
         assert!(made.expect("initdb is needed for this test").success());
         // Another process may take the free port before the server does: then try the next.
@@ -40,7 +49,11 @@ impl Postgres {
             // No fsync: what a crash of the machine loses is no part of the test.
             postgres.args(["-F", "-h", "127.0.0.1", "-p", &port.to_string()]);
             let server = Process::spawn(postgres.arg("-k").arg(&folder).arg("-D").arg(&data));
-            let mut database = Postgres { server: Some(server), folder: folder.clone(), port };
+            let mut database = Postgres {
+                server: Some(server),
+                folder: folder.clone(),
+                port,
+            };
             if database.comes_up() {
                 return database;
             }
@@ -57,11 +70,17 @@ impl Postgres {
             let says = |part| lines.iter().any(|line| line.text.contains(part));
             says("ready to accept connections") || says("could not create any TCP/IP sockets")
         });
-        server.lines().iter().any(|line| line.text.contains("ready to accept connections"))
+        server
+            .lines()
+            .iter()
+            .any(|line| line.text.contains("ready to accept connections"))
     }
 
     pub(crate) fn connection_string(&self) -> String {
-        format!("host=127.0.0.1 port={} user=shop dbname=postgres", self.port)
+        format!(
+            "host=127.0.0.1 port={} user=shop dbname=postgres",
+            self.port
+        )
     }
 }
 
@@ -78,7 +97,10 @@ impl Drop for Postgres {
 
 /// A program of `PostgreSQL`: Debian keeps them out of the search path.
 fn command(program: &str) -> Command {
-    let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+    let versions = fs::read_dir("/usr/lib/postgresql")
+        .into_iter()
+        .flatten()
+        .flatten();
     let paths = versions.map(|version| version.path().join("bin").join(program));
     let newest = paths.filter(|path| path.exists()).max();
     let mut command = Command::new(newest.unwrap_or_else(|| program.into()));

@@ -26,7 +26,11 @@ pub(crate) struct Process {
 impl Process {
     /// A service on a server.
     pub(crate) fn start(program: &str, server: &Server, arguments: &[&str]) -> Self {
-        Process::spawn(Command::new(program).args(arguments).env("REDIS_URL", server.url()))
+        Process::spawn(
+            Command::new(program)
+                .args(arguments)
+                .env("REDIS_URL", server.url()),
+        )
     }
 
     pub(crate) fn spawn(command: &mut Command) -> Self {
@@ -54,7 +58,10 @@ impl Process {
 
     /// How many lines so far begin with this.
     pub(crate) fn count(&self, start: &str) -> usize {
-        self.lines().iter().filter(|line| line.text.starts_with(start)).count()
+        self.lines()
+            .iter()
+            .filter(|line| line.text.starts_with(start))
+            .count()
     }
 
     /// The first line that begins with `start`, behind the first `after` lines.
@@ -79,7 +86,10 @@ impl Process {
 
     pub(crate) fn signal(&self, signal: &str) -> Instant {
         let at = Instant::now();
-        let sent = Command::new("kill").arg(signal).arg(self.pid().to_string()).status();
+        let sent = Command::new("kill")
+            .arg(signal)
+            .arg(self.pid().to_string())
+            .status();
         assert!(sent.unwrap().success(), "kill {signal}");
         at
     }
@@ -105,7 +115,10 @@ impl Process {
 fn read(output: impl Read + Send + 'static, to: Arc<(Mutex<Vec<Line>>, Condvar)>) {
     thread::spawn(move || {
         for text in BufReader::new(output).lines().map_while(Result::ok) {
-            to.0.lock().unwrap().push(Line { at: Instant::now(), text });
+            to.0.lock().unwrap().push(Line {
+                at: Instant::now(),
+                text,
+            });
             to.1.notify_all();
         }
     });

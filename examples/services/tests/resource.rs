@@ -31,7 +31,10 @@ impl Resource {
     pub(crate) fn start() -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let address = listener.local_addr().unwrap();
-        let resource = Resource { address, state: Arc::default() };
+        let resource = Resource {
+            address,
+            state: Arc::default(),
+        };
         let serving = resource.clone();
         thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
@@ -92,7 +95,9 @@ impl Resource {
 
     /// False if the visitor has gone before.
     fn until_open(&self, mut stream: &TcpStream) -> bool {
-        stream.set_read_timeout(Some(Duration::from_millis(5))).unwrap();
+        stream
+            .set_read_timeout(Some(Duration::from_millis(5)))
+            .unwrap();
         while !self.state().open {
             match stream.read(&mut [0]) {
                 Err(error)

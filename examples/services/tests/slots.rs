@@ -8,8 +8,14 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_slots");
 
 fn start(server: &Server, resource: &Resource, tasks: &str, jobs: &str) -> Process {
     let address = resource.address();
-    let arguments = ["--slots", "3", "--tasks", tasks, "--jobs", jobs, "--lease", "3000"];
-    Process::start(PROGRAM, server, &[&arguments[..], &["--resource", &address]].concat())
+    let arguments = [
+        "--slots", "3", "--tasks", tasks, "--jobs", jobs, "--lease", "3000",
+    ];
+    Process::start(
+        PROGRAM,
+        server,
+        &[&arguments[..], &["--resource", &address]].concat(),
+    )
 }
 
 #[test]

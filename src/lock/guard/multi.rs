@@ -25,7 +25,11 @@ pub(crate) struct MultiGuard {
 
 impl MultiGuard {
     pub(crate) fn new(name: Arc<str>, guards: Vec<LockGuard>, required: usize) -> Self {
-        MultiGuard { name, guards, required }
+        MultiGuard {
+            name,
+            guards,
+            required,
+        }
     }
 
     pub(crate) fn name(&self) -> &Arc<str> {
@@ -68,8 +72,12 @@ impl MultiGuard {
     }
 
     pub(crate) fn state(&self) -> HoldState {
-        let count =
-            |state: HoldState| self.guards.iter().filter(|guard| guard.state() == state).count();
+        let count = |state: HoldState| {
+            self.guards
+                .iter()
+                .filter(|guard| guard.state() == state)
+                .count()
+        };
         let held = count(HoldState::Held);
         match held + count(HoldState::Uncertain) {
             _ if held >= self.required => HoldState::Held,
@@ -184,5 +192,8 @@ pub(in crate::lock) async fn gather<T>(
 fn decisive(errors: Vec<Error>, spare: usize) -> Error {
     let is_loss = |error: &Error| matches!(error, Error::Lost { .. });
     let lost = errors.iter().filter(|error| is_loss(error)).count() > spare;
-    errors.into_iter().find(|error| is_loss(error) == lost).unwrap_or(Error::Closed)
+    errors
+        .into_iter()
+        .find(|error| is_loss(error) == lost)
+        .unwrap_or(Error::Closed)
 }

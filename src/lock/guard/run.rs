@@ -20,9 +20,14 @@ where
     let guard = Arc::new(guard);
     let inside = guard.clone();
     // CANCEL: the guard is dropped, which releases the lock.
-    let done = (*guard).as_ref().run(async move { work(inside).await }).await?;
+    let done = (*guard)
+        .as_ref()
+        .run(async move { work(inside).await })
+        .await?;
     // A clone of the guard outlives the work: dropping that clone releases the lock.
-    let Some(guard) = Arc::into_inner(guard) else { return Ok(done) };
+    let Some(guard) = Arc::into_inner(guard) else {
+        return Ok(done);
+    };
     done_unless_lost(done, guard.into().unlock().await)
 }
 

@@ -49,7 +49,11 @@ mod tests {
     fn every_cut_and_every_changed_byte_and_every_other_lock_is_refused() {
         let text = encode("orders:42", "0b4e4b9c-9a1f:57");
         for cut in 0..text.len() {
-            assert!(decode("orders:42", &text[..cut]).is_err(), "{}", &text[..cut]);
+            assert!(
+                decode("orders:42", &text[..cut]).is_err(),
+                "{}",
+                &text[..cut]
+            );
         }
         for at in 0..text.len() {
             let mut changed = text.clone().into_bytes();

@@ -33,14 +33,20 @@ impl MultiLock {
         held.sort_unstable_by(|left, right| right.cmp(left));
         // A holder loses the set with the shortest lease among the members that it needs.
         let last = self.required.min(held.len());
-        Ok(if self.is_blocked(held.len(), all) { held.get(last - 1).copied() } else { None })
+        Ok(if self.is_blocked(held.len(), all) {
+            held.get(last - 1).copied()
+        } else {
+            None
+        })
     }
 
     pub(crate) async fn holder(&self) -> Result<Option<Holder>, Error> {
         let seen = self.ask_members(Lock::holder).await?;
         let all = seen.len();
         let mut holders: Vec<_> = seen.into_iter().flatten().collect();
-        Ok(self.is_blocked(holders.len(), all).then(|| holders.swap_remove(0)))
+        Ok(self
+            .is_blocked(holders.len(), all)
+            .then(|| holders.swap_remove(0)))
     }
 
     pub(crate) async fn force_unlock(&self) -> Result<bool, Error> {

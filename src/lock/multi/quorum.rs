@@ -66,7 +66,10 @@ impl Lock {
 impl MultiLock {
     pub(crate) fn majority(members: Vec<Lock>) -> Self {
         let majority = members.len() / 2 + 1;
-        MultiLock { quorum: true, ..MultiLock::new(members, majority) }
+        MultiLock {
+            quorum: true,
+            ..MultiLock::new(members, majority)
+        }
     }
 
     pub(super) async fn take_majority(
@@ -100,7 +103,11 @@ impl MultiLock {
                     self.timed_out(started, &last)
                 } else {
                     let nodes = self.members.len();
-                    Error::Quorum { needed: self.required, obtained: answered, nodes }
+                    Error::Quorum {
+                        needed: self.required,
+                        obtained: answered,
+                        nodes,
+                    }
                 });
             }
             retries = retries.map(|retries| retries - 1);
@@ -115,14 +122,18 @@ impl MultiLock {
 
     /// Asks all servers at once, and gives each at most its share of the lease.
     async fn ask_all(&self, options: &Options) -> (Vec<LockGuard>, Vec<Error>) {
-        let once = &Options { wait: Wait::Once, of_quorum: true, ..options.clone() };
+        let once = &Options {
+            wait: Wait::Once,
+            of_quorum: true,
+            ..options.clone()
+        };
         let started = Instant::now();
         let asked = self.members.iter().map(|member| async move {
             let share = started + member.lease(options.lease) / SERVER_SHARE;
             let limit = match options.wait {
-                Wait::Until(_) => {
-                    self.reply_deadline(options.wait).map_or(share, |at| at.min(share))
-                }
+                Wait::Until(_) => self
+                    .reply_deadline(options.wait)
+                    .map_or(share, |at| at.min(share)),
                 Wait::Once | Wait::Forever => share,
             };
             // CANCEL: a grant that comes later is undone.
@@ -140,14 +151,20 @@ impl Lock {
             (Lease::Renewed, Target::Single(single)) => {
                 single.settings.own().lease(&single.handle.session.settings)
             }
-            (Lease::Renewed, Target::Multi(multi)) => {
-                multi.members.iter().map(|member| member.lease(lease)).min().unwrap_or_default()
-            }
+            (Lease::Renewed, Target::Multi(multi)) => multi
+                .members
+                .iter()
+                .map(|member| member.lease(lease))
+                .min()
+                .unwrap_or_default(),
         }
     }
 
     fn too_slow(&self) -> Error {
         let source = Cause::new("no answer within its part of the lease");
-        Error::Unavailable { name: Arc::from(self.name()), source }
+        Error::Unavailable {
+            name: Arc::from(self.name()),
+            source,
+        }
     }
 }

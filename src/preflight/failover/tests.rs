@@ -3,12 +3,22 @@ use super::*;
 const LEASE: Duration = Duration::from_secs(30);
 
 fn texts(words: &[&str]) -> Value {
-    Value::Array(words.iter().map(|&word| Value::Text(word.to_owned())).collect())
+    Value::Array(
+        words
+            .iter()
+            .map(|&word| Value::Text(word.to_owned()))
+            .collect(),
+    )
 }
 
 fn state(down_after: u64, others: u64, up: &str) -> SentinelState {
     let (down_after, others) = (down_after.to_string(), others.to_string());
-    let master = ["down-after-milliseconds", &down_after, "failover-timeout", "5000"];
+    let master = [
+        "down-after-milliseconds",
+        &down_after,
+        "failover-timeout",
+        "5000",
+    ];
     let votes = ["num-other-sentinels", &others, "quorum", "2"];
     let described = texts(&[&master[..], &votes].concat());
     SentinelState::of(&[described], &[Value::Text(up.to_owned())])
@@ -16,28 +26,51 @@ fn state(down_after: u64, others: u64, up: &str) -> SentinelState {
 
 #[test]
 fn the_slowest_sentinel_and_the_best_connected_count() {
-    let slow = texts(&["down-after-milliseconds", "9000", "num-other-sentinels", "2"]);
+    let slow = texts(&[
+        "down-after-milliseconds",
+        "9000",
+        "num-other-sentinels",
+        "2",
+    ]);
     let fast = texts(&["down-after-milliseconds", "1000", "quorum", "2"]);
-    let up = ["NOQUORUM 1 usable Sentinels. Not enough", "OK 3 usable Sentinels. Quorum"];
+    let up = [
+        "NOQUORUM 1 usable Sentinels. Not enough",
+        "OK 3 usable Sentinels. Quorum",
+    ];
     let up = up.map(|text| Value::Text(text.to_owned()));
     let found = SentinelState::of(&[slow, fast], &up);
-    assert_eq!((found.known, found.usable, found.needed()), (Some(3), Some(3), Some(2)));
+    assert_eq!(
+        (found.known, found.usable, found.needed()),
+        (Some(3), Some(3), Some(2))
+    );
     assert_eq!(found.failover(), Some(Duration::from_secs(12)));
 }
 
 #[test]
 fn what_is_refused_is_not_known_and_not_met() {
-    let refusal = || [Value::Text("NOPERM this user has 0 usable rights".to_owned())];
+    let refusal = || {
+        [Value::Text(
+            "NOPERM this user has 0 usable rights".to_owned(),
+        )]
+    };
     let found = SentinelState::of(&refusal(), &refusal());
     assert_eq!(found, SentinelState::default());
-    assert!(found.obstacle(LEASE).is_some_and(|text| text.contains("not known")));
+    assert!(
+        found
+            .obstacle(LEASE)
+            .is_some_and(|text| text.contains("not known"))
+    );
 }
 
 #[test]
 fn more_sentinels_than_can_be_counted_are_many() {
     let found = state(1000, u64::MAX, "OK 3 usable Sentinels.");
     assert_eq!(found.known, Some(u64::MAX));
-    assert!(found.obstacle(LEASE).is_some_and(|text| text.contains("3 sentinels are up")));
+    assert!(
+        found
+            .obstacle(LEASE)
+            .is_some_and(|text| text.contains("3 sentinels are up"))
+    );
 }
 
 #[test]
@@ -58,7 +91,13 @@ fn a_failover_may_take_two_thirds_of_the_lease() {
 #[test]
 fn a_quorum_or_a_majority_may_be_missing() {
     let obstacle = |others, up| state(1000, others, up).obstacle(LEASE).unwrap_or_default();
-    assert_eq!(obstacle(0, "NOQUORUM 1 usable Sentinels."), "1 sentinels are up, and it needs 2");
-    assert_eq!(obstacle(4, "NOQUORUM 2 usable Sentinels."), "2 sentinels are up, and it needs 3");
+    assert_eq!(
+        obstacle(0, "NOQUORUM 1 usable Sentinels."),
+        "1 sentinels are up, and it needs 2"
+    );
+    assert_eq!(
+        obstacle(4, "NOQUORUM 2 usable Sentinels."),
+        "2 sentinels are up, and it needs 3"
+    );
     assert_eq!(obstacle(4, "OK 3 usable Sentinels."), "");
 }

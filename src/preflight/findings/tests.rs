@@ -19,7 +19,12 @@ fn well() -> ServerState {
 
 fn replica(lag: u64) -> Replica {
     let lag = Some(Duration::from_secs(lag));
-    Replica { address: "10.0.0.2:6379".to_owned(), is_online: true, behind: Some(7), lag }
+    Replica {
+        address: "10.0.0.2:6379".to_owned(),
+        is_online: true,
+        behind: Some(7),
+        lag,
+    }
 }
 
 fn context(kind: DeploymentKind) -> Context {
@@ -33,9 +38,14 @@ fn context(kind: DeploymentKind) -> Context {
 }
 
 fn worst(state: ServerState, kind: DeploymentKind) -> (Severity, String) {
-    let report = NodeReport { server: "a:1".to_owned(), state: Ok(state) };
+    let report = NodeReport {
+        server: "a:1".to_owned(),
+        state: Ok(state),
+    };
     let first = of(&report, &context(kind)).into_iter().next();
-    first.map_or((Severity::Info, String::new()), |finding| (finding.severity, finding.text))
+    first.map_or((Severity::Info, String::new()), |finding| {
+        (finding.severity, finding.text)
+    })
 }
 
 #[test]
@@ -57,17 +67,27 @@ fn each_fault_is_told_with_its_weight_and_its_name() {
     };
     let (down, slow) = (cluster(false, 1), cluster(true, 16));
     let table: [(Severity, &str, Spoil); 14] = [
-        (Danger, "6.2 or later", |state| state.version = Some(Version::new(6, 0))),
-        (Danger, "it is a replica", |state| state.is_primary = Some(false)),
-        (Danger, "min-replicas-to-write is 2", |state| state.min_replicas_to_write = Some(2)),
+        (Danger, "6.2 or later", |state| {
+            state.version = Some(Version::new(6, 0))
+        }),
+        (Danger, "it is a replica", |state| {
+            state.is_primary = Some(false)
+        }),
+        (Danger, "min-replicas-to-write is 2", |state| {
+            state.min_replicas_to_write = Some(2)
+        }),
         (Danger, "volatile-lru", |state| {
             (state.maxmemory, state.maxmemory_policy) = (Some(1), Some("volatile-lru".to_owned()));
         }),
         (Danger, "MISCONF", |state| state.saving_fails = true),
         (Danger, "publish", |state| {
-            state.rights = Rights::Known { missing: vec!["publish".to_owned()] };
+            state.rights = Rights::Known {
+                missing: vec!["publish".to_owned()],
+            };
         }),
-        (Warning, "until it learns", |state| state.min_replicas_to_write = Some(0)),
+        (Warning, "until it learns", |state| {
+            state.min_replicas_to_write = Some(0)
+        }),
         (Warning, "silent for 9s and is 7 bytes behind", |state| {
             state.min_replicas_to_write = None;
             state.replicas = Some(vec![replica(9)]);
@@ -75,11 +95,16 @@ fn each_fault_is_told_with_its_weight_and_its_name() {
         (Warning, "it has no replica", |state| {
             (state.replicas, state.min_replicas_to_write) = (Some(vec![]), Some(0));
         }),
-        (Warning, "all locks are free", |state| state.persistence = Some(Persistence::None)),
+        (Warning, "all locks are free", |state| {
+            state.persistence = Some(Persistence::None)
+        }),
         (Warning, "is not known", |state| state.persistence = None),
         (Warning, "behind this machine's", |state| {
             let error = Duration::from_millis(1);
-            state.clock = Some(ClockDifference { ahead_ms: -1500, error });
+            state.clock = Some(ClockDifference {
+                ahead_ms: -1500,
+                error,
+            });
         }),
         (Warning, "a round trip took 300ms", |state| {
             state.round_trips.worst = Duration::from_millis(300);
@@ -105,29 +130,61 @@ fn each_fault_is_told_with_its_weight_and_its_name() {
 #[test]
 fn copies_that_cannot_come_are_told() {
     let told = |durability, spoil: fn(&mut ServerState)| {
-        let mut state = ServerState { version: Some(Version::new(7, 2)), ..well() };
+        let mut state = ServerState {
+            version: Some(Version::new(7, 2)),
+            ..well()
+        };
         spoil(&mut state);
-        let report = NodeReport { server: "a:1".to_owned(), state: Ok(state) };
-        let context = Context { durability: Some(durability), ..context(DeploymentKind::Sentinel) };
-        let dangers = of(&report, &context).into_iter().filter(|f| f.severity == Severity::Danger);
-        dangers.map(|finding| finding.text).collect::<Vec<_>>().join("; ")
+        let report = NodeReport {
+            server: "a:1".to_owned(),
+            state: Ok(state),
+        };
+        let context = Context {
+            durability: Some(durability),
+            ..context(DeploymentKind::Sentinel)
+        };
+        let dangers = of(&report, &context)
+            .into_iter()
+            .filter(|f| f.severity == Severity::Danger);
+        dangers
+            .map(|finding| finding.text)
+            .collect::<Vec<_>>()
+            .join("; ")
     };
     assert_eq!(told(Durability::replicas(1), |_| ()), "");
     assert_eq!(told(Durability::on_disk(1), |_| ()), "");
     assert!(told(Durability::replicas(2), |_| ()).contains("asks for 2"));
-    let old = told(Durability::on_disk(0), |state| state.version = Some(Version::new(7, 0)));
+    let old = told(Durability::on_disk(0), |state| {
+        state.version = Some(Version::new(7, 0))
+    });
     assert!(old.contains("no WAITAOF"), "{old}");
-    let lost = told(Durability::on_disk(0), |state| state.persistence = Some(Persistence::None));
+    let lost = told(Durability::on_disk(0), |state| {
+        state.persistence = Some(Persistence::None)
+    });
     assert!(lost.contains("needs appendonly yes"), "{lost}");
 }
 
 #[test]
 fn a_short_lease_is_compared_with_the_round_trip() {
     let worst = Duration::from_millis(20);
-    let round_trips = RoundTrips { median: worst, worst };
-    let report =
-        NodeReport { server: "a:1".to_owned(), state: Ok(ServerState { round_trips, ..well() }) };
+    let round_trips = RoundTrips {
+        median: worst,
+        worst,
+    };
+    let report = NodeReport {
+        server: "a:1".to_owned(),
+        state: Ok(ServerState {
+            round_trips,
+            ..well()
+        }),
+    };
     let lease = Duration::from_millis(500);
-    let found = of(&report, &Context { lease, ..context(DeploymentKind::Single) });
+    let found = of(
+        &report,
+        &Context {
+            lease,
+            ..context(DeploymentKind::Single)
+        },
+    );
     assert!(found[0].text.contains("lengthen the lease"), "{found:?}");
 }

@@ -32,7 +32,10 @@ pub(crate) async fn wait_open(handle: &Arc<Handle>, request: Request) -> Result<
 
 /// A time-out, if it is not open.
 async fn ask_once(session: &Session, request: &Request) -> Result<(), Error> {
-    match Attempt::new(session, request, None).ask(request.limit(session)).await {
+    match Attempt::new(session, request, None)
+        .ask(request.limit(session))
+        .await
+    {
         Ok(Answer::Open) => Ok(()),
         Ok(Answer::HeldFor(_) | Answer::Granted(_) | Answer::TookOver(_)) => {
             Err(request.timed_out(session))
@@ -46,7 +49,9 @@ impl QueueSlot<'_> {
     pub(super) async fn ask_past_the_contender(&self) -> Result<Outcome, Error> {
         let (session, asked) = (&*self.handle.session, Instant::now());
         ask_once(session, self.request).await?;
-        session.queues.opened(&self.request.resource, &self.waiter, asked);
+        session
+            .queues
+            .opened(&self.request.resource, &self.waiter, asked);
         // Our drop leaves the queue.
         Ok(Outcome::Open)
     }

@@ -29,7 +29,12 @@ impl<'a> QueueSlot<'a> {
         // At first the message may be that of this client's own release.
         let from = Instant::now() + SHORTEST;
         while !self.handle.session.is_closed() {
-            let until = self.request.deadline().into_iter().chain([yielding.until]).min();
+            let until = self
+                .request
+                .deadline()
+                .into_iter()
+                .chain([yielding.until])
+                .min();
             self.waiter.sleeps_until(until);
             tokio::select! {
                 biased;
@@ -56,7 +61,9 @@ impl<'a> QueueSlot<'a> {
     ) -> Result<Option<Listener<'a>>, Error> {
         let session = &*self.handle.session;
         let (transport, key) = (&session.transport, &self.request.resource.key);
-        let mut listener = session.subscriptions.listen(transport, &channel, key, &self.waiter);
+        let mut listener = session
+            .subscriptions
+            .listen(transport, &channel, key, &self.waiter);
         if self.request.resource.kind == Kind::Fair {
             listener = listener.private();
         }
@@ -71,7 +78,9 @@ impl<'a> QueueSlot<'a> {
         match ready.await {
             Some(Ok(())) => Ok(Some(listener)),
             Some(Err(error)) => {
-                self.request.ride_out(session, retry, error.took_nothing()).await?;
+                self.request
+                    .ride_out(session, retry, error.took_nothing())
+                    .await?;
                 Ok(None)
             }
             None if asked_at.is_some_and(is_fresh) => Err(self.request.timed_out(session)),
@@ -88,7 +97,8 @@ impl<'a> QueueSlot<'a> {
     ) -> Result<Pause, Error> {
         let (session, request) = (&*self.handle.session, self.request);
         let timer = span.and_then(|span| Instant::now().checked_add(span));
-        self.waiter.sleeps_until(timer.into_iter().chain(request.deadline()).min());
+        self.waiter
+            .sleeps_until(timer.into_iter().chain(request.deadline()).min());
         loop {
             if self.waiter.take_wake() {
                 request.told.is_woken();

@@ -20,14 +20,23 @@ pub(crate) async fn reenter(shown: &HoldShare) -> Result<HoldShare, Error> {
     let (session, resource) = (&handle.session, shown.hold().resource.clone());
     if !resource.kind.is_lock() {
         let how = "and permits are not re-entrant: acquire more of them";
-        return Err(Error::AlreadyHeld { name: resource.name.clone(), how });
+        return Err(Error::AlreadyHeld {
+            name: resource.name.clone(),
+            how,
+        });
     }
     let mut patience = Patience::FIRST;
     loop {
-        let proofs = Proofs { holds: vec![shown.hold().clone()], owner: None };
+        let proofs = Proofs {
+            holds: vec![shown.hold().clone()],
+            owner: None,
+        };
         let wait = Wait::Until(Instant::now() + session.settings.command_timeout);
         // The hold stays locked for as long as it was to, but not for longer.
-        let terms = HoldTerms { unlock_not_before: None, ..shown.terms() };
+        let terms = HoldTerms {
+            unlock_not_before: None,
+            ..shown.terms()
+        };
         let request = Request::new(session, resource.clone(), proofs, terms, wait);
         let request = request.with_patience(patience);
         match reenter_shown(handle, request, shown.hold().clone()).await {
@@ -61,7 +70,9 @@ async fn reenter_shown(
                 };
                 // It never waits for the lock: what was shown is held, or lost.
                 let lost = || shown.loss().unwrap_or(LossReason::Gone);
-                again.ok_or_else(|| Error::lost(&request.resource.name, lost()))?.unless_closed()
+                again
+                    .ok_or_else(|| Error::lost(&request.resource.name, lost()))?
+                    .unless_closed()
             }
         })
         .await

@@ -1,5 +1,8 @@
 //! Who is passed over, and when: clients whose background task looks, mostly under paused time.
-#![expect(clippy::disallowed_methods, reason = "tests spawn tasks, and block a worker")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "tests spawn tasks, and block a worker"
+)]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -64,7 +67,11 @@ impl Testbed {
     fn new() -> Self {
         let client = EmbeddedRedis::new().client();
         let attendance = client.session().attendance.clone();
-        Testbed { client, attendance, work: Work::default() }
+        Testbed {
+            client,
+            attendance,
+            work: Work::default(),
+        }
     }
 
     fn attend<F: Future + Send + 'static>(&self, work: F) -> Attended<F> {
@@ -141,7 +148,10 @@ async fn who_is_woken_and_not_polled_is_passed_over_in_time_and_is_told() {
         testbed.work.wake();
         let woken = Instant::now();
         while !testbed.work.is_dropped() {
-            assert!(woken.elapsed() <= UNATTENDED_MAX, "woken {offset} ms after another one");
+            assert!(
+                woken.elapsed() <= UNATTENDED_MAX,
+                "woken {offset} ms after another one"
+            );
             sleep(MOMENT).await;
         }
         assert!(woken.elapsed() >= LOOK, "{:?}", woken.elapsed());
@@ -221,15 +231,19 @@ async fn nothing_is_kept_of_who_is_idle_or_gone() {
         sleep(2 * UNATTENDED_MAX).await;
         assert_eq!((idle.entries(), testbed.is_idle()), (0, true));
     }
-    let crowd: Vec<_> =
-        (0..100).map(|_| testbed.attendance.attend_now(Work::default().future())).collect();
+    let crowd: Vec<_> = (0..100)
+        .map(|_| testbed.attendance.attend_now(Work::default().future()))
+        .collect();
     assert_eq!(testbed.attendance.woken.lock().len(), 100);
     drop(crowd);
     sleep(2 * UNATTENDED_MAX).await;
     assert!(testbed.is_idle());
     testbed.work.wake();
     sleep(2 * UNATTENDED_MAX).await;
-    assert_eq!((idle.entries(), testbed.is_idle(), testbed.passed_over()), (0, true, 1));
+    assert_eq!(
+        (idle.entries(), testbed.is_idle(), testbed.passed_over()),
+        (0, true, 1)
+    );
 }
 
 /// A waker may drop its future before it returns.
@@ -251,7 +265,9 @@ async fn who_is_dropped_while_it_is_polled_is_not_put_back() {
     let testbed = Testbed::new();
     let attended = testbed.attend(testbed.work.future());
     let shared = attended.0.clone();
-    let Slot::Ready(future) = shared.begin_poll() else { panic!("it is new") };
+    let Slot::Ready(future) = shared.begin_poll() else {
+        panic!("it is new")
+    };
     drop(attended);
     assert!(!testbed.work.is_dropped(), "whoever polls it has it");
     shared.put_back(future);
@@ -264,7 +280,9 @@ async fn who_is_dropped_while_it_is_polled_is_not_put_back() {
 async fn who_is_polled_for_longer_than_looks_take_is_looked_at_again() {
     let testbed = Testbed::new();
     let kept = testbed.attend(testbed.work.future());
-    let Slot::Ready(future) = kept.0.begin_poll() else { panic!("it is new") };
+    let Slot::Ready(future) = kept.0.begin_poll() else {
+        panic!("it is new")
+    };
     for _ in 0..10 {
         testbed.work.wake();
         kept.0.wake_by_ref();
@@ -274,15 +292,24 @@ async fn who_is_polled_for_longer_than_looks_take_is_looked_at_again() {
     kept.0.put_back(future);
     let begun = Instant::now();
     while !testbed.work.is_dropped() {
-        assert!(begun.elapsed() <= UNATTENDED_MAX, "it is attended as before");
+        assert!(
+            begun.elapsed() <= UNATTENDED_MAX,
+            "it is attended as before"
+        );
         sleep(MOMENT).await;
     }
-    assert!(begun.elapsed() >= LOOK, "it has its turn: {:?}", begun.elapsed());
+    assert!(
+        begun.elapsed() >= LOOK,
+        "it has its turn: {:?}",
+        begun.elapsed()
+    );
     assert_eq!((kept.await, testbed.passed_over()), (Err(PassedOver), 1));
     // Nor is it forgotten if nothing woke it until it was put back.
     let (work, attendance) = (Work::default(), &testbed.attendance);
     let later = Attended::new(attendance, Patience::FIRST, work.future());
-    let Slot::Ready(future) = later.0.begin_poll() else { panic!("it is new") };
+    let Slot::Ready(future) = later.0.begin_poll() else {
+        panic!("it is new")
+    };
     later.0.wake_by_ref();
     sleep(3 * LOOK).await;
     later.0.put_back(future);
@@ -319,7 +346,11 @@ async fn who_comes_back_is_allowed_twice_as_long() {
         }
         let allowed = LOOK * 2_u32.pow(u32::try_from(times).unwrap());
         assert!(woken.elapsed() >= allowed, "{times}: {:?}", woken.elapsed());
-        assert!(woken.elapsed() <= allowed + LOOK + MOMENT, "{times}: {:?}", woken.elapsed());
+        assert!(
+            woken.elapsed() <= allowed + LOOK + MOMENT,
+            "{times}: {:?}",
+            woken.elapsed()
+        );
     }
     assert_eq!(testbed.passed_over(), 12);
     // Each poll begins the time anew, while it goes on.
@@ -338,12 +369,20 @@ async fn who_comes_back_is_allowed_twice_as_long() {
 
 /// A waiter is polled before and after the only worker of its runtime stands still.
 fn polled_by_a_worker_that_sleeps(until: impl FnOnce(&Testbed)) -> (Result<(), PassedOver>, u64) {
-    let session_runtime =
-        tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-    let callers = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
+    let session_runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .unwrap();
+    let callers = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .build()
+        .unwrap();
     let testbed = session_runtime.block_on(async { Testbed::new() });
-    let (attended, (begun, has_begun)) =
-        (testbed.attend(testbed.work.future()), std::sync::mpsc::channel());
+    let (attended, (begun, has_begun)) = (
+        testbed.attend(testbed.work.future()),
+        std::sync::mpsc::channel(),
+    );
     let waiter = callers.spawn(async move {
         let mut attended = attended;
         assert!(poll!(&mut attended).is_pending());
@@ -380,5 +419,8 @@ fn a_runtime_that_stands_still_is_not_waited_for() {
             std::thread::sleep(MOMENT);
         }
     };
-    assert_eq!(polled_by_a_worker_that_sleeps(stands_still), (Err(PassedOver), 1));
+    assert_eq!(
+        polled_by_a_worker_that_sleeps(stands_still),
+        (Err(PassedOver), 1)
+    );
 }

@@ -36,7 +36,12 @@ impl Timetable {
     /// The heartbeats of a queue come a period apart, unless something ends by itself before.
     pub(super) fn new(period: Duration) -> Self {
         let (queues, due, batches) = (BTreeMap::new(), BTreeSet::new(), VecDeque::new());
-        Timetable { period, queues, due, batches }
+        Timetable {
+            period,
+            queues,
+            due,
+            batches,
+        }
     }
 
     /// New queues get their first heartbeat.
@@ -46,7 +51,11 @@ impl Timetable {
             let name = resource.queue_name.clone();
             self.queues.entry(name.clone()).or_insert_with(|| {
                 self.due.insert((first, name));
-                LocalQueue { resource, calls_under_way: 0, next: None }
+                LocalQueue {
+                    resource,
+                    calls_under_way: 0,
+                    next: None,
+                }
             });
         }
     }
@@ -83,14 +92,18 @@ impl Timetable {
     /// the one that says the earliest counts.
     pub(super) fn ended(&mut self, name: &Arc<str>, ends: Option<Duration>) {
         let wait = ends.map_or(self.period, |ends| {
-            self.period.min((ends + Duration::from_millis(2)).max(PERIOD_MIN))
+            self.period
+                .min((ends + Duration::from_millis(2)).max(PERIOD_MIN))
         });
         let at = Instant::now() + wait;
-        let Some(queue) = self.queues.get_mut(name) else { return };
+        let Some(queue) = self.queues.get_mut(name) else {
+            return;
+        };
         queue.calls_under_way -= 1;
         queue.next = Some(queue.next.map_or(at, |next| next.min(at)));
         if queue.calls_under_way == 0 {
-            self.due.insert((queue.next.take().unwrap_or(at), name.clone()));
+            self.due
+                .insert((queue.next.take().unwrap_or(at), name.clone()));
         }
     }
 }
@@ -111,7 +124,9 @@ mod tests {
     }
 
     fn waiters(number: usize) -> RedisQueue {
-        let terms = Options::new(Wait::Forever, Lease::Renewed).terms(PERIOD).expect("good terms");
+        let terms = Options::new(Wait::Forever, Lease::Renewed)
+            .terms(PERIOD)
+            .expect("good terms");
         let waiter = |number| {
             let waiter = Waiter::new(terms, PERIOD, Arc::default());
             (Arc::from(format!("field {number}")), waiter)
@@ -130,10 +145,18 @@ mod tests {
         while let Some((_, batch)) = timetable.next_batch(|_| all.clone()) {
             asked.extend(batch.iter().map(|(field, _)| field.clone()));
         }
-        assert!(asked.iter().eq(all.iter().map(|(field, _)| field)), "each waiter once");
+        assert!(
+            asked.iter().eq(all.iter().map(|(field, _)| field)),
+            "each waiter once"
+        );
         let begun = Instant::now();
         for (at, answer) in answers.iter().enumerate() {
-            assert_eq!(timetable.next(), None, "{at} of {} have ended", answers.len());
+            assert_eq!(
+                timetable.next(),
+                None,
+                "{at} of {} have ended",
+                answers.len()
+            );
             timetable.ended(&fair.queue_name, *answer);
         }
         timetable.next().expect("it is due again") - begun
@@ -159,7 +182,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_end_that_has_come_is_asked_about_after_a_pause() {
         for others in [Some(ms(300)), None] {
-            for answers in [[Some(Duration::ZERO), others], [others, Some(Duration::ZERO)]] {
+            for answers in [
+                [Some(Duration::ZERO), others],
+                [others, Some(Duration::ZERO)],
+            ] {
                 assert_eq!(next_after(&answers).await, PERIOD_MIN, "{answers:?}");
             }
         }

@@ -58,7 +58,8 @@ impl Deadline {
 
     /// The instant until which the hold is certainly held.
     pub(super) fn end(&self) -> Moment {
-        self.max_hold_ends.map_or(self.lease_ends, |end| end.min(self.lease_ends))
+        self.max_hold_ends
+            .map_or(self.lease_ends, |end| end.min(self.lease_ends))
     }
 
     pub(super) fn lease_has_ended(&self, now: Moment) -> bool {
@@ -70,7 +71,9 @@ impl Deadline {
         if self.lease_has_ended(now) {
             return Some(LossReason::Expired);
         }
-        self.max_hold_ends.is_some_and(|end| now >= end).then_some(LossReason::MaxHold)
+        self.max_hold_ends
+            .is_some_and(|end| now >= end)
+            .then_some(LossReason::MaxHold)
     }
 
     /// A guard joins: the strictest terms count.
@@ -96,7 +99,10 @@ impl Deadline {
 
     #[cfg(test)]
     pub(super) fn shorten(&mut self, by: Duration) {
-        self.lease_ends = self.lease_ends.checked_sub(by).expect("later than the start");
+        self.lease_ends = self
+            .lease_ends
+            .checked_sub(by)
+            .expect("later than the start");
     }
 
     /// A renewal failed. True if the hold was certain until now.
@@ -138,8 +144,14 @@ mod tests {
     async fn only_a_later_call_verifies_the_hold() {
         let (mut deadline, now) = deadline();
         assert!(deadline.must_be_verified(now + SECOND));
-        assert!(!deadline.must_be_verified(now + SECOND), "it was uncertain before");
-        assert!(!deadline.confirm(now, TERMS.lease), "the former server answered");
+        assert!(
+            !deadline.must_be_verified(now + SECOND),
+            "it was uncertain before"
+        );
+        assert!(
+            !deadline.confirm(now, TERMS.lease),
+            "the former server answered"
+        );
         assert!(deadline.is_unverified() && deadline.is_uncertain());
         assert!(deadline.confirm(now + SECOND, TERMS.lease));
         assert!(!deadline.is_unverified() && !deadline.is_uncertain());
@@ -148,12 +160,18 @@ mod tests {
     #[tokio::test]
     async fn the_shortest_max_hold_counts() {
         let (mut deadline, now) = deadline();
-        let joins = |span| HoldTerms { max_hold: Some(span), ..TERMS };
+        let joins = |span| HoldTerms {
+            max_hold: Some(span),
+            ..TERMS
+        };
         deadline.join(joins(5 * SECOND), now);
         deadline.join(joins(9 * SECOND), now);
         assert_eq!(deadline.end(), now + 5 * SECOND);
         assert_eq!(deadline.passed(now + 4 * SECOND), None);
         assert_eq!(deadline.passed(now + 5 * SECOND), Some(LossReason::MaxHold));
-        assert_eq!(deadline.passed(now + TERMS.lease), Some(LossReason::Expired));
+        assert_eq!(
+            deadline.passed(now + TERMS.lease),
+            Some(LossReason::Expired)
+        );
     }
 }

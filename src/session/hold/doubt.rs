@@ -24,7 +24,11 @@ enum Transfer {
 
 impl Doubt {
     pub(super) fn none() -> Self {
-        Doubt { open_calls: 0, attempt: None, transfer: Transfer::Anybody }
+        Doubt {
+            open_calls: 0,
+            attempt: None,
+            transfer: Transfer::Anybody,
+        }
     }
 
     pub(super) fn attempt(&self) -> Option<InDoubt> {

@@ -29,7 +29,11 @@ enum FirstLease {
 
 impl FirstLease {
     fn of(terms: HoldTerms, lease: Duration) -> Self {
-        if terms.first_lease() > lease { FirstLease::Longer } else { FirstLease::Usual }
+        if terms.first_lease() > lease {
+            FirstLease::Longer
+        } else {
+            FirstLease::Usual
+        }
     }
 }
 
@@ -71,7 +75,11 @@ impl Guards {
         self.count += 1;
         if terms.renewed {
             // The hold goes on for the outer guards, too.
-            let outer = if self.are_renewed() { self.lease } else { Duration::ZERO };
+            let outer = if self.are_renewed() {
+                self.lease
+            } else {
+                Duration::ZERO
+            };
             self.lease = terms.lease.max(outer);
             if FirstLease::of(terms, self.lease) == FirstLease::Longer {
                 self.first_lease = FirstLease::Longer;

@@ -21,9 +21,11 @@ impl Hold {
         let (lease, claimed) = (state.guards.lease(), !state.phase.is_unclaimed());
         let wait = |until: Moment| Duty::Wait(self.clock.timer(until.min(state.deadline.end())));
         match state.renew_at(now) {
-            due if state.deadline.is_unverified() => {
-                Duty::Renew(if due.is_some() && claimed { lease } else { VERIFICATION })
-            }
+            due if state.deadline.is_unverified() => Duty::Renew(if due.is_some() && claimed {
+                lease
+            } else {
+                VERIFICATION
+            }),
             Some(at) if at > now => wait(at),
             Some(_) if claimed => Duty::Renew(lease),
             Some(_) | None => wait(state.deadline.end()),
@@ -33,7 +35,8 @@ impl Hold {
     /// As [`confirmed`](Hold::confirmed), by a renewal.
     pub(crate) fn renewed(&self, sent: Moment, lease: Duration) {
         let due = self.state.lock().renew_at(sent).unwrap_or(sent);
-        self.observer.is_renewed(sent.saturating_duration_since(due));
+        self.observer
+            .is_renewed(sent.saturating_duration_since(due));
         self.confirmed(sent, lease);
     }
 
@@ -57,7 +60,10 @@ impl Hold {
     /// now: [`report_uncertain`](Self::report_uncertain) says so when nothing is locked.
     #[must_use]
     pub(crate) fn must_be_verified(&self) -> bool {
-        self.state.lock().deadline.must_be_verified(self.clock.now())
+        self.state
+            .lock()
+            .deadline
+            .must_be_verified(self.clock.now())
     }
 
     pub(crate) fn report_uncertain(&self) {

@@ -21,9 +21,15 @@ const STAINS: [(&str, Becoming); 8] = [
         changed(hold, |hold| hold.unlock_not_before(Duration::from_secs(1)))
     }),
     ("an earlier call may yet come", |hold| {
-        hold.with_doubt(Some(InDoubt { epoch: Epoch::default(), lease: TERMS.lease, once: true }))
+        hold.with_doubt(Some(InDoubt {
+            epoch: Epoch::default(),
+            lease: TERMS.lease,
+            once: true,
+        }))
     }),
-    ("a re-entry is on the wire", |hold| changed(hold, Hold::call_sent)),
+    ("a re-entry is on the wire", |hold| {
+        changed(hold, Hold::call_sent)
+    }),
     ("one of two re-entries is settled", |hold| {
         changed(hold, |hold| {
             hold.call_sent();
@@ -38,8 +44,12 @@ const STAINS: [(&str, Becoming); 8] = [
             hold.call_settled();
         })
     }),
-    ("a reader came under it", |hold| changed(hold, |hold| assert!(hold.make_not_transferable()))),
-    ("its renewal had no answer", |hold| changed(hold, Hold::mark_uncertain)),
+    ("a reader came under it", |hold| {
+        changed(hold, |hold| assert!(hold.make_not_transferable()))
+    }),
+    ("its renewal had no answer", |hold| {
+        changed(hold, Hold::mark_uncertain)
+    }),
     ("most of its lease is over", |hold| {
         changed(hold, |hold| {
             hold.state.lock().deadline.shorten(TERMS.lease / 3 * 2);
@@ -116,7 +126,10 @@ async fn a_grant_that_was_sent_before_a_suspension_is_lost() {
     let hold = Hold::new(1, write_identity(), TERMS, &clock, sent);
     machine.was_suspended(TERMS.lease / 2);
     hold.confirmed(sent, TERMS.lease);
-    assert!(hold.deadline() <= Instant::now() + TERMS.lease / 2, "the reply moves nothing on");
+    assert!(
+        hold.deadline() <= Instant::now() + TERMS.lease / 2,
+        "the reply moves nothing on"
+    );
     machine.was_suspended(TERMS.lease / 2);
     hold.confirmed(clock.now(), TERMS.lease);
     assert_eq!(hold.loss(), Some(LossReason::Expired), "it stays lost");

@@ -81,7 +81,8 @@ impl LocalQueue {
     }
 
     pub(super) fn is_contender(&self, waiter: &Arc<Waiter>) -> bool {
-        self.contender().is_some_and(|contender| Arc::ptr_eq(contender, waiter))
+        self.contender()
+            .is_some_and(|contender| Arc::ptr_eq(contender, waiter))
     }
 
     pub(super) fn contender(&self) -> Option<&Arc<Waiter>> {

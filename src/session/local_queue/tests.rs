@@ -1,5 +1,8 @@
 //! A waker may drop its future at once, which then leaves the queue that is being changed.
-#![expect(clippy::disallowed_methods, reason = "a contender is a task of its own")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "a contender is a task of its own"
+)]
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 use std::pin::Pin;
@@ -31,14 +34,20 @@ fn taking(lock: Lock, lease: Lease) -> Taking {
 /// All of it on one thread under paused time; the thread is left behind if it waits for itself.
 fn without_hanging(what: &str, test: impl AsyncFnOnce() + Send + 'static) {
     does_not_hang(what, move || {
-        let runtime = Builder::new_current_thread().enable_all().start_paused(true).build();
+        let runtime = Builder::new_current_thread()
+            .enable_all()
+            .start_paused(true)
+            .build();
         runtime.unwrap().block_on(test());
     });
 }
 
 /// Waits, as a future that is dropped by the code that wakes it.
 async fn waits(client: &Client, mut future: impl Future + Send + Unpin + 'static) {
-    assert!(timeout(MOMENT, &mut future).await.is_err(), "it has to wait");
+    assert!(
+        timeout(MOMENT, &mut future).await.is_err(),
+        "it has to wait"
+    );
     poll_and_drop_when_woken(async move { drop(future.await) });
     assert_ne!(client.stats().waiting, 0);
 }
@@ -52,7 +61,12 @@ async fn wait_and_go(client: &Client, make: fn(&Client) -> Lock, lease: Lease) {
 async fn free_in_the_end(client: &Client, lock: Lock) {
     sleep(MOMENT).await;
     assert_eq!(client.stats().waiting, 0);
-    lock.try_lock(Duration::from_secs(1), Lease::Renewed).await.unwrap().unlock().await.unwrap();
+    lock.try_lock(Duration::from_secs(1), Lease::Renewed)
+        .await
+        .unwrap()
+        .unlock()
+        .await
+        .unwrap();
     sleep(LONG).await;
     assert_eq!((client.stats().local_queues, client.stats().holds), (0, 0));
 }
@@ -73,7 +87,10 @@ fn who_leaves_while_a_hold_is_handed_over_to_it_hangs_nobody() {
     for make in KINDS {
         for lease in [Lease::Renewed, Lease::fixed(LONG)] {
             without_hanging("a hand-over", async move || {
-                let streak = LocalHandover::Streak { count: 9, time: LONG };
+                let streak = LocalHandover::Streak {
+                    count: 9,
+                    time: LONG,
+                };
                 let client = EmbeddedRedis::new().builder().local_handover(streak);
                 let client = client.connect().await.unwrap();
                 let guard = make(&client).try_lock(LONG, lease).await.unwrap();
@@ -90,7 +107,11 @@ fn who_leaves_while_it_becomes_the_front_after_a_release_hangs_nobody() {
     for make in KINDS {
         without_hanging("a release", async move || {
             let redis = EmbeddedRedis::new();
-            let client = redis.builder().local_handover(LocalHandover::Off).connect().await;
+            let client = redis
+                .builder()
+                .local_handover(LocalHandover::Off)
+                .connect()
+                .await;
             let client = client.unwrap();
             let guard = make(&client).lock().await.unwrap();
             wait_and_go(&client, make, Lease::Renewed).await;
@@ -206,7 +227,11 @@ fn a_hold_that_is_lost_while_it_is_granted_leaves_its_name_free() {
 fn a_hold(resource: &Arc<Resource>) -> Arc<Hold> {
     let clock = Clock::new(Counts::TimerTime);
     let (resource, field) = (resource.clone(), Arc::from("client:1"));
-    let identity = HoldIdentity { resource, field, client: ClientId::random() };
+    let identity = HoldIdentity {
+        resource,
+        field,
+        client: ClientId::random(),
+    };
     Arc::new(Hold::new(1, identity, TERMS, &clock, clock.now()))
 }
 
@@ -223,7 +248,10 @@ const TERMS: HoldTerms = HoldTerms {
 fn a_grant_and_a_loss_in_any_order_leave_the_queue_free() {
     let resource = Arc::new(Resource::new(Kind::Lock, "", "x").unwrap());
     for round in 0..2000 {
-        let queues = LocalQueues::new(Streak { count: 9, time: LONG });
+        let queues = LocalQueues::new(Streak {
+            count: 9,
+            time: LONG,
+        });
         let waiter = || Waiter::new(TERMS, LONG, Arc::default());
         let (contender, hold) = (waiter(), a_hold(&resource));
         queues.enter(&resource, &contender);
@@ -243,7 +271,10 @@ fn a_grant_and_a_loss_in_any_order_leave_the_queue_free() {
         });
         let next = waiter();
         queues.enter(&resource, &next);
-        assert!(matches!(next.take_signal(), WaiterSignal::Contend(_)), "round {round}");
+        assert!(
+            matches!(next.take_signal(), WaiterSignal::Contend(_)),
+            "round {round}"
+        );
     }
 }
 
@@ -262,7 +293,10 @@ fn a_queue_whose_hold_ended_without_leaving_it_is_repaired() {
             |session, hold| session.watchdog.disarm(hold),
         ];
         for end in ends {
-            let guard = plain(&client).try_lock(LONG, Lease::fixed(MOMENT * 2)).await.unwrap();
+            let guard = plain(&client)
+                .try_lock(LONG, Lease::fixed(MOMENT * 2))
+                .await
+                .unwrap();
             let hold = client.session().watchdog.holds().pop().unwrap();
             end(client.session(), &hold);
             let second = Duration::from_secs(1);

@@ -79,7 +79,10 @@ impl Waiter {
 
     /// It has a place in a queue in Redis; the call that kept it was sent then.
     pub(crate) fn has_place(&self, field: &Arc<str>, kept: Instant) {
-        *self.ticket.lock() = Some(Ticket { field: field.clone(), kept });
+        *self.ticket.lock() = Some(Ticket {
+            field: field.clone(),
+            kept,
+        });
     }
 
     /// How to ask for a place. A place that was kept in time and is gone was taken off by mistake: a
@@ -93,7 +96,10 @@ impl Waiter {
     }
 
     pub(super) fn field_in_redis_queue(&self) -> Option<Arc<str>> {
-        self.ticket.lock().as_ref().map(|ticket| ticket.field.clone())
+        self.ticket
+            .lock()
+            .as_ref()
+            .map(|ticket| ticket.field.clone())
     }
 
     /// The contender before it asked in vain; the key that it met is there until it is seen otherwise.
@@ -157,7 +163,10 @@ impl Waiter {
     /// first.
     pub(crate) fn call_in(&self) {
         let mut signal = self.signal.lock();
-        if !matches!(*signal, WaiterSignal::Granted(_) | WaiterSignal::TakeOver(_)) {
+        if !matches!(
+            *signal,
+            WaiterSignal::Granted(_) | WaiterSignal::TakeOver(_)
+        ) {
             *signal = WaiterSignal::LookAgain;
         }
         drop(signal);
@@ -189,6 +198,8 @@ impl Waiter {
 
 impl fmt::Debug for Waiter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Waiter").field("id", &self.id).finish_non_exhaustive()
+        f.debug_struct("Waiter")
+            .field("id", &self.id)
+            .finish_non_exhaustive()
     }
 }

@@ -36,7 +36,11 @@ pub(super) struct Turns {
 
 impl Turns {
     pub(super) fn beginning(now: Instant) -> Self {
-        Turns { until: now, yields_for: SHORTEST, met_poller: None }
+        Turns {
+            until: now,
+            yields_for: SHORTEST,
+            met_poller: None,
+        }
     }
 
     /// The contender got the lock.
@@ -64,7 +68,8 @@ impl Turns {
     }
 
     pub(super) fn remembers_pollers(&self, now: Instant) -> bool {
-        self.met_poller.is_some_and(|met| now < met + POLLERS_REMEMBERED)
+        self.met_poller
+            .is_some_and(|met| now < met + POLLERS_REMEMBERED)
     }
 }
 
@@ -80,7 +85,11 @@ pub(crate) struct Yield {
 
 impl Yield {
     pub(super) fn to(others: i64, span: Duration) -> Self {
-        Yield { until: Instant::now() + jittered(span), span, others }
+        Yield {
+            until: Instant::now() + jittered(span),
+            span,
+            others,
+        }
     }
 
     /// One of them had it; false if it was the last.

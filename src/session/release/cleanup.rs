@@ -49,7 +49,10 @@ pub(crate) enum Cleanup {
     /// Take permits of a semaphore for good.
     KeepPermits(Arc<Hold>),
     /// End what a hold may have left behind, when nothing about it is in doubt.
-    End { hold: Arc<Hold>, under_way: ReleaseUnderWay },
+    End {
+        hold: Arc<Hold>,
+        under_way: ReleaseUnderWay,
+    },
     /// End whatever an attempt may have taken; not before `after`, while its hold stays locked.
     Undo {
         resource: Arc<Resource>,
@@ -127,14 +130,24 @@ impl Cleanups {
 
     /// May a hold be in Redis whose release was refused?
     pub(crate) fn may_have_left_holds(&self) -> bool {
-        self.refused_until.lock().is_some_and(|until| Instant::now() < until)
+        self.refused_until
+            .lock()
+            .is_some_and(|until| Instant::now() < until)
     }
 
     /// Leave to have a call on the wire to a node.
     pub(super) async fn slot(&self, lane: Lane, node: u32) -> OwnedSemaphorePermit {
         let new = || Arc::new(Semaphore::new(AT_ONCE));
-        let slots = self.slots.lock().entry((lane, node)).or_insert_with(new).clone();
-        slots.acquire_owned().await.expect("BUG: it is never closed")
+        let slots = self
+            .slots
+            .lock()
+            .entry((lane, node))
+            .or_insert_with(new)
+            .clone();
+        slots
+            .acquire_owned()
+            .await
+            .expect("BUG: it is never closed")
     }
 
     pub(crate) fn queued(&self) -> u64 {
@@ -145,7 +158,9 @@ impl Cleanups {
 /// Settles cleanups until the session is stopping, then what is left of them.
 pub(crate) async fn run(session: &Session) {
     let cleanups = &session.cleanups;
-    let Some(mut queue) = cleanups.receiver.lock().take() else { return };
+    let Some(mut queue) = cleanups.receiver.lock().take() else {
+        return;
+    };
     let mut working = FuturesUnordered::new();
     let mut stopping = false;
     loop {

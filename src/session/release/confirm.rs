@@ -35,13 +35,21 @@ impl Path {
     /// For a caller that waits.
     pub(super) fn of_caller(session: &Session) -> Self {
         let retry = Retry::brief(session.settings.command_timeout);
-        Path { lane: Lane::Caller, retry, slots: false }
+        Path {
+            lane: Lane::Caller,
+            retry,
+            slots: false,
+        }
     }
 
     /// For nobody: as long as the lease may last (CLEANUP-1).
     pub(super) fn of_background(lane: Lane, lease: Duration) -> Self {
         let limit = Instant::now() + 2 * lease + GIVE_UP_SLACK;
-        Path { lane, retry: patient().until(limit), slots: true }
+        Path {
+            lane,
+            retry: patient().until(limit),
+            slots: true,
+        }
     }
 
     pub(super) fn in_background(&self) -> bool {
@@ -74,12 +82,19 @@ pub(super) async fn confirm(
     loop {
         let slot = match slots {
             true => Some(
-                session.cleanups.slot(*lane, session.transport.group(&resource.key).node).await,
+                session
+                    .cleanups
+                    .slot(*lane, session.transport.group(&resource.key).node)
+                    .await,
             ),
             false => None,
         };
         let sent = Instant::now();
-        let confirmed = |released, in_doubt| Confirmed { released, in_doubt, sent };
+        let confirmed = |released, in_doubt| Confirmed {
+            released,
+            in_doubt,
+            sent,
+        };
         // Only now: guards may have come and gone while it waited.
         let Some(call) = call() else {
             return Ok(confirmed(Released::StillHeld, retry.is_in_doubt()));
@@ -99,7 +114,9 @@ pub(super) async fn confirm(
                     return Ok(confirmed(released, retry.is_in_doubt()));
                 }
                 // The last repetition comes when a late attempt's lease is certainly over.
-                let over = doubt.zip(answered_since).map(|(doubt, since)| since + doubt.lease);
+                let over = doubt
+                    .zip(answered_since)
+                    .map(|(doubt, since)| since + doubt.lease);
                 let next = now + retry.next_pause();
                 sleep_until(over.map_or(next, |over| next.min(over))).await;
             }
@@ -126,7 +143,10 @@ pub(super) fn give_up(
         return;
     }
     count(&session.counters.releases_failed);
-    session.settings.telemetry.gave_up(resource.kind.label(), &resource.name);
+    session
+        .settings
+        .telemetry
+        .gave_up(resource.kind.label(), &resource.name);
     if let (CallError::Refused(fault), Some(lease)) = (error, lease)
         && !fault.is_wrong_type()
     {

@@ -8,7 +8,11 @@ use crate::session::local_queue::Departure;
 
 /// Takes a hold out of the watchdog's table, and hands it to the next local waiter if that is allowed.
 pub(crate) fn depart(session: &Session, hold: &Arc<Hold>, terms: HoldTerms) -> Departure {
-    hold.set_under_way(session.watchdog.release_under_way(&hold.resource, &hold.field));
+    hold.set_under_way(
+        session
+            .watchdog
+            .release_under_way(&hold.resource, &hold.field),
+    );
     session.watchdog.disarm(hold);
     if session.is_closed() {
         return Departure::Release;

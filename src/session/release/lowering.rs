@@ -30,12 +30,18 @@ enum Count {
 impl Release {
     /// An inner guard is gone.
     pub(super) fn of_one_guard(hold: Arc<Hold>) -> Self {
-        Release { hold, to: Count::Guards }
+        Release {
+            hold,
+            to: Count::Guards,
+        }
     }
 
     /// Ends a hold whose last guard is gone.
     pub(crate) fn of_all(hold: Arc<Hold>) -> Self {
-        Release { hold, to: Count::Zero }
+        Release {
+            hold,
+            to: Count::Zero,
+        }
     }
 
     pub(super) fn hold(&self) -> &Hold {
@@ -57,7 +63,10 @@ impl Release {
             Count::Guards => Lane::Caller,
             Count::Zero => Lane::Background,
         };
-        let Err(error) = self.carry_out(session, Path::of_background(lane, lease)).await else {
+        let Err(error) = self
+            .carry_out(session, Path::of_background(lane, lease))
+            .await
+        else {
             return;
         };
         match self.to {
@@ -119,8 +128,11 @@ impl Release {
             }
         };
         let call = || Some(session.end_call(hold));
-        let Confirmed { released, in_doubt, sent } =
-            confirm(session, path, &hold.resource, call, None, unreachable).await?;
+        let Confirmed {
+            released,
+            in_doubt,
+            sent,
+        } = confirm(session, path, &hold.resource, call, None, unreachable).await?;
         let (receivers, ended) = match released {
             Released::Free { receivers } => (receivers, Ok(())),
             // The earlier of two calls released the hold, unless the lease was over.

@@ -47,7 +47,13 @@ impl PendingRelease {
     fn new(handle: &Arc<Handle>, release: Release) -> Self {
         let pending = handle.session.cleanups.expect_one();
         let handle = handle.clone();
-        PendingRelease { handle, release, sent: false, settled: false, _pending: pending }
+        PendingRelease {
+            handle,
+            release,
+            sent: false,
+            settled: false,
+            _pending: pending,
+        }
     }
 
     /// The re-entry has its answer: there is nothing to lower.
@@ -61,14 +67,22 @@ impl PendingRelease {
         let session = self.handle.session.clone();
         self.sent = true;
         // CANCEL: the drop of `self` posts the release; repeating it changes nothing.
-        match self.release.carry_out(&session, Path::of_caller(&session)).await {
+        match self
+            .release
+            .carry_out(&session, Path::of_caller(&session))
+            .await
+        {
             Ok(done) => {
                 self.settled = true;
                 done
             }
             Err(error) => {
                 let hold = self.release.hold();
-                Err(Error::from_call(&hold.resource.name, hold.longest_lease(), error))
+                Err(Error::from_call(
+                    &hold.resource.name,
+                    hold.longest_lease(),
+                    error,
+                ))
             }
         }
     }
@@ -82,6 +96,9 @@ impl Drop for PendingRelease {
         if self.sent {
             self.release.is_in_doubt();
         }
-        self.handle.session.cleanups.post(Cleanup::Release(self.release.clone()));
+        self.handle
+            .session
+            .cleanups
+            .post(Cleanup::Release(self.release.clone()));
     }
 }

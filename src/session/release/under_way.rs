@@ -38,7 +38,10 @@ impl ReleasesUnderWay {
     pub(crate) fn begin(&self, resource: &Resource, field: &Arc<str>) -> ReleaseUnderWay {
         let name = name(resource, field);
         *self.fields.lock().entry(name.clone()).or_insert(0) += 1;
-        ReleaseUnderWay { all: self.clone(), name }
+        ReleaseUnderWay {
+            all: self.clone(),
+            name,
+        }
     }
 
     pub(crate) fn has(&self, resource: &Resource, field: &Arc<str>) -> bool {
@@ -82,7 +85,10 @@ mod tests {
         let (under_way, x) = (ReleasesUnderWay::default(), resource(Kind::Fair, "x"));
         let (one, two) = (under_way.begin(&x, &field), under_way.begin(&x, &field));
         drop(one);
-        assert!(under_way.has(&resource(Kind::Lock, "x"), &field), "kinds share a key");
+        assert!(
+            under_way.has(&resource(Kind::Lock, "x"), &field),
+            "kinds share a key"
+        );
         assert!(!under_way.has(&x, &other));
         assert!(!under_way.has(&resource(Kind::Fair, "y"), &field));
         drop(two);

@@ -37,8 +37,15 @@ struct Due {
 
 impl Rounds {
     pub(in crate::session) fn new(usual: Duration) -> Self {
-        let due = Due { usual: Instant::now() + jittered(usual), others: BTreeMap::new() };
-        Rounds { usual, due: Mutex::new(due), sooner: Notify::new() }
+        let due = Due {
+            usual: Instant::now() + jittered(usual),
+            others: BTreeMap::new(),
+        };
+        Rounds {
+            usual,
+            due: Mutex::new(due),
+            sooner: Notify::new(),
+        }
     }
 
     /// The span of the round of a waiter that wants to be looked after so often: at most a quarter shorter, so that
@@ -46,8 +53,13 @@ impl Rounds {
     pub(in crate::session) fn span_of(&self, every: Duration) -> Duration {
         let ms = u64::try_from(every.as_millis()).unwrap_or(u64::MAX);
         let tens = 10_u64.pow(ms.max(10).ilog10() - 1);
-        let shorter = GRID.iter().map(|tenths| tenths * tens).find(|span| *span <= ms);
-        shorter.filter(|_| every != self.usual).map_or(every, Duration::from_millis)
+        let shorter = GRID
+            .iter()
+            .map(|tenths| tenths * tens)
+            .find(|span| *span <= ms);
+        shorter
+            .filter(|_| every != self.usual)
+            .map_or(every, Duration::from_millis)
     }
 
     /// A waiter wants to be looked after so often.
@@ -57,7 +69,10 @@ impl Rounds {
         }
         let mut due = self.due.lock();
         let before = due.next();
-        let at = *due.others.entry(every).or_insert_with(|| Instant::now() + jittered(every));
+        let at = *due
+            .others
+            .entry(every)
+            .or_insert_with(|| Instant::now() + jittered(every));
         drop(due);
         if at < before {
             self.sooner.notify_one();
@@ -77,8 +92,12 @@ impl Rounds {
     /// The spans whose rounds are due. All but the client's end with that, until somebody joins them.
     pub(super) fn take_due(&self, now: Instant) -> Vec<Duration> {
         let mut due = self.due.lock();
-        let mut taken: Vec<_> =
-            due.others.iter().filter(|(_, at)| **at <= now).map(|(every, _)| *every).collect();
+        let mut taken: Vec<_> = due
+            .others
+            .iter()
+            .filter(|(_, at)| **at <= now)
+            .map(|(every, _)| *every)
+            .collect();
         due.others.retain(|_, at| *at > now);
         if due.usual <= now {
             due.usual = now + jittered(self.usual);
@@ -90,7 +109,12 @@ impl Rounds {
 
 impl Due {
     fn next(&self) -> Instant {
-        self.others.values().copied().chain([self.usual]).min().unwrap_or(self.usual)
+        self.others
+            .values()
+            .copied()
+            .chain([self.usual])
+            .min()
+            .unwrap_or(self.usual)
     }
 }
 
@@ -111,13 +135,19 @@ mod tests {
         rounds.join(OWN);
         rounds.sooner().await;
         let first = rounds.next();
-        assert!(first <= Instant::now() + OWN.mul_f64(1.2), "the shorter one is next");
+        assert!(
+            first <= Instant::now() + OWN.mul_f64(1.2),
+            "the shorter one is next"
+        );
         rounds.join(OWN);
         assert_eq!(rounds.next(), first, "a second waiter puts nothing off");
         assert!(rounds.take_due(Instant::now()).is_empty(), "none is due");
         advance(OWN.mul_f64(1.2)).await;
         assert_eq!(rounds.take_due(Instant::now()), [OWN]);
-        assert!(rounds.next() > Instant::now() + OWN.mul_f64(1.2), "it has ended");
+        assert!(
+            rounds.next() > Instant::now() + OWN.mul_f64(1.2),
+            "it has ended"
+        );
         for _ in 0..3 {
             advance(USUAL.mul_f64(1.2)).await;
             assert_eq!(rounds.take_due(Instant::now()), [USUAL]);
@@ -131,16 +161,29 @@ mod tests {
         for ms in (10..=60_000).step_by(13) {
             let every = Duration::from_millis(ms);
             let span = rounds.span_of(every);
-            assert!(span <= every && span * 4 >= every * 3, "{every:?} is polled each {span:?}");
+            assert!(
+                span <= every && span * 4 >= every * 3,
+                "{every:?} is polled each {span:?}"
+            );
             rounds.join(span);
         }
         let spans = rounds.take_due(Instant::now() + Duration::from_secs(100));
         assert!(spans.len() < 40, "{spans:?}");
-        let often =
-            |spans: &[Duration]| spans.iter().map(|span| 1.0 / span.as_secs_f64()).sum::<f64>();
-        assert!(often(&spans) < 5.0 * often(&[Duration::from_millis(10)]), "{spans:?}");
+        let often = |spans: &[Duration]| {
+            spans
+                .iter()
+                .map(|span| 1.0 / span.as_secs_f64())
+                .sum::<f64>()
+        };
+        assert!(
+            often(&spans) < 5.0 * often(&[Duration::from_millis(10)]),
+            "{spans:?}"
+        );
         for ms in [10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 60_000] {
-            assert_eq!(rounds.span_of(Duration::from_millis(ms)).as_millis(), ms.into());
+            assert_eq!(
+                rounds.span_of(Duration::from_millis(ms)).as_millis(),
+                ms.into()
+            );
         }
         let usual = Rounds::new(Duration::from_millis(1111));
         assert_eq!(usual.span_of(Duration::from_millis(1111)).as_millis(), 1111);

@@ -11,7 +11,10 @@ use super::holds;
 use crate::{Client, LockGuard};
 
 fn inside() -> Vec<String> {
-    holds().iter().map(|hold| hold.resource.name.to_string()).collect()
+    holds()
+        .iter()
+        .map(|hold| hold.resource.name.to_string())
+        .collect()
 }
 
 async fn hold(client: &Client, name: &str) -> LockGuard {
@@ -74,7 +77,11 @@ fn a_section_is_left_while_the_thread_unwinds() {
 #[tokio::test(start_paused = true)]
 async fn sections_side_by_side_end_in_any_order() {
     let client = Client::embedded();
-    let (a, b, c) = (hold(&client, "a").await, hold(&client, "b").await, hold(&client, "c").await);
+    let (a, b, c) = (
+        hold(&client, "a").await,
+        hold(&client, "b").await,
+        hold(&client, "c").await,
+    );
     for [first, second] in [[1, 20], [20, 1]] {
         let wait = |span| sleep(Duration::from_millis(span));
         let one = a.run(async {

@@ -9,18 +9,25 @@ use crate::transport::tests::inline_waker::{does_not_hang, poll_and_drop_when_wo
 
 #[tokio::test]
 async fn a_waiter_that_leaves_while_it_is_woken_does_not_wait_for_itself() {
-    for tell in
-        [|all: &Subscriptions| all.missed(Missed::All), |all: &Subscriptions| all.message("c")]
-    {
+    for tell in [
+        |all: &Subscriptions| all.missed(Missed::All),
+        |all: &Subscriptions| all.message("c"),
+    ] {
         let subscriptions = Subscriptions::new(Arc::default());
         let client = EmbeddedRedis::new().client();
         let lease = Duration::from_secs(1);
-        let terms = Options::new(Wait::Forever, Lease::Renewed).terms(lease).expect("good terms");
+        let terms = Options::new(Wait::Forever, Lease::Renewed)
+            .terms(lease)
+            .expect("good terms");
         let waiter = Waiter::new(terms, lease, Arc::default());
         let (listening, session) = (subscriptions.clone(), client.session().clone());
         poll_and_drop_when_woken(async move {
-            let _listener =
-                listening.listen(&session.transport, &Arc::from("c"), &Arc::from("k"), &waiter);
+            let _listener = listening.listen(
+                &session.transport,
+                &Arc::from("c"),
+                &Arc::from("k"),
+                &waiter,
+            );
             waiter.changed().await;
         });
         assert_eq!(subscriptions.listening(), 1);

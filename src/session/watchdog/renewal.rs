@@ -78,8 +78,10 @@ pub(in crate::session) fn batches<T: Field>(
 /// One batch: one call, and for each hold what it means.
 pub(super) async fn renew(session: &Session, group: Group, batch: Vec<ToRenew>) {
     let sent = session.clock.now();
-    let holds: Vec<(&Resource, _, _)> =
-        batch.iter().map(|of| (&*of.hold.resource, &of.hold.field, of.lease)).collect();
+    let holds: Vec<(&Resource, _, _)> = batch
+        .iter()
+        .map(|of| (&*of.hold.resource, &of.hold.field, of.lease))
+        .collect();
     let kind = batch[0].hold.resource.kind;
     let shortest = batch.iter().map(|of| time_for(session, of.lease)).min();
     // A renewal that takes a third of the lease leaves time for another one.
@@ -120,7 +122,9 @@ pub(super) async fn renew(session: &Session, group: Group, batch: Vec<ToRenew>) 
         }
         // Some of the keys of a slot that is moving are here and others there.
         Err(CallError::NotApplied(_)) if group.slot.is_some() && batch.len() > 1 => {
-            let alone = batch.into_iter().map(|of| Box::pin(renew(session, group, vec![of])));
+            let alone = batch
+                .into_iter()
+                .map(|of| Box::pin(renew(session, group, vec![of])));
             join_all(alone).await;
         }
         // Some of the keys belong to another node meanwhile.
@@ -159,12 +163,18 @@ async fn confirm(
 }
 
 fn is_scattered(session: &Session, group: Group, batch: &[ToRenew]) -> bool {
-    batch.iter().any(|of| session.transport.group(&of.hold.resource.key) != group)
+    batch
+        .iter()
+        .any(|of| session.transport.group(&of.hold.resource.key) != group)
 }
 
 /// How long a renewal may be repeated before the lease that it is for ends.
 fn time_for(session: &Session, lease: Duration) -> Duration {
-    if lease == VERIFICATION { session.settings.command_timeout } else { lease }
+    if lease == VERIFICATION {
+        session.settings.command_timeout
+    } else {
+        lease
+    }
 }
 
 /// A renewal failed: try again soon, as long as the deadline has not passed.
@@ -173,5 +183,7 @@ fn postpone(session: &Session, hold: &Arc<Hold>, lease: Duration) {
     hold.mark_uncertain();
     let pause =
         (time_for(session, lease) / 30).clamp(Duration::from_millis(2), Duration::from_millis(500));
-    session.watchdog.arm(hold, Some(Instant::now() + jittered(pause)));
+    session
+        .watchdog
+        .arm(hold, Some(Instant::now() + jittered(pause)));
 }

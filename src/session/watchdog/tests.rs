@@ -13,9 +13,22 @@ async fn a_grant_that_was_asked_for_before_the_primary_changed_is_verified() {
     for lease in [Lease::Renewed, Lease::fixed(Duration::from_secs(60))] {
         let redis = EmbeddedRedis::new();
         let client = redis.client();
-        client.lock("warm").lock().await.expect("free").unlock().await.expect("held");
-        let slow = Faults { reply: Delay::fixed(ON_ITS_WAY), ..Faults::default() };
-        redis.links().iter().for_each(|link| link.set_faults(slow.clone(), 1));
+        client
+            .lock("warm")
+            .lock()
+            .await
+            .expect("free")
+            .unlock()
+            .await
+            .expect("held");
+        let slow = Faults {
+            reply: Delay::fixed(ON_ITS_WAY),
+            ..Faults::default()
+        };
+        redis
+            .links()
+            .iter()
+            .for_each(|link| link.set_faults(slow.clone(), 1));
         let lock = client.lock("n");
         let change = async {
             tokio::time::sleep(ON_ITS_WAY / 2).await;
@@ -25,7 +38,10 @@ async fn a_grant_that_was_asked_for_before_the_primary_changed_is_verified() {
         let guard = granted.expect("free");
         assert_eq!(guard.state(), HoldState::Uncertain);
         tokio::time::sleep(ON_ITS_WAY * 3).await;
-        assert_eq!((guard.state(), client.stats().renewed), (HoldState::Held, 1));
+        assert_eq!(
+            (guard.state(), client.stats().renewed),
+            (HoldState::Held, 1)
+        );
         let later = client.lock("later").lock().await.expect("free");
         assert_eq!(later.state(), HoldState::Held);
     }

@@ -13,7 +13,9 @@ use crate::protocol::all_scripts;
 
 /// Name, text and SHA-1 of every script.
 pub fn scripts() -> Vec<(&'static str, &'static str, &'static str)> {
-    all_scripts().map(|script| (script.name, script.text, script.sha1())).collect()
+    all_scripts()
+        .map(|script| (script.name, script.text, script.sha1()))
+        .collect()
 }
 
 #[doc(hidden)]

@@ -23,7 +23,9 @@ struct Recorder(Mutex<Vec<String>>);
 
 impl TransportEvents for Recorder {
     fn message(&self, channel: &str, payload: &[u8]) {
-        self.0.lock().push(format!("{channel}={}", String::from_utf8_lossy(payload)));
+        self.0
+            .lock()
+            .push(format!("{channel}={}", String::from_utf8_lossy(payload)));
     }
     fn missed(&self, _: Missed<'_>) {
         self.0.lock().push("missed".to_owned());
@@ -43,9 +45,15 @@ impl Recorder {
 
 fn transport(redis: &EmbeddedRedis, runtime: &Handle) -> (Transport, Arc<Recorder>) {
     let recorder = Arc::new(Recorder::default());
-    let timing = Timing { command: TIMEOUT, connect: TIMEOUT };
+    let timing = Timing {
+        command: TIMEOUT,
+        connect: TIMEOUT,
+    };
     let remote = redis.remote(runtime, "test");
-    (Transport::embedded(remote, timing, recorder.clone(), runtime), recorder)
+    (
+        Transport::embedded(remote, timing, recorder.clone(), runtime),
+        recorder,
+    )
 }
 
 fn connect(redis: &EmbeddedRedis) -> (Transport, LinkControl, Arc<Recorder>) {
@@ -56,7 +64,11 @@ fn connect(redis: &EmbeddedRedis) -> (Transport, LinkControl, Arc<Recorder>) {
 
 fn call(script: &'static Script, args: &[&str]) -> Call {
     let args = args.iter().map(|arg| Arg::from(*arg)).collect();
-    Call { script, keys: vec![Arc::from("k")], args }
+    Call {
+        script,
+        keys: vec![Arc::from("k")],
+        args,
+    }
 }
 
 fn acquire(owner: &str) -> Call {
@@ -76,12 +88,24 @@ async fn settle() {
 async fn lease_ends_when_the_clock_was_advanced() {
     let redis = EmbeddedRedis::new();
     let (client, ..) = connect(&redis);
-    assert_eq!(client.call(Lane::Caller, acquire("a")).await, Ok(Value::Nil));
-    assert_eq!(client.call(Lane::Caller, acquire("b")).await, Ok(Value::Int(30_000)));
+    assert_eq!(
+        client.call(Lane::Caller, acquire("a")).await,
+        Ok(Value::Nil)
+    );
+    assert_eq!(
+        client.call(Lane::Caller, acquire("b")).await,
+        Ok(Value::Int(30_000))
+    );
     advance(LEASE).await;
-    assert_eq!(client.call(Lane::Caller, acquire("b")).await, Ok(Value::Int(0)));
+    assert_eq!(
+        client.call(Lane::Caller, acquire("b")).await,
+        Ok(Value::Int(0))
+    );
     advance(Duration::from_millis(1)).await;
-    assert_eq!(client.call(Lane::Caller, acquire("b")).await, Ok(Value::Nil));
+    assert_eq!(
+        client.call(Lane::Caller, acquire("b")).await,
+        Ok(Value::Nil)
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -92,7 +116,10 @@ async fn message_reaches_earlier_subscribers() {
     let channel: Arc<str> = Arc::from("ch");
     assert_eq!(client.subscribe(&channel, "k").await, Ok(()));
     assert_eq!(other.call(Lane::Caller, acquire("a")).await, Ok(Value::Nil));
-    assert_eq!(other.call(Lane::Background, release("a")).await, Ok(Value::Int(1)));
+    assert_eq!(
+        other.call(Lane::Background, release("a")).await,
+        Ok(Value::Int(1))
+    );
     settle().await;
     assert_eq!(recorder.take(), ["ch=0"]);
     client.unsubscribe(&channel);
@@ -110,15 +137,24 @@ async fn cut_tells_unknown_from_not_applied() {
     assert!(futures::poll!(&mut under_way).is_pending());
     redis.cut();
     assert!(matches!(under_way.await, Err(CallError::Unknown(_))));
-    assert!(matches!(client.call(Lane::Caller, acquire("a")).await, Err(CallError::NotApplied(_))));
+    assert!(matches!(
+        client.call(Lane::Caller, acquire("a")).await,
+        Err(CallError::NotApplied(_))
+    ));
     let epoch = |lane| client.epoch(lane, "k").connection;
     assert_eq!((epoch(Lane::Caller), epoch(Lane::Background)), (1, 1));
     let (late, ..) = connect(&redis);
-    assert!(matches!(late.subscribe(&channel, "k").await, Err(CallError::NotApplied(_))));
+    assert!(matches!(
+        late.subscribe(&channel, "k").await,
+        Err(CallError::NotApplied(_))
+    ));
     drop(late);
     redis.heal();
     settle().await;
-    assert_eq!(recorder.take(), ["restored Background", "restored Caller", "missed"]);
+    assert_eq!(
+        recorder.take(),
+        ["restored Background", "restored Caller", "missed"]
+    );
     assert_eq!(redis.command(&["PUBLISH", "ch", "1"]), Ok(Reply::Int(1)));
     settle().await;
     assert_eq!(recorder.take(), ["ch=1"]);
@@ -131,10 +167,19 @@ async fn paused_engine_runs_what_piled_up() {
     let redis = EmbeddedRedis::new();
     let (client, ..) = connect(&redis);
     // The script is known: it is sent by its hash, once.
-    assert_eq!(client.call(Lane::Caller, acquire("b")).await, Ok(Value::Nil));
-    assert_eq!(client.call(Lane::Caller, release("b")).await, Ok(Value::Int(0)));
+    assert_eq!(
+        client.call(Lane::Caller, acquire("b")).await,
+        Ok(Value::Nil)
+    );
+    assert_eq!(
+        client.call(Lane::Caller, release("b")).await,
+        Ok(Value::Int(0))
+    );
     redis.pause();
-    assert!(matches!(client.call(Lane::Caller, acquire("a")).await, Err(CallError::Unknown(_))));
+    assert!(matches!(
+        client.call(Lane::Caller, acquire("a")).await,
+        Err(CallError::Unknown(_))
+    ));
     assert!(redis.dump().is_empty());
     redis.resume();
     settle().await;
@@ -146,11 +191,17 @@ async fn restart_loses_scripts_and_data_but_not_subscriptions() {
     let redis = EmbeddedRedis::new();
     let (client, _, recorder) = connect(&redis);
     assert_eq!(client.subscribe(&Arc::from("ch"), "k").await, Ok(()));
-    assert_eq!(client.call(Lane::Caller, acquire("a")).await, Ok(Value::Nil));
+    assert_eq!(
+        client.call(Lane::Caller, acquire("a")).await,
+        Ok(Value::Nil)
+    );
     redis.restart(Restart::Empty);
     settle().await;
     assert!(recorder.take().contains(&"missed".to_owned()));
-    assert_eq!(client.call(Lane::Caller, acquire("b")).await, Ok(Value::Nil));
+    assert_eq!(
+        client.call(Lane::Caller, acquire("b")).await,
+        Ok(Value::Nil)
+    );
     assert_eq!(redis.listeners().get("ch"), Some(&1));
     assert_eq!(redis.commands_run()["eval"], 2);
 }
@@ -162,7 +213,10 @@ async fn closed_client_answers_and_leaves_nothing() {
     assert_eq!(client.subscribe(&Arc::from("ch"), "k").await, Ok(()));
     client.close().await;
     settle().await;
-    assert_eq!(client.call(Lane::Caller, acquire("a")).await, Err(CallError::Closed));
+    assert_eq!(
+        client.call(Lane::Caller, acquire("a")).await,
+        Err(CallError::Closed)
+    );
     drop(client);
     assert!(redis.listeners().is_empty() && redis.links().is_empty() && redis.dump().is_empty());
 }
@@ -171,11 +225,17 @@ async fn closed_client_answers_and_leaves_nothing() {
 async fn crashed_client_releases_nothing() {
     let redis = EmbeddedRedis::new();
     let (client, control, _) = connect(&redis);
-    assert_eq!(client.call(Lane::Caller, acquire("a")).await, Ok(Value::Nil));
+    assert_eq!(
+        client.call(Lane::Caller, acquire("a")).await,
+        Ok(Value::Nil)
+    );
     control.crash();
     settle().await;
     let refused = client.call(Lane::Caller, release("a")).await;
-    assert!(matches!(refused, Err(CallError::NotApplied(_))), "{refused:?}");
+    assert!(
+        matches!(refused, Err(CallError::NotApplied(_))),
+        "{refused:?}"
+    );
     assert_eq!(redis.dump().len(), 1);
     redis.jump_clock(LEASE + Duration::from_millis(1));
     assert!(redis.dump().is_empty());
@@ -184,9 +244,16 @@ async fn crashed_client_releases_nothing() {
 #[test]
 fn client_ends_with_its_runtime() {
     let redis = EmbeddedRedis::new();
-    let theirs = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let theirs = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap();
     let (client, _) = transport(&redis, theirs.handle());
     drop(theirs);
-    let ours = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    assert_eq!(ours.block_on(client.call(Lane::Caller, acquire("a"))), Err(CallError::Closed));
+    let ours = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap();
+    assert_eq!(
+        ours.block_on(client.call(Lane::Caller, acquire("a"))),
+        Err(CallError::Closed)
+    );
 }

@@ -22,7 +22,9 @@ pub(crate) struct Access {
 impl Access {
     /// A server that has locks. `name` is shown by CLIENT LIST.
     pub(crate) fn server(&self, endpoint: &Endpoint, name: &str) -> Result<Remote, CallError> {
-        Ok(self.sentinel(endpoint, name)?.log_in_by(self.provider.clone()))
+        Ok(self
+            .sentinel(endpoint, name)?
+            .log_in_by(self.provider.clone()))
     }
 
     /// A sentinel: the users of the servers are not known there.
@@ -33,7 +35,10 @@ impl Access {
     fn dial(&self, endpoint: &Endpoint) -> Result<Dial, CallError> {
         let dial = Dial::to(endpoint, self.tls.as_ref())?;
         #[cfg(feature = "test-util")]
-        let dial = self.streams.as_ref().map_or(dial, |streams| streams.to(endpoint));
+        let dial = self
+            .streams
+            .as_ref()
+            .map_or(dial, |streams| streams.to(endpoint));
         Ok(dial)
     }
 }

@@ -117,8 +117,18 @@ impl Cluster {
         runtimes: Runtimes,
     ) -> Result<Self, CallError> {
         // The errors of a URL come before anything is sent.
-        let Opening { name, access, timing, events, if_unreachable, .. } = opening;
-        deployment.seeds.iter().try_for_each(|seed| access.server(seed, &name).map(drop))?;
+        let Opening {
+            name,
+            access,
+            timing,
+            events,
+            if_unreachable,
+            ..
+        } = opening;
+        deployment
+            .seeds
+            .iter()
+            .try_for_each(|seed| access.server(seed, &name).map(drop))?;
         let wanted = opening.sharded_pubsub;
         let is_on = AtomicBool::new(wanted == ShardedPubSub::On);
         let shared = Arc::new(Shared {
@@ -166,8 +176,12 @@ impl Cluster {
         if group.slot.is_some() {
             return shared.call(lane, call).await;
         }
-        let Some(node) = shared.nodes.get(group.node) else { return Err(retired()) };
-        let outcome = shared.ask(&node, lane, call, KeyForm::Undeclared, None).await;
+        let Some(node) = shared.nodes.get(group.node) else {
+            return Err(retired());
+        };
+        let outcome = shared
+            .ask(&node, lane, call, KeyForm::Undeclared, None)
+            .await;
         match outcome {
             // A script that was refused in its middle has renewed what came before.
             Err(CallError::Refused(Fault(text))) if concerns_slots(&text) => {
@@ -186,14 +200,24 @@ impl Cluster {
 
     pub(super) fn server_of(&self, group: Group) -> String {
         let node = self.shared.nodes.get(group.node);
-        node.map_or_else(|| "a node that was retired".to_owned(), |node| node.server())
+        node.map_or_else(
+            || "a node that was retired".to_owned(),
+            |node| node.server(),
+        )
     }
 
     pub(super) fn group(&self, key: &str) -> Group {
         let slot = keyslot(key);
         let node = self.shared.map.owner(slot).unwrap_or_default();
-        let by_slot = self.shared.by_slot_until.lock().is_some_and(|until| Instant::now() < until);
-        Group { node, slot: by_slot.then_some(slot) }
+        let by_slot = self
+            .shared
+            .by_slot_until
+            .lock()
+            .is_some_and(|until| Instant::now() < until);
+        Group {
+            node,
+            slot: by_slot.then_some(slot),
+        }
     }
 
     pub(super) fn groups(&self) -> Vec<Group> {
@@ -205,8 +229,16 @@ impl Cluster {
         let slot = keyslot(key);
         let served = self.shared.map.changes(slot);
         let node = self.shared.map.owner(slot).unwrap_or_default();
-        let connection = self.shared.nodes.get(node).map_or(0, |node| node.epoch(lane));
-        Epoch { connection, node, served }
+        let connection = self
+            .shared
+            .nodes
+            .get(node)
+            .map_or(0, |node| node.epoch(lane));
+        Epoch {
+            connection,
+            node,
+            served,
+        }
     }
 
     pub(super) fn pubsub(&self, channel: &str, key: &str) -> PubSub {
@@ -253,12 +285,18 @@ impl fmt::Debug for Cluster {
 
 impl Shared {
     async fn call(&self, lane: Lane, call: Call) -> CallOutcome {
-        let Some(key) = call.keys.first() else { return self.call_anywhere(lane, call).await };
+        let Some(key) = call.keys.first() else {
+            return self.call_anywhere(lane, call).await;
+        };
         let slot = keyslot(key);
         let mut is_begun = false;
         let outcome = self.call_slot(slot, lane, call, &mut is_begun).await;
         // Whatever the last attempt says of itself.
-        if is_begun { outcome.map_err(CallError::in_doubt) } else { outcome }
+        if is_begun {
+            outcome.map_err(CallError::in_doubt)
+        } else {
+            outcome
+        }
     }
 
     /// Follows redirects. `is_begun`: an attempt was stopped in its middle, and may have written before.
@@ -284,11 +322,16 @@ impl Shared {
                 self.doubted.notify_one();
                 return Err(retired());
             };
-            let error = match self.ask(&node, lane, call.clone(), keys, beyond_first).await {
+            let error = match self
+                .ask(&node, lane, call.clone(), keys, beyond_first)
+                .await
+            {
                 Ok(value) => return Ok(value),
                 Err(error) => error,
             };
-            let Some(redirect) = Redirect::of(&error) else { return Err(error) };
+            let Some(redirect) = Redirect::of(&error) else {
+                return Err(error);
+            };
             *is_begun |= redirect == Redirect::InAScript;
             beyond_first = Some(limit);
             let mut waits = true;
@@ -321,8 +364,12 @@ impl Shared {
     /// A call that concerns no key.
     async fn call_anywhere(&self, lane: Lane, call: Call) -> CallOutcome {
         let nodes = self.nodes.all();
-        let connected = nodes.iter().find(|(_, node)| node.why_not_connected().is_none());
-        let Some((_, node)) = connected.or(nodes.first()) else { return Err(retired()) };
+        let connected = nodes
+            .iter()
+            .find(|(_, node)| node.why_not_connected().is_none());
+        let Some((_, node)) = connected.or(nodes.first()) else {
+            return Err(retired());
+        };
         self.ask(node, lane, call, KeyForm::Declared, None).await
     }
 
@@ -340,11 +387,15 @@ impl Shared {
             let limit = limit.unwrap_or_else(|| Instant::now() + self.timing.command);
             drop(timeout_at(limit, node.first_attempt(role)).await);
         }
-        let sent = node.send(lane, call, keys).inspect_err(|_| self.doubted.notify_one())?;
+        let sent = node
+            .send(lane, call, keys)
+            .inspect_err(|_| self.doubted.notify_one())?;
         let outcome = match limit {
             None => answer(sent).await,
             Some(limit) => timeout_at(limit, answer(sent)).await.unwrap_or_else(|_| {
-                Err(CallError::Unknown(Fault("no answer after a redirect".into())))
+                Err(CallError::Unknown(Fault(
+                    "no answer after a redirect".into(),
+                )))
             }),
         };
         if let Err(CallError::NotApplied(Fault(text))) = &outcome
@@ -391,10 +442,18 @@ impl Shared {
         self.nodes.at_or_else(address, |number| {
             let endpoint = self.deployment.servers.at(&address.host, address.port);
             let remote = self.remote(&endpoint).map(Arc::new).map_err(|error| {
-                Fault(format!("a node at an address that cannot be used: {error:?}"))
+                Fault(format!(
+                    "a node at an address that cannot be used: {error:?}"
+                ))
             });
             let events = Arc::new(channels::OfNode::new(number, self));
-            Node::open(remote, self.timing, events, &self.runtimes, self.doubted.clone())
+            Node::open(
+                remote,
+                self.timing,
+                events,
+                &self.runtimes,
+                self.doubted.clone(),
+            )
         })
     }
 
@@ -406,7 +465,11 @@ impl Shared {
         // A script may publish to a channel of a shard only if that is the shard of its keys.
         let is_sharded =
             self.sharding.is_on.load(Ordering::Relaxed) && keyslot(channel) == keyslot(key);
-        if is_sharded { PubSub::Sharded } else { PubSub::Plain }
+        if is_sharded {
+            PubSub::Sharded
+        } else {
+            PubSub::Plain
+        }
     }
 
     /// Waits until a connection to each node was tried. An error if there is none at all.
@@ -434,9 +497,14 @@ fn retired() -> CallError {
 
 /// Whether a script was refused because of the slots of its keys.
 fn concerns_slots(text: &str) -> bool {
-    ["non local key", "cluster is down", "hash to the same slot", "MOVED "]
-        .iter()
-        .any(|part| text.contains(part))
+    [
+        "non local key",
+        "cluster is down",
+        "hash to the same slot",
+        "MOVED ",
+    ]
+    .iter()
+    .any(|part| text.contains(part))
 }
 
 fn redirected(error: &CallError, node: &Node) -> CallError {

@@ -60,7 +60,9 @@ impl Decoder {
     ///
     /// Until there is one, the buffer may only be appended to.
     pub(crate) fn decode(&mut self, buffer: &mut BytesMut) -> Result<Option<Incoming>, Malformed> {
-        let Some(end) = self.boundary.find(buffer)? else { return Ok(None) };
+        let Some(end) = self.boundary.find(buffer)? else {
+            return Ok(None);
+        };
         let incoming = match parse(buffer.split_to(end).freeze())? {
             Frame::Push(items) => Incoming::Push(values(items).map_err(Unfit::in_push)?),
             frame => Incoming::Reply(match value(frame) {
@@ -123,9 +125,9 @@ fn value(frame: Frame) -> Result<Value, Unfit> {
         Frame::Array(Some(items)) | Frame::Set(items) | Frame::Push(items) => {
             Value::Array(values(items)?)
         }
-        Frame::Map(pairs) => {
-            Value::Array(values(pairs.into_iter().flat_map(|(key, item)| [key, item]))?)
-        }
+        Frame::Map(pairs) => Value::Array(values(
+            pairs.into_iter().flat_map(|(key, item)| [key, item]),
+        )?),
         Frame::Error(bytes) | Frame::BlobError(bytes) => return Err(Unfit::Error(text(&bytes))),
         Frame::Attribute(_)
         | Frame::StreamTerminator

@@ -81,7 +81,12 @@ struct Outbox {
 impl Connection {
     pub(super) fn new(writer: Writer) -> Self {
         let bytes = BytesMut::new();
-        let outbox = Outbox { bytes, taken: 0, to_flush: false, writer: Some(writer) };
+        let outbox = Outbox {
+            bytes,
+            taken: 0,
+            to_flush: false,
+            writer: Some(writer),
+        };
         Connection {
             process: Process::this(),
             ledger: Mutex::default(),
@@ -106,7 +111,12 @@ impl Connection {
         keys: KeyForm,
     ) -> Result<oneshot::Receiver<CallOutcome>, CallError> {
         let (answer, receiver) = oneshot::channel();
-        self.push(Request::Call(CallRequest { call, answer, form: ScriptForm::Hash, keys }))?;
+        self.push(Request::Call(CallRequest {
+            call,
+            answer,
+            form: ScriptForm::Hash,
+            keys,
+        }))?;
         Ok(receiver)
     }
 
@@ -158,7 +168,9 @@ impl Connection {
 
     /// Writes the waiting requests in the caller's place; `false` if another task writes.
     fn write_now(&self) -> bool {
-        let Some(mut outbox) = self.outbox.try_lock() else { return false };
+        let Some(mut outbox) = self.outbox.try_lock() else {
+            return false;
+        };
         if !outbox.bytes.is_empty() {
             return false;
         }
@@ -204,7 +216,9 @@ impl Connection {
 
     /// Ends the calls that are older than `limit`.
     pub(super) fn expire(&self, limit: Duration, observer: &dyn SubscriptionObserver) {
-        let Some(oldest) = Instant::now().checked_sub(limit) else { return };
+        let Some(oldest) = Instant::now().checked_sub(limit) else {
+            return;
+        };
         let fault = Fault(format!("no answer within {} ms", limit.as_millis()));
         let mut notifications = Vec::new();
         {
@@ -222,7 +236,9 @@ impl Connection {
     /// Takes no more requests. A request in flight may still be answered.
     pub(super) fn close(&self, observer: &dyn SubscriptionObserver) {
         let mut notifications = Vec::new();
-        self.ledger.lock().close(&CallError::Closed, &mut notifications);
+        self.ledger
+            .lock()
+            .close(&CallError::Closed, &mut notifications);
         Notification::deliver(notifications, observer);
         self.driver.wake();
     }
@@ -252,7 +268,9 @@ impl Connection {
             let mut outbox = self.outbox.lock();
             // INVARIANT CONNECTION-2. The socket closes when the driver's half is gone, too.
             drop(outbox.writer.take());
-            self.ledger.lock().end(fault, outbox.taken, &mut notifications);
+            self.ledger
+                .lock()
+                .end(fault, outbox.taken, &mut notifications);
         }
         Notification::deliver(notifications, observer);
     }
@@ -298,9 +316,11 @@ impl Connection {
                 notification
             }
             Incoming::Push(push) => match push.as_slice() {
-                [Value::Text(kind), Value::Text(channel), Value::Text(payload)]
-                    if kind == "message" || kind == "smessage" =>
-                {
+                [
+                    Value::Text(kind),
+                    Value::Text(channel),
+                    Value::Text(payload),
+                ] if kind == "message" || kind == "smessage" => {
                     events.message(channel, payload.as_bytes());
                     None
                 }
@@ -360,7 +380,9 @@ impl Connection {
 impl Outbox {
     /// Writes everything that is here.
     fn write(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Fault>> {
-        let Some(writer) = &mut self.writer else { return Poll::Pending };
+        let Some(writer) = &mut self.writer else {
+            return Poll::Pending;
+        };
         while self.bytes.has_remaining() {
             match ready!(Pin::new(&mut *writer).poll_write(cx, &self.bytes)) {
                 Ok(0) => return Poll::Ready(Err(Fault("the server takes nothing more".into()))),

@@ -32,7 +32,11 @@ impl ControlConnection {
         let (to, resolver) = (remote.clone(), runtimes.own.clone());
         let opening = async move { to.open(None, &resolver).await };
         let failed = |error| cannot_connect(&remote.endpoint, error);
-        let opened = timeout(timing.connect, &mut AbortOnDrop(runtimes.own.spawn(opening)).0).await;
+        let opened = timeout(
+            timing.connect,
+            &mut AbortOnDrop(runtimes.own.spawn(opening)).0,
+        )
+        .await;
         // Its login is not renewed: a server that ends it for that is asked on the next connection.
         let (reader, writer, Greeting { inbox, .. }) = match opened {
             Ok(Ok(opened)) => opened.map_err(failed)?,
@@ -50,18 +54,27 @@ impl ControlConnection {
             ended.0.end(&fault, &*ended.1);
             fault
         });
-        Ok(ControlConnection { connection, registry, _driver: AbortOnDrop(driver) })
+        Ok(ControlConnection {
+            connection,
+            registry,
+            _driver: AbortOnDrop(driver),
+        })
     }
 
     pub(super) async fn command(&self, words: &[&[u8]], limit: Duration) -> CallOutcome {
         let reply = self.connection.command(words)?;
         timeout(limit, answer(reply)).await.unwrap_or_else(|_| {
-            Err(CallError::Unknown(Fault(format!("no answer within {} ms", limit.as_millis()))))
+            Err(CallError::Unknown(Fault(format!(
+                "no answer within {} ms",
+                limit.as_millis()
+            ))))
         })
     }
 
     pub(super) async fn subscribe(&self, channel: &str, limit: Duration) -> Result<(), CallError> {
-        let confirmed = self.registry.subscribe(&Arc::from(channel), PubSub::Plain)?;
+        let confirmed = self
+            .registry
+            .subscribe(&Arc::from(channel), PubSub::Plain)?;
         match timeout(limit, confirmed).await {
             Ok(Ok(outcome)) => outcome,
             _ => Err(not_connected("the subscription was not confirmed in time")),

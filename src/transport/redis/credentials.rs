@@ -80,12 +80,20 @@ pub type CredentialsFuture<'a> =
 impl Credentials {
     /// Of a user of the server's access control list.
     pub fn new(user: impl Into<String>, password: impl Into<String>) -> Self {
-        Credentials { user: Some(user.into()), password: password.into(), valid_for: None }
+        Credentials {
+            user: Some(user.into()),
+            password: password.into(),
+            valid_for: None,
+        }
     }
 
     /// Of the server's default user: the password of `requirepass`.
     pub fn password(password: impl Into<String>) -> Self {
-        Credentials { user: None, password: password.into(), valid_for: None }
+        Credentials {
+            user: None,
+            password: password.into(),
+            valid_for: None,
+        }
     }
 
     /// How long the server accepts them, counted from now. Default: as long as the connection lives.
@@ -119,7 +127,11 @@ pub(super) fn without_secret(text: &str, secret: &str) -> String {
     let parts: HashSet<&[u8]> = secret.as_bytes().windows(length).collect();
     let (mut shown, mut hidden_to) = (Vec::new(), 0);
     for (at, byte) in text.bytes().enumerate() {
-        if text.as_bytes().get(at..at + length).is_some_and(|part| parts.contains(part)) {
+        if text
+            .as_bytes()
+            .get(at..at + length)
+            .is_some_and(|part| parts.contains(part))
+        {
             if hidden_to <= at {
                 shown.extend(b"***");
             }
@@ -172,7 +184,9 @@ impl Provider {
         };
         match (&mut AbortOnDrop(runtime.spawn(asking)).0).await {
             Ok(Ok(credentials)) => Ok(credentials),
-            Ok(Err(text)) => Err(Fault(format!("the provider of the credentials failed: {text}"))),
+            Ok(Err(text)) => Err(Fault(format!(
+                "the provider of the credentials failed: {text}"
+            ))),
             Err(error) if error.is_panic() => {
                 Err(Fault("the provider of the credentials panicked".into()))
             }

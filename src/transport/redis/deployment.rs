@@ -54,8 +54,17 @@ pub(super) struct Servers {
 impl SentinelDeployment {
     /// A sentinel that another one has told of.
     pub(super) fn sentinel_at(&self, host: &str, port: u16) -> Endpoint {
-        let credentials = self.sentinels.first().and_then(Endpoint::credentials).cloned();
-        Servers { security: self.servers.security, credentials, database: None }.at(host, port)
+        let credentials = self
+            .sentinels
+            .first()
+            .and_then(Endpoint::credentials)
+            .cloned();
+        Servers {
+            security: self.servers.security,
+            credentials,
+            database: None,
+        }
+        .at(host, port)
     }
 }
 
@@ -149,13 +158,18 @@ fn endpoints(
     credentials: Option<&Credentials>,
 ) -> Result<Vec<Endpoint>, ConfigError> {
     if url.login.contains('@') {
-        return Err(refused("an `@` in a user or password must be written as %40"));
+        return Err(refused(
+            "an `@` in a user or password must be written as %40",
+        ));
     }
     let hosts: Vec<_> = url.hosts.split(',').map(str::trim).collect();
     if hosts.len() > HOSTS_MAX {
         return Err(refused(format!("more than {HOSTS_MAX} hosts")));
     }
-    hosts.iter().map(|host| Endpoint::of_host(host, port, security, credentials.cloned())).collect()
+    hosts
+        .iter()
+        .map(|host| Endpoint::of_host(host, port, security, credentials.cloned()))
+        .collect()
 }
 
 fn sentinel(url: &Parts<'_>, security: Security) -> Result<SentinelDeployment, ConfigError> {
@@ -167,7 +181,11 @@ fn sentinel(url: &Parts<'_>, security: Security) -> Result<SentinelDeployment, C
             "the name of the master is missing; write redis-sentinel://host1,host2,host3/name",
         ));
     }
-    let mut chosen = if number.is_empty() { None } else { Some(database(number)?) };
+    let mut chosen = if number.is_empty() {
+        None
+    } else {
+        Some(database(number)?)
+    };
     let (mut user, mut password) = (None, None);
     for parameter in url.parameters() {
         let (key, value) = parameter?;
@@ -186,8 +204,16 @@ fn sentinel(url: &Parts<'_>, security: Security) -> Result<SentinelDeployment, C
     }
     let own = credentials(user.unwrap_or_default(), password.unwrap_or_default())?;
     let sentinels = endpoints(url, SENTINEL_PORT_DEFAULT, security, own.as_ref())?;
-    let servers = Servers { security, credentials: url.credentials()?, database: chosen };
-    Ok(SentinelDeployment { sentinels, master, servers })
+    let servers = Servers {
+        security,
+        credentials: url.credentials()?,
+        database: chosen,
+    };
+    Ok(SentinelDeployment {
+        sentinels,
+        master,
+        servers,
+    })
 }
 
 fn cluster(url: &Parts<'_>, security: Security) -> Result<ClusterDeployment, ConfigError> {
@@ -199,7 +225,14 @@ fn cluster(url: &Parts<'_>, security: Security) -> Result<ClusterDeployment, Con
     }
     let credentials = url.credentials()?;
     let seeds = endpoints(url, PORT_DEFAULT, security, credentials.as_ref())?;
-    Ok(ClusterDeployment { seeds, servers: Servers { security, credentials, database: None } })
+    Ok(ClusterDeployment {
+        seeds,
+        servers: Servers {
+            security,
+            credentials,
+            database: None,
+        },
+    })
 }
 
 impl fmt::Display for Deployment {
@@ -215,23 +248,40 @@ impl fmt::Display for Deployment {
 impl fmt::Display for SentinelDeployment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let hosts = host_list(&self.sentinels);
-        write!(f, "{}-sentinel://{hosts}/{}", scheme(self.servers.security), self.master)?;
-        self.servers.database.map_or(Ok(()), |number| write!(f, "/{number}"))
+        write!(
+            f,
+            "{}-sentinel://{hosts}/{}",
+            scheme(self.servers.security),
+            self.master
+        )?;
+        self.servers
+            .database
+            .map_or(Ok(()), |number| write!(f, "/{number}"))
     }
 }
 
 impl fmt::Display for ClusterDeployment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}-cluster://{}", scheme(self.servers.security), host_list(&self.seeds))
+        write!(
+            f,
+            "{}-cluster://{}",
+            scheme(self.servers.security),
+            host_list(&self.seeds)
+        )
     }
 }
 
 /// Without credentials.
 impl fmt::Debug for Servers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Servers { security, database, .. } = self;
+        let Servers {
+            security, database, ..
+        } = self;
         let mut shown = f.debug_struct("Servers");
-        shown.field("security", security).field("database", database).finish_non_exhaustive()
+        shown
+            .field("security", security)
+            .field("database", database)
+            .finish_non_exhaustive()
     }
 }
 
@@ -244,8 +294,10 @@ fn scheme(security: Security) -> &'static str {
 
 /// In one order, so that equal texts mean the same deployment.
 fn host_list(endpoints: &[Endpoint]) -> String {
-    let mut hosts: Vec<_> =
-        endpoints.iter().map(|endpoint| endpoint.address().to_string()).collect();
+    let mut hosts: Vec<_> = endpoints
+        .iter()
+        .map(|endpoint| endpoint.address().to_string())
+        .collect();
     hosts.sort();
     hosts.join(",")
 }
@@ -264,16 +316,29 @@ mod tests {
     #[test]
     fn sentinels_with_and_without_ports() {
         let url = "redis-sentinel://u:p%40s@s1,s2:5000,[::1]:7/locks/3?sentinel_password=x";
-        let Ok(Deployment::Sentinel(found)) = Deployment::parse(url) else { panic!("a URL") };
+        let Ok(Deployment::Sentinel(found)) = Deployment::parse(url) else {
+            panic!("a URL")
+        };
         let shown = found.to_string();
         assert_eq!(shown, "redis-sentinel://[::1]:7,s1:26379,s2:5000/locks/3");
         let server = found.servers.at("10.0.0.1", 6379);
         let login = server.credentials().expect("those of the servers");
-        assert_eq!((login.user.as_deref(), &*login.password), (Some("u"), "p@s"));
-        let own = found.sentinels[0].credentials().expect("those of the sentinels");
+        assert_eq!(
+            (login.user.as_deref(), &*login.password),
+            (Some("u"), "p@s")
+        );
+        let own = found.sentinels[0]
+            .credentials()
+            .expect("those of the sentinels");
         assert_eq!((own.user.as_deref(), &*own.password), (None, "x"));
-        assert_eq!((server.database(), found.sentinels[0].database()), (Some(3), None));
-        assert_eq!(found.servers.at("fe80::1", 1).to_string(), "redis://[fe80::1]:1/3");
+        assert_eq!(
+            (server.database(), found.sentinels[0].database()),
+            (Some(3), None)
+        );
+        assert_eq!(
+            found.servers.at("fe80::1", 1).to_string(),
+            "redis://[fe80::1]:1/3"
+        );
     }
 
     #[test]
@@ -296,7 +361,10 @@ mod tests {
             ("redis-sentinel://s1/m?secret=1", "query parameters"),
             ("redis-sentinel://s1/m?db=1&db=2", "once each"),
             ("redis-sentinel://s1/m/secret", "number from 0 to 255"),
-            ("redis-sentinel://s1/m?sentinel_user=secret", "without a password"),
+            (
+                "redis-sentinel://s1/m?sentinel_user=secret",
+                "without a password",
+            ),
             ("redis-cluster:secret", "scheme is missing"),
             ("redis-cluster://a,/0", "host is missing"),
             ("redis-cluster://a/7", "no databases"),

@@ -72,7 +72,12 @@ impl Dial {
             #[cfg(feature = "tls")]
             Some(tls) => {
                 let (name, tls) = (tls.name_of(&host)?, tls.clone());
-                Ok(Dial::Tls { host, port, tls, name })
+                Ok(Dial::Tls {
+                    host,
+                    port,
+                    tls,
+                    name,
+                })
             }
             #[cfg(not(feature = "tls"))]
             Some(never) => match *never {},
@@ -96,7 +101,12 @@ impl Dial {
                 Ok((Box::new(reader), Box::new(writer), peer))
             }
             #[cfg(feature = "tls")]
-            Dial::Tls { host, port, tls, name } => {
+            Dial::Tls {
+                host,
+                port,
+                tls,
+                name,
+            } => {
                 let stream = tcp(host, *port, peer, resolver).await?;
                 let peer = stream.peer_addr().ok();
                 let (reader, writer) = tls.connect(name.clone(), stream, resolver).await?;

@@ -11,7 +11,11 @@ pub(super) fn call(out: &mut BytesMut, call: &Call, form: ScriptForm, keys: KeyF
         command(out, &[b"ASKING"]);
     }
     let is_undeclared = keys == KeyForm::Undeclared;
-    head(out, b'*', 3 + usize::from(is_undeclared) + call.keys.len() + call.args.len());
+    head(
+        out,
+        b'*',
+        3 + usize::from(is_undeclared) + call.keys.len() + call.args.len(),
+    );
     let (text, sha1) = match keys {
         KeyForm::Declared | KeyForm::Asking => (call.script.text, call.script.sha1()),
         KeyForm::Undeclared => call.script.undeclared(),

@@ -64,7 +64,11 @@ impl Endpoint {
     /// A server whose credentials are in the configuration of `fred`.
     #[cfg(feature = "fred")]
     pub(crate) fn without_credentials(address: Address, database: Option<u8>) -> Self {
-        Endpoint { address, credentials: None, database }
+        Endpoint {
+            address,
+            credentials: None,
+            database,
+        }
     }
 
     pub(super) fn new(
@@ -72,7 +76,11 @@ impl Endpoint {
         credentials: Option<Credentials>,
         database: Option<u8>,
     ) -> Self {
-        Endpoint { address, credentials, database }
+        Endpoint {
+            address,
+            credentials,
+            database,
+        }
     }
 
     /// One of several hosts: `host` or `host:port`.
@@ -84,7 +92,11 @@ impl Endpoint {
     ) -> Result<Self, ConfigError> {
         let (host, port) = host_and_port(text, default)?;
         let address = Address::of(security, host, port);
-        Ok(Endpoint { address, credentials, database: None })
+        Ok(Endpoint {
+            address,
+            credentials,
+            database: None,
+        })
     }
 
     pub(crate) fn address(&self) -> &Address {
@@ -114,7 +126,11 @@ impl Endpoint {
             number => Some(database(number)?),
         };
         let address = Address::of(security, host, port);
-        Ok(Endpoint { address, credentials: url.credentials()?, database })
+        Ok(Endpoint {
+            address,
+            credentials: url.credentials()?,
+            database,
+        })
     }
 
     fn unix(url: &Parts<'_>) -> Result<Self, ConfigError> {
@@ -144,7 +160,11 @@ impl Endpoint {
             }
         }
         let credentials = credentials(user.unwrap_or_default(), password.unwrap_or_default())?;
-        Ok(Endpoint { address: Address::Unix { path }, credentials, database: number })
+        Ok(Endpoint {
+            address: Address::Unix { path },
+            credentials,
+            database: number,
+        })
     }
 }
 

@@ -96,7 +96,10 @@ impl FredTemplate {
                 return Err(ConfigError::Fred { reason });
             }
         };
-        Ok((FredTemplate(client.clone()), Endpoint::without_credentials(address, config.database)))
+        Ok((
+            FredTemplate(client.clone()),
+            Endpoint::without_credentials(address, config.database),
+        ))
     }
 
     /// Connects and authenticates. The caller limits the time; no step takes longer than `limit`.
@@ -115,11 +118,18 @@ impl FredTemplate {
             ..self.0.client_config()
         };
         let performance = PerformanceConfig {
-            broadcast_channel_capacity: if role == Role::Messages { MESSAGES } else { EVENTS },
+            broadcast_channel_capacity: if role == Role::Messages {
+                MESSAGES
+            } else {
+                EVENTS
+            },
             ..PerformanceConfig::default()
         };
         let client = Client::new(config, Some(performance), Some(connection(limit)), None);
-        client.inner().set_resolver(self.0.inner().get_resolver().await).await;
+        client
+            .inner()
+            .set_resolver(self.0.inner().get_resolver().await)
+            .await;
         let (messages, mut up) = (client.message_rx(), client.reconnect_rx());
         let mut router = AbortOnDrop(client.connect());
         tokio::select! {
@@ -143,12 +153,19 @@ impl FredTemplate {
         let info = send(&client, "INFO", vec!["server".into()]).await;
         let info = info.map_err(|fault| not_connected(&fault.0))?;
         let server = Identity::of(info.ok().as_ref(), None);
-        Ok(FredClient { client, router, messages, server })
+        Ok(FredClient {
+            client,
+            router,
+            messages,
+            server,
+        })
     }
 }
 
 fn connection(limit: Duration) -> ConnectionConfig {
-    let keepalive = TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE / 2);
+    let keepalive = TcpKeepalive::new()
+        .with_time(KEEPALIVE)
+        .with_interval(KEEPALIVE / 2);
     ConnectionConfig {
         connection_timeout: limit,
         // HELLO, AUTH, SELECT: they hold up everything else on the connection.
@@ -159,7 +176,11 @@ fn connection(limit: Duration) -> ConnectionConfig {
         max_command_buffer_len: 0,
         // fred fails the connection if CLIENT SETNAME fails; ours may fail.
         auto_client_setname: false,
-        tcp: TcpConfig { nodelay: Some(true), keepalive: Some(keepalive), ..TcpConfig::default() },
+        tcp: TcpConfig {
+            nodelay: Some(true),
+            keepalive: Some(keepalive),
+            ..TcpConfig::default()
+        },
         ..ConnectionConfig::default()
     }
 }
@@ -186,8 +207,17 @@ pub(super) async fn drive(
     registry: Arc<SubscriptionRegistry>,
     events: Arc<dyn TransportEvents>,
 ) -> Fault {
-    let FredClient { client, mut router, mut messages, .. } = client;
-    let mut driver = Driver { client, in_flight: VecDeque::new(), pings: 0 };
+    let FredClient {
+        client,
+        mut router,
+        mut messages,
+        ..
+    } = client;
+    let mut driver = Driver {
+        client,
+        in_flight: VecDeque::new(),
+        pings: 0,
+    };
     tokio::select! {
         biased;
         // First, so that answers that came before the end are delivered.
@@ -205,7 +235,10 @@ async fn deliver(messages: &mut Receiver<Message>, events: &dyn TransportEvents)
     loop {
         match messages.recv().await {
             Ok(message) => {
-                events.message(&message.channel, message.value.as_bytes().unwrap_or_default());
+                events.message(
+                    &message.channel,
+                    message.value.as_bytes().unwrap_or_default(),
+                );
             }
             Err(RecvError::Lagged(_)) => events.missed(Missed::All),
             Err(RecvError::Closed) => return,
@@ -306,7 +339,10 @@ impl Driver {
                 })
             }
             Request::Command(request) => {
-                let mut words = request.words.iter().map(|word| String::from_utf8_lossy(word));
+                let mut words = request
+                    .words
+                    .iter()
+                    .map(|word| String::from_utf8_lossy(word));
                 let command = words.next().unwrap_or_default().into_owned();
                 let words = words.map(|word| word.as_ref().into()).collect();
                 Box::pin(async move {
@@ -324,12 +360,19 @@ impl Driver {
                 })
             }
         };
-        InFlight { subscribes, answer: maybe_done(answer) }
+        InFlight {
+            subscribes,
+            answer: maybe_done(answer),
+        }
     }
 }
 
 fn confirmed(kind: &str, channel: &str) -> Incoming {
-    Incoming::Push(vec![Value::Text(kind.into()), Value::Text(channel.into()), Value::Int(0)])
+    Incoming::Push(vec![
+        Value::Text(kind.into()),
+        Value::Text(channel.into()),
+        Value::Int(0),
+    ])
 }
 
 /// `Ok`: our number, so every earlier command has been answered; or an error answer.
@@ -346,7 +389,10 @@ type Answer = Result<Value, String>;
 
 async fn send(client: &Client, command: impl Into<Str>, words: Vec<Word>) -> Result<Answer, Fault> {
     let command = CustomCommand::new(command, ClusterHash::Random, false);
-    Box::pin(client.custom_raw(command, words)).await.map(value).map_err(|error| lost(&error))
+    Box::pin(client.custom_raw(command, words))
+        .await
+        .map(value)
+        .map_err(|error| lost(&error))
 }
 
 fn lost(error: &Error) -> Fault {
@@ -382,9 +428,10 @@ fn value(frame: Resp3Frame) -> Answer {
         | Resp3Frame::ChunkedString(data) => Value::Text(text(&data)),
         Resp3Frame::Array { data, .. } | Resp3Frame::Push { data, .. } => Value::Array(all(data)?),
         Resp3Frame::Set { data, .. } => Value::Array(all(data.into_iter().collect())?),
-        Resp3Frame::Map { data, .. } => {
-            Value::Array(all(data.into_iter().flat_map(|(key, item)| [key, item]).collect())?)
-        }
+        Resp3Frame::Map { data, .. } => Value::Array(all(data
+            .into_iter()
+            .flat_map(|(key, item)| [key, item])
+            .collect())?),
         Resp3Frame::Boolean { data, .. } => Value::Int(data.into()),
         Resp3Frame::Double { data, .. } => Value::Text(data.to_string()),
         Resp3Frame::SimpleError { data, .. } => return Err(data.to_string()),

@@ -40,7 +40,12 @@ impl Handshake {
     pub(super) fn new(endpoint: &Endpoint, name: &str) -> Self {
         let login = Login::Fixed(endpoint.credentials().cloned());
         let (database, name) = (endpoint.database(), name.to_owned());
-        Handshake { login, database, name, primary_only: false }
+        Handshake {
+            login,
+            database,
+            name,
+            primary_only: false,
+        }
     }
 
     /// Asks a provider at each login.
@@ -77,9 +82,18 @@ impl Handshake {
         let sent = Instant::now();
         let greeted = self.greet(reader, writer, credentials.as_ref()).await;
         // A server or a proxy may repeat the words of a command that it refuses.
-        let hidden = |error| credentials.iter().fold(error, |error, known| known.hidden_in(error));
+        let hidden = |error| {
+            credentials
+                .iter()
+                .fold(error, |error, known| known.hidden_in(error))
+        };
         let (inbox, server) = greeted.map_err(hidden)?;
-        Ok(Greeting { inbox, validity, took: sent.elapsed(), server })
+        Ok(Greeting {
+            inbox,
+            validity,
+            took: sent.elapsed(),
+            server,
+        })
     }
 
     /// Returns the bytes that were read beyond the answers, and what the server says of itself.
@@ -137,8 +151,14 @@ impl Handshake {
         command(&mut commands, &[b"INFO", b"server"]);
         answers.push(Answer::Identity);
         // Servers before Redis 7.2 do not know CLIENT SETINFO; others may refuse it to this user.
-        for (what, text) in [("LIB-NAME", "leasehold"), ("LIB-VER", env!("CARGO_PKG_VERSION"))] {
-            command(&mut commands, &[b"CLIENT", b"SETINFO", what.as_bytes(), text.as_bytes()]);
+        for (what, text) in [
+            ("LIB-NAME", "leasehold"),
+            ("LIB-VER", env!("CARGO_PKG_VERSION")),
+        ] {
+            command(
+                &mut commands,
+                &[b"CLIENT", b"SETINFO", what.as_bytes(), text.as_bytes()],
+            );
             answers.push(Answer::Optional);
         }
         (commands, answers)
@@ -152,7 +172,9 @@ impl Handshake {
                 // Other codes concern the user, and HELLO has words for more than the protocol.
                 CallError::Refused(Fault(text))
                     if answer == Answer::Hello
-                        && ["ERR ", "NOPROTO "].iter().any(|code| text.starts_with(code)) =>
+                        && ["ERR ", "NOPROTO "]
+                            .iter()
+                            .any(|code| text.starts_with(code)) =>
                 {
                     needs_resp3(&format!("HELLO is refused: {text}"))
                 }
@@ -204,7 +226,9 @@ pub(super) fn primary(role: &Value) -> Result<(), CallError> {
 }
 
 fn not_primary(role: Option<&Value>) -> CallError {
-    not_connected(&format!("the server is not a primary: its role is {role:?}"))
+    not_connected(&format!(
+        "the server is not a primary: its role is {role:?}"
+    ))
 }
 
 /// A later attempt may succeed.

@@ -24,7 +24,10 @@ impl Identity {
             Some(Value::Text(text)) => text.lines().find_map(|line| line.strip_prefix("run_id:")),
             _ => None,
         };
-        Identity { run_id: run_id.map(Arc::from), peer }
+        Identity {
+            run_id: run_id.map(Arc::from),
+            peer,
+        }
     }
 
     /// Whether this is surely another server than the one that was known.
@@ -52,12 +55,31 @@ mod tests {
 
     #[test]
     fn the_run_id_counts_and_else_the_address() {
-        let known = identity("# Server\r\nredis_version:7.0.15\r\nrun_id:ab\r\n", "10.0.0.1:6379");
+        let known = identity(
+            "# Server\r\nredis_version:7.0.15\r\nrun_id:ab\r\n",
+            "10.0.0.1:6379",
+        );
         let others = [
-            (identity("run_id:ab\r\n", "10.0.0.2:6379"), false, "reached by another address"),
-            (identity("run_id:cd\r\n", "10.0.0.1:6379"), true, "another process there"),
-            (Identity::of(None, "10.0.0.1:6379".parse().ok()), false, "it does not say"),
-            (Identity::of(None, "10.0.0.2:6379".parse().ok()), true, "nor is it there"),
+            (
+                identity("run_id:ab\r\n", "10.0.0.2:6379"),
+                false,
+                "reached by another address",
+            ),
+            (
+                identity("run_id:cd\r\n", "10.0.0.1:6379"),
+                true,
+                "another process there",
+            ),
+            (
+                Identity::of(None, "10.0.0.1:6379".parse().ok()),
+                false,
+                "it does not say",
+            ),
+            (
+                Identity::of(None, "10.0.0.2:6379".parse().ok()),
+                true,
+                "nor is it there",
+            ),
             (Identity::of(None, None), false, "nothing is known"),
         ];
         for (met, is_other, why) in others {

@@ -96,9 +96,10 @@ impl Before {
     fn of(request: &Request) -> Self {
         match request {
             Request::Call(call) if call.keys == KeyForm::Asking => Before::Asking,
-            Request::Unsubscribe(_, PubSub::Sharded) => {
-                Before::Unsubscribed { pushed: false, refused: false }
-            }
+            Request::Unsubscribe(_, PubSub::Sharded) => Before::Unsubscribed {
+                pushed: false,
+                refused: false,
+            },
             _ => Before::Nothing,
         }
     }
@@ -116,8 +117,9 @@ impl InFlight {
             (Before::Unsubscribed { pushed, refused }, Err(text)) => {
                 // Behind the server's own push SUNSUBSCRIBE is an error of the slot. Any other error there
                 // answers PING, of a server that is busy for example.
-                let is_of_slot =
-                    ["MOVED ", "CLUSTERDOWN"].iter().any(|code| text.starts_with(code));
+                let is_of_slot = ["MOVED ", "CLUSTERDOWN"]
+                    .iter()
+                    .any(|code| text.starts_with(code));
                 let is_first = !std::mem::replace(refused, true);
                 is_first && (!*pushed || is_of_slot)
             }
@@ -161,9 +163,17 @@ impl Ledger {
 
     /// Since when each call is without an answer.
     pub(super) fn calls(&self) -> impl Iterator<Item = Instant> {
-        let waiting = self.waiting.iter().map(|waiting| (Some(&waiting.request), waiting.since));
-        let in_flight = self.in_flight.iter().map(|sent| (sent.request.as_ref(), sent.since));
-        let calls = waiting.chain(in_flight).filter(|(one, _)| one.is_some_and(Request::is_call));
+        let waiting = self
+            .waiting
+            .iter()
+            .map(|waiting| (Some(&waiting.request), waiting.since));
+        let in_flight = self
+            .in_flight
+            .iter()
+            .map(|sent| (sent.request.as_ref(), sent.since));
+        let calls = waiting
+            .chain(in_flight)
+            .filter(|(one, _)| one.is_some_and(Request::is_call));
         calls.map(|(_, since)| since)
     }
 
@@ -208,7 +218,13 @@ impl Ledger {
             let length = u32::try_from(out.len() - had).expect("BUG: a request of 4 GiB");
             let before = Before::of(&request);
             let request = Some(request);
-            self.in_flight.push_back(InFlight { request, since, first, length, before });
+            self.in_flight.push_back(InFlight {
+                request,
+                since,
+                first,
+                length,
+                before,
+            });
         }
     }
 
@@ -221,7 +237,13 @@ impl Ledger {
                 let taken = take(&request);
                 let request = Some(request);
                 let before = Before::Nothing;
-                let sent = InFlight { request, since, first: 0, length: 0, before };
+                let sent = InFlight {
+                    request,
+                    since,
+                    first: 0,
+                    length: 0,
+                    before,
+                };
                 self.in_flight.push_back(sent);
                 return Some(taken);
             }
@@ -236,13 +258,31 @@ impl Ledger {
         reply: Result<Value, String>,
         taken: u64,
     ) -> Result<Option<Notification>, Fault> {
-        if self.in_flight.front_mut().is_some_and(|sent| sent.absorbs(&reply)) {
+        if self
+            .in_flight
+            .front_mut()
+            .is_some_and(|sent| sent.absorbs(&reply))
+        {
             return Ok(None);
         }
         // `VecDeque::pop_front_if` is of Rust 1.93.
-        let answered = self.in_flight.front().is_some_and(|sent| sent.end() <= taken);
-        let next = if answered { self.in_flight.pop_front() } else { None };
-        let Some(InFlight { request, since, first, length, before }) = next else {
+        let answered = self
+            .in_flight
+            .front()
+            .is_some_and(|sent| sent.end() <= taken);
+        let next = if answered {
+            self.in_flight.pop_front()
+        } else {
+            None
+        };
+        let Some(InFlight {
+            request,
+            since,
+            first,
+            length,
+            before,
+        }) = next
+        else {
             return Err(Fault("the server answered what it was not asked".into()));
         };
         // A driver that sends in its own way makes sure itself.
@@ -252,7 +292,12 @@ impl Ledger {
         let is_of_another = match (&request, &reply) {
             (Some(Request::Ping(_)), Ok(Value::Text(reply))) if is_numbered => {
                 let echoes = self.echoes.get_or_insert(reply != PONG);
-                *reply != if *echoes { self.pongs.to_string() } else { PONG.to_owned() }
+                *reply
+                    != if *echoes {
+                        self.pongs.to_string()
+                    } else {
+                        PONG.to_owned()
+                    }
             }
             (Some(Request::Ping(_)), Ok(_)) => is_numbered,
             (Some(Request::Call(_) | Request::Command(_)) | None, Ok(Value::Text(reply))) => {
@@ -275,7 +320,13 @@ impl Ledger {
         };
         if let Some(fault) = fault {
             // LOCKS: its caller learns of it as the connection ends, when nothing is locked.
-            self.in_flight.push_front(InFlight { request, since, first, length, before });
+            self.in_flight.push_front(InFlight {
+                request,
+                since,
+                first,
+                length,
+                before,
+            });
             return Err(Fault(fault.into()));
         }
         Ok(match request {
@@ -296,7 +347,10 @@ impl Ledger {
                         return Ok(None);
                     }
                     request.form = ScriptForm::Text;
-                    self.waiting.push_front(Waiting { request: Request::Call(request), since });
+                    self.waiting.push_front(Waiting {
+                        request: Request::Call(request),
+                        since,
+                    });
                     None
                 }
                 reply => {
@@ -310,19 +364,22 @@ impl Ledger {
     /// The server sent `subscribe`, `ssubscribe` or `unsubscribe` for a channel. A push that does not
     /// answer the oldest request shifts nothing.
     pub(super) fn confirmed(&mut self, kind: &str, channel: &str) -> Option<Notification> {
-        let asked = self.in_flight.front().is_some_and(|sent| match &sent.request {
-            Some(Request::Subscribe(request)) => {
-                let confirmation = match request.pubsub {
-                    PubSub::Plain => "subscribe",
-                    PubSub::Sharded => "ssubscribe",
-                };
-                kind == confirmation && *request.channel == *channel
-            }
-            Some(Request::Unsubscribe(gone, PubSub::Plain)) => {
-                kind == "unsubscribe" && **gone == *channel
-            }
-            _ => false,
-        });
+        let asked = self
+            .in_flight
+            .front()
+            .is_some_and(|sent| match &sent.request {
+                Some(Request::Subscribe(request)) => {
+                    let confirmation = match request.pubsub {
+                        PubSub::Plain => "subscribe",
+                        PubSub::Sharded => "ssubscribe",
+                    };
+                    kind == confirmation && *request.channel == *channel
+                }
+                Some(Request::Unsubscribe(gone, PubSub::Plain)) => {
+                    kind == "unsubscribe" && **gone == *channel
+                }
+                _ => false,
+            });
         if !asked {
             return None;
         }
@@ -334,8 +391,11 @@ impl Ledger {
 
     /// The server sent `sunsubscribe` for a channel: as the answer to the oldest request, or unasked.
     pub(super) fn unsubscribed(&mut self, channel: &str) {
-        if let Some(InFlight { request: Some(Request::Unsubscribe(gone, _)), before, .. }) =
-            self.in_flight.front_mut()
+        if let Some(InFlight {
+            request: Some(Request::Unsubscribe(gone, _)),
+            before,
+            ..
+        }) = self.in_flight.front_mut()
             && **gone == *channel
             && let Before::Unsubscribed { pushed, .. } = before
         {
@@ -364,7 +424,11 @@ impl Ledger {
                 withdraw(out, sent.first - taken, sent.end() - taken);
                 withdrawn += u64::from(sent.length);
             }
-            let error = if is_taken { CallError::Unknown } else { CallError::NotApplied };
+            let error = if is_taken {
+                CallError::Unknown
+            } else {
+                CallError::NotApplied
+            };
             let request = sent.request.take();
             ended.extend(request.and_then(|request| request.unanswered(error(fault.clone()))));
             waits |= is_taken;
@@ -395,8 +459,15 @@ impl Ledger {
         self.close(&CallError::NotApplied(fault.clone()), ended);
         for sent in std::mem::take(&mut self.in_flight) {
             let is_taken = sent.end() <= taken;
-            let error = if is_taken { CallError::Unknown } else { CallError::NotApplied };
-            ended.extend(sent.request.and_then(|request| request.unanswered(error(fault.clone()))));
+            let error = if is_taken {
+                CallError::Unknown
+            } else {
+                CallError::NotApplied
+            };
+            ended.extend(
+                sent.request
+                    .and_then(|request| request.unanswered(error(fault.clone()))),
+            );
         }
     }
 }

@@ -51,9 +51,14 @@ impl Login {
             Login::Fixed(credentials) => credentials.clone(),
             Login::Provider(provider) => Some(provider.ask(runtime).await?),
         };
-        let span = credentials.as_ref().and_then(|credentials| credentials.valid_for);
+        let span = credentials
+            .as_ref()
+            .and_then(|credentials| credentials.valid_for);
         let span = span.filter(|span| *span < VALID_MAX);
-        Ok((credentials, Validity(span.map(|span| (Instant::now(), span)))))
+        Ok((
+            credentials,
+            Validity(span.map(|span| (Instant::now(), span))),
+        ))
     }
 
     /// Renews the login of a connection in time. Ends when the server does not accept the credentials
@@ -68,7 +73,9 @@ impl Login {
         limit: Duration,
     ) -> Fault {
         loop {
-            let Validity(Some((since, span))) = validity else { return pending().await };
+            let Validity(Some((since, span))) = validity else {
+                return pending().await;
+            };
             sleep_until(since + (span / 4 * 3).max(VALID_MIN)).await;
             validity = loop {
                 match timeout(limit, self.renew(connection, runtime)).await {
@@ -89,11 +96,23 @@ impl Login {
     ) -> Result<Validity, CallError> {
         let given = self.credentials(runtime).await;
         let (credentials, validity) = given.map_err(CallError::NotApplied)?;
-        let Some(credentials) = credentials else { return Ok(validity) };
-        let words = [b"AUTH", credentials.user().as_bytes(), credentials.password.as_bytes()];
+        let Some(credentials) = credentials else {
+            return Ok(validity);
+        };
+        let words = [
+            b"AUTH",
+            credentials.user().as_bytes(),
+            credentials.password.as_bytes(),
+        ];
         let answer = connection.command(&words)?;
-        let ended = |_| Err(CallError::NotApplied(Fault("the connection has ended".into())));
+        let ended = |_| {
+            Err(CallError::NotApplied(Fault(
+                "the connection has ended".into(),
+            )))
+        };
         let outcome = answer.await.unwrap_or_else(ended);
-        outcome.map(|_| validity).map_err(|error| credentials.hidden_in(error))
+        outcome
+            .map(|_| validity)
+            .map_err(|error| credentials.hidden_in(error))
     }
 }

@@ -124,7 +124,12 @@ impl Remote {
     /// `name` is shown by CLIENT LIST.
     pub(crate) fn new(dial: Dial, endpoint: &Endpoint, name: &str) -> Self {
         let (handshake, endpoint) = (Handshake::new(endpoint, name), endpoint.to_string());
-        Remote { dial, handshake, endpoint, back: None }
+        Remote {
+            dial,
+            handshake,
+            endpoint,
+            back: None,
+        }
     }
 
     /// An engine of this process. It is tried again at once whenever this is notified.
@@ -152,7 +157,10 @@ impl Remote {
         let dialed = self.dial.connect(peer, resolver).await;
         let (mut reader, mut writer, peer) =
             dialed.map_err(|error| not_connected(&error.to_string()))?;
-        let mut greeting = self.handshake.run(&mut reader, &mut writer, resolver).await?;
+        let mut greeting = self
+            .handshake
+            .run(&mut reader, &mut writer, resolver)
+            .await?;
         greeting.server.peer = peer;
         Ok((reader, writer, greeting))
     }
@@ -183,14 +191,20 @@ impl Node {
         let [pilot, others @ ..] = &mut supervisors;
         let mut first = vec![pilot.open_first(if_unreachable).await?];
         if first[0].is_some() {
-            let others = others.iter_mut().map(|other| other.open_first(if_unreachable));
+            let others = others
+                .iter_mut()
+                .map(|other| other.open_first(if_unreachable));
             first.extend(futures_util::future::try_join_all(others).await?);
         }
         first.resize_with(supervisors.len(), || None);
         let tasks = supervisors.into_iter().zip(first);
         let tasks = tasks.map(|(supervisor, first)| runtimes.own.spawn(supervisor.run(first)));
         let supervisors = Mutex::new(tasks.collect());
-        Ok(Node { shared, stop, supervisors })
+        Ok(Node {
+            shared,
+            stop,
+            supervisors,
+        })
     }
 
     /// A node whose connections are opened as soon as its target is known and answers; those to an engine of this
@@ -213,7 +227,11 @@ impl Node {
             runtimes.own.spawn(supervisor.run(first))
         });
         let supervisors = Mutex::new(tasks.collect());
-        Node { shared, stop, supervisors }
+        Node {
+            shared,
+            stop,
+            supervisors,
+        }
     }
 
     #[cfg(test)]
@@ -241,18 +259,29 @@ impl Node {
     pub(super) async fn first_attempt(&self, role: Role) {
         // An error would mean that the sender is gone, which we hold.
         let mut progress = self.shared.progress.subscribe();
-        drop(progress.wait_for(|all| all[position(role)] != Progress::Opening).await);
+        drop(
+            progress
+                .wait_for(|all| all[position(role)] != Progress::Opening)
+                .await,
+        );
     }
 
     /// Waits until all connections are there.
     pub(super) async fn connected(&self) {
         let mut progress = self.shared.progress.subscribe();
-        drop(progress.wait_for(|all| *all == [Progress::Connected; 3]).await);
+        drop(
+            progress
+                .wait_for(|all| *all == [Progress::Connected; 3])
+                .await,
+        );
     }
 
     /// Why there is no connection for calls, if so.
     pub(super) fn why_not_connected(&self) -> Option<CallError> {
-        self.shared.slots.iter().find_map(|slot| slot.connection().err())
+        self.shared
+            .slots
+            .iter()
+            .find_map(|slot| slot.connection().err())
     }
 
     /// Whether the first attempt to connect has no outcome yet.
@@ -263,13 +292,23 @@ impl Node {
     /// Waits until the first attempts to connect have outcomes.
     pub(super) async fn first_attempts(&self) {
         let mut progress = self.shared.progress.subscribe();
-        drop(progress.wait_for(|all| !all.contains(&Progress::Opening)).await);
+        drop(
+            progress
+                .wait_for(|all| !all.contains(&Progress::Opening))
+                .await,
+        );
     }
 
     #[cfg(feature = "test-util")]
     pub(super) fn calls_under_way(&self) -> usize {
-        let connections = self.shared.slots.iter().filter_map(|slot| slot.connection().ok());
-        connections.map(|connection| connection.calls_under_way()).sum()
+        let connections = self
+            .shared
+            .slots
+            .iter()
+            .filter_map(|slot| slot.connection().ok());
+        connections
+            .map(|connection| connection.calls_under_way())
+            .sum()
     }
 
     /// Counts the connections that the lane has lost.
@@ -286,7 +325,9 @@ impl Node {
         let answer = self.shared.subscriptions.subscribe(channel, pubsub)?;
         match timeout(limit, answer).await {
             Ok(Ok(outcome)) => outcome,
-            Ok(Err(_)) => Err(CallError::Unknown(Fault("the subscription was given up".into()))),
+            Ok(Err(_)) => Err(CallError::Unknown(Fault(
+                "the subscription was given up".into(),
+            ))),
             Err(_) => Err(CallError::Unknown(Fault(format!(
                 "the subscription was not confirmed within {} ms",
                 limit.as_millis()
@@ -314,7 +355,12 @@ impl Node {
 
     /// Whether its server is an engine of this process.
     pub(super) fn is_embedded(&self) -> bool {
-        self.shared.target.borrow().remote.as_ref().is_ok_and(|remote| remote.back.is_some())
+        self.shared
+            .target
+            .borrow()
+            .remote
+            .as_ref()
+            .is_ok_and(|remote| remote.back.is_some())
     }
 
     /// The server that it connects to.
@@ -344,7 +390,11 @@ impl Node {
 pub(super) fn answer(
     answer: oneshot::Receiver<CallOutcome>,
 ) -> impl Future<Output = CallOutcome> + Send {
-    let given_up = |_| Err(CallError::Unknown(Fault("the connection was given up".into())));
+    let given_up = |_| {
+        Err(CallError::Unknown(Fault(
+            "the connection was given up".into(),
+        )))
+    };
     answer.map(move |outcome| outcome.unwrap_or_else(given_up))
 }
 
@@ -377,7 +427,11 @@ impl Shared {
         lost: Arc<Notify>,
     ) -> Arc<Self> {
         Arc::new(Shared {
-            target: watch::Sender::new(Target { generation: 0, remote, server: None }),
+            target: watch::Sender::new(Target {
+                generation: 0,
+                remote,
+                server: None,
+            }),
             timing,
             events,
             slots: LANES.map(|_| ConnectionSlot::new()),
@@ -421,7 +475,9 @@ impl Shared {
 
     /// The pilot cannot connect: the others do not try.
     fn unreachable(&self, fault: &Fault) {
-        self.slots.iter().for_each(|slot| slot.unreachable(not_now(fault)));
+        self.slots
+            .iter()
+            .for_each(|slot| slot.unreachable(not_now(fault)));
         self.subscriptions.unreachable(not_now(fault));
         self.progress.send_modify(|all| {
             for one in all.iter_mut().filter(|one| **one == Progress::Opening) {
@@ -438,7 +494,8 @@ impl Shared {
     }
 
     pub(super) fn progressed(&self, role: Role, now: Progress) {
-        self.progress.send_modify(|progress| progress[position(role)] = now);
+        self.progress
+            .send_modify(|progress| progress[position(role)] = now);
         if role == PILOT {
             self.pilot_changed.notify_waiters();
         }
@@ -461,7 +518,10 @@ impl Shared {
     pub(super) fn probe(&self) -> (Duration, u32) {
         let every = self.timing.command.clamp(PROBE_MIN, PROBE_MAX);
         let silent = self.timing.command.as_micros().div_ceil(every.as_micros());
-        (every, u32::try_from(silent).unwrap_or(u32::MAX).max(SILENT_MIN))
+        (
+            every,
+            u32::try_from(silent).unwrap_or(u32::MAX).max(SILENT_MIN),
+        )
     }
 
     fn close(&self) {
@@ -484,5 +544,7 @@ fn not_now(fault: &Fault) -> Fault {
 
 /// Adds the name of the server to the error of an attempt.
 pub(super) fn cannot_connect(endpoint: &str, error: CallError) -> CallError {
-    error.took_nothing().reworded(|text| format!("cannot connect to {endpoint}: {text}"))
+    error
+        .took_nothing()
+        .reworded(|text| format!("cannot connect to {endpoint}: {text}"))
 }

@@ -26,7 +26,11 @@ pub(super) struct Pacer {
 impl Pacer {
     /// The very first attempt needs no pause.
     pub(super) const fn new(first: Duration, most: Duration) -> Self {
-        Pacer { next: Duration::ZERO, first, most }
+        Pacer {
+            next: Duration::ZERO,
+            first,
+            most,
+        }
     }
 
     /// The pause before the next attempt, spread by half of it: many clients wait for the same.
@@ -86,8 +90,15 @@ mod tests {
         assert_eq!(refused, [5, 10, 20, 40, 80, 160, 320, 640, 1_000, 1_000]);
         let silent = pauses(&mut pacer, 6, |pacer| pacer.timed_out(MOST));
         assert_eq!(silent, [2_000, 4_000, 8_000, 16_000, 20_000, 20_000]);
-        assert_eq!(pauses(&mut pacer, 1, Pacer::nothing_new), [1_000], "it refuses: it is there");
+        assert_eq!(
+            pauses(&mut pacer, 1, Pacer::nothing_new),
+            [1_000],
+            "it refuses: it is there"
+        );
         assert_eq!(pauses(&mut pacer, 2, Pacer::begin_anew), [5, 5]);
-        assert_eq!(pauses(&mut pacer, 2, |pacer| pacer.timed_out(5 * MOST)), [5_000, 10_000]);
+        assert_eq!(
+            pauses(&mut pacer, 2, |pacer| pacer.timed_out(5 * MOST)),
+            [5_000, 10_000]
+        );
     }
 }

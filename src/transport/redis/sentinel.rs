@@ -85,7 +85,14 @@ impl Sentinel {
         opening: Opening,
         runtimes: Runtimes,
     ) -> Result<Self, CallError> {
-        let Opening { name, access, timing, events, if_unreachable, .. } = opening;
+        let Opening {
+            name,
+            access,
+            timing,
+            events,
+            if_unreachable,
+            ..
+        } = opening;
         // The errors of a URL come before anything is sent.
         access.server(&deployment.servers.at("localhost", 1), &name)?;
         let changed = Arc::<Notify>::default();
@@ -108,7 +115,11 @@ impl Sentinel {
         }
         let looking = runtimes.own.spawn(look::run(shared.clone(), node.clone()));
         // CANCEL: all tasks end when this is dropped.
-        let sentinel = Sentinel { node, shared, looking };
+        let sentinel = Sentinel {
+            node,
+            shared,
+            looking,
+        };
         let limit = Instant::now() + timing.connect;
         let connected = timeout_at(limit, sentinel.node.connected()).await.is_ok();
         if connected || if_unreachable == IfUnreachable::RetryLater {
@@ -130,7 +141,11 @@ impl Sentinel {
     /// `SENTINEL <question> <name of the primary>`: an error that a sentinel answers is an answer, too.
     pub(super) async fn answers(&self, question: &str) -> Vec<Value> {
         let sentinels: Vec<_> = self.shared.sentinels.lock().values().cloned().collect();
-        let words = [b"SENTINEL", question.as_bytes(), self.shared.deployment.master.as_bytes()];
+        let words = [
+            b"SENTINEL",
+            question.as_bytes(),
+            self.shared.deployment.master.as_bytes(),
+        ];
         let asked = join_all(sentinels.iter().map(|sentinel| sentinel.ask(&words))).await;
         let answer = |outcome| match outcome {
             Ok(value) => Some(value),
@@ -167,7 +182,9 @@ impl Shared {
     fn primary(&self, host: &str, port: u16) -> Result<Arc<Remote>, Fault> {
         let server = self.deployment.servers.at(host, port);
         let remote = self.access.server(&server, &self.name).map_err(|error| {
-            Fault(format!("the sentinels name a primary that cannot be used: {error:?}"))
+            Fault(format!(
+                "the sentinels name a primary that cannot be used: {error:?}"
+            ))
         })?;
         Ok(Arc::new(remote.primary_only()))
     }
@@ -180,7 +197,9 @@ impl Shared {
             return Err(not_connected("too many sentinels"));
         }
         let watched = || Watched::start(origin, remote, self.timing, &self.runtimes, &self.changed);
-        sentinels.entry(endpoint.address().to_string()).or_insert_with(watched);
+        sentinels
+            .entry(endpoint.address().to_string())
+            .or_insert_with(watched);
         Ok(())
     }
 }

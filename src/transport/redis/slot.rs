@@ -38,7 +38,11 @@ impl ConnectionSlot {
     pub(super) fn new() -> Self {
         let state = Mutex::new(State::Disconnected(Fault("not connected yet".into())));
         let (epoch, generation) = (AtomicU64::new(0), AtomicU64::new(0));
-        ConnectionSlot { state, epoch, generation }
+        ConnectionSlot {
+            state,
+            epoch,
+            generation,
+        }
     }
 
     /// The connection to send on. Without one nothing is queued: the call is not applied.

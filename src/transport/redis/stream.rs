@@ -51,10 +51,14 @@ pub(super) async fn tcp(
     for address in &mut addresses {
         address.set_port(port);
     }
-    let others = addresses.into_iter().filter(|address| Some(*address) != peer);
+    let others = addresses
+        .into_iter()
+        .filter(|address| Some(*address) != peer);
     let stream = connect_first(peer.into_iter().chain(others)).await?;
     stream.set_nodelay(true)?;
-    let keepalive = TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE / 2);
+    let keepalive = TcpKeepalive::new()
+        .with_time(KEEPALIVE)
+        .with_interval(KEEPALIVE / 2);
     SockRef::from(&stream).set_tcp_keepalive(&keepalive)?;
     Ok(stream)
 }
@@ -69,8 +73,11 @@ pub(super) async fn look_up(
 ) -> io::Result<Vec<SocketAddr>> {
     let (answer, answered) = oneshot::channel();
     let answered = answered.shared();
-    let under_way =
-        LOOK_UPS.lock().entry(host.to_owned()).or_insert_with(|| answered.clone()).clone();
+    let under_way = LOOK_UPS
+        .lock()
+        .entry(host.to_owned())
+        .or_insert_with(|| answered.clone())
+        .clone();
     if under_way.ptr_eq(&answered) {
         let under_way = UnderWay(host.to_owned());
         // Not under the lock: a runtime that is shut down drops the closure at once.
@@ -82,7 +89,9 @@ pub(super) async fn look_up(
     }
     match under_way.await {
         Ok(addresses) => addresses.map_err(io::Error::other),
-        Err(_) => Err(io::Error::other("the client that asked for the name has ended")),
+        Err(_) => Err(io::Error::other(
+            "the client that asked for the name has ended",
+        )),
     }
 }
 

@@ -82,7 +82,11 @@ impl SubscriptionRegistry {
         let generations = &mut state.generations;
         let registered = state.channels.entry(channel.clone()).or_insert_with(|| {
             *generations += 1;
-            Registered { generation: *generations, pubsub, confirmed: false }
+            Registered {
+                generation: *generations,
+                pubsub,
+                confirmed: false,
+            }
         });
         let (answer, receiver) = oneshot::channel();
         if registered.confirmed {
@@ -91,7 +95,13 @@ impl SubscriptionRegistry {
         }
         let (generation, epoch) = (registered.generation, state.epoch);
         let (channel, answer) = (channel.clone(), Some(answer));
-        let request = SubscribeRequest { channel, generation, epoch, pubsub, answer };
+        let request = SubscribeRequest {
+            channel,
+            generation,
+            epoch,
+            pubsub,
+            answer,
+        };
         match &state.connectivity {
             // INVARIANT REGISTRY-1.
             Connectivity::Connected(connection) => connection.subscribe(request)?,
@@ -102,7 +112,11 @@ impl SubscriptionRegistry {
 
     /// The server has confirmed the channel, on the present connection.
     pub(super) fn is_confirmed(&self, channel: &str) -> bool {
-        self.0.lock().channels.get(channel).is_some_and(|registered| registered.confirmed)
+        self.0
+            .lock()
+            .channels
+            .get(channel)
+            .is_some_and(|registered| registered.confirmed)
     }
 
     pub(super) fn unsubscribe(&self, channel: &Arc<str>) {
@@ -141,7 +155,13 @@ impl SubscriptionRegistry {
             registered.confirmed = false;
             let (generation, epoch) = (registered.generation, state.epoch);
             let (channel, pubsub) = (channel.clone(), registered.pubsub);
-            let request = SubscribeRequest { channel, generation, epoch, pubsub, answer: None };
+            let request = SubscribeRequest {
+                channel,
+                generation,
+                epoch,
+                pubsub,
+                answer: None,
+            };
             // If the connection has ended already, the next one is asked.
             drop(connection.subscribe(request));
         }
@@ -156,7 +176,10 @@ impl SubscriptionRegistry {
         }
         drop(guard);
         for request in gone {
-            answer(request, Err(CallError::NotApplied(Fault("it was unsubscribed".into()))));
+            answer(
+                request,
+                Err(CallError::NotApplied(Fault("it was unsubscribed".into()))),
+            );
         }
         true
     }
@@ -176,7 +199,10 @@ impl SubscriptionRegistry {
 
     /// If there is no connection, there is none for now: no `subscribe` waits for one.
     pub(super) fn unreachable(&self, fault: Fault) {
-        self.give_up(Connectivity::Unreachable(fault.clone()), &CallError::NotApplied(fault));
+        self.give_up(
+            Connectivity::Unreachable(fault.clone()),
+            &CallError::NotApplied(fault),
+        );
     }
 
     pub(super) fn close(&self) {
@@ -205,7 +231,9 @@ impl State {
             return None;
         }
         self.epoch += 1;
-        self.channels.values_mut().for_each(|registered| registered.confirmed = false);
+        self.channels
+            .values_mut()
+            .for_each(|registered| registered.confirmed = false);
         match std::mem::replace(&mut self.connectivity, Connectivity::Reconnecting) {
             Connectivity::Connected(connection) => Some(connection),
             _ => None,

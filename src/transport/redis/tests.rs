@@ -71,7 +71,10 @@ static ECHO: Script = Script::new("echo", "return {KEYS, ARGV, false, {1, {'x'}}
 
 const NAME: &str = "leasehold:test";
 const SECOND: Duration = Duration::from_secs(1);
-const TIMING: Timing = Timing { command: Duration::from_millis(300), connect: SECOND };
+const TIMING: Timing = Timing {
+    command: Duration::from_millis(300),
+    connect: SECOND,
+};
 
 /// Records the events of the transport.
 #[derive(Default)]
@@ -110,7 +113,9 @@ impl TransportEvents for Recorder {
             #[expect(clippy::disallowed_methods, reason = "a consumer that blocks")]
             std::thread::sleep(pause);
         }
-        self.messages.lock().push((channel.to_owned(), payload.to_vec()));
+        self.messages
+            .lock()
+            .push((channel.to_owned(), payload.to_vec()));
     }
 
     fn missed(&self, _: Missed<'_>) {
@@ -131,7 +136,10 @@ struct OwnRuntime(Option<Runtime>);
 
 impl OwnRuntime {
     fn new() -> Self {
-        let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build();
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build();
         OwnRuntime(Some(runtime.unwrap()))
     }
 
@@ -169,15 +177,28 @@ impl Testbed {
     async fn with(url: &str, events: Recorder) -> Self {
         let (own, events) = (OwnRuntime::new(), Arc::new(events));
         let redis = connect(url, events.clone(), own.handle()).await.unwrap();
-        Testbed { redis: Arc::new(redis), events, own }
+        Testbed {
+            redis: Arc::new(redis),
+            events,
+            own,
+        }
     }
 
     /// Nothing runs on a current-thread runtime outside `block_on`.
     fn on_a_runtime_that_stands_still(server: &Server) -> (Self, Runtime) {
         let (own, events) = (OwnRuntime::new(), Arc::new(Recorder::default()));
         let callers = Builder::new_current_thread().enable_all().build().unwrap();
-        let redis = callers.block_on(connect(&server.url(), events.clone(), own.handle())).unwrap();
-        (Testbed { redis: Arc::new(redis), events, own }, callers)
+        let redis = callers
+            .block_on(connect(&server.url(), events.clone(), own.handle()))
+            .unwrap();
+        (
+            Testbed {
+                redis: Arc::new(redis),
+                events,
+                own,
+            },
+            callers,
+        )
     }
 
     /// For work that may take longer than the time-out of the other tests.
@@ -187,30 +208,50 @@ impl Testbed {
 
     async fn patient_at(url: &str) -> Self {
         let (own, events) = (OwnRuntime::new(), Arc::<Recorder>::default());
-        let timing = Timing { command: SECOND * 10, connect: SECOND };
-        let redis =
-            connect_to(remote(url), timing, events.clone(), own.handle(), IfUnreachable::Fail);
-        Testbed { redis: Arc::new(redis.await.unwrap()), events, own }
+        let timing = Timing {
+            command: SECOND * 10,
+            connect: SECOND,
+        };
+        let redis = connect_to(
+            remote(url),
+            timing,
+            events.clone(),
+            own.handle(),
+            IfUnreachable::Fail,
+        );
+        Testbed {
+            redis: Arc::new(redis.await.unwrap()),
+            events,
+            own,
+        }
     }
 
     async fn add(&self, lane: Lane, key: &str) -> Result<i64, CallError> {
-        self.redis.call(lane, add(key)).await.map(|value| match value {
-            Value::Int(number) => number,
-            other => panic!("{other:?}"),
-        })
+        self.redis
+            .call(lane, add(key))
+            .await
+            .map(|value| match value {
+                Value::Int(number) => number,
+                other => panic!("{other:?}"),
+            })
     }
 
     /// Waits until a call on the lane is answered.
     async fn until_up(&self, lane: Lane) {
         let deadline = Instant::now() + SECOND * 10;
         while let Err(error) = self.add(lane, "up").await {
-            assert!(Instant::now() < deadline, "{lane:?} does not come back: {error:?}");
+            assert!(
+                Instant::now() < deadline,
+                "{lane:?} does not come back: {error:?}"
+            );
             sleep(Duration::from_millis(2)).await;
         }
     }
 
     async fn subscribe(&self, channel: &str) -> Result<(), CallError> {
-        self.redis.subscribe(&Arc::from(channel), PubSub::Plain).await
+        self.redis
+            .subscribe(&Arc::from(channel), PubSub::Plain)
+            .await
     }
 }
 
@@ -225,7 +266,10 @@ async fn connect_to(
     own: &Handle,
     if_unreachable: IfUnreachable,
 ) -> Result<Node, CallError> {
-    let runtimes = Runtimes { caller: Handle::current(), own: own.clone() };
+    let runtimes = Runtimes {
+        caller: Handle::current(),
+        own: own.clone(),
+    };
     Node::connect(remote, timing, events, runtimes, if_unreachable).await
 }
 
@@ -239,7 +283,11 @@ fn remote(url: &str) -> Remote {
 }
 
 fn add(key: &str) -> Call {
-    Call { script: &ADD, keys: vec![Arc::from(key)], args: vec![Arg::Int(1)] }
+    Call {
+        script: &ADD,
+        keys: vec![Arc::from(key)],
+        args: vec![Arg::Int(1)],
+    }
 }
 
 async fn until(what: &str, mut holds: impl FnMut() -> bool) {

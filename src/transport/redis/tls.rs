@@ -46,7 +46,9 @@ type NotUsed = Option<Arc<str>>;
 impl Tls {
     /// Reads certificates and keys on a blocking thread of `runtime`.
     pub(crate) async fn load(options: TlsOptions, runtime: &Handle) -> Result<Self, ConfigError> {
-        let loaded = runtime.spawn_blocking(move || Tls::load_blocking(options)).await;
+        let loaded = runtime
+            .spawn_blocking(move || Tls::load_blocking(options))
+            .await;
         loaded.unwrap_or_else(|error| Err(unusable(error.to_string())))
     }
 
@@ -54,12 +56,19 @@ impl Tls {
         if let Some(name) = &options.server_name {
             parse_name(name).map_err(|error| unusable(format!("server_name: {error}")))?;
         }
-        let system =
-            options.uses_system().then(system_authorities).transpose().map_err(unusable)?;
+        let system = options
+            .uses_system()
+            .then(system_authorities)
+            .transpose()
+            .map_err(unusable)?;
         let pems = Pems::read(&options).map_err(unusable)?;
         let config = Arc::new(pems.config(&options, system.as_ref()).map_err(unusable)?);
         let current = Mutex::new(Current { pems, config });
-        Ok(Tls(Arc::new(Shared { options, system, current })))
+        Ok(Tls(Arc::new(Shared {
+            options,
+            system,
+            current,
+        })))
     }
 
     /// The name that the certificate of a host must have.
@@ -70,10 +79,14 @@ impl Tls {
 
     /// A host of a URL must be one that a certificate can name.
     pub(crate) fn can_name(&self, endpoint: &Endpoint) -> Result<(), ConfigError> {
-        let Address::Tls { host, .. } = endpoint.address() else { return Ok(()) };
+        let Address::Tls { host, .. } = endpoint.address() else {
+            return Ok(());
+        };
         self.name_of(host).map(drop).map_err(|_| {
             let reason = "a host that no certificate can name; write a DNS name or an IP address";
-            ConfigError::Url { reason: reason.to_owned() }
+            ConfigError::Url {
+                reason: reason.to_owned(),
+            }
         })
     }
 
@@ -138,7 +151,10 @@ fn system_authorities() -> Result<RootCertStore, String> {
 
 fn parse_name(host: &str) -> Result<ServerName<'static>, String> {
     // Certificates name an IPv6 address without the brackets that it has in a URL.
-    let name = host.trim_start_matches('[').trim_end_matches(']').to_owned();
+    let name = host
+        .trim_start_matches('[')
+        .trim_end_matches(']')
+        .to_owned();
     ServerName::try_from(name).map_err(|error| error.to_string())
 }
 
@@ -169,7 +185,10 @@ fn explained(error: io::Error, not_used: Option<&str>) -> io::Error {
     if what.is_empty() && not_used.is_none() {
         return error;
     }
-    io::Error::new(error.kind(), format!("{what}{error}{}", not_used.unwrap_or_default()))
+    io::Error::new(
+        error.kind(),
+        format!("{what}{error}{}", not_used.unwrap_or_default()),
+    )
 }
 
 /// Reads, and says what an error means. In TLS 1.3 a server refuses the client's certificate when the

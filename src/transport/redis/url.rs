@@ -12,8 +12,9 @@ use super::credentials::Credentials;
 use crate::error::ConfigError;
 
 /// What no host name contains.
-const NOT_IN_A_NAME: &[char] =
-    &[' ', '#', '/', ':', '<', '>', '?', '@', '[', '\\', ']', '^', '|', '\u{7f}'];
+const NOT_IN_A_NAME: &[char] = &[
+    ' ', '#', '/', ':', '<', '>', '?', '@', '[', '\\', ']', '^', '|', '\u{7f}',
+];
 
 /// The parts of a URL as they are written: percent-encoded.
 pub(super) struct Parts<'a> {
@@ -50,7 +51,13 @@ impl<'a> Parts<'a> {
             None => ("", rest),
         };
         let (login, hosts) = authority.rsplit_once('@').unwrap_or(("", authority));
-        Ok(Parts { scheme, login, hosts, path, query })
+        Ok(Parts {
+            scheme,
+            login,
+            hosts,
+            path,
+            query,
+        })
     }
 
     /// The credentials that precede the hosts.
@@ -63,7 +70,11 @@ impl<'a> Parts<'a> {
     pub(super) fn parameters(
         &self,
     ) -> impl Iterator<Item = Result<(&'a str, String), ConfigError>> {
-        let pairs = self.query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty());
+        let pairs = self
+            .query
+            .unwrap_or_default()
+            .split('&')
+            .filter(|pair| !pair.is_empty());
         pairs.map(|pair| {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
             Ok((key, decode(value)?))
@@ -79,11 +90,16 @@ pub(super) fn host_and_port(text: &str, default: u16) -> Result<(String, u16), C
         None => text.find(':').unwrap_or(text.len()),
     };
     let (host, port) = text.split_at(end);
-    let host = match host.strip_prefix('[').and_then(|host| host.strip_suffix(']')) {
+    let host = match host
+        .strip_prefix('[')
+        .and_then(|host| host.strip_suffix(']'))
+    {
         Some(address) => match address.parse::<Ipv6Addr>() {
             Ok(address) => format!("[{address}]"),
             Err(_) => {
-                return Err(refused("the brackets must contain an IPv6 address without a zone"));
+                return Err(refused(
+                    "the brackets must contain an IPv6 address without a zone",
+                ));
             }
         },
         None => host_name(host)?,
@@ -134,16 +150,23 @@ fn host_name(text: &str) -> Result<String, ConfigError> {
 }
 
 fn scheme_is_missing(text: &str) -> ConfigError {
-    let address = if text.parse::<SocketAddr>().is_ok() { text } else { "host:port" };
+    let address = if text.parse::<SocketAddr>().is_ok() {
+        text
+    } else {
+        "host:port"
+    };
     refused(format!("the scheme is missing: write redis://{address}"))
 }
 
 pub(super) fn refused(reason: impl Into<String>) -> ConfigError {
-    ConfigError::Url { reason: reason.into() }
+    ConfigError::Url {
+        reason: reason.into(),
+    }
 }
 
 pub(super) fn database(text: &str) -> Result<u8, ConfigError> {
-    text.parse().map_err(|_| refused("the database must be a number from 0 to 255"))
+    text.parse()
+        .map_err(|_| refused("the database must be a number from 0 to 255"))
 }
 
 pub(super) fn credentials(
@@ -176,7 +199,11 @@ pub(super) fn decode(text: &str) -> Result<String, ConfigError> {
             (Some(high), Some(low)) => {
                 bytes.push(u8::try_from(high * 16 + low).expect("BUG: two hex digits are a byte"));
             }
-            _ => return Err(refused("`%` must be followed by two hex digits; write it as %25")),
+            _ => {
+                return Err(refused(
+                    "`%` must be followed by two hex digits; write it as %25",
+                ));
+            }
         }
     }
     String::from_utf8(bytes).map_err(|_| refused("the percent-encoded text is not UTF-8"))

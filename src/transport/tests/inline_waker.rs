@@ -23,7 +23,12 @@ pub(crate) fn poll_and_drop_when_woken(future: impl Future<Output = ()> + Send +
     let cancelled = Arc::<Cancelled>::default();
     let waker = Waker::from(cancelled.clone());
     let mut future = Box::pin(future);
-    assert!(future.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    assert!(
+        future
+            .as_mut()
+            .poll(&mut Context::from_waker(&waker))
+            .is_pending()
+    );
     *cancelled.0.lock() = Some(future);
 }
 
@@ -35,6 +40,10 @@ pub(crate) fn does_not_hang(what: &str, run: impl FnOnce() + Send + 'static) {
         done.send(()).unwrap();
     });
     let ended = ended.recv_timeout(Duration::from_secs(10));
-    assert_ne!(ended, Err(mpsc::RecvTimeoutError::Timeout), "it waits for itself: {what}");
+    assert_ne!(
+        ended,
+        Err(mpsc::RecvTimeoutError::Timeout),
+        "it waits for itself: {what}"
+    );
     thread.join().unwrap();
 }

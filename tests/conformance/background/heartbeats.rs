@@ -16,7 +16,9 @@ fn places_kept(backend: &Backend, name: &str) -> Vec<i64> {
     let deadlines = format!("redisson_lock_timeout:{{{name}}}");
     let flat = backend.list(&["ZRANGE", &deadlines, "0", "-1", "WITHSCORES"]);
     let now = backend.clock();
-    flat.chunks(2).map(|pair| pair[1].parse::<i64>().expect("a number") - now).collect()
+    flat.chunks(2)
+        .map(|pair| pair[1].parse::<i64>().expect("a number") - now)
+        .collect()
 }
 
 fn queue_for(client: &Client, name: &str) -> JoinHandle<LockGuard> {
@@ -25,7 +27,11 @@ fn queue_for(client: &Client, name: &str) -> JoinHandle<LockGuard> {
 }
 
 async fn take_fair(client: &Client, name: &str) -> LockGuard {
-    client.fair_lock(name).try_lock(Duration::ZERO, LONG).await.unwrap()
+    client
+        .fair_lock(name)
+        .try_lock(Duration::ZERO, LONG)
+        .await
+        .unwrap()
 }
 
 #[tokio::test(start_paused = true)]
@@ -42,7 +48,10 @@ async fn every_waiter_of_a_long_line_keeps_its_place() {
     let end = Instant::now() + CLAIM * 4;
     while Instant::now() < end {
         sleep(ms(50)).await;
-        let dead = places_kept(&backend, "x").into_iter().filter(|left| *left <= 0).count();
+        let dead = places_kept(&backend, "x")
+            .into_iter()
+            .filter(|left| *left <= 0)
+            .count();
         assert_eq!(dead, 0, "all give signs of life");
     }
     assert_eq!(queue(), before);
@@ -71,7 +80,9 @@ async fn a_beat_without_an_answer_costs_nobody_a_place() {
     while Instant::now() < end {
         sleep(ms(50)).await;
         for name in ["a", "b"] {
-            let [left] = places_kept(&backend, name)[..] else { panic!("one place at {name}") };
+            let [left] = places_kept(&backend, name)[..] else {
+                panic!("one place at {name}")
+            };
             assert!(left > 0, "{name}: {left} ms");
         }
     }
@@ -91,14 +102,21 @@ async fn most_calls_under_way(client: &Client, time: Duration) -> usize {
 #[tokio::test(start_paused = true)]
 async fn a_name_has_one_beat_under_way() {
     let redis = EmbeddedRedis::new();
-    let patient = redis.builder().command_timeout(ms(10_000)).fair_claim(ms(10_000));
+    let patient = redis
+        .builder()
+        .command_timeout(ms(10_000))
+        .fair_claim(ms(10_000));
     let client = patient.connect().await.unwrap();
     let _held = take_fair(&client, "x").await;
     let _waiter = queue_for(&client, "x");
     eventually("a beat", async || runs(&redis, "fair_heartbeat") > 0).await;
     set_round_trip(&redis.links().remove(0), ms(1500));
     assert_eq!(most_calls_under_way(&client, ms(20_000)).await, 1);
-    assert!(runs(&redis, "fair_heartbeat") >= 10, "{}", runs(&redis, "fair_heartbeat"));
+    assert!(
+        runs(&redis, "fair_heartbeat") >= 10,
+        "{}",
+        runs(&redis, "fair_heartbeat")
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -110,9 +128,14 @@ async fn a_client_has_not_more_than_1024_beats_under_way() {
     for number in 0..names {
         held.push(take_fair(&client, &name(number)).await);
     }
-    let _waiters: Vec<_> = (0..names).map(|number| queue_for(&client, &name(number))).collect();
+    let _waiters: Vec<_> = (0..names)
+        .map(|number| queue_for(&client, &name(number)))
+        .collect();
     waiting(&client, names as u64).await;
-    eventually("all listen", async || client.stats().listeners == names as u64).await;
+    eventually("all listen", async || {
+        client.stats().listeners == names as u64
+    })
+    .await;
     set_round_trip(&redis.links().remove(0), ms(200));
     assert_eq!(most_calls_under_way(&client, CLAIM).await, 1024);
 }

@@ -32,11 +32,21 @@ async fn soon_served(waiters: Vec<Waiter>) -> Vec<LockGuard> {
 #[tokio::test(start_paused = true)]
 async fn all_names_that_vanished_are_found_by_one_call() {
     let redis = EmbeddedRedis::new();
-    let builder = || redis.builder().safety_poll(POLL).lease(Duration::from_secs(600));
-    let (holder, client) = (builder().connect().await.unwrap(), builder().connect().await.unwrap());
+    let builder = || {
+        redis
+            .builder()
+            .safety_poll(POLL)
+            .lease(Duration::from_secs(600))
+    };
+    let (holder, client) = (
+        builder().connect().await.unwrap(),
+        builder().connect().await.unwrap(),
+    );
     let _foreign = take_all(&holder, 0..BATCH / 2, LONG).await;
     let _own = take_all(&client, BATCH / 2..BATCH, Lease::Renewed).await;
-    let waiters: Vec<_> = (0..BATCH).map(|number| wait_for(&client, &name(number))).collect();
+    let waiters: Vec<_> = (0..BATCH)
+        .map(|number| wait_for(&client, &name(number)))
+        .collect();
     waiting(&client, BATCH as u64).await;
     for number in 0..BATCH {
         redis.lose(&name(number));
@@ -51,10 +61,15 @@ async fn all_names_that_vanished_are_found_by_one_call() {
 async fn more_names_than_one_poll_asks_for_are_all_found() {
     let redis = EmbeddedRedis::new();
     let builder = || redis.builder().safety_poll(POLL);
-    let (holder, client) = (builder().connect().await.unwrap(), builder().connect().await.unwrap());
+    let (holder, client) = (
+        builder().connect().await.unwrap(),
+        builder().connect().await.unwrap(),
+    );
     let names = BATCH * 2 + 100;
     let _held = take_all(&holder, 0..names, LONG).await;
-    let waiters: Vec<_> = (0..names).map(|number| wait_for(&client, &name(number))).collect();
+    let waiters: Vec<_> = (0..names)
+        .map(|number| wait_for(&client, &name(number)))
+        .collect();
     waiting(&client, names as u64).await;
     for number in 0..names {
         redis.lose(&name(number));
@@ -74,8 +89,17 @@ async fn a_hold_that_is_younger_than_the_poll_is_not_lost() {
     waiting(&client, 2).await;
     redis.lose(&name(0));
     let slow = ms(300);
-    link.set_faults(Faults { reply: Delay::fixed(slow), ..Faults::default() }, 1);
-    eventually("the poll has asked", async || runs(&redis, "keys_exist") == 1).await;
+    link.set_faults(
+        Faults {
+            reply: Delay::fixed(slow),
+            ..Faults::default()
+        },
+        1,
+    );
+    eventually("the poll has asked", async || {
+        runs(&redis, "keys_exist") == 1
+    })
+    .await;
     link.set_faults(Faults::default(), 1);
     let channel = format!("redisson_lock__channel:{{{}}}", name(0));
     redis.command(&["PUBLISH", &channel, "0"]).unwrap();

@@ -24,10 +24,15 @@ async fn one_bad_key_costs_no_healthy_hold() {
     let mut guards = take_all(&client, 0..BATCH, Lease::Renewed).await;
     let bad = guards.remove(BATCH / 2);
     redis.lose(&name(BATCH / 2));
-    redis.command(&["SET", &name(BATCH / 2), "of another type"]).unwrap();
+    redis
+        .command(&["SET", &name(BATCH / 2), "of another type"])
+        .unwrap();
     set_round_trip(&redis.links().remove(0), round_trip);
 
-    eventually("the renewal of all is refused", async || runs(&redis, "lock_renew") > 0).await;
+    eventually("the renewal of all is refused", async || {
+        runs(&redis, "lock_renew") > 0
+    })
+    .await;
     let refused = Instant::now();
     let renewed = async || client.stats().renewed == guards.len() as u64;
     eventually("all but one are renewed", renewed).await;
@@ -37,7 +42,10 @@ async fn one_bad_key_costs_no_healthy_hold() {
     let end = Instant::now() + lease * 3;
     while Instant::now() < end {
         sleep(ms(20)).await;
-        let unsure = guards.iter().filter(|guard| guard.state() != HoldState::Held).count();
+        let unsure = guards
+            .iter()
+            .filter(|guard| guard.state() != HoldState::Held)
+            .count();
         assert_eq!(unsure, 0, "they were renewed");
     }
     assert_eq!(client.stats().lost, 1);
@@ -47,11 +55,16 @@ async fn one_bad_key_costs_no_healthy_hold() {
 async fn a_renewal_without_an_answer_leaves_time_for_another_one() {
     let lease = ms(3000);
     let redis = Backend::engine();
-    let builder = redis.builder().lease(lease).command_timeout(Duration::from_secs(60));
+    let builder = redis
+        .builder()
+        .lease(lease)
+        .command_timeout(Duration::from_secs(60));
     let client = builder.connect().await.unwrap();
     let link = redis.links().remove(0);
     let guard = client.lock("x").lock().await.unwrap();
-    link.connections().iter().for_each(|connection| connection.stall(Direction::Replies));
+    link.connections()
+        .iter()
+        .for_each(|connection| connection.stall(Direction::Replies));
     let renewals = async |number| runs(&redis, "lock_renew") == number;
     eventually("a renewal has no answer", async || renewals(1).await).await;
     let begin = Instant::now();
@@ -77,7 +90,10 @@ async fn thousands_of_guards_that_are_let_go_delay_no_renewal() {
     assert!(ahead < GUARDS / 4, "{ahead} releases were taken up before");
     let settled = async || client.stats().releases_pending == 0;
     eventually("all are released", settled).await;
-    assert_eq!((kept.state(), client.stats().releases_failed), (HoldState::Held, 0));
+    assert_eq!(
+        (kept.state(), client.stats().releases_failed),
+        (HoldState::Held, 0)
+    );
 }
 
 /// Each that had come was looked at again for every few that came.

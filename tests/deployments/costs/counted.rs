@@ -45,7 +45,10 @@ pub(super) struct Counts(BTreeMap<String, u64>);
 
 impl Counts {
     fn of(&self, commands: &[&str]) -> u64 {
-        commands.iter().filter_map(|command| self.0.get(*command)).sum()
+        commands
+            .iter()
+            .filter_map(|command| self.0.get(*command))
+            .sum()
     }
 
     fn all(&self) -> u64 {
@@ -97,7 +100,10 @@ impl Counted {
                 vec![sentinels.server(sentinels.current_master()).connection()]
             }
         };
-        Counted { deployment, masters }
+        Counted {
+            deployment,
+            masters,
+        }
     }
 
     /// Clients for one operation: what one leaves behind is no cost of the next.
@@ -120,7 +126,10 @@ impl Counted {
     pub(super) fn counts(&mut self) -> Counts {
         let mut counts = Counts::default();
         for master in &mut self.masters {
-            let info = master.command(&["INFO", "commandstats"]).expect("an answer").text();
+            let info = master
+                .command(&["INFO", "commandstats"])
+                .expect("an answer")
+                .text();
             counts += Counts(info.lines().filter_map(calls).collect());
         }
         counts
@@ -136,10 +145,16 @@ impl Counted {
         // What sentinels publish through their master cannot be told from what scripts publish.
         self.sentinels().iter().for_each(Server::pause);
         let sum = |of: fn(&Stats) -> u64| clients.iter().map(|client| of(&client.stats())).sum();
-        let (calls, passed_over) = (|| sum(|stats| stats.calls), || sum(|stats| stats.passed_over));
+        let (calls, passed_over) = (
+            || sum(|stats| stats.calls),
+            || sum(|stats| stats.passed_over),
+        );
         let mut number = 0;
         let (counts, calls) = loop {
-            until("all is released", async || sum(|stats| stats.releases_pending) == 0).await;
+            until("all is released", async || {
+                sum(|stats| stats.releases_pending) == 0
+            })
+            .await;
             let before: (Counts, u64, u64) = (self.counts(), calls(), passed_over());
             for _ in 0..TIMES {
                 number += 1;
@@ -158,7 +173,10 @@ impl Counted {
         let (requests, commands) = (calls + counts.subscriptions(), counts.all());
         let rest = (requests % TIMES, commands % TIMES);
         assert_eq!(rest, (0, 0), "each time the same: {counts:?}");
-        Cost { requests: requests / TIMES, commands: commands / TIMES }
+        Cost {
+            requests: requests / TIMES,
+            commands: commands / TIMES,
+        }
     }
 }
 

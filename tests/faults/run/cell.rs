@@ -35,7 +35,9 @@ const AFTER_FAILOVER: Duration = Duration::from_secs(10);
 /// What is promised: by our documentation, or by that of a peer.
 pub(crate) fn rules(arguments: &RunArguments, history: &[Event]) -> Rules {
     let ours = ours(arguments);
-    let Some(peer) = Peer::named(&arguments.library) else { return ours };
+    let Some(peer) = Peer::named(&arguments.library) else {
+        return ours;
+    };
     let errors = history.iter().filter_map(|event| match &event.what {
         What::Refused { error, .. } | What::Released { error: Some(error) } => Some(error.clone()),
         _ => None,
@@ -69,7 +71,11 @@ fn ours(arguments: &RunArguments) -> Rules {
     let after_the_dead = 2 * lease + Duration::from_secs(4);
     let is_role = |fault: &Fault| fault.replaces() && fault.on.contains(&arguments.deployment);
     // What was released comes back with the data of before, until its lease ends.
-    let until_gone = if may_have(arguments, "old-data") { lease * LARGE } else { lease };
+    let until_gone = if may_have(arguments, "old-data") {
+        lease * LARGE
+    } else {
+        lease
+    };
     let changes_roles = match fault::named(&arguments.fault) {
         Some(fault) => is_role(fault),
         None => arguments.fault == "mixed" && fault::all().any(is_role),
@@ -80,7 +86,9 @@ fn ours(arguments: &RunArguments) -> Rules {
         fair: BTreeSet::from([Workload::Fair.name()]),
         lasting: BTreeSet::from([Workload::Semaphore.name()]),
         may_wedge: if may_have(arguments, "eviction") {
-            [Workload::Permits, Workload::Semaphore].map(Workload::name).into()
+            [Workload::Permits, Workload::Semaphore]
+                .map(Workload::name)
+                .into()
         } else {
             BTreeSet::new()
         },
@@ -105,7 +113,11 @@ fn ours(arguments: &RunArguments) -> Rules {
         } else {
             until_gone + COMMAND_TIMEOUT + LATE
         },
-        documented_errors: documented.into_iter().chain(refused).map(str::to_owned).collect(),
+        documented_errors: documented
+            .into_iter()
+            .chain(refused)
+            .map(str::to_owned)
+            .collect(),
         knows_deadlines: true,
         keeps_deadlines: true,
         tells_losses: true,
@@ -139,9 +151,11 @@ pub(crate) fn all(arguments: &RunArguments, seed: u64, ran: &Ran, rules: &Rules)
             ));
         }
         // They are of no workload: each cell says so.
-        cell.violations.extend(ran.wrong.iter().chain(&kept).cloned());
+        cell.violations
+            .extend(ran.wrong.iter().chain(&kept).cloned());
         if cell.operations == 0 {
-            cell.violations.push("nothing was granted at all".to_owned());
+            cell.violations
+                .push("nothing was granted at all".to_owned());
         }
     }
     cells
@@ -150,12 +164,19 @@ pub(crate) fn all(arguments: &RunArguments, seed: u64, ran: &Ran, rules: &Rules)
 /// Of each process that could not give back all it had when it ended. Where rights are missing it says so rightly.
 fn kept(arguments: &RunArguments, history: &[Event]) -> Vec<String> {
     let kept = history.iter().filter_map(|event| match &event.what {
-        What::Ended { error: Some(error), .. } => {
-            Some(format!("process {} ended with what it had: {error}", event.process))
-        }
+        What::Ended {
+            error: Some(error), ..
+        } => Some(format!(
+            "process {} ended with what it had: {error}",
+            event.process
+        )),
         _ => None,
     });
-    if takes_rights(arguments) { Vec::new() } else { kept.collect() }
+    if takes_rights(arguments) {
+        Vec::new()
+    } else {
+        kept.collect()
+    }
 }
 
 /// Only where rights or types are taken away may a server refuse: no caller may repeat it.
@@ -176,11 +197,15 @@ fn version(history: &[Event]) -> String {
         _ => None,
     });
     let text = started.unwrap_or_default();
-    text.rsplit_once(' ').map_or(text.clone(), |(_, version)| version.to_owned())
+    text.rsplit_once(' ')
+        .map_or(text.clone(), |(_, version)| version.to_owned())
 }
 
 fn is_of(event: &Event, workload: &str) -> bool {
-    event.name.split_once(':').is_some_and(|(of, _)| of == workload)
+    event
+        .name
+        .split_once(':')
+        .is_some_and(|(of, _)| of == workload)
 }
 
 /// Of a run, in its folder.
@@ -207,5 +232,8 @@ pub(crate) fn write_history(ran: &Ran, seed: u64, out: &Path) -> Result<(), Stri
     let told = |error: std::io::Error| format!("{}: {error}", out.display());
     let mut file =
         BufWriter::new(fs::File::create(out.join(format!("history-{seed}.jsonl"))).map_err(told)?);
-    ran.history.iter().try_for_each(|event| history::write(&mut file, event)).map_err(told)
+    ran.history
+        .iter()
+        .try_for_each(|event| history::write(&mut file, event))
+        .map_err(told)
 }

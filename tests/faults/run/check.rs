@@ -189,14 +189,25 @@ struct Context<'a> {
 /// One cell for each workload of the history, which is in the order of its times.
 pub(crate) fn check(history: &[Event], rules: &Rules) -> Vec<Cell> {
     let clock = Clock::starting(history.first().map_or(0, |event| event.at));
-    let context = Context { rules, faults: Faults::of(history, rules), clock };
+    let context = Context {
+        rules,
+        faults: Faults::of(history, rules),
+        clock,
+    };
     let stories = reading::stories(history, rules, clock);
-    stories.into_iter().map(|(workload, story)| judge(workload, &story, &context)).collect()
+    stories
+        .into_iter()
+        .map(|(workload, story)| judge(workload, &story, &context))
+        .collect()
 }
 
 fn judge(workload: &str, story: &Story<'_>, context: &Context<'_>) -> Cell {
-    let mut cell = Cell { workload: workload.to_owned(), ..Cell::default() };
-    cell.violations.extend(context.faults.malformed(context.clock));
+    let mut cell = Cell {
+        workload: workload.to_owned(),
+        ..Cell::default()
+    };
+    cell.violations
+        .extend(context.faults.malformed(context.clock));
     cell.violations.extend_from_slice(&story.violations);
     count(story, context, &mut cell);
     met::count(story, context, &mut cell);
@@ -220,7 +231,11 @@ fn judge(workload: &str, story: &Story<'_>, context: &Context<'_>) -> Cell {
 
 fn count(story: &Story<'_>, context: &Context<'_>, cell: &mut Cell) {
     cell.operations = story.holds.len() as u64;
-    cell.timeouts = story.waits.iter().filter(|wait| wait.end == WaitEnd::TimedOut).count() as u64;
+    cell.timeouts = story
+        .waits
+        .iter()
+        .filter(|wait| wait.end == WaitEnd::TimedOut)
+        .count() as u64;
     let writes = story.holds.iter().flat_map(|hold| &hold.writes);
     cell.refused_writes = writes.filter(|write| !write.accepted).count() as u64;
     cell.excusable_permille = context.faults.excusable_permille(story);

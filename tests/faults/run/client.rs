@@ -88,7 +88,11 @@ impl FromStr for Span {
         let number = |text: &str| text.parse().map_err(|error| format!("{text}: {error}"));
         let (first, last) = text.split_once('-').ok_or("FIRST-LAST")?;
         let span = Span(number(first)?, number(last)?);
-        if span.0 <= span.1 { Ok(span) } else { Err("the first is more than the last".into()) }
+        if span.0 <= span.1 {
+            Ok(span)
+        } else {
+            Err("the first is more than the last".into())
+        }
     }
 }
 
@@ -132,12 +136,20 @@ async fn run(arguments: ClientArguments) -> Result<(), String> {
         };
         clients.push(until_done(|| builder.clone().connect()).await);
     }
-    let resource =
-        Resource::connect(arguments.resource).await.map_err(|error| error.to_string())?;
+    let resource = Resource::connect(arguments.resource)
+        .await
+        .map_err(|error| error.to_string())?;
     let (resource, orders) = (Arc::new(resource), Arc::<Orders>::default());
     let log = Log::of(arguments.process);
     let library = format!("leasehold {}", env!("CARGO_PKG_VERSION"));
-    log.write(0, "", What::Started { pid: std::process::id(), library });
+    log.write(
+        0,
+        "",
+        What::Started {
+            pid: std::process::id(),
+            library,
+        },
+    );
 
     let obeying = tokio::spawn(obey(orders.clone()));
     let sampling = tokio::spawn(sample(log.clone()));
@@ -177,14 +189,22 @@ async fn run(arguments: ClientArguments) -> Result<(), String> {
         }
     }
     for worker in working {
-        worker.await.map_err(|error| error.to_string())?.map_err(|error| error.to_string())?;
+        worker
+            .await
+            .map_err(|error| error.to_string())?
+            .map_err(|error| error.to_string())?;
     }
     sampling.abort();
     drop(stalls);
     obeying.abort();
     let (counts, mut error) = (counts(&clients), None);
     for client in clients {
-        error = client.shutdown(SHUTDOWN).await.err().map(|error| kind(&error)).or(error);
+        error = client
+            .shutdown(SHUTDOWN)
+            .await
+            .err()
+            .map(|error| kind(&error))
+            .or(error);
     }
     log.write(0, "", What::Ended { counts, error });
     Ok(())
@@ -218,7 +238,9 @@ async fn obey(orders: Arc<Orders>) {
         match line.split(' ').collect::<Vec<_>>()[..] {
             ["stop"] => break,
             ["freeze-before-write", until] => {
-                orders.freeze_before_write.store(until.parse().expect("a time"), SeqCst);
+                orders
+                    .freeze_before_write
+                    .store(until.parse().expect("a time"), SeqCst);
             }
             ["block", millis] => {
                 let span = Duration::from_millis(millis.parse().expect("a number"));
@@ -253,8 +275,21 @@ async fn sample(log: Log) {
     let mut ticks = tokio::time::interval(SAMPLED_EVERY);
     loop {
         ticks.tick().await;
-        if let Ok(Usage { rss_kib, descriptors, threads }) = Usage::of(std::process::id()) {
-            log.write(0, "", What::Sample { rss_kib, descriptors, threads });
+        if let Ok(Usage {
+            rss_kib,
+            descriptors,
+            threads,
+        }) = Usage::of(std::process::id())
+        {
+            log.write(
+                0,
+                "",
+                What::Sample {
+                    rss_kib,
+                    descriptors,
+                    threads,
+                },
+            );
         }
     }
 }

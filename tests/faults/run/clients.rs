@@ -23,17 +23,31 @@ pub(crate) struct History(Arc<Mutex<Vec<Event>>>);
 
 impl History {
     pub(crate) fn push(&self, event: Event) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(event);
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(event);
     }
 
     /// Of the program itself.
     pub(crate) fn note(&self, what: What) {
         let (at, wall) = (clock::monotonic(), clock::wall());
-        self.push(Event { at, wall, process: 0, worker: 0, name: String::new(), what });
+        self.push(Event {
+            at,
+            wall,
+            process: 0,
+            worker: 0,
+            name: String::new(),
+            what,
+        });
     }
 
     pub(crate) fn any(&self, is_it: impl FnMut(&Event) -> bool) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().any(is_it)
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .iter()
+            .any(is_it)
     }
 
     /// All of it, in the order of time; nothing stays.
@@ -68,7 +82,9 @@ pub(crate) struct Seat {
 
 impl std::fmt::Debug for Clients {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Clients").field("seats", &self.seats).finish_non_exhaustive()
+        f.debug_struct("Clients")
+            .field("seats", &self.seats)
+            .finish_non_exhaustive()
     }
 }
 
@@ -79,8 +95,13 @@ impl Clients {
         deployments: &[Deployment],
         history: History,
     ) -> Self {
-        let mut clients =
-            Clients { start, history, next: 1, seats: Vec::new(), reading: Vec::new() };
+        let mut clients = Clients {
+            start,
+            history,
+            next: 1,
+            seats: Vec::new(),
+            reading: Vec::new(),
+        };
         for _ in 0..seats {
             let lines = deployments.iter().map(Deployment::line).collect();
             let seat = clients.launch(lines, clients.seats.len());
@@ -105,7 +126,10 @@ impl Clients {
                 // What was cut off when the process was killed is no event.
                 let Ok(line) = line else { break };
                 match serde_json::from_str::<Event>(&line) {
-                    Ok(event) => history.push(Event { process: number, ..event }),
+                    Ok(event) => history.push(Event {
+                        process: number,
+                        ..event
+                    }),
                     Err(error) if line.ends_with('}') => return Err(format!("{error}: {line}")),
                     Err(_) => break,
                 }
@@ -113,7 +137,12 @@ impl Clients {
             Ok(())
         }));
         let orders = child.stdin.take().expect("piped");
-        Seat { lines, number, child, orders }
+        Seat {
+            lines,
+            number,
+            child,
+            orders,
+        }
     }
 
     pub(crate) fn seats(&self) -> &[Seat] {
@@ -153,7 +182,10 @@ impl Clients {
     }
 
     pub(crate) fn is_gone(&mut self, seat: usize) -> bool {
-        self.seats[seat].child.try_wait().is_ok_and(|status| status.is_some())
+        self.seats[seat]
+            .child
+            .try_wait()
+            .is_ok_and(|status| status.is_some())
     }
 
     /// A new process on the same way, after the death of the old one.
@@ -183,7 +215,10 @@ impl Clients {
                 Some(status) if status.success() => {}
                 Some(status) => wrong.push(format!("process {} ended with {status}", seat.number)),
                 None => {
-                    wrong.push(format!("process {} does not end within {limit:?}", seat.number));
+                    wrong.push(format!(
+                        "process {} does not end within {limit:?}",
+                        seat.number
+                    ));
                     drop(seat.child.kill());
                     drop(seat.child.wait());
                 }

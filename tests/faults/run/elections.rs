@@ -58,7 +58,14 @@ impl Elections {
                                 scope.slots = slots_of(address).unwrap_or_default();
                             }
                             let (wall, name) = (clock::wall(), String::new());
-                            history.push(Event { at, wall, process: 0, worker: 0, name, what });
+                            history.push(Event {
+                                at,
+                                wall,
+                                process: 0,
+                                worker: 0,
+                                name,
+                                what,
+                            });
                         }
                     });
                 }));
@@ -117,7 +124,11 @@ struct Roles {
 
 impl Roles {
     fn new(servers: usize, masters: usize) -> Self {
-        Roles { last: vec![None; servers], masters, on: None }
+        Roles {
+            last: vec![None; servers],
+            masters,
+            on: None,
+        }
     }
 
     /// What follows from what a server says, and when that was.
@@ -140,7 +151,11 @@ impl Roles {
     }
 
     fn claims(&self) -> usize {
-        self.last.iter().flatten().filter(|(role, _)| *role == Role::Master).count()
+        self.last
+            .iter()
+            .flatten()
+            .filter(|(role, _)| *role == Role::Master)
+            .count()
     }
 }
 
@@ -152,7 +167,12 @@ enum Turn {
 
 fn fault(turn: Turn, detail: &str) -> What {
     let (fault, scope) = (NAME.to_owned(), Scope::default());
-    What::Fault { fault, on: turn == Turn::Begins, detail: detail.to_owned(), scope }
+    What::Fault {
+        fault,
+        on: turn == Turn::Begins,
+        detail: detail.to_owned(),
+        scope,
+    }
 }
 
 #[cfg(test)]
@@ -164,8 +184,9 @@ mod tests {
     fn seen(said: &[(usize, Role)]) -> Vec<(u64, bool)> {
         let mut roles = Roles::new(3, 1);
         let address = SocketAddr::from(([127, 0, 0, 1], 1));
-        let events =
-            (1..).zip(said).flat_map(|(at, &(server, role))| roles.saw(server, address, role, at));
+        let events = (1..)
+            .zip(said)
+            .flat_map(|(at, &(server, role))| roles.saw(server, address, role, at));
         events
             .map(|(at, what)| match what {
                 What::Fault { on, .. } => (at, on),
@@ -176,31 +197,64 @@ mod tests {
 
     #[test]
     fn who_stays_what_it_was_was_not_elected() {
-        let said = [(0, Master), (1, Replica), (2, Replica), (0, Gone), (0, Master), (1, Replica)];
+        let said = [
+            (0, Master),
+            (1, Replica),
+            (2, Replica),
+            (0, Gone),
+            (0, Master),
+            (1, Replica),
+        ];
         assert_eq!(seen(&said), []);
     }
 
     #[test]
     fn an_election_lasts_until_the_old_master_knows() {
-        let said = [(0, Master), (1, Replica), (0, Master), (1, Master), (0, Master), (0, Replica)];
+        let said = [
+            (0, Master),
+            (1, Replica),
+            (0, Master),
+            (1, Master),
+            (0, Master),
+            (0, Replica),
+        ];
         assert_eq!(seen(&said), [(2, true), (6, false)]);
     }
 
     #[test]
     fn an_election_after_a_death_is_over_at_once() {
-        let said = [(0, Master), (1, Replica), (0, Gone), (1, Replica), (1, Master)];
+        let said = [
+            (0, Master),
+            (1, Replica),
+            (0, Gone),
+            (1, Replica),
+            (1, Master),
+        ];
         assert_eq!(seen(&said), [(4, true), (5, false)]);
     }
 
     #[test]
     fn who_comes_back_as_a_second_master_is_told_of() {
-        let said = [(0, Master), (1, Replica), (0, Gone), (1, Master), (0, Master), (0, Replica)];
+        let said = [
+            (0, Master),
+            (1, Replica),
+            (0, Gone),
+            (1, Master),
+            (0, Master),
+            (0, Replica),
+        ];
         assert_eq!(seen(&said), [(2, true), (4, false), (3, true), (6, false)]);
     }
 
     #[test]
     fn a_server_that_says_nothing_believes_what_it_believed() {
-        let said = [(0, Master), (1, Replica), (1, Master), (1, Master), (0, Replica)];
+        let said = [
+            (0, Master),
+            (1, Replica),
+            (1, Master),
+            (1, Master),
+            (0, Replica),
+        ];
         assert_eq!(seen(&said), [(2, true), (5, false)]);
     }
 }

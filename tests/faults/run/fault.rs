@@ -67,7 +67,12 @@ pub(crate) struct Injected {
 impl Injected {
     fn new(detail: impl Into<String>, heal: impl FnOnce(&mut World) + 'static) -> Self {
         let (detail, scope) = (detail.into(), Scope::default());
-        Injected { detail, scope, meanwhile: None, heal: Box::new(heal) }
+        Injected {
+            detail,
+            scope,
+            meanwhile: None,
+            heal: Box::new(heal),
+        }
     }
 
     /// It reaches no other processes, unless by slots.
@@ -83,7 +88,10 @@ impl Injected {
     }
 
     fn meanwhile(self, again: impl FnMut(&mut World) + 'static) -> Self {
-        Injected { meanwhile: Some(Box::new(again)), ..self }
+        Injected {
+            meanwhile: Some(Box::new(again)),
+            ..self
+        }
     }
 }
 
@@ -114,7 +122,16 @@ impl Fault {
     /// What most faults have in common: they apply everywhere, need nothing, and no server forgets by them.
     const fn lasting(lasts: Range<u64>, begin: Begin) -> Self {
         let (on, forgets, needs) = (EVERYWHERE, NOWHERE, Needs::Nothing);
-        Fault { name: "", what: "", on, lasts, forgets, empties: false, needs, begin }
+        Fault {
+            name: "",
+            what: "",
+            on,
+            lasts,
+            forgets,
+            empties: false,
+            needs,
+            begin,
+        }
     }
 
     pub(crate) fn begin(&self, world: &mut World, random: &mut Rng) -> Injected {
@@ -132,7 +149,10 @@ impl Fault {
     /// It stops servers, changes who is master, or waits for servers to agree.
     pub(crate) fn is_of_servers(&self) -> bool {
         let groups = [servers::FAULTS, roles::FAULTS, administration::FAULTS];
-        groups.into_iter().flatten().any(|fault| fault.name == self.name)
+        groups
+            .into_iter()
+            .flatten()
+            .any(|fault| fault.name == self.name)
     }
 
     /// It has to do with the ways between clients and servers.

@@ -58,13 +58,20 @@ pub(crate) struct Plan {
 
 impl Habit {
     pub(crate) fn of(number: u32) -> Self {
-        if number.is_multiple_of(2) { Habit::Quick } else { Habit::Long }
+        if number.is_multiple_of(2) {
+            Habit::Quick
+        } else {
+            Habit::Long
+        }
     }
 
     /// What is taken next.
     pub(crate) fn place<'a>(self, places: &'a [Place], random: &mut Rng) -> &'a Place {
         let is_long = self == Habit::Long || random.u8(0..LONG_NAME_ONE_OF) == 0;
-        let these: Vec<_> = places.iter().filter(|place| place.is_long == is_long).collect();
+        let these: Vec<_> = places
+            .iter()
+            .filter(|place| place.is_long == is_long)
+            .collect();
         these[random.usize(0..these.len())]
     }
 
@@ -84,9 +91,21 @@ impl Times {
         let is_reentered = place.can_be_reentered() && random.u8(0..REENTERED_ONE_OF) == 0;
         Plan {
             wait: self.wait * random.u32(10..=100) / 100,
-            patience: if is_dropped { DROPPED_WITHIN.mul_f64(random.f64()) } else { Duration::MAX },
-            lease: if is_large { self.large() } else { Lease::Renewed },
-            stay: if is_brief { Duration::ZERO } else { self.hold.pick(random) },
+            patience: if is_dropped {
+                DROPPED_WITHIN.mul_f64(random.f64())
+            } else {
+                Duration::MAX
+            },
+            lease: if is_large {
+                self.large()
+            } else {
+                Lease::Renewed
+            },
+            stay: if is_brief {
+                Duration::ZERO
+            } else {
+                self.hold.pick(random)
+            },
             step: self.step,
             doing: is_reentered.then_some(Doing::Reentered),
         }
@@ -108,16 +127,34 @@ impl Times {
             step: LONG_STEP,
             doing: None,
         };
-        let fixed = Plan { lease: Lease::Fixed(self.lease), ..renewed };
+        let fixed = Plan {
+            lease: Lease::Fixed(self.lease),
+            ..renewed
+        };
         match random.u8(0..8) {
-            0 => Plan { doing: Some(Doing::Paused), ..renewed },
-            1 if place.can_be_reentered() => Plan { doing: Some(Doing::Reentered), ..renewed },
+            0 => Plan {
+                doing: Some(Doing::Paused),
+                ..renewed
+            },
+            1 if place.can_be_reentered() => Plan {
+                doing: Some(Doing::Reentered),
+                ..renewed
+            },
             // Out again in time.
-            2 if place.has_leases() => Plan { stay: stay.min(self.lease * 4 / 5), ..fixed },
-            5 if place.has_leases() => Plan { lease: self.large(), ..renewed },
+            2 if place.has_leases() => Plan {
+                stay: stay.min(self.lease * 4 / 5),
+                ..fixed
+            },
+            5 if place.has_leases() => Plan {
+                lease: self.large(),
+                ..renewed
+            },
             // Careless: it may run out.
             3 if place.has_leases() => fixed,
-            4 if place.has_leases() => Plan { doing: Some(Doing::Extended), ..fixed },
+            4 if place.has_leases() => Plan {
+                doing: Some(Doing::Extended),
+                ..fixed
+            },
             _ => renewed,
         }
     }

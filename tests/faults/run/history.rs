@@ -86,7 +86,11 @@ pub(crate) enum What {
         error: Option<String>,
     },
     /// What the process uses.
-    Sample { rss_kib: u64, descriptors: u64, threads: u64 },
+    Sample {
+        rss_kib: u64,
+        descriptors: u64,
+        threads: u64,
+    },
     /// A timer of the process was late by this: the machine had no time for it.
     Stalled { millis: u64 },
     /// All workers have ended; what the library counts, if it counts.
@@ -142,7 +146,9 @@ impl Event {
     /// The locks that it is about.
     pub(crate) fn locks(&self) -> impl Iterator<Item = String> + use<'_> {
         let (workload, numbers) = self.name.split_once(':').unwrap_or((&self.name, ""));
-        numbers.split('+').map(move |number| format!("{workload}:{number}"))
+        numbers
+            .split('+')
+            .map(move |number| format!("{workload}:{number}"))
     }
 }
 

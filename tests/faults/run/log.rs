@@ -17,7 +17,10 @@ pub(crate) struct Log {
 
 impl Log {
     pub(crate) fn of(process: u32) -> Self {
-        Log { process, turn: Arc::default() }
+        Log {
+            process,
+            turn: Arc::default(),
+        }
     }
 
     pub(crate) fn write(&self, worker: u32, name: &str, what: What) {
@@ -26,7 +29,14 @@ impl Log {
 
     pub(crate) fn write_as_of(&self, at: u64, worker: u32, name: &str, what: What) {
         let name = name.to_owned();
-        let event = Event { at, wall: clock::wall(), process: self.process, worker, name, what };
+        let event = Event {
+            at,
+            wall: clock::wall(),
+            process: self.process,
+            worker,
+            name,
+            what,
+        };
         let mut line = Vec::new();
         history::write(&mut line, &event).expect("it takes everything");
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);

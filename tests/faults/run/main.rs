@@ -95,9 +95,9 @@ fn main() -> ExitCode {
             faults();
             Ok(true)
         }
-        Some(What::Matrix(matrix)) => {
-            matrix.run().map(|cells| cells.iter().filter(|cell| cell.is_ours()).all(Cell::passes))
-        }
+        Some(What::Matrix(matrix)) => matrix
+            .run()
+            .map(|cells| cells.iter().filter(|cell| cell.is_ours()).all(Cell::passes)),
         Some(What::Names(options)) => {
             let outcome = names::run(&options);
             println!("{outcome}");
@@ -129,16 +129,26 @@ fn faults() {
 
 /// In a network of its own, if a fault needs that.
 fn one(arguments: &RunArguments) -> Result<bool, String> {
-    let needs_network = arguments.faults()?.iter().any(|fault| fault.needs == Needs::Namespace);
+    let needs_network = arguments
+        .faults()?
+        .iter()
+        .any(|fault| fault.needs == Needs::Namespace);
     if needs_network && std::env::var_os(OWN_NETWORK).is_none() {
         let own = std::env::current_exe().map_err(|error| error.to_string())?;
         let status = Command::new("unshare")
-            .args(["--net", "sh", "-c", "ip link set lo up && exec \"$0\" \"$@\""])
+            .args([
+                "--net",
+                "sh",
+                "-c",
+                "ip link set lo up && exec \"$0\" \"$@\"",
+            ])
             .arg(own)
             .args(std::env::args_os().skip(1))
             .env(OWN_NETWORK, "1")
             .status();
-        return status.map(|status| status.success()).map_err(|error| error.to_string());
+        return status
+            .map(|status| status.success())
+            .map_err(|error| error.to_string());
     }
     if let Some(file) = &arguments.history {
         return check_again(arguments, file);
@@ -148,7 +158,9 @@ fn one(arguments: &RunArguments) -> Result<bool, String> {
         peer.prepare()?;
     }
     let resource = resource::serve();
-    let ran = run::run(arguments, seed, |prepared| start::client(arguments, prepared, resource))?;
+    let ran = run::run(arguments, seed, |prepared| {
+        start::client(arguments, prepared, resource)
+    })?;
     let rules = cell::rules(arguments, &ran.history);
     let cells = cell::all(arguments, seed, &ran, &rules);
     cell::write(&cells, &ran, &arguments.out)?;
@@ -178,7 +190,12 @@ fn again(seed: u64) -> String {
 fn check_again(arguments: &RunArguments, file: &Path) -> Result<bool, String> {
     let told = |error: std::io::Error| format!("{}: {error}", file.display());
     let history = history::read(BufReader::new(File::open(file).map_err(told)?))?;
-    let ran = Ran { history, server: String::new(), keys: Vec::new(), wrong: Vec::new() };
+    let ran = Ran {
+        history,
+        server: String::new(),
+        keys: Vec::new(),
+        wrong: Vec::new(),
+    };
     let rules = cell::rules(arguments, &ran.history);
     let cells = cell::all(arguments, 0, &ran, &rules);
     show(&cells);
@@ -187,13 +204,22 @@ fn check_again(arguments: &RunArguments, file: &Path) -> Result<bool, String> {
 
 fn show(cells: &[Cell]) {
     for cell in cells {
-        let Cell { workload, operations, longest_wait_ms, outage_ms, excusable_permille, .. } =
-            cell;
+        let Cell {
+            workload,
+            operations,
+            longest_wait_ms,
+            outage_ms,
+            excusable_permille,
+            ..
+        } = cell;
         println!(
             "{workload}: {operations} grants, longest wait {longest_wait_ms} ms, outage {outage_ms} ms, errors {:?}",
             cell.errors
         );
-        println!("  {:?}, {excusable_permille} \u{2030} of the held time excusable", cell.overlaps);
+        println!(
+            "  {:?}, {excusable_permille} \u{2030} of the held time excusable",
+            cell.overlaps
+        );
         println!("  {:?}, {:?}, {:?}", cell.met, cell.renewals, cell.losses);
         for violation in &cell.violations {
             println!("  VIOLATION: {violation}");

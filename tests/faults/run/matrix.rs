@@ -91,7 +91,13 @@ impl MatrixArguments {
                         let peer = Peer::named(&library);
                         if peer.is_none_or(|peer| peer.places.contains(&deployment)) {
                             let (fault, server) = (fault.clone(), server.clone());
-                            jobs.push_back(Job { library, deployment, fault, seed, server });
+                            jobs.push_back(Job {
+                                library,
+                                deployment,
+                                fault,
+                                seed,
+                                server,
+                            });
                         }
                     }
                 }
@@ -108,7 +114,11 @@ impl MatrixArguments {
             return here.collect();
         }
         let here: Vec<_> = here.chain(["mixed", "none"].map(str::to_owned)).collect();
-        self.fault.iter().filter(|fault| here.contains(fault)).cloned().collect()
+        self.fault
+            .iter()
+            .filter(|fault| here.contains(fault))
+            .cloned()
+            .collect()
     }
 
     fn sampled(&self, mut jobs: VecDeque<Job>) -> VecDeque<Job> {
@@ -123,7 +133,10 @@ impl MatrixArguments {
     pub(crate) fn run(&self) -> Result<Vec<Cell>, String> {
         let jobs = self.jobs();
         let (all, started) = (jobs.len(), Instant::now());
-        let (jobs, done) = (Mutex::new(jobs.into_iter().enumerate()), Mutex::new(Vec::new()));
+        let (jobs, done) = (
+            Mutex::new(jobs.into_iter().enumerate()),
+            Mutex::new(Vec::new()),
+        );
         let next = || jobs.lock().unwrap_or_else(PoisonError::into_inner).next();
         thread::scope(|scope| {
             for _ in 0..self.parallel {
@@ -131,7 +144,9 @@ impl MatrixArguments {
                     while let Some((number, job)) = next() {
                         let cells = self.until_met(&job);
                         tell(number, all, &job, &cells);
-                        done.lock().unwrap_or_else(PoisonError::into_inner).push((number, cells));
+                        done.lock()
+                            .unwrap_or_else(PoisonError::into_inner)
+                            .push((number, cells));
                     }
                 });
             }
@@ -148,7 +163,13 @@ impl MatrixArguments {
 
     /// Again, as long as the fault met no holder.
     fn until_met(&self, job: &Job) -> Result<Vec<Cell>, String> {
-        let name = format!("{}-{}-{}-{}", job.library, job.deployment.name(), job.fault, job.seed);
+        let name = format!(
+            "{}-{}-{}-{}",
+            job.library,
+            job.deployment.name(),
+            job.fault,
+            job.seed
+        );
         let out = self.out.join(name);
         fs::create_dir_all(&out).map_err(|error| error.to_string())?;
         let mut cells = self.one(job, job.seed, &[], &out)?;
@@ -164,7 +185,8 @@ impl MatrixArguments {
                 cell.again = again;
                 // What went wrong is not forgotten because its fault met nobody.
                 let before = missed.iter().filter(|one| one.workload == cell.workload);
-                cell.violations.extend(before.flat_map(|one| one.violations.clone()));
+                cell.violations
+                    .extend(before.flat_map(|one| one.violations.clone()));
                 cells.push(cell);
             }
         }
@@ -189,7 +211,12 @@ impl MatrixArguments {
         let mut run = Command::new(own);
         run.args(["--library", &job.library, "--fault", &job.fault])
             .args(["--deployment", &job.deployment.name()])
-            .args(["--seconds", &self.seconds.to_string(), "--seed", &seed.to_string()])
+            .args([
+                "--seconds",
+                &self.seconds.to_string(),
+                "--seed",
+                &seed.to_string(),
+            ])
             .arg("--out")
             .arg(out);
         if !workloads.is_empty() {
@@ -198,7 +225,11 @@ impl MatrixArguments {
         if let Some(server) = &job.server {
             run.env("LEASEHOLD_SERVER", server);
         }
-        let status = run.stdin(Stdio::null()).stdout(file).stderr(errors).status();
+        let status = run
+            .stdin(Stdio::null())
+            .stdout(file)
+            .stderr(errors)
+            .status();
         let status = status.map_err(|error| error.to_string())?;
         let text = fs::read_to_string(&cells).map_err(|_| {
             let log = fs::read_to_string(&log).unwrap_or_default();
@@ -209,8 +240,18 @@ impl MatrixArguments {
 }
 
 fn tell(number: usize, all: usize, job: &Job, cells: &Result<Vec<Cell>, String>) {
-    let Job { library, deployment, fault, seed, .. } = job;
-    let what = format!("{}/{all} {library} {} {fault}, seed {seed}", number + 1, deployment.name());
+    let Job {
+        library,
+        deployment,
+        fault,
+        seed,
+        ..
+    } = job;
+    let what = format!(
+        "{}/{all} {library} {} {fault}, seed {seed}",
+        number + 1,
+        deployment.name()
+    );
     match cells {
         Err(error) => println!("{what}: FAILED: {error}"),
         Ok(cells) => {

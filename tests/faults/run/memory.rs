@@ -24,7 +24,9 @@ impl Group {
     /// The same command, in the group.
     pub(crate) fn of(&self, command: &Command) -> Command {
         let mut inside = Command::new("sh");
-        inside.args(["-c", "echo $$ >\"$0\" && exec \"$@\""]).arg(self.0.join("cgroup.procs"));
+        inside
+            .args(["-c", "echo $$ >\"$0\" && exec \"$@\""])
+            .arg(self.0.join("cgroup.procs"));
         inside.arg(command.get_program()).args(command.get_args());
         for (name, value) in command.get_envs() {
             if let Some(value) = value {

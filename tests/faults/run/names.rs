@@ -2,7 +2,10 @@
 //!
 //! The load runs in a process of its own ([`load`]). This one has the server, the proxy between both, and the
 //! faults ([`faults`]); it looks at what the server keeps ([`traces`]) and says what must not be ([`verdict`]).
-#![expect(clippy::disallowed_methods, reason = "this side blocks threads, in real time")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "this side blocks threads, in real time"
+)]
 
 mod faults;
 mod load;
@@ -91,7 +94,10 @@ impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (names, seconds, rate) = (self.totals.names, self.seconds, self.names_per_second);
         let faults: u64 = self.faults.values().sum();
-        writeln!(f, "{names} names in {seconds:.1} s ({rate} a second), {faults} faults")?;
+        writeln!(
+            f,
+            "{names} names in {seconds:.1} s ({rate} a second), {faults} faults"
+        )?;
         if let [first, .., last] = &self.series[..] {
             let [first, last] = [first, last].map(|point| point.load.usage);
             writeln!(f, "before {first:?}, at last {last:?}")?;
@@ -109,9 +115,14 @@ impl fmt::Display for Outcome {
 pub(crate) fn run(options: &Options) -> Outcome {
     let seed = options.seed.unwrap_or_else(|| fastrand::u64(..1 << 32));
     let server = Server::start();
-    let schedule = Schedule { seed, calm_ms: options.calm_ms };
+    let schedule = Schedule {
+        seed,
+        calm_ms: options.calm_ms,
+    };
     let mut outcome = watch(&server, &options.size, &schedule);
-    outcome.violations.extend(verdict::violations(&outcome, &options.size));
+    outcome
+        .violations
+        .extend(verdict::violations(&outcome, &options.size));
     if let Some(out) = &options.out {
         let json = serde_json::to_vec_pretty(&outcome).expect("plain data");
         std::fs::write(out, json).expect("the folder of `--out` is there");
@@ -152,11 +163,16 @@ impl Outcome {
     fn hear_load(&mut self, load: &LoadProcess, server: &Server) -> bool {
         match load.told() {
             Some(Told::Sample(sample)) => {
-                self.series.push(Point { load: sample, server: Footprint::of(server) });
+                self.series.push(Point {
+                    load: sample,
+                    server: Footprint::of(server),
+                });
                 return true;
             }
             Some(Told::Loaded(totals)) => self.loaded(totals),
-            other => self.violations.push(unexpected("the last name", other.as_ref())),
+            other => self
+                .violations
+                .push(unexpected("the last name", other.as_ref())),
         }
         false
     }
@@ -176,7 +192,10 @@ impl Outcome {
             Some(Told::Rested(sample)) => {
                 self.rest_seconds = seconds(sample.ms) - self.seconds;
                 let server = Footprint::of(server);
-                self.at_rest = Point { load: sample, server };
+                self.at_rest = Point {
+                    load: sample,
+                    server,
+                };
             }
             other => return self.violations.push(unexpected("the rest", other.as_ref())),
         }
@@ -185,9 +204,12 @@ impl Outcome {
         match load.told() {
             Some(Told::Closed { error: None }) => {}
             Some(Told::Closed { error: Some(error) }) => {
-                self.violations.push(format!("the shutdown of a client failed: {error}"));
+                self.violations
+                    .push(format!("the shutdown of a client failed: {error}"));
             }
-            other => self.violations.push(unexpected("the shutdown", other.as_ref())),
+            other => self
+                .violations
+                .push(unexpected("the shutdown", other.as_ref())),
         }
     }
 }
@@ -236,7 +258,11 @@ impl LoadProcess {
                 }
             }
         });
-        LoadProcess { process, input, output }
+        LoadProcess {
+            process,
+            input,
+            output,
+        }
     }
 
     /// Nothing if it ended or stands still.

@@ -24,7 +24,11 @@ impl Usage {
         // Whoever reads its own list has it open.
         let list = u64::from(pid == std::process::id());
         let descriptors = fs::read_dir(format!("/proc/{pid}/fd"))?.count() as u64 - list;
-        Ok(Usage { rss_kib: number("VmRSS:")?, descriptors, threads: number("Threads:")? })
+        Ok(Usage {
+            rss_kib: number("VmRSS:")?,
+            descriptors,
+            threads: number("Threads:")?,
+        })
     }
 }
 
@@ -44,7 +48,9 @@ mod tests {
             .spawn()
             .expect("a shell");
         let output = shell.stdout.as_mut().expect("piped");
-        BufReader::new(output).read_line(&mut String::new()).expect("it is there");
+        BufReader::new(output)
+            .read_line(&mut String::new())
+            .expect("it is there");
         shell
     }
 

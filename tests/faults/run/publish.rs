@@ -51,8 +51,10 @@ impl PublishArguments {
             }
         }
         let all = [&matrix, &long, &compared];
-        let without_result: Vec<_> =
-            all.iter().flat_map(|runs| runs.without_result.clone()).collect();
+        let without_result: Vec<_> = all
+            .iter()
+            .flat_map(|runs| runs.without_result.clone())
+            .collect();
         report.facts.left_out = missing::left_out(&report, &without_result, is_possible);
         report.facts.missing = missing::missing(plan.as_ref(), &now, &report, is_possible);
         if !self.incomplete && !report.facts.missing.is_empty() {
@@ -80,7 +82,9 @@ impl PublishArguments {
     }
 
     fn facts(&self, plan: Option<&Plan>, now: &Now) -> Result<Facts, String> {
-        let ended = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
+        let ended = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |time| time.as_secs());
         let origin = Origin {
             commit: now.commit.clone(),
             is_clean: now.is_clean && plan.is_some_and(|plan| plan.clean),
@@ -89,8 +93,9 @@ impl PublishArguments {
             parts: parts(&self.runs.join("parts.tsv"))?,
         };
         let faults = fault::all().map(|fault| (fault.name.to_owned(), fault.what.to_owned()));
-        let workloads =
-            Workload::value_variants().iter().map(|one| (one.name(), one.what().to_owned()));
+        let workloads = Workload::value_variants()
+            .iter()
+            .map(|one| (one.name(), one.what().to_owned()));
         Ok(Facts {
             origin,
             machine: Machine::read(),
@@ -108,12 +113,19 @@ impl PublishArguments {
 /// Some runs lie in a folder of their own, below that of all.
 fn below(folder: &Path, name: &str) -> PathBuf {
     let below = folder.join(name);
-    if below.is_dir() { below } else { folder.to_owned() }
+    if below.is_dir() {
+        below
+    } else {
+        folder.to_owned()
+    }
 }
 
 fn output(program: &str, arguments: &[&str]) -> Result<String, String> {
     let told = |why: &dyn std::fmt::Display| format!("{program} {}: {why}", arguments.join(" "));
-    let output = Command::new(program).args(arguments).output().map_err(|error| told(&error))?;
+    let output = Command::new(program)
+        .args(arguments)
+        .output()
+        .map_err(|error| told(&error))?;
     if !output.status.success() {
         return Err(told(&String::from_utf8_lossy(&output.stderr)));
     }
@@ -127,15 +139,22 @@ fn now(report: &Path) -> Result<Now, String> {
     // Git knows nothing of other folders.
     status.extend(report.is_relative().then_some(but.as_str()));
     let changed = output("git", &status)?;
-    Ok(Now { commit: output("git", &["rev-parse", "HEAD"])?, is_clean: changed.is_empty() })
+    Ok(Now {
+        commit: output("git", &["rev-parse", "HEAD"])?,
+        is_clean: changed.is_empty(),
+    })
 }
 
 /// A line for each command: its name, begin, end, exit code, and the command itself, with tabs between.
 fn parts(file: &Path) -> Result<Vec<Part>, String> {
-    let Ok(text) = fs::read_to_string(file) else { return Ok(Vec::new()) };
+    let Ok(text) = fs::read_to_string(file) else {
+        return Ok(Vec::new());
+    };
     let part = |line: &str| {
         let fields: Vec<_> = line.splitn(5, '\t').collect();
-        let [name, began, ended, code, command] = fields[..] else { return None };
+        let [name, began, ended, code, command] = fields[..] else {
+            return None;
+        };
         Some(Part {
             name: name.to_owned(),
             began: began.parse().ok()?,
@@ -151,13 +170,20 @@ fn parts(file: &Path) -> Result<Vec<Part>, String> {
 
 /// The fuzzer runs once for each target: a hang ends it.
 fn fuzz(folder: &Path) -> Result<Option<Fuzz>, String> {
-    let Ok(files) = fs::read_dir(folder) else { return Ok(None) };
+    let Ok(files) = fs::read_dir(folder) else {
+        return Ok(None);
+    };
     let mut files: Vec<_> = files.flatten().map(|file| file.path()).collect();
-    files.retain(|file| file.extension().is_some_and(|extension| extension == "json"));
+    files.retain(|file| {
+        file.extension()
+            .is_some_and(|extension| extension == "json")
+    });
     files.sort();
     let mut all: Option<Fuzz> = None;
     for file in files {
-        let Some(one) = read::<Fuzz>(&file)? else { continue };
+        let Some(one) = read::<Fuzz>(&file)? else {
+            continue;
+        };
         match &mut all {
             Some(all) => all.targets.extend(one.targets),
             None => all = Some(one),
@@ -167,15 +193,25 @@ fn fuzz(folder: &Path) -> Result<Option<Fuzz>, String> {
 }
 
 fn libraries() -> Vec<Library> {
-    let texts = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
-    let promise =
-        |says: &str, source: &str| Promise { says: says.to_owned(), source: source.to_owned() };
+    let texts = |texts: &[&str]| {
+        texts
+            .iter()
+            .map(|text| (*text).to_owned())
+            .collect::<Vec<_>>()
+    };
+    let promise = |says: &str, source: &str| Promise {
+        says: says.to_owned(),
+        source: source.to_owned(),
+    };
     let peers = peers::ALL.iter().map(|peer| {
         let mut settings = texts(peer.settings);
         settings.push(format!("its key: {}", peer.key));
         let workloads: Vec<_> = peer.workloads.iter().map(|one| one.name()).collect();
         settings.push(format!("workloads: {}", workloads.join(", ")));
-        let promises = peer.promises.iter().map(|one| promise(one.says, one.source));
+        let promises = peer
+            .promises
+            .iter()
+            .map(|one| promise(one.says, one.source));
         Library {
             name: peer.name.to_owned(),
             version: peer.version(),

@@ -67,9 +67,15 @@ impl Report {
             fs::write(folder.join(name), text)?;
         }
         for deployment in self.deployments() {
-            let cells: Vec<_> =
-                self.matrix.iter().filter(|cell| cell.deployment == deployment).collect();
-            fs::write(folder.join(plot_of(deployment)), plots::recovery(deployment, &cells))?;
+            let cells: Vec<_> = self
+                .matrix
+                .iter()
+                .filter(|cell| cell.deployment == deployment)
+                .collect();
+            fs::write(
+                folder.join(plot_of(deployment)),
+                plots::recovery(deployment, &cells),
+            )?;
         }
         Ok(())
     }
@@ -78,7 +84,10 @@ impl Report {
     pub(crate) fn to_json(&self) -> serde_json::Result<String> {
         let facts = serde_json::to_string_pretty(&self.facts)?;
         let lines = |cells: &[Cell]| {
-            let lines = cells.iter().map(serde_json::to_string).collect::<Result<Vec<_>, _>>();
+            let lines = cells
+                .iter()
+                .map(serde_json::to_string)
+                .collect::<Result<Vec<_>, _>>();
             lines.map(|lines| lines.join(",\n"))
         };
         let (matrix, compared) = (lines(&self.matrix)?, lines(&self.compared)?);
@@ -99,11 +108,16 @@ impl Report {
 
 /// Only those of a report; folders and all else stay.
 fn remove_files(folder: &Path) -> io::Result<()> {
-    let Ok(files) = fs::read_dir(folder) else { return Ok(()) };
+    let Ok(files) = fs::read_dir(folder) else {
+        return Ok(());
+    };
     for file in files {
         let path = file?.path();
         let ours = ["md", "svg"];
-        if path.extension().is_some_and(|extension| ours.iter().any(|one| extension == *one)) {
+        if path
+            .extension()
+            .is_some_and(|extension| ours.iter().any(|one| extension == *one))
+        {
             fs::remove_file(path)?;
         }
     }
@@ -127,8 +141,15 @@ fn is_peer(cell: &Cell) -> bool {
 /// A name as the name of a file: what might mean something to a system, a link or a page is replaced.
 fn file_name(name: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.');
-    let name: String = name.chars().map(|c| if plain(c) { c } else { '_' }).collect();
-    if name.trim_matches('.').is_empty() { "_".to_owned() } else { name }
+    let name: String = name
+        .chars()
+        .map(|c| if plain(c) { c } else { '_' })
+        .collect();
+    if name.trim_matches('.').is_empty() {
+        "_".to_owned()
+    } else {
+        name
+    }
 }
 
 fn deployment_name(deployment: &str) -> String {
@@ -143,18 +164,38 @@ fn deployment_name(deployment: &str) -> String {
 }
 
 fn name_of(cell: &Cell) -> String {
-    let Cell { library, deployment, fault, workload, .. } = cell;
+    let Cell {
+        library,
+        deployment,
+        fault,
+        workload,
+        ..
+    } = cell;
     let deployment = deployment_name(deployment);
     format!("{library}, {workload} under {fault}, {deployment}")
 }
 
 /// What does the run of a cell again.
 fn again(cell: &Cell) -> String {
-    let Cell { library, deployment, fault, seconds, seed, .. } = cell;
-    let library = if is_peer(cell) { format!(" --library {library}") } else { String::new() };
+    let Cell {
+        library,
+        deployment,
+        fault,
+        seconds,
+        seed,
+        ..
+    } = cell;
+    let library = if is_peer(cell) {
+        format!(" --library {library}")
+    } else {
+        String::new()
+    };
     // Another seed was taken for those workloads alone that had met no holder.
-    let workload =
-        if cell.again > 0 { format!(" --workload {}", cell.workload) } else { String::new() };
+    let workload = if cell.again > 0 {
+        format!(" --workload {}", cell.workload)
+    } else {
+        String::new()
+    };
     format!(
         "cargo run --release -p leasehold-faults --{library} --deployment {deployment} --fault {fault}{workload} \
          --seconds {seconds} --seed {seed}"

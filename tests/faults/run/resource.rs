@@ -43,16 +43,25 @@ fn answer(seen: &Seen, stream: TcpStream) -> io::Result<()> {
         let ["W", name, token, who] = words[..] else {
             return Err(io::ErrorKind::InvalidData.into());
         };
-        let answer = if look(seen, name, token, who) { "ok\n" } else { "refused\n" };
+        let answer = if look(seen, name, token, who) {
+            "ok\n"
+        } else {
+            "refused\n"
+        };
         out.write_all(answer.as_bytes())?;
     }
     Ok(())
 }
 
 fn look(seen: &Seen, name: &str, token: &str, who: &str) -> bool {
-    let Ok(token) = token.parse::<i64>() else { return true };
+    let Ok(token) = token.parse::<i64>() else {
+        return true;
+    };
     let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
-    let new = || Last { token, who: who.to_owned() };
+    let new = || Last {
+        token,
+        who: who.to_owned(),
+    };
     let last = seen.entry(name.to_owned()).or_insert_with(new);
     let accepted = token > last.token || (token == last.token && last.who == who);
     if accepted {
@@ -71,7 +80,9 @@ impl Resource {
     pub(crate) async fn connect(address: SocketAddr) -> io::Result<Self> {
         let stream = tokio::net::TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;
-        Ok(Resource { stream: AsyncMutex::new(tokio::io::BufStream::new(stream)) })
+        Ok(Resource {
+            stream: AsyncMutex::new(tokio::io::BufStream::new(stream)),
+        })
     }
 
     /// Whether it was accepted.
@@ -83,7 +94,9 @@ impl Resource {
     ) -> io::Result<bool> {
         let token = token.map_or_else(|| "-".to_owned(), |token| token.to_string());
         let mut stream = self.stream.lock().await;
-        stream.write_all(format!("W {name} {token} {who}\n").as_bytes()).await?;
+        stream
+            .write_all(format!("W {name} {token} {who}\n").as_bytes())
+            .await?;
         stream.flush().await?;
         let mut line = String::new();
         stream.read_line(&mut line).await?;

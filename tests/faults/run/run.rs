@@ -102,7 +102,8 @@ impl RunArguments {
 
     /// Two faults.
     fn between(&self) -> Duration {
-        self.pause_ms.map_or(self.lease() * 13 / 10, Duration::from_millis)
+        self.pause_ms
+            .map_or(self.lease() * 13 / 10, Duration::from_millis)
     }
 
     /// The workloads that apply to the deployment and to the fault.
@@ -130,7 +131,10 @@ impl RunArguments {
                 let here = |fault: &&Fault| {
                     fault.on.contains(&self.deployment) && fault.needs != Needs::Disk
                 };
-                Ok(fault::all().filter(here).filter(|fault| is_possible(fault.needs)).collect())
+                Ok(fault::all()
+                    .filter(here)
+                    .filter(|fault| is_possible(fault.needs))
+                    .collect())
             }
             name => {
                 let fault = fault::named(name).ok_or_else(|| format!("no such fault: {name}"))?;
@@ -149,7 +153,10 @@ impl RunArguments {
 /// Whether this machine, and who runs this, can have it.
 pub(crate) fn is_possible(needs: Needs) -> bool {
     let runs = |program: &str, arguments: &[&str]| {
-        Command::new(program).args(arguments).output().is_ok_and(|output| output.status.success())
+        Command::new(program)
+            .args(arguments)
+            .output()
+            .is_ok_and(|output| output.status.success())
     };
     match needs {
         Needs::Nothing | Needs::Disk => true,
@@ -184,7 +191,10 @@ pub(crate) fn run(
     let folder = folder.canonicalize().map_err(|error| error.to_string())?;
     let clocks = needs(Needs::Clocks).then(|| Clocks::prepare(&folder));
     let replaces = faults.iter().any(|fault| fault.replaces());
-    let mut setting = Setting { replaces, ..Setting::default() };
+    let mut setting = Setting {
+        replaces,
+        ..Setting::default()
+    };
     if needs(Needs::Disk) && faults.len() == 1 {
         let words = ["--appendonly", "yes", "--appendfsync", "always"];
         setting.arguments.extend(words.map(str::to_owned));
@@ -204,11 +214,19 @@ pub(crate) fn run(
             .as_ref()
             .map(|clocks| clocks.environment("client"))
             .unwrap_or_default(),
-        memory: needs(Needs::MemoryLimit).then(Group::make).flatten().map(std::sync::Arc::new),
+        memory: needs(Needs::MemoryLimit)
+            .then(Group::make)
+            .flatten()
+            .map(std::sync::Arc::new),
         seed,
     };
     let clients = Clients::start(start(&prepared), CLIENTS, &deployments, history.clone());
-    let mut world = World { kind: arguments.deployment, deployments, clients, clocks };
+    let mut world = World {
+        kind: arguments.deployment,
+        deployments,
+        clients,
+        clocks,
+    };
     world.clients.until_at_work();
 
     let end = Instant::now() + Duration::from_secs(arguments.seconds);
@@ -226,7 +244,9 @@ pub(crate) fn run(
         _ => schedule.mixed(&mut world, &faults),
     }
     let is_peer = Peer::named(&arguments.library).is_some();
-    let mut wrong = world.clients.stop(if is_peer { ENDING_OF_PEERS } else { ENDING });
+    let mut wrong = world
+        .clients
+        .stop(if is_peer { ENDING_OF_PEERS } else { ENDING });
     let keys = keys_left(&world, arguments);
     drop((elections, stalls));
     let (server, history) = (world.version(), history.take());
@@ -234,7 +254,12 @@ pub(crate) fn run(
     if !is_peer {
         wrong.extend(flat(&history));
     }
-    Ok(Ran { history, server, keys, wrong })
+    Ok(Ran {
+        history,
+        server,
+        keys,
+        wrong,
+    })
 }
 
 /// What clients are started with.
@@ -272,7 +297,11 @@ impl Schedule<'_> {
     fn one_by_one(&mut self, world: &mut World, fault: &'static Fault) {
         let longest = self.lease * u32::try_from(fault.lasts.end).expect("few") / 100;
         // The last one has time to be recovered from, and then all is calm: who waits for nothing is seen.
-        let rest = if fault.replaces() { AFTER_ROLES } else { AFTER_OTHERS };
+        let rest = if fault.replaces() {
+            AFTER_ROLES
+        } else {
+            AFTER_OTHERS
+        };
         while Instant::now() + longest + rest * self.lease < self.end {
             let mut on = self.begin(world, fault);
             while Instant::now() < on.until {
@@ -302,7 +331,11 @@ impl Schedule<'_> {
                 if on.iter().all(|one| goes_with(one.fault, fault)) {
                     on.push(self.begin(world, fault));
                 }
-                let pause = if self.random.u8(0..3) == 0 { 5 } else { self.random.u64(PAUSES) };
+                let pause = if self.random.u8(0..3) == 0 {
+                    5
+                } else {
+                    self.random.u64(PAUSES)
+                };
                 next = Instant::now() + self.lease * u32::try_from(pause).expect("few") / 100;
             }
             match &mut on[..] {
@@ -324,8 +357,19 @@ impl Schedule<'_> {
         let span = fault.span(self.lease, &mut self.random);
         let injected = fault.begin(world, &mut self.random);
         let what = event(fault, &injected, Edge::Begin);
-        self.history.push(Event { at, wall, process: 0, worker: 0, name: String::new(), what });
-        On { fault, injected, until: Instant::now() + span }
+        self.history.push(Event {
+            at,
+            wall,
+            process: 0,
+            worker: 0,
+            name: String::new(),
+            what,
+        });
+        On {
+            fault,
+            injected,
+            until: Instant::now() + span,
+        }
     }
 
     fn go_on(world: &mut World, on: &mut On) {
@@ -338,7 +382,13 @@ impl Schedule<'_> {
         }
     }
 
-    fn heal(&self, world: &mut World, On { fault, injected, .. }: On) {
+    fn heal(
+        &self,
+        world: &mut World,
+        On {
+            fault, injected, ..
+        }: On,
+    ) {
         let what = event(fault, &injected, Edge::End);
         (injected.heal)(world);
         self.history.note(what);
@@ -358,7 +408,12 @@ enum Edge {
 
 fn event(fault: &Fault, injected: &Injected, edge: Edge) -> What {
     let (detail, scope) = (injected.detail.clone(), injected.scope.clone());
-    What::Fault { fault: fault.name.to_owned(), on: edge == Edge::Begin, detail, scope }
+    What::Fault {
+        fault: fault.name.to_owned(),
+        on: edge == Edge::Begin,
+        detail,
+        scope,
+    }
 }
 
 fn sleep_until(then: Instant) {
@@ -391,8 +446,15 @@ fn flat(history: &[Event]) -> Vec<String> {
     let mut ended = BTreeSet::new();
     for event in history {
         match event.what {
-            What::Sample { rss_kib, descriptors, threads } => {
-                samples.entry(event.process).or_default().push([rss_kib, descriptors, threads]);
+            What::Sample {
+                rss_kib,
+                descriptors,
+                threads,
+            } => {
+                samples
+                    .entry(event.process)
+                    .or_default()
+                    .push([rss_kib, descriptors, threads]);
             }
             What::Ended { .. } => drop(ended.insert(event.process)),
             _ => {}
@@ -409,5 +471,9 @@ fn flat(history: &[Event]) -> Vec<String> {
         (!is_flat).then(text)
     };
     // One that was killed may have been about to grow: that was the fault.
-    samples.iter().filter(|(process, _)| ended.contains(process)).filter_map(grown).collect()
+    samples
+        .iter()
+        .filter(|(process, _)| ended.contains(process))
+        .filter_map(grown)
+        .collect()
 }

@@ -33,7 +33,10 @@ impl Stalls {
                 }
             }
         });
-        Self { is_over, watching: Some(watching) }
+        Self {
+            is_over,
+            watching: Some(watching),
+        }
     }
 }
 

@@ -17,7 +17,10 @@ pub(crate) fn client(arguments: &RunArguments, prepared: &Prepared, resource: So
         ("--workloads", workloads),
         ("--workers", arguments.workers.to_string()),
         ("--lease-ms", arguments.lease_ms.to_string()),
-        ("--wait-ms", arguments.wait_ms.unwrap_or(arguments.lease_ms).to_string()),
+        (
+            "--wait-ms",
+            arguments.wait_ms.unwrap_or(arguments.lease_ms).to_string(),
+        ),
         ("--hold-ms", arguments.hold_ms.to_string()),
         ("--long-ms", arguments.long_ms.to_string()),
         ("--step-ms", arguments.step_ms.to_string()),
@@ -34,8 +37,11 @@ pub(crate) fn client(arguments: &RunArguments, prepared: &Prepared, resource: So
         ("--seconds", (arguments.seconds + 600).to_string()),
     ];
     if peer.is_some() {
-        options
-            .extend(of_peers.iter().flat_map(|(name, value)| [(*name).to_owned(), value.clone()]));
+        options.extend(
+            of_peers
+                .iter()
+                .flat_map(|(name, value)| [(*name).to_owned(), value.clone()]),
+        );
     }
     let environment = prepared.client_environment.clone();
     let memory = prepared.memory.clone();
@@ -46,7 +52,9 @@ pub(crate) fn client(arguments: &RunArguments, prepared: &Prepared, resource: So
         } else {
             command.args(["client", "--urls", &urls.join(" ")]);
         }
-        command.args(["--process", &number.to_string()]).args(&options);
+        command
+            .args(["--process", &number.to_string()])
+            .args(&options);
         if seat > 0 {
             return command;
         }

@@ -45,7 +45,13 @@ impl Worker {
             match timeout(plan.patience, place.take(plan.wait, plan.lease)).await {
                 Err(_) => {
                     let error = "Dropped".to_owned();
-                    self.note(&place, What::Refused { error, timeout: true });
+                    self.note(
+                        &place,
+                        What::Refused {
+                            error,
+                            timeout: true,
+                        },
+                    );
                 }
                 Ok(Ok(hold)) => {
                     count += 1;
@@ -66,7 +72,8 @@ impl Worker {
         // If not, it was lost on its way here.
         let is_held = hold.guard().state() == HoldState::Held;
         let until = Some(if is_held { until } else { at });
-        self.log.write_as_of(at, self.number, &place.name, What::Granted { until, token });
+        self.log
+            .write_as_of(at, self.number, &place.name, What::Granted { until, token });
         let leave = Instant::now() + plan.stay;
         let mut doing = plan.doing;
         loop {
@@ -117,7 +124,13 @@ impl Worker {
             },
             Doing::Paused | Doing::Renewed => Ok(()),
         };
-        self.note(place, What::Did { what, error: done.err().as_ref().map(kind) });
+        self.note(
+            place,
+            What::Did {
+                what,
+                error: done.err().as_ref().map(kind),
+            },
+        );
         // Careless: it looks at nothing, also if the lock is lost meanwhile.
         while what == Doing::Paused && Instant::now() < leave && !self.orders.stop.load(SeqCst) {
             sleep(PAUSE).await;
@@ -128,16 +141,30 @@ impl Worker {
     fn is_held(&self, place: &Place, guard: &LockGuard) -> bool {
         let (at, until, state) = (clock::monotonic(), until(guard), guard.state());
         let is_held = state == HoldState::Held;
-        let what = if is_held { What::Held { until: Some(until) } } else { What::Doubted };
+        let what = if is_held {
+            What::Held { until: Some(until) }
+        } else {
+            What::Doubted
+        };
         self.log.write_as_of(at, self.number, &place.name, what);
         is_held
     }
 
     async fn refused(&self, place: &Place, error: &Error) {
         let timeout = error.is_timeout();
-        self.note(place, What::Refused { error: kind(error), timeout });
+        self.note(
+            place,
+            What::Refused {
+                error: kind(error),
+                timeout,
+            },
+        );
         // Perhaps there are no permits any more.
-        let prepared = if timeout { place.prepare().await } else { Ok(()) };
+        let prepared = if timeout {
+            place.prepare().await
+        } else {
+            Ok(())
+        };
         if !timeout || prepared.is_err() {
             sleep(PAUSE).await;
         }
@@ -164,12 +191,18 @@ fn asked(place: &Place, plan: &Plan) -> What {
         Lease::RenewedFor(lease) => (None, millis(lease)),
         _ => (None, None),
     };
-    What::Asked { mode: place.mode(), fixed_ms, renewed_ms }
+    What::Asked {
+        mode: place.mode(),
+        fixed_ms,
+        renewed_ms,
+    }
 }
 
 /// The name of its kind: the first word of what `Debug` says.
 pub(crate) fn kind(error: &Error) -> String {
     let text = format!("{error:?}");
-    let end = text.find(|c: char| !c.is_alphanumeric()).unwrap_or(text.len());
+    let end = text
+        .find(|c: char| !c.is_alphanumeric())
+        .unwrap_or(text.len());
     text[..end].to_owned()
 }

@@ -61,7 +61,11 @@ impl Workload {
     pub(crate) fn places(self, clients: &[Client]) -> Vec<Place> {
         let name = |number: &str| format!("{}:{number}", self.name());
         let client = &clients[0];
-        let quick = if self == Workload::Multi { &QUICK_PAIRS[..] } else { &["0"] };
+        let quick = if self == Workload::Multi {
+            &QUICK_PAIRS[..]
+        } else {
+            &["0"]
+        };
         let place = |number: &str, way: Way| Place {
             name: name(number),
             is_long: !quick.contains(&number),
@@ -69,7 +73,9 @@ impl Workload {
             way,
         };
         let locks = |make: &dyn Fn(&str) -> Lock| {
-            ["0", "1"].map(|number| place(number, Way::Lock(make(&name(number))))).into()
+            ["0", "1"]
+                .map(|number| place(number, Way::Lock(make(&name(number)))))
+                .into()
         };
         match self {
             Workload::Plain => locks(&|name| client.lock(name)),
@@ -82,17 +88,30 @@ impl Workload {
             Workload::ReadWrite => {
                 let both = |number: &str| {
                     let lock = client.read_write_lock(name(number));
-                    [Way::Shared(lock.read().clone()), Way::Lock(lock.write().clone())]
-                        .map(|way| place(number, way))
+                    [
+                        Way::Shared(lock.read().clone()),
+                        Way::Lock(lock.write().clone()),
+                    ]
+                    .map(|way| place(number, way))
                 };
                 // Two readers for each writer.
-                [both("0"), both("0"), both("1")].into_iter().flatten().collect()
+                [both("0"), both("0"), both("1")]
+                    .into_iter()
+                    .flatten()
+                    .collect()
             }
             Workload::Multi => {
                 let pair = |pair: &str| {
-                    place(pair, Way::Lock(client.multi_lock(pair.split('+').map(name))))
+                    place(
+                        pair,
+                        Way::Lock(client.multi_lock(pair.split('+').map(name))),
+                    )
                 };
-                QUICK_PAIRS.into_iter().chain(LONG_PAIRS).map(pair).collect()
+                QUICK_PAIRS
+                    .into_iter()
+                    .chain(LONG_PAIRS)
+                    .map(pair)
+                    .collect()
             }
             Workload::Permits => ["0", "1"]
                 .map(|number| {
@@ -102,7 +121,10 @@ impl Workload {
                 .into(),
             Workload::Semaphore => ["0", "1"]
                 .map(|number| {
-                    place(number, Way::Semaphore(Arc::new(client.semaphore(name(number)))))
+                    place(
+                        number,
+                        Way::Semaphore(Arc::new(client.semaphore(name(number)))),
+                    )
                 })
                 .into(),
         }
@@ -160,7 +182,10 @@ impl Place {
     }
 
     pub(crate) fn can_be_reentered(&self) -> bool {
-        !matches!(self.workload, Workload::Semaphore | Workload::Permits | Workload::String)
+        !matches!(
+            self.workload,
+            Workload::Semaphore | Workload::Permits | Workload::String
+        )
     }
 
     pub(crate) async fn take(&self, wait: Duration, lease: Lease) -> Result<Hold, Error> {

@@ -32,7 +32,10 @@ pub(crate) enum Kind {
 
 impl Kind {
     pub(crate) fn name(self) -> String {
-        self.to_possible_value().expect("none is skipped").get_name().to_owned()
+        self.to_possible_value()
+            .expect("none is skipped")
+            .get_name()
+            .to_owned()
     }
 }
 
@@ -63,21 +66,31 @@ pub(crate) struct Setting {
 pub(crate) fn start(kind: Kind, setting: &Setting) -> Vec<Deployment> {
     let arguments: Vec<_> = setting.arguments.iter().map(String::as_str).collect();
     let pairs = setting.environment.iter();
-    let environment: Vec<_> = pairs.map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    let environment: Vec<_> = pairs
+        .map(|(name, value)| (name.as_str(), value.as_str()))
+        .collect();
     let server = |environment: &[(&str, &str)]| {
         Deployment::Server(Box::new(Server::start_in(environment, &arguments)))
     };
-    let suspected_after = if setting.replaces { SUSPECTED_AFTER } else { PATIENT };
+    let suspected_after = if setting.replaces {
+        SUSPECTED_AFTER
+    } else {
+        PATIENT
+    };
     match kind {
         Kind::Single => vec![server(&environment)],
         // A minority is as the environment says.
-        Kind::Five => (0..5).map(|one| server(if one < 2 { &environment } else { &[] })).collect(),
-        Kind::Sentinel => vec![Deployment::Sentinels(Box::new(Sentinels::start_with(&Watch {
-            down_after: suspected_after,
-            failover_timeout: FAILOVER_TIMEOUT,
-            arguments: setting.arguments.clone(),
-            ..Watch::default()
-        })))],
+        Kind::Five => (0..5)
+            .map(|one| server(if one < 2 { &environment } else { &[] }))
+            .collect(),
+        Kind::Sentinel => vec![Deployment::Sentinels(Box::new(Sentinels::start_with(
+            &Watch {
+                down_after: suspected_after,
+                failover_timeout: FAILOVER_TIMEOUT,
+                arguments: setting.arguments.clone(),
+                ..Watch::default()
+            },
+        )))],
         Kind::Cluster => vec![Deployment::Cluster(Box::new(Cluster::start_with(Shape {
             node_timeout: suspected_after,
             arguments: setting.arguments.clone(),
@@ -88,11 +101,17 @@ pub(crate) fn start(kind: Kind, setting: &Setting) -> Vec<Deployment> {
 
 /// The slots of a member of a cluster, as it says itself.
 pub(crate) fn slots_of(member: SocketAddr) -> Option<Vec<(u16, u16)>> {
-    let reply = Connection::open(member).ok()?.command(&["CLUSTER", "NODES"]).ok()?;
+    let reply = Connection::open(member)
+        .ok()?
+        .command(&["CLUSTER", "NODES"])
+        .ok()?;
     let text = reply.text();
     let own = text.lines().find(|line| line.contains("myself"))?;
     // Eight words about it; slots that are on their way are in brackets.
-    let slots = own.split(' ').skip(8).filter(|slots| !slots.starts_with('['));
+    let slots = own
+        .split(' ')
+        .skip(8)
+        .filter(|slots| !slots.starts_with('['));
     let span = |slots: &str| {
         let (first, last) = slots.split_once('-').unwrap_or((slots, slots));
         Some((first.trim().parse().ok()?, last.trim().parse().ok()?))
@@ -108,11 +127,13 @@ impl World {
     /// Those that are masters now.
     pub(crate) fn masters(&self) -> Vec<Node> {
         match &self.deployments[0] {
-            Deployment::Server(_) => (0..self.deployments.len()).map(|one| Node(one, 0)).collect(),
+            Deployment::Server(_) => (0..self.deployments.len())
+                .map(|one| Node(one, 0))
+                .collect(),
             Deployment::Sentinels(sentinels) => vec![Node(0, sentinels.current_master())],
-            Deployment::Cluster(cluster) => {
-                (0..cluster.shards()).map(|shard| Node(0, cluster.master(shard))).collect()
-            }
+            Deployment::Cluster(cluster) => (0..cluster.shards())
+                .map(|shard| Node(0, cluster.master(shard)))
+                .collect(),
         }
     }
 
@@ -131,7 +152,11 @@ impl World {
         }
         let of = |node: &Node| slots_of(self.server(*node).address()).unwrap_or_default();
         let each: Vec<_> = nodes.iter().map(of).collect();
-        if each.iter().any(Vec::is_empty) { Vec::new() } else { each.concat() }
+        if each.iter().any(Vec::is_empty) {
+            Vec::new()
+        } else {
+            each.concat()
+        }
     }
 
     pub(crate) fn kill(&mut self, Node(deployment, server): Node) {
@@ -171,7 +196,11 @@ impl World {
             .into_iter()
             .flat_map(|node| {
                 let reply = self.server(node).command(&["KEYS", "*"]);
-                reply.array().iter().map(crate::support::resp::Reply::text).collect::<Vec<_>>()
+                reply
+                    .array()
+                    .iter()
+                    .map(crate::support::resp::Reply::text)
+                    .collect::<Vec<_>>()
             })
             .collect();
         keys.sort();
@@ -180,9 +209,15 @@ impl World {
     }
 
     pub(crate) fn version(&self) -> String {
-        let info = self.server(self.masters()[0]).command(&["INFO", "server"]).text();
+        let info = self
+            .server(self.masters()[0])
+            .command(&["INFO", "server"])
+            .text();
         let field = |name: &str| {
-            info.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default().trim()
+            info.lines()
+                .find_map(|line| line.strip_prefix(name))
+                .unwrap_or_default()
+                .trim()
         };
         match field("valkey_version:") {
             "" => format!("Redis {}", field("redis_version:")),

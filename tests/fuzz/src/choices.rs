@@ -32,7 +32,10 @@ pub(crate) fn duration(u: &mut Unstructured<'_>) -> Result<Duration> {
         Duration::MAX,
     ];
     match u.int_in_range(0..=3)? {
-        0 => Ok(Duration::new(u.arbitrary()?, u.int_in_range(0..=999_999_999)?)),
+        0 => Ok(Duration::new(
+            u.arbitrary()?,
+            u.int_in_range(0..=999_999_999)?,
+        )),
         1 => Ok(ms(u.int_in_range(0..=100_000)?)),
         _ => u.choose(&edges).copied(),
     }
@@ -48,7 +51,18 @@ pub(crate) fn lease(u: &mut Unstructured<'_>) -> Result<Lease> {
 
 pub(crate) fn count(u: &mut Unstructured<'_>) -> Result<u32> {
     let signed_max = i32::MAX.cast_unsigned();
-    let edges = [0, 1, 2, 3, 999, 1000, 1001, signed_max - 1, signed_max, signed_max + 1];
+    let edges = [
+        0,
+        1,
+        2,
+        3,
+        999,
+        1000,
+        1001,
+        signed_max - 1,
+        signed_max,
+        signed_max + 1,
+    ];
     match u.int_in_range(0..=3)? {
         0 => u.arbitrary(),
         1 => u.choose(&[u32::MAX, u32::MAX - 1]).copied(),
@@ -68,7 +82,11 @@ pub(crate) fn signed(u: &mut Unstructured<'_>) -> Result<i64> {
         i64::MAX,
         i64::MIN,
     ];
-    if u.ratio(1, 3)? { u.arbitrary() } else { u.choose(&edges).copied() }
+    if u.ratio(1, 3)? {
+        u.arbitrary()
+    } else {
+        u.choose(&edges).copied()
+    }
 }
 
 /// Pieces one after the other, some of them many times.
@@ -84,7 +102,11 @@ pub(crate) fn pieces(u: &mut Unstructured<'_>, of: &[&str], most: usize) -> Resu
     if u.ratio(1, 24)? {
         let length = *u.choose(&[64, 255, 256, 257, 1023, 1024, 1025, 65_536, 1 << 20])?;
         let times = length / text.len().max(1);
-        text = if text.is_empty() { "n".repeat(length) } else { text.repeat(times) };
+        text = if text.is_empty() {
+            "n".repeat(length)
+        } else {
+            text.repeat(times)
+        };
     }
     Ok(text)
 }

@@ -75,7 +75,11 @@ impl Plan {
     /// The corpus cannot be read.
     pub fn new(target: &'static Target, seed: u64) -> io::Result<Self> {
         let corpus = read_corpus(&corpus_folder(target.name))?;
-        Ok(Plan { target, seed, corpus })
+        Ok(Plan {
+            target,
+            seed,
+            corpus,
+        })
     }
 
     /// How many entries the corpus has.
@@ -85,19 +89,22 @@ impl Plan {
 
     /// The input with this number. The first are the corpus as it is.
     pub fn input(&self, number: u64) -> Vec<u8> {
-        if let Some(entry) = usize::try_from(number).ok().and_then(|at| self.corpus.get(at)) {
+        if let Some(entry) = usize::try_from(number)
+            .ok()
+            .and_then(|at| self.corpus.get(at))
+        {
             return entry.clone();
         }
-        let name = self
-            .target
-            .name
-            .bytes()
-            .fold(0, |sum: u64, letter| sum.wrapping_mul(31).wrapping_add(letter.into()));
+        let name = self.target.name.bytes().fold(0, |sum: u64, letter| {
+            sum.wrapping_mul(31).wrapping_add(letter.into())
+        });
         let mixed = self.seed ^ name.rotate_left(32) ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let mut rng = Rng::with_seed(mixed);
         if self.corpus.is_empty() || rng.u8(..4) == 0 {
             let length = rng.usize(..=RANDOM_MAX);
-            return std::iter::repeat_with(|| random_byte(&mut rng)).take(length).collect();
+            return std::iter::repeat_with(|| random_byte(&mut rng))
+                .take(length)
+                .collect();
         }
         let mut input = self.corpus[rng.usize(..self.corpus.len())].clone();
         for _ in 0..=rng.usize(..8) {
@@ -165,7 +172,9 @@ impl Watch {
 
 /// Where the corpus of a target is kept.
 fn corpus_folder(target: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(target)
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("corpus")
+        .join(target)
 }
 
 fn read_corpus(folder: &Path) -> io::Result<Vec<Vec<u8>>> {

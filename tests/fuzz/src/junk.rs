@@ -132,7 +132,11 @@ pub(crate) fn reply(u: &mut Unstructured<'_>, depth: u32, out: &mut Vec<u8>) -> 
         0..=2 if depth > 0 => {
             let letter = *u.choose(b"**~>%|")?;
             let count = u.int_in_range(0..=6_usize)?;
-            let told = if u.ratio(1, 8)? { number(u)?.to_owned() } else { count.to_string() };
+            let told = if u.ratio(1, 8)? {
+                number(u)?.to_owned()
+            } else {
+                count.to_string()
+            };
             line(out, letter, told.as_bytes());
             let each = if matches!(letter, b'%' | b'|') { 2 } else { 1 };
             for _ in 0..count * each {
@@ -160,7 +164,8 @@ pub(crate) fn reply(u: &mut Unstructured<'_>, depth: u32, out: &mut Vec<u8>) -> 
             // Deep, and many.
             let times = *u.choose(&[8, 31, 33, 200, 2000])?;
             out.extend_from_slice(
-                &u.choose(&[&b"*1\r\n"[..], b"%1\r\n", b"|1\r\n", b"|0\r\n"])?.repeat(times),
+                &u.choose(&[&b"*1\r\n"[..], b"%1\r\n", b"|1\r\n", b"|0\r\n"])?
+                    .repeat(times),
             );
         }
         _ => {
@@ -182,7 +187,11 @@ pub(crate) fn line(out: &mut Vec<u8>, letter: u8, text: &[u8]) {
 }
 
 pub(crate) fn step(u: &mut Unstructured<'_>) -> Result<Step> {
-    let after = if u.ratio(1, 2)? { 0 } else { u.int_in_range(0..=24)? };
+    let after = if u.ratio(1, 2)? {
+        0
+    } else {
+        u.int_in_range(0..=24)?
+    };
     let mut bytes = Vec::new();
     let junk = match u.int_in_range(0..=12)? {
         12 => Junk::Instead(u.choose(&OTHERS)?.to_vec()),
@@ -206,7 +215,10 @@ pub(crate) fn step(u: &mut Unstructured<'_>) -> Result<Step> {
             }
             Junk::Changed(changes)
         }
-        6 | 7 => Junk::Number(u.arbitrary::<u8>()?.into(), (*u.choose(&NUMBERS)?).to_owned()),
+        6 | 7 => Junk::Number(
+            u.arbitrary::<u8>()?.into(),
+            (*u.choose(&NUMBERS)?).to_owned(),
+        ),
         8 => Junk::Twice,
         9 => Junk::Silence,
         10 => Junk::Cut(u.arbitrary::<u16>()?.into()),
@@ -247,10 +259,15 @@ impl Junk {
 /// right again if the number is in a text.
 fn with_number(answer: &[u8], place: usize, number: &str) -> Vec<u8> {
     let is_number = |at: usize| answer[at].is_ascii_digit();
-    let starts: Vec<usize> =
-        (0..answer.len()).filter(|&at| is_number(at) && (at == 0 || !is_number(at - 1))).collect();
-    let Some(&start) = starts.get(place % starts.len().max(1)) else { return answer.to_vec() };
-    let end = (start..answer.len()).find(|&at| !is_number(at)).unwrap_or(answer.len());
+    let starts: Vec<usize> = (0..answer.len())
+        .filter(|&at| is_number(at) && (at == 0 || !is_number(at - 1)))
+        .collect();
+    let Some(&start) = starts.get(place % starts.len().max(1)) else {
+        return answer.to_vec();
+    };
+    let end = (start..answer.len())
+        .find(|&at| !is_number(at))
+        .unwrap_or(answer.len());
     let changed = [&answer[..start], number.as_bytes(), &answer[end..]].concat();
     mended(&changed, start, number.len(), end - start).unwrap_or(changed)
 }
@@ -259,7 +276,10 @@ fn with_number(answer: &[u8], place: usize, number: &str) -> Vec<u8> {
 fn mended(bytes: &[u8], at: usize, now: usize, before: usize) -> Option<Vec<u8>> {
     let mut header = 0;
     while header < bytes.len() {
-        let end = header + bytes[header..].windows(2).position(|pair| pair == b"\r\n")?;
+        let end = header
+            + bytes[header..]
+                .windows(2)
+                .position(|pair| pair == b"\r\n")?;
         if !matches!(bytes[header], b'$' | b'=' | b'!') {
             header = end + 2;
             continue;

@@ -93,7 +93,9 @@ impl Options {
     }
 
     fn keep(&self, plan: &Plan, number: u64) -> Result<(), String> {
-        let Some(folder) = &self.keep else { return Ok(()) };
+        let Some(folder) = &self.keep else {
+            return Ok(());
+        };
         let file = folder.join(format!("{}-{}-{number}", plan.target.name, self.seed));
         let kept = fs::create_dir_all(folder).and_then(|()| fs::write(&file, plan.input(number)));
         kept.map_err(|error| format!("{}: {error}", file.display()))
@@ -106,7 +108,9 @@ impl Options {
             engine: "leasehold-fuzz: random bytes and changed corpus, by seed",
             overflow_checks: cfg!(debug_assertions),
         };
-        let Some(path) = &self.json else { return Ok(()) };
+        let Some(path) = &self.json else {
+            return Ok(());
+        };
         let text = serde_json::to_string_pretty(&report).map_err(|error| error.to_string())?;
         fs::write(path, text + "\n").map_err(|error| format!("{}: {error}", path.display()))
     }
@@ -153,10 +157,20 @@ fn run(options: &Options) -> Result<bool, String> {
                 target.name,
                 replay(target, own.seed, number)
             );
-            let mut counts = counted.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            let mut counts = counted
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .clone();
             let (name, inputs) = (target.name, number + 1);
-            let zero =
-                Counts { name, inputs, seconds: 0.0, panics: 0, hangs: 1, corpus, peak_bytes: 0 };
+            let zero = Counts {
+                name,
+                inputs,
+                seconds: 0.0,
+                panics: 0,
+                hangs: 1,
+                corpus,
+                peak_bytes: 0,
+            };
             counts.push(zero);
             drop(own.report(&counts));
             std::process::exit(2);

@@ -44,13 +44,22 @@ macro_rules! recorded {
                 "CONFIG GET save",
                 include_bytes!(concat!("../recorded/config_save-", $program, ".resp")),
             ),
-            ("HELLO", include_bytes!(concat!("../recorded/hello-", $program, ".resp"))),
-            ("INFO", include_bytes!(concat!("../recorded/info-", $program, ".resp"))),
+            (
+                "HELLO",
+                include_bytes!(concat!("../recorded/hello-", $program, ".resp")),
+            ),
+            (
+                "INFO",
+                include_bytes!(concat!("../recorded/info-", $program, ".resp")),
+            ),
             (
                 "PUBSUB SHARDNUMSUB",
                 include_bytes!(concat!("../recorded/shardnumsub-", $program, ".resp")),
             ),
-            ("ROLE", include_bytes!(concat!("../recorded/role-", $program, ".resp"))),
+            (
+                "ROLE",
+                include_bytes!(concat!("../recorded/role-", $program, ".resp")),
+            ),
             (
                 "SENTINEL CKQUORUM",
                 include_bytes!(concat!("../recorded/sentinel_ckquorum-", $program, ".resp")),
@@ -61,9 +70,16 @@ macro_rules! recorded {
             ),
             (
                 "SENTINEL SENTINELS",
-                include_bytes!(concat!("../recorded/sentinel_sentinels-", $program, ".resp")),
+                include_bytes!(concat!(
+                    "../recorded/sentinel_sentinels-",
+                    $program,
+                    ".resp"
+                )),
             ),
-            ("TIME", include_bytes!(concat!("../recorded/time-", $program, ".resp"))),
+            (
+                "TIME",
+                include_bytes!(concat!("../recorded/time-", $program, ".resp")),
+            ),
             ("CLIENT", b"+OK\r\n"),
             ("SELECT", b"+OK\r\n"),
         ]
@@ -104,7 +120,10 @@ impl FakeServer {
 
     /// From now on all answers are right.
     pub(crate) fn recover(&self) {
-        self.steps.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.steps
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clear();
     }
 
     async fn serve(self, mut stream: DuplexStream) -> io::Result<()> {
@@ -149,7 +168,10 @@ impl FakeServer {
     fn answer(&self, words: &[Vec<u8>]) -> Vec<u8> {
         let text = |word: &Vec<u8>| String::from_utf8_lossy(word).into_owned();
         let asked = words.iter().take(3).map(text).collect::<Vec<_>>().join(" ");
-        if let Some((_, answer)) = self.recorded.iter().find(|(start, _)| asked.starts_with(start))
+        if let Some((_, answer)) = self
+            .recorded
+            .iter()
+            .find(|(start, _)| asked.starts_with(start))
         {
             return answer.to_vec();
         }
@@ -177,9 +199,16 @@ impl FakeServer {
 }
 
 fn words(request: Frame) -> Vec<Vec<u8>> {
-    let Frame::Array(Some(items)) = request else { return Vec::new() };
-    let word =
-        |item| if let Frame::BulkString(Some(word)) = item { word.to_vec() } else { Vec::new() };
+    let Frame::Array(Some(items)) = request else {
+        return Vec::new();
+    };
+    let word = |item| {
+        if let Frame::BulkString(Some(word)) = item {
+            word.to_vec()
+        } else {
+            Vec::new()
+        }
+    };
     items.into_iter().map(word).collect()
 }
 
@@ -191,8 +220,10 @@ fn contains(text: &[u8], part: &[u8]) -> bool {
 fn questions(mut words: &[Vec<u8>]) -> usize {
     let mut number = 0;
     while let [length, rest @ ..] = words {
-        let length: usize =
-            str::from_utf8(length).ok().and_then(|text| text.parse().ok()).unwrap_or(0);
+        let length: usize = str::from_utf8(length)
+            .ok()
+            .and_then(|text| text.parse().ok())
+            .unwrap_or(0);
         words = rest.get(length..).unwrap_or_default();
         number += 1;
     }

@@ -21,14 +21,46 @@ pub struct Target {
 
 /// All targets.
 pub const TARGETS: &[Target] = &[
-    Target { name: "url", about: "URLs of every deployment", run: url::run },
-    Target { name: "names", about: "names and key prefixes of every kind", run: names::run },
-    Target { name: "settings", about: "settings of a client and of calls", run: settings::run },
-    Target { name: "handles", about: "texts of holds, ids of permits, tokens", run: handles::run },
-    Target { name: "bytes", about: "bytes of a server, from the first one on", run: bytes::run },
-    Target { name: "server", about: "replies of one server", run: deployments::server },
-    Target { name: "sentinel", about: "replies of sentinels", run: deployments::sentinel },
-    Target { name: "cluster", about: "replies of a cluster", run: deployments::cluster },
+    Target {
+        name: "url",
+        about: "URLs of every deployment",
+        run: url::run,
+    },
+    Target {
+        name: "names",
+        about: "names and key prefixes of every kind",
+        run: names::run,
+    },
+    Target {
+        name: "settings",
+        about: "settings of a client and of calls",
+        run: settings::run,
+    },
+    Target {
+        name: "handles",
+        about: "texts of holds, ids of permits, tokens",
+        run: handles::run,
+    },
+    Target {
+        name: "bytes",
+        about: "bytes of a server, from the first one on",
+        run: bytes::run,
+    },
+    Target {
+        name: "server",
+        about: "replies of one server",
+        run: deployments::server,
+    },
+    Target {
+        name: "sentinel",
+        about: "replies of sentinels",
+        run: deployments::sentinel,
+    },
+    Target {
+        name: "cluster",
+        about: "replies of a cluster",
+        run: deployments::cluster,
+    },
 ];
 
 /// The target of this name.

@@ -19,7 +19,10 @@ pub(crate) const fn secs(number: u64) -> Duration {
 
 /// Runs `work` on a runtime of its own, under paused time.
 pub(crate) fn paused<T>(work: impl Future<Output = T>) -> T {
-    let runtime = Builder::new_current_thread().enable_time().start_paused(true).build();
+    let runtime = Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build();
     runtime.expect("a runtime").block_on(work)
 }
 

@@ -15,7 +15,10 @@ const REPLY: u64 = 64 * MIB;
 /// The most that was allocated at once while a server began its first reply with `head` and went on with `more`,
 /// again and again, until `length` bytes were sent.
 fn peak(head: &'static str, more: &'static str, length: u64) -> u64 {
-    let runtime = Builder::new_current_thread().enable_time().start_paused(true).build();
+    let runtime = Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build();
     let runtime = runtime.expect("a runtime");
     let dial = move |_: &str| -> io::Result<_> {
         let (client, mut server) = duplex(16 * 1024);
@@ -42,9 +45,14 @@ fn peak(head: &'static str, more: &'static str, length: u64) -> u64 {
         };
         outcome = Some(runtime.block_on(connecting));
     });
-    let outcome = outcome.expect("it was run").expect("within the time of connecting");
+    let outcome = outcome
+        .expect("it was run")
+        .expect("within the time of connecting");
     // What is no reply to HELLO may be a whole reply all the same.
-    let is_refused = matches!(outcome, Err(Error::Unavailable { .. } | Error::Protocol { .. }));
+    let is_refused = matches!(
+        outcome,
+        Err(Error::Unavailable { .. } | Error::Protocol { .. })
+    );
     assert!(is_refused, "{head:?}: {outcome:?}");
     allocated.bytes_max
 }

@@ -6,12 +6,19 @@ use leasehold_fuzz::{Limit, Plan, TARGETS, Verdict, Watch, judge, target};
 
 #[test]
 fn every_target_stands_bad_input() {
-    let inputs = std::env::var("LEASEHOLD_FUZZ").ok().map(|text| text.parse().expect("a number"));
+    let inputs = std::env::var("LEASEHOLD_FUZZ")
+        .ok()
+        .map(|text| text.parse().expect("a number"));
     let limit = Limit::Inputs(inputs.unwrap_or(150));
     for target in TARGETS {
         let plan = Plan::new(target, 1).expect("a corpus that can be read");
         let tally = plan.run(limit, &Watch::default(), |_| {});
-        assert!(tally.failures.is_empty(), "{}: {:#?}", target.name, tally.failures);
+        assert!(
+            tally.failures.is_empty(),
+            "{}: {:#?}",
+            target.name,
+            tally.failures
+        );
         assert_eq!(tally.inputs, inputs.unwrap_or(150), "{}", target.name);
     }
 }
@@ -23,7 +30,11 @@ fn what_was_mended_stays_so() {
     let files: Vec<_> = fs::read_dir(folder).expect("a folder").flatten().collect();
     for file in &files {
         let name = file.file_name().into_string().expect("a name");
-        let target = name.split('-').next().and_then(target).expect("a target of that name");
+        let target = name
+            .split('-')
+            .next()
+            .and_then(target)
+            .expect("a target of that name");
         let verdict = judge(target, &fs::read(file.path()).expect("a file"));
         assert!(matches!(verdict, Verdict::Fine(_)), "{name}: {verdict:?}");
     }

@@ -76,8 +76,13 @@ impl Redisson {
         lock: &str,
         counter: &str,
     ) -> Reply<LockTally> {
-        let Contenders { threads, rounds, .. } = who;
-        self.expect(&format!("contend {threads} {rounds} {lock} {counter} {}", who.pace()))
+        let Contenders {
+            threads, rounds, ..
+        } = who;
+        self.expect(&format!(
+            "contend {threads} {rounds} {lock} {counter} {}",
+            who.pace()
+        ))
     }
 
     /// Threads that take the write side in `write_percent` of all rounds, else the read side. They
@@ -89,7 +94,9 @@ impl Redisson {
         counter: &str,
         write_percent: u32,
     ) -> Reply<ReadWriteTally> {
-        let Contenders { threads, rounds, .. } = who;
+        let Contenders {
+            threads, rounds, ..
+        } = who;
         self.expect(&format!(
             "contendrw {threads} {rounds} {name} {counter} {write_percent} {}",
             who.pace()
@@ -104,7 +111,9 @@ impl Redisson {
         counter: &str,
         limit: u32,
     ) -> Reply<SemaphoreTally> {
-        let Contenders { threads, rounds, .. } = who;
+        let Contenders {
+            threads, rounds, ..
+        } = who;
         self.expect(&format!(
             "contendsem {threads} {rounds} {name} {counter} {limit} {}",
             who.pace()
@@ -119,7 +128,9 @@ impl Redisson {
         counter: &str,
         limit: u32,
     ) -> Reply<SemaphoreTally> {
-        let Contenders { threads, rounds, .. } = who;
+        let Contenders {
+            threads, rounds, ..
+        } = who;
         self.expect(&format!(
             "contendpermit {threads} {rounds} {name} {counter} {limit} {}",
             who.pace()
@@ -133,7 +144,9 @@ struct Report<'a>(&'a str);
 impl Report<'_> {
     fn number(&self, name: &'static str) -> Result<u64, &'static str> {
         let mut pairs = self.0.split(' ').filter_map(|pair| pair.split_once('='));
-        let value = pairs.find(|(n, _)| *n == name).and_then(|(_, value)| value.parse().ok());
+        let value = pairs
+            .find(|(n, _)| *n == name)
+            .and_then(|(_, value)| value.parse().ok());
         value.ok_or(name)
     }
 

@@ -22,7 +22,10 @@ impl Redisson {
         permits: u32,
         wait: Duration,
     ) -> Reply<bool> {
-        self.expect(&format!("sem.tryacquire {thread} {name} {permits} {}", millis(wait)))
+        self.expect(&format!(
+            "sem.tryacquire {thread} {name} {permits} {}",
+            millis(wait)
+        ))
     }
 
     pub(crate) fn semaphore_release(&self, name: &str, permits: u32) -> Reply<()> {

@@ -8,7 +8,10 @@ use crate::table;
 
 /// Says what is wrong; whether nothing is.
 pub(crate) fn check(root: &Path, patches: &[Patch]) -> bool {
-    let mut wrong: Vec<_> = patches.iter().flat_map(|patch| faults(root, patch)).collect();
+    let mut wrong: Vec<_> = patches
+        .iter()
+        .flat_map(|patch| faults(root, patch))
+        .collect();
     wrong.extend(sources_that_name_faults(root));
     match table::is_current(root, patches) {
         Ok(true) => {}
@@ -32,11 +35,22 @@ fn faults(root: &Path, patch: &Patch) -> Vec<String> {
     if patch.files.is_empty() || patch.files.iter().any(|file| !file.starts_with("src/")) {
         faults.push(format!("{name}: a fault is in src"));
     }
-    if !is_written(&root.join(patch.test.place.folder()), last_name(&patch.test)) {
-        faults.push(format!("{name}: no test {} in {}", patch.test.name, patch.test.place.name()));
+    if !is_written(
+        &root.join(patch.test.place.folder()),
+        last_name(&patch.test),
+    ) {
+        faults.push(format!(
+            "{name}: no test {} in {}",
+            patch.test.name,
+            patch.test.place.name()
+        ));
     }
     if let Some(run) = &patch.fault_run {
-        faults.extend(run.faults(root).into_iter().map(|fault| format!("{name}: {fault}")));
+        faults.extend(
+            run.faults(root)
+                .into_iter()
+                .map(|fault| format!("{name}: {fault}")),
+        );
     }
     faults
 }
@@ -62,12 +76,16 @@ fn last_name(test: &Test) -> &str {
 
 /// Whether some Rust source in a folder has this word.
 pub(crate) fn is_written(folder: &Path, word: &str) -> bool {
-    visit(folder, &mut |path, text| path.extension() == Some("rs".as_ref()) && has_word(text, word))
+    visit(folder, &mut |path, text| {
+        path.extension() == Some("rs".as_ref()) && has_word(text, word)
+    })
 }
 
 /// Shows the texts of a folder and of those in it until one is the right one; whether one was.
 fn visit(folder: &Path, is_right: &mut dyn FnMut(&Path, &str) -> bool) -> bool {
-    let Ok(entries) = folder.read_dir() else { return false };
+    let Ok(entries) = folder.read_dir() else {
+        return false;
+    };
     let mut paths = entries.filter_map(Result::ok).map(|entry| entry.path());
     paths.any(|path| {
         if path.is_dir() {

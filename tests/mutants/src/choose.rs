@@ -4,7 +4,10 @@ use crate::patch::Patch;
 
 /// So many of them; the same for the same commit.
 pub(crate) fn some<'a>(patches: &'a [Patch], number: usize, commit: &str) -> Vec<&'a Patch> {
-    let mut all: Vec<_> = patches.iter().map(|patch| (rank(commit, &patch.name), patch)).collect();
+    let mut all: Vec<_> = patches
+        .iter()
+        .map(|patch| (rank(commit, &patch.name), patch))
+        .collect();
     // By the hash of both: a patch that is added or removed changes nothing for the others.
     all.sort_by_key(|(rank, _)| *rank);
     all.truncate(number);
@@ -39,7 +42,11 @@ mod tests {
             fault: String::new(),
             kind: String::new(),
             was: None,
-            test: Test { place: Place::Lib, name: String::new(), env: Vec::new() },
+            test: Test {
+                place: Place::Lib,
+                name: String::new(),
+                env: Vec::new(),
+            },
             limit: Duration::ZERO,
             hangs: false,
             fault_run: None,
@@ -49,7 +56,10 @@ mod tests {
     }
 
     fn names(patches: &[Patch], number: usize, commit: &str) -> Vec<String> {
-        some(patches, number, commit).iter().map(|patch| patch.name.clone()).collect()
+        some(patches, number, commit)
+            .iter()
+            .map(|patch| patch.name.clone())
+            .collect()
     }
 
     #[test]
@@ -57,7 +67,13 @@ mod tests {
         let patches = patches(20);
         assert_eq!(names(&patches, 4, "c0ffee"), names(&patches, 4, "c0ffee"));
         assert_ne!(names(&patches, 4, "c0ffee"), names(&patches, 4, "decade"));
-        assert_eq!(names(&patches, 4, "c0ffee").iter().collect::<HashSet<_>>().len(), 4);
+        assert_eq!(
+            names(&patches, 4, "c0ffee")
+                .iter()
+                .collect::<HashSet<_>>()
+                .len(),
+            4
+        );
         assert_eq!(some(&patches, 30, "c0ffee").len(), 20);
     }
 

@@ -20,7 +20,11 @@ impl Copy {
     /// that nothing is built again for them.
     pub(crate) fn make(root: &Path) -> Result<Self> {
         let place = root.join("target/mutants");
-        let copy = Copy { root: root.into(), tree: place.join("tree"), place };
+        let copy = Copy {
+            root: root.into(),
+            tree: place.join("tree"),
+            place,
+        };
         let wanted = copy.files()?;
         for file in &wanted {
             copy.renew(file)?;
@@ -32,7 +36,13 @@ impl Copy {
 
     /// Files of the repository that are not ignored, and the versions that it was built with.
     fn files(&self) -> Result<Vec<PathBuf>> {
-        let list = ["ls-files", "-z", "--cached", "--others", "--exclude-standard"];
+        let list = [
+            "ls-files",
+            "-z",
+            "--cached",
+            "--others",
+            "--exclude-standard",
+        ];
         let listed = output(Command::new("git").args(list).current_dir(&self.root))?;
         let listed = listed.split_terminator('\0').chain(["Cargo.lock"]);
         let mut files: Vec<_> = listed.map(PathBuf::from).collect();
@@ -65,7 +75,10 @@ impl Copy {
 
     /// Takes it out again.
     pub(crate) fn restore(&self, patch: &Patch) -> Result<()> {
-        patch.files.iter().try_for_each(|file| self.renew(Path::new(file)))
+        patch
+            .files
+            .iter()
+            .try_for_each(|file| self.renew(Path::new(file)))
     }
 
     /// Dependencies that the repository itself was built with need not be built again. What is built of
@@ -93,11 +106,21 @@ impl Copy {
 
     /// What this crate, its tests and its examples are called where they are built.
     fn programs(&self) -> Result<HashSet<String>> {
-        let mut names: HashSet<_> =
-            ["leasehold", "leasehold_engine", "leasehold_mutants", "bench"].map(String::from).into();
+        let mut names: HashSet<_> = [
+            "leasehold",
+            "leasehold_engine",
+            "leasehold_mutants",
+            "bench",
+        ]
+        .map(String::from)
+        .into();
         for folder in ["tests", "examples"] {
             let stems = entries(&self.root.join(folder))?;
-            names.extend(stems.iter().filter_map(|path| Some(path.file_stem()?.to_str()?.into())));
+            names.extend(
+                stems
+                    .iter()
+                    .filter_map(|path| Some(path.file_stem()?.to_str()?.into())),
+            );
         }
         Ok(names)
     }
@@ -107,16 +130,21 @@ impl Copy {
 pub(crate) fn apply(tree: &Path, patch: &Path, options: &[&str]) -> Result<()> {
     let mut git = Command::new("git");
     // The lines around it may have changed a little since.
-    git.args(["apply", "-C1", "--recount", "--whitespace=nowarn"]).args(options);
+    git.args(["apply", "-C1", "--recount", "--whitespace=nowarn"])
+        .args(options);
     // The copy is no repository, and the one around it is not to be looked for.
-    git.arg(patch).current_dir(tree).env("GIT_CEILING_DIRECTORIES", tree.parent().unwrap_or(tree));
+    git.arg(patch)
+        .current_dir(tree)
+        .env("GIT_CEILING_DIRECTORIES", tree.parent().unwrap_or(tree));
     output(&mut git).map(drop)
 }
 
 fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
     let told = |error: std::io::Error| format!("{}: {error}", folder.display());
     let entries = folder.read_dir().map_err(told)?;
-    entries.map(|entry| Ok(entry.map_err(told)?.path())).collect()
+    entries
+        .map(|entry| Ok(entry.map_err(told)?.path()))
+        .collect()
 }
 
 /// Removes what is not wanted any more.
@@ -146,7 +174,11 @@ fn copy_all(from: &Path, to: &Path) -> Result<()> {
         });
     }
     fs::create_dir_all(to.parent().unwrap_or(to)).map_err(told)?;
-    let time = fs::metadata(from).and_then(|metadata| metadata.modified()).map_err(told)?;
+    let time = fs::metadata(from)
+        .and_then(|metadata| metadata.modified())
+        .map_err(told)?;
     fs::copy(from, to).map_err(told)?;
-    fs::File::open(to).and_then(|file| file.set_modified(time)).map_err(told)
+    fs::File::open(to)
+        .and_then(|file| file.set_modified(time))
+        .map_err(told)
 }

@@ -70,15 +70,24 @@ impl FaultRun {
                 return Err(format!("no option with its value: {}", pair.join(" ")));
             }
         }
-        let run = FaultRun { class, arguments, shows };
+        let run = FaultRun {
+            class,
+            arguments,
+            shows,
+        };
         for needed in NEEDED {
-            run.value(needed).ok_or(format!("its fault run has no {needed}"))?;
+            run.value(needed)
+                .ok_or(format!("its fault run has no {needed}"))?;
         }
         if run.arguments.len() > 2 * NEEDED.len() {
-            return Err(format!("no published arguments: {}", run.arguments.join(" ")));
+            return Err(format!(
+                "no published arguments: {}",
+                run.arguments.join(" ")
+            ));
         }
         let seed = run.value("--seed").unwrap_or_default();
-        seed.parse::<u64>().map_err(|_| format!("no number: {seed}"))?;
+        seed.parse::<u64>()
+            .map_err(|_| format!("no number: {seed}"))?;
         Ok(run)
     }
 
@@ -109,7 +118,10 @@ pub(crate) fn run(root: &Path, patches: &[&Patch], json: Option<&Path>) -> Resul
     let mut runs = Vec::new();
     for patch in patches {
         let run = patch.fault_run.as_ref();
-        runs.push((*patch, run.ok_or(format!("{} has no fault run", patch.name))?));
+        runs.push((
+            *patch,
+            run.ok_or(format!("{} has no fault run", patch.name))?,
+        ));
     }
     let copy = Copy::make(root)?;
     let unfit = without_faults(&copy, &runs)?;
@@ -127,14 +139,18 @@ pub(crate) fn run(root: &Path, patches: &[&Patch], json: Option<&Path>) -> Resul
         let text = serde_json::to_string_pretty(&lines).map_err(|error| error.to_string())?;
         crate::write(file, &text)?;
     }
-    let missed = lines.iter().filter(|line| !line.found).map(|line| line.name);
+    let missed = lines
+        .iter()
+        .filter(|line| !line.found)
+        .map(|line| line.name);
     Ok(sum(runs.len(), &missed.collect::<Vec<_>>(), start))
 }
 
 /// The program with the fault in it.
 fn built_with(copy: &Copy, patch: &Patch) -> Result<PathBuf> {
     let program = copy.place.join(format!("{}.program", patch.name));
-    copy.apply(patch).map_err(|fault| format!("it does not apply: {fault}"))?;
+    copy.apply(patch)
+        .map_err(|fault| format!("it does not apply: {fault}"))?;
     let built = copy.build_fault_run();
     copy.restore(patch)?;
     let built = built.map_err(|fault| format!("it does not compile: {fault}"))?;
@@ -150,14 +166,29 @@ fn tried<'a>(copy: &Copy, patch: &'a Patch, run: &'a FaultRun, built: Result<Pat
         Ok(Outcome::Passed) => ("MISSED", patch.fault.clone()),
         Ok(Outcome::Violated(all)) => match all.iter().find(|one| one.contains(&run.shows)) {
             Some(one) => ("found", one.clone()),
-            None => ("SPOILED", format!("only something else: {}", all.join("; "))),
+            None => (
+                "SPOILED",
+                format!("only something else: {}", all.join("; ")),
+            ),
         },
     };
     let arguments = run.arguments.join(" ");
-    say(word, begun, &format!("{} ({arguments}): {}", patch.name, short(&said)));
+    say(
+        word,
+        begun,
+        &format!("{} ({arguments}): {}", patch.name, short(&said)),
+    );
     let (name, class, fault) = (&patch.name, &run.class, &patch.fault);
     let (found, seconds) = (word == "found", begun.elapsed().as_secs());
-    Line { name, class, fault, arguments, found, said, seconds }
+    Line {
+        name,
+        class,
+        fault,
+        arguments,
+        found,
+        said,
+        seconds,
+    }
 }
 
 /// Does each run as the repository is, some beside each other. Those with violations show nothing, and why.
@@ -198,7 +229,9 @@ fn beside<T, R: Send>(
             scope.spawn(|| {
                 while let Some(one) = next() {
                     let of_one = work(one);
-                    done.lock().unwrap_or_else(PoisonError::into_inner).push(of_one);
+                    done.lock()
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .push(of_one);
                 }
             });
         }
@@ -212,13 +245,20 @@ fn outcome_of(copy: &Copy, program: &Path, name: &str, run: &FaultRun) -> Result
     let log = copy.place.join(format!("{name}.fault-run.log"));
     let mut command = Command::new(program);
     command.args(&run.arguments).arg("--out").arg(&out);
-    let end = copy.ended(&mut command, &[], Duration::from_secs(SECONDS) + BESIDE, &log)?;
+    let end = copy.ended(
+        &mut command,
+        &[],
+        Duration::from_secs(SECONDS) + BESIDE,
+        &log,
+    )?;
     let said = std::fs::read(&log).map_err(|error| format!("{}: {error}", log.display()))?;
     Ok(outcome(&String::from_utf8_lossy(&said), end))
 }
 
 fn outcome(said: &str, end: End) -> Outcome {
-    let violations = said.lines().filter_map(|line| line.trim().strip_prefix("VIOLATION: "));
+    let violations = said
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("VIOLATION: "));
     let violations: Vec<_> = violations.map(str::to_owned).collect();
     match end {
         End::Code(0) if violations.is_empty() => Outcome::Passed,
@@ -246,7 +286,11 @@ mod tests {
         for (from, to, part) in [
             ("--seed 1", "", "has no --seed"),
             ("--seed 1", "--seed", "no option with its value: --seed"),
-            ("--fault none", "none --fault", "no option with its value: none --fault"),
+            (
+                "--fault none",
+                "none --fault",
+                "no option with its value: none --fault",
+            ),
             ("--seed 1", "--seed x", "no number: x"),
             ("--seed 1", "--seed 1 --workers 9", "no published arguments"),
         ] {
@@ -265,7 +309,10 @@ mod tests {
             faults(&RIGHT.replace("none", "bad-luck")),
             "no fault bad-luck of the fault run"
         );
-        assert_eq!(faults(&RIGHT.replace("single", "double")), "no deployment double");
+        assert_eq!(
+            faults(&RIGHT.replace("single", "double")),
+            "no deployment double"
+        );
     }
 
     #[test]
@@ -274,7 +321,10 @@ mod tests {
         let violated = Outcome::Violated(vec!["a was held".into(), "b".into()]);
         assert_eq!(outcome(said, End::Code(1)), violated);
         assert_eq!(outcome("plain: 3 grants\n", End::Code(0)), Outcome::Passed);
-        assert_eq!(outcome("x\nno server\n", End::Code(2)), Outcome::NotHad("no server".into()));
+        assert_eq!(
+            outcome("x\nno server\n", End::Code(2)),
+            Outcome::NotHad("no server".into())
+        );
         for end in [End::Code(101), End::Signal, End::TooLate] {
             assert!(matches!(outcome(said, end), Outcome::NotHad(_)), "{end:?}");
         }

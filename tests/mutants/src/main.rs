@@ -15,8 +15,15 @@
 //! cargo run -p leasehold-mutants -- table       # writes the table of docs/mutants.md
 //! ```
 
-#![expect(clippy::disallowed_methods, reason = "it waits for programs, in real time")]
-#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program for the terminal")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "it waits for programs, in real time"
+)]
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a program for the terminal"
+)]
 
 mod check;
 mod choose;
@@ -73,13 +80,20 @@ fn command(words: &[&str]) -> Result<bool> {
 
 /// Those that the published fault run sees.
 fn seen(patches: &[Patch]) -> Vec<&Patch> {
-    patches.iter().filter(|patch| patch.fault_run.is_some()).collect()
+    patches
+        .iter()
+        .filter(|patch| patch.fault_run.is_some())
+        .collect()
 }
 
 /// So many, chosen by the hash of the commit.
 fn some<'a>(root: &Path, patches: &'a [Patch], number: &str) -> Result<Vec<&'a Patch>> {
     let number = number.parse().map_err(|_| format!("no number: {number}"))?;
-    let commit = output(Command::new("git").args(["rev-parse", "HEAD"]).current_dir(root))?;
+    let commit = output(
+        Command::new("git")
+            .args(["rev-parse", "HEAD"])
+            .current_dir(root),
+    )?;
     Ok(choose::some(patches, number, commit.trim()))
 }
 
@@ -94,14 +108,20 @@ fn named<'a>(patches: &'a [Patch], names: &[&str]) -> Result<Vec<&'a Patch>> {
 /// The repository that this is built from.
 fn root() -> Result<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    root.canonicalize().map_err(|error| format!("{}: {error}", root.display()))
+    root.canonicalize()
+        .map_err(|error| format!("{}: {error}", root.display()))
 }
 
 /// What a program prints, if it succeeds.
 fn output(command: &mut Command) -> Result<String> {
-    let ran = command.output().map_err(|error| format!("{command:?}: {error}"))?;
+    let ran = command
+        .output()
+        .map_err(|error| format!("{command:?}: {error}"))?;
     if !ran.status.success() {
-        return Err(format!("{command:?}: {}", String::from_utf8_lossy(&ran.stderr).trim()));
+        return Err(format!(
+            "{command:?}: {}",
+            String::from_utf8_lossy(&ran.stderr).trim()
+        ));
     }
     String::from_utf8(ran.stdout).map_err(|error| format!("{command:?}: {error}"))
 }

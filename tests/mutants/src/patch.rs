@@ -88,24 +88,29 @@ impl Place {
 
 /// All patches of a folder, by name.
 pub(crate) fn all(folder: &Path) -> Result<Vec<Patch>> {
-    let entries = folder.read_dir().map_err(|error| format!("{}: {error}", folder.display()))?;
-    let paths = entries.filter_map(std::result::Result::ok).map(|entry| entry.path());
-    let mut paths: Vec<_> =
-        paths.filter(|path| path.extension() == Some("patch".as_ref())).collect();
+    let entries = folder
+        .read_dir()
+        .map_err(|error| format!("{}: {error}", folder.display()))?;
+    let paths = entries
+        .filter_map(std::result::Result::ok)
+        .map(|entry| entry.path());
+    let mut paths: Vec<_> = paths
+        .filter(|path| path.extension() == Some("patch".as_ref()))
+        .collect();
     paths.sort();
     let patches = paths.into_iter().map(|path| {
-        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let name = path
+            .file_stem()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
         parse(&name, &path, &read(&path)?).map_err(|fault| format!("{}: {fault}", path.display()))
     });
     patches.collect()
 }
 
 fn parse(name: &str, path: &Path, text: &str) -> Result<Patch> {
-    if name.is_empty()
-        || !name
-            .bytes()
-            .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
-    {
+    if !is_a_name(name) {
         return Err("a name is small letters and digits with - between them".into());
     }
     let (header, diff) = text.split_once("\ndiff --git ").ok_or("it has no diff")?;
@@ -132,7 +137,9 @@ fn parse(name: &str, path: &Path, text: &str) -> Result<Patch> {
     if !fault.ends_with('.') {
         return Err("a fault is a sentence".into());
     }
-    let (place, function) = which.split_once(' ').ok_or("a test is a place and a name")?;
+    let (place, function) = which
+        .split_once(' ')
+        .ok_or("a test is a place and a name")?;
     let place = match place {
         "lib" => Place::Lib,
         "model" => Place::Model,
@@ -144,7 +151,9 @@ fn parse(name: &str, path: &Path, text: &str) -> Result<Patch> {
     };
     let env = env.split_whitespace().map(pair).collect::<Result<_>>()?;
     let seconds = match seconds {
-        Some(seconds) => seconds.parse().map_err(|_| format!("no number: {seconds}"))?,
+        Some(seconds) => seconds
+            .parse()
+            .map_err(|_| format!("no number: {seconds}"))?,
         None => SECONDS,
     };
     let hangs = match hangs.as_deref() {
@@ -158,12 +167,21 @@ fn parse(name: &str, path: &Path, text: &str) -> Result<Patch> {
         fault,
         kind,
         was,
-        test: Test { place, name: function.trim().into(), env },
+        test: Test {
+            place,
+            name: function.trim().into(),
+            env,
+        },
         limit: Duration::from_secs(seconds),
         hangs,
         fault_run,
         files: files(diff),
     })
+}
+
+fn is_a_name(name: &str) -> bool {
+    let allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    !name.is_empty() && name.bytes().all(allowed)
 }
 
 /// `key: value` of each line, and the lines that go on with it.
@@ -202,7 +220,11 @@ mod tests {
         "\ndiff --git a/src/x.rs b/src/x.rs\n--- a/src/x.rs\n+++ b/src/x.rs\n@@ -1 +1 @@\n-a\n+b\n";
 
     fn parsed(header: &str) -> Result<Patch> {
-        parse("a-fault", Path::new("a-fault.patch"), &format!("{header}{DIFF}"))
+        parse(
+            "a-fault",
+            Path::new("a-fault.patch"),
+            &format!("{header}{DIFF}"),
+        )
     }
 
     #[test]
@@ -211,7 +233,10 @@ mod tests {
             test: simulation seeds_hold\nenv: A=1 B=x\nseconds: 20\nhangs: yes\n";
         let patch = parsed(header).unwrap();
         assert_eq!(patch.fault, "A lock opens.");
-        assert_eq!((patch.kind.as_str(), patch.was.as_deref()), ("fair", Some("caught by seed 3")));
+        assert_eq!(
+            (patch.kind.as_str(), patch.was.as_deref()),
+            ("fair", Some("caught by seed 3"))
+        );
         assert_eq!(patch.test.place, Place::Tests("simulation".into()));
         assert_eq!(patch.test.name, "seeds_hold");
         let env = [("A", "1"), ("B", "x")].map(|(name, value)| (name.into(), value.into()));
@@ -224,10 +249,16 @@ mod tests {
     fn what_may_be_left_out_has_its_default() {
         let patch = parsed("fault: A.\nkind: all\ntest: lib a::b\n").unwrap();
         assert_eq!((patch.was, patch.hangs), (None, false));
-        assert_eq!((patch.limit, patch.test.env.len()), (Duration::from_secs(SECONDS), 0));
+        assert_eq!(
+            (patch.limit, patch.test.env.len()),
+            (Duration::from_secs(SECONDS), 0)
+        );
         assert_eq!(patch.test.place, Place::Lib);
         let model = parsed("fault: A.\nkind: all\ntest: model a::b\n").unwrap();
-        assert_eq!((model.test.place.name(), model.test.place.folder()), ("model", "src".into()));
+        assert_eq!(
+            (model.test.place.name(), model.test.place.folder()),
+            ("model", "src".into())
+        );
     }
 
     #[test]
@@ -245,16 +276,30 @@ mod tests {
             (format!("{right}env: A\n"), "no NAME=value: A"),
             (format!("{right}seconds: x\n"), "no number: x"),
             (format!("{right}hangs: no\n"), "hangs is yes"),
-            (format!("{right}fault run: --fault none\n"), "without its class"),
+            (
+                format!("{right}fault run: --fault none\n"),
+                "without its class",
+            ),
             (format!("{right}shows: x\n"), "without a fault run"),
-            (format!("{right}fault run: --fault none\nclass: x\nshows: x\n"), "no --deployment"),
+            (
+                format!("{right}fault run: --fault none\nclass: x\nshows: x\n"),
+                "no --deployment",
+            ),
             (format!(" x\n{right}"), "begins with a blank"),
             (format!("{right}x\n"), "no key: x"),
         ] {
             let fault = parsed(&header).unwrap_err();
             assert!(fault.contains(part), "{header}: {fault}");
         }
-        assert!(parse("A_b", Path::new("x"), "").unwrap_err().contains("small letters"));
-        assert!(parse("a", Path::new("x"), right).unwrap_err().contains("no diff"));
+        assert!(
+            parse("A_b", Path::new("x"), "")
+                .unwrap_err()
+                .contains("small letters")
+        );
+        assert!(
+            parse("a", Path::new("x"), right)
+                .unwrap_err()
+                .contains("no diff")
+        );
     }
 }

@@ -56,7 +56,9 @@ impl Copy {
             Place::Lib | Place::Model => "leasehold",
             Place::Tests(name) => name,
         };
-        program(&said, name).map(|path| self.tree.join(path)).ok_or(format!("no program: {said}"))
+        program(&said, name)
+            .map(|path| self.tree.join(path))
+            .ok_or(format!("no program: {said}"))
     }
 
     /// The program of the published fault run.
@@ -73,11 +75,22 @@ impl Copy {
 
     /// What it says; where it does not compile, the first error.
     fn cargo(&self, cargo: &mut Command) -> Result<String> {
-        let built = cargo.current_dir(&self.tree).output().map_err(|error| error.to_string())?;
+        let built = cargo
+            .current_dir(&self.tree)
+            .output()
+            .map_err(|error| error.to_string())?;
         let said = String::from_utf8_lossy(&built.stderr);
         if !built.status.success() {
-            let first = said.lines().position(|line| line.starts_with("error")).unwrap_or(0);
-            return Err(said.lines().skip(first).take(12).collect::<Vec<_>>().join("\n"));
+            let first = said
+                .lines()
+                .position(|line| line.starts_with("error"))
+                .unwrap_or(0);
+            return Err(said
+                .lines()
+                .skip(first)
+                .take(12)
+                .collect::<Vec<_>>()
+                .join("\n"));
         }
         Ok(said.into_owned())
     }
@@ -118,7 +131,10 @@ impl Copy {
             }
         }
         command.envs(env.iter().map(|(name, value)| (name, value)));
-        command.stdin(Stdio::null()).stdout(file.try_clone().map_err(told)?).stderr(file);
+        command
+            .stdin(Stdio::null())
+            .stdout(file.try_clone().map_err(told)?)
+            .stderr(file);
         let mut child = command.spawn().map_err(told)?;
         let end = Instant::now() + limit;
         loop {
@@ -140,10 +156,15 @@ impl Copy {
 /// The path in `Executable unittests src/lib.rs (path)`, of the target with this name. Other packages have libraries,
 /// too.
 fn program<'a>(said: &'a str, name: &str) -> Option<&'a Path> {
-    let lines = said.lines().filter(|line| line.trim_start().starts_with("Executable "));
+    let lines = said
+        .lines()
+        .filter(|line| line.trim_start().starts_with("Executable "));
     let mut paths = lines.filter_map(|line| line.split_once(" (")?.1.strip_suffix(')'));
     let is_it = |path: &&str| {
-        let file = path.rsplit('/').next().and_then(|file| file.rsplit_once('-'));
+        let file = path
+            .rsplit('/')
+            .next()
+            .and_then(|file| file.rsplit_once('-'));
         file.is_some_and(|(of, _)| of == name)
     };
     paths.find(is_it).map(Path::new)
@@ -161,10 +182,16 @@ fn outcome(said: &str, end: End) -> Outcome {
 
 /// The first panic, in one line; without one, the last line.
 fn words(said: &str) -> String {
-    let mut lines = said.lines().skip_while(|line| !line.contains(" panicked at ")).skip(1);
-    let first = lines.next().or_else(|| said.lines().rfind(|line| !line.trim().is_empty()));
-    let sides =
-        lines.take(2).filter(|line| line.starts_with("  left:") || line.starts_with(" right:"));
+    let mut lines = said
+        .lines()
+        .skip_while(|line| !line.contains(" panicked at "))
+        .skip(1);
+    let first = lines
+        .next()
+        .or_else(|| said.lines().rfind(|line| !line.trim().is_empty()));
+    let sides = lines
+        .take(2)
+        .filter(|line| line.starts_with("  left:") || line.starts_with(" right:"));
     let all: Vec<_> = first.into_iter().chain(sides).map(str::trim).collect();
     all.join("; ")
 }
@@ -182,11 +209,20 @@ mod tests {
         let failed =
             Outcome::Failed("assertion `left == right` failed: three; left: 1; right: 2".into());
         assert_eq!(outcome(PANIC, End::Code(101)), failed);
-        assert_eq!(outcome("running 1 test\ntest a::b ... ok\n", End::Code(0)), Outcome::Passed);
+        assert_eq!(
+            outcome("running 1 test\ntest a::b ... ok\n", End::Code(0)),
+            Outcome::Passed
+        );
         assert_eq!(outcome("running 0 tests\n", End::Code(0)), Outcome::NotRun);
-        assert_eq!(outcome("error: an option\n", End::Code(101)), Outcome::NotRun);
+        assert_eq!(
+            outcome("error: an option\n", End::Code(101)),
+            Outcome::NotRun
+        );
         let aborted = "running 1 test\nit took too long\n\n";
-        assert_eq!(outcome(aborted, End::Signal), Outcome::Failed("it took too long".into()));
+        assert_eq!(
+            outcome(aborted, End::Signal),
+            Outcome::Failed("it took too long".into())
+        );
     }
 
     #[test]

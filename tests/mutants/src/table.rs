@@ -36,14 +36,31 @@ fn table(patches: &[Patch]) -> String {
     );
     let mut patches: Vec<_> = patches.iter().collect();
     patches.sort_by_key(|patch| (&patch.kind, &patch.name));
-    for Patch { name, fault, kind, test, was, fault_run, .. } in patches {
-        let env = test.env.iter().map(|(name, value)| format!(", `{name}={value}`"));
+    for Patch {
+        name,
+        fault,
+        kind,
+        test,
+        was,
+        fault_run,
+        ..
+    } in patches
+    {
+        let env = test
+            .env
+            .iter()
+            .map(|(name, value)| format!(", `{name}={value}`"));
         let env = env.collect::<Vec<_>>().concat();
         let (place, title) = (test.place.name(), &test.name);
         let was = was.as_deref().unwrap_or("");
-        let seen = fault_run
-            .as_ref()
-            .map(|run| format!("{}: “{}”: `{}`", run.class, run.shows, run.arguments.join(" ")));
+        let seen = fault_run.as_ref().map(|run| {
+            format!(
+                "{}: “{}”: `{}`",
+                run.class,
+                run.shows,
+                run.arguments.join(" ")
+            )
+        });
         let seen = seen.unwrap_or_default();
         let row = format!("`{name}`: {fault} | {kind} | {place}, `{title}`{env} | {was} | {seen}");
         writeln!(table, "| {row} |").expect("a text takes everything");

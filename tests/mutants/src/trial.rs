@@ -46,7 +46,11 @@ pub(crate) fn run(root: &Path, patches: &[&Patch]) -> Result<bool> {
         };
         let (word, what) = verdict.words(&patch.fault);
         let test = format!("{} {}", patch.test.place.name(), patch.test.name);
-        say(word, begun, &format!("{} ({test}): {}", patch.name, short(&what)));
+        say(
+            word,
+            begun,
+            &format!("{} ({test}): {}", patch.name, short(&what)),
+        );
         if word != "found" {
             wrong.push(patch.name.as_str());
         }
@@ -56,7 +60,11 @@ pub(crate) fn run(root: &Path, patches: &[&Patch]) -> Result<bool> {
 
 /// Says how many were found; whether all.
 pub(crate) fn sum(all: usize, wrong: &[&str], start: Instant) -> bool {
-    println!("{} of {all} faults found, {} s", all - wrong.len(), start.elapsed().as_secs());
+    println!(
+        "{} of {all} faults found, {} s",
+        all - wrong.len(),
+        start.elapsed().as_secs()
+    );
     if !wrong.is_empty() {
         println!("not found: {}", wrong.join(", "));
     }
@@ -65,7 +73,10 @@ pub(crate) fn sum(all: usize, wrong: &[&str], start: Instant) -> bool {
 
 /// Runs each test as the repository is. Those that fail show nothing, and why.
 fn without_faults(copy: &Copy, patches: &[&Patch]) -> Result<BTreeMap<Test, String>> {
-    let mut tests: Vec<_> = patches.iter().map(|patch| (&patch.test, patch.limit)).collect();
+    let mut tests: Vec<_> = patches
+        .iter()
+        .map(|patch| (&patch.test, patch.limit))
+        .collect();
     tests.sort();
     tests.dedup_by_key(|(test, _)| *test);
     let mut programs: BTreeMap<&Place, PathBuf> = BTreeMap::new();
@@ -85,14 +96,21 @@ fn without_faults(copy: &Copy, patches: &[&Patch]) -> Result<BTreeMap<Test, Stri
             Outcome::NotRun => Some("there is no such test".into()),
         };
         let word = if why.is_some() { "UNFIT" } else { "passes" };
-        say(word, begun, &format!("{} {} {}", test.place.name(), test.name, env(test)));
+        say(
+            word,
+            begun,
+            &format!("{} {} {}", test.place.name(), test.name, env(test)),
+        );
         unfit.extend(why.map(|why| (test.clone(), why)));
     }
     Ok(unfit)
 }
 
 fn env(test: &Test) -> String {
-    let pairs = test.env.iter().map(|(name, value)| format!("{name}={value}"));
+    let pairs = test
+        .env
+        .iter()
+        .map(|(name, value)| format!("{name}={value}"));
     pairs.collect::<Vec<_>>().join(" ")
 }
 
@@ -126,7 +144,9 @@ fn tried(copy: &Copy, patch: &Patch) -> Result<Verdict> {
 
 /// Any test finds a script with a name that is not there.
 fn is_of_a_broken_script(what: &str) -> bool {
-    ["user_script:", "compiling script"].iter().any(|part| what.contains(part))
+    ["user_script:", "compiling script"]
+        .iter()
+        .any(|part| what.contains(part))
 }
 
 pub(crate) fn say(word: &str, begun: Instant, what: &str) {
@@ -150,6 +170,8 @@ mod tests {
         ] {
             assert!(is_of_a_broken_script(what), "{what}");
         }
-        assert!(!is_of_a_broken_script("assertion `left == right` failed; left: 1; right: 2"));
+        assert!(!is_of_a_broken_script(
+            "assertion `left == right` failed; left: 1; right: 2"
+        ));
     }
 }

@@ -59,7 +59,9 @@ impl QueueOrder {
                 place.is_none_or(|place| at < Some(place))
             };
             if let Some(passed) = stayed.iter().find(ahead) {
-                return Some(format!("{field} got {name} before {passed}: {before:?}, {now:?}"));
+                return Some(format!(
+                    "{field} got {name} before {passed}: {before:?}, {now:?}"
+                ));
             }
         }
         self.known.extend(now.iter().cloned());
@@ -67,9 +69,14 @@ impl QueueOrder {
         let put_back = |field: &&String| {
             is_lossy && !before.contains(field) && of_same_client(self.served.iter(), field)
         };
-        let line = now.iter().filter(|field| !put_back(field)).take(stayed.len());
+        let line = now
+            .iter()
+            .filter(|field| !put_back(field))
+            .take(stayed.len());
         if !stayed.iter().copied().eq(line) {
-            return Some(format!("the queue of {name} changed its order: {before:?}, {now:?}"));
+            return Some(format!(
+                "the queue of {name} changed its order: {before:?}, {now:?}"
+            ));
         }
         None
     }

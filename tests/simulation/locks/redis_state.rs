@@ -28,7 +28,10 @@ pub(crate) type Dump = BTreeMap<Vec<u8>, Dumped>;
 
 /// The two keys of a queue of waiters.
 pub(crate) fn keys_of_queue(name: &str) -> [String; 2] {
-    [format!("{QUEUE}{{{name}}}"), format!("{DEADLINES}{{{name}}}")]
+    [
+        format!("{QUEUE}{{{name}}}"),
+        format!("{DEADLINES}{{{name}}}"),
+    ]
 }
 
 const QUEUE: &str = "redisson_lock_queue:";
@@ -51,10 +54,14 @@ fn is_resource(key: &str) -> bool {
 
 /// The tokens that were last written to each resource.
 pub(crate) fn resources(dump: &Dump) -> BTreeMap<String, i64> {
-    let all = dump.iter().map(|(key, entry)| (String::from_utf8_lossy(key).into_owned(), entry));
+    let all = dump
+        .iter()
+        .map(|(key, entry)| (String::from_utf8_lossy(key).into_owned(), entry));
     let written = all.filter(|(key, _)| key.starts_with(RESOURCE));
     let token = |entry: &Dumped| String::from_utf8_lossy(&entry.content[0]).parse();
-    written.map(|(key, entry)| (key, token(entry).expect("a token"))).collect()
+    written
+        .map(|(key, entry)| (key, token(entry).expect("a token")))
+        .collect()
 }
 
 /// What stands for each name, or the first key that should not be as it is.
@@ -64,7 +71,11 @@ pub(crate) fn read(plan: &Plan, dump: &Dump) -> Result<BTreeMap<usize, RedisStat
     let mut known = BTreeSet::new();
     for number in 0..plan.names {
         let name = name_of(number);
-        let mut one = Reading { name: &name, dump, known: &mut known };
+        let mut one = Reading {
+            name: &name,
+            dump,
+            known: &mut known,
+        };
         let state = match kind {
             Kind::Plain | Kind::NonReentrant | Kind::Spin => one.hash(),
             Kind::String => one.string(),
@@ -76,7 +87,11 @@ pub(crate) fn read(plan: &Plan, dump: &Dump) -> Result<BTreeMap<usize, RedisStat
         all.insert(number, state?);
     }
     let is_known = |key: &str| known.contains(key) || kind == Kind::Fenced && is_resource(key);
-    match dump.keys().map(|key| String::from_utf8_lossy(key)).find(|key| !is_known(key)) {
+    match dump
+        .keys()
+        .map(|key| String::from_utf8_lossy(key))
+        .find(|key| !is_known(key))
+    {
         Some(key) => Err(format!("{key} belongs to no {kind} lock")),
         None => Ok(all),
     }
@@ -93,7 +108,9 @@ struct Reading<'a> {
 
 impl Reading<'_> {
     fn key(&mut self, key: &str, kind: &str) -> Found<Option<i64>> {
-        let Some(entry) = self.dump.get(key.as_bytes()) else { return Ok(None) };
+        let Some(entry) = self.dump.get(key.as_bytes()) else {
+            return Ok(None);
+        };
         self.known.insert(key.to_owned());
         if entry.kind != kind {
             return Err(format!("{key} is not a {kind}: {entry:?}"));
@@ -130,7 +147,11 @@ impl Reading<'_> {
 
     fn held_by_one(owner: &str, left: i64) -> RedisState {
         let holds = BTreeMap::from([(owner.to_owned(), left)]);
-        RedisState { holds, side: Some(Side::Write), ..RedisState::default() }
+        RedisState {
+            holds,
+            side: Some(Side::Write),
+            ..RedisState::default()
+        }
     }
 
     /// One owner with its count.
@@ -149,18 +170,24 @@ impl Reading<'_> {
     /// One owner and nothing else.
     fn string(&mut self) -> Result<RedisState, String> {
         let found = self.leased(self.name, "string")?;
-        Ok(found
-            .map_or_else(RedisState::default, |(owner, left)| Self::held_by_one(&owner[0], left)))
+        Ok(found.map_or_else(RedisState::default, |(owner, left)| {
+            Self::held_by_one(&owner[0], left)
+        }))
     }
 
     /// A mode; one writer, or none; readers, each with a key that lives as long as its hold.
     fn sides(&mut self) -> Result<RedisState, String> {
         let mut lives = BTreeMap::new();
         let ours = format!("{{{}}}:", self.name);
-        let keys: Vec<_> =
-            self.dump.keys().map(|key| String::from_utf8_lossy(key).into_owned()).collect();
+        let keys: Vec<_> = self
+            .dump
+            .keys()
+            .map(|key| String::from_utf8_lossy(key).into_owned())
+            .collect();
         for key in keys {
-            let field = key.strip_prefix(&ours).and_then(|rest| rest.strip_suffix(LIVES));
+            let field = key
+                .strip_prefix(&ours)
+                .and_then(|rest| rest.strip_suffix(LIVES));
             let Some(field) = field else { continue };
             if let Some((_, left)) = self.leased(&key, "string")? {
                 lives.insert(field.to_owned(), left);
@@ -170,9 +197,15 @@ impl Reading<'_> {
         let Some((fields, left)) = self.leased(name, "hash")? else {
             return Ok(RedisState::default());
         };
-        let odd = |what: &str| Err(format!("{name} {what}: {fields:?} for {left} ms, {lives:?}"));
-        let fields_and_counts: BTreeMap<_, _> =
-            fields.chunks(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect();
+        let odd = |what: &str| {
+            Err(format!(
+                "{name} {what}: {fields:?} for {left} ms, {lives:?}"
+            ))
+        };
+        let fields_and_counts: BTreeMap<_, _> = fields
+            .chunks(2)
+            .map(|pair| (pair[0].clone(), pair[1].clone()))
+            .collect();
         let mode = fields_and_counts.get("mode").map(String::as_str);
         let owners = fields_and_counts.keys().filter(|field| *field != "mode");
         let (writers, readers): (Vec<_>, Vec<_>) =
@@ -196,7 +229,11 @@ impl Reading<'_> {
         if left > longest + 1 && fields_and_counts.len() <= EXACT_MOST {
             return odd("outlives its holds");
         }
-        Ok(RedisState { holds, side: Some(side), ..RedisState::default() })
+        Ok(RedisState {
+            holds,
+            side: Some(side),
+            ..RedisState::default()
+        })
     }
 
     /// A queue, and for each in it until when its place is kept.
@@ -212,7 +249,11 @@ impl Reading<'_> {
         if let Some(owner) = queue.iter().find(|owner| state.holds.contains_key(*owner)) {
             return Err(format!("{owner} holds {} and waits for it", self.name));
         }
-        Ok(RedisState { queue, kept, ..state })
+        Ok(RedisState {
+            queue,
+            kept,
+            ..state
+        })
     }
 
     /// The last token, for ever.

@@ -89,11 +89,21 @@ impl Shared {
         if kind != Kind::Fenced {
             return token.map(|token| format!("a token: {token}"));
         }
-        let Some(token) = token else { return Some("no token".into()) };
+        let Some(token) = token else {
+            return Some("no token".into());
+        };
         let owner = entry.held.owner();
-        let last = self.0.lock().tokens.insert(entry.wish.names[0], (token, owner.to_owned()));
+        let last = self
+            .0
+            .lock()
+            .tokens
+            .insert(entry.wish.names[0], (token, owner.to_owned()));
         let (last, holder) = last.unwrap_or_default();
-        let follows = if owner == holder { token == last } else { token > last };
+        let follows = if owner == holder {
+            token == last
+        } else {
+            token > last
+        };
         (!follows).then(|| format!("token {token} after {last}"))
     }
 
@@ -176,6 +186,9 @@ impl Shared {
 
     /// What has outlived its lease is nobody's any more.
     pub(crate) fn sweep(&self) {
-        self.0.lock().strays.retain(|_, until| Instant::now() <= *until + ms(50));
+        self.0
+            .lock()
+            .strays
+            .retain(|_, until| Instant::now() <= *until + ms(50));
     }
 }

@@ -22,13 +22,20 @@ impl User<Owned> {
         let prefers_writers = self.plan.kind == Kind::ReadWrite && self.rng.bool();
         let lock = |name| {
             let lock = Target::new(&self, name, Some(&self.shared.owner));
-            if prefers_writers { lock.prefers_writers() } else { lock }
+            if prefers_writers {
+                lock.prefers_writers()
+            } else {
+                lock
+            }
         };
         let locks: Vec<_> = (0..self.plan.names).map(lock).collect();
         while !self.is_over() {
             self.pauses().await;
             let name = self.rng.usize(0..locks.len());
-            let wish = Wish { prefers_writers, ..Wish::new(self.actor, vec![name]) };
+            let wish = Wish {
+                prefers_writers,
+                ..Wish::new(self.actor, vec![name])
+            };
             Box::pin(self.visit(&locks[name], wish)).await;
         }
     }
@@ -36,7 +43,10 @@ impl User<Owned> {
     /// One acquisition, with whatever happens in it.
     async fn visit(&mut self, lock: &Target, wish: Wish) {
         let request = self.request();
-        let wish = Wish { side: request.side, ..wish };
+        let wish = Wish {
+            side: request.side,
+            ..wish
+        };
         let taking = request.take(lock.side(request.side));
         if let Some(entry) = Box::pin(self.takes(wish, request, taking)).await {
             self.shared.shared.check_grant(self, &entry);
@@ -92,14 +102,21 @@ impl User<Owned> {
 
     /// Takes what it holds once more.
     async fn again(&mut self, lock: &Target, name: usize, side: Side) -> Option<Entry> {
-        let lease = if self.rng.bool() { Lease::Renewed } else { Lease::Fixed(ms(60)) };
+        let lease = if self.rng.bool() {
+            Lease::Renewed
+        } else {
+            Lease::Fixed(ms(60))
+        };
         let lease = self.lease_of(side, lease);
         let wait = ms(self.rng.u64(200..600));
         let cancel_at = (self.rng.u8(0..3) == 0).then(|| us(self.rng.u64(0..20_000)));
         self.asks();
         let patient = self.plan.kind == Kind::ReadWrite && self.rng.bool();
         let wait = (!patient).then_some(wait);
-        let error = match self.cancelled_at(cancel_at, take(lock.side(side), wait, lease)).await? {
+        let error = match self
+            .cancelled_at(cancel_at, take(lock.side(side), wait, lease))
+            .await?
+        {
             Ok(inner) => return Some(self.has(Wish::of_lock(self.actor, name, side), inner)),
             Err(error) => error,
         };
@@ -130,8 +147,9 @@ impl User<Owned> {
     /// Its owner has no valid guard of a name, or somebody's is void and does not know yet.
     fn may_be_lost(&self, name: usize) -> bool {
         let entries = self.ledger.entries();
-        let mut valid =
-            entries.iter().filter(|entry| entry.wish.names == [name] && entry.held.check().is_ok());
+        let mut valid = entries
+            .iter()
+            .filter(|entry| entry.wish.names == [name] && entry.held.check().is_ok());
         let own = |entry: &Entry| !entry.wish.actor.excludes(self.actor);
         !valid.clone().any(own) || valid.any(Entry::is_void)
     }

@@ -61,12 +61,21 @@ impl Wild {
 
     fn wanted(&self, name: usize, side: Side) -> Wanted {
         let lock = Target::new(self, name, None);
-        let actor = Actor { owner: self.shared.fresh_owner(), ..self.actor };
-        Wanted { lock, name, side, actor }
+        let actor = Actor {
+            owner: self.shared.fresh_owner(),
+            ..self.actor
+        };
+        Wanted {
+            lock,
+            name,
+            side,
+            actor,
+        }
     }
 
     fn waits(&self, wanted: &Wanted) -> Waiting {
-        self.ledger.waits(Wish::of_lock(wanted.actor, wanted.name, wanted.side))
+        self.ledger
+            .waits(Wish::of_lock(wanted.actor, wanted.name, wanted.side))
     }
 
     fn lease(&mut self, side: Side) -> Lease {
@@ -76,7 +85,12 @@ impl Wild {
         let longest = in_ms(self.plan.fixed_lease_max());
         match self.rng.u8(0..4) {
             0 => Lease::fixed(ms(self.rng.u64(40..longest.max(41)))),
-            1 => Lease::renewed(self.plan.lease.mul_f64(0.5 + 0.5 * self.rng.f64()).max(ms(100))),
+            1 => Lease::renewed(
+                self.plan
+                    .lease
+                    .mul_f64(0.5 + 0.5 * self.rng.f64())
+                    .max(ms(100)),
+            ),
             _ => Lease::Renewed,
         }
     }
@@ -90,7 +104,10 @@ impl Wild {
         let lease = self.lease(wanted.side);
         let max_hold = (self.rng.u8(0..5) == 0 && wanted.side == Side::Write)
             .then(|| ms(self.rng.u64(20..600)));
-        self.notes(wanted, &format!("wants: {wait:?}, {lease:?}, at most {max_hold:?}"));
+        self.notes(
+            wanted,
+            &format!("wants: {wait:?}, {lease:?}, at most {max_hold:?}"),
+        );
         let lock = wanted.lock.clone();
         let mut acquire = lock.side(wanted.side).acquire().lease(lease);
         if let Some(wait) = wait {
@@ -121,7 +138,8 @@ impl Wild {
     }
 
     fn notes(&self, wanted: &Wanted, text: &str) {
-        self.ledger.note(&format!("{:?} at {} {text}", wanted.actor, wanted.name));
+        self.ledger
+            .note(&format!("{:?} at {} {text}", wanted.actor, wanted.name));
     }
 
     /// Polls a future a few times, keeps it for a while, and then drops it or goes on.
@@ -136,7 +154,8 @@ impl Wild {
         }
         drop(waiting);
         let kept = us(self.rng.u64(0..600_000));
-        self.ledger.note(&format!("{:?} keeps a future for {kept:?}", self.actor));
+        self.ledger
+            .note(&format!("{:?} keeps a future for {kept:?}", self.actor));
         sleep(kept).await;
         if self.rng.bool() {
             return None;
@@ -175,7 +194,8 @@ impl Wild {
             let over = began.elapsed() > most + ms(50);
             let frozen = self.frozen.since(self.actor.process, began) > ms(0);
             if over && !frozen && grip.guard().check().is_ok() {
-                self.ledger.violation(format!("{:?} holds longer than {most:?}", wanted.actor));
+                self.ledger
+                    .violation(format!("{:?} holds longer than {most:?}", wanted.actor));
             }
         }
         self.parts_with(wanted, grip).await;
@@ -206,8 +226,17 @@ impl Wild {
             let reads = self.plan.kind == Kind::ReadWrite && self.rng.bool();
             let side = if reads { Side::Read } else { wanted.side };
             let wait = ms(self.rng.u64(200..600));
-            let inner = wanted.lock.side(side).acquire().within(&*guard).wait(wait).await;
-            let wanted = Wanted { side, ..wanted.clone() };
+            let inner = wanted
+                .lock
+                .side(side)
+                .acquire()
+                .within(&*guard)
+                .wait(wait)
+                .await;
+            let wanted = Wanted {
+                side,
+                ..wanted.clone()
+            };
             self.has_again(&wanted, grip, started, inner).await;
         }
     }
@@ -231,7 +260,9 @@ impl Wild {
     fn judge(&self, wanted: &Wanted, grip: &Grip, started: Instant, error: Option<&Error>) {
         let once = self.plan.kind == Kind::NonReentrant;
         let valid = grip.guard().check().is_ok();
-        let broken = self.ledger.broken_since(wanted.name, grip.since.min(started));
+        let broken = self
+            .ledger
+            .broken_since(wanted.name, grip.since.min(started));
         let odd = match error {
             None if once && valid && !broken => "re-enters what is held once".to_owned(),
             Some(Error::AlreadyHeld { .. }) if once => return,
@@ -248,7 +279,11 @@ impl Wild {
         let fresh = self.wanted(wanted.name, wanted.side);
         self.asks();
         let (started, wait) = (Instant::now(), ms(self.rng.u64(200..600)));
-        let inner = fresh.lock.side(wanted.side).try_lock(wait, Lease::Renewed).await;
+        let inner = fresh
+            .lock
+            .side(wanted.side)
+            .try_lock(wait, Lease::Renewed)
+            .await;
         // It is the hold of the section.
         self.has_again(wanted, grip, started, inner).await;
     }
@@ -260,13 +295,15 @@ impl Wild {
         self.asks();
         let (lock, waiting, started) = (wanted.lock.clone(), self.waits(wanted), Instant::now());
         let this = &mut *self;
-        let done = lock.side(wanted.side).run(wait, lease, async |guard: Arc<LockGuard>| {
-            drop(waiting);
-            this.check_wait(Some(wait), started);
-            let grip = Grip::shared(this, wanted, guard);
-            this.by_name(wanted, &grip).await;
-            sleep(us(this.rng.u64(0..100_000))).await;
-        });
+        let done = lock
+            .side(wanted.side)
+            .run(wait, lease, async |guard: Arc<LockGuard>| {
+                drop(waiting);
+                this.check_wait(Some(wait), started);
+                let grip = Grip::shared(this, wanted, guard);
+                this.by_name(wanted, &grip).await;
+                sleep(us(this.rng.u64(0..100_000))).await;
+            });
         let done = Box::pin(done).await;
         if let Err(error) = done
             && !matches!(error, Error::Lost { .. })
@@ -277,18 +314,23 @@ impl Wild {
 
     /// The resource takes what a holder writes, and nothing of those before.
     async fn writes(&mut self, wanted: &Wanted, grip: &Grip) {
-        let Some(token) = grip.guard().token().map(FencingToken::value) else { return };
+        let Some(token) = grip.guard().token().map(FencingToken::value) else {
+            return;
+        };
         let key = format!("{RESOURCE}{}", name_of(wanted.name));
         self.asks();
         // Now and then what the holder before wrote comes late.
         let late = self.rng.u8(0..3) == 0 && token > 1;
         let token = FencingToken::from_value(if late { token - 1 } else { token });
-        let written = self.clients[0].set_fenced(&key, token, &token.to_string()).await;
+        let written = self.clients[0]
+            .set_fenced(&key, token, &token.to_string())
+            .await;
         self.notes(wanted, &format!("writes {token}: {written:?}"));
         let broken = self.ledger.broken_since(wanted.name, grip.since);
         let valid = grip.guard().check().is_ok() && !broken && !late;
         if valid && matches!(written, Err(Error::StaleToken { .. })) {
-            self.ledger.violation(format!("{:?} holds with a stale token", wanted.actor));
+            self.ledger
+                .violation(format!("{:?} holds with a stale token", wanted.actor));
         }
     }
 
@@ -307,7 +349,8 @@ impl Wild {
         let told = matches!(error, Error::Lost { .. });
         let broken = self.ledger.broken_since(wanted.name, since) || self.is_closed();
         if self.plan.is_calm() && valid && !told && !broken {
-            self.ledger.violation(format!("{:?} cannot unlock: {error}", wanted.actor));
+            self.ledger
+                .violation(format!("{:?} cannot unlock: {error}", wanted.actor));
         }
     }
 }

@@ -27,7 +27,10 @@ impl Total {
 
 impl Totals {
     pub(crate) fn new(names: usize, permits: i64) -> Self {
-        let total = || Total { low: permits, high: vec![(Instant::now(), permits)] };
+        let total = || Total {
+            low: permits,
+            high: vec![(Instant::now(), permits)],
+        };
         Totals(Arc::new(Mutex::new((0..names).map(|_| total()).collect())))
     }
 

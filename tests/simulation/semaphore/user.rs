@@ -55,8 +55,14 @@ impl User<Shared> {
             // There may be too few for good.
             request.wait = Some(request.wait.unwrap_or(ms(2000)));
         }
-        let wish = Wish { permits, ..Wish::new(self.actor, vec![number]) };
-        let Some(entry) = self.takes(wish, request, named.take(permits, request)).await else {
+        let wish = Wish {
+            permits,
+            ..Wish::new(self.actor, vec![number])
+        };
+        let Some(entry) = self
+            .takes(wish, request, named.take(permits, request))
+            .await
+        else {
             return;
         };
         self.shared.granted(&self.ledger, &entry);
@@ -124,8 +130,12 @@ impl User<Shared> {
         let ids = {
             let entries = self.ledger.entries();
             let here = |entry: &&Entry| entry.wish.names == [number];
-            let mut others = entries.iter().filter(|entry| entry.wish.actor != self.actor);
-            let Some(victim) = others.find(here) else { return };
+            let mut others = entries
+                .iter()
+                .filter(|entry| entry.wish.actor != self.actor);
+            let Some(victim) = others.find(here) else {
+                return;
+            };
             Ledger::void_one(victim);
             self.note(&format!("steals what is held by {:?}", victim.wish));
             super::ids_of(victim)
@@ -199,7 +209,9 @@ impl User<Shared> {
     ) -> bool {
         let (_, before) = self.shared.totals.range(number);
         self.shared.totals.may_become(number, permits);
-        let resized = semaphore.set_permits(u32::try_from(permits).expect("small")).await;
+        let resized = semaphore
+            .set_permits(u32::try_from(permits).expect("small"))
+            .await;
         self.note(&format!("resizes to {permits}: {resized:?}"));
         match resized {
             Ok(_) => self.shared.totals.is(number, permits),

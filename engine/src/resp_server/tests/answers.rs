@@ -15,16 +15,27 @@ async fn handshake() {
     let welcome = "%7\r\n$6\r\nserver\r\n$5\r\nredis\r\n$7\r\nversion\r\n$6\r\n7.0.15\r\n$5\r\nproto\r\n\
                    :3\r\n$2\r\nid\r\n:1\r\n$4\r\nmode\r\n$10\r\nstandalone\r\n$4\r\nrole\r\n$6\r\n\
                    master\r\n$7\r\nmodules\r\n*0\r\n";
-    raw.asks(&["HELLO", "3", "AUTH", "default", "any", "SETNAME", "me"], welcome).await;
+    raw.asks(
+        &["HELLO", "3", "AUTH", "default", "any", "SETNAME", "me"],
+        welcome,
+    )
+    .await;
     raw.asks(&["client", "getname"], "$2\r\nme\r\n").await;
     raw.asks(&["CLIENT", "ID"], ":1\r\n").await;
     raw.asks(&["CLIENT", "SETNAME", "other"], "+OK\r\n").await;
-    raw.asks(&["CLIENT", "SETINFO", "lib-name", "raw"], "+OK\r\n").await;
+    raw.asks(&["CLIENT", "SETINFO", "lib-name", "raw"], "+OK\r\n")
+        .await;
     raw.asks(&["SELECT", "0"], "+OK\r\n").await;
-    raw.asks(&["SELECT", "1"], "-ERR DB index is out of range\r\n").await;
+    raw.asks(&["SELECT", "1"], "-ERR DB index is out of range\r\n")
+        .await;
     raw.asks(&["GET", "none"], "_\r\n").await;
-    raw.asks(&["HELLO", "2"], "-NOPROTO unsupported protocol version\r\n").await;
-    raw.asks(&["HELLO", "3", "FOO"], "-ERR Syntax error in HELLO option 'FOO'\r\n").await;
+    raw.asks(&["HELLO", "2"], "-NOPROTO unsupported protocol version\r\n")
+        .await;
+    raw.asks(
+        &["HELLO", "3", "FOO"],
+        "-ERR Syntax error in HELLO option 'FOO'\r\n",
+    )
+    .await;
     assert_eq!(redis.commands_run()["hello"], 3);
     assert!(newest(&control).is_open());
     raw.asks(&["QUIT"], "+OK\r\n").await;
@@ -43,16 +54,24 @@ async fn password() {
     let mut raw = Raw::dial(&dialer).unwrap();
     let wrong = "-WRONGPASS invalid username-password pair or user is disabled.\r\n";
     for refused in [&["PING"][..], &["SUBSCRIBE", "ch"], &["CLIENT", "ID"]] {
-        raw.asks(refused, "-NOAUTH Authentication required.\r\n").await;
+        raw.asks(refused, "-NOAUTH Authentication required.\r\n")
+            .await;
     }
     raw.send(&["HELLO", "3"]).await;
-    assert!(raw.frame_end("\r\n").await.starts_with("-NOAUTH HELLO must be called"));
-    raw.asks(&["HELLO", "3", "AUTH", "default", "other"], wrong).await;
+    assert!(
+        raw.frame_end("\r\n")
+            .await
+            .starts_with("-NOAUTH HELLO must be called")
+    );
+    raw.asks(&["HELLO", "3", "AUTH", "default", "other"], wrong)
+        .await;
     raw.asks(&["AUTH", "other", "secret"], wrong).await;
     raw.asks(&["AUTH", "secret"], "+OK\r\n").await;
     raw.asks(&["PING"], "+PONG\r\n").await;
     let mut second = Raw::dial(&dialer).unwrap();
-    second.send(&["HELLO", "3", "AUTH", "default", "secret"]).await;
+    second
+        .send(&["HELLO", "3", "AUTH", "default", "secret"])
+        .await;
     second.frame_end("modules\r\n*0\r\n").await;
     second.asks(&["PING"], "+PONG\r\n").await;
 }
@@ -65,8 +84,11 @@ async fn scripts_errors_and_nested_answers() {
     let nested = "return {1, false, 'x', {2, redis.error_reply('MY err')}}";
     let answer = "*4\r\n:1\r\n_\r\n$1\r\nx\r\n*2\r\n:2\r\n-MY err\r\n";
     raw.asks(&["EVAL", nested, "0"], answer).await;
-    raw.asks(&["NONE", "a"], "-ERR unknown command 'NONE', with args beginning with: 'a' \r\n")
-        .await;
+    raw.asks(
+        &["NONE", "a"],
+        "-ERR unknown command 'NONE', with args beginning with: 'a' \r\n",
+    )
+    .await;
     let text = "return redis.call('set', KEYS[1], ARGV[1], 'nx') or redis.call('strlen', KEYS[1])";
     let sha1 = crate::lua::sha1_hex(text.as_bytes());
     let none = "-NOSCRIPT No matching script. Please use EVAL.\r\n";
@@ -74,7 +96,13 @@ async fn scripts_errors_and_nested_answers() {
     raw.asks(&["EVAL", text, "1", "k", "a"], "+OK\r\n").await;
     raw.asks(&["EVALSHA", &sha1, "1", "k", "b"], ":1\r\n").await;
     assert_eq!(redis.scripts_run()[&sha1], 2);
-    assert_eq!((redis.commands_run()["evalsha"], redis.commands_run()["eval"]), (2, 2));
+    assert_eq!(
+        (
+            redis.commands_run()["evalsha"],
+            redis.commands_run()["eval"]
+        ),
+        (2, 2)
+    );
     assert_eq!(redis.dump().len(), 1);
 }
 
@@ -86,22 +114,36 @@ async fn subscriptions_and_messages() {
     let a = ">3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n";
     let b = ">3\r\n$9\r\nsubscribe\r\n$1\r\nb\r\n:2\r\n";
     let again = ">3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:2\r\n";
-    raw.asks(&["SUBSCRIBE", "a", "b", "a"], &[a, b, again].concat()).await;
+    raw.asks(&["SUBSCRIBE", "a", "b", "a"], &[a, b, again].concat())
+        .await;
     other.asks(&["SUBSCRIBE", "a"], a).await;
-    assert_eq!(redis.listeners(), [("a".to_owned(), 2), ("b".to_owned(), 1)].into());
+    assert_eq!(
+        redis.listeners(),
+        [("a".to_owned(), 2), ("b".to_owned(), 1)].into()
+    );
     let listening = control.listening();
-    assert_eq!(listening.iter().map(ConnectionControl::subscriptions).collect::<Vec<_>>(), [2, 1]);
+    assert_eq!(
+        listening
+            .iter()
+            .map(ConnectionControl::subscriptions)
+            .collect::<Vec<_>>(),
+        [2, 1]
+    );
     let message = ">3\r\n$7\r\nmessage\r\n$1\r\na\r\n$2\r\nhi\r\n";
     // Before the answer to the publisher, as in Redis.
-    other.asks(&["PUBLISH", "a", "hi"], &format!("{message}:2\r\n")).await;
+    other
+        .asks(&["PUBLISH", "a", "hi"], &format!("{message}:2\r\n"))
+        .await;
     raw.hears(message).await;
     raw.asks(&["PING"], "+PONG\r\n").await;
     let left = ">3\r\n$11\r\nunsubscribe\r\n$1\r\na\r\n:1\r\n";
     let never = ">3\r\n$11\r\nunsubscribe\r\n$1\r\nc\r\n:1\r\n";
-    raw.asks(&["UNSUBSCRIBE", "a", "c"], &[left, never].concat()).await;
+    raw.asks(&["UNSUBSCRIBE", "a", "c"], &[left, never].concat())
+        .await;
     let last = ">3\r\n$11\r\nunsubscribe\r\n$1\r\nb\r\n:0\r\n";
     raw.asks(&["UNSUBSCRIBE"], last).await;
-    raw.asks(&["UNSUBSCRIBE"], ">3\r\n$11\r\nunsubscribe\r\n_\r\n:0\r\n").await;
+    raw.asks(&["UNSUBSCRIBE"], ">3\r\n$11\r\nunsubscribe\r\n_\r\n:0\r\n")
+        .await;
     assert_eq!(redis.command(&["PUBLISH", "a", "1"]), Ok(Reply::Int(1)));
     drop(other);
     settle().await;
@@ -138,7 +180,10 @@ async fn garbage_is_an_error_and_ends_the_connection() {
         let mut raw = Raw::dial(&dialer).unwrap();
         raw.send_bytes(garbage.as_bytes()).await;
         let answer = String::from_utf8(raw.rest().await).unwrap();
-        assert!(answer.starts_with("-ERR Protocol error: "), "{garbage:?}: {answer:?}");
+        assert!(
+            answer.starts_with("-ERR Protocol error: "),
+            "{garbage:?}: {answer:?}"
+        );
     }
 }
 
@@ -148,7 +193,8 @@ async fn words_are_bytes() {
     let redis = Engine::new();
     let (dialer, _) = client(&redis);
     let mut raw = Raw::connect(&dialer).await;
-    raw.send_bytes(b"*2\r\n$4\r\nECHO\r\n$5\r\n\x00\xff\r\n\x80\r\n*1\r\n$4\r\nQUIT\r\n").await;
+    raw.send_bytes(b"*2\r\n$4\r\nECHO\r\n$5\r\n\x00\xff\r\n\x80\r\n*1\r\n$4\r\nQUIT\r\n")
+        .await;
     assert_eq!(raw.rest().await, b"$5\r\n\x00\xff\r\n\x80\r\n+OK\r\n");
 }
 
@@ -158,7 +204,9 @@ async fn client_may_bring_a_stream_of_its_own() {
     let (dialer, control) = client(&redis);
     let (mut ours, theirs) = duplex(16);
     let client = async {
-        ours.write_all(&[frame(&["SET", "k", "v"]), frame(&["QUIT"])].concat()).await.unwrap();
+        ours.write_all(&[frame(&["SET", "k", "v"]), frame(&["QUIT"])].concat())
+            .await
+            .unwrap();
         let mut heard = String::new();
         ours.read_to_string(&mut heard).await.unwrap();
         assert_eq!(heard, "+OK\r\n+OK\r\n");
@@ -192,14 +240,21 @@ async fn restart_ends_connections_and_what_they_had_sent() {
     let redis = Engine::new();
     let (dialer, control) = client(&redis);
     let mut raw = Raw::connect(&dialer).await;
-    raw.asks(&["SUBSCRIBE", "a"], ">3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n").await;
+    raw.asks(
+        &["SUBSCRIBE", "a"],
+        ">3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n",
+    )
+    .await;
     raw.send(&["SET", "k", "v"]).await;
     redis.restart(Restart::WithData);
     assert_eq!(raw.rest().await, b"");
     settle().await;
     assert!(redis.dump().is_empty() && redis.listeners().is_empty());
     assert!(control.connections().is_empty());
-    Raw::connect(&dialer).await.asks(&["GET", "k"], "_\r\n").await;
+    Raw::connect(&dialer)
+        .await
+        .asks(&["GET", "k"], "_\r\n")
+        .await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -228,10 +283,14 @@ async fn connection_ends_with_its_engine() {
 #[test]
 fn connection_ends_with_the_runtime_of_the_server() {
     let redis = Engine::new();
-    let theirs = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let theirs = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap();
     let dialer = redis.dialer(theirs.handle());
     let mut raw = Raw::dial(&dialer).unwrap();
     drop(theirs);
-    let ours = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let ours = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap();
     assert_eq!(ours.block_on(raw.rest()), b"");
 }

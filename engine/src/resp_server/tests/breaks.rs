@@ -26,7 +26,11 @@ async fn request_is_run_exactly_if_its_last_byte_arrived() {
         assert_eq!(raw.rest().await, b"", "cut at {cut}");
         settle().await;
         assert_eq!(connection.arrived(Direction::Requests) - before, cut as u64);
-        assert_eq!(redis.dump().len(), usize::from(cut == request.len()), "cut at {cut}");
+        assert_eq!(
+            redis.dump().len(),
+            usize::from(cut == request.len()),
+            "cut at {cut}"
+        );
         assert!(!connection.is_open() && control.connections().is_empty());
     }
 }
@@ -57,7 +61,11 @@ async fn next_connection_breaks_within_its_handshake() {
         control.cut_next_after(direction, bytes);
         let mut raw = Raw::dial(&dialer).unwrap();
         raw.send(&["HELLO", "3"]).await;
-        let answered = if direction == Direction::Replies { 10 } else { 0 };
+        let answered = if direction == Direction::Replies {
+            10
+        } else {
+            0
+        };
         assert_eq!(raw.rest().await.len(), answered);
     }
     Raw::connect(&dialer).await;
@@ -67,7 +75,11 @@ async fn next_connection_breaks_within_its_handshake() {
 #[tokio::test(start_paused = true)]
 async fn request_of_a_broken_connection_may_run_later() {
     let late = Delay::fixed(Duration::from_millis(100));
-    let faults = Faults { late_after_cut: 1.0, late, ..Faults::default() };
+    let faults = Faults {
+        late_after_cut: 1.0,
+        late,
+        ..Faults::default()
+    };
     let mut run_late = 0;
     for seed in 0..40 {
         let redis = Engine::new();
@@ -81,7 +93,11 @@ async fn request_of_a_broken_connection_may_run_later() {
         assert_eq!(raw.rest().await, b"");
         assert!(start.elapsed().is_zero(), "its client knows at once");
         let mut again = Raw::connect(&dialer).await;
-        assert_eq!(control.connections().len(), 2, "the server still has the old one");
+        assert_eq!(
+            control.connections().len(),
+            2,
+            "the server still has the old one"
+        );
         again.asks(&["GET", "k"], "_\r\n").await;
         sleep(Duration::from_millis(101)).await;
         settle().await;
@@ -98,7 +114,12 @@ async fn what_was_sent_is_run_though_its_client_is_gone() {
     for (chance, at) in [(0.0, 5), (1.0, 100)] {
         let redis = Engine::new();
         let (dialer, control) = client(&redis);
-        let faults = Faults { request, late_after_cut: chance, late, ..Faults::default() };
+        let faults = Faults {
+            request,
+            late_after_cut: chance,
+            late,
+            ..Faults::default()
+        };
         control.set_faults(faults, 1);
         let mut raw = Raw::connect(&dialer).await;
         raw.send(&SET).await;
@@ -113,7 +134,10 @@ async fn what_was_sent_is_run_though_its_client_is_gone() {
 
 #[tokio::test(start_paused = true)]
 async fn what_was_sent_may_vanish_with_its_client() {
-    let faults = Faults { lost_at_close: 1.0, ..Faults::default() };
+    let faults = Faults {
+        lost_at_close: 1.0,
+        ..Faults::default()
+    };
     let mut run = 0;
     for seed in 0..60 {
         let redis = Engine::new();
@@ -131,7 +155,10 @@ async fn what_was_sent_may_vanish_with_its_client() {
 
 #[tokio::test(start_paused = true)]
 async fn part_of_an_answer_may_arrive_before_the_break() {
-    let faults = Faults { torn_reply: 1.0, ..Faults::default() };
+    let faults = Faults {
+        torn_reply: 1.0,
+        ..Faults::default()
+    };
     let mut parts = std::collections::BTreeSet::new();
     for seed in 0..60 {
         let redis = Engine::new();
@@ -166,7 +193,12 @@ async fn only_subscribers_lose_their_connection() {
     let redis = Engine::new();
     let (dialer, control) = client(&redis);
     let (mut calls, mut messages) = (Raw::connect(&dialer).await, Raw::connect(&dialer).await);
-    messages.asks(&["SUBSCRIBE", "a"], ">3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n").await;
+    messages
+        .asks(
+            &["SUBSCRIBE", "a"],
+            ">3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n",
+        )
+        .await;
     control.cut_pubsub();
     assert_eq!(messages.rest().await, b"");
     calls.asks(&["PING"], "+PONG\r\n").await;
@@ -174,7 +206,11 @@ async fn only_subscribers_lose_their_connection() {
     control.heal();
     Raw::connect(&dialer).await;
     assert_eq!(
-        control.connections().iter().map(ConnectionControl::number).collect::<Vec<_>>(),
+        control
+            .connections()
+            .iter()
+            .map(ConnectionControl::number)
+            .collect::<Vec<_>>(),
         [1, 3]
     );
 }

@@ -36,8 +36,9 @@ pub(super) fn newest(control: &LinkControl) -> ConnectionControl {
 /// A command as its bytes.
 pub(super) fn frame(words: &[&str]) -> Vec<u8> {
     let word = |word: &&str| format!("${}\r\n{word}\r\n", word.len());
-    let words: Vec<String> =
-        std::iter::once(format!("*{}\r\n", words.len())).chain(words.iter().map(word)).collect();
+    let words: Vec<String> = std::iter::once(format!("*{}\r\n", words.len()))
+        .chain(words.iter().map(word))
+        .collect();
     words.concat().into_bytes()
 }
 
@@ -70,7 +71,10 @@ impl Raw {
         let mut heard = vec![0; expected.len()];
         let read = timeout(Duration::from_secs(60), self.reader.read_exact(&mut heard)).await;
         let heard = String::from_utf8_lossy(&heard);
-        assert!(matches!(read, Ok(Ok(_))), "{read:?} instead of {expected:?}: {heard:?}");
+        assert!(
+            matches!(read, Ok(Ok(_))),
+            "{read:?} instead of {expected:?}: {heard:?}"
+        );
         assert_eq!(heard, expected);
     }
 

@@ -10,8 +10,10 @@ use super::{Direction, Engine, Faults, Raw};
 use crate::Delay;
 
 fn course(seed: u64) -> Vec<String> {
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build();
     runtime.expect("a runtime").block_on(play(seed))
 }
 
@@ -57,7 +59,11 @@ async fn play(seed: u64) -> Vec<String> {
             continue;
         };
         let value = round.to_string();
-        for words in [&["SUBSCRIBE", "a"][..], &["RPUSH", "l", &value], &["PUBLISH", "a", &value]] {
+        for words in [
+            &["SUBSCRIBE", "a"][..],
+            &["RPUSH", "l", &value],
+            &["PUBLISH", "a", &value],
+        ] {
             connected.send(words).await;
         }
         let mut heard = vec![0; 40];

@@ -62,11 +62,17 @@ async fn main() -> Result<(), Failure> {
 }
 
 /// The number of the next tick, and how long it is until then, by a clock that is `skew` ahead.
-#[expect(clippy::disallowed_methods, reason = "a schedule is one of the wall clock")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a schedule is one of the wall clock"
+)]
 fn next_tick(period: Duration, skew: Duration) -> Result<(u128, Duration), Failure> {
     let now = (SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)? + skew).as_millis();
     let tick = now / period.as_millis() + 1;
-    Ok((tick, Duration::from_millis(u64::try_from(tick * period.as_millis() - now)?)))
+    Ok((
+        tick,
+        Duration::from_millis(u64::try_from(tick * period.as_millis() - now)?),
+    ))
 }
 
 enum Ran {
@@ -83,11 +89,18 @@ async fn once(
     at_most: Duration,
     job: impl Future<Output = ()>,
 ) -> Result<Ran, Error> {
-    let tick = lock.acquire().wait(Duration::ZERO).max_hold(at_most).unlock_not_before(at_least);
+    let tick = lock
+        .acquire()
+        .wait(Duration::ZERO)
+        .max_hold(at_most)
+        .unlock_not_before(at_least);
     match tick.run(async |_guard| job.await).await {
         Ok(()) => Ok(Ran::Here),
         Err(error) if error.is_timeout() => Ok(Ran::Elsewhere),
-        Err(Error::Lost { reason: LossReason::MaxHold, .. }) => Ok(Ran::TooLong),
+        Err(Error::Lost {
+            reason: LossReason::MaxHold,
+            ..
+        }) => Ok(Ran::TooLong),
         Err(error) => Err(error),
     }
 }

@@ -23,8 +23,9 @@ use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::format::FmtSpan;
 
 /// Seconds. Without them the exporter makes summaries, which cannot be added up over processes.
-const DURATIONS: [f64; 12] =
-    [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 15.0, 60.0];
+const DURATIONS: [f64; 12] = [
+    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 15.0, 60.0,
+];
 const CALLS: [f64; 6] = [0.0, 1.0, 2.0, 3.0, 5.0, 10.0];
 /// How often old samples are put into the histograms.
 const UPKEEP: Duration = Duration::from_secs(5);
@@ -133,7 +134,9 @@ async fn ship(locks: &Client, number: u64, work: &Work) -> Result<(), Error> {
     customer.run(work.wait, Lease::Renewed, shipping).await?;
     if number.is_multiple_of(4) {
         let ledger = locks.fair_lock("ledger");
-        ledger.run(work.wait, Lease::Renewed, async |_guard| ()).await?;
+        ledger
+            .run(work.wait, Lease::Renewed, async |_guard| ())
+            .await?;
     }
     Ok(())
 }

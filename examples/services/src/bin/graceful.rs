@@ -39,12 +39,15 @@ async fn main() -> Result<(), Failure> {
     let client = client()?.connect().await?;
     let (stop, stopping) = watch::channel(());
 
-    let service =
-        Router::new().route("/orders/{order}/ship", post(ship)).with_state(client.clone());
+    let service = Router::new()
+        .route("/orders/{order}/ship", post(ship))
+        .with_state(client.clone());
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     println!("listening on {}", listener.local_addr()?);
     let told = until_told(stopping.clone());
-    let serving = axum::serve(listener, service).with_graceful_shutdown(told).into_future();
+    let serving = axum::serve(listener, service)
+        .with_graceful_shutdown(told)
+        .into_future();
     let mut all = pin!(async { tokio::join!(serving, job(&client, stopping)) });
     tokio::select! {
         (served, worked) = &mut all => return Ok(served.and(worked.map_err(std::io::Error::other))?),

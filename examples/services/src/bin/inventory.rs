@@ -45,9 +45,14 @@ async fn main() -> Result<(), Failure> {
     let client = client()?.connect().await?;
     let lock = client.fenced_lock(format!("example:stock:{item}"));
 
-    let guard = lock.try_lock(Duration::from_secs(30), Lease::Renewed).await?;
+    let guard = lock
+        .try_lock(Duration::from_secs(30), Lease::Renewed)
+        .await?;
     let token = guard.token();
-    let count = stock.claim(item, token).await?.ok_or("no such item, or a later seller is here")?;
+    let count = stock
+        .claim(item, token)
+        .await?
+        .ok_or("no such item, or a later seller is here")?;
     if count < wanted {
         return Err(format!("only {count} are left").into());
     }

@@ -23,7 +23,8 @@ async fn main() -> Result<(), Failure> {
     let lock = client.fair_lock("example:ledger");
     for _ in 0..entries {
         let wait = Duration::from_secs(60);
-        lock.try_run(wait, Lease::Renewed, async |_guard| add_entry(&ledger)).await?;
+        lock.try_run(wait, Lease::Renewed, async |_guard| add_entry(&ledger))
+            .await?;
     }
     println!("{entries} entries");
     Ok(client.shutdown(Duration::from_secs(5)).await?)
@@ -31,7 +32,10 @@ async fn main() -> Result<(), Failure> {
 
 fn add_entry(ledger: &str) -> Result<(), Failure> {
     let text = fs::read_to_string(ledger)?;
-    let last = text.lines().next_back().and_then(|line| line.split(' ').next());
+    let last = text
+        .lines()
+        .next_back()
+        .and_then(|line| line.split(' ').next());
     let number: u32 = last.map_or(Ok(0), str::parse)?;
     let mut file = OpenOptions::new().append(true).open(ledger)?;
     writeln!(file, "{} rust {}", number + 1, std::process::id())?;

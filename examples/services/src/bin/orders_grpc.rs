@@ -46,7 +46,9 @@ async fn ship(order: Order, resource: String) -> Result<Shipped, Status> {
     let visited = visit(&resource, &order.number.to_string()).await;
     visited.map_err(|error| Status::internal(error.to_string()))?;
     println!("shipped {}", order.number);
-    Ok(Shipped { by: std::process::id() })
+    Ok(Shipped {
+        by: std::process::id(),
+    })
 }
 
 fn refuse(refusal: Refusal) -> http::Response<Body> {

@@ -42,35 +42,55 @@ async fn main() -> Result<(), Failure> {
         "CREATE TABLE IF NOT EXISTS answer (key TEXT PRIMARY KEY, text TEXT NOT NULL);
          CREATE TABLE IF NOT EXISTS charge (key TEXT NOT NULL);",
     )?;
-    let orders = Orders { database: Arc::new(Mutex::new(database)), work: millis("--work", 300)? };
+    let orders = Orders {
+        database: Arc::new(Mutex::new(database)),
+        work: millis("--work", 300)?,
+    };
     let client = client()?.connect().await?;
     let one_at_a_time = LockByKey::new(client.clone(), KEY, millis("--wait", 10_000)?, refuse);
-    let service = Router::new().route("/orders", post(order)).with_state(orders);
+    let service = Router::new()
+        .route("/orders", post(order))
+        .with_state(orders);
     let service = service.layer(one_at_a_time);
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     println!("listening on {}", listener.local_addr()?);
     let until = async move { terminated.wait().await };
-    axum::serve(listener, service).with_graceful_shutdown(until).await?;
+    axum::serve(listener, service)
+        .with_graceful_shutdown(until)
+        .await?;
     Ok(client.shutdown(Duration::from_secs(5)).await?)
 }
 
 /// Charges, and remembers the answer. Without the lock, two requests would both find no answer.
 async fn order(State(orders): State<Orders>, headers: HeaderMap) -> Result<String, Refused> {
-    let key = headers.get(KEY).and_then(|key| key.to_str().ok()).expect("the layer has seen it");
+    let key = headers
+        .get(KEY)
+        .and_then(|key| key.to_str().ok())
+        .expect("the layer has seen it");
     let known = "SELECT text FROM answer WHERE key = ?1";
     let told: Option<String> = {
         let database = orders.database.lock().await;
-        database.query_row(known, [key], |row| row.get(0)).optional()?
+        database
+            .query_row(known, [key], |row| row.get(0))
+            .optional()?
     };
     if let Some(text) = told {
         return Ok(text);
     }
     println!("charging {key}");
-    orders.database.lock().await.execute("INSERT INTO charge VALUES (?1)", [key])?;
+    orders
+        .database
+        .lock()
+        .await
+        .execute("INSERT INTO charge VALUES (?1)", [key])?;
     sleep(orders.work).await; // as the payment does
     let text = format!("charged by {}\n", std::process::id());
     let remember = "INSERT INTO answer VALUES (?1, ?2)";
-    orders.database.lock().await.execute(remember, params![key, text])?;
+    orders
+        .database
+        .lock()
+        .await
+        .execute(remember, params![key, text])?;
     Ok(text)
 }
 
@@ -90,12 +110,14 @@ impl IntoResponse for Refused {
 
 fn refuse(refusal: Refusal) -> Response<Body> {
     let (status, text) = match refusal {
-        Refusal::NoKey(header) => {
-            (StatusCode::BAD_REQUEST, format!("{header}: letters, digits and dashes"))
-        }
-        Refusal::Lock(Error::Timeout { .. }) => {
-            (StatusCode::CONFLICT, "a request with this key is running".to_owned())
-        }
+        Refusal::NoKey(header) => (
+            StatusCode::BAD_REQUEST,
+            format!("{header}: letters, digits and dashes"),
+        ),
+        Refusal::Lock(Error::Timeout { .. }) => (
+            StatusCode::CONFLICT,
+            "a request with this key is running".to_owned(),
+        ),
         Refusal::Lock(error) => (StatusCode::SERVICE_UNAVAILABLE, error.to_string()),
     };
     (status, text).into_response()

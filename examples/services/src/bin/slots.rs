@@ -20,7 +20,10 @@ const WAIT: Duration = Duration::from_secs(60);
 async fn main() -> Result<(), Failure> {
     let client = client()?.connect().await?;
     // True in one process of all; the others find them set.
-    client.semaphore("example:slots").try_set_permits(required("--slots")?).await?;
+    client
+        .semaphore("example:slots")
+        .try_set_permits(required("--slots")?)
+        .await?;
     let (tasks, jobs) = (option("--tasks")?.unwrap_or(1), required("--jobs")?);
     let mut workers = JoinSet::new();
     for task in 0..tasks {

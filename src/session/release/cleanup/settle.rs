@@ -18,12 +18,21 @@ pub(super) async fn settle(session: &Session, cleanup: Cleanup) {
     match cleanup {
         Cleanup::Release(release) => release.in_background(session).await,
         Cleanup::KeepPermits(hold) => keep_permits(session, &hold).await,
-        Cleanup::End { hold, under_way: _under_way } => {
+        Cleanup::End {
+            hold,
+            under_way: _under_way,
+        } => {
             let call = || session.end_call(&hold);
             end(session, &hold.resource, call, hold.longest_lease(), None).await;
             session.note_end(&hold);
         }
-        Cleanup::Undo { resource, field, doubt, after, under_way: _under_way } => {
+        Cleanup::Undo {
+            resource,
+            field,
+            doubt,
+            after,
+            under_way: _under_way,
+        } => {
             if let Some(after) = after {
                 tokio::select! {
                     biased;
@@ -47,7 +56,11 @@ async fn end(
     lease: Duration,
     doubt: Option<InDoubt>,
 ) {
-    let lane = if doubt.is_some() { Lane::Caller } else { Lane::Background };
+    let lane = if doubt.is_some() {
+        Lane::Caller
+    } else {
+        Lane::Background
+    };
     let path = Path::of_background(lane, lease);
     if let Err(error) = confirm(session, path, resource, || Some(call()), doubt, || {}).await {
         give_up(session, resource, &error, Some(lease));

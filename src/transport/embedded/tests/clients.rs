@@ -21,11 +21,22 @@ async fn lock_passes_from_one_client_to_another() {
     assert_eq!(control.connections().len(), 3);
     assert_eq!(redis.links().len(), 2);
     let guard = ours.lock("orders").lock().await.expect("free");
-    assert!(theirs.lock("orders").try_lock_now(Lease::Renewed).await.is_err());
+    assert!(
+        theirs
+            .lock("orders")
+            .try_lock_now(Lease::Renewed)
+            .await
+            .is_err()
+    );
     let other = theirs.lock("orders");
     let waiting = async {
         let taken = timeout(Duration::from_millis(200), other.lock()).await;
-        taken.expect("woken by a message").expect("free").unlock().await.expect("held");
+        taken
+            .expect("woken by a message")
+            .expect("free")
+            .unlock()
+            .await
+            .expect("held");
     };
     let letting_go = async {
         sleep(Duration::from_millis(100)).await;
@@ -55,7 +66,10 @@ async fn hold_survives_broken_connections_and_a_restart() {
     redis.restart(Restart::WithData);
     // Longer than its lease: it was renewed.
     sleep(Duration::from_secs(120)).await;
-    control.connections().iter().for_each(|one| one.half_open(Replies));
+    control
+        .connections()
+        .iter()
+        .for_each(|one| one.half_open(Replies));
     sleep(Duration::from_secs(120)).await;
     guard.unlock().await.expect("held all the time");
 }
@@ -68,7 +82,13 @@ async fn lock_and_unlock_whatever_byte_is_the_last() {
     for (cut, direction) in cuts.flat_map(|cut| [(cut, Requests), (cut, Replies)]) {
         let redis = EmbeddedRedis::new();
         let (ours, control) = client(&redis).await;
-        control.set_faults(Faults { chunk_max: 20, ..Faults::default() }, cut);
+        control.set_faults(
+            Faults {
+                chunk_max: 20,
+                ..Faults::default()
+            },
+            cut,
+        );
         for connection in control.connections() {
             connection.cut_after(direction, cut);
         }

@@ -62,13 +62,24 @@ pub(super) struct OfNode {
 
 impl OfNode {
     pub(super) fn new(number: u32, shared: &Shared) -> Self {
-        let (wanted, round) = (shared.channels.wanted.clone(), shared.channels.round.clone());
-        OfNode { number, events: shared.events.clone(), map: shared.map.clone(), wanted, round }
+        let (wanted, round) = (
+            shared.channels.wanted.clone(),
+            shared.channels.round.clone(),
+        );
+        OfNode {
+            number,
+            events: shared.events.clone(),
+            map: shared.map.clone(),
+            wanted,
+            round,
+        }
     }
 
     fn channels(&self) -> BTreeSet<Arc<str>> {
         let wanted = self.wanted.lock();
-        let here = wanted.iter().filter(|(_, wanted)| wanted.node == self.number);
+        let here = wanted
+            .iter()
+            .filter(|(_, wanted)| wanted.node == self.number);
         here.map(|(channel, _)| channel.clone()).collect()
     }
 }
@@ -87,7 +98,8 @@ impl TransportEvents for OfNode {
             // The waiters of other nodes have missed nothing.
             Missed::All => {
                 let here = self.channels();
-                self.events.missed(Missed::Where(&|channel| here.contains(channel)));
+                self.events
+                    .missed(Missed::Where(&|channel| here.contains(channel)));
             }
             Missed::Channel(_) | Missed::Where(_) => self.events.missed(what),
         }
@@ -100,7 +112,8 @@ impl TransportEvents for OfNode {
 
     fn primary_changed(&self, concerns: &dyn Fn(&str) -> bool) {
         let is_here = |key: &str| self.map.owner(keyslot(key)) == Some(self.number);
-        self.events.primary_changed(&|key| is_here(key) && concerns(key));
+        self.events
+            .primary_changed(&|key| is_here(key) && concerns(key));
     }
 }
 
@@ -112,13 +125,19 @@ pub(super) async fn subscribe(
     let limit = Instant::now() + shared.timing.command;
     let since = {
         let mut wanted = shared.channels.wanted.lock();
-        let new = || Wanted { pubsub, node: 0, since: Instant::now() };
+        let new = || Wanted {
+            pubsub,
+            node: 0,
+            since: Instant::now(),
+        };
         wanted.entry(channel.clone()).or_insert_with(new).since
     };
     let mut redirects = 0;
     loop {
         let number = shared.owner(keyslot(channel))?;
-        let Some(node) = shared.nodes.get(number) else { return Err(super::retired()) };
+        let Some(node) = shared.nodes.get(number) else {
+            return Err(super::retired());
+        };
         if node.is_opening(Role::Messages) {
             drop(timeout_at(limit, node.first_attempt(Role::Messages)).await);
         }
@@ -174,16 +193,27 @@ async fn round(shared: &Shared) -> bool {
         let wanted = shared.channels.wanted.lock();
         let astray = wanted.iter().filter(|(channel, wanted)| {
             shared.map.owner(keyslot(channel)) != Some(wanted.node)
-                || shared.nodes.get(wanted.node).is_none_or(|node| !node.is_subscribed(channel))
+                || shared
+                    .nodes
+                    .get(wanted.node)
+                    .is_none_or(|node| !node.is_subscribed(channel))
         });
-        astray.map(|(channel, wanted)| (channel.clone(), wanted.since)).collect()
+        astray
+            .map(|(channel, wanted)| (channel.clone(), wanted.since))
+            .collect()
     };
-    let moved = join_all(astray.iter().map(|(channel, since)| move_one(shared, channel, *since)));
+    let moved = join_all(
+        astray
+            .iter()
+            .map(|(channel, since)| move_one(shared, channel, *since)),
+    );
     moved.await.into_iter().all(|done| done)
 }
 
 async fn move_one(shared: &Shared, channel: &Arc<str>, since: Instant) -> bool {
-    let Ok(number) = shared.owner(keyslot(channel)) else { return false };
+    let Ok(number) = shared.owner(keyslot(channel)) else {
+        return false;
+    };
     let asked = match shared.register(channel, since, number) {
         Ok(Some(asked)) => asked,
         // Nobody wants it any more.
@@ -215,7 +245,10 @@ impl Shared {
         number: u32,
     ) -> Result<Option<oneshot::Receiver<SubscribeOutcome>>, CallError> {
         let mut wanted = self.channels.wanted.lock();
-        let Some(wanted) = wanted.get_mut(channel).filter(|wanted| wanted.since == since) else {
+        let Some(wanted) = wanted
+            .get_mut(channel)
+            .filter(|wanted| wanted.since == since)
+        else {
             return Ok(None);
         };
         if wanted.node != number {

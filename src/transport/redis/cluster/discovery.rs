@@ -85,7 +85,10 @@ pub(super) async fn discover(shared: &Arc<Shared>) -> Result<Seen, CallError> {
             ask(shared, node, host.unwrap_or_default())
         }));
         best = answers.await.into_iter().flatten().max_by_key(Layout::rank);
-        if best.as_ref().is_some_and(|layout| !layout.ranges.is_empty()) {
+        if best
+            .as_ref()
+            .is_some_and(|layout| !layout.ranges.is_empty())
+        {
             break;
         }
     }
@@ -121,8 +124,10 @@ async fn ask_seeds(shared: &Arc<Shared>) -> Result<Layout, CallError> {
             seeds.push(endpoint);
         }
     }
-    let mut answers: FuturesUnordered<_> =
-        seeds.iter().map(|endpoint| ask_seed(shared, endpoint)).collect();
+    let mut answers: FuturesUnordered<_> = seeds
+        .iter()
+        .map(|endpoint| ask_seed(shared, endpoint))
+        .collect();
     let mut failed = CallError::NotApplied(Fault("no node of the cluster is known".into()));
     while let Some(answer) = answers.next().await {
         match answer {
@@ -143,7 +148,10 @@ async fn ask_seed(shared: &Arc<Shared>, endpoint: &Endpoint) -> Result<Layout, C
     if shared.sharding.wanted == ShardedPubSub::Auto {
         // As Redisson finds out, once. A server that does not know it says so; silence decides nothing, as
         // releases that are published in another way than their waiters listen for wake nobody.
-        let known = match control.command(&[b"PUBSUB", b"SHARDNUMSUB"], ANSWER_MAX).await {
+        let known = match control
+            .command(&[b"PUBSUB", b"SHARDNUMSUB"], ANSWER_MAX)
+            .await
+        {
             Err(CallError::Refused(_)) => false,
             answer => answer.map(|_| true).map_err(CallError::took_nothing)?,
         };
@@ -183,7 +191,11 @@ fn apply(shared: &Arc<Shared>, layout: Layout) -> Seen {
             }
         }
     }
-    let seen = if lost.is_empty() { Seen::Same } else { Seen::Changed };
+    let seen = if lost.is_empty() {
+        Seen::Same
+    } else {
+        Seen::Changed
+    };
     lost.retain(|before, _| !view.contains(before));
     // LOCKS: the end of a connection wakes callers (F1 of `sync.rs`).
     drop(view);
@@ -206,7 +218,9 @@ fn apply(shared: &Arc<Shared>, layout: Layout) -> Seen {
 impl Shared {
     /// Gives a node up that serves no slot any more. Its connections end before this returns.
     pub(super) fn retire(&self, number: u32) -> bool {
-        let Some(node) = self.nodes.retire(number) else { return false };
+        let Some(node) = self.nodes.retire(number) else {
+            return false;
+        };
         let fault = Fault("the node does not serve its slots any more".into());
         node.switch(Err(fault.clone()), &fault);
         true

@@ -40,11 +40,17 @@ struct Member {
 impl Nodes {
     /// Nothing for zero, or if the node was retired.
     pub(super) fn get(&self, number: u32) -> Option<Arc<Node>> {
-        self.table.lock().member(number).map(|member| member.node.clone())
+        self.table
+            .lock()
+            .member(number)
+            .map(|member| member.node.clone())
     }
 
     pub(super) fn address(&self, number: u32) -> Option<Address> {
-        self.table.lock().member(number).map(|member| member.address.clone())
+        self.table
+            .lock()
+            .member(number)
+            .map(|member| member.address.clone())
     }
 
     pub(super) fn at(&self, address: &Address) -> Option<u32> {
@@ -63,7 +69,11 @@ impl Nodes {
         }
         let number = u32::try_from(table.nodes.len() + 1).expect("BUG: more nodes than numbers");
         let node = Arc::new(make(number));
-        table.nodes.push(Some(Member { node, address: address.clone(), is_named: false }));
+        table.nodes.push(Some(Member {
+            node,
+            address: address.clone(),
+            is_named: false,
+        }));
         table.addresses.insert(address.clone(), number);
         number
     }
@@ -97,7 +107,9 @@ impl Nodes {
     pub(super) fn all(&self) -> Vec<(u32, Arc<Node>)> {
         let table = self.table.lock();
         let numbers = (1..).zip(&table.nodes);
-        numbers.filter_map(|(number, node)| Some((number, node.as_ref()?.node.clone()))).collect()
+        numbers
+            .filter_map(|(number, node)| Some((number, node.as_ref()?.node.clone())))
+            .collect()
     }
 
     /// Takes a node out. If it comes back it is another one.
@@ -106,7 +118,8 @@ impl Nodes {
         table.addresses.retain(|_, other| *other != number);
         table.strangers.retain(|other| *other != number);
         let member = index(number).and_then(|at| table.nodes.get_mut(at)?.take())?;
-        self.reconnects.fetch_add(member.node.reconnects(), Ordering::Relaxed);
+        self.reconnects
+            .fetch_add(member.node.reconnects(), Ordering::Relaxed);
         Some(member.node)
     }
 

@@ -35,7 +35,11 @@ impl Redirect {
         match words.next()? {
             "TRYAGAIN" => Some(Redirect::TryAgain),
             "MOVED" => {
-                let slot = words.next()?.parse().ok().filter(|slot| usize::from(*slot) < SLOTS)?;
+                let slot = words
+                    .next()?
+                    .parse()
+                    .ok()
+                    .filter(|slot| usize::from(*slot) < SLOTS)?;
                 Some(Redirect::Moved(slot, address(words.next()?)?))
             }
             "ASK" => {
@@ -51,7 +55,10 @@ impl Redirect {
 fn address(text: &str) -> Option<Address> {
     let (host, port) = text.rsplit_once(':')?;
     let port = port.parse().ok().filter(|port| *port != 0)?;
-    Some(Address { host: if host == "?" { "" } else { host }.to_owned(), port })
+    Some(Address {
+        host: if host == "?" { "" } else { host }.to_owned(),
+        port,
+    })
 }
 
 #[cfg(test)]
@@ -64,17 +71,26 @@ mod tests {
     }
 
     fn at(host: &str, port: u16) -> Address {
-        Address { host: host.to_owned(), port }
+        Address {
+            host: host.to_owned(),
+            port,
+        }
     }
 
     #[test]
     fn redirects_of_every_form() {
         let moved = |address| Some(Redirect::Moved(3_999, address));
-        assert_eq!(read("MOVED 3999 127.0.0.1:6381"), moved(at("127.0.0.1", 6381)));
+        assert_eq!(
+            read("MOVED 3999 127.0.0.1:6381"),
+            moved(at("127.0.0.1", 6381))
+        );
         assert_eq!(read("MOVED 3999 fe80::1:6381"), moved(at("fe80::1", 6381)));
         assert_eq!(read("MOVED 3999 :6381"), moved(at("", 6381)));
         assert_eq!(read("MOVED 3999 ?:6381"), moved(at("", 6381)));
-        assert_eq!(read("ASK 1 redis-1.local:7"), Some(Redirect::Ask(at("redis-1.local", 7))));
+        assert_eq!(
+            read("ASK 1 redis-1.local:7"),
+            Some(Redirect::Ask(at("redis-1.local", 7)))
+        );
         assert_eq!(
             read("TRYAGAIN Multiple keys request during rehashing of slot"),
             Some(Redirect::TryAgain)

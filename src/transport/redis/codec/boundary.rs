@@ -32,7 +32,9 @@ impl Boundary {
             self.missing.push(1);
         }
         while bytes.len() >= self.wanted {
-            let Some(end) = self.element(bytes)? else { return Ok(None) };
+            let Some(end) = self.element(bytes)? else {
+                return Ok(None);
+            };
             self.next = end;
             while self.missing.last() == Some(&0) {
                 self.missing.pop();
@@ -47,9 +49,13 @@ impl Boundary {
 
     /// The end of the element at `next`. An array ends before its first element.
     fn element(&mut self, bytes: &[u8]) -> Result<Option<usize>, Malformed> {
-        let Some(&letter) = bytes.get(self.next) else { return Ok(None) };
+        let Some(&letter) = bytes.get(self.next) else {
+            return Ok(None);
+        };
         let kind = Kind::of(letter)?;
-        let Some(line_end) = self.line_end(bytes)? else { return Ok(None) };
+        let Some(line_end) = self.line_end(bytes)? else {
+            return Ok(None);
+        };
         let line = &bytes[self.next + 1..line_end];
         let (end, children) = match kind {
             Kind::Line => (line_end + 2, 0),
@@ -58,12 +64,15 @@ impl Boundary {
                 ((line_end + 2).saturating_add(text_end.unwrap_or(0)), 0)
             }
             Kind::Items => (line_end + 2, length(letter, line)?.unwrap_or(0)),
-            Kind::Pairs | Kind::Attribute => {
-                (line_end + 2, length(letter, line)?.unwrap_or(0).saturating_mul(2))
-            }
+            Kind::Pairs | Kind::Attribute => (
+                line_end + 2,
+                length(letter, line)?.unwrap_or(0).saturating_mul(2),
+            ),
         };
         if end > REPLY_BYTES {
-            return Err(Malformed(format!("a reply of more than {REPLY_BYTES} bytes")));
+            return Err(Malformed(format!(
+                "a reply of more than {REPLY_BYTES} bytes"
+            )));
         }
         if end > bytes.len() {
             self.wanted = end;
@@ -81,11 +90,16 @@ impl Boundary {
         let begin = self.next + 1;
         let from = self.searched.max(begin);
         let until = bytes.len().min(begin + MAX_LINE_LENGTH + 2);
-        if let Some(at) = bytes[from..until].windows(2).position(|pair| pair == b"\r\n") {
+        if let Some(at) = bytes[from..until]
+            .windows(2)
+            .position(|pair| pair == b"\r\n")
+        {
             return Ok(Some(from + at));
         }
         if until == begin + MAX_LINE_LENGTH + 2 {
-            return Err(Malformed(format!("a line of more than {MAX_LINE_LENGTH} bytes")));
+            return Err(Malformed(format!(
+                "a line of more than {MAX_LINE_LENGTH} bytes"
+            )));
         }
         // The last byte may be the first half of the end.
         self.searched = begin.max(until - 1);
@@ -95,7 +109,9 @@ impl Boundary {
     fn open(&mut self, children: usize) -> Result<(), Malformed> {
         self.elements = self.elements.saturating_add(children);
         if self.elements > ELEMENTS {
-            return Err(Malformed(format!("a reply of more than {ELEMENTS} elements")));
+            return Err(Malformed(format!(
+                "a reply of more than {ELEMENTS} elements"
+            )));
         }
         if children > 0 {
             // BOUND: one entry for each depth, and one for the reply itself.
@@ -134,7 +150,11 @@ impl Kind {
             b'%' => Kind::Pairs,
             b'|' => Kind::Attribute,
             b';' | b'.' => return Err(super::streamed()),
-            _ => return Err(Malformed(format!("a reply that begins with byte 0x{letter:02x}"))),
+            _ => {
+                return Err(Malformed(format!(
+                    "a reply that begins with byte 0x{letter:02x}"
+                )));
+            }
         })
     }
 }
@@ -145,7 +165,9 @@ fn length(letter: u8, line: &[u8]) -> Result<Option<usize>, Malformed> {
         b"-1" if matches!(letter, b'$' | b'*') => Ok(None),
         b"?" => Err(super::streamed()),
         _ => {
-            let number = str::from_utf8(line).ok().and_then(|digits| digits.parse().ok());
+            let number = str::from_utf8(line)
+                .ok()
+                .and_then(|digits| digits.parse().ok());
             number.map(Some).ok_or_else(|| {
                 let line = String::from_utf8_lossy(&line[..line.len().min(20)]);
                 Malformed(format!("a length of {line:?}"))

@@ -24,7 +24,10 @@ fn decoded(bytes: &[u8], sizes: &[usize]) -> Decoded {
                 Ok(None) => break,
                 Err(malformed) => return (frames, Some(malformed)),
             }
-            assert!(buffer.capacity() < capacity, "a frame took nothing out of the buffer");
+            assert!(
+                buffer.capacity() < capacity,
+                "a frame took nothing out of the buffer"
+            );
         }
         rest = behind;
         if rest.is_empty() {
@@ -67,7 +70,10 @@ fn of_each_type() -> Vec<(&'static [u8], Decoded)> {
         (b"$2\r\n\xffa\r\n", reply(text("\u{fffd}a"))),
         (b"+\xff\r\n", reply(text("\u{fffd}"))),
         (b"=7\r\ntxt:abc\r\n", reply(text("abc"))),
-        (b"(12345678901234567890\r\n", reply(text("12345678901234567890"))),
+        (
+            b"(12345678901234567890\r\n",
+            reply(text("12345678901234567890")),
+        ),
         (b",1.5\r\n", reply(text("1.5"))),
         (b",-inf\r\n", reply(text("-inf"))),
         (b"#t\r\n", reply(Int(1))),
@@ -76,18 +82,36 @@ fn of_each_type() -> Vec<(&'static [u8], Decoded)> {
         (b"$-1\r\n", reply(Nil)),
         (b"*-1\r\n", reply(Nil)),
         (b"*0\r\n", reply(array([]))),
-        (b"*2\r\n:1\r\n*1\r\n_\r\n", reply(array([Int(1), array([Nil])]))),
+        (
+            b"*2\r\n:1\r\n*1\r\n_\r\n",
+            reply(array([Int(1), array([Nil])])),
+        ),
         (b"~2\r\n:1\r\n:1\r\n", reply(array([Int(1), Int(1)]))),
-        (b"%2\r\n+b\r\n:1\r\n+a\r\n:2\r\n", reply(array([text("b"), Int(1), text("a"), Int(2)]))),
-        (b"%1\r\n*1\r\n:1\r\n#t\r\n", reply(array([array([Int(1)]), Int(1)]))),
+        (
+            b"%2\r\n+b\r\n:1\r\n+a\r\n:2\r\n",
+            reply(array([text("b"), Int(1), text("a"), Int(2)])),
+        ),
+        (
+            b"%1\r\n*1\r\n:1\r\n#t\r\n",
+            reply(array([array([Int(1)]), Int(1)])),
+        ),
         (b"-ERR no\r\n", refused("ERR no")),
         (b"!6\r\nERR no\r\n", refused("ERR no")),
-        (b"*3\r\n:1\r\n*1\r\n-ERR first\r\n-ERR second\r\n", refused("ERR first")),
-        (b">3\r\n$7\r\nmessage\r\n+c\r\n+0\r\n", (vec![Incoming::Push(message)], None)),
+        (
+            b"*3\r\n:1\r\n*1\r\n-ERR first\r\n-ERR second\r\n",
+            refused("ERR first"),
+        ),
+        (
+            b">3\r\n$7\r\nmessage\r\n+c\r\n+0\r\n",
+            (vec![Incoming::Push(message)], None),
+        ),
         (b">0\r\n", (vec![Incoming::Push(Vec::new())], None)),
         (b"|1\r\n+k\r\n*1\r\n+v\r\n:7\r\n", reply(Int(7))),
         (b"|0\r\n|1\r\n+k\r\n+v\r\n_\r\n", reply(Nil)),
-        (b"*2\r\n:1\r\n|1\r\n+k\r\n+v\r\n:2\r\n", reply(array([Int(1), Int(2)]))),
+        (
+            b"*2\r\n:1\r\n|1\r\n+k\r\n+v\r\n:2\r\n",
+            reply(array([Int(1), Int(2)])),
+        ),
     ]
 }
 
@@ -103,8 +127,18 @@ fn a_split_at_any_byte_changes_nothing() {
     for (bytes, expected) in of_each_type() {
         assert_eq!(decoded(bytes, &[1]), expected, "{}", bytes.escape_ascii());
         for at in 1..bytes.len() {
-            assert_eq!(decoded(bytes, &[at, usize::MAX]), expected, "{}", bytes.escape_ascii());
-            assert_eq!(whole(&bytes[..at]), (Vec::new(), None), "{}", bytes.escape_ascii());
+            assert_eq!(
+                decoded(bytes, &[at, usize::MAX]),
+                expected,
+                "{}",
+                bytes.escape_ascii()
+            );
+            assert_eq!(
+                whole(&bytes[..at]),
+                (Vec::new(), None),
+                "{}",
+                bytes.escape_ascii()
+            );
         }
     }
 }
@@ -112,7 +146,10 @@ fn a_split_at_any_byte_changes_nothing() {
 #[test]
 fn frames_in_one_buffer_come_one_after_the_other() {
     let (all, expected): (Vec<_>, Vec<_>) = of_each_type().into_iter().unzip();
-    let expected = expected.into_iter().flat_map(|(frames, _)| frames).collect();
+    let expected = expected
+        .into_iter()
+        .flat_map(|(frames, _)| frames)
+        .collect();
     assert_eq!(whole(&all.concat()), (expected, None));
 }
 
@@ -129,8 +166,18 @@ fn is_malformed(bytes: &[u8], reason: &str) {
 
 #[test]
 fn what_is_too_deep_is_refused() {
-    for header in ["*1\r\n", "~1\r\n", ">1\r\n", "%1\r\n", "|1\r\n", "*1\r\n|1\r\n"] {
-        is_malformed(header.repeat(1_000_000).as_bytes(), "more than 32 arrays in each other");
+    for header in [
+        "*1\r\n",
+        "~1\r\n",
+        ">1\r\n",
+        "%1\r\n",
+        "|1\r\n",
+        "*1\r\n|1\r\n",
+    ] {
+        is_malformed(
+            header.repeat(1_000_000).as_bytes(),
+            "more than 32 arrays in each other",
+        );
     }
     let deep = |depth: usize| [b"*1\r\n".repeat(depth), b":1\r\n".to_vec()].concat();
     let nested = (0..DEPTH).fold(Value::Int(1), |value, _| array([value]));
@@ -140,13 +187,31 @@ fn what_is_too_deep_is_refused() {
 
 #[test]
 fn what_announces_too_much_is_refused_before_it_arrives() {
-    for header in ["*2147483647", "*1048577", "%2147483647", "%524289", "~9999999", ">9999999"] {
-        is_malformed(format!("{header}\r\n").as_bytes(), "more than 1048576 elements");
+    for header in [
+        "*2147483647",
+        "*1048577",
+        "%2147483647",
+        "%524289",
+        "~9999999",
+        ">9999999",
+    ] {
+        is_malformed(
+            format!("{header}\r\n").as_bytes(),
+            "more than 1048576 elements",
+        );
     }
     is_malformed(b"%18446744073709551615\r\n", "more than 1048576 elements");
     is_malformed(b"|9223372036854775808\r\n", "more than 1048576 elements");
-    for header in ["$99999999999", "$67108864", "=9223372036854775807", "!18446744073709551615"] {
-        is_malformed(format!("{header}\r\nab").as_bytes(), "more than 67108864 bytes");
+    for header in [
+        "$99999999999",
+        "$67108864",
+        "=9223372036854775807",
+        "!18446744073709551615",
+    ] {
+        is_malformed(
+            format!("{header}\r\nab").as_bytes(),
+            "more than 67108864 bytes",
+        );
     }
 }
 
@@ -154,28 +219,58 @@ fn what_announces_too_much_is_refused_before_it_arrives() {
 fn what_all_elements_announce_counts() {
     let inner = format!("*{}\r\n", ELEMENTS - 2);
     let nils = "_\r\n".repeat(ELEMENTS - 2);
-    assert_eq!(whole(format!("*2\r\n{inner}{nils}:1\r\n").as_bytes()).0.len(), 1);
+    assert_eq!(
+        whole(format!("*2\r\n{inner}{nils}:1\r\n").as_bytes())
+            .0
+            .len(),
+        1
+    );
     let (_, malformed) = whole(format!("*2\r\n{inner}{nils}*1\r\n").as_bytes());
-    assert_eq!(malformed, Some(Malformed(format!("a reply of more than {ELEMENTS} elements"))));
+    assert_eq!(
+        malformed,
+        Some(Malformed(format!(
+            "a reply of more than {ELEMENTS} elements"
+        )))
+    );
     let half = format!("${}\r\n", REPLY_BYTES / 2).into_bytes();
-    let both = [b"*2\r\n", &half[..], &vec![b'a'; REPLY_BYTES / 2], b"\r\n", &half].concat();
+    let both = [
+        b"*2\r\n",
+        &half[..],
+        &vec![b'a'; REPLY_BYTES / 2],
+        b"\r\n",
+        &half,
+    ]
+    .concat();
     let (_, malformed) = whole(&both);
-    assert_eq!(malformed, Some(Malformed(format!("a reply of more than {REPLY_BYTES} bytes"))));
+    assert_eq!(
+        malformed,
+        Some(Malformed(format!(
+            "a reply of more than {REPLY_BYTES} bytes"
+        )))
+    );
 }
 
 #[test]
 fn a_length_that_is_none_is_refused() {
-    for header in ["*-5", "$-5", "%-1", "|-1", "~-1", ">-1", "=-1", "!-1", "*", "$", "*1x", "$ 1"] {
+    for header in [
+        "*-5", "$-5", "%-1", "|-1", "~-1", ">-1", "=-1", "!-1", "*", "$", "*1x", "$ 1",
+    ] {
         is_malformed(format!("{header}\r\n:1\r\n").as_bytes(), "a length of");
     }
-    is_malformed(b"*99999999999999999999999\r\n", "a length of \"99999999999999999999\"");
+    is_malformed(
+        b"*99999999999999999999999\r\n",
+        "a length of \"99999999999999999999\"",
+    );
     is_malformed(b"$+1\r\na\r\n", "invalid length");
 }
 
 #[test]
 fn a_streamed_reply_is_refused() {
     for begin in ["$?", "*?", "~?", "%?", "|?", ">?", "!?", "=?", ";4", "."] {
-        is_malformed(format!("{begin}\r\n;1\r\na\r\n;0\r\n").as_bytes(), "a streamed reply");
+        is_malformed(
+            format!("{begin}\r\n;1\r\na\r\n;0\r\n").as_bytes(),
+            "a streamed reply",
+        );
     }
     is_malformed(b"*2\r\n:1\r\n$?\r\n", "a streamed reply");
 }
@@ -213,7 +308,10 @@ fn a_line_without_an_end_is_refused() {
     let line = format!("+{longest}\r\n");
     assert_eq!(whole(line.as_bytes()), reply(text(&longest)));
     assert_eq!(decoded(line.as_bytes(), &[1]), reply(text(&longest)));
-    is_malformed(format!("+{longest}a\r\n").as_bytes(), "a line of more than 65536 bytes");
+    is_malformed(
+        format!("+{longest}a\r\n").as_bytes(),
+        "a line of more than 65536 bytes",
+    );
 }
 
 /// A parse from the start for each piece would be 10^10 steps.

@@ -20,6 +20,10 @@ impl Connection {
         let outbox = self.outbox.lock();
         let ledger = self.ledger.lock();
         let bytes = outbox.bytes.len();
-        Backlog { waiting: ledger.waiting(), in_flight: ledger.in_flight(), bytes }
+        Backlog {
+            waiting: ledger.waiting(),
+            in_flight: ledger.in_flight(),
+            bytes,
+        }
     }
 }

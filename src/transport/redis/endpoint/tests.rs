@@ -19,7 +19,11 @@ fn addresses_are_understood() {
         ("redis://127.0.0.1:6379", "redis://127.0.0.1:6379", None),
         ("redis://localhost", "redis://localhost:6379", None),
         ("redis://localhost/", "redis://localhost:6379", None),
-        ("  redis://localhost:7000/3\n", "redis://localhost:7000/3", Some(3)),
+        (
+            "  redis://localhost:7000/3\n",
+            "redis://localhost:7000/3",
+            Some(3),
+        ),
         ("redis://[::1]:7000/0", "redis://[::1]:7000/0", Some(0)),
         ("redis://user:secret@h:1/255", "redis://h:1/255", Some(255)),
         ("REDIS://h", "redis://h:6379", None),
@@ -28,8 +32,16 @@ fn addresses_are_understood() {
         ("redis://h:/0", "redis://h:6379/0", Some(0)),
         ("redis://h:007000//1", "redis://h:7000/1", Some(1)),
         ("redis://[0:0::FF]", "redis://[::ff]:6379", None),
-        ("redis://one_host%2Dname.", "redis://one_host-name.:6379", None),
-        ("redis://xn--bcher-kva.example", "redis://xn--bcher-kva.example:6379", None),
+        (
+            "redis://one_host%2Dname.",
+            "redis://one_host-name.:6379",
+            None,
+        ),
+        (
+            "redis://xn--bcher-kva.example",
+            "redis://xn--bcher-kva.example:6379",
+            None,
+        ),
     ];
     for (text, shown, database) in table {
         let endpoint = parse(text);
@@ -42,14 +54,30 @@ fn addresses_are_understood() {
 #[cfg(unix)]
 fn unix_sockets_are_understood() {
     let endpoint = parse("redis+unix:///run/redis%20one.sock?db=7");
-    assert_eq!(endpoint.address(), &Address::Unix { path: "/run/redis one.sock".into() });
+    assert_eq!(
+        endpoint.address(),
+        &Address::Unix {
+            path: "/run/redis one.sock".into()
+        }
+    );
     assert_eq!(endpoint.database(), Some(7));
-    assert_eq!(endpoint.to_string(), "redis+unix:///run/redis one.sock?db=7");
+    assert_eq!(
+        endpoint.to_string(),
+        "redis+unix:///run/redis one.sock?db=7"
+    );
     assert_eq!(parse("redis+unix:///s").database(), None);
     assert_eq!(parse("redis+unix:/s"), parse("redis+unix:///s"));
-    assert_eq!(parse("valkey+unix:///s?db=1"), parse("redis+unix:///s?db=1"));
+    assert_eq!(
+        parse("valkey+unix:///s?db=1"),
+        parse("redis+unix:///s?db=1")
+    );
     let endpoint = parse("redis+unix:///run/redis.sock?user=ann&pass=a+b%26c&db=0");
-    assert_eq!(endpoint.address(), &Address::Unix { path: "/run/redis.sock".into() });
+    assert_eq!(
+        endpoint.address(),
+        &Address::Unix {
+            path: "/run/redis.sock".into()
+        }
+    );
     let credentials = endpoint.credentials().unwrap();
     assert_eq!(
         (credentials.user.as_deref(), credentials.password.as_str()),
@@ -62,7 +90,13 @@ fn unix_sockets_are_understood() {
 #[cfg(feature = "tls")]
 fn tls_is_understood() {
     let endpoint = parse("rediss://:secret@h/2");
-    assert_eq!(endpoint.address(), &Address::Tls { host: "h".into(), port: 6379 });
+    assert_eq!(
+        endpoint.address(),
+        &Address::Tls {
+            host: "h".into(),
+            port: 6379
+        }
+    );
     assert_eq!(endpoint.to_string(), "rediss://h:6379/2");
     assert_eq!(parse("valkeys://:secret@h/2"), endpoint);
 }
@@ -81,7 +115,10 @@ fn credentials_are_decoded() {
         ("redis://ann:secret@h", Some((Some("ann"), "secret"))),
         ("redis://a%3Ab:%C3%A9@h", Some((Some("a:b"), "é"))),
         // Not escaped, and clear all the same.
-        ("redis://:p@s^s{w|o:r[é\"@h", Some((None, "p@s^s{w|o:r[é\""))),
+        (
+            "redis://:p@s^s{w|o:r[é\"@h",
+            Some((None, "p@s^s{w|o:r[é\"")),
+        ),
     ];
     for (text, expected) in table {
         let endpoint = parse(text);
@@ -99,8 +136,14 @@ fn the_refused_forms_say_why_and_never_show_the_secret() {
         ("hunter2", "scheme is missing: write redis://host:port"),
         ("hunter2:6379", "scheme is missing: write redis://host:port"),
         ("hunter2:x@h", "scheme is missing: write redis://host:port"),
-        ("127.0.0.1:6379", "the scheme is missing: write redis://127.0.0.1:6379"),
-        ("[::1]:6379", "the scheme is missing: write redis://[::1]:6379"),
+        (
+            "127.0.0.1:6379",
+            "the scheme is missing: write redis://127.0.0.1:6379",
+        ),
+        (
+            "[::1]:6379",
+            "the scheme is missing: write redis://[::1]:6379",
+        ),
         ("redis:hunter2", "scheme is missing"),
         ("//hunter2", "scheme is missing"),
         ("http://h", "unknown scheme"),

@@ -33,7 +33,13 @@ type Answer = oneshot::Receiver<CallOutcome>;
 impl Testbed {
     fn new() -> Self {
         let (ledger, out, start) = (Ledger::default(), BytesMut::new(), Instant::now());
-        Testbed { ledger, out, taken: 0, written: Vec::new(), start }
+        Testbed {
+            ledger,
+            out,
+            taken: 0,
+            written: Vec::new(),
+            start,
+        }
     }
 
     fn at(&self, second: u64) -> Instant {
@@ -48,7 +54,9 @@ impl Testbed {
             form: ScriptForm::Hash,
             keys: KeyForm::Declared,
         };
-        self.ledger.push(Request::Call(request), self.at(second)).unwrap();
+        self.ledger
+            .push(Request::Call(request), self.at(second))
+            .unwrap();
         receiver
     }
 
@@ -66,7 +74,9 @@ impl Testbed {
     }
 
     fn reply(&mut self, reply: Result<Value, &str>) -> Result<(), Fault> {
-        let notification = self.ledger.replied(reply.map_err(str::to_owned), self.taken)?;
+        let notification = self
+            .ledger
+            .replied(reply.map_err(str::to_owned), self.taken)?;
         deliver(notification);
         Ok(())
     }
@@ -74,7 +84,13 @@ impl Testbed {
     /// Calls that were pushed up to this second time out. Returns since when the oldest other call waits.
     fn expire(&mut self, second: u64) -> Option<Instant> {
         let (oldest, mut notifications) = (self.at(second), Vec::new());
-        self.ledger.expire(oldest, &late(), &mut self.out, self.taken, &mut notifications);
+        self.ledger.expire(
+            oldest,
+            &late(),
+            &mut self.out,
+            self.taken,
+            &mut notifications,
+        );
         deliver(notifications);
         self.ledger.calls().min()
     }
@@ -92,20 +108,34 @@ fn deliver(notifications: impl IntoIterator<Item = Notification>) {
 }
 
 fn call(number: i64) -> Call {
-    Call { script: &SCRIPT, keys: vec![Arc::from("k")], args: vec![Arg::Int(number)] }
+    Call {
+        script: &SCRIPT,
+        keys: vec![Arc::from("k")],
+        args: vec![Arg::Int(number)],
+    }
 }
 
 /// A call as bytes.
 fn by_hash(number: i64) -> BytesMut {
     let mut bytes = BytesMut::new();
-    encode::call(&mut bytes, &call(number), ScriptForm::Hash, KeyForm::Declared);
+    encode::call(
+        &mut bytes,
+        &call(number),
+        ScriptForm::Hash,
+        KeyForm::Declared,
+    );
     bytes
 }
 
 /// The same with the text of its script.
 fn by_text(number: i64) -> BytesMut {
     let mut bytes = BytesMut::new();
-    encode::call(&mut bytes, &call(number), ScriptForm::Text, KeyForm::Declared);
+    encode::call(
+        &mut bytes,
+        &call(number),
+        ScriptForm::Text,
+        KeyForm::Declared,
+    );
     bytes
 }
 
@@ -219,7 +249,11 @@ fn what_is_dropped_after_it_was_encoded_keeps_its_place() {
         drop(one);
         testbed.take(ALL);
         testbed.reply(Ok(Value::Int(1))).unwrap();
-        assert_eq!(two.try_recv(), Err(TryRecvError::Empty), "not the reply of the other");
+        assert_eq!(
+            two.try_recv(),
+            Err(TryRecvError::Empty),
+            "not the reply of the other"
+        );
         testbed.reply(Ok(Value::Int(2))).unwrap();
         assert_eq!(two.try_recv(), Ok(Ok(Value::Int(2))));
     }
@@ -233,14 +267,20 @@ fn a_call_without_its_script_is_sent_again_with_it_before_what_waits() {
     testbed.take(ALL);
     let mut two = testbed.call(2, 1);
     testbed.reply(Err("NOSCRIPT no")).unwrap();
-    assert_eq!((one.try_recv(), testbed.ledger.waiting()), (Err(TryRecvError::Empty), 2));
+    assert_eq!(
+        (one.try_recv(), testbed.ledger.waiting()),
+        (Err(TryRecvError::Empty), 2)
+    );
     testbed.written.clear();
     testbed.encode();
     testbed.take(ALL);
     assert_eq!(testbed.written, [by_text(1), by_hash(2)].concat());
     // Not a third time: this is the script's own answer.
     testbed.reply(Err("NOSCRIPT again")).unwrap();
-    assert_eq!(one.try_recv(), Ok(not_applied(Fault("NOSCRIPT again".into()))));
+    assert_eq!(
+        one.try_recv(),
+        Ok(not_applied(Fault("NOSCRIPT again".into())))
+    );
     testbed.reply(Ok(Value::Int(2))).unwrap();
     assert_eq!(two.try_recv(), Ok(Ok(Value::Int(2))));
     assert!(testbed.ledger.is_idle());
@@ -300,12 +340,18 @@ fn what_is_withdrawn_leaves_the_others_whole() {
     let lengths = [1, 22, 333].map(length);
     let whole: usize = lengths.iter().sum();
     for taken in 0..=whole {
-        for old in [[true, false, false], [false, true, false], [false, false, true], [true; 3]] {
+        for old in [
+            [true, false, false],
+            [false, true, false],
+            [false, false, true],
+            [true; 3],
+        ] {
             let mut testbed = Testbed::new();
             let numbers = [1, 22, 333];
             let second = |old: bool| if old { 1 } else { 2 };
-            let mut answers: Vec<_> =
-                (0..3).map(|at| testbed.call(numbers[at], second(old[at]))).collect();
+            let mut answers: Vec<_> = (0..3)
+                .map(|at| testbed.call(numbers[at], second(old[at])))
+                .collect();
             testbed.encode();
             testbed.take(taken);
             testbed.expire(1);
@@ -317,7 +363,11 @@ fn what_is_withdrawn_leaves_the_others_whole() {
                 let begun = first < taken;
                 first += lengths[at];
                 if old[at] {
-                    let outcome = if begun { unknown(late()) } else { not_applied(late()) };
+                    let outcome = if begun {
+                        unknown(late())
+                    } else {
+                        not_applied(late())
+                    };
                     assert_eq!(answers[at].try_recv(), Ok(outcome), "{taken} {old:?} {at}");
                 }
                 if begun || !old[at] {
@@ -350,8 +400,18 @@ fn the_oldest_call_that_has_not_timed_out_is_known() {
     let early = [testbed.call(1, 1), testbed.call(2, 5)];
     testbed.encode();
     let later = [testbed.call(3, 3), testbed.call(4, 9)];
-    for (second, rest) in [(0, Some(1)), (1, Some(3)), (2, Some(3)), (3, Some(5)), (8, Some(9))] {
-        assert_eq!(testbed.expire(second), rest.map(|rest| testbed.at(rest)), "{second}");
+    for (second, rest) in [
+        (0, Some(1)),
+        (1, Some(3)),
+        (2, Some(3)),
+        (3, Some(5)),
+        (8, Some(9)),
+    ] {
+        assert_eq!(
+            testbed.expire(second),
+            rest.map(|rest| testbed.at(rest)),
+            "{second}"
+        );
     }
     assert_eq!(testbed.expire(9), None);
     drop((early, later));
@@ -366,7 +426,10 @@ fn a_reply_without_a_request_is_a_fault() {
     assert!(testbed.reply(Ok(Value::Nil)).is_err(), "it waits");
     testbed.encode();
     for _ in 0..length(1) {
-        assert!(testbed.reply(Ok(Value::Nil)).is_err(), "not all of it was sent");
+        assert!(
+            testbed.reply(Ok(Value::Nil)).is_err(),
+            "not all of it was sent"
+        );
         testbed.take(1);
     }
     assert_eq!(one.try_recv(), Err(TryRecvError::Empty));
@@ -385,7 +448,10 @@ fn order_is_that_of_the_pushes_however_much_is_encoded_at_once() {
             let before = testbed.ledger.in_flight();
             testbed.ledger.encode(&mut testbed.out, enough);
             let sent = testbed.ledger.in_flight() - before;
-            assert!(sent > 0 && testbed.out.len() < enough + length(10), "{enough}: {sent}");
+            assert!(
+                sent > 0 && testbed.out.len() < enough + length(10),
+                "{enough}: {sent}"
+            );
             testbed.take(ALL);
         }
         let expected: Vec<_> = (10..30).map(by_hash).collect();
@@ -413,7 +479,10 @@ fn what_is_closed_takes_nothing_more_and_answers_what_was_sent() {
     assert!(testbed.ledger.is_drained());
     // The first reason stays.
     testbed.end();
-    assert_eq!(testbed.ledger.push(Request::Ping(None), testbed.at(2)), Err(CallError::Closed));
+    assert_eq!(
+        testbed.ledger.push(Request::Ping(None), testbed.at(2)),
+        Err(CallError::Closed)
+    );
 }
 
 #[test]
@@ -433,7 +502,10 @@ fn subscribe(testbed: &mut Testbed, channel: &str) -> oneshot::Receiver<Subscrib
         pubsub: PubSub::Plain,
         answer: Some(answer),
     };
-    testbed.ledger.push(Request::Subscribe(request), testbed.at(1)).unwrap();
+    testbed
+        .ledger
+        .push(Request::Subscribe(request), testbed.at(1))
+        .unwrap();
     receiver
 }
 
@@ -452,7 +524,12 @@ fn a_subscription_is_answered_by_its_own_push_or_by_an_error() {
     confirmed(&mut testbed, "subscribe", "a");
     testbed.reply(Ok(Value::Int(1))).unwrap();
     assert_eq!(before.try_recv(), Ok(Ok(Value::Int(1))));
-    let others = [("subscribe", "b"), ("subscribe", "A"), ("subscribe", ""), ("unsubscribe", "a")];
+    let others = [
+        ("subscribe", "b"),
+        ("subscribe", "A"),
+        ("subscribe", ""),
+        ("unsubscribe", "a"),
+    ];
     for (kind, channel) in others {
         confirmed(&mut testbed, kind, channel);
         assert_eq!(a.try_recv(), Err(TryRecvError::Empty), "{kind:?} {channel}");
@@ -474,7 +551,10 @@ fn an_unsubscription_is_answered_by_its_own_push_or_by_an_error() {
         let mut testbed = Testbed::new();
         testbed
             .ledger
-            .push(Request::Unsubscribe(Arc::from("a"), PubSub::Plain), testbed.at(1))
+            .push(
+                Request::Unsubscribe(Arc::from("a"), PubSub::Plain),
+                testbed.at(1),
+            )
             .unwrap();
         let mut call = testbed.call(1, 1);
         testbed.encode();
@@ -531,8 +611,16 @@ fn asking_belongs_to_its_call() {
     let asked = |testbed: &mut Testbed| {
         let (answer, receiver) = oneshot::channel();
         let (form, keys) = (ScriptForm::Hash, KeyForm::Asking);
-        let request = CallRequest { call: call(1), answer, form, keys };
-        testbed.ledger.push(Request::Call(request), testbed.at(1)).unwrap();
+        let request = CallRequest {
+            call: call(1),
+            answer,
+            form,
+            keys,
+        };
+        testbed
+            .ledger
+            .push(Request::Call(request), testbed.at(1))
+            .unwrap();
         receiver
     };
     // Answered, also where the script is not known.
@@ -547,7 +635,14 @@ fn asking_belongs_to_its_call() {
     }
     assert_eq!(answer.try_recv(), Ok(Ok(Value::Int(1))));
     let asking = b"*1\r\n$6\r\nASKING\r\n";
-    assert_eq!(testbed.written.windows(asking.len()).filter(|some| some == asking).count(), 2);
+    assert_eq!(
+        testbed
+            .written
+            .windows(asking.len())
+            .filter(|some| some == asking)
+            .count(),
+        2
+    );
     // Too old before it was sent: no ASKING is left for the next command.
     let mut testbed = Testbed::new();
     let answer = asked(&mut testbed);
@@ -589,13 +684,19 @@ fn an_answer_that_is_not_that_of_ping_is_a_fault() {
         (Ok(Value::Text("1".into())), true),
         (Ok(Value::Text("2".into())), false),
         (Ok(Value::Text("PONG".into())), true),
-        (Err("NOPERM this user has no permissions to run the 'ping' command"), true),
+        (
+            Err("NOPERM this user has no permissions to run the 'ping' command"),
+            true,
+        ),
         (Err("NOSCRIPT No matching script. Please use EVAL."), false),
         (Ok(Value::Nil), false),
         (Ok(Value::Text("x".into())), false),
     ] {
         let mut testbed = Testbed::new();
-        testbed.ledger.push(Request::Ping(None), testbed.at(1)).unwrap();
+        testbed
+            .ledger
+            .push(Request::Ping(None), testbed.at(1))
+            .unwrap();
         testbed.encode();
         testbed.take(ALL);
         assert_eq!(testbed.reply(reply.clone()).is_ok(), is_answer, "{reply:?}");
@@ -606,12 +707,18 @@ fn an_answer_that_is_not_that_of_ping_is_a_fault() {
 #[test]
 fn who_answers_pong_answers_it_each_time() {
     let text = |text: &str| Ok(Value::Text(text.into()));
-    for (first, second, is_answer) in
-        [("1", "2", true), ("1", "PONG", false), ("PONG", "PONG", true), ("PONG", "2", false)]
-    {
+    for (first, second, is_answer) in [
+        ("1", "2", true),
+        ("1", "PONG", false),
+        ("PONG", "PONG", true),
+        ("PONG", "2", false),
+    ] {
         let mut testbed = Testbed::new();
         for reply in [first, second] {
-            testbed.ledger.push(Request::Ping(None), testbed.at(1)).unwrap();
+            testbed
+                .ledger
+                .push(Request::Ping(None), testbed.at(1))
+                .unwrap();
             testbed.encode();
             testbed.take(ALL);
             let is_taken = testbed.reply(text(reply)).is_ok();
@@ -624,7 +731,11 @@ fn who_answers_pong_answers_it_each_time() {
         let call = testbed.call(1, 1);
         testbed.encode();
         testbed.take(ALL);
-        assert_eq!(testbed.reply(text("PONG")).is_ok(), first != "PONG", "{first} {second}");
+        assert_eq!(
+            testbed.reply(text("PONG")).is_ok(),
+            first != "PONG",
+            "{first} {second}"
+        );
         drop(call);
     }
 }
@@ -636,10 +747,16 @@ fn what_is_not_a_call_is_never_too_old() {
     let mut subscription = subscribe(&mut testbed, "a");
     testbed
         .ledger
-        .push(Request::Unsubscribe(Arc::from("b"), PubSub::Plain), testbed.at(1))
+        .push(
+            Request::Unsubscribe(Arc::from("b"), PubSub::Plain),
+            testbed.at(1),
+        )
         .unwrap();
     let (pong, mut ponged) = oneshot::channel();
-    testbed.ledger.push(Request::Ping(Some(pong)), testbed.at(1)).unwrap();
+    testbed
+        .ledger
+        .push(Request::Ping(Some(pong)), testbed.at(1))
+        .unwrap();
     let mut call = testbed.call(1, 1);
     for encoded in [false, true] {
         if encoded {

@@ -117,8 +117,10 @@ pub(in crate::transport::redis) fn give_up(
     generation: u64,
     fault: &Fault,
 ) {
-    let calls: Vec<_> =
-        slots.iter().filter_map(|slot| slot.switched(generation, fault.clone())).collect();
+    let calls: Vec<_> = slots
+        .iter()
+        .filter_map(|slot| slot.switched(generation, fault.clone()))
+        .collect();
     let messages = registry.switched(generation);
     for connection in calls.into_iter().chain(messages) {
         connection.end(fault, registry);

@@ -92,10 +92,16 @@ impl Supervisor {
         let mut pacer = Pacer::new(PAUSE_MIN, PAUSE_MAX);
         let mut refused = 0;
         loop {
-            let Target { generation, remote, server } = self.target.borrow().clone();
+            let Target {
+                generation,
+                remote,
+                server,
+            } = self.target.borrow().clone();
             let remote = remote.map_err(|fault| OpenError::Call(CallError::NotApplied(fault)))?;
             // To the same address as the others; then wherever the name leads.
-            let peer = server.filter(|_| refused == 0).and_then(|server| server.peer);
+            let peer = server
+                .filter(|_| refused == 0)
+                .and_then(|server| server.peer);
             let opened = self.dial(&remote, peer).await?;
             match self.shared.settle(generation, opened.server(), refused) {
                 Settled::In(generation) => return Ok((opened, remote, generation)),
@@ -153,23 +159,38 @@ impl Supervisor {
     /// of all calls: nothing is agreed upon before.
     #[cfg(feature = "embedded")]
     pub(super) fn open_at_once(&self) -> Option<DrivenConnection> {
-        let Target { generation, remote, .. } = self.target.borrow().clone();
+        let Target {
+            generation, remote, ..
+        } = self.target.borrow().clone();
         let remote = remote.ok().filter(|remote| remote.back.is_some())?;
-        let Dial::Stream(dialer, address) = &remote.dial else { return None };
+        let Dial::Stream(dialer, address) = &remote.dial else {
+            return None;
+        };
         let (reader, writer) = dialer.dial(address).ok()?;
         let opened = Opened::Stream(reader, writer, Greeting::default());
         let driven = self.drive(opened, &remote, generation);
         if self.role == Role::Messages {
-            self.shared.subscriptions.connected(&driven.connection, generation);
+            self.shared
+                .subscriptions
+                .connected(&driven.connection, generation);
         }
         self.fill_slot(driven).ok()
     }
 
     fn drive(&self, opened: Opened, remote: &Remote, generation: u64) -> DrivenConnection {
         let runtime = self.runtime();
-        let (registry, events) = (self.shared.subscriptions.clone(), self.shared.events.clone());
+        let (registry, events) = (
+            self.shared.subscriptions.clone(),
+            self.shared.events.clone(),
+        );
         let (connection, task, validity) = match opened {
-            Opened::Stream(reader, writer, Greeting { inbox, validity, .. }) => {
+            Opened::Stream(
+                reader,
+                writer,
+                Greeting {
+                    inbox, validity, ..
+                },
+            ) => {
                 let connection = Arc::new(Connection::new(writer));
                 let driver = connection::drive(connection.clone(), reader, inbox, registry, events);
                 (connection, runtime.spawn(driver), Some(validity))

@@ -96,7 +96,8 @@ impl Drop for Supervisor {
         if *self.stop.borrow() || self.back().is_none() {
             return;
         }
-        self.shared.begin(&Fault("the runtime is shut down".into()), |_| true);
+        self.shared
+            .begin(&Fault("the runtime is shut down".into()), |_| true);
         self.shared.close();
         self.shared.events.missed(Missed::All);
         self.shared.progressed(self.role, Progress::NotConnected);
@@ -171,9 +172,13 @@ impl Supervisor {
         let limit = self.shared.timing.command;
         loop {
             sleep(self.shared.probe().0).await;
-            let Ok(reply) = connection.command(&[b"ROLE"]) else { continue };
+            let Ok(reply) = connection.command(&[b"ROLE"]) else {
+                continue;
+            };
             // Silence, and a connection that has ended, are noticed elsewhere.
-            let Ok(Ok(reply)) = timeout(limit, answer(reply)).await else { continue };
+            let Ok(Ok(reply)) = timeout(limit, answer(reply)).await else {
+                continue;
+            };
             if let Err(error) = primary(&reply) {
                 return End::Refused(error.into_fault());
             }
@@ -200,9 +205,15 @@ impl Supervisor {
 
     /// Renews the login before its credentials are over; ends when the server refuses that.
     async fn keep_login(&self, connection: &Connection, of: Option<&(Login, Validity)>) -> End {
-        let Some((login, validity)) = of else { return pending().await };
+        let Some((login, validity)) = of else {
+            return pending().await;
+        };
         let limit = self.shared.timing.connect;
-        End::Lost(login.keep(connection, *validity, &self.runtimes.own, limit).await)
+        End::Lost(
+            login
+                .keep(connection, *validity, &self.runtimes.own, limit)
+                .await,
+        )
     }
 
     /// Sends PING when nothing else came; ends when nothing comes all the same.
@@ -349,9 +360,10 @@ impl Supervisor {
     /// connection for messages has no slot: it is in the registry of the channels.
     pub(super) fn fill_slot(&self, driven: DrivenConnection) -> Result<DrivenConnection, Fault> {
         let taken = match self.role {
-            Role::Calls(lane) => {
-                self.shared.slot(lane).connected(&driven.connection, driven.generation)
-            }
+            Role::Calls(lane) => self
+                .shared
+                .slot(lane)
+                .connected(&driven.connection, driven.generation),
             Role::Messages => true,
         };
         if taken {

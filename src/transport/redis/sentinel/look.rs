@@ -55,7 +55,10 @@ pub(super) async fn run(shared: Arc<Shared>, node: Arc<Node>) {
         let sentinels = shared.sentinels.lock().clone();
         let name = shared.deployment.master.as_bytes();
         let answers = join_all(sentinels.iter().map(|sentinel| primary(sentinel, name))).await;
-        let mut voters = sentinels.values().filter(|sentinel| sentinel.is_voter()).count();
+        let mut voters = sentinels
+            .values()
+            .filter(|sentinel| sentinel.is_voter())
+            .count();
         let next = match (most_named(answers.iter().flatten()), &mut present) {
             (Some((address, voices)), _) if 2 * voices > voters => Some(address),
             (Some((address, _)), None) if Instant::now() >= patience => Some(address),
@@ -97,7 +100,12 @@ pub(super) async fn run(shared: Arc<Shared>, node: Arc<Node>) {
 
 impl Present {
     fn at(address: Address) -> Self {
-        Present { address, replication_id: None, is_identified: false, refuted: None }
+        Present {
+            address,
+            replication_id: None,
+            is_identified: false,
+            refuted: None,
+        }
     }
 
     /// Asks for its replication id, which changes when it starts anew.
@@ -129,7 +137,10 @@ impl Present {
         if self.refuted.as_ref() == Some(&other) {
             return None;
         }
-        let former = timeout(ANSWER_MAX, former_id(shared, &other)).await.ok().flatten();
+        let former = timeout(ANSWER_MAX, former_id(shared, &other))
+            .await
+            .ok()
+            .flatten();
         if former.as_ref() == Some(id) {
             return Some(other);
         }
@@ -150,7 +161,9 @@ async fn former_id(shared: &Shared, address: &Address) -> Option<String> {
 /// A line of INFO.
 fn line(info: &Value, name: &str) -> Option<String> {
     let Value::Text(info) = info else { return None };
-    info.lines().find_map(|line| line.trim().strip_prefix(name)).map(str::to_owned)
+    info.lines()
+        .find_map(|line| line.trim().strip_prefix(name))
+        .map(str::to_owned)
 }
 
 /// The server that most of the sentinels name that answer, and how many do.
@@ -184,7 +197,10 @@ fn unnamed(shared: &Shared, node: &Node, answers: Vec<Result<Address, CallError>
             _ => return,
         }
     }
-    let fault = Fault(format!("no sentinel has named the primary yet: {}", causes.join("; ")));
+    let fault = Fault(format!(
+        "no sentinel has named the primary yet: {}",
+        causes.join("; ")
+    ));
     let error = Some(kind(fault.clone()));
     if std::mem::replace(&mut *shared.unnamed.lock(), error.clone()) != error {
         node.switch(Err(fault.clone()), &fault);
@@ -202,11 +218,17 @@ async fn primary((own, sentinel): (&String, &Watched), name: &[u8]) -> Result<Ad
 /// Watches the sentinels that most of those see up that answer, and forgets the others. So few that they may
 /// be cut off, or of another deployment, teach nothing.
 async fn learn_others(shared: &Shared, sentinels: &Sentinels, voters: usize) {
-    let question: [&[u8]; 3] = [b"SENTINEL", b"SENTINELS", shared.deployment.master.as_bytes()];
+    let question: [&[u8]; 3] = [
+        b"SENTINEL",
+        b"SENTINELS",
+        shared.deployment.master.as_bytes(),
+    ];
     let replies = join_all(sentinels.values().map(|one| one.ask(&question))).await;
     let (mut answered, mut named) = (0, BTreeMap::<String, (usize, Option<Endpoint>)>::new());
     for (own, reply) in sentinels.keys().zip(replies) {
-        let Ok(Value::Array(others)) = reply else { continue };
+        let Ok(Value::Array(others)) = reply else {
+            continue;
+        };
         answered += 1;
         let up = others.iter().filter_map(seen_up);
         let up = up.map(|other| shared.deployment.sentinel_at(&other.host, other.port));
@@ -226,7 +248,10 @@ async fn learn_others(shared: &Shared, sentinels: &Sentinels, voters: usize) {
     named.retain(|_, (voices, _)| 2 * *voices > answered);
     let is_kept =
         |address: &str, one: &Watched| one.origin == Origin::Url || named.contains_key(address);
-    shared.sentinels.lock().retain(|address, one| is_kept(address, one));
+    shared
+        .sentinels
+        .lock()
+        .retain(|address, one| is_kept(address, one));
     for endpoint in named.into_values().filter_map(|(_, endpoint)| endpoint) {
         // One that cannot be used is not needed: it was not configured.
         drop(shared.watch(&endpoint, Origin::OtherSentinels));
@@ -250,5 +275,8 @@ fn address(description: &Value) -> Option<Address> {
         _ => None,
     };
     let port = field("port")?.parse().ok().filter(|port| *port != 0)?;
-    Some(Address { host: field("ip")?.clone(), port })
+    Some(Address {
+        host: field("ip")?.clone(),
+        port,
+    })
 }

@@ -63,8 +63,14 @@ impl Watched {
             has_been_connected: AtomicBool::new(false),
             changed: changed.clone(),
         });
-        let task = runtimes.own.spawn(watch(state.clone(), timing, runtimes.clone()));
-        Watched { origin, state, _task: Arc::new(AbortOnDrop(task)) }
+        let task = runtimes
+            .own
+            .spawn(watch(state.clone(), timing, runtimes.clone()));
+        Watched {
+            origin,
+            state,
+            _task: Arc::new(AbortOnDrop(task)),
+        }
     }
 
     /// Without a connection the error says why there is none.
@@ -98,7 +104,10 @@ async fn watch(state: Arc<State>, timing: Timing, runtimes: Runtimes) {
                 while connection.command(&[b"PING"], ANSWER_MAX).await == pong {
                     sleep(PROBE).await;
                 }
-                cannot_connect(&state.remote.endpoint, not_connected("the connection was lost"))
+                cannot_connect(
+                    &state.remote.endpoint,
+                    not_connected("the connection was lost"),
+                )
             }
         };
         let former = std::mem::replace(&mut *state.connection.lock(), Err(fault.clone()));

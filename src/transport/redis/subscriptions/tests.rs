@@ -4,6 +4,11 @@ use super::*;
 
 impl SubscriptionRegistry {
     pub(crate) fn channels(&self) -> Vec<String> {
-        self.0.lock().channels.keys().map(ToString::to_string).collect()
+        self.0
+            .lock()
+            .channels
+            .keys()
+            .map(ToString::to_string)
+            .collect()
     }
 }

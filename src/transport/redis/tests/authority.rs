@@ -25,7 +25,10 @@ impl Authority {
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
         let key = KeyPair::generate().unwrap();
         let pem = params.self_signed(&key).unwrap().pem();
-        Authority { issuer: Issuer::new(params, key), pem }
+        Authority {
+            issuer: Issuer::new(params, key),
+            pem,
+        }
     }
 
     pub(super) fn pem(&self) -> &str {
@@ -48,6 +51,9 @@ impl Authority {
         params.distinguished_name.push(DnType::CommonName, "issued");
         let key = KeyPair::generate().unwrap();
         let certificate = params.signed_by(&key, &self.issuer).unwrap().pem();
-        Issued { certificate, key: key.serialize_pem() }
+        Issued {
+            certificate,
+            key: key.serialize_pem(),
+        }
     }
 }

@@ -10,17 +10,28 @@ async fn keys_arguments_and_replies_of_any_shape_arrive() {
     let call = Call {
         script: &ECHO,
         keys: vec![Arc::from("k{1}"), Arc::from("ключ")],
-        args: vec![Arg::Int(i64::MIN), Arg::Text(Arc::from("")), Arg::Int(i64::MAX)],
+        args: vec![
+            Arg::Int(i64::MIN),
+            Arg::Text(Arc::from("")),
+            Arg::Int(i64::MAX),
+        ],
     };
     let text = |text: &str| Value::Text(text.to_owned());
     let expected = Value::Array(vec![
         Value::Array(vec![text("k{1}"), text("ключ")]),
-        Value::Array(vec![text("-9223372036854775808"), text(""), text("9223372036854775807")]),
+        Value::Array(vec![
+            text("-9223372036854775808"),
+            text(""),
+            text("9223372036854775807"),
+        ]),
         Value::Nil,
         Value::Array(vec![Value::Int(1), Value::Array(vec![text("x")])]),
     ]);
     for lane in LANES {
-        assert_eq!(testbed.redis.call(lane, call.clone()).await, Ok(expected.clone()));
+        assert_eq!(
+            testbed.redis.call(lane, call.clone()).await,
+            Ok(expected.clone())
+        );
     }
 }
 
@@ -76,14 +87,20 @@ async fn error_answers_are_refusals() {
         matches!(&error, CallError::Refused(fault) if fault.0.contains("WRONGTYPE")),
         "{error:?}"
     );
-    assert_eq!(testbed.add(Lane::Caller, "n").await, Ok(1), "the connection is unharmed");
+    assert_eq!(
+        testbed.add(Lane::Caller, "n").await,
+        Ok(1),
+        "the connection is unharmed"
+    );
 }
 
 #[tokio::test]
 async fn a_user_without_permission_is_refused_at_the_call() {
     needs_a_server!();
     let server = Server::start();
-    server.command(&["ACL", "SETUSER", "ann", "on", ">pw", "~*", "&*", "+@all", "-evalsha"]);
+    server.command(&[
+        "ACL", "SETUSER", "ann", "on", ">pw", "~*", "&*", "+@all", "-evalsha",
+    ]);
     let testbed = Testbed::patient_at(&format!("redis://ann:pw@127.0.0.1:{}", server.port())).await;
     let error = testbed.add(Lane::Background, "n").await.unwrap_err();
     assert!(
@@ -99,7 +116,11 @@ async fn passing_conditions_of_the_server_are_not_applied() {
     let server = Server::start_with(&["--lua-time-limit", "10"]);
     let testbed = Testbed::new(&server).await;
     testbed.add(Lane::Caller, "n").await.unwrap();
-    let spin = Call { script: &SPIN, keys: vec![], args: vec![] };
+    let spin = Call {
+        script: &SPIN,
+        keys: vec![],
+        args: vec![],
+    };
     let redis = testbed.redis.clone();
     let spinning = Handle::current().spawn(async move { redis.call(Lane::Background, spin).await });
     // The first call may wait until the time limit of the script has passed.

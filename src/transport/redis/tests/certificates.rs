@@ -43,7 +43,11 @@ fn showing(options: TlsOptions, shown: &Issued) -> TlsOptions {
 
 async fn connect_at(host: &str, secure: &Secure, options: TlsOptions) -> Result<Client, Error> {
     let builder = Client::builder(&format!("rediss://{host}:{}", secure.port)).tls(options);
-    builder.connect_timeout(SECOND * 10).command_timeout(SECOND * 10).connect().await
+    builder
+        .connect_timeout(SECOND * 10)
+        .command_timeout(SECOND * 10)
+        .connect()
+        .await
 }
 
 async fn client(secure: &Secure, options: TlsOptions) -> Client {
@@ -52,7 +56,12 @@ async fn client(secure: &Secure, options: TlsOptions) -> Client {
 
 /// Why no connection was made.
 async fn refusal(secure: &Secure, options: TlsOptions) -> String {
-    reason(connect_at(SERVER, secure, options).await.map(drop).expect_err("it is refused"))
+    reason(
+        connect_at(SERVER, secure, options)
+            .await
+            .map(drop)
+            .expect_err("it is refused"),
+    )
 }
 
 fn reason(error: Error) -> String {
@@ -66,7 +75,10 @@ fn reason(error: Error) -> String {
 async fn until_back(client: &Client) {
     let deadline = Instant::now() + SECOND * 10;
     while let Err(error) = client.ping().await {
-        assert!(Instant::now() < deadline, "it does not come back: {error:?}");
+        assert!(
+            Instant::now() < deadline,
+            "it does not come back: {error:?}"
+        );
         sleep(Duration::from_millis(2)).await;
     }
 }
@@ -129,7 +141,11 @@ async fn a_client_certificate_that_is_missing_or_wrong_is_refused_with_the_cause
     let options = || authorities.options();
     for _ in 0..20 {
         for (what, options, parts) in [
-            ("none", options(), ["requires a client certificate", "CertificateRequired"]),
+            (
+                "none",
+                options(),
+                ["requires a client certificate", "CertificateRequired"],
+            ),
             (
                 "of a stranger",
                 showing(options(), &foreign),
@@ -138,11 +154,17 @@ async fn a_client_certificate_that_is_missing_or_wrong_is_refused_with_the_cause
             (
                 "expired",
                 showing(options(), &expired),
-                ["does not accept the client's certificate", "CertificateExpired"],
+                [
+                    "does not accept the client's certificate",
+                    "CertificateExpired",
+                ],
             ),
         ] {
             let text = refusal(&secure, options).await;
-            assert!(parts.iter().all(|part| text.contains(part)), "{what}: {text}");
+            assert!(
+                parts.iter().all(|part| text.contains(part)),
+                "{what}: {text}"
+            );
         }
     }
 }
@@ -159,8 +181,16 @@ async fn a_server_certificate_that_is_wrong_is_refused_with_the_cause() {
         (&good, of_strangers, "UnknownIssuer"),
         (&good, TlsOptions::new(), "UnknownIssuer"),
         (&expired, authorities.options(), "expired"),
-        (&elsewhere, authorities.options(), "not valid for name \"localhost\""),
-        (&good, authorities.options().server_name("redis.internal"), "\"redis.internal\""),
+        (
+            &elsewhere,
+            authorities.options(),
+            "not valid for name \"localhost\"",
+        ),
+        (
+            &good,
+            authorities.options().server_name("redis.internal"),
+            "\"redis.internal\"",
+        ),
     ] {
         let text = refusal(secure, options).await;
         let named =
@@ -176,7 +206,12 @@ async fn the_server_name_stands_for_the_host() {
     let secure = Secure::start(&authorities.servers.issue("redis.internal"), None);
     let options = authorities.options().server_name("redis.internal");
     for host in ["localhost", "127.0.0.1"] {
-        connect_at(host, &secure, options.clone()).await.unwrap().ping().await.unwrap();
+        connect_at(host, &secure, options.clone())
+            .await
+            .unwrap()
+            .ping()
+            .await
+            .unwrap();
     }
 }
 
@@ -187,7 +222,9 @@ async fn the_nodes_of_a_cluster_are_reached_with_certificate_and_login() {
     let authorities = Authorities::new();
     let shown = authorities.servers.issue(SERVER);
     let secure = Secure::start_cluster(&shown, Some(&authorities.clients));
-    secure.server.command(&["ACL", "SETUSER", "ann", "on", ">p@ss", "~*", "&*", "+@all"]);
+    secure
+        .server
+        .command(&["ACL", "SETUSER", "ann", "on", ">p@ss", "~*", "&*", "+@all"]);
     let options = showing(authorities.options(), &authorities.clients.issue("client"));
     let client = Client::builder(&format!("rediss-cluster://{SERVER}:{}", secure.port))
         .tls(options)
@@ -198,7 +235,14 @@ async fn the_nodes_of_a_cluster_are_reached_with_certificate_and_login() {
         .await
         .unwrap();
     for name in ["a", "b", "c"] {
-        client.lock(name).lock().await.unwrap().unlock().await.unwrap();
+        client
+            .lock(name)
+            .lock()
+            .await
+            .unwrap()
+            .unlock()
+            .await
+            .unwrap();
     }
     assert!(secure.server.clients("user=ann").len() >= 3);
 }
@@ -211,13 +255,18 @@ async fn a_certificate_that_is_renewed_in_its_file_counts_from_the_next_connecti
     let shown = authorities.clients.issue("client");
     let certificate = folder.write("certificate.pem", &shown.certificate);
     let key = folder.write("key.pem", &shown.key);
-    let options = authorities.options().client_certificate_files(&certificate, &key);
+    let options = authorities
+        .options()
+        .client_certificate_files(&certificate, &key);
     let client = client(&secure, options).await;
     let guard = client.lock("x").lock().await.unwrap();
 
     let successor = Authority::new("of clients, the next");
     secure.trust(&successor);
-    client.ping().await.expect("a connection that lives is not touched");
+    client
+        .ping()
+        .await
+        .expect("a connection that lives is not touched");
     secure.kill_clients();
     until_refused(&client, "does not accept the client's certificate").await;
 
@@ -251,13 +300,21 @@ async fn files_that_cannot_be_used_leave_the_last_good_ones() {
     let shown = authorities.clients.issue("client");
     let certificate = folder.write("certificate.pem", &shown.certificate);
     let key = folder.write("key.pem", &shown.key);
-    let options = authorities.options().client_certificate_files(&certificate, &key);
+    let options = authorities
+        .options()
+        .client_certificate_files(&certificate, &key);
     let client = client(&secure, options).await;
     // The certificate is written, its key is not yet.
-    folder.write("certificate.pem", &authorities.clients.issue("client").certificate);
+    folder.write(
+        "certificate.pem",
+        &authorities.clients.issue("client").certificate,
+    );
     let before = client.stats().reconnects;
     secure.kill_clients();
-    until("all connections are back", || client.stats().reconnects == before + 3).await;
+    until("all connections are back", || {
+        client.stats().reconnects == before + 3
+    })
+    .await;
     client.ping().await.unwrap();
 
     // Where they do not help any more, the error says why the new ones were not used.
@@ -295,23 +352,39 @@ fn texts_that_cannot_be_used_are_refused_with_the_reason_and_never_shown() {
         (with(&cut), "is not PEM: a section has no END line"),
         (with(&not_base64), "is not PEM: a section is not base64"),
         (with(&not_a_key), "cannot be used with the key"),
-        (TlsOptions::new().client_certificate_pem(&issued.key, &issued.key), "has no certificate"),
-        (TlsOptions::new().ca_pem(""), "the text given to `ca_pem` has no certificate"),
+        (
+            TlsOptions::new().client_certificate_pem(&issued.key, &issued.key),
+            "has no certificate",
+        ),
+        (
+            TlsOptions::new().ca_pem(""),
+            "the text given to `ca_pem` has no certificate",
+        ),
         (TlsOptions::new().ca_pem(&issued.key), "has no certificate"),
         (
             TlsOptions::new()
                 .ca_pem("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"),
             "cannot be an authority",
         ),
-        (TlsOptions::new().ca_file("/nowhere/ca.pem"), "`/nowhere/ca.pem` cannot be read"),
+        (
+            TlsOptions::new().ca_file("/nowhere/ca.pem"),
+            "`/nowhere/ca.pem` cannot be read",
+        ),
         (TlsOptions::new().server_name("two words"), "server_name"),
         (TlsOptions::new().server_name(""), "server_name"),
     ];
     for (options, part) in cases {
         assert!(!format!("{options:?}").contains(secret), "{options:?}");
-        let refused = super::super::tls::Tls::load_blocking(options).map(drop).unwrap_err();
-        let ConfigError::Tls { reason } = &refused else { panic!("{refused:?}") };
+        let refused = super::super::tls::Tls::load_blocking(options)
+            .map(drop)
+            .unwrap_err();
+        let ConfigError::Tls { reason } = &refused else {
+            panic!("{refused:?}")
+        };
         assert!(reason.contains(part), "expected `{part}`: {reason}");
-        assert!(!reason.contains(secret) && !reason.contains("AAAA"), "{reason}");
+        assert!(
+            !reason.contains(secret) && !reason.contains("AAAA"),
+            "{reason}"
+        );
     }
 }

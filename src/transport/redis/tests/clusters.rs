@@ -13,7 +13,9 @@ fn owner(first: u16, last: u16, host: &str, port: u16) -> String {
 }
 
 fn info(epoch: u64) -> String {
-    bulk(&format!("cluster_state:ok\r\ncluster_current_epoch:{epoch}\r\n"))
+    bulk(&format!(
+        "cluster_state:ok\r\ncluster_current_epoch:{epoch}\r\n"
+    ))
 }
 
 /// One node with all slots. `answers` has the first word.
@@ -42,7 +44,10 @@ async fn outcome_of(first: &'static str, later: &'static str) -> Result<Value, C
         scripts += usize::from(is_script(words));
         is_script(words).then(|| Answer::Reply(if scripts == 1 { first } else { later }.to_owned()))
     });
-    let (redis, _) = fakes.open("redis-cluster://n1:1", IfUnreachable::Fail).await.unwrap();
+    let (redis, _) = fakes
+        .open("redis-cluster://n1:1", IfUnreachable::Fail)
+        .await
+        .unwrap();
     redis.call(Lane::Caller, add(LOW)).await
 }
 
@@ -52,12 +57,21 @@ const BEGUN: &str =
 /// The script may have written before it missed the key, whatever its last attempt comes to.
 #[tokio::test(start_paused = true)]
 async fn a_call_that_was_stopped_in_its_middle_is_never_called_not_applied() {
-    let nowhere = ["-CLUSTERDOWN Hash slot not served\r\n", "-TRYAGAIN Multiple keys\r\n"];
+    let nowhere = [
+        "-CLUSTERDOWN Hash slot not served\r\n",
+        "-TRYAGAIN Multiple keys\r\n",
+    ];
     for later in nowhere {
         let outcome = outcome_of(BEGUN, later).await;
-        assert!(matches!(outcome, Err(CallError::Unknown(_))), "{later}: {outcome:?}");
+        assert!(
+            matches!(outcome, Err(CallError::Unknown(_))),
+            "{later}: {outcome:?}"
+        );
         let outcome = outcome_of("-TRYAGAIN Multiple keys\r\n", later).await;
-        assert!(matches!(outcome, Err(CallError::NotApplied(_))), "{later}: {outcome:?}");
+        assert!(
+            matches!(outcome, Err(CallError::NotApplied(_))),
+            "{later}: {outcome:?}"
+        );
     }
     let outcome = outcome_of(BEGUN, BEGUN).await;
     assert!(matches!(outcome, Err(CallError::Unknown(_))), "{outcome:?}");
@@ -81,7 +95,10 @@ async fn a_late_answer_does_not_decide_how_releases_are_published() {
         }
         _ => None,
     });
-    let (redis, _) = fakes.open("redis-cluster://n1:1", IfUnreachable::RetryLater).await.unwrap();
+    let (redis, _) = fakes
+        .open("redis-cluster://n1:1", IfUnreachable::RetryLater)
+        .await
+        .unwrap();
     let deadline = Instant::now() + SECOND * 60;
     while let Err(error) = redis.call(Lane::Caller, add(LOW)).await {
         assert!(Instant::now() < deadline, "{error:?}");
@@ -92,7 +109,10 @@ async fn a_late_answer_does_not_decide_how_releases_are_published() {
         let is_question = words.first().is_some_and(|word| word == "PUBSUB");
         is_question.then(|| Answer::Reply("-ERR Unknown PUBSUB subcommand\r\n".to_owned()))
     });
-    let (redis, _) = old.open("redis-cluster://n1:1", IfUnreachable::Fail).await.unwrap();
+    let (redis, _) = old
+        .open("redis-cluster://n1:1", IfUnreachable::Fail)
+        .await
+        .unwrap();
     assert_eq!(redis.publish_command(LOW, LOW), "PUBLISH");
 }
 
@@ -103,12 +123,14 @@ fn failing_over(has_failed_over: Arc<AtomicUsize>) -> Fakes {
         let failed_over = has_failed_over.load(Ordering::SeqCst) > 0;
         match (address, word(0), word(1)) {
             ("n1:1", ..) if failed_over => Answer::End,
-            (_, "CLUSTER", "SLOTS") if failed_over => {
-                Answer::Reply(array(&[owner(0, 8_191, "n3", 3), owner(8_192, 16_383, "", 0)]))
-            }
-            (_, "CLUSTER", "SLOTS") => {
-                Answer::Reply(array(&[owner(0, 8_191, "n1", 1), owner(8_192, 16_383, "n2", 2)]))
-            }
+            (_, "CLUSTER", "SLOTS") if failed_over => Answer::Reply(array(&[
+                owner(0, 8_191, "n3", 3),
+                owner(8_192, 16_383, "", 0),
+            ])),
+            (_, "CLUSTER", "SLOTS") => Answer::Reply(array(&[
+                owner(0, 8_191, "n1", 1),
+                owner(8_192, 16_383, "n2", 2),
+            ])),
             (_, "CLUSTER", "INFO") => Answer::Reply(info(1 + u64::from(failed_over))),
             (_, "EVALSHA", _) => Answer::Reply(bulk(address)),
             _ => as_usual(words),
@@ -133,7 +155,10 @@ async fn a_failover_is_followed_before_a_call_gives_up() {
         let (redis, _) = fakes.open(url, IfUnreachable::Fail).await.unwrap();
         is_down.store(1, Ordering::SeqCst);
         for _ in 0..1_000 {
-            redis.call(Lane::Caller, add(LOW)).await.expect_err("it is down");
+            redis
+                .call(Lane::Caller, add(LOW))
+                .await
+                .expect_err("it is down");
             sleep(SECOND / 100).await;
         }
         has_failed_over.store(1, Ordering::SeqCst);
@@ -166,5 +191,8 @@ async fn a_node_without_an_address_keeps_no_other_failover_from_being_followed()
     let (redis, _) = fakes.open(url, IfUnreachable::Fail).await.unwrap();
     assert_eq!(redis.call(Lane::Caller, add(LOW)).await, answer("n3:3"));
     let unserved = redis.call(Lane::Caller, add(HIGH)).await;
-    assert!(matches!(unserved, Err(CallError::NotApplied(_))), "{unserved:?}");
+    assert!(
+        matches!(unserved, Err(CallError::NotApplied(_))),
+        "{unserved:?}"
+    );
 }

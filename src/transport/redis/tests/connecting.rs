@@ -12,7 +12,9 @@ use super::*;
 async fn refusal(url: &str) -> CallError {
     let own = OwnRuntime::new();
     let connecting = connect(url, Arc::new(Recorder::default()), own.handle());
-    let outcome = timeout(SECOND * 10, connecting).await.expect("it is bounded");
+    let outcome = timeout(SECOND * 10, connecting)
+        .await
+        .expect("it is bounded");
     let error = outcome.map(drop).unwrap_err();
     let shown = format!("{error:?}");
     assert!(!shown.contains("hunter2"), "{shown}");
@@ -28,7 +30,10 @@ fn assert_not_applied(error: &CallError, part: &str) {
 /// Our connections that use the database.
 fn ours_in(server: &Server, database: u8) -> usize {
     let clients = server.clients("name=leasehold:test");
-    clients.iter().filter(|line| line.contains(&format!(" db={database} "))).count()
+    clients
+        .iter()
+        .filter(|line| line.contains(&format!(" db={database} ")))
+        .count()
 }
 
 fn assert_refused(error: &CallError, part: &str) {
@@ -43,8 +48,14 @@ async fn wrong_and_missing_logins_are_refused() {
     let port = server.port();
     let wrong = refusal(&format!("redis://:hunter2@127.0.0.1:{port}")).await;
     assert_refused(&wrong, "WRONGPASS");
-    assert_refused(&refusal(&format!("redis://ann:hunter2@127.0.0.1:{port}")).await, "WRONGPASS");
-    assert_refused(&refusal(&format!("redis://127.0.0.1:{port}")).await, "NOAUTH");
+    assert_refused(
+        &refusal(&format!("redis://ann:hunter2@127.0.0.1:{port}")).await,
+        "WRONGPASS",
+    );
+    assert_refused(
+        &refusal(&format!("redis://127.0.0.1:{port}")).await,
+        "NOAUTH",
+    );
     let right = Testbed::new(&server).await;
     assert_eq!(right.add(Lane::Caller, "n").await, Ok(1));
 }
@@ -62,7 +73,10 @@ async fn a_server_without_hello_is_refused_and_its_answer_does_not_show_the_pass
 async fn a_database_that_does_not_exist_is_refused() {
     needs_a_server!();
     let server = Server::start();
-    assert_refused(&refusal(&format!("{}/99", server.url())).await, "out of range");
+    assert_refused(
+        &refusal(&format!("{}/99", server.url())).await,
+        "out of range",
+    );
     let testbed = Testbed::at(&format!("{}/3", server.url())).await;
     testbed.add(Lane::Caller, "n").await.unwrap();
     assert_eq!(count(&server, "n"), 0, "database 0 is untouched");
@@ -83,7 +97,10 @@ async fn a_closed_port_is_not_applied() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         listener.local_addr().unwrap().port()
     };
-    assert_not_applied(&refusal(&format!("redis://127.0.0.1:{port}")).await, "refused");
+    assert_not_applied(
+        &refusal(&format!("redis://127.0.0.1:{port}")).await,
+        "refused",
+    );
 }
 
 #[tokio::test]
@@ -100,13 +117,21 @@ async fn a_dead_address_does_not_hide_the_others_of_its_name() {
     while let Ok(stream) = timeout(SECOND / 10, tokio::net::TcpStream::connect(dead)).await {
         queue.push(stream.unwrap());
     }
-    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let closed = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
     for addresses in [[dead, server.address()], [server.address(), dead]] {
         let connecting = stream::connect_first(addresses.into_iter());
-        let stream = timeout(SECOND, connecting).await.expect("it is bounded").unwrap();
+        let stream = timeout(SECOND, connecting)
+            .await
+            .expect("it is bounded")
+            .unwrap();
         assert_eq!(stream.peer_addr().unwrap(), server.address());
     }
-    let refused = stream::connect_first([closed, closed].into_iter()).await.unwrap_err();
+    let refused = stream::connect_first([closed, closed].into_iter())
+        .await
+        .unwrap_err();
     assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);
     let none = stream::connect_first(std::iter::empty()).await;
     assert!(none.is_err());
@@ -116,7 +141,10 @@ async fn a_dead_address_does_not_hide_the_others_of_its_name() {
 
 #[tokio::test]
 async fn an_unknown_host_is_not_applied() {
-    assert_not_applied(&refusal("redis://:hunter2@nonexistent.invalid").await, "cannot connect");
+    assert_not_applied(
+        &refusal("redis://:hunter2@nonexistent.invalid").await,
+        "cannot connect",
+    );
 }
 
 #[tokio::test]
@@ -139,7 +167,10 @@ async fn a_server_that_closes_at_once_is_not_applied() {
     proxy.refuse();
     assert_not_applied(&refusal(&proxy.url()).await, "cannot connect");
     proxy.flow();
-    assert_eq!(Testbed::at(&proxy.url()).await.add(Lane::Caller, "n").await, Ok(1));
+    assert_eq!(
+        Testbed::at(&proxy.url()).await.add(Lane::Caller, "n").await,
+        Ok(1)
+    );
 }
 
 #[tokio::test]
@@ -167,7 +198,9 @@ async fn unix_sockets_work() {
 async fn names_that_the_server_refuses_do_no_harm() {
     needs_a_server!();
     let server = Server::start();
-    server.command(&["ACL", "SETUSER", "ann", "on", ">pw", "~*", "&*", "+@all", "-client"]);
+    server.command(&[
+        "ACL", "SETUSER", "ann", "on", ">pw", "~*", "&*", "+@all", "-client",
+    ]);
     let testbed = Testbed::at(&format!("redis://ann:pw@127.0.0.1:{}", server.port())).await;
     assert_eq!(testbed.add(Lane::Caller, "n").await, Ok(1));
 }
@@ -184,7 +217,10 @@ async fn a_handshake_that_is_cut_after_any_byte_is_not_applied() {
             if let Err(error) = &outcome {
                 assert_not_applied(error, "cannot connect");
                 until("it is let go", || {
-                    server.sockets().iter().all(|socket| socket.at(|state| state.halves) == 0)
+                    server
+                        .sockets()
+                        .iter()
+                        .all(|socket| socket.at(|state| state.halves) == 0)
                 })
                 .await;
                 assert_eq!(whole, None, "{replies}: {error:?}");
@@ -277,9 +313,11 @@ async fn a_cluster_that_does_not_describe_itself_is_not_there() {
         loop {
             let (mut stream, _) = listener.accept().await.unwrap();
             let welcome = format!("{WELCOME}+OK\r\n+OK\r\n");
-            for (word, answer) in
-                [("LIB-VER", welcome.as_str()), ("SHARDNUMSUB", "*0\r\n"), ("SLOTS", "")]
-            {
+            for (word, answer) in [
+                ("LIB-VER", welcome.as_str()),
+                ("SHARDNUMSUB", "*0\r\n"),
+                ("SLOTS", ""),
+            ] {
                 asked(&mut stream, word.as_bytes()).await;
                 drop(stream.write_all(answer.as_bytes()).await);
             }
@@ -287,7 +325,10 @@ async fn a_cluster_that_does_not_describe_itself_is_not_there() {
     };
     let clients = async {
         let refused = crate::Client::connect(&url).await;
-        assert!(matches!(refused, Err(crate::Error::Unavailable { .. })), "{refused:?}");
+        assert!(
+            matches!(refused, Err(crate::Error::Unavailable { .. })),
+            "{refused:?}"
+        );
         let later = crate::Client::builder(&url).connect_in_background().await;
         assert!(later.is_ok(), "{later:?}");
     };

@@ -46,7 +46,12 @@ fn knows(server: &Server, scripts: &[&Script]) {
 
 /// The kernel has taken every request.
 async fn all_is_sent(testbed: &Testbed) {
-    let connection = testbed.redis.shared.slot(Lane::Caller).connection().unwrap();
+    let connection = testbed
+        .redis
+        .shared
+        .slot(Lane::Caller)
+        .connection()
+        .unwrap();
     until("all is sent", || connection.backlog().unsent() == 0).await;
 }
 
@@ -67,7 +72,11 @@ async fn order_is_kept_among_calls_of_several_scripts() {
         if n % 7 == 0 {
             let letter = format!("{n};");
             let args = vec![Arg::from(letter.as_str())];
-            let call = Call { script: &APPEND, keys: vec![Arc::from("text")], args };
+            let call = Call {
+                script: &APPEND,
+                keys: vec![Arc::from("text")],
+                args,
+            };
             others.push(started(&testbed, call).await);
             expected.push_str(&letter);
         }
@@ -123,7 +132,9 @@ async fn order_is_kept_between_the_driver_and_callers_that_write() {
 async fn one_bad_call_fails_alone() {
     needs_a_server!();
     let server = Server::start();
-    server.command(&["ACL", "SETUSER", "ann", "on", ">pw", "~ok*", "~crowd*", "&*", "+@all"]);
+    server.command(&[
+        "ACL", "SETUSER", "ann", "on", ">pw", "~ok*", "~crowd*", "&*", "+@all",
+    ]);
     server.command(&["LPUSH", "ok:list", "x"]);
     let testbed = Testbed::patient_at(&format!("redis://ann:pw@127.0.0.1:{}", server.port())).await;
     // With a key of the wrong type, and then with one that this user may not touch.
@@ -133,7 +144,10 @@ async fn one_bad_call_fails_alone() {
             calls.push(started(&testbed, acquire(key, "o")).await);
         }
         let outcomes = join_all(calls).await.split_off(FEW);
-        assert_eq!((&outcomes[0], &outcomes[2]), (&Ok(Value::Nil), &Ok(Value::Nil)));
+        assert_eq!(
+            (&outcomes[0], &outcomes[2]),
+            (&Ok(Value::Nil), &Ok(Value::Nil))
+        );
         assert!(
             matches!(&outcomes[1], Err(CallError::Refused(fault)) if fault.0.contains(word)),
             "{outcomes:?}"
@@ -174,10 +188,18 @@ async fn nobody_waits_for_a_future_that_was_dropped() {
     drop((crowd, second));
     assert_eq!((first.await, third.await), (Ok(Value::Nil), Ok(Value::Nil)));
     assert_eq!(server.command(&["EXISTS", "first", "third"]).int(), 2);
-    assert_eq!(server.command(&["EXISTS", "second"]).int(), 0, "it was not sent any more");
+    assert_eq!(
+        server.command(&["EXISTS", "second"]).int(),
+        0,
+        "it was not sent any more"
+    );
     for n in 0..FEW {
         let sent = i64::from(n == 0);
-        assert_eq!(server.command(&["EXISTS", &format!("crowd:{n}")]).int(), sent, "{n}");
+        assert_eq!(
+            server.command(&["EXISTS", &format!("crowd:{n}")]).int(),
+            sent,
+            "{n}"
+        );
     }
 }
 
@@ -207,7 +229,11 @@ async fn what_was_dropped_is_not_sent_once_more_behind_its_undo() {
         join_all(others).await;
         undoing.await.unwrap();
         // Behind every request that was sent by now.
-        testbed.redis.call(Lane::Caller, release("k", "x")).await.unwrap();
+        testbed
+            .redis
+            .call(Lane::Caller, release("k", "x"))
+            .await
+            .unwrap();
         assert_eq!(server.command(&["EXISTS", "k"]).int(), 0, "{before} before");
     }
     assert_eq!(testbed.redis.reconnects(), 0);
@@ -225,9 +251,17 @@ async fn an_undo_comes_behind_what_it_undoes_even_if_the_script_is_not_loaded() 
             tokio::task::yield_now().await;
         }
         drop(attempt);
-        testbed.redis.call(Lane::Caller, release("k", "o")).await.unwrap();
+        testbed
+            .redis
+            .call(Lane::Caller, release("k", "o"))
+            .await
+            .unwrap();
         // Behind every request that was sent by now.
-        testbed.redis.call(Lane::Caller, release("k", "x")).await.unwrap();
+        testbed
+            .redis
+            .call(Lane::Caller, release("k", "x"))
+            .await
+            .unwrap();
         assert_eq!(server.command(&["EXISTS", "k"]).int(), 0, "round {round}");
     }
     assert_eq!(testbed.redis.reconnects(), 0);
@@ -245,7 +279,10 @@ async fn calls_whose_replies_are_lost_are_unknown_to_each() {
     for key in ["a", "b", "c"] {
         calls.push(started(&testbed, acquire(key, "o")).await);
     }
-    until("they are executed", || server.command(&["EXISTS", "a", "b", "c"]).int() == 3).await;
+    until("they are executed", || {
+        server.command(&["EXISTS", "a", "b", "c"]).int() == 3
+    })
+    .await;
     proxy.cut();
     for outcome in join_all(calls).await {
         assert!(matches!(outcome, Err(CallError::Unknown(_))), "{outcome:?}");

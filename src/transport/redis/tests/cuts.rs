@@ -7,7 +7,12 @@ use super::*;
 use crate::protocol::test_calls;
 
 /// Of several lengths, in the order in which they are answered on each connection.
-const REPLIES: [&str; 4] = [":29999\r\n", "_\r\n", "$5\r\nhe\r\nx\r\n", "*2\r\n:1\r\n$1\r\nx\r\n"];
+const REPLIES: [&str; 4] = [
+    ":29999\r\n",
+    "_\r\n",
+    "$5\r\nhe\r\nx\r\n",
+    "*2\r\n:1\r\n$1\r\nx\r\n",
+];
 
 /// The earlier calls on the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,14 +36,24 @@ enum How {
     Breaks,
 }
 
-const BEFORE: [Before; 5] =
-    [Before::Nothing, Before::Sent, Before::Dropped, Before::DroppedEarly, Before::TooOld];
+const BEFORE: [Before; 5] = [
+    Before::Nothing,
+    Before::Sent,
+    Before::Dropped,
+    Before::DroppedEarly,
+    Before::TooOld,
+];
 
 fn server() -> MemoryServer {
     // The owner's name has the number of the reply.
     MemoryServer::answering(|words| match words[0].as_str() {
         "EVALSHA" => {
-            let turn = words[4].rsplit('-').next().unwrap().parse::<usize>().unwrap();
+            let turn = words[4]
+                .rsplit('-')
+                .next()
+                .unwrap()
+                .parse::<usize>()
+                .unwrap();
             REPLIES[turn].as_bytes().to_vec()
         }
         _ => memory::usual(words),
@@ -71,7 +86,10 @@ struct Ready {
 
 impl Case {
     async fn new() -> Self {
-        Case { testbed: MemoryTestbed::new(server()).await, cases: 0 }
+        Case {
+            testbed: MemoryTestbed::new(server()).await,
+            cases: 0,
+        }
     }
 
     /// The same length in each case.
@@ -90,7 +108,11 @@ impl Case {
         };
         socket.at(|state| state.replies = 0);
         if before == Before::Nothing {
-            return Ready { socket, before: None, replies: 0 };
+            return Ready {
+                socket,
+                before: None,
+                replies: 0,
+            };
         }
         // Nothing waits before it: it is written at once.
         let mut call = Some(self.testbed.started(self.call(3)));
@@ -108,7 +130,11 @@ impl Case {
                 replies += 2 * b"$1\r\n1\r\n".len();
             }
         }
-        Ready { socket, before: call, replies }
+        Ready {
+            socket,
+            before: call,
+            replies,
+        }
     }
 
     /// Each call reached the server once, or not at all.
@@ -133,7 +159,10 @@ fn length(call: &Call) -> usize {
 }
 
 fn assert_unknown(outcome: &Result<Value, CallError>, what: &str) {
-    assert!(matches!(outcome, Err(CallError::Unknown(_))), "{what}: {outcome:?}");
+    assert!(
+        matches!(outcome, Err(CallError::Unknown(_))),
+        "{what}: {outcome:?}"
+    );
 }
 
 async fn cut_requests(calls: usize, before: Before, how: How) {
@@ -147,10 +176,13 @@ async fn cut_requests(calls: usize, before: Before, how: How) {
             (state.room, state.breaks) = (taken, matches!(how, How::Breaks));
             state.taken.len()
         });
-        let under_way: Vec<_> =
-            (0..calls).map(|turn| case.testbed.started(case.call(turn))).collect();
-        until("so many are taken", || ready.socket.at(|state| state.taken.len()) == had + taken)
-            .await;
+        let under_way: Vec<_> = (0..calls)
+            .map(|turn| case.testbed.started(case.call(turn)))
+            .collect();
+        until("so many are taken", || {
+            ready.socket.at(|state| state.taken.len()) == had + taken
+        })
+        .await;
         match how {
             How::Ends(ending) => ready.socket.end(ending),
             // Nothing is left to write.
@@ -162,7 +194,10 @@ async fn cut_requests(calls: usize, before: Before, how: How) {
             if one * (turn + 1) <= taken {
                 assert_unknown(&outcome, &what);
             } else {
-                assert!(matches!(outcome, Err(CallError::NotApplied(_))), "{what}: {outcome:?}");
+                assert!(
+                    matches!(outcome, Err(CallError::NotApplied(_))),
+                    "{what}: {outcome:?}"
+                );
             }
         }
         if let Some(call) = ready.before {
@@ -181,9 +216,13 @@ async fn cut_replies(calls: usize, before: Before, ending: Ending) {
             format!("{calls} calls after {before:?}, {ending:?} after {read} bytes of reply");
         let ready = case.ready(before).await;
         let had = ready.socket.at(|state| state.commands.len());
-        let under_way: Vec<_> =
-            (0..calls).map(|turn| case.testbed.started(case.call(turn))).collect();
-        until("all is sent", || ready.socket.at(|state| state.commands.len()) == had + calls).await;
+        let under_way: Vec<_> = (0..calls)
+            .map(|turn| case.testbed.started(case.call(turn)))
+            .collect();
+        until("all is sent", || {
+            ready.socket.at(|state| state.commands.len()) == had + calls
+        })
+        .await;
         ready.socket.at(|state| state.replies = read);
         ready.socket.end(ending);
         let mut end = ready.replies;
@@ -216,7 +255,11 @@ async fn cut_replies(calls: usize, before: Before, ending: Ending) {
 #[tokio::test(start_paused = true)]
 async fn one_call_is_cut_after_each_byte() {
     for before in BEFORE {
-        for how in [How::Ends(Ending::Closed), How::Ends(Ending::Reset), How::Breaks] {
+        for how in [
+            How::Ends(Ending::Closed),
+            How::Ends(Ending::Reset),
+            How::Breaks,
+        ] {
             cut_requests(1, before, how).await;
         }
     }
@@ -247,7 +290,9 @@ async fn calls_that_come_together_are_one_write() {
     let mut case = Case::new().await;
     let ready = case.ready(Before::Sent).await;
     let writes = ready.socket.at(|state| state.writes);
-    let under_way: Vec<_> = (0..3).map(|turn| case.testbed.started(case.call(turn))).collect();
+    let under_way: Vec<_> = (0..3)
+        .map(|turn| case.testbed.started(case.call(turn)))
+        .collect();
     until("all is sent", || ready.socket.names().len() == 4).await;
     assert_eq!(ready.socket.at(|state| state.writes), writes + 1);
     drop(under_way);

@@ -19,7 +19,11 @@ const CROWD: u64 = 50;
 
 fn number(number: u64) -> Call {
     let number = i64::try_from(number).unwrap();
-    Call { script: &ECHO_LAST, keys: vec![], args: vec![Arg::Int(number)] }
+    Call {
+        script: &ECHO_LAST,
+        keys: vec![],
+        args: vec![Arg::Int(number)],
+    }
 }
 
 /// Polls a call to its end, or a few times only. Returns whether it was answered, and checks the answer.
@@ -40,13 +44,19 @@ async fn perhaps(redis: &Node, own: u64) -> bool {
             }
         }
     };
-    assert_eq!(outcome, Ok(Value::Text(own.to_string())), "a reply went astray");
+    assert_eq!(
+        outcome,
+        Ok(Value::Text(own.to_string())),
+        "a reply went astray"
+    );
     true
 }
 
 /// The requests without an answer on both lanes.
 fn left(redis: &Node) -> usize {
-    let lanes = LANES.iter().map(|lane| redis.shared.slot(*lane).connection().unwrap().backlog());
+    let lanes = LANES
+        .iter()
+        .map(|lane| redis.shared.slot(*lane).connection().unwrap().backlog());
     lanes.map(|left| left.waiting + left.in_flight).sum()
 }
 
@@ -115,7 +125,13 @@ async fn what_is_dropped_is_forgotten_at_its_turn() {
     }
     // One call of each crowd was written before it was dropped.
     assert_eq!(
-        testbed.server.socket(CALLER).names().iter().filter(|name| *name == "EVALSHA").count(),
+        testbed
+            .server
+            .socket(CALLER)
+            .names()
+            .iter()
+            .filter(|name| *name == "EVALSHA")
+            .count(),
         100
     );
 }
@@ -127,7 +143,11 @@ fn a_call_in_flight_is_small() {
     /// The ledger's capacity doubles: with this number none is to spare.
     const CALLS: u64 = 1 << 14;
     const LIMIT: u64 = 300;
-    let runtime = Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+    let runtime = Builder::new_current_thread()
+        .enable_all()
+        .start_paused(true)
+        .build()
+        .unwrap();
     let testbed = runtime.block_on(MemoryTestbed::new(MemoryServer::new()));
     let connection = runtime.block_on(testbed.caller());
     testbed.server.socket(CALLER).at(|state| state.deaf = true);
@@ -148,7 +168,10 @@ fn a_call_in_flight_is_small() {
             }
         });
     });
-    assert_eq!(u64::try_from(connection.backlog().in_flight).unwrap(), CALLS);
+    assert_eq!(
+        u64::try_from(connection.backlog().in_flight).unwrap(),
+        CALLS
+    );
     let heap = u64::try_from(counted.bytes_current).unwrap() / CALLS;
     assert!(heap > 0, "it was counted");
     if std::env::var_os(VARIABLE).is_some() {
@@ -157,5 +180,8 @@ fn a_call_in_flight_is_small() {
             eprintln!("a call in flight: {size} bytes in its future, {heap} on the heap");
         }
     }
-    assert!(size + heap < LIMIT, "{size} in its future, {heap} on the heap");
+    assert!(
+        size + heap < LIMIT,
+        "{size} in its future, {heap} on the heap"
+    );
 }

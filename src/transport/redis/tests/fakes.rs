@@ -34,12 +34,20 @@ struct Inside {
 impl Fakes {
     pub(super) fn new(answers: impl FnMut(&str, &[String]) -> Answer + Send + 'static) -> Self {
         let answers: Box<Answers> = Box::new(answers);
-        Fakes(Arc::new(Mutex::new(Inside { answers, dialled: Vec::new() })))
+        Fakes(Arc::new(Mutex::new(Inside {
+            answers,
+            dialled: Vec::new(),
+        })))
     }
 
     /// How often this address was connected to.
     pub(super) fn dialled(&self, address: &str) -> usize {
-        self.0.lock().dialled.iter().filter(|other| *other == address).count()
+        self.0
+            .lock()
+            .dialled
+            .iter()
+            .filter(|other| *other == address)
+            .count()
     }
 
     /// A deployment of them, with all its tasks on the runtime of the test.
@@ -57,7 +65,10 @@ impl Fakes {
         let streams = StreamDialer::new(move |address| fakes.dial(address).map(split));
         let opening = Opening {
             name: NAME.into(),
-            access: Access { streams: Some(streams), ..Access::default() },
+            access: Access {
+                streams: Some(streams),
+                ..Access::default()
+            },
             timing: TIMING,
             events: events.clone(),
             own_runtime: Handle::current(),

@@ -9,11 +9,19 @@ static ECHO_LAST: Script = Script::new("echo_last", "return ARGV[#ARGV]");
 /// With an argument so long that the outbox takes no other call.
 fn long(number: i64) -> Call {
     let filler = Arg::Text(Arc::from("x".repeat(70_000)));
-    Call { script: &ECHO_LAST, keys: vec![], args: vec![filler, Arg::Int(number)] }
+    Call {
+        script: &ECHO_LAST,
+        keys: vec![],
+        args: vec![filler, Arg::Int(number)],
+    }
 }
 
 fn short(number: i64) -> Call {
-    Call { script: &ECHO_LAST, keys: vec![], args: vec![Arg::Int(number)] }
+    Call {
+        script: &ECHO_LAST,
+        keys: vec![],
+        args: vec![Arg::Int(number)],
+    }
 }
 
 fn length(call: &Call) -> usize {
@@ -26,7 +34,12 @@ fn length(call: &Call) -> usize {
 fn arrived(socket: &Socket) -> Vec<String> {
     let of_calls = |words: &&Vec<String>| words[0] == "EVALSHA";
     socket.at(|state| {
-        state.commands.iter().filter(of_calls).map(|words| words.last().unwrap().clone()).collect()
+        state
+            .commands
+            .iter()
+            .filter(of_calls)
+            .map(|words| words.last().unwrap().clone())
+            .collect()
     })
 }
 
@@ -54,17 +67,25 @@ impl Late {
         let calls: Vec<Pending> = calls.map(|call| testbed.started(call)).into();
         let outcomes = futures::future::join_all(calls).await;
         assert!(started.elapsed() < TIMING.command + Duration::from_millis(2));
-        Late { testbed, socket, outcomes }
+        Late {
+            testbed,
+            socket,
+            outcomes,
+        }
     }
 
     /// The server goes on, and answers a fourth call with its own reply, on the same connection.
     async fn goes_on(self, expected: &[&str]) {
-        self.socket.at(|state| (state.room, state.replies) = (usize::MAX, usize::MAX));
+        self.socket
+            .at(|state| (state.room, state.replies) = (usize::MAX, usize::MAX));
         let later = self.testbed.redis.call(Lane::Caller, short(4)).await;
         assert_eq!(later, Ok(Value::Text("4".into())));
         assert_eq!(arrived(&self.socket), expected);
         assert_eq!(
-            (self.testbed.redis.reconnects(), self.testbed.redis.epoch(Lane::Caller)),
+            (
+                self.testbed.redis.reconnects(),
+                self.testbed.redis.epoch(Lane::Caller)
+            ),
             (0, 0)
         );
         let left = self.testbed.caller().await.backlog();
@@ -76,7 +97,11 @@ impl Late {
 async fn what_waits_and_what_the_kernel_has_not_taken_is_not_sent_any_more() {
     // The first is in the outbox, which takes nothing more: the others wait.
     let late = Late::new([long(1), long(2), short(3)], 0).await;
-    assert!(late.outcomes.iter().all(is_not_applied), "{:?}", late.outcomes);
+    assert!(
+        late.outcomes.iter().all(is_not_applied),
+        "{:?}",
+        late.outcomes
+    );
     late.goes_on(&["4"]).await;
 }
 
@@ -84,8 +109,13 @@ async fn what_waits_and_what_the_kernel_has_not_taken_is_not_sent_any_more() {
 async fn what_was_taken_in_part_is_unknown_and_the_rest_of_it_follows() {
     for room in [1, 17, length(&long(1)) - 1] {
         let late = Late::new([long(1), long(2), short(3)], room).await;
-        let [one, two, three] = &late.outcomes[..] else { panic!() };
-        assert!(is_unknown(one) && is_not_applied(two) && is_not_applied(three), "{room}");
+        let [one, two, three] = &late.outcomes[..] else {
+            panic!()
+        };
+        assert!(
+            is_unknown(one) && is_not_applied(two) && is_not_applied(three),
+            "{room}"
+        );
         late.goes_on(&["1", "4"]).await;
     }
 }
@@ -99,12 +129,18 @@ async fn what_is_whole_in_the_outbox_is_withdrawn() {
         assert!(is_unknown(&late.outcomes[0]), "{room}");
         let begun = [true, room > one, room > one + two];
         for (begun, outcome) in begun.into_iter().zip(&late.outcomes).skip(1) {
-            let matches = if begun { is_unknown(outcome) } else { is_not_applied(outcome) };
+            let matches = if begun {
+                is_unknown(outcome)
+            } else {
+                is_not_applied(outcome)
+            };
             assert!(matches, "{room}: {outcome:?}");
         }
         let numbers = ["1", "2", "3"].into_iter().zip(begun);
-        let arrive: Vec<_> =
-            numbers.filter(|(_, begun)| *begun).map(|(number, _)| number).collect();
+        let arrive: Vec<_> = numbers
+            .filter(|(_, begun)| *begun)
+            .map(|(number, _)| number)
+            .collect();
         late.goes_on(&[&arrive[..], &["4"]].concat()).await;
     }
 }
@@ -129,7 +165,10 @@ async fn each_call_has_its_own_time() {
     for (outcome, took) in futures::future::join_all(calls).await {
         assert!(is_unknown(&outcome), "{outcome:?}");
         let limit = TIMING.command;
-        assert!((limit..limit + Duration::from_millis(2)).contains(&took), "{took:?}");
+        assert!(
+            (limit..limit + Duration::from_millis(2)).contains(&took),
+            "{took:?}"
+        );
     }
     assert!(start.elapsed() < SECOND);
 }
@@ -153,7 +192,13 @@ async fn replies_that_are_late_but_come_do_not_cost_the_connection() {
             assert_eq!(outcome, Ok(Value::Text(number.to_string())));
         }
     }
-    assert_eq!((testbed.redis.reconnects(), testbed.redis.epoch(Lane::Caller)), (0, 0));
+    assert_eq!(
+        (
+            testbed.redis.reconnects(),
+            testbed.redis.epoch(Lane::Caller)
+        ),
+        (0, 0)
+    );
 }
 
 /// The supervisor asks a runtime for a sign of life only when a call is due.
@@ -165,7 +210,11 @@ async fn without_a_call_that_is_too_old_nothing_is_due() {
     let (limit, part) = (TIMING.command, TIMING.command / 3);
     let ping = connection.ping().unwrap();
     sleep(part).await;
-    assert_eq!(connection.until_expiry(limit), limit, "a PING has no time-out");
+    assert_eq!(
+        connection.until_expiry(limit),
+        limit,
+        "a PING has no time-out"
+    );
     let (call, dropped) = (testbed.started(short(1)), testbed.started(short(2)));
     sleep(part).await;
     assert_eq!(connection.until_expiry(limit), part * 2);
@@ -194,6 +243,10 @@ fn calls_end_in_time_where_their_runtime_stands_still() {
             assert!(matches!(waits, Err(CallError::NotApplied(_))), "{all:?}");
         }
         testbed.until_up(Lane::Caller).await;
-        assert_eq!(count(&server, "n"), 1, "a call that ended as not applied is not applied");
+        assert_eq!(
+            count(&server, "n"),
+            1,
+            "a call that ended as not applied is not applied"
+        );
     });
 }

@@ -23,7 +23,10 @@ async fn closing_leaves_no_connection_and_no_task() {
     assert_eq!(testbed.subscribe("d").await, closed);
     testbed.redis.unsubscribe(&Arc::from("c"));
     until("no connection is left", || ours(&server) == 0).await;
-    until("no task is left", || testbed.own.tasks() == 0 && here.num_alive_tasks() == 0).await;
+    until("no task is left", || {
+        testbed.own.tasks() == 0 && here.num_alive_tasks() == 0
+    })
+    .await;
     testbed.redis.close().await;
     assert_eq!(testbed.events.missed(), 0);
 }
@@ -56,7 +59,11 @@ async fn closing_waits_for_an_unsubscription_no_longer_than_it_takes() {
     testbed.redis.unsubscribe(&Arc::from("c"));
     let since = Instant::now();
     testbed.redis.close().await;
-    assert!(since.elapsed() < CLOSING_MAX * 9 / 10, "{:?}", since.elapsed());
+    assert!(
+        since.elapsed() < CLOSING_MAX * 9 / 10,
+        "{:?}",
+        since.elapsed()
+    );
 }
 
 #[tokio::test]
@@ -65,14 +72,21 @@ async fn closing_is_bounded_when_the_server_is_silent_or_gone() {
     let mut server = Server::start();
     let testbed = Testbed::new(&server).await;
     server.pause();
-    timeout(SECOND * 10, testbed.redis.close()).await.expect("it is bounded");
+    timeout(SECOND * 10, testbed.redis.close())
+        .await
+        .expect("it is bounded");
     until("no task is left", || testbed.own.tasks() == 0).await;
     server.resume();
 
     let testbed = Testbed::new(&server).await;
     server.kill();
-    until("the loss is noticed", || testbed.redis.epoch(Lane::Caller) > 0).await;
-    timeout(SECOND * 10, testbed.redis.close()).await.expect("it is bounded");
+    until("the loss is noticed", || {
+        testbed.redis.epoch(Lane::Caller) > 0
+    })
+    .await;
+    timeout(SECOND * 10, testbed.redis.close())
+        .await
+        .expect("it is bounded");
     until("no task is left", || testbed.own.tasks() == 0).await;
 }
 
@@ -86,7 +100,10 @@ async fn dropping_without_closing_leaves_nothing_either() {
     let Testbed { redis, own, .. } = testbed;
     drop(redis);
     until("no connection is left", || ours(&server) == 0).await;
-    until("no task is left", || own.tasks() == 0 && here.num_alive_tasks() == 0).await;
+    until("no task is left", || {
+        own.tasks() == 0 && here.num_alive_tasks() == 0
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -102,7 +119,10 @@ async fn a_dropped_connect_leaves_nothing() {
         let connecting = connect(&url, Arc::new(Recorder::default()), own.handle());
         drop(timeout(Duration::from_millis(polls * 15), connecting).await);
     }
-    until("no task is left", || own.tasks() == 0 && here.num_alive_tasks() == 0).await;
+    until("no task is left", || {
+        own.tasks() == 0 && here.num_alive_tasks() == 0
+    })
+    .await;
     until("no connection is left", || server.clients("").len() == 1).await;
 }
 
@@ -114,8 +134,13 @@ fn when_the_callers_runtime_ends_its_connections_move_to_ours() {
     let events = Arc::new(Recorder::default());
     let callers = Builder::new_current_thread().enable_all().build().unwrap();
     let redis = callers.block_on(async {
-        let redis = connect(&server.url(), events.clone(), own.handle()).await.unwrap();
-        redis.subscribe(&Arc::from("c"), PubSub::Plain).await.unwrap();
+        let redis = connect(&server.url(), events.clone(), own.handle())
+            .await
+            .unwrap();
+        redis
+            .subscribe(&Arc::from("c"), PubSub::Plain)
+            .await
+            .unwrap();
         redis.call(Lane::Caller, add("n")).await.unwrap();
         Arc::new(redis)
     });
@@ -127,7 +152,11 @@ fn when_the_callers_runtime_ends_its_connections_move_to_ours() {
     others.block_on(async {
         testbed.until_up(Lane::Caller).await;
         assert!(testbed.redis.epoch(Lane::Caller) > epoch);
-        assert_eq!(testbed.redis.epoch(Lane::Background), 0, "our own lane is unharmed");
+        assert_eq!(
+            testbed.redis.epoch(Lane::Background),
+            0,
+            "our own lane is unharmed"
+        );
         until("it is reported", || testbed.events.missed() > 0).await;
         until("it is reported", || testbed.events.restored(Lane::Caller)).await;
         server.command(&["PUBLISH", "c", "x"]);
@@ -166,8 +195,11 @@ fn names_are_resolved_while_all_blocking_threads_of_the_caller_wait() {
     needs_a_server!();
     let server = Server::start();
     let own = OwnRuntime::new();
-    let callers =
-        Builder::new_multi_thread().worker_threads(1).max_blocking_threads(1).enable_all().build();
+    let callers = Builder::new_multi_thread()
+        .worker_threads(1)
+        .max_blocking_threads(1)
+        .enable_all()
+        .build();
     let callers = callers.unwrap();
     let (end, is_over) = std::sync::mpsc::channel::<()>();
     drop(callers.spawn_blocking(move || is_over.recv().unwrap_err()));
@@ -176,7 +208,10 @@ fn names_are_resolved_while_all_blocking_threads_of_the_caller_wait() {
     let redis = callers.block_on(connecting).map(Arc::new);
     drop(end);
     let call = redis.unwrap();
-    assert_eq!(callers.block_on(call.call(Lane::Caller, add("n"))), Ok(Value::Int(1)));
+    assert_eq!(
+        callers.block_on(call.call(Lane::Caller, add("n"))),
+        Ok(Value::Int(1))
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]

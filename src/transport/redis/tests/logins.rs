@@ -65,9 +65,17 @@ async fn in_memory(
 /// The AUTH commands of each connection, after its handshake.
 fn renewals(server: &MemoryServer) -> Vec<Vec<Vec<String>>> {
     let of = |commands: &[Vec<String>]| {
-        commands.iter().filter(|words| words[0] == "AUTH").cloned().collect()
+        commands
+            .iter()
+            .filter(|words| words[0] == "AUTH")
+            .cloned()
+            .collect()
     };
-    server.sockets().iter().map(|socket| socket.at(|state| of(&state.commands))).collect()
+    server
+        .sockets()
+        .iter()
+        .map(|socket| socket.at(|state| of(&state.commands)))
+        .collect()
 }
 
 #[tokio::test(start_paused = true)]
@@ -119,8 +127,14 @@ async fn a_provider_that_fails_costs_no_connection_that_lives() {
     vault.set(Err("the vault is sealed".into()));
     sleep(SECOND * 600).await;
     assert!(vault.asked() > 100, "it is asked again: {}", vault.asked());
-    assert_eq!((server.sockets().len(), renewals(&server).concat().len()), (3, 0));
-    assert_eq!(testbed.redis.call(Lane::Caller, add("n")).await, Ok(Value::Nil));
+    assert_eq!(
+        (server.sockets().len(), renewals(&server).concat().len()),
+        (3, 0)
+    );
+    assert_eq!(
+        testbed.redis.call(Lane::Caller, add("n")).await,
+        Ok(Value::Nil)
+    );
     vault.set(Ok(Credentials::password("y")));
     sleep(SECOND * 5).await;
     let renewed = ["AUTH", "default", "y"].map(str::to_owned).to_vec();
@@ -136,11 +150,17 @@ async fn a_refusal_costs_the_connection_when_its_credentials_are_over() {
     let vault = Vault::with(ann("x").valid_for(SECOND * 60));
     let testbed = in_memory(&server, vault.clone()).await.unwrap();
     sleep(SECOND * 59).await;
-    assert!(renewals(&server).iter().all(|of_one| of_one.len() > 3), "{:?}", renewals(&server));
+    assert!(
+        renewals(&server).iter().all(|of_one| of_one.len() > 3),
+        "{:?}",
+        renewals(&server)
+    );
     assert_eq!(server.sockets().len(), 3, "it may be accepted yet");
     sleep(SECOND * 5).await;
     assert_eq!((server.sockets().len(), testbed.redis.reconnects()), (6, 3));
-    let gone = server.sockets()[..3].iter().all(|socket| socket.at(|state| state.halves) == 0);
+    let gone = server.sockets()[..3]
+        .iter()
+        .all(|socket| socket.at(|state| state.halves) == 0);
     assert!(gone, "and the old ones are closed");
 }
 
@@ -160,16 +180,24 @@ async fn a_provider_that_gives_nothing_is_not_applied() {
         Err(CallError::NotApplied(Fault(text))) => text,
         other => panic!("{other:?}"),
     });
-    for (text, part) in texts.iter().zip(["the vault is sealed", "panicked", "no answer within"]) {
+    for (text, part) in texts
+        .iter()
+        .zip(["the vault is sealed", "panicked", "no answer within"])
+    {
         assert!(text.contains(part), "expected `{part}`: {text}");
     }
     let closed = |socket: &Socket| socket.at(|state| state.halves) == 0;
-    until("no stream stays open", || server.sockets().iter().all(closed)).await;
+    until("no stream stays open", || {
+        server.sockets().iter().all(closed)
+    })
+    .await;
 }
 
 fn builder(server: &Server) -> crate::ClientBuilder {
     let url = format!("redis://127.0.0.1:{}", server.port());
-    Client::builder(&url).connect_timeout(SECOND * 10).command_timeout(SECOND * 10)
+    Client::builder(&url)
+        .connect_timeout(SECOND * 10)
+        .command_timeout(SECOND * 10)
 }
 
 /// A server where `ann` has this password.
@@ -183,7 +211,11 @@ fn set_password(server: &Server, password: &str) {
     let password = format!(">{password}");
     // AUTH needs no right.
     let rights = ["~*", "&*", "+@all", "-auth"];
-    let words = [&["ACL", "SETUSER", "ann", "reset", "on", &password][..], &rights].concat();
+    let words = [
+        &["ACL", "SETUSER", "ann", "reset", "on", &password][..],
+        &rights,
+    ]
+    .concat();
     assert_eq!(server.command(&words).text(), "OK");
 }
 
@@ -208,11 +240,18 @@ async fn a_password_that_changed_is_used_at_the_next_login() {
     needs_a_server!();
     let server = server_of_ann("one");
     let vault = Vault::with(ann("one"));
-    let client = builder(&server).credentials(vault.clone()).connect().await.unwrap();
+    let client = builder(&server)
+        .credentials(vault.clone())
+        .connect()
+        .await
+        .unwrap();
     let guard = client.lock("x").lock().await.unwrap();
     assert_eq!(logins(&server), 3);
     set_password(&server, "two");
-    client.ping().await.expect("the server keeps those who are logged in");
+    client
+        .ping()
+        .await
+        .expect("the server keeps those who are logged in");
     server.command(&["CLIENT", "KILL", "USER", "ann"]);
     let refused = |outcome: &Result<(), Error>| {
         matches!(outcome, Err(Error::Unavailable { source, .. })
@@ -229,16 +268,37 @@ async fn a_password_that_changed_is_used_at_the_next_login() {
 async fn a_wrong_password_of_the_provider_is_refused_as_that_of_a_url() {
     needs_a_server!();
     let server = server_of_ann("right");
-    let refused = builder(&server).credentials(ann("hunter2")).connect().await.map(drop);
+    let refused = builder(&server)
+        .credentials(ann("hunter2"))
+        .connect()
+        .await
+        .map(drop);
     let refused = refused.unwrap_err();
     assert!(matches!(&refused, Error::Protocol { detail, .. } if detail.contains("WRONGPASS")));
-    assert!(!format!("{refused:?} {refused}").contains("hunter2"), "{refused:?}");
+    assert!(
+        !format!("{refused:?} {refused}").contains("hunter2"),
+        "{refused:?}"
+    );
     // What would have to be escaped in a URL.
     let odd = "p@ss/w:rd %23#";
     set_password(&server, odd);
-    builder(&server).credentials(ann(odd)).connect().await.unwrap().ping().await.unwrap();
+    builder(&server)
+        .credentials(ann(odd))
+        .connect()
+        .await
+        .unwrap()
+        .ping()
+        .await
+        .unwrap();
     let function = || async { Ok(Credentials::new("ann", "p@ss/w:rd %23#")) };
-    builder(&server).credentials(function).connect().await.unwrap().ping().await.unwrap();
+    builder(&server)
+        .credentials(function)
+        .connect()
+        .await
+        .unwrap()
+        .ping()
+        .await
+        .unwrap();
 }
 
 /// As with tokens: each is accepted for a while, and the password of one login is no good for the next.
@@ -260,7 +320,11 @@ async fn tokens_that_expire_are_renewed_on_the_living_connections_and_no_call_fa
             Ok(Credentials::new("ann", token).valid_for(Duration::from_millis(200)))
         }
     };
-    let client = builder(&server).credentials(provider).connect().await.unwrap();
+    let client = builder(&server)
+        .credentials(provider)
+        .connect()
+        .await
+        .unwrap();
     let guard = client.lock("x").lock().await.unwrap();
     let deadline = Instant::now() + SECOND * 30;
     // Three connections log in; then each of them renews its login some times.
@@ -271,11 +335,18 @@ async fn tokens_that_expire_are_renewed_on_the_living_connections_and_no_call_fa
         sleep(Duration::from_millis(1)).await;
     }
     let stats = server.command(&["INFO", "commandstats"]).text();
-    let auth = stats.lines().find(|line| line.starts_with("cmdstat_auth:")).unwrap();
+    let auth = stats
+        .lines()
+        .find(|line| line.starts_with("cmdstat_auth:"))
+        .unwrap();
     assert!(auth.contains("failed_calls=0"), "{auth}");
     assert_eq!((client.stats().reconnects, logins(&server)), (0, 3));
     // Messages come on a connection whose login was renewed.
-    let rival = builder(&server).safety_poll(SECOND * 60).connect().await.unwrap();
+    let rival = builder(&server)
+        .safety_poll(SECOND * 60)
+        .connect()
+        .await
+        .unwrap();
     let held = rival.lock("y").lock().await.unwrap();
     let lock = client.lock("y");
     let waiting = timeout(SECOND * 10, lock.lock());
@@ -284,7 +355,12 @@ async fn tokens_that_expire_are_renewed_on_the_living_connections_and_no_call_fa
         held.unlock().await.unwrap();
     };
     let (granted, ()) = futures::future::join(waiting, release).await;
-    granted.expect("it is woken").unwrap().unlock().await.unwrap();
+    granted
+        .expect("it is woken")
+        .unwrap()
+        .unlock()
+        .await
+        .unwrap();
 }
 
 #[tokio::test]
@@ -296,7 +372,10 @@ async fn users_log_in_over_unix_sockets() {
     let server = Server::start_with(&["--unixsocket", path]);
     set_password(&server, "p@ss word");
     for (url, provider) in [
-        (format!("redis+unix://{path}?user=ann&pass=p%40ss%20word&db=2"), None),
+        (
+            format!("redis+unix://{path}?user=ann&pass=p%40ss%20word&db=2"),
+            None,
+        ),
         (format!("redis+unix://{path}?db=2"), Some(ann("p@ss word"))),
     ] {
         let builder = Client::builder(&url).connect_timeout(SECOND * 10);
@@ -307,7 +386,10 @@ async fn users_log_in_over_unix_sockets() {
         let client = builder.connect().await.unwrap();
         let guard = client.lock("x").lock().await.unwrap();
         let ours = server.clients("user=ann");
-        assert!(ours.len() == 3 && ours.iter().all(|line| line.contains(" db=2 ")), "{ours:?}");
+        assert!(
+            ours.len() == 3 && ours.iter().all(|line| line.contains(" db=2 ")),
+            "{ours:?}"
+        );
         guard.unlock().await.unwrap();
         client.shutdown(SECOND * 10).await.unwrap();
         until("they have left", || logins(&server) == 0).await;
@@ -329,9 +411,11 @@ async fn no_error_shows_a_password_that_the_server_repeats() {
     let token = "eyJhbGciOiJSUzI1NiIsInR5cCI6IkpXVCJ9.xQ7Zp2Kd";
     for secret in ["hunter2", "p@ss w/rd", token] {
         // Whole, and cut as servers cut long arguments.
-        for part in
-            [secret, &secret[..secret.len().min(20)], &secret[secret.len().saturating_sub(20)..]]
-        {
+        for part in [
+            secret,
+            &secret[..secret.len().min(20)],
+            &secret[secret.len().saturating_sub(20)..],
+        ] {
             for echo in ECHOES {
                 let length = (part.len() + 4).to_string();
                 let text = echo.replace("{length}", &length).replace("{}", part);
@@ -357,7 +441,9 @@ async fn no_renewal_shows_a_password_that_the_server_repeats() {
     let login = Login::Provider(Provider::new(ann("hunter2").valid_for(SECOND * 60)));
     let own = Handle::current();
     let (_, validity) = login.credentials(&own).await.unwrap();
-    let Fault(why) = login.keep(&*testbed.caller().await, validity, &own, SECOND).await;
+    let Fault(why) = login
+        .keep(&*testbed.caller().await, validity, &own, SECOND)
+        .await;
     assert!(why.contains("a proxy does not know AUTH ***"), "{why}");
     assert!(!why.contains("hunter2"), "{why}");
 }
@@ -369,5 +455,8 @@ async fn no_request_shows_its_password() {
     let request = request::Request::Command(request::CommandRequest { words, answer });
     let shown = format!("{request:?} {:?}", Provider::new(ann("hunter2")));
     // Neither as text nor as a list of bytes.
-    assert!(!shown.contains("hunter2") && !shown.contains("104, 117"), "{shown}");
+    assert!(
+        !shown.contains("hunter2") && !shown.contains("104, 117"),
+        "{shown}"
+    );
 }

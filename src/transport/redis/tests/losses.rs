@@ -31,8 +31,10 @@ async fn a_call_whose_reply_is_lost_is_unknown_and_executed_once() {
         assert!(testbed.redis.epoch(lane) > epoch);
         assert_eq!(count(&server, "n"), before + 1, "executed once");
     }
-    until("the lanes are reported", || LANES.iter().all(|lane| testbed.events.restored(*lane)))
-        .await;
+    until("the lanes are reported", || {
+        LANES.iter().all(|lane| testbed.events.restored(*lane))
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -42,13 +44,19 @@ async fn a_killed_connection_is_noticed_and_made_again() {
     let testbed = Testbed::new(&server).await;
     let before = testbed.redis.epoch(Lane::Caller);
     server.command(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
-    until("the loss is noticed", || testbed.redis.epoch(Lane::Caller) > before).await;
+    until("the loss is noticed", || {
+        testbed.redis.epoch(Lane::Caller) > before
+    })
+    .await;
     for lane in LANES {
         testbed.until_up(lane).await;
         until("the lane is reported", || testbed.events.restored(lane)).await;
     }
     assert!(testbed.redis.reconnects() >= 2);
-    until("they have their names", || server.clients("name=leasehold:test").len() == 3).await;
+    until("they have their names", || {
+        server.clients("name=leasehold:test").len() == 3
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -61,18 +69,27 @@ async fn without_a_server_calls_fail_at_once_and_are_not_applied() {
         until("the loss is noticed", || testbed.redis.epoch(lane) > 0).await;
         // At the first poll: nothing is waited for.
         let outcome = futures::poll!(pin!(testbed.add(lane, "n")));
-        assert!(matches!(outcome, Poll::Ready(Err(CallError::NotApplied(_)))), "{outcome:?}");
+        assert!(
+            matches!(outcome, Poll::Ready(Err(CallError::NotApplied(_)))),
+            "{outcome:?}"
+        );
     }
     // While the first attempt is under way a subscription may wait; then it must not.
     let deadline = Instant::now() + SECOND * 10;
     loop {
         let mut subscribing = Box::pin(testbed.subscribe("c"));
         if let Poll::Ready(outcome) = futures::poll!(&mut subscribing) {
-            assert!(matches!(outcome, Err(CallError::NotApplied(_))), "{outcome:?}");
+            assert!(
+                matches!(outcome, Err(CallError::NotApplied(_))),
+                "{outcome:?}"
+            );
             break;
         }
         let outcome = subscribing.await;
-        assert!(matches!(outcome, Err(CallError::NotApplied(_))), "{outcome:?}");
+        assert!(
+            matches!(outcome, Err(CallError::NotApplied(_))),
+            "{outcome:?}"
+        );
         assert!(Instant::now() < deadline, "it always waits");
     }
     server.restart();
@@ -92,9 +109,15 @@ async fn a_stopped_server_is_unknown_within_the_time_out_and_then_given_up() {
     let outcome = testbed.add(Lane::Caller, "n").await;
     assert!(matches!(outcome, Err(CallError::Unknown(_))), "{outcome:?}");
     for (lane, epoch) in LANES.into_iter().zip(epochs) {
-        until("the probe gives it up", || testbed.redis.epoch(lane) > epoch).await;
+        until("the probe gives it up", || {
+            testbed.redis.epoch(lane) > epoch
+        })
+        .await;
         let outcome = testbed.add(lane, "n").await;
-        assert!(matches!(outcome, Err(CallError::NotApplied(_))), "{outcome:?}");
+        assert!(
+            matches!(outcome, Err(CallError::NotApplied(_))),
+            "{outcome:?}"
+        );
     }
     server.resume();
     for lane in LANES {
@@ -118,7 +141,10 @@ async fn a_half_open_connection_is_given_up_and_made_again() {
     for lane in LANES {
         testbed.until_up(lane).await;
     }
-    until("the subscriber is back", || testbed.events.missed() > missed).await;
+    until("the subscriber is back", || {
+        testbed.events.missed() > missed
+    })
+    .await;
     server.command(&["PUBLISH", "c", "x"]);
     until("it receives", || testbed.events.messages() > 0).await;
 }
@@ -157,7 +183,10 @@ async fn a_flood_of_losses_never_repeats_a_call() {
             }
         }
         let lane = Lane::Caller;
-        until("the lane is back", || testbed.redis.shared.slot(lane).connection().is_ok()).await;
+        until("the lane is back", || {
+            testbed.redis.shared.slot(lane).connection().is_ok()
+        })
+        .await;
     }
     // A cut may leave requests on their way to the server: they count as unknown, too.
     let executed = count(&server, "n");

@@ -120,7 +120,11 @@ impl MemoryServer {
             let socket = Socket::new(shared.answers.clone());
             let has_place =
                 |state: &mut State| state.halves > 0 && state.welcome.as_deref() != Some(FULL);
-            let taken = shared.sockets.iter().filter(|socket| socket.at(has_place)).count();
+            let taken = shared
+                .sockets
+                .iter()
+                .filter(|socket| socket.at(has_place))
+                .count();
             let is_full = shared.places > 0 && taken >= shared.places;
             socket.at(|state| {
                 state.greeting.clone_from(&shared.greeting);
@@ -167,7 +171,9 @@ impl MemoryServer {
     /// The client's connections that it has not left.
     pub(super) fn living(&self) -> Vec<Socket> {
         let sockets = self.sockets().into_iter();
-        sockets.filter(|socket| socket.at(|state| state.halves > 0)).collect()
+        sockets
+            .filter(|socket| socket.at(|state| state.halves > 0))
+            .collect()
     }
 
     pub(super) fn remote(&self) -> Remote {
@@ -265,7 +271,13 @@ impl Socket {
 
     /// The names of the commands.
     pub(super) fn names(&self) -> Vec<String> {
-        self.at(|state| state.commands.iter().map(|words| words[0].clone()).collect())
+        self.at(|state| {
+            state
+                .commands
+                .iter()
+                .map(|words| words[0].clone())
+                .collect()
+        })
     }
 }
 
@@ -375,7 +387,10 @@ impl AsyncRead for Half {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let state = &mut *self.0.0.lock();
-        let length = buffer.remaining().min(state.outgoing.len()).min(state.replies);
+        let length = buffer
+            .remaining()
+            .min(state.outgoing.len())
+            .min(state.replies);
         if length > 0 {
             state.replies -= length;
             let said: BytesMut = state.outgoing.drain(..length).collect();
@@ -462,7 +477,11 @@ impl MemoryTestbed {
     ) -> Result<Self, CallError> {
         let (events, own) = (Arc::<Recorder>::default(), Handle::current());
         let redis = connect_to(remote, timing, events.clone(), &own, if_unreachable);
-        Ok(MemoryTestbed { redis: Arc::new(redis.await?), events, server })
+        Ok(MemoryTestbed {
+            redis: Arc::new(redis.await?),
+            events,
+            server,
+        })
     }
 
     /// The present connection of the caller's lane, as soon as there is one.

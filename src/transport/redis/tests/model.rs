@@ -97,7 +97,13 @@ fn check(test: &str, scenario: fn()) {
     let schedules = schedules.map_or(SCHEDULES, |text| text.parse().expect("a number"));
     let seed = variable("LEASEHOLD_SEED").map(|text| text.parse().expect("a number"));
     let seed = seed.unwrap_or_else(|| fastrand::u64(..));
-    try_all(test, "random", seed, RandomScheduler::new_from_seed(seed, schedules), scenario);
+    try_all(
+        test,
+        "random",
+        seed,
+        RandomScheduler::new_from_seed(seed, schedules),
+        scenario,
+    );
     let few = PctScheduler::new_from_seed(seed, INTERRUPTIONS, schedules);
     try_all(test, "with few interruptions", seed, few, scenario);
 }
@@ -165,7 +171,10 @@ impl TransportEvents for NoEvents {
 /// Polls a task when it was woken and not otherwise. Shuttle polls twice for each wake-up, and so would
 /// make up for one that is missing.
 async fn if_woken<T>(task: impl Future<Output = T>) -> T {
-    let bell = Arc::new(Bell { rung: AtomicBool::new(true), task: Mutex::new(None) });
+    let bell = Arc::new(Bell {
+        rung: AtomicBool::new(true),
+        task: Mutex::new(None),
+    });
     let waker = Waker::from(bell.clone());
     let mut task = std::pin::pin!(task);
     std::future::poll_fn(|cx| {
@@ -211,7 +220,12 @@ impl Made {
             Arc::new(NoEvents),
         );
         let driver = shuttle::future::spawn(if_woken(driver));
-        Made { connection, socket, driver, server }
+        Made {
+            connection,
+            socket,
+            driver,
+            server,
+        }
     }
 
     /// As the supervisor ends it. The driver's end is not waited for.
@@ -225,7 +239,11 @@ impl Made {
     fn settle(self) {
         drop(block_on(self.driver));
         let left = self.connection.backlog();
-        assert_eq!((left.waiting, left.in_flight), (0, 0), "a request is left after the end");
+        assert_eq!(
+            (left.waiting, left.in_flight),
+            (0, 0),
+            "a request is left after the end"
+        );
         self.socket.finish();
         block_on(self.server).unwrap();
     }

@@ -4,7 +4,11 @@ use super::memory::{CALLER, Ending, MESSAGES, MemoryServer, MemoryTestbed, PILOT
 use super::*;
 
 fn call() -> Call {
-    Call { script: &ECHO, keys: vec![], args: vec!["x".into()] }
+    Call {
+        script: &ECHO,
+        keys: vec![],
+        args: vec!["x".into()],
+    }
 }
 
 fn is_up(testbed: &MemoryTestbed, lane: Lane) -> bool {
@@ -18,8 +22,15 @@ fn are_up(testbed: &MemoryTestbed) -> bool {
 /// All connections end, and the server is as `change` makes it.
 async fn lose(testbed: &MemoryTestbed, change: impl FnOnce(&MemoryServer)) {
     change(&testbed.server);
-    testbed.server.living().iter().for_each(|socket| socket.end(Ending::Closed));
-    until("the loss is noticed", || !LANES.iter().any(|lane| is_up(testbed, *lane))).await;
+    testbed
+        .server
+        .living()
+        .iter()
+        .for_each(|socket| socket.end(Ending::Closed));
+    until("the loss is noticed", || {
+        !LANES.iter().any(|lane| is_up(testbed, *lane))
+    })
+    .await;
 }
 
 /// A crowd of clients whose handshakes are given up keeps the server from making any.
@@ -29,11 +40,17 @@ async fn a_server_that_is_silent_is_tried_rarely_and_by_one_connection() {
     lose(&testbed, MemoryServer::falls_silent).await;
     let before = testbed.server.dials();
     for _ in 0..600 {
-        assert!(testbed.server.living().len() <= 1, "the others wait for the pilot");
+        assert!(
+            testbed.server.living().len() <= 1,
+            "the others wait for the pilot"
+        );
         sleep(SECOND / 2).await;
     }
     let dials = testbed.server.dials() - before;
-    assert!((8..=40).contains(&dials), "{dials} attempts in five minutes");
+    assert!(
+        (8..=40).contains(&dials),
+        "{dials} attempts in five minutes"
+    );
     testbed.server.answers_again();
     let start = Instant::now();
     while !are_up(&testbed) {
@@ -69,7 +86,11 @@ async fn after_a_connection_that_lasted_the_next_is_made_at_once() {
         lose(&testbed, |_| {}).await;
         let start = Instant::now();
         until("it is back again", || are_up(&testbed)).await;
-        assert!(start.elapsed() < SECOND / 20, "{round}: {:?}", start.elapsed());
+        assert!(
+            start.elapsed() < SECOND / 20,
+            "{round}: {:?}",
+            start.elapsed()
+        );
         sleep(SECOND * 2).await;
     }
 }
@@ -81,7 +102,11 @@ async fn connections_that_do_not_last_are_made_more_and_more_rarely() {
     let before = testbed.server.dials();
     let start = Instant::now();
     while start.elapsed() < SECOND * 60 {
-        testbed.server.living().iter().for_each(|socket| socket.end(Ending::Closed));
+        testbed
+            .server
+            .living()
+            .iter()
+            .for_each(|socket| socket.end(Ending::Closed));
         sleep(Duration::from_millis(1)).await;
     }
     let dials = testbed.server.dials() - before;
@@ -95,7 +120,9 @@ async fn of_a_server_with_few_places_the_first_is_for_renewals() {
         let server = MemoryServer::answering(echo);
         server.has_places(places);
         let later = (TIMING, IfUnreachable::RetryLater);
-        let testbed = MemoryTestbed::of(server.clone(), server.remote(), later).await.unwrap();
+        let testbed = MemoryTestbed::of(server.clone(), server.remote(), later)
+            .await
+            .unwrap();
         until("it has a place", || is_up(&testbed, Lane::Background)).await;
         // Another client takes the place of the pilot.
         server.has_places(0);
@@ -104,7 +131,10 @@ async fn of_a_server_with_few_places_the_first_is_for_renewals() {
         server.has_places(places);
         testbed.server.living()[PILOT].end(Ending::Closed);
         until("the loss is noticed", || !is_up(&testbed, Lane::Background)).await;
-        until("it has the place of another", || is_up(&testbed, Lane::Background)).await;
+        until("it has the place of another", || {
+            is_up(&testbed, Lane::Background)
+        })
+        .await;
     }
 }
 
@@ -139,17 +169,25 @@ async fn the_others_do_not_hold_up_the_pilot() {
 #[tokio::test(start_paused = true)]
 async fn a_server_is_not_given_up_before_its_calls_time_out() {
     let server = MemoryServer::answering(echo);
-    let patient = Timing { command: SECOND * 10, connect: SECOND };
+    let patient = Timing {
+        command: SECOND * 10,
+        connect: SECOND,
+    };
     let patient = (patient, IfUnreachable::Fail);
-    let testbed = MemoryTestbed::of(server.clone(), server.remote(), patient).await.unwrap();
+    let testbed = MemoryTestbed::of(server.clone(), server.remote(), patient)
+        .await
+        .unwrap();
     for socket in server.sockets() {
         socket.at(|state| state.replies = 0);
     }
     let stalled = testbed.started(call());
     // As WAIT does, which holds up its own connection.
     let redis = testbed.redis.clone();
-    let command = Handle::current()
-        .spawn(async move { redis.command(Lane::Background, &[b"WAIT", b"1", b"9000"]).await });
+    let command = Handle::current().spawn(async move {
+        redis
+            .command(Lane::Background, &[b"WAIT", b"1", b"9000"])
+            .await
+    });
     sleep(SECOND * 9).await;
     for socket in server.sockets() {
         socket.at(|state| state.replies = usize::MAX);
@@ -171,7 +209,10 @@ async fn a_server_is_not_given_up_before_its_calls_time_out() {
 /// What a server answers that does not serve the connection any more: it was demoted, or forgot the login.
 #[tokio::test(start_paused = true)]
 async fn a_server_that_refuses_a_connection_is_left_by_all_of_them() {
-    for refusal in ["-READONLY You can't write", "-NOAUTH Authentication required."] {
+    for refusal in [
+        "-READONLY You can't write",
+        "-NOAUTH Authentication required.",
+    ] {
         let refuses = Arc::new(std::sync::atomic::AtomicBool::new(true));
         let still = refuses.clone();
         let server = MemoryServer::answering(move |words| match words[0].as_str() {
@@ -183,16 +224,29 @@ async fn a_server_that_refuses_a_connection_is_left_by_all_of_them() {
         // It is asked without a pause, but is not connected to as often.
         while start.elapsed() < SECOND * 10 {
             let outcome = testbed.redis.call(Lane::Caller, call()).await;
-            assert!(matches!(outcome, Err(CallError::NotApplied(_))), "{refusal}: {outcome:?}");
+            assert!(
+                matches!(outcome, Err(CallError::NotApplied(_))),
+                "{refusal}: {outcome:?}"
+            );
             sleep(SECOND / 100).await;
         }
         let dials = testbed.server.dials();
         assert!((15..=33).contains(&dials), "{refusal}: {dials} connections");
-        assert!(testbed.redis.epoch(Lane::Background) > 4, "{refusal}: the others, too");
+        assert!(
+            testbed.redis.epoch(Lane::Background) > 4,
+            "{refusal}: the others, too"
+        );
         refuses.store(false, Ordering::SeqCst);
         until("it is back", || are_up(&testbed)).await;
-        assert_eq!(testbed.redis.call(Lane::Caller, call()).await, Ok(Value::Text("x".into())));
-        assert_eq!(testbed.events.changed(), 0, "nothing says that it is another server");
+        assert_eq!(
+            testbed.redis.call(Lane::Caller, call()).await,
+            Ok(Value::Text("x".into()))
+        );
+        assert_eq!(
+            testbed.events.changed(),
+            0,
+            "nothing says that it is another server"
+        );
     }
 }
 
@@ -210,7 +264,11 @@ async fn a_proxy_that_answers_pong_keeps_its_connections() {
     let mut skipped = 0;
     let testbed = MemoryTestbed::new(MemoryServer::answering(move |words| {
         skipped += usize::from(words[0] == "EVALSHA");
-        if words[0] == "EVALSHA" && skipped == 2 { Vec::new() } else { pong(words) }
+        if words[0] == "EVALSHA" && skipped == 2 {
+            Vec::new()
+        } else {
+            pong(words)
+        }
     }))
     .await;
     sleep(SECOND * 3).await;
@@ -234,6 +292,9 @@ async fn replies_that_are_here_count_although_a_write_fails() {
         state.replies = usize::MAX;
     });
     let broken = testbed.redis.call(Lane::Caller, call()).await;
-    assert!(matches!(broken, Err(CallError::NotApplied(_))), "{broken:?}");
+    assert!(
+        matches!(broken, Err(CallError::NotApplied(_))),
+        "{broken:?}"
+    );
     assert_eq!(under_way.await, Ok(Value::Nil));
 }

@@ -24,9 +24,18 @@ impl Secure {
     /// A cluster of one node.
     pub(super) fn start_cluster(shown: &Issued, clients: Option<&Authority>) -> Self {
         let bus = free_port().to_string();
-        let cluster = ["--cluster-enabled", "yes", "--cluster-port", &bus, "--tls-cluster", "yes"];
+        let cluster = [
+            "--cluster-enabled",
+            "yes",
+            "--cluster-port",
+            &bus,
+            "--tls-cluster",
+            "yes",
+        ];
         let secure = Secure::start_with(shown, clients, &cluster);
-        secure.server.command(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]);
+        secure
+            .server
+            .command(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]);
         secure
     }
 
@@ -34,10 +43,15 @@ impl Secure {
         let folder = Folder::new();
         let certificate = folder.write("certificate.pem", &shown.certificate);
         let key = folder.write("key.pem", &shown.key);
-        let authority =
-            folder.write("clients.pem", clients.map_or(&shown.certificate, Authority::pem));
+        let authority = folder.write(
+            "clients.pem",
+            clients.map_or(&shown.certificate, Authority::pem),
+        );
         let port = free_port();
-        let (tls_port, auth) = (port.to_string(), if clients.is_some() { "yes" } else { "no" });
+        let (tls_port, auth) = (
+            port.to_string(),
+            if clients.is_some() { "yes" } else { "no" },
+        );
         let arguments = [
             "--tls-port",
             &tls_port,
@@ -51,25 +65,40 @@ impl Secure {
             auth,
         ];
         let server = Server::start_with(&[&arguments, further].concat());
-        Secure { server, port, folder }
+        Secure {
+            server,
+            port,
+            folder,
+        }
     }
 
     /// From now on the certificates of clients must be signed by this authority.
     pub(super) fn trust(&self, clients: &Authority) {
         let name = format!("clients-{}.pem", fastrand::u64(..));
         let file = self.folder.write(&name, clients.pem());
-        let set = self.server.command(&["CONFIG", "SET", "tls-ca-cert-file", &file]);
+        let set = self
+            .server
+            .command(&["CONFIG", "SET", "tls-ca-cert-file", &file]);
         assert_eq!(set.text(), "OK");
     }
 
     /// Ends all TLS connections.
     pub(super) fn kill_clients(&self) {
-        self.server.command(&["CLIENT", "KILL", "LADDR", &format!("127.0.0.1:{}", self.port)]);
+        self.server.command(&[
+            "CLIENT",
+            "KILL",
+            "LADDR",
+            &format!("127.0.0.1:{}", self.port),
+        ]);
     }
 }
 
 fn free_port() -> u16 {
-    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+    std::net::TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port()
 }
 
 impl Folder {

@@ -33,7 +33,11 @@ impl Deployment {
         for name in ["s1:1", "s2:1", "s3:1"] {
             world.say(name, "a");
         }
-        let servers = [("a:1", "ida", "none"), ("b:1", "idb", "none"), ("x:1", "idx", "none")];
+        let servers = [
+            ("a:1", "ida", "none"),
+            ("b:1", "idb", "none"),
+            ("x:1", "idx", "none"),
+        ];
         world.0.lock().servers = servers.to_vec();
         world
     }
@@ -43,7 +47,13 @@ impl Deployment {
         if !sentinels.iter().any(|(other, _)| *other == name) {
             sentinels.push((name, Sentinel::default()));
         }
-        change(&mut sentinels.iter_mut().find(|(other, _)| *other == name).unwrap().1);
+        change(
+            &mut sentinels
+                .iter_mut()
+                .find(|(other, _)| *other == name)
+                .unwrap()
+                .1,
+        );
     }
 
     fn say(&self, name: &'static str, primary: &'static str) {
@@ -51,7 +61,10 @@ impl Deployment {
     }
 
     fn know(&self, name: &'static str, others: &[(&str, &'static str)]) {
-        let others = others.iter().map(|(other, flags)| ((*other).to_owned(), *flags)).collect();
+        let others = others
+            .iter()
+            .map(|(other, flags)| ((*other).to_owned(), *flags))
+            .collect();
         self.at(name, |sentinel| sentinel.others = others);
     }
 
@@ -117,13 +130,19 @@ async fn one_sentinel_alone_moves_no_client() {
     // Its address belongs to another deployment now, with a master of the same name.
     world.say("s3:1", "x");
     sleep(LONG).await;
-    assert_eq!((server(&redis).as_str(), disturbed(&redis, &events)), ("redis://a:1", (0, 0)));
+    assert_eq!(
+        (server(&redis).as_str(), disturbed(&redis, &events)),
+        ("redis://a:1", (0, 0))
+    );
     // Nor if the others do not answer.
     for name in ["s1:1", "s2:1"] {
         world.at(name, |sentinel| sentinel.is_down = true);
     }
     sleep(LONG).await;
-    assert_eq!((server(&redis).as_str(), disturbed(&redis, &events)), ("redis://a:1", (0, 0)));
+    assert_eq!(
+        (server(&redis).as_str(), disturbed(&redis, &events)),
+        ("redis://a:1", (0, 0))
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -135,7 +154,10 @@ async fn a_second_sentinel_moves_the_client() {
     assert_eq!(server(&redis), "redis://a:1");
     world.say("s1:1", "b");
     sleep(LONG).await;
-    assert_eq!((server(&redis).as_str(), disturbed(&redis, &events).0), ("redis://b:1", 1));
+    assert_eq!(
+        (server(&redis).as_str(), disturbed(&redis, &events).0),
+        ("redis://b:1", 1)
+    );
 }
 
 /// Of three sentinels two are gone: no majority comes any more, but the server itself proves what it is.
@@ -150,11 +172,17 @@ async fn a_successor_that_proves_itself_needs_no_second_sentinel() {
     world.promote_b();
     world.say("s3:1", "b");
     sleep(LONG).await;
-    assert_eq!((server(&redis).as_str(), disturbed(&redis, &events).0), ("redis://b:1", 1));
+    assert_eq!(
+        (server(&redis).as_str(), disturbed(&redis, &events).0),
+        ("redis://b:1", 1)
+    );
     // The former primary precedes this one, and does not succeed it.
     world.say("s3:1", "a");
     sleep(LONG).await;
-    assert_eq!((server(&redis).as_str(), disturbed(&redis, &events).0), ("redis://b:1", 1));
+    assert_eq!(
+        (server(&redis).as_str(), disturbed(&redis, &events).0),
+        ("redis://b:1", 1)
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -202,7 +230,10 @@ async fn a_client_does_not_start_with_the_first_answer_while_others_may_come() {
     let fakes = world.fakes();
     let (opened, ()) = tokio::join!(fakes.open(URL, IfUnreachable::Fail), late);
     let (redis, events) = opened.unwrap();
-    assert_eq!((server(&redis).as_str(), disturbed(&redis, &events).0), ("redis://a:1", 0));
+    assert_eq!(
+        (server(&redis).as_str(), disturbed(&redis, &events).0),
+        ("redis://a:1", 0)
+    );
     assert_eq!(fakes.dialled("x:1"), 0);
 }
 
@@ -221,7 +252,10 @@ async fn sentinels_that_nobody_sees_any_more_are_forgotten_and_living_ones_are_l
     assert!(dials() > 127, "they are named as living");
     // As a sentinel names them that has noticed.
     let living = [("s2:1", "sentinel"), ("s3:1", "sentinel")];
-    world.know("s1:1", &[&all("s_down,sentinel,disconnected")[..], &living].concat());
+    world.know(
+        "s1:1",
+        &[&all("s_down,sentinel,disconnected")[..], &living].concat(),
+    );
     world.know("s2:1", &[("s1:1", "sentinel"), ("s3:1", "sentinel")]);
     world.know("s3:1", &[("s1:1", "sentinel"), ("s2:1", "sentinel")]);
     sleep(LONG).await;
@@ -266,22 +300,38 @@ async fn the_fault_of_each_sentinel_is_in_the_error() {
         }
         inside.answer(address, words)
     });
-    let refused = fakes.open(URL, IfUnreachable::Fail).await.map(drop).unwrap_err();
-    let CallError::Refused(Fault(text)) = &refused else { panic!("{refused:?}") };
-    for cause in
-        ["redis://s1:1: connection refused", "s2:1: ERR No such master", "redis://s3:1: WRONGPASS"]
-    {
+    let refused = fakes
+        .open(URL, IfUnreachable::Fail)
+        .await
+        .map(drop)
+        .unwrap_err();
+    let CallError::Refused(Fault(text)) = &refused else {
+        panic!("{refused:?}")
+    };
+    for cause in [
+        "redis://s1:1: connection refused",
+        "s2:1: ERR No such master",
+        "redis://s3:1: WRONGPASS",
+    ] {
         assert!(text.contains(cause), "{cause}: {text}");
     }
     // A client that goes on says the same to its callers.
     let (redis, _) = fakes.open(URL, IfUnreachable::RetryLater).await.unwrap();
     let outcome = redis.call(Lane::Caller, add("n")).await;
-    let Err(CallError::NotApplied(Fault(text))) = &outcome else { panic!("{outcome:?}") };
-    assert!(text.contains("s3:1: WRONGPASS") && text.contains("s1:1: connection"), "{text}");
+    let Err(CallError::NotApplied(Fault(text))) = &outcome else {
+        panic!("{outcome:?}")
+    };
+    assert!(
+        text.contains("s3:1: WRONGPASS") && text.contains("s1:1: connection"),
+        "{text}"
+    );
     // If nothing is wrong but the way there, a later attempt may succeed.
     let nobody = "redis-sentinel://s1:1/locks";
     let outcome = fakes.open(nobody, IfUnreachable::Fail).await.map(drop);
-    assert!(matches!(outcome, Err(CallError::NotApplied(_))), "{outcome:?}");
+    assert!(
+        matches!(outcome, Err(CallError::NotApplied(_))),
+        "{outcome:?}"
+    );
 }
 
 /// What a real server, a real port and the real resolver say.
@@ -292,19 +342,38 @@ async fn each_cause_is_named() {
     let here = format!("127.0.0.1:{}", server.port());
     let mut cases = vec![
         ("redis-sentinel://127.0.0.1:1/locks".to_owned(), "refused"),
-        (format!("redis-sentinel://{here}/locks?sentinel_password=hunter2"), "WRONGPASS"),
-        (format!("redis-sentinel://{here}/locks?sentinel_password=right"), "SENTINEL"),
-        ("redis-sentinel://nonexistent.invalid/locks".to_owned(), "lookup"),
+        (
+            format!("redis-sentinel://{here}/locks?sentinel_password=hunter2"),
+            "WRONGPASS",
+        ),
+        (
+            format!("redis-sentinel://{here}/locks?sentinel_password=right"),
+            "SENTINEL",
+        ),
+        (
+            "redis-sentinel://nonexistent.invalid/locks".to_owned(),
+            "lookup",
+        ),
     ];
     if cfg!(feature = "tls") {
-        cases.push((format!("rediss-sentinel://{here}/locks"), "cannot connect to rediss://"));
+        cases.push((
+            format!("rediss-sentinel://{here}/locks"),
+            "cannot connect to rediss://",
+        ));
     }
     for (url, cause) in cases {
         let builder = crate::Client::builder(&url).connect_timeout(SECOND * 3);
         let refused = builder.connect().await.map(drop).unwrap_err();
         let text = format!("{refused} {refused:?}");
-        assert!(text.contains(cause) && !text.contains("hunter2"), "{url}: {text}");
+        assert!(
+            text.contains(cause) && !text.contains("hunter2"),
+            "{url}: {text}"
+        );
         let is_protocol = matches!(refused, crate::Error::Protocol { .. });
-        assert_eq!(is_protocol, ["WRONGPASS", "SENTINEL"].contains(&cause), "{url}: {refused:?}");
+        assert_eq!(
+            is_protocol,
+            ["WRONGPASS", "SENTINEL"].contains(&cause),
+            "{url}: {refused:?}"
+        );
     }
 }

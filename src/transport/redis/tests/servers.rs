@@ -27,9 +27,18 @@ impl Balanced {
             let route = next.lock();
             dialers[route[turn.fetch_add(1, Ordering::SeqCst) % route.len()]].dial(address)
         });
-        let way = (MemoryServer::remote_by(&dialer), (TIMING, IfUnreachable::Fail));
-        let testbed = MemoryTestbed::of(servers[0].clone(), way.0, way.1).await.unwrap();
-        Balanced { servers, route, testbed }
+        let way = (
+            MemoryServer::remote_by(&dialer),
+            (TIMING, IfUnreachable::Fail),
+        );
+        let testbed = MemoryTestbed::of(servers[0].clone(), way.0, way.1)
+            .await
+            .unwrap();
+        Balanced {
+            servers,
+            route,
+            testbed,
+        }
     }
 
     /// From now on, new connections lead there.
@@ -46,8 +55,10 @@ impl Balanced {
         let epochs = || LANES.map(|lane| self.testbed.redis.epoch(lane));
         let (before, missed) = (epochs(), self.testbed.events.missed());
         self.servers[0].living()[number].end(Ending::Closed);
-        until("it is noticed", || epochs() != before || self.testbed.events.missed() > missed)
-            .await;
+        until("it is noticed", || {
+            epochs() != before || self.testbed.events.missed() > missed
+        })
+        .await;
         until("all are back", || self.living().iter().sum::<usize>() == 3).await;
         for lane in LANES {
             let slot = self.testbed.redis.shared.slot(lane);
@@ -74,7 +85,11 @@ async fn a_lost_connection_goes_back_to_the_server_of_the_others() {
             balanced.lose(number).await;
             assert_eq!(balanced.living(), [3, 0], "{number}");
         }
-        assert_eq!(balanced.testbed.events.changed(), 0, "{number}: every hold is as it was");
+        assert_eq!(
+            balanced.testbed.events.changed(),
+            0,
+            "{number}: every hold is as it was"
+        );
     }
 }
 
@@ -87,7 +102,11 @@ async fn where_the_address_leads_elsewhere_all_connections_move_together() {
         let epochs = LANES.map(|lane| balanced.testbed.redis.epoch(lane));
         balanced.lose(number).await;
         until("all have moved", || balanced.living() == [0, 3]).await;
-        assert_eq!(balanced.testbed.events.changed(), 1, "{number}: every hold is uncertain");
+        assert_eq!(
+            balanced.testbed.events.changed(),
+            1,
+            "{number}: every hold is uncertain"
+        );
         for (lane, before) in LANES.into_iter().zip(epochs) {
             assert!(balanced.testbed.redis.epoch(lane) > before, "{number}");
         }
@@ -98,7 +117,11 @@ async fn where_the_address_leads_elsewhere_all_connections_move_together() {
 async fn a_server_that_was_restarted_is_another_one() {
     let testbed = MemoryTestbed::new(MemoryServer::answering(echo).with_run_id("a")).await;
     let cut = |testbed: &MemoryTestbed| {
-        testbed.server.living().iter().for_each(|socket| socket.end(Ending::Closed));
+        testbed
+            .server
+            .living()
+            .iter()
+            .for_each(|socket| socket.end(Ending::Closed));
     };
     cut(&testbed);
     until("it is back", || testbed.redis.reconnects() == 3).await;

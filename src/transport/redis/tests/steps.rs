@@ -9,7 +9,11 @@ use tokio::sync::oneshot;
 static ECHO_LAST: Script = Script::new("echo_last", "return ARGV[#ARGV]");
 
 fn number(number: i64) -> Call {
-    Call { script: &ECHO_LAST, keys: vec![], args: vec![Arg::Int(number)] }
+    Call {
+        script: &ECHO_LAST,
+        keys: vec![],
+        args: vec![Arg::Int(number)],
+    }
 }
 
 /// The outcome of the call with this number.
@@ -50,13 +54,25 @@ async fn nothing_that_nobody_asked_for_shifts_a_reply() {
     for round in 0..10 {
         let calls = (0..100).map(|n| testbed.started(number(round * 100 + n)));
         let calls: Vec<Pending> = calls.collect();
-        for (n, outcome) in futures::future::join_all(calls).await.into_iter().enumerate() {
+        for (n, outcome) in futures::future::join_all(calls)
+            .await
+            .into_iter()
+            .enumerate()
+        {
             assert_eq!(outcome, text(round * 100 + i64::try_from(n).unwrap()));
         }
-        testbed.redis.subscribe(&Arc::from(format!("c{round}")), PubSub::Plain).await.unwrap();
+        testbed
+            .redis
+            .subscribe(&Arc::from(format!("c{round}")), PubSub::Plain)
+            .await
+            .unwrap();
     }
     assert_eq!(
-        (testbed.redis.reconnects(), testbed.events.messages(), testbed.events.missed()),
+        (
+            testbed.redis.reconnects(),
+            testbed.events.messages(),
+            testbed.events.missed()
+        ),
         (0, 0, 0)
     );
 }
@@ -78,7 +94,11 @@ async fn outcomes_behind(spoilt: &'static str, meanwhile: Meanwhile) -> (Vec<Cal
         }
         // A server that keeps no scripts.
         let text = b"-NOSCRIPT No matching script. Please use EVAL.\r\n";
-        if words[0] == "EVALSHA" { text.to_vec() } else { echo(words) }
+        if words[0] == "EVALSHA" {
+            text.to_vec()
+        } else {
+            echo(words)
+        }
     });
     let testbed = MemoryTestbed::new(server).await;
     let server = testbed.server.clone();
@@ -118,7 +138,11 @@ async fn a_connection_whose_replies_are_out_of_step_is_given_up() {
     for (spoilt, meanwhile) in cases {
         let (outcomes, reconnects) = outcomes_behind(spoilt, meanwhile).await;
         assert_ne!(outcomes[0], text(0));
-        assert_eq!(outcomes[3], text(3), "{spoilt:?}, {meanwhile:?}: {outcomes:?}");
+        assert_eq!(
+            outcomes[3],
+            text(3),
+            "{spoilt:?}, {meanwhile:?}: {outcomes:?}"
+        );
         assert_eq!(reconnects, 1, "{spoilt:?}, {meanwhile:?}");
     }
 }
@@ -130,7 +154,11 @@ async fn a_message_between_any_two_replies_is_a_message() {
     let testbed = MemoryTestbed::new(server).await;
     let before = testbed.events.messages();
     let calls: Vec<Pending> = (0..100).map(|n| testbed.started(number(n))).collect();
-    for (n, outcome) in futures::future::join_all(calls).await.into_iter().enumerate() {
+    for (n, outcome) in futures::future::join_all(calls)
+        .await
+        .into_iter()
+        .enumerate()
+    {
         assert_eq!(outcome, text(i64::try_from(n).unwrap()));
     }
     assert_eq!(testbed.events.messages(), before + 100);
@@ -166,7 +194,11 @@ async fn refused_subscriptions_between_calls_shift_no_reply() {
         connection.unsubscribe(&channel, PubSub::Plain).unwrap();
         orders.push((n, receiver));
     }
-    for (n, outcome) in futures::future::join_all(calls).await.into_iter().enumerate() {
+    for (n, outcome) in futures::future::join_all(calls)
+        .await
+        .into_iter()
+        .enumerate()
+    {
         assert_eq!(outcome, text(i64::try_from(n).unwrap()));
     }
     for (n, order) in orders {
@@ -174,7 +206,10 @@ async fn refused_subscriptions_between_calls_shift_no_reply() {
         assert_eq!(outcome.is_ok(), n % 3 == 0, "{n}: {outcome:?}");
     }
     let left = connection.backlog();
-    assert_eq!((left.waiting, left.in_flight, testbed.redis.reconnects()), (0, 0, 0));
+    assert_eq!(
+        (left.waiting, left.in_flight, testbed.redis.reconnects()),
+        (0, 0, 0)
+    );
 }
 
 #[tokio::test]
@@ -183,11 +218,24 @@ async fn replies_that_look_like_pushes_are_replies() {
     needs_a_server!();
     let server = Server::start();
     let testbed = Testbed::patient(&server).await;
-    let kinds = ["message", "smessage", "subscribe", "unsubscribe", "invalidate"];
+    let kinds = [
+        "message",
+        "smessage",
+        "subscribe",
+        "unsubscribe",
+        "invalidate",
+    ];
     for round in 0..10 {
         let calls = kinds.map(|kind| {
             let args = [kind, "c", "x"].map(Arg::from).into();
-            testbed.redis.call(Lane::Caller, Call { script: &LIKE, keys: vec![], args })
+            testbed.redis.call(
+                Lane::Caller,
+                Call {
+                    script: &LIKE,
+                    keys: vec![],
+                    args,
+                },
+            )
         });
         let outcomes = futures::future::join_all(calls).await;
         for (kind, outcome) in kinds.iter().zip(outcomes) {
@@ -195,7 +243,10 @@ async fn replies_that_look_like_pushes_are_replies() {
             assert_eq!(outcome, Ok(Value::Array(words.into())), "round {round}");
         }
     }
-    assert_eq!((testbed.events.messages(), testbed.redis.reconnects()), (0, 0));
+    assert_eq!(
+        (testbed.events.messages(), testbed.redis.reconnects()),
+        (0, 0)
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -255,7 +306,10 @@ async fn a_call_without_its_script_is_sent_once_more_with_it() {
     }))
     .await;
     let outcome = testbed.redis.call(Lane::Caller, number(1)).await;
-    assert!(matches!(outcome, Err(CallError::NotApplied(_))), "{outcome:?}");
+    assert!(
+        matches!(outcome, Err(CallError::NotApplied(_))),
+        "{outcome:?}"
+    );
     assert_eq!(testbed.server.socket(CALLER).names(), ["EVALSHA", "EVAL"]);
 }
 
@@ -263,7 +317,11 @@ async fn a_call_without_its_script_is_sent_once_more_with_it() {
 #[tokio::test(start_paused = true)]
 async fn an_undo_is_behind_the_call_that_it_undoes() {
     static UNDO: Script = Script::new("undo", "return 'undo'");
-    let undo = Call { script: &UNDO, keys: vec![], args: vec!["undo".into()] };
+    let undo = Call {
+        script: &UNDO,
+        keys: vec![],
+        args: vec!["undo".into()],
+    };
     for before in 0..3 {
         for yields in 0..8 {
             let testbed =
@@ -280,14 +338,28 @@ async fn an_undo_is_behind_the_call_that_it_undoes() {
                 tokio::task::yield_now().await;
             }
             drop(dropped);
-            testbed.redis.call(Lane::Caller, undo.clone()).await.unwrap();
+            testbed
+                .redis
+                .call(Lane::Caller, undo.clone())
+                .await
+                .unwrap();
             futures::future::join_all(others).await;
-            testbed.redis.call(Lane::Caller, undo.clone()).await.unwrap();
-            let commands = testbed.server.socket(CALLER).at(|state| state.commands.clone());
+            testbed
+                .redis
+                .call(Lane::Caller, undo.clone())
+                .await
+                .unwrap();
+            let commands = testbed
+                .server
+                .socket(CALLER)
+                .at(|state| state.commands.clone());
             let at = |what: &dyn Fn(&Vec<String>) -> bool| commands.iter().position(what);
             let undone = at(&|words| words[1] == UNDO.sha1()).unwrap();
             let applied = at(&|words| words[0] == "EVAL" && words.last().unwrap() == "7");
-            assert!(applied.is_none_or(|applied| applied < undone), "{before} {yields}");
+            assert!(
+                applied.is_none_or(|applied| applied < undone),
+                "{before} {yields}"
+            );
         }
     }
 }
@@ -299,7 +371,11 @@ async fn a_thousand_calls_at_once_are_few_writes() {
     for round in 0..3 {
         let before = socket.at(|state| state.writes);
         let calls: Vec<Pending> = (0..1_000).map(|n| testbed.started(number(n))).collect();
-        for (n, outcome) in futures::future::join_all(calls).await.into_iter().enumerate() {
+        for (n, outcome) in futures::future::join_all(calls)
+            .await
+            .into_iter()
+            .enumerate()
+        {
             assert_eq!(outcome, text(i64::try_from(n).unwrap()));
         }
         let writes = socket.at(|state| state.writes) - before;
@@ -328,7 +404,10 @@ async fn a_subscription_is_made_when_the_server_says_so_and_not_before() {
     let channel: Arc<str> = Arc::from("c");
     let mut subscribing = Box::pin(testbed.redis.subscribe(&channel, PubSub::Plain));
     assert!(futures::poll!(&mut subscribing).is_pending());
-    until("the server was asked", || socket.names() == ["PING", "SUBSCRIBE"]).await;
+    until("the server was asked", || {
+        socket.names() == ["PING", "SUBSCRIBE"]
+    })
+    .await;
     sleep(Duration::from_millis(100)).await;
     assert!(futures::poll!(&mut subscribing).is_pending());
     // All bytes but one.
@@ -381,7 +460,11 @@ async fn a_lost_connection_is_told_at_once_and_made_again_however_long_it_takes(
     socket.end(Ending::Closed);
     let outcome = call.await;
     assert!(matches!(outcome, Err(CallError::Unknown(_))), "{outcome:?}");
-    assert_eq!(start.elapsed(), Duration::ZERO, "the loss is reported at once");
+    assert_eq!(
+        start.elapsed(),
+        Duration::ZERO,
+        "the loss is reported at once"
+    );
     assert_eq!(testbed.redis.epoch(Lane::Caller), 1, "before any call ends");
     for _ in 0..3_600 {
         let outcome = futures::poll!(std::pin::pin!(testbed.redis.call(Lane::Caller, number(2))));
@@ -396,7 +479,13 @@ async fn a_lost_connection_is_told_at_once_and_made_again_however_long_it_takes(
     testbed.caller().await;
     until("it is reported", || testbed.events.restored(Lane::Caller)).await;
     assert_eq!(testbed.redis.call(Lane::Caller, number(3)).await, text(3));
-    assert_eq!((testbed.redis.epoch(Lane::Caller), testbed.redis.epoch(Lane::Background)), (1, 0));
+    assert_eq!(
+        (
+            testbed.redis.epoch(Lane::Caller),
+            testbed.redis.epoch(Lane::Background)
+        ),
+        (1, 0)
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -404,7 +493,11 @@ async fn a_dropped_transport_lets_go_of_every_stream() {
     for calls in [0, 3] {
         let testbed = MemoryTestbed::new(MemoryServer::new()).await;
         let sockets = testbed.server.sockets();
-        assert!(sockets.iter().all(|socket| socket.at(|state| state.halves) == 2));
+        assert!(
+            sockets
+                .iter()
+                .all(|socket| socket.at(|state| state.halves) == 2)
+        );
         for socket in &sockets {
             socket.at(|state| state.replies = 0);
         }
@@ -413,7 +506,9 @@ async fn a_dropped_transport_lets_go_of_every_stream() {
         drop(under_way);
         drop(testbed);
         until("they are closed", || {
-            sockets.iter().all(|socket| socket.at(|state| state.halves) == 0)
+            sockets
+                .iter()
+                .all(|socket| socket.at(|state| state.halves) == 0)
         })
         .await;
     }
@@ -424,8 +519,11 @@ async fn a_lost_connection_lets_go_of_its_stream() {
     let testbed = MemoryTestbed::new(MemoryServer::new()).await;
     for round in 0..50 {
         testbed.caller().await;
-        let socket =
-            if round == 0 { testbed.server.socket(CALLER) } else { testbed.server.newest() };
+        let socket = if round == 0 {
+            testbed.server.socket(CALLER)
+        } else {
+            testbed.server.newest()
+        };
         socket.end(Ending::Reset);
         until("it is let go", || socket.at(|state| state.halves) == 0).await;
     }
@@ -435,16 +533,25 @@ async fn a_lost_connection_lets_go_of_its_stream() {
 async fn a_new_connection_is_asked_for_what_is_wanted_and_for_nothing_else() {
     let testbed = MemoryTestbed::new(MemoryServer::new()).await;
     let [a, b] = ["a", "b"].map(Arc::<str>::from);
-    let orders: [&[&str]; 4] =
-        [&["PING"], &["SUBSCRIBE", "PING"], &["SUBSCRIBE", "SUBSCRIBE", "PING"], &["PING"]];
+    let orders: [&[&str]; 4] = [
+        &["PING"],
+        &["SUBSCRIBE", "PING"],
+        &["SUBSCRIBE", "SUBSCRIBE", "PING"],
+        &["PING"],
+    ];
     for (round, expected) in orders.into_iter().enumerate() {
         match round {
             1 => testbed.redis.subscribe(&a, PubSub::Plain).await.unwrap(),
             2 => testbed.redis.subscribe(&b, PubSub::Plain).await.unwrap(),
-            3 => [&a, &b].into_iter().for_each(|channel| testbed.redis.unsubscribe(channel)),
+            3 => [&a, &b]
+                .into_iter()
+                .for_each(|channel| testbed.redis.unsubscribe(channel)),
             _ => {}
         }
-        let (missed, number) = (testbed.events.missed(), if round == 0 { 2 } else { round + 2 });
+        let (missed, number) = (
+            testbed.events.missed(),
+            if round == 0 { 2 } else { round + 2 },
+        );
         testbed.server.socket(number).end(Ending::Reset);
         until("it is made again", || testbed.events.missed() > missed).await;
         assert_eq!(testbed.server.newest().names(), expected, "round {round}");
@@ -463,7 +570,11 @@ async fn channels_that_a_busy_server_refuses_are_asked_for_again() {
         usual(words)
     });
     let testbed = MemoryTestbed::new(server).await;
-    testbed.redis.subscribe(&Arc::from("c"), PubSub::Plain).await.unwrap();
+    testbed
+        .redis
+        .subscribe(&Arc::from("c"), PubSub::Plain)
+        .await
+        .unwrap();
     busy.store(true, Ordering::SeqCst);
     testbed.server.socket(MESSAGES).end(Ending::Closed);
     until("it is asked", || {
@@ -475,7 +586,10 @@ async fn channels_that_a_busy_server_refuses_are_asked_for_again() {
     busy.store(false, Ordering::SeqCst);
     until("it is reported", || testbed.events.missed() > 0).await;
     let newest = testbed.server.newest();
-    assert_eq!(newest.names().first().map(String::as_str), Some("SUBSCRIBE"));
+    assert_eq!(
+        newest.names().first().map(String::as_str),
+        Some("SUBSCRIBE")
+    );
     newest.say(b">3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$1\r\nx\r\n");
     until("it receives", || testbed.events.messages() == 1).await;
 }
@@ -488,8 +602,15 @@ async fn subscribing_and_publishing_at_once_on_a_real_server_loses_nothing() {
     let mut publisher = server.connection();
     for round in 0..200 {
         let channels: Vec<Arc<str>> = (0..5).map(|n| Arc::from(format!("{round}:{n}"))).collect();
-        let all = channels.iter().map(|channel| testbed.redis.subscribe(channel, PubSub::Plain));
-        assert!(futures::future::join_all(all).await.iter().all(Result::is_ok));
+        let all = channels
+            .iter()
+            .map(|channel| testbed.redis.subscribe(channel, PubSub::Plain));
+        assert!(
+            futures::future::join_all(all)
+                .await
+                .iter()
+                .all(Result::is_ok)
+        );
         for channel in &channels {
             let heard = publisher.command(&["PUBLISH", channel, "x"]).unwrap();
             assert_eq!(heard, Reply::Int(1), "{channel}");
@@ -502,7 +623,11 @@ async fn subscribing_and_publishing_at_once_on_a_real_server_loses_nothing() {
 async fn closing_waits_for_the_last_confirmation_and_no_longer() {
     let testbed = MemoryTestbed::new(MemoryServer::new()).await;
     let channel = Arc::from("c");
-    testbed.redis.subscribe(&channel, PubSub::Plain).await.unwrap();
+    testbed
+        .redis
+        .subscribe(&channel, PubSub::Plain)
+        .await
+        .unwrap();
     let socket = testbed.server.socket(MESSAGES);
     socket.at(|state| state.replies = 0);
     testbed.redis.unsubscribe(&channel);

@@ -35,7 +35,9 @@ async fn ten_thousand_subscriptions_are_confirmed_and_given_up() {
     let server = Server::start();
     let testbed = Testbed::patient(&server).await;
     let channels: Vec<Arc<str>> = (0..10_000).map(|i| Arc::from(format!("c{i}"))).collect();
-    let all = channels.iter().map(|channel| testbed.redis.subscribe(channel, PubSub::Plain));
+    let all = channels
+        .iter()
+        .map(|channel| testbed.redis.subscribe(channel, PubSub::Plain));
     for outcome in futures::future::join_all(all).await {
         outcome.unwrap();
     }
@@ -44,8 +46,10 @@ async fn ten_thousand_subscriptions_are_confirmed_and_given_up() {
     let redis = testbed.redis.clone();
     let gone = std::thread::spawn(move || channels.iter().for_each(|c| redis.unsubscribe(c)));
     gone.join().unwrap();
-    until("nothing is subscribed", || server.command(&["PUBSUB", "CHANNELS"]).array().is_empty())
-        .await;
+    until("nothing is subscribed", || {
+        server.command(&["PUBSUB", "CHANNELS"]).array().is_empty()
+    })
+    .await;
     assert_eq!(testbed.redis.reconnects(), 0);
 }
 
@@ -56,10 +60,18 @@ async fn the_last_order_for_a_channel_counts() {
     let testbed = Testbed::patient(&server).await;
     let channel: Arc<str> = Arc::from("c");
     for _ in 0..50 {
-        testbed.redis.subscribe(&channel, PubSub::Plain).await.unwrap();
+        testbed
+            .redis
+            .subscribe(&channel, PubSub::Plain)
+            .await
+            .unwrap();
         testbed.redis.unsubscribe(&channel);
     }
-    testbed.redis.subscribe(&channel, PubSub::Plain).await.unwrap();
+    testbed
+        .redis
+        .subscribe(&channel, PubSub::Plain)
+        .await
+        .unwrap();
     assert_eq!(listeners(&server, "c"), 1);
     testbed.redis.unsubscribe(&channel);
     until("it is unsubscribed", || listeners(&server, "c") == 0).await;
@@ -69,7 +81,10 @@ async fn the_last_order_for_a_channel_counts() {
 async fn a_burst_for_a_slow_consumer_arrives_or_is_reported() {
     needs_a_server!();
     let server = Server::start();
-    let slow = Recorder { pause: Some(Duration::from_micros(20)), ..Recorder::default() };
+    let slow = Recorder {
+        pause: Some(Duration::from_micros(20)),
+        ..Recorder::default()
+    };
     let testbed = Testbed::with(&server.url(), slow).await;
     testbed.subscribe("c").await.unwrap();
     // The consumer needs a second or two for all: the machine may be busy.
@@ -94,16 +109,30 @@ async fn a_killed_subscriber_is_restored_and_reported() {
     let server = Server::start();
     let testbed = Testbed::patient(&server).await;
     let channels: Vec<Arc<str>> = (0..10_000).map(|i| Arc::from(format!("c{i}"))).collect();
-    let all = channels.iter().map(|channel| testbed.redis.subscribe(channel, PubSub::Plain));
-    assert!(futures::future::join_all(all).await.iter().all(Result::is_ok));
+    let all = channels
+        .iter()
+        .map(|channel| testbed.redis.subscribe(channel, PubSub::Plain));
+    assert!(
+        futures::future::join_all(all)
+            .await
+            .iter()
+            .all(Result::is_ok)
+    );
     testbed.redis.unsubscribe(&Arc::from("never subscribed"));
     server.command(&["CLIENT", "KILL", "TYPE", "pubsub"]);
     until("it is reported", || testbed.events.missed() > 0).await;
     // Everything is restored when it is reported.
-    assert_eq!(server.command(&["PUBSUB", "CHANNELS"]).array().len(), 10_000);
+    assert_eq!(
+        server.command(&["PUBSUB", "CHANNELS"]).array().len(),
+        10_000
+    );
     server.command(&["PUBLISH", "c1100", "x"]);
     until("it receives", || testbed.events.messages() == 1).await;
-    assert_eq!(testbed.redis.epoch(Lane::Caller), 0, "the command lanes are unharmed");
+    assert_eq!(
+        testbed.redis.epoch(Lane::Caller),
+        0,
+        "the command lanes are unharmed"
+    );
 }
 
 #[tokio::test]
@@ -112,8 +141,15 @@ async fn a_restarted_server_gets_all_subscriptions_again() {
     let mut server = Server::start();
     let testbed = Testbed::patient(&server).await;
     let channels: Vec<Arc<str>> = (0..1_100).map(|i| Arc::from(format!("c{i}"))).collect();
-    let all = channels.iter().map(|channel| testbed.redis.subscribe(channel, PubSub::Plain));
-    assert!(futures::future::join_all(all).await.iter().all(Result::is_ok));
+    let all = channels
+        .iter()
+        .map(|channel| testbed.redis.subscribe(channel, PubSub::Plain));
+    assert!(
+        futures::future::join_all(all)
+            .await
+            .iter()
+            .all(Result::is_ok)
+    );
     server.restart();
     until("it is reported", || testbed.events.missed() > 0).await;
     assert_eq!(server.command(&["PUBSUB", "CHANNELS"]).array().len(), 1_100);
@@ -127,15 +163,29 @@ async fn a_loss_is_reported_when_every_channel_is_restored_and_not_before() {
     let testbed = Testbed::at(&proxy.url()).await;
     let channels: Vec<Arc<str>> = (0..1_100).map(|i| Arc::from(format!("c{i}"))).collect();
     for some in channels.chunks(100) {
-        let all = some.iter().map(|channel| testbed.redis.subscribe(channel, PubSub::Plain));
-        assert!(futures::future::join_all(all).await.iter().all(Result::is_ok));
+        let all = some
+            .iter()
+            .map(|channel| testbed.redis.subscribe(channel, PubSub::Plain));
+        assert!(
+            futures::future::join_all(all)
+                .await
+                .iter()
+                .all(Result::is_ok)
+        );
     }
     // From here on no restored channel is confirmed.
     proxy.swallow_messages();
     let before = proxy.accepted();
     server.command(&["CLIENT", "KILL", "TYPE", "pubsub"]);
-    until("it was tried, and given up", || proxy.accepted() > before + 1).await;
-    assert_eq!(testbed.events.missed(), 0, "reported before the channels were restored");
+    until("it was tried, and given up", || {
+        proxy.accepted() > before + 1
+    })
+    .await;
+    assert_eq!(
+        testbed.events.missed(),
+        0,
+        "reported before the channels were restored"
+    );
     assert_eq!(testbed.events.messages(), 0);
     proxy.flow();
     until("it is reported", || testbed.events.missed() > 0).await;
@@ -145,9 +195,17 @@ async fn a_loss_is_reported_when_every_channel_is_restored_and_not_before() {
         assert!(heard.int() > 0, "no client is subscribed to {channel}");
     }
     // Connections that were given up may not be closed yet, but deliver nothing.
-    until("each has its message", || testbed.events.messages() >= channels.len()).await;
-    let mut received: Vec<String> =
-        testbed.events.messages.lock().iter().map(|(channel, _)| channel.clone()).collect();
+    until("each has its message", || {
+        testbed.events.messages() >= channels.len()
+    })
+    .await;
+    let mut received: Vec<String> = testbed
+        .events
+        .messages
+        .lock()
+        .iter()
+        .map(|(channel, _)| channel.clone())
+        .collect();
     received.sort_unstable();
     received.dedup();
     assert_eq!(received.len(), channels.len());
@@ -183,11 +241,18 @@ async fn a_refused_channel_fails_alone() {
             assert!(refused, "{channel}: {outcome:?}");
         }
     }
-    until("the others are restored", || listeners(&server, "ok:before") == 1).await;
+    until("the others are restored", || {
+        listeners(&server, "ok:before") == 1
+    })
+    .await;
     server.command(&["PUBLISH", "ok:before", "x"]);
     until("it receives", || testbed.events.messages() == 1).await;
     for lane in LANES {
-        assert_eq!(testbed.redis.epoch(lane), 0, "the command lanes are unharmed");
+        assert_eq!(
+            testbed.redis.epoch(lane),
+            0,
+            "the command lanes are unharmed"
+        );
     }
 }
 
@@ -195,7 +260,17 @@ async fn a_refused_channel_fails_alone() {
 async fn no_refusal_is_missed_and_none_costs_a_connection() {
     needs_a_server!();
     let server = Server::start();
-    server.command(&["ACL", "SETUSER", "ann", "on", ">pw", "~*", "resetchannels", "&ok", "+@all"]);
+    server.command(&[
+        "ACL",
+        "SETUSER",
+        "ann",
+        "on",
+        ">pw",
+        "~*",
+        "resetchannels",
+        "&ok",
+        "+@all",
+    ]);
     let testbed = Testbed::patient_at(&format!("redis://ann:pw@127.0.0.1:{}", server.port())).await;
     for _ in 0..100 {
         let (bad, good, worse) = futures::join!(
@@ -209,7 +284,10 @@ async fn no_refusal_is_missed_and_none_costs_a_connection() {
         assert_eq!(good, Ok(()));
         testbed.redis.unsubscribe(&Arc::from("ok"));
     }
-    assert_eq!((testbed.redis.reconnects(), testbed.events.missed()), (0, 0));
+    assert_eq!(
+        (testbed.redis.reconnects(), testbed.events.missed()),
+        (0, 0)
+    );
 }
 
 #[tokio::test]
@@ -224,7 +302,9 @@ async fn a_permission_that_is_withdrawn_costs_only_its_channels() {
     server.command(&["ACL", "SETUSER", "ann", "resetchannels", "&ok:*"]);
     server.command(&["CLIENT", "KILL", "TYPE", "pubsub"]);
     until("the good ones are restored", || {
-        ["ok:1", "ok:2"].iter().all(|channel| listeners(&server, channel) == 1)
+        ["ok:1", "ok:2"]
+            .iter()
+            .all(|channel| listeners(&server, channel) == 1)
     })
     .await;
     until("it is reported", || testbed.events.missed() > 0).await;
@@ -258,7 +338,11 @@ async fn a_busy_server_keeps_its_subscriptions_and_refuses_none() {
     let testbed = Testbed::new(&server).await;
     testbed.subscribe("before").await.unwrap();
     let redis = testbed.redis.clone();
-    let spin = Call { script: &SPIN, keys: vec![], args: vec![] };
+    let spin = Call {
+        script: &SPIN,
+        keys: vec![],
+        args: vec![],
+    };
     let spinning = Handle::current().spawn(async move { redis.call(Lane::Background, spin).await });
     let deadline = Instant::now() + SECOND * 5;
     loop {
@@ -281,8 +365,10 @@ async fn a_busy_server_keeps_its_subscriptions_and_refuses_none() {
 /// The driver of a connection that is given up may be about to deliver a confirmation.
 #[test]
 fn what_a_lost_connection_confirms_is_not_confirmed_by_the_next() {
-    let (registry, channel) =
-        (super::super::subscriptions::SubscriptionRegistry::default(), Arc::from("c"));
+    let (registry, channel) = (
+        super::super::subscriptions::SubscriptionRegistry::default(),
+        Arc::from("c"),
+    );
     registry.connected(&Arc::new(Connection::new(Box::new(tokio::io::sink()))), 0);
     let first = registry.subscribe(&channel, PubSub::Plain).unwrap();
     registry.disconnected();
@@ -296,5 +382,7 @@ fn what_a_lost_connection_confirms_is_not_confirmed_by_the_next() {
     };
     registry.answered(late, Ok(()));
     let mut second = registry.subscribe(&channel, PubSub::Plain).unwrap();
-    second.try_recv().expect_err("no connection is subscribed to it");
+    second
+        .try_recv()
+        .expect_err("no connection is subscribed to it");
 }

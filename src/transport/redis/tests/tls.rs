@@ -30,7 +30,10 @@ pub(super) fn system() -> Tls {
 async fn connect_by(secure: &Secure, tls: &Tls) -> (Node, OwnRuntime) {
     let own = OwnRuntime::new();
     let endpoint = Endpoint::parse(&format!("rediss://localhost:{}", secure.port)).unwrap();
-    let timing = Timing { command: SECOND * 10, connect: SECOND * 10 };
+    let timing = Timing {
+        command: SECOND * 10,
+        connect: SECOND * 10,
+    };
     let remote = Remote::new(Dial::to(&endpoint, Some(tls)).unwrap(), &endpoint, NAME);
     let events = Arc::<Recorder>::default();
     let redis = connect_to(remote, timing, events, own.handle(), IfUnreachable::Fail);
@@ -40,10 +43,19 @@ async fn connect_by(secure: &Secure, tls: &Tls) -> (Node, OwnRuntime) {
 #[test]
 fn a_secured_endpoint_is_never_reached_in_plain_text() {
     let endpoint = Endpoint::parse("rediss://localhost").unwrap();
-    assert!(matches!(Dial::to(&endpoint, None), Err(CallError::Refused(_))));
-    assert!(matches!(Dial::to(&endpoint, Some(&system())), Ok(Dial::Tls { .. })));
+    assert!(matches!(
+        Dial::to(&endpoint, None),
+        Err(CallError::Refused(_))
+    ));
+    assert!(matches!(
+        Dial::to(&endpoint, Some(&system())),
+        Ok(Dial::Tls { .. })
+    ));
     let plain = Endpoint::parse("redis://localhost").unwrap();
-    assert!(matches!(Dial::to(&plain, Some(&system())), Ok(Dial::Tcp { .. })));
+    assert!(matches!(
+        Dial::to(&plain, Some(&system())),
+        Ok(Dial::Tcp { .. })
+    ));
 }
 
 #[tokio::test]
@@ -53,20 +65,39 @@ async fn calls_and_messages_of_any_size_arrive() {
     let secure = Secure::start(&authority.issue("localhost"), None);
     let (redis, own) = connect_by(&secure, &trusting(&authority)).await;
     let all = (0..1_000).map(|_| redis.call(Lane::Caller, add("n")));
-    let mut received: Vec<_> =
-        futures::future::join_all(all).await.into_iter().map(Result::unwrap).collect();
-    received.sort_by_key(|value| if let Value::Int(number) = value { *number } else { 0 });
+    let mut received: Vec<_> = futures::future::join_all(all)
+        .await
+        .into_iter()
+        .map(Result::unwrap)
+        .collect();
+    received.sort_by_key(|value| {
+        if let Value::Int(number) = value {
+            *number
+        } else {
+            0
+        }
+    });
     assert_eq!(received, (1..=1_000).map(Value::Int).collect::<Vec<_>>());
 
     for length in [0, 1, 16_383, 16_384, 16_385, 3_000_000] {
         let text = "x".repeat(length);
         let args = vec![Arg::from(text.as_str())];
-        let call = Call { script: &LAST, keys: vec![], args };
+        let call = Call {
+            script: &LAST,
+            keys: vec![],
+            args,
+        };
         for lane in LANES {
-            assert_eq!(redis.call(lane, call.clone()).await, Ok(Value::Text(text.clone())));
+            assert_eq!(
+                redis.call(lane, call.clone()).await,
+                Ok(Value::Text(text.clone()))
+            );
         }
     }
-    redis.subscribe(&Arc::from("c"), PubSub::Plain).await.unwrap();
+    redis
+        .subscribe(&Arc::from("c"), PubSub::Plain)
+        .await
+        .unwrap();
     assert_eq!(secure.server.command(&["PUBLISH", "c", "x"]).int(), 1);
     assert_eq!(redis.reconnects(), 0);
     redis.close().await;
@@ -138,7 +169,10 @@ async fn a_write_that_fails_says_truly_what_was_taken() {
     for fails_after in (1..ALL + 1_000).step_by(499) {
         let (ours, theirs) = tokio::io::duplex(1 << 20);
         let room = Arc::new(Mutex::new(usize::MAX));
-        let weak = Weak { stream: ours, room: room.clone() };
+        let weak = Weak {
+            stream: ours,
+            room: room.clone(),
+        };
         let connecting = tls.connect(tls.name_of("localhost").unwrap(), weak, &runtime);
         let (client, server) = join(connecting, acceptor.accept(theirs)).await;
         let (reader, mut writer) = client.unwrap();
@@ -155,6 +189,9 @@ async fn a_write_that_fails_says_truly_what_was_taken() {
         while let Ok(more @ 1..) = server.read(&mut buffer).await {
             read += more;
         }
-        assert!(read <= taken, "failing after {fails_after}: read {read}, taken {taken}");
+        assert!(
+            read <= taken,
+            "failing after {fails_after}: read {read}, taken {taken}"
+        );
     }
 }

@@ -62,7 +62,8 @@ impl TlsOptions {
 
     /// Trusts the authorities in this PEM text, and not those of the system. Several calls add up.
     pub fn ca_pem(mut self, pem: impl AsRef<[u8]>) -> Self {
-        self.authorities.push(Pem::Text("ca_pem", pem.as_ref().into()));
+        self.authorities
+            .push(Pem::Text("ca_pem", pem.as_ref().into()));
         self
     }
 
@@ -95,7 +96,10 @@ impl TlsOptions {
         key: impl AsRef<Path>,
     ) -> Self {
         let (chain, key) = (certificate.as_ref().to_owned(), key.as_ref().to_owned());
-        self.client = Some(ClientCertificate { chain: Pem::File(chain), key: Pem::File(key) });
+        self.client = Some(ClientCertificate {
+            chain: Pem::File(chain),
+            key: Pem::File(key),
+        });
         self
     }
 
@@ -116,8 +120,14 @@ impl TlsOptions {
 
     /// Whether files are to be read again for each connection.
     pub(super) fn has_files(&self) -> bool {
-        let of_client = self.client.iter().flat_map(|client| [&client.chain, &client.key]);
-        self.authorities.iter().chain(of_client).any(|pem| matches!(pem, Pem::File(_)))
+        let of_client = self
+            .client
+            .iter()
+            .flat_map(|client| [&client.chain, &client.key]);
+        self.authorities
+            .iter()
+            .chain(of_client)
+            .any(|pem| matches!(pem, Pem::File(_)))
     }
 }
 
@@ -125,7 +135,10 @@ impl fmt::Debug for TlsOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TlsOptions")
             .field("authorities", &self.authorities)
-            .field("client_certificate", &self.client.as_ref().map(|client| &client.chain))
+            .field(
+                "client_certificate",
+                &self.client.as_ref().map(|client| &client.chain),
+            )
             .field("server_name", &self.server_name)
             .finish_non_exhaustive()
     }

@@ -24,12 +24,19 @@ pub(super) struct Pems {
 impl Pems {
     pub(super) fn read(options: &TlsOptions) -> Result<Self, String> {
         let bytes = |pem: &Pem| pem.read().map(Cow::into_owned);
-        let authorities = options.authorities.iter().map(bytes).collect::<Result<_, _>>()?;
+        let authorities = options
+            .authorities
+            .iter()
+            .map(bytes)
+            .collect::<Result<_, _>>()?;
         let client = match &options.client {
             Some(ClientCertificate { chain, key }) => Some((bytes(chain)?, bytes(key)?)),
             None => None,
         };
-        Ok(Pems { authorities, client })
+        Ok(Pems {
+            authorities,
+            client,
+        })
     }
 
     /// `system` has the authorities of the system, if they count.
@@ -54,7 +61,10 @@ impl Pems {
         let (Some(client), Some((chain, key))) = (&options.client, &self.client) else {
             return Ok(config.with_no_client_auth());
         };
-        let ClientCertificate { chain: of_chain, key: of_key } = client;
+        let ClientCertificate {
+            chain: of_chain,
+            key: of_key,
+        } = client;
         let (chain, key) = (certificates(of_chain, chain)?, private_key(of_key, key)?);
         config.with_client_auth_cert(chain, key).map_err(|error| match error {
             TlsError::InconsistentKeys(InconsistentKeys::KeyMismatch) => format!(
@@ -84,7 +94,9 @@ fn certificates(pem: &Pem, bytes: &[u8]) -> Result<Vec<CertificateDer<'static>>,
     let all = CertificateDer::pem_slice_iter(bytes).collect::<Result<Vec<_>, _>>();
     let all = all.map_err(|error| malformed(pem, &error))?;
     if all.is_empty() {
-        return Err(format!("{pem} has no certificate: `-----BEGIN CERTIFICATE-----` is missing"));
+        return Err(format!(
+            "{pem} has no certificate: `-----BEGIN CERTIFICATE-----` is missing"
+        ));
     }
     Ok(all)
 }

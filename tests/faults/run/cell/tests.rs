@@ -22,19 +22,41 @@ fn arguments(fault: &str) -> RunArguments {
 
 fn event(at: u64, process: u32, name: &str, what: What) -> Event {
     let (at, name) = (at * MS, name.to_owned());
-    Event { at, wall: at, process, worker: 0, name, what }
+    Event {
+        at,
+        wall: at,
+        process,
+        worker: 0,
+        name,
+        what,
+    }
 }
 
 fn ended(process: u32, error: Option<&str>) -> Event {
     let error = error.map(str::to_owned);
-    event(200, process, "", What::Ended { counts: BTreeMap::new(), error })
+    event(
+        200,
+        process,
+        "",
+        What::Ended {
+            counts: BTreeMap::new(),
+            error,
+        },
+    )
 }
 
 /// What the only cell says of a run in which the shutdown of process 1 ended with this.
 fn violations(fault: &str, error: Option<&str>) -> Vec<String> {
     let mode = Mode::Exclusive;
-    let asked = What::Asked { mode, fixed_ms: None, renewed_ms: None };
-    let granted = What::Granted { until: Some(3_010 * MS), token: None };
+    let asked = What::Asked {
+        mode,
+        fixed_ms: None,
+        renewed_ms: None,
+    };
+    let granted = What::Granted {
+        until: Some(3_010 * MS),
+        token: None,
+    };
     let history = vec![
         event(0, 1, "plain:0", asked),
         event(10, 1, "plain:0", granted),
@@ -43,7 +65,12 @@ fn violations(fault: &str, error: Option<&str>) -> Vec<String> {
         ended(1, error),
         ended(2, None),
     ];
-    let ran = Ran { history, server: String::new(), keys: Vec::new(), wrong: Vec::new() };
+    let ran = Ran {
+        history,
+        server: String::new(),
+        keys: Vec::new(),
+        wrong: Vec::new(),
+    };
     let arguments = arguments(fault);
     let mut cells = all(&arguments, 0, &ran, &rules(&arguments, &ran.history));
     assert_eq!(cells.len(), 1, "{cells:?}");

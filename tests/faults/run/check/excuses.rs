@@ -18,11 +18,15 @@ impl Fault<'_> {
     /// What was written in this time can be lost.
     fn window(&self, learned: u64) -> Span {
         match self.effect {
-            Effect::Replaces => {
-                Span { from: self.on.saturating_sub(LAG), to: self.off.saturating_add(learned) }
-            }
+            Effect::Replaces => Span {
+                from: self.on.saturating_sub(LAG),
+                to: self.off.saturating_add(learned),
+            },
             // All that was written before its end.
-            Effect::Empties | Effect::Other => Span { from: 0, to: self.off },
+            Effect::Empties | Effect::Other => Span {
+                from: 0,
+                to: self.off,
+            },
         }
     }
 
@@ -31,13 +35,25 @@ impl Fault<'_> {
         let is_in = |signature: &&Signature| window.common(signature.span()).is_some();
         hold.signatures.iter().find(is_in)?;
         // What a replica knew for certain keeps everybody else out until its deadline.
-        let before = hold.signatures.iter().filter(|signature| signature.by < window.from);
-        let safe_until = before.map(|signature| signature.until + 1).max().unwrap_or(0);
-        let after = hold.signatures.iter().find(|signature| signature.from > window.to);
+        let before = hold
+            .signatures
+            .iter()
+            .filter(|signature| signature.by < window.from);
+        let safe_until = before
+            .map(|signature| signature.until + 1)
+            .max()
+            .unwrap_or(0);
+        let after = hold
+            .signatures
+            .iter()
+            .find(|signature| signature.from > window.to);
         let from = safe_until.max(self.on);
         let to = after.map_or(u64::MAX, |signature| signature.from - 1);
         let span = Span { from, to };
-        (from <= to).then_some(Gap { span, is_known_later: after.is_some() })
+        (from <= to).then_some(Gap {
+            span,
+            is_known_later: after.is_some(),
+        })
     }
 
     /// That in which the hold may have been unknown to a server at this time.
@@ -51,7 +67,9 @@ impl<'a> Faults<'a> {
     pub(super) fn forgot(&self, slot: u16, hold: &Hold, at: u64) -> Option<&Fault<'a>> {
         let mut takers = self.takers(at).filter(|fault| fault.reaches_slot(slot));
         takers.find(|fault| {
-            fault.gap_at(hold, at, self.learned).is_some_and(|gap| !gap.is_known_later)
+            fault
+                .gap_at(hold, at, self.learned)
+                .is_some_and(|gap| !gap.is_known_later)
         })
     }
 
@@ -85,7 +103,9 @@ impl<'a> Faults<'a> {
                 excusable += common.map(|span| u128::from(span.length())).sum::<u128>();
             }
         }
-        let permille = (2_000 * excusable + held).checked_div(2 * held).unwrap_or(0);
+        let permille = (2_000 * excusable + held)
+            .checked_div(2 * held)
+            .unwrap_or(0);
         u64::try_from(permille).unwrap_or(u64::MAX)
     }
 }

@@ -30,8 +30,17 @@ pub(super) struct Fault<'a> {
 
 impl Fault<'_> {
     pub(super) fn say(&self, clock: Clock) -> String {
-        let off = if self.off == u64::MAX { "the end".to_owned() } else { clock.say(self.off) };
-        format!("{} ({}) from {} to {off}", self.name, self.detail, clock.say(self.on))
+        let off = if self.off == u64::MAX {
+            "the end".to_owned()
+        } else {
+            clock.say(self.off)
+        };
+        format!(
+            "{} ({}) from {} to {off}",
+            self.name,
+            self.detail,
+            clock.say(self.on)
+        )
     }
 
     /// Elections follow from faults, and are none that somebody injected.
@@ -79,14 +88,34 @@ impl<'a> Faults<'a> {
     pub(super) fn of(history: &'a [Event], rules: &Rules) -> Self {
         let learned = nanos(rules.told_within);
         let last = history.last().map_or(0, |event| event.at);
-        let mut faults =
-            Self { all: Vec::new(), learned, last, stalls: stalls(history), unmatched: Vec::new() };
+        let mut faults = Self {
+            all: Vec::new(),
+            learned,
+            last,
+            stalls: stalls(history),
+            unmatched: Vec::new(),
+        };
         for event in history {
-            let What::Fault { fault: name, on, detail, scope } = &event.what else { continue };
+            let What::Fault {
+                fault: name,
+                on,
+                detail,
+                scope,
+            } = &event.what
+            else {
+                continue;
+            };
             if *on {
                 let effect = effect(name, rules);
                 let (on, off) = (event.at, u64::MAX);
-                faults.all.push(Fault { name, detail, on, off, effect, scope });
+                faults.all.push(Fault {
+                    name,
+                    detail,
+                    on,
+                    off,
+                    effect,
+                    scope,
+                });
             } else {
                 faults.end(event.at, name, detail);
             }
@@ -96,8 +125,10 @@ impl<'a> Faults<'a> {
 
     /// Ends the oldest that is on, of the same detail if there is one.
     fn end(&mut self, at: u64, name: &'a str, detail: &str) {
-        let mut on =
-            self.all.iter_mut().filter(|fault| fault.name == name && fault.off == u64::MAX);
+        let mut on = self
+            .all
+            .iter_mut()
+            .filter(|fault| fault.name == name && fault.off == u64::MAX);
         let oldest = on.next();
         let same = match oldest {
             Some(fault) if fault.detail != detail => {
@@ -113,7 +144,10 @@ impl<'a> Faults<'a> {
 
     pub(super) fn malformed(&self, clock: Clock) -> impl Iterator<Item = String> {
         let say = move |(at, name): &(u64, &str)| {
-            format!("driver: {name} ends at {} and had not begun", clock.say(*at))
+            format!(
+                "driver: {name} ends at {} and had not begun",
+                clock.say(*at)
+            )
         };
         self.unmatched.iter().map(say)
     }
@@ -125,13 +159,15 @@ impl<'a> Faults<'a> {
             let Scope { processes, slots } = fault.scope;
             processes.is_empty() || !slots.is_empty() || processes.contains(&process)
         };
-        self.begun(span.to).find(|fault| fault.is_on_in(span, self.learned) && concerns(fault))
+        self.begun(span.to)
+            .find(|fault| fault.is_on_in(span, self.learned) && concerns(fault))
     }
 
     /// Whether a fault that is on in this time is aimed at this process.
     pub(super) fn hold_up(&self, process: u32, span: Span) -> bool {
         let is_aimed = |fault: &Fault<'_>| fault.names(process);
-        self.begun(span.to).any(|fault| is_aimed(fault) && fault.is_on_in(span, 0))
+        self.begun(span.to)
+            .any(|fault| is_aimed(fault) && fault.is_on_in(span, 0))
     }
 
     /// Those that take grants away from servers and had begun by then, the last one first.
@@ -142,7 +178,15 @@ impl<'a> Faults<'a> {
     /// Those that somebody injected, each with its time within the history.
     pub(super) fn injections(&self) -> impl Iterator<Item = (&Fault<'a>, Span)> {
         let injections = self.all.iter().filter(|fault| fault.is_injection());
-        injections.map(|fault| (fault, Span { from: fault.on, to: fault.off.min(self.last) }))
+        injections.map(|fault| {
+            (
+                fault,
+                Span {
+                    from: fault.on,
+                    to: fault.off.min(self.last),
+                },
+            )
+        })
     }
 
     /// Whether no fault is on between these times, nor was for as long before as `margin`.
@@ -165,13 +209,18 @@ impl<'a> Faults<'a> {
         if from < span.to {
             calm.push(Span { from, to: span.to });
         }
-        calm.into_iter().flat_map(|calm| self.without_stalls(calm)).collect()
+        calm.into_iter()
+            .flat_map(|calm| self.without_stalls(calm))
+            .collect()
     }
 
     fn without_stalls(&self, span: Span) -> Vec<Span> {
         let (mut from, mut rest) = (span.from, Vec::new());
         for stall in self.stalls.iter().filter_map(|stall| stall.common(span)) {
-            rest.push(Span { from, to: stall.from.max(from) });
+            rest.push(Span {
+                from,
+                to: stall.from.max(from),
+            });
             from = from.max(stall.to);
         }
         rest.push(Span { from, to: span.to });
@@ -184,7 +233,8 @@ impl<'a> Faults<'a> {
 
     /// The first one that begins after this.
     pub(super) fn next(&self, at: u64) -> Option<&Fault<'a>> {
-        self.all.get(self.all.partition_point(|fault| fault.on <= at))
+        self.all
+            .get(self.all.partition_point(|fault| fault.on <= at))
     }
 
     /// Those that ended, and left no other one on.
@@ -197,14 +247,21 @@ impl<'a> Faults<'a> {
 
     /// The last one first.
     fn begun(&self, by: u64) -> impl Iterator<Item = &Fault<'a>> {
-        self.all[..self.all.partition_point(|fault| fault.on <= by)].iter().rev()
+        self.all[..self.all.partition_point(|fault| fault.on <= by)]
+            .iter()
+            .rev()
     }
 }
 
 fn stalls(history: &[Event]) -> Vec<Span> {
     let stall = |event: &Event| {
-        let What::Stalled { millis } = event.what else { return None };
-        Some(Span { from: event.at.saturating_sub(millis * 1_000_000), to: event.at })
+        let What::Stalled { millis } = event.what else {
+            return None;
+        };
+        Some(Span {
+            from: event.at.saturating_sub(millis * 1_000_000),
+            to: event.at,
+        })
     };
     Span::united(history.iter().filter_map(stall).collect(), 0)
 }

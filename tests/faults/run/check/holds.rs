@@ -64,9 +64,17 @@ pub(super) struct Grant {
 
 impl OpenHold {
     pub(super) fn new(who: Who, name: usize, terms: Terms, grant: Grant) -> Self {
-        let Terms { mode, asked, lease, is_fixed, counts_from_request } = terms;
+        let Terms {
+            mode,
+            asked,
+            lease,
+            is_fixed,
+            counts_from_request,
+        } = terms;
         let sent = grant.until.filter(|_| counts_from_request);
-        let from = sent.map_or(asked, |until| until.saturating_sub(lease)).min(grant.at);
+        let from = sent
+            .map_or(asked, |until| until.saturating_sub(lease))
+            .min(grant.at);
         let until = grant.until.unwrap_or(asked.saturating_add(lease));
         let hold = Hold {
             who,
@@ -82,7 +90,11 @@ impl OpenHold {
             left: None,
             died: None,
             answers: Vec::new(),
-            signatures: vec![Signature { from, by: grant.at, until }],
+            signatures: vec![Signature {
+                from,
+                by: grant.at,
+                until,
+            }],
             shows_renewals: grant.until.is_some(),
             renewed: 0,
             failed: 0,
@@ -134,7 +146,11 @@ impl OpenHold {
             }
             _ => {
                 self.end_by_deadline(at);
-                self.belief = Some(Belief { from: at, seen: at, until });
+                self.belief = Some(Belief {
+                    from: at,
+                    seen: at,
+                    until,
+                });
             }
         }
         if until.is_some_and(|until| until <= at) {
@@ -148,14 +164,20 @@ impl OpenHold {
     fn sign(&mut self, at: u64, until: Option<u64>) {
         let is_altered = std::mem::take(&mut self.is_altered);
         let (last, answer) = (self.hold.signatures.last(), self.hold.answers.last());
-        let (Some(last), Some(answer), Some(until)) = (last, answer, until) else { return };
+        let (Some(last), Some(answer), Some(until)) = (last, answer, until) else {
+            return;
+        };
         if until <= last.until + NOISE {
             return;
         }
         let sent = until.saturating_sub(self.hold.lease).min(at);
         let is_exact = self.counts_from_request && !self.hold.did.extend;
         let from = if is_exact { sent } else { sent.min(answer.at) };
-        self.hold.signatures.push(Signature { from, by: at, until });
+        self.hold.signatures.push(Signature {
+            from,
+            by: at,
+            until,
+        });
         if !is_altered && !self.hold.is_fixed {
             self.hold.renewed += 1;
         }
@@ -195,7 +217,12 @@ impl OpenHold {
 
     /// The driver has done it. Of a lease whose deadlines are named, the next one shows it.
     fn renew(&mut self, at: u64, error: Option<&str>) {
-        if self.hold.answers.last().is_some_and(|answer| answer.until.is_some()) {
+        if self
+            .hold
+            .answers
+            .last()
+            .is_some_and(|answer| answer.until.is_some())
+        {
             return;
         }
         self.hold.shows_renewals = true;
@@ -219,15 +246,26 @@ impl OpenHold {
         let runs_out = by == Teller::Deadline || deadline.is_some_and(|until| until <= at);
         if !(is_told || hold.is_fixed && runs_out) {
             let signature = self.signed();
-            self.hold.alarms.push(Alarm { at, seen, by, signature, is_taken_back: false });
+            self.hold.alarms.push(Alarm {
+                at,
+                seen,
+                by,
+                signature,
+                is_taken_back: false,
+            });
         }
     }
 
     /// The observation at this time was over before it was written down.
     fn withdraw(&mut self, at: u64) {
-        let Some(belief) = self.belief.take() else { return };
+        let Some(belief) = self.belief.take() else {
+            return;
+        };
         if belief.from < at {
-            self.hold.valid.push(Span { from: belief.from, to: at - 1 });
+            self.hold.valid.push(Span {
+                from: belief.from,
+                to: at - 1,
+            });
         }
         self.hold.told.push(at);
         self.alarm(at, at, Teller::Deadline);
@@ -262,9 +300,10 @@ impl OpenHold {
         if !self.end_by_deadline(at)
             && let Some(belief) = self.belief.take()
         {
-            self.hold
-                .valid
-                .push(Span { from: belief.from, to: belief.from.max(at.saturating_sub(1)) });
+            self.hold.valid.push(Span {
+                from: belief.from,
+                to: belief.from.max(at.saturating_sub(1)),
+            });
         }
         self.hold.left = Some(at);
         self.phase = Phase::Releasing;
@@ -318,7 +357,9 @@ impl OpenHold {
     /// Whether the deadline had passed by then.
     fn end_by_deadline(&mut self, at: u64) -> bool {
         let passed = |belief: &mut Belief| belief.until.is_some_and(|until| until <= at);
-        let Some(belief) = self.belief.take_if(passed) else { return false };
+        let Some(belief) = self.belief.take_if(passed) else {
+            return false;
+        };
         let until = belief.until.unwrap_or(at);
         self.hold.told.push(until);
         self.alarm(until, at, Teller::Deadline);
@@ -336,7 +377,10 @@ impl OpenHold {
     fn believed(&mut self, from: u64, to: u64, heard: u64) {
         self.hold.valid.push(Span { from, to });
         if to + 1 < heard {
-            self.hold.stale.push(Span { from: to + 1, to: heard - 1 });
+            self.hold.stale.push(Span {
+                from: to + 1,
+                to: heard - 1,
+            });
         }
     }
 }

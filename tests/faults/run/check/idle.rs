@@ -12,16 +12,27 @@ use super::times::{Span, nanos, say_length};
 
 pub(super) fn judge(story: &Story<'_>, context: &Context<'_>, cell: &mut Cell) {
     let takes_several = story.names.iter().any(|name| name.locks.len() > 1);
-    let rivalry = if takes_several { context.rules.rivalry } else { Duration::ZERO };
+    let rivalry = if takes_several {
+        context.rules.rivalry
+    } else {
+        Duration::ZERO
+    };
     let idle = nanos(context.rules.idle.saturating_add(rivalry));
     let groups = story.groups();
     let gaps = gaps(story, &groups, context);
     // Of the longest wait in each gap, and how many there were.
     let mut waited: BTreeMap<(usize, u64), (u64, Span)> = BTreeMap::new();
-    for wait in story.waits.iter().filter(|wait| wait.ended - wait.asked > idle) {
+    for wait in story
+        .waits
+        .iter()
+        .filter(|wait| wait.ended - wait.asked > idle)
+    {
         let group = groups[story.names[wait.name].locks[0]];
         for span in free_while(wait, &gaps[group]).filter(|span| span.length() > idle) {
-            for calm in context.faults.calm_parts(span, nanos(context.rules.calm_after)) {
+            for calm in context
+                .faults
+                .calm_parts(span, nanos(context.rules.calm_after))
+            {
                 if calm.length() > idle {
                     let (count, longest) = waited.entry((wait.name, calm.to)).or_insert((0, calm));
                     *count += 1;
@@ -34,14 +45,18 @@ pub(super) fn judge(story: &Story<'_>, context: &Context<'_>, cell: &mut Cell) {
         cell.idle_waits += count;
         let (name, at) = (story.names[name].text, context.clock.say(span.from));
         let length = say_length(span.length());
-        cell.violations
-            .push(format!("{name}: {count} waited from {at} for {length}, and it was free"));
+        cell.violations.push(format!(
+            "{name}: {count} waited from {at} for {length}, and it was free"
+        ));
     }
 }
 
 /// The parts of the wait in which nobody could have the lock.
 fn free_while(wait: &Wait, gaps: &[Span]) -> impl Iterator<Item = Span> {
-    let wait = Span { from: wait.asked, to: wait.ended };
+    let wait = Span {
+        from: wait.asked,
+        to: wait.ended,
+    };
     let first = gaps.partition_point(|gap| gap.to < wait.from);
     gaps[first..].iter().map_while(move |gap| gap.common(wait))
 }
@@ -60,16 +75,27 @@ fn gaps(story: &Story<'_>, groups: &[usize], context: &Context<'_>) -> Vec<Vec<S
             counted.holds(wait.asked, gone_by(story, wait, context));
         }
     }
-    counted.into_iter().map(|counted| counted.gaps(context.rules.permits)).collect()
+    counted
+        .into_iter()
+        .map(|counted| counted.gaps(context.rules.permits))
+        .collect()
 }
 
 /// No server has what the attempts of this wait may have taken after this.
 pub(super) fn gone_by(story: &Story<'_>, wait: &Wait, context: &Context<'_>) -> u64 {
     let common = nanos(context.rules.lease);
-    let own = if wait.is_orphan() { common.max(wait.lease) } else { common };
+    let own = if wait.is_orphan() {
+        common.max(wait.lease)
+    } else {
+        common
+    };
     let is_dead = wait.end == WaitEnd::Vanished;
     let is_for_ever = is_dead && context.rules.lasting.contains(story.workload_of(wait));
-    let unsettled = if is_for_ever { u64::MAX } else { own.saturating_mul(2) };
+    let unsettled = if is_for_ever {
+        u64::MAX
+    } else {
+        own.saturating_mul(2)
+    };
     wait.ended.saturating_add(unsettled)
 }
 
@@ -82,7 +108,10 @@ struct Counted {
 
 impl Default for Counted {
     fn default() -> Self {
-        Self { changes: Vec::new(), only_permits: true }
+        Self {
+            changes: Vec::new(),
+            only_permits: true,
+        }
     }
 }
 

@@ -33,12 +33,19 @@ fn needs_a_cause(alarm: &Alarm) -> bool {
 }
 
 fn has_cause(context: &Context<'_>, hold: &Hold, alarm: &Alarm) -> bool {
-    let span = Span { from: alarm.signature.from.min(alarm.at), to: alarm.seen };
+    let span = Span {
+        from: alarm.signature.from.min(alarm.at),
+        to: alarm.seen,
+    };
     context.faults.cause(hold.who.process, span).is_some()
 }
 
 fn say(story: &Story<'_>, context: &Context<'_>, hold: &Hold, alarm: &Alarm) -> String {
-    let how = if alarm.is_taken_back { "doubted it" } else { "lost it" };
+    let how = if alarm.is_taken_back {
+        "doubted it"
+    } else {
+        "lost it"
+    };
     let signed = if alarm.signature.by == hold.granted {
         "it was granted"
     } else {

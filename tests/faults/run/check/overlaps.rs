@@ -32,9 +32,15 @@ struct Found {
 impl Found {
     fn only_invalid(&self) -> usize {
         let met = |parties: Parties| {
-            self.valid.range((parties, 0)..=(parties, u64::MAX)).next().is_some()
+            self.valid
+                .range((parties, 0)..=(parties, u64::MAX))
+                .next()
+                .is_some()
         };
-        self.invalid.iter().filter(|parties| !met(**parties)).count()
+        self.invalid
+            .iter()
+            .filter(|parties| !met(**parties))
+            .count()
     }
 }
 
@@ -71,7 +77,12 @@ fn sweep(story: &Story<'_>, place: usize, lock: &Lock, permits: usize, found: &m
     let mut open: Vec<Claim> = Vec::new();
     for claim in claims(story, lock) {
         open.retain(|other| other.to >= claim.from);
-        let against = Against { story, lock: place, permits, open: &open };
+        let against = Against {
+            story,
+            lock: place,
+            permits,
+            open: &open,
+        };
         match claim.kind {
             Kind::Granted => against.granted(claim, found),
             Kind::Valid => against.valid(claim, found),
@@ -86,9 +97,26 @@ fn sweep(story: &Story<'_>, place: usize, lock: &Lock, permits: usize, found: &m
 fn claims(story: &Story<'_>, lock: &Lock) -> Vec<Claim> {
     let mut claims = Vec::new();
     for &hold in &lock.holds {
-        let Hold { granted, valid, stale, .. } = &story.holds[hold];
-        claims.push(Claim { kind: Kind::Granted, hold, from: *granted, to: *granted });
-        let spans = |kind| move |span: &Span| Claim { kind, hold, from: span.from, to: span.to };
+        let Hold {
+            granted,
+            valid,
+            stale,
+            ..
+        } = &story.holds[hold];
+        claims.push(Claim {
+            kind: Kind::Granted,
+            hold,
+            from: *granted,
+            to: *granted,
+        });
+        let spans = |kind| {
+            move |span: &Span| Claim {
+                kind,
+                hold,
+                from: span.from,
+                to: span.to,
+            }
+        };
         claims.extend(valid.iter().map(spans(Kind::Valid)));
         claims.extend(stale.iter().map(spans(Kind::Stale)));
     }
@@ -107,7 +135,10 @@ struct Against<'a> {
 impl Against<'_> {
     fn valid(&self, claim: Claim, found: &mut Found) {
         let mine = self.story.holds[claim.hold].mode;
-        for other in self.open(Kind::Valid).filter(|other| other.hold != claim.hold) {
+        for other in self
+            .open(Kind::Valid)
+            .filter(|other| other.hold != claim.hold)
+        {
             if excludes(mine, self.story.holds[other.hold].mode) {
                 self.meet(claim, &[*other], parties(claim.hold, other.hold), found);
             }
@@ -122,14 +153,26 @@ impl Against<'_> {
 
     fn meet(&self, claim: Claim, others: &[Claim], parties: Parties, found: &mut Found) {
         let until = others.iter().map(|other| other.to).fold(claim.to, u64::min);
-        let holds = others.iter().map(|other| other.hold).chain([claim.hold]).collect();
-        let meeting = Meeting { lock: self.lock, at: claim.from, until, holds };
+        let holds = others
+            .iter()
+            .map(|other| other.hold)
+            .chain([claim.hold])
+            .collect();
+        let meeting = Meeting {
+            lock: self.lock,
+            at: claim.from,
+            until,
+            holds,
+        };
         found.valid.entry((parties, claim.from)).or_insert(meeting);
     }
 
     fn granted(&self, claim: Claim, found: &mut Found) {
         let mine = self.story.holds[claim.hold].mode;
-        for other in self.open(Kind::Stale).filter(|other| other.hold != claim.hold) {
+        for other in self
+            .open(Kind::Stale)
+            .filter(|other| other.hold != claim.hold)
+        {
             if excludes(mine, self.story.holds[other.hold].mode) {
                 found.invalid.insert(parties(claim.hold, other.hold));
             }
@@ -149,7 +192,8 @@ impl Against<'_> {
 
     fn permits(&self, kind: Kind, claim: Claim) -> impl Iterator<Item = &Claim> {
         let is_permit = |other: &Claim| self.story.holds[other.hold].mode == Mode::Permit;
-        self.open(kind).filter(move |other| other.hold != claim.hold && is_permit(other))
+        self.open(kind)
+            .filter(move |other| other.hold != claim.hold && is_permit(other))
     }
 }
 
@@ -174,9 +218,11 @@ fn judge_meeting(story: &Story<'_>, context: &Context<'_>, meeting: &Meeting, ce
     let said = format!("{said}, after {}", fault.say(context.clock));
     let after = |told: u64| say_length(told - meeting.at);
     if let Some(told) = told::told_in_time(&parties) {
-        cell.explained.push(format!("{said}; one was told after {}", after(told)));
+        cell.explained
+            .push(format!("{said}; one was told after {}", after(told)));
     } else if told::one_left(&parties) {
-        cell.explained.push(format!("{said}; one released it before it was to be told"));
+        cell.explained
+            .push(format!("{said}; one released it before it was to be told"));
     } else if context.rules.tells_losses {
         let late = parties.iter().filter_map(|party| party.told).min();
         let late = late.map_or("was not told".to_owned(), |told| {
@@ -184,9 +230,11 @@ fn judge_meeting(story: &Story<'_>, context: &Context<'_>, meeting: &Meeting, ce
         });
         let due = parties.first().map_or(0, |party| party.due);
         let due = after(due.max(meeting.at));
-        cell.violations.push(format!("{said}, and one {late}, which was due after {due}"));
+        cell.violations
+            .push(format!("{said}, and one {late}, which was due after {due}"));
     } else {
-        cell.explained.push(format!("{said}; none was told in time"));
+        cell.explained
+            .push(format!("{said}; none was told in time"));
     }
 }
 
@@ -200,7 +248,10 @@ fn excuse<'a>(
     let slot = story.locks[meeting.lock].slot;
     let last_grant = |of: usize| {
         let others = meeting.holds.iter().filter(|other| **other != of);
-        others.map(|other| story.holds[*other].granted).max().unwrap_or(0)
+        others
+            .map(|other| story.holds[*other].granted)
+            .max()
+            .unwrap_or(0)
     };
     let earlier = meeting.holds.iter().filter(|place| {
         let grant = story.holds[**place].signatures.first();
@@ -208,21 +259,31 @@ fn excuse<'a>(
     });
     let earlier: Vec<_> = earlier.map(|place| &story.holds[*place]).collect();
     let faults = &context.faults;
-    let forgotten = earlier.iter().find_map(|hold| faults.forgot(slot, hold, meeting.at));
+    let forgotten = earlier
+        .iter()
+        .find_map(|hold| faults.forgot(slot, hold, meeting.at));
     forgotten.or_else(|| {
         // The last grant may be of the former server, which never knew of the earlier one, and be lost with it.
         let last = meeting.holds.iter().map(|place| &story.holds[*place]);
         let last = last.max_by_key(|hold| hold.granted)?;
         faults.forgot(slot, last, meeting.at)?;
-        earlier.iter().find_map(|hold| faults.divided(slot, hold, meeting.at))
+        earlier
+            .iter()
+            .find_map(|hold| faults.divided(slot, hold, meeting.at))
     })
 }
 
 fn say(story: &Story<'_>, context: &Context<'_>, meeting: &Meeting) -> String {
-    let holders = meeting.holds.iter().map(|hold| holder(story, context, *hold));
+    let holders = meeting
+        .holds
+        .iter()
+        .map(|hold| holder(story, context, *hold));
     let holders = holders.collect::<Vec<_>>().join(" and ");
     let lock = &story.locks[meeting.lock].name;
-    let (at, until) = (context.clock.say(meeting.at), context.clock.say(meeting.until));
+    let (at, until) = (
+        context.clock.say(meeting.at),
+        context.clock.say(meeting.until),
+    );
     format!("{lock} was held by {holders} from {at} to {until}")
 }
 
@@ -234,5 +295,9 @@ fn holder(story: &Story<'_>, context: &Context<'_>, hold: usize) -> String {
         Mode::Shared => "shared, ",
         Mode::Permit => "a permit, ",
     };
-    format!("{} ({mode}{} granted at {granted})", hold.who, story.name_of(hold))
+    format!(
+        "{} ({mode}{} granted at {granted})",
+        hold.who,
+        story.name_of(hold)
+    )
 }

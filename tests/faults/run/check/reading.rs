@@ -97,10 +97,15 @@ impl<'a> Reader<'a> {
     }
 
     fn step(&mut self, event: &'a Event) {
-        let who = Who { process: event.process, worker: event.worker };
+        let who = Who {
+            process: event.process,
+            worker: event.worker,
+        };
         let asks = matches!(event.what, What::Asked { .. });
-        let bare =
-            matches!(&event.what, What::Granted { until: None, .. } | What::Held { until: None });
+        let bare = matches!(
+            &event.what,
+            What::Granted { until: None, .. } | What::Held { until: None }
+        );
         if bare && self.wants_deadlines {
             self.malformed(event, "there is no deadline");
         }
@@ -130,7 +135,14 @@ impl<'a> Reader<'a> {
     }
 
     fn ask(&mut self, event: &'a Event) -> State<'a> {
-        let What::Asked { mode, fixed_ms, renewed_ms } = event.what else { return State::Idle };
+        let What::Asked {
+            mode,
+            fixed_ms,
+            renewed_ms,
+        } = event.what
+        else {
+            return State::Idle;
+        };
         let own = fixed_ms.or(renewed_ms);
         let name = self.story(&event.name).name(event);
         let terms = Terms {
@@ -140,7 +152,11 @@ impl<'a> Reader<'a> {
             is_fixed: fixed_ms.is_some(),
             counts_from_request: self.keeps_deadlines,
         };
-        State::Waits(Asking { text: &event.name, name, terms })
+        State::Waits(Asking {
+            text: &event.name,
+            name,
+            terms,
+        })
     }
 
     fn when_waiting(&mut self, who: Who, event: &'a Event, asking: Asking<'a>) -> State<'a> {
@@ -157,13 +173,27 @@ impl<'a> Reader<'a> {
         };
         let story = self.story(&event.name);
         let Terms { asked, lease, .. } = terms;
-        story.waits.push(Wait { who, name, asked, ended: event.at, end, lease });
+        story.waits.push(Wait {
+            who,
+            name,
+            asked,
+            ended: event.at,
+            end,
+            lease,
+        });
         match &event.what {
             What::Granted { until, token } => {
-                let grant = Grant { at: event.at, until: *until, token: *token };
+                let grant = Grant {
+                    at: event.at,
+                    until: *until,
+                    token: *token,
+                };
                 State::Holds(text, Box::new(OpenHold::new(who, name, terms, grant)))
             }
-            What::Refused { error, timeout: false } => {
+            What::Refused {
+                error,
+                timeout: false,
+            } => {
                 story.error(error, event.at);
                 State::Idle
             }
@@ -197,7 +227,10 @@ impl<'a> Reader<'a> {
             }
             (What::Doubted, Phase::Inside | Phase::Lost | Phase::LostAndHeld) => hold.doubt(at),
             (What::Wrote { accepted }, phase) if phase != Phase::Releasing => {
-                hold.wrote(Write { accepted: *accepted, answered: at });
+                hold.wrote(Write {
+                    accepted: *accepted,
+                    answered: at,
+                });
             }
             (What::Did { what, error }, phase) if phase != Phase::Releasing => {
                 hold.did(at, *what, error.as_deref());
@@ -252,8 +285,19 @@ impl<'a> Reader<'a> {
     fn cut_short(&mut self, who: Who, state: State<'a>, at: u64, end: WaitEnd) {
         match state {
             State::Idle => {}
-            State::Waits(Asking { text, name, terms: Terms { asked, lease, .. } }) => {
-                self.story(text).waits.push(Wait { who, name, asked, ended: at, end, lease });
+            State::Waits(Asking {
+                text,
+                name,
+                terms: Terms { asked, lease, .. },
+            }) => {
+                self.story(text).waits.push(Wait {
+                    who,
+                    name,
+                    asked,
+                    ended: at,
+                    end,
+                    lease,
+                });
             }
             State::Holds(name, mut hold) => {
                 hold.vanish(at);
@@ -265,28 +309,43 @@ impl<'a> Reader<'a> {
 
     fn unsettled_of_the_dead(&self, name: &str) -> u64 {
         let is_for_ever = |workload: &String| name.split(':').next() == Some(workload);
-        if self.lasting.iter().any(is_for_ever) { u64::MAX } else { self.unsettled }
+        if self.lasting.iter().any(is_for_ever) {
+            u64::MAX
+        } else {
+            self.unsettled
+        }
     }
 
     fn workers_of(&mut self, process: u32) -> BTreeMap<Who, State<'a>> {
         let mut these = self.workers.split_off(&Who { process, worker: 0 });
         if let Some(next) = process.checked_add(1) {
-            self.workers.append(&mut these.split_off(&Who { process: next, worker: 0 }));
+            self.workers.append(&mut these.split_off(&Who {
+                process: next,
+                worker: 0,
+            }));
         }
         these
     }
 
     fn malformed(&mut self, event: &'a Event, state: &str) {
-        let who = Who { process: event.process, worker: event.worker };
+        let who = Who {
+            process: event.process,
+            worker: event.worker,
+        };
         let (what, name, at) = (&event.what, &event.name, self.clock.say(event.at));
         let sentence = format!("driver: {who}: {what:?} of {name:?} at {at}, but {state}");
         self.story(name).violations.push(sentence);
     }
 
     fn say(&mut self, event: &'a Event, sentence: &str) {
-        let who = Who { process: event.process, worker: event.worker };
+        let who = Who {
+            process: event.process,
+            worker: event.worker,
+        };
         let (name, at) = (&event.name, self.clock.say(event.at));
-        self.story(name).violations.push(format!("{name}: {who} {sentence}, at {at}"));
+        self.story(name)
+            .violations
+            .push(format!("{name}: {who} {sentence}, at {at}"));
     }
 
     fn story(&mut self, name: &'a str) -> &mut Story<'a> {

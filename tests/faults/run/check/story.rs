@@ -116,7 +116,10 @@ pub(super) struct Signature {
 
 impl Signature {
     pub(super) fn span(self) -> Span {
-        Span { from: self.from, to: self.by }
+        Span {
+            from: self.from,
+            to: self.by,
+        }
     }
 }
 
@@ -165,7 +168,10 @@ impl Hold {
 
     /// The deadline that was known at this time.
     pub(super) fn deadline_at(&self, at: u64) -> Option<u64> {
-        self.answers.iter().rfind(|answer| answer.at <= at).and_then(|answer| answer.until)
+        self.answers
+            .iter()
+            .rfind(|answer| answer.at <= at)
+            .and_then(|answer| answer.until)
     }
 
     /// The last signature that was known at this time.
@@ -241,7 +247,10 @@ impl<'a> Story<'a> {
             return place;
         }
         let locks = event.locks().map(|lock| self.lock(lock)).collect();
-        self.names.push(Name { text: &event.name, locks });
+        self.names.push(Name {
+            text: &event.name,
+            locks,
+        });
         self.name_places.insert(&event.name, self.names.len() - 1);
         self.names.len() - 1
     }
@@ -251,13 +260,24 @@ impl<'a> Story<'a> {
             return place;
         }
         let (slot, waits, holds) = (keyslot(&name), Vec::new(), Vec::new());
-        self.locks.push(Lock { name: name.clone(), slot, waits, holds });
+        self.locks.push(Lock {
+            name: name.clone(),
+            slot,
+            waits,
+            holds,
+        });
         self.lock_places.insert(name, self.locks.len() - 1);
         self.locks.len() - 1
     }
 
     pub(super) fn error(&mut self, kind: &'a str, at: u64) {
-        self.errors.entry(kind).or_insert(Errors { count: 0, first: at }).count += 1;
+        self.errors
+            .entry(kind)
+            .or_insert(Errors {
+                count: 0,
+                first: at,
+            })
+            .count += 1;
     }
 
     /// All waits and holds are known: puts them in order.
@@ -278,7 +298,11 @@ impl<'a> Story<'a> {
 
     /// Of the locks of a name.
     pub(super) fn slots_of(&self, name: usize) -> Vec<u16> {
-        self.names[name].locks.iter().map(|lock| self.locks[*lock].slot).collect()
+        self.names[name]
+            .locks
+            .iter()
+            .map(|lock| self.locks[*lock].slot)
+            .collect()
     }
 
     /// For each lock, the first of those that it is taken together with.
@@ -295,7 +319,11 @@ impl<'a> Story<'a> {
     }
 
     pub(super) fn workload_of(&self, wait: &Wait) -> &'a str {
-        self.names[wait.name].text.split(':').next().unwrap_or_default()
+        self.names[wait.name]
+            .text
+            .split(':')
+            .next()
+            .unwrap_or_default()
     }
 
     pub(super) fn name_of(&self, hold: &Hold) -> &'a str {

@@ -27,11 +27,18 @@ impl<'a> Fenced<'a> {
     fn of(story: &'a Story<'_>, lock: &'a Lock) -> Self {
         let holds = lock.holds.iter().map(|hold| &story.holds[*hold]);
         let holds = holds.filter_map(|hold| Some((hold.token?, hold))).collect();
-        Self { lock: &lock.name, slot: lock.slot, holds }
+        Self {
+            lock: &lock.name,
+            slot: lock.slot,
+            holds,
+        }
     }
 
     fn judge_grants(&self, context: &Context<'_>, cell: &mut Cell) {
-        let valid = self.holds.iter().filter(|(_, hold)| hold.is_valid(hold.granted));
+        let valid = self
+            .holds
+            .iter()
+            .filter(|(_, hold)| hold.is_valid(hold.granted));
         let mut last: Option<(i64, &Hold)> = None;
         for &(token, hold) in valid {
             if let Some((before, earlier)) = last
@@ -45,7 +52,10 @@ impl<'a> Fenced<'a> {
                     earlier.who,
                     context.clock.say(earlier.granted),
                 );
-                match context.faults.took_the_grant(self.slot, earlier, hold.granted) {
+                match context
+                    .faults
+                    .took_the_grant(self.slot, earlier, hold.granted)
+                {
                     Some(fault) => {
                         cell.explained.push(format!(
                             "{said}; the counter may be lost by {}",
@@ -73,7 +83,8 @@ impl<'a> Fenced<'a> {
             match self.explains_refusal(context, (token, hold), write.answered) {
                 Some((what, fault)) => {
                     let fault = fault.say(context.clock);
-                    cell.explained.push(format!("{said}; {what} may be lost by {fault}"));
+                    cell.explained
+                        .push(format!("{said}; {what} may be lost by {fault}"));
                 }
                 None => cell.violations.push(said),
             }
@@ -89,7 +100,10 @@ impl<'a> Fenced<'a> {
         at: u64,
     ) -> Option<(&'static str, &'b Fault<'b>)> {
         let is_other = |other: &Hold| !std::ptr::eq(other, hold);
-        let higher = self.holds.iter().filter(|(other, by)| *other >= token && is_other(by));
+        let higher = self
+            .holds
+            .iter()
+            .filter(|(other, by)| *other >= token && is_other(by));
         let mut higher = higher.map(|(_, by)| *by).filter(|by| by.granted <= at);
         higher.find_map(|by| {
             if by.granted <= hold.granted {

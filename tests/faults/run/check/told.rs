@@ -25,13 +25,22 @@ pub(super) struct Party<'a> {
 impl<'a> Party<'a> {
     fn new(hold: &'a Hold, slot: u16, at: u64, context: &Context<'_>) -> Self {
         let left = hold.left;
-        let told = hold.told_after(at).filter(|told| left.is_none_or(|left| *told <= left));
+        let told = hold
+            .told_after(at)
+            .filter(|told| left.is_none_or(|left| *told <= left));
         let is_forgotten = context.faults.forgot(slot, hold, at).is_some();
-        Self { hold, due: due(hold, at, context), told, left, is_forgotten }
+        Self {
+            hold,
+            due: due(hold, at, context),
+            told,
+            left,
+            is_forgotten,
+        }
     }
 
     fn told_in_time(&self) -> Option<u64> {
-        self.told.filter(|told| *told <= self.due.saturating_add(READINGS))
+        self.told
+            .filter(|told| *told <= self.due.saturating_add(READINGS))
     }
 
     /// It released the lock, or died, before it was to be told.
@@ -49,17 +58,29 @@ fn due(hold: &Hold, at: u64, context: &Context<'_>) -> u64 {
         return deadline;
     }
     let third = hold.lease / 3;
-    let answered = nanos(context.rules.told_within.saturating_sub(context.rules.lease / 3));
+    let answered = nanos(
+        context
+            .rules
+            .told_within
+            .saturating_sub(context.rules.lease / 3),
+    );
     let due = deadline.min(next_renewal(hold, at, third).saturating_add(answered));
     // A process that stands still hears nothing.
-    let is_held_up = context.faults.hold_up(hold.who.process, Span { from: at, to: due });
+    let is_held_up = context
+        .faults
+        .hold_up(hold.who.process, Span { from: at, to: due });
     if is_held_up { deadline } else { due }
 }
 
 fn next_renewal(hold: &Hold, at: u64, third: u64) -> u64 {
     let signature = hold.signature_at(at).filter(|_| hold.shows_renewals);
-    let next = signature.map_or(0, |signature| signature.until.saturating_sub(hold.lease - third));
-    let is_seen = hold.answers.iter().any(|answer| (next..=at).contains(&answer.at));
+    let next = signature.map_or(0, |signature| {
+        signature.until.saturating_sub(hold.lease - third)
+    });
+    let is_seen = hold
+        .answers
+        .iter()
+        .any(|answer| (next..=at).contains(&answer.at));
     if next > at {
         next
     } else if signature.is_some() && is_seen {
@@ -105,13 +126,17 @@ pub(super) fn count(parties: &[Party<'_>], at: u64, cell: &mut Cell) {
     if let Some(told) = in_time.or_else(|| late().filter(|_| !left)) {
         losses.longest_told_ms = losses.longest_told_ms.max(millis(told - at));
     }
-    let Some((youngest, older)) = parties.split_last() else { return };
+    let Some((youngest, older)) = parties.split_last() else {
+        return;
+    };
     // Then it was the younger that had no hold.
     let is_right = older.iter().all(|party| party.told_in_time().is_none());
     if is_right && youngest.told_in_time().is_some() {
         return;
     }
-    let first = older.iter().min_by_key(|party| party.told.unwrap_or(u64::MAX));
+    let first = older
+        .iter()
+        .min_by_key(|party| party.told.unwrap_or(u64::MAX));
     let Some(party) = first else { return };
     let end = party.told.unwrap_or(u64::MAX);
     let said = party.hold.answers.iter().map(|answer| answer.at);

@@ -43,14 +43,19 @@ pub(super) fn judge(
 pub(super) fn judge_recoveries(queues: &[Queue<'_>], context: &Context<'_>, cell: &mut Cell) {
     for fault in context.faults.last_ends() {
         let next = context.faults.next(fault.off).map(|fault| fault.on);
-        let waiting = queues.iter().filter_map(|queue| queue.recovery(fault, next));
+        let waiting = queues
+            .iter()
+            .filter_map(|queue| queue.recovery(fault, next));
         let recoveries: Vec<_> = waiting.collect();
         for recovery in &recoveries {
             recovery.judge(fault, context, cell);
         }
-        let all_granted = recoveries.iter().all(|recovery| recovery.end == End::Granted);
+        let all_granted = recoveries
+            .iter()
+            .all(|recovery| recovery.end == End::Granted);
         let longest = recoveries.iter().map(|recovery| recovery.uncovered).max();
-        cell.recovery_ms.extend(longest.filter(|_| all_granted).map(millis));
+        cell.recovery_ms
+            .extend(longest.filter(|_| all_granted).map(millis));
     }
 }
 
@@ -83,7 +88,9 @@ impl Recovery<'_> {
             End::GivenUp => format!("not granted again; nobody held it for {took}"),
         };
         let fault = fault.say(context.clock);
-        cell.violations.push(format!("{lock}: had waiters at the end of {fault}, and was {how}"));
+        cell.violations.push(format!(
+            "{lock}: had waiters at the end of {fault}, and was {how}"
+        ));
     }
 }
 
@@ -108,7 +115,11 @@ pub(super) fn queues<'a>(story: &'a Story<'_>, context: &Context<'_>) -> Vec<Que
         let cover = &mut covers[groups[story.names[hold.name].locks[0]]];
         let orphaned = hold.is_orphan.then_some(hold.gone_by);
         if let Some(until) = orphaned.or(hold.valid_until()) {
-            let weight = if hold.mode == Mode::Permit { 1 } else { permits };
+            let weight = if hold.mode == Mode::Permit {
+                1
+            } else {
+                permits
+            };
             cover.holds(hold.granted, until, weight);
         }
     }
@@ -116,9 +127,14 @@ pub(super) fn queues<'a>(story: &'a Story<'_>, context: &Context<'_>) -> Vec<Que
         let cover = &mut covers[groups[story.names[wait.name].locks[0]]];
         cover.holds(wait.asked, idle::gone_by(story, wait, context), permits);
     }
-    let covered: Vec<_> = covers.into_iter().map(|cover| cover.spans(permits)).collect();
+    let covered: Vec<_> = covers
+        .into_iter()
+        .map(|cover| cover.spans(permits))
+        .collect();
     let locks = story.locks.iter().zip(groups);
-    locks.map(|(lock, group)| Queue::of(story, lock, covered[group].clone())).collect()
+    locks
+        .map(|(lock, group)| Queue::of(story, lock, covered[group].clone()))
+        .collect()
 }
 
 /// How many permits are held: all, if it is no permit that is held.
@@ -135,7 +151,8 @@ impl Cover {
 
     fn spans(mut self, permits: usize) -> Vec<Span> {
         // Of the same instant, what ends does so after what begins.
-        self.changes.sort_unstable_by_key(|(at, begins, _)| (*at, !begins));
+        self.changes
+            .sort_unstable_by_key(|(at, begins, _)| (*at, !begins));
         let (mut held, mut since, mut spans) = (0, None, Vec::new());
         for (at, begins, weight) in self.changes {
             held = if begins { held + weight } else { held - weight };
@@ -156,23 +173,41 @@ impl<'a> Queue<'a> {
     fn of(story: &Story<'_>, lock: &'a Lock, covered: Vec<Span>) -> Self {
         let mut all_ended = 0;
         let waits = lock.waits.iter().map(|wait| &story.waits[*wait]);
-        let spans = waits.clone().map(|wait| Span { from: wait.asked, to: wait.ended });
+        let spans = waits.clone().map(|wait| Span {
+            from: wait.asked,
+            to: wait.ended,
+        });
         let waits_of = Span::united(spans.collect(), MARGIN);
         let ends = waits.map(|wait| {
             all_ended = wait.ended.max(all_ended);
             (wait.asked, all_ended)
         });
         let ends = ends.collect();
-        let grants = lock.holds.iter().map(|hold| story.holds[*hold].granted).collect();
-        Self { lock: &lock.name, waits: waits_of, ends, grants, covered }
+        let grants = lock
+            .holds
+            .iter()
+            .map(|hold| story.holds[*hold].granted)
+            .collect();
+        Self {
+            lock: &lock.name,
+            waits: waits_of,
+            ends,
+            grants,
+            covered,
+        }
     }
 
     /// The parts of this time in which nobody held the lock.
     fn uncovered(&self, within: Span) -> impl Iterator<Item = u64> {
         let first = self.covered.partition_point(|span| span.to < within.from);
-        let end = Span { from: within.to, to: within.to };
+        let end = Span {
+            from: within.to,
+            to: within.to,
+        };
         let covered = self.covered[first..].iter().copied();
-        let covered = covered.take_while(move |span| span.from < within.to).chain([end]);
+        let covered = covered
+            .take_while(move |span| span.from < within.to)
+            .chain([end]);
         let mut from = within.from;
         covered.map(move |span| {
             let free = span.from.saturating_sub(from);
@@ -184,8 +219,14 @@ impl<'a> Queue<'a> {
     /// The longest time since then in which somebody waited and nobody held the lock.
     fn outage(&self, since: u64) -> u64 {
         let waits = self.waits.iter().filter(|wait| wait.to > since);
-        let waits = waits.map(|wait| Span { from: wait.from.max(since), to: wait.to });
-        waits.flat_map(|wait| self.uncovered(wait)).max().unwrap_or(0)
+        let waits = waits.map(|wait| Span {
+            from: wait.from.max(since),
+            to: wait.to,
+        });
+        waits
+            .flat_map(|wait| self.uncovered(wait))
+            .max()
+            .unwrap_or(0)
     }
 
     /// `None` if nobody waited when the fault ended.
@@ -203,7 +244,16 @@ impl<'a> Queue<'a> {
             (None, Some(granted)) => (granted, End::Granted),
             (None, None) => (all_ended, End::GivenUp),
         };
-        let uncovered = self.uncovered(Span { from: fault.off, to }).sum();
-        Some(Recovery { lock: self.lock, uncovered, end })
+        let uncovered = self
+            .uncovered(Span {
+                from: fault.off,
+                to,
+            })
+            .sum();
+        Some(Recovery {
+            lock: self.lock,
+            uncovered,
+            end,
+        })
     }
 }

@@ -10,7 +10,11 @@ use crate::world::{Node, World};
 const PLAIN: Fault = Fault::lasting(50..100, flush_scripts);
 
 pub(super) const FAULTS: &[Fault] = &[
-    Fault { name: "script-flush", what: "SCRIPT FLUSH, ten times a second", ..PLAIN },
+    Fault {
+        name: "script-flush",
+        what: "SCRIPT FLUSH, ten times a second",
+        ..PLAIN
+    },
     Fault {
         name: "client-kill",
         what: "CLIENT KILL TYPE normal, pubsub, replica, in turn, ten times a second",
@@ -79,7 +83,9 @@ fn kill_connections(_: &mut World, random: &mut fastrand::Rng) -> Injected {
         turn += 1;
         for node in world.masters() {
             let kind = ["normal", "pubsub", "replica"][turn % 3];
-            world.server(node).command(&["CLIENT", "KILL", "TYPE", kind]);
+            world
+                .server(node)
+                .command(&["CLIENT", "KILL", "TYPE", kind]);
         }
     })
 }
@@ -111,9 +117,15 @@ fn take_rights(world: &mut World, random: &mut fastrand::Rng) -> Injected {
         let reply = server.command(&[&["ACL", "SETUSER", "default"][..], &rights].concat());
         assert_eq!(reply.text(), "OK");
     };
-    settings(world, random, "scripts and subscriptions are forbidden", taken, |server| {
-        server.command(&["ACL", "SETUSER", "default", "+@all"]);
-    })
+    settings(
+        world,
+        random,
+        "scripts and subscriptions are forbidden",
+        taken,
+        |server| {
+            server.command(&["ACL", "SETUSER", "default", "+@all"]);
+        },
+    )
 }
 
 fn config(server: &Server, name: &str, value: &str) {
@@ -126,15 +138,24 @@ fn no_memory(world: &mut World, random: &mut fastrand::Rng) -> Injected {
         config(server, "maxmemory-policy", "noeviction");
         config(server, "maxmemory", "1");
     };
-    settings(world, random, "writes need memory that is not there", full, |server| {
-        config(server, "maxmemory", "0");
-    })
+    settings(
+        world,
+        random,
+        "writes need memory that is not there",
+        full,
+        |server| {
+            config(server, "maxmemory", "0");
+        },
+    )
 }
 
 fn used_memory(server: &Server) -> u64 {
     let info = server.command(&["INFO", "memory"]).text();
-    let used = info.lines().find_map(|line| line.strip_prefix("used_memory:"));
-    used.and_then(|used| used.trim().parse().ok()).expect("the server tells it")
+    let used = info
+        .lines()
+        .find_map(|line| line.strip_prefix("used_memory:"));
+    used.and_then(|used| used.trim().parse().ok())
+        .expect("the server tells it")
 }
 
 fn evict(world: &mut World, random: &mut fastrand::Rng) -> Injected {
@@ -147,7 +168,10 @@ fn evict(world: &mut World, random: &mut fastrand::Rng) -> Injected {
             }
             _ => true,
         };
-        (0..100_000).map(|number| format!("{{junk{number}}}")).find(is_there).expect("one of many")
+        (0..100_000)
+            .map(|number| format!("{{junk{number}}}"))
+            .find(is_there)
+            .expect("one of many")
     };
     let places: Vec<_> = victims.iter().map(|&node| (node, owner(node))).collect();
     let (again, slots) = (places.clone(), world.slots_of(&victims));
@@ -166,7 +190,11 @@ fn evict(world: &mut World, random: &mut fastrand::Rng) -> Injected {
         for (node, tag) in &again {
             let server = world.server(*node);
             config(server, "maxmemory-policy", POLICIES[turn % POLICIES.len()]);
-            config(server, "maxmemory", &(used_memory(server) + 200_000).to_string());
+            config(
+                server,
+                "maxmemory",
+                &(used_memory(server) + 200_000).to_string(),
+            );
             let filler = "x".repeat(20_000);
             let mut connection = server.connection();
             for number in 0..FILLERS {
@@ -185,7 +213,9 @@ fn busy(world: &mut World, random: &mut fastrand::Rng) -> Injected {
     let start = |server: &Server| {
         config(server, "lua-time-limit", "50");
         let mut connection = server.connection();
-        connection.send(&["EVAL", "while true do end", "0"]).expect("it is sent");
+        connection
+            .send(&["EVAL", "while true do end", "0"])
+            .expect("it is sent");
         // It goes on without whoever has asked for it: the connection may be dropped when it is noticed.
         let is_busy = || {
             let reply = server.connection().command(&["PING"]);
@@ -198,7 +228,9 @@ fn busy(world: &mut World, random: &mut fastrand::Rng) -> Injected {
         let has_ended = || {
             let mut connection = server.connection();
             drop(connection.command(&["SCRIPT", "KILL"]));
-            connection.command(&["PING"]).is_ok_and(|reply| reply.text() == "PONG")
+            connection
+                .command(&["PING"])
+                .is_ok_and(|reply| reply.text() == "PONG")
         };
         crate::support::wait_until("it ends", std::time::Duration::from_secs(10), has_ended);
     })
@@ -216,11 +248,21 @@ fn misconfigured(world: &mut World, random: &mut fastrand::Rng) -> Injected {
             let info = server.command(&["INFO", "persistence"]).text();
             info.contains("rdb_last_bgsave_status:err")
         };
-        crate::support::wait_until("a snapshot fails", std::time::Duration::from_secs(5), failed);
+        crate::support::wait_until(
+            "a snapshot fails",
+            std::time::Duration::from_secs(5),
+            failed,
+        );
     };
-    settings(world, random, "snapshots cannot be written", full, |server| {
-        config(server, "save", "");
-        fs::remove_dir_all(server.folder().join("dump.rdb")).expect("it may");
-        server.command(&["BGSAVE"]);
-    })
+    settings(
+        world,
+        random,
+        "snapshots cannot be written",
+        full,
+        |server| {
+            config(server, "save", "");
+            fs::remove_dir_all(server.folder().join("dump.rdb")).expect("it may");
+            server.command(&["BGSAVE"]);
+        },
+    )
 }

@@ -55,7 +55,9 @@ fn freeze(world: &mut World, random: &mut fastrand::Rng) -> Injected {
     let number = world.clients.seats()[seat].number;
     // It stops itself, at the worst moment. One that is not ours does not know how, and one that gets no lock does not.
     let until = clock::monotonic() + u64::try_from(SOON.as_nanos()).expect("seconds");
-    world.clients.order(seat, &format!("freeze-before-write {until}"));
+    world
+        .clients
+        .order(seat, &format!("freeze-before-write {until}"));
     if !world.clients.stands_still(seat, SOON + MOMENT) {
         world.clients.signal(seat, Signal::SIGSTOP);
     }
@@ -69,8 +71,10 @@ fn kill(world: &mut World, random: &mut fastrand::Rng) -> Injected {
     let seat = any_seat(world, random);
     let number = world.clients.seats()[seat].number;
     world.clients.signal(seat, Signal::SIGKILL);
-    Injected::new(format!("client {number} is killed"), move |world| world.clients.replace(seat))
-        .of_process(number)
+    Injected::new(format!("client {number} is killed"), move |world| {
+        world.clients.replace(seat)
+    })
+    .of_process(number)
 }
 
 fn block(world: &mut World, random: &mut fastrand::Rng) -> Injected {
@@ -78,9 +82,12 @@ fn block(world: &mut World, random: &mut fastrand::Rng) -> Injected {
     let number = world.clients.seats()[seat].number;
     let blocked = move |world: &mut World| world.clients.order(seat, "block 90");
     blocked(world);
-    Injected::new(format!("client {number} has no thread for its tasks"), |_| {})
-        .meanwhile(blocked)
-        .of_process(number)
+    Injected::new(
+        format!("client {number} has no thread for its tasks"),
+        |_| {},
+    )
+    .meanwhile(blocked)
+    .of_process(number)
 }
 
 fn exhaust(world: &mut World, _: &mut fastrand::Rng) -> Injected {

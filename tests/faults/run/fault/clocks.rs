@@ -8,7 +8,10 @@ use super::{ALONE, Fault, Injected, Needs};
 use crate::support::preload;
 use crate::world::World;
 
-const PLAIN: Fault = Fault { needs: Needs::Clocks, ..Fault::lasting(50..100, client) };
+const PLAIN: Fault = Fault {
+    needs: Needs::Clocks,
+    ..Fault::lasting(50..100, client)
+};
 
 pub(super) const FAULTS: &[Fault] = &[
     Fault {
@@ -46,8 +49,14 @@ pub(crate) struct Clocks {
 impl Clocks {
     pub(crate) fn prepare(folder: &Path) -> Self {
         let library = folder.join("clock.so");
-        preload::compile(concat!(env!("CARGO_MANIFEST_DIR"), "/../redlock/clock.c"), &library);
-        let clocks = Clocks { library, folder: folder.to_owned() };
+        preload::compile(
+            concat!(env!("CARGO_MANIFEST_DIR"), "/../redlock/clock.c"),
+            &library,
+        );
+        let clocks = Clocks {
+            library,
+            folder: folder.to_owned(),
+        };
         for whose in ["client", "server"] {
             fs::write(clocks.file(whose), [0; 8]).expect("a file");
         }
@@ -69,13 +78,21 @@ impl Clocks {
 
     fn set(&self, whose: &str, seconds: i64) {
         // In place: it is mapped.
-        let mut file = fs::OpenOptions::new().write(true).open(self.file(whose)).expect("a file");
-        file.write_all(&(seconds * 1_000_000).to_ne_bytes()).expect("it is written");
+        let mut file = fs::OpenOptions::new()
+            .write(true)
+            .open(self.file(whose))
+            .expect("a file");
+        file.write_all(&(seconds * 1_000_000).to_ne_bytes())
+            .expect("it is written");
     }
 }
 
 fn step(world: &World, whose: &str, seconds: i64) {
-    world.clocks.as_ref().expect("clocks were prepared").set(whose, seconds);
+    world
+        .clocks
+        .as_ref()
+        .expect("clocks were prepared")
+        .set(whose, seconds);
 }
 
 fn client(world: &mut World, _: &mut fastrand::Rng) -> Injected {
@@ -83,20 +100,24 @@ fn client(world: &mut World, _: &mut fastrand::Rng) -> Injected {
     let mut ahead = true;
     let back = |world: &mut World| step(world, "client", 0);
     let number = world.clients.seats()[0].number;
-    Injected::new("client 1: an hour ahead, an hour behind", back).of_process(number).meanwhile(
-        move |world| {
+    Injected::new("client 1: an hour ahead, an hour behind", back)
+        .of_process(number)
+        .meanwhile(move |world| {
             ahead = !ahead;
             step(world, "client", if ahead { 3600 } else { -3600 });
-        },
-    )
+        })
 }
 
 fn server_ahead(world: &mut World, _: &mut fastrand::Rng) -> Injected {
     step(world, "server", 600);
-    Injected::new("server: ten minutes ahead", |world| step(world, "server", 0))
+    Injected::new("server: ten minutes ahead", |world| {
+        step(world, "server", 0)
+    })
 }
 
 fn server_behind(world: &mut World, _: &mut fastrand::Rng) -> Injected {
     step(world, "server", -2);
-    Injected::new("server: two seconds behind", |world| step(world, "server", 0))
+    Injected::new("server: two seconds behind", |world| {
+        step(world, "server", 0)
+    })
 }

@@ -9,7 +9,11 @@ use crate::world::World;
 const PLAIN: Fault = Fault::lasting(40..90, cut);
 
 pub(super) const FAULTS: &[Fault] = &[
-    Fault { name: "cut", what: "all connections are cut, over and over", ..PLAIN },
+    Fault {
+        name: "cut",
+        what: "all connections are cut, over and over",
+        ..PLAIN
+    },
     Fault {
         name: "refused",
         what: "all connections are cut, and new ones refused",
@@ -29,7 +33,12 @@ pub(super) const FAULTS: &[Fault] = &[
         begin: no_replies,
         ..PLAIN
     },
-    Fault { name: "no-requests", what: "requests do not arrive", begin: no_requests, ..PLAIN },
+    Fault {
+        name: "no-requests",
+        what: "requests do not arrive",
+        begin: no_requests,
+        ..PLAIN
+    },
     Fault {
         name: "lost-replies",
         what: "replies are lost and connections cut, over and over",
@@ -113,7 +122,9 @@ fn lost_replies(world: &mut World, _: &mut fastrand::Rng) -> Injected {
 fn late_requests(world: &mut World, _: &mut fastrand::Rng) -> Injected {
     world.lines().for_each(Line::hold_requests);
     // They flow on by themselves: nothing is cut.
-    Injected::new("requests are held", |world| world.lines().for_each(Line::flow))
+    Injected::new("requests are held", |world| {
+        world.lines().for_each(Line::flow)
+    })
 }
 
 fn jitter(world: &mut World, _: &mut fastrand::Rng) -> Injected {
@@ -126,7 +137,9 @@ fn jitter(world: &mut World, _: &mut fastrand::Rng) -> Injected {
 
 fn trickle(world: &mut World, _: &mut fastrand::Rng) -> Injected {
     world.lines().for_each(|line| line.trickle(16));
-    Injected::new("16 bytes a millisecond", |world| world.lines().for_each(Line::flow))
+    Injected::new("16 bytes a millisecond", |world| {
+        world.lines().for_each(Line::flow)
+    })
 }
 
 fn no_messages(world: &mut World, _: &mut fastrand::Rng) -> Injected {
@@ -136,9 +149,15 @@ fn no_messages(world: &mut World, _: &mut fastrand::Rng) -> Injected {
 fn one_alone(world: &mut World, random: &mut fastrand::Rng) -> Injected {
     let seat = random.usize(0..world.clients.seats().len());
     let number = world.clients.seats()[seat].number;
-    world.clients.seats()[seat].lines.iter().for_each(Line::half_open);
+    world.clients.seats()[seat]
+        .lines
+        .iter()
+        .for_each(Line::half_open);
     Injected::new(format!("client {number} is alone"), move |world| {
-        world.clients.seats()[seat].lines.iter().for_each(Line::pass);
+        world.clients.seats()[seat]
+            .lines
+            .iter()
+            .for_each(Line::pass);
     })
     .of_process(number)
 }

@@ -18,27 +18,42 @@ const LAST_SLOT: u16 = 16_383;
 pub(super) fn begin(world: &mut World, random: &mut fastrand::Rng) -> Injected {
     let master = world.victims(random)[0];
     let seat = random.usize(0..world.clients.seats().len());
-    let (port, number) = (world.server(master).port(), world.clients.seats()[seat].number);
+    let (port, number) = (
+        world.server(master).port(),
+        world.clients.seats()[seat].number,
+    );
     let slots = world.slots_of(&[master]);
     firewall(&rules(world, master));
     sides(world, master, seat);
-    let injected =
-        Injected::new(format!("master {port} and client {number} are by themselves"), |world| {
+    let injected = Injected::new(
+        format!("master {port} and client {number} are by themselves"),
+        |world| {
             firewall("delete table inet leasehold\n");
             world.lines().for_each(Line::pass);
-        });
+        },
+    );
     // Without shards the master has all slots: everybody is cut off from somebody. Only the client beside the former
     // master cannot learn of the new one before the end.
-    let slots = if slots.is_empty() { vec![(0, LAST_SLOT)] } else { slots };
+    let slots = if slots.is_empty() {
+        vec![(0, LAST_SLOT)]
+    } else {
+        slots
+    };
     injected.of_process(number).of_slots(slots)
 }
 
 /// Each packet that opens or feeds a connection between the sides.
 fn rules(world: &World, master: Node) -> String {
     let alone = world.server(master);
-    let others: Vec<_> =
-        world.deployments[0].processes().filter(|server| server.port() != alone.port()).collect();
-    let ports = |server: &Server| [Some(server.port()), server.bus_port()].into_iter().flatten();
+    let others: Vec<_> = world.deployments[0]
+        .processes()
+        .filter(|server| server.port() != alone.port())
+        .collect();
+    let ports = |server: &Server| {
+        [Some(server.port()), server.bus_port()]
+            .into_iter()
+            .flatten()
+    };
     let list = |numbers: BTreeSet<u16>| {
         let numbers: Vec<_> = numbers.iter().map(u16::to_string).collect();
         format!("{{ {} }}", numbers.join(", "))
@@ -73,6 +88,13 @@ fn firewall(rules: &str) {
         .stdin(Stdio::piped())
         .spawn()
         .expect("nft (package nftables)");
-    nft.stdin.take().expect("piped").write_all(rules.as_bytes()).expect("it reads");
-    assert!(nft.wait().is_ok_and(|status| status.success()), "nft refuses: {rules}");
+    nft.stdin
+        .take()
+        .expect("piped")
+        .write_all(rules.as_bytes())
+        .expect("it reads");
+    assert!(
+        nft.wait().is_ok_and(|status| status.success()),
+        "nft refuses: {rules}"
+    );
 }

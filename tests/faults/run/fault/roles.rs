@@ -5,10 +5,18 @@ use crate::support::deployment::Deployment;
 use crate::support::slots::keyslot;
 use crate::world::{Kind, Node, World};
 
-const PLAIN: Fault = Fault { on: REPLACED, forgets: REPLACED, ..Fault::lasting(10..40, by_order) };
+const PLAIN: Fault = Fault {
+    on: REPLACED,
+    forgets: REPLACED,
+    ..Fault::lasting(10..40, by_order)
+};
 
 pub(super) const FAULTS: &[Fault] = &[
-    Fault { name: "failover-ordered", what: "a master is replaced by order", ..PLAIN },
+    Fault {
+        name: "failover-ordered",
+        what: "a master is replaced by order",
+        ..PLAIN
+    },
     Fault {
         name: "failover-killed",
         what: "SIGKILL of a master; a replica takes its place, and it comes back as a replica",
@@ -70,12 +78,13 @@ fn until_replaced(world: &World, Node(_, old): Node) {
 }
 
 fn by_order(world: &mut World, random: &mut fastrand::Rng) -> Injected {
-    let (Node(_, old), slots) =
-        replace(world, random, |world, Node(_, old)| match &world.deployments[0] {
+    let (Node(_, old), slots) = replace(world, random, |world, Node(_, old)| {
+        match &world.deployments[0] {
             Deployment::Server(_) => {}
             Deployment::Sentinels(sentinels) => drop(sentinels.failover()),
             Deployment::Cluster(cluster) => drop(cluster.failover(old % cluster.shards())),
-        });
+        }
+    });
     Injected::new(format!("master {old} is replaced by order"), |_| {}).of_slots(slots)
 }
 
@@ -84,9 +93,12 @@ fn by_death(world: &mut World, random: &mut fastrand::Rng) -> Injected {
         world.kill(old);
         until_replaced(world, old);
     });
-    Injected::new(format!("master {} was killed and is replaced", old.1), move |world| {
-        world.restart(old);
-    })
+    Injected::new(
+        format!("master {} was killed and is replaced", old.1),
+        move |world| {
+            world.restart(old);
+        },
+    )
     .of_slots(slots)
 }
 
@@ -95,9 +107,12 @@ fn by_silence(world: &mut World, random: &mut fastrand::Rng) -> Injected {
         world.server(old).pause();
         until_replaced(world, old);
     });
-    Injected::new(format!("master {} stood still and is replaced", old.1), move |world| {
-        world.server(old).resume();
-    })
+    Injected::new(
+        format!("master {} stood still and is replaced", old.1),
+        move |world| {
+            world.server(old).resume();
+        },
+    )
     .of_slots(slots)
 }
 
@@ -116,12 +131,18 @@ fn behind(world: &mut World, random: &mut fastrand::Rng) -> Injected {
     };
     // Whoever is connected stays so; the replica does not come back.
     set_password("nobody knows");
-    cluster.node(new).command(&["CLIENT", "KILL", "TYPE", "master"]);
+    cluster
+        .node(new)
+        .command(&["CLIENT", "KILL", "TYPE", "master"]);
     Injected::new(
         format!("replica {new} hears nothing of master {old}, and replaces it"),
         move |world| {
-            let Deployment::Cluster(cluster) = &world.deployments[0] else { return };
-            cluster.node(new).command(&["CLUSTER", "FAILOVER", "TAKEOVER"]);
+            let Deployment::Cluster(cluster) = &world.deployments[0] else {
+                return;
+            };
+            cluster
+                .node(new)
+                .command(&["CLUSTER", "FAILOVER", "TAKEOVER"]);
             set_password("");
             cluster.until_replaced(shard, old);
         },
@@ -133,14 +154,30 @@ fn behind(world: &mut World, random: &mut fastrand::Rng) -> Injected {
 fn moving_slots(_: &mut World, random: &mut fastrand::Rng) -> Injected {
     let mut turn = random.usize(0..4);
     let migrate = move |world: &mut World| {
-        let Deployment::Cluster(cluster) = &world.deployments[0] else { return };
-        let names =
-            ["plain:0", "fenced:1", "multi:1", "fair:0", "permits:0", "string:0", "read-write:0"];
+        let Deployment::Cluster(cluster) = &world.deployments[0] else {
+            return;
+        };
+        let names = [
+            "plain:0",
+            "fenced:1",
+            "multi:1",
+            "fair:0",
+            "permits:0",
+            "string:0",
+            "read-write:0",
+        ];
         turn += 1;
         let slot = keyslot(names[turn % names.len()]);
         let owner = cluster.owner(slot);
-        let masters: Vec<_> = world.masters().into_iter().map(|Node(_, node)| node).collect();
-        let at = masters.iter().position(|&master| master == owner).expect("a master");
+        let masters: Vec<_> = world
+            .masters()
+            .into_iter()
+            .map(|Node(_, node)| node)
+            .collect();
+        let at = masters
+            .iter()
+            .position(|&master| master == owner)
+            .expect("a master");
         cluster.migrate(slot, masters[(at + 1) % masters.len()]);
     };
     Injected::new("slots move", |_| {}).meanwhile(migrate)

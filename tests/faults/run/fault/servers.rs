@@ -3,7 +3,10 @@
 use super::{ALONE, Fault, Injected, NOWHERE, Needs, REPLACED};
 use crate::world::{Node, World};
 
-const PLAIN: Fault = Fault { forgets: REPLACED, ..Fault::lasting(10..150, freeze) };
+const PLAIN: Fault = Fault {
+    forgets: REPLACED,
+    ..Fault::lasting(10..150, freeze)
+};
 
 pub(super) const FAULTS: &[Fault] = &[
     Fault {
@@ -44,7 +47,9 @@ pub(super) const FAULTS: &[Fault] = &[
 ];
 
 fn ports(world: &World, nodes: &[Node]) -> String {
-    let ports = nodes.iter().map(|&node| world.server(node).port().to_string());
+    let ports = nodes
+        .iter()
+        .map(|&node| world.server(node).port().to_string());
     ports.collect::<Vec<_>>().join(", ")
 }
 
@@ -54,11 +59,14 @@ fn freeze(world: &mut World, random: &mut fastrand::Rng) -> Injected {
     for &node in &victims {
         world.server(node).pause();
     }
-    Injected::new(format!("server {} stands still", ports(world, &victims)), move |world| {
-        for &node in &victims {
-            world.server(node).resume();
-        }
-    })
+    Injected::new(
+        format!("server {} stands still", ports(world, &victims)),
+        move |world| {
+            for &node in &victims {
+                world.server(node).resume();
+            }
+        },
+    )
     .of_slots(slots)
 }
 
@@ -69,17 +77,23 @@ fn kill(world: &mut World, random: &mut fastrand::Rng) -> Injected {
     for &node in &victims {
         world.kill(node);
     }
-    Injected::new(format!("server {} is killed", ports(world, &victims)), move |world| {
-        for &node in &victims {
-            world.restart(node);
-        }
-    })
+    Injected::new(
+        format!("server {} is killed", ports(world, &victims)),
+        move |world| {
+            for &node in &victims {
+                world.restart(node);
+            }
+        },
+    )
 }
 
 fn age(world: &mut World, random: &mut fastrand::Rng) -> Injected {
     let node = world.victims(random)[0];
     world.server(node).command(&["SAVE"]);
-    let what = format!("server {} forgets what came after now", ports(world, &[node]));
+    let what = format!(
+        "server {} forgets what came after now",
+        ports(world, &[node])
+    );
     Injected::new(what, move |world| {
         world.kill(node);
         world.restart(node);

@@ -112,7 +112,10 @@ pub(crate) struct Totals {
 
 /// The process of the load, until its input ends.
 pub(crate) fn run(options: &Options) {
-    let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    let runtime = Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build();
     runtime.expect("a runtime").block_on(load(options));
 }
 
@@ -136,17 +139,24 @@ async fn load(options: &Options) {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     tell(&Told::Rested(sample(&visitor, started)));
-    stdin().read_to_end(&mut Vec::new()).expect("the input ends");
+    stdin()
+        .read_to_end(&mut Vec::new())
+        .expect("the input ends");
     let mut error = None;
     for client in &visitor.clients {
         error = error.or(client.shutdown(Duration::from_secs(5)).await.err());
     }
-    tell(&Told::Closed { error: error.map(|error| error.to_string()) });
+    tell(&Told::Closed {
+        error: error.map(|error| error.to_string()),
+    });
 }
 
 async fn connect(options: &Options) -> Client {
     let client = Client::builder(&options.url).lease(options.size.lease());
-    client.connect().await.expect("the server is there, and no fault is on yet")
+    client
+        .connect()
+        .await
+        .expect("the server is there, and no fault is on yet")
 }
 
 /// Visits all names of the range, by so many tasks.
@@ -175,7 +185,11 @@ fn sample(visitor: &Visitor, started: Instant) -> Sample {
         usage: Usage::of(std::process::id()).expect("it runs"),
         tasks: Handle::current().metrics().num_alive_tasks() as u64,
         gauges: gauges(&visitor.clients),
-        reconnects: visitor.clients.iter().map(|client| client.stats().reconnects).sum(),
+        reconnects: visitor
+            .clients
+            .iter()
+            .map(|client| client.stats().reconnects)
+            .sum(),
     }
 }
 
@@ -192,7 +206,14 @@ fn gauges(clients: &[Client; 2]) -> Gauges {
 }
 
 fn totals(visitor: &Visitor) -> Totals {
-    let Tally { names, contended, dropped, by_kind, retried, refused } = &visitor.tally;
+    let Tally {
+        names,
+        contended,
+        dropped,
+        by_kind,
+        retried,
+        refused,
+    } = &visitor.tally;
     let mut counters = BTreeMap::new();
     for client in &visitor.clients {
         for (name, value) in client.stats().iter() {

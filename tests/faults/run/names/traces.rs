@@ -39,7 +39,11 @@ impl Footprint {
 /// What the server is called in reports.
 pub(super) fn version(server: &Server) -> String {
     let info = server.command(&["INFO", "server"]).text();
-    let field = |name: &str| info.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+    let field = |name: &str| {
+        info.lines()
+            .find_map(|line| line.strip_prefix(name))
+            .map(str::trim)
+    };
     match (field("valkey_version:"), field("redis_version:")) {
         (Some(version), _) => format!("Valkey {version}"),
         (None, version) => format!("Redis {}", version.unwrap_or("?")),
@@ -131,7 +135,9 @@ impl Traces {
         if keys.is_empty() {
             return;
         }
-        let words: Vec<_> = iter::once("MGET").chain(keys.iter().map(String::as_str)).collect();
+        let words: Vec<_> = iter::once("MGET")
+            .chain(keys.iter().map(String::as_str))
+            .collect();
         for (key, number) in keys.iter().zip(ask(connection, &words).array()) {
             if *number == Reply::Bulk(b"1".into()) {
                 self.semaphores += 1;

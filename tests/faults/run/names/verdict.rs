@@ -34,9 +34,17 @@ pub(super) fn violations(outcome: &Outcome, size: &Size) -> Vec<String> {
 fn work(outcome: &Outcome, size: &Size) -> Vec<String> {
     let (mut found, totals) = (Vec::new(), &outcome.totals);
     if totals.names != size.names {
-        found.push(format!("{} names of {} were locked and released", totals.names, size.names));
+        found.push(format!(
+            "{} names of {} were locked and released",
+            totals.names, size.names
+        ));
     }
-    found.extend(totals.refused.iter().map(|error| format!("an error that may not be: {error}")));
+    found.extend(
+        totals
+            .refused
+            .iter()
+            .map(|error| format!("an error that may not be: {error}")),
+    );
     let counter = |name: &str| totals.counters.get(name).copied().unwrap_or_default();
     for name in NEVER.into_iter().filter(|name| counter(name) > 0) {
         found.push(format!("the clients counted {name}={}", counter(name)));
@@ -44,10 +52,14 @@ fn work(outcome: &Outcome, size: &Size) -> Vec<String> {
     let waited = counter("acquired_after_waiting");
     if waited * 4 < totals.contended {
         let contended = totals.contended;
-        found.push(format!("{waited} grants came after a wait, with {contended} contended names"));
+        found.push(format!(
+            "{waited} grants came after a wait, with {contended} contended names"
+        ));
     }
     for (fault, _) in outcome.faults.iter().filter(|(_, times)| **times == 0) {
-        found.push(format!("the names were done before this fault came: {fault}"));
+        found.push(format!(
+            "the names were done before this fault came: {fault}"
+        ));
     }
     found
 }
@@ -56,9 +68,15 @@ fn work(outcome: &Outcome, size: &Size) -> Vec<String> {
 fn growth(series: &[Point], at_rest: &Point) -> Vec<String> {
     let quarter = series.len() / 4;
     if series.len() < SAMPLES_MIN {
-        return vec![format!("{} samples do not show whether anything grows", series.len())];
+        return vec![format!(
+            "{} samples do not show whether anything grows",
+            series.len()
+        )];
     }
-    let (second, last) = (&series[quarter..2 * quarter], &series[series.len() - quarter..]);
+    let (second, last) = (
+        &series[quarter..2 * quarter],
+        &series[series.len() - quarter..],
+    );
     let mut found = Vec::new();
     let rss = |points| median(points, |point| point.load.usage.rss_kib);
     let (before, after) = (rss(second), rss(last));
@@ -68,13 +86,17 @@ fn growth(series: &[Point], at_rest: &Point) -> Vec<String> {
     for (what, of) in STEADY {
         let (before, after) = (median(second, of), median(last, of));
         if after != before {
-            found.push(format!("{what}: {before} in the second quarter, {after} in the last"));
+            found.push(format!(
+                "{what}: {before} in the second quarter, {after} in the last"
+            ));
         }
     }
     for (what, of) in STEADY {
         let (before, after) = (of(&series[0]), of(at_rest));
         if after != before {
-            found.push(format!("{what}: {before} before the first name, {after} at rest"));
+            found.push(format!(
+                "{what}: {before} before the first name, {after} at rest"
+            ));
         }
     }
     // Those of the load itself have ended when a sample is taken.
@@ -89,22 +111,44 @@ fn growth(series: &[Point], at_rest: &Point) -> Vec<String> {
 fn rest(outcome: &Outcome) -> Vec<String> {
     let (mut found, left) = (Vec::new(), &outcome.left);
     if outcome.at_rest.load.gauges != Gauges::default() {
-        found.push(format!("the clients do not come to rest: {:?}", outcome.at_rest.load.gauges));
+        found.push(format!(
+            "the clients do not come to rest: {:?}",
+            outcome.at_rest.load.gauges
+        ));
     }
     if left.channels + left.patterns > 0 {
         let (channels, patterns) = (left.channels, left.patterns);
-        found.push(format!("the server has {channels} channels and {patterns} patterns left"));
+        found.push(format!(
+            "the server has {channels} channels and {patterns} patterns left"
+        ));
     }
     if left.others_total > 0 {
-        found.push(format!("{} keys are left: {}", left.others_total, left.others.join(", ")));
+        found.push(format!(
+            "{} keys are left: {}",
+            left.others_total,
+            left.others.join(", ")
+        ));
     }
-    let by_kind = |kind| outcome.totals.by_kind.get(kind).copied().unwrap_or_default();
+    let by_kind = |kind| {
+        outcome
+            .totals
+            .by_kind
+            .get(kind)
+            .copied()
+            .unwrap_or_default()
+    };
     let (fenced, semaphores) = (by_kind(FENCED), by_kind(SEMAPHORE));
     if left.fence_counters != fenced {
-        found.push(format!("{} fence counters for {fenced} fenced names", left.fence_counters));
+        found.push(format!(
+            "{} fence counters for {fenced} fenced names",
+            left.fence_counters
+        ));
     }
     if left.semaphores != semaphores {
-        found.push(format!("{} of {semaphores} semaphores have their permits", left.semaphores));
+        found.push(format!(
+            "{} of {semaphores} semaphores have their permits",
+            left.semaphores
+        ));
     }
     found
 }
@@ -122,13 +166,25 @@ mod tests {
     use crate::names::traces::Traces;
     use crate::process::Usage;
 
-    const SIZE: Size = Size { names: 70, round: 1, tasks: 1, lease_ms: 1_000 };
+    const SIZE: Size = Size {
+        names: 70,
+        round: 1,
+        tasks: 1,
+        lease_ms: 1_000,
+    };
 
     /// Samples of so much memory.
     fn series(rss_kib: impl Fn(u64) -> u64) -> Vec<Point> {
-        let usage = |at| Usage { rss_kib: rss_kib(at), descriptors: 20, threads: 4 };
+        let usage = |at| Usage {
+            rss_kib: rss_kib(at),
+            descriptors: 20,
+            threads: 4,
+        };
         let point = |at| Point {
-            load: Sample { usage: usage(at), ..Sample::default() },
+            load: Sample {
+                usage: usage(at),
+                ..Sample::default()
+            },
             ..Point::default()
         };
         (0..40).map(point).collect()
@@ -147,7 +203,12 @@ mod tests {
         Outcome {
             totals,
             faults: [("rain".to_owned(), 1)].into(),
-            left: Traces { fence_counters: 10, semaphores: 9, replies: 3, ..Traces::default() },
+            left: Traces {
+                fence_counters: 10,
+                semaphores: 9,
+                replies: 3,
+                ..Traces::default()
+            },
             at_rest: series(|_| 10_000).remove(0),
             series: series(|_| 10_000),
             ..Outcome::default()
@@ -179,13 +240,19 @@ mod tests {
 
     #[test]
     fn one_sample_in_an_outage_is_no_growth_and_a_descriptor_more_is() {
-        assert_eq!(said(|outcome| outcome.series[39].load.usage.descriptors = 19), "");
+        assert_eq!(
+            said(|outcome| outcome.series[39].load.usage.descriptors = 19),
+            ""
+        );
         let grows = said(|outcome| {
             for point in &mut outcome.series[20..] {
                 point.load.usage.descriptors += 1;
             }
         });
-        assert_eq!(grows, "descriptors: 20 in the second quarter, 21 in the last");
+        assert_eq!(
+            grows,
+            "descriptors: 20 in the second quarter, 21 in the last"
+        );
         let task = said(|outcome| outcome.at_rest.load.tasks += 1);
         assert_eq!(task, "1 tasks at rest, 0 between two rounds");
         assert!(said(|outcome| outcome.series.truncate(7)).starts_with("7 samples do not show"));

@@ -84,7 +84,11 @@ struct Refused;
 
 impl Visitor {
     pub(super) fn new(clients: [Client; 2], seed: u64) -> Self {
-        Visitor { clients, tally: Tally::default(), seed }
+        Visitor {
+            clients,
+            tally: Tally::default(),
+            seed,
+        }
     }
 
     pub(super) async fn visit(&self, number: u64) {
@@ -109,7 +113,13 @@ impl Visitor {
         };
         if done.is_ok() {
             self.tally.names.fetch_add(1, Relaxed);
-            *self.tally.by_kind.lock().expect("no panic").entry(kind_name.into()).or_default() += 1;
+            *self
+                .tally
+                .by_kind
+                .lock()
+                .expect("no panic")
+                .entry(kind_name.into())
+                .or_default() += 1;
         }
     }
 }
@@ -120,7 +130,9 @@ fn kind_of(number: u64) -> (Kind, &'static str) {
 
 /// Is it the key of a semaphore's number?
 pub(super) fn is_semaphore(key: &str) -> bool {
-    let number = key.strip_prefix("names:").and_then(|rest| rest.split_once(':')?.1.parse().ok());
+    let number = key
+        .strip_prefix("names:")
+        .and_then(|rest| rest.split_once(':')?.1.parse().ok());
     number.is_some_and(|number| kind_of(number).1 == SEMAPHORE)
 }
 
@@ -130,7 +142,10 @@ async fn contend(
     second: Visit<'_>,
     random: &mut fastrand::Rng,
 ) -> Result<(), Refused> {
-    let first = Visit { reads: false, ..first };
+    let first = Visit {
+        reads: false,
+        ..first
+    };
     let stay = Duration::from_millis(random.u64(2..=12));
     let impatient = Duration::from_millis(random.u64(1..=3));
     let patience = if random.bool() { impatient } else { WAIT };
@@ -218,7 +233,12 @@ impl Visit<'_> {
         }
         let debug = format!("{error:?}");
         let kind = debug.split_once(' ').map_or(&*debug, |(kind, _)| kind);
-        *tally.retried.lock().expect("no panic").entry(kind.to_owned()).or_default() += 1;
+        *tally
+            .retried
+            .lock()
+            .expect("no panic")
+            .entry(kind.to_owned())
+            .or_default() += 1;
         if !error.is_timeout() {
             tokio::time::sleep(PAUSE).await;
         }

@@ -10,7 +10,11 @@ use std::time::SystemTime;
 /// A driver, by the language it is written in; with the name of its library where several share one.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Driver {
-    Go { library: &'static str, module: &'static str, client: Option<&'static str> },
+    Go {
+        library: &'static str,
+        module: &'static str,
+        client: Option<&'static str>,
+    },
     Java,
     Python,
     Rust,
@@ -52,7 +56,9 @@ impl Driver {
     }
 
     fn sources(self) -> PathBuf {
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("peers").join(self.folder())
+        Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("peers")
+            .join(self.folder())
     }
 
     fn target(self) -> PathBuf {
@@ -89,7 +95,10 @@ impl Driver {
         let built = self.target().join("built");
         let text = |error: io::Error| format!("{}: {error}", self.folder());
         let changed = newest(&self.sources()).map_err(text)?;
-        if fs::metadata(&built).and_then(|built| built.modified()).is_ok_and(|at| at >= changed) {
+        if fs::metadata(&built)
+            .and_then(|built| built.modified())
+            .is_ok_and(|at| at >= changed)
+        {
             return Ok(());
         }
         fs::create_dir_all(self.target()).map_err(text)?;
@@ -117,13 +126,21 @@ impl Driver {
             }
             Driver::Python => {
                 let mut pip = Command::new(target.join("bin/python"));
-                pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]);
+                pip.args([
+                    "-m",
+                    "pip",
+                    "install",
+                    "--quiet",
+                    "--disable-pip-version-check",
+                ]);
                 pip.args(["--requirement", "requirements.txt"]);
                 pip
             }
             Driver::Rust => {
                 let mut cargo = Command::new("cargo");
-                cargo.args(["build", "--release", "--target-dir"]).arg(&target);
+                cargo
+                    .args(["build", "--release", "--target-dir"])
+                    .arg(&target);
                 cargo
             }
         };
@@ -140,7 +157,9 @@ impl Driver {
 /// The word that stands behind this in the text.
 fn after(text: &str, before: &str) -> String {
     let (_, rest) = text.split_once(before).expect("the file says the version");
-    let end = rest.find(|c: char| c.is_whitespace() || c == '<' || c == '"').unwrap_or(rest.len());
+    let end = rest
+        .find(|c: char| c.is_whitespace() || c == '<' || c == '"')
+        .unwrap_or(rest.len());
     rest[..end].to_owned()
 }
 
@@ -150,12 +169,18 @@ fn newest(folder: &Path) -> io::Result<SystemTime> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
         let name = entry.file_name();
-        if ["Cargo.lock", "target", "__pycache__"].iter().any(|left| name == *left) {
+        if ["Cargo.lock", "target", "__pycache__"]
+            .iter()
+            .any(|left| name == *left)
+        {
             continue;
         }
         let is_folder = entry.file_type()?.is_dir();
-        let at =
-            if is_folder { self::newest(&entry.path())? } else { entry.metadata()?.modified()? };
+        let at = if is_folder {
+            self::newest(&entry.path())?
+        } else {
+            entry.metadata()?.modified()?
+        };
         newest = newest.max(at);
     }
     Ok(newest)
@@ -168,5 +193,9 @@ fn run(mut step: Command) -> Result<(), String> {
         return Ok(());
     }
     let told = [&ended.stdout[..], &ended.stderr].concat();
-    Err(format!("{step:?}: {}\n{}", ended.status, String::from_utf8_lossy(&told)))
+    Err(format!(
+        "{step:?}: {}\n{}",
+        ended.status,
+        String::from_utf8_lossy(&told)
+    ))
 }

@@ -7,7 +7,12 @@ pub(super) const PEER: Peer = Peer {
     name: "redisson",
     language: "Java",
     places: &[Kind::Single, Kind::Sentinel, Kind::Cluster],
-    workloads: &[Workload::Plain, Workload::Fair, Workload::ReadWrite, Workload::Semaphore],
+    workloads: &[
+        Workload::Plain,
+        Workload::Fair,
+        Workload::ReadWrite,
+        Workload::Semaphore,
+    ],
     knows_deadlines: false,
     tells_losses: false,
     settings: &[

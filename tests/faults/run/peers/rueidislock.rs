@@ -26,7 +26,10 @@ pub(super) const PEER: Peer = Peer {
         "`block` keeps the goroutines of the callers only",
     ],
     promises: &[
-        Promise { says: "The lock is extended periodically while it is held.", source: README },
+        Promise {
+            says: "The lock is extended periodically while it is held.",
+            source: README,
+        },
         Promise {
             says: "The context is cancelled automatically and immediately once the majority of keys is not held any \
                    more: Redis is down, or the keys were deleted.",
@@ -43,5 +46,9 @@ pub(super) const PEER: Peer = Peer {
         },
     ],
     key: "rueidislock:*:{name}",
-    driver: Driver::Go { library: "rueidislock", module: "github.com/redis/rueidis", client: None },
+    driver: Driver::Go {
+        library: "rueidislock",
+        module: "github.com/redis/rueidis",
+        client: None,
+    },
 };

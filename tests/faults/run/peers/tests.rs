@@ -87,11 +87,17 @@ impl Deployment {
             Kind::Single => Deployment::Servers(vec![Server::start()]),
             Kind::Five => Deployment::Servers((0..5).map(|_| Server::start()).collect()),
             Kind::Sentinel => {
-                let watch = Watch { down_after: PATIENT, ..Watch::default() };
+                let watch = Watch {
+                    down_after: PATIENT,
+                    ..Watch::default()
+                };
                 Deployment::Sentinels(Sentinels::start_with(&watch))
             }
             Kind::Cluster => {
-                let shape = Shape { node_timeout: PATIENT, ..Shape::default() };
+                let shape = Shape {
+                    node_timeout: PATIENT,
+                    ..Shape::default()
+                };
                 Deployment::Cluster(Cluster::start_with(shape))
             }
         }
@@ -99,9 +105,11 @@ impl Deployment {
 
     fn url(&self) -> String {
         match self {
-            Deployment::Servers(servers) => {
-                servers.iter().map(Server::url).collect::<Vec<_>>().join(",")
-            }
+            Deployment::Servers(servers) => servers
+                .iter()
+                .map(Server::url)
+                .collect::<Vec<_>>()
+                .join(","),
             Deployment::Sentinels(sentinels) => sentinels.url(),
             Deployment::Cluster(cluster) => cluster.url(),
         }
@@ -114,7 +122,12 @@ impl Deployment {
             Deployment::Cluster(cluster) => cluster.nodes(),
         };
         let keys = |server: &Server| {
-            server.command(&["KEYS", "*"]).array().iter().map(Reply::text).collect::<Vec<_>>()
+            server
+                .command(&["KEYS", "*"])
+                .array()
+                .iter()
+                .map(Reply::text)
+                .collect::<Vec<_>>()
         };
         servers.iter().flat_map(keys).collect()
     }
@@ -125,7 +138,12 @@ fn two_processes_exclude_each_other(peer: &Peer) {
         let (deployment, resource) = (Deployment::start(place), Resource::start());
         let (began, wall) = (clock::monotonic(), clock::wall());
         let url = deployment.url();
-        let run = Run { place, url, resource: resource.address(), ..Run::default() };
+        let run = Run {
+            place,
+            url,
+            resource: resource.address(),
+            ..Run::default()
+        };
         let clients = [1, 2].map(|process| Client::start(peer, &run, process));
         let histories = clients.map(Client::history);
         let ended = clock::monotonic();
@@ -138,25 +156,63 @@ fn two_processes_exclude_each_other(peer: &Peer) {
                     && event.process == process
                     && event.wall.abs_diff(wall) < 600_000_000_000
             };
-            assert!(history.iter().all(at_once), "{what}: other clocks, or another's events");
-            assert_eq!(history[0].what, What::Started { pid, library: library(peer) }, "{what}");
-            let ends = What::Ended { counts: BTreeMap::new(), error: None };
+            assert!(
+                history.iter().all(at_once),
+                "{what}: other clocks, or another's events"
+            );
+            assert_eq!(
+                history[0].what,
+                What::Started {
+                    pid,
+                    library: library(peer)
+                },
+                "{what}"
+            );
+            let ends = What::Ended {
+                counts: BTreeMap::new(),
+                error: None,
+            };
             assert_eq!(count(&history, |what| *what == ends), 1, "{what}");
-            assert!(count(&history, |what| matches!(what, What::Sample { .. })) >= 2, "{what}");
-            assert!(count(&history, |what| matches!(what, What::Granted { .. })) > 0, "{what}");
+            assert!(
+                count(&history, |what| matches!(what, What::Sample { .. })) >= 2,
+                "{what}"
+            );
+            assert!(
+                count(&history, |what| matches!(what, What::Granted { .. })) > 0,
+                "{what}"
+            );
             all.extend(history);
         }
         all.sort_by_key(|event| event.at);
         let granted = count(&all, |what| matches!(what, What::Granted { .. }));
         let deadlines = all.iter().filter_map(deadline).collect::<Vec<_>>();
-        assert_eq!(deadlines.len(), if peer.knows_deadlines { granted } else { 0 });
-        let leases = deadlines.iter().all(|left| (0..=LEASE.as_nanos()).contains(left));
-        assert!(leases, "{}: deadlines of another clock: {deadlines:?}", peer.name);
+        assert_eq!(
+            deadlines.len(),
+            if peer.knows_deadlines { granted } else { 0 }
+        );
+        let leases = deadlines
+            .iter()
+            .all(|left| (0..=LEASE.as_nanos()).contains(left));
+        assert!(
+            leases,
+            "{}: deadlines of another clock: {deadlines:?}",
+            peer.name
+        );
         let wrote = count(&all, |what| *what == What::Wrote { accepted: true });
-        assert_eq!(wrote, resource.writes(), "{}: what was written, and what arrived", peer.name);
+        assert_eq!(
+            wrote,
+            resource.writes(),
+            "{}: what was written, and what arrived",
+            peer.name
+        );
         let overlaps = overlaps(&all);
         println!("{}", summary(peer, place, &all, overlaps.len()));
-        assert!(overlaps.is_empty(), "{} {}: {overlaps:?}", peer.name, place.name());
+        assert!(
+            overlaps.is_empty(),
+            "{} {}: {overlaps:?}",
+            peer.name,
+            place.name()
+        );
         let left = || deployment.keys().is_empty();
         wait_until("no key is left", Duration::from_secs(10), left);
     }
@@ -165,13 +221,19 @@ fn two_processes_exclude_each_other(peer: &Peer) {
 /// As its driver calls it: with its version, and without that of the client that it uses.
 fn library(peer: &Peer) -> String {
     let version = peer.version();
-    format!("{} {}", peer.name, version.split(',').next().expect("one at least"))
+    format!(
+        "{} {}",
+        peer.name,
+        version.split(',').next().expect("one at least")
+    )
 }
 
 /// How long a lock that was granted is certainly held, in nanoseconds, if that was said.
 fn deadline(event: &Event) -> Option<u128> {
     match event.what {
-        What::Granted { until: Some(until), .. } => Some(u128::from(until.wrapping_sub(event.at))),
+        What::Granted {
+            until: Some(until), ..
+        } => Some(u128::from(until.wrapping_sub(event.at))),
         _ => None,
     }
 }
@@ -191,7 +253,11 @@ fn overlaps(history: &[Event]) -> Vec<(Event, Event)> {
                     What::Granted { until, .. } => until.is_none_or(|until| until > event.at),
                     _ => false,
                 };
-                found.extend(before.filter(is_valid).map(|before| (before, event.clone())));
+                found.extend(
+                    before
+                        .filter(is_valid)
+                        .map(|before| (before, event.clone())),
+                );
             }
             What::Doubted | What::Lost { .. } | What::Releasing => {
                 let is_holder = |holder: &Event| {
@@ -237,46 +303,83 @@ fn a_deleted_lock_ends_the_section(peer: &Peer) {
     // Longer than the lease, which its user prolongs when a third of it is over.
     let (workers, hold_ms, seconds) = (1, "10000-10000", 10);
     let (resource_at, lease) = (resource.address(), Duration::from_secs(2));
-    let run =
-        Run { url, resource: resource_at, seconds, workers, hold_ms, lease, ..Run::default() };
+    let run = Run {
+        url,
+        resource: resource_at,
+        seconds,
+        workers,
+        hold_ms,
+        lease,
+        ..Run::default()
+    };
     let client = Client::start(peer, &run, 1);
-    let Deployment::Servers(servers) = &deployment else { unreachable!("one server") };
+    let Deployment::Servers(servers) = &deployment else {
+        unreachable!("one server")
+    };
     let deletes = || {
         let keys = deployment.keys().into_iter();
         // Not in one of the holds with a single write.
         resource.writes() > 20
-            && keys.map(|key| servers[0].command(&["DEL", &key]).int()).sum::<i64>() > 0
+            && keys
+                .map(|key| servers[0].command(&["DEL", &key]).int())
+                .sum::<i64>()
+                > 0
     };
     wait_until("a lock is deleted", Duration::from_secs(30), deletes);
     let (_, history) = client.history();
     let mut after = history.iter().skip_while(|event| {
-        !matches!(event.what, What::Lost { .. } | What::Doubted | What::Released { error: Some(_) })
+        !matches!(
+            event.what,
+            What::Lost { .. } | What::Doubted | What::Released { error: Some(_) }
+        )
     });
     let first = after.next().map(|event| &event.what);
     println!("{}: {first:?}", peer.name);
-    assert!(matches!(first, Some(What::Lost { .. } | What::Doubted)), "{}: {first:?}", peer.name);
+    assert!(
+        matches!(first, Some(What::Lost { .. } | What::Doubted)),
+        "{}: {first:?}",
+        peer.name
+    );
     let next = after.find(|event| !matches!(event.what, What::Sample { .. }));
-    assert!(next.is_some_and(|event| event.what == What::Releasing), "{}: {next:?}", peer.name);
+    assert!(
+        next.is_some_and(|event| event.what == What::Releasing),
+        "{}: {next:?}",
+        peer.name
+    );
 }
 
 /// Its callers stand still while it is blocked, and it ends soon after it was told to.
 fn it_is_blocked_and_stopped(peer: &Peer) {
     let (deployment, resource) = (Deployment::start(Kind::Single), Resource::start());
     let url = deployment.url();
-    let run = Run { url, resource: resource.address(), seconds: 60, ..Run::default() };
+    let run = Run {
+        url,
+        resource: resource.address(),
+        seconds: 60,
+        ..Run::default()
+    };
     let mut client = Client::start(peer, &run, 1);
-    wait_until("it writes", Duration::from_secs(30), || resource.writes() > 20);
+    wait_until("it writes", Duration::from_secs(30), || {
+        resource.writes() > 20
+    });
     client.tell("block 1500");
     let ms = |millis: u64| millis * 1_000_000;
     let blocked = clock::monotonic();
     let (from, to) = (blocked + ms(500), blocked + ms(1400));
-    wait_until("the block is over", Duration::from_secs(10), || clock::monotonic() > to + ms(100));
+    wait_until("the block is over", Duration::from_secs(10), || {
+        clock::monotonic() > to + ms(100)
+    });
     let before = resource.writes();
-    wait_until("it goes on", Duration::from_secs(10), || resource.writes() > before + 20);
+    wait_until("it goes on", Duration::from_secs(10), || {
+        resource.writes() > before + 20
+    });
     client.tell("stop");
     let stopped = clock::monotonic();
     let (_, history) = client.history();
-    assert!(clock::monotonic() < stopped + ms(5000), "it takes long to stop");
+    assert!(
+        clock::monotonic() < stopped + ms(5000),
+        "it takes long to stop"
+    );
     let meanwhile = |event: &&Event| (from..to).contains(&event.at);
     let held = |event: &&Event| matches!(event.what, What::Held { .. });
     let written: Vec<_> = history.iter().filter(meanwhile).filter(held).collect();
@@ -287,16 +390,27 @@ fn it_is_blocked_and_stopped(peer: &Peer) {
 fn each_is_complete() {
     for peer in &ALL {
         let version = peer.version();
-        assert!(version.starts_with(|c: char| c.is_ascii_digit()), "{}: {version}", peer.name);
+        assert!(
+            version.starts_with(|c: char| c.is_ascii_digit()),
+            "{}: {version}",
+            peer.name
+        );
         assert!(!peer.settings.is_empty() && !peer.language.is_empty());
         let said =
             |promise: &super::Promise| !promise.says.is_empty() && !promise.source.is_empty();
-        assert!(!peer.promises.is_empty() && peer.promises.iter().all(said), "{}", peer.name);
+        assert!(
+            !peer.promises.is_empty() && peer.promises.iter().all(said),
+            "{}",
+            peer.name
+        );
         assert!(peer.places.contains(&Kind::Single) && peer.key.contains("{name}"));
         assert!(peer.workloads.contains(&Workload::Plain), "{}", peer.name);
         // What is installed is what is reported.
         let program = peer.command();
         let program = Path::new(program.get_program());
-        assert!(program.is_absolute() || program == Path::new("java"), "{program:?}");
+        assert!(
+            program.is_absolute() || program == Path::new("java"),
+            "{program:?}"
+        );
     }
 }

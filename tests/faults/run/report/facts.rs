@@ -85,7 +85,11 @@ impl Machine {
         let of = |file: &str| fs::read_to_string(file).unwrap_or_default();
         let memory = of("/proc/meminfo");
         let kib = memory.lines().find_map(|line| {
-            line.strip_prefix("MemTotal:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok()
+            line.strip_prefix("MemTotal:")?
+                .trim()
+                .strip_suffix(" kB")?
+                .parse::<u64>()
+                .ok()
         });
         Self {
             cores: available_parallelism().map_or(0, NonZero::get),
@@ -151,7 +155,13 @@ impl Point {
     /// Entries of all internal tables.
     pub(crate) fn entries(&self) -> u64 {
         let Self {
-            subscriptions, listeners, local_queues, waiting, holds, releases_pending, ..
+            subscriptions,
+            listeners,
+            local_queues,
+            waiting,
+            holds,
+            releases_pending,
+            ..
         } = self;
         subscriptions + listeners + local_queues + waiting + holds + releases_pending
     }

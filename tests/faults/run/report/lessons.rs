@@ -39,12 +39,26 @@ pub(super) fn choose<'a>(cells: &[&'a Cell]) -> Vec<Taught<'a>> {
     let mut taught = Vec::new();
     for lesson in &LESSONS {
         let of = cells.iter().copied().filter(|cell| {
-            let Cell { library, deployment, fault, workload, .. } = cell;
+            let Cell {
+                library,
+                deployment,
+                fault,
+                workload,
+                ..
+            } = cell;
             let is = [library, deployment, fault, workload];
-            let wanted = [lesson.library, lesson.deployment, lesson.fault, lesson.workload];
+            let wanted = [
+                lesson.library,
+                lesson.deployment,
+                lesson.fault,
+                lesson.workload,
+            ];
             is == wanted && (lesson.is_seen)(cell)
         });
-        taught.extend(of.min_by_key(|cell| cell.seed).map(|cell| Taught { lesson, cell }));
+        taught.extend(
+            of.min_by_key(|cell| cell.seed)
+                .map(|cell| Taught { lesson, cell }),
+        );
     }
     taught
 }

@@ -26,8 +26,15 @@ pub(super) fn escaped(text: &str) -> String {
 
 /// Text that stands as it is, in a table as well.
 pub(super) fn code(text: &str) -> String {
-    let text = text.replace('`', "'").replace('|', "\\|").replace(char::is_control, " ");
-    if text.is_empty() { String::new() } else { format!("`{text}`") }
+    let text = text
+        .replace('`', "'")
+        .replace('|', "\\|")
+        .replace(char::is_control, " ");
+    if text.is_empty() {
+        String::new()
+    } else {
+        format!("`{text}`")
+    }
 }
 
 pub(super) fn link(text: &str, to: &str) -> String {
@@ -35,8 +42,10 @@ pub(super) fn link(text: &str, to: &str) -> String {
 }
 
 pub(super) fn list(sentences: &[String]) -> String {
-    let lines: Vec<_> =
-        sentences.iter().map(|sentence| format!("- {}\n", escaped(sentence))).collect();
+    let lines: Vec<_> = sentences
+        .iter()
+        .map(|sentence| format!("- {}\n", escaped(sentence)))
+        .collect();
     lines.concat()
 }
 

@@ -51,10 +51,19 @@ pub(crate) fn missing(
     is_possible: Possible,
 ) -> Vec<String> {
     let mut missing = origin(plan, now);
-    let plan = plan.cloned().unwrap_or(Plan { seeds: 1, ..Plan::default() });
+    let plan = plan.cloned().unwrap_or(Plan {
+        seeds: 1,
+        ..Plan::default()
+    });
     missing.extend(of_matrix(&plan, &report.matrix, is_possible));
     missing.extend(of_peers(&plan, &report.compared, is_possible));
-    let Facts { long, names, fuzz, power, .. } = &report.facts;
+    let Facts {
+        long,
+        names,
+        fuzz,
+        power,
+        ..
+    } = &report.facts;
     for kind in Kind::value_variants().iter().map(|kind| kind.name()) {
         if !long.iter().any(|cell| cell.deployment == kind) {
             missing.push(format!("the long run on {}", deployment_name(&kind)));
@@ -67,7 +76,9 @@ pub(crate) fn missing(
 }
 
 fn origin(plan: Option<&Plan>, now: &Now) -> Vec<String> {
-    let Some(plan) = plan else { return vec!["a note of the commit at the beginning".to_owned()] };
+    let Some(plan) = plan else {
+        return vec!["a note of the commit at the beginning".to_owned()];
+    };
     let mut missing = Vec::new();
     if plan.commit != now.commit {
         missing.push(format!(
@@ -125,7 +136,11 @@ fn of_peers(plan: &Plan, cells: &[Cell], is_possible: Possible) -> Vec<String> {
 fn seeds(cells: &[Cell]) -> Seeds<'_> {
     let mut seeds = Seeds::new();
     for cell in cells {
-        let key = (cell.library.as_str(), cell.deployment.as_str(), cell.fault.as_str());
+        let key = (
+            cell.library.as_str(),
+            cell.deployment.as_str(),
+            cell.fault.as_str(),
+        );
         // One that was tried again counts as the seed that it began with.
         let planned = cell.seed.saturating_sub(cell.again * NEXT_SEED);
         seeds.entry(key).or_default().insert(planned);
@@ -135,7 +150,9 @@ fn seeds(cells: &[Cell]) -> Seeds<'_> {
 
 fn lacks(seeds: &Seeds<'_>, run: (&str, Kind, &str), planned: usize) -> Option<String> {
     let (library, kind, fault) = run;
-    let there = seeds.get(&(library, kind.name().as_str(), fault)).map_or(0, BTreeSet::len);
+    let there = seeds
+        .get(&(library, kind.name().as_str(), fault))
+        .map_or(0, BTreeSet::len);
     (there < planned).then(|| {
         let deployment = deployment_name(&kind.name());
         format!("{library} under {fault}, {deployment}: {there} of {planned} seeds")
@@ -143,10 +160,15 @@ fn lacks(seeds: &Seeds<'_>, run: (&str, Kind, &str), planned: usize) -> Option<S
 }
 
 fn of_fuzz(plan: &Plan, fuzz: Option<&Fuzz>) -> Vec<String> {
-    let Some(fuzz) = fuzz else { return vec!["bad input".to_owned()] };
+    let Some(fuzz) = fuzz else {
+        return vec!["bad input".to_owned()];
+    };
     let planned = plan.fuzz.split(',').filter(|name| !name.is_empty());
     let fed = |name: &&str| fuzz.targets.iter().any(|target| target.name == *name);
-    planned.filter(|name| !fed(name)).map(|name| format!("bad input: {name}")).collect()
+    planned
+        .filter(|name| !fed(name))
+        .map(|name| format!("bad input: {name}"))
+        .collect()
 }
 
 /// What was not planned, or shows nothing; a sentence for each.
@@ -157,9 +179,16 @@ pub(crate) fn left_out(
 ) -> Vec<String> {
     let mut left_out = Vec::new();
     for fault in fault::all().filter(|fault| !is_possible(fault.needs)) {
-        left_out.push(format!("{}: not possible on this machine ({:?}).", fault.name, fault.needs));
+        left_out.push(format!(
+            "{}: not possible on this machine ({:?}).",
+            fault.name, fault.needs
+        ));
     }
-    left_out.extend(without_result.iter().map(|run| format!("{run}: the run left no result.")));
+    left_out.extend(
+        without_result
+            .iter()
+            .map(|run| format!("{run}: the run left no result.")),
+    );
     let parts = &report.facts.origin.parts;
     // What failed may have been done again.
     let is_done = |name: &str| parts.iter().any(|part| part.name == name && part.code < 2);

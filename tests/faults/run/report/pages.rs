@@ -33,7 +33,10 @@ pub(super) fn all(report: &Report, taught: &[Taught<'_>]) -> Vec<(String, String
             .iter()
             .filter(|one| !is_peer(one.cell) && one.cell.deployment == deployment)
             .collect();
-        pages.push((markdown::page(deployment), deployment::page(deployment, report, &taught)));
+        pages.push((
+            markdown::page(deployment),
+            deployment::page(deployment, report, &taught),
+        ));
     }
     if !report.compared.is_empty() {
         let taught: Vec<_> = taught.iter().filter(|one| is_peer(one.cell)).collect();
@@ -71,7 +74,11 @@ fn overlaps(of: Overlaps) -> String {
             parts.push(format!("{} {kind}", number(times)));
         }
     }
-    if parts.is_empty() { "0".to_owned() } else { parts.join(", ") }
+    if parts.is_empty() {
+        "0".to_owned()
+    } else {
+        parts.join(", ")
+    }
 }
 
 /// What must not be stands out.
@@ -83,7 +90,10 @@ fn verdict(violations: u64) -> String {
 }
 
 fn longest(times: &[u64]) -> String {
-    times.iter().max().map_or("–".to_owned(), |ms| markdown::duration(*ms))
+    times
+        .iter()
+        .max()
+        .map_or("–".to_owned(), |ms| markdown::duration(*ms))
 }
 
 /// `3 of 4`.
@@ -115,9 +125,16 @@ fn sentences<'a>(
             continue;
         }
         let name = escaped(&super::name_of(cell));
-        lines.push(format!("- {name}, on {}: {}\n", escaped(&cell.server), code(&again(cell))));
+        lines.push(format!(
+            "- {name}, on {}: {}\n",
+            escaped(&cell.server),
+            code(&again(cell))
+        ));
         let kept = &all[..all.len().min(of_a_cell)];
-        lines.extend(kept.iter().map(|sentence| format!("  - {}\n", escaped(sentence))));
+        lines.extend(
+            kept.iter()
+                .map(|sentence| format!("  - {}\n", escaped(sentence))),
+        );
         shown += kept.len();
     }
     let lines = lines.concat();
@@ -132,7 +149,12 @@ fn sentences<'a>(
 fn again_long(report: &Report) -> impl Fn(&Cell) -> String {
     |cell| {
         let name = format!("long-{}", cell.deployment);
-        let part = report.facts.origin.parts.iter().find(|part| part.name == name);
+        let part = report
+            .facts
+            .origin
+            .parts
+            .iter()
+            .find(|part| part.name == name);
         part.map_or_else(|| again(cell), |part| part.command.clone())
     }
 }
@@ -142,7 +164,10 @@ fn timelines(taught: &[&Taught<'_>]) -> String {
     let shown = taught.iter().map(|Taught { lesson, cell }| {
         let name = escaped(&super::name_of(cell));
         let [first, second] = lesson.says;
-        format!("### {name}\n\n{first} {second}\n\n![{name}]({})\n\n", lesson.picture())
+        format!(
+            "### {name}\n\n{first} {second}\n\n![{name}]({})\n\n",
+            lesson.picture()
+        )
     });
     shown.collect()
 }

@@ -24,12 +24,20 @@ const ROW: u64 = 20;
 pub(super) fn recovery(deployment: &str, cells: &[&Cell]) -> String {
     let mut faults: BTreeMap<&str, Vec<u64>> = BTreeMap::new();
     for cell in cells.iter().filter(|cell| !cell.recovery_ms.is_empty()) {
-        faults.entry(&cell.fault).or_default().extend(&cell.recovery_ms);
+        faults
+            .entry(&cell.fault)
+            .or_default()
+            .extend(&cell.recovery_ms);
     }
     let mut faults: Vec<_> = faults.into_iter().collect();
     faults.sort_by_cached_key(|(_, times)| Reverse(times.iter().max().copied()));
 
-    let longest = faults.iter().flat_map(|(_, times)| times).max().copied().unwrap_or_default();
+    let longest = faults
+        .iter()
+        .flat_map(|(_, times)| times)
+        .max()
+        .copied()
+        .unwrap_or_default();
     let decades = longest.max(10).to_string().len();
     let bottom = TOP + ROW * faults.len() as u64;
     let title = format!("Recovery time, {}", deployment_name(deployment));
@@ -54,15 +62,21 @@ pub(super) fn recovery(deployment: &str, cells: &[&Cell]) -> String {
         let y = TOP + ROW * row + ROW / 2;
         svg.text((LEFT - 12, y + 4), "e", fault);
         // Those that touch are one: pixels are enough.
-        let dots: BTreeSet<String> =
-            times.iter().map(|ms| format!("{:.0}", at(*ms, decades))).collect();
+        let dots: BTreeSet<String> = times
+            .iter()
+            .map(|ms| format!("{:.0}", at(*ms, decades)))
+            .collect();
         let dots: Vec<_> = dots.iter().map(|x| format!("M{x} {y}h.1")).collect();
         svg.path("p", &dots.concat());
         if let Some(median) = median(times) {
             svg.path("d", &format!("M{:.0} {}v12", at(median, decades), y - 6));
         }
     }
-    svg.text((LEFT, bottom + 40), "m", "each line ten times the one before");
+    svg.text(
+        (LEFT, bottom + 40),
+        "m",
+        "each line ten times the one before",
+    );
     svg.end((WIDTH, bottom + 56))
 }
 

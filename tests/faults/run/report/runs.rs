@@ -25,9 +25,20 @@ pub(crate) struct Run {
 
 impl Run {
     pub(crate) fn of(cell: &Cell) -> Self {
-        let Cell { library, deployment, fault, seed, .. } = cell;
+        let Cell {
+            library,
+            deployment,
+            fault,
+            seed,
+            ..
+        } = cell;
         let [library, deployment, fault] = [library, deployment, fault].map(String::clone);
-        Run { library, deployment, fault, seed: *seed }
+        Run {
+            library,
+            deployment,
+            fault,
+            seed: *seed,
+        }
     }
 }
 
@@ -54,8 +65,14 @@ impl Runs {
     }
 
     fn add(&mut self, folder: &Path, depth: usize) -> Result<(), String> {
-        let Ok(folders) = fs::read_dir(folder) else { return Ok(()) };
-        for folder in folders.flatten().map(|one| one.path()).filter(|path| path.is_dir()) {
+        let Ok(folders) = fs::read_dir(folder) else {
+            return Ok(());
+        };
+        for folder in folders
+            .flatten()
+            .map(|one| one.path())
+            .filter(|path| path.is_dir())
+        {
             match read::<Vec<Cell>>(&folder.join(CELLS))? {
                 Some(cells) => {
                     let runs = cells.iter().map(|cell| (Run::of(cell), folder.clone()));
@@ -82,7 +99,9 @@ impl Runs {
 /// Its log is there, whatever became of it.
 fn is_of_a_run(folder: &Path) -> bool {
     let files = fs::read_dir(folder).into_iter().flatten().flatten();
-    files.map(|file| file.file_name()).any(|name| name.to_string_lossy().starts_with("log"))
+    files
+        .map(|file| file.file_name())
+        .any(|name| name.to_string_lossy().starts_with("log"))
 }
 
 /// Nothing, if the file is not there.
@@ -92,17 +111,32 @@ pub(crate) fn read<T: DeserializeOwned>(file: &Path) -> Result<Option<T>, String
     }
     let told = |error: &dyn std::fmt::Display| format!("{}: {error}", file.display());
     let text = fs::read_to_string(file).map_err(|error| told(&error))?;
-    serde_json::from_str(&text).map(Some).map_err(|error| told(&error))
+    serde_json::from_str(&text)
+        .map(Some)
+        .map_err(|error| told(&error))
 }
 
 fn sort(cells: &mut [Cell]) {
     let faults: Vec<_> = fault::all().map(|fault| fault.name).collect();
-    let kinds: Vec<_> = Kind::value_variants().iter().map(|kind| kind.name()).collect();
-    let workloads: Vec<_> = Workload::value_variants().iter().map(|one| one.name()).collect();
+    let kinds: Vec<_> = Kind::value_variants()
+        .iter()
+        .map(|kind| kind.name())
+        .collect();
+    let workloads: Vec<_> = Workload::value_variants()
+        .iter()
+        .map(|one| one.name())
+        .collect();
     cells.sort_by_cached_key(|cell| {
         let kind = kinds.iter().position(|kind| *kind == cell.deployment);
         let fault = faults.iter().position(|fault| *fault == cell.fault);
         let workload = workloads.iter().position(|one| *one == cell.workload);
-        (!cell.is_ours(), cell.library.clone(), kind, fault, cell.seed, workload)
+        (
+            !cell.is_ours(),
+            cell.library.clone(),
+            kind,
+            fault,
+            cell.seed,
+            workload,
+        )
     });
 }

@@ -7,7 +7,14 @@ pub(super) const MS: u64 = 1_000_000;
 
 pub(super) fn event(at_ms: u64, process: u32, worker: u32, name: &str, what: What) -> Event {
     let at = at(at_ms);
-    Event { at, wall: at, process, worker, name: name.to_owned(), what }
+    Event {
+        at,
+        wall: at,
+        process,
+        worker,
+        name: name.to_owned(),
+        what,
+    }
 }
 
 pub(super) fn at(ms: u64) -> u64 {
@@ -17,21 +24,42 @@ pub(super) fn at(ms: u64) -> u64 {
 pub(super) fn begins(at_ms: u64, name: &str) -> Event {
     let detail = format!("{name}, whoever it hits");
     let scope = Scope::default();
-    event(at_ms, 0, 0, "", What::Fault { fault: name.to_owned(), on: true, detail, scope })
+    event(
+        at_ms,
+        0,
+        0,
+        "",
+        What::Fault {
+            fault: name.to_owned(),
+            on: true,
+            detail,
+            scope,
+        },
+    )
 }
 
 fn ends(at_ms: u64, name: &str) -> Event {
     let (detail, scope) = (String::new(), Scope::default());
-    let what = What::Fault { fault: name.to_owned(), on: false, detail, scope };
+    let what = What::Fault {
+        fault: name.to_owned(),
+        on: false,
+        detail,
+        scope,
+    };
     event(at_ms, 0, 0, "", what)
 }
 
 pub(super) fn granted(until_ms: u64) -> What {
-    What::Granted { until: Some(at(until_ms)), token: None }
+    What::Granted {
+        until: Some(at(until_ms)),
+        token: None,
+    }
 }
 
 pub(super) fn held(until_ms: u64) -> What {
-    What::Held { until: Some(at(until_ms)) }
+    What::Held {
+        until: Some(at(until_ms)),
+    }
 }
 
 pub(super) fn cell(deployment: &str, fault: &str, workload: &str) -> Cell {
@@ -57,10 +85,16 @@ pub(super) fn cell(deployment: &str, fault: &str, workload: &str) -> Cell {
 pub(super) fn turns(workload: &str, locks: u64, hold_ms: u64) -> Vec<Event> {
     const LEASE: u64 = 1000;
     let mut random = fastrand::Rng::with_seed(7);
-    let mut events =
-        vec![begins(2000, "stop-client"), ends(3600, "stop-client"), begins(5000, "kill-client")];
+    let mut events = vec![
+        begins(2000, "stop-client"),
+        ends(3600, "stop-client"),
+        begins(5000, "kill-client"),
+    ];
     for process in 1..=4 {
-        let started = What::Started { pid: process, library: "leasehold".to_owned() };
+        let started = What::Started {
+            pid: process,
+            library: "leasehold".to_owned(),
+        };
         events.push(event(0, process, 0, "", started));
     }
     for lock in 0..locks {
@@ -70,17 +104,28 @@ pub(super) fn turns(workload: &str, locks: u64, hold_ms: u64) -> Vec<Event> {
         let mut released = [0; 5];
         while now < 10_000 {
             let say = |at: u64, what: What| event(at, holder, worker, &name, what);
-            let asked = now.saturating_sub(40 + random.u64(0..60)).max(released[holder as usize]);
+            let asked = now
+                .saturating_sub(40 + random.u64(0..60))
+                .max(released[holder as usize]);
             events.push(say(
                 asked,
-                What::Asked { mode: Mode::Exclusive, fixed_ms: None, renewed_ms: None },
+                What::Asked {
+                    mode: Mode::Exclusive,
+                    fixed_ms: None,
+                    renewed_ms: None,
+                },
             ));
             events.push(say(now, granted(now + LEASE)));
             let end = now + hold_ms / 2 + random.u64(0..hold_ms);
             let caught_by = |fault: u64| (fault.saturating_sub(2 * hold_ms)..fault).contains(&now);
             if holder == 2 && caught_by(2000) {
                 events.push(say(3601, What::Doubted));
-                events.push(say(3610, What::Lost { reason: "Expired".to_owned() }));
+                events.push(say(
+                    3610,
+                    What::Lost {
+                        reason: "Expired".to_owned(),
+                    },
+                ));
                 now += LEASE + 20;
                 released[2] = 3620;
             } else if holder == 3 && caught_by(5000) {
@@ -114,15 +159,21 @@ pub(super) fn turns(workload: &str, locks: u64, hold_ms: u64) -> Vec<Event> {
 /// Readers of three processes, and now and then a writer.
 pub(super) fn readers() -> Vec<Event> {
     let mut random = fastrand::Rng::with_seed(3);
-    let mut events =
-        vec![begins(1500, "script-flush"), begins(1600, "latency"), ends(4000, "latency")];
+    let mut events = vec![
+        begins(1500, "script-flush"),
+        begins(1600, "latency"),
+        ends(4000, "latency"),
+    ];
     for process in 1..=3 {
         events.push(event(
             0,
             process,
             0,
             "",
-            What::Started { pid: process, library: "leasehold".to_owned() },
+            What::Started {
+                pid: process,
+                library: "leasehold".to_owned(),
+            },
         ));
     }
     let mut round = 20;
@@ -134,7 +185,11 @@ pub(super) fn readers() -> Vec<Event> {
                 let say = |at, what| event(at, process, worker, "read_write:0", what);
                 events.push(say(
                     round - 15,
-                    What::Asked { mode: Mode::Shared, fixed_ms: None, renewed_ms: None },
+                    What::Asked {
+                        mode: Mode::Shared,
+                        fixed_ms: None,
+                        renewed_ms: None,
+                    },
                 ));
                 events.push(say(from, granted(from + 1000)));
                 events.push(say(until, What::Releasing));
@@ -146,7 +201,11 @@ pub(super) fn readers() -> Vec<Event> {
         let say = |at, what| event(at, writer, 9, "read_write:0", what);
         events.push(say(
             round + 100,
-            What::Asked { mode: Mode::Exclusive, fixed_ms: None, renewed_ms: None },
+            What::Asked {
+                mode: Mode::Exclusive,
+                fixed_ms: None,
+                renewed_ms: None,
+            },
         ));
         events.push(say(from, granted(from + 1000)));
         events.push(say(from + 60, What::Releasing));
@@ -160,9 +219,22 @@ pub(super) fn readers() -> Vec<Event> {
 /// After a failover two processes believe that they hold the lock, until one is told.
 pub(super) fn two_holders() -> Vec<Event> {
     let say = |at, process, what| event(at, process, 0, "plain:0", what);
-    let ask = || What::Asked { mode: Mode::Exclusive, fixed_ms: None, renewed_ms: None };
+    let ask = || What::Asked {
+        mode: Mode::Exclusive,
+        fixed_ms: None,
+        renewed_ms: None,
+    };
     let start = |process| {
-        event(0, process, 0, "", What::Started { pid: process, library: "leasehold".to_owned() })
+        event(
+            0,
+            process,
+            0,
+            "",
+            What::Started {
+                pid: process,
+                library: "leasehold".to_owned(),
+            },
+        )
     };
     vec![
         start(1),
@@ -175,7 +247,13 @@ pub(super) fn two_holders() -> Vec<Event> {
         ends(2000, "failover"),
         say(2100, 1, held(4500)),
         say(2500, 1, refused_write()),
-        say(2600, 1, What::Lost { reason: "Gone".to_owned() }),
+        say(
+            2600,
+            1,
+            What::Lost {
+                reason: "Gone".to_owned(),
+            },
+        ),
         say(4000, 2, What::Releasing),
         say(4010, 2, What::Released { error: None }),
         say(4200, 1, ask()),

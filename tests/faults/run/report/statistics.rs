@@ -13,7 +13,10 @@ pub(crate) fn wilson(some: u64, all: u64) -> (f64, f64) {
     let middle = share + square / (2.0 * all);
     let spread = DEVIATIONS * (share * (1.0 - share) / all + square / (4.0 * all * all)).sqrt();
     let whole = 1.0 + square / all;
-    (((middle - spread) / whole).max(0.0), ((middle + spread) / whole).min(1.0))
+    (
+        ((middle - spread) / whole).max(0.0),
+        ((middle + spread) / whole).min(1.0),
+    )
 }
 
 /// `3 of 10 (11–60 %)`.

@@ -27,7 +27,10 @@ impl Svg {
         let (Style { light, dark }, title) = (style, escaped(title));
         let dark = format!("@media(prefers-color-scheme:dark){{{STYLE_IN_THE_DARK}{dark}}}");
         let head = format!("<title>{title}</title>\n<style>{STYLE}{light}\n{dark}</style>\n");
-        Self { head, body: String::new() }
+        Self {
+            head,
+            body: String::new(),
+        }
     }
 
     pub(super) fn put(&mut self, what: Arguments<'_>) {
@@ -46,7 +49,9 @@ impl Svg {
         if class.is_empty() {
             self.put(format_args!("<text x=\"{x}\" y=\"{y}\">{text}</text>\n"));
         } else {
-            self.put(format_args!("<text x=\"{x}\" y=\"{y}\" class=\"{class}\">{text}</text>\n"));
+            self.put(format_args!(
+                "<text x=\"{x}\" y=\"{y}\" class=\"{class}\">{text}</text>\n"
+            ));
         }
     }
 
@@ -62,8 +67,11 @@ impl Svg {
 
 /// What XML reserves, in words; what it does not have at all, as a mark.
 pub(super) fn escaped(text: &str) -> String {
-    let text =
-        text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;");
+    let text = text
+        .replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+        .replace('"', "&quot;");
     text.replace(|c: char| c.is_control(), "\u{fffd}")
 }
 

@@ -50,7 +50,12 @@ fn matrix() -> Vec<Cell> {
                     cells.push(Cell {
                         seed,
                         operations: 1000,
-                        met: Met { injections: 2, holders: 1, waiters: 2, renewals: 0 },
+                        met: Met {
+                            injections: 2,
+                            holders: 1,
+                            waiters: 2,
+                            renewals: 0,
+                        },
                         ..cell(deployment, fault, workload)
                     });
                 }
@@ -60,7 +65,11 @@ fn matrix() -> Vec<Cell> {
     let (last, first) = (cells.len() - 1, 0);
     cells[first].violations = vec!["a sentence of what must not be".to_owned()];
     cells[first].overlaps.valid = 1;
-    cells[last].overlaps = Overlaps { excused: 2, invalid: 5, ..Overlaps::default() };
+    cells[last].overlaps = Overlaps {
+        excused: 2,
+        invalid: 5,
+        ..Overlaps::default()
+    };
     cells[last].explained = vec!["plain:0 was lost by the failover at 12.3 s".to_owned()];
     cells[last].losses = Losses {
         with_cause: 3,
@@ -69,7 +78,11 @@ fn matrix() -> Vec<Cell> {
         longest_said_held_ms: 65,
         ..Losses::default()
     };
-    cells[last].renewals = Renewals { done: 9, failed: 2, lost: 1 };
+    cells[last].renewals = Renewals {
+        done: 9,
+        failed: 2,
+        lost: 1,
+    };
     cells
 }
 
@@ -82,8 +95,15 @@ fn compared() -> Vec<Cell> {
             cells.push(Cell {
                 library: library.to_owned(),
                 seed,
-                met: Met { injections: 3, holders: 2, ..Met::default() },
-                overlaps: Overlaps { excused, ..Overlaps::default() },
+                met: Met {
+                    injections: 3,
+                    holders: 2,
+                    ..Met::default()
+                },
+                overlaps: Overlaps {
+                    excused,
+                    ..Overlaps::default()
+                },
                 longest_wait_ms: 1000 * seed,
                 ..cell("single", "freeze-client", "plain")
             });
@@ -108,8 +128,12 @@ fn facts() -> Facts {
         series: (0..=100).map(|part| point(part * 10_000)).collect(),
         ..ManyNames::default()
     };
-    let target =
-        Target { name: "url".to_owned(), inputs: 123_456, seconds: 60.5, ..Target::default() };
+    let target = Target {
+        name: "url".to_owned(),
+        inputs: 123_456,
+        seconds: 60.5,
+        ..Target::default()
+    };
     let found = |class: &str, found: bool| Deliberate {
         name: format!("{class}-{found}"),
         class: class.to_owned(),
@@ -122,19 +146,35 @@ fn facts() -> Facts {
             is_clean: true,
             began: 1_763_949_840,
             ended: 1_763_957_040,
-            parts: vec![Part { command: "the command".to_owned(), ..Part::default() }],
+            parts: vec![Part {
+                command: "the command".to_owned(),
+                ..Part::default()
+            }],
         },
         machine: Machine::read(),
         long: Kind::value_variants()
             .iter()
-            .map(|kind| Cell { seconds: 3600, ..cell(&kind.name(), "mixed", "plain") })
+            .map(|kind| Cell {
+                seconds: 3600,
+                ..cell(&kind.name(), "mixed", "plain")
+            })
             .collect(),
         names: Some(names),
-        fuzz: Some(Fuzz { targets: vec![target], ..Fuzz::default() }),
-        power: Some(vec![found("loss", true), found("loss", false), found("queue", true)]),
+        fuzz: Some(Fuzz {
+            targets: vec![target],
+            ..Fuzz::default()
+        }),
+        power: Some(vec![
+            found("loss", true),
+            found("loss", false),
+            found("queue", true),
+        ]),
         libraries: vec![Library {
             name: "bsm/redislock".to_owned(),
-            promises: vec![Promise { says: ODD.to_owned(), source: ODD.to_owned() }],
+            promises: vec![Promise {
+                says: ODD.to_owned(),
+                source: ODD.to_owned(),
+            }],
             ..Library::default()
         }],
         ..Facts::default()
@@ -142,14 +182,22 @@ fn facts() -> Facts {
 }
 
 fn report() -> Report {
-    Report { facts: facts(), matrix: matrix(), compared: compared() }
+    Report {
+        facts: facts(),
+        matrix: matrix(),
+        compared: compared(),
+    }
 }
 
 fn pages(report: &Report) -> BTreeMap<String, String> {
-    super::pages::all(report, &report.taught()).into_iter().collect()
+    super::pages::all(report, &report.taught())
+        .into_iter()
+        .collect()
 }
 
 fn line<'a>(page: &'a str, of: &str) -> &'a str {
     let mut lines = page.lines();
-    lines.find(|line| line.starts_with(of)).unwrap_or_else(|| panic!("no {of} in {page}"))
+    lines
+        .find(|line| line.starts_with(of))
+        .unwrap_or_else(|| panic!("no {of} in {page}"))
 }

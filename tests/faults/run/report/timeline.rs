@@ -55,14 +55,23 @@ fn focus(story: &Story, faults: &[Fault]) -> Option<Range<u64>> {
     for hold in &story.holds {
         by_lock.entry(&hold.lock).or_default().push(hold);
     }
-    let twice = by_lock.values().flat_map(|holds| overlaps(holds)).min_by_key(|span| span.start);
+    let twice = by_lock
+        .values()
+        .flat_map(|holds| overlaps(holds))
+        .min_by_key(|span| span.start);
     let moment = |all: &[(u32, String, u64)]| all.iter().map(|(.., at)| *at..*at).next();
-    let seen = twice.or_else(|| moment(&story.refused)).or_else(|| moment(&story.told))?;
+    let seen = twice
+        .or_else(|| moment(&story.refused))
+        .or_else(|| moment(&story.told))?;
     // The first of those that are still on: an election has its cause in another one.
     let begun = || faults.iter().filter(|fault| fault.time.start <= seen.start);
-    let cause = begun().find(|fault| fault.time.end >= seen.start).or_else(|| begun().next_back());
+    let cause = begun()
+        .find(|fault| fault.time.end >= seen.start)
+        .or_else(|| begun().next_back());
     let before = cause.map(|fault| fault.time.start);
-    let from = before.unwrap_or(seen.start).max(seen.start.saturating_sub(LONGEST / 2));
+    let from = before
+        .unwrap_or(seen.start)
+        .max(seen.start.saturating_sub(LONGEST / 2));
     let from = from.saturating_sub(SECOND);
     Some(from..(seen.end + AFTER).clamp(from + 6 * SECOND, from + LONGEST))
 }
@@ -72,9 +81,19 @@ pub(crate) fn draw(history: &[Event], cell: &Cell, window: Range<u64>) -> String
     let (story, faults) = (Story::of(history), faults(history));
     let begin = history.first().map_or(window.start, |event| event.at);
     let window = focus(&story, &faults).map_or(window, |focus| focus.start.max(begin)..focus.end);
-    let processes = history.iter().map(|event| event.process).filter(|process| *process > 0);
+    let processes = history
+        .iter()
+        .map(|event| event.process)
+        .filter(|process| *process > 0);
     let processes = processes.collect();
-    let picture = Picture { cell, story, faults, processes, begin, window };
+    let picture = Picture {
+        cell,
+        story,
+        faults,
+        processes,
+        begin,
+        window,
+    };
     let mut smallest = picture.draw(LOCKS);
     for locks in (1..LOCKS).rev() {
         if smallest.len() <= BYTES {
@@ -100,10 +119,19 @@ impl Picture<'_> {
         let (chosen, of) = self.choose(locks);
         let labels = self.labels();
         let lanes_top = 52 + LINE * u64::try_from(labels.len()).expect("few rows");
-        let scale = Scale { window: self.window.clone(), left: LEFT, right: RIGHT };
+        let scale = Scale {
+            window: self.window.clone(),
+            left: LEFT,
+            right: RIGHT,
+        };
         let lanes = Lanes::arrange(&self.story, &self.processes, &chosen, &scale, lanes_top);
         let bottom = lanes.bottom;
-        let Cell { workload, fault, deployment, .. } = self.cell;
+        let Cell {
+            workload,
+            fault,
+            deployment,
+            ..
+        } = self.cell;
         let title = format!("{workload} under {fault}, {}", deployment_name(deployment));
         let mut svg = Svg::new(&title, &STYLE);
         svg.text((16, 24), "a", &title);
@@ -119,10 +147,19 @@ impl Picture<'_> {
     }
 
     fn subtitle(&self, shown: usize, of: usize) -> String {
-        let Cell { library, version, server, seed, .. } = self.cell;
+        let Cell {
+            library,
+            version,
+            server,
+            seed,
+            ..
+        } = self.cell;
         // A driver that does not know its version says the name alone.
         let version = if version == library { "" } else { version };
-        let mut parts = vec![format!("{library} {version}").trim().to_owned(), server.clone()];
+        let mut parts = vec![
+            format!("{library} {version}").trim().to_owned(),
+            server.clone(),
+        ];
         parts.push(format!("seed {seed}"));
         parts.push(match (shown, of) {
             (_, 0) => "nobody held or wanted a lock in these seconds".to_owned(),
@@ -136,38 +173,63 @@ impl Picture<'_> {
     /// The locks to show, those with overlaps and then the busiest first; and how many there are.
     fn choose(&self, locks: usize) -> (Vec<String>, usize) {
         let mut by_lock: BTreeMap<&str, Vec<_>> = BTreeMap::new();
-        for hold in self.story.holds.iter().filter(|hold| meets(&hold.all, &self.window)) {
+        for hold in self
+            .story
+            .holds
+            .iter()
+            .filter(|hold| meets(&hold.all, &self.window))
+        {
             by_lock.entry(&hold.lock).or_default().push(hold);
         }
-        for (_, lock, _) in self.story.waits.iter().filter(|wait| meets(&wait.2, &self.window)) {
+        for (_, lock, _) in self
+            .story
+            .waits
+            .iter()
+            .filter(|wait| meets(&wait.2, &self.window))
+        {
             by_lock.entry(lock).or_default();
         }
         let mut ranked: Vec<_> = by_lock.iter().map(|(lock, holds)| (*lock, holds)).collect();
         let marks = |lock: &str| {
             let marks = self.story.refused.iter().chain(&self.story.told);
-            marks.filter(|(_, of, at)| of == lock && self.window.contains(at)).count()
+            marks
+                .filter(|(_, of, at)| of == lock && self.window.contains(at))
+                .count()
         };
         ranked.sort_by_cached_key(|(lock, holds)| {
             std::cmp::Reverse((overlaps(holds).len(), marks(lock), holds.len()))
         });
-        let mut chosen: Vec<_> =
-            ranked.iter().take(locks).map(|(lock, _)| (*lock).to_owned()).collect();
+        let mut chosen: Vec<_> = ranked
+            .iter()
+            .take(locks)
+            .map(|(lock, _)| (*lock).to_owned())
+            .collect();
         chosen.sort();
         (chosen, by_lock.len())
     }
 
     fn seen_faults(&self) -> Vec<&Fault> {
-        self.faults.iter().filter(|fault| meets(&fault.time, &self.window)).collect()
+        self.faults
+            .iter()
+            .filter(|fault| meets(&fault.time, &self.window))
+            .collect()
     }
 
     /// Names of faults, in rows in which they do not touch; what finds no place has its band alone.
     fn labels(&self) -> Vec<Vec<(u64, &str)>> {
-        let scale = Scale { window: self.window.clone(), left: LEFT, right: RIGHT };
+        let scale = Scale {
+            window: self.window.clone(),
+            left: LEFT,
+            right: RIGHT,
+        };
         let mut rows: Vec<Vec<(u64, &str)>> = Vec::new();
         for fault in self.seen_faults() {
-            let x = scale.x(fault.time.start).min(RIGHT.saturating_sub(width(&fault.name)));
+            let x = scale
+                .x(fault.time.start)
+                .min(RIGHT.saturating_sub(width(&fault.name)));
             let free = |row: &Vec<(u64, &str)>| {
-                row.last().is_none_or(|(at, name)| at + width(name) + 8 <= x)
+                row.last()
+                    .is_none_or(|(at, name)| at + width(name) + 8 <= x)
             };
             match rows.iter().position(free) {
                 Some(row) => rows[row].push((x, &fault.name)),

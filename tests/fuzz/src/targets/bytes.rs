@@ -58,12 +58,19 @@ pub(super) fn run(u: &mut Unstructured<'_>) -> Result<()> {
     paused(async move {
         let server = later.then(|| FakeServer::new(false, Vec::new(), usize::MAX));
         let builder = Client::builder("redis://fuzz").dial_by(move |_| {
-            let next = first.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+            let next = first
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .pop_front();
             match (next, &server) {
                 (None, Some(server)) => server.dial(),
                 (next, _) => {
                     let (client, own) = duplex(64 * 1024);
-                    let silence = Sent { bytes: Vec::new(), piece: 1, ends: true };
+                    let silence = Sent {
+                        bytes: Vec::new(),
+                        piece: 1,
+                        ends: true,
+                    };
                     let sending = send(own, next.unwrap_or(silence));
                     drop(tokio::runtime::Handle::current().spawn(sending));
                     Ok(client)
@@ -76,15 +83,25 @@ pub(super) fn run(u: &mut Unstructured<'_>) -> Result<()> {
                 Err(other) => panic!("{other:?}"),
             }
         }
-        let client =
-            match within(secs(3), "connect", Box::pin(builder.connect_in_background())).await {
-                Ok(client) => client,
-                Err(Error::Protocol { .. }) => return,
-                Err(other) => panic!("{other:?}"),
-            };
+        let client = match within(
+            secs(3),
+            "connect",
+            Box::pin(builder.connect_in_background()),
+        )
+        .await
+        {
+            Ok(client) => client,
+            Err(Error::Protocol { .. }) => return,
+            Err(other) => panic!("{other:?}"),
+        };
         // The connections that it makes then are good.
         within(secs(60), "a client that finds its server", async {
-            while client.lock("a").try_lock(NOW, Lease::fixed(secs(1))).await.is_err() {
+            while client
+                .lock("a")
+                .try_lock(NOW, Lease::fixed(secs(1)))
+                .await
+                .is_err()
+            {
                 tokio::time::sleep(secs(1)).await;
             }
         })

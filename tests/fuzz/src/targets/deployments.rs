@@ -74,7 +74,11 @@ async fn ask(client: &Client, choice: u8) -> std::result::Result<(), Error> {
             return lock.force_unlock().await.map(drop);
         }
     };
-    let lease = if choice.is_multiple_of(2) { LEASE } else { Lease::Renewed };
+    let lease = if choice.is_multiple_of(2) {
+        LEASE
+    } else {
+        Lease::Renewed
+    };
     let guard = lock.try_lock(wait, lease).await?;
     // A waiter, which subscribes.
     let (waited, ()) = tokio::join!(lock.try_lock(wait, LEASE), async {
@@ -93,7 +97,11 @@ async fn works(client: &Client) -> std::result::Result<(), Error> {
 
 fn run(u: &mut Unstructured<'_>, url: &str) -> Result<()> {
     let (is_valkey, is_whole, later) = (u.arbitrary()?, u.ratio(3, 4)?, u.ratio(1, 4)?);
-    let piece = if is_whole { usize::MAX } else { u.int_in_range(1..=40)? };
+    let piece = if is_whole {
+        usize::MAX
+    } else {
+        u.int_in_range(1..=40)?
+    };
     let mut asked = Vec::new();
     for _ in 0..u.int_in_range(1..=5)? {
         asked.push(u.int_in_range(0..=14)?);
@@ -107,7 +115,11 @@ fn run(u: &mut Unstructured<'_>, url: &str) -> Result<()> {
         let dialled = server.clone();
         let builder = Client::builder(url).dial_by(move |_| dialled.dial());
         let connected = async {
-            if later { builder.connect_in_background().await } else { builder.connect().await }
+            if later {
+                builder.connect_in_background().await
+            } else {
+                builder.connect().await
+            }
         };
         let client = match within(secs(5), "connect", Box::pin(connected)).await {
             Ok(client) => client,
@@ -118,8 +130,12 @@ fn run(u: &mut Unstructured<'_>, url: &str) -> Result<()> {
             }
         };
         for choice in asked {
-            let outcome =
-                within(CALL_MAX, &format!("call {choice}"), Box::pin(ask(&client, choice))).await;
+            let outcome = within(
+                CALL_MAX,
+                &format!("call {choice}"),
+                Box::pin(ask(&client, choice)),
+            )
+            .await;
             let is_wrong = matches!(outcome, Err(Error::Config(_) | Error::Closed));
             assert!(!is_wrong, "call {choice}: {outcome:?}");
         }
@@ -131,7 +147,10 @@ fn run(u: &mut Unstructured<'_>, url: &str) -> Result<()> {
                 last = within(CALL_MAX, "works", works(&client)).await;
             }
         }
-        assert!(last.is_ok(), "{HANG} the server has recovered, its client not: {last:?}");
+        assert!(
+            last.is_ok(),
+            "{HANG} the server has recovered, its client not: {last:?}"
+        );
         drop(within(secs(60), "shutdown", client.shutdown(secs(5))).await);
     });
     Ok(())

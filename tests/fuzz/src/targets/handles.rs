@@ -51,7 +51,9 @@ fn text(u: &mut Unstructured<'_>, real: &str) -> Result<String> {
 #[expect(clippy::panic, reason = "a broken promise ends the input")]
 async fn restore(u: &mut Unstructured<'_>, client: &Client, kind: u8) -> Result<()> {
     let lock = lock(client, kind, "h");
-    let Ok(guard) = lock.try_lock(NOW, LEASE).await else { panic!("it is free") };
+    let Ok(guard) = lock.try_lock(NOW, LEASE).await else {
+        panic!("it is free")
+    };
     let owner = guard.owner().to_owned();
     let Ok(real) = guard.hand_on() else {
         assert_eq!(kind, 7, "one lock is handed on");
@@ -80,19 +82,32 @@ async fn permits(u: &mut Unstructured<'_>, client: &Client) -> Result<()> {
     let permits = client.permit_expirable_semaphore("p");
     let set = permits.try_set_permits(2).await;
     assert!(matches!(set, Ok(true)), "{set:?}");
-    let Ok(permit) = permits.try_acquire(NOW, LEASE).await else { panic!("it is free") };
+    let Ok(permit) = permits.try_acquire(NOW, LEASE).await else {
+        panic!("it is free")
+    };
     let real = permit.id().to_owned();
     permit.forget();
     let given = text(u, &real)?;
     let is_real = given == real;
     let choice = u.int_in_range(0..=3)?;
     let found = match choice {
-        0 => within(secs(5), "release", permits.release(&given)).await.map(|()| true),
-        1 => within(secs(5), "release_all", permits.release_all(&[&given])).await.map(|()| true),
+        0 => within(secs(5), "release", permits.release(&given))
+            .await
+            .map(|()| true),
+        1 => within(secs(5), "release_all", permits.release_all(&[&given]))
+            .await
+            .map(|()| true),
         2 => within(secs(5), "remaining", permits.remaining_lease(&given))
             .await
             .map(|left| left.is_some()),
-        _ => within(secs(5), "update_lease", permits.update_lease(&given, secs(7))).await,
+        _ => {
+            within(
+                secs(5),
+                "update_lease",
+                permits.update_lease(&given, secs(7)),
+            )
+            .await
+        }
     };
     match found {
         Ok(found) => assert_eq!(found, is_real, "{given:?} for {real:?}, {choice}"),
@@ -101,7 +116,10 @@ async fn permits(u: &mut Unstructured<'_>, client: &Client) -> Result<()> {
     }
     let left = permits.available().await;
     let expected = if is_real && choice < 2 { 2 } else { 1 };
-    assert!(left.as_ref().is_ok_and(|left| *left == expected), "{left:?} after {given:?}");
+    assert!(
+        left.as_ref().is_ok_and(|left| *left == expected),
+        "{left:?} after {given:?}"
+    );
     Ok(())
 }
 
@@ -128,7 +146,10 @@ async fn tokens(u: &mut Unstructured<'_>, client: &Client) -> Result<()> {
 /// What others wrote to the key of a lock: no value of theirs is trusted.
 async fn foreign(u: &mut Unstructured<'_>, redis: &EmbeddedRedis, client: &Client) -> Result<()> {
     let kind = u.int_in_range(0..=7)?;
-    let (field, value) = (pieces(u, &PIECES, 4)?, pieces(u, &["1", "-1", "x", "9", "read"], 3)?);
+    let (field, value) = (
+        pieces(u, &PIECES, 4)?,
+        pieces(u, &["1", "-1", "x", "9", "read"], 3)?,
+    );
     let command = match u.int_in_range(0..=4)? {
         0 => vec!["SET", "h", &value],
         1 => vec!["HSET", "h", &field, &value],

@@ -95,7 +95,11 @@ async fn others(client: &Client, choice: u8, name: &str) -> std::result::Result<
             latch.count_down().await?;
             latch.wait(NOW).await
         }
-        3 => client.set_fenced(name, FencingToken::from_value(1), name).await,
+        3 => {
+            client
+                .set_fenced(name, FencingToken::from_value(1), name)
+                .await
+        }
         _ => {
             let lock = client.lock(name);
             lock.is_locked().await?;
@@ -124,11 +128,19 @@ fn judge(
 }
 
 pub(super) fn run(u: &mut Unstructured<'_>) -> Result<()> {
-    let prefix = if u.ratio(1, 2)? { String::new() } else { pieces(u, &PIECES, 4)? };
+    let prefix = if u.ratio(1, 2)? {
+        String::new()
+    } else {
+        pieces(u, &PIECES, 4)?
+    };
     let (choice, kind) = (u.int_in_range(0..=3)?, u.int_in_range(0..=8)?);
     let other = u.int_in_range(0..=4)?;
     let mut names = Vec::new();
-    for _ in 0..if choice == 0 { u.int_in_range(0..=5)? } else { 1 } {
+    for _ in 0..if choice == 0 {
+        u.int_in_range(0..=5)?
+    } else {
+        1
+    } {
         names.push(pieces(u, &PIECES, 6)?);
     }
     paused(async {
@@ -149,17 +161,34 @@ pub(super) fn run(u: &mut Unstructured<'_>) -> Result<()> {
             judge(&redis, "multi", are_good, &outcome);
         } else if choice == 1 {
             let outcome = within(secs(5), "others", others(&client, other, &names[0])).await;
-            judge(&redis, "others", is_good(&prefix, &names[0], false), &outcome);
+            judge(
+                &redis,
+                "others",
+                is_good(&prefix, &names[0], false),
+                &outcome,
+            );
         } else {
             let (lock, is_string) = lock(&client, kind, &names[0]);
             let outcome = lock_and_unlock("lock", &lock).await;
-            judge(&redis, "lock", is_good(&prefix, &names[0], is_string), &outcome);
+            judge(
+                &redis,
+                "lock",
+                is_good(&prefix, &names[0], is_string),
+                &outcome,
+            );
             let is_left = |key: &Vec<u8>| !key.starts_with(b"redisson_lock_token");
             assert!(!redis.dump().keys().any(is_left), "something is left");
         }
         // Any text is a pattern.
-        let listed = within(secs(5), "locks", client.locks(names.first().map_or("", |name| name)));
-        assert!(listed.await.is_ok_and(|list| !list.is_truncated()), "a pattern was refused");
+        let listed = within(
+            secs(5),
+            "locks",
+            client.locks(names.first().map_or("", |name| name)),
+        );
+        assert!(
+            listed.await.is_ok_and(|list| !list.is_truncated()),
+            "a pattern was refused"
+        );
     });
     Ok(())
 }

@@ -26,7 +26,11 @@ enum Step {
 fn step(u: &mut Unstructured<'_>) -> Result<Step> {
     Ok(match u.int_in_range(0..=7)? {
         0 => {
-            let max_hold = if u.arbitrary()? { Some(duration(u)?) } else { None };
+            let max_hold = if u.arbitrary()? {
+                Some(duration(u)?)
+            } else {
+                None
+            };
             Step::Lock(u.int_in_range(0..=4)?, duration(u)?, lease(u)?, max_hold)
         }
         1 => Step::Extend(lease(u)?, duration(u)?),
@@ -106,16 +110,25 @@ async fn take(client: &Client, step: &Step) -> std::result::Result<(), Error> {
             semaphore.available().await?;
             semaphore.drain().await.map(drop)
         }
-        Step::PermitsFor(number, life) => {
-            client.semaphore("t").try_set_permits_for(number, life).await.map(drop)
-        }
+        Step::PermitsFor(number, life) => client
+            .semaphore("t")
+            .try_set_permits_for(number, life)
+            .await
+            .map(drop),
         Step::Expirable(total, number, wait, lease) => {
             let permits = client.permit_expirable_semaphore("p");
             permits.try_set_permits(total).await?;
             // A script that is granted millions takes its time, and the engine with it.
-            let number = if (3..1_000_000_000).contains(&number) { number % 1000 } else { number };
+            let number = if (3..1_000_000_000).contains(&number) {
+                number % 1000
+            } else {
+                number
+            };
             let number = number.min(1001);
-            permits.try_acquire_many(number, limited(wait), lease).await.map(drop)
+            permits
+                .try_acquire_many(number, limited(wait), lease)
+                .await
+                .map(drop)
         }
         Step::Leases(lease, life, more) => {
             let permits = client.permit_expirable_semaphore("q");
@@ -164,7 +177,10 @@ pub(super) fn run(u: &mut Unstructured<'_>) -> Result<()> {
             }
             Err(error) => {
                 assert!(matches!(error, Error::Config(_)), "{error:?}");
-                assert!(redis.commands_run().is_empty(), "something was sent: {error}");
+                assert!(
+                    redis.commands_run().is_empty(),
+                    "something was sent: {error}"
+                );
             }
         }
     });

@@ -30,8 +30,9 @@ const SCHEMES: [&str; 16] = [
     "",
     "\u{feff}redis://",
 ];
-const LOGINS: [&str; 12] =
-    ["", "", "user:", ":", SECRET, "%20", "%", "%f", "%00", "%ff%fe", "@", "ü"];
+const LOGINS: [&str; 12] = [
+    "", "", "user:", ":", SECRET, "%20", "%", "%f", "%00", "%ff%fe", "@", "ü",
+];
 const HOSTS: [&str; 24] = [
     "localhost",
     "127.0.0.1",
@@ -58,10 +59,21 @@ const HOSTS: [&str; 24] = [
     "²",
     "\u{ad}",
 ];
-const PORTS: [&str; 10] =
-    ["", "", ":6379", ":0", ":65535", ":65536", ":-1", ":", ":+7", ":99999999999999999999"];
-const PATHS: [&str; 12] =
-    ["", "/", "/0", "/255", "/256", "/-1", "/m", "/m/3", "//", "/%2f", "/m/%33", "/\\"];
+const PORTS: [&str; 10] = [
+    "",
+    "",
+    ":6379",
+    ":0",
+    ":65535",
+    ":65536",
+    ":-1",
+    ":",
+    ":+7",
+    ":99999999999999999999",
+];
+const PATHS: [&str; 12] = [
+    "", "/", "/0", "/255", "/256", "/-1", "/m", "/m/3", "//", "/%2f", "/m/%33", "/\\",
+];
 const QUERIES: [&str; 10] = [
     "",
     "",
@@ -81,7 +93,11 @@ fn assembled(u: &mut Unstructured<'_>) -> Result<String> {
         url += &pieces(u, &LOGINS, 4)?;
         url.push('@');
     }
-    let hosts = if u.ratio(1, 16)? { u.int_in_range(0..=66)? } else { u.int_in_range(1..=3)? };
+    let hosts = if u.ratio(1, 16)? {
+        u.int_in_range(0..=66)?
+    } else {
+        u.int_in_range(1..=3)?
+    };
     for number in 0..hosts {
         if number > 0 {
             url.push(',');
@@ -107,7 +123,11 @@ pub(super) fn run(u: &mut Unstructured<'_>) -> Result<()> {
     let shown = format!("{builder:?}");
     paused(async move {
         let connected = async move {
-            if later { builder.connect_in_background().await } else { builder.connect().await }
+            if later {
+                builder.connect_in_background().await
+            } else {
+                builder.connect().await
+            }
         };
         match within(secs(5), "connect", Box::pin(connected)).await {
             Ok(client) => {
@@ -120,7 +140,11 @@ pub(super) fn run(u: &mut Unstructured<'_>) -> Result<()> {
                 assert!(closed.is_ok(), "{closed:?}");
             }
             Err(error @ Error::Config(_)) => {
-                assert_eq!(dialled.load(Ordering::SeqCst), 0, "dialled, and then: {error}");
+                assert_eq!(
+                    dialled.load(Ordering::SeqCst),
+                    0,
+                    "dialled, and then: {error}"
+                );
                 let told = format!("{error} {error:?} {shown}");
                 assert!(!told.contains(SECRET), "a part of the URL is told: {told}");
             }

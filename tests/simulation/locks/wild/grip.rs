@@ -30,8 +30,14 @@ impl Grip {
         let wish = Wish::of_lock(wanted.actor, wanted.name, wanted.side);
         let entry = user.ledger.enters(wish, Held::Lock(guard));
         user.shared.check_grant(user, &entry);
-        let since = Instant::now().checked_sub(ON_ITS_WAY).expect("later than the first moment");
-        Grip { ledger: user.ledger.clone(), entry: Some(entry), since }
+        let since = Instant::now()
+            .checked_sub(ON_ITS_WAY)
+            .expect("later than the first moment");
+        Grip {
+            ledger: user.ledger.clone(),
+            entry: Some(entry),
+            since,
+        }
     }
 
     pub(super) fn guard(&self) -> Arc<LockGuard> {

@@ -29,7 +29,16 @@ impl Wild {
                 let tried = false;
                 // What an earlier call asked for may be longer than what was confirmed.
                 let until = until + self.plan.lease;
-                let offer = Offer { name, side, text, field, until, process, since, tried };
+                let offer = Offer {
+                    name,
+                    side,
+                    text,
+                    field,
+                    until,
+                    process,
+                    since,
+                    tried,
+                };
                 self.shared.offers(offer);
             }
             Err(Error::Lost { .. }) => {}
@@ -37,7 +46,8 @@ impl Wild {
             Err(Error::Config(ConfigError::OtherGuards { .. }))
                 if self.plan.kind == Kind::ReadWrite && side == Side::Write => {}
             Err(error) => {
-                self.ledger.violation(format!("{:?} cannot hand on: {error}", wanted.actor));
+                self.ledger
+                    .violation(format!("{:?} cannot hand on: {error}", wanted.actor));
             }
         }
     }
@@ -47,8 +57,14 @@ impl Wild {
         let (own, kind) = (self.actor.process, self.plan.kind);
         // The value of a string lock stays as it is: two clients would both have it.
         let fits = |offer: &Offer| kind != Kind::String || offer.process == own;
-        let left = if self.rng.bool() { Left::ForOthers } else { Left::No };
-        let Some(offer) = self.shared.offer(left, fits) else { return };
+        let left = if self.rng.bool() {
+            Left::ForOthers
+        } else {
+            Left::No
+        };
+        let Some(offer) = self.shared.offer(left, fits) else {
+            return;
+        };
         let wanted = self.wanted(offer.name, offer.side);
         self.asks();
         self.asks();
@@ -62,7 +78,10 @@ impl Wild {
             }
             1 => {
                 let at = us(self.rng.u64(0..8000));
-                self.cancelled_at(Some(at), restore).await.into_iter().collect()
+                self.cancelled_at(Some(at), restore)
+                    .await
+                    .into_iter()
+                    .collect()
             }
             _ => vec![restore.await],
         };
@@ -100,7 +119,8 @@ impl Wild {
     fn has_taken_over(&self, offer: &Offer, wanted: Wanted, guard: LockGuard) -> (Wanted, Grip) {
         self.notes(&wanted, "takes over");
         if !self.shared.takes(offer) {
-            self.ledger.violation(format!("{:?} takes over what is taken", wanted.actor));
+            self.ledger
+                .violation(format!("{:?} takes over what is taken", wanted.actor));
         }
         let grip = Grip::new(self, &wanted, guard);
         (wanted, grip)

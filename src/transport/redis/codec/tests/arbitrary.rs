@@ -8,7 +8,9 @@ use proptest::sample::{Index, select};
 use super::*;
 
 fn config() -> ProptestConfig {
-    let cases = std::env::var("LEASEHOLD_FUZZ").ok().map(|text| text.parse().expect("a number"));
+    let cases = std::env::var("LEASEHOLD_FUZZ")
+        .ok()
+        .map(|text| text.parse().expect("a number"));
     ProptestConfig {
         cases: cases.unwrap_or(3000),
         failure_persistence: None,
@@ -32,7 +34,11 @@ impl Tree {
         match self {
             Tree::Leaf(bytes, _) => out.extend_from_slice(bytes),
             Tree::Items(letter, items) => {
-                let count = if *letter == b'%' { items.len() / 2 } else { items.len() };
+                let count = if *letter == b'%' {
+                    items.len() / 2
+                } else {
+                    items.len()
+                };
                 out.push(*letter);
                 out.extend_from_slice(format!("{count}\r\n").as_bytes());
                 for item in items {
@@ -49,9 +55,11 @@ impl Tree {
     fn value(&self) -> Result<Value, String> {
         match self {
             Tree::Leaf(_, value) => value.clone(),
-            Tree::Items(_, items) => {
-                items.iter().map(Tree::value).collect::<Result<_, _>>().map(Value::Array)
-            }
+            Tree::Items(_, items) => items
+                .iter()
+                .map(Tree::value)
+                .collect::<Result<_, _>>()
+                .map(Value::Array),
             Tree::Attribute(parts) => parts[1].value(),
         }
     }
@@ -149,8 +157,11 @@ fn soup() -> impl Strategy<Value = Vec<u8>> {
 }
 
 fn mutated() -> impl Strategy<Value = Vec<u8>> {
-    let change =
-        (any::<Index>(), prop_oneof![any::<u8>(), select(b"0123456789-?\r\n*$|%>".to_vec())], 0..3);
+    let change = (
+        any::<Index>(),
+        prop_oneof![any::<u8>(), select(b"0123456789-?\r\n*$|%>".to_vec())],
+        0..3,
+    );
     (stream(), vec(change, 1..4)).prop_map(|((mut bytes, _), changes)| {
         for (at, byte, how) in changes {
             let at = at.index(bytes.len());

@@ -67,7 +67,11 @@ fn scenario(fate: Fate) {
     slot.connected(&made.connection, 0);
     let callers: Vec<_> = (1..=3)
         .map(|id| {
-            let mut caller = Caller { testbed: testbed.clone(), slot: slot.clone(), id: id * 100 };
+            let mut caller = Caller {
+                testbed: testbed.clone(),
+                slot: slot.clone(),
+                id: id * 100,
+            };
             shuttle::thread::spawn(move || (0..2).for_each(|_| caller.act()))
         })
         .collect();
@@ -121,7 +125,9 @@ impl Caller {
     /// One call that is waited for or dropped, or two at once.
     fn act(&mut self) {
         let epoch = self.slot.epoch();
-        let Ok(connection) = self.slot.connection() else { return };
+        let Ok(connection) = self.slot.connection() else {
+            return;
+        };
         let number = self.testbed.number(&connection);
         assert!(epoch <= number as u64, "a connection of an earlier epoch");
         match draw(3) {
@@ -133,7 +139,12 @@ impl Caller {
                 let (id, answer) = self.send_call(&connection);
                 pause();
                 let outcome = answer.err().map(Err);
-                self.report(Report { id: id.clone(), number, outcome, after: None });
+                self.report(Report {
+                    id: id.clone(),
+                    number,
+                    outcome,
+                    after: None,
+                });
                 // The undo.
                 let (undo, answer) = self.send_call(&connection);
                 self.wait(undo, number, answer, Some(Before { id, dropped: true }));
@@ -141,7 +152,10 @@ impl Caller {
             _ => {
                 let (first, answer) = self.send_call(&connection);
                 let (second, other) = self.send_call(&connection);
-                let before = Before { id: first.clone(), dropped: false };
+                let before = Before {
+                    id: first.clone(),
+                    dropped: false,
+                };
                 self.wait(second, number, other, Some(before));
                 self.wait(first, number, answer, None);
             }
@@ -152,8 +166,14 @@ impl Caller {
         self.id += 1;
         let id = self.id.to_string();
         let args = vec![Arg::Text(Arc::from(id.as_str()))];
-        let asked =
-            connection.call(Call { script: &ECHO, keys: Vec::new(), args }, KeyForm::Declared);
+        let asked = connection.call(
+            Call {
+                script: &ECHO,
+                keys: Vec::new(),
+                args,
+            },
+            KeyForm::Declared,
+        );
         (id, asked)
     }
 
@@ -163,9 +183,17 @@ impl Caller {
             || outcome == Err(CallError::Unknown(lost()))
         {
             // INVARIANT SLOT-1 of `slot.rs`.
-            assert!(self.slot.epoch() > number as u64, "the call ended before the epoch rose");
+            assert!(
+                self.slot.epoch() > number as u64,
+                "the call ended before the epoch rose"
+            );
         }
-        self.report(Report { id, number, outcome: Some(outcome), after });
+        self.report(Report {
+            id,
+            number,
+            outcome: Some(outcome),
+            after,
+        });
     }
 
     fn report(&self, report: Report) {
@@ -175,21 +203,38 @@ impl Caller {
 
 impl Testbed {
     fn add(&self, made: &Made) {
-        self.connections.lock().push((made.connection.clone(), made.socket.clone()));
+        self.connections
+            .lock()
+            .push((made.connection.clone(), made.socket.clone()));
     }
 
     fn number(&self, connection: &Arc<Connection>) -> usize {
         let connections = self.connections.lock();
-        connections.iter().position(|(one, _)| Arc::ptr_eq(one, connection)).unwrap()
+        connections
+            .iter()
+            .position(|(one, _)| Arc::ptr_eq(one, connection))
+            .unwrap()
     }
 
     /// Compares the outcomes with what happened.
     fn check(&self, fate: Fate) {
-        let facts: Vec<_> =
-            self.connections.lock().iter().map(|(_, socket)| socket.facts()).collect();
-        for Report { id, number, outcome, after } in &*self.reports.lock() {
-            let ran: usize =
-                facts.iter().map(|facts| facts.ran.iter().filter(|ran| *ran == id).count()).sum();
+        let facts: Vec<_> = self
+            .connections
+            .lock()
+            .iter()
+            .map(|(_, socket)| socket.facts())
+            .collect();
+        for Report {
+            id,
+            number,
+            outcome,
+            after,
+        } in &*self.reports.lock()
+        {
+            let ran: usize = facts
+                .iter()
+                .map(|facts| facts.ran.iter().filter(|ran| *ran == id).count())
+                .sum();
             let facts = &facts[*number];
             assert!(ran <= 1, "{id} ran {ran} times");
             match outcome {
@@ -198,7 +243,10 @@ impl Testbed {
                 }
                 Some(Err(CallError::Unknown(fault))) => {
                     let ended = fault == &lost() || fault.0 == CLOSED;
-                    assert!(!ended || facts.whole.contains(id), "{id} was surely not sent");
+                    assert!(
+                        !ended || facts.whole.contains(id),
+                        "{id} was surely not sent"
+                    );
                 }
                 Some(Err(error)) => assert_eq!(ran, 0, "{id}: {error:?}"),
                 None => {}

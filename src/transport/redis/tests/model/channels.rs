@@ -110,11 +110,17 @@ impl Testbed {
     /// No other thread unsubscribes from this channel: a confirmation holds until a loss.
     fn check_subscription(&self, own: &Arc<str>) {
         let losses = self.losses.load(Ordering::SeqCst);
-        let Ok(answer) = self.registry.subscribe(own, PubSub::Plain) else { return };
+        let Ok(answer) = self.registry.subscribe(own, PubSub::Plain) else {
+            return;
+        };
         let outcome = block_on(answer).expect("it has an outcome");
         for _ in 0..if outcome.is_ok() { 6 } else { 0 } {
             step();
-            let socket = self.socket.lock().clone().expect("a connection confirmed it");
+            let socket = self
+                .socket
+                .lock()
+                .clone()
+                .expect("a connection confirmed it");
             assert!(
                 socket.is_subscribed(own)
                     || self.losses.load(Ordering::SeqCst) > losses

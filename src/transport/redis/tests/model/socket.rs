@@ -55,7 +55,12 @@ impl Socket {
         let socket = Socket(Arc::default());
         socket.0.lock().keeps = draw(4) == 0;
         let server = shuttle::future::spawn(socket.clone().serve());
-        (socket.clone(), Box::new(End(socket.clone())), Box::new(End(socket.clone())), server)
+        (
+            socket.clone(),
+            Box::new(End(socket.clone())),
+            Box::new(End(socket.clone())),
+            server,
+        )
     }
 
     pub(super) fn facts(&self) -> Facts {
@@ -143,7 +148,12 @@ impl Facts {
 
 impl State {
     fn take(&mut self, bytes: &[u8]) {
-        if self.keeps { &mut self.kept } else { &mut self.arrived }.extend(bytes);
+        if self.keeps {
+            &mut self.kept
+        } else {
+            &mut self.arrived
+        }
+        .extend(bytes);
         self.partial.extend(bytes);
         while let Some((words, length)) = command(&self.partial) {
             self.partial.drain(..length);
@@ -174,7 +184,11 @@ impl AsyncRead for End {
         let state = &mut *self.0.0.lock();
         let length = buffer.remaining().min(state.outgoing.len());
         if length > 0 {
-            let length = if draw(2) == 0 { length } else { 1 + draw(length) };
+            let length = if draw(2) == 0 {
+                length
+            } else {
+                1 + draw(length)
+            };
             buffer.put_slice(&state.outgoing.drain(..length).collect::<Vec<_>>());
             return Poll::Ready(Ok(()));
         }
@@ -202,7 +216,11 @@ impl AsyncWrite for End {
             if state.is_full(cx) {
                 return Poll::Pending;
             }
-            let length = if draw(2) == 0 { bytes.len() } else { 1 + draw(bytes.len()) };
+            let length = if draw(2) == 0 {
+                bytes.len()
+            } else {
+                1 + draw(bytes.len())
+            };
             state.take(&bytes[..length]);
             state.server.take().inspect(Waker::wake_by_ref);
             length

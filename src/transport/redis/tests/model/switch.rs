@@ -70,8 +70,12 @@ impl Testbed {
             give_up(&self.slots, &self.registry, generation, &Fault(LOST.into()));
             self.switched.store(generation, Ordering::SeqCst);
             let connections = self.connections.lock();
-            let ended = connections.iter().filter(|known| known.generation < generation);
-            ended.filter(|known| !known.given_up).for_each(|known| known.socket.seal());
+            let ended = connections
+                .iter()
+                .filter(|known| known.generation < generation);
+            ended
+                .filter(|known| !known.given_up)
+                .for_each(|known| known.socket.seal());
         }
     }
 
@@ -81,7 +85,12 @@ impl Testbed {
             let generation = self.target.load(Ordering::SeqCst);
             let made = Made::new(&self.registry);
             let (connection, socket) = (made.connection.clone(), made.socket.clone());
-            let known = Known { connection, generation, socket, given_up: false };
+            let known = Known {
+                connection,
+                generation,
+                socket,
+                given_up: false,
+            };
             self.connections.lock().push(known);
             pause();
             // Before that a supervisor knows of the switch first, is refused, and tries again.
@@ -116,24 +125,38 @@ impl Testbed {
 
     fn call(&self) {
         let (least, epoch) = (self.switched.load(Ordering::SeqCst), self.slots[0].epoch());
-        let Ok(connection) = self.slots[0].connection() else { return };
+        let Ok(connection) = self.slots[0].connection() else {
+            return;
+        };
         let mut generation = 0;
         self.change(&connection, |known| generation = known.generation);
         assert!(generation >= least, "a connection to a former target");
-        let call = Call { script: &ECHO, keys: Vec::new(), args: vec![Arg::Text(Arc::from("1"))] };
-        let outcome =
-            connection.call(call, KeyForm::Declared).and_then(|answer| block_on(answer).unwrap());
+        let call = Call {
+            script: &ECHO,
+            keys: Vec::new(),
+            args: vec![Arg::Text(Arc::from("1"))],
+        };
+        let outcome = connection
+            .call(call, KeyForm::Declared)
+            .and_then(|answer| block_on(answer).unwrap());
         let ended = [CallError::NotApplied(lost()), CallError::Unknown(lost())];
         if outcome.as_ref().is_err_and(|error| ended.contains(error)) {
             // INVARIANT SLOT-1 of `slot.rs`: what is in doubt is seen to be.
-            assert!(self.slots[0].epoch() > epoch, "the call ended before the epoch rose");
+            assert!(
+                self.slots[0].epoch() > epoch,
+                "the call ended before the epoch rose"
+            );
         }
     }
 
     fn change(&self, connection: &Arc<Connection>, change: impl FnOnce(&mut Known)) {
         let mut connections = self.connections.lock();
         let mut known = connections.iter_mut();
-        change(known.find(|known| Arc::ptr_eq(&known.connection, connection)).unwrap());
+        change(
+            known
+                .find(|known| Arc::ptr_eq(&known.connection, connection))
+                .unwrap(),
+        );
     }
 }
 

@@ -47,18 +47,27 @@ fn set(of: &[&str]) -> BTreeSet<String> {
 }
 
 pub(super) fn process(number: u32) -> Scope {
-    Scope { processes: vec![number], slots: Vec::new() }
+    Scope {
+        processes: vec![number],
+        slots: Vec::new(),
+    }
 }
 
 /// Where this lock is.
 pub(super) fn slot_of(lock: &str) -> Scope {
     let slot = keyslot(lock);
-    Scope { processes: Vec::new(), slots: vec![(slot, slot)] }
+    Scope {
+        processes: Vec::new(),
+        slots: vec![(slot, slot)],
+    }
 }
 
 /// A process, and the slot of a lock.
 pub(super) fn process_and_slot_of(number: u32, lock: &str) -> Scope {
-    Scope { processes: vec![number], ..slot_of(lock) }
+    Scope {
+        processes: vec![number],
+        ..slot_of(lock)
+    }
 }
 
 /// The only worker of a process.
@@ -71,7 +80,11 @@ pub(super) struct Actor {
 
 impl Actor {
     pub(super) const fn new(process: u32, name: &'static str) -> Self {
-        Self { process, name, mode: Mode::Exclusive }
+        Self {
+            process,
+            name,
+            mode: Mode::Exclusive,
+        }
     }
 
     pub(super) const fn of(self, name: &'static str) -> Self {
@@ -90,12 +103,22 @@ pub(super) struct Script {
 }
 
 pub(super) fn by(actor: Actor) -> Script {
-    Script { actor, events: Vec::new() }
+    Script {
+        actor,
+        events: Vec::new(),
+    }
 }
 
 pub(super) fn event(at: u64, actor: Actor, what: What) -> Event {
     let at = nanos(at);
-    Event { at, wall: at, process: actor.process, worker: 0, name: actor.name.to_owned(), what }
+    Event {
+        at,
+        wall: at,
+        process: actor.process,
+        worker: 0,
+        name: actor.name.to_owned(),
+        what,
+    }
 }
 
 fn nanos(millis: u64) -> u64 {
@@ -114,19 +137,40 @@ impl Script {
 
     pub(super) fn asks(self, at: u64) -> Self {
         let mode = self.actor.mode;
-        self.does(at, What::Asked { mode, fixed_ms: None, renewed_ms: None })
+        self.does(
+            at,
+            What::Asked {
+                mode,
+                fixed_ms: None,
+                renewed_ms: None,
+            },
+        )
     }
 
     /// For a lease that nobody renews.
     pub(super) fn asks_for(self, at: u64, fixed: u64) -> Self {
         let mode = self.actor.mode;
-        self.does(at, What::Asked { mode, fixed_ms: Some(fixed), renewed_ms: None })
+        self.does(
+            at,
+            What::Asked {
+                mode,
+                fixed_ms: Some(fixed),
+                renewed_ms: None,
+            },
+        )
     }
 
     /// For a lease of this length that is renewed.
     pub(super) fn asks_renewed_for(self, at: u64, lease: u64) -> Self {
         let mode = self.actor.mode;
-        self.does(at, What::Asked { mode, fixed_ms: None, renewed_ms: Some(lease) })
+        self.does(
+            at,
+            What::Asked {
+                mode,
+                fixed_ms: None,
+                renewed_ms: Some(lease),
+            },
+        )
     }
 
     pub(super) fn gets(self, at: u64) -> Self {
@@ -134,20 +178,44 @@ impl Script {
     }
 
     pub(super) fn gets_until(self, at: u64, until: Option<u64>) -> Self {
-        self.does(at, What::Granted { until: until.map(nanos), token: None })
+        self.does(
+            at,
+            What::Granted {
+                until: until.map(nanos),
+                token: None,
+            },
+        )
     }
 
     pub(super) fn gets_token(self, at: u64, token: i64) -> Self {
         let until = Some(nanos(at + LEASE));
-        self.does(at, What::Granted { until, token: Some(token) })
+        self.does(
+            at,
+            What::Granted {
+                until,
+                token: Some(token),
+            },
+        )
     }
 
     pub(super) fn times_out(self, at: u64) -> Self {
-        self.does(at, What::Refused { error: "timeout".to_owned(), timeout: true })
+        self.does(
+            at,
+            What::Refused {
+                error: "timeout".to_owned(),
+                timeout: true,
+            },
+        )
     }
 
     pub(super) fn fails(self, at: u64, error: &str) -> Self {
-        self.does(at, What::Refused { error: error.to_owned(), timeout: false })
+        self.does(
+            at,
+            What::Refused {
+                error: error.to_owned(),
+                timeout: false,
+            },
+        )
     }
 
     pub(super) fn holds(self, at: u64) -> Self {
@@ -155,7 +223,12 @@ impl Script {
     }
 
     pub(super) fn holds_until(self, at: u64, until: Option<u64>) -> Self {
-        self.does(at, What::Held { until: until.map(nanos) })
+        self.does(
+            at,
+            What::Held {
+                until: until.map(nanos),
+            },
+        )
     }
 
     pub(super) fn doubts(self, at: u64) -> Self {
@@ -163,7 +236,12 @@ impl Script {
     }
 
     pub(super) fn loses(self, at: u64) -> Self {
-        self.does(at, What::Lost { reason: "gone".to_owned() })
+        self.does(
+            at,
+            What::Lost {
+                reason: "gone".to_owned(),
+            },
+        )
     }
 
     pub(super) fn write_accepted(self, at: u64) -> Self {
@@ -176,17 +254,22 @@ impl Script {
 
     /// Without error.
     pub(super) fn releases(self, at: u64) -> Self {
-        self.does(at, What::Releasing).does(at + 1, What::Released { error: None })
+        self.does(at, What::Releasing)
+            .does(at + 1, What::Released { error: None })
     }
 
     pub(super) fn release_fails(self, at: u64, error: &str) -> Self {
         let error = Some(error.to_owned());
-        self.does(at, What::Releasing).does(at + 1, What::Released { error })
+        self.does(at, What::Releasing)
+            .does(at + 1, What::Released { error })
     }
 
     /// Asks, gets, looks as often as its lease is renewed, and releases.
     pub(super) fn has(self, asked: u64, granted: u64, released: u64) -> Self {
-        self.asks(asked).gets(granted).keeps(granted, released).releases(released)
+        self.asks(asked)
+            .gets(granted)
+            .keeps(granted, released)
+            .releases(released)
     }
 
     /// Looks as often as its lease is renewed.
@@ -199,17 +282,30 @@ impl Script {
     }
 
     pub(super) fn starts(self, at: u64) -> Self {
-        self.does(at, What::Started { pid: 1, library: "l".to_owned() })
+        self.does(
+            at,
+            What::Started {
+                pid: 1,
+                library: "l".to_owned(),
+            },
+        )
     }
 
     /// Its process has ended.
     pub(super) fn ends(self, at: u64) -> Self {
-        self.does(at, What::Ended { counts: BTreeMap::new(), error: None })
+        self.does(
+            at,
+            What::Ended {
+                counts: BTreeMap::new(),
+                error: None,
+            },
+        )
     }
 
     /// A timer of the driver was late by this.
     pub(super) fn stalled(mut self, at: u64, millis: u64) -> Self {
-        self.events.push(event(at, Actor::new(0, ""), What::Stalled { millis }));
+        self.events
+            .push(event(at, Actor::new(0, ""), What::Stalled { millis }));
         self
     }
 
@@ -219,13 +315,29 @@ impl Script {
 
     pub(super) fn off(self, at: u64, fault: &str) -> Self {
         let (detail, scope) = (DETAIL.to_owned(), Scope::default());
-        self.fault(at, What::Fault { fault: fault.to_owned(), on: false, detail, scope })
+        self.fault(
+            at,
+            What::Fault {
+                fault: fault.to_owned(),
+                on: false,
+                detail,
+                scope,
+            },
+        )
     }
 
     /// Only there.
     pub(super) fn on_at(self, at: u64, fault: &str, scope: Scope) -> Self {
         let detail = DETAIL.to_owned();
-        self.fault(at, What::Fault { fault: fault.to_owned(), on: true, detail, scope })
+        self.fault(
+            at,
+            What::Fault {
+                fault: fault.to_owned(),
+                on: true,
+                detail,
+                scope,
+            },
+        )
     }
 
     pub(super) fn fault(mut self, at: u64, what: What) -> Self {
@@ -235,7 +347,11 @@ impl Script {
 
     /// The run begins at 0.
     pub(super) fn cells(mut self, rules: &Rules) -> Vec<Cell> {
-        let sample = What::Sample { rss_kib: 0, descriptors: 0, threads: 0 };
+        let sample = What::Sample {
+            rss_kib: 0,
+            descriptors: 0,
+            threads: 0,
+        };
         self.events.push(event(0, Actor::new(9, ""), sample));
         self.events.sort_by_key(|event| event.at);
         check(&self.events, rules)
@@ -263,7 +379,11 @@ impl Script {
         let cell = self.cell();
         assert_eq!(cell.violations.len(), 1, "{:#?}", cell.violations);
         for part in says {
-            assert!(cell.violations[0].contains(part), "{part}: {}", cell.violations[0]);
+            assert!(
+                cell.violations[0].contains(part),
+                "{part}: {}",
+                cell.violations[0]
+            );
         }
         cell
     }

@@ -16,20 +16,48 @@ fn events_come_in_their_order() {
     is_of_the_driver(by(A).asks(0).holds(5).gets(10).releases(20));
     is_of_the_driver(by(A).asks(0).gets(10).gets(15).releases(20));
     is_of_the_driver(by(A).asks(0).gets(10).asks(15).releases(20));
-    is_of_the_driver(by(A).asks(0).gets(10).does(15, What::Released { error: None }));
+    is_of_the_driver(
+        by(A)
+            .asks(0)
+            .gets(10)
+            .does(15, What::Released { error: None }),
+    );
     is_of_the_driver(by(A).asks(0).gets(10).does(15, What::Releasing).holds(16));
-    is_of_the_driver(by(A).asks(0).gets(10).does(15, What::Releasing).write_accepted(16));
+    is_of_the_driver(
+        by(A)
+            .asks(0)
+            .gets(10)
+            .does(15, What::Releasing)
+            .write_accepted(16),
+    );
     is_of_the_driver(by(A).asks(0).times_out(10).times_out(11));
     is_of_the_driver(by(A).has(0, 10, 100).doubts(150));
-    let renewed = What::Did { what: Doing::Renewed, error: None };
+    let renewed = What::Did {
+        what: Doing::Renewed,
+        error: None,
+    };
     is_of_the_driver(by(A).asks(0).does(5, renewed.clone()).gets(10).releases(20));
-    is_of_the_driver(by(A).asks(0).gets(10).does(15, What::Releasing).does(16, renewed));
+    is_of_the_driver(
+        by(A)
+            .asks(0)
+            .gets(10)
+            .does(15, What::Releasing)
+            .does(16, renewed),
+    );
 }
 
 #[test]
 fn what_a_worker_does_with_its_hold_makes_sense() {
-    for what in [Doing::Renewed, Doing::Extended, Doing::Reentered, Doing::Paused] {
-        let fails = What::Did { what, error: Some("unavailable".to_owned()) };
+    for what in [
+        Doing::Renewed,
+        Doing::Extended,
+        Doing::Reentered,
+        Doing::Paused,
+    ] {
+        let fails = What::Did {
+            what,
+            error: Some("unavailable".to_owned()),
+        };
         let held = by(A).asks(0).gets(10).does_with_it(20, what);
         held.does(30, fails).holds(40).releases(50).finds_nothing();
     }
@@ -38,13 +66,30 @@ fn what_a_worker_does_with_its_hold_makes_sense() {
 #[test]
 fn the_news_of_a_loss_may_be_late() {
     by(A).has(0, 10, 100).loses(150).finds_nothing();
-    by(A).asks(0).gets(10).does(15, What::Releasing).loses(16).finds_nothing();
+    by(A)
+        .asks(0)
+        .gets(10)
+        .does(15, What::Releasing)
+        .loses(16)
+        .finds_nothing();
 }
 
 #[test]
 fn after_a_loss_or_a_doubt_a_worker_may_ask_again() {
-    by(A).on(0, "cut").asks(0).gets(10).loses(50).has(60, 90, 100).finds_nothing();
-    by(A).on(0, "cut").asks(0).gets(10).doubts(50).has(60, 90, 100).finds_nothing();
+    by(A)
+        .on(0, "cut")
+        .asks(0)
+        .gets(10)
+        .loses(50)
+        .has(60, 90, 100)
+        .finds_nothing();
+    by(A)
+        .on(0, "cut")
+        .asks(0)
+        .gets(10)
+        .doubts(50)
+        .has(60, 90, 100)
+        .finds_nothing();
     let doubting = by(A).on(0, "cut").asks(0).gets(10).loses(50).doubts(51);
     doubting.releases(55).has(60, 90, 100).finds_nothing();
 }
@@ -60,11 +105,33 @@ fn what_is_lost_stays_lost() {
 #[test]
 fn a_worker_has_one_name_at_a_time() {
     let other = A.of("plain:1");
-    is_of_the_driver(by(A).asks(0).gets(10).by(other).holds(20).by(A).releases(30));
-    by(A).has(0, 10, 20).by(other).has(30, 40, 50).finds_nothing();
+    is_of_the_driver(
+        by(A)
+            .asks(0)
+            .gets(10)
+            .by(other)
+            .holds(20)
+            .by(A)
+            .releases(30),
+    );
+    by(A)
+        .has(0, 10, 20)
+        .by(other)
+        .has(30, 40, 50)
+        .finds_nothing();
     let elsewhere = A.of("spin:0");
-    let cells = by(A).asks(0).by(elsewhere).asks(5).by(A).gets(10).releases(20).cells(&rules());
-    let found: Vec<_> = cells.iter().map(|cell| (cell.operations, cell.violations.len())).collect();
+    let cells = by(A)
+        .asks(0)
+        .by(elsewhere)
+        .asks(5)
+        .by(A)
+        .gets(10)
+        .releases(20)
+        .cells(&rules());
+    let found: Vec<_> = cells
+        .iter()
+        .map(|cell| (cell.operations, cell.violations.len()))
+        .collect();
     assert_eq!(found, [(1, 0), (0, 1)], "{cells:?}");
 }
 
@@ -87,6 +154,13 @@ fn a_grant_has_a_deadline_if_the_library_knows_it() {
 
 #[test]
 fn a_fault_ends_after_it_began() {
-    by(A).has(0, 10, 20).off(30, "cut").finds(&["driver: cut ends at 30.000 ms"]);
-    by(A).has(0, 10, 20).on(25, "cut").off(30, "cut").finds_nothing();
+    by(A)
+        .has(0, 10, 20)
+        .off(30, "cut")
+        .finds(&["driver: cut ends at 30.000 ms"]);
+    by(A)
+        .has(0, 10, 20)
+        .on(25, "cut")
+        .off(30, "cut")
+        .finds_nothing();
 }

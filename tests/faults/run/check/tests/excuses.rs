@@ -15,7 +15,13 @@ fn restart(script: Script) -> Script {
 
 /// What A does, which is not told before its deadline; B is granted the lock beside it.
 fn is_excused(script: Script, granted: u64) -> bool {
-    let overlaps = script.by(B).asks(granted).gets(granted).releases(granted + 10).cell().overlaps;
+    let overlaps = script
+        .by(B)
+        .asks(granted)
+        .gets(granted)
+        .releases(granted + 10)
+        .cell()
+        .overlaps;
     assert_eq!(overlaps.valid + overlaps.excused, 1, "{overlaps:?}");
     overlaps.excused == 1
 }
@@ -55,7 +61,11 @@ fn a_grant_that_came_later_need_not_have_been_known() {
     assert!(!is_excused(failover(gets(450).loses(3_000)), 1_300));
     // The answers came in the other order, perhaps.
     let late = by(A).asks(400).gets_until(450, Some(1_450)).loses(3_000);
-    let early = failover(late).by(B).asks(420).gets_until(1_300, Some(1_430)).releases(1_310);
+    let early = failover(late)
+        .by(B)
+        .asks(420)
+        .gets_until(1_300, Some(1_430))
+        .releases(1_310);
     assert_eq!(early.cell().overlaps.excused, 1);
 }
 
@@ -65,7 +75,12 @@ fn what_is_renewed_later_was_not_lost() {
     assert!(is_excused(renewed(1_500), 1_200));
     // Then the one that came later was, with the former server.
     assert!(is_excused(renewed(1_501), 1_200));
-    let both = renewed(1_501).by(B).asks(1_200).gets(1_200).holds(1_700).releases(1_710);
+    let both = renewed(1_501)
+        .by(B)
+        .asks(1_200)
+        .gets(1_200)
+        .holds(1_700)
+        .releases(1_710);
     assert_eq!(both.cell().overlaps.valid, 1);
 }
 
@@ -98,7 +113,12 @@ fn a_restart_does_not_lose_what_is_renewed_after_it() {
 #[test]
 fn a_deadline_that_is_not_counted_from_the_request_was_signed_after_the_last_one() {
     let seen = |seen: u64| {
-        let held = restart(gets(600).holds_until(seen, Some(1_600)).holds(1_120).loses(3_000));
+        let held = restart(
+            gets(600)
+                .holds_until(seen, Some(1_600))
+                .holds(1_120)
+                .loses(3_000),
+        );
         held.by(B).asks(1_200).gets(1_200).releases(1_210)
     };
     let mut rules = rules();
@@ -106,8 +126,13 @@ fn a_deadline_that_is_not_counted_from_the_request_was_signed_after_the_last_one
     assert_eq!(seen(1_100).cell_by(&rules).overlaps.excused, 1);
     assert_eq!(seen(1_101).cell_by(&rules).overlaps.valid, 1);
     assert_eq!(seen(1_100).cell().overlaps.valid, 1);
-    let extended = gets(600).holds_until(1_100, Some(1_600)).does_with_it(1_110, Doing::Extended);
-    assert!(is_excused(restart(extended.holds(1_120).loses(3_000)), 1_200));
+    let extended = gets(600)
+        .holds_until(1_100, Some(1_600))
+        .does_with_it(1_110, Doing::Extended);
+    assert!(is_excused(
+        restart(extended.holds(1_120).loses(3_000)),
+        1_200
+    ));
 }
 
 #[test]
@@ -118,8 +143,14 @@ fn a_fault_excuses_only_in_its_slots() {
     };
     assert!(on(slot_of("plain:0")));
     assert!(!on(slot_of("plain:1")));
-    assert!(!on(process_and_slot_of(1, "plain:1")), "though it reaches the process");
-    let slots = |slots| Scope { processes: Vec::new(), slots };
+    assert!(
+        !on(process_and_slot_of(1, "plain:1")),
+        "though it reaches the process"
+    );
+    let slots = |slots| Scope {
+        processes: Vec::new(),
+        slots,
+    };
     assert!(on(slots(vec![(0, 0), (1, 16_383)])));
 }
 
@@ -127,8 +158,16 @@ fn a_fault_excuses_only_in_its_slots() {
 fn a_tag_in_braces_is_what_the_slot_is_of() {
     let on = |scope: Scope| {
         let tagged = by(A.of("{plain:1}:0")).asks(600).gets(600).loses(3_000);
-        let fault = tagged.on_at(1_000, "failover", scope).off(1_100, "failover");
-        fault.by(B.of("{plain:1}:0")).asks(1_200).gets(1_200).releases(1_210).cell().overlaps
+        let fault = tagged
+            .on_at(1_000, "failover", scope)
+            .off(1_100, "failover");
+        fault
+            .by(B.of("{plain:1}:0"))
+            .asks(1_200)
+            .gets(1_200)
+            .releases(1_210)
+            .cell()
+            .overlaps
     };
     assert_eq!(on(slot_of("plain:1")).excused, 1);
     assert_eq!(on(slot_of("{plain:1}:0")).excused, 1);
@@ -141,7 +180,13 @@ fn of_a_crowd_one_may_be_forgotten() {
     let crowd = |second| {
         let two = by(permit(A)).asks(400).gets(400).loses(3_000);
         let two = two.by(permit(B)).asks(second).gets(second).loses(3_000);
-        failover(two).by(permit(C)).asks(1_200).gets(1_200).releases(1_210).cell().overlaps
+        failover(two)
+            .by(permit(C))
+            .asks(1_200)
+            .gets(1_200)
+            .releases(1_210)
+            .cell()
+            .overlaps
     };
     assert_eq!(crowd(600).excused, 1);
     assert_eq!(crowd(450).valid, 1);
@@ -153,9 +198,15 @@ fn the_time_that_could_be_excused_is_known() {
     let held = |granted| gets(granted).releases(1_400);
     assert_eq!(permille(failover(held(600))), 500);
     assert_eq!(permille(failover(held(450))), 0);
-    assert_eq!(permille(failover(gets(400).holds(700).releases(1_600))), 167);
+    assert_eq!(
+        permille(failover(gets(400).holds(700).releases(1_600))),
+        167
+    );
     assert_eq!(permille(restart(held(600))), 500);
-    assert_eq!(permille(restart(gets(600).holds(1_200).releases(1_400))), 250);
+    assert_eq!(
+        permille(restart(gets(600).holds(1_200).releases(1_400))),
+        250
+    );
     assert_eq!(permille(restart(failover(held(600)))), 500, "not twice");
     assert_eq!(permille(held(600)), 0);
 }

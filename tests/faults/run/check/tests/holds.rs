@@ -33,7 +33,11 @@ fn a_frozen_holder_that_goes_on_is_valid_from_there() {
     let frozen = by(A).asks(0).gets(10).holds(2_000).releases(2_100);
     assert_eq!(beside(frozen.clone(), 1_009), VALID);
     assert_eq!(beside(frozen.clone(), 1_500), INVALID);
-    assert_eq!(beside(frozen.clone(), 1_995), VALID, "they meet at the thaw");
+    assert_eq!(
+        beside(frozen.clone(), 1_995),
+        VALID,
+        "they meet at the thaw"
+    );
     assert_eq!(beside(frozen, 2_100), NONE);
 }
 
@@ -80,7 +84,12 @@ fn of_a_killed_process_its_last_word_counts() {
 
 #[test]
 fn a_process_of_the_same_number_is_another_one() {
-    let killed = by(A).asks(0).gets(10).holds(50).starts(400).has(500, 700, 800);
+    let killed = by(A)
+        .asks(0)
+        .gets(10)
+        .holds(50)
+        .starts(400)
+        .has(500, 700, 800);
     assert_eq!(beside(killed.clone(), 51), NONE);
     assert_eq!(beside(killed.clone(), 705), VALID);
     killed.finds_nothing();
@@ -113,8 +122,14 @@ fn an_answer_that_is_older_than_its_deadline_is_none() {
 
 #[test]
 fn nothing_is_held_after_its_deadline() {
-    let late =
-        |until| by(A).asks(0).gets(10).holds_until(500, Some(until)).releases(600).on(20, "cut");
+    let late = |until| {
+        by(A)
+            .asks(0)
+            .gets(10)
+            .holds_until(500, Some(until))
+            .releases(600)
+            .on(20, "cut")
+    };
     late(499)
         .finds(&["plain:0: worker 0 of process 1 says that the lock is held after its deadline"]);
     late(500).finds_nothing();
@@ -133,7 +148,10 @@ fn without_deadlines_a_holder_believes_until_it_hears_otherwise() {
         (valid, invalid)
     };
     let believing = by(A).asks(0).gets_until(10, None);
-    assert_eq!(overlaps(believing.clone().holds_until(5_000, None).loses(6_000)), VALID);
+    assert_eq!(
+        overlaps(believing.clone().holds_until(5_000, None).loses(6_000)),
+        VALID
+    );
     assert_eq!(overlaps(believing.clone().releases(5_000)), VALID);
     assert_eq!(overlaps(believing.clone().loses(5_000)), INVALID);
     assert_eq!(overlaps(believing), NONE);
@@ -143,7 +161,10 @@ fn without_deadlines_a_holder_believes_until_it_hears_otherwise() {
 fn a_stale_reader_harms_no_reader() {
     let stale = by(A.with(Mode::Shared)).asks(0).gets(10).loses(2_000);
     assert_eq!(beside(stale.clone(), 1_500), INVALID);
-    assert_eq!(overlaps(stale.by(B.with(Mode::Shared)).has(0, 1_500, 1_510)), NONE);
+    assert_eq!(
+        overlaps(stale.by(B.with(Mode::Shared)).has(0, 1_500, 1_510)),
+        NONE
+    );
 }
 
 #[test]
@@ -151,5 +172,8 @@ fn a_stale_permit_counts_when_none_is_left() {
     let stale = by(A.with(Mode::Permit)).asks(0).gets(10).loses(2_000);
     let one_more = stale.by(B.with(Mode::Permit)).has(0, 1_500, 1_600);
     assert_eq!(overlaps(one_more.clone()), NONE);
-    assert_eq!(overlaps(one_more.by(C.with(Mode::Permit)).has(0, 1_550, 1_600)), INVALID);
+    assert_eq!(
+        overlaps(one_more.by(C.with(Mode::Permit)).has(0, 1_550, 1_600)),
+        INVALID
+    );
 }

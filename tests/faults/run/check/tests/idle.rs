@@ -27,19 +27,35 @@ fn who_gives_up_or_is_not_granted_first_has_waited_as_well() {
     let given_up = by(A).has(0, 10, 100).by(B).asks(50);
     given_up.clone().times_out(1_101).finds_nothing();
     assert_eq!(given_up.times_out(1_102).finds(&[]).idle_waits, 1);
-    let both = handed_over(1_200).by(C).has(60, 1_300, 1_310).finds(&["2 waited"]);
+    let both = handed_over(1_200)
+        .by(C)
+        .has(60, 1_300, 1_310)
+        .finds(&["2 waited"]);
     assert_eq!(both.idle_waits, 2);
 }
 
 #[test]
 fn a_wait_begins_when_somebody_asks() {
-    by(A).has(0, 10, 100).by(B).has(5_000, 6_000, 6_010).finds_nothing();
-    by(A).has(0, 10, 100).by(B).has(5_000, 6_001, 6_010).finds(&["from 5000.000 ms"]);
+    by(A)
+        .has(0, 10, 100)
+        .by(B)
+        .has(5_000, 6_000, 6_010)
+        .finds_nothing();
+    by(A)
+        .has(0, 10, 100)
+        .by(B)
+        .has(5_000, 6_001, 6_010)
+        .finds(&["from 5000.000 ms"]);
 }
 
 #[test]
 fn short_gaps_do_not_add_up() {
-    by(A).has(0, 10, 100).has(900, 900, 950).by(B).has(50, 1_900, 1_910).finds_nothing();
+    by(A)
+        .has(0, 10, 100)
+        .has(900, 900, 950)
+        .by(B)
+        .has(50, 1_900, 1_910)
+        .finds_nothing();
 }
 
 /// What A leaves behind keeps the lock until then, and no longer.
@@ -52,7 +68,10 @@ fn free_from(millis: u64, left: &Script) {
 
 #[test]
 fn what_may_still_be_held_is_not_free() {
-    free_from(2_101, &by(A).asks(0).gets(10).release_fails(100, "unavailable"));
+    free_from(
+        2_101,
+        &by(A).asks(0).gets(10).release_fails(100, "unavailable"),
+    );
     free_from(2_101, &by(A).asks(0).gets(10).holds(101));
     free_from(2_101, &by(A).asks(0).fails(101, "unavailable"));
     free_from(2_101, &by(A).asks(101));
@@ -72,8 +91,18 @@ fn a_living_process_gives_back_within_two_common_leases() {
     free_from(2_101, &has_two_seconds().release_fails(100, "unavailable"));
     free_from(2_101, &asks_for_two_seconds().fails(101, "unavailable"));
     // A loss, whose cause is long over when the lock is asked for again.
-    let lost = by(A).asks_renewed_for(0, 5_000).gets_until(400, Some(5_400)).loses(3_500);
-    free_from(5_501, &lost.asks(3_501).times_out(3_502).on(0, "cut").off(100, "cut"));
+    let lost = by(A)
+        .asks_renewed_for(0, 5_000)
+        .gets_until(400, Some(5_400))
+        .loses(3_500);
+    free_from(
+        5_501,
+        &lost
+            .asks(3_501)
+            .times_out(3_502)
+            .on(0, "cut")
+            .off(100, "cut"),
+    );
 }
 
 #[test]
@@ -81,7 +110,12 @@ fn a_dead_process_keeps_the_lock_for_two_of_its_own_leases() {
     free_from(4_101, &has_two_seconds().holds_until(101, Some(2_101)));
     free_from(4_101, &by(A).asks_renewed_for(101, 2_000));
     // Its number is given to another one later.
-    free_from(4_101, &has_two_seconds().holds_until(101, Some(2_101)).starts(3_000));
+    free_from(
+        4_101,
+        &has_two_seconds()
+            .holds_until(101, Some(2_101))
+            .starts(3_000),
+    );
 }
 
 #[test]
@@ -112,9 +146,14 @@ fn in_a_lasting_workload_the_living_and_the_forbidden_do_not() {
     let said = &["waited from 2101.000 ms"];
     let release_fails = |script: Script| script.asks(0).gets(10).release_fails(100, "unavailable");
     permits("lasting:0", release_fails).finds(said);
-    permits("lasting:0", |script| script.asks(0).fails(101, "unavailable")).finds(said);
-    permits("lasting:0", |script| script.asks(0).gets(10).release_fails(100, FORBIDDEN))
-        .finds(said);
+    permits("lasting:0", |script| {
+        script.asks(0).fails(101, "unavailable")
+    })
+    .finds(said);
+    permits("lasting:0", |script| {
+        script.asks(0).gets(10).release_fails(100, FORBIDDEN)
+    })
+    .finds(said);
     permits("lasting:0", |script| script.asks(0).fails(101, FORBIDDEN)).finds(said);
 }
 
@@ -131,12 +170,19 @@ fn a_fixed_lease_is_gone_when_it_runs_out() {
 fn a_stall_of_the_machine_is_not_calm() {
     // From 500 to 600.
     handed_over(1_600).stalled(600, 100).finds_nothing();
-    handed_over(1_601).stalled(600, 100).finds(&["waited from 600.000 ms for 1001.000 ms"]);
+    handed_over(1_601)
+        .stalled(600, 100)
+        .finds(&["waited from 600.000 ms for 1001.000 ms"]);
     // For 200 ms, after a while in which the lock was free.
     handed_over(2_000).stalled(1_301, 200).finds_nothing();
-    handed_over(2_000).stalled(1_302, 200).finds(&["waited from 101.000 ms for 1001.000 ms"]);
+    handed_over(2_000)
+        .stalled(1_302, 200)
+        .finds(&["waited from 101.000 ms for 1001.000 ms"]);
     // Two that overlap, from 900 to 1,300.
-    handed_over(2_300).stalled(1_200, 300).stalled(1_300, 200).finds_nothing();
+    handed_over(2_300)
+        .stalled(1_200, 300)
+        .stalled(1_300, 200)
+        .finds_nothing();
     // It began before the lock was free.
     handed_over(1_200).stalled(200, 190).finds_nothing();
 }
@@ -145,10 +191,24 @@ fn a_stall_of_the_machine_is_not_calm() {
 fn faults_and_what_follows_them_are_no_idle_waits() {
     let slow = |script: Script| script.on(500, "slow").off(600, "slow");
     slow(handed_over(3_600)).finds_nothing();
-    let cell = slow(by(A).has(0, 10, 100).by(B).asks(50).times_out(599).asks(610)).times_out(4_601);
+    let cell = slow(
+        by(A)
+            .has(0, 10, 100)
+            .by(B)
+            .asks(50)
+            .times_out(599)
+            .asks(610),
+    )
+    .times_out(4_601);
     cell.finds(&["waited from 3600.000 ms for 1001.000 ms"]);
-    handed_over(1_500).on(1_102, "slow").off(1_103, "slow").finds(&["for 1001.000 ms"]);
-    handed_over(1_500).on(1_101, "slow").off(1_103, "slow").finds_nothing();
+    handed_over(1_500)
+        .on(1_102, "slow")
+        .off(1_103, "slow")
+        .finds(&["for 1001.000 ms"]);
+    handed_over(1_500)
+        .on(1_101, "slow")
+        .off(1_103, "slow")
+        .finds_nothing();
 }
 
 #[test]
@@ -164,7 +224,10 @@ fn a_semaphore_is_free_while_it_has_permits() {
 fn readers_are_in_the_way_of_others() {
     let reader = by(A.with(Mode::Shared)).has(0, 10, 2_000);
     reader.clone().by(B).has(50, 2_010, 2_020).finds_nothing();
-    reader.by(B.with(Mode::Shared)).has(50, 1_500, 2_000).finds_nothing();
+    reader
+        .by(B.with(Mode::Shared))
+        .has(50, 1_500, 2_000)
+        .finds_nothing();
 }
 
 #[test]
@@ -181,8 +244,13 @@ fn names_that_share_locks_are_free_together() {
 #[test]
 fn rivals_for_several_locks_may_wait_longer() {
     // The lock is free from 101 on.
-    let waits =
-        |name, granted| by(A.of(name)).has(0, 10, 100).by(B.of(name)).asks(50).gets(granted);
+    let waits = |name, granted| {
+        by(A.of(name))
+            .has(0, 10, 100)
+            .by(B.of(name))
+            .asks(50)
+            .gets(granted)
+    };
     let released = |name, granted| waits(name, granted).releases(granted + 10);
     released("multi:0+1", 1_301).finds_nothing();
     released("multi:0+1", 1_302).finds(&["multi:0+1: 1 waited from 101.000 ms for 1201.000 ms"]);
@@ -191,11 +259,19 @@ fn rivals_for_several_locks_may_wait_longer() {
 
 #[test]
 fn a_long_lease_keeps_the_lock_when_its_holder_has_gone() {
-    let fixed = by(A).asks_for(0, 5_000).gets_until(10, Some(5_010)).holds_until(90, Some(5_010));
+    let fixed = by(A)
+        .asks_for(0, 5_000)
+        .gets_until(10, Some(5_010))
+        .holds_until(90, Some(5_010));
     fixed.by(B).has(50, 9_000, 9_010).finds_nothing();
-    by(A).has(0, 10, 5_000).by(B).has(50, 5_010, 5_020).finds_nothing();
+    by(A)
+        .has(0, 10, 5_000)
+        .by(B)
+        .has(50, 5_010, 5_020)
+        .finds_nothing();
     let extended = by(A).asks(0).gets(10).does_with_it(20, Doing::Extended);
     let left = extended.holds_until(90, Some(6_000)).by(B);
     left.clone().has(50, 8_000, 8_010).finds_nothing();
-    left.has(50, 8_001, 8_010).finds(&["waited from 7000.000 ms"]);
+    left.has(50, 8_001, 8_010)
+        .finds(&["waited from 7000.000 ms"]);
 }

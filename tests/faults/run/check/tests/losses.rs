@@ -7,7 +7,11 @@ use super::actors::{A, B, Script, by, process, process_and_slot_of, rules, slot_
 
 /// Renewed at 600, and lost at 700.
 fn lost() -> Script {
-    by(B.of("plain:1")).asks(0).gets(10).keeps(0, 610).loses(700)
+    by(B.of("plain:1"))
+        .asks(0)
+        .gets(10)
+        .keeps(0, 610)
+        .loses(700)
 }
 
 fn without_cause(script: Script) -> Cell {
@@ -64,7 +68,10 @@ fn a_deadline_that_nobody_looked_at_is_none() {
     let paused = by(A).asks(0).gets(10).does_with_it(1_490, Doing::Paused);
     let cell = paused.clone().holds(1_500).releases(1_600).cell();
     assert_eq!((cell.violations.len(), cell.losses.without_cause), (0, 0));
-    paused.doubts(1_500).releases(1_600).finds(&["lost it at 1010.000 ms"]);
+    paused
+        .doubts(1_500)
+        .releases(1_600)
+        .finds(&["lost it at 1010.000 ms"]);
 }
 
 #[test]
@@ -73,8 +80,14 @@ fn a_deadline_that_nobody_saw_pass_has_a_cause_until_the_worker_looks() {
         let lost = by(A).asks(0).gets(10).doubts(1_500).releases(1_600);
         lost.on(cut, "cut").off(1_550, "cut").cell().losses
     };
-    assert_eq!((unseen(1_500).with_cause, unseen(1_500).without_cause), (1, 0));
-    assert_eq!((unseen(1_501).with_cause, unseen(1_501).without_cause), (0, 1));
+    assert_eq!(
+        (unseen(1_500).with_cause, unseen(1_500).without_cause),
+        (1, 0)
+    );
+    assert_eq!(
+        (unseen(1_501).with_cause, unseen(1_501).without_cause),
+        (0, 1)
+    );
 }
 
 #[test]
@@ -90,9 +103,17 @@ fn a_fixed_lease_may_end() {
 
 #[test]
 fn a_release_may_find_that_it_was_lost() {
-    let cell = by(A).asks(0).gets(10).release_fails(100, "Lost").finds(&["lost it at 101.000 ms"]);
+    let cell = by(A)
+        .asks(0)
+        .gets(10)
+        .release_fails(100, "Lost")
+        .finds(&["lost it at 101.000 ms"]);
     assert_eq!(cell.losses.without_cause, 1);
-    by(A).asks(0).gets(10).release_fails(100, "unavailable").finds_nothing();
+    by(A)
+        .asks(0)
+        .gets(10)
+        .release_fails(100, "unavailable")
+        .finds_nothing();
 }
 
 #[test]
@@ -101,23 +122,49 @@ fn a_doubt_is_no_loss_if_it_is_taken_back_but_needs_a_cause() {
     let cell = doubt().finds(&["process 1 doubted it at 100.000 ms"]);
     assert_eq!((cell.losses.with_cause, cell.losses.without_cause), (0, 0));
     let cell = doubt().on(50, "cut").off(90, "cut").cell();
-    assert_eq!((cell.violations.len(), cell.losses.with_cause, cell.renewals.lost), (0, 0, 0));
-    let cell = by(A).asks(0).gets(10).doubts(100).releases(200).finds(&["lost it"]);
+    assert_eq!(
+        (
+            cell.violations.len(),
+            cell.losses.with_cause,
+            cell.renewals.lost
+        ),
+        (0, 0, 0)
+    );
+    let cell = by(A)
+        .asks(0)
+        .gets(10)
+        .doubts(100)
+        .releases(200)
+        .finds(&["lost it"]);
     assert_eq!(cell.losses.without_cause, 1);
 }
 
 #[test]
 fn a_hold_is_lost_once() {
     let again = by(A).asks(0).gets(10).doubts(100).doubts(120).loses(150);
-    let cell = again.release_fails(200, "Lost").finds(&["lost it at 100.000 ms"]);
+    let cell = again
+        .release_fails(200, "Lost")
+        .finds(&["lost it at 100.000 ms"]);
     assert_eq!(cell.losses.without_cause, 1);
-    let twice = by(A).asks(0).gets(10).doubts(100).holds(120).doubts(150).releases(160).cell();
+    let twice = by(A)
+        .asks(0)
+        .gets(10)
+        .doubts(100)
+        .holds(120)
+        .doubts(150)
+        .releases(160)
+        .cell();
     assert_eq!((twice.losses.without_cause, twice.violations.len()), (1, 2));
 }
 
 #[test]
 fn who_dies_has_not_lost_it() {
-    by(A).asks(0).gets(10).holds(50).starts(5_000).finds_nothing();
+    by(A)
+        .asks(0)
+        .gets(10)
+        .holds(50)
+        .starts(5_000)
+        .finds_nothing();
 }
 
 #[test]

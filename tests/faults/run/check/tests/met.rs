@@ -11,23 +11,51 @@ fn met(script: Script) -> Met {
 
 /// Held at that time, but renewed before and after.
 fn held() -> Script {
-    by(A).asks(0).gets(10).holds(600).holds(1_300).releases(1_400)
+    by(A)
+        .asks(0)
+        .gets(10)
+        .holds(600)
+        .holds(1_300)
+        .releases(1_400)
 }
 
-const NOTHING: Met = Met { injections: 1, holders: 0, waiters: 0, renewals: 0 };
+const NOTHING: Met = Met {
+    injections: 1,
+    holders: 0,
+    waiters: 0,
+    renewals: 0,
+};
 
 #[test]
 fn a_fault_meets_those_who_hold_the_lock() {
-    assert_eq!(met(held()), Met { holders: 1, ..NOTHING });
+    assert_eq!(
+        met(held()),
+        Met {
+            holders: 1,
+            ..NOTHING
+        }
+    );
     assert_eq!(met(by(A).has(0, 10, 1_000)), Met { ..NOTHING });
-    assert_eq!(met(by(A).has(0, 10, 1_001)), Met { holders: 1, ..NOTHING });
+    assert_eq!(
+        met(by(A).has(0, 10, 1_001)),
+        Met {
+            holders: 1,
+            ..NOTHING
+        }
+    );
     assert_eq!(met(by(A).has(1_101, 1_102, 1_200)), NOTHING);
 }
 
 #[test]
 fn and_those_who_wait() {
-    assert_eq!(met(by(A).has(0, 10, 50).by(B).asks(900).times_out(1_000)).waiters, 1);
-    assert_eq!(met(by(A).has(0, 10, 50).by(B).asks(900).times_out(999)).waiters, 0);
+    assert_eq!(
+        met(by(A).has(0, 10, 50).by(B).asks(900).times_out(1_000)).waiters,
+        1
+    );
+    assert_eq!(
+        met(by(A).has(0, 10, 50).by(B).asks(900).times_out(999)).waiters,
+        0
+    );
 }
 
 #[test]
@@ -38,8 +66,15 @@ fn and_renewals_that_are_due() {
     assert_eq!(renewed(667), 1);
     assert_eq!(renewed(766), 1);
     assert_eq!(renewed(767), 0);
-    assert_eq!(met(by(A).asks(700).gets(700).releases(1_010)).renewals, 0, "released before");
-    assert_eq!(met(by(A).asks_for(700, 1_000).gets(700).releases(1_200)).renewals, 0);
+    assert_eq!(
+        met(by(A).asks(700).gets(700).releases(1_010)).renewals,
+        0,
+        "released before"
+    );
+    assert_eq!(
+        met(by(A).asks_for(700, 1_000).gets(700).releases(1_200)).renewals,
+        0
+    );
 }
 
 #[test]
@@ -47,17 +82,34 @@ fn renewals_that_nobody_sees_are_due_each_third_of_a_lease() {
     let mut rules = rules();
     (rules.knows_deadlines, rules.keeps_deadlines) = (false, false);
     let renewals = |granted| {
-        let held = by(A).asks(granted).gets_until(granted, None).releases(1_500);
-        held.on(1_000, "cut").off(1_100, "cut").cell_by(&rules).met.renewals
+        let held = by(A)
+            .asks(granted)
+            .gets_until(granted, None)
+            .releases(1_500);
+        held.on(1_000, "cut")
+            .off(1_100, "cut")
+            .cell_by(&rules)
+            .met
+            .renewals
     };
     assert_eq!((renewals(10), renewals(0), renewals(110)), (1, 0, 0));
 }
 
 #[test]
 fn it_meets_only_what_it_reaches() {
-    let there = |scope| held().on_at(1_000, "cut", scope).off(1_100, "cut").cell().met.holders;
+    let there = |scope| {
+        held()
+            .on_at(1_000, "cut", scope)
+            .off(1_100, "cut")
+            .cell()
+            .met
+            .holders
+    };
     assert_eq!((there(process(1)), there(process(2))), (1, 0));
-    assert_eq!((there(slot_of("plain:0")), there(slot_of("plain:1"))), (1, 0));
+    assert_eq!(
+        (there(slot_of("plain:0")), there(slot_of("plain:1"))),
+        (1, 0)
+    );
     // Either is enough.
     assert_eq!(there(process_and_slot_of(1, "plain:1")), 1);
     assert_eq!(there(process_and_slot_of(2, "plain:0")), 1);
@@ -67,7 +119,9 @@ fn it_meets_only_what_it_reaches() {
 #[test]
 fn a_process_that_is_killed_held_and_waited_until_then() {
     let killed = |script: Script, number| {
-        let killed = script.on_at(1_000, "kill", process(number)).off(1_100, "kill");
+        let killed = script
+            .on_at(1_000, "kill", process(number))
+            .off(1_100, "kill");
         let met = killed.cell().met;
         (met.holders, met.waiters)
     };
@@ -75,8 +129,16 @@ fn a_process_that_is_killed_held_and_waited_until_then() {
     assert_eq!(killed(holder(), 1), (1, 0));
     assert_eq!(killed(holder(), 2), (0, 0), "another process was killed");
     assert_eq!(killed(holder().releases(950), 1), (0, 0), "released before");
-    assert_eq!(killed(holder().holds(1_200), 1), (1, 0), "it died later, and held all the while");
-    assert_eq!(killed(by(A).asks(1_200).gets(1_210).holds(1_300), 1), (0, 0), "granted later");
+    assert_eq!(
+        killed(holder().holds(1_200), 1),
+        (1, 0),
+        "it died later, and held all the while"
+    );
+    assert_eq!(
+        killed(by(A).asks(1_200).gets(1_210).holds(1_300), 1),
+        (0, 0),
+        "granted later"
+    );
     assert_eq!(killed(holder().by(B).asks(950), 2), (0, 1));
 }
 
@@ -84,16 +146,33 @@ fn a_process_that_is_killed_held_and_waited_until_then() {
 fn of_several_locks_one_within_reach_is_enough() {
     let held = by(A.of("multi:0+1")).has(0, 10, 1_500);
     let there = |lock| {
-        let fault = held.clone().on_at(1_000, "cut", slot_of(lock)).off(1_100, "cut");
+        let fault = held
+            .clone()
+            .on_at(1_000, "cut", slot_of(lock))
+            .off(1_100, "cut");
         fault.cell().met.holders
     };
-    assert_eq!((there("multi:0"), there("multi:1"), there("multi:2")), (1, 1, 0));
+    assert_eq!(
+        (there("multi:0"), there("multi:1"), there("multi:2")),
+        (1, 1, 0)
+    );
 }
 
 #[test]
 fn each_injection_counts_once() {
-    let both = held().by(B.of("plain:1")).has(0, 10, 1_500).on(1_200, "slow");
-    assert_eq!(met(both), Met { injections: 2, holders: 2, waiters: 0, renewals: 1 });
+    let both = held()
+        .by(B.of("plain:1"))
+        .has(0, 10, 1_500)
+        .on(1_200, "slow");
+    assert_eq!(
+        met(both),
+        Met {
+            injections: 2,
+            holders: 2,
+            waiters: 0,
+            renewals: 1
+        }
+    );
 }
 
 #[test]

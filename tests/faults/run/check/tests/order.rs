@@ -7,7 +7,11 @@ const FAIR: &str = "fair:0";
 /// B asks at 1,000; C then, and is granted first.
 fn overtaken(asked: u64) -> Script {
     let first = by(A.of(FAIR)).has(0, 10, 1_500);
-    first.by(B.of(FAIR)).has(1_000, 1_701, 1_800).by(C.of(FAIR)).has(asked, 1_600, 1_700)
+    first
+        .by(B.of(FAIR))
+        .has(1_000, 1_701, 1_800)
+        .by(C.of(FAIR))
+        .has(asked, 1_600, 1_700)
 }
 
 #[test]
@@ -23,7 +27,12 @@ fn who_asked_clearly_earlier_is_granted_earlier() {
 #[test]
 fn other_workloads_know_no_turns() {
     let first = by(A).has(0, 10, 1_500);
-    first.by(B).has(1_000, 1_701, 1_800).by(C).has(1_200, 1_600, 1_700).finds_nothing();
+    first
+        .by(B)
+        .has(1_000, 1_701, 1_800)
+        .by(C)
+        .has(1_200, 1_600, 1_700)
+        .finds_nothing();
 }
 
 #[test]
@@ -41,7 +50,11 @@ fn other_locks_have_other_queues() {
 fn who_gives_up_is_not_passed_over() {
     let first = by(A.of(FAIR)).has(0, 10, 1_500);
     let later = first.by(C.of(FAIR)).has(1_200, 1_600, 1_700);
-    later.by(B.of(FAIR)).asks(1_000).times_out(1_701).finds_nothing();
+    later
+        .by(B.of(FAIR))
+        .asks(1_000)
+        .times_out(1_701)
+        .finds_nothing();
 }
 
 #[test]
@@ -51,35 +64,68 @@ fn under_a_fault_it_is_only_counted() {
         assert_eq!(cell.out_of_turn, 1);
         cell.violations.len()
     };
-    assert_eq!(counted(overtaken(1_101).on(1_050, "cut").off(1_060, "cut")), 0);
+    assert_eq!(
+        counted(overtaken(1_101).on(1_050, "cut").off(1_060, "cut")),
+        0
+    );
     assert_eq!(counted(overtaken(1_101).on(0, "cut").off(0, "cut")), 0);
-    assert_eq!(counted(overtaken(1_101).on(1_601, "cut").off(1_602, "cut")), 1);
+    assert_eq!(
+        counted(overtaken(1_101).on(1_601, "cut").off(1_602, "cut")),
+        1
+    );
 }
 
 #[test]
 fn a_lease_after_a_fault_it_counts_again() {
     let shifted = |by_ms: u64| {
-        let first = by(A.of(FAIR)).on(0, "cut").off(10, "cut").has(20, 30, by_ms + 500);
+        let first = by(A.of(FAIR))
+            .on(0, "cut")
+            .off(10, "cut")
+            .has(20, 30, by_ms + 500);
         let first = first.by(B.of(FAIR)).has(by_ms, by_ms + 701, by_ms + 800);
-        first.by(C.of(FAIR)).has(by_ms + 101, by_ms + 600, by_ms + 700).cell()
+        first
+            .by(C.of(FAIR))
+            .has(by_ms + 101, by_ms + 600, by_ms + 700)
+            .cell()
     };
-    assert_eq!((shifted(1_010).out_of_turn, shifted(1_010).violations.len()), (1, 0));
-    assert_eq!((shifted(1_011).out_of_turn, shifted(1_011).violations.len()), (1, 1));
+    assert_eq!(
+        (shifted(1_010).out_of_turn, shifted(1_010).violations.len()),
+        (1, 0)
+    );
+    assert_eq!(
+        (shifted(1_011).out_of_turn, shifted(1_011).violations.len()),
+        (1, 1)
+    );
 }
 
 #[test]
 fn who_was_passed_over_in_calm_counts_beside_others() {
-    let first = by(A.of(FAIR)).on(0, "cut").off(10, "cut").has(20, 30, 1_500);
+    let first = by(A.of(FAIR))
+        .on(0, "cut")
+        .off(10, "cut")
+        .has(20, 30, 1_500);
     let in_the_aftermath = first.by(B.of(FAIR)).has(500, 1_901, 2_000);
-    let in_calm = in_the_aftermath.by(Actor::new(4, FAIR)).has(1_011, 1_801, 1_900);
-    let cell =
-        in_calm.by(C.of(FAIR)).has(1_112, 1_600, 1_700).finds(&["before worker 0 of process 4"]);
+    let in_calm = in_the_aftermath
+        .by(Actor::new(4, FAIR))
+        .has(1_011, 1_801, 1_900);
+    let cell = in_calm
+        .by(C.of(FAIR))
+        .has(1_112, 1_600, 1_700)
+        .finds(&["before worker 0 of process 4"]);
     assert_eq!(cell.out_of_turn, 2);
 }
 
 #[test]
 fn holds_of_several_leases_change_no_turns() {
-    let long = by(A.of(FAIR)).has(0, 10, 5_000).by(B.of(FAIR)).has(500, 5_010, 9_000);
-    long.clone().by(C.of(FAIR)).has(700, 9_010, 9_020).finds_nothing();
-    long.by(C.of(FAIR)).has(700, 5_005, 5_006).finds(&["before worker 0 of process 2"]);
+    let long = by(A.of(FAIR))
+        .has(0, 10, 5_000)
+        .by(B.of(FAIR))
+        .has(500, 5_010, 9_000);
+    long.clone()
+        .by(C.of(FAIR))
+        .has(700, 9_010, 9_020)
+        .finds_nothing();
+    long.by(C.of(FAIR))
+        .has(700, 5_005, 5_006)
+        .finds(&["before worker 0 of process 2"]);
 }

@@ -38,7 +38,11 @@ type Waiter = (u64, u32, Mode);
 
 impl Sequential {
     fn new(seed: u64) -> Self {
-        Self { rng: Rng::with_seed(seed), events: Vec::new(), tokens: 0 }
+        Self {
+            rng: Rng::with_seed(seed),
+            events: Vec::new(),
+            tokens: 0,
+        }
     }
 
     fn pause(&mut self, below_ms: u64) -> u64 {
@@ -47,7 +51,14 @@ impl Sequential {
 
     fn push(&mut self, at: u64, worker: u32, name: &str, what: What) {
         let (process, worker) = (1 + worker / 3, worker % 3);
-        self.events.push(Event { at, wall: at, process, worker, name: name.to_owned(), what });
+        self.events.push(Event {
+            at,
+            wall: at,
+            process,
+            worker,
+            name: name.to_owned(),
+            what,
+        });
     }
 
     /// Each worker takes it that many times, one after the other.
@@ -60,7 +71,9 @@ impl Sequential {
         for _ in 0..rounds * WORKERS {
             waiting.sort_by_key(|(asked, ..)| *asked);
             let mut queue = VecDeque::from(std::mem::take(&mut waiting));
-            let Some((asked, worker, mode)) = queue.pop_front() else { return };
+            let Some((asked, worker, mode)) = queue.pop_front() else {
+                return;
+            };
             waiting.extend(queue);
             let granted = self.turn(asked, mode, last_grant, &mut free_at);
             last_grant = granted;
@@ -97,7 +110,16 @@ impl Sequential {
             Kind::Short | Kind::Long => (None, None),
         };
         let lease = fixed_ms.or(renewed_ms).unwrap_or(1_000) * MS;
-        self.push(asked, worker, name, What::Asked { mode, fixed_ms, renewed_ms });
+        self.push(
+            asked,
+            worker,
+            name,
+            What::Asked {
+                mode,
+                fixed_ms,
+                renewed_ms,
+            },
+        );
         self.tokens += 1;
         let until = Some(granted + lease);
         let token = Some(self.tokens).filter(|_| mode == Mode::Exclusive);
@@ -131,7 +153,14 @@ impl Sequential {
     fn look(&mut self, name: &str, worker: u32, now: &mut u64, apart_ms: u64, lease: u64) {
         for _ in 0..self.rng.u32(0..4) {
             *now += self.pause(apart_ms);
-            self.push(*now, worker, name, What::Held { until: Some(*now + lease * 9 / 10) });
+            self.push(
+                *now,
+                worker,
+                name,
+                What::Held {
+                    until: Some(*now + lease * 9 / 10),
+                },
+            );
             *now += self.pause(2);
             let what = [Doing::Extended, Doing::Reentered, Doing::Paused][self.rng.usize(0..3)];
             let did = What::Did { what, error: None };
@@ -153,7 +182,10 @@ impl Sequential {
             process,
             worker: 0,
             name: String::new(),
-            what: What::Ended { counts: BTreeMap::new(), error: None },
+            what: What::Ended {
+                counts: BTreeMap::new(),
+                error: None,
+            },
         });
         self.events.extend(ended);
         self.events.sort_by_key(|event| event.at);
@@ -169,7 +201,12 @@ fn cells(history: &[Event]) -> Vec<Cell> {
 fn all_kinds(seed: u64, rounds: u32) -> Vec<Event> {
     let mut lock = Sequential::new(seed);
     lock.run("fair:0", 0, rounds, &[Mode::Exclusive]);
-    lock.run("read_write:0", WORKERS, rounds, &[Mode::Shared, Mode::Shared, Mode::Exclusive]);
+    lock.run(
+        "read_write:0",
+        WORKERS,
+        rounds,
+        &[Mode::Shared, Mode::Shared, Mode::Exclusive],
+    );
     lock.run("permits:0", 2 * WORKERS, rounds, &[Mode::Permit]);
     lock.run("multi:0+1", 3 * WORKERS, rounds, &[Mode::Exclusive]);
     lock.run(PLANTED, 4 * WORKERS, rounds, &[Mode::Exclusive]);
@@ -189,7 +226,10 @@ fn nothing_is_found_where_nothing_is_wrong() {
                 operations: cell.operations,
                 longest_wait_ms: cell.longest_wait_ms,
                 holds: cell.holds,
-                renewals: Renewals { done: cell.renewals.done, ..Renewals::default() },
+                renewals: Renewals {
+                    done: cell.renewals.done,
+                    ..Renewals::default()
+                },
                 errors: cell.errors.clone(),
                 ..Cell::default()
             };
@@ -223,28 +263,75 @@ fn a_planted_loss_is_found_unless_there_is_a_cause() {
         lose(&mut history, &mut Rng::with_seed(seed));
         let losses = |history: &[Event]| {
             let cells = cells(history);
-            let cell = cells.into_iter().find(|cell| cell.workload == "plain").expect("it ran");
+            let cell = cells
+                .into_iter()
+                .find(|cell| cell.workload == "plain")
+                .expect("it ran");
             (cell.losses, cell.violations.len())
         };
         let lost = Losses::default();
-        assert_eq!(losses(&history), (Losses { without_cause: 1, ..lost }, 1), "seed {seed}");
+        assert_eq!(
+            losses(&history),
+            (
+                Losses {
+                    without_cause: 1,
+                    ..lost
+                },
+                1
+            ),
+            "seed {seed}"
+        );
         let first = history[0].at;
         let (fault, detail) = ("slow".to_owned(), String::new());
-        let slow = What::Fault { fault, on: true, detail, scope: Scope::default() };
+        let slow = What::Fault {
+            fault,
+            on: true,
+            detail,
+            scope: Scope::default(),
+        };
         let name = String::new();
-        history
-            .insert(0, Event { at: first, wall: first, process: 0, worker: 0, name, what: slow });
-        assert_eq!(losses(&history), (Losses { with_cause: 1, ..lost }, 0), "seed {seed}");
+        history.insert(
+            0,
+            Event {
+                at: first,
+                wall: first,
+                process: 0,
+                worker: 0,
+                name,
+                what: slow,
+            },
+        );
+        assert_eq!(
+            losses(&history),
+            (
+                Losses {
+                    with_cause: 1,
+                    ..lost
+                },
+                0
+            ),
+            "seed {seed}"
+        );
     }
 }
 
 /// One hold, right before it is released.
 fn lose(history: &mut Vec<Event>, rng: &mut Rng) {
     let releasing = |event: &Event| event.name == PLANTED && event.what == What::Releasing;
-    let places: Vec<_> = (0..history.len()).filter(|place| releasing(&history[*place])).collect();
+    let places: Vec<_> = (0..history.len())
+        .filter(|place| releasing(&history[*place]))
+        .collect();
     let place = places[rng.usize(0..places.len())];
-    let what = What::Lost { reason: "gone".to_owned() };
-    history.insert(place, Event { what, ..history[place].clone() });
+    let what = What::Lost {
+        reason: "gone".to_owned(),
+    };
+    history.insert(
+        place,
+        Event {
+            what,
+            ..history[place].clone()
+        },
+    );
 }
 
 /// Whatever a driver writes, a sentence says that it makes no sense.
@@ -252,9 +339,17 @@ fn lose(history: &mut Vec<Event>, rng: &mut Rng) {
 fn nonsense_is_found() {
     for seed in 0..300 {
         let mut rng = Rng::with_seed(seed);
-        let history: Vec<Event> = (0..200).map(|at| nonsense(at * MS * 50, &mut rng)).collect();
+        let history: Vec<Event> = (0..200)
+            .map(|at| nonsense(at * MS * 50, &mut rng))
+            .collect();
         let violations = cells(&history).into_iter().flat_map(|cell| cell.violations);
-        assert!(violations.filter(|said| said.starts_with("driver: ")).count() > 10, "seed {seed}");
+        assert!(
+            violations
+                .filter(|said| said.starts_with("driver: "))
+                .count()
+                > 10,
+            "seed {seed}"
+        );
     }
 }
 
@@ -269,16 +364,32 @@ fn nonsense(at: u64, rng: &mut Rng) -> Event {
             renewed_ms: Some(rng.u64(100..3_000)).filter(|_| rng.bool()),
         },
         1 => What::Granted { until, token },
-        2 => What::Refused { error: error(), timeout: rng.bool() },
+        2 => What::Refused {
+            error: error(),
+            timeout: rng.bool(),
+        },
         3 => What::Held { until },
         4 => What::Doubted,
-        5 => What::Wrote { accepted: rng.bool() },
+        5 => What::Wrote {
+            accepted: rng.bool(),
+        },
         6 => What::Lost { reason: error() },
         7 => What::Releasing,
-        8 => What::Released { error: Some(error()).filter(|_| rng.bool()) },
-        9 => What::Started { pid: 1, library: error() },
-        10 => What::Ended { counts: BTreeMap::new(), error: None },
-        11 => What::Did { what: [Doing::Renewed, Doing::Extended][rng.usize(0..2)], error: None },
+        8 => What::Released {
+            error: Some(error()).filter(|_| rng.bool()),
+        },
+        9 => What::Started {
+            pid: 1,
+            library: error(),
+        },
+        10 => What::Ended {
+            counts: BTreeMap::new(),
+            error: None,
+        },
+        11 => What::Did {
+            what: [Doing::Renewed, Doing::Extended][rng.usize(0..2)],
+            error: None,
+        },
         _ => What::Fault {
             fault: ["failover", "restart"][rng.usize(0..2)].to_owned(),
             on: rng.bool(),
@@ -288,7 +399,14 @@ fn nonsense(at: u64, rng: &mut Rng) -> Event {
     };
     let name = ["fair:0", "plain:1", "plain:1+2", "plain:2+2", "odd", ""][rng.usize(0..6)];
     let (process, worker) = (rng.u32(0..3), rng.u32(0..2));
-    Event { at, wall: at, process, worker, name: name.to_owned(), what }
+    Event {
+        at,
+        wall: at,
+        process,
+        worker,
+        name: name.to_owned(),
+        what,
+    }
 }
 
 /// Moves one grant to just before the release of the hold before it.
@@ -296,9 +414,15 @@ fn plant(history: &mut [Event], rng: &mut Rng) -> String {
     let asked_before = |grant: usize, at: u64| {
         let worker = |event: &Event| (event.process, event.worker);
         let theirs = |event: &&Event| worker(event) == worker(&history[grant]);
-        history[..grant].iter().rfind(theirs).is_some_and(|asked| asked.at < at)
+        history[..grant]
+            .iter()
+            .rfind(theirs)
+            .is_some_and(|asked| asked.at < at)
     };
-    let of_plain = history.iter().enumerate().filter(|(_, event)| event.name == PLANTED);
+    let of_plain = history
+        .iter()
+        .enumerate()
+        .filter(|(_, event)| event.name == PLANTED);
     let mut released = 0;
     let mut possible = Vec::new();
     for (place, event) in of_plain {

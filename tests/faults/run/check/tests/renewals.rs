@@ -14,10 +14,22 @@ fn done(script: Script) -> u64 {
 fn a_later_deadline_is_a_renewal() {
     let held = by(A).asks(0).gets(10);
     assert_eq!(done(held.clone().holds(300).holds(600).releases(700)), 2);
-    assert_eq!(done(held.clone().holds_until(300, Some(1_010)).releases(700)), 0);
-    assert_eq!(done(held.clone().holds_until(300, Some(1_011)).releases(700)), 0, "noise");
-    assert_eq!(done(held.clone().holds_until(300, Some(1_012)).releases(700)), 1);
-    let back_and_forth = held.holds_until(300, Some(900)).holds_until(310, Some(1_010));
+    assert_eq!(
+        done(held.clone().holds_until(300, Some(1_010)).releases(700)),
+        0
+    );
+    assert_eq!(
+        done(held.clone().holds_until(300, Some(1_011)).releases(700)),
+        0,
+        "noise"
+    );
+    assert_eq!(
+        done(held.clone().holds_until(300, Some(1_012)).releases(700)),
+        1
+    );
+    let back_and_forth = held
+        .holds_until(300, Some(900))
+        .holds_until(310, Some(1_010));
     assert_eq!(done(back_and_forth.releases(700)), 0);
 }
 
@@ -28,37 +40,71 @@ fn what_the_worker_does_itself_is_none() {
     assert_eq!(done(held(Doing::Reentered).releases(700)), 0);
     assert_eq!(done(held(Doing::Paused).releases(700)), 1);
     assert_eq!(done(held(Doing::Extended).holds(600).releases(700)), 1);
-    assert_eq!(done(by(A).asks_for(0, 1_000).gets(10).holds(300).releases(700)), 0);
+    assert_eq!(
+        done(by(A).asks_for(0, 1_000).gets(10).holds(300).releases(700)),
+        0
+    );
 }
 
 fn without_deadlines() -> Rules {
-    Rules { knows_deadlines: false, keeps_deadlines: false, ..rules() }
+    Rules {
+        knows_deadlines: false,
+        keeps_deadlines: false,
+        ..rules()
+    }
 }
 
 #[test]
 fn a_driver_that_renews_says_so() {
     let held = by(A).asks(0).gets_until(10, None).holds_until(400, None);
-    let fails = What::Did { what: Doing::Renewed, error: Some("unavailable".to_owned()) };
-    let renewed = held.clone().does_with_it(410, Doing::Renewed).does(700, fails);
-    let cell = renewed.holds_until(800, None).releases(900).cell_by(&without_deadlines());
+    let fails = What::Did {
+        what: Doing::Renewed,
+        error: Some("unavailable".to_owned()),
+    };
+    let renewed = held
+        .clone()
+        .does_with_it(410, Doing::Renewed)
+        .does(700, fails);
+    let cell = renewed
+        .holds_until(800, None)
+        .releases(900)
+        .cell_by(&without_deadlines());
     assert_eq!((cell.renewals.done, cell.renewals.failed), (1, 0));
     // Of one that nobody sees nothing is known.
-    let cell = held.holds_until(900, None).releases(1_500).cell_by(&without_deadlines());
+    let cell = held
+        .holds_until(900, None)
+        .releases(1_500)
+        .cell_by(&without_deadlines());
     assert_eq!((cell.renewals.done, cell.renewals.failed), (0, 0));
 }
 
 #[test]
 fn the_renewal_of_a_driver_keeps_the_lock() {
-    let held = by(A).asks(600).gets_until(610, None).holds_until(1_090, None);
+    let held = by(A)
+        .asks(600)
+        .gets_until(610, None)
+        .holds_until(1_090, None);
     let beside = |sent: u64| {
         let held = held.clone().does(sent, What::Wrote { accepted: true });
-        let held =
-            held.does_with_it(1_110, Doing::Renewed).holds_until(1_250, None).releases(1_260);
+        let held = held
+            .does_with_it(1_110, Doing::Renewed)
+            .holds_until(1_250, None)
+            .releases(1_260);
         let restart = held.on(1_000, "restart").off(1_100, "restart");
-        restart.by(B).asks(1_200).gets_until(1_200, None).releases(1_210)
+        restart
+            .by(B)
+            .asks(1_200)
+            .gets_until(1_200, None)
+            .releases(1_210)
     };
-    assert_eq!(beside(1_100).cell_by(&without_deadlines()).overlaps.excused, 1);
-    assert_eq!(beside(1_101).cell_by(&without_deadlines()).overlaps.valid, 1);
+    assert_eq!(
+        beside(1_100).cell_by(&without_deadlines()).overlaps.excused,
+        1
+    );
+    assert_eq!(
+        beside(1_101).cell_by(&without_deadlines()).overlaps.valid,
+        1
+    );
 }
 
 #[test]
@@ -67,10 +113,29 @@ fn a_renewal_that_is_late_has_failed() {
     let failed = |script: Script| script.on(0, "cut").cell().renewals.failed;
     assert_eq!(failed(looks(676).releases(690)), 0);
     assert_eq!(failed(looks(677).releases(690)), 1);
-    assert_eq!(failed(looks(677).holds_until(800, Some(1_010)).doubts(900).releases(950)), 1);
-    assert_eq!(failed(looks(677).holds(800).holds_until(1_500, Some(1_800)).releases(1_510)), 2);
+    assert_eq!(
+        failed(
+            looks(677)
+                .holds_until(800, Some(1_010))
+                .doubts(900)
+                .releases(950)
+        ),
+        1
+    );
+    assert_eq!(
+        failed(
+            looks(677)
+                .holds(800)
+                .holds_until(1_500, Some(1_800))
+                .releases(1_510)
+        ),
+        2
+    );
     assert_eq!(failed(by(A).asks(0).gets(10).doubts(700).releases(710)), 1);
-    let fixed = by(A).asks_for(0, 1_000).gets(10).holds_until(900, Some(1_010));
+    let fixed = by(A)
+        .asks_for(0, 1_000)
+        .gets(10)
+        .holds_until(900, Some(1_010));
     assert_eq!(failed(fixed.releases(950)), 0);
 }
 
@@ -82,9 +147,19 @@ fn a_larger_lease_is_renewed_after_its_own_thirds() {
         .holds_until(2_900, Some(5_900))
         .releases(3_000)
         .finds_nothing();
-    let cell = held().holds_until(1_500, Some(4_500)).releases(2_000).cell();
+    let cell = held()
+        .holds_until(1_500, Some(4_500))
+        .releases(2_000)
+        .cell();
     assert_eq!((cell.renewals.done, cell.holds.fixed), (1, 0));
-    let failed = |at| held().holds_until(at, Some(3_010)).releases(2_100).cell().renewals.failed;
+    let failed = |at| {
+        held()
+            .holds_until(at, Some(3_010))
+            .releases(2_100)
+            .cell()
+            .renewals
+            .failed
+    };
     assert_eq!((failed(2_010), failed(2_011)), (0, 1));
     // Its deadline tells of a loss.
     held().loses(3_500).finds(&["lost it at 3010.000 ms"]);
@@ -97,11 +172,30 @@ fn kinds_of_holds_are_counted() {
     assert_eq!(holds(by(A).has(0, 10, 11)), none);
     assert_eq!(holds(by(A).has(0, 10, 10)), Holds { brief: 1, ..none });
     assert_eq!(holds(by(A).has(0, 10, 1_010)), none);
-    assert_eq!(holds(by(A).has(0, 10, 1_011)), Holds { beyond_a_lease: 1, ..none });
-    let fixed = by(A).asks_for(0, 500).gets_until(10, Some(510)).releases(20);
+    assert_eq!(
+        holds(by(A).has(0, 10, 1_011)),
+        Holds {
+            beyond_a_lease: 1,
+            ..none
+        }
+    );
+    let fixed = by(A)
+        .asks_for(0, 500)
+        .gets_until(10, Some(510))
+        .releases(20);
     assert_eq!(holds(fixed), Holds { fixed: 1, ..none });
     let all = by(A).asks(0).gets(10).does_with_it(20, Doing::Extended);
-    let all = all.does_with_it(30, Doing::Reentered).does_with_it(40, Doing::Paused);
+    let all = all
+        .does_with_it(30, Doing::Reentered)
+        .does_with_it(40, Doing::Paused);
     let all = all.does_with_it(50, Doing::Paused).releases(60);
-    assert_eq!(holds(all), Holds { extended: 1, reentered: 1, paused: 1, ..none });
+    assert_eq!(
+        holds(all),
+        Holds {
+            extended: 1,
+            reentered: 1,
+            paused: 1,
+            ..none
+        }
+    );
 }

@@ -4,7 +4,11 @@ use super::actors::{A, Actor, B, C, Script, by, slot_of};
 
 /// Held without interruption for 100 ms, with that token.
 fn fenced(script: Script, actor: Actor, granted: u64, token: i64) -> Script {
-    script.by(actor).asks(granted - 50).gets_token(granted, token).releases(granted + 100)
+    script
+        .by(actor)
+        .asks(granted - 50)
+        .gets_token(granted, token)
+        .releases(granted + 100)
 }
 
 fn tokens(first: i64, second: i64) -> Script {
@@ -14,8 +18,10 @@ fn tokens(first: i64, second: i64) -> Script {
 #[test]
 fn tokens_rise() {
     tokens(7, 8).finds_nothing();
-    tokens(7, 7)
-        .finds(&["process 2 was granted token 7 at 300.000 ms, and", "token 7 at 100.000 ms"]);
+    tokens(7, 7).finds(&[
+        "process 2 was granted token 7 at 300.000 ms, and",
+        "token 7 at 100.000 ms",
+    ]);
     tokens(7, 6).finds(&["granted token 6"]);
 }
 
@@ -27,9 +33,22 @@ fn each_lock_has_a_counter() {
 
 #[test]
 fn a_grant_that_came_too_late_has_an_old_token() {
-    let late = by(A).asks(0).gets_token(100, 8).releases(200).by(B).on(0, "cut").asks(0);
-    let granted =
-        |until| late.clone().does(300, crate::history::What::Granted { until, token: Some(7) });
+    let late = by(A)
+        .asks(0)
+        .gets_token(100, 8)
+        .releases(200)
+        .by(B)
+        .on(0, "cut")
+        .asks(0);
+    let granted = |until| {
+        late.clone().does(
+            300,
+            crate::history::What::Granted {
+                until,
+                token: Some(7),
+            },
+        )
+    };
     granted(Some(299_000_000)).loses(310).finds_nothing();
     granted(Some(301_000_000)).loses(310).finds(&["token 7"]);
 }
@@ -56,7 +75,9 @@ fn a_failover_loses_the_counter_once() {
 #[test]
 fn a_counter_is_not_lost_after_the_failover() {
     let granted = |at| {
-        let before = fenced(by(A), A, at, 8).on(10, "failover").off(60, "failover");
+        let before = fenced(by(A), A, at, 8)
+            .on(10, "failover")
+            .off(60, "failover");
         fenced(before, B, at + 200, 7)
     };
     let cell = granted(460).cell();
@@ -66,14 +87,22 @@ fn a_counter_is_not_lost_after_the_failover() {
 
 #[test]
 fn other_faults_lose_no_counter() {
-    tokens(7, 6).on(250, "cut").off(260, "cut").finds(&["token 6"]);
-    tokens(7, 6).on(301, "failover").off(360, "failover").finds(&["token 6"]);
+    tokens(7, 6)
+        .on(250, "cut")
+        .off(260, "cut")
+        .finds(&["token 6"]);
+    tokens(7, 6)
+        .on(301, "failover")
+        .off(360, "failover")
+        .finds(&["token 6"]);
 }
 
 #[test]
 fn a_write_of_a_valid_hold_is_accepted() {
     let write = |write: fn(Script, u64) -> Script| {
-        write(by(A).asks(0).gets_token(10, 1).holds(50), 51).holds(100).releases(120)
+        write(by(A).asks(0).gets_token(10, 1).holds(50), 51)
+            .holds(100)
+            .releases(120)
     };
     write(Script::write_accepted).finds_nothing();
     let refused = write(Script::write_refused);
@@ -83,33 +112,74 @@ fn a_write_of_a_valid_hold_is_accepted() {
     assert_eq!(cell.refused_writes, 1);
 
     // No counter was lost that could explain it.
-    refused.on(20, "failover").off(30, "failover").finds(&["was refused"]);
+    refused
+        .on(20, "failover")
+        .off(30, "failover")
+        .finds(&["was refused"]);
 }
 
 #[test]
 fn only_a_lost_counter_explains_a_refused_write() {
     let refused = |on: u64, name| {
         let before = fenced(by(A), A, 100, 8);
-        let after = before.by(B).asks(900).gets_token(950, 7).write_refused(960).releases(970);
+        let after = before
+            .by(B)
+            .asks(900)
+            .gets_token(950, 7)
+            .write_refused(960)
+            .releases(970);
         after.on(on, name).off(on + 10, name).cell()
     };
     for name in ["failover", "restart"] {
         let cell = refused(250, name);
-        assert_eq!((cell.violations.len(), cell.explained.len()), (0, 2), "{:?}", cell.violations);
-        assert!(cell.explained[1].contains("the counter may be lost by"), "{:?}", cell.explained);
+        assert_eq!(
+            (cell.violations.len(), cell.explained.len()),
+            (0, 2),
+            "{:?}",
+            cell.violations
+        );
+        assert!(
+            cell.explained[1].contains("the counter may be lost by"),
+            "{:?}",
+            cell.explained
+        );
         assert_eq!(refused(951, name).violations.len(), 2);
     }
-    assert_eq!(refused(601, "failover").violations.len(), 2, "it had been replicated by then");
+    assert_eq!(
+        refused(601, "failover").violations.len(),
+        2,
+        "it had been replicated by then"
+    );
     assert_eq!(refused(601, "restart").violations.len(), 0);
 }
 
 #[test]
 fn a_higher_token_of_a_second_holder_explains_a_refused_write() {
-    let refused = by(A).asks(0).gets_token(10, 1).holds(300).write_refused(310).holds(320);
-    let both = refused.doubts(330).releases(340).by(B).asks(200).gets_token(290, 2).releases(400);
+    let refused = by(A)
+        .asks(0)
+        .gets_token(10, 1)
+        .holds(300)
+        .write_refused(310)
+        .holds(320);
+    let both = refused
+        .doubts(330)
+        .releases(340)
+        .by(B)
+        .asks(200)
+        .gets_token(290, 2)
+        .releases(400);
     let cell = both.clone().on(250, "failover").off(260, "failover").cell();
-    assert_eq!((cell.violations.len(), cell.explained.len()), (0, 2), "{:?}", cell.violations);
-    assert!(cell.explained[1].contains("the hold may be lost by"), "{:?}", cell.explained);
+    assert_eq!(
+        (cell.violations.len(), cell.explained.len()),
+        (0, 2),
+        "{:?}",
+        cell.violations
+    );
+    assert!(
+        cell.explained[1].contains("the hold may be lost by"),
+        "{:?}",
+        cell.explained
+    );
     let cell = both.on(250, "cut").off(260, "cut").cell();
     assert_eq!((cell.violations.len(), cell.explained.len()), (2, 0));
 }
@@ -117,7 +187,9 @@ fn a_higher_token_of_a_second_holder_explains_a_refused_write() {
 #[test]
 fn a_counter_is_lost_where_the_fault_is() {
     let there = |lock: &str| {
-        let fault = tokens(7, 6).on_at(250, "failover", slot_of(lock)).off(260, "failover");
+        let fault = tokens(7, 6)
+            .on_at(250, "failover", slot_of(lock))
+            .off(260, "failover");
         fault.cell().violations.len()
     };
     assert_eq!((there("plain:0"), there("plain:1")), (0, 1));
@@ -125,14 +197,30 @@ fn a_counter_is_lost_where_the_fault_is() {
 
 #[test]
 fn a_write_of_a_stale_hold_may_be_refused() {
-    let stale =
-        by(A).asks(0).gets_token(10, 1).write_refused(1_200).loses(1_300).on(100, "cut").cell();
+    let stale = by(A)
+        .asks(0)
+        .gets_token(10, 1)
+        .write_refused(1_200)
+        .loses(1_300)
+        .on(100, "cut")
+        .cell();
     assert_eq!((stale.violations.len(), stale.refused_writes), (0, 1));
-    let lost = by(A).asks(0).gets_token(10, 1).write_refused(200).loses(300).on(150, "cut").cell();
+    let lost = by(A)
+        .asks(0)
+        .gets_token(10, 1)
+        .write_refused(200)
+        .loses(300)
+        .on(150, "cut")
+        .cell();
     assert_eq!((lost.violations.len(), lost.refused_writes), (0, 1));
 }
 
 #[test]
 fn without_tokens_nothing_is_known_of_writes() {
-    by(A).asks(0).gets(10).write_refused(20).releases(30).finds_nothing();
+    by(A)
+        .asks(0)
+        .gets(10)
+        .write_refused(20)
+        .releases(30)
+        .finds_nothing();
 }

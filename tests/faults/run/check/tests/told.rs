@@ -8,7 +8,12 @@ use super::actors::{A, B, Script, by, process, rules};
 /// What A does.
 fn beside(holder: Script) -> Script {
     let failover = holder.on(4_950, "failover").off(5_500, "failover");
-    failover.by(B).asks(4_990).gets(5_000).holds(5_400).releases(5_700)
+    failover
+        .by(B)
+        .asks(4_990)
+        .gets(5_000)
+        .holds(5_400)
+        .releases(5_700)
 }
 
 fn gets(at: u64) -> Script {
@@ -33,14 +38,20 @@ fn late(script: Script, says: &str) -> Cell {
 fn one_is_told_by_the_next_renewal() {
     let told = |at| beside(gets(4_800).holds(5_050).doubts(at).releases(5_800));
     assert_eq!(in_time(told(5_200)).losses.longest_told_ms, 200);
-    let cell =
-        late(told(5_201), "one was told only after 201.000 ms, which was due after 200.000 ms");
+    let cell = late(
+        told(5_201),
+        "one was told only after 201.000 ms, which was due after 200.000 ms",
+    );
     assert_eq!(cell.losses.longest_told_ms, 201);
 }
 
 #[test]
 fn a_renewal_that_was_due_is_answered() {
-    let looks = || gets(4_500).holds_until(4_900, Some(5_500)).holds_until(5_010, Some(5_500));
+    let looks = || {
+        gets(4_500)
+            .holds_until(4_900, Some(5_500))
+            .holds_until(5_010, Some(5_500))
+    };
     let told = |at| beside(looks().doubts(at).releases(5_800));
     in_time(told(5_066));
     late(told(5_067), "told only after 67.000 ms");
@@ -56,7 +67,12 @@ fn a_renewal_that_nobody_saw_may_have_been() {
 
 #[test]
 fn a_deadline_tells_too() {
-    let cell = in_time(beside(by(A).asks(4_700).gets_until(4_800, Some(5_050)).loses(5_900)));
+    let cell = in_time(beside(
+        by(A)
+            .asks(4_700)
+            .gets_until(4_800, Some(5_050))
+            .loses(5_900),
+    ));
     assert_eq!(cell.losses.longest_told_ms, 50);
 }
 
@@ -64,9 +80,19 @@ fn a_deadline_tells_too() {
 fn its_own_release_tells_a_holder_nothing() {
     let left = |at| beside(gets(4_800).releases(at));
     let cell = in_time(left(5_200));
-    assert_eq!(cell.losses.longest_told_ms, 0, "there was no time to tell it");
-    assert!(cell.explained[0].contains("released it before"), "{:?}", cell.explained);
-    let cell = late(left(5_201), "one was not told, which was due after 200.000 ms");
+    assert_eq!(
+        cell.losses.longest_told_ms, 0,
+        "there was no time to tell it"
+    );
+    assert!(
+        cell.explained[0].contains("released it before"),
+        "{:?}",
+        cell.explained
+    );
+    let cell = late(
+        left(5_201),
+        "one was not told, which was due after 200.000 ms",
+    );
     assert_eq!(cell.losses.longest_told_ms, 0);
 }
 
@@ -80,8 +106,17 @@ fn a_holder_that_was_killed_does_no_harm() {
 fn one_of_both_is_enough() {
     let failover = gets(4_800).on(4_950, "failover").off(5_500, "failover");
     let both = failover.keeps(4_800, 5_900).releases(5_900);
-    let cell = in_time(both.by(B).asks(4_990).gets(5_000).doubts(5_100).releases(5_800));
-    assert_eq!((cell.losses.longest_told_ms, cell.losses.said_held), (100, 0));
+    let cell = in_time(
+        both.by(B)
+            .asks(4_990)
+            .gets(5_000)
+            .doubts(5_100)
+            .releases(5_800),
+    );
+    assert_eq!(
+        (cell.losses.longest_told_ms, cell.losses.said_held),
+        (100, 0)
+    );
 }
 
 #[test]
@@ -105,7 +140,10 @@ fn some_libraries_promise_nothing() {
 
 #[test]
 fn nobody_renews_a_fixed_lease() {
-    let fixed = by(A).asks_for(4_800, 1_000).gets(4_800).holds_until(5_500, Some(5_800));
+    let fixed = by(A)
+        .asks_for(4_800, 1_000)
+        .gets(4_800)
+        .holds_until(5_500, Some(5_800));
     let cell = in_time(beside(fixed.loses(5_900)));
     // Then the other one has gone.
     assert_eq!(cell.losses.longest_told_ms, 800);
@@ -114,36 +152,71 @@ fn nobody_renews_a_fixed_lease() {
 #[test]
 fn the_answer_takes_as_long_with_another_lease() {
     // Renewed after a second, which leaves 66 ms.
-    let held = || by(A).asks_renewed_for(4_800, 3_000).gets_until(4_800, Some(7_800));
+    let held = || {
+        by(A)
+            .asks_renewed_for(4_800, 3_000)
+            .gets_until(4_800, Some(7_800))
+    };
     let looks = || held().holds_until(5_050, Some(7_800));
     let told = |at| beside(looks().doubts(at).releases(5_950));
     in_time(told(5_866));
-    late(told(5_867), "told only after 867.000 ms, which was due after 866.666 ms");
+    late(
+        told(5_867),
+        "told only after 867.000 ms, which was due after 866.666 ms",
+    );
 }
 
 #[test]
 fn a_worker_that_pauses_is_told_by_its_deadline() {
     let paused = || gets(4_800).does_with_it(4_900, Doing::Paused);
     in_time(beside(paused().loses(5_900)));
-    in_time(beside(paused().holds_until(5_100, Some(5_800)).doubts(5_799).releases(5_800)));
+    in_time(beside(
+        paused()
+            .holds_until(5_100, Some(5_800))
+            .doubts(5_799)
+            .releases(5_800),
+    ));
     let renewed = paused().holds_until(5_500, Some(6_500)).loses(6_600);
-    late(beside(renewed), "told only after 1500.000 ms, which was due after 800.000 ms");
+    late(
+        beside(renewed),
+        "told only after 1500.000 ms, which was due after 800.000 ms",
+    );
 }
 
 #[test]
 fn a_process_that_stands_still_hears_it_by_its_deadline() {
     let frozen = || beside(gets(4_800).loses(5_900));
     late(frozen(), "was told only after 800.000 ms");
-    let stopped = |number| frozen().on_at(4_990, "stop", process(number)).off(5_850, "stop");
+    let stopped = |number| {
+        frozen()
+            .on_at(4_990, "stop", process(number))
+            .off(5_850, "stop")
+    };
     in_time(stopped(1));
     late(stopped(3), "was told only after 800.000 ms");
 }
 
 #[test]
 fn who_says_that_it_holds_the_lock_is_counted() {
-    let holder = gets(4_800).holds_until(5_100, Some(5_800)).holds_until(5_400, Some(5_800));
-    let cell = late(beside(holder.doubts(5_450).releases(5_460)), "one was told only after 450");
-    assert_eq!((cell.losses.said_held, cell.losses.longest_said_held_ms), (1, 400));
-    let cell = in_time(beside(by(A).asks(4_700).gets_until(4_800, Some(5_050)).loses(5_900)));
-    assert_eq!((cell.losses.said_held, cell.losses.longest_said_held_ms), (0, 0));
+    let holder = gets(4_800)
+        .holds_until(5_100, Some(5_800))
+        .holds_until(5_400, Some(5_800));
+    let cell = late(
+        beside(holder.doubts(5_450).releases(5_460)),
+        "one was told only after 450",
+    );
+    assert_eq!(
+        (cell.losses.said_held, cell.losses.longest_said_held_ms),
+        (1, 400)
+    );
+    let cell = in_time(beside(
+        by(A)
+            .asks(4_700)
+            .gets_until(4_800, Some(5_050))
+            .loses(5_900),
+    ));
+    assert_eq!(
+        (cell.losses.said_held, cell.losses.longest_said_held_ms),
+        (0, 0)
+    );
 }

@@ -10,10 +10,37 @@ use super::actors::{A, Actor, B, C, FORBIDDEN, Script, by, rules};
 
 #[test]
 fn the_longest_wait_is_known_however_it_ended() {
-    assert_eq!(by(A).has(0, 10, 100).by(B).has(5, 120, 200).cell().longest_wait_ms, 115);
-    assert_eq!(by(A).has(0, 10, 600).by(B).asks(5).times_out(505).cell().longest_wait_ms, 500);
-    assert_eq!(by(A).asks(5).fails(55, "unavailable").cell().longest_wait_ms, 50);
-    assert_eq!(by(A).asks(5).fails(55, FORBIDDEN).cell().longest_wait_ms, 50);
+    assert_eq!(
+        by(A)
+            .has(0, 10, 100)
+            .by(B)
+            .has(5, 120, 200)
+            .cell()
+            .longest_wait_ms,
+        115
+    );
+    assert_eq!(
+        by(A)
+            .has(0, 10, 600)
+            .by(B)
+            .asks(5)
+            .times_out(505)
+            .cell()
+            .longest_wait_ms,
+        500
+    );
+    assert_eq!(
+        by(A)
+            .asks(5)
+            .fails(55, "unavailable")
+            .cell()
+            .longest_wait_ms,
+        50
+    );
+    assert_eq!(
+        by(A).asks(5).fails(55, FORBIDDEN).cell().longest_wait_ms,
+        50
+    );
 }
 
 #[test]
@@ -30,7 +57,10 @@ fn operations_timeouts_and_errors_are_counted() {
         .fails(70, "unavailable")
         .cell();
     assert_eq!((cell.operations, cell.timeouts), (2, 1));
-    assert_eq!(cell.errors.into_iter().collect::<Vec<_>>(), [("unavailable".to_owned(), 2)]);
+    assert_eq!(
+        cell.errors.into_iter().collect::<Vec<_>>(),
+        [("unavailable".to_owned(), 2)]
+    );
     assert_eq!(cell.violations, [""; 0]);
 }
 
@@ -40,15 +70,27 @@ fn errors_are_documented() {
     fails("unavailable").finds_nothing();
     let cell = fails("panic").finds(&["no documented kind: panic (2 times, first at 10.000 ms)"]);
     assert_eq!(cell.errors["panic"], 2);
-    by(A).asks(0).gets(10).release_fails(20, "panic").finds(&["panic (1 times"]);
-    by(A).has(0, 10, 100).by(B).asks(0).times_out(5).finds_nothing();
+    by(A)
+        .asks(0)
+        .gets(10)
+        .release_fails(20, "panic")
+        .finds(&["panic (1 times"]);
+    by(A)
+        .has(0, 10, 100)
+        .by(B)
+        .asks(0)
+        .times_out(5)
+        .finds_nothing();
 }
 
 #[test]
 fn nobody_is_left_when_all_have_ended() {
     let waiting = by(A).has(0, 10, 100).by(B).asks(50);
     waiting.clone().finds_nothing();
-    waiting.clone().ends(200).finds(&["process 2 asked at 50.000 ms and was left"]);
+    waiting
+        .clone()
+        .ends(200)
+        .finds(&["process 2 asked at 50.000 ms and was left"]);
     waiting.clone().by(A).ends(200).finds_nothing();
     waiting.gets(120).releases(150).ends(200).finds_nothing();
 }
@@ -84,14 +126,25 @@ fn the_slowest_lock_counts() {
 
 #[test]
 fn a_lock_without_waiters_needs_no_recovery() {
-    let cell = cut(1_250).by(C.of("plain:1")).has(1_001, 1_400, 1_410).cell();
+    let cell = cut(1_250)
+        .by(C.of("plain:1"))
+        .has(1_001, 1_400, 1_410)
+        .cell();
     assert_eq!(recovery(&cell), [250]);
-    assert_eq!(recovery(&by(A).has(0, 10, 50).on(100, "cut").off(200, "cut").cell()), [0; 0]);
+    assert_eq!(
+        recovery(&by(A).has(0, 10, 50).on(100, "cut").off(200, "cut").cell()),
+        [0; 0]
+    );
 }
 
 #[test]
 fn a_lock_that_is_not_granted_again_has_not_recovered() {
-    let never = by(A).has(0, 10, 500).on(100, "cut").off(1_000, "cut").by(B).asks(400);
+    let never = by(A)
+        .has(0, 10, 500)
+        .on(100, "cut")
+        .off(1_000, "cut")
+        .by(B)
+        .asks(400);
     never.clone().times_out(4_000).finds_nothing();
     let said = "not granted again; nobody held it for 3001.000 ms";
     let cell = never.clone().times_out(4_001).finds(&[said]);
@@ -115,7 +168,11 @@ fn the_next_fault_cuts_a_recovery_short() {
     assert_eq!(again(4_000, 5_200).violations, [""; 0]);
     let late = again(4_001, 5_200);
     assert_eq!(late.violations.len(), 1, "{:?}", late.violations);
-    assert!(late.violations[0].contains("not granted for 3001.000 ms"), "{:?}", late.violations);
+    assert!(
+        late.violations[0].contains("not granted for 3001.000 ms"),
+        "{:?}",
+        late.violations
+    );
 }
 
 /// A has the lock for long; a cut ends at 1,000; B waits, and is granted it after A.
@@ -141,14 +198,21 @@ fn a_lock_that_is_held_has_recovered() {
 fn left_behind(left: &Script, granted: u64) -> Cell {
     let cut = left.clone().on(100, "cut").off(1_000, "cut");
     let waits = cut.by(B).has(400, granted, granted + 10);
-    waits.cell_by(&Rules { idle: Duration::MAX, ..rules() })
+    waits.cell_by(&Rules {
+        idle: Duration::MAX,
+        ..rules()
+    })
 }
 
 #[test]
 fn what_nobody_gives_back_is_held_until_it_is_gone() {
     let dead = by(A).asks(0).gets(10).holds(900);
     let cell = left_behind(&dead, 5_900);
-    assert_eq!((recovery(&cell), cell.outage_ms), (&[3_000][..], 3_000), "gone by 2,900");
+    assert_eq!(
+        (recovery(&cell), cell.outage_ms),
+        (&[3_000][..], 3_000),
+        "gone by 2,900"
+    );
     assert_eq!(cell.violations, [""; 0]);
     let late = left_behind(&dead, 5_901);
     let said = "granted only after 3001.000 ms in which nobody held it";
@@ -156,13 +220,20 @@ fn what_nobody_gives_back_is_held_until_it_is_gone() {
     let forbidden = by(A).asks(0).gets(10).release_fails(899, FORBIDDEN);
     assert_eq!(recovery(&left_behind(&forbidden, 5_900)), [3_000]);
     let failed = by(A).asks(0).gets(10).release_fails(899, "unavailable");
-    assert_eq!(recovery(&left_behind(&failed, 3_900)), [2_900], "its process gives it back");
+    assert_eq!(
+        recovery(&left_behind(&failed, 3_900)),
+        [2_900],
+        "its process gives it back"
+    );
 }
 
 #[test]
 fn a_semaphore_is_held_when_it_has_no_permits_left() {
     let permit = |actor: Actor| actor.with(Mode::Permit);
-    let one = by(permit(A)).has(0, 10, 2_000).on(100, "cut").off(1_000, "cut");
+    let one = by(permit(A))
+        .has(0, 10, 2_000)
+        .on(100, "cut")
+        .off(1_000, "cut");
     let waits = one.by(permit(B)).has(900, 1_900, 2_200);
     assert_eq!(recovery(&waits.clone().cell()), [900]);
     let full = waits.by(permit(C)).has(0, 20, 1_890).cell();
@@ -171,7 +242,10 @@ fn a_semaphore_is_held_when_it_has_no_permits_left() {
 
 #[test]
 fn locks_that_are_taken_together_are_held_together() {
-    let held = by(A.of("multi:1+2")).has(0, 10, 9_000).on(100, "cut").off(1_000, "cut");
+    let held = by(A.of("multi:1+2"))
+        .has(0, 10, 9_000)
+        .on(100, "cut")
+        .off(1_000, "cut");
     let cell = held.by(B.of("multi:0+1")).has(400, 9_050, 9_060).cell();
     assert_eq!(cell.violations, [""; 0]);
     assert_eq!((recovery(&cell), cell.outage_ms), (&[50][..], 50));
@@ -181,8 +255,15 @@ fn locks_that_are_taken_together_are_held_together() {
 fn an_outage_is_the_longest_time_without_a_holder() {
     let outage = |script: Script| script.cell().outage_ms;
     assert_eq!(outage(cut(1_250)), 750);
-    assert_eq!(outage(by(A).has(0, 10, 50).by(B).has(40, 950, 990)), 0, "no fault");
-    assert_eq!(outage(by(A).has(0, 900, 990).on(500, "cut").off(510, "cut")), 400);
+    assert_eq!(
+        outage(by(A).has(0, 10, 50).by(B).has(40, 950, 990)),
+        0,
+        "no fault"
+    );
+    assert_eq!(
+        outage(by(A).has(0, 900, 990).on(500, "cut").off(510, "cut")),
+        400
+    );
     let asks_again = by(A).asks(0).fails(500, "unavailable").has(520, 900, 950);
     assert_eq!(outage(asks_again.on(0, "cut")), 900);
     let later = by(A).asks(0).fails(500, "unavailable").has(700, 900, 950);

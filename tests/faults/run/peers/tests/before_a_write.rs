@@ -19,22 +19,47 @@ pub(super) fn each_write_follows_a_look(peer: &Peer) {
     // One long hold of eight pauses: with this seed, the first one of redis-py comes after 20 seconds.
     let (url, seconds, long_ms) = (deployment.url(), 30, "200-2500");
     let resource_at = resource.address();
-    let run = Run { url, resource: resource_at, seconds, long_ms, lease, ..Run::default() };
+    let run = Run {
+        url,
+        resource: resource_at,
+        seconds,
+        long_ms,
+        lease,
+        ..Run::default()
+    };
     let (_, history) = Client::start(peer, &run, 1).history();
     let mut before = BTreeMap::<u32, &What>::new();
     for event in history.iter().filter(|event| !event.name.is_empty()) {
         let before = before.insert(event.worker, &event.what);
         let looked = matches!(before, Some(What::Held { .. }));
         let wrote = matches!(event.what, What::Wrote { .. });
-        assert!(looked || !wrote, "{}: {event:?} after {before:?}", peer.name);
-        assert!(wrote || !looked, "{}: {event:?} after {before:?}", peer.name);
+        assert!(
+            looked || !wrote,
+            "{}: {event:?} after {before:?}",
+            peer.name
+        );
+        assert!(
+            wrote || !looked,
+            "{}: {event:?} after {before:?}",
+            peer.name
+        );
     }
     let did = |which: &str| count(&history, |what| format!("{what:?}").contains(which));
     let [renewed, paused] = [did("what: Renewed"), did("what: Paused")];
-    println!("{}: {} writes, {renewed} renewals, {paused} pauses", peer.name, resource.writes());
+    println!(
+        "{}: {} writes, {renewed} renewals, {paused} pauses",
+        peer.name,
+        resource.writes()
+    );
     let renews = ["redisson", "rueidislock"].contains(&peer.name);
-    assert!(paused > 0 && (renewed > 0) != renews, "{}: {renewed} {paused}", peer.name);
-    let lost = count(&history, |what| matches!(what, What::Doubted | What::Lost { .. }));
+    assert!(
+        paused > 0 && (renewed > 0) != renews,
+        "{}: {renewed} {paused}",
+        peer.name
+    );
+    let lost = count(&history, |what| {
+        matches!(what, What::Doubted | What::Lost { .. })
+    });
     assert_eq!(lost, 0, "{}: holds are renewed", peer.name);
 }
 
@@ -42,12 +67,21 @@ pub(super) fn it_stops_itself_before_a_write(peer: &Peer) {
     let (deployment, resource) = (Deployment::start(Kind::Single), Resource::start());
     // One worker: whatever comes next is of the one who has stopped the process.
     let (url, workers, seconds) = (deployment.url(), 1, 60);
-    let run = Run { url, resource: resource.address(), seconds, workers, ..Run::default() };
+    let run = Run {
+        url,
+        resource: resource.address(),
+        seconds,
+        workers,
+        ..Run::default()
+    };
     let mut client = Client::start(peer, &run, 1);
     let limit = Duration::from_secs(30);
     wait_until("it writes", limit, || resource.writes() > 20);
     let nanos = |span: Duration| u64::try_from(span.as_nanos()).expect("seconds");
-    client.tell(&format!("freeze-before-write {}", clock::monotonic() + nanos(limit)));
+    client.tell(&format!(
+        "freeze-before-write {}",
+        clock::monotonic() + nanos(limit)
+    ));
     wait_until("it stands still", limit, || client.stands_still());
     let (stopped, before) = (clock::monotonic(), resource.writes());
     sleep(Duration::from_millis(500));
@@ -58,11 +92,29 @@ pub(super) fn it_stops_itself_before_a_write(peer: &Peer) {
     client.tell("stop");
     let (_, history) = client.history();
 
-    assert_eq!(meanwhile, before, "{}: it writes while it stands still", peer.name);
-    let (before, after): (Vec<&Event>, Vec<_>) =
-        history.iter().filter(|event| !event.name.is_empty()).partition(|event| event.at < stopped);
+    assert_eq!(
+        meanwhile, before,
+        "{}: it writes while it stands still",
+        peer.name
+    );
+    let (before, after): (Vec<&Event>, Vec<_>) = history
+        .iter()
+        .filter(|event| !event.name.is_empty())
+        .partition(|event| event.at < stopped);
     let [last, next] = [before.last(), after.first()].map(|event| event.expect("it worked"));
-    assert!(matches!(last.what, What::Held { .. }), "{}: {last:?}", peer.name);
-    assert!(matches!(next.what, What::Wrote { .. }), "{}: {next:?}", peer.name);
-    assert!(next.at > went_on, "{}: {next:?} before {went_on}", peer.name);
+    assert!(
+        matches!(last.what, What::Held { .. }),
+        "{}: {last:?}",
+        peer.name
+    );
+    assert!(
+        matches!(next.what, What::Wrote { .. }),
+        "{}: {next:?}",
+        peer.name
+    );
+    assert!(
+        next.at > went_on,
+        "{}: {next:?} before {went_on}",
+        peer.name
+    );
 }

@@ -59,10 +59,27 @@ impl Client {
         let mut child = peer
             .command()
             .args(["--url", &run.url, "--deployment", &run.place.name()])
-            .args(["--process", &process.to_string(), "--workers", &run.workers.to_string()])
+            .args([
+                "--process",
+                &process.to_string(),
+                "--workers",
+                &run.workers.to_string(),
+            ])
             .args(["--workloads", &run.workloads])
-            .args(["--lease-ms", &run.lease.as_millis().to_string(), "--wait-ms", "1000"])
-            .args(["--hold-ms", run.hold_ms, "--long-ms", run.long_ms, "--step-ms", "5"])
+            .args([
+                "--lease-ms",
+                &run.lease.as_millis().to_string(),
+                "--wait-ms",
+                "1000",
+            ])
+            .args([
+                "--hold-ms",
+                run.hold_ms,
+                "--long-ms",
+                run.long_ms,
+                "--step-ms",
+                "5",
+            ])
             .args(["--think-ms", "1-20", "--seed", "7"])
             .args(["--seconds", &run.seconds.to_string()])
             .args(["--resource", &run.resource.to_string()])
@@ -77,7 +94,11 @@ impl Client {
             out.read_to_string(&mut text).expect("text");
             text
         });
-        Client { child, orders, history }
+        Client {
+            child,
+            orders,
+            history,
+        }
     }
 
     pub(super) fn tell(&mut self, order: &str) {
@@ -91,7 +112,8 @@ impl Client {
     /// Whether the process was stopped by a signal.
     pub(super) fn stands_still(&self) -> bool {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id())).expect("it runs");
-        stat.rsplit_once(") ").is_some_and(|(_, state)| state.starts_with('T'))
+        stat.rsplit_once(") ")
+            .is_some_and(|(_, state)| state.starts_with('T'))
     }
 
     /// Its process id and what it told, when it has ended.
@@ -99,7 +121,10 @@ impl Client {
         let ended = self.child.wait().expect("it is ours");
         let text = self.history.join().expect("its output was read");
         assert!(ended.success(), "{ended}: {text}");
-        (self.child.id(), history::read(Cursor::new(text)).expect("a history"))
+        (
+            self.child.id(),
+            history::read(Cursor::new(text)).expect("a history"),
+        )
     }
 }
 
@@ -136,7 +161,9 @@ impl Resource {
 fn serve(mut connection: &TcpStream, writes: &AtomicUsize) {
     for line in BufReader::new(connection).lines().map_while(Result::ok) {
         let words: Vec<_> = line.split(' ').collect();
-        let ["W", name, "-", worker] = words[..] else { panic!("not a write: {line}") };
+        let ["W", name, "-", worker] = words[..] else {
+            panic!("not a write: {line}")
+        };
         assert!(name.contains(':') && worker.contains('.'), "{line}");
         writes.fetch_add(1, Ordering::SeqCst);
         if connection.write_all(b"ok\n").is_err() {

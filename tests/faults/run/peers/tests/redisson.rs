@@ -16,16 +16,34 @@ fn it_takes_locks_of_each_kind() {
     let (url, seconds, workers) = (deployment.url(), 15, 2);
     let (resource_at, lease) = (resource.address(), Duration::from_secs(1));
     let workloads = workloads.join(",");
-    let run =
-        Run { url, resource: resource_at, seconds, workers, workloads, lease, ..Run::default() };
+    let run = Run {
+        url,
+        resource: resource_at,
+        seconds,
+        workers,
+        workloads,
+        lease,
+        ..Run::default()
+    };
     let (pid, history) = Client::start(peer, &run, 1).history();
-    assert_eq!(history[0].what, What::Started { pid, library: library(peer) });
+    assert_eq!(
+        history[0].what,
+        What::Started {
+            pid,
+            library: library(peer)
+        }
+    );
 
     for (first, workload) in (0..).step_by(2).zip(peer.workloads) {
         let name = workload.name();
         let of = |event: &&Event| event.name.starts_with(&format!("{name}:"));
         let these: Vec<_> = history.iter().filter(of).cloned().collect();
-        assert!(these.iter().all(|event| [first, first + 1].contains(&event.worker)), "{name}");
+        assert!(
+            these
+                .iter()
+                .all(|event| [first, first + 1].contains(&event.worker)),
+            "{name}"
+        );
         let granted = count(&these, |what| matches!(what, What::Granted { .. }));
         let failed = count(&these, |what| match what {
             What::Refused { timeout, .. } => !timeout,
@@ -33,9 +51,15 @@ fn it_takes_locks_of_each_kind() {
             What::Doubted => true,
             _ => false,
         });
-        assert!(granted > 10 && failed == 0, "{name}: {granted} grants, {failed} failures");
+        assert!(
+            granted > 10 && failed == 0,
+            "{name}: {granted} grants, {failed} failures"
+        );
         let asked = |which| {
-            count(&these, |what| matches!(what, What::Asked { mode, .. } if *mode == which))
+            count(
+                &these,
+                |what| matches!(what, What::Asked { mode, .. } if *mode == which),
+            )
         };
         let modes = [Mode::Exclusive, Mode::Shared, Mode::Permit].map(|mode| asked(mode) > 0);
         let expected = match workload {
@@ -44,9 +68,21 @@ fn it_takes_locks_of_each_kind() {
             _ => [true, false, false],
         };
         assert_eq!(modes, expected, "{name}");
-        let did =
-            |which| count(&these, |what| matches!(what, What::Did { what, .. } if *what == which));
-        let fixed = count(&these, |what| matches!(what, What::Asked { fixed_ms: Some(1000), .. }));
+        let did = |which| {
+            count(
+                &these,
+                |what| matches!(what, What::Did { what, .. } if *what == which),
+            )
+        };
+        let fixed = count(&these, |what| {
+            matches!(
+                what,
+                What::Asked {
+                    fixed_ms: Some(1000),
+                    ..
+                }
+            )
+        });
         let reentered = did(Doing::Reentered);
         println!(
             "{name}: {granted} grants, {fixed} fixed, {reentered} re-entered, {} paused",

@@ -12,7 +12,11 @@ use crate::result::Cell;
 use markdown::{count, escaped, heads, number, table};
 
 pub(super) fn page(deployment: &str, report: &Report, taught: &[&Taught<'_>]) -> String {
-    let cells: Vec<_> = report.matrix.iter().filter(|cell| cell.deployment == deployment).collect();
+    let cells: Vec<_> = report
+        .matrix
+        .iter()
+        .filter(|cell| cell.deployment == deployment)
+        .collect();
     let sum: Sum = cells.iter().copied().collect();
     let servers = in_order(cells.iter().map(|cell| cell.server.as_str())).join(", ");
     let name = title(deployment);
@@ -52,14 +56,27 @@ pub(super) fn page(deployment: &str, report: &Report, taught: &[&Taught<'_>]) ->
             "Recovery is the time from the end of a fault until every lock was granted again: median and longest.",
             &format!("{}![Recovery]({plot})\n", times(&cells)),
         ),
-        section("By workload", "All faults and seeds together.", &by_workload(&cells)),
+        section(
+            "By workload",
+            "All faults and seeds together.",
+            &by_workload(&cells),
+        ),
         section("Timelines", "", &timelines(taught)),
         section(
             "Excused events",
             "Overlaps, and everything else that the guarantee of the deployment permits.",
-            &sentences(cells.iter().copied(), |cell| &cell.explained, again, EXCUSES),
+            &sentences(
+                cells.iter().copied(),
+                |cell| &cell.explained,
+                again,
+                EXCUSES,
+            ),
         ),
-        meanings("Faults", &report.facts.faults, cells.iter().map(|cell| cell.fault.as_str())),
+        meanings(
+            "Faults",
+            &report.facts.faults,
+            cells.iter().map(|cell| cell.fault.as_str()),
+        ),
     ];
     parts.concat().trim_end().to_owned() + "\n"
 }
@@ -76,7 +93,11 @@ fn rows(
 ) -> Vec<Vec<String>> {
     let names = in_order(cells.iter().map(|cell| by(cell)));
     let row = |name: &str| {
-        let sum: Sum = cells.iter().copied().filter(|cell| by(cell) == name).collect();
+        let sum: Sum = cells
+            .iter()
+            .copied()
+            .filter(|cell| by(cell) == name)
+            .collect();
         let mut all = vec![escaped(name)];
         all.extend(row(&sum));
         all
@@ -126,7 +147,9 @@ fn outcome(cells: &[&Cell], by: fn(&Cell) -> &str, head: &str) -> String {
         let (renewals, overlaps, losses) = (sum.renewals, sum.overlaps, sum.losses);
         vec![
             of_three([renewals.done, renewals.failed, renewals.lost]),
-            [losses.with_cause, losses.without_cause].map(number).join(" / "),
+            [losses.with_cause, losses.without_cause]
+                .map(number)
+                .join(" / "),
             of_three([overlaps.valid, overlaps.excused, overlaps.invalid]),
             sum.told(),
             sum.said_held(),
@@ -186,12 +209,19 @@ fn by_workload(cells: &[&Cell]) -> String {
         |cell| &cell.workload,
         |sum| {
             let of = sum.holds;
-            [of.brief, of.beyond_a_lease, of.fixed, of.extended, of.reentered, of.paused]
-                .into_iter()
-                .fold(vec![number(sum.operations)], |mut row, value| {
-                    row.push(number(value));
-                    row
-                })
+            [
+                of.brief,
+                of.beyond_a_lease,
+                of.fixed,
+                of.extended,
+                of.reentered,
+                of.paused,
+            ]
+            .into_iter()
+            .fold(vec![number(sum.operations)], |mut row, value| {
+                row.push(number(value));
+                row
+            })
         },
     );
     table(&heads(&columns), holds) + &outcome(cells, |cell| &cell.workload, "workload")

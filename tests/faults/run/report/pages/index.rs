@@ -14,7 +14,16 @@ use markdown::{count, escaped, heads, number, table};
 const NAMED: usize = 3;
 
 pub(super) fn page(report: &Report) -> String {
-    let Facts { names, fuzz, power, left_out, missing, faults, workloads, .. } = &report.facts;
+    let Facts {
+        names,
+        fuzz,
+        power,
+        left_out,
+        missing,
+        faults,
+        workloads,
+        ..
+    } = &report.facts;
     let cells = || report.matrix.iter();
     let parts = [
         head(report),
@@ -55,9 +64,20 @@ fn head(report: &Report) -> String {
     let incomplete = if missing.is_empty() {
         String::new()
     } else {
-        let shown: Vec<_> = missing.iter().take(NAMED).map(|what| escaped(what)).collect();
-        let rest = if missing.len() > NAMED { "; [and more](#what-is-missing)" } else { "" };
-        format!("**This report is incomplete. It lacks: {}{rest}.**\n\n", shown.join("; "))
+        let shown: Vec<_> = missing
+            .iter()
+            .take(NAMED)
+            .map(|what| escaped(what))
+            .collect();
+        let rest = if missing.len() > NAMED {
+            "; [and more](#what-is-missing)"
+        } else {
+            ""
+        };
+        format!(
+            "**This report is incomplete. It lacks: {}{rest}.**\n\n",
+            shown.join("; ")
+        )
     };
     format!(
         "# Faults\n\n{WRITTEN}{incomplete}\
@@ -79,27 +99,46 @@ fn outcome(report: &Report) -> String {
     let (met, losses, renewals) = (sum.met, sum.losses, sum.renewals);
     let rows = [
         ("violations", verdict(sum.violations)),
-        ("injections that met a holder, counted per cell", of(met.holders, met.injections)),
-        ("injections that met a waiter", of(met.waiters, met.injections)),
-        ("injections that met a renewal", of(met.renewals, met.injections)),
+        (
+            "injections that met a holder, counted per cell",
+            of(met.holders, met.injections),
+        ),
+        (
+            "injections that met a waiter",
+            of(met.waiters, met.injections),
+        ),
+        (
+            "injections that met a renewal",
+            of(met.renewals, met.injections),
+        ),
         (
             "renewals: done, failed, lost",
-            [renewals.done, renewals.failed, renewals.lost].map(number).join(", "),
+            [renewals.done, renewals.failed, renewals.lost]
+                .map(number)
+                .join(", "),
         ),
         (
             "losses: with a cause, without a cause",
-            [losses.with_cause, losses.without_cause].map(number).join(", "),
+            [losses.with_cause, losses.without_cause]
+                .map(number)
+                .join(", "),
         ),
         ("two holders at once", overlaps(sum.overlaps)),
         ("longest time until the previous holder knew", sum.told()),
-        ("`Held` reported while another client had the lock: times, longest", sum.said_held()),
+        (
+            "`Held` reported while another client had the lock: times, longest",
+            sum.said_held(),
+        ),
         (
             "share of the held time in which a second holder would have been excused",
             sum.excusable(),
         ),
         ("longest wait", sum.longest_wait()),
         ("recovery after a fault: median, longest", sum.recovery()),
-        ("keys left when the longest lease had ended", number(sum.keys_left)),
+        (
+            "keys left when the longest lease had ended",
+            number(sum.keys_left),
+        ),
     ];
     let rows = rows.map(|(what, value)| vec![what.to_owned(), value]);
     section(
@@ -122,7 +161,11 @@ fn deployments(report: &Report) -> String {
         "violations",
     ];
     let rows = report.deployments().into_iter().map(|deployment| {
-        let sum: Sum = report.matrix.iter().filter(|cell| cell.deployment == deployment).collect();
+        let sum: Sum = report
+            .matrix
+            .iter()
+            .filter(|cell| cell.deployment == deployment)
+            .collect();
         vec![
             markdown::link(&title(deployment), &markdown::page(deployment)),
             number(sum.runs()),
@@ -130,7 +173,9 @@ fn deployments(report: &Report) -> String {
             number(sum.injections()),
             number(sum.operations),
             overlaps(sum.overlaps),
-            [sum.losses.with_cause, sum.losses.without_cause].map(number).join(" / "),
+            [sum.losses.with_cause, sum.losses.without_cause]
+                .map(number)
+                .join(" / "),
             sum.longest_wait(),
             verdict(sum.violations),
         ]
@@ -155,7 +200,11 @@ fn comparison(report: &Report) -> String {
         "The number of seeds in which two processes were told at the same time that they held a lock, excused or not. A dash \
          means that the fault does not apply or did not run. [Intervals, waits, settings and promises]({PEERS})."
     );
-    section("Comparison with other libraries", &about, &peers::at_a_glance(&compared))
+    section(
+        "Comparison with other libraries",
+        &about,
+        &peers::at_a_glance(&compared),
+    )
 }
 
 const WORDS: &str = "## What counts as an overlap\n\n\

@@ -13,10 +13,21 @@ use markdown::{code, count, duration, escaped, heads, number, table};
 
 /// How many of what, for each part of the run.
 pub(super) fn what_ran(report: &Report) -> String {
-    let compared = |ours: bool| report.compared.iter().filter(move |cell| is_peer(cell) != ours);
+    let compared = |ours: bool| {
+        report
+            .compared
+            .iter()
+            .filter(move |cell| is_peer(cell) != ours)
+    };
     let rows = [
-        ("the matrix: each fault on each deployment", report.matrix.iter().collect::<Sum>()),
-        ("the long runs, with mixed faults", report.facts.long.iter().collect()),
+        (
+            "the matrix: each fault on each deployment",
+            report.matrix.iter().collect::<Sum>(),
+        ),
+        (
+            "the long runs, with mixed faults",
+            report.facts.long.iter().collect(),
+        ),
         ("the comparison: this library", compared(true).collect()),
         ("the comparison: the others", compared(false).collect()),
     ];
@@ -30,7 +41,14 @@ pub(super) fn what_ran(report: &Report) -> String {
             number(sum.operations),
         ]
     });
-    let columns = ["part", "program runs", "cells", "seeds", "injections", "grants"];
+    let columns = [
+        "part",
+        "program runs",
+        "cells",
+        "seeds",
+        "injections",
+        "grants",
+    ];
     let cells = report.matrix.iter().chain(&report.compared);
     let again = cells.filter(|cell| cell.again > 0).count() as u64;
     table(&heads(&columns), rows)
@@ -42,16 +60,29 @@ pub(super) fn what_ran(report: &Report) -> String {
 }
 
 pub(super) fn again(report: &Report) -> String {
-    let Origin { commit, is_clean, began, ended, parts } = &report.facts.origin;
+    let Origin {
+        commit,
+        is_clean,
+        began,
+        ended,
+        parts,
+    } = &report.facts.origin;
     let machine = &report.facts.machine;
-    let clean =
-        if *is_clean { "the work tree was clean" } else { "**the work tree was not clean**" };
+    let clean = if *is_clean {
+        "the work tree was clean"
+    } else {
+        "**the work tree was not clean**"
+    };
     let rows = [
         (
             "commit",
             format!(
                 "{}, {clean}",
-                if commit.is_empty() { "not known".to_owned() } else { code(commit) }
+                if commit.is_empty() {
+                    "not known".to_owned()
+                } else {
+                    code(commit)
+                }
             ),
         ),
         (
@@ -104,7 +135,13 @@ type Command<'a> = (&'a str, u64, i32);
 fn parts_of(parts: &[super::super::facts::Part]) -> Vec<Command<'_>> {
     let parts = parts.iter();
     parts
-        .map(|part| (part.command.as_str(), part.ended.saturating_sub(part.began), part.code))
+        .map(|part| {
+            (
+                part.command.as_str(),
+                part.ended.saturating_sub(part.began),
+                part.code,
+            )
+        })
         .collect()
 }
 
@@ -114,7 +151,11 @@ fn commands(parts: &[Command<'_>]) -> String {
     }
     let lines = parts.iter().map(|(command, seconds, code)| {
         let command = command.replace('\n', " ").replace("```", "'''");
-        let ended = if *code == 0 { String::new() } else { format!(", exit code {code}") };
+        let ended = if *code == 0 {
+            String::new()
+        } else {
+            format!(", exit code {code}")
+        };
         format!("{command}   # {}{ended}\n", duration(seconds * 1000))
     });
     format!(
@@ -141,8 +182,12 @@ fn servers(report: &Report) -> String {
 
 /// `1 to 10`, or each.
 fn seeds(cells: &[Cell]) -> String {
-    let seeds: Vec<u64> =
-        cells.iter().map(|cell| cell.seed).collect::<BTreeSet<_>>().into_iter().collect();
+    let seeds: Vec<u64> = cells
+        .iter()
+        .map(|cell| cell.seed)
+        .collect::<BTreeSet<_>>()
+        .into_iter()
+        .collect();
     match seeds[..] {
         [] => "–".to_owned(),
         [one] => one.to_string(),

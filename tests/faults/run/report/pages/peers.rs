@@ -21,8 +21,15 @@ fn group(cell: &Cell) -> Group<'_> {
 
 /// The cells of the libraries, and ours of the same faults, workloads and deployments.
 pub(super) fn compared(cells: &[Cell]) -> Vec<&Cell> {
-    let peers: Vec<_> = cells.iter().filter(|cell| is_peer(cell)).map(group).collect();
-    cells.iter().filter(|cell| peers.contains(&group(cell))).collect()
+    let peers: Vec<_> = cells
+        .iter()
+        .filter(|cell| is_peer(cell))
+        .map(group)
+        .collect();
+    cells
+        .iter()
+        .filter(|cell| peers.contains(&group(cell)))
+        .collect()
 }
 
 /// In how many of the seeds two processes held a lock at once.
@@ -30,23 +37,25 @@ pub(super) fn at_a_glance(compared: &[&Cell]) -> String {
     let libraries = in_order(compared.iter().map(|cell| cell.library.as_str()));
     let mut columns = heads(&["fault", "deployment"]);
     columns.extend(libraries.iter().map(|name| escaped(name)));
-    let rows = groups(compared).into_iter().map(|(deployment, fault, workload)| {
-        let name = if workload == "plain" {
-            escaped(fault)
-        } else {
-            escaped(&format!("{fault}, {workload}"))
-        };
-        let mut row = vec![name, title(deployment)];
-        row.extend(libraries.iter().map(|library| {
-            let sum: Sum = of(compared, (deployment, fault, workload), library).collect();
-            match (sum.cells, sum.with_two_holders) {
-                (0, _) => "–".to_owned(),
-                (all, 0) => format!("0 of {all}"),
-                (all, some) => format!("**{some} of {all}**"),
-            }
-        }));
-        row
-    });
+    let rows = groups(compared)
+        .into_iter()
+        .map(|(deployment, fault, workload)| {
+            let name = if workload == "plain" {
+                escaped(fault)
+            } else {
+                escaped(&format!("{fault}, {workload}"))
+            };
+            let mut row = vec![name, title(deployment)];
+            row.extend(libraries.iter().map(|library| {
+                let sum: Sum = of(compared, (deployment, fault, workload), library).collect();
+                match (sum.cells, sum.with_two_holders) {
+                    (0, _) => "–".to_owned(),
+                    (all, 0) => format!("0 of {all}"),
+                    (all, some) => format!("**{some} of {all}**"),
+                }
+            }));
+            row
+        });
     table(&columns, rows)
 }
 
@@ -65,7 +74,10 @@ fn of<'a>(
     wanted: Group<'_>,
     library: &str,
 ) -> impl Iterator<Item = &'a Cell> {
-    compared.iter().copied().filter(move |cell| group(cell) == wanted && cell.library == library)
+    compared
+        .iter()
+        .copied()
+        .filter(move |cell| group(cell) == wanted && cell.library == library)
 }
 
 pub(super) fn page(report: &Report, taught: &[&Taught<'_>]) -> String {
@@ -91,15 +103,29 @@ pub(super) fn page(report: &Report, taught: &[&Taught<'_>]) -> String {
         section(
             "Violations",
             "Each breaks a promise of that library.",
-            &sentences(compared.iter().copied(), |cell| &cell.violations, again, VIOLATIONS),
+            &sentences(
+                compared.iter().copied(),
+                |cell| &cell.violations,
+                again,
+                VIOLATIONS,
+            ),
         ),
         section("Timelines", "", &timelines(taught)),
         section(
             "Excused events",
             "",
-            &sentences(compared.iter().copied(), |cell| &cell.explained, again, EXCUSES),
+            &sentences(
+                compared.iter().copied(),
+                |cell| &cell.explained,
+                again,
+                EXCUSES,
+            ),
         ),
-        section("Versions, settings and promises", "", &libraries(&compared, report)),
+        section(
+            "Versions, settings and promises",
+            "",
+            &libraries(&compared, report),
+        ),
     ];
     parts.concat().trim_end().to_owned() + "\n"
 }
@@ -162,21 +188,51 @@ fn spread(times: &[u64]) -> String {
     else {
         return "–".to_owned();
     };
-    format!("{} ({}–{})", duration(median), duration(*least), duration(*most))
+    format!(
+        "{} ({}–{})",
+        duration(median),
+        duration(*least),
+        duration(*most)
+    )
 }
 
 fn libraries(compared: &[&Cell], report: &Report) -> String {
     let ran = in_order(compared.iter().map(|cell| cell.library.as_str()));
-    let known = |name: &&str| report.facts.libraries.iter().find(|library| library.name == **name);
+    let known = |name: &&str| {
+        report
+            .facts
+            .libraries
+            .iter()
+            .find(|library| library.name == **name)
+    };
     ran.iter().filter_map(known).map(library).collect()
 }
 
 fn library(library: &Library) -> String {
-    let Library { name, version, language, settings, promises } = library;
-    let name = format!("{} {} ({})", escaped(name), escaped(version), escaped(language));
-    let settings: Vec<_> = settings.iter().map(|setting| format!("- {}", code(setting))).collect();
-    let promise =
-        |promise: &Promise| format!("- {} ({})", escaped(&promise.says), escaped(&promise.source));
+    let Library {
+        name,
+        version,
+        language,
+        settings,
+        promises,
+    } = library;
+    let name = format!(
+        "{} {} ({})",
+        escaped(name),
+        escaped(version),
+        escaped(language)
+    );
+    let settings: Vec<_> = settings
+        .iter()
+        .map(|setting| format!("- {}", code(setting)))
+        .collect();
+    let promise = |promise: &Promise| {
+        format!(
+            "- {} ({})",
+            escaped(&promise.says),
+            escaped(&promise.source)
+        )
+    };
     let promises: Vec<_> = promises.iter().map(promise).collect();
     format!(
         "### {name}\n\nSettings:\n\n{}\n\nWhat its documentation promises:\n\n{}\n\n",

@@ -36,12 +36,24 @@ pub(super) fn by_class(power: &[Deliberate]) -> String {
     classes.sort_unstable();
     let row = |name: String, all: Vec<&Deliberate>| {
         let found = all.iter().filter(|one| one.found).count() as u64;
-        let missed = all.iter().filter(|one| !one.found).map(|one| code(&one.name));
-        vec![name, of(found, all.len() as u64), missed.collect::<Vec<_>>().join(", ")]
+        let missed = all
+            .iter()
+            .filter(|one| !one.found)
+            .map(|one| code(&one.name));
+        vec![
+            name,
+            of(found, all.len() as u64),
+            missed.collect::<Vec<_>>().join(", "),
+        ]
     };
     let mut rows: Vec<_> = classes
         .into_iter()
-        .map(|class| row(escaped(class), power.iter().filter(|one| one.class == class).collect()))
+        .map(|class| {
+            row(
+                escaped(class),
+                power.iter().filter(|one| one.class == class).collect(),
+            )
+        })
         .collect();
     rows.push(row("all".to_owned(), power.iter().collect()));
     table(&heads(&["class of bugs", "detected", "not detected"]), rows)

@@ -26,8 +26,9 @@ pub(super) fn long(report: &Report) -> String {
         "recovery: median, longest",
         "violations",
     ];
-    let rows =
-        in_order(long.iter().map(|cell| cell.deployment.as_str())).into_iter().map(|deployment| {
+    let rows = in_order(long.iter().map(|cell| cell.deployment.as_str()))
+        .into_iter()
+        .map(|deployment| {
             let cells = || long.iter().filter(|cell| cell.deployment == deployment);
             let sum: Sum = cells().collect();
             let servers = in_order(cells().map(|cell| cell.server.as_str())).join(", ");
@@ -50,9 +51,18 @@ pub(super) fn long(report: &Report) -> String {
     if rows.is_empty() {
         return String::new();
     }
-    let violated = sentences(long.iter(), |cell| &cell.violations, again_long(report), VIOLATIONS);
+    let violated = sentences(
+        long.iter(),
+        |cell| &cell.violations,
+        again_long(report),
+        VIOLATIONS,
+    );
     let about = "The seed chooses one fault after another, and sometimes two at once.";
-    section("Long runs, with mixed faults", about, &(table(&heads(&columns), rows) + &violated))
+    section(
+        "Long runs, with mixed faults",
+        about,
+        &(table(&heads(&columns), rows) + &violated),
+    )
 }
 
 pub(super) fn names(names: &ManyNames) -> String {
@@ -61,7 +71,11 @@ pub(super) fn names(names: &ManyNames) -> String {
         .iter()
         .map(|(fault, times)| format!("{} × {}", number(*times), escaped(fault)));
     let faults = faults.collect::<Vec<_>>().join(", ");
-    let faults = if faults.is_empty() { "no faults".to_owned() } else { faults };
+    let faults = if faults.is_empty() {
+        "no faults".to_owned()
+    } else {
+        faults
+    };
     let left = &names.left;
     let done = format!(
         "{} names were locked and released in {:.0} s on {}, {} of them wanted by two clients at once, \
@@ -82,7 +96,11 @@ pub(super) fn names(names: &ManyNames) -> String {
         memory(&names.series),
         verdict(names.violations.len() as u64)
     );
-    section("Many names", "", &format!("{done} {rest}\n\n{}", markdown::list(&names.violations)))
+    section(
+        "Many names",
+        "",
+        &format!("{done} {rest}\n\n{}", markdown::list(&names.violations)),
+    )
 }
 
 /// The first quarter warms up.
@@ -102,15 +120,30 @@ fn memory(series: &[Point]) -> String {
 }
 
 fn entries(of: u64) -> String {
-    if of == 1 { "1 entry".to_owned() } else { format!("{} entries", number(of)) }
+    if of == 1 {
+        "1 entry".to_owned()
+    } else {
+        format!("{} entries", number(of))
+    }
 }
 
 pub(super) fn fuzz(fuzz: &Fuzz) -> String {
-    let columns = ["target", "inputs", "time", "panics", "hangs", "most memory for one input"];
+    let columns = [
+        "target",
+        "inputs",
+        "time",
+        "panics",
+        "hangs",
+        "most memory for one input",
+    ];
     let rows = fuzz.targets.iter().map(|target| {
         // A hang ends the program, which does not know its own time or memory then.
         let known = |text: String| {
-            if target.hangs > 0 && target.seconds == 0.0 { "–".to_owned() } else { text }
+            if target.hangs > 0 && target.seconds == 0.0 {
+                "–".to_owned()
+            } else {
+                text
+            }
         };
         vec![
             escaped(&target.name),
@@ -128,7 +161,11 @@ pub(super) fn fuzz(fuzz: &Fuzz) -> String {
 }
 
 fn verdict_of(times: u64) -> String {
-    if times == 0 { "0".to_owned() } else { verdict(times) }
+    if times == 0 {
+        "0".to_owned()
+    } else {
+        verdict(times)
+    }
 }
 
 /// What names mean, as far as it is said.
@@ -137,13 +174,18 @@ pub(super) fn meanings<'a>(
     meanings: &BTreeMap<String, String>,
     names: impl Iterator<Item = &'a str>,
 ) -> String {
-    let rows = in_order(names)
-        .into_iter()
-        .filter_map(|name| meanings.get(name).map(|meaning| vec![escaped(name), escaped(meaning)]));
+    let rows = in_order(names).into_iter().filter_map(|name| {
+        meanings
+            .get(name)
+            .map(|meaning| vec![escaped(name), escaped(meaning)])
+    });
     let rows: Vec<_> = rows.collect();
     if rows.is_empty() {
         return String::new();
     }
     let column = head.trim_end_matches('s').to_lowercase();
-    format!("## {head}\n\n{}", table(&heads(&[&column, "what is done"]), rows))
+    format!(
+        "## {head}\n\n{}",
+        table(&heads(&[&column, "what is done"]), rows)
+    )
 }

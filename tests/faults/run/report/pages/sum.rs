@@ -125,7 +125,9 @@ impl Sum {
 
     /// The middle and the longest.
     pub(super) fn recovery(&self) -> String {
-        let Some(median) = statistics::median(&self.recovery_ms) else { return "–".to_owned() };
+        let Some(median) = statistics::median(&self.recovery_ms) else {
+            return "–".to_owned();
+        };
         let median = super::markdown::duration(median);
         format!("{median}, {}", super::longest(&self.recovery_ms))
     }

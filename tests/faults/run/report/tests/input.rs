@@ -21,7 +21,10 @@ fn an_incomplete_input_is_missed() {
     for kind in Kind::value_variants() {
         for fault in fault::all().filter(|fault| fault.on.contains(kind)) {
             for seed in 1..=2 {
-                report.matrix.push(Cell { seed, ..cell(&kind.name(), fault.name, "plain") });
+                report.matrix.push(Cell {
+                    seed,
+                    ..cell(&kind.name(), fault.name, "plain")
+                });
             }
         }
     }
@@ -35,7 +38,10 @@ fn an_incomplete_input_is_missed() {
         fuzz: "url".to_owned(),
         ..Plan::default()
     };
-    let now = Now { commit: COMMIT.to_owned(), is_clean: true };
+    let now = Now {
+        commit: COMMIT.to_owned(),
+        is_clean: true,
+    };
     let lacks =
         |plan: &Plan, now: &Now, report: &Report| missing(Some(plan), now, report, |_| true);
     assert_eq!(lacks(&plan, &now, &report), Vec::<String>::new());
@@ -52,21 +58,42 @@ fn an_incomplete_input_is_missed() {
         ["leasehold under freeze-client, one server: 9 of 10 seeds"]
     );
 
-    let dirty = Plan { clean: false, ..plan.clone() };
-    assert_eq!(lacks(&dirty, &now, &report), ["a clean work tree at the beginning"]);
-    let changed = Now { is_clean: false, ..now.clone() };
-    assert_eq!(lacks(&plan, &changed, &report), ["a clean work tree at the end"]);
-    let other = Now { commit: "other".to_owned(), ..now.clone() };
+    let dirty = Plan {
+        clean: false,
+        ..plan.clone()
+    };
+    assert_eq!(
+        lacks(&dirty, &now, &report),
+        ["a clean work tree at the beginning"]
+    );
+    let changed = Now {
+        is_clean: false,
+        ..now.clone()
+    };
+    assert_eq!(
+        lacks(&plan, &changed, &report),
+        ["a clean work tree at the end"]
+    );
+    let other = Now {
+        commit: "other".to_owned(),
+        ..now.clone()
+    };
     assert!(lacks(&plan, &other, &report)[0].starts_with("one commit for all"));
     assert!(missing(None, &now, &report, |_| true)[0].starts_with("a note of the commit"));
-    let more = Plan { fuzz: "url,names".to_owned(), ..plan.clone() };
+    let more = Plan {
+        fuzz: "url,names".to_owned(),
+        ..plan.clone()
+    };
     assert_eq!(lacks(&more, &now, &report), ["bad input: names"]);
 
     report.facts = Facts::default();
     let all = lacks(&plan, &now, &report).join("; ");
-    for part in
-        ["the long run on Cluster", "the run of many names", "bad input", "what the run can find"]
-    {
+    for part in [
+        "the long run on Cluster",
+        "the run of many names",
+        "bad input",
+        "what the run can find",
+    ] {
         assert!(all.contains(part), "{part}: {all}");
     }
 }
@@ -87,7 +114,10 @@ fn cells_that_met_nobody_are_named() {
         "{left_out}"
     );
     assert!(!left_out.contains("fair under partition"), "{left_out}");
-    assert!(left_out.contains("leasehold-five-cut-1: the run left no result"), "{left_out}");
+    assert!(
+        left_out.contains("leasehold-five-cut-1: the run left no result"),
+        "{left_out}"
+    );
 }
 
 #[test]
@@ -95,19 +125,36 @@ fn runs_are_read_from_their_folders() {
     let folder = Folder::new("runs");
     for (name, cells) in [("b", &matrix()[3..6]), ("a", &matrix()[..3])] {
         fs::create_dir_all(folder.0.join(name)).unwrap();
-        fs::write(folder.0.join(name).join("cells.json"), serde_json::to_string(cells).unwrap())
-            .unwrap();
+        fs::write(
+            folder.0.join(name).join("cells.json"),
+            serde_json::to_string(cells).unwrap(),
+        )
+        .unwrap();
     }
     fs::create_dir_all(folder.0.join("without")).unwrap();
     fs::write(folder.0.join("without/log-1"), "").unwrap();
     let runs = Runs::read(&folder.0).unwrap();
-    let found: Vec<_> = runs.cells.iter().map(|cell| (cell.seed, cell.workload.as_str())).collect();
+    let found: Vec<_> = runs
+        .cells
+        .iter()
+        .map(|cell| (cell.seed, cell.workload.as_str()))
+        .collect();
     assert_eq!(
         found,
-        [(1, "plain"), (1, "fair"), (1, "fenced"), (2, "plain"), (2, "fair"), (2, "fenced")]
+        [
+            (1, "plain"),
+            (1, "fair"),
+            (1, "fenced"),
+            (2, "plain"),
+            (2, "fair"),
+            (2, "fenced")
+        ]
     );
     assert_eq!(runs.without_result, ["without"]);
-    assert_eq!(runs.timeline(&runs.cells[3]), Some(folder.0.join("b/plain.svg")));
+    assert_eq!(
+        runs.timeline(&runs.cells[3]),
+        Some(folder.0.join("b/plain.svg"))
+    );
     assert_eq!(runs.timeline(&matrix()[7]), None);
 }
 
@@ -116,7 +163,12 @@ fn every_cell_is_in_the_results() {
     let report = report();
     let json = report.to_json().unwrap();
     assert_eq!(serde_json::from_str::<Report>(&json).unwrap(), report);
-    assert!(json.lines().filter(|line| line.starts_with("{\"library\"")).count() == 57);
+    assert!(
+        json.lines()
+            .filter(|line| line.starts_with("{\"library\""))
+            .count()
+            == 57
+    );
 }
 
 #[test]
@@ -126,13 +178,26 @@ fn what_the_other_runs_wrote_is_read() {
         "at_rest": {"names_done": 2, "ms": 9, "rss_kib": 12, "descriptors": 3, "threads": 4, "holds": 1, "waiting": 2},
         "series": [{"names_done": 1, "rss_kib": 11, "server_keys": 3}]}"#;
     let names: ManyNames = serde_json::from_str(names).unwrap();
-    assert_eq!((names.at_rest.rss_kib, names.at_rest.entries(), names.series.len()), (12, 3, 1));
+    assert_eq!(
+        (
+            names.at_rest.rss_kib,
+            names.at_rest.entries(),
+            names.series.len()
+        ),
+        (12, 3, 1)
+    );
     let fuzz = r#"{"seed": 1, "engine": "random", "overflow_checks": true, "targets": [
         {"name": "url", "inputs": 7, "seconds": 0.5, "panics": 0, "hangs": 0, "corpus": 2, "peak_bytes": 4096},
         {"name": "bytes", "inputs": 9, "seconds": 0.0, "panics": 0, "hangs": 1, "corpus": 2, "peak_bytes": 0}]}"#;
-    let facts =
-        Facts { fuzz: serde_json::from_str(fuzz).unwrap(), names: Some(names), ..Facts::default() };
-    let page = &pages(&Report { facts, ..Report::default() })["README.md"];
+    let facts = Facts {
+        fuzz: serde_json::from_str(fuzz).unwrap(),
+        names: Some(names),
+        ..Facts::default()
+    };
+    let page = &pages(&Report {
+        facts,
+        ..Report::default()
+    })["README.md"];
     assert!(page.contains("| url | 7 | 0 s | 0 | 0 | 4 KiB |"), "{page}");
     assert!(page.contains("| bytes | 9 | – | 0 | **1** | – |"), "{page}");
     assert!(page.contains("under 3 × cut (seed 5)"), "{page}");

@@ -30,7 +30,10 @@ fn runs_cells_injections_and_grants_are_counted_apart() {
         line(page, "| injections that met a holder"),
         "| injections that met a holder, counted per cell | 36 of 72 |"
     );
-    assert!(line(page, "| servers ").contains("Redis 7.0.15: 36 program runs"), "{page}");
+    assert!(
+        line(page, "| servers ").contains("Redis 7.0.15: 36 program runs"),
+        "{page}"
+    );
     assert!(line(page, "| commit ").contains(&format!("`{COMMIT}`, the work tree was clean")));
     assert!(
         line(page, "| time |").contains("2025-11-24 02:04 UTC to 2025-11-24 04:04 UTC: 2.0 h"),
@@ -48,7 +51,10 @@ fn a_page_has_a_row_for_each_fault_over_all_seeds_and_workloads() {
     );
     let outcome = "| partition | 9 / 2 / 1 | 3 / 0 | 0 / 2 / 5 | 87 ms | 4, 65 ms | 0.0 % | none |";
     assert!(page.contains(outcome), "{page}");
-    assert!(page.contains("| partition | 3.2 s | 340 ms, 340 ms |"), "{page}");
+    assert!(
+        page.contains("| partition | 3.2 s | 340 ms, 340 ms |"),
+        "{page}"
+    );
 }
 
 #[test]
@@ -64,21 +70,33 @@ fn a_violation_has_the_command_that_does_it_again() {
 #[test]
 fn what_is_not_listed_is_counted() {
     let mut report = report();
-    report.matrix[0].violations = (0..852).map(|number| format!("sentence {number}")).collect();
+    report.matrix[0].violations = (0..852)
+        .map(|number| format!("sentence {number}"))
+        .collect();
     let pages = pages(&report);
     assert!(pages["README.md"].contains("| violations | **852** |"));
     let page = &pages["single.md"];
-    assert!(page.contains("3 of 852 are shown; `results.json`"), "{page}");
+    assert!(
+        page.contains("3 of 852 are shown; `results.json`"),
+        "{page}"
+    );
 }
 
 #[test]
 fn libraries_are_compared_by_the_same_cells() {
     let pages = pages(&report());
     let glance = line(&pages["README.md"], "| freeze-client | one server |");
-    assert_eq!(glance, "| freeze-client | one server | 0 of 10 | **3 of 10** |");
+    assert_eq!(
+        glance,
+        "| freeze-client | one server | 0 of 10 | **3 of 10** |"
+    );
     let page = &pages["peers.md"];
     let of = |library: &str| {
-        line(page, &format!("| one server | freeze-client | plain | {library} |")).to_owned()
+        line(
+            page,
+            &format!("| one server | freeze-client | plain | {library} |"),
+        )
+        .to_owned()
     };
     assert!(
         of("leasehold")
@@ -111,12 +129,21 @@ fn wilson_s_interval_is_right() {
 fn what_the_run_can_find_is_counted_by_class() {
     let pages = pages(&report());
     for page in ["README.md", "power.md"] {
-        assert_eq!(line(&pages[page], "| loss |"), "| loss | 1 of 2 | `loss-false` |");
-        assert_eq!(line(&pages[page], "| all |"), "| all | 2 of 3 | `loss-false` |");
+        assert_eq!(
+            line(&pages[page], "| loss |"),
+            "| loss | 1 of 2 | `loss-false` |"
+        );
+        assert_eq!(
+            line(&pages[page], "| all |"),
+            "| all | 2 of 3 | `loss-false` |"
+        );
     }
     let read = r#"[{"name": "a", "class": "c", "fault": "b", "arguments": "--x 1", "found": true, "said": "d", "seconds": 2}]"#;
     let read: Vec<Deliberate> = serde_json::from_str(read).unwrap();
-    assert_eq!((read[0].arguments.as_str(), read[0].said.as_str()), ("--x 1", "d"));
+    assert_eq!(
+        (read[0].arguments.as_str(), read[0].said.as_str()),
+        ("--x 1", "d")
+    );
 }
 
 #[test]
@@ -126,6 +153,16 @@ fn numbers_are_easy_to_read() {
     let times = [7, 1_000, 3_250, 100_000, 3_600_000, 9_000_000].map(markdown::duration);
     assert_eq!(times, ["7 ms", "1 s", "3.2 s", "1 min", "60 min", "2.5 h"]);
     let days = [0, 951_782_400, 1_763_949_840].map(markdown::time);
-    assert_eq!(days, ["1970-01-01 00:00 UTC", "2000-02-29 00:00 UTC", "2025-11-24 02:04 UTC"]);
-    assert_eq!([0, 7, 123].map(markdown::percent), ["0.0 %", "0.7 %", "12.3 %"]);
+    assert_eq!(
+        days,
+        [
+            "1970-01-01 00:00 UTC",
+            "2000-02-29 00:00 UTC",
+            "2025-11-24 02:04 UTC"
+        ]
+    );
+    assert_eq!(
+        [0, 7, 123].map(markdown::percent),
+        ["0.0 %", "0.7 %", "12.3 %"]
+    );
 }

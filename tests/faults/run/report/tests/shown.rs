@@ -30,14 +30,21 @@ fn an_incomplete_report_says_so_first() {
 fn a_lesson_is_shown_on_the_first_cell_that_has_it() {
     let mut cells = matrix();
     assert!(lessons::choose(&cells.iter().collect::<Vec<_>>()).is_empty());
-    for cell in cells.iter_mut().filter(|cell| cell.seed > 1 && cell.workload == "fenced") {
+    for cell in cells
+        .iter_mut()
+        .filter(|cell| cell.seed > 1 && cell.workload == "fenced")
+    {
         cell.refused_writes = 1;
     }
     cells.reverse();
     let taught = lessons::choose(&cells.iter().collect::<Vec<_>>());
-    let found =
-        taught.iter().map(|one| (one.lesson.name, one.cell.seed, one.cell.deployment.as_str()));
-    assert_eq!(found.collect::<Vec<_>>(), [("stale-write-refused", 2, "single")]);
+    let found = taught
+        .iter()
+        .map(|one| (one.lesson.name, one.cell.seed, one.cell.deployment.as_str()));
+    assert_eq!(
+        found.collect::<Vec<_>>(),
+        [("stale-write-refused", 2, "single")]
+    );
 }
 
 #[test]
@@ -49,8 +56,11 @@ fn links_lead_to_files() {
     let (from, to) = (Folder::new("from"), Folder::new("to"));
     let history = sample::two_holders();
     let picture = from.0.join("fenced.svg");
-    fs::write(&picture, timeline::draw(&history, &report.matrix[0], timeline::window(&history)))
-        .unwrap();
+    fs::write(
+        &picture,
+        timeline::draw(&history, &report.matrix[0], timeline::window(&history)),
+    )
+    .unwrap();
     // Of an earlier report.
     fs::write(to.0.join("gone.md"), "[gone](gone.svg)").unwrap();
     report.write(|_| Some(picture.clone()), &to.0).unwrap();
@@ -71,14 +81,24 @@ fn links_lead_to_files() {
     );
     let mut followed = 0;
     for (page, text) in files.iter().filter(|(name, _)| is_page(name)) {
-        for link in text.split("](").skip(1).map(|rest| rest.split(')').next().unwrap()) {
+        for link in text
+            .split("](")
+            .skip(1)
+            .map(|rest| rest.split(')').next().unwrap())
+        {
             let outside = link == "../guarantees.md";
             let (file, heading) = link.split_once('#').unwrap_or((link, ""));
-            assert!(outside || to.0.join(file).is_file(), "{page} leads nowhere: {link}");
+            assert!(
+                outside || to.0.join(file).is_file(),
+                "{page} leads nowhere: {link}"
+            );
             let heading = format!("## {}\n", heading.replace('-', " "));
             let target = files.get(file).map_or("", |text| text);
             let is_there = target.to_lowercase().contains(&heading);
-            assert!(!link.contains('#') || is_there, "{page} leads nowhere: {link}");
+            assert!(
+                !link.contains('#') || is_there,
+                "{page} leads nowhere: {link}"
+            );
             followed += 1;
         }
     }
@@ -97,7 +117,10 @@ fn no_name_breaks_pages_or_pictures() {
     let mut odd = cell(ODD, ODD, ODD);
     (odd.library, odd.version, odd.server) = (ODD.to_owned(), ODD.to_owned(), ODD.to_owned());
     odd.violations.push(ODD.to_owned());
-    let ours = Cell { library: OURS.to_owned(), ..odd.clone() };
+    let ours = Cell {
+        library: OURS.to_owned(),
+        ..odd.clone()
+    };
     let report = Report {
         facts: Facts {
             faults: BTreeMap::from([(ODD.to_owned(), ODD.to_owned())]),
@@ -115,7 +138,10 @@ fn no_name_breaks_pages_or_pictures() {
         for table in text.split("\n\n").filter(|block| block.starts_with("| ")) {
             let columns = |line: &str| line.replace("\\|", "").matches('|').count();
             let first = columns(table.lines().next().unwrap());
-            assert!(table.lines().all(|line| columns(line) == first), "{page}: {table}");
+            assert!(
+                table.lines().all(|line| columns(line) == first),
+                "{page}: {table}"
+            );
         }
     }
     let mut history = sample::two_holders();
@@ -134,7 +160,9 @@ fn no_name_breaks_pages_or_pictures() {
 }
 
 fn is_page(name: &str) -> bool {
-    Path::new(name).extension().is_some_and(|extension| extension == "md")
+    Path::new(name)
+        .extension()
+        .is_some_and(|extension| extension == "md")
 }
 
 fn files(folder: &Path) -> BTreeMap<String, String> {

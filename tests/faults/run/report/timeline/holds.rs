@@ -90,7 +90,9 @@ impl Story {
                     worker.add(event);
                     found.end(worker, None);
                 }
-                What::Wrote { accepted: false, .. } => {
+                What::Wrote {
+                    accepted: false, ..
+                } => {
                     let refused = event.locks().map(|lock| (event.process, lock, event.at));
                     found.refused.extend(refused);
                 }
@@ -110,7 +112,9 @@ impl Story {
     }
 
     fn wait(&mut self, asked: &Event, until: u64) {
-        let waits = asked.locks().map(|lock| (asked.process, lock, asked.at..until));
+        let waits = asked
+            .locks()
+            .map(|lock| (asked.process, lock, asked.at..until));
         self.waits.extend(waits);
     }
 
@@ -121,10 +125,14 @@ impl Story {
             worker.asked = None;
             self.wait(asked, cut);
         }
-        let (Some(first), Some(last)) = (events.first(), events.last()) else { return };
+        let (Some(first), Some(last)) = (events.first(), events.last()) else {
+            return;
+        };
         let mut valid = valid(&events, cut);
-        let releasing =
-            events.iter().find(|event| event.what == What::Releasing).map(|event| event.at);
+        let releasing = events
+            .iter()
+            .find(|event| event.what == What::Releasing)
+            .map(|event| event.at);
         let end = cut.map_or(last.at, |cut| deadline(&events).unwrap_or(cut).max(cut));
         for span in &mut valid {
             span.end = span.end.min(end);
@@ -173,7 +181,11 @@ fn valid(events: &[&Event], cut: Option<u64>) -> Vec<Span> {
             }
             what => {
                 if let (Some(span), Some((seen, until))) = (spans.last_mut(), belief.take()) {
-                    let end = if *what == What::Releasing { event.at } else { seen };
+                    let end = if *what == What::Releasing {
+                        event.at
+                    } else {
+                        seen
+                    };
                     span.end = if until <= event.at { until } else { end };
                 }
             }
@@ -205,10 +217,19 @@ pub(super) struct Fault {
 pub(super) fn faults(history: &[Event]) -> Vec<Fault> {
     let mut faults: Vec<Fault> = Vec::new();
     for event in history {
-        let What::Fault { fault, on, detail, .. } = &event.what else { continue };
+        let What::Fault {
+            fault, on, detail, ..
+        } = &event.what
+        else {
+            continue;
+        };
         if *on {
             let time = event.at..event.at;
-            faults.push(Fault { name: fault.clone(), detail: detail.clone(), time });
+            faults.push(Fault {
+                name: fault.clone(),
+                detail: detail.clone(),
+                time,
+            });
         } else if let Some(begun) = faults.iter_mut().rev().find(|begun| begun.name == *fault) {
             begun.time.end = event.at;
         }
@@ -222,9 +243,15 @@ pub(super) fn overlaps(holds: &[&Hold]) -> Vec<Span> {
     sorted.sort_by_key(|hold| hold.all.start);
     let mut found = Vec::new();
     for (at, one) in sorted.iter().enumerate() {
-        let meets = sorted[at + 1..].iter().take_while(|other| other.all.start < one.all.end);
+        let meets = sorted[at + 1..]
+            .iter()
+            .take_while(|other| other.all.start < one.all.end);
         for other in meets.filter(|other| excludes(one, other)) {
-            for (a, b) in one.valid.iter().flat_map(|a| other.valid.iter().map(move |b| (a, b))) {
+            for (a, b) in one
+                .valid
+                .iter()
+                .flat_map(|a| other.valid.iter().map(move |b| (a, b)))
+            {
                 let both = a.start.max(b.start)..a.end.min(b.end);
                 found.extend((both.start < both.end).then_some(both));
             }

@@ -79,10 +79,16 @@ impl<'a> Lanes<'a> {
         let mut groups = Vec::new();
         for lock in locks {
             let holds: Vec<_> = all.holds.iter().filter(|hold| hold.lock == *lock).collect();
-            let holds: Vec<_> =
-                holds.into_iter().filter(|hold| meets(&hold.all, &scale.window)).collect();
-            let mut group =
-                Group { lock, top: bottom, lanes: Vec::new(), overlaps: overlaps(&holds) };
+            let holds: Vec<_> = holds
+                .into_iter()
+                .filter(|hold| meets(&hold.all, &scale.window))
+                .collect();
+            let mut group = Group {
+                lock,
+                top: bottom,
+                lanes: Vec::new(),
+                overlaps: overlaps(&holds),
+            };
             bottom += LINE + 2;
             for &process in processes {
                 let lane = Lane::of(process, all, &holds, scale, bottom);
@@ -92,7 +98,11 @@ impl<'a> Lanes<'a> {
             bottom += 6;
             groups.push(group);
         }
-        Self { groups, scale, bottom: bottom.max(top + LINE) }
+        Self {
+            groups,
+            scale,
+            bottom: bottom.max(top + LINE),
+        }
     }
 
     /// Says which marks were made, for the legend.
@@ -126,13 +136,19 @@ impl<'a> Lanes<'a> {
             ("d", "told that it is lost"),
             ("k", "last sign of a process"),
         ];
-        legend.into_iter().filter(|(class, _)| seen.contains(class)).collect()
+        legend
+            .into_iter()
+            .filter(|(class, _)| seen.contains(class))
+            .collect()
     }
 }
 
 impl<'a> Lane<'a> {
     fn of(process: u32, all: &'a Story, of_lock: &[&'a Hold], scale: &Scale, top: u64) -> Self {
-        let mine = of_lock.iter().copied().filter(|hold| hold.process == process);
+        let mine = of_lock
+            .iter()
+            .copied()
+            .filter(|hold| hold.process == process);
         let mut rows: Vec<Vec<&Hold>> = Vec::new();
         let mut taken_over = Vec::new();
         for hold in mine {
@@ -151,13 +167,28 @@ impl<'a> Lane<'a> {
         }
         let lock = of_lock.first().map(|hold| hold.lock.as_str());
         let here = |of: u32, name: &str| of == process && Some(name) == lock;
-        let waits = all.waits.iter().filter(|(of, name, _)| here(*of, name)).map(|(.., span)| span);
+        let waits = all
+            .waits
+            .iter()
+            .filter(|(of, name, _)| here(*of, name))
+            .map(|(.., span)| span);
         let moments = |of: &[(u32, String, u64)]| {
-            let here = of.iter().filter(|(of, name, _)| here(*of, name)).map(|(.., at)| *at);
+            let here = of
+                .iter()
+                .filter(|(of, name, _)| here(*of, name))
+                .map(|(.., at)| *at);
             here.filter(|at| scale.window.contains(at)).collect()
         };
         let (refused, told) = (moments(&all.refused), moments(&all.told));
-        Self { process, top, rows, waits: waits.collect(), refused, told, taken_over }
+        Self {
+            process,
+            top,
+            rows,
+            waits: waits.collect(),
+            refused,
+            told,
+            taken_over,
+        }
     }
 
     fn holds(&self) -> impl Iterator<Item = &Hold> {
@@ -171,7 +202,11 @@ impl<'a> Lane<'a> {
 
     fn y(&self, row: usize) -> u64 {
         let row = u64::try_from(row).expect("few rows");
-        if self.rows.len() > 1 { self.top + 8 + 7 * row } else { self.top + 10 }
+        if self.rows.len() > 1 {
+            self.top + 8 + 7 * row
+        } else {
+            self.top + 10
+        }
     }
 
     fn paths(&self, scale: &Scale, overlaps: &[Span]) -> [(&'static str, String); 9] {
@@ -180,8 +215,9 @@ impl<'a> Lane<'a> {
         for (row, holds) in self.rows.iter().enumerate() {
             let y = self.y(row);
             let valid = |shared: bool| {
-                let of_mode =
-                    holds.iter().filter(move |hold| (hold.mode != Mode::Exclusive) == shared);
+                let of_mode = holds
+                    .iter()
+                    .filter(move |hold| (hold.mode != Mode::Exclusive) == shared);
                 of_mode
                     .flat_map(|hold| &hold.valid)
                     .filter_map(|span| scale.pixels(span))
@@ -189,9 +225,15 @@ impl<'a> Lane<'a> {
             };
             bars(&mut alone, y, valid(false));
             bars(&mut beside, y, valid(true));
-            let rest =
-                holds.iter().flat_map(|hold| rest(hold)).filter_map(|span| scale.pixels(&span));
-            bars(&mut doubtful, y, rest.filter(|(from, to)| to - from > 1).collect());
+            let rest = holds
+                .iter()
+                .flat_map(|hold| rest(hold))
+                .filter_map(|span| scale.pixels(&span));
+            bars(
+                &mut doubtful,
+                y,
+                rest.filter(|(from, to)| to - from > 1).collect(),
+            );
             let both = overlaps
                 .iter()
                 .flat_map(|both| holds.iter().flat_map(move |hold| common(hold, both)));
@@ -199,8 +241,10 @@ impl<'a> Lane<'a> {
                 .filter_map(|span| scale.pixels(&span))
                 .map(|(from, to)| (from, to.max(from + 2)));
             bars(&mut twice, y, both.collect());
-            let cut =
-                holds.iter().filter_map(|hold| hold.cut).filter(|cut| scale.window.contains(cut));
+            let cut = holds
+                .iter()
+                .filter_map(|hold| hold.cut)
+                .filter(|cut| scale.window.contains(cut));
             cuts.extend(cut.map(|cut| cross(scale.x(cut), y)));
         }
         let [mut waits, mut ticks, mut refused, mut told] = [const { String::new() }; 4];
@@ -214,7 +258,11 @@ impl<'a> Lane<'a> {
                 .filter(|(from, to)| to - from > 1)
                 .collect(),
         );
-        marks(&mut ticks, self.top, self.taken_over.iter().map(|at| scale.x(*at)).collect());
+        marks(
+            &mut ticks,
+            self.top,
+            self.taken_over.iter().map(|at| scale.x(*at)).collect(),
+        );
         refused.extend(self.refused.iter().map(|at| peak(scale.x(*at), bottom)));
         told.extend(self.told.iter().map(|at| flag(scale.x(*at), self.top)));
         [
@@ -245,14 +293,17 @@ fn rest(hold: &Hold) -> Vec<Span> {
 }
 
 fn common(hold: &Hold, both: &Span) -> Vec<Span> {
-    let common =
-        hold.valid.iter().map(|valid| valid.start.max(both.start)..valid.end.min(both.end));
+    let common = hold
+        .valid
+        .iter()
+        .map(|valid| valid.start.max(both.start)..valid.end.min(both.end));
     common.filter(|span| span.start < span.end).collect()
 }
 
 fn hands_over(one: &Hold, next: &Hold) -> bool {
     let granted = next.all.start;
-    one.releasing.is_some_and(|from| (from..=one.all.end + HAND_OVER).contains(&granted))
+    one.releasing
+        .is_some_and(|from| (from..=one.all.end + HAND_OVER).contains(&granted))
 }
 
 /// Lines on one height, by relative steps; those that touch become one.

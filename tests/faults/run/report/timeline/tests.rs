@@ -7,15 +7,23 @@ use crate::history::{Mode, What};
 /// The valid times of the one hold of a history, in milliseconds.
 fn valid(whats: &[(u64, What)]) -> Vec<(u64, u64)> {
     let zero = at(0);
-    let events: Vec<_> =
-        whats.iter().map(|(at, what)| event(*at, 1, 1, "plain:0", what.clone())).collect();
+    let events: Vec<_> = whats
+        .iter()
+        .map(|(at, what)| event(*at, 1, 1, "plain:0", what.clone()))
+        .collect();
     let holds = Story::of(&events).holds;
     assert_eq!(holds.len(), 1);
-    holds[0].valid.iter().map(|span| ((span.start - zero) / MS, (span.end - zero) / MS)).collect()
+    holds[0]
+        .valid
+        .iter()
+        .map(|span| ((span.start - zero) / MS, (span.end - zero) / MS))
+        .collect()
 }
 
 fn lost() -> What {
-    What::Lost { reason: "Gone".to_owned() }
+    What::Lost {
+        reason: "Gone".to_owned(),
+    }
 }
 
 #[test]
@@ -31,9 +39,16 @@ fn a_hold_is_valid_until_its_release() {
 
 #[test]
 fn a_hold_without_a_deadline_is_valid_until_its_release() {
-    let forever = What::Granted { until: None, token: None };
+    let forever = What::Granted {
+        until: None,
+        token: None,
+    };
     assert_eq!(
-        valid(&[(100, forever), (5000, What::Releasing), (5001, What::Released { error: None })]),
+        valid(&[
+            (100, forever),
+            (5000, What::Releasing),
+            (5001, What::Released { error: None })
+        ]),
         [(100, 5000)]
     );
 }
@@ -45,7 +60,10 @@ fn a_hold_is_not_valid_beyond_its_deadline() {
 
 #[test]
 fn what_was_doubted_was_valid_until_it_was_last_said_to_be_held() {
-    assert_eq!(valid(&[(100, granted(900)), (300, held(1100)), (400, lost())]), [(100, 300)]);
+    assert_eq!(
+        valid(&[(100, granted(900)), (300, held(1100)), (400, lost())]),
+        [(100, 300)]
+    );
 }
 
 #[test]
@@ -62,7 +80,10 @@ fn what_is_held_again_is_valid_again() {
 
 #[test]
 fn nothing_is_known_of_a_process_after_its_last_sign() {
-    assert_eq!(valid(&[(100, granted(900)), (300, held(1100))]), [(100, 300)]);
+    assert_eq!(
+        valid(&[(100, granted(900)), (300, held(1100))]),
+        [(100, 300)]
+    );
 }
 
 #[test]
@@ -90,8 +111,13 @@ fn readers_do_not_overlap_with_readers() {
 
 #[test]
 fn a_picture_has_what_happened_and_no_more() {
-    let draw =
-        |history: &[Event]| draw(history, &cell("single", "stop-client", "plain"), window(history));
+    let draw = |history: &[Event]| {
+        draw(
+            history,
+            &cell("single", "stop-client", "plain"),
+            window(history),
+        )
+    };
     let has = |picture: &str, class: &str| picture.contains(&format!("class=\"{class}\" d"));
     let turns = draw(&sample::turns("plain", 1, 100));
     for (class, seen) in [
@@ -114,7 +140,11 @@ fn a_picture_has_what_happened_and_no_more() {
 #[test]
 fn busy_pictures_are_small_and_say_what_they_leave_out() {
     let history = sample::turns("plain", 12, 30);
-    let picture = draw(&history, &cell("single", "stop-client", "plain"), window(&history));
+    let picture = draw(
+        &history,
+        &cell("single", "stop-client", "plain"),
+        window(&history),
+    );
     assert!(picture.len() <= BYTES, "{}", picture.len());
     assert!(picture.contains(" of 12 locks"), "{picture}");
 }
@@ -129,7 +159,10 @@ fn a_window_shows_the_first_fault_and_what_follows() {
 #[test]
 fn an_empty_history_has_a_picture() {
     let picture = draw(&[], &cell("single", "stop-client", "plain"), window(&[]));
-    assert!(picture.contains("nobody held or wanted a lock"), "{picture}");
+    assert!(
+        picture.contains("nobody held or wanted a lock"),
+        "{picture}"
+    );
 }
 
 #[test]
@@ -141,7 +174,10 @@ fn a_picture_shows_what_is_special_and_the_fault_before_it() {
     assert_eq!(focus(&story, &faults), Some(at(200)..at(6200)));
     assert_eq!(story.told, [(1, "plain:0".to_owned(), at(2600))]);
     let picture = draw(&all, &cell("single", "failover", "plain"), window(&all));
-    assert!(picture.contains("class=\"d\" d") && picture.contains("class=\"x\" d"), "{picture}");
+    assert!(
+        picture.contains("class=\"d\" d") && picture.contains("class=\"x\" d"),
+        "{picture}"
+    );
     assert!(picture.contains("told that it is lost"), "{picture}");
     assert_eq!(focus(&Story::of(&sample::readers()), &faults), None);
 }
