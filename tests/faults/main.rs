@@ -18,8 +18,6 @@
 //! | `LEASEHOLD_NAMES` | 20000 | names that are locked and released under mild faults |
 //! | `LEASEHOLD_CHAOS_SECONDS` | 12 | how long the lines misbehave at random |
 //! | `LEASEHOLD_SHUTDOWNS` | 40 | shutdowns beside ten guards that go, in each of five ways |
-//! | `LEASEHOLD_FAULT_RUNS` | 5 | runs of the matrix of `docs/faults`, of half a minute each |
-//! | `LEASEHOLD_NAMES` | 20000 | names that are locked and released |
 //! | `LEASEHOLD_SEED` | random, printed | replays a test with randomness |
 #![expect(
     clippy::disallowed_methods,
@@ -29,7 +27,6 @@
 
 mod blocked;
 mod cancel;
-mod cells;
 mod cost;
 mod drops;
 mod durability;
@@ -44,7 +41,6 @@ mod kinds;
 mod lost_grants;
 mod lost_releases;
 mod lost_replies;
-mod names;
 mod preflight;
 mod racing_ends;
 mod refusals;

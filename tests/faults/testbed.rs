@@ -94,7 +94,7 @@ pub(crate) fn seed(test: &str) -> u64 {
         Ok(given) => given.parse().expect("LEASEHOLD_SEED is a number"),
         Err(_) => fastrand::u64(..),
     };
-    eprintln!("seed {seed}; replay: LEASEHOLD_SEED={seed} cargo test -p leasehold-faults {test}");
+    eprintln!("seed {seed}; replay: LEASEHOLD_SEED={seed} cargo test --test faults {test}");
     seed
 }
 

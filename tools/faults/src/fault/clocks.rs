@@ -1,0 +1,123 @@
+//! Wall clocks that are stepped, by a library in front of the system's.
+
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use super::{ALONE, Fault, Injected, Needs};
+use crate::support::preload;
+use crate::world::World;
+
+const PLAIN: Fault = Fault {
+    needs: Needs::Clocks,
+    ..Fault::lasting(50..100, client)
+};
+
+pub(super) const FAULTS: &[Fault] = &[
+    Fault {
+        name: "client-clock",
+        what: "the wall clock of a client is an hour ahead, then an hour behind",
+        ..PLAIN
+    },
+    Fault {
+        name: "server-clock-ahead",
+        what: "the wall clock of a server goes ten minutes ahead: its keys expire; then back",
+        on: ALONE,
+        forgets: ALONE,
+        empties: true,
+        begin: server_ahead,
+        ..PLAIN
+    },
+    Fault {
+        name: "server-clock-behind",
+        what: "the wall clock of a server goes two seconds back, then ahead again",
+        on: ALONE,
+        forgets: ALONE,
+        empties: true,
+        begin: server_behind,
+        ..PLAIN
+    },
+];
+
+/// Clocks that can be stepped: each one a file with a number of microseconds.
+#[derive(Debug)]
+pub(crate) struct Clocks {
+    library: PathBuf,
+    folder: PathBuf,
+}
+
+impl Clocks {
+    pub(crate) fn prepare(folder: &Path) -> Self {
+        let library = folder.join("clock.so");
+        preload::compile(
+            concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/redlock/clock.c"),
+            &library,
+        );
+        let clocks = Clocks {
+            library,
+            folder: folder.to_owned(),
+        };
+        for whose in ["client", "server"] {
+            fs::write(clocks.file(whose), [0; 8]).expect("a file");
+        }
+        clocks
+    }
+
+    /// What a process needs in its environment to see that clock.
+    pub(crate) fn environment(&self, whose: &str) -> Vec<(String, String)> {
+        let text = |path: &Path| path.display().to_string();
+        vec![
+            (preload::VARIABLE.to_owned(), text(&self.library)),
+            ("CLOCK_OFFSET".to_owned(), text(&self.file(whose))),
+        ]
+    }
+
+    fn file(&self, whose: &str) -> PathBuf {
+        self.folder.join(whose)
+    }
+
+    fn set(&self, whose: &str, seconds: i64) {
+        // In place: it is mapped.
+        let mut file = fs::OpenOptions::new()
+            .write(true)
+            .open(self.file(whose))
+            .expect("a file");
+        file.write_all(&(seconds * 1_000_000).to_ne_bytes())
+            .expect("it is written");
+    }
+}
+
+fn step(world: &World, whose: &str, seconds: i64) {
+    world
+        .clocks
+        .as_ref()
+        .expect("clocks were prepared")
+        .set(whose, seconds);
+}
+
+fn client(world: &mut World, _: &mut fastrand::Rng) -> Injected {
+    step(world, "client", 3600);
+    let mut ahead = true;
+    let back = |world: &mut World| step(world, "client", 0);
+    let number = world.clients.seats()[0].number;
+    Injected::new("client 1: an hour ahead, an hour behind", back)
+        .of_process(number)
+        .meanwhile(move |world| {
+            ahead = !ahead;
+            step(world, "client", if ahead { 3600 } else { -3600 });
+        })
+}
+
+fn server_ahead(world: &mut World, _: &mut fastrand::Rng) -> Injected {
+    step(world, "server", 600);
+    Injected::new("server: ten minutes ahead", |world| {
+        step(world, "server", 0)
+    })
+}
+
+fn server_behind(world: &mut World, _: &mut fastrand::Rng) -> Injected {
+    step(world, "server", -2);
+    Injected::new("server: two seconds behind", |world| {
+        step(world, "server", 0)
+    })
+}

@@ -1,0 +1,332 @@
+//! The published fault run as a test of faults: it must see a violation, and without the fault none.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+
+use crate::Result;
+use crate::check::is_written;
+use crate::copy::Copy;
+use crate::patch::Patch;
+use crate::run::End;
+use crate::trial::{say, short, sum};
+
+/// What a run may take beside the time that it is told: servers that start, clients that end.
+const BESIDE: Duration = Duration::from_secs(180);
+
+/// How many runs there are beside each other.
+const PARALLEL: usize = 3;
+
+const SOURCES: &str = "tools/faults/src";
+/// All else is as published: of a run with other arguments nothing follows for the published ones.
+const NEEDED: [&str; 3] = ["--fault", "--deployment", "--seed"];
+/// What a published run takes.
+const SECONDS: u64 = 30;
+const DEPLOYMENTS: [&str; 4] = ["single", "sentinel", "cluster", "five"];
+
+/// How the fault run sees a fault.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct FaultRun {
+    /// Of which class of faults it is the example.
+    pub(crate) class: String,
+    pub(crate) arguments: Vec<String>,
+    /// A part of what the violation says: one of another kind is a side effect, and does not count.
+    pub(crate) shows: String,
+}
+
+/// One line of the table of what the run can find.
+#[derive(Debug, Serialize)]
+struct Line<'a> {
+    name: &'a str,
+    class: &'a str,
+    fault: &'a str,
+    arguments: String,
+    found: bool,
+    /// The violation, or why there is none.
+    said: String,
+    seconds: u64,
+}
+
+/// What a run came to.
+#[derive(Debug, PartialEq, Eq)]
+enum Outcome {
+    Passed,
+    /// The violations.
+    Violated(Vec<String>),
+    /// It says nothing.
+    NotHad(String),
+}
+
+impl FaultRun {
+    pub(crate) fn parse(arguments: &str, class: String, shows: String) -> Result<Self> {
+        let arguments: Vec<String> = arguments.split_whitespace().map(str::to_owned).collect();
+        for pair in arguments.chunks(2) {
+            if pair.len() < 2 || !pair[0].starts_with("--") || pair[1].starts_with("--") {
+                return Err(format!("no option with its value: {}", pair.join(" ")));
+            }
+        }
+        let run = FaultRun {
+            class,
+            arguments,
+            shows,
+        };
+        for needed in NEEDED {
+            run.value(needed)
+                .ok_or(format!("its fault run has no {needed}"))?;
+        }
+        if run.arguments.len() > 2 * NEEDED.len() {
+            return Err(format!(
+                "no published arguments: {}",
+                run.arguments.join(" ")
+            ));
+        }
+        let seed = run.value("--seed").unwrap_or_default();
+        seed.parse::<u64>()
+            .map_err(|_| format!("no number: {seed}"))?;
+        Ok(run)
+    }
+
+    fn value(&self, option: &str) -> Option<&str> {
+        let at = self.arguments.iter().position(|word| word == option)?;
+        self.arguments.get(at + 1).map(String::as_str)
+    }
+
+    /// What is wrong with the arguments.
+    pub(crate) fn faults(&self, root: &Path) -> Vec<String> {
+        let mut faults = Vec::new();
+        let value = |option: &str| self.value(option).unwrap_or_default();
+        let fault = value("--fault");
+        let is_fault = || is_written(&root.join(SOURCES).join("fault"), &format!("\"{fault}\""));
+        if !["none", "mixed"].contains(&fault) && !is_fault() {
+            faults.push(format!("no fault {fault} of the fault run"));
+        }
+        if !DEPLOYMENTS.contains(&value("--deployment")) {
+            faults.push(format!("no deployment {}", value("--deployment")));
+        }
+        faults
+    }
+}
+
+/// Tries them all, and writes what became of each; whether the fault run saw all.
+pub(crate) fn run(root: &Path, patches: &[&Patch], json: Option<&Path>) -> Result<bool> {
+    let start = Instant::now();
+    let mut runs = Vec::new();
+    for patch in patches {
+        let run = patch.fault_run.as_ref();
+        runs.push((
+            *patch,
+            run.ok_or(format!("{} has no fault run", patch.name))?,
+        ));
+    }
+    let copy = Copy::make(root)?;
+    let unfit = without_faults(&copy, &runs)?;
+    // While some run, the next one is built.
+    let built = runs.iter().map(|(patch, run)| {
+        let built = match unfit.get(&run.arguments) {
+            Some(why) => Err(why.clone()),
+            None => built_with(&copy, patch),
+        };
+        (*patch, *run, built)
+    });
+    let mut lines = beside(built, |(patch, run, built)| tried(&copy, patch, run, built));
+    lines.sort_by_key(|line| (line.class, line.name));
+    if let Some(file) = json {
+        let text = serde_json::to_string_pretty(&lines).map_err(|error| error.to_string())?;
+        crate::write(file, &text)?;
+    }
+    let missed = lines
+        .iter()
+        .filter(|line| !line.found)
+        .map(|line| line.name);
+    Ok(sum(runs.len(), &missed.collect::<Vec<_>>(), start))
+}
+
+/// The program with the fault in it.
+fn built_with(copy: &Copy, patch: &Patch) -> Result<PathBuf> {
+    let program = copy.place.join(format!("{}.program", patch.name));
+    copy.apply(patch)
+        .map_err(|fault| format!("it does not apply: {fault}"))?;
+    let built = copy.build_fault_run();
+    copy.restore(patch)?;
+    let built = built.map_err(|fault| format!("it does not compile: {fault}"))?;
+    std::fs::copy(built, &program).map_err(|error| format!("{}: {error}", program.display()))?;
+    Ok(program)
+}
+
+fn tried<'a>(copy: &Copy, patch: &'a Patch, run: &'a FaultRun, built: Result<PathBuf>) -> Line<'a> {
+    let begun = Instant::now();
+    let outcome = built.and_then(|program| outcome_of(copy, &program, &patch.name, run));
+    let (word, said) = match outcome {
+        Err(why) | Ok(Outcome::NotHad(why)) => ("SPOILED", why),
+        Ok(Outcome::Passed) => ("MISSED", patch.fault.clone()),
+        Ok(Outcome::Violated(all)) => match all.iter().find(|one| one.contains(&run.shows)) {
+            Some(one) => ("found", one.clone()),
+            None => (
+                "SPOILED",
+                format!("only something else: {}", all.join("; ")),
+            ),
+        },
+    };
+    let arguments = run.arguments.join(" ");
+    say(
+        word,
+        begun,
+        &format!("{} ({arguments}): {}", patch.name, short(&said)),
+    );
+    let (name, class, fault) = (&patch.name, &run.class, &patch.fault);
+    let (found, seconds) = (word == "found", begun.elapsed().as_secs());
+    Line {
+        name,
+        class,
+        fault,
+        arguments,
+        found,
+        said,
+        seconds,
+    }
+}
+
+/// Does each run as the repository is, some beside each other. Those with violations show nothing, and why.
+fn without_faults(
+    copy: &Copy,
+    runs: &[(&Patch, &FaultRun)],
+) -> Result<BTreeMap<Vec<String>, String>> {
+    let built = copy.build_fault_run()?;
+    // Not the one that is built next.
+    let program = copy.place.join("without-a-fault.program");
+    std::fs::copy(built, &program).map_err(|error| format!("{}: {error}", program.display()))?;
+    let runs: BTreeMap<_, _> = runs.iter().map(|(_, run)| (&run.arguments, *run)).collect();
+    let unfit = beside(runs, |(arguments, run)| {
+        let begun = Instant::now();
+        let name = format!("without-a-fault{}", arguments.concat());
+        let why = match outcome_of(copy, &program, &name, run) {
+            Ok(Outcome::Passed) => None,
+            Ok(Outcome::Violated(all)) => Some(all.join("; ")),
+            Ok(Outcome::NotHad(why)) | Err(why) => Some(why),
+        };
+        let word = if why.is_some() { "UNFIT" } else { "passes" };
+        say(word, begun, &arguments.join(" "));
+        Some((arguments.clone(), format!("without the fault: {}", why?)))
+    });
+    Ok(unfit.into_iter().flatten().collect())
+}
+
+/// Does the work for each, for some beside each other; what comes of it, in any order. The next one is made while others
+/// are worked on.
+fn beside<T, R: Send>(
+    all: impl IntoIterator<Item = T, IntoIter: Send>,
+    work: impl Fn(T) -> R + Sync,
+) -> Vec<R> {
+    let (all, done) = (Mutex::new(all.into_iter()), Mutex::new(Vec::new()));
+    let next = || all.lock().unwrap_or_else(PoisonError::into_inner).next();
+    thread::scope(|scope| {
+        for _ in 0..PARALLEL {
+            scope.spawn(|| {
+                while let Some(one) = next() {
+                    let of_one = work(one);
+                    done.lock()
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .push(of_one);
+                }
+            });
+        }
+    });
+    done.into_inner().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn outcome_of(copy: &Copy, program: &Path, name: &str, run: &FaultRun) -> Result<Outcome> {
+    let out = copy.place.join(format!("{name}.fault-run"));
+    std::fs::create_dir_all(&out).map_err(|error| format!("{}: {error}", out.display()))?;
+    let log = copy.place.join(format!("{name}.fault-run.log"));
+    let mut command = Command::new(program);
+    command.args(&run.arguments).arg("--out").arg(&out);
+    let end = copy.ended(
+        &mut command,
+        &[],
+        Duration::from_secs(SECONDS) + BESIDE,
+        &log,
+    )?;
+    let said = std::fs::read(&log).map_err(|error| format!("{}: {error}", log.display()))?;
+    Ok(outcome(&String::from_utf8_lossy(&said), end))
+}
+
+fn outcome(said: &str, end: End) -> Outcome {
+    let violations = said
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("VIOLATION: "));
+    let violations: Vec<_> = violations.map(str::to_owned).collect();
+    match end {
+        End::Code(0) if violations.is_empty() => Outcome::Passed,
+        End::Code(1) if !violations.is_empty() => Outcome::Violated(violations),
+        End::Code(_) | End::Signal => {
+            Outcome::NotHad(said.lines().last().unwrap_or_default().to_owned())
+        }
+        End::TooLate => Outcome::NotHad("it does not end in time".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RIGHT: &str = "--fault none --deployment single --seed 1";
+
+    fn parsed(arguments: &str) -> Result<FaultRun> {
+        FaultRun::parse(arguments, "lost wake".into(), "was held".into())
+    }
+
+    #[test]
+    fn arguments_are_read() {
+        assert_eq!(parsed(RIGHT).unwrap().value("--deployment"), Some("single"));
+        for (from, to, part) in [
+            ("--seed 1", "", "has no --seed"),
+            ("--seed 1", "--seed", "no option with its value: --seed"),
+            (
+                "--fault none",
+                "none --fault",
+                "no option with its value: none --fault",
+            ),
+            ("--seed 1", "--seed x", "no number: x"),
+            ("--seed 1", "--seed 1 --workers 9", "no published arguments"),
+        ] {
+            let fault = parsed(&RIGHT.replace(from, to)).unwrap_err();
+            assert!(fault.contains(part), "{fault}");
+        }
+    }
+
+    #[test]
+    fn what_the_program_does_not_know_is_told() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let faults = |arguments: &str| parsed(arguments).unwrap().faults(&root).join(", ");
+        assert_eq!(faults(RIGHT), "");
+        assert_eq!(faults(&RIGHT.replace("none", "freeze-client")), "");
+        assert_eq!(
+            faults(&RIGHT.replace("none", "bad-luck")),
+            "no fault bad-luck of the fault run"
+        );
+        assert_eq!(
+            faults(&RIGHT.replace("single", "double")),
+            "no deployment double"
+        );
+    }
+
+    #[test]
+    fn what_a_run_came_to() {
+        let said = "plain: 3 grants\n  VIOLATION: a was held\n  VIOLATION: b\nseed 1\n";
+        let violated = Outcome::Violated(vec!["a was held".into(), "b".into()]);
+        assert_eq!(outcome(said, End::Code(1)), violated);
+        assert_eq!(outcome("plain: 3 grants\n", End::Code(0)), Outcome::Passed);
+        assert_eq!(
+            outcome("x\nno server\n", End::Code(2)),
+            Outcome::NotHad("no server".into())
+        );
+        for end in [End::Code(101), End::Signal, End::TooLate] {
+            assert!(matches!(outcome(said, end), Outcome::NotHad(_)), "{end:?}");
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! Puts deliberate faults into a copy of this repository, one at a time, and sees a test fail.
+//!
+//! Each fault is a patch in `tools/mutants` that begins with what it is and which test must fail
+//! (`patch.rs`). The copy is `target/mutants/tree`; what is built of it stays in `target/mutants/build`, so
+//! that a fault costs one build of this crate. `target/mutants/*.log` has what the tests printed.
+//!
+//! ```sh
+//! cargo run -p leasehold-mutants -- check       # every patch applies, has its test, and is in the table
+//! cargo run -p leasehold-mutants -- all         # every fault is found
+//! cargo run -p leasehold-mutants -- some 4      # so many, chosen by the hash of the commit
+//! cargo run -p leasehold-mutants -- one NAME..
+//! cargo run -p leasehold-mutants -- fault-run [NAME..]  # by the published fault run, as it is published
+//! cargo run -p leasehold-mutants -- fault-run --json FILE  # and writes the table of its report
+//! cargo run -p leasehold-mutants -- fault-run some 2       # chosen by the hash of the commit
+//! cargo run -p leasehold-mutants -- table       # writes the table of docs/mutants.md
+//! ```
+
+#![expect(
+    clippy::disallowed_methods,
+    reason = "it waits for programs, in real time"
+)]
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a program for the terminal"
+)]
+
+mod check;
+mod choose;
+mod copy;
+mod fault_run;
+mod patch;
+mod run;
+mod table;
+mod trial;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use patch::Patch;
+
+/// What goes wrong is told to whoever runs this.
+type Result<T> = std::result::Result<T, String>;
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    match command(&words) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(fault) => {
+            eprintln!("mutants: {fault}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Whether all is as it should be.
+fn command(words: &[&str]) -> Result<bool> {
+    let root = root()?;
+    let patches = patch::all(&root.join("tools/mutants"))?;
+    match words {
+        ["check"] => Ok(check::check(&root, &patches)),
+        ["table"] => table::write(&root, &patches).map(|()| true),
+        ["all"] => trial::run(&root, &patches.iter().collect::<Vec<_>>()),
+        ["some", number] => trial::run(&root, &some(&root, &patches, number)?),
+        ["one", names @ ..] if !names.is_empty() => trial::run(&root, &named(&patches, names)?),
+        ["fault-run"] => fault_run::run(&root, &seen(&patches), None),
+        ["fault-run", "--json", file] => {
+            fault_run::run(&root, &seen(&patches), Some(Path::new(file)))
+        }
+        ["fault-run", "some", number] => {
+            let seen: Vec<_> = seen(&patches).into_iter().cloned().collect();
+            fault_run::run(&root, &some(&root, &seen, number)?, None)
+        }
+        ["fault-run", names @ ..] => fault_run::run(&root, &named(&patches, names)?, None),
+        _ => Err("one of: check, all, some NUMBER, one NAME.., fault-run [NAME..], table".into()),
+    }
+}
+
+/// Those that the published fault run sees.
+fn seen(patches: &[Patch]) -> Vec<&Patch> {
+    patches
+        .iter()
+        .filter(|patch| patch.fault_run.is_some())
+        .collect()
+}
+
+/// So many, chosen by the hash of the commit.
+fn some<'a>(root: &Path, patches: &'a [Patch], number: &str) -> Result<Vec<&'a Patch>> {
+    let number = number.parse().map_err(|_| format!("no number: {number}"))?;
+    let commit = output(
+        Command::new("git")
+            .args(["rev-parse", "HEAD"])
+            .current_dir(root),
+    )?;
+    Ok(choose::some(patches, number, commit.trim()))
+}
+
+fn named<'a>(patches: &'a [Patch], names: &[&str]) -> Result<Vec<&'a Patch>> {
+    let find = |name: &&str| {
+        let found = patches.iter().find(|patch| patch.name == *name);
+        found.ok_or_else(|| format!("no such fault: {name}"))
+    };
+    names.iter().map(find).collect()
+}
+
+/// The repository that this is built from.
+fn root() -> Result<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    root.canonicalize()
+        .map_err(|error| format!("{}: {error}", root.display()))
+}
+
+/// What a program prints, if it succeeds.
+fn output(command: &mut Command) -> Result<String> {
+    let ran = command
+        .output()
+        .map_err(|error| format!("{command:?}: {error}"))?;
+    if !ran.status.success() {
+        return Err(format!(
+            "{command:?}: {}",
+            String::from_utf8_lossy(&ran.stderr).trim()
+        ));
+    }
+    String::from_utf8(ran.stdout).map_err(|error| format!("{command:?}: {error}"))
+}
+
+fn read(path: &Path) -> Result<String> {
+    std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+fn write(path: &Path, text: &str) -> Result<()> {
+    std::fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))
+}
