@@ -257,7 +257,7 @@ impl Client {
     /// Lists the connections of all servers with `CLIENT LIST`, so that an operator can find the process of a
     /// holder.
     ///
-    /// If a hold was taken by this library, its [owner](crate::Holder::owner) starts with the
+    /// If a hold was taken by this library, its [owner](crate::inspect::Holder::owner) starts with the
     /// [`client`](Connection::client) of its connections. That is not so for Redisson. Its connections can be
     /// found by [name](Connection::name), if its setting `clientName` is used. The embedded engine has no
     /// such list and returns an empty one.

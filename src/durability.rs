@@ -12,7 +12,8 @@ use crate::error::ConfigError;
 /// ```
 /// use std::time::Duration;
 ///
-/// use leasehold::{Client, Durability};
+/// use leasehold::Client;
+/// use leasehold::settings::Durability;
 ///
 /// let url = "redis-sentinel://sentinel-1,sentinel-2,sentinel-3/locks";
 /// let durability = Durability::replicas(1).within(Duration::from_millis(200));

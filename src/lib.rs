@@ -95,7 +95,7 @@
 //!
 //! | Feature    | Default | What it adds                                                           |
 //! |------------|---------|------------------------------------------------------------------------|
-//! | `tls`      | yes     | `rediss://` URLs with rustls: the system's root certificates or your own (`TlsOptions`) |
+//! | `tls`      | yes     | `rediss://` URLs with rustls: the system's root certificates or your own (`settings::TlsOptions`) |
 //! | `embedded` | no      | `Client::embedded` and `EmbeddedRedis`: the same scripts in memory; compiles Lua |
 //! | `metrics`  | no      | metrics for the `metrics` facade: `docs/telemetry.md` |
 //! | `tracing`  | no      | spans and events for the `tracing` facade |
@@ -115,6 +115,7 @@ mod durability;
 mod error;
 mod fencing;
 mod holder;
+pub mod inspect;
 mod latch;
 mod lease;
 mod lock;
@@ -126,36 +127,28 @@ mod protocol;
 mod read_write;
 mod semaphore;
 mod session;
+pub mod settings;
 mod stats;
 mod sync;
 mod synchronizer;
 mod telemetry;
 mod transport;
 
-pub use client::{Client, ClientBuilder, LocalHandover};
-pub use connections::Connection;
-pub use durability::Durability;
-pub use error::{Cause, ConfigError, Error, Unmet};
+pub use client::{Client, ClientBuilder};
+pub use error::{Cause, ConfigError, Error};
 pub use fencing::FencingToken;
-pub use holder::Holder;
 pub use latch::CountDownLatch;
 pub use lease::{Ended, HoldState, Lease, LossReason};
-pub use lock::{Acquire, FencedGuard, FencedLock, Guard, Lock, LockGuard, Waiters};
-pub use locks::{LockInfo, LockKind, LockList};
+pub use lock::{Acquire, FencedGuard, FencedLock, Guard, Lock, LockGuard};
 pub use permits::{ExpirablePermit, PermitExpirableSemaphore};
 pub use read_write::ReadWriteLock;
 pub use semaphore::{Semaphore, SemaphorePermit};
 pub use session::Owner;
 pub use stats::Stats;
-pub use transport::{DeploymentKind, ShardedPubSub};
 
 /// The crate fred, in the version whose clients [`Client::builder_with_fred`] takes.
 #[cfg(feature = "fred")]
 pub use ::fred;
-
-pub use transport::redis::credentials::{Credentials, CredentialsFuture, CredentialsProvider};
-#[cfg(feature = "tls")]
-pub use transport::redis::tls::TlsOptions;
 
 #[cfg(feature = "embedded")]
 pub use transport::embedded::EmbeddedRedis;

@@ -56,7 +56,7 @@ pub struct LockInfo {
     /// The number of waiters in the queue of a fair lock.
     pub queue: u64,
     /// The number of clients that listen for the release of a lock of another kind, each for all its waiters;
-    /// see [`Waiters::listening`](crate::Waiters::listening).
+    /// see [`Waiters::listening`](crate::inspect::Waiters::listening).
     pub listening: Option<u64>,
 }
 
@@ -68,7 +68,8 @@ pub struct LockInfo {
 #[cfg_attr(not(feature = "embedded"), doc = "```ignore")]
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), leasehold::Error> {
-/// use leasehold::{Client, LockKind};
+/// use leasehold::Client;
+/// use leasehold::inspect::LockKind;
 ///
 /// let client = Client::embedded();
 /// let guard = client.lock("orders:42").lock().await?;

@@ -34,7 +34,7 @@ use self::findings::Context;
 use self::rights::Wanted;
 use crate::error::Error;
 use crate::session::{Handle, Session};
-use crate::transport::{DeploymentKind, Group};
+use crate::transport::Group;
 
 pub use self::failover::SentinelState;
 pub use self::findings::{Finding, Severity};
@@ -44,7 +44,9 @@ pub use self::node::{
     ServerState, Version,
 };
 pub use self::requirements::Requirements;
+pub use crate::error::Unmet;
 pub use crate::protocol::rights::Use;
+pub use crate::transport::DeploymentKind;
 
 /// The lock whose keys and channels are checked by default.
 const NAME: &str = "preflight";

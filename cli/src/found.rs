@@ -3,7 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
-use leasehold::{Client, Error, Holder, Lock, LockInfo};
+use leasehold::inspect::{Holder, LockInfo};
+use leasehold::{Client, Error, Lock};
 use serde::Serialize;
 
 use crate::arguments::Kind;
@@ -39,7 +40,7 @@ pub(crate) struct FoundHolder {
 
 impl From<LockInfo> for Found {
     fn from(lock: LockInfo) -> Self {
-        let is_fair = lock.kind == leasehold::LockKind::Fair;
+        let is_fair = lock.kind == leasehold::inspect::LockKind::Fair;
         Found {
             name: lock.key,
             kind: lock.kind.to_string(),

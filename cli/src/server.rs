@@ -4,7 +4,8 @@ use std::env;
 use std::path::Path;
 use std::time::Duration;
 
-use leasehold::{Client, ClientBuilder, Credentials, TlsOptions};
+use leasehold::settings::{Credentials, TlsOptions};
+use leasehold::{Client, ClientBuilder};
 
 use crate::arguments::ServerArguments;
 use crate::exit::Failure;

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use leasehold::{Client, Connection, Error};
+use leasehold::inspect::Connection;
+use leasehold::{Client, Error};
 use serde::Serialize;
 
 use crate::arguments::{ServerArguments, ShowArguments};

@@ -145,7 +145,7 @@ mod tests {
     #[tokio::test]
     #[cfg(feature = "embedded")]
     async fn the_embedded_engine_keeps_no_copies() {
-        let durability = crate::Durability::replicas(1);
+        let durability = crate::settings::Durability::replicas(1);
         let refused = crate::EmbeddedRedis::new()
             .builder()
             .durability(durability)

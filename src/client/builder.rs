@@ -315,7 +315,7 @@ impl ClientBuilder {
 
     /// Sets the user and password for each login. Default: those of the URL.
     ///
-    /// Use it for [`Credentials`](crate::Credentials) that change, or that do not belong in a URL.
+    /// Use it for [`Credentials`](crate::settings::Credentials) that change, or that do not belong in a URL.
     /// [`CredentialsProvider`] says when the provider is asked. A provider is refused if the URL has
     /// credentials, for the embedded engine, and for a client of fred. It is not used for sentinels: their
     /// user and password stay in the URL.

@@ -16,7 +16,8 @@ use std::time::Duration;
 #[cfg_attr(not(feature = "embedded"), doc = "```ignore")]
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), leasehold::Error> {
-/// use leasehold::{EmbeddedRedis, LocalHandover};
+/// use leasehold::EmbeddedRedis;
+/// use leasehold::settings::LocalHandover;
 ///
 /// let builder = EmbeddedRedis::new().builder(); // or Client::builder("redis://127.0.0.1:6379")
 /// let _client = builder.local_handover(LocalHandover::Off).connect().await?;

@@ -8,8 +8,9 @@ use std::future::Future;
 use std::time::Duration;
 
 use futures::FutureExt;
+use leasehold::settings::LocalHandover;
 use leasehold::test_util::{ErrorReply, Reply, scripts};
-use leasehold::{Client, ClientBuilder, EmbeddedRedis, Error, LocalHandover};
+use leasehold::{Client, ClientBuilder, EmbeddedRedis, Error};
 use tokio::time::{Instant, sleep};
 
 use crate::support::deployment::Borrowed;

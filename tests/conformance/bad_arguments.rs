@@ -4,7 +4,8 @@
 use std::fmt::Debug;
 use std::time::Duration;
 
-use leasehold::{Client, ConfigError, Error, FencingToken, Lease, LocalHandover, Lock};
+use leasehold::settings::LocalHandover;
+use leasehold::{Client, ConfigError, Error, FencingToken, Lease, Lock};
 
 use crate::backend::{Backend, eventually, ms};
 

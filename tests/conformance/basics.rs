@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use leasehold::{Error, Lease, Lock, LockKind, Owner};
+use leasehold::inspect::LockKind;
+use leasehold::{Error, Lease, Lock, Owner};
 
 use crate::backend::{Backend, eventually, ms, soon, waiting};
 use crate::semaphores::in_vain;

@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
 use futures::FutureExt;
+use leasehold::settings::LocalHandover;
 use leasehold::test_util::{Delay, Faults};
-use leasehold::{Client, Error, Lease, LocalHandover, Lock, LossReason};
+use leasehold::{Client, Error, Lease, Lock, LossReason};
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep};
 

@@ -4,8 +4,9 @@
 use std::io;
 use std::sync::{Arc, Mutex};
 
+use leasehold::settings::Durability;
 use leasehold::test_util::Gate;
-use leasehold::{Client, Durability, EmbeddedRedis, Error, HoldState, Lock};
+use leasehold::{Client, EmbeddedRedis, Error, HoldState, Lock};
 use tokio::io::{AsyncWriteExt, BufReader, DuplexStream, duplex};
 use tokio::task::AbortHandle;
 use tokio::time::sleep;

@@ -3,8 +3,9 @@
 
 use std::time::Duration;
 
+use leasehold::settings::LocalHandover;
 use leasehold::test_util::{Delay, Faults, LinkControl};
-use leasehold::{Client, EmbeddedRedis, Ended, Lease, LocalHandover, LockGuard, LossReason};
+use leasehold::{Client, EmbeddedRedis, Ended, Lease, LockGuard, LossReason};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::backend::{Backend, eventually, ms, waiting};

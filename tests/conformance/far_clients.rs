@@ -7,8 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 
+use leasehold::settings::LocalHandover;
 use leasehold::test_util::{Delay, Faults};
-use leasehold::{Client, EmbeddedRedis, Lease, LocalHandover, Lock};
+use leasehold::{Client, EmbeddedRedis, Lease, Lock};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use futures::future::try_join_all;
-use leasehold::{Lease, LockGuard, LockInfo, LockKind, Owner};
+use leasehold::inspect::{LockInfo, LockKind};
+use leasehold::{Lease, LockGuard, Owner};
 use tokio::task::JoinSet;
 
 use crate::backend::{Backend, eventually};

@@ -4,14 +4,15 @@ use std::fmt::Debug;
 use std::path::Path;
 use std::time::Duration;
 
+use leasehold::inspect::{Holder, LockInfo, LockKind, LockList};
 use leasehold::preflight::{
-    Finding, Guarantee, NodeReport, Preflight, PreflightCheck, Requirements, ServerState,
+    Finding, Guarantee, NodeReport, Preflight, PreflightCheck, Requirements, ServerState, Unmet,
 };
+use leasehold::settings::LocalHandover;
 use leasehold::{
     Client, ClientBuilder, ConfigError, CountDownLatch, EmbeddedRedis, Ended, Error,
-    ExpirablePermit, FencedGuard, FencedLock, FencingToken, HoldState, Holder, Lease,
-    LocalHandover, Lock, LockGuard, LockInfo, LockKind, LockList, LossReason, Owner,
-    PermitExpirableSemaphore, ReadWriteLock, Semaphore, SemaphorePermit, Stats, Unmet,
+    ExpirablePermit, FencedGuard, FencedLock, FencingToken, HoldState, Lease, Lock, LockGuard,
+    LossReason, Owner, PermitExpirableSemaphore, ReadWriteLock, Semaphore, SemaphorePermit, Stats,
 };
 
 fn may_go_anywhere<T: Send + Sync + Debug + 'static>() {}

@@ -1,6 +1,7 @@
 //! Who holds a lock and what for, and who waits for it.
 
-use leasehold::{Client, ConfigError, Error, Holder, Lease, Lock};
+use leasehold::inspect::Holder;
+use leasehold::{Client, ConfigError, Error, Lease, Lock};
 use tokio::task::JoinSet;
 
 use crate::backend::{Backend, eventually, ms, soon, waiting};

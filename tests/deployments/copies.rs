@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use leasehold::{Client, Durability, Ended, Error, HoldState, Lease, LossReason};
+use leasehold::settings::Durability;
+use leasehold::{Client, Ended, Error, HoldState, Lease, LossReason};
 use tokio::time::timeout;
 
 use crate::contenders::{LIMIT, until};

@@ -8,9 +8,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use fastrand::Rng;
-use leasehold::{
-    Client, Durability, Ended, Error, FencingToken, HoldState, Lease, Lock, LockGuard,
-};
+use leasehold::settings::Durability;
+use leasehold::{Client, Ended, Error, FencingToken, HoldState, Lease, Lock, LockGuard};
 use tokio::time::{sleep, timeout};
 
 use crate::contenders::{LIMIT, size, until};

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use leasehold::preflight::{Preflight, Requirements, SentinelState, Severity};
-use leasehold::{Client, Error, Unmet};
+use leasehold::preflight::{Preflight, Requirements, SentinelState, Severity, Unmet};
+use leasehold::{Client, Error};
 
 use crate::contenders::{LIMIT, until};
 use crate::support::cluster::{Cluster, Shape};

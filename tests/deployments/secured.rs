@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use leasehold::{Client, ClientBuilder, Lease, TlsOptions};
+use leasehold::settings::TlsOptions;
+use leasehold::{Client, ClientBuilder, Lease};
 use tokio::time::timeout;
 
 use crate::certificate::Certificate;

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-use leasehold::{Client, ClientBuilder, HoldState, Lease, ShardedPubSub};
+use leasehold::settings::ShardedPubSub;
+use leasehold::{Client, ClientBuilder, HoldState, Lease};
 use tokio::time::timeout;
 
 use crate::contenders::{LIMIT, held_and_waited_for, until};

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-use leasehold::{Client, ClientBuilder, Error, Lease, ShardedPubSub};
+use leasehold::settings::ShardedPubSub;
+use leasehold::{Client, ClientBuilder, Error, Lease};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use leasehold::{Client, Error, HoldState, Lease, LocalHandover, LossReason};
+use leasehold::settings::LocalHandover;
+use leasehold::{Client, Error, HoldState, Lease, LossReason};
 
 use crate::contenders::{LIMIT, until};
 use crate::support::sentinel::Sentinels;

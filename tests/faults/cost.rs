@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use leasehold::{Client, ClientBuilder, Lease, LocalHandover};
+use leasehold::settings::LocalHandover;
+use leasehold::{Client, ClientBuilder, Lease};
 
 use crate::support::proxy::Proxy;
 use crate::support::resp::Reply;

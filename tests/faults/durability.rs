@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use leasehold::{Client, Durability, Error, HoldState, Lease, Lock};
+use leasehold::settings::Durability;
+use leasehold::{Client, Error, HoldState, Lease, Lock};
 
 use crate::support::server::Server;
 use crate::support::wait_until;

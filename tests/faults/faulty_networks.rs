@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use leasehold::{Client, Error, Lease, LocalHandover, LockGuard};
+use leasehold::settings::LocalHandover;
+use leasehold::{Client, Error, Lease, LockGuard};
 use parking_lot::Mutex;
 
 use crate::lost_replies::{HEALED, LEASE, LIMIT};

@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use leasehold::preflight::{
-    Persistence, Preflight, Requirements, Rights, ServerState, Severity, Use, Version,
+    DeploymentKind, Persistence, Preflight, Requirements, Rights, ServerState, Severity, Unmet,
+    Use, Version,
 };
-use leasehold::{Client, DeploymentKind, Durability, Error, Unmet};
+use leasehold::settings::Durability;
+use leasehold::{Client, Error};
 
 use crate::rights::rule;
 use crate::support::cluster::{Cluster, Shape};

@@ -3,7 +3,8 @@
 use std::pin::pin;
 use std::time::Duration;
 
-use leasehold::{Client, Error, Lease, LocalHandover, Lock};
+use leasehold::settings::LocalHandover;
+use leasehold::{Client, Error, Lease, Lock};
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::Instant;
 

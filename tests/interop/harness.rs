@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use leasehold::{Client, ClientBuilder, Ended, LockGuard, LossReason, ShardedPubSub, Stats};
+use leasehold::settings::ShardedPubSub;
+use leasehold::{Client, ClientBuilder, Ended, LockGuard, LossReason, Stats};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 

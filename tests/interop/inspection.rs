@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use leasehold::{Connection, Lease};
+use leasehold::Lease;
+use leasehold::inspect::Connection;
 
 use crate::harness::builder;
 use crate::observer::Observer;

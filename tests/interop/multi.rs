@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use leasehold::{HoldState, Lease, LocalHandover};
+use leasehold::settings::LocalHandover;
+use leasehold::{HoldState, Lease};
 
 use crate::contention::contend;
 use crate::harness::{Harness, NOW, SHORT, joined, lost, soon};

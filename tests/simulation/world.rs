@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 use fastrand::Rng;
 use futures::future::BoxFuture;
+use leasehold::settings::LocalHandover;
 use leasehold::test_util::Gate;
-use leasehold::{Client, EmbeddedRedis, LocalHandover};
+use leasehold::{Client, EmbeddedRedis};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 

@@ -8,8 +8,9 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use futures::FutureExt;
+use leasehold::settings::LocalHandover;
 use leasehold::test_util::Direction;
-use leasehold::{Client, EmbeddedRedis, Ended, Lease, LocalHandover, Lock, LockGuard, Owner};
+use leasehold::{Client, EmbeddedRedis, Ended, Lease, Lock, LockGuard, Owner};
 use metrics::{Counter, CounterFn, Gauge, GaugeFn, Histogram, HistogramFn};
 use metrics::{Key, KeyName, Metadata, Recorder, SharedString, Unit};
 use tokio::runtime::Builder;

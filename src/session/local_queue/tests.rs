@@ -17,8 +17,9 @@ use crate::lease::LossReason;
 use crate::protocol::kind::Kind;
 use crate::session::Session;
 use crate::session::hold::{Clocks, HoldIdentity};
+use crate::settings::LocalHandover;
 use crate::transport::tests::inline_waker::{does_not_hang, poll_and_drop_when_woken};
-use crate::{Client, EmbeddedRedis, Error, Lease, LocalHandover, Lock, LockGuard, Owner};
+use crate::{Client, EmbeddedRedis, Error, Lease, Lock, LockGuard, Owner};
 
 /// Longer than any of these tests.
 const LONG: Duration = Duration::from_secs(60);

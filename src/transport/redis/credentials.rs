@@ -22,7 +22,7 @@ const SECRET_MAX: usize = 8;
 /// ```
 /// use std::time::Duration;
 ///
-/// use leasehold::Credentials;
+/// use leasehold::settings::Credentials;
 ///
 /// let of_a_person = Credentials::new("ann", "p@ss/word"); // not percent-encoded, as in a URL
 /// let of_the_default_user = Credentials::password("secret");
@@ -51,7 +51,8 @@ pub struct Credentials {
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), leasehold::Error> {
-/// use leasehold::{Client, Credentials};
+/// use leasehold::Client;
+/// use leasehold::settings::Credentials;
 ///
 /// // A file that an agent keeps up to date.
 /// let provider = || async {

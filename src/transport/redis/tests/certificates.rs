@@ -4,7 +4,8 @@ use super::super::tls::TlsOptions;
 use super::authority::{Authority, Issued};
 use super::secure::{Folder, Secure};
 use super::*;
-use crate::{Client, ConfigError, Credentials, Error};
+use crate::settings::Credentials;
+use crate::{Client, ConfigError, Error};
 
 const SERVER: &str = "localhost";
 

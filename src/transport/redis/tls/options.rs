@@ -21,7 +21,8 @@ use std::sync::Arc;
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), leasehold::Error> {
-/// use leasehold::{Client, TlsOptions};
+/// use leasehold::Client;
+/// use leasehold::settings::TlsOptions;
 ///
 /// let tls = TlsOptions::new()
 ///     .ca_file("/etc/redis-tls/ca.crt")

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use arbitrary::{Result, Unstructured};
-use leasehold::{Client, ClientBuilder, Durability, EmbeddedRedis, Error, Lease, LocalHandover};
+use leasehold::settings::{Durability, LocalHandover};
+use leasehold::{Client, ClientBuilder, EmbeddedRedis, Error, Lease};
 
 use crate::choices::{count, duration, lease, pieces, signed};
 use crate::world::{NOW, paused, secs, within};
