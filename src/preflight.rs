@@ -15,7 +15,7 @@
 // | `requirements` | whether it is enough |
 
 mod answers;
-mod asked;
+mod ask;
 mod failover;
 mod findings;
 mod guarantee;
@@ -29,9 +29,9 @@ use std::future::{Future, IntoFuture};
 use std::pin::Pin;
 use std::sync::Arc;
 
-use self::asked::Asked;
+use self::ask::Ask;
 use self::findings::Context;
-use self::rights::Wanted;
+use self::rights::NeededRights;
 use crate::error::Error;
 use crate::session::{Handle, Session};
 use crate::transport::Group;
@@ -126,13 +126,13 @@ impl<'a> PreflightCheck<'a> {
     async fn run(self) -> Result<Preflight, Error> {
         let session = &self.handle.session;
         let settings = &session.settings;
-        let wanted = Wanted::new(&self.uses, &settings.key_prefix, &self.name)?;
+        let needed = NeededRights::new(&self.uses, &settings.key_prefix, &self.name)?;
         if session.is_closed() {
             return Err(Error::Closed);
         }
         let deployment = session.transport.kind();
         let groups = session.transport.groups().into_iter();
-        let asked = groups.map(|group| report(session, group, &wanted));
+        let asked = groups.map(|group| report(session, group, &needed));
         let mut nodes = futures_util::future::join_all(asked).await;
         nodes.sort_by(|left, right| left.server.cmp(&right.server));
         let sentinels = match deployment {
@@ -174,11 +174,11 @@ impl<'a> IntoFuture for PreflightCheck<'a> {
     }
 }
 
-async fn report(session: &Arc<Session>, group: Group, wanted: &Wanted) -> NodeReport {
+async fn report(session: &Arc<Session>, group: Group, needed: &NeededRights) -> NodeReport {
     let server = session.transport.server_of(group);
     let state = match session.transport.kind() {
         DeploymentKind::Embedded => Ok(ServerState::embedded()),
-        _ => probe::look(Asked { session, group }, &server, wanted).await,
+        _ => probe::look(Ask { session, group }, &server, needed).await,
     };
     NodeReport { server, state }
 }

@@ -48,10 +48,12 @@ impl SentinelState {
         let (Some(taken), Some(usable), Some(needed)) =
             (self.failover(), self.usable, self.needed())
         else {
-            return Some("not known, as no sentinel tells it".to_owned());
+            return Some("unknown: no sentinel reports it".to_owned());
         };
         if usable < needed {
-            return Some(format!("{usable} sentinels are up, and it needs {needed}"));
+            return Some(format!(
+                "{usable} sentinels are up, and a failover needs {needed}"
+            ));
         }
         (taken > time_left(lease)).then(|| too_long(taken, lease))
     }
@@ -102,7 +104,7 @@ pub(super) fn time_left(lease: Duration) -> Duration {
 
 pub(super) fn too_long(failover: Duration, lease: Duration) -> String {
     format!(
-        "about {failover:.1?}, and {:.1?} are left to a hold",
+        "takes about {failover:.1?}, and a hold has {:.1?} left",
         time_left(lease)
     )
 }

@@ -1,12 +1,12 @@
 //! What the state of each server means for locks, and what to do about it.
 
+mod failover;
+
 use std::fmt;
 use std::time::Duration;
 
-use super::failover::{SentinelState, time_left};
-use super::node::{
-    ClusterState, Flavour, NodeReport, Persistence, Rights, ServerState, Version, or_unknown,
-};
+use super::failover::SentinelState;
+use super::node::{Flavour, NodeReport, Persistence, Rights, ServerState, Version};
 use crate::durability::Durability;
 use crate::transport::DeploymentKind;
 
@@ -58,12 +58,18 @@ struct Findings<'a> {
     found: Vec<Finding>,
 }
 
-impl Findings<'_> {
+impl<'a> Findings<'a> {
+    fn about(server: &'a str) -> Self {
+        let found = Vec::new();
+        Findings { server, found }
+    }
+
     fn add(&mut self, severity: Severity, text: impl Into<String>) {
+        let (server, text) = (self.server.to_owned(), text.into());
         self.found.push(Finding {
             severity,
-            server: self.server.to_owned(),
-            text: text.into(),
+            server,
+            text,
         });
     }
 
@@ -79,6 +85,12 @@ impl Findings<'_> {
         self.add(Severity::Danger, text);
     }
 
+    /// The server refused the command that would have answered.
+    fn unknown(&mut self, severity: Severity, what: &str, command: &str) {
+        let text = format!("{what} is unknown: this user may not run {command}");
+        self.add(severity, text);
+    }
+
     fn worst_first(mut self) -> Vec<Finding> {
         self.found
             .sort_by_key(|finding| std::cmp::Reverse(finding.severity));
@@ -88,16 +100,14 @@ impl Findings<'_> {
 
 /// The findings about one server, the worst first.
 pub(super) fn of(report: &NodeReport, context: &Context) -> Vec<Finding> {
-    let mut findings = Findings {
-        server: &report.server,
-        found: Vec::new(),
-    };
+    let mut findings = Findings::about(&report.server);
     match &report.state {
         Err(error) => findings.danger(format!(
-            "it could not be asked ({error}): locks that it serves cannot be taken now"
+            "it did not answer ({error}): its locks cannot be acquired now"
         )),
         Ok(state) if state.flavour == Some(Flavour::Embedded) => findings.info(
-            "locks live in the memory of this process: no other process sees them, and they end with it",
+            "locks live in the memory of this process: other processes do not see them, and they end \
+             with it",
         ),
         Ok(state) => {
             program(&mut findings, state);
@@ -108,7 +118,9 @@ pub(super) fn of(report: &NodeReport, context: &Context) -> Vec<Finding> {
             memory(&mut findings, state);
             persistence(&mut findings, state);
             clock(&mut findings, state);
-            cluster(&mut findings, state, context);
+            if let Some(cluster) = state.cluster {
+                failover::cluster(&mut findings, state, cluster, context.lease);
+            }
             times(&mut findings, state, context);
             rights(&mut findings, state, context);
         }
@@ -118,26 +130,22 @@ pub(super) fn of(report: &NodeReport, context: &Context) -> Vec<Finding> {
 
 /// The findings about the sentinels, the worst first.
 pub(super) fn of_sentinels(server: &str, state: &SentinelState, context: &Context) -> Vec<Finding> {
-    let mut findings = Findings {
-        server,
-        found: Vec::new(),
-    };
-    sentinels(&mut findings, state, context.lease);
+    let mut findings = Findings::about(server);
+    failover::sentinels(&mut findings, state, context.lease);
     findings.worst_first()
 }
 
 fn program(findings: &mut Findings<'_>, state: &ServerState) {
     let (Some(flavour), Some(version)) = (state.flavour, state.version) else {
-        return findings.warn("its version is not known: INFO is refused to this user");
+        return findings.unknown(Severity::Warning, "its version", "INFO");
     };
-    let least = if flavour == Flavour::Valkey {
-        VALKEY_MIN
-    } else {
-        REDIS_MIN
+    let least = match flavour {
+        Flavour::Valkey => VALKEY_MIN,
+        _ => REDIS_MIN,
     };
     if version < least {
         findings.danger(format!(
-            "{flavour} {version} lacks commands of the scripts: take {}.{} or later",
+            "{flavour} {version} lacks commands that the scripts use: run {}.{} or later",
             least.major, least.minor
         ));
     }
@@ -145,10 +153,10 @@ fn program(findings: &mut Findings<'_>, state: &ServerState) {
 
 fn replication(findings: &mut Findings<'_>, state: &ServerState, context: &Context) {
     if state.is_primary == Some(false) {
-        return findings.danger("it is a replica, which takes no locks: connect to the primary");
+        return findings.danger("it is a replica, which grants no locks: connect to the primary");
     }
     let Some(replicas) = &state.replicas else {
-        return findings.warn("its replicas are not known: INFO is refused to this user");
+        return findings.unknown(Severity::Warning, "the number of its replicas", "INFO");
     };
     for replica in replicas.iter().filter(|replica| !replica.is_in_step()) {
         let lag = match (replica.is_online, replica.lag, replica.behind) {
@@ -156,59 +164,62 @@ fn replication(findings: &mut Findings<'_>, state: &ServerState, context: &Conte
             (true, Some(lag), Some(bytes)) => {
                 format!("was silent for {lag:?} and is {bytes} bytes behind")
             }
-            _ => "does not say how far it is".to_owned(),
+            _ => "does not report its lag".to_owned(),
         };
         findings.warn(format!(
-            "replica {} {lag}: if it is promoted now, locks are free that are held",
+            "replica {} {lag}: if it is promoted now, held locks become free",
             replica.address
         ));
     }
-    let (followers, wanted) = (
-        state.replicas_in_step().unwrap_or_default() as u64,
-        state.min_replicas_to_write,
-    );
-    let fails_over = context.kind != DeploymentKind::Single || !replicas.is_empty();
-    match wanted {
-        Some(wanted) if followers < wanted => findings.danger(format!(
-            "{followers} replicas follow and min-replicas-to-write is {wanted}: it refuses, or is about \
-             to refuse, every acquisition (Unavailable)"
-        )),
-        Some(0) if !replicas.is_empty() => findings.warn(
-            "min-replicas-to-write is 0: a primary that is cut off from its replicas goes on granting \
-             locks until it learns that another was promoted; set it to 1, and min-replicas-max-lag low",
-        ),
-        None if fails_over => {
-            findings.info("min-replicas-to-write is not known: CONFIG GET is refused to this user");
-        }
-        _ => {}
-    }
-    if replicas.is_empty() {
-        let outage = "it has no replica: while it is down no lock can be taken, and holds are lost \
-                      when their leases end";
-        if context.kind == DeploymentKind::Single {
-            findings.info(outage);
-        } else {
-            findings.warn(outage);
-        }
-    } else {
-        findings.info(format!(
-            "{} of {} replicas in step; replication is asynchronous: a failover loses what the \
-             promoted replica had not seen",
-            followers,
+    let in_step = state.replicas_in_step().unwrap_or_default();
+    min_replicas(findings, state, in_step as u64, context.kind);
+    if !replicas.is_empty() {
+        return findings.info(format!(
+            "{in_step} of {} replicas in step; replication is asynchronous: a failover loses what \
+             the promoted replica had not received",
             replicas.len()
         ));
+    }
+    let severity = match context.kind {
+        DeploymentKind::Single => Severity::Info,
+        _ => Severity::Warning,
+    };
+    let outage = "it has no replica: while it is down, no lock can be acquired, and holds are lost \
+                  when their leases end";
+    findings.add(severity, outage);
+}
+
+/// What `min-replicas-to-write` means with so many replicas in step.
+fn min_replicas(
+    findings: &mut Findings<'_>,
+    state: &ServerState,
+    in_step: u64,
+    kind: DeploymentKind,
+) {
+    let has_replicas = state.replicas.as_ref().is_some_and(|all| !all.is_empty());
+    match state.min_replicas_to_write {
+        Some(wanted) if in_step < wanted => findings.danger(format!(
+            "{in_step} replicas are in step and min-replicas-to-write is {wanted}: it refuses every \
+             acquisition (Unavailable), or will soon"
+        )),
+        Some(0) if has_replicas => findings.warn(
+            "min-replicas-to-write is 0: a primary that is cut off from its replicas keeps granting \
+             locks until it learns that another was promoted; set it to 1, and min-replicas-max-lag low",
+        ),
+        None if has_replicas || kind != DeploymentKind::Single => {
+            findings.unknown(Severity::Info, "min-replicas-to-write", "CONFIG GET");
+        }
+        _ => {}
     }
 }
 
 fn copies(findings: &mut Findings<'_>, state: &ServerState, durability: Durability) {
     let wanted = durability.wanted() - durability.on_primary();
-    if let Some(count) = state
-        .replicas_in_step()
-        .filter(|&count| count < wanted as usize)
-    {
+    let in_step = state.replicas_in_step();
+    if let Some(count) = in_step.filter(|&count| count < wanted as usize) {
         findings.danger(format!(
-            "{count} replicas follow, and the durability of this client asks for {wanted}: every \
-             acquisition ends with NotDurable"
+            "{count} replicas are in step, and the durability of this client asks for {wanted}: every \
+             acquisition fails with NotDurable"
         ));
     }
     if !durability.needs_disk() {
@@ -216,15 +227,14 @@ fn copies(findings: &mut Findings<'_>, state: &ServerState, durability: Durabili
     }
     if state.version.is_some_and(|version| version < WAITAOF_MIN) {
         findings.danger(
-            "it has no WAITAOF, which the durability of this client needs: take 7.2 or later",
+            "it has no WAITAOF, which the durability of this client needs: run 7.2 or later",
         );
     }
-    if durability.on_primary() > 0
-        && matches!(
-            state.persistence,
-            Some(Persistence::None | Persistence::Snapshots)
-        )
-    {
+    let appends = !matches!(
+        state.persistence,
+        Some(Persistence::None | Persistence::Snapshots)
+    );
+    if durability.on_primary() > 0 && !appends {
         findings.danger("the durability of this client needs appendonly yes, which is not set");
     }
 }
@@ -233,17 +243,17 @@ fn memory(findings: &mut Findings<'_>, state: &ServerState) {
     let policy = state.maxmemory_policy.as_deref().unwrap_or_default();
     match state.evicts() {
         Some(true) => findings.danger(format!(
-            "maxmemory-policy {policy} evicts locks when memory is full, as all of them have an \
-             expiry: set noeviction, or give locks a server of their own"
+            "maxmemory-policy {policy} evicts locks when memory is full, because every lock has an \
+             expiry: set noeviction, or use a separate server for locks"
         )),
         Some(false) if state.maxmemory == Some(0) && policy != "noeviction" => {
             findings.info(format!(
-                "maxmemory-policy is {policy}, without effect while there is no maxmemory: set \
-                 noeviction before somebody sets a limit"
+                "maxmemory-policy is {policy}, which has no effect without maxmemory: set noeviction \
+                 before somebody sets a limit"
             ));
         }
         Some(false) => {}
-        None => findings.warn("its maxmemory-policy is not known: INFO is refused to this user"),
+        None => findings.unknown(Severity::Warning, "its maxmemory-policy", "INFO"),
     }
 }
 
@@ -251,11 +261,11 @@ fn persistence(findings: &mut Findings<'_>, state: &ServerState) {
     match state.persistence {
         Some(Persistence::Always) => {}
         Some(Persistence::None) => findings.warn(
-            "nothing is kept over a restart: all locks are free after it, and their holders learn \
-             it up to a third of a lease later; set appendonly yes",
+            "a restart loses everything: all locks are free, and their holders notice up to a third \
+             of a lease later; set appendonly yes",
         ),
         Some(Persistence::Snapshots) => findings.warn(
-            "a crash loses what came after the last snapshot: locks taken since are free after it; \
+            "a crash loses everything after the last snapshot, so locks acquired since then are free; \
              set appendonly yes",
         ),
         Some(Persistence::SystemDecides) => findings.warn(
@@ -263,11 +273,13 @@ fn persistence(findings: &mut Findings<'_>, state: &ServerState) {
              everysec or always",
         ),
         Some(Persistence::EverySecond) => findings.info(
-            "appendfsync everysec: a crash of the machine may lose the acquisitions of the last \
-             second or so",
+            "appendfsync everysec: a crash of the machine may lose about the last second of \
+             acquisitions",
         ),
-        None => findings.warn(
-            "what it keeps over a restart is not known: CONFIG GET, or INFO, is refused to this user",
+        None => findings.unknown(
+            Severity::Warning,
+            "what survives a restart",
+            "CONFIG GET or INFO",
         ),
     }
     if state.saving_fails {
@@ -277,93 +289,16 @@ fn persistence(findings: &mut Findings<'_>, state: &ServerState) {
 
 fn clock(findings: &mut Findings<'_>, state: &ServerState) {
     let Some(clock) = state.clock else { return };
-    let apart = Duration::from_millis(clock.ahead_ms.unsigned_abs());
-    if apart > CLOCK_MAX + clock.error {
-        let way = if clock.ahead_ms > 0 {
+    let difference = Duration::from_millis(clock.ahead_ms.unsigned_abs());
+    if difference > CLOCK_MAX + clock.error {
+        let order = if clock.ahead_ms > 0 {
             "ahead of"
         } else {
             "behind"
         };
         findings.warn(format!(
-            "its clock is {apart:?} {way} this machine's: one of them is not kept by NTP. A step \
-             forward of the server's clock ends leases early: slew it"
-        ));
-    }
-}
-
-fn cluster(findings: &mut Findings<'_>, state: &ServerState, context: &Context) {
-    let Some(cluster) = state.cluster else { return };
-    match cluster.is_ok {
-        Some(false) => findings.danger("cluster_state is not ok: it refuses calls (CLUSTERDOWN)"),
-        Some(true) => {}
-        None => findings.warn("the state of the cluster is not known: CLUSTER INFO is refused"),
-    }
-    match cluster.requires_full_coverage {
-        Some(true) => findings.info(
-            "cluster-require-full-coverage yes: while one shard fails over, all refuse calls; with \
-             no, the locks of the others go on",
-        ),
-        Some(false) => {}
-        None => findings.info("cluster-require-full-coverage is not known"),
-    }
-    cluster_failover(findings, cluster, context.lease);
-    if state.sharded_pubsub == Some(false) {
-        findings.info(
-            "it has no sharded publish/subscribe: each release is sent to every node of the cluster",
-        );
-    }
-}
-
-fn sentinels(findings: &mut Findings<'_>, state: &SentinelState, lease: Duration) {
-    match (state.down_after, state.failover()) {
-        (Some(down_after), Some(failover)) => compare(
-            findings,
-            &format!("down-after-milliseconds is {}", down_after.as_millis()),
-            failover,
-            lease,
-        ),
-        _ => findings.warn("down-after-milliseconds is not known: no sentinel tells it"),
-    }
-    if let Some(again) = state.failover_timeout.map(|timeout| timeout * 2)
-        && again > time_left(lease)
-    {
-        findings.info(format!(
-            "a failover that failed is tried again after {again:.1?} (twice failover-timeout): holds of a \
-             lease of {lease:.1?} are lost by then"
-        ));
-    }
-    match (state.usable, state.needed()) {
-        (Some(usable), Some(needed)) if usable < needed => findings.warn(format!(
-            "{usable} sentinels of {} are up, and a failover needs {needed}: there is none while it is so, \
-             and no lock can be taken when the primary is down",
-            or_unknown(state.known)
-        )),
-        (Some(usable), Some(needed)) if usable == needed => findings.info(format!(
-            "a failover needs all {usable} sentinels that are up: none of them may be down with the primary"
-        )),
-        (Some(_), Some(_)) => {}
-        _ => findings.warn("whether enough sentinels are up is not known: none tells it"),
-    }
-}
-
-fn cluster_failover(findings: &mut Findings<'_>, state: ClusterState, lease: Duration) {
-    match (state.node_timeout, state.failover()) {
-        (Some(timeout), Some(failover)) => compare(
-            findings,
-            &format!("cluster-node-timeout is {}", timeout.as_millis()),
-            failover,
-            lease,
-        ),
-        _ => findings.info("cluster-node-timeout is not known: CONFIG GET is refused to this user"),
-    }
-}
-
-fn compare(findings: &mut Findings<'_>, setting: &str, failover: Duration, lease: Duration) {
-    let left = time_left(lease);
-    if failover > left {
-        findings.warn(format!(
-            "a failover takes about {failover:.1?} ({setting}), and holds of a lease of {lease:.1?} may end \
-             {left:.1?} after the primary is gone: they are lost by then; lower the setting, or lengthen the lease"
+            "its clock is {difference:?} {order} this machine's: one of them is not synchronised. If \
+             the server's clock steps forward, leases end early: slew it instead"
         ));
     }
 }
@@ -372,15 +307,15 @@ fn times(findings: &mut Findings<'_>, state: &ServerState, context: &Context) {
     let (worst, limit) = (state.round_trips.worst, context.command_timeout);
     if worst > limit / 5 {
         findings.warn(format!(
-            "a round trip took {worst:?}, and after {limit:?} a reply counts as lost: raise \
-             command_timeout, or look for what is slow"
+            "a round trip took {worst:?}, and a reply counts as lost after {limit:?}: raise \
+             command_timeout, or find out what is slow"
         ));
     }
     // A renewal is sent every third of the lease, and should have time for a few attempts.
     if context.lease / 3 < worst * 10 {
         findings.warn(format!(
-            "a round trip took {worst:?}, and a lease of {:?} is renewed every third of it: lengthen \
-             the lease",
+            "a round trip took {worst:?}, and a lease of {:?} is renewed every third of it: use a \
+             longer lease",
             context.lease
         ));
     }
@@ -390,12 +325,12 @@ fn rights(findings: &mut Findings<'_>, state: &ServerState, context: &Context) {
     match &state.rights {
         Rights::Known { missing } if missing.is_empty() => {}
         Rights::Known { missing } => findings.danger(format!(
-            "this user has no right to: {}; asked for a lock at the key {}",
+            "this user has no right to: {}; checked for a lock with the key {}",
             missing.join(", "),
             context.key
         )),
         Rights::Unknown { reason } => {
-            findings.info(format!("the rights of this user are not known: {reason}"));
+            findings.info(format!("the rights of this user are unknown: {reason}"));
         }
     }
 }

@@ -26,145 +26,134 @@ pub(super) fn of(
     nodes: &[NodeReport],
 ) -> Guarantee {
     let mut guarantee = Guarantee::default();
-    let Guarantee {
-        survives,
-        broken_by,
-        not_known,
-    } = &mut guarantee;
-    survives.push("lost replies, and futures that are dropped or not polled".to_owned());
+    guarantee.survives("lost replies, and futures that are dropped or not polled");
     if kind == DeploymentKind::Embedded {
-        broken_by.push(
-            "another process: locks live in the memory of this one, and end with it".to_owned(),
+        guarantee.broken_by(
+            "another process: locks live in the memory of this process, and end with it",
         );
     } else {
-        survives.push("the crash of a client: its locks are free when their leases end".to_owned());
-        survives.push("lost connections and messages, for as long as the lease lasts".to_owned());
-        let states: Vec<_> = nodes
-            .iter()
-            .filter_map(|node| node.state.as_ref().ok())
-            .collect();
-        let silent: Vec<_> = nodes
-            .iter()
-            .filter(|node| node.state.is_err())
-            .map(|node| &*node.server)
-            .collect();
-        if !silent.is_empty() || nodes.is_empty() {
-            not_known.push(format!(
-                "the servers that could not be asked: {}",
-                silent.join(", ")
-            ));
-        }
-        failover(&mut guarantee, kind, durability, &states);
-        match durability {
-            Some(durability) if durability.on_primary() > 0 => guarantee
-                .survives
-                .push("a restart of the server: a grant counts when it is on disk".to_owned()),
-            _ => restart(&mut guarantee, &states),
-        }
-        eviction(&mut guarantee, &states);
-        guarantee
-            .broken_by
-            .push("a step forward of the server's clock".to_owned());
+        guarantee.of_servers(kind, durability, nodes);
     }
-    guarantee.broken_by.push(
-        "a holder that is paused beyond its lease in the middle of a step: a fenced lock and a \
-         resource that checks its token close this gap"
-            .to_owned(),
+    guarantee.broken_by(
+        "a holder that is paused beyond its lease in the middle of a step: only a fenced lock, with a \
+         resource that checks its token, stops it",
     );
     guarantee
 }
 
-fn failover(
-    guarantee: &mut Guarantee,
-    kind: DeploymentKind,
-    durability: Option<Durability>,
-    states: &[&ServerState],
-) {
-    // `None` if a server does not report it, or if none was asked.
-    let counts = states
-        .iter()
-        .map(|state| state.replicas.as_ref().map(Vec::len));
-    let replicas = counts
-        .collect::<Option<Vec<_>>>()
-        .and_then(|all| all.into_iter().max());
-    if kind == DeploymentKind::Single && replicas == Some(0) {
-        guarantee.survives.push(
-            "there is no failover: the server has no replica, and an outage lasts until it is back"
-                .to_owned(),
-        );
-        return;
+impl Guarantee {
+    fn survives(&mut self, text: impl Into<String>) {
+        self.survives.push(text.into());
     }
-    let copies = durability.map_or(0, |durability| {
-        durability.wanted() - durability.on_primary()
-    });
-    if copies == 0 {
-        let replicas = replicas.map_or("unknown".to_owned(), |count| count.to_string());
-        guarantee.broken_by.push(format!(
-            "a failover: replication is asynchronous (replicas: {replicas}), and what the promoted \
-             one had not seen is lost"
-        ));
-    } else if replicas.is_some_and(|count| (1..=copies as usize).contains(&count)) {
-        guarantee.survives.push(format!(
-            "a failover: all replicas must acknowledge a grant, as long as there are no more than \
-             {copies}"
-        ));
-    } else {
-        guarantee.broken_by.push(format!(
-            "a failover to a replica that had not acknowledged a grant ({copies} must)"
-        ));
-    }
-}
 
-fn restart(guarantee: &mut Guarantee, states: &[&ServerState]) {
-    // `None` sorts first and means unknown.
-    match states.iter().map(|state| state.persistence).min() {
-        Some(Some(Persistence::Always)) => guarantee
-            .survives
-            .push("a restart of the server: appendfsync always keeps what it confirmed".to_owned()),
-        Some(Some(Persistence::EverySecond)) => guarantee.broken_by.push(
-            "a crash of the server's machine: appendfsync everysec loses up to a second or so"
-                .to_owned(),
-        ),
-        Some(Some(Persistence::SystemDecides)) => guarantee.broken_by.push(
-            "a crash of the server's machine: appendfsync no loses what was not written yet"
-                .to_owned(),
-        ),
-        Some(Some(Persistence::Snapshots)) => guarantee
-            .broken_by
-            .push("a crash of the server: what came after the last snapshot is lost".to_owned()),
-        Some(Some(Persistence::None)) => guarantee
-            .broken_by
-            .push("a restart of the server: it keeps nothing, and all locks are free".to_owned()),
-        Some(None) => guarantee
-            .not_known
-            .push("a restart of the server: its persistence may not be looked at".to_owned()),
-        None => {}
+    fn broken_by(&mut self, text: impl Into<String>) {
+        self.broken_by.push(text.into());
     }
-}
 
-fn eviction(guarantee: &mut Guarantee, states: &[&ServerState]) {
-    for state in states {
-        let text = match (state.evicts(), state.maxmemory_policy.as_deref()) {
-            (Some(true), Some(policy)) => {
-                format!("eviction: maxmemory-policy {policy} drops locks when memory is full")
-            }
-            (None, _) => "eviction: maxmemory-policy may not be looked at".to_owned(),
-            _ => continue,
-        };
-        let list = if state.evicts().is_none() {
-            &mut guarantee.not_known
+    fn not_known(&mut self, text: impl Into<String>) {
+        self.not_known.push(text.into());
+    }
+
+    fn of_servers(
+        &mut self,
+        kind: DeploymentKind,
+        durability: Option<Durability>,
+        nodes: &[NodeReport],
+    ) {
+        self.survives("the crash of a client: its locks are free when their leases end");
+        self.survives("lost connections and messages, for as long as the lease lasts");
+        let answered = nodes.iter().filter_map(|node| node.state.as_ref().ok());
+        let states: Vec<_> = answered.collect();
+        if states.len() < nodes.len() || nodes.is_empty() {
+            let silent = nodes.iter().filter(|node| node.state.is_err());
+            let names: Vec<_> = silent.map(|node| &*node.server).collect();
+            self.not_known(format!("servers that did not answer: {}", names.join(", ")));
+        }
+        let on_primary = durability.map_or(0, Durability::on_primary);
+        let copies = durability.map_or(0, Durability::wanted) - on_primary;
+        self.failover(kind, copies, &states);
+        if on_primary > 0 {
+            self.survives("a restart of the server: a grant counts when it is on disk");
         } else {
-            &mut guarantee.broken_by
-        };
-        if !list.contains(&text) {
-            list.push(text);
+            self.restart(&states);
+        }
+        self.eviction(&states);
+        self.broken_by("a step forward of the server's clock");
+    }
+
+    /// `copies`: how many replicas must acknowledge a grant.
+    fn failover(&mut self, kind: DeploymentKind, copies: u32, states: &[&ServerState]) {
+        // `None` if a server does not report it, or if none answered.
+        let counts = states
+            .iter()
+            .map(|state| state.replicas.as_ref().map(Vec::len));
+        let counts: Option<Vec<_>> = counts.collect();
+        let replicas = counts.and_then(|counts| counts.into_iter().max());
+        match replicas {
+            Some(0) if kind == DeploymentKind::Single => self.survives(
+                "failovers: there are none, because the server has no replica; an outage lasts until \
+                 it is back",
+            ),
+            Some(count) if (1..=copies as usize).contains(&count) => self.survives(format!(
+                "a failover: every replica must acknowledge a grant, as long as there are at most \
+                 {copies}"
+            )),
+            _ if copies > 0 => self.broken_by(format!(
+                "a failover to a replica that had not acknowledged a grant ({copies} must)"
+            )),
+            _ => {
+                let count = replicas.map_or("unknown".to_owned(), |count| count.to_string());
+                self.broken_by(format!(
+                    "a failover: replication is asynchronous (replicas: {count}), and writes that the \
+                     promoted replica had not received are lost"
+                ));
+            }
         }
     }
-    let known = states.iter().all(|state| state.evicts() == Some(false));
-    if known && !states.is_empty() {
-        guarantee
-            .survives
-            .push("a full server: it refuses acquisitions and evicts nothing".to_owned());
+
+    fn restart(&mut self, states: &[&ServerState]) {
+        // `None` sorts first and means unknown.
+        match states.iter().map(|state| state.persistence).min() {
+            None => {}
+            Some(None) => self.not_known("a restart of the server: its persistence is unknown"),
+            Some(Some(Persistence::None)) => self
+                .broken_by("a restart of the server: it loses everything, so all locks are free"),
+            Some(Some(Persistence::Snapshots)) => {
+                self.broken_by("a crash of the server: everything after the last snapshot is lost");
+            }
+            Some(Some(Persistence::SystemDecides)) => self.broken_by(
+                "a crash of the server's machine: appendfsync no loses what was not written yet",
+            ),
+            Some(Some(Persistence::EverySecond)) => self.broken_by(
+                "a crash of the server's machine: appendfsync everysec loses up to about a second",
+            ),
+            Some(Some(Persistence::Always)) => {
+                self.survives(
+                    "a restart of the server: appendfsync always keeps what it confirmed",
+                );
+            }
+        }
+    }
+
+    fn eviction(&mut self, states: &[&ServerState]) {
+        if states.iter().any(|state| state.evicts().is_none()) {
+            self.not_known("eviction: maxmemory-policy is unknown");
+        }
+        let evicting = states.iter().filter(|state| state.evicts() == Some(true));
+        let mut policies: Vec<_> = evicting
+            .filter_map(|state| state.maxmemory_policy.as_deref())
+            .collect();
+        policies.sort_unstable();
+        policies.dedup();
+        for policy in policies {
+            self.broken_by(format!(
+                "eviction: maxmemory-policy {policy} evicts locks when memory is full"
+            ));
+        }
+        let keeps = |state: &&ServerState| state.evicts() == Some(false);
+        if !states.is_empty() && states.iter().all(keeps) {
+            self.survives("a full server: it refuses acquisitions and evicts nothing");
+        }
     }
 }
 
@@ -173,7 +162,7 @@ impl fmt::Display for Guarantee {
         let lists = [
             ("Exclusion survives:", &self.survives),
             ("Exclusion can be broken by:", &self.broken_by),
-            ("Not known, so do not rely on it:", &self.not_known),
+            ("Unknown, so do not rely on it:", &self.not_known),
         ];
         for (title, list) in lists.iter().filter(|(_, list)| !list.is_empty()) {
             writeln!(f, "{title}")?;
@@ -215,10 +204,10 @@ mod tests {
         );
         let text = of(DeploymentKind::Single, None, &nodes[..1]).to_string();
         assert!(
-            text.contains("appendfsync always") && text.contains("no failover"),
+            text.contains("appendfsync always") && text.contains("failovers: there are none"),
             "{text}"
         );
-        assert!(!text.contains("Not known"), "{text}");
+        assert!(!text.contains("Unknown"), "{text}");
     }
 
     #[test]
@@ -244,7 +233,7 @@ mod tests {
         };
         let all = text(Durability::replicas(1), 1);
         assert!(
-            all.contains("no more than 1") && all.contains("everysec loses"),
+            all.contains("at most 1") && all.contains("everysec loses"),
             "{all}"
         );
         let one_of_two = text(Durability::replicas(1), 2);

@@ -6,11 +6,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::time::Instant;
 
 use super::answers::{Fields, part};
-use super::asked::Asked;
+use super::ask::Ask;
 use super::node::{
     ClockDifference, ClusterState, Flavour, Persistence, Replica, RoundTrips, ServerState, Version,
 };
-use super::rights::{self, Wanted};
+use super::rights::{self, NeededRights};
 use crate::error::Error;
 use crate::protocol::Value;
 use crate::transport::{CallError, DeploymentKind};
@@ -18,8 +18,8 @@ use crate::transport::{CallError, DeploymentKind};
 /// How often the round trip is measured.
 const PINGS: usize = 5;
 
-impl Asked<'_> {
-    async fn state(self, wanted: &Wanted) -> Result<ServerState, CallError> {
+impl Ask<'_> {
+    async fn state(self, needed: &NeededRights) -> Result<ServerState, CallError> {
         let in_cluster = self.session.transport.kind() == DeploymentKind::Cluster;
         let round_trips = self.round_trips().await?;
         let clock = self.clock().await;
@@ -39,7 +39,7 @@ impl Asked<'_> {
                     None
                 }
             },
-            rights::ask(self, wanted),
+            rights::ask(self, needed),
         );
         let info = Fields::of_lines(info.as_ref());
         let config = Fields::of_pairs(config.iter().flatten());
@@ -122,11 +122,11 @@ impl Asked<'_> {
 
 /// The state of the server, or why it did not answer.
 pub(super) async fn look(
-    asked: Asked<'_>,
+    ask: Ask<'_>,
     server: &str,
-    wanted: &Wanted,
+    needed: &NeededRights,
 ) -> Result<ServerState, Error> {
-    let state = asked.state(wanted).await;
+    let state = ask.state(needed).await;
     // The call takes nothing, so a lost reply leaves nothing in doubt.
     state
         .map_err(|error| Error::from_call(&Arc::from(server), Duration::ZERO, error.took_nothing()))
@@ -147,10 +147,8 @@ fn is_primary_by_role(reply: &Value) -> Option<bool> {
     let Value::Array(parts) = reply else {
         return None;
     };
-    let Some(Value::Text(role)) = parts.first() else {
-        return None;
-    };
-    Some(role == "master")
+    let role = parts.first()?;
+    Some(*role == Value::Text("master".to_owned()))
 }
 
 fn server_time(reply: &Value) -> Option<Duration> {

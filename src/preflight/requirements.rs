@@ -117,7 +117,7 @@ impl Requirements {
             let missing = match &node.state {
                 Ok(state) => self.missing(state, lease),
                 Err(error) => {
-                    vec![("that it can be asked", format!("{error}{}", source(error)))]
+                    vec![("reachable", format!("{error}{}", source(error)))]
                 }
             };
             let of_node = |(what, found): (&str, String)| Unmet::new(&node.server, what, &found);
@@ -132,7 +132,7 @@ impl Requirements {
         if report.nodes.is_empty() {
             unmet.push(Unmet::new(
                 "the deployment",
-                "that it can be asked",
+                "reachable",
                 "no server is known",
             ));
         }
@@ -145,88 +145,104 @@ impl Requirements {
 
     /// The unmet requirements, and what was found instead.
     fn missing(&self, state: &ServerState, lease: Duration) -> Vec<(&'static str, String)> {
-        let mut missing = Vec::new();
-        let mut need = |what, is_met: Option<bool>, found: String| match is_met {
-            Some(true) => {}
-            Some(false) => missing.push((what, found)),
-            None => missing.push((what, "not known, as this user may not look".to_owned())),
+        let checks = [
+            ("no eviction", self.check_eviction(state)),
+            ("replicas", self.check_replicas(state)),
+            ("min-replicas-to-write", self.check_min_replicas(state)),
+            ("persistence", self.check_persistence(state)),
+            ("version", self.check_version(state)),
+            ("partial coverage", self.check_coverage(state)),
+            (FAILOVER, self.check_failover(state, lease)),
+            ("rights", Ok(self.lacking_rights(state))),
+        ];
+        let unmet = |(what, check): (_, Check)| {
+            let found = check.unwrap_or_else(|Unknown| Some(UNKNOWN.to_owned()));
+            Some((what, found?))
         };
-        if self.no_eviction {
-            let found = state.maxmemory_policy.clone().unwrap_or_default();
-            need("no eviction", state.evicts().map(|evicts| !evicts), found);
+        checks.into_iter().filter_map(unmet).collect()
+    }
+
+    fn check_eviction(&self, state: &ServerState) -> Check {
+        if !self.no_eviction || !state.evicts().ok_or(Unknown)? {
+            return Ok(None);
         }
-        if self.replicas > 0 {
-            let count = state.replicas_in_step();
-            let found = format!("{} of {} in step", count.unwrap_or_default(), self.replicas);
-            need("replicas", count.map(|count| count >= self.replicas), found);
+        Ok(Some(state.maxmemory_policy.clone().unwrap_or_default()))
+    }
+
+    fn check_replicas(&self, state: &ServerState) -> Check {
+        if self.replicas == 0 {
+            return Ok(None);
         }
-        if self.min_replicas_to_write > 0 {
-            let count = state.min_replicas_to_write;
-            let is_met = count.map(|count| count >= self.min_replicas_to_write);
-            need(
-                "min-replicas-to-write",
-                is_met,
-                count.unwrap_or_default().to_string(),
-            );
+        let count = state.replicas_in_step().ok_or(Unknown)?;
+        let found = || format!("{count} of {} in step", self.replicas);
+        Ok((count < self.replicas).then(found))
+    }
+
+    fn check_min_replicas(&self, state: &ServerState) -> Check {
+        if self.min_replicas_to_write == 0 {
+            return Ok(None);
         }
-        if let Some(least) = self.persistence {
-            let kept = state.persistence;
-            let found = kept.map_or_else(String::new, |kept| format!("{kept} instead of {least}"));
-            need("persistence", kept.map(|kept| kept >= least), found);
+        let count = state.min_replicas_to_write.ok_or(Unknown)?;
+        Ok((count < self.min_replicas_to_write).then(|| count.to_string()))
+    }
+
+    fn check_persistence(&self, state: &ServerState) -> Check {
+        let Some(least) = self.persistence else {
+            return Ok(None);
+        };
+        let kept = state.persistence.ok_or(Unknown)?;
+        Ok((kept < least).then(|| format!("{kept} instead of {least}")))
+    }
+
+    fn check_version(&self, state: &ServerState) -> Check {
+        let Some(least) = self.min_version else {
+            return Ok(None);
+        };
+        if state.flavour == Some(Flavour::Embedded) {
+            let found = "the embedded engine, which is not a server";
+            return Ok(Some(found.to_owned()));
         }
-        if let Some(least) = self.min_version {
-            if state.flavour == Some(Flavour::Embedded) {
-                need(
-                    "version",
-                    Some(false),
-                    "the embedded engine, which is no server".to_owned(),
-                );
-            } else {
-                let found = state
-                    .version
-                    .map_or_else(String::new, |version| version.to_string());
-                need(
-                    "version",
-                    state.version.map(|version| version >= least),
-                    found,
-                );
+        let version = state.version.ok_or(Unknown)?;
+        Ok((version < least).then(|| version.to_string()))
+    }
+
+    fn check_coverage(&self, state: &ServerState) -> Check {
+        match state.cluster {
+            Some(cluster) if self.partial_coverage => {
+                let is_full = cluster.requires_full_coverage.ok_or(Unknown)?;
+                Ok(is_full.then(|| "cluster-require-full-coverage yes".to_owned()))
             }
+            _ => Ok(None),
         }
-        if self.partial_coverage
-            && let Some(cluster) = state.cluster
-        {
-            let is_met = cluster.requires_full_coverage.map(|required| !required);
-            need(
-                "partial coverage",
-                is_met,
-                "cluster-require-full-coverage yes".to_owned(),
-            );
-        }
-        if self.failover_within_lease
-            && let Some(cluster) = state.cluster
-        {
-            let taken = cluster.failover();
-            let is_met = taken.map(|taken| taken <= time_left(lease));
-            let found = taken.map_or_else(String::new, |taken| too_long(taken, lease));
-            need(FAILOVER, is_met, found);
-        }
-        if self.rights.is_some() {
-            match &state.rights {
-                Rights::Known { missing } => {
-                    need(
-                        "rights",
-                        Some(missing.is_empty()),
-                        format!("none to {}", missing.join(", ")),
-                    );
-                }
-                Rights::Unknown { reason } => {
-                    need("rights", Some(false), format!("not known: {reason}"));
-                }
+    }
+
+    fn check_failover(&self, state: &ServerState, lease: Duration) -> Check {
+        match state.cluster {
+            Some(cluster) if self.failover_within_lease => {
+                let taken = cluster.failover().ok_or(Unknown)?;
+                Ok((taken > time_left(lease)).then(|| too_long(taken, lease)))
             }
+            _ => Ok(None),
         }
-        missing
+    }
+
+    fn lacking_rights(&self, state: &ServerState) -> Option<String> {
+        self.rights.as_ref()?;
+        match &state.rights {
+            Rights::Known { missing } if missing.is_empty() => None,
+            Rights::Known { missing } => Some(format!("none to {}", missing.join(", "))),
+            Rights::Unknown { reason } => Some(format!("unknown: {reason}")),
+        }
     }
 }
+
+/// What was found in place of what is required; `None` if the requirement is met.
+type Check = Result<Option<String>, Unknown>;
+
+/// The server did not report it.
+struct Unknown;
+
+const UNKNOWN: &str = "unknown: the user has no right to see it";
 
 /// The cause of an error, if it has one.
 fn source(error: &Error) -> String {

@@ -1,6 +1,8 @@
 //! The rights that the client's user lacks for its uses.
 
-use super::asked::Asked;
+use std::collections::BTreeSet;
+
+use super::ask::Ask;
 use super::node::Rights;
 use crate::error::ConfigError;
 use crate::protocol::Value;
@@ -11,90 +13,73 @@ use crate::protocol::resource::Resource;
 use crate::protocol::rights::{self, Use};
 use crate::transport::{CallError, DeploymentKind};
 
-/// What the client will be used for.
+/// The uses of the client, with a lock to check them for.
 #[derive(Clone, Debug)]
-pub(super) struct Wanted {
+pub(super) struct NeededRights {
     uses: Vec<Use>,
-    /// The key of a lock, and the keys and channels that belong to it.
+    /// The key of the lock, and the keys and channels that belong to it.
     key: String,
-    further_keys: Vec<String>,
-    channels: Vec<String>,
+    further_keys: BTreeSet<String>,
+    channels: BTreeSet<String>,
 }
 
-impl Wanted {
+impl NeededRights {
     /// Rights to keys and channels are checked for a lock of this name.
     pub(super) fn new(uses: &[Use], prefix: &str, name: &str) -> Result<Self, ConfigError> {
         let key = Resource::new(Kind::Lock, prefix, name)?.key.to_string();
-        let mut wanted = Wanted {
-            uses: uses.to_vec(),
-            key,
-            further_keys: vec![],
-            channels: vec![],
-        };
+        let (mut further_keys, mut channels) = (BTreeSet::new(), BTreeSet::new());
         for &use_ in uses {
-            match use_.kind() {
-                Some(kind) => {
-                    let resource = Resource::new(kind, prefix, name)?;
-                    let extra = resource.extra_keys.iter().map(ToString::to_string);
-                    wanted.further_keys.extend(extra);
-                    if !kind.is_lock() {
-                        wanted
-                            .further_keys
-                            .push(resource.reply_key("preflight").to_string());
-                    }
-                    if kind != Kind::String {
-                        wanted
-                            .channels
-                            .push(resource.channel_of("preflight").to_string());
-                    }
-                }
-                None if use_ == Use::SetFenced => {
-                    let fence = KeyName::Ours("leasehold_fence").of(&wanted.key);
-                    wanted.further_keys.push(fence.to_string());
-                }
-                None if use_ == Use::DescribeHolds => {
-                    wanted
-                        .further_keys
-                        .push(description_key(&wanted.key).to_string());
-                }
-                None => {}
+            let Some(kind) = use_.kind() else {
+                further_keys.extend(match use_ {
+                    Use::SetFenced => Some(KeyName::Ours("leasehold_fence").of(&key).to_string()),
+                    Use::DescribeHolds => Some(description_key(&key).to_string()),
+                    _ => None,
+                });
+                continue;
+            };
+            let resource = Resource::new(kind, prefix, name)?;
+            further_keys.extend(resource.extra_keys.iter().map(ToString::to_string));
+            if !kind.is_lock() {
+                further_keys.insert(resource.reply_key("preflight").to_string());
+            }
+            if kind != Kind::String {
+                channels.insert(resource.channel_of("preflight").to_string());
             }
         }
-        for list in [&mut wanted.further_keys, &mut wanted.channels] {
-            list.sort_unstable();
-            list.dedup();
-        }
-        Ok(wanted)
+        Ok(NeededRights {
+            uses: uses.to_vec(),
+            key,
+            further_keys,
+            channels,
+        })
     }
 
     /// One question for each command on the key, one for each extra key, and one for each channel.
+    ///
+    /// `sent` are commands that the client sends besides its scripts, and `wakes` those with which it publishes to a
+    /// channel and listens to it.
     fn questions(
         &self,
         sent: &[&'static str],
         wakes: impl Fn(&str) -> &'static [&'static str],
     ) -> Vec<Question> {
-        let mut commands: Vec<_> = self.uses.iter().flat_map(|use_| use_.commands()).collect();
+        let mut commands: BTreeSet<_> = self.uses.iter().flat_map(|use_| use_.commands()).collect();
         commands.extend(sent);
-        commands.sort_unstable();
-        commands.dedup();
         let mut questions: Vec<_> = commands
             .iter()
             .map(|command| Question::command(command, &self.key))
             .collect();
         // The scripts write to the extra keys of a kind.
-        if let Some(writes) = ["del", "set", "hset"]
-            .iter()
-            .find(|command| commands.contains(command))
-        {
-            let of = |key: &String| Question::further_key(writes, key);
+        let write = ["del", "set", "hset"]
+            .into_iter()
+            .find(|command| commands.contains(command));
+        if let Some(write) = write {
+            let of = |key: &String| Question::further_key(write, key);
             questions.extend(self.further_keys.iter().map(of));
         }
         for channel in &self.channels {
-            questions.extend(
-                wakes(channel)
-                    .iter()
-                    .map(|command| Question::channel(command, channel)),
-            );
+            let of = |command: &&str| Question::channel(command, channel);
+            questions.extend(wakes(channel).iter().map(of));
         }
         questions
     }
@@ -120,77 +105,69 @@ impl Question {
     }
 
     fn further_key(command: &str, key: &str) -> Self {
-        let (words, _) = rights::question(command, key, "");
         Question {
-            words,
             missing: format!("the key {key}"),
             on_key: false,
+            ..Question::command(command, key)
         }
     }
 
     fn channel(command: &str, channel: &str) -> Self {
-        let (words, _) = rights::question(command, "", channel);
+        let (words, on_key) = rights::question(command, "", channel);
         let missing = words[..words.len().min(2)].join(" ");
         Question {
             words,
             missing,
-            on_key: false,
+            on_key,
         }
     }
 }
 
-pub(super) async fn ask(asked: Asked<'_>, wanted: &Wanted) -> Rights {
-    let transport = &asked.session.transport;
+pub(super) async fn ask(ask: Ask<'_>, needed: &NeededRights) -> Rights {
+    let transport = &ask.session.transport;
     let sent = match transport.kind() {
         DeploymentKind::Cluster => rights::IN_A_CLUSTER,
         DeploymentKind::Sentinel => rights::WITH_SENTINELS,
         _ => &[],
     };
     // By channel, because a channel in a different slot from its lock is published to all nodes.
-    let wakes = |channel: &str| match transport.publish_command(channel, &wanted.key) {
+    let wakes = |channel: &str| match transport.publish_command(channel, &needed.key) {
         "SPUBLISH" => rights::TO_WAKE_A_SHARD,
         _ => rights::TO_WAKE,
     };
     let mut sent = [rights::ALWAYS, sent].concat();
-    sent.extend(asked.session.settings.durability.map(|durability| {
+    let durability = ask.session.settings.durability;
+    sent.extend(durability.map(|durability| {
         if durability.needs_disk() {
             "waitaof"
         } else {
             "wait"
         }
     }));
-    let questions = wanted.questions(&sent, wakes);
+    let questions = needed.questions(&sent, wakes);
     let mut words = vec!["EVAL".to_owned(), rights::SCRIPT.to_owned(), "0".to_owned()];
     for question in &questions {
         words.push(question.words.len().to_string());
         words.extend(question.words.iter().cloned());
     }
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    match asked.command(&words).await {
+    let reason = match ask.command(&words).await {
         Ok(Value::Array(answers)) if answers.len() == questions.len() => {
-            read(&questions, &answers, &wanted.key)
+            return read(&questions, &answers, &needed.key);
         }
-        Ok(_) => Rights::Unknown {
-            reason: "an odd answer".to_owned(),
-        },
-        Err(CallError::Refused(fault)) if fault.0.starts_with("NOPERM") => Rights::Known {
-            missing: vec!["eval".to_owned()],
-        },
-        Err(
-            CallError::Refused(fault) | CallError::NotApplied(fault) | CallError::Unknown(fault),
-        ) => Rights::Unknown { reason: fault.0 },
-        Err(CallError::NotDurable { .. } | CallError::Forked) => Rights::Unknown {
-            reason: "an odd error".to_owned(),
-        },
-        Err(CallError::Closed) => Rights::Unknown {
-            reason: "the client is closed".to_owned(),
-        },
-    }
+        Ok(_) => "unexpected reply".to_owned(),
+        Err(CallError::Refused(fault)) if fault.0.starts_with("NOPERM") => {
+            let missing = vec!["eval".to_owned()];
+            return Rights::Known { missing };
+        }
+        Err(error) => error.into_fault().0,
+    };
+    Rights::Unknown { reason }
 }
 
 fn read(questions: &[Question], answers: &[Value], key: &str) -> Rights {
     if answers.iter().all(|answer| *answer == Value::Int(-1)) {
-        let reason = "servers tell a user its rights from Redis 7.0 on";
+        let reason = "servers report rights from Redis 7.0 on";
         return Rights::Unknown {
             reason: reason.to_owned(),
         };
@@ -217,14 +194,14 @@ fn read(questions: &[Question], answers: &[Value], key: &str) -> Rights {
 mod tests {
     use super::*;
 
-    fn answers(wanted: &Wanted, allowed: impl Fn(&Question) -> i64) -> Rights {
-        let questions = wanted.questions(rights::ALWAYS, |_| rights::TO_WAKE);
+    fn answers(needed: &NeededRights, allowed: impl Fn(&Question) -> i64) -> Rights {
+        let questions = needed.questions(rights::ALWAYS, |_| rights::TO_WAKE);
         let answers: Vec<_> = questions.iter().map(|q| Value::Int(allowed(q))).collect();
-        read(&questions, &answers, &wanted.key)
+        read(&questions, &answers, &needed.key)
     }
 
-    fn wanted(uses: &[Use]) -> Wanted {
-        Wanted::new(uses, "shop:", "a").expect("a good name")
+    fn needed(uses: &[Use]) -> NeededRights {
+        NeededRights::new(uses, "shop:", "a").expect("a good name")
     }
 
     fn missing(rights: Rights) -> Vec<String> {
@@ -236,7 +213,7 @@ mod tests {
 
     #[test]
     fn a_command_a_key_and_a_channel_are_missing_by_their_names() {
-        let fair = wanted(&[Use::FairLock]);
+        let fair = needed(&[Use::FairLock]);
         assert_eq!(missing(answers(&fair, |_| 1)), Vec::<String>::new());
         let without = |word: &'static str| {
             missing(answers(&fair, |q| {
@@ -258,16 +235,14 @@ mod tests {
 
     #[test]
     fn a_server_that_cannot_tell_is_no_good_news() {
-        let rights = answers(&wanted(&Use::ALL), |_| -1);
+        let rights = answers(&needed(&Use::ALL), |_| -1);
         assert!(matches!(rights, Rights::Unknown { .. }), "{rights:?}");
     }
 
     #[test]
     fn a_string_lock_needs_no_channel() {
-        assert!(wanted(&[Use::StringLock]).channels.is_empty());
-        assert_eq!(
-            wanted(&[Use::SetFenced]).further_keys,
-            ["leasehold_fence:{shop:a}"]
-        );
+        assert!(needed(&[Use::StringLock]).channels.is_empty());
+        let further_keys = needed(&[Use::SetFenced]).further_keys;
+        assert!(further_keys.iter().eq(["leasehold_fence:{shop:a}"]));
     }
 }

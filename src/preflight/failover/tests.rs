@@ -58,7 +58,7 @@ fn what_is_refused_is_not_known_and_not_met() {
     assert!(
         found
             .obstacle(LEASE)
-            .is_some_and(|text| text.contains("not known"))
+            .is_some_and(|text| text.contains("unknown"))
     );
 }
 
@@ -79,7 +79,7 @@ fn a_failover_may_take_two_thirds_of_the_lease() {
     assert_eq!(state(17_000, 2, up).obstacle(LEASE), None);
     assert!(state(17_001, 2, up).obstacle(LEASE).is_some());
     let late = state(18_000, 2, up).obstacle(LEASE).expect("too late");
-    assert_eq!(late, "about 21.0s, and 20.0s are left to a hold");
+    assert_eq!(late, "takes about 21.0s, and a hold has 20.0s left");
     let cluster = |timeout| ClusterState {
         node_timeout: Some(Duration::from_millis(timeout)),
         ..ClusterState::default()
@@ -93,11 +93,11 @@ fn a_quorum_or_a_majority_may_be_missing() {
     let obstacle = |others, up| state(1000, others, up).obstacle(LEASE).unwrap_or_default();
     assert_eq!(
         obstacle(0, "NOQUORUM 1 usable Sentinels."),
-        "1 sentinels are up, and it needs 2"
+        "1 sentinels are up, and a failover needs 2"
     );
     assert_eq!(
         obstacle(4, "NOQUORUM 2 usable Sentinels."),
-        "2 sentinels are up, and it needs 3"
+        "2 sentinels are up, and a failover needs 3"
     );
     assert_eq!(obstacle(4, "OK 3 usable Sentinels."), "");
 }

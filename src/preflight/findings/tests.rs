@@ -98,7 +98,7 @@ fn each_fault_is_told_with_its_weight_and_its_name() {
         (Warning, "all locks are free", |state| {
             state.persistence = Some(Persistence::None)
         }),
-        (Warning, "is not known", |state| state.persistence = None),
+        (Warning, "is unknown", |state| state.persistence = None),
         (Warning, "behind this machine's", |state| {
             let error = Duration::from_millis(1);
             state.clock = Some(ClockDifference {
@@ -109,7 +109,7 @@ fn each_fault_is_told_with_its_weight_and_its_name() {
         (Warning, "a round trip took 300ms", |state| {
             state.round_trips.worst = Duration::from_millis(300);
         }),
-        (Warning, "INFO is refused", |state| state.replicas = None),
+        (Warning, "may not run INFO", |state| state.replicas = None),
     ];
     for (severity, part, spoil) in table {
         let mut state = well();
@@ -186,5 +186,5 @@ fn a_short_lease_is_compared_with_the_round_trip() {
             ..context(DeploymentKind::Single)
         },
     );
-    assert!(found[0].text.contains("lengthen the lease"), "{found:?}");
+    assert!(found[0].text.contains("use a longer lease"), "{found:?}");
 }

@@ -5,12 +5,12 @@ use crate::session::Session;
 use crate::transport::{CallError, Group, Lane};
 
 #[derive(Clone, Copy)]
-pub(super) struct Asked<'a> {
+pub(super) struct Ask<'a> {
     pub(super) session: &'a Session,
     pub(super) group: Group,
 }
 
-impl Asked<'_> {
+impl Ask<'_> {
     pub(super) async fn command(self, words: &[&str]) -> Result<Value, CallError> {
         let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
         self.session
