@@ -63,7 +63,6 @@ use hold::{Hold, InDoubt};
 use local_queue::LocalQueues;
 use recent_releases::RecentReleases;
 use release::cleanup::{Cleanup, Cleanups};
-use release::lowering::Release;
 use reply_times::ReplyTimes;
 use safety_poll::rounds::Rounds;
 use watchdog::Watchdog;
@@ -517,7 +516,6 @@ impl Session {
         self.closed.store(true, SeqCst);
         self.queues.wake_all();
         self.subscriptions.end_outage();
-        self.recall();
         for hold in self.watchdog.holds() {
             self.lose(&hold, LossReason::Closed);
         }
@@ -546,13 +544,6 @@ impl Session {
             lease: self.settings.lease,
             source,
         })
-    }
-
-    /// Releases what waiters were to take over and have not looked at yet.
-    fn recall(&self) {
-        for hold in self.queues.recall() {
-            self.cleanups.post(Cleanup::Release(Release::of_all(hold)));
-        }
     }
 
     pub(crate) fn stats(&self) -> Stats {

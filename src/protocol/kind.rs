@@ -37,15 +37,6 @@ pub(crate) enum Contenders {
     All,
 }
 
-/// How a hold passes to the next waiter of the same client.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum HandOver {
-    Free,
-    /// Only by a call that makes it a new acquisition.
-    ByCall,
-    Never,
-}
-
 /// What a waiter does between two questions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WaitMode {
@@ -68,7 +59,8 @@ impl WaitMode {
 struct Row {
     name: &'static str,
     contenders: Contenders,
-    hand_over: HandOver,
+    /// A hold may pass to the next waiter of the same client without a call.
+    hands_over: bool,
     wait_mode: WaitMode,
     /// Held by one owner at a time, at a key that exists just as long: the safety poll may ask for the key.
     polled_by_key: bool,
@@ -86,7 +78,7 @@ const LOCK_CHANNEL: KeyName = Prefixed("redisson_lock__channel");
 const LOCK: Row = Row {
     name: "lock",
     contenders: Contenders::One,
-    hand_over: HandOver::Free,
+    hands_over: true,
     wait_mode: WaitMode::Listen,
     polled_by_key: true,
     tells_of_missing_expiry: true,
@@ -106,7 +98,7 @@ const SPIN: Row = Row {
 const FAIR: Row = Row {
     name: "fair lock",
     contenders: Contenders::All,
-    hand_over: HandOver::Never,
+    hands_over: false,
     polled_by_key: false,
     tells_of_missing_expiry: false,
     extra_keys: &[Prefixed(FAIR_QUEUE), Prefixed("redisson_lock_timeout")],
@@ -115,8 +107,8 @@ const FAIR: Row = Row {
 
 const FENCED: Row = Row {
     name: "fenced lock",
-    // The next one gets a token of its own.
-    hand_over: HandOver::ByCall,
+    // The next one needs a token of its own.
+    hands_over: false,
     extra_keys: &[Prefixed(FENCE_COUNTER)],
     ..LOCK
 };
@@ -131,7 +123,7 @@ const WRITE: Row = Row {
 const READ: Row = Row {
     name: "read lock",
     contenders: Contenders::Successive,
-    hand_over: HandOver::Never,
+    hands_over: false,
     wait_mode: WaitMode::ListenAndPoll,
     polled_by_key: false,
     ..WRITE
@@ -140,7 +132,7 @@ const READ: Row = Row {
 const STRING: Row = Row {
     name: "string lock",
     // The owner's text may be in other hands.
-    hand_over: HandOver::ByCall,
+    hands_over: false,
     wait_mode: WaitMode::Poll {
         first: Duration::from_millis(5),
         longest: Duration::from_millis(100),
@@ -214,8 +206,8 @@ impl Kind {
         self.row().contenders
     }
 
-    pub(crate) fn hand_over(self) -> HandOver {
-        self.row().hand_over
+    pub(crate) fn hands_over(self) -> bool {
+        self.row().hands_over
     }
 
     pub(crate) fn wait_mode(self) -> WaitMode {

@@ -15,13 +15,11 @@ scripts! {
     LINGER = "string_linger" from "string/linger.lua";
     RELEASE = "string_release" from "string/release.lua";
     RENEW = "string_renew" from "shared/lease.lua" "string/renew.lua";
-    TAKE_OVER = "string_take_over" from "shared/lease.lua" "string/take_over.lua";
 }
 
 pub(super) const CALLS: Calls = Calls {
     acquire,
     reenter,
-    take_over,
     release,
     linger: Some(linger),
     force_release,
@@ -40,11 +38,6 @@ fn reenter(resource: &Resource, field: &Field, lease: Duration, _holds: u32) -> 
         resource.keys(),
         vec![field.clone().into(), ms(lease)],
     )
-}
-
-fn take_over(resource: &Resource, from: &Field, owner: &Field, lease: Duration) -> Call {
-    let args = vec![from.clone().into(), owner.clone().into(), ms(lease)];
-    call(&TAKE_OVER, resource.keys(), args)
 }
 
 fn release(resource: &Resource, _publish: Publish, holds: u32, field: &Field) -> Call {

@@ -15,8 +15,6 @@ use super::existing_hold::raise;
 use super::hold::Hold;
 use super::hold_share::HoldShare;
 use super::local_queue::{Waiter, WaiterSignal, Yield, Yielded};
-use super::release::cleanup::Cleanup;
-use super::release::lowering::Release;
 use super::request::{OwnerRelation, Request};
 use super::retry_delay::RetryDelay;
 use super::subscriptions::Listener;
@@ -113,10 +111,10 @@ pub(super) async fn ask_aside(
 ) -> Result<Option<HoldShare>, Error> {
     let session = &*handle.session;
     let mut retry = Request::retry();
-    let mut attempt = Attempt::new(session, request, None);
+    let mut attempt = Attempt::new(session, request);
     loop {
         match attempt.ask(request.limit(session)).await {
-            Ok(Answer::Granted(hold) | Answer::TookOver(hold)) => {
+            Ok(Answer::Granted(hold)) => {
                 let share = HoldShare::granted(handle, request, &hold);
                 session.lose_if_closed(&hold);
                 count(&session.counters.acquired_at_once);
@@ -196,12 +194,7 @@ impl<'a> QueueSlot<'a> {
                 WaiterSignal::Contend(yielding) => {
                     // A zero wait asks at once or not at all.
                     let yielding = yielding.filter(|_| self.request.wait != Wait::Once);
-                    return self.contend(yielding, None).await;
-                }
-                WaiterSignal::TakeOver(hold) => {
-                    count(&session.counters.handed_over);
-                    self.request.told.is_handed_over();
-                    return self.contend(None, Some(hold)).await;
+                    return self.contend(yielding).await;
                 }
             }
             if !self.queued {
@@ -237,13 +230,9 @@ impl<'a> QueueSlot<'a> {
     }
 
     /// The contender: asks Redis until it has the lock or the wait is over.
-    async fn contend(
-        &mut self,
-        yielding: Option<Yield>,
-        from: Option<Arc<Hold>>,
-    ) -> Result<Outcome, Error> {
+    async fn contend(&mut self, yielding: Option<Yield>) -> Result<Outcome, Error> {
         let waiter = self.waiter.clone();
-        let mut attempt = Attempt::new(&self.handle.session, self.request, from).waiting(&waiter);
+        let mut attempt = Attempt::new(&self.handle.session, self.request).waiting(&waiter);
         let outcome = self.ask_until_over(&mut attempt, yielding).await;
         if matches!(outcome, Err(Error::Timeout { .. })) {
             attempt.leave().await;
@@ -288,9 +277,7 @@ impl<'a> QueueSlot<'a> {
             };
             let left = match answer {
                 Ok(Answer::HeldFor(left)) => left,
-                Ok(Answer::Granted(hold) | Answer::TookOver(hold)) => {
-                    return Ok(self.granted(&hold, yielded));
-                }
+                Ok(Answer::Granted(hold)) => return Ok(self.granted(&hold, yielded)),
                 Ok(Answer::Open) => return Ok(self.opened(asked_at)),
                 Err(error) => {
                     request.ride_out(session, &mut retry, error).await?;
@@ -363,17 +350,8 @@ impl Drop for QueueSlot<'_> {
         let session = &*self.handle.session;
         session.queues.leave(&self.request.resource, &self.waiter);
         // Out of the queue no more signals come; what an earlier one gave us is paid here.
-        match self.waiter.take_signal() {
-            WaiterSignal::Granted(hold) => drop(self.share_of(hold)),
-            WaiterSignal::TakeOver(hold) => {
-                session
-                    .cleanups
-                    .post(Cleanup::Release(Release::of_all(hold)));
-            }
-            WaiterSignal::None
-            | WaiterSignal::Contend(_)
-            | WaiterSignal::LookAgain
-            | WaiterSignal::Open => {}
+        if let WaiterSignal::Granted(hold) = self.waiter.take_signal() {
+            drop(self.share_of(hold));
         }
     }
 }

@@ -27,8 +27,6 @@ pub(super) struct Attempt<'a> {
     waiter: Option<&'a Waiter>,
     /// Our name on the wire; never used by another acquisition.
     field: Arc<str>,
-    /// The hold before, whose field may be turned into ours.
-    predecessor: Option<Arc<Hold>>,
     /// A call is on the wire.
     in_flight: Option<InDoubt>,
     /// An earlier call may be applied, or may yet be.
@@ -44,32 +42,24 @@ pub(super) struct Attempt<'a> {
 /// What Redis said.
 pub(super) enum Answer {
     Granted(Arc<Hold>),
-    /// The hold before is ours now; the lock was not free in between.
-    TookOver(Arc<Hold>),
     HeldFor(Option<Duration>),
     /// The latch is open: there is nothing to hold.
     Open,
 }
 
 impl<'a> Attempt<'a> {
-    pub(super) fn new(
-        session: &'a Session,
-        request: &'a Request,
-        predecessor: Option<Arc<Hold>>,
-    ) -> Self {
+    pub(super) fn new(session: &'a Session, request: &'a Request) -> Self {
         let field = session.next_field(&request.resource, request.permits);
-        let pending = predecessor.is_some().then(|| session.cleanups.expect_one());
         Attempt {
             session,
             request,
             waiter: None,
             field,
-            predecessor,
             in_flight: None,
             doubt: None,
             queued_in_redis: false,
             was_answered: false,
-            pending,
+            pending: None,
         }
     }
 
@@ -94,22 +84,6 @@ impl<'a> Attempt<'a> {
     pub(super) async fn ask(&mut self, limit: Option<Instant>) -> Result<Answer, CallError> {
         let key = self.request.resource.key.clone();
         let before = self.session.epoch_if_durable(Lane::Caller, &key);
-        if let Some(from) = self.predecessor.clone() {
-            let (sent, reply) = self.take_over(&from.field, limit).await;
-            // Whatever came back, the field before is not ours to take over again.
-            match reply {
-                Ok(TakenOver::Held(token)) => {
-                    self.predecessor = None;
-                    self.make_durable(before).await?;
-                    return self.grant(sent, token).map(Answer::TookOver);
-                }
-                Ok(TakenOver::Gone) => self.predecessor = None,
-                Err(error) => {
-                    self.undo_from();
-                    return Err(error);
-                }
-            }
-        }
         let call = self.acquire_call();
         let (sent, reply) = self.send(call, limit).await;
         let reply = match self.request.resource.kind {
@@ -145,28 +119,16 @@ impl<'a> Attempt<'a> {
         &mut self,
         from: &Arc<str>,
     ) -> Result<Option<Arc<Hold>>, CallError> {
-        let (sent, reply) = self.take_over(from, None).await;
-        match reply? {
-            TakenOver::Held(token) => self.grant(sent, token).map(Some),
+        let (resource, lease) = (&self.request.resource, self.request.terms.first_lease());
+        let call = resource.take_over(from, &self.field, lease);
+        let (sent, reply) = self.send(call, None).await;
+        match self.understood(reply, replies::taken_over)? {
+            TakenOver::Held(token) => {
+                self.session.note_release(resource, from, lease);
+                self.grant(sent, token).map(Some)
+            }
             TakenOver::Gone => Ok(None),
         }
-    }
-
-    /// Asks Redis once to put our field in the place of another, which is gone then.
-    async fn take_over(
-        &mut self,
-        from: &Arc<str>,
-        limit: Option<Instant>,
-    ) -> (Moment, Result<TakenOver, CallError>) {
-        let (resource, lease) = (&self.request.resource, self.request.terms.first_lease());
-        let (sent, reply) = self
-            .send(resource.take_over(from, &self.field, lease), limit)
-            .await;
-        let taken = self.understood(reply, replies::taken_over);
-        if matches!(taken, Ok(TakenOver::Held(_))) {
-            self.session.note_release(resource, from, lease);
-        }
-        (sent, taken)
     }
 
     /// What a reply means. A reply that no script gives may mean a grant.
@@ -333,7 +295,7 @@ impl<'a> Attempt<'a> {
     /// A grant that counts for nothing. What follows has another field.
     fn give_back(&mut self) {
         self.was_answered = true;
-        self.undo(&self.field);
+        self.undo();
         self.was_answered = false;
         self.queued_in_redis = false;
         self.field = self
@@ -342,14 +304,8 @@ impl<'a> Attempt<'a> {
         self.doubt = None;
     }
 
-    fn undo_from(&mut self) {
-        if let Some(from) = self.predecessor.take() {
-            self.undo(&from.field);
-        }
-    }
-
-    /// Ends what a field may have taken, or may take yet.
-    fn undo(&self, field: &Arc<str>) {
+    /// Ends what our field may have taken, or may take yet.
+    fn undo(&self) {
         // The older doubt is the one that takes longer to settle.
         let doubt = self
             .doubt
@@ -357,18 +313,20 @@ impl<'a> Attempt<'a> {
             .unwrap_or_else(|| self.first_doubt());
         let both = self.doubt.is_some() && self.in_flight.is_some();
         let once = doubt.once && !self.was_answered && !both;
-        self.session
-            .undo(&self.request.resource, field, InDoubt { once, ..doubt });
+        self.session.undo(
+            &self.request.resource,
+            &self.field,
+            InDoubt { once, ..doubt },
+        );
     }
 }
 
 impl Drop for Attempt<'_> {
     fn drop(&mut self) {
-        self.undo_from();
         let may_stand = self.in_flight.is_some() || self.doubt.is_some() || self.queued_in_redis;
         // A latch takes nothing.
         if may_stand && self.request.resource.kind != Kind::Latch {
-            self.undo(&self.field);
+            self.undo();
         }
     }
 }

@@ -35,7 +35,7 @@ pub(crate) async fn acquire_batch(
     };
     let mut attempts: Vec<_> = requests
         .iter()
-        .map(|request| Attempt::new(session, request, None))
+        .map(|request| Attempt::new(session, request))
         .collect();
     let questions: Vec<_> = attempts.iter_mut().map(Attempt::acquire_call).collect();
     let Some(call) = multi::acquire(&questions) else {

@@ -89,7 +89,7 @@ pub(crate) async fn take_over(
             async move {
                 let session = &*handle.session;
                 // CANCEL: its drop undoes what the call may have taken.
-                let mut attempt = Attempt::new(session, &request, None);
+                let mut attempt = Attempt::new(session, &request);
                 match attempt.take_over_from(&from).await {
                     Ok(Some(hold)) => HoldShare::granted(&handle, &request, &hold).unless_closed(),
                     Ok(None) => Err(Error::NotOwner {

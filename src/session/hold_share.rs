@@ -7,8 +7,7 @@ use std::sync::Arc;
 
 use super::attendance::PassedOver;
 use super::hold::{Heir, Hold, HoldTerms, Left};
-use super::local_queue::Departure;
-use super::release::departure::depart;
+use super::release::departure::hand_over;
 use super::release::lowering::lost_before_its_release;
 use super::release::pending::PendingRelease;
 use super::request::Request;
@@ -104,10 +103,8 @@ impl HoldShare {
                 Err(Error::lost(&hold.resource.name, reason))
             }
             Left::Inner => Ok(Some(PendingRelease::of_one_guard(handle, hold))),
-            Left::Last => Ok(match depart(&handle.session, hold, self.terms) {
-                Departure::HandedOver => None,
-                Departure::Release => Some(PendingRelease::of_all(handle, hold)),
-            }),
+            Left::Last if hand_over(&handle.session, hold, self.terms) => Ok(None),
+            Left::Last => Ok(Some(PendingRelease::of_all(handle, hold))),
         }
     }
 

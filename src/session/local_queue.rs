@@ -40,7 +40,7 @@ use tokio::time::Instant;
 
 use super::hold::{Hold, HoldTerms};
 use crate::clock::Moment;
-use crate::protocol::kind::{Contenders, HandOver};
+use crate::protocol::kind::Contenders;
 use crate::protocol::resource::Resource;
 use crate::sync::Map;
 
@@ -64,14 +64,6 @@ pub(crate) type RedisQueue = Vec<(Arc<str>, Arc<Waiter>)>;
 pub(crate) struct LocalQueues {
     map: Map<LocalQueue>,
     streak: Streak,
-}
-
-/// What happens to a queue when its hold is given up.
-pub(crate) enum Departure {
-    /// The next waiter has the hold.
-    HandedOver,
-    /// Release the hold in Redis, then call [`LocalQueues::vacate`].
-    Release,
 }
 
 impl LocalQueues {
@@ -190,52 +182,36 @@ impl LocalQueues {
         self.nudge_readers(resource);
     }
 
-    /// The last guard of a hold went: hand the hold over, or say that it must be released.
+    /// The last guard of a hold went: gives the next waiter the hold that goes on in its place, if that is allowed.
+    /// `None`: release it in Redis, then call [`vacate`](Self::vacate).
     ///
     /// `pass` makes the next hold; it is called with the shard locked: it must not come back, nor call code of others.
-    pub(crate) fn depart(
+    pub(crate) fn hand_over(
         &self,
         hold: &Arc<Hold>,
         terms: HoldTerms,
         pass: impl FnOnce(HoldTerms) -> Arc<Hold>,
-    ) -> Departure {
+    ) -> Option<Arc<Hold>> {
         let queue = self.map.get_mut(&hold.resource.queue_name);
-        let Some(mut queue) = queue.filter(|queue| queue.is_held_by(hold)) else {
-            return Departure::Release;
-        };
+        let mut queue = queue.filter(|queue| queue.is_held_by(hold))?;
         let bounded =
             queue.streak >= self.streak.count || queue.streak_since.elapsed() >= self.streak.time;
+        let may_pass =
+            !bounded && hold.resource.kind.hands_over() && terms.renewed && hold.can_hand_over();
         let next = match queue.waiters.first_entry() {
-            // Waiters of other clients know how long the lock is held: a shorter lease would end
-            // behind their backs.
-            Some(next)
-                if !bounded
-                    && hold.can_hand_over()
-                    && next.get().terms.lease >= hold.longest_lease() =>
-            {
-                Some(next.remove())
+            Some(next) if may_pass && next.get().terms.continue_lease(hold.longest_lease()) => {
+                next.remove()
             }
-            _ => None,
-        };
-        let Some(next) = next else {
-            return Departure::Release;
+            _ => return None,
         };
         queue.streak += 1;
-        let free = hold.resource.kind.hand_over() == HandOver::Free;
-        // What is to stay locked needs a lease that covers it.
-        let as_it_is = next.terms.renewed && next.terms.unlock_not_before.is_none();
-        if free && terms.renewed && as_it_is {
-            let hold = pass(next.terms);
-            // Nobody knows it before the queue does (QUEUE-4).
-            queue.state = QueueState::Held(hold.clone());
-            next.set_signal(WaiterSignal::Granted(hold));
-        } else {
-            queue.state = QueueState::Contending(next.clone());
-            next.set_signal(WaiterSignal::TakeOver(hold.clone()));
-        }
+        let hold = pass(next.terms);
+        // Nobody knows it before the queue does (QUEUE-4).
+        queue.state = QueueState::Held(hold.clone());
+        next.set_signal(WaiterSignal::Granted(hold.clone()));
         drop(queue);
         next.notify();
-        Departure::HandedOver
+        Some(hold)
     }
 
     /// A hold is gone, released or lost: the next waiter asks Redis.
@@ -291,18 +267,9 @@ impl LocalQueues {
         waiters
     }
 
-    /// Takes back the holds that contenders were to take over and have not looked at yet.
-    pub(crate) fn recall(&self) -> Vec<Arc<Hold>> {
-        self.holds(|queue| queue.contender()?.recall())
-    }
-
     /// Holds that are over and have not left their queues.
     pub(crate) fn held_in_vain(&self, now: Moment) -> Vec<Arc<Hold>> {
-        self.holds(|queue| queue.held_in_vain(now))
-    }
-
-    fn holds(&self, of: impl Fn(&LocalQueue) -> Option<Arc<Hold>>) -> Vec<Arc<Hold>> {
-        let mut holds = self.map.collect(|_, queue| of(queue));
+        let mut holds = self.map.collect(|_, queue| queue.held_in_vain(now));
         holds.sort_by_key(|hold| hold.id);
         holds
     }

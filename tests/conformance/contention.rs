@@ -186,7 +186,7 @@ pub(crate) async fn a_hand_over_keeps_the_lock_held(backend: Backend) {
     backend.until_gone("x").await;
 }
 
-pub(crate) async fn a_fixed_lease_is_taken_over_in_one_call(backend: Backend) {
+pub(crate) async fn a_fixed_lease_is_not_handed_over(backend: Backend) {
     let client = backend.client_with_long_streaks().await;
     let lease = Lease::fixed(ms(70_000));
     let guard = client
@@ -199,9 +199,9 @@ pub(crate) async fn a_fixed_lease_is_taken_over_in_one_call(backend: Backend) {
     waiting(&client, 1).await;
     let before = (client.stats().calls, guard.owner().to_owned());
     guard.unlock().await.unwrap();
-    let next = soon("taken over", waiter).await.0.unwrap().unwrap();
+    let next = soon("the next gets it", waiter).await.0.unwrap().unwrap();
     let stats = client.stats();
-    assert_eq!((stats.calls - before.0, stats.handed_over), (1, 1));
+    assert_eq!((stats.calls - before.0, stats.handed_over), (2, 0));
     assert_eq!(
         (stats.acquired_at_once, stats.acquired_after_waiting),
         (1, 1)
@@ -250,14 +250,15 @@ pub(crate) async fn without_hand_over_every_release_goes_to_redis(backend: Backe
 }
 
 pub(crate) async fn other_clients_get_their_turn_between_streaks(backend: Backend) {
-    get_their_turn(&backend, |client| client.lock("x"), Lease::Renewed).await;
+    get_their_turn(&backend, |client| client.lock("x"), Lease::Renewed, true).await;
 }
 
-pub(crate) async fn other_clients_get_their_turn_between_take_overs(backend: Backend) {
+pub(crate) async fn other_clients_get_their_turn_between_fixed_leases(backend: Backend) {
     get_their_turn(
         &backend,
         |client| client.lock("x"),
         Lease::Fixed(ms(20_000)),
+        false,
     )
     .await;
 }
@@ -267,17 +268,35 @@ pub(crate) async fn other_clients_get_their_turn_at_a_fenced_lock(backend: Backe
         &backend,
         |client| client.fenced_lock("x").into(),
         Lease::Renewed,
+        false,
     )
     .await;
 }
 
 pub(crate) async fn other_clients_get_their_turn_where_waiters_ask(backend: Backend) {
-    get_their_turn(&backend, |client| client.spin_lock("x"), Lease::Renewed).await;
-    get_their_turn(&backend, |client| client.string_lock("y"), Lease::Renewed).await;
+    get_their_turn(
+        &backend,
+        |client| client.spin_lock("x"),
+        Lease::Renewed,
+        true,
+    )
+    .await;
+    get_their_turn(
+        &backend,
+        |client| client.string_lock("y"),
+        Lease::Renewed,
+        false,
+    )
+    .await;
 }
 
 /// `busy` has four that want it always, `other` one.
-async fn get_their_turn(backend: &Backend, make: fn(&Client) -> Lock, lease: Lease) {
+async fn get_their_turn(
+    backend: &Backend,
+    make: fn(&Client) -> Lock,
+    lease: Lease,
+    hands_over: bool,
+) {
     let (busy, other) = (backend.client().await, backend.client_without_polls().await);
     if let Backend::Embedded(engine) = backend {
         // Who has had its turn is always the nearer one: it must wait on purpose.
@@ -313,7 +332,7 @@ async fn get_their_turn(backend: &Backend, make: fn(&Client) -> Lock, lease: Lea
     for task in tasks {
         task.await.unwrap();
     }
-    assert!(busy.stats().handed_over > 0);
+    assert_eq!(busy.stats().handed_over > 0, hands_over);
 }
 
 pub(crate) async fn many_clients_all_get_it(backend: Backend) {

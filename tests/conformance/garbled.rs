@@ -6,7 +6,7 @@ use std::time::Duration;
 use leasehold::test_util::{Delay, Faults, LinkControl};
 use leasehold::{EmbeddedRedis, Error, Lease, LockGuard, Owner};
 
-use crate::backend::{eventually, ms, soon};
+use crate::backend::{eventually, ms};
 use crate::kinds::KINDS;
 
 /// Longer than any of these tests: what is left behind is seen.
@@ -113,7 +113,6 @@ async fn what_was_taken_over_with_an_odd_reply_is_given_back() {
         let (client, other) = (redis.client(), redis.client());
         let link = redis.links().remove(0);
         let owners = || format!("{:?}", redis.command(&["HKEYS", "x"]));
-        // Handed on to somebody else, who restores it.
         let guard = kind
             .lock(&other, "x")
             .try_lock(Duration::ZERO, LEASE)
@@ -125,19 +124,6 @@ async fn what_was_taken_over_with_an_odd_reply_is_given_back() {
         let restored = tokio::join!(lock.restore(&text), garbled_until(&link, applied)).0;
         not_understood(kind.name, restored);
         nothing_is_left(kind.name, &redis).await;
-        // Handed over to the next waiter of the same client.
-        if kind.exclusive && kind.name != "non-reentrant fair" && kind.name != "fair" {
-            let guard = lock.try_lock(Duration::ZERO, LEASE).await.unwrap();
-            let (next, before) = (kind.lock(&client, "x"), owners());
-            let next = tokio::spawn(async move { next.try_lock(ms(5000), LEASE).await });
-            eventually("it waits", async || client.stats().waiting == 1).await;
-            let applied = async || owners() != before;
-            tokio::join!(guard.unlock(), garbled_until(&link, applied))
-                .0
-                .unwrap();
-            not_understood(kind.name, soon("told", next).await.0.unwrap());
-            nothing_is_left(kind.name, &redis).await;
-        }
     }
 }
 

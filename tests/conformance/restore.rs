@@ -246,33 +246,6 @@ pub(crate) async fn what_a_cancelled_restore_took_is_given_to_nobody(backend: Ba
     }
 }
 
-pub(crate) async fn what_is_being_handed_over_is_given_to_nobody(backend: Backend) {
-    let client = backend.client_with_long_streaks().await;
-    let long = Lease::fixed(Duration::from_secs(600));
-    for abandoned in [false, true] {
-        let lock = client.string_lock("x");
-        let guard = lock.try_lock(Duration::ZERO, long).await.unwrap();
-        let text = guard.owner().to_owned();
-        let mut taking = Box::pin(lock.try_lock(Duration::from_secs(600), long));
-        assert!(taking.as_mut().now_or_never().is_none());
-        waiting(&client, 1).await;
-        // No call: the next one has not looked yet.
-        guard.unlock().now_or_never().unwrap().unwrap();
-        is_nobodys(&lock, &text, "being handed over").await;
-        if abandoned {
-            drop(taking);
-        } else {
-            let next = soon("handed over", taking).await.0.unwrap();
-            is_nobodys(&lock, &text, "handed over").await;
-            next.check().unwrap();
-            next.extend(Duration::from_secs(600)).await.unwrap();
-            next.unlock().await.unwrap();
-        }
-        all_is_released(&client).await;
-        assert!(!backend.exists("x"));
-    }
-}
-
 pub(crate) async fn what_was_handed_over_can_be_handed_on_at_once(backend: Backend) {
     let (client, elsewhere) = (
         backend.client_with_long_streaks().await,

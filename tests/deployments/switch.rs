@@ -135,35 +135,18 @@ async fn a_release_that_the_new_master_lacks_is_repeated() {
 
 /// The field of a lock that was passed on is not that of the hold that was released.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_hand_over_that_the_new_master_lacks_is_repeated() {
+async fn a_take_over_that_the_new_master_lacks_is_repeated() {
     let sentinels = Sentinels::start();
-    // However slow the machine is, it is handed over.
-    let streak = LocalHandover::Streak {
-        count: 1000,
-        time: LIMIT,
-    };
-    let builder = Client::builder(&sentinels.url())
-        .lease(LONG)
-        .connect_timeout(LIMIT);
-    let client = builder
-        .local_handover(streak)
-        .connect()
-        .await
-        .expect("connects");
-    let lock = client.string_lock("n");
+    let client = client(&sentinels).await;
+    let lock = client.lock("n");
     let guard = lock.lock().await.expect("free");
     let first = guard.owner().to_owned();
-    let waiter = tokio::spawn({
-        let lock = lock.clone();
-        async move { lock.lock().await.expect("granted") }
-    });
-    until("it waits", async || client.stats().waiting == 1).await;
-    guard.unlock().await.expect("held");
-    let second = waiter.await.expect("no panic");
-    assert_eq!(client.stats().handed_over, 1);
+    let text = guard.hand_on().expect("held");
+    let second = lock.restore(&text).await.expect("handed on");
+    assert_ne!(second.owner(), first);
     second.unlock().await.expect("held");
     sentinels.until_in_step();
-    on_replicas(&sentinels, &["SET", "n", &first]);
+    on_replicas(&sentinels, &["HSET", "n", &first, "1"]);
     let new = sentinels.failover();
     until("it is released again", async || {
         sentinels.server(new).command(&["EXISTS", "n"]).int() == 0

@@ -32,14 +32,12 @@ pub(crate) async fn wait_open(handle: &Arc<Handle>, request: Request) -> Result<
 
 /// A time-out, if it is not open.
 async fn ask_once(session: &Session, request: &Request) -> Result<(), Error> {
-    match Attempt::new(session, request, None)
+    match Attempt::new(session, request)
         .ask(request.limit(session))
         .await
     {
         Ok(Answer::Open) => Ok(()),
-        Ok(Answer::HeldFor(_) | Answer::Granted(_) | Answer::TookOver(_)) => {
-            Err(request.timed_out(session))
-        }
+        Ok(Answer::HeldFor(_) | Answer::Granted(_)) => Err(request.timed_out(session)),
         Err(error) => Err(request.failed(error)),
     }
 }

@@ -60,6 +60,12 @@ impl HoldTerms {
     pub(crate) fn first_lease(&self) -> Duration {
         self.lease.max(self.unlock_not_before.unwrap_or_default())
     }
+
+    /// May a hold with these terms go on with a lease that Redis has already? Waiters of other clients know how long
+    /// that is: a shorter one would end behind their backs. What is to stay locked needs a lease that covers it.
+    pub(crate) fn continue_lease(&self, longest: Duration) -> bool {
+        self.renewed && self.unlock_not_before.is_none() && self.lease >= longest
+    }
 }
 
 /// What is said of it in Redis.

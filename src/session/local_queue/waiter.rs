@@ -21,8 +21,6 @@ pub(crate) enum WaiterSignal {
     None,
     /// It is the contender: ask Redis, after letting other clients go first.
     Contend(Option<Yield>),
-    /// The contender may turn the field of the hold before into its own, in one call.
-    TakeOver(Arc<Hold>),
     /// This hold is its own, handed over without a call.
     Granted(Arc<Hold>),
     /// Its `Owner` holds the lock already: look again.
@@ -147,26 +145,11 @@ impl Waiter {
         std::mem::replace(&mut *self.signal.lock(), WaiterSignal::None)
     }
 
-    /// Takes back a hold that it was to take over and has not looked at yet.
-    pub(super) fn recall(&self) -> Option<Arc<Hold>> {
-        let mut signal = self.signal.lock();
-        match std::mem::replace(&mut *signal, WaiterSignal::None) {
-            WaiterSignal::TakeOver(hold) => Some(hold),
-            other => {
-                *signal = other;
-                None
-            }
-        }
-    }
-
     /// Its `Owner` holds the lock. A signal that it has not looked at may be an obligation, which goes
     /// first.
     pub(crate) fn call_in(&self) {
         let mut signal = self.signal.lock();
-        if !matches!(
-            *signal,
-            WaiterSignal::Granted(_) | WaiterSignal::TakeOver(_)
-        ) {
+        if !matches!(*signal, WaiterSignal::Granted(_)) {
             *signal = WaiterSignal::LookAgain;
         }
         drop(signal);
@@ -185,7 +168,7 @@ impl Waiter {
     pub(super) fn set_signal(&self, signal: WaiterSignal) {
         let before = std::mem::replace(&mut *self.signal.lock(), signal);
         debug_assert!(
-            !matches!(before, WaiterSignal::Granted(_) | WaiterSignal::TakeOver(_)),
+            !matches!(before, WaiterSignal::Granted(_)),
             "signalled twice"
         );
     }

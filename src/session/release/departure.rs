@@ -4,10 +4,9 @@ use std::sync::Arc;
 
 use crate::session::Session;
 use crate::session::hold::{Hold, HoldTerms};
-use crate::session::local_queue::Departure;
 
-/// Takes a hold out of the watchdog's table, and hands it to the next local waiter if that is allowed.
-pub(crate) fn depart(session: &Session, hold: &Arc<Hold>, terms: HoldTerms) -> Departure {
+/// Takes a hold out of the watchdog's table. True if the next local waiter has it; else it is to be released.
+pub(crate) fn hand_over(session: &Session, hold: &Arc<Hold>, terms: HoldTerms) -> bool {
     hold.set_under_way(
         session
             .watchdog
@@ -15,25 +14,17 @@ pub(crate) fn depart(session: &Session, hold: &Arc<Hold>, terms: HoldTerms) -> D
     );
     session.watchdog.disarm(hold);
     if session.is_closed() {
-        return Departure::Release;
+        return false;
     }
-    let mut passed = None;
-    let departure = session.queues.depart(hold, terms, |next| {
-        let next_hold = Arc::new(hold.handed_over(session.next_id(), next));
-        passed = Some(next_hold.clone());
-        next_hold
-    });
+    let pass = |next| Arc::new(hold.handed_over(session.next_id(), next));
+    let Some(passed) = session.queues.hand_over(hold, terms, pass) else {
+        return false;
+    };
+    // Not before: the queue is locked until now, and all of this calls code of others (FOREIGN-1).
+    passed.observe(&session.settings.telemetry);
+    session.watchdog.arm(&passed, None);
+    hold.passed_on();
     // A shutdown meanwhile may have looked for holds before this one was handed over.
-    match (&departure, passed) {
-        (_, Some(passed)) => {
-            // Not before: the queue is locked until now, and all of this calls code of others (FOREIGN-1).
-            passed.observe(&session.settings.telemetry);
-            session.watchdog.arm(&passed, None);
-            hold.passed_on();
-            session.lose_if_closed(&passed);
-        }
-        (Departure::HandedOver, None) if session.is_closed() => session.recall(),
-        (Departure::HandedOver | Departure::Release, None) => {}
-    }
-    departure
+    session.lose_if_closed(&passed);
+    true
 }
