@@ -64,7 +64,6 @@ use local_queue::LocalQueues;
 use recent_releases::RecentReleases;
 use release::cleanup::{Cleanup, Cleanups};
 use reply_times::ReplyTimes;
-use safety_poll::rounds::Rounds;
 use watchdog::Watchdog;
 
 pub(crate) use events::Reported;
@@ -98,8 +97,6 @@ pub(crate) struct Session {
     pub(crate) transport: Transport,
     pub(crate) subscriptions: Arc<Subscriptions>,
     pub(crate) queues: LocalQueues,
-    /// When which waiters are looked after.
-    polls: Rounds,
     pub(crate) watchdog: Arc<Watchdog>,
     /// Kept only where there are failovers.
     recent_releases: Arc<RecentReleases>,
@@ -184,7 +181,6 @@ impl Session {
             transport,
             subscriptions,
             queues: LocalQueues::new(settings.streak),
-            polls: Rounds::new(settings.safety_poll),
             watchdog,
             recent_releases,
             descriptions: Descriptions::default(),
@@ -351,15 +347,8 @@ impl Session {
         }
         if let Some(doubt) = doubt {
             // What stands is by the call that was granted: its end says nothing of an earlier one.
-            let (epoch, lease) = (doubt.epoch, hold.longest_lease());
-            self.undo_of(
-                hold,
-                InDoubt {
-                    epoch,
-                    lease,
-                    once: false,
-                },
-            );
+            let lease = hold.longest_lease();
+            self.undo_of(hold, InDoubt { lease, ..doubt });
         }
         self.queues.vacate(hold, 0);
     }

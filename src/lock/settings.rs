@@ -25,7 +25,7 @@ use crate::session::lock_settings::OwnSettings;
 ///   released and acquired again.
 /// - Taking the lock again never shortens the lease. A hold is renewed with the longest lease among its
 ///   renewed guards.
-/// - Each waiter is checked at the interval of its own safety poll.
+/// - The first waiter in the queue asks at the interval of its own safety poll.
 impl<G: Guard> Lock<G> {
     /// Makes `owner` the owner of all acquisitions through this value.
     ///
@@ -69,12 +69,12 @@ impl<G: Guard> Lock<G> {
         self.changed(&|single| single.settings.own_mut().lease = Some(lease))
     }
 
-    /// Sets how often waiters of this value check the lock, in case a message was lost. Default:
-    /// [`ClientBuilder::safety_poll`](crate::ClientBuilder::safety_poll). From 10 ms to 60 s.
+    /// Sets how often a waiter of this value asks for the lock, in case a message was lost. From 10 ms to 60 s.
     ///
-    /// Waiters with similar intervals share their calls: one call covers 500 names. For that the interval is
-    /// shortened, by less than a quarter, to 10, 12, 15, 20, 25, 30, 40, 50, 60 or 80 ms, or to one of these
-    /// values times 10, 100 or 1,000. Fair locks do not have this setting: their waiters send heartbeats.
+    /// The client checks the names of all its waiters anyway, as often as
+    /// [`ClientBuilder::safety_poll`](crate::ClientBuilder::safety_poll) says. With this setting the first waiter of
+    /// this name asks as well: one call each time. Fair locks do not have this setting: their waiters send
+    /// heartbeats.
     #[must_use = "the lock is moved into the returned value"]
     pub fn with_safety_poll(self, every: Duration) -> Self {
         self.changed(&|single| single.settings.own_mut().safety_poll = Some(every))

@@ -139,15 +139,11 @@ struct QueueSlot<'a> {
 impl<'a> QueueSlot<'a> {
     fn take(handle: &'a Arc<Handle>, request: &'a Request) -> Self {
         let session = &handle.session;
-        let poll = session
-            .polls
-            .span_of(request.settings.own().safety_poll(&session.settings));
-        let waiter = Waiter::new(request.terms, poll, request.no_expiry.clone());
+        let waiter = Waiter::new(request.terms, request.no_expiry.clone());
         if let Some(owner) = &request.proofs.owner {
             owner.waits(session.client_id, &request.resource.key, &waiter);
         }
         session.queues.enter(&request.resource, &waiter);
-        session.polls.join(poll);
         QueueSlot {
             handle,
             request,

@@ -335,23 +335,19 @@ impl LocalQueues {
         self.map.retain(|queue| !queue.is_over(now));
     }
 
-    /// The resources that a waiter waits for without asking, for the safety poll of waiters that want one so
-    /// often. `None` if there is no such waiter.
-    pub(crate) fn waited_for(&self, every: Duration) -> Option<Vec<Arc<Resource>>> {
+    /// The resources that a waiter waits for without asking, for the safety poll.
+    pub(crate) fn waited_for(&self) -> Vec<Arc<Resource>> {
         let waits = |queue: &LocalQueue| match &queue.state {
             QueueState::Contending(_) => queue.resource.kind.wait_mode().listens(),
             QueueState::Held(hold) => hold.is_live() && !queue.waiters.is_empty(),
             QueueState::Vacant { .. } => false,
         };
-        let mut nobody = true;
         let mut resources = self.map.collect(|_, queue| {
-            let is_polled = queue.is_polled(every);
-            nobody &= !is_polled;
-            let waits = is_polled && queue.resource.kind.is_polled_by_key() && waits(queue);
-            waits.then(|| queue.resource.clone())
+            let is_polled = queue.resource.kind.is_polled_by_key() && waits(queue);
+            is_polled.then(|| queue.resource.clone())
         });
         resources.sort_by(|one, other| one.queue_name.cmp(&other.queue_name));
-        (!nobody).then_some(resources)
+        resources
     }
 
     pub(crate) fn len(&self) -> usize {

@@ -9,7 +9,8 @@ use crate::protocol::kind::{Kind, WaitMode};
 /// The pauses of one wait.
 pub(super) struct RetryDelay {
     wait_mode: WaitMode,
-    poll: Duration,
+    /// It asks so often although it listens.
+    poll: Option<Duration>,
     pause: GrowingPause,
     /// How often it may yet ask again; `None` is no limit.
     retries: Option<u32>,
@@ -52,7 +53,13 @@ impl RetryDelay {
         };
         RetryDelay {
             wait_mode,
-            poll: settings.safety_poll(&session.settings),
+            poll: match wait_mode {
+                // The safety poll of the client asks for all of these.
+                WaitMode::Listen => settings.safety_poll,
+                WaitMode::ListenAndPoll | WaitMode::Poll { .. } => {
+                    Some(settings.safety_poll(&session.settings))
+                }
+            },
             pause: GrowingPause::new(settings.retry_pause.unwrap_or(of_kind)),
             retries: settings.retry_count,
         }
@@ -77,12 +84,12 @@ impl RetryDelay {
     /// The next pause, at most until what is in the way ends by itself.
     pub(super) fn next(&mut self, left: Option<Duration>) -> Option<Duration> {
         let ends = left.map(|left| left + expiry_jitter());
-        let pause = match self.wait_mode {
-            WaitMode::Listen => return ends,
-            WaitMode::ListenAndPoll => jittered(self.poll),
-            WaitMode::Poll { .. } => self.pause.next(),
+        let pause = if self.listens() {
+            self.poll.map(jittered)
+        } else {
+            Some(self.pause.next())
         };
-        Some(ends.map_or(pause, |ends| ends.min(pause)))
+        ends.into_iter().chain(pause).min()
     }
 }
 
@@ -109,7 +116,7 @@ mod tests {
         let pause = GrowingPause::new((ms(4), ms(100)));
         RetryDelay {
             wait_mode,
-            poll: ms(1000),
+            poll: Some(ms(1000)),
             pause,
             retries: None,
         }

@@ -2,19 +2,16 @@
 //!
 //! About once a second one call asks which of the keys that this client waits for are missing. None
 //! is while all are held; where one is, its waiter is woken. Ten thousand waited-for names cost twenty
-//! calls a second, whatever became of them. Waiters of locks with a safety poll of their own have
-//! [`rounds`] of their own.
-
-pub(super) mod rounds;
+//! calls a second, whatever became of them. A waiter of a lock with a safety poll of its own asks for itself as well.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
-use super::Session;
+use super::{Session, jittered};
 use crate::lease::LossReason;
 use crate::protocol::existence;
 use crate::protocol::resource::Resource;
@@ -54,25 +51,23 @@ pub(crate) async fn sweep(session: &Session) {
 
 /// Polls until it is dropped.
 pub(crate) async fn run(session: &Session) {
+    let every = session.settings.safety_poll;
     let mut checks = FuturesUnordered::new();
     loop {
-        tokio::select! {
-            biased;
-            () = sleep_until(session.polls.next()) => {}
-            () = session.polls.sooner() => {}
-            Some(_) = checks.next() => {}
-        }
-        for every in session.polls.take_due(Instant::now()) {
-            let Some(resources) = session.queues.waited_for(every) else {
-                continue;
-            };
-            // It goes on for as long as somebody waits so.
-            session.polls.join(every);
-            for (group, all) in session.by_group(resources, |resource| &resource.key) {
-                // Side by side, and not beyond the next poll: a node that does not answer holds up no other.
-                let batches = all.chunks(BATCH).map(<[_]>::to_vec);
-                checks.extend(batches.map(|batch| timeout(every, check(session, group, batch))));
+        let pause = sleep(jittered(every));
+        tokio::pin!(pause);
+        loop {
+            tokio::select! {
+                biased;
+                () = &mut pause => break,
+                Some(_) = checks.next() => {}
             }
+        }
+        let resources = session.queues.waited_for();
+        for (group, all) in session.by_group(resources, |resource| &resource.key) {
+            // Side by side, and not beyond the next poll: a node that does not answer holds up no other.
+            let batches = all.chunks(BATCH).map(<[_]>::to_vec);
+            checks.extend(batches.map(|batch| timeout(every, check(session, group, batch))));
         }
     }
 }

@@ -464,13 +464,14 @@ async fn a_renewal_of_the_hold_before_keeps_no_lock_beyond_its_moment() {
         time: LONG,
     };
     let builder = testbed.redis.builder().local_handover(streak);
+    // No poll is on its way instead of the renewal.
+    let builder = builder.safety_poll(ms(60_000));
     testbed.client = builder.connect().await.unwrap();
     testbed.link = testbed.redis.links().pop().unwrap();
     let (begin, span) = (Instant::now(), ms(1000));
     let lock = testbed.client.lock("x");
     let first = lock.lock().await.unwrap();
-    // No poll is on its way instead of the renewal.
-    let next = testbed.client.lock("x").with_safety_poll(ms(60_000));
+    let next = testbed.client.lock("x");
     let second = tokio::spawn(async move { next.lock().await.unwrap() });
     waiting(&testbed.client, 1).await;
     sleep_until(begin + ms(9_500)).await;

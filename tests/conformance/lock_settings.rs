@@ -163,61 +163,29 @@ async fn finds_what_no_message_told(backend: &Backend, client: &Client, lock: Lo
 pub(crate) async fn a_lock_has_a_safety_poll_of_its_own(backend: Backend) {
     let client = backend.client_without_polls().await;
     let lock = client.lock("x").with_safety_poll(ms(200));
-    let took = finds_what_no_message_told(&backend, &client, lock.clone()).await;
+    let took = finds_what_no_message_told(&backend, &client, lock).await;
     assert!(took < backend.late(300), "{took:?}");
-    // Again, when its round had ended; and behind a hold of the same client.
-    sleep(ms(1000)).await;
-    let polls = client.stats().polls;
-    let took = finds_what_no_message_told(&backend, &client, lock.clone()).await;
-    assert!(
-        took < backend.late(300) && client.stats().polls > polls,
-        "{took:?}"
-    );
-    let lost = client.lock("x").lock().await.unwrap();
-    let waiter = tokio::spawn(async move { lock.lock().await });
-    waiting(&client, 1).await;
-    backend.command(&["DEL", "x"]);
-    let (guard, took) = soon("a poll finds it", waiter).await;
-    assert!(took < backend.late(300), "{took:?}");
-    assert_eq!(lost.state(), HoldState::Lost);
-    guard.unwrap().unwrap().unlock().await.unwrap();
+    assert_eq!(client.stats().polls, 0, "it asked for itself");
 }
 
-pub(crate) async fn a_lock_that_waits_for_long_is_polled_again(backend: Backend) {
+pub(crate) async fn a_lock_that_waits_for_long_asks_again(backend: Backend) {
     let client = backend.client_without_polls().await;
     let held = backend.client().await.lock("x").lock().await.unwrap();
     let lock = client.lock("x").with_safety_poll(ms(50));
     let waiter = tokio::spawn(async move { lock.lock().await });
-    eventually("it is polled again", async || client.stats().polls >= 5).await;
-    held.unlock().await.unwrap();
-    drop(soon("its turn", waiter).await.0.unwrap().unwrap());
-    // Nobody waits, nobody asks.
-    let polls = client.stats().polls;
-    sleep(ms(500)).await;
-    assert!(client.stats().polls <= polls + 1);
-}
-
-pub(crate) async fn a_lock_may_be_polled_less_often(backend: Backend) {
-    let client = backend
-        .builder()
-        .safety_poll(ms(50))
-        .connect()
-        .await
-        .unwrap();
-    let other = backend.client().await;
-    let held = other.lock("x").lock().await.unwrap();
-    let seldom = client.lock("x").with_safety_poll(ms(60_000));
-    let waiter = tokio::spawn(async move { seldom.lock().await });
     waiting(&client, 1).await;
-    sleep(ms(500)).await;
-    assert_eq!(client.stats().polls, 0);
-    // A second waiter of the same name with the client's own is looked after.
-    let often = client.lock("x");
-    let second = tokio::spawn(async move { often.lock().await });
-    eventually("it is polled", async || client.stats().polls > 2).await;
+    let calls = client.stats().calls;
+    eventually("it asks again", async || client.stats().calls >= calls + 5).await;
     held.unlock().await.unwrap();
     drop(soon("its turn", waiter).await.0.unwrap().unwrap());
-    drop(soon("its turn", second).await.0.unwrap().unwrap());
+    eventually("it is released", async || {
+        client.stats().releases_pending == 0
+    })
+    .await;
+    // Nobody waits, nobody asks.
+    let calls = client.stats().calls;
+    sleep(ms(500)).await;
+    assert_eq!(client.stats().calls, calls);
 }
 
 pub(crate) async fn permits_and_latches_are_asked_for_as_often(backend: Backend) {

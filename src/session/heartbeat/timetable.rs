@@ -128,7 +128,7 @@ mod tests {
             .terms(PERIOD)
             .expect("good terms");
         let waiter = |number| {
-            let waiter = Waiter::new(terms, PERIOD, Arc::default());
+            let waiter = Waiter::new(terms, Arc::default());
             (Arc::from(format!("field {number}")), waiter)
         };
         (0..number).map(waiter).collect()

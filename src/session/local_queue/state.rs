@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -94,12 +93,6 @@ impl LocalQueue {
 
     pub(super) fn waiting(&self) -> usize {
         self.waiters.len() + self.contenders.len() + usize::from(self.contender().is_some())
-    }
-
-    /// Does a waiter want to be looked after so often?
-    pub(super) fn is_polled(&self, every: Duration) -> bool {
-        let mut all = self.contender().into_iter().chain(self.waiters.values());
-        all.any(|waiter| waiter.poll == every)
     }
 
     /// Nobody uses it, and nothing is worth remembering.

@@ -34,8 +34,6 @@ pub(crate) struct Waiter {
     /// In the order in which they came.
     pub(super) id: u64,
     pub(crate) terms: HoldTerms,
-    /// How often it wants to be looked after.
-    pub(super) poll: Duration,
     signal: Mutex<WaiterSignal>,
     /// Since when it waits.
     pub(super) since: Instant,
@@ -59,12 +57,11 @@ struct Ticket {
 }
 
 impl Waiter {
-    pub(crate) fn new(terms: HoldTerms, poll: Duration, no_expiry: Arc<AtomicBool>) -> Arc<Self> {
+    pub(crate) fn new(terms: HoldTerms, no_expiry: Arc<AtomicBool>) -> Arc<Self> {
         let signal = Mutex::new(WaiterSignal::None);
         Arc::new(Waiter {
             id: NEXT.fetch_add(1, Relaxed),
             terms,
-            poll,
             signal,
             since: Instant::now(),
             ticket: Mutex::new(None),
