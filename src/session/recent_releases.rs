@@ -238,7 +238,6 @@ fn release_again(session: &Session, release: &Release) {
         InDoubt {
             epoch,
             lease: *lease,
-            once: true,
         },
     );
 }
