@@ -123,7 +123,7 @@ pub use inspect::Waiters;
 /// |--------------|-----------------|----------------------------------------------------|
 /// | free         | 1               | `lock_acquire`                                     |
 /// | held         | 2 + w, + 1      | `lock_acquire` each time, one `SUBSCRIBE` per name |
-/// | handed over  | 0               | none; 1 `lock_take_over` for a fixed lease         |
+/// | handed over  | 0               | none                                               |
 /// | re-entered   | 1               | `lock_reenter`                                     |
 /// | released     | 1               | `lock_release`; `lock_linger` if it is to [stay locked](Acquire::unlock_not_before) |
 /// | while held   | 1 per third of the lease | `lock_renew`, many holds in one call      |
