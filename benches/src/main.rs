@@ -36,9 +36,6 @@ mod options;
 mod report;
 mod scaling;
 mod server;
-#[path = "../../tests/support/mod.rs"]
-mod support;
-
 use std::process::ExitCode;
 
 use options::Options;

@@ -11,13 +11,14 @@ use std::fs;
 use std::path::Path;
 use std::thread;
 
+use leasehold_testbed::{Cluster, Shape};
+
 use serde_json::json;
 
 use crate::Failure;
 use crate::loops;
 use crate::options::Options;
 use crate::report::{Report, count};
-use crate::support::cluster::{Cluster, Shape};
 use model::{Costs, Setting};
 use spread::Spread;
 

@@ -5,9 +5,6 @@
 #[allow(clippy::allow_attributes, reason = "as above")]
 #[path = "../tests/pty.rs"]
 mod pty;
-#[path = "../../tests/support/mod.rs"]
-mod support;
-
 use std::env;
 use std::fmt::Write as _;
 use std::fs;
@@ -15,11 +12,10 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use leasehold_testbed::{Server, wait_until};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use pty::Pty;
-use support::server::Server;
-use support::wait_until;
 use vt100::{Cell, Color, Screen};
 
 /// The size of a letter in the picture.

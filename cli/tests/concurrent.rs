@@ -2,7 +2,8 @@
 
 use std::env;
 
-use crate::support::server::is_missing;
+use leasehold_testbed::is_missing;
+
 use crate::testbed::{Runner, Testbed, text};
 
 /// `LEASEHOLD_RUNNERS` says how many runners there are.

@@ -2,10 +2,8 @@
 
 use std::process::{Output, Stdio};
 
-use crate::certificate::Certificate;
-use crate::support::cluster::Cluster;
-use crate::support::sentinel::Sentinels;
-use crate::support::server::{Server, is_missing};
+use leasehold_testbed::{Certificate, Cluster, Sentinels, Server, is_missing};
+
 use crate::testbed::{bare, exit_code, stderr, stdout};
 
 fn output(url: &str, words: &[&str]) -> Output {

@@ -1,6 +1,7 @@
 //! What a runner ends with.
 
-use crate::support::server::is_missing;
+use leasehold_testbed::is_missing;
+
 use crate::testbed::{Testbed, bare, exit_code, stderr, stdout};
 
 #[test]

@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
+use leasehold_testbed::{is_missing, wait_until};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::support::server::is_missing;
-use crate::support::wait_until;
 use crate::testbed::{LATE, Runner, Testbed, await_line, runs, text, wall_nanos};
 
 const LEASE: Duration = Duration::from_secs(4);

@@ -2,10 +2,9 @@
 
 use std::process::Stdio;
 
+use leasehold_testbed::{is_missing, wait_until};
 use nix::sys::signal::Signal;
 
-use crate::support::server::is_missing;
-use crate::support::wait_until;
 use crate::testbed::{LATE, Testbed, await_line, exit_code, runs, stderr, stdout, text};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_leasehold");

@@ -4,10 +4,10 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
+use leasehold_testbed::{is_missing, wait_until};
+
 use serde_json::{Value, json};
 
-use crate::support::server::is_missing;
-use crate::support::wait_until;
 use crate::testbed::{LATE, Testbed, await_line, exit_code, stderr, stdout};
 
 /// A JVM with a client of Redisson, asked one line after the other (`tests/redisson`).

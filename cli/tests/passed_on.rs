@@ -3,10 +3,9 @@
 use std::io::Write as _;
 use std::process::Stdio;
 
+use leasehold_testbed::{is_missing, wait_until};
 use nix::sys::signal::Signal;
 
-use crate::support::server::is_missing;
-use crate::support::wait_until;
 use crate::testbed::{LATE, Runner, Testbed, await_line, exit_code, stderr, stdout, text};
 
 #[test]

@@ -5,10 +5,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use leasehold_testbed::wait_until;
+
 use portable_pty::{Child, CommandBuilder, MasterPty, PtySize, native_pty_system};
 use vt100::Parser;
-
-use crate::support::wait_until;
 
 /// Far longer than anything takes here.
 const LATE: Duration = Duration::from_secs(30);

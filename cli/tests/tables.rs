@@ -2,11 +2,10 @@
 
 use std::process::Stdio;
 
+use leasehold_testbed::{Reply, is_missing, wait_until};
+
 use serde_json::{Value, json};
 
-use crate::support::resp::Reply;
-use crate::support::server::is_missing;
-use crate::support::wait_until;
 use crate::testbed::{LATE, Runner, Testbed, await_line, bare, exit_code, stderr, stdout};
 
 /// A thread of a Java program.
@@ -539,7 +538,7 @@ fn a_password_comes_from_the_environment_or_a_file() {
         return;
     }
     let bed = Testbed {
-        server: crate::support::server::Server::start_with(&["--requirepass", "s e#cret"]),
+        server: leasehold_testbed::Server::start_with(&["--requirepass", "s e#cret"]),
     };
     let url = format!("redis://127.0.0.1:{}", bed.server.port());
     let file = bed.file("password");
@@ -584,7 +583,7 @@ fn what_ps_shows_has_no_password() {
         return;
     }
     let bed = Testbed {
-        server: crate::support::server::Server::start_with(&["--requirepass", "s3cret"]),
+        server: leasehold_testbed::Server::start_with(&["--requirepass", "s3cret"]),
     };
     let url = format!("redis://127.0.0.1:{}", bed.server.port());
     let file = bed.file("ready");

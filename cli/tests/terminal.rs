@@ -1,11 +1,10 @@
 //! On a terminal: the foreground, keys, suspension, questions, colours.
 
+use leasehold_testbed::{is_missing, wait_until};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::pty::Pty;
-use crate::support::server::is_missing;
-use crate::support::wait_until;
 use crate::testbed::{LATE, Testbed, await_line, runs, text};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_leasehold");

@@ -6,12 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use leasehold_testbed::{Reply, Server, wait_until};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-
-use crate::support::resp::Reply;
-use crate::support::server::Server;
-use crate::support::wait_until;
 
 /// Far longer than anything takes here.
 pub(crate) const LATE: Duration = Duration::from_secs(60);

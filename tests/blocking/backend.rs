@@ -7,8 +7,7 @@ use std::time::Duration;
 use leasehold::blocking::Guard;
 use leasehold::test_util::Reply;
 use leasehold::{ClientBuilder, EmbeddedRedis, Error, blocking};
-
-use crate::support::{deployment::Borrowed, resp, wait_until};
+use leasehold_testbed::{self as testbed, Borrowed, wait_until};
 
 /// How long anything may take that is expected to happen.
 pub(crate) const LIMIT: Duration = Duration::from_secs(20);
@@ -63,7 +62,7 @@ impl Backend {
     fn integer(&self, words: &[&str]) -> i64 {
         match self {
             Backend::Redis(server) => match server.command(words) {
-                resp::Reply::Int(number) => number,
+                testbed::Reply::Int(number) => number,
                 other => panic!("{words:?} gave {other:?}"),
             },
             Backend::Embedded(engine) => match engine.command(words) {

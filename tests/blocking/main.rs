@@ -9,9 +9,6 @@
     reason = "a test fails by panicking"
 )]
 
-#[path = "../support/mod.rs"]
-mod support;
-
 mod async_code;
 mod backend;
 mod connecting;
@@ -29,7 +26,7 @@ macro_rules! behaviours {
             $(mod $module {
                 $(#[test]
                 fn $behaviour() {
-                    if crate::support::server::is_missing() {
+                    if leasehold_testbed::is_missing() {
                         return;
                     }
                     crate::$module::$behaviour(&crate::backend::Backend::redis());

@@ -7,10 +7,9 @@ use std::thread;
 
 use leasehold::blocking::{Client, Guard};
 use leasehold::{EmbeddedRedis, Lease};
+use leasehold_testbed::{Server, is_missing, wait_until};
 
 use crate::backend::{LIMIT, ms, until_waiting};
-use crate::support::server::{self, Server};
-use crate::support::wait_until;
 
 const URL: &str = "LEASEHOLD_TEST_URL";
 
@@ -34,7 +33,7 @@ fn ends(test: &str, url: &str) -> ExitStatus {
 
 #[test]
 fn a_process_ends_though_threads_hold_and_wait() {
-    if server::is_missing() {
+    if is_missing() {
         return;
     }
     let server = Server::start();
@@ -61,7 +60,7 @@ fn leaves_a_hold_and_a_waiter() {
 #[test]
 #[cfg(target_os = "linux")]
 fn no_thread_is_left() {
-    if server::is_missing() {
+    if is_missing() {
         return;
     }
     let server = Server::start();

@@ -11,10 +11,8 @@ use futures::FutureExt;
 use leasehold::settings::LocalHandover;
 use leasehold::test_util::{ErrorReply, Reply, scripts};
 use leasehold::{Client, ClientBuilder, EmbeddedRedis, Error};
+use leasehold_testbed::{self as testbed, Borrowed};
 use tokio::time::{Instant, sleep};
-
-use crate::support::deployment::Borrowed;
-use crate::support::resp;
 
 /// How long anything may take that is expected to happen.
 pub(crate) const LIMIT: Duration = Duration::from_secs(10);
@@ -163,7 +161,7 @@ impl Backend {
             Backend::Embedded(_) => |span| {
                 tokio::time::advance(span)
                     .now_or_never()
-                    .unwrap_or_default()
+                    .unwrap_or_default();
             },
         }
     }
@@ -172,8 +170,8 @@ impl Backend {
     pub(crate) fn command(&self, words: &[&str]) -> String {
         match self {
             Backend::Redis(server) => match server.command(words) {
-                resp::Reply::Nil => "nil".into(),
-                resp::Reply::Int(number) => number.to_string(),
+                testbed::Reply::Nil => "nil".into(),
+                testbed::Reply::Int(number) => number.to_string(),
                 reply => reply.text(),
             },
             Backend::Embedded(engine) => text(engine.command(words)),
@@ -214,7 +212,7 @@ impl Backend {
                 .command(words)
                 .array()
                 .iter()
-                .map(resp::Reply::text)
+                .map(testbed::Reply::text)
                 .collect(),
             Backend::Embedded(engine) => match engine.command(words) {
                 Ok(Reply::Array(parts)) => parts.into_iter().map(text).collect(),

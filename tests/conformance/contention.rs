@@ -291,6 +291,10 @@ pub(crate) async fn other_clients_get_their_turn_where_waiters_ask(backend: Back
 }
 
 /// `busy` has four that want it always, `other` one.
+#[expect(
+    clippy::fn_params_excessive_bools,
+    reason = "what is expected of this kind"
+)]
 async fn get_their_turn(
     backend: &Backend,
     make: fn(&Client) -> Lock,

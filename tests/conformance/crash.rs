@@ -5,9 +5,9 @@ use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
 
 use leasehold::{Client, Lease};
+use leasehold_testbed::{Server, is_missing};
 
 use crate::backend::{ms, soon, waiting};
-use crate::support::server::{self, Server};
 
 const SERVER: &str = "LEASEHOLD_CRASH_SERVER";
 
@@ -70,7 +70,7 @@ async fn the_one_that_dies() {
 
 #[tokio::test]
 async fn permits_of_a_killed_process_come_back() {
-    if server::is_missing() {
+    if is_missing() {
         return;
     }
     let server = Server::start();

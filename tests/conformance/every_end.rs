@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use leasehold::{Ended, Error, HoldState, Lease, LossReason, Owner};
+use leasehold_testbed::KINDS;
 use tokio::time::{Instant, sleep};
 
 use crate::backend::{Backend, LIMIT, eventually, ms, soon};
 use crate::for_each_kind::{are_there, for_each_exclusive_kind, for_each_kind, is_sure, wait};
-use crate::kinds::KINDS;
 
 pub(crate) async fn a_fixed_lease_ends_for_a_waiter(backend: Backend) {
     let (client, elsewhere) = (&backend.client().await, &backend.client().await);

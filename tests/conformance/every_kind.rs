@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use leasehold::{Ended, Error, Lease, Lock, LossReason, Owner};
+use leasehold_testbed::KINDS;
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep};
 
 use crate::backend::{Backend, eventually, ms, soon};
 use crate::for_each_kind::{are_there, for_each_exclusive_kind, for_each_kind, is_sure, wait};
-use crate::kinds::KINDS;
 use crate::semaphores::in_vain;
 
 pub(crate) async fn it_is_seen_from_everywhere(backend: Backend) {

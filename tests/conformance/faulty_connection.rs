@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use leasehold::test_util::LinkControl;
 use leasehold::{Client, ClientBuilder};
+use leasehold_testbed::Line;
 
 use crate::backend::{Backend, LIMIT, connection};
-use crate::support::deployment::Line;
 
 /// One client's line.
 pub(crate) enum FaultyConnection {

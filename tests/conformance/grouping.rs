@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex};
 
 use futures::future::join_all;
 use leasehold::{Client, EmbeddedRedis, HoldState, LockGuard};
+use leasehold_testbed::{SLOTS, keyslot};
 use tokio::io::{AsyncWriteExt, BufReader, DuplexStream, duplex};
 use tokio::time::sleep;
 
 use crate::backend::{eventually, ms};
 use crate::memory_server::{array, bulk, encoded, request, to_the_connection};
-use crate::support::slots::{SLOTS, keyslot};
 
 const NODES: u16 = 3;
 const FIRST_PORT: u16 = 7000;

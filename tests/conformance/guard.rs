@@ -306,7 +306,7 @@ pub(crate) async fn shutdown_releases_and_wakes_everybody(backend: Backend) {
     }
     waiting(&client, 30).await;
     let ((), took) = soon("shut down", async {
-        client.shutdown(ms(5000)).await.unwrap()
+        client.shutdown(ms(5000)).await.unwrap();
     })
     .await;
     assert!(took < backend.late(2000), "{took:?}");

@@ -6,12 +6,12 @@ use std::time::Duration;
 use futures::future::try_join_all;
 use leasehold::test_util::{Delay, Faults};
 use leasehold::{EmbeddedRedis, Error, Lease};
+use leasehold_testbed::Kind;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::backend::{Backend, LIMIT, eventually, ms, soon, waiting};
 use crate::faulty_connection::FaultyConnection;
 use crate::for_each_kind::for_each_exclusive_kind;
-use crate::kinds::Kind;
 
 /// The wait, and when what is waited for is released: on a busy machine neither may be late.
 const fn times(backend: &Backend) -> [Duration; 2] {

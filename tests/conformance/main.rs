@@ -9,12 +9,6 @@
 )]
 #![expect(clippy::large_futures, reason = "many at once, in one test")]
 
-#[path = "../support/mod.rs"]
-mod support;
-
-#[path = "../support/kinds.rs"]
-mod kinds;
-
 mod backend;
 mod background;
 mod bad_arguments;
@@ -76,7 +70,7 @@ macro_rules! behaviours {
             $(mod $module {
                 $(#[tokio::test]
                 async fn $behaviour() {
-                    if crate::support::server::is_missing() {
+                    if leasehold_testbed::is_missing() {
                         return;
                     }
                     crate::$module::$behaviour(crate::backend::Backend::redis()).await;

@@ -355,7 +355,7 @@ pub(crate) async fn one_release_lets_many_in(backend: Backend) {
         slow().await.unwrap(),
     ];
     all_get_one(&backend, &three, async || {
-        semaphore.release(6).await.unwrap()
+        semaphore.release(6).await.unwrap();
     })
     .await;
     // The same by the release of one hold that stood for all.

@@ -7,12 +7,12 @@ use leasehold::{
     Client, ClientBuilder, ConfigError, EmbeddedRedis, Ended, Error, Lease, Lock, LockGuard,
     LossReason, Owner,
 };
+use leasehold_testbed::KINDS;
 use tokio::time::{Instant, advance, sleep, sleep_until};
 
 use crate::backend::{Backend, eventually, ms, soon, waiting};
 use crate::faulty_connection::FaultyConnection;
 use crate::for_each_kind::{are_there, for_each_exclusive_kind};
-use crate::kinds::KINDS;
 
 async fn take(lock: &Lock, span: Duration) -> LockGuard {
     lock.acquire()

@@ -4,11 +4,11 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use leasehold::{Client, Lease, Lock};
+use leasehold_testbed::Kind;
 use tokio::time::{Instant, timeout};
 
 use crate::backend::{Backend, eventually, ms, soon};
 use crate::for_each_kind::{for_each_exclusive_kind, for_each_kind};
-use crate::kinds::Kind;
 
 /// Polls a future for a while, and not any more after that.
 async fn polled_for<F: Future>(span: Duration, future: F) -> Pin<Box<F>> {

@@ -2,13 +2,13 @@
 
 use leasehold::inspect::Holder;
 use leasehold::{Client, ConfigError, Error, Lease, Lock};
+use leasehold_testbed::KINDS;
 use tokio::task::JoinSet;
 
 use crate::backend::{Backend, eventually, ms, soon, waiting};
-use crate::kinds::KINDS;
 
 /// Those that are one lock, of which there is one holder to be told.
-fn single_kinds() -> impl Iterator<Item = &'static crate::kinds::Kind> {
+fn single_kinds() -> impl Iterator<Item = &'static leasehold_testbed::Kind> {
     KINDS.iter().filter(|kind| kind.is_single())
 }
 

@@ -4,9 +4,9 @@ use std::fs;
 use std::time::Duration;
 
 use leasehold::{Client, Lease, Lock};
+use leasehold_testbed::{Cluster, Shape};
 
 use crate::contenders::{LIMIT, until};
-use crate::support::cluster::{Cluster, Shape};
 
 async fn is_served(lock: &Lock) -> bool {
     match lock

@@ -2,9 +2,7 @@
 
 use std::time::Instant;
 
-use crate::support::cluster::{Cluster, Shape};
-use crate::support::resp::Reply;
-use crate::support::slots::{SLOTS, keyslot};
+use leasehold_testbed::{Cluster, Reply, SLOTS, Shape, keyslot};
 
 fn integer(number: i64) -> Reply {
     Reply::Int(number)

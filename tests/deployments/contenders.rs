@@ -6,10 +6,9 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use leasehold::{Client, Ended, Error, HoldState, Lease, LockGuard};
+use leasehold_testbed::KINDS;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
-
-use crate::kinds::KINDS;
 
 /// How long anything may take that is expected to happen: the machine may be slow.
 pub(crate) const LIMIT: Duration = Duration::from_secs(30);

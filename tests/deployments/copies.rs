@@ -4,11 +4,10 @@ use std::time::Duration;
 
 use leasehold::settings::Durability;
 use leasehold::{Client, Ended, Error, HoldState, Lease, LossReason};
+use leasehold_testbed::{Reply, Sentinels, Watch};
 use tokio::time::timeout;
 
 use crate::contenders::{LIMIT, until};
-use crate::support::resp::Reply;
-use crate::support::sentinel::{Sentinels, Watch};
 
 /// No renewal is due within a test.
 const LONG: Duration = Duration::from_secs(300);

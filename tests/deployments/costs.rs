@@ -11,17 +11,13 @@ use std::time::Duration;
 
 use leasehold::test_util::Machine;
 use leasehold::{Client, Lease, Lock, LockGuard};
+use leasehold_testbed::{Cluster, Deployment, SLOTS, Sentinels, Server, Shape, Watch, keyslot};
 use tokio::runtime::Runtime;
 use tokio::time::sleep;
 
 use counted::{Cost, Counted, LONG, NO_POLL};
 
 use crate::contenders::{LIMIT, until};
-use crate::support::cluster::{Cluster, Shape};
-use crate::support::deployment::Deployment;
-use crate::support::sentinel::{Sentinels, Watch};
-use crate::support::server::Server;
-use crate::support::slots::{SLOTS, keyslot};
 
 const PAGE: &str = include_str!("../../docs/deployments.md");
 const BEGIN: &str =

@@ -4,9 +4,9 @@
 
 use std::time::Instant;
 
+use leasehold_testbed::{Cluster, Sentinels};
+
 use crate::contenders::{Contenders, size, two_clients};
-use crate::support::cluster::Cluster;
-use crate::support::sentinel::Sentinels;
 
 const CONTENDERS: usize = 50;
 

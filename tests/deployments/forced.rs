@@ -10,10 +10,10 @@ use std::time::Duration;
 use fastrand::Rng;
 use leasehold::settings::Durability;
 use leasehold::{Client, Ended, Error, FencingToken, HoldState, Lease, Lock, LockGuard};
+use leasehold_testbed::{Cluster, Shape};
 use tokio::time::{sleep, timeout};
 
 use crate::contenders::{LIMIT, size, until};
-use crate::support::cluster::{Cluster, Shape};
 
 const NAMES: usize = 12;
 const WAIT: Duration = Duration::from_secs(5);
@@ -198,7 +198,7 @@ async fn forced(cluster: &Cluster, durability: Option<Durability>, seed: usize) 
             let lock = Lock::from(client.fenced_lock(format!("{durability:?}:{number}")));
             let (run, place, random) = (run.clone(), place.clone(), random.fork());
             tasks.push(tokio::spawn(async move {
-                run.contend(lock, &place, random).await
+                run.contend(lock, &place, random).await;
             }));
         }
     }

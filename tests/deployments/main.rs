@@ -5,16 +5,12 @@
 #![expect(clippy::disallowed_methods, reason = "real servers take real time")]
 
 mod addresses;
-#[path = "../support/certificate.rs"]
-mod certificate;
 mod cluster;
 mod contenders;
 mod copies;
 mod costs;
 mod failovers;
 mod forced;
-#[path = "../support/kinds.rs"]
-mod kinds;
 mod moves;
 mod names;
 mod outages;
@@ -27,6 +23,4 @@ mod sentinel;
 mod shards;
 mod silence;
 mod subscriptions;
-#[path = "../support/mod.rs"]
-mod support;
 mod switch;

@@ -5,11 +5,9 @@
 use std::collections::BTreeSet;
 
 use leasehold::HoldState;
+use leasehold_testbed::{Cluster, KINDS, Shape, keyslot};
 
 use crate::contenders::{Contenders, NAMES, size, two_clients, until};
-use crate::kinds::KINDS;
-use crate::support::cluster::{Cluster, Shape};
-use crate::support::slots::keyslot;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn slots_that_move_cost_nobody_an_error() {

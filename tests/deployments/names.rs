@@ -3,13 +3,10 @@
 use std::time::Duration;
 
 use leasehold::{Client, HoldState, Lease, LockGuard};
+use leasehold_testbed::{Cluster, MASTER, Reply, Sentinels, Server, Watch};
 use tokio::time::timeout;
 
 use crate::contenders::{LIMIT, until};
-use crate::support::cluster::Cluster;
-use crate::support::resp::Reply;
-use crate::support::sentinel::{NAME, Sentinels, Watch};
-use crate::support::server::Server;
 
 const NAME_OF_ALL: &str = "localhost";
 
@@ -54,13 +51,13 @@ async fn sentinels_and_servers_are_found_by_name() {
     let mut sentinels = Sentinels::start_with(&watch);
     let named = sentinels
         .sentinel(0)
-        .command(&["SENTINEL", "GET-MASTER-ADDR-BY-NAME", NAME]);
+        .command(&["SENTINEL", "GET-MASTER-ADDR-BY-NAME", MASTER]);
     assert_eq!(
         named.array()[0].text(),
         NAME_OF_ALL,
         "this is what clients are told"
     );
-    let url = format!("redis-sentinel://{}/{NAME}", hosts(sentinels.sentinels()));
+    let url = format!("redis-sentinel://{}/{MASTER}", hosts(sentinels.sentinels()));
     let [client, other] = [connect(&url).await, connect(&url).await];
     let guard = client.lock("n").lock().await.expect("free");
     let guard = passes_on(guard, &other).await;

@@ -7,14 +7,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 use leasehold::{Client, Ended, Error, HoldState, Lease, Lock, LockGuard, LossReason};
+use leasehold_testbed::{Cluster, Sentinels, Server, Shape, Watch, keyslot};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use crate::contenders::{LIMIT, size, until};
-use crate::support::cluster::{Cluster, Shape};
-use crate::support::sentinel::{Sentinels, Watch};
-use crate::support::server::Server;
-use crate::support::slots::keyslot;
 
 /// No hold ends in an outage for lack of renewals.
 const LONG: Duration = Duration::from_secs(300);
@@ -124,7 +121,7 @@ fn waiter(client: &Client, name: &str) -> JoinHandle<()> {
             .expect("in the end")
             .unlock()
             .await
-            .expect("held")
+            .expect("held");
     })
 }
 

@@ -6,10 +6,7 @@ use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use crate::support::deployment::Borrowed;
-use crate::support::resp::{Connection, Reply};
-use crate::support::routes::Routes;
-use crate::support::wait_until;
+use leasehold_testbed::{Borrowed, Connection, Reply, Routes, wait_until};
 
 const DEPLOYMENTS: [&str; 2] = ["cluster", "sentinel"];
 

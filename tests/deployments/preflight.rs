@@ -4,11 +4,9 @@ use std::time::Duration;
 
 use leasehold::preflight::{Preflight, Requirements, SentinelState, Severity, Unmet};
 use leasehold::{Client, Error};
+use leasehold_testbed::{Cluster, MASTER, Reply, Sentinels, Shape};
 
 use crate::contenders::{LIMIT, until};
-use crate::support::cluster::{Cluster, Shape};
-use crate::support::resp::Reply;
-use crate::support::sentinel::{NAME, Sentinels};
 
 const LEASE: Duration = Duration::from_secs(30);
 
@@ -59,7 +57,7 @@ async fn missing(url: &str, lease: Duration) -> Vec<String> {
 /// On every sentinel, each of which has settings of its own.
 fn set(sentinels: &Sentinels, setting: &str, value: &str) {
     for sentinel in sentinels.sentinels() {
-        let reply = sentinel.command(&["SENTINEL", "SET", NAME, setting, value]);
+        let reply = sentinel.command(&["SENTINEL", "SET", MASTER, setting, value]);
         assert_eq!(reply, Reply::Status("OK".into()));
     }
 }

@@ -9,12 +9,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use leasehold::{Client, Error, HoldState, Lease, Lock};
+use leasehold_testbed::{Cluster, Shape, keyslot};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use crate::contenders::{LIMIT, until};
-use crate::support::cluster::{Cluster, Shape};
-use crate::support::slots::keyslot;
 
 /// Sends of one call: the first, and five after a redirect.
 const SENDS_MAX: u64 = 6;

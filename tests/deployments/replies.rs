@@ -3,14 +3,10 @@
 use std::time::Duration;
 
 use leasehold::{Client, HoldState, Lease};
+use leasehold_testbed::{Cluster, Deployment, KINDS, Sentinels, Server};
 use tokio::time::timeout;
 
 use crate::contenders::{LIMIT, until};
-use crate::kinds::KINDS;
-use crate::support::cluster::Cluster;
-use crate::support::deployment::Deployment;
-use crate::support::sentinel::Sentinels;
-use crate::support::server::Server;
 
 /// The end of a lease frees nothing within a test.
 const LONG: Duration = Duration::from_secs(300);

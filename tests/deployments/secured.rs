@@ -4,14 +4,10 @@ use std::time::Duration;
 
 use leasehold::settings::TlsOptions;
 use leasehold::{Client, ClientBuilder, Lease};
+use leasehold_testbed::{Certificate, Cluster, MASTER, Server, Shape, keyslot};
 use tokio::time::timeout;
 
-use crate::certificate::Certificate;
 use crate::contenders::{LIMIT, until};
-use crate::support::cluster::{Cluster, Shape};
-use crate::support::sentinel::NAME;
-use crate::support::server::Server;
-use crate::support::slots::keyslot;
 
 const LONG: Duration = Duration::from_secs(300);
 
@@ -114,10 +110,13 @@ async fn sentinels_and_both_primaries_are_reached_by_tls() {
         info.contains("master_link_status:up")
     })
     .await;
-    let configuration = format!("sentinel monitor {NAME} 127.0.0.1 {port} 1\n");
+    let configuration = format!("sentinel monitor {MASTER} 127.0.0.1 {port} 1\n");
     shown.extend(["--protected-mode", "no"]);
     let sentinel = Server::start_sentinel_with(&configuration, &shown);
-    let url = format!("rediss-sentinel://127.0.0.1:{}/{NAME}", sentinel.tls_port());
+    let url = format!(
+        "rediss-sentinel://127.0.0.1:{}/{MASTER}",
+        sentinel.tls_port()
+    );
     let client = builder(&certificate, &url)
         .connect()
         .await
@@ -132,7 +131,7 @@ async fn sentinels_and_both_primaries_are_reached_by_tls() {
     })
     .await;
     until("the sentinel takes the order", async || {
-        sentinel.command(&["SENTINEL", "FAILOVER", NAME]).text() == "OK"
+        sentinel.command(&["SENTINEL", "FAILOVER", MASTER]).text() == "OK"
     })
     .await;
     until("the other one is connected", async || {

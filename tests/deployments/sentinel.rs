@@ -2,8 +2,7 @@
 
 use std::time::Instant;
 
-use crate::support::resp::Reply;
-use crate::support::sentinel::Sentinels;
+use leasehold_testbed::{Reply, Sentinels};
 
 #[test]
 #[expect(

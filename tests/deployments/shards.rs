@@ -6,12 +6,10 @@ use std::time::{Duration, Instant};
 
 use leasehold::settings::ShardedPubSub;
 use leasehold::{Client, ClientBuilder, HoldState, Lease};
+use leasehold_testbed::{Cluster, Server, Shape, keyslot};
 use tokio::time::timeout;
 
 use crate::contenders::{LIMIT, held_and_waited_for, until};
-use crate::support::cluster::{Cluster, Shape};
-use crate::support::server::Server;
-use crate::support::slots::keyslot;
 
 /// A poll would find what a message did not tell.
 const NO_POLL: Duration = Duration::from_secs(60);

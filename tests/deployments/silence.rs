@@ -4,12 +4,10 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use leasehold::{Client, HoldState, Lease};
+use leasehold_testbed::{MASTER, Proxy, Sentinels, Server};
 use tokio::time::timeout;
 
 use crate::contenders::{LIMIT, until};
-use crate::support::proxy::Proxy;
-use crate::support::sentinel::{NAME, Sentinels};
-use crate::support::server::Server;
 
 /// Neither a poll nor the end of a lease finds what a message did not tell.
 const NEVER: Duration = Duration::from_secs(60);
@@ -30,7 +28,7 @@ impl Line {
             .iter()
             .map(|proxy| proxy.address().to_string())
             .collect();
-        let url = format!("redis-sentinel://{}/{NAME}", hosts.join(","));
+        let url = format!("redis-sentinel://{}/{MASTER}", hosts.join(","));
         let builder = Client::builder(&url).lease(5 * NEVER).safety_poll(NEVER);
         let client = builder
             .connect_timeout(LIMIT)
@@ -110,7 +108,7 @@ async fn a_switch_is_noticed_although_every_sentinel_has_fallen_silent() {
 
 fn channels(server: &Server) -> Vec<String> {
     let all = server.command(&["PUBSUB", "CHANNELS"]);
-    let all = all.array().iter().map(crate::support::resp::Reply::text);
+    let all = all.array().iter().map(leasehold_testbed::Reply::text);
     all.filter(|channel| channel.starts_with("redisson_lock__channel"))
         .collect()
 }

@@ -9,12 +9,11 @@ use std::time::{Duration, Instant};
 
 use leasehold::settings::ShardedPubSub;
 use leasehold::{Client, ClientBuilder, Error, Lease};
+use leasehold_testbed::{Cluster, Shape, keyslot};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
 use crate::contenders::{LIMIT, held_and_waited_for, size, until};
-use crate::support::cluster::{Cluster, Shape};
-use crate::support::slots::keyslot;
 
 /// Neither a poll nor the end of a lease finds what a message did not tell.
 const NEVER: Duration = Duration::from_secs(60);

@@ -2,12 +2,10 @@
 
 use std::time::Duration;
 
-use leasehold::settings::LocalHandover;
 use leasehold::{Client, Error, HoldState, Lease, LossReason};
+use leasehold_testbed::{Sentinels, Server};
 
 use crate::contenders::{LIMIT, until};
-use crate::support::sentinel::Sentinels;
-use crate::support::server::Server;
 
 /// So long that no renewal is due within a test.
 const LONG: Duration = Duration::from_secs(300);

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use futures::FutureExt;
 use leasehold::{Client, LockGuard};
+use leasehold_testbed::Server;
 
-use crate::support::server::Server;
 use crate::testbed::{Outside, builder, ms, runtime, turn};
 
 /// The runtime stands still for so long: sooner its connections are not moved elsewhere.

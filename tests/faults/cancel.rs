@@ -6,10 +6,7 @@
 use std::time::{Duration, Instant};
 
 use leasehold::{Client, Error, Lease, Lock, LockGuard};
-
-use crate::kinds::{KINDS, Kind};
-use crate::support::deployment::{Borrowed, Deployment};
-use crate::support::resp::Reply;
+use leasehold_testbed::{Borrowed, Deployment, KINDS, Kind, Reply};
 
 use crate::testbed::{
     Outside, alone, at_rest, connect, cut_after, cut_after_polls, idle, ms, note, size, threads,

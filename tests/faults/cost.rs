@@ -4,10 +4,8 @@ use std::time::{Duration, Instant};
 
 use leasehold::settings::LocalHandover;
 use leasehold::{Client, ClientBuilder, Lease};
+use leasehold_testbed::{Proxy, Reply, Server};
 
-use crate::support::proxy::Proxy;
-use crate::support::resp::Reply;
-use crate::support::server::Server;
 use crate::testbed::{Outside, SILENCE, alone, builder, ms, until, within};
 
 const LIMIT: Duration = Duration::from_secs(20);

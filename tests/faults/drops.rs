@@ -4,8 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
 use leasehold::{Client, Error, HoldState, Lease, LockGuard, LossReason};
-
-use crate::support::deployment::{Borrowed, Deployment};
+use leasehold_testbed::{Borrowed, Deployment};
 
 use crate::testbed::{
     GIVEN_UP, Outside, SILENCE, alone, at_rest, block_on, brisk, builder, hold, lost, ms, note,

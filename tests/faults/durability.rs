@@ -4,9 +4,8 @@ use std::time::{Duration, Instant};
 
 use leasehold::settings::Durability;
 use leasehold::{Client, Error, HoldState, Lease, Lock};
+use leasehold_testbed::{Server, wait_until};
 
-use crate::support::server::Server;
-use crate::support::wait_until;
 use crate::testbed::{LATE, Outside, SILENCE, alone, at_rest, builder, ms, until};
 
 const LIMIT: Duration = Duration::from_secs(60);

@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use leasehold::{Client, Error, Lease};
+use leasehold_testbed::{Proxy, Server};
 
-use crate::support::proxy::Proxy;
-use crate::support::server::Server;
 use crate::testbed::{
     Outside, assert_protocol, assert_unavailable, at_rest, beside, brisk, connect, hold, ms, until,
     within,
@@ -111,7 +110,7 @@ fn busy_is_unavailable() {
         let mut looping = Outside::of(&server);
         looping.send(&["EVAL", "while true do end", "0"]);
         until("it is busy", LIMIT, || {
-            outside.command(&["GET", "x"]) != crate::support::resp::Reply::Nil
+            outside.command(&["GET", "x"]) != leasehold_testbed::Reply::Nil
         })
         .await;
         assert_unavailable("busy", ask(&client, "n").await, "BUSY");

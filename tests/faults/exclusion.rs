@@ -3,10 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use leasehold_testbed::{Borrowed, Routes};
 use parking_lot::Mutex;
-
-use crate::support::deployment::Borrowed;
-use crate::support::routes::Routes;
 
 use crate::testbed::{Outside, at_rest, beside, child, connect, ms, note, size, until};
 

@@ -3,8 +3,7 @@
 use std::time::{Duration, Instant};
 
 use leasehold::{Client, Error, Lease, LockGuard};
-
-use crate::support::deployment::{Borrowed, Deployment};
+use leasehold_testbed::{Borrowed, Deployment};
 
 use crate::testbed::{
     LATE, Outside, Running, SILENCE, alone, at_rest, beside, brisk, builder, child, connect, ms,

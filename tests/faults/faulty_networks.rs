@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use leasehold::settings::LocalHandover;
 use leasehold::{Client, Error, Lease, LockGuard};
+use leasehold_testbed::{Borrowed, Line};
 use parking_lot::Mutex;
 
 use crate::lost_replies::{HEALED, LEASE, LIMIT};
-use crate::support::deployment::{Borrowed, Line};
 
 use crate::testbed::{
     Outside, alone, at_rest, brisk, connect, ms, note, seed, size, until, within,
@@ -216,9 +216,9 @@ async fn misbehave(line: Arc<Line>, mut random: fastrand::Rng, end: Instant) {
         tokio::time::sleep(ms(random.u64(1..250))).await;
         // A stream with a piece missing is nothing that a network does: such a connection ends.
         if fault > 2 && random.bool() {
-            line.flow()
+            line.flow();
         } else {
-            line.pass()
+            line.pass();
         }
     }
 }

@@ -4,10 +4,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use leasehold::{Client, Error, Lease, LockGuard};
+use leasehold_testbed::{Server, preload};
 use tokio::runtime::Builder;
 
-use crate::support::preload;
-use crate::support::server::Server;
 use crate::testbed::{Outside, alone, builder, child, connect, runtime, until};
 
 const LIMIT: Duration = Duration::from_secs(60);

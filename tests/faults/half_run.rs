@@ -4,11 +4,9 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use leasehold::{Client, Error, Lease, Lock};
+use leasehold_testbed::{KINDS, Reply, Server};
 
-use crate::kinds::KINDS;
 use crate::rights::rule;
-use crate::support::resp::Reply;
-use crate::support::server::Server;
 use crate::testbed::{Outside, beside, builder, connect, ms, until};
 
 const LIMIT: Duration = Duration::from_secs(20);

@@ -4,10 +4,9 @@ use std::fmt::Debug;
 use std::time::{Duration, Instant};
 
 use leasehold::{Error, Lease};
+use leasehold_testbed::{KINDS, Kind, Reply};
 
-use crate::kinds::{KINDS, Kind};
 use crate::lost_replies::{HEALED, Testbed};
-use crate::support::resp::Reply;
 use crate::testbed::{alone, ms, until, within};
 
 const LIMIT: Duration = Duration::from_secs(120);

@@ -6,8 +6,7 @@
 use std::time::{Duration, Instant};
 
 use leasehold::{Client, ClientBuilder, Error, HoldState, Lease, LossReason};
-
-use crate::support::deployment::{Borrowed, Line};
+use leasehold_testbed::{Borrowed, Line};
 
 use crate::testbed::{
     GIVEN_UP, LATE, Outside, SILENCE, alone, assert_unknown, at_rest, beside, brisk, connect, hold,

@@ -36,8 +36,6 @@ mod fair;
 mod faulty_networks;
 mod fork;
 mod half_run;
-#[path = "../support/kinds.rs"]
-mod kinds;
 mod lost_grants;
 mod lost_releases;
 mod lost_replies;
@@ -47,8 +45,6 @@ mod refusals;
 mod resolver;
 mod restart;
 mod rights;
-#[path = "../support/mod.rs"]
-mod support;
 mod testbed;
 mod two_servers;
 mod unpolled;

@@ -8,12 +8,9 @@ use leasehold::preflight::{
 };
 use leasehold::settings::Durability;
 use leasehold::{Client, Error};
+use leasehold_testbed::{Cluster, Reply, Sentinels, Server, Shape};
 
 use crate::rights::rule;
-use crate::support::cluster::{Cluster, Shape};
-use crate::support::resp::Reply;
-use crate::support::sentinel::Sentinels;
-use crate::support::server::Server;
 use crate::testbed::{LATE, Outside, beside, builder, connect, ms, until};
 
 const LIMIT: Duration = Duration::from_secs(30);

@@ -5,8 +5,7 @@ use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 use leasehold::{Client, Lease, LockGuard};
-
-use crate::support::deployment::Borrowed;
+use leasehold_testbed::Borrowed;
 
 use crate::testbed::{Outside, alone, connect, note, size, until};
 

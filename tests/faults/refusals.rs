@@ -3,10 +3,9 @@
 use std::time::Duration;
 
 use leasehold::{Client, ConfigError, Error, Lease};
+use leasehold_testbed::{Proxy, Server};
 
 use crate::errors::{CALL, LIMIT};
-use crate::support::proxy::Proxy;
-use crate::support::server::Server;
 use crate::testbed::{Outside, at_rest, beside, connect, hold, ms, within};
 
 #[test]

@@ -4,8 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use crate::support::preload;
-use crate::support::server::Server;
+use leasehold_testbed::{Server, preload};
+
 use crate::testbed::{Outside, Running, alone, beside, builder, child, note, until};
 
 const LIMIT: Duration = Duration::from_secs(60);

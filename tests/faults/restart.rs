@@ -3,9 +3,8 @@
 use std::time::{Duration, Instant};
 
 use leasehold::{Error, HoldState, Stats};
+use leasehold_testbed::{KINDS, Server};
 
-use crate::kinds::KINDS;
-use crate::support::server::Server;
 use crate::testbed::{alone, at_rest, brisk, lost, ms, until, within};
 
 const LIMIT: Duration = Duration::from_secs(60);

@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use leasehold::{Client, Error, Lease, Lock};
+use leasehold_testbed::{Reply, Server};
 
-use crate::support::resp::Reply;
-use crate::support::server::Server;
 use crate::testbed::{Outside, beside, ms, until};
 
 const LIMIT: Duration = Duration::from_secs(20);

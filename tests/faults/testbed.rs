@@ -8,12 +8,8 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use leasehold::{Client, ClientBuilder, Ended, Error, LockGuard, LossReason};
+use leasehold_testbed::{Borrowed, Connection, Deployment, Reply, Routes, Server};
 use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
-
-use crate::support::deployment::{Borrowed, Deployment};
-use crate::support::resp::{Connection, Reply};
-use crate::support::routes::Routes;
-use crate::support::server::Server;
 
 /// Tests that measure time or look at the whole process run alone, all others beside each other.
 static TURNS: RwLock<()> = RwLock::new(());

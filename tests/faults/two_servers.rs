@@ -1,9 +1,8 @@
 //! One address that leads to two servers: a balancer, a name or a service that moves.
 
 use leasehold::{Client, HoldState, Lease};
+use leasehold_testbed::{Proxy, Server};
 
-use crate::support::proxy::Proxy;
-use crate::support::server::Server;
 use crate::testbed::{LATE, beside, connect, ms, until};
 
 const LIMIT: std::time::Duration = ms(60_000);

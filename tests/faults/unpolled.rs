@@ -5,10 +5,9 @@ use std::time::Duration;
 
 use leasehold::settings::LocalHandover;
 use leasehold::{Client, Error, Lease, Lock};
+use leasehold_testbed::{Borrowed, Deployment};
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::Instant;
-
-use crate::support::deployment::{Borrowed, Deployment};
 
 use crate::testbed::{Outside, alone, assert_protocol, builder, connect, ms, runtime, turn, until};
 

@@ -6,9 +6,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use leasehold::{Client, Error, Lease, LossReason};
+use leasehold_testbed::{Borrowed, Deployment, Server};
 
-use crate::support::deployment::{Borrowed, Deployment};
-use crate::support::server::Server;
 use crate::testbed::{
     GIVEN_UP, LATE, Outside, SILENCE, alone, at_rest, beside, brisk, builder, connect, hold, lost,
     ms, note, runtime, size, turn, until, within,

@@ -5,10 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use leasehold::{Client, Error, Lease, LossReason};
+use leasehold_testbed::{Borrowed, Proxy, Server};
 
-use crate::support::deployment::Borrowed;
-use crate::support::proxy::Proxy;
-use crate::support::server::Server;
 use crate::testbed::{
     GIVEN_UP, LATE, Outside, SILENCE, alone, at_rest, beside, block_on, brisk, builder, connect,
     cut_after, hold, lost, ms, note, runtime, seed, size, turn, until, within,

@@ -2,9 +2,6 @@
 //! `tests/conformance` with `LEASEHOLD_CONNECTION=fred`.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-#[path = "../support/mod.rs"]
-mod support;
-
 use std::fmt;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
@@ -14,9 +11,7 @@ use fred::clients::Client as Fred;
 use fred::error::Error as FredError;
 use fred::types::config::{Config, CredentialProvider, Server as At, ServerConfig};
 use leasehold::{Client, ClientBuilder, ConfigError, Error};
-
-use self::support::server::{self, Server};
-use self::support::wait_until;
+use leasehold_testbed::{Server, is_missing, wait_until};
 
 const LIMIT: Duration = Duration::from_secs(10);
 
@@ -62,7 +57,7 @@ impl CredentialProvider for Vault {
 
 #[tokio::test]
 async fn credentials_are_asked_for_at_each_connection() {
-    if server::is_missing() {
+    if is_missing() {
         return;
     }
     let server = Server::start_with(&["--requirepass", "first"]);
@@ -124,7 +119,7 @@ async fn more_than_one_server_is_refused() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn who_is_not_let_in_is_told_so_and_no_secret_is_shown() {
-    if server::is_missing() {
+    if is_missing() {
         return;
     }
     let server = Server::start_with(&["--requirepass", "right"]);
@@ -179,7 +174,7 @@ async fn who_is_not_let_in_is_told_so_and_no_secret_is_shown() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn connections_have_our_name_and_end_with_the_client() {
-    if server::is_missing() {
+    if is_missing() {
         return;
     }
     let server = Server::start();
@@ -207,7 +202,7 @@ async fn connections_have_our_name_and_end_with_the_client() {
 #[cfg(unix)]
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_unix_socket_will_do() {
-    if server::is_missing() {
+    if is_missing() {
         return;
     }
     let folder = std::env::temp_dir().join(format!("leasehold-fred-{}", std::process::id()));
@@ -237,7 +232,7 @@ async fn a_unix_socket_will_do() {
 /// The server answers where fred expects no answer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_channel_that_is_refused_disturbs_no_other() {
-    if server::is_missing() {
+    if is_missing() {
         return;
     }
     let server = Server::start();
@@ -292,7 +287,7 @@ async fn a_channel_that_is_refused_disturbs_no_other() {
 
 #[tokio::test]
 async fn a_preflight_reads_the_same_through_fred() {
-    if server::is_missing() {
+    if is_missing() {
         return;
     }
     let server = Server::start();

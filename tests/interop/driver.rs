@@ -4,11 +4,11 @@
 
 use std::time::Duration;
 
+use leasehold_testbed::{Borrowed, Server};
+
 use crate::observer::Observer;
 use crate::redisson::contention::Contenders;
 use crate::redisson::{Redisson, Timeouts};
-use crate::support::deployment::Borrowed;
-use crate::support::server::Server;
 
 const NOW: Duration = Duration::ZERO;
 const MOMENT: Duration = Duration::from_millis(50);

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use leasehold::settings::ShardedPubSub;
 use leasehold::{Client, ClientBuilder, Ended, LockGuard, LossReason, Stats};
+use leasehold_testbed::Borrowed;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
 use crate::observer::Observer;
 use crate::redisson::{Redisson, Timeouts};
-use crate::support::deployment::Borrowed;
 
 pub(crate) const NOW: Duration = Duration::ZERO;
 /// Far below the lease of 30 s, and above what a busy machine may cost.

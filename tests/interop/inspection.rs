@@ -4,12 +4,11 @@ use std::time::Duration;
 
 use leasehold::Lease;
 use leasehold::inspect::Connection;
+use leasehold_testbed::{Borrowed, Server};
 
 use crate::harness::builder;
 use crate::observer::Observer;
 use crate::redisson::Redisson;
-use crate::support::deployment::Borrowed;
-use crate::support::server::Server;
 
 const LOCK: &str = "lock:seen";
 /// What is left of a lease of 30 s that was taken, or renewed, a moment ago.

@@ -29,6 +29,4 @@ mod redisson;
 mod renewal;
 mod semaphore;
 mod spin;
-#[path = "../support/mod.rs"]
-mod support;
 mod waking;

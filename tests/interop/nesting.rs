@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use leasehold::Lease;
+use leasehold_testbed::Borrowed;
 
 use crate::harness::builder;
 use crate::redisson::Redisson;
-use crate::support::deployment::Borrowed;
 
 const NOW: Duration = Duration::ZERO;
 const LOCK: &str = "lock:nested";

@@ -2,10 +2,8 @@
 
 use std::time::Duration;
 
+use leasehold_testbed::{Reply, Routes};
 use tokio::time::{Instant, sleep};
-
-use crate::support::resp::Reply;
-use crate::support::routes::Routes;
 
 /// How often a condition is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(2);

@@ -5,12 +5,12 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use leasehold::{Client, Lease, Lock};
+use leasehold_testbed as testbed;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
 use crate::harness::{Harness, NOW, builder, joined};
 use crate::observer::Observer;
-use crate::support::deployment;
 
 const QUEUE: &str = "redisson_lock_queue:{door}";
 /// A third of it may pass between two beats: the rest is for a machine that stalls.
@@ -46,7 +46,7 @@ struct Line {
     /// Every entry that was seen in the queue.
     seen: HashSet<String>,
     /// What stands between the server and clients that died.
-    dead: Vec<deployment::Line>,
+    dead: Vec<testbed::Line>,
 }
 
 impl Line {

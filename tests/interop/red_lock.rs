@@ -8,13 +8,12 @@
 use std::time::Duration;
 
 use leasehold::{Client, ClientBuilder, HoldState, Lease, Lock, LockGuard};
+use leasehold_testbed::{Reply, Server};
 use tokio::time::{Instant, sleep};
 
 use crate::contention::{Contest, TASKS};
 use crate::harness::{NEARLY_WHOLE, NOW, SHORT, TWO_LEASES, builder, joined, lost, soon};
 use crate::redisson::{Redisson, Timeouts};
-use crate::support::resp::Reply;
-use crate::support::server::Server;
 
 const SERVERS: usize = 3;
 const NAME: &str = "red";

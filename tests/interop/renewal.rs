@@ -4,11 +4,11 @@
 use std::time::Duration;
 
 use leasehold::{Client, HoldState, Lease, LossReason};
+use leasehold_testbed::Borrowed;
 use tokio::time::{Instant, timeout};
 
 use crate::harness::{SHORT, SOON, TWO_LEASES, builder, lost};
 use crate::redisson::Redisson;
-use crate::support::deployment::Borrowed;
 
 const LOCK: &str = "lock:leased";
 /// What the end of a lease is late by, at most: what is not told of it comes after 30 s.

@@ -4,9 +4,7 @@ use std::time::Duration;
 
 use leasehold::EmbeddedRedis;
 use leasehold::test_util::{ErrorReply, Reply as Own};
-
-use crate::support::resp::{Connection, Reply};
-use crate::support::server::Server;
+use leasehold_testbed::{Connection, Reply, Server};
 
 /// How far leases may be apart: the two sides are asked one after the other.
 const TOLERANCE_MS: i64 = 100;

@@ -1,9 +1,9 @@
 //! Conversions, errors and the sandbox, one by one: the texts are compared to the letter.
 
+use leasehold_testbed::{Reply, Server, is_missing};
+
 use crate::compare::{Letter, Numbers, Pair};
 use crate::scripts::headers;
-use crate::support::resp::Reply;
-use crate::support::server::{self, Server};
 
 const SCRIPTS: &[&str] = &[
     // Results of scripts.
@@ -211,7 +211,7 @@ const COMMANDS: &[&[&str]] = &[
 
 #[test]
 fn scripts_and_commands_of_the_list_agree() {
-    if server::is_missing() {
+    if is_missing() {
         return;
     }
     let server = Server::start();
@@ -240,7 +240,7 @@ fn scripts_and_commands_of_the_list_agree() {
 /// The scripts that pass a hold on: random fields are seldom those of a hold that is there.
 #[test]
 fn holds_that_are_passed_on_agree() {
-    if server::is_missing() {
+    if is_missing() {
         return;
     }
     let server = Server::start();
@@ -287,7 +287,7 @@ fn holds_that_are_passed_on_agree() {
 /// The same for the scripts that leave a hold to its expiry.
 #[test]
 fn holds_that_linger_agree() {
-    if server::is_missing() {
+    if is_missing() {
         return;
     }
     let server = Server::start();

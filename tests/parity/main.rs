@@ -5,9 +5,6 @@
 //! sequences is in `LEASEHOLD_CASES`; a failure prints the shortest sequence that proptest found,
 //! and the seed that makes it again with `LEASEHOLD_SEED`.
 
-#[path = "../support/mod.rs"]
-mod support;
-
 mod compare;
 mod fixed;
 mod generate;

@@ -3,12 +3,13 @@
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher as _, Hasher as _};
 
+use leasehold_testbed::{Server, is_missing};
+
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
 
 use crate::compare::{Pair, Step};
 use crate::generate::steps;
 use crate::scripts::headers;
-use crate::support::server::{self, Server};
 
 /// A difference must show again: an expiry between the two sides' answers does not.
 const TRIES: usize = 3;
@@ -58,7 +59,7 @@ fn shown(step: &Step) -> String {
 
 #[test]
 fn random_sequences_agree() {
-    if server::is_missing() {
+    if is_missing() {
         return;
     }
     let cases = number("LEASEHOLD_CASES").unwrap_or(40);

@@ -1,10 +1,9 @@
 //! Many that enter by turns and count beside the lock; the drivers have the same.
 
 use leasehold::Lock;
+use leasehold_testbed::{Connection, Reply, Server};
 use tokio::time::sleep;
 
-use crate::support::resp::{Connection, Reply};
-use crate::support::server::Server;
 use crate::{ms, soon};
 
 /// Each of them enters so many times; panics if somebody else is inside.

@@ -1,10 +1,10 @@
 //! One key with the locks of Go's redsync and redislock and of node-redlock, both ways.
 
 use leasehold::{Client, Error, Lease, Lock, LossReason};
+use leasehold_testbed::Server;
 use tokio::time::Instant;
 
 use crate::process::{Library, Process};
-use crate::support::server::Server;
 use crate::{KEY, LONG, ONCE, asked, builder, crowd, eventually, ms, soon};
 
 with_each! {

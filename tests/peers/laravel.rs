@@ -4,9 +4,8 @@
 //! What it sends was looked up in its sources; the script here does the same in our words.
 
 use leasehold::{Client, Error, Lease, Lock};
+use leasehold_testbed::{Reply, Server};
 
-use crate::support::resp::Reply;
-use crate::support::server::Server;
 use crate::{ONCE, builder, eventually, ms, soon};
 
 /// Deletes the key if the value is the owner's.

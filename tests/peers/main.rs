@@ -30,14 +30,12 @@ mod laravel;
 mod process;
 mod quorum;
 mod redis_py;
-#[path = "../support/mod.rs"]
-mod support;
 
 use std::future::Future;
 use std::time::Duration;
 
 use leasehold::{Client, ClientBuilder};
-use support::server::Server;
+use leasehold_testbed::Server;
 use tokio::time::{Instant, sleep};
 
 const ONCE: Duration = Duration::ZERO;

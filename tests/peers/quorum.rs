@@ -1,10 +1,9 @@
 //! A quorum of string locks and the same lock of redsync on three servers, of node-redlock on five.
 
 use leasehold::{Client, Error, Lease, Lock, LossReason};
+use leasehold_testbed::{Reply, Server};
 
 use crate::process::{Library, Process};
-use crate::support::resp::Reply;
-use crate::support::server::Server;
 use crate::{KEY, LONG, ONCE, asked, builder, crowd, eventually, ms, soon};
 
 with_each! {

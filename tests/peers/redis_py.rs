@@ -1,10 +1,10 @@
 //! One lock with redis-py's `Lock`, both ways.
 
 use leasehold::{Client, Ended, Error, Lease, Lock, LossReason};
+use leasehold_testbed::Server;
 
 use crate::crowd;
 use crate::process::{Library, Process};
-use crate::support::server::Server;
 use crate::{ONCE, asked, builder, eventually, ms, soon};
 
 struct Both {

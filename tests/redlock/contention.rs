@@ -4,10 +4,9 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use leasehold::{Lease, Lock};
+use leasehold_testbed::{Connection, Server};
 use tokio::time::sleep;
 
-use crate::support::resp::Connection;
-use crate::support::server::Server;
 use crate::testbed::{NAME, Nodes, Servers, ms, soon};
 
 /// Enters so many times, and counts who is inside and how often that was.
@@ -29,7 +28,7 @@ async fn enter(lock: Lock, mut outside: Connection, rounds: u32, lease: Lease) {
         );
         // A step that a second one inside would undo.
         let before = outside.command(&["GET", "entered"]).unwrap();
-        let before = if before == crate::support::resp::Reply::Nil {
+        let before = if before == leasehold_testbed::Reply::Nil {
             0
         } else {
             before.int()

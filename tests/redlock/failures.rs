@@ -3,10 +3,9 @@
 use std::time::Duration;
 
 use leasehold::{Client, ClientBuilder, Error, HoldState, Lease, LossReason};
+use leasehold_testbed::{Proxy, Server};
 use tokio::time::{Instant, sleep, sleep_until};
 
-use crate::support::proxy::Proxy;
-use crate::support::server::Server;
 use crate::testbed::{
     LONG, NAME, Nodes, Servers, eventually, in_vain, lost, ms, proxies, scripts_known, soon,
 };

@@ -14,8 +14,6 @@ mod clocks;
 mod contention;
 mod failures;
 mod members;
-#[path = "../support/mod.rs"]
-mod support;
 mod testbed;
 #[cfg(target_os = "linux")]
 mod wall_clock;

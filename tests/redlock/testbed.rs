@@ -5,10 +5,8 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use leasehold::{Client, ClientBuilder, Ended, Error, Lease, Lock, LockGuard, LossReason};
+use leasehold_testbed::{Proxy, Server};
 use tokio::time::{Instant, sleep};
-
-use crate::support::proxy::Proxy;
-use crate::support::server::Server;
 
 /// How long anything may take that is expected to happen.
 const LIMIT: Duration = Duration::from_secs(20);

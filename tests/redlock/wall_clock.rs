@@ -5,9 +5,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use leasehold::Lease;
+use leasehold_testbed::{Server, preload};
 
-use crate::support::preload;
-use crate::support::server::Server;
 use crate::testbed::{LONG, NAME, Servers, eventually, in_vain, ms, soon};
 
 /// A server whose wall clock the test sets, by a library that is compiled here.
@@ -22,7 +21,7 @@ impl Clock {
         fs::create_dir_all(&folder).unwrap();
         let (offset, library) = (folder.join("offset"), folder.join("clock.so"));
         fs::write(&offset, [0; 8]).unwrap();
-        preload::compile(concat!(env!("CARGO_MANIFEST_DIR"), "/clock.c"), &library);
+        preload::compile(preload::CLOCK, &library);
         let of = |path: &Path| path.display().to_string();
         let (library, path) = (of(&library), of(&offset));
         let environment = [(preload::VARIABLE, &*library), ("CLOCK_OFFSET", &*path)];

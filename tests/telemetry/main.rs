@@ -11,6 +11,4 @@ mod metrics_of_a_run;
 mod recorded;
 mod rules;
 mod spans;
-#[path = "../support/mod.rs"]
-mod support;
 mod troubleshooting;

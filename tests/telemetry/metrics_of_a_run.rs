@@ -4,9 +4,9 @@
 use std::time::Duration;
 
 use leasehold::{Client, ClientBuilder, EmbeddedRedis, Ended, Error, Lease, LossReason};
+use leasehold_testbed::Server;
 
 use crate::recorded::{Exporter, Recorded};
-use crate::support::server::Server;
 
 const LEASE: Duration = Duration::from_millis(600);
 const SOON: Duration = Duration::from_secs(10);

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use leasehold_testbed::{Server, wait_until};
+
 use crate::LIMIT;
 use crate::process::{Process, exists};
-use crate::support::server::Server;
-use crate::support::wait_until;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_cron");
 const LOCK: &str = "example:cron";

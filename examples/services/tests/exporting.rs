@@ -1,12 +1,11 @@
 //! What is scraped is what was done.
 
 use leasehold::blocking::Client;
+use leasehold_testbed::{Server, wait_until};
 
 use crate::LIMIT;
 use crate::http::get;
 use crate::process::{Process, exists};
-use crate::support::server::Server;
-use crate::support::wait_until;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_exporting");
 

@@ -3,11 +3,11 @@
 use std::net::TcpStream;
 use std::thread;
 
+use leasehold_testbed::{Server, wait_until};
+
 use crate::LIMIT;
 use crate::http::post;
 use crate::process::{Process, exists};
-use crate::support::server::Server;
-use crate::support::wait_until;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_graceful");
 const JOB: &str = "job:reindex";

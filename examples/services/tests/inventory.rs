@@ -1,10 +1,10 @@
 //! Sellers take turns, and one that was paused beyond its lease sells nothing, in `SQLite` and `PostgreSQL`.
 
+use leasehold_testbed::{Server, wait_until};
+
 use crate::LIMIT;
 use crate::postgres::Postgres;
 use crate::process::{Process, exists};
-use crate::support::server::Server;
-use crate::support::wait_until;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_inventory");
 

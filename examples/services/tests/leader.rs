@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use leasehold_testbed::{Server, wait_until};
+
 use crate::LIMIT;
 use crate::process::{Line, Process};
-use crate::support::server::Server;
-use crate::support::wait_until;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_leader");
 const LEASE: Duration = Duration::from_secs(3);

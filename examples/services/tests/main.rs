@@ -10,9 +10,6 @@
     reason = "processes take real time, outside any runtime"
 )]
 
-#[path = "../../../tests/support/mod.rs"]
-mod support;
-
 mod cron;
 mod exporting;
 mod graceful;

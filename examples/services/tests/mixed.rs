@@ -5,11 +5,10 @@ use std::path::Path;
 use std::process::Command;
 
 use leasehold::blocking::Client;
+use leasehold_testbed::{Server, wait_until};
 
 use crate::LIMIT;
 use crate::process::Process;
-use crate::support::server::Server;
-use crate::support::wait_until;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_mixed");
 const ENTRIES: usize = 20;

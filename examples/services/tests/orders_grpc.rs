@@ -1,12 +1,12 @@
 //! Of calls with one order id one is served at a time, whichever process gets them.
 
 use leasehold_examples::shop::{Order, Shipped, ship};
+use leasehold_testbed::Server;
 use tonic::transport::Channel;
 use tonic::{Code, Request, Status};
 
 use crate::process::Process;
 use crate::resource::Resource;
-use crate::support::server::Server;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_orders_grpc");
 

@@ -2,11 +2,11 @@
 
 use std::thread;
 
+use leasehold_testbed::{Server, wait_until};
+
 use crate::LIMIT;
 use crate::http::{post, send};
 use crate::process::{Process, exists};
-use crate::support::server::Server;
-use crate::support::wait_until;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_orders_http");
 

@@ -8,9 +8,10 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
+use leasehold_testbed::wait_until;
+
 use crate::LIMIT;
 use crate::process::Process;
-use crate::support::wait_until;
 
 pub(crate) struct Postgres {
     server: Option<Process>,

@@ -6,9 +6,9 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::Instant;
 
+use leasehold_testbed::{Server, keeper, wait_until};
+
 use crate::LIMIT;
-use crate::support::server::Server;
-use crate::support::{keeper, wait_until};
 
 /// A line of its output, and when it was read.
 #[derive(Clone, Debug)]

@@ -7,8 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 use std::time::Duration;
 
+use leasehold_testbed::wait_until;
+
 use crate::LIMIT;
-use crate::support::wait_until;
 
 #[derive(Default)]
 struct State {

@@ -1,8 +1,9 @@
 //! No more workers than slots, over all processes; and the slots of a dead process come back.
 
+use leasehold_testbed::Server;
+
 use crate::process::Process;
 use crate::resource::Resource;
-use crate::support::server::Server;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_slots");
 

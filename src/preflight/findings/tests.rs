@@ -68,13 +68,13 @@ fn each_fault_is_told_with_its_weight_and_its_name() {
     let (down, slow) = (cluster(false, 1), cluster(true, 16));
     let table: [(Severity, &str, Spoil); 14] = [
         (Danger, "6.2 or later", |state| {
-            state.version = Some(Version::new(6, 0))
+            state.version = Some(Version::new(6, 0));
         }),
         (Danger, "it is a replica", |state| {
-            state.is_primary = Some(false)
+            state.is_primary = Some(false);
         }),
         (Danger, "min-replicas-to-write is 2", |state| {
-            state.min_replicas_to_write = Some(2)
+            state.min_replicas_to_write = Some(2);
         }),
         (Danger, "volatile-lru", |state| {
             (state.maxmemory, state.maxmemory_policy) = (Some(1), Some("volatile-lru".to_owned()));
@@ -86,7 +86,7 @@ fn each_fault_is_told_with_its_weight_and_its_name() {
             };
         }),
         (Warning, "until it learns", |state| {
-            state.min_replicas_to_write = Some(0)
+            state.min_replicas_to_write = Some(0);
         }),
         (Warning, "silent for 9s and is 7 bytes behind", |state| {
             state.min_replicas_to_write = None;
@@ -96,7 +96,7 @@ fn each_fault_is_told_with_its_weight_and_its_name() {
             (state.replicas, state.min_replicas_to_write) = (Some(vec![]), Some(0));
         }),
         (Warning, "all locks are free", |state| {
-            state.persistence = Some(Persistence::None)
+            state.persistence = Some(Persistence::None);
         }),
         (Warning, "is unknown", |state| state.persistence = None),
         (Warning, "behind this machine's", |state| {
@@ -155,11 +155,11 @@ fn copies_that_cannot_come_are_told() {
     assert_eq!(told(Durability::on_disk(1), |_| ()), "");
     assert!(told(Durability::replicas(2), |_| ()).contains("asks for 2"));
     let old = told(Durability::on_disk(0), |state| {
-        state.version = Some(Version::new(7, 0))
+        state.version = Some(Version::new(7, 0));
     });
     assert!(old.contains("no WAITAOF"), "{old}");
     let lost = told(Durability::on_disk(0), |state| {
-        state.persistence = Some(Persistence::None)
+        state.persistence = Some(Persistence::None);
     });
     assert!(lost.contains("needs appendonly yes"), "{lost}");
 }

@@ -2,13 +2,26 @@
 //!
 //! Every test has a server of its own. A test waits for a condition, not for a duration, wherever it can.
 
-#[path = "../../../tests/support/mod.rs"]
-mod support;
+// The package has no dependency on a crate of the workspace: it has these files, and its own tests of a connection.
+#[path = "../../../testbed/src/process"]
+#[allow(dead_code, unreachable_pub, reason = "the suites use more of it")]
+#[allow(clippy::allow_attributes, reason = "as above")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "starting a process and waiting for it takes real time, outside any runtime"
+)]
+mod process {
+    pub(super) mod keeper;
+    pub(super) mod proxy;
+    pub(super) mod resp;
+    pub(super) mod server;
+    pub(super) mod waiting;
+}
 
 /// Leaves the test out where there is no server.
 macro_rules! needs_a_server {
     () => {
-        if $crate::transport::redis::tests::support::server::is_missing() {
+        if $crate::transport::redis::tests::process::server::is_missing() {
             return;
         }
     };
@@ -56,7 +69,7 @@ use std::sync::atomic::Ordering;
 use parking_lot::Mutex;
 use tokio::time::timeout;
 
-use self::support::server::Server;
+use self::process::server::Server;
 use super::dial::{Dial, StreamDialer};
 use super::endpoint::Endpoint;
 use super::node::CLOSING_MAX;
@@ -300,7 +313,7 @@ async fn until(what: &str, mut holds: impl FnMut() -> bool) {
 
 fn count(server: &Server, key: &str) -> i64 {
     match server.command(&["GET", key]) {
-        support::resp::Reply::Nil => 0,
+        process::resp::Reply::Nil => 0,
         reply => reply.int(),
     }
 }

@@ -6,11 +6,9 @@ use std::ops::{AddAssign, Sub};
 use std::time::Duration;
 
 use leasehold::{Client, ClientBuilder, Stats};
+use leasehold_testbed::{Connection, Deployment, Server};
 
 use crate::contenders::{LIMIT, until};
-use crate::support::deployment::Deployment;
-use crate::support::resp::Connection;
-use crate::support::server::Server;
 
 /// No renewal, no poll and no election comes in between.
 pub(super) const LONG: Duration = Duration::from_secs(300);

@@ -7,12 +7,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use leasehold_testbed::{Deployment, Line};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::clock;
 use crate::history::{Event, What};
-use crate::support::deployment::{Deployment, Line};
 
 /// How long a client may take for what it is told, on a busy machine.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -160,7 +160,9 @@ impl Clients {
             let is_grant = |event: &Event| {
                 event.process == seat.number && matches!(event.what, What::Granted { .. })
             };
-            crate::support::wait_until("a client is at work", LIMIT, || self.history.any(is_grant));
+            leasehold_testbed::wait_until("a client is at work", LIMIT, || {
+                self.history.any(is_grant)
+            });
         }
     }
 

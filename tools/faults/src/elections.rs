@@ -11,12 +11,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use leasehold_testbed::{Connection, Deployment, Reply, Server};
+
 use crate::clients::History;
 use crate::clock;
 use crate::history::{Event, Scope, What};
-use crate::support::deployment::Deployment;
-use crate::support::resp::{Connection, Reply};
-use crate::support::server::Server;
 use crate::world::slots_of;
 
 /// What it is called in histories.

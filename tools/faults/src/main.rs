@@ -35,8 +35,6 @@ mod result;
 mod run;
 mod stalls;
 mod start;
-#[path = "../../../tests/support/mod.rs"]
-mod support;
 mod worker;
 mod workload;
 mod world;

@@ -23,10 +23,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use leasehold_testbed::{Proxy, Server};
 use serde::Serialize;
 
-use crate::support::proxy::Proxy;
-use crate::support::server::Server;
 use faults::Schedule;
 use load::{Sample, Size, Told, Totals};
 use traces::{Footprint, Traces};

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use fastrand::Rng;
+use leasehold_testbed::run_as_users;
 
 use crate::client::Span;
 use crate::clients::{Clients, History};
@@ -19,7 +20,6 @@ use crate::history::{Event, What};
 use crate::memory::Group;
 use crate::peers::Peer;
 use crate::stalls::Stalls;
-use crate::support::server::run_as_users;
 use crate::workload::Workload;
 use crate::world::{self, Kind, Setting, World};
 

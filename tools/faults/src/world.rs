@@ -4,13 +4,9 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use clap::ValueEnum;
+use leasehold_testbed::{Cluster, Connection, Deployment, Line, Sentinels, Server, Shape, Watch};
 
 use crate::clients::Clients;
-use crate::support::cluster::{Cluster, Shape};
-use crate::support::deployment::{Deployment, Line};
-use crate::support::resp::Connection;
-use crate::support::sentinel::{Sentinels, Watch};
-use crate::support::server::Server;
 
 /// After this a silent server is suspected, and another one takes its place.
 const SUSPECTED_AFTER: Duration = Duration::from_secs(1);
@@ -199,7 +195,7 @@ impl World {
                 reply
                     .array()
                     .iter()
-                    .map(crate::support::resp::Reply::text)
+                    .map(leasehold_testbed::Reply::text)
                     .collect::<Vec<_>>()
             })
             .collect();

@@ -7,14 +7,10 @@
 //! | `LEASEHOLD_SEED` | the commit | chooses the runs |
 #![expect(clippy::panic, reason = "a test fails by it, also in its helpers")]
 
-#[path = "../../../tests/support/mod.rs"]
-mod support;
-
 use std::process::Command;
 
+use leasehold_testbed::is_missing;
 use parking_lot::Mutex;
-
-use support::server::is_missing;
 
 /// Each test needs the machine to itself.
 static TURN: Mutex<()> = Mutex::new(());

@@ -58,7 +58,7 @@ fn faults(root: &Path, patch: &Patch) -> Vec<String> {
 /// Faults are patches: no source that is packaged knows of them.
 fn sources_that_name_faults(root: &Path) -> Vec<String> {
     let mut sources = Vec::new();
-    for folder in ["src", "engine/src", "examples", "tests/support"] {
+    for folder in ["src", "engine/src", "examples", "testbed/src"] {
         visit(&root.join(folder), &mut |path, text| {
             if text.to_lowercase().contains("mutant") {
                 sources.push(format!("{} names mutants", path.display()));

@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::memory::{CALLER, Ending, MemoryServer, MemoryTestbed, WELCOME, echo};
-use super::support::proxy::Proxy;
+use super::process::proxy::Proxy;
 use super::*;
 
 /// The outcome of connecting, which must come.

@@ -271,7 +271,7 @@ async fn an_undo_comes_behind_what_it_undoes_even_if_the_script_is_not_loaded() 
 async fn calls_whose_replies_are_lost_are_unknown_to_each() {
     needs_a_server!();
     let server = Server::start();
-    let proxy = support::proxy::Proxy::start(server.address());
+    let proxy = process::proxy::Proxy::start(server.address());
     let testbed = Testbed::patient_at(&proxy.url()).await;
     knows(&server, &[acquire("k", "o").script]);
     proxy.swallow_replies();

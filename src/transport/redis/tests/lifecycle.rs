@@ -1,6 +1,6 @@
 //! Runtimes that end or stand still, and closing without leaving anything behind.
 
-use super::support::proxy::Proxy;
+use super::process::proxy::Proxy;
 use super::*;
 
 fn ours(server: &Server) -> usize {

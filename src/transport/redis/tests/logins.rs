@@ -313,7 +313,7 @@ async fn tokens_that_expire_are_renewed_on_the_living_connections_and_no_call_fa
         let address = (std::net::Ipv4Addr::LOCALHOST, port).into();
         async move {
             // The issuer tells the server. Only the latest tokens are accepted.
-            let mut server = support::resp::Connection::open(address)?;
+            let mut server = process::resp::Connection::open(address)?;
             let password = format!(">{token}");
             let rights = ["~*", "&*", "+@all", "-auth"];
             server.command(&[&["ACL", "SETUSER", "ann", "on", &password][..], &rights].concat())?;

@@ -3,7 +3,7 @@
 use std::pin::pin;
 use std::task::Poll;
 
-use super::support::proxy::Proxy;
+use super::process::proxy::Proxy;
 use super::*;
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::authority::{Authority, Issued};
-use super::support::server::Server;
+use super::process::server::Server;
 
 /// The server's other port, which `server` uses, is plain.
 pub(super) struct Secure {

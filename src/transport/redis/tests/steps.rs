@@ -1,7 +1,7 @@
 //! Requests and replies stay in step, whatever a server sends; each request is sent once.
 
 use super::memory::{CALLER, Ending, MESSAGES, MemoryServer, MemoryTestbed, Pending, echo, usual};
-use super::support::resp::Reply;
+use super::process::resp::Reply;
 use super::*;
 use crate::transport::redis::request::{CallOutcome, SubscribeRequest};
 use tokio::sync::oneshot;

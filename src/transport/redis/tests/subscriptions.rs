@@ -1,7 +1,7 @@
 //! Subscriptions are confirmed, restored, and refused one by one.
 
-use super::support::proxy::Proxy;
-use super::support::resp::Reply;
+use super::process::proxy::Proxy;
+use super::process::resp::Reply;
 use super::*;
 use crate::transport::redis::connection::Connection;
 use crate::transport::redis::request::{SubscribeRequest, SubscriptionObserver as _};

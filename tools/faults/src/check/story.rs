@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
+use leasehold_testbed::keyslot;
+
 use crate::history::{Event, Mode};
 use crate::result::Holds;
-use crate::support::slots::keyslot;
 
 use super::times::Span;
 

@@ -2,9 +2,9 @@
 
 use std::fs;
 
+use leasehold_testbed::{Server, keyslot};
+
 use super::{EVERYWHERE, Fault, Injected, REPLACED};
-use crate::support::server::Server;
-use crate::support::slots::keyslot;
 use crate::world::{Node, World};
 
 const PLAIN: Fault = Fault::lasting(50..100, flush_scripts);
@@ -163,9 +163,7 @@ fn evict(world: &mut World, random: &mut fastrand::Rng) -> Injected {
     // A key of somebody else's that lies on the same server.
     let owner = |Node(_, node)| {
         let is_there = |name: &String| match &world.deployments[0] {
-            crate::support::deployment::Deployment::Cluster(cluster) => {
-                cluster.owner(keyslot(name)) == node
-            }
+            leasehold_testbed::Deployment::Cluster(cluster) => cluster.owner(keyslot(name)) == node,
             _ => true,
         };
         (0..100_000)
@@ -221,7 +219,7 @@ fn busy(world: &mut World, random: &mut fastrand::Rng) -> Injected {
             let reply = server.connection().command(&["PING"]);
             reply.is_ok_and(|reply| reply.text().starts_with("BUSY"))
         };
-        crate::support::wait_until("it is busy", std::time::Duration::from_secs(5), is_busy);
+        leasehold_testbed::wait_until("it is busy", std::time::Duration::from_secs(5), is_busy);
     };
     settings(world, random, "a script does not end", start, |server| {
         // A sentinel may have ended it before, and it ends a moment later.
@@ -232,7 +230,7 @@ fn busy(world: &mut World, random: &mut fastrand::Rng) -> Injected {
                 .command(&["PING"])
                 .is_ok_and(|reply| reply.text() == "PONG")
         };
-        crate::support::wait_until("it ends", std::time::Duration::from_secs(10), has_ended);
+        leasehold_testbed::wait_until("it ends", std::time::Duration::from_secs(10), has_ended);
     })
 }
 
@@ -248,7 +246,7 @@ fn misconfigured(world: &mut World, random: &mut fastrand::Rng) -> Injected {
             let info = server.command(&["INFO", "persistence"]).text();
             info.contains("rdb_last_bgsave_status:err")
         };
-        crate::support::wait_until(
+        leasehold_testbed::wait_until(
             "a snapshot fails",
             std::time::Duration::from_secs(5),
             failed,

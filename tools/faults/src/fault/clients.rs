@@ -72,7 +72,7 @@ fn kill(world: &mut World, random: &mut fastrand::Rng) -> Injected {
     let number = world.clients.seats()[seat].number;
     world.clients.signal(seat, Signal::SIGKILL);
     Injected::new(format!("client {number} is killed"), move |world| {
-        world.clients.replace(seat)
+        world.clients.replace(seat);
     })
     .of_process(number)
 }

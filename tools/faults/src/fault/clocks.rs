@@ -4,8 +4,9 @@ use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
+use leasehold_testbed::preload;
+
 use super::{ALONE, Fault, Injected, Needs};
-use crate::support::preload;
 use crate::world::World;
 
 const PLAIN: Fault = Fault {
@@ -49,10 +50,7 @@ pub(crate) struct Clocks {
 impl Clocks {
     pub(crate) fn prepare(folder: &Path) -> Self {
         let library = folder.join("clock.so");
-        preload::compile(
-            concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/redlock/clock.c"),
-            &library,
-        );
+        preload::compile(preload::CLOCK, &library);
         let clocks = Clocks {
             library,
             folder: folder.to_owned(),
@@ -111,13 +109,13 @@ fn client(world: &mut World, _: &mut fastrand::Rng) -> Injected {
 fn server_ahead(world: &mut World, _: &mut fastrand::Rng) -> Injected {
     step(world, "server", 600);
     Injected::new("server: ten minutes ahead", |world| {
-        step(world, "server", 0)
+        step(world, "server", 0);
     })
 }
 
 fn server_behind(world: &mut World, _: &mut fastrand::Rng) -> Injected {
     step(world, "server", -2);
     Injected::new("server: two seconds behind", |world| {
-        step(world, "server", 0)
+        step(world, "server", 0);
     })
 }

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use leasehold_testbed::Line;
+
 use super::{Fault, Injected};
-use crate::support::deployment::Line;
 use crate::world::World;
 
 const PLAIN: Fault = Fault::lasting(40..90, cut);
@@ -123,7 +124,7 @@ fn late_requests(world: &mut World, _: &mut fastrand::Rng) -> Injected {
     world.lines().for_each(Line::hold_requests);
     // They flow on by themselves: nothing is cut.
     Injected::new("requests are held", |world| {
-        world.lines().for_each(Line::flow)
+        world.lines().for_each(Line::flow);
     })
 }
 
@@ -138,7 +139,7 @@ fn jitter(world: &mut World, _: &mut fastrand::Rng) -> Injected {
 fn trickle(world: &mut World, _: &mut fastrand::Rng) -> Injected {
     world.lines().for_each(|line| line.trickle(16));
     Injected::new("16 bytes a millisecond", |world| {
-        world.lines().for_each(Line::flow)
+        world.lines().for_each(Line::flow);
     })
 }
 

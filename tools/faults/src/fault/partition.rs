@@ -7,9 +7,9 @@ use std::collections::BTreeSet;
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
+use leasehold_testbed::{Line, Server};
+
 use super::Injected;
-use crate::support::deployment::Line;
-use crate::support::server::Server;
 use crate::world::{Node, World};
 
 /// Of a cluster.

@@ -1,8 +1,8 @@
 //! Masters that change.
 
+use leasehold_testbed::{Deployment, keyslot};
+
 use super::{Fault, Injected, NOWHERE, Needs, REPLACED, partition};
-use crate::support::deployment::Deployment;
-use crate::support::slots::keyslot;
 use crate::world::{Kind, Node, World};
 
 const PLAIN: Fault = Fault {

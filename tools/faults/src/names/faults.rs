@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
-use crate::support::proxy::Proxy;
-use crate::support::server::Server;
+use leasehold_testbed::{Proxy, Server};
 
 #[derive(Clone, Copy, Debug)]
 enum Mild {

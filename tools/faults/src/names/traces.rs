@@ -3,11 +3,10 @@
 use std::time::{Duration, Instant};
 use std::{iter, thread};
 
+use leasehold_testbed::{Connection, Reply, Server};
 use serde::Serialize;
 
 use super::visit::is_semaphore;
-use crate::support::resp::{Connection, Reply};
-use crate::support::server::Server;
 
 /// What one server uses.
 #[derive(Clone, Debug, Default, Serialize)]

@@ -11,14 +11,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::Duration;
 
+use leasehold_testbed::{Cluster, Reply, Sentinels, Server, Shape, Watch, wait_until};
+
 use super::{ALL, Kind, Peer, Workload};
 use crate::clock;
 use crate::history::{Event, What};
-use crate::support::cluster::{Cluster, Shape};
-use crate::support::resp::Reply;
-use crate::support::sentinel::{Sentinels, Watch};
-use crate::support::server::Server;
-use crate::support::wait_until;
 use clients::{Client, LEASE, Resource, Run};
 
 /// Nobody is elected where nobody has failed, however busy the machine is.

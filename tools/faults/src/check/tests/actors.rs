@@ -3,10 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use leasehold_testbed::keyslot;
+
 use crate::check::{Rules, check};
 use crate::history::{Doing, Event, Mode, Scope, What};
 use crate::result::Cell;
-use crate::support::slots::keyslot;
 
 pub(super) const LEASE: u64 = 1_000;
 /// So often.

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::thread::sleep;
 use std::time::Duration;
 
+use leasehold_testbed::wait_until;
 use nix::sys::signal::Signal;
 
 use super::clients::{Client, Resource, Run};
 use super::{Deployment, Kind, Peer, count};
 use crate::clock;
 use crate::history::{Event, What};
-use crate::support::wait_until;
 
 pub(super) fn each_write_follows_a_look(peer: &Peer) {
     let (deployment, resource) = (Deployment::start(Kind::Single), Resource::start());

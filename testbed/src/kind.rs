@@ -1,10 +1,4 @@
 //! Every kind of lock, for tests of what all of them do.
-#![allow(dead_code, reason = "no test binary uses all of it")]
-#![allow(unreachable_pub, reason = "the same file serves several test binaries")]
-#![allow(
-    clippy::allow_attributes,
-    reason = "whether something is unused depends on the binary"
-)]
 
 use leasehold::{Client, Lock};
 

@@ -15,8 +15,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use super::keeper;
 use super::resp::{Connection, Reply};
-use super::{keeper, wait_until};
+use super::waiting::wait_until;
 
 /// A running (or stopped, or killed) server.
 #[derive(Debug)]
@@ -35,6 +36,13 @@ pub struct Server {
     password: Option<String>,
 }
 
+#[derive(Clone, Copy)]
+enum Role {
+    Alone,
+    /// Of a cluster: it has a bus as well.
+    Node,
+}
+
 impl Server {
     pub fn start() -> Self {
         Self::start_with(&[])
@@ -49,7 +57,7 @@ impl Server {
     pub fn start_in(environment: &[(&str, &str)], arguments: &[&str]) -> Self {
         let pair = |&(name, value): &(&str, &str)| (name.to_owned(), value.to_owned());
         let environment: Vec<_> = environment.iter().map(pair).collect();
-        Self::launch(new_folder(), environment, arguments, false)
+        Self::launch(Role::Alone, new_folder(), environment, arguments)
     }
 
     /// A node that knows no others yet.
@@ -60,7 +68,8 @@ impl Server {
             "--cluster-config-file",
             "nodes.conf",
         ];
-        Self::launch(new_folder(), Vec::new(), &[&node, arguments].concat(), true)
+        let arguments = [&node, arguments].concat();
+        Self::launch(Role::Node, new_folder(), Vec::new(), &arguments)
     }
 
     /// A sentinel, which begins with this configuration and writes on in its file.
@@ -74,19 +83,15 @@ impl Server {
         fs::write(&file, configuration).expect("its file");
         let file = file.to_string_lossy();
         let sentinel = [&file, "--sentinel"];
-        Self::launch(
-            folder.clone(),
-            Vec::new(),
-            &[&sentinel, arguments].concat(),
-            false,
-        )
+        let arguments = [&sentinel, arguments].concat();
+        Self::launch(Role::Alone, folder.clone(), Vec::new(), &arguments)
     }
 
     fn launch(
+        role: Role,
         folder: PathBuf,
         environment: Vec<(String, String)>,
         arguments: &[&str],
-        has_bus: bool,
     ) -> Self {
         let arguments: Vec<String> = arguments.iter().map(|&word| word.to_owned()).collect();
         let password = arguments
@@ -97,10 +102,9 @@ impl Server {
         let has_tls = has("--tls-cert-file") && !has("--tls-port");
         // Another process may take the free port before the server does: then try the next.
         for _ in 0..20 {
-            let (port, bus) = if has_bus {
-                Port::reserve_with_bus()
-            } else {
-                (Port::reserve(), None)
+            let (port, bus) = match role {
+                Role::Alone => (Port::reserve(), None),
+                Role::Node => Port::reserve_with_bus(),
             };
             let (tls, mut arguments) = (has_tls.then(Port::reserve), arguments.clone());
             if let Some(tls) = &tls {

@@ -8,10 +8,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::cluster::{addresses, is_in_step};
-use super::resp::{Connection, Reply};
 use super::routes::Routes;
-use super::server::Server;
-use super::wait_until;
+use crate::process::resp::{Connection, Reply};
+use crate::process::server::Server;
+use crate::process::waiting::wait_until;
 
 /// Far above what a busy machine takes for any step. A sentinel that has not run for two seconds does nothing for
 /// thirty (TILT).
@@ -19,7 +19,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// After this a failover by order that has not come about is ordered again.
 const GIVEN_UP: Duration = Duration::from_secs(8);
 /// What the sentinels call their master.
-pub const NAME: &str = "locks";
+pub const MASTER: &str = "locks";
 
 /// What is watched, and how.
 #[derive(Clone, Debug)]
@@ -87,10 +87,10 @@ impl Sentinels {
         let [down_after, failover_timeout] =
             [watch.down_after, watch.failover_timeout].map(|span| span.as_millis());
         let configuration = format!(
-            "{names}sentinel monitor {NAME} {host} {master} {quorum}\n\
-             sentinel down-after-milliseconds {NAME} {down_after}\n\
-             sentinel failover-timeout {NAME} {failover_timeout}\n\
-             sentinel parallel-syncs {NAME} {}\n",
+            "{names}sentinel monitor {MASTER} {host} {master} {quorum}\n\
+             sentinel down-after-milliseconds {MASTER} {down_after}\n\
+             sentinel failover-timeout {MASTER} {failover_timeout}\n\
+             sentinel parallel-syncs {MASTER} {}\n",
             watch.replicas.max(1)
         );
         let watchers: Vec<_> = thread::scope(|scope| {
@@ -244,7 +244,7 @@ impl Sentinels {
         wait_until("the order is carried out", LIMIT, || {
             // One that has not seen a replica for some seconds has no good one: it refuses, or gives up later.
             if ordered.is_none_or(|since: Instant| since.elapsed() > GIVEN_UP) {
-                let reply = sentinel.command(&["SENTINEL", "FAILOVER", NAME]);
+                let reply = sentinel.command(&["SENTINEL", "FAILOVER", MASTER]);
                 ordered = matches!(reply, Reply::Status(_)).then(Instant::now);
             }
             self.is_named_instead_of(old)
@@ -316,7 +316,7 @@ fn in_step(servers: &[Server]) -> bool {
 
 /// Of what a sentinel knows about the master.
 fn field(sentinel: &Server, wanted: &str) -> String {
-    let reply = sentinel.command(&["SENTINEL", "MASTER", NAME]);
+    let reply = sentinel.command(&["SENTINEL", "MASTER", MASTER]);
     let pair = reply
         .array()
         .chunks(2)
@@ -329,5 +329,5 @@ fn url(sentinels: &[Server]) -> String {
         .iter()
         .map(ToString::to_string)
         .collect();
-    format!("redis-sentinel://{}/{NAME}", addresses.join(","))
+    format!("redis-sentinel://{}/{MASTER}", addresses.join(","))
 }

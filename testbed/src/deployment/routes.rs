@@ -10,8 +10,8 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use super::resp::{Connection, Reply};
 use super::slots::keyslot;
+use crate::process::resp::{Connection, Reply};
 
 /// How long a command is repeated while nobody is there who can carry it out.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -122,11 +122,11 @@ impl Routes {
                 Ok(join(words, replies.collect::<io::Result<_>>()?))
             }
             Scope::Anyone => {
-                let anyone = self.members(true)?.remove(0);
+                let anyone = self.members(&Scope::Masters)?.remove(0);
                 self.ask(anyone, words)
             }
             scope @ (Scope::Masters | Scope::Nodes) => {
-                let members = self.members(matches!(scope, Scope::Masters))?;
+                let members = self.members(&scope)?;
                 let replies = members.into_iter().map(|node| self.ask(node, words));
                 Ok(join(words, replies.collect::<io::Result<_>>()?))
             }
@@ -139,7 +139,7 @@ impl Routes {
             _ => None,
         };
         if to.is_none() {
-            to = self.members(true)?.first().copied();
+            to = self.members(&Scope::Masters)?.first().copied();
         }
         let mut node = to.ok_or_else(|| io::Error::other("no node answers"))?;
         let mut asking = false;
@@ -175,7 +175,7 @@ impl Routes {
     }
 
     /// The nodes that one of them thinks are alive.
-    fn members(&mut self, masters: bool) -> io::Result<Vec<SocketAddr>> {
+    fn members(&mut self, scope: &Scope) -> io::Result<Vec<SocketAddr>> {
         let Way::Cluster { nodes, .. } = &self.way else {
             return Ok(Vec::new());
         };
@@ -191,7 +191,7 @@ impl Routes {
             let flags: Vec<_> = line[2].split(',').collect();
             let is_gone =
                 ["fail", "fail?", "noaddr", "handshake"].map(|flag| flags.contains(&flag));
-            !is_gone.contains(&true) && (!masters || flags.contains(&"master"))
+            !is_gone.contains(&true) && (matches!(scope, Scope::Nodes) || flags.contains(&"master"))
         });
         let address = |line: Vec<&str>| {
             line[1]

@@ -5,12 +5,13 @@ use std::path::PathBuf;
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 
 /// One certificate for all servers, which is good for their address, and who signed it.
-pub(crate) struct Certificate {
-    pub(crate) folder: PathBuf,
+#[derive(Debug)]
+pub struct Certificate {
+    pub folder: PathBuf,
 }
 
 impl Certificate {
-    pub(crate) fn new(test: &str) -> Self {
+    pub fn new(test: &str) -> Self {
         let mut params = CertificateParams::default();
         params
             .distinguished_name
@@ -37,7 +38,7 @@ impl Certificate {
     }
 
     /// With which a server shows it.
-    pub(crate) fn arguments(&self) -> Vec<String> {
+    pub fn arguments(&self) -> Vec<String> {
         let file = |name: &str| self.folder.join(name).to_string_lossy().into_owned();
         let files = [
             ("--tls-cert-file", "cert.pem"),

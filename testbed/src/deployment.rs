@@ -3,16 +3,22 @@
 //! Behaviours are the same on all of them. One server is started for each test; a cluster takes two
 //! seconds, so those that were not broken go to the next test, empty.
 
+pub(crate) mod cluster;
+pub(crate) mod migration;
+pub(crate) mod routes;
+pub(crate) mod sentinel;
+pub(crate) mod slots;
+
 use std::net::SocketAddr;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::cluster::{Cluster, Shape};
-use super::proxy::Proxy;
-use super::resp::{Connection, Reply};
-use super::sentinel::{NAME, Sentinels, Watch};
-use super::server::Server;
+use self::cluster::{Cluster, Shape};
+use self::sentinel::{MASTER, Sentinels, Watch};
+use crate::process::proxy::Proxy;
+use crate::process::resp::{Connection, Reply};
+use crate::process::server::Server;
 
 /// Nobody is elected where nobody has failed, however busy the machine is.
 const PATIENT: Duration = Duration::from_secs(60);
@@ -145,7 +151,7 @@ impl Deployment {
             Deployment::Cluster(_) => format!("redis-cluster://{}", all(&proxies)),
             Deployment::Sentinels(sentinels) => {
                 format!(
-                    "redis-sentinel://{}/{NAME}",
+                    "redis-sentinel://{}/{MASTER}",
                     all(&proxies[sentinels.servers().len()..])
                 )
             }

@@ -1,8 +1,8 @@
 //! A slot of a cluster on its way from one master to another, as far as a test lets it go.
 
 use super::cluster::{Cluster, LIMIT, done};
-use super::resp::Reply;
-use super::wait_until;
+use crate::process::resp::Reply;
+use crate::process::waiting::wait_until;
 
 /// The source answers for the keys that it still has, and sends clients to the target for others.
 #[derive(Debug)]

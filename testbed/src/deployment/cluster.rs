@@ -12,11 +12,11 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use super::resp::Reply;
 use super::routes::Routes;
-use super::server::Server;
 use super::slots::{SLOTS, keyslot};
-use super::wait_until;
+use crate::process::resp::Reply;
+use crate::process::server::Server;
+use crate::process::waiting::wait_until;
 
 /// Far above what a busy machine takes for any step.
 pub(super) const LIMIT: Duration = Duration::from_secs(60);

@@ -6,6 +6,9 @@ use std::process::Command;
 /// The variable that names such libraries.
 pub const VARIABLE: &str = "LD_PRELOAD";
 
+/// The source of a wall clock that is ahead by the microseconds in the file that `CLOCK_OFFSET` names.
+pub const CLOCK: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/clock.c");
+
 /// Compiles a library from one file.
 pub fn compile(source: &str, library: &Path) {
     let options = ["-shared", "-fPIC", "-O1", "-Wall", "-Werror", source, "-o"];

@@ -1,0 +1,43 @@
+//! What the tests of leasehold run on, so that no suite writes it again.
+//!
+//! - Servers: [`Server`], [`Cluster`], [`Sentinels`], or the [`Deployment`] that `LEASEHOLD_DEPLOYMENT` names. They are
+//!   processes of the test's own on free loopback ports, and end with it. A [`Proxy`], or a [`Line`] of them, misbehaves
+//!   on request.
+//! - A client that depends on nothing: [`Connection`] to one server, [`Routes`] to a deployment.
+//! - [`KINDS`]: every kind of lock.
+//! - Waiting for a condition, never for a duration: [`eventually`], [`soon`], and [`wait_until`] for a thread.
+#![expect(missing_docs, reason = "most names of a test bed explain themselves")]
+#![expect(
+    clippy::panic,
+    clippy::missing_panics_doc,
+    clippy::missing_errors_doc,
+    reason = "a test fails by a panic"
+)]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "starting a process and waiting for it takes real time, outside any runtime"
+)]
+
+mod certificate;
+mod deployment;
+#[cfg(feature = "locks")]
+mod kind;
+pub mod preload;
+mod process;
+mod waiting;
+
+pub use certificate::Certificate;
+pub use deployment::cluster::{Cluster, Shape};
+pub use deployment::migration::Migration;
+pub use deployment::routes::Routes;
+pub use deployment::sentinel::{Announcements, MASTER, Sentinels, Watch};
+pub use deployment::slots::{SLOTS, keyslot};
+pub use deployment::{Borrowed, Deployment, Line};
+#[cfg(feature = "locks")]
+pub use kind::{KINDS, Kind};
+pub use process::keeper;
+pub use process::proxy::Proxy;
+pub use process::resp::{Connection, Reply};
+pub use process::server::{Server, is_missing, run_as_users};
+pub use process::waiting::wait_until;
+pub use waiting::{LIMIT, eventually, eventually_within, ms, soon};
