@@ -60,6 +60,8 @@ impl ClientBuilder {
             provider: self.credentials.clone(),
             #[cfg(feature = "test-util")]
             streams: self.streams.clone(),
+            #[cfg(not(feature = "test-util"))]
+            streams: None,
         })
     }
 

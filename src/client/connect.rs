@@ -124,7 +124,7 @@ impl ClientBuilder {
             #[cfg(feature = "fred")]
             Target::Fred(checked) => {
                 let (template, endpoint) = checked.clone()?;
-                Place::Server(Dial::Fred(template), endpoint)
+                Place::Server(template.dialer().to(&endpoint), endpoint)
             }
             #[cfg(feature = "embedded")]
             Target::Engine(engine) => return Ok(self.embed(engine, settings)),

@@ -16,9 +16,8 @@
 //! | `pacer` | the pauses between attempts |
 //! | `access`, `credentials`, `login` | who logs in, how a login is renewed, and which certificates count |
 //! | `codec`, `encode` | RESP3 |
-//! | `dial` | which way leads to a server: a stream, or the client `fred` |
-//! | `stream`, `tls` | a stream of bytes to the server |
-//! | `fred` | another driver: requests go through the client `fred` |
+//! | `dial`, `stream`, `tls` | a stream of bytes to the server |
+//! | `fred` | a stream whose commands the client `fred` sends |
 //!
 //! A connection is never repaired, and no request moves from one connection to the next: a call either
 //! finds a connection or fails at once, and is sent once. Only a cluster sends a call again, to another

@@ -1,9 +1,7 @@
 //! How a client gets into the servers of a deployment, whichever they are.
 
 use super::credentials::Provider;
-#[cfg(feature = "test-util")]
-use super::dial::StreamDialer;
-use super::dial::{Dial, Tls};
+use super::dial::{Dial, StreamDialer, Tls};
 use super::endpoint::Endpoint;
 use super::node::Remote;
 use crate::transport::CallError;
@@ -15,7 +13,6 @@ pub(crate) struct Access {
     /// In place of the credentials of the URL.
     pub(crate) provider: Option<Provider>,
     /// In place of sockets.
-    #[cfg(feature = "test-util")]
     pub(crate) streams: Option<StreamDialer>,
 }
 
@@ -33,12 +30,9 @@ impl Access {
     }
 
     fn dial(&self, endpoint: &Endpoint) -> Result<Dial, CallError> {
-        let dial = Dial::to(endpoint, self.tls.as_ref())?;
-        #[cfg(feature = "test-util")]
-        let dial = self
-            .streams
-            .as_ref()
-            .map_or(dial, |streams| streams.to(endpoint));
-        Ok(dial)
+        match &self.streams {
+            Some(streams) => Ok(streams.to(endpoint)),
+            None => Dial::to(endpoint, self.tls.as_ref()),
+        }
     }
 }

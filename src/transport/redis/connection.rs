@@ -350,33 +350,6 @@ impl Connection {
     }
 }
 
-/// For a driver that takes requests as they are, see `fred.rs`.
-#[cfg(feature = "fred")]
-impl Connection {
-    /// Nothing is ever put into the outbox; a request that the driver took counts as taken by the
-    /// kernel.
-    pub(super) fn without_bytes() -> Self {
-        let mut connection = Connection::new(Box::new(tokio::io::sink()));
-        connection.outbox.get_mut().taken = u64::MAX;
-        // No caller writes.
-        *connection.crowd.get_mut() = usize::MAX;
-        connection
-    }
-
-    /// The next request; pending if none waits.
-    pub(super) fn poll_take<T>(
-        &self,
-        cx: &mut Context<'_>,
-        take: impl FnOnce(&Request) -> T,
-    ) -> Poll<T> {
-        self.driver.register(cx.waker());
-        let mut ledger = self.ledger.lock();
-        let taken = ledger.take(take);
-        self.notify_if_drained(&ledger);
-        taken.map_or(Poll::Pending, Poll::Ready)
-    }
-}
-
 impl Outbox {
     /// Writes everything that is here.
     fn write(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Fault>> {

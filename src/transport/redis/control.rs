@@ -7,8 +7,8 @@ use tokio::time::{Duration, timeout};
 
 use super::Timing;
 use super::connection::{Connection, drive};
-use super::handshake::{Greeting, not_connected};
-use super::node::{Remote, Runtimes, answer, cannot_connect};
+use super::handshake::not_connected;
+use super::node::{Opened, Remote, Runtimes, answer, cannot_connect};
 use super::request::CallOutcome;
 use super::subscriptions::SubscriptionRegistry;
 use super::task::AbortOnDrop;
@@ -38,7 +38,11 @@ impl ControlConnection {
         )
         .await;
         // Its login is not renewed: a server that ends it for that is asked on the next connection.
-        let (reader, writer, Greeting { inbox, .. }) = match opened {
+        let Opened {
+            reader,
+            writer,
+            greeting,
+        } = match opened {
             Ok(Ok(opened)) => opened.map_err(failed)?,
             Ok(Err(error)) => return Err(failed(not_connected(&error.to_string()))),
             Err(_) => return Err(failed(not_connected("no answer in time"))),
@@ -46,7 +50,13 @@ impl ControlConnection {
         let registry = Arc::<SubscriptionRegistry>::default();
         let connection = Arc::new(Connection::new(writer));
         registry.connected(&connection, 0);
-        let driver = drive(connection.clone(), reader, inbox, registry.clone(), events);
+        let driver = drive(
+            connection.clone(),
+            reader,
+            greeting.inbox,
+            registry.clone(),
+            events,
+        );
         let ended = (connection.clone(), registry.clone());
         let driver = runtimes.own.spawn(async move {
             let fault = driver.await;

@@ -1,11 +1,10 @@
-//! How a server is reached: by TCP, TLS, a Unix socket, a stream that a function opens, or through `fred`.
+//! How a server is reached: by TCP, TLS, a Unix socket, or a stream that a function opens.
 
+use std::fmt;
 use std::io;
 use std::net::SocketAddr;
-#[cfg(any(test, feature = "embedded"))]
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
-#[cfg(any(test, feature = "embedded"))]
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::runtime::Handle;
 
@@ -38,11 +37,6 @@ pub(crate) enum Dial {
     },
     #[cfg(unix)]
     Unix(std::path::PathBuf),
-    /// The client `fred` opens its own streams: [`Dial::connect`] does not.
-    #[cfg(feature = "fred")]
-    Fred(super::fred::FredTemplate),
-    /// In this process.
-    #[cfg(any(test, feature = "embedded"))]
     Stream(StreamDialer, String),
 }
 
@@ -117,9 +111,6 @@ impl Dial {
                 let (reader, writer) = tokio::net::UnixStream::connect(path).await?.into_split();
                 Ok((Box::new(reader), Box::new(writer), None))
             }
-            #[cfg(feature = "fred")]
-            Dial::Fred(_) => Err(io::ErrorKind::Unsupported.into()),
-            #[cfg(any(test, feature = "embedded"))]
             Dial::Stream(dialer, address) => {
                 let (reader, writer) = dialer.dial(address)?;
                 Ok((reader, writer, None))
@@ -128,17 +119,18 @@ impl Dial {
     }
 }
 
-/// Opens streams without a socket: to the embedded engine, or wherever a test leads. It gets `host:port`, or the path
-/// of a Unix socket.
-#[cfg(any(test, feature = "embedded"))]
+/// Opens streams in place of sockets: to the embedded engine, through `fred`, or wherever a test leads. It gets
+/// `host:port`, or the path of a Unix socket.
 #[derive(Clone)]
 pub(crate) struct StreamDialer(Arc<DialByText>);
 
-#[cfg(any(test, feature = "embedded"))]
 type DialByText = dyn Fn(&str) -> io::Result<(Reader, Writer)> + Send + Sync;
 
-#[cfg(any(test, feature = "embedded"))]
 impl StreamDialer {
+    #[cfg_attr(
+        not(any(test, feature = "embedded", feature = "fred")),
+        expect(dead_code, reason = "without these features there are sockets only")
+    )]
     pub(crate) fn new<R, W>(
         dial: impl Fn(&str) -> io::Result<(R, W)> + Send + Sync + 'static,
     ) -> Self
@@ -161,7 +153,6 @@ impl StreamDialer {
     }
 }
 
-#[cfg(any(test, feature = "embedded"))]
 impl fmt::Debug for StreamDialer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("StreamDialer")

@@ -61,16 +61,6 @@ impl Endpoint {
         }
     }
 
-    /// A server whose credentials are in the configuration of `fred`.
-    #[cfg(feature = "fred")]
-    pub(crate) fn without_credentials(address: Address, database: Option<u8>) -> Self {
-        Endpoint {
-            address,
-            credentials: None,
-            database,
-        }
-    }
-
     pub(super) fn new(
         address: Address,
         credentials: Option<Credentials>,

@@ -1,34 +1,39 @@
-//! A connection that the client `fred` makes, for programs that configure their Redis through it.
+//! A stream to a server through the client `fred`, for programs that configure their Redis with it.
 //!
-//! `fred` writes and reads in a task of its own. Here a client of `fred` is one connection as any
-//! other: opened once, used until it is lost, thrown away. It repeats nothing and reconnects to nothing.
-//! The driver takes requests out of the ledger, gives each to `fred`, and turns its answer into the
-//! frame that a server would have sent: registry, slot and supervisor see no difference.
+//! `fred` lends no stream of bytes, so a task plays the server at the other end of a pipe. It reads the commands of a
+//! connection, gives each to a client of `fred`, and writes the replies and the messages back. The connection, its
+//! ledger and its handshake see a server like any other. The client of `fred` connects once: it repeats nothing and
+//! never reconnects.
 //!
 //! # Limits
 //!
-//! - A request that `fred` took may have been sent: without a reply it is *unknown*, also if it never
-//!   left.
-//! - One system call for each request: `fred` flushes each script.
-//! - `fred` answers SUBSCRIBE before it is written, and gives a refusal to any command that waits at
-//!   that time. So each SUBSCRIBE is followed by a PING with a number: its answer confirms, an error in
-//!   its place refuses. A refusal and a foreign number both end the connection, as replies and commands
-//!   no longer belong together.
-//! - `fred` drops messages that are not taken in time: then [`TransportEvents::missed`] is called.
+//! - A command that the pipe took may have been sent: without a reply it is *unknown*, even if it never left.
+//! - `fred` flushes each command: one system call for each.
+//! - `fred` answers SUBSCRIBE before it is written, and gives a refusal to any command that waits at that time. So each
+//!   SUBSCRIBE is sent with a PING that has a number: its reply confirms the channel, an error in its place is the
+//!   refusal. After a refusal replies and commands no longer belong together, and the stream ends.
+//! - `fred` drops messages that are not taken in time. The stream ends then: the next connection reports that messages
+//!   may have been missed.
 //!
 //! # Bounds
 //!
-//! Two tasks, ours and that of `fred`, which ends with ours. One boxed future for each request whose
-//! reply is to come; [`MESSAGES`] messages.
+//! Two tasks, ours and that of `fred`, which ends with ours. One boxed future for each command without a reply;
+//! [`MESSAGES`] messages; [`PIPE`] bytes each way.
+
+#![expect(
+    clippy::large_futures,
+    reason = "futures of fred have several kilobytes; those of commands are boxed"
+)]
 
 use std::collections::VecDeque;
+use std::convert::Infallible;
 use std::fmt;
-use std::future::poll_fn;
+use std::future::{pending, poll_fn};
+use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use fred::bytes_utils::Str;
+use bytes::BytesMut;
 use fred::clients::Client;
 use fred::error::{Error, ErrorKind};
 use fred::interfaces::{ClientLike as _, EventInterface as _, PubsubInterface as _};
@@ -36,44 +41,39 @@ use fred::socket2::TcpKeepalive;
 use fred::types::config::{
     Blocking, Config, ConnectionConfig, PerformanceConfig, ServerConfig, TcpConfig,
 };
-use fred::types::{ClusterHash, CustomCommand, Message, Resp3Frame, RespVersion, Value as Word};
+use fred::types::{ClusterHash, CustomCommand, Message, Resp3Frame, RespVersion};
 use futures_util::future::{MaybeDone, join, maybe_done};
+use redis_protocol::resp3::encode::complete::extend_encode;
+use redis_protocol::resp3::types::Resp3Frame as _;
+use tokio::io::{
+    AsyncRead, AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, ReadBuf, ReadHalf, WriteHalf,
+    duplex, split,
+};
+use tokio::runtime::Handle;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::Duration;
 
-use super::codec::Incoming;
-use super::connection::Connection;
+use super::codec::{Decoder, Incoming, Malformed};
 use super::credentials::without_secret;
+use super::dial::StreamDialer;
 use super::endpoint::{Address, Endpoint};
-use super::handshake::not_connected;
-use super::identity::Identity;
-use super::request::{Request, ScriptForm};
 use super::stream::KEEPALIVE;
-use super::subscriptions::SubscriptionRegistry;
 use super::task::AbortOnDrop;
 use crate::error::ConfigError;
-use crate::protocol::{Arg, Call, Value};
-use crate::transport::{CallError, Fault, Missed, Role, TransportEvents, sort_error_reply};
+use crate::protocol::Value;
 
-/// How many events `fred` keeps for a slow reader, of each kind.
-const EVENTS: usize = 32;
+/// How many messages, and other events, `fred` keeps for a slow reader. It reserves room for all of them.
+const MESSAGES: usize = 1_024;
 
-/// The same on the connection for messages.
-const MESSAGES: usize = 8_192;
+const PIPE: usize = 64 * 1024;
+
+/// The supervisor limits an attempt to connect, and drops it: `fred` must not give up before.
+const UNLIMITED: Duration = Duration::from_secs(60 * 60);
 
 /// A client whose configuration and resolver the connections take over.
 #[derive(Clone)]
 pub(crate) struct FredTemplate(Client);
-
-/// A client of `fred` that is connected.
-pub(super) struct FredClient {
-    client: Client,
-    /// Ends when the connection does.
-    router: AbortOnDrop<Result<(), Error>>,
-    messages: Receiver<Message>,
-    pub(super) server: Identity,
-}
 
 impl FredTemplate {
     /// Takes the client of a single server, and says which server.
@@ -96,85 +96,184 @@ impl FredTemplate {
                 return Err(ConfigError::Fred { reason });
             }
         };
-        Ok((
-            FredTemplate(client.clone()),
-            Endpoint::without_credentials(address, config.database),
-        ))
+        // `fred` logs in; the handshake selects the database.
+        let endpoint = Endpoint::new(address, None, config.database);
+        Ok((FredTemplate(client.clone()), endpoint))
     }
 
-    /// Connects and authenticates. The caller limits the time; no step takes longer than `limit`.
-    pub(super) async fn open(
-        &self,
-        role: Role,
-        limit: Duration,
-        name: &str,
-    ) -> Result<FredClient, CallError> {
-        // Messages and the answers to PING come on one connection.
-        let version = RespVersion::RESP3;
-        let config = Config {
-            fail_fast: true,
-            blocking: Blocking::Block,
-            version,
-            ..self.0.client_config()
-        };
-        let performance = PerformanceConfig {
-            broadcast_channel_capacity: if role == Role::Messages {
-                MESSAGES
-            } else {
-                EVENTS
-            },
-            ..PerformanceConfig::default()
-        };
-        let client = Client::new(config, Some(performance), Some(connection(limit)), None);
-        client
-            .inner()
-            .set_resolver(self.0.inner().get_resolver().await)
-            .await;
-        let (messages, mut up) = (client.message_rx(), client.reconnect_rx());
-        let mut router = AbortOnDrop(client.connect());
-        tokio::select! {
-            biased;
-            _ = up.recv() => {}
-            ended = &mut router.0 => return Err(match ended {
-                Ok(Err(error)) => refused(&error).reworded(|text| {
-                    let secret = self.0.client_config().password.unwrap_or_default();
-                    without_secret(&text, &secret)
-                }),
-                _ => not_connected("the task of fred ended"),
-            }),
-        }
-        // fred takes a connection that is closed during the handshake for a good one, and the name is
-        // wanted anyway. A server may refuse the name.
-        match send(&client, "CLIENT", vec!["SETNAME".into(), name.into()]).await {
-            Ok(_) => {}
-            Err(fault) => return Err(not_connected(&fault.0)),
-        }
-        // Not every user may ask for it.
-        let info = send(&client, "INFO", vec!["server".into()]).await;
-        let info = info.map_err(|fault| not_connected(&fault.0))?;
-        let server = Identity::of(info.ok().as_ref(), None);
-        Ok(FredClient {
-            client,
-            router,
-            messages,
-            server,
+    /// Opens a stream on the runtime that it is called on.
+    pub(crate) fn dialer(&self) -> StreamDialer {
+        let template = self.0.clone();
+        StreamDialer::new(move |_| {
+            let (ours, theirs) = duplex(PIPE);
+            let (pipe, writer) = split(ours);
+            let task = AbortOnDrop(Handle::current().spawn(serve(template.clone(), theirs)));
+            Ok((FredReader { pipe, task }, writer))
         })
     }
 }
 
-fn connection(limit: Duration) -> ConnectionConfig {
+/// What the server sent, and at the end why no more comes. The task ends with it.
+struct FredReader {
+    pipe: ReadHalf<DuplexStream>,
+    task: AbortOnDrop<io::Error>,
+}
+
+impl AsyncRead for FredReader {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        ready!(Pin::new(&mut self.pipe).poll_read(cx, buffer))?;
+        if buffer.filled().len() > before {
+            return Poll::Ready(Ok(()));
+        }
+        let ended = ready!(Pin::new(&mut self.task.0).poll(cx));
+        Poll::Ready(Err(ended.unwrap_or_else(io::Error::other)))
+    }
+}
+
+/// Why the stream ends.
+struct Ended {
+    why: String,
+    /// It is the last reply of the server.
+    is_refusal: bool,
+}
+
+impl From<Error> for Ended {
+    fn from(error: Error) -> Self {
+        Ended::because(error.to_string())
+    }
+}
+
+impl From<io::Error> for Ended {
+    fn from(error: io::Error) -> Self {
+        Ended::because(error.to_string())
+    }
+}
+
+impl Ended {
+    fn because(why: impl Into<String>) -> Self {
+        Ended {
+            why: why.into(),
+            is_refusal: false,
+        }
+    }
+
+    /// The server answered this error.
+    fn refused(why: String) -> Self {
+        Ended {
+            why,
+            is_refusal: true,
+        }
+    }
+}
+
+/// Plays the server at the other end of the pipe, and says why that ended.
+async fn serve(template: Client, pipe: DuplexStream) -> io::Error {
+    let (commands, mut replies) = split(pipe);
+    let Err(Ended { why, is_refusal }) = relay(&template, commands, &mut replies).await;
+    if is_refusal {
+        let refusal = Resp3Frame::SimpleError {
+            data: why.clone().into(),
+            attributes: None,
+        };
+        // The connection may be gone.
+        drop(write(&mut replies, &refusal).await);
+    }
+    io::Error::other(why)
+}
+
+async fn relay(
+    template: &Client,
+    mut commands: ReadHalf<DuplexStream>,
+    replies: &mut WriteHalf<DuplexStream>,
+) -> Result<Infallible, Ended> {
+    let (client, mut router, mut messages) = connect(template).await?;
+    let (mut decoder, mut inbox) = (Decoder::default(), BytesMut::new());
+    let (mut answers, mut number) = (VecDeque::new(), 0_u64);
+    loop {
+        tokio::select! {
+            biased;
+            answer = first(&mut answers) => write(replies, &answer?).await?,
+            message = messages.recv() => match message {
+                Ok(message) => write(replies, &as_push(&message)).await?,
+                Err(RecvError::Lagged(_)) => return Err(Ended::because("fred dropped messages")),
+                Err(RecvError::Closed) => return Err(Ended::because("fred ended")),
+            },
+            read = commands.read_buf(&mut inbox) => {
+                if read? == 0 {
+                    return Err(Ended::because("the connection was given up"));
+                }
+                while let Some(words) = next_command(&mut decoder, &mut inbox)? {
+                    number += 1;
+                    let mut answer = Box::pin(maybe_done(answer(client.clone(), words, number)));
+                    // The first poll hands it to fred: commands are sent in their order.
+                    poll_fn(|cx| Poll::Ready(answer.as_mut().poll(cx).is_ready())).await;
+                    answers.push_back(answer);
+                }
+            }
+            // Last, so that replies that came before the end are delivered.
+            ended = &mut router.0 => match ended {
+                Ok(Err(error)) => return Err(error.into()),
+                Ok(Ok(())) | Err(_) => return Err(Ended::because("the task of fred ended")),
+            },
+        }
+    }
+}
+
+/// The client, the task of its connection, and the messages that come.
+type Connected = (Client, AbortOnDrop<Result<(), Error>>, Receiver<Message>);
+
+/// Connects and logs in. If the server refuses that, the refusal is the reply to the first command.
+async fn connect(template: &Client) -> Result<Connected, Ended> {
+    let config = Config {
+        fail_fast: true,
+        blocking: Blocking::Block,
+        // Messages and replies come on one connection.
+        version: RespVersion::RESP3,
+        database: None,
+        ..template.client_config()
+    };
+    let secret = config.password.clone().unwrap_or_default();
+    let performance = PerformanceConfig {
+        broadcast_channel_capacity: MESSAGES,
+        ..PerformanceConfig::default()
+    };
+    let client = Client::new(config, Some(performance), Some(connection()), None);
+    let resolver = template.inner().get_resolver().await;
+    client.inner().set_resolver(resolver).await;
+    let (messages, mut up) = (client.message_rx(), client.reconnect_rx());
+    let mut router = AbortOnDrop(client.connect());
+    tokio::select! {
+        biased;
+        // fred takes a connection that is closed during its handshake for a good one: ours finds out.
+        _ = up.recv() => Ok((client, router, messages)),
+        ended = &mut router.0 => Err(match ended {
+            Ok(Err(error)) => {
+                let text = without_secret(error.details(), &secret);
+                if is_reply(&error) { Ended::refused(text) } else {
+                    Ended::because(text)
+                }
+            }
+            Ok(Ok(())) | Err(_) => Ended::because("the task of fred ended"),
+        }),
+    }
+}
+
+fn connection() -> ConnectionConfig {
     let keepalive = TcpKeepalive::new()
         .with_time(KEEPALIVE)
         .with_interval(KEEPALIVE / 2);
     ConnectionConfig {
-        connection_timeout: limit,
-        // HELLO, AUTH, SELECT: they hold up everything else on the connection.
-        internal_command_timeout: limit,
+        connection_timeout: UNLIMITED,
+        internal_command_timeout: UNLIMITED,
         // A script is sent once. The session decides whether to repeat it.
         max_command_attempts: 1,
         // A bounded queue can end the client for good when the connection dies.
         max_command_buffer_len: 0,
-        // fred fails the connection if CLIENT SETNAME fails; ours may fail.
         auto_client_setname: false,
         tcp: TcpConfig {
             nodelay: Some(true),
@@ -185,258 +284,120 @@ fn connection(limit: Duration) -> ConnectionConfig {
     }
 }
 
-/// Sorts the error of a connection attempt: `fred` mixes its own with answers to HELLO and SELECT.
-fn refused(error: &Error) -> CallError {
-    let text = error.details();
-    let is_reply = text.split_once(' ').is_some_and(|(code, _)| {
+/// Whether the error of an attempt to connect is a reply of the server: `fred` mixes its own with those.
+fn is_reply(error: &Error) -> bool {
+    let has_code = error.details().split_once(' ').is_some_and(|(code, _)| {
         code.len() > 1 && code.bytes().all(|byte| byte.is_ascii_uppercase())
     });
     match error.kind() {
-        ErrorKind::Auth => CallError::Refused(Fault(text.to_owned())),
-        ErrorKind::Unknown | ErrorKind::InvalidArgument | ErrorKind::InvalidCommand if is_reply => {
-            sort_error_reply(text)
-        }
-        _ => not_connected(text),
+        ErrorKind::Auth => true,
+        ErrorKind::Unknown | ErrorKind::InvalidArgument | ErrorKind::InvalidCommand => has_code,
+        _ => false,
     }
 }
 
-/// Carries requests to `fred` and back until the connection is of no use, and says why.
-pub(super) async fn drive(
-    connection: Arc<Connection>,
-    client: FredClient,
-    registry: Arc<SubscriptionRegistry>,
-    events: Arc<dyn TransportEvents>,
-) -> Fault {
-    let FredClient {
-        client,
-        mut router,
-        mut messages,
-        ..
-    } = client;
-    let mut driver = Driver {
-        client,
-        in_flight: VecDeque::new(),
-        pings: 0,
+/// The next whole command in the buffer.
+fn next_command(decoder: &mut Decoder, inbox: &mut BytesMut) -> Result<Option<Vec<String>>, Ended> {
+    let word = |word| match word {
+        Value::Text(word) => word,
+        Value::Int(_) | Value::Nil | Value::Array(_) => unreachable!("BUG: a word is a text"),
     };
-    tokio::select! {
-        biased;
-        // First, so that answers that came before the end are delivered.
-        fault = poll_fn(|cx| driver.poll(cx, &connection, &registry, &*events)) => fault,
-        () = deliver(&mut messages, &*events) => Fault("fred ended".into()),
-        ended = &mut router.0 => match ended {
-            Ok(Err(error)) => lost(&error),
-            Ok(Ok(())) | Err(_) => Fault("the task of fred ended".into()),
-        },
+    match decoder.decode(inbox) {
+        Ok(Some(Incoming::Reply(Ok(Value::Array(words))))) => {
+            Ok(Some(words.into_iter().map(word).collect()))
+        }
+        Ok(None) => Ok(None),
+        Ok(Some(_)) => Err(Ended::because("a command is an array")),
+        Err(Malformed(why)) => Err(Ended::because(why)),
     }
 }
 
-/// Reports messages. Ends with the client.
-async fn deliver(messages: &mut Receiver<Message>, events: &dyn TransportEvents) {
-    loop {
-        match messages.recv().await {
-            Ok(message) => {
-                events.message(
-                    &message.channel,
-                    message.value.as_bytes().unwrap_or_default(),
-                );
+type Answer<F> = Pin<Box<MaybeDone<F>>>;
+
+/// The reply to the oldest command; pending without one.
+async fn first<F>(answers: &mut VecDeque<Answer<F>>) -> Result<Resp3Frame, Ended>
+where
+    F: Future<Output = Result<Resp3Frame, Ended>>,
+{
+    let Some(answer) = answers.front_mut() else {
+        return pending().await;
+    };
+    answer.as_mut().await;
+    let reply = answer.as_mut().take_output();
+    answers.pop_front();
+    reply.expect("BUG: a reply is taken once")
+}
+
+/// What the server answers to a command.
+async fn answer(client: Client, words: Vec<String>, number: u64) -> Result<Resp3Frame, Ended> {
+    let (command, arguments) = words.split_first().expect("BUG: a command has a name");
+    match (command.as_str(), arguments) {
+        ("SUBSCRIBE", [channel]) => {
+            // Both in one poll: fred drops an error that comes while no command waits for a reply, so the PING must be
+            // there before the server can refuse.
+            let number = number.to_string();
+            let asked = send(&client, "PING", std::slice::from_ref(&number));
+            let (subscribed, reply) = join(client.subscribe(channel.clone()), asked).await;
+            subscribed?;
+            let reply = reply?;
+            let text = reply.as_str().unwrap_or_default();
+            match &reply {
+                _ if text == number => Ok(confirmation("subscribe", channel)),
+                Resp3Frame::SimpleError { .. } | Resp3Frame::BlobError { .. } => {
+                    Err(Ended::refused(text.to_owned()))
+                }
+                _ => Err(Ended::because("replies no longer belong to their commands")),
             }
-            Err(RecvError::Lagged(_)) => events.missed(Missed::All),
-            Err(RecvError::Closed) => return,
         }
+        ("UNSUBSCRIBE", [channel]) => {
+            client.unsubscribe(channel.clone()).await?;
+            Ok(confirmation("unsubscribe", channel))
+        }
+        _ => Ok(send(&client, command, arguments).await?),
     }
 }
 
-struct Driver {
-    client: Client,
-    /// In the order of the ledger, in which `fred` writes.
-    in_flight: VecDeque<InFlight>,
-    /// Numbers the PINGs.
-    pings: u64,
+/// Sends a command raw: a reply is never mistaken for an error of `fred`.
+async fn send(client: &Client, command: &str, arguments: &[String]) -> Result<Resp3Frame, Error> {
+    let command = CustomCommand::new(command, ClusterHash::Random, false);
+    client.custom_raw(command, arguments.to_vec()).await
 }
 
-/// A request that `fred` took, and the frame that a server would answer. An error ends the connection.
-struct InFlight {
-    subscribes: Option<Arc<str>>,
-    answer: MaybeDone<Answering>,
+fn confirmation(kind: &str, channel: &str) -> Resp3Frame {
+    let count = Resp3Frame::Number {
+        data: 0,
+        attributes: None,
+    };
+    push([text(kind.as_bytes()), text(channel.as_bytes()), count])
 }
 
-/// Boxed: futures of `fred` have several kilobytes.
-type Answering = Pin<Box<dyn Future<Output = Result<Incoming, Fault>> + Send>>;
-
-impl Driver {
-    /// Ready when the connection is of no use any more.
-    fn poll(
-        &mut self,
-        cx: &mut Context<'_>,
-        connection: &Connection,
-        registry: &SubscriptionRegistry,
-        events: &dyn TransportEvents,
-    ) -> Poll<Fault> {
-        while let Poll::Ready(mut request) = connection.poll_take(cx, |request| self.send(request))
-        {
-            // The first poll sends it.
-            let _ = Pin::new(&mut request.answer).poll(cx);
-            self.in_flight.push_back(request);
-        }
-        while let Some(InFlight { subscribes, answer }) = self.in_flight.front_mut() {
-            let mut answer = Pin::new(answer);
-            ready!(answer.as_mut().poll(cx));
-            let incoming = match answer.take_output().expect("BUG: an answer is taken once") {
-                Ok(incoming) => incoming,
-                Err(fault) => return Poll::Ready(fault),
-            };
-            let refusal = match (subscribes.take(), &incoming) {
-                (Some(channel), Incoming::Reply(Err(text))) => Some((channel, text.clone())),
-                _ => None,
-            };
-            self.in_flight.pop_front();
-            if let Some((channel, text)) = &refusal
-                && let CallError::Refused(_) = sort_error_reply(text)
-            {
-                // The next connection would be refused the channel, too, and end.
-                registry.unsubscribe(channel);
-            }
-            if let Err(fault) = connection.receive(incoming, registry, events) {
-                return Poll::Ready(fault);
-            }
-            if let Some((_, text)) = refusal {
-                return Poll::Ready(Fault(text));
-            }
-        }
-        Poll::Pending
-    }
-
-    #[expect(clippy::large_futures, reason = "each is boxed here")]
-    fn send(&mut self, request: &Request) -> InFlight {
-        self.pings += 1;
-        let (client, number) = (self.client.clone(), self.pings.to_string());
-        let mut subscribes = None;
-        let answer: Answering = match request {
-            Request::Call(request) => {
-                let (command, script) = if request.form == ScriptForm::Text {
-                    ("EVAL", request.call.script.text)
-                } else {
-                    ("EVALSHA", request.call.script.sha1())
-                };
-                let words = words(script, &request.call);
-                Box::pin(async move { send(&client, command, words).await.map(Incoming::Reply) })
-            }
-            Request::Ping(_) => {
-                Box::pin(async move { ping(&client, number).await.map(Incoming::Reply) })
-            }
-            Request::Subscribe(request) => {
-                let channel = subscribes.insert(request.channel.clone()).clone();
-                Box::pin(async move {
-                    // Both in one poll: fred drops an error that comes while no command waits for an
-                    // answer, so the PING must be there before the server can refuse.
-                    let outcome = client.subscribe(channel.to_string());
-                    let (outcome, pong) = join(outcome, ping(&client, number)).await;
-                    outcome.map_err(|error| lost(&error))?;
-                    Ok(match pong? {
-                        Ok(_) => confirmed("subscribe", &channel),
-                        refused => Incoming::Reply(refused),
-                    })
-                })
-            }
-            Request::Command(request) => {
-                let mut words = request
-                    .words
-                    .iter()
-                    .map(|word| String::from_utf8_lossy(word));
-                let command = words.next().unwrap_or_default().into_owned();
-                let words = words.map(|word| word.as_ref().into()).collect();
-                Box::pin(async move {
-                    let reply = send(&client, command, words).await;
-                    reply.map(Incoming::Reply)
-                })
-            }
-            // Sharded channels are a cluster's, which fred is not asked for.
-            Request::Unsubscribe(channel, _) => {
-                let channel = channel.clone();
-                Box::pin(async move {
-                    let gone = client.unsubscribe(channel.to_string()).await;
-                    gone.map_err(|error| lost(&error))?;
-                    Ok(confirmed("unsubscribe", &channel))
-                })
-            }
-        };
-        InFlight {
-            subscribes,
-            answer: maybe_done(answer),
-        }
-    }
-}
-
-fn confirmed(kind: &str, channel: &str) -> Incoming {
-    Incoming::Push(vec![
-        Value::Text(kind.into()),
-        Value::Text(channel.into()),
-        Value::Int(0),
+fn as_push(message: &Message) -> Resp3Frame {
+    let payload = message.value.as_bytes().unwrap_or_default();
+    push([
+        text(b"message"),
+        text(message.channel.as_bytes()),
+        text(payload),
     ])
 }
 
-/// `Ok`: our number, so every earlier command has been answered; or an error answer.
-async fn ping(client: &Client, number: String) -> Result<Answer, Fault> {
-    match send(client, "PING", vec![number.as_str().into()]).await? {
-        Ok(Value::Text(text)) if text == number => Ok(Ok(Value::Text("PONG".into()))),
-        Ok(_) => Err(Fault("answers no longer belong to their commands".into())),
-        Err(text) => Ok(Err(text)),
+fn push(parts: [Resp3Frame; 3]) -> Resp3Frame {
+    Resp3Frame::Push {
+        data: parts.into(),
+        attributes: None,
     }
 }
 
-/// An answer of the server. Commands are sent raw: an answer is never mistaken for an error of `fred`.
-type Answer = Result<Value, String>;
-
-async fn send(client: &Client, command: impl Into<Str>, words: Vec<Word>) -> Result<Answer, Fault> {
-    let command = CustomCommand::new(command, ClusterHash::Random, false);
-    Box::pin(client.custom_raw(command, words))
-        .await
-        .map(value)
-        .map_err(|error| lost(&error))
+fn text(bytes: &[u8]) -> Resp3Frame {
+    Resp3Frame::BlobString {
+        data: bytes.to_vec().into(),
+        attributes: None,
+    }
 }
 
-fn lost(error: &Error) -> Fault {
-    Fault(format!("the connection was lost: {error}"))
-}
-
-/// The words of EVAL and EVALSHA.
-fn words(script: &'static str, call: &Call) -> Vec<Word> {
-    let mut words = Vec::with_capacity(2 + call.keys.len() + call.args.len());
-    words.push(Word::from_static_str(script));
-    words.push(call.keys.len().to_string().into());
-    words.extend(call.keys.iter().map(|key| Word::from(key.as_ref())));
-    words.extend(call.args.iter().map(|argument| match argument {
-        Arg::Int(number) => Word::Integer(*number),
-        Arg::Text(text) => Word::from(text.as_ref()),
-    }));
-    words
-}
-
-/// The text of an error answer, if the frame is one or holds one.
-fn value(frame: Resp3Frame) -> Answer {
-    // Copied: a slice would keep the whole read buffer alive.
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let all = |items: Vec<Resp3Frame>| items.into_iter().map(value).collect::<Result<_, _>>();
-    Ok(match frame {
-        Resp3Frame::Number { data, .. } => Value::Int(data),
-        // Hello is only ever sent by a client.
-        Resp3Frame::Null | Resp3Frame::Hello { .. } => Value::Nil,
-        Resp3Frame::BlobString { data, .. }
-        | Resp3Frame::SimpleString { data, .. }
-        | Resp3Frame::VerbatimString { data, .. }
-        | Resp3Frame::BigNumber { data, .. }
-        | Resp3Frame::ChunkedString(data) => Value::Text(text(&data)),
-        Resp3Frame::Array { data, .. } | Resp3Frame::Push { data, .. } => Value::Array(all(data)?),
-        Resp3Frame::Set { data, .. } => Value::Array(all(data.into_iter().collect())?),
-        Resp3Frame::Map { data, .. } => Value::Array(all(data
-            .into_iter()
-            .flat_map(|(key, item)| [key, item])
-            .collect())?),
-        Resp3Frame::Boolean { data, .. } => Value::Int(data.into()),
-        Resp3Frame::Double { data, .. } => Value::Text(data.to_string()),
-        Resp3Frame::SimpleError { data, .. } => return Err(data.to_string()),
-        Resp3Frame::BlobError { data, .. } => return Err(text(&data)),
-    })
+async fn write(replies: &mut WriteHalf<DuplexStream>, frame: &Resp3Frame) -> io::Result<()> {
+    let mut bytes = BytesMut::new();
+    extend_encode(&mut bytes, frame, false).map_err(io::Error::other)?;
+    replies.write_all(&bytes).await
 }
 
 impl fmt::Debug for FredTemplate {
@@ -445,3 +406,6 @@ impl fmt::Debug for FredTemplate {
         f.write_str("FredTemplate")
     }
 }
+
+#[cfg(all(test, feature = "test-util"))]
+mod tests;

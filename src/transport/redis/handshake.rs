@@ -65,11 +65,6 @@ impl Handshake {
         self.primary_only
     }
 
-    #[cfg(feature = "fred")]
-    pub(super) fn name(&self) -> &str {
-        &self.name
-    }
-
     /// Sends the commands and checks the answers. A provider of credentials is asked on `runtime`.
     pub(super) async fn run(
         &self,

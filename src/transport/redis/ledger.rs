@@ -228,29 +228,6 @@ impl Ledger {
         }
     }
 
-    /// Hands the next request to a driver that sends it in its own way. The request has no numbered
-    /// bytes: the kernel counts as having taken it.
-    #[cfg(feature = "fred")]
-    pub(super) fn take<T>(&mut self, take: impl FnOnce(&Request) -> T) -> Option<T> {
-        while let Some(Waiting { request, since }) = self.waiting.pop_front() {
-            if !request.is_abandoned() {
-                let taken = take(&request);
-                let request = Some(request);
-                let before = Before::Nothing;
-                let sent = InFlight {
-                    request,
-                    since,
-                    first: 0,
-                    length: 0,
-                    before,
-                };
-                self.in_flight.push_back(sent);
-                return Some(taken);
-            }
-        }
-        None
-    }
-
     /// A reply came while the kernel had taken so many bytes. An error means that replies and
     /// requests no longer belong together.
     pub(super) fn replied(
@@ -285,12 +262,10 @@ impl Ledger {
         else {
             return Err(Fault("the server answered what it was not asked".into()));
         };
-        // A driver that sends in its own way makes sure itself.
-        let is_numbered = length > 0 && matches!(request, Some(Request::Ping(_)));
-        self.pongs += u64::from(is_numbered);
+        self.pongs += u64::from(matches!(request, Some(Request::Ping(_))));
         // INVARIANT LEDGER-6.
         let is_of_another = match (&request, &reply) {
-            (Some(Request::Ping(_)), Ok(Value::Text(reply))) if is_numbered => {
+            (Some(Request::Ping(_)), Ok(Value::Text(reply))) => {
                 let echoes = self.echoes.get_or_insert(reply != PONG);
                 *reply
                     != if *echoes {
@@ -299,7 +274,7 @@ impl Ledger {
                         PONG.to_owned()
                     }
             }
-            (Some(Request::Ping(_)), Ok(_)) => is_numbered,
+            (Some(Request::Ping(_)), Ok(_)) => true,
             (Some(Request::Call(_) | Request::Command(_)) | None, Ok(Value::Text(reply))) => {
                 self.echoes == Some(false) && reply == PONG
             }

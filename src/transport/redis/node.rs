@@ -79,6 +79,13 @@ pub(crate) struct Remote {
     back: Option<Arc<Notify>>,
 }
 
+/// A stream to a server, behind its handshake.
+pub(super) struct Opened {
+    pub(super) reader: Reader,
+    pub(super) writer: Writer,
+    pub(super) greeting: Greeting,
+}
+
 /// Three connections to one server.
 pub(crate) struct Node {
     pub(super) shared: Arc<Shared>,
@@ -153,7 +160,7 @@ impl Remote {
         &self,
         peer: Option<SocketAddr>,
         resolver: &Handle,
-    ) -> Result<(Reader, Writer, Greeting), CallError> {
+    ) -> Result<Opened, CallError> {
         let dialed = self.dial.connect(peer, resolver).await;
         let (mut reader, mut writer, peer) =
             dialed.map_err(|error| not_connected(&error.to_string()))?;
@@ -162,7 +169,11 @@ impl Remote {
             .run(&mut reader, &mut writer, resolver)
             .await?;
         greeting.server.peer = peer;
-        Ok((reader, writer, greeting))
+        Ok(Opened {
+            reader,
+            writer,
+            greeting,
+        })
     }
 
     /// A server that is refused unless it is a primary.

@@ -7,35 +7,16 @@ use tokio::time::timeout;
 
 use super::generation::Settled;
 use super::supervisor::{DrivenBy, DrivenConnection, Supervisor};
-use super::{IfUnreachable, OTHER_TARGET, PAUSE_MAX, PAUSE_MIN, Remote, Target, cannot_connect};
+use super::{
+    IfUnreachable, OTHER_TARGET, Opened, PAUSE_MAX, PAUSE_MIN, Remote, Target, cannot_connect,
+};
 use crate::transport::redis::connection::{self, Connection};
-#[cfg(any(feature = "embedded", feature = "fred"))]
+#[cfg(feature = "embedded")]
 use crate::transport::redis::dial::Dial;
-#[cfg(feature = "fred")]
-use crate::transport::redis::fred;
 use crate::transport::redis::handshake::{Greeting, not_connected};
-use crate::transport::redis::identity::Identity;
 use crate::transport::redis::pacer::Pacer;
-use crate::transport::redis::stream::{Reader, Writer};
 use crate::transport::redis::task::AbortOnDrop;
 use crate::transport::{CallError, Fault, Role};
-
-/// What a connection is made of, after the handshake.
-enum Opened {
-    Stream(Reader, Writer, Greeting),
-    #[cfg(feature = "fred")]
-    Fred(fred::FredClient),
-}
-
-impl Opened {
-    fn server(&self) -> &Identity {
-        match self {
-            Opened::Stream(_, _, greeting) => &greeting.server,
-            #[cfg(feature = "fred")]
-            Opened::Fred(client) => &client.server,
-        }
-    }
-}
 
 /// Why a connection was not opened.
 enum OpenError {
@@ -103,7 +84,10 @@ impl Supervisor {
                 .filter(|_| refused == 0)
                 .and_then(|server| server.peer);
             let opened = self.dial(&remote, peer).await?;
-            match self.shared.settle(generation, opened.server(), refused) {
+            match self
+                .shared
+                .settle(generation, &opened.greeting.server, refused)
+            {
                 Settled::In(generation) => return Ok((opened, remote, generation)),
                 Settled::OtherTarget => return Err(OpenError::Call(not_connected(OTHER_TARGET))),
                 Settled::Stranger => refused += 1,
@@ -120,18 +104,11 @@ impl Supervisor {
     ) -> Result<Opened, OpenError> {
         let limit = self.shared.timing.connect;
         let resolver = self.runtimes.own.clone();
-        #[cfg(feature = "fred")]
-        let role = self.role;
         let (to, events) = (remote.clone(), self.shared.events.clone());
         let mut opening = AbortOnDrop(self.runtime().spawn(async move {
-            #[cfg(feature = "fred")]
-            if let Dial::Fred(template) = &to.dial {
-                let client = template.open(role, limit, to.handshake.name()).await?;
-                return Ok(Opened::Fred(client));
-            }
-            let (reader, writer, greeting) = to.open(peer, &resolver).await?;
-            events.greeted(greeting.took);
-            Ok(Opened::Stream(reader, writer, greeting))
+            let opened = to.open(peer, &resolver).await?;
+            events.greeted(opened.greeting.took);
+            Ok(opened)
         }));
         let failed = |error| cannot_connect(&remote.endpoint, error);
         match timeout(limit, &mut opening.0).await {
@@ -167,7 +144,11 @@ impl Supervisor {
             return None;
         };
         let (reader, writer) = dialer.dial(address).ok()?;
-        let opened = Opened::Stream(reader, writer, Greeting::default());
+        let opened = Opened {
+            reader,
+            writer,
+            greeting: Greeting::default(),
+        };
         let driven = self.drive(opened, &remote, generation);
         if self.role == Role::Messages {
             self.shared
@@ -178,36 +159,24 @@ impl Supervisor {
     }
 
     fn drive(&self, opened: Opened, remote: &Remote, generation: u64) -> DrivenConnection {
-        let runtime = self.runtime();
+        let Opened {
+            reader,
+            writer,
+            greeting,
+        } = opened;
         let (registry, events) = (
             self.shared.subscriptions.clone(),
             self.shared.events.clone(),
         );
-        let (connection, task, validity) = match opened {
-            Opened::Stream(
-                reader,
-                writer,
-                Greeting {
-                    inbox, validity, ..
-                },
-            ) => {
-                let connection = Arc::new(Connection::new(writer));
-                let driver = connection::drive(connection.clone(), reader, inbox, registry, events);
-                (connection, runtime.spawn(driver), Some(validity))
-            }
-            #[cfg(feature = "fred")]
-            Opened::Fred(client) => {
-                let connection = Arc::new(Connection::without_bytes());
-                let driver = fred::drive(connection.clone(), client, registry, events);
-                (connection, runtime.spawn(driver), None)
-            }
-        };
+        let connection = Arc::new(Connection::new(writer));
+        let driver =
+            connection::drive(connection.clone(), reader, greeting.inbox, registry, events);
         DrivenConnection {
             connection,
-            driver: AbortOnDrop(task),
+            driver: AbortOnDrop(self.runtime().spawn(driver)),
             generation,
             primary_only: remote.handshake.is_primary_only(),
-            login: validity.map(|validity| (remote.handshake.login().clone(), validity)),
+            login: (remote.handshake.login().clone(), greeting.validity),
         }
     }
 

@@ -75,8 +75,8 @@ pub(super) struct DrivenConnection {
     /// Of the target that it leads to.
     pub(super) generation: u64,
     pub(super) primary_only: bool,
-    /// Who logged in, and for how long; `None` if the login is not ours.
-    pub(super) login: Option<(Login, Validity)>,
+    /// Who logged in, and for how long.
+    pub(super) login: (Login, Validity),
 }
 
 /// Why a connection is not used any more.
@@ -159,7 +159,7 @@ impl Supervisor {
             },
             end = self.probe(connection) => end,
             end = self.expire_calls(connection) => end,
-            end = self.keep_login(connection, driven.login.as_ref()) => end,
+            end = self.keep_login(connection, &driven.login) => end,
             end = refused(connection) => end,
             _ = other_target => End::Lost(Fault(OTHER_TARGET.into())),
             end = self.ask_for_role(connection), if primary_only => end,
@@ -204,10 +204,11 @@ impl Supervisor {
     }
 
     /// Renews the login before its credentials are over; ends when the server refuses that.
-    async fn keep_login(&self, connection: &Connection, of: Option<&(Login, Validity)>) -> End {
-        let Some((login, validity)) = of else {
-            return pending().await;
-        };
+    async fn keep_login(
+        &self,
+        connection: &Connection,
+        (login, validity): &(Login, Validity),
+    ) -> End {
         let limit = self.shared.timing.connect;
         End::Lost(
             login
