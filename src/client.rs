@@ -5,6 +5,7 @@ mod builder;
 mod connect;
 mod kinds;
 mod local_handover;
+mod streams;
 
 use std::fmt;
 use std::sync::Arc;

@@ -2,76 +2,50 @@
 
 use tokio::runtime::Handle;
 
-use super::builder::{ClientBuilder, Target};
+use super::builder::ClientBuilder;
+use super::streams::Streams;
 use crate::error::ConfigError;
-use crate::transport::redis::access::Access;
 use crate::transport::redis::deployment::Deployment;
 use crate::transport::redis::dial::Tls;
 
 impl ClientBuilder {
-    /// Refuses TLS options and credentials that the target does not need.
+    /// Refuses TLS options and credentials that the deployment does not need.
     pub(super) fn check_access(&self) -> Result<(), ConfigError> {
-        let credentials = |reason| Err(ConfigError::Credentials { reason });
-        match &self.target {
-            // A bad URL is refused when the client connects.
-            Target::Url(Err(_)) => Ok(()),
-            Target::Url(Ok(deployment)) => {
-                #[cfg(feature = "tls")]
-                if self.tls.is_some() && !deployment.is_secured() {
-                    let reason =
-                        "they are for a URL with rediss://, and this one is not".to_owned();
-                    return Err(ConfigError::Tls { reason });
-                }
-                if self.credentials.is_some() && deployment.has_credentials() {
-                    return credentials(
-                        "they are given twice: take user and password out of the URL",
-                    );
-                }
-                Ok(())
-            }
-            #[cfg(any(feature = "embedded", feature = "fred"))]
-            _ => {
-                #[cfg(feature = "tls")]
-                if self.tls.is_some() {
-                    let reason = "the embedded engine has no TLS, a client of fred has its own";
-                    return Err(ConfigError::Tls {
-                        reason: reason.to_owned(),
-                    });
-                }
-                if self.credentials.is_some() {
-                    return credentials(
-                        "the embedded engine has no users, a client of fred its own",
-                    );
-                }
-                Ok(())
-            }
+        // A bad URL is refused when the client connects.
+        let Ok(deployment) = &self.deployment else {
+            return Ok(());
+        };
+        let has_its_own = matches!(self.streams, Streams::Engine(_) | Streams::Fred(_));
+        #[cfg(feature = "tls")]
+        if self.tls.is_some() && (has_its_own || !deployment.is_secured()) {
+            let reason = if has_its_own {
+                "the embedded engine has no TLS, a client of fred has its own"
+            } else {
+                "they are for a URL with rediss://, and this one is not"
+            };
+            return Err(ConfigError::Tls {
+                reason: reason.to_owned(),
+            });
         }
+        if self.credentials.is_some() && (has_its_own || deployment.has_credentials()) {
+            let reason = if has_its_own {
+                "the embedded engine has no users, a client of fred its own"
+            } else {
+                "they are given twice: take user and password out of the URL"
+            };
+            return Err(ConfigError::Credentials { reason });
+        }
+        Ok(())
     }
 
-    /// TLS and credentials for the servers of a deployment. Certificates and keys are read on `runtime`.
-    pub(super) async fn access(
-        &self,
-        deployment: &Deployment,
-        runtime: &Handle,
-    ) -> Result<Access, ConfigError> {
-        let tls = self.shared_tls(deployment, runtime).await?;
-        Ok(Access {
-            tls,
-            provider: self.credentials.clone(),
-            #[cfg(feature = "test-util")]
-            streams: self.streams.clone(),
-            #[cfg(not(feature = "test-util"))]
-            streams: None,
-        })
-    }
-
+    /// TLS for the servers of a deployment. Certificates and keys are read on `runtime`.
     #[cfg(feature = "tls")]
-    async fn shared_tls(
+    pub(super) async fn shared_tls(
         &self,
         deployment: &Deployment,
         runtime: &Handle,
     ) -> Result<Option<Tls>, ConfigError> {
-        if !deployment.is_secured() {
+        if !deployment.is_secured() || !matches!(self.streams, Streams::Sockets) {
             return Ok(None);
         }
         let options = self.tls.clone().unwrap_or_default();
@@ -88,7 +62,11 @@ impl ClientBuilder {
         clippy::unused_async,
         reason = "the same call with and without the feature"
     )]
-    async fn shared_tls(&self, _: &Deployment, _: &Handle) -> Result<Option<Tls>, ConfigError> {
+    pub(super) async fn shared_tls(
+        &self,
+        _: &Deployment,
+        _: &Handle,
+    ) -> Result<Option<Tls>, ConfigError> {
         Ok(None)
     }
 }

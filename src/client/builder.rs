@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::local_handover::LocalHandover;
+use super::streams::Streams;
 use crate::client_id::ClientId;
 use crate::clock::{Clock, Counts};
 use crate::durability::Durability;
@@ -16,17 +17,9 @@ use crate::session::{Settings, Streak};
 use crate::telemetry::NameLabel;
 use crate::telemetry::Telemetry;
 use crate::transport::ShardedPubSub;
-#[cfg(feature = "embedded")]
-use crate::transport::embedded::EmbeddedRedis;
 use crate::transport::redis::Timing;
 use crate::transport::redis::credentials::{CredentialsProvider, Provider};
 use crate::transport::redis::deployment::Deployment;
-#[cfg(feature = "test-util")]
-use crate::transport::redis::dial::StreamDialer;
-#[cfg(feature = "fred")]
-use crate::transport::redis::endpoint::Endpoint;
-#[cfg(feature = "fred")]
-use crate::transport::redis::fred::FredTemplate;
 #[cfg(feature = "tls")]
 use crate::transport::redis::tls::TlsOptions;
 
@@ -72,7 +65,8 @@ const NAME_MAX: usize = 64;
 #[derive(Clone, Debug)]
 #[must_use = "a builder does nothing until it connects"]
 pub struct ClientBuilder {
-    pub(super) target: Target,
+    pub(super) deployment: Result<Deployment, ConfigError>,
+    pub(super) streams: Streams,
     lease: Duration,
     command_timeout: Duration,
     connect_timeout: Option<Duration>,
@@ -90,36 +84,20 @@ pub struct ClientBuilder {
     durability: Option<Durability>,
     telemetry: Telemetry,
     #[cfg(feature = "test-util")]
-    pub(super) streams: Option<StreamDialer>,
-    #[cfg(feature = "test-util")]
     pub(super) gate: crate::session::gate::Gate,
     #[cfg(feature = "test-util")]
     machine: crate::clock::Machine,
 }
 
-/// Where the locks are.
-#[derive(Clone, Debug)]
-pub(super) enum Target {
-    Url(Result<Deployment, ConfigError>),
-    #[cfg(feature = "fred")]
-    Fred(Result<(FredTemplate, Endpoint), ConfigError>),
-    #[cfg(feature = "embedded")]
-    Engine(EmbeddedRedis),
-}
-
 impl ClientBuilder {
     pub(crate) fn new(url: &str) -> Self {
-        ClientBuilder::with_target(Target::Url(Deployment::parse(url)))
+        ClientBuilder::on(Deployment::parse(url), Streams::Sockets)
     }
 
-    #[cfg(feature = "fred")]
-    pub(crate) fn with_fred(pattern: &fred::clients::Client) -> Self {
-        ClientBuilder::with_target(Target::Fred(FredTemplate::of(pattern)))
-    }
-
-    pub(super) fn with_target(target: Target) -> Self {
+    pub(super) fn on(deployment: Result<Deployment, ConfigError>, streams: Streams) -> Self {
         ClientBuilder {
-            target,
+            deployment,
+            streams,
             lease: LEASE_DEFAULT,
             command_timeout: COMMAND_TIMEOUT_DEFAULT,
             connect_timeout: None,
@@ -136,8 +114,6 @@ impl ClientBuilder {
             requirements: None,
             durability: None,
             telemetry: Telemetry::default(),
-            #[cfg(feature = "test-util")]
-            streams: None,
             #[cfg(feature = "test-util")]
             gate: crate::session::gate::Gate::default(),
             #[cfg(feature = "test-util")]
@@ -341,13 +317,9 @@ impl ClientBuilder {
     }
 
     fn clock(&self) -> Clock {
-        let on_server = matches!(self.target, Target::Url(_));
-        #[cfg(feature = "fred")]
-        let on_server = on_server || matches!(self.target, Target::Fred(_));
-        let clock = Clock::new(if on_server {
-            Counts::AllTime
-        } else {
-            Counts::TimerTime
+        let clock = Clock::new(match self.streams {
+            Streams::Engine(_) => Counts::TimerTime,
+            _ => Counts::AllTime,
         });
         #[cfg(feature = "test-util")]
         let clock = clock.on(&self.machine);
@@ -369,8 +341,7 @@ impl ClientBuilder {
     }
 
     fn time_to_connect(&self) -> Duration {
-        let is_secured =
-            matches!(&self.target, Target::Url(Ok(deployment)) if deployment.is_secured());
+        let is_secured = matches!(&self.deployment, Ok(deployment) if deployment.is_secured());
         let default = if is_secured {
             CONNECT_TIMEOUT_TLS
         } else {
@@ -420,8 +391,7 @@ impl ClientBuilder {
             },
             LocalHandover::Streak { count, time } => Streak { count, time },
         };
-        #[cfg(feature = "embedded")]
-        if self.durability.is_some() && matches!(self.target, Target::Engine(_)) {
+        if self.durability.is_some() && matches!(self.streams, Streams::Engine(_)) {
             let (what, given) = ("durability", "copies".to_owned());
             let allowed = "none: the embedded engine has no replicas and no disk".to_owned();
             return Err(ConfigError::OutOfRange {

@@ -1,69 +1,24 @@
 //! Connecting: from checked settings to a client with its session and its background task.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
 
 use super::Client;
-use super::builder::{ClientBuilder, Target};
+use super::builder::ClientBuilder;
+#[cfg(any(feature = "embedded", feature = "fred"))]
+use super::streams::Streams;
 use crate::client_id::ClientId;
 use crate::error::{Cause, ConfigError, Error};
-use crate::session::background::Thread;
-use crate::session::{Parts, Reported, Session, Settings};
+use crate::session::background::{self, Thread};
+use crate::session::{Parts, Reported, Session};
 use crate::stats::Counters;
 use crate::transport::Transport;
 #[cfg(feature = "embedded")]
 use crate::transport::embedded::EmbeddedRedis;
-#[cfg(feature = "fred")]
-use crate::transport::redis::Remote;
-#[cfg(feature = "fred")]
-use crate::transport::redis::access::Access;
-use crate::transport::redis::deployment::Deployment;
-#[cfg(feature = "fred")]
-use crate::transport::redis::dial::Dial;
-#[cfg(feature = "test-util")]
-use crate::transport::redis::dial::StreamDialer;
-#[cfg(feature = "fred")]
-use crate::transport::redis::endpoint::Endpoint;
-use crate::transport::redis::{self, IfUnreachable, Opening};
-
-/// The parts that the transport and the session of a client share. They are made first.
-struct SharedParts {
-    counters: Arc<Counters>,
-    reported: Reported,
-    client_id: ClientId,
-}
-
-impl SharedParts {
-    fn new() -> Self {
-        #[cfg(feature = "metrics")]
-        crate::telemetry::describe(crate::stats::METRICS);
-        let counters = Arc::<Counters>::default();
-        let reported = Reported::new(counters.clone());
-        SharedParts {
-            counters,
-            reported,
-            client_id: ClientId::random(),
-        }
-    }
-
-    fn session(self, transport: Transport, settings: Settings) -> Arc<Session> {
-        let SharedParts {
-            counters,
-            reported,
-            client_id,
-        } = self;
-        Session::new(Parts {
-            transport,
-            reported,
-            counters,
-            settings,
-            client_id,
-        })
-    }
-}
+use crate::transport::redis::IfUnreachable;
+use crate::transport::redis::setup::{Runtimes, Setup};
 
 impl ClientBuilder {
     /// Checks the settings and connects.
@@ -117,97 +72,92 @@ impl ClientBuilder {
         Ok(client)
     }
 
+    /// Connects to an engine of this process without an await.
     async fn open(self, if_unreachable: IfUnreachable) -> Result<Client, Error> {
         let settings = self.settings()?;
-        let place = match &self.target {
-            Target::Url(deployment) => Place::Deployment(deployment.clone()?),
-            #[cfg(feature = "fred")]
-            Target::Fred(checked) => {
-                let (template, endpoint) = checked.clone()?;
-                Place::Server(template.dialer().to(&endpoint), endpoint)
-            }
-            #[cfg(feature = "embedded")]
-            Target::Engine(engine) => return Ok(self.embed(engine, settings)),
+        let deployment = self.deployment.clone()?;
+        let (runtimes, thread) = self.runtimes()?;
+        #[cfg(feature = "metrics")]
+        crate::telemetry::describe(crate::stats::METRICS);
+        let counters = Arc::<Counters>::default();
+        let reported = Reported::new(counters.clone());
+        let client_id = ClientId::random();
+        let setup = Setup {
+            name: self.connection_name(client_id),
+            tls: self.shared_tls(&deployment, &runtimes.own).await?,
+            provider: self.credentials.clone(),
+            streams: self.streams.dialer(&runtimes.own),
+            timing: self.timing(),
+            events: Arc::new(reported.clone()),
+            runtimes,
+            sharded_pubsub: self.sharded_pubsub,
         };
-        // Without a runtime, tokio would panic later.
-        if Handle::try_current().is_err() {
-            return Err(Error::Config(ConfigError::NoRuntime));
+        let url: Arc<str> = deployment.to_string().into();
+        let transport = Transport::connect(deployment, setup, if_unreachable).await;
+        let session = Session::new(Parts {
+            transport: transport.map_err(|error| Error::from_call(&url, Duration::ZERO, error))?,
+            reported,
+            counters,
+            settings,
+            client_id,
+        });
+        if let Some(thread) = thread {
+            thread.serve(session.clone());
+        } else {
+            let serving = background::serve(session.clone());
+            #[cfg(feature = "test-util")]
+            let serving = self.gate.clone().run(serving);
+            Handle::current().spawn(serving);
         }
-        #[cfg(feature = "test-util")]
-        if self.streams.is_some() {
-            return self.connect_here(place, settings, if_unreachable).await;
+        Ok(Client::new(session))
+    }
+
+    /// The runtimes of a client, and the thread of its own one if it has that.
+    fn runtimes(&self) -> Result<(Runtimes, Option<Thread>), Error> {
+        let caller = Handle::try_current().ok();
+        match caller {
+            Some(caller) if self.streams.are_in_process() => {
+                let own = caller.clone();
+                return Ok((Runtimes { caller, own }, None));
+            }
+            // Without a runtime, tokio would panic later.
+            None if !self.streams.are_in_process() => return Err(ConfigError::NoRuntime.into()),
+            _ => {}
         }
         let no_thread = |error: std::io::Error| Error::Unavailable {
             name: Arc::from("connect"),
             source: Cause::new(error.to_string()),
         };
         let thread = Thread::spawn().map_err(no_thread)?;
-        let session = self
-            .session(place, settings, if_unreachable, &thread.runtime)
-            .await?;
-        thread.serve(session.clone());
-        Ok(Client::new(session))
+        let own = thread.runtime.clone();
+        let caller = caller.unwrap_or_else(|| own.clone());
+        Ok((Runtimes { caller, own }, Some(thread)))
     }
 
-    /// Opens a session on a deployment.
-    async fn session(
-        &self,
-        place: Place,
-        settings: Settings,
-        if_unreachable: IfUnreachable,
-        background: &Handle,
-    ) -> Result<Arc<Session>, Error> {
-        let place_name = place.to_string();
-        let refused =
-            |error| Error::from_call(&Arc::from(place_name.as_str()), Duration::ZERO, error);
-        let shared = SharedParts::new();
-        let name = self.connection_name(shared.client_id);
-        let access = match &place {
-            Place::Deployment(deployment) => self.access(deployment, background).await?,
-            #[cfg(feature = "fred")]
-            Place::Server(..) => Access::default(),
-        };
-        let place = match place {
-            Place::Deployment(Deployment::Sentinel(deployment)) => {
-                redis::Place::Sentinel(deployment)
-            }
-            Place::Deployment(Deployment::Cluster(deployment)) => redis::Place::Cluster(deployment),
-            Place::Deployment(Deployment::Single(endpoint)) => {
-                redis::Place::Server(access.server(&endpoint, &name).map_err(refused)?)
-            }
-            #[cfg(feature = "fred")]
-            Place::Server(dial, endpoint) => {
-                redis::Place::Server(Remote::new(dial, &endpoint, &name))
-            }
-        };
-        let opening = Opening {
-            name,
-            access,
-            timing: self.timing(),
-            events: Arc::new(shared.reported.clone()),
-            own_runtime: background.clone(),
-            if_unreachable,
-            sharded_pubsub: self.sharded_pubsub,
-        };
-        let transport = Transport::connect(place, opening).await.map_err(refused)?;
-        Ok(shared.session(transport, settings))
-    }
-}
+    /// Replaces TCP, TLS and Unix sockets: `dial` gets `host:port` or a path. All tasks of the client run on
+    /// the caller's runtime, under its paused time.
+    #[cfg(feature = "test-util")]
+    #[doc(hidden)]
+    pub fn dial_by(
+        mut self,
+        dial: impl Fn(&str) -> std::io::Result<tokio::io::DuplexStream> + Send + Sync + 'static,
+    ) -> Self {
+        use crate::transport::redis::dial::StreamDialer;
 
-/// Where a client connects to.
-enum Place {
-    Deployment(Deployment),
-    /// A server with its own way to dial.
+        let dial = move |address: &str| dial(address).map(tokio::io::split);
+        self.streams = Streams::Test(StreamDialer::new(dial));
+        self
+    }
+
     #[cfg(feature = "fred")]
-    Server(Dial, Endpoint),
-}
+    pub(crate) fn with_fred(pattern: &fred::clients::Client) -> Self {
+        use crate::transport::redis::{deployment::Deployment, fred};
 
-impl fmt::Display for Place {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Place::Deployment(deployment) => deployment.fmt(f),
-            #[cfg(feature = "fred")]
-            Place::Server(_, endpoint) => endpoint.fmt(f),
+        match fred::dialer(pattern) {
+            Ok((dialer, endpoint)) => {
+                ClientBuilder::on(Ok(Deployment::Single(endpoint)), Streams::Fred(dialer))
+            }
+            Err(error) => ClientBuilder::on(Err(error), Streams::Sockets),
         }
     }
 }
@@ -243,88 +193,17 @@ impl EmbeddedRedis {
     /// # }
     /// ```
     pub fn client(&self) -> Client {
-        let settings = self
-            .builder()
-            .settings()
-            .expect("BUG: the defaults are in range");
-        self.builder().embed(self, settings)
+        let client = self.builder().open(IfUnreachable::RetryLater);
+        let client = futures_util::FutureExt::now_or_never(client);
+        client
+            .expect("BUG: it is connected without an await")
+            .expect("a thread for the embedded engine")
     }
 
     /// Starts a client of this engine with settings.
     pub fn builder(&self) -> ClientBuilder {
-        ClientBuilder::with_target(Target::Engine(self.clone()))
-    }
-}
-
-#[cfg(feature = "embedded")]
-impl ClientBuilder {
-    /// A client of an engine in this process. All its tasks run on the caller's runtime, so that paused time
-    /// applies to all of them. Without a runtime they get a thread.
-    fn embed(&self, engine: &EmbeddedRedis, settings: Settings) -> Client {
-        let thread = match Handle::try_current() {
-            Ok(_) => None,
-            Err(_) => Some(Thread::spawn().expect("a thread for the embedded engine")),
-        };
-        let runtime = thread
-            .as_ref()
-            .map_or_else(Handle::current, |thread| thread.runtime.clone());
-        let shared = SharedParts::new();
-        let remote = engine.remote(&runtime, &self.connection_name(shared.client_id));
-        let events = Arc::new(shared.reported.clone());
-        let transport = Transport::embedded(remote, self.timing(), events, &runtime);
-        let session = shared.session(transport, settings);
-        match thread {
-            Some(thread) => thread.serve(session.clone()),
-            None => self.serve_here(&runtime, session.clone()),
-        }
-        Client::new(session)
-    }
-
-    /// Connects a client without its own thread.
-    #[cfg(feature = "test-util")]
-    async fn connect_here(
-        &self,
-        place: Place,
-        settings: Settings,
-        if_unreachable: IfUnreachable,
-    ) -> Result<Client, Error> {
-        let runtime = Handle::current();
-        let session = self
-            .session(place, settings, if_unreachable, &runtime)
-            .await?;
-        self.serve_here(&runtime, session.clone());
-        Ok(Client::new(session))
-    }
-
-    /// Replaces TCP, TLS and Unix sockets: `dial` gets `host:port` or a path. All tasks of the client run on
-    /// the caller's runtime, under its paused time.
-    #[cfg(feature = "test-util")]
-    #[doc(hidden)]
-    pub fn dial_by(
-        mut self,
-        dial: impl Fn(&str) -> std::io::Result<tokio::io::DuplexStream> + Send + Sync + 'static,
-    ) -> Self {
-        self.streams = Some(StreamDialer::new(move |address| {
-            dial(address).map(tokio::io::split)
-        }));
-        self
-    }
-
-    #[cfg(feature = "test-util")]
-    fn serve_here(&self, runtime: &Handle, session: Arc<Session>) {
-        runtime.spawn(
-            self.gate
-                .clone()
-                .run(crate::session::background::serve(session)),
-        );
-    }
-
-    #[cfg(not(feature = "test-util"))]
-    #[expect(
-        clippy::unused_self,
-        reason = "the same call with and without the feature"
-    )]
-    fn serve_here(&self, runtime: &Handle, session: Arc<Session>) {
-        runtime.spawn(crate::session::background::serve(session));
+        let engine = self.clone();
+        let dialer = move |runtime: &Handle| engine.stream_dialer(runtime);
+        ClientBuilder::on(Ok(self.deployment()), Streams::Engine(Arc::new(dialer)))
     }
 }

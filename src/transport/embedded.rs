@@ -13,9 +13,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use leasehold_engine::Engine;
 use tokio::runtime::Handle;
 
-use super::redis::Remote;
+use super::redis::deployment::Deployment;
 use super::redis::dial::StreamDialer;
-use super::redis::endpoint::Endpoint;
 
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
@@ -93,15 +92,17 @@ impl EmbeddedRedis {
         self.engine.heal();
     }
 
-    /// How one client reaches the engine. The server's tasks run on `runtime`.
-    pub(crate) fn remote(&self, runtime: &Handle, name: &str) -> Remote {
-        // The texts sort as the numbers do.
+    /// The texts of deployments sort as their engines were made.
+    pub(crate) fn deployment(&self) -> Deployment {
         let url = format!("redis://embedded-{:020}", self.number);
-        let endpoint = Endpoint::parse(&url).expect("BUG: a good URL");
+        Deployment::parse(&url).expect("BUG: a good URL")
+    }
+
+    /// How one client reaches the engine, whose tasks run on `runtime`.
+    pub(crate) fn stream_dialer(&self, runtime: &Handle) -> StreamDialer {
         let dialer = self.engine.dialer(runtime);
         let back = dialer.reachable();
-        let dial = StreamDialer::new(move |_| dialer.dial()).to(&endpoint);
-        Remote::new(dial, &endpoint, name).back_at(back)
+        StreamDialer::new(move |_| dialer.dial()).back_at(back)
     }
 }
 

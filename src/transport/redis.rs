@@ -14,7 +14,8 @@
 //! | `request` | the requests of a connection, and the notifications that end them |
 //! | `handshake`, `identity` | the first commands on a stream, and which server it leads to |
 //! | `pacer` | the pauses between attempts |
-//! | `access`, `credentials`, `login` | who logs in, how a login is renewed, and which certificates count |
+//! | `setup`, `remote` | what the connections of a client have in common, and how one server is reached |
+//! | `credentials`, `login` | who logs in, and how a login is renewed |
 //! | `codec`, `encode` | RESP3 |
 //! | `dial`, `stream`, `tls` | a stream of bytes to the server |
 //! | `fred` | a stream whose commands the client `fred` sends |
@@ -23,7 +24,6 @@
 //! finds a connection or fails at once, and is sent once. Only a cluster sends a call again, to another
 //! node, when the first answered that it has not run it.
 
-pub(crate) mod access;
 mod cluster;
 pub(crate) mod codec;
 mod connection;
@@ -41,8 +41,10 @@ mod ledger;
 mod login;
 mod node;
 mod pacer;
+mod remote;
 mod request;
 mod sentinel;
+pub(crate) mod setup;
 mod slot;
 pub(crate) mod stream;
 mod subscriptions;
@@ -53,21 +55,16 @@ mod url;
 
 use std::sync::Arc;
 
-use tokio::runtime::Handle;
 use tokio::time::Duration;
 
-use self::access::Access;
 use self::cluster::Cluster;
-use self::deployment::{ClusterDeployment, SentinelDeployment};
-use self::node::{Node, Runtimes, answer};
+use self::deployment::Deployment;
+use self::node::{Node, answer};
 use self::request::KeyForm;
 use self::sentinel::Sentinel;
-use super::{
-    CallError, DeploymentKind, Epoch, Fault, Group, Lane, PubSub, ShardedPubSub, TransportEvents,
-};
+use self::setup::Setup;
+use super::{CallError, DeploymentKind, Epoch, Fault, Group, Lane, PubSub};
 use crate::protocol::{Call, Value};
-
-pub(crate) use self::node::Remote;
 
 /// The time-outs of the transport.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,75 +97,29 @@ enum Nodes<'a> {
     Many(&'a Cluster),
 }
 
-/// Where a client connects to.
-pub(crate) enum Place {
-    Server(Remote),
-    Sentinel(SentinelDeployment),
-    Cluster(ClusterDeployment),
-}
-
-/// How the connections of a client are opened, wherever they lead.
-#[derive(Clone)]
-pub(crate) struct Opening {
-    /// For CLIENT LIST.
-    pub(crate) name: String,
-    pub(crate) access: Access,
-    pub(crate) timing: Timing,
-    pub(crate) events: Arc<dyn TransportEvents>,
-    /// With a thread of its own.
-    pub(crate) own_runtime: Handle,
-    pub(crate) if_unreachable: IfUnreachable,
-    pub(crate) sharded_pubsub: ShardedPubSub,
-}
-
 impl Transport {
-    /// Must be called on the runtime that is to drive the caller's lane.
-    pub(crate) async fn connect(place: Place, opening: Opening) -> Result<Transport, CallError> {
-        let own = opening.own_runtime.clone();
-        let runtimes = Runtimes {
-            caller: Handle::current(),
-            own,
-        };
-        Ok(match place {
-            Place::Server(remote) => {
-                let Opening {
-                    timing,
-                    events,
-                    if_unreachable,
-                    ..
-                } = opening;
-                let node = Node::connect(remote, timing, events, runtimes, if_unreachable);
-                Transport::Single(node.await?)
+    /// A client of an engine in this process is connected without an await.
+    pub(crate) async fn connect(
+        deployment: Deployment,
+        setup: Setup,
+        if_unreachable: IfUnreachable,
+    ) -> Result<Transport, CallError> {
+        Ok(match deployment {
+            Deployment::Single(endpoint) => {
+                let remote = setup.server(&endpoint)?;
+                Transport::Single(if remote.back().is_some() {
+                    Node::open(Ok(Arc::new(remote)), setup, Arc::default())
+                } else {
+                    Node::connect(remote, setup, if_unreachable).await?
+                })
             }
-            Place::Sentinel(deployment) => {
-                Transport::Sentinel(Sentinel::connect(deployment, opening, runtimes).await?)
+            Deployment::Sentinel(deployment) => {
+                Transport::Sentinel(Sentinel::connect(deployment, setup, if_unreachable).await?)
             }
-            Place::Cluster(deployment) => {
-                Transport::Cluster(Cluster::connect(deployment, opening, runtimes).await?)
+            Deployment::Cluster(deployment) => {
+                Transport::Cluster(Cluster::connect(deployment, setup, if_unreachable).await?)
             }
         })
-    }
-
-    /// A client of an engine in this process. It is connected at once.
-    #[cfg(feature = "embedded")]
-    pub(crate) fn embedded(
-        remote: Remote,
-        timing: Timing,
-        events: Arc<dyn TransportEvents>,
-        runtime: &Handle,
-    ) -> Transport {
-        let runtimes = Runtimes {
-            caller: runtime.clone(),
-            own: runtime.clone(),
-        };
-        let remote = Ok(Arc::new(remote));
-        Transport::Single(Node::open(
-            remote,
-            timing,
-            events,
-            &runtimes,
-            Arc::default(),
-        ))
     }
 
     fn nodes(&self) -> Nodes<'_> {

@@ -5,6 +5,7 @@ mod clients;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::time::{advance, sleep};
@@ -12,8 +13,9 @@ use tokio::time::{advance, sleep};
 use super::EmbeddedRedis;
 use super::testing::{LinkControl, Reply, Restart};
 use crate::protocol::{Arg, Call, Script, Value, lock};
-use crate::transport::redis::Timing;
-use crate::transport::{CallError, Lane, Missed, Transport, TransportEvents};
+use crate::transport::redis::setup::{Runtimes, Setup};
+use crate::transport::redis::{IfUnreachable, Timing};
+use crate::transport::{CallError, Lane, Missed, ShardedPubSub, Transport, TransportEvents};
 
 const TIMEOUT: Duration = Duration::from_secs(1);
 const LEASE: Duration = Duration::from_secs(30);
@@ -49,11 +51,22 @@ fn transport(redis: &EmbeddedRedis, runtime: &Handle) -> (Transport, Arc<Recorde
         command: TIMEOUT,
         connect: TIMEOUT,
     };
-    let remote = redis.remote(runtime, "test");
-    (
-        Transport::embedded(remote, timing, recorder.clone(), runtime),
-        recorder,
-    )
+    let setup = Setup {
+        name: "test".to_owned(),
+        tls: None,
+        provider: None,
+        streams: Some(redis.stream_dialer(runtime)),
+        timing,
+        events: recorder.clone(),
+        runtimes: Runtimes {
+            caller: runtime.clone(),
+            own: runtime.clone(),
+        },
+        sharded_pubsub: ShardedPubSub::Auto,
+    };
+    let connected = Transport::connect(redis.deployment(), setup, IfUnreachable::RetryLater);
+    let connected = connected.now_or_never().expect("it needs no await");
+    (connected.expect("a good URL"), recorder)
 }
 
 fn connect(redis: &EmbeddedRedis) -> (Transport, LinkControl, Arc<Recorder>) {

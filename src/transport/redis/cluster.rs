@@ -55,17 +55,14 @@ use self::keyslot::{SLOTS, keyslot};
 use self::map::SlotMap;
 use self::nodes::Nodes;
 use self::redirect::{Address, Redirect};
-use super::access::Access;
+use super::IfUnreachable;
 use super::deployment::ClusterDeployment;
-use super::endpoint::Endpoint;
-use super::node::{Node, Remote, Runtimes, answer};
+use super::node::{Node, answer};
 use super::request::{CallOutcome, KeyForm};
-use super::{IfUnreachable, Opening, Timing};
+use super::setup::Setup;
 use crate::protocol::Call;
 use crate::sync::Mutex;
-use crate::transport::{
-    CallError, Epoch, Fault, Group, Lane, PubSub, Role, ShardedPubSub, TransportEvents,
-};
+use crate::transport::{CallError, Epoch, Fault, Group, Lane, PubSub, Role, ShardedPubSub};
 
 /// How often one call is sent again because of MOVED and ASK.
 const REDIRECTS_MAX: u32 = 5;
@@ -84,12 +81,7 @@ pub(crate) struct Cluster {
 
 struct Shared {
     deployment: ClusterDeployment,
-    /// Of the connections, for CLIENT LIST.
-    name: String,
-    access: Access,
-    timing: Timing,
-    runtimes: Runtimes,
-    events: Arc<dyn TransportEvents>,
+    setup: Setup,
     map: Arc<SlotMap>,
     /// As the last view of the nodes had it; redirects are ahead of it.
     last_view: Mutex<Vec<u32>>,
@@ -100,44 +92,29 @@ struct Shared {
     /// The map was wrong: a redirect came.
     moved: Notify,
     by_slot_until: Mutex<Option<Instant>>,
-    sharding: Sharding,
-}
-
-/// Whether channels are those of the shards.
-struct Sharding {
-    wanted: ShardedPubSub,
-    /// What `wanted` comes to on these servers.
-    is_on: AtomicBool,
+    /// Whether channels are those of the shards. With [`ShardedPubSub::Auto`] the servers decide.
+    is_sharded: AtomicBool,
 }
 
 impl Cluster {
     pub(super) async fn connect(
         deployment: ClusterDeployment,
-        opening: Opening,
-        runtimes: Runtimes,
+        setup: Setup,
+        if_unreachable: IfUnreachable,
     ) -> Result<Self, CallError> {
         // The errors of a URL come before anything is sent.
-        let Opening {
-            name,
-            access,
-            timing,
-            events,
-            if_unreachable,
-            ..
-        } = opening;
         deployment
             .seeds
             .iter()
-            .try_for_each(|seed| access.server(seed, &name).map(drop))?;
-        let wanted = opening.sharded_pubsub;
-        let is_on = AtomicBool::new(wanted == ShardedPubSub::On);
+            .try_for_each(|seed| setup.server(seed).map(drop))?;
+        let (own, limit) = (
+            setup.runtimes.own.clone(),
+            Instant::now() + setup.timing.connect,
+        );
+        let is_sharded = AtomicBool::new(setup.sharded_pubsub == ShardedPubSub::On);
         let shared = Arc::new(Shared {
             deployment,
-            name,
-            access,
-            timing,
-            runtimes: runtimes.clone(),
-            events,
+            setup,
             map: Arc::new(SlotMap::new()),
             last_view: Mutex::new(vec![0; SLOTS]),
             nodes: Nodes::default(),
@@ -145,9 +122,8 @@ impl Cluster {
             doubted: Arc::default(),
             moved: Notify::new(),
             by_slot_until: Mutex::default(),
-            sharding: Sharding { wanted, is_on },
+            is_sharded,
         });
-        let limit = Instant::now() + timing.connect;
         let first = timeout_at(limit, discovery::discover(&shared)).await;
         let late = || CallError::NotApplied(Fault("no node has described the cluster".into()));
         match first.unwrap_or_else(|_| Err(late())) {
@@ -157,8 +133,8 @@ impl Cluster {
         }
         // CANCEL: the tasks end, and the connections close, when this is dropped.
         let tasks = vec![
-            runtimes.own.spawn(discovery::run(shared.clone())),
-            runtimes.own.spawn(channels::run(shared.clone())),
+            own.spawn(discovery::run(shared.clone())),
+            own.spawn(channels::run(shared.clone())),
         ];
         let cluster = Cluster { shared, tasks };
         if if_unreachable == IfUnreachable::Fail {
@@ -307,7 +283,7 @@ impl Shared {
         call: Call,
         is_begun: &mut bool,
     ) -> CallOutcome {
-        let limit = Instant::now() + self.timing.command;
+        let limit = Instant::now() + self.setup.timing.command;
         // Where ASK sends the next attempt.
         let mut detour = None;
         let (mut redirects, mut pause) = (0, PAUSE_MIN);
@@ -384,7 +360,7 @@ impl Shared {
     ) -> CallOutcome {
         let role = Role::Calls(lane);
         if node.is_opening(role) {
-            let limit = limit.unwrap_or_else(|| Instant::now() + self.timing.command);
+            let limit = limit.unwrap_or_else(|| Instant::now() + self.setup.timing.command);
             drop(timeout_at(limit, node.first_attempt(role)).await);
         }
         let sent = node
@@ -441,30 +417,23 @@ impl Shared {
     fn node(&self, address: &Address) -> u32 {
         self.nodes.at_or_else(address, |number| {
             let endpoint = self.deployment.servers.at(&address.host, address.port);
-            let remote = self.remote(&endpoint).map(Arc::new).map_err(|error| {
+            let remote = self.setup.server(&endpoint).map(Arc::new).map_err(|error| {
                 Fault(format!(
                     "a node at an address that cannot be used: {error:?}"
                 ))
             });
-            let events = Arc::new(channels::OfNode::new(number, self));
-            Node::open(
-                remote,
-                self.timing,
-                events,
-                &self.runtimes,
-                self.doubted.clone(),
-            )
+            let setup = Setup {
+                events: Arc::new(channels::OfNode::new(number, self)),
+                ..self.setup.clone()
+            };
+            Node::open(remote, setup, self.doubted.clone())
         })
-    }
-
-    fn remote(&self, endpoint: &Endpoint) -> Result<Remote, CallError> {
-        self.access.server(endpoint, &self.name)
     }
 
     fn pubsub(&self, channel: &str, key: &str) -> PubSub {
         // A script may publish to a channel of a shard only if that is the shard of its keys.
         let is_sharded =
-            self.sharding.is_on.load(Ordering::Relaxed) && keyslot(channel) == keyslot(key);
+            self.is_sharded.load(Ordering::Relaxed) && keyslot(channel) == keyslot(key);
         if is_sharded {
             PubSub::Sharded
         } else {

@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use tokio::time::{Duration, timeout};
 
-use super::Timing;
 use super::connection::{Connection, drive};
 use super::handshake::not_connected;
-use super::node::{Opened, Remote, Runtimes, answer, cannot_connect};
+use super::node::answer;
+use super::remote::{Opened, Remote};
 use super::request::CallOutcome;
+use super::setup::Setup;
 use super::subscriptions::SubscriptionRegistry;
 use super::task::AbortOnDrop;
 use crate::transport::{CallError, Fault, Lane, Missed, PubSub, TransportEvents};
@@ -22,21 +23,18 @@ pub(super) struct ControlConnection {
 }
 
 impl ControlConnection {
-    /// Connects within `timing.connect`, on the library's own runtime.
+    /// Connects within the time-out for that, on the library's own runtime.
     pub(super) async fn open(
         remote: &Arc<Remote>,
-        timing: Timing,
-        runtimes: &Runtimes,
+        setup: &Setup,
         events: Arc<dyn TransportEvents>,
     ) -> Result<Self, CallError> {
-        let (to, resolver) = (remote.clone(), runtimes.own.clone());
+        let own = &setup.runtimes.own;
+        let (to, resolver) = (remote.clone(), own.clone());
         let opening = async move { to.open(None, &resolver).await };
-        let failed = |error| cannot_connect(&remote.endpoint, error);
-        let opened = timeout(
-            timing.connect,
-            &mut AbortOnDrop(runtimes.own.spawn(opening)).0,
-        )
-        .await;
+        let failed = |error| remote.cannot_connect(error);
+        let mut opening = AbortOnDrop(own.spawn(opening));
+        let opened = timeout(setup.timing.connect, &mut opening.0).await;
         // Its login is not renewed: a server that ends it for that is asked on the next connection.
         let Opened {
             reader,
@@ -58,7 +56,7 @@ impl ControlConnection {
             events,
         );
         let ended = (connection.clone(), registry.clone());
-        let driver = runtimes.own.spawn(async move {
+        let driver = own.spawn(async move {
             let fault = driver.await;
             // Whoever waits for an answer learns it at once.
             ended.0.end(&fault, &*ended.1);

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::runtime::Handle;
+use tokio::sync::Notify;
 
 use super::stream::{Reader, Writer, tcp};
 use crate::transport::CallError;
@@ -122,7 +123,11 @@ impl Dial {
 /// Opens streams in place of sockets: to the embedded engine, through `fred`, or wherever a test leads. It gets
 /// `host:port`, or the path of a Unix socket.
 #[derive(Clone)]
-pub(crate) struct StreamDialer(Arc<DialByText>);
+pub(crate) struct StreamDialer {
+    dial: Arc<DialByText>,
+    /// Of an engine in this process: notified when it can be reached again.
+    back: Option<Arc<Notify>>,
+}
 
 type DialByText = dyn Fn(&str) -> io::Result<(Reader, Writer)> + Send + Sync;
 
@@ -138,10 +143,25 @@ impl StreamDialer {
         R: AsyncRead + Send + Unpin + 'static,
         W: AsyncWrite + Send + Unpin + 'static,
     {
-        StreamDialer(Arc::new(move |address| {
+        let dial = move |address: &str| -> io::Result<(Reader, Writer)> {
             let (reader, writer) = dial(address)?;
             Ok((Box::new(reader), Box::new(writer)))
-        }))
+        };
+        StreamDialer {
+            dial: Arc::new(dial),
+            back: None,
+        }
+    }
+
+    /// To an engine of this process. It is tried again at once whenever this is notified.
+    #[cfg(feature = "embedded")]
+    pub(crate) fn back_at(mut self, back: Arc<Notify>) -> Self {
+        self.back = Some(back);
+        self
+    }
+
+    pub(super) fn back(&self) -> Option<&Arc<Notify>> {
+        self.back.as_ref()
     }
 
     pub(crate) fn to(&self, endpoint: &Endpoint) -> Dial {
@@ -149,7 +169,7 @@ impl StreamDialer {
     }
 
     pub(super) fn dial(&self, address: &str) -> io::Result<(Reader, Writer)> {
-        (self.0)(address)
+        (self.dial)(address)
     }
 }
 

@@ -42,7 +42,7 @@ pub(super) enum Security {
 
 impl Endpoint {
     /// Parses a URL of one server; nothing is resolved or opened.
-    #[cfg(any(test, feature = "embedded"))]
+    #[cfg(test)]
     pub(crate) fn parse(text: &str) -> Result<Self, ConfigError> {
         Endpoint::of(&Parts::of(text)?)
     }

@@ -27,7 +27,6 @@
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
-use std::fmt;
 use std::future::{pending, poll_fn};
 use std::io;
 use std::pin::Pin;
@@ -71,46 +70,37 @@ const PIPE: usize = 64 * 1024;
 /// The supervisor limits an attempt to connect, and drops it: `fred` must not give up before.
 const UNLIMITED: Duration = Duration::from_secs(60 * 60);
 
-/// A client whose configuration and resolver the connections take over.
-#[derive(Clone)]
-pub(crate) struct FredTemplate(Client);
-
-impl FredTemplate {
-    /// Takes the client of a single server, and says which server.
-    pub(crate) fn of(client: &Client) -> Result<(Self, Endpoint), ConfigError> {
-        let config = client.client_config();
-        let address = match &config.server {
-            ServerConfig::Centralized { server } => {
-                let (host, port) = (server.host.to_string(), server.port);
-                if config.uses_tls() {
-                    Address::Tls { host, port }
-                } else {
-                    Address::Tcp { host, port }
-                }
+/// Opens streams with the configuration and the resolver of the client of a single server, on the runtime that a
+/// stream is opened on. Says which server that is.
+pub(crate) fn dialer(template: &Client) -> Result<(StreamDialer, Endpoint), ConfigError> {
+    let config = template.client_config();
+    let address = match &config.server {
+        ServerConfig::Centralized { server } => {
+            let (host, port) = (server.host.to_string(), server.port);
+            if config.uses_tls() {
+                Address::Tls { host, port }
+            } else {
+                Address::Tcp { host, port }
             }
-            #[cfg(unix)]
-            ServerConfig::Unix { path } => Address::Unix { path: path.clone() },
-            ServerConfig::Sentinel { .. } | ServerConfig::Clustered { .. } => {
-                let reason = "Sentinel and Cluster are not supported by this version; \
-                              give one server as `ServerConfig::Centralized`";
-                return Err(ConfigError::Fred { reason });
-            }
-        };
-        // `fred` logs in; the handshake selects the database.
-        let endpoint = Endpoint::new(address, None, config.database);
-        Ok((FredTemplate(client.clone()), endpoint))
-    }
-
-    /// Opens a stream on the runtime that it is called on.
-    pub(crate) fn dialer(&self) -> StreamDialer {
-        let template = self.0.clone();
-        StreamDialer::new(move |_| {
-            let (ours, theirs) = duplex(PIPE);
-            let (pipe, writer) = split(ours);
-            let task = AbortOnDrop(Handle::current().spawn(serve(template.clone(), theirs)));
-            Ok((FredReader { pipe, task }, writer))
-        })
-    }
+        }
+        #[cfg(unix)]
+        ServerConfig::Unix { path } => Address::Unix { path: path.clone() },
+        ServerConfig::Sentinel { .. } | ServerConfig::Clustered { .. } => {
+            let reason = "Sentinel and Cluster are not supported by this version; \
+                          give one server as `ServerConfig::Centralized`";
+            return Err(ConfigError::Fred { reason });
+        }
+    };
+    // `fred` logs in; the handshake selects the database.
+    let endpoint = Endpoint::new(address, None, config.database);
+    let template = template.clone();
+    let dialer = StreamDialer::new(move |_| {
+        let (ours, theirs) = duplex(PIPE);
+        let (pipe, writer) = split(ours);
+        let task = AbortOnDrop(Handle::current().spawn(serve(template.clone(), theirs)));
+        Ok((FredReader { pipe, task }, writer))
+    });
+    Ok((dialer, endpoint))
 }
 
 /// What the server sent, and at the end why no more comes. The task ends with it.
@@ -398,13 +388,6 @@ async fn write(replies: &mut WriteHalf<DuplexStream>, frame: &Resp3Frame) -> io:
     let mut bytes = BytesMut::new();
     extend_encode(&mut bytes, frame, false).map_err(io::Error::other)?;
     replies.write_all(&bytes).await
-}
-
-impl fmt::Debug for FredTemplate {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The configuration has the password.
-        f.write_str("FredTemplate")
-    }
 }
 
 #[cfg(all(test, feature = "test-util"))]

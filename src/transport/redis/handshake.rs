@@ -6,7 +6,7 @@ use tokio::runtime::Handle;
 use tokio::time::{Duration, Instant};
 
 use super::codec::{Decoder, Incoming};
-use super::credentials::{Credentials, Provider};
+use super::credentials::Credentials;
 use super::encode::command;
 use super::identity::Identity;
 use super::login::{Login, Validity};
@@ -17,12 +17,12 @@ use crate::transport::{CallError, Fault, sort_error_reply};
 
 #[derive(Clone)]
 pub(super) struct Handshake {
-    login: Login,
+    pub(super) login: Login,
     database: Option<u8>,
     /// The name in CLIENT LIST.
     name: String,
     /// Whether a replica is refused.
-    primary_only: bool,
+    pub(super) primary_only: bool,
 }
 
 /// What is known of a connection after the handshake.
@@ -46,23 +46,6 @@ impl Handshake {
             name,
             primary_only: false,
         }
-    }
-
-    /// Asks a provider at each login.
-    pub(super) fn log_in_by(&mut self, provider: Provider) {
-        self.login = Login::Provider(provider);
-    }
-
-    pub(super) fn login(&self) -> &Login {
-        &self.login
-    }
-
-    pub(super) fn primary_only(&mut self) {
-        self.primary_only = true;
-    }
-
-    pub(super) fn is_primary_only(&self) -> bool {
-        self.primary_only
     }
 
     /// Sends the commands and checks the answers. A provider of credentials is asked on `runtime`.

@@ -6,6 +6,7 @@
 //!
 //! | file | what it is |
 //! | --- | --- |
+//! | `shared` | what the callers and the tasks of the connections share |
 //! | `generation` | which server it is, and how all connections leave it together |
 //! | `supervisor` | keeps one connection: watches it, gives it up, makes the next |
 //! | `opening` | how a connection is opened |
@@ -18,186 +19,51 @@
 
 mod generation;
 mod opening;
+mod shared;
 mod supervisor;
 
 use std::fmt;
-use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use futures_util::FutureExt as _;
-use tokio::runtime::Handle;
-use tokio::sync::{Notify, oneshot, watch};
+use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
-use tokio::time::{Duration, timeout};
+use tokio::time::timeout;
 
-use self::generation::{OTHER_TARGET, Target};
-use self::supervisor::{DrivenBy, Supervisor};
-use super::credentials::Provider;
-use super::dial::Dial;
-use super::endpoint::Endpoint;
-use super::handshake::{Greeting, Handshake, not_connected};
+use self::shared::{PAUSE_MAX, PAUSE_MIN, PILOT, Progress, Shared, position};
+use self::supervisor::{DrivenBy, DrivenConnection, Supervisor};
+use super::IfUnreachable;
 use super::pacer::Pacer;
+use super::remote::Remote;
 use super::request::{CallOutcome, KeyForm, SubscribeOutcome};
-use super::slot::ConnectionSlot;
-use super::stream::{Reader, Writer};
-use super::subscriptions::SubscriptionRegistry;
+use super::setup::Setup;
 use crate::sync::Mutex;
 
 #[cfg(all(test, shuttle))]
 pub(super) use self::generation::give_up;
+pub(super) use self::shared::LANES;
 pub(super) use self::supervisor::CLOSING_MAX;
-use super::{IfUnreachable, Timing};
 use crate::protocol::Call;
-use crate::telemetry;
-use crate::transport::{CallError, Fault, Lane, PubSub, Role, TransportEvents};
-
-/// The lanes in the order of the slots.
-pub(super) const LANES: [Lane; 2] = [Lane::Caller, Lane::Background];
-
-/// Its connection is made first. It is driven by the library's own thread, and carries the renewals: a client
-/// with a part of its connections can keep what it holds.
-const PILOT: Role = Role::Calls(Lane::Background);
-
-/// First and longest pause between two attempts to connect that are refused.
-const PAUSE_MIN: Duration = Duration::from_millis(5);
-const PAUSE_MAX: Duration = Duration::from_secs(1);
-
-const PROBE_MIN: Duration = Duration::from_millis(100);
-const PROBE_MAX: Duration = Duration::from_secs(1);
-
-/// Intervals without a byte after a PING, after which a connection is given up.
-const SILENT_MIN: u32 = 2;
-
-/// One server: how it is reached, and how a connection to it begins.
-pub(crate) struct Remote {
-    pub(super) dial: Dial,
-    pub(super) handshake: Handshake,
-    /// For messages: without user and password.
-    pub(super) endpoint: String,
-    /// For an engine of this process. Notified when it can be reached again.
-    back: Option<Arc<Notify>>,
-}
-
-/// A stream to a server, behind its handshake.
-pub(super) struct Opened {
-    pub(super) reader: Reader,
-    pub(super) writer: Writer,
-    pub(super) greeting: Greeting,
-}
+use crate::transport::{CallError, Fault, Lane, PubSub, Role};
 
 /// Three connections to one server.
 pub(crate) struct Node {
     pub(super) shared: Arc<Shared>,
-    stop: watch::Sender<bool>,
     supervisors: Mutex<Vec<JoinHandle<()>>>,
 }
 
-/// What the connections' tasks and the callers share.
-pub(super) struct Shared {
-    target: watch::Sender<Target>,
-    pub(super) timing: Timing,
-    pub(super) events: Arc<dyn TransportEvents>,
-    slots: [ConnectionSlot; LANES.len()],
-    pub(super) subscriptions: Arc<SubscriptionRegistry>,
-    reconnects: AtomicU64,
-    /// A connection was lost, or could not be opened.
-    pub(super) lost: Arc<Notify>,
-    /// For each role, how far its connection is.
-    progress: watch::Sender<[Progress; 3]>,
-    /// Wakes the others in their order, as a `watch` would not: simulations are replayed.
-    pilot_changed: Notify,
-}
-
-/// How far a connection is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Progress {
-    /// The first attempt to connect has no outcome yet.
-    Opening,
-    Connected,
-    NotConnected,
-}
-
-/// The runtimes that a node's tasks run on.
-#[derive(Clone)]
-pub(super) struct Runtimes {
-    /// Drives the caller's lane and messages.
-    pub(super) caller: Handle,
-    /// The library's own, on a thread of its own.
-    pub(super) own: Handle,
-}
-
-impl Remote {
-    /// `name` is shown by CLIENT LIST.
-    pub(crate) fn new(dial: Dial, endpoint: &Endpoint, name: &str) -> Self {
-        let (handshake, endpoint) = (Handshake::new(endpoint, name), endpoint.to_string());
-        Remote {
-            dial,
-            handshake,
-            endpoint,
-            back: None,
-        }
-    }
-
-    /// An engine of this process. It is tried again at once whenever this is notified.
-    #[cfg(feature = "embedded")]
-    pub(crate) fn back_at(mut self, back: Arc<Notify>) -> Self {
-        self.back = Some(back);
-        self
-    }
-
-    /// Asks a provider of credentials at each login, if there is one.
-    pub(crate) fn log_in_by(mut self, provider: Option<Provider>) -> Self {
-        if let Some(provider) = provider {
-            self.handshake.log_in_by(provider);
-        }
-        self
-    }
-
-    /// A stream to the server behind its handshake, to `peer` if that can be reached. The caller limits the
-    /// time; what blocks runs on `resolver`.
-    pub(super) async fn open(
-        &self,
-        peer: Option<SocketAddr>,
-        resolver: &Handle,
-    ) -> Result<Opened, CallError> {
-        let dialed = self.dial.connect(peer, resolver).await;
-        let (mut reader, mut writer, peer) =
-            dialed.map_err(|error| not_connected(&error.to_string()))?;
-        let mut greeting = self
-            .handshake
-            .run(&mut reader, &mut writer, resolver)
-            .await?;
-        greeting.server.peer = peer;
-        Ok(Opened {
-            reader,
-            writer,
-            greeting,
-        })
-    }
-
-    /// A server that is refused unless it is a primary.
-    pub(super) fn primary_only(mut self) -> Self {
-        self.handshake.primary_only();
-        self
-    }
-}
-
 impl Node {
-    /// Opens the three connections, within `timing.connect`.
+    /// Opens the three connections, within the time-out for connecting.
     ///
     /// With [`IfUnreachable::RetryLater`] a missing connection is opened later, as after a loss.
     pub(super) async fn connect(
         remote: Remote,
-        timing: Timing,
-        events: Arc<dyn TransportEvents>,
-        runtimes: Runtimes,
+        setup: Setup,
         if_unreachable: IfUnreachable,
     ) -> Result<Node, CallError> {
-        let (shared, lost) = (Ok(Arc::new(remote)), Arc::default());
-        let shared = Shared::new(shared, timing, events, lost);
-        let (stop, stopped) = watch::channel(false);
-        let mut supervisors = shared.supervisors(&runtimes, &stopped);
+        let shared = Shared::new(Ok(Arc::new(remote)), setup, Arc::default());
+        let mut supervisors = supervisors(&shared);
         // CANCEL: connections that are already open close when they are dropped.
         let [pilot, others @ ..] = &mut supervisors;
         let mut first = vec![pilot.open_first(if_unreachable).await?];
@@ -208,39 +74,34 @@ impl Node {
             first.extend(futures_util::future::try_join_all(others).await?);
         }
         first.resize_with(supervisors.len(), || None);
-        let tasks = supervisors.into_iter().zip(first);
-        let tasks = tasks.map(|(supervisor, first)| runtimes.own.spawn(supervisor.run(first)));
-        let supervisors = Mutex::new(tasks.collect());
-        Ok(Node {
-            shared,
-            stop,
-            supervisors,
-        })
+        Ok(Node::run(shared, supervisors.into_iter().zip(first)))
     }
 
     /// A node whose connections are opened as soon as its target is known and answers; those to an engine of this
-    /// process at once.
+    /// process at once. `lost` is notified when a connection was lost, or could not be opened.
     pub(super) fn open(
         remote: Result<Arc<Remote>, Fault>,
-        timing: Timing,
-        events: Arc<dyn TransportEvents>,
-        runtimes: &Runtimes,
+        setup: Setup,
         lost: Arc<Notify>,
     ) -> Node {
-        let shared = Shared::new(remote, timing, events, lost);
-        let (stop, stopped) = watch::channel(false);
-        let supervisors = shared.supervisors(runtimes, &stopped).into_iter();
-        let tasks = supervisors.map(|supervisor| {
-            #[cfg(feature = "embedded")]
+        let shared = Shared::new(remote, setup, lost);
+        let supervisors = supervisors(&shared).into_iter();
+        let supervisors = supervisors.map(|supervisor| {
             let first = supervisor.open_at_once();
-            #[cfg(not(feature = "embedded"))]
-            let first = None;
-            runtimes.own.spawn(supervisor.run(first))
+            (supervisor, first)
         });
+        Node::run(shared, supervisors)
+    }
+
+    fn run(
+        shared: Arc<Shared>,
+        supervisors: impl Iterator<Item = (Supervisor, Option<DrivenConnection>)>,
+    ) -> Node {
+        let own = &shared.setup.runtimes.own;
+        let tasks = supervisors.map(|(supervisor, first)| own.spawn(supervisor.run(first)));
         let supervisors = Mutex::new(tasks.collect());
         Node {
             shared,
-            stop,
             supervisors,
         }
     }
@@ -268,23 +129,13 @@ impl Node {
 
     /// Waits until the first attempt to connect has an outcome.
     pub(super) async fn first_attempt(&self, role: Role) {
-        // An error would mean that the sender is gone, which we hold.
-        let mut progress = self.shared.progress.subscribe();
-        drop(
-            progress
-                .wait_for(|all| all[position(role)] != Progress::Opening)
-                .await,
-        );
+        self.until(|all| all[position(role)] != Progress::Opening)
+            .await;
     }
 
     /// Waits until all connections are there.
     pub(super) async fn connected(&self) {
-        let mut progress = self.shared.progress.subscribe();
-        drop(
-            progress
-                .wait_for(|all| *all == [Progress::Connected; 3])
-                .await,
-        );
+        self.until(|all| *all == [Progress::Connected; 3]).await;
     }
 
     /// Why there is no connection for calls, if so.
@@ -302,12 +153,12 @@ impl Node {
 
     /// Waits until the first attempts to connect have outcomes.
     pub(super) async fn first_attempts(&self) {
-        let mut progress = self.shared.progress.subscribe();
-        drop(
-            progress
-                .wait_for(|all| !all.contains(&Progress::Opening))
-                .await,
-        );
+        self.until(|all| !all.contains(&Progress::Opening)).await;
+    }
+
+    async fn until(&self, holds: impl FnMut(&[Progress; 3]) -> bool) {
+        // An error would mean that the sender is gone, which we hold.
+        drop(self.shared.progress.subscribe().wait_for(holds).await);
     }
 
     #[cfg(feature = "test-util")]
@@ -332,7 +183,7 @@ impl Node {
         channel: &Arc<str>,
         pubsub: PubSub,
     ) -> Result<(), CallError> {
-        let limit = self.shared.timing.command;
+        let limit = self.shared.setup.timing.command;
         let answer = self.shared.subscriptions.subscribe(channel, pubsub)?;
         match timeout(limit, answer).await {
             Ok(Ok(outcome)) => outcome,
@@ -371,7 +222,7 @@ impl Node {
             .borrow()
             .remote
             .as_ref()
-            .is_ok_and(|remote| remote.back.is_some())
+            .is_ok_and(|remote| remote.back().is_some())
     }
 
     /// The server that it connects to.
@@ -385,7 +236,6 @@ impl Node {
 
     pub(super) async fn close(&self) {
         self.shared.close();
-        self.stop.send_replace(true);
         let supervisors = std::mem::take(&mut *self.supervisors.lock());
         let aborts: Vec<_> = supervisors.iter().map(JoinHandle::abort_handle).collect();
         // Supervisors wait for outstanding answers, but not longer than this. A supervisor whose runtime
@@ -395,6 +245,21 @@ impl Node {
             supervisor.abort();
         }
     }
+}
+
+/// The pilot's first.
+fn supervisors(shared: &Arc<Shared>) -> [Supervisor; 3] {
+    let supervisor = |role, driven_by| Supervisor {
+        shared: shared.clone(),
+        role,
+        driven_by,
+        pacer: Pacer::new(PAUSE_MIN, PAUSE_MAX),
+    };
+    [
+        supervisor(PILOT, DrivenBy::OwnThread),
+        supervisor(Role::Calls(Lane::Caller), DrivenBy::CallerRuntime),
+        supervisor(Role::Messages, DrivenBy::CallerRuntime),
+    ]
 }
 
 /// Waits for the outcome of a call that was handed to a connection.
@@ -412,7 +277,6 @@ pub(super) fn answer(
 impl Drop for Node {
     fn drop(&mut self) {
         self.shared.close();
-        self.stop.send_replace(true);
         for supervisor in self.supervisors.get_mut() {
             // The connection is dropped with its supervisor, and its socket with it.
             supervisor.abort();
@@ -428,134 +292,4 @@ impl fmt::Debug for Node {
             .field("reconnects", &self.reconnects())
             .finish_non_exhaustive()
     }
-}
-
-impl Shared {
-    fn new(
-        remote: Result<Arc<Remote>, Fault>,
-        timing: Timing,
-        events: Arc<dyn TransportEvents>,
-        lost: Arc<Notify>,
-    ) -> Arc<Self> {
-        Arc::new(Shared {
-            target: watch::Sender::new(Target {
-                generation: 0,
-                remote,
-                server: None,
-            }),
-            timing,
-            events,
-            slots: LANES.map(|_| ConnectionSlot::new()),
-            subscriptions: Arc::new(SubscriptionRegistry::default()),
-            reconnects: AtomicU64::new(0),
-            lost,
-            progress: watch::Sender::new([Progress::Opening; 3]),
-            pilot_changed: Notify::new(),
-        })
-    }
-
-    fn supervisors(
-        self: &Arc<Self>,
-        runtimes: &Runtimes,
-        stopped: &watch::Receiver<bool>,
-    ) -> [Supervisor; 3] {
-        let supervisor = |role, driven_by| Supervisor {
-            shared: self.clone(),
-            role,
-            runtimes: runtimes.clone(),
-            driven_by,
-            stop: stopped.clone(),
-            target: self.target.subscribe(),
-            pacer: Pacer::new(PAUSE_MIN, PAUSE_MAX),
-        };
-        [
-            supervisor(PILOT, DrivenBy::OwnThread),
-            supervisor(Role::Calls(Lane::Caller), DrivenBy::CallerRuntime),
-            supervisor(Role::Messages, DrivenBy::CallerRuntime),
-        ]
-    }
-
-    fn pilot(&self) -> Progress {
-        self.progress.borrow()[position(PILOT)]
-    }
-
-    /// Counts the connections that the pilot has lost.
-    fn pilots(&self) -> u64 {
-        self.slot(Lane::Background).epoch()
-    }
-
-    /// The pilot cannot connect: the others do not try.
-    fn unreachable(&self, fault: &Fault) {
-        self.slots
-            .iter()
-            .for_each(|slot| slot.unreachable(not_now(fault)));
-        self.subscriptions.unreachable(not_now(fault));
-        self.progress.send_modify(|all| {
-            for one in all.iter_mut().filter(|one| **one == Progress::Opening) {
-                *one = Progress::NotConnected;
-            }
-        });
-    }
-
-    pub(super) fn slot(&self, lane: Lane) -> &ConnectionSlot {
-        match lane {
-            Lane::Caller => &self.slots[0],
-            Lane::Background => &self.slots[1],
-        }
-    }
-
-    pub(super) fn progressed(&self, role: Role, now: Progress) {
-        self.progress
-            .send_modify(|progress| progress[position(role)] = now);
-        if role == PILOT {
-            self.pilot_changed.notify_waiters();
-        }
-    }
-
-    pub(super) fn reconnected(&self) {
-        self.reconnects.fetch_add(1, Ordering::Relaxed);
-        telemetry::reconnected(&self.server());
-    }
-
-    pub(super) fn server(&self) -> String {
-        match &self.target.borrow().remote {
-            Ok(remote) => remote.endpoint.clone(),
-            Err(fault) => fault.to_string(),
-        }
-    }
-
-    /// How often a connection without a sign of life is asked for one, and how many times that may go
-    /// unanswered: not before a call would have timed out.
-    pub(super) fn probe(&self) -> (Duration, u32) {
-        let every = self.timing.command.clamp(PROBE_MIN, PROBE_MAX);
-        let silent = self.timing.command.as_micros().div_ceil(every.as_micros());
-        (
-            every,
-            u32::try_from(silent).unwrap_or(u32::MAX).max(SILENT_MIN),
-        )
-    }
-
-    fn close(&self) {
-        self.slots.iter().for_each(ConnectionSlot::close);
-        self.subscriptions.close();
-    }
-}
-
-fn position(role: Role) -> usize {
-    match role {
-        Role::Calls(Lane::Caller) => 0,
-        Role::Calls(Lane::Background) => 1,
-        Role::Messages => 2,
-    }
-}
-
-fn not_now(fault: &Fault) -> Fault {
-    Fault(format!("not connected: {fault}"))
-}
-
-/// Adds the name of the server to the error of an attempt.
-pub(super) fn cannot_connect(endpoint: &str, error: CallError) -> CallError {
-    error
-        .took_nothing()
-        .reworded(|text| format!("cannot connect to {endpoint}: {text}"))
 }

@@ -44,15 +44,16 @@ use tokio::task::JoinHandle;
 use tokio::time::{Duration, Instant, timeout_at};
 
 use self::watch::{Origin, Watched};
-use super::access::Access;
+use super::IfUnreachable;
 use super::deployment::SentinelDeployment;
 use super::endpoint::Endpoint;
 use super::handshake::not_connected;
-use super::node::{Node, Remote, Runtimes};
-use super::{IfUnreachable, Opening, Timing};
+use super::node::Node;
+use super::remote::Remote;
+use super::setup::Setup;
 use crate::protocol::Value;
 use crate::sync::Mutex;
-use crate::transport::{CallError, Fault, TransportEvents};
+use crate::transport::{CallError, Fault};
 
 /// The longest time between two looks, but for a little jitter.
 const EVERY: Duration = Duration::from_millis(1_500);
@@ -65,12 +66,7 @@ pub(crate) struct Sentinel {
 
 struct Shared {
     deployment: SentinelDeployment,
-    /// Of the connections, for CLIENT LIST.
-    name: String,
-    access: Access,
-    timing: Timing,
-    runtimes: Runtimes,
-    events: Arc<dyn TransportEvents>,
+    setup: Setup,
     /// Another primary may have been chosen.
     changed: Arc<Notify>,
     /// By address.
@@ -82,30 +78,18 @@ struct Shared {
 impl Sentinel {
     pub(super) async fn connect(
         deployment: SentinelDeployment,
-        opening: Opening,
-        runtimes: Runtimes,
+        setup: Setup,
+        if_unreachable: IfUnreachable,
     ) -> Result<Self, CallError> {
-        let Opening {
-            name,
-            access,
-            timing,
-            events,
-            if_unreachable,
-            ..
-        } = opening;
         // The errors of a URL come before anything is sent.
-        access.server(&deployment.servers.at("localhost", 1), &name)?;
+        setup.server(&deployment.servers.at("localhost", 1))?;
         let changed = Arc::<Notify>::default();
         let unknown = Err(Fault("no sentinel has named the primary yet".into()));
-        let node = Node::open(unknown, timing, events.clone(), &runtimes, changed.clone());
+        let node = Node::open(unknown, setup.clone(), changed.clone());
         let node = Arc::new(node);
         let shared = Arc::new(Shared {
             deployment,
-            name,
-            access,
-            timing,
-            runtimes: runtimes.clone(),
-            events,
+            setup,
             changed,
             sentinels: Mutex::default(),
             unnamed: Mutex::default(),
@@ -113,14 +97,15 @@ impl Sentinel {
         for endpoint in &shared.deployment.sentinels {
             shared.watch(endpoint, Origin::Url)?;
         }
-        let looking = runtimes.own.spawn(look::run(shared.clone(), node.clone()));
+        let own = &shared.setup.runtimes.own;
+        let looking = own.spawn(look::run(shared.clone(), node.clone()));
         // CANCEL: all tasks end when this is dropped.
         let sentinel = Sentinel {
             node,
             shared,
             looking,
         };
-        let limit = Instant::now() + timing.connect;
+        let limit = Instant::now() + sentinel.shared.setup.timing.connect;
         let connected = timeout_at(limit, sentinel.node.connected()).await.is_ok();
         if connected || if_unreachable == IfUnreachable::RetryLater {
             return Ok(sentinel);
@@ -181,7 +166,7 @@ impl Shared {
     /// The server at an address that a sentinel has told: only as a primary.
     fn primary(&self, host: &str, port: u16) -> Result<Arc<Remote>, Fault> {
         let server = self.deployment.servers.at(host, port);
-        let remote = self.access.server(&server, &self.name).map_err(|error| {
+        let remote = self.setup.server(&server).map_err(|error| {
             Fault(format!(
                 "the sentinels name a primary that cannot be used: {error:?}"
             ))
@@ -191,12 +176,12 @@ impl Shared {
 
     /// Watches a sentinel, unless it is watched already.
     fn watch(&self, endpoint: &Endpoint, origin: Origin) -> Result<(), CallError> {
-        let remote = Arc::new(self.access.sentinel(endpoint, &self.name)?);
+        let remote = Arc::new(self.setup.sentinel(endpoint)?);
         let mut sentinels = self.sentinels.lock();
         if sentinels.len() == SENTINELS_MAX {
             return Err(not_connected("too many sentinels"));
         }
-        let watched = || Watched::start(origin, remote, self.timing, &self.runtimes, &self.changed);
+        let watched = || Watched::start(origin, remote, &self.setup, &self.changed);
         sentinels
             .entry(endpoint.address().to_string())
             .or_insert_with(watched);

@@ -61,7 +61,7 @@ mod tls;
 
 use std::sync::atomic::AtomicUsize;
 
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::time::{Instant, sleep};
 
 use std::sync::atomic::Ordering;
@@ -74,10 +74,12 @@ use super::dial::{Dial, StreamDialer};
 use super::endpoint::Endpoint;
 use super::node::CLOSING_MAX;
 use super::node::LANES;
+use super::remote::Remote;
 use super::request::KeyForm;
+use super::setup::Runtimes;
 use super::*;
 use crate::protocol::{Arg, Script};
-use crate::transport::Missed;
+use crate::transport::{Missed, ShardedPubSub, TransportEvents};
 
 static ADD: Script = Script::new("add", "return redis.call('incrby', KEYS[1], ARGV[1])");
 static ECHO: Script = Script::new("echo", "return {KEYS, ARGV, false, {1, {'x'}}}");
@@ -279,11 +281,23 @@ async fn connect_to(
     own: &Handle,
     if_unreachable: IfUnreachable,
 ) -> Result<Node, CallError> {
-    let runtimes = Runtimes {
-        caller: Handle::current(),
-        own: own.clone(),
-    };
-    Node::connect(remote, timing, events, runtimes, if_unreachable).await
+    Node::connect(remote, setup(timing, events, own), if_unreachable).await
+}
+
+fn setup(timing: Timing, events: Arc<Recorder>, own: &Handle) -> Setup {
+    Setup {
+        name: NAME.to_owned(),
+        tls: None,
+        provider: None,
+        streams: None,
+        timing,
+        events,
+        runtimes: Runtimes {
+            caller: Handle::current(),
+            own: own.clone(),
+        },
+        sharded_pubsub: ShardedPubSub::Auto,
+    }
 }
 
 fn remote(url: &str) -> Remote {

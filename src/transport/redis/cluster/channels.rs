@@ -68,7 +68,7 @@ impl OfNode {
         );
         OfNode {
             number,
-            events: shared.events.clone(),
+            events: shared.setup.events.clone(),
             map: shared.map.clone(),
             wanted,
             round,
@@ -122,7 +122,7 @@ pub(super) async fn subscribe(
     channel: &Arc<str>,
     pubsub: PubSub,
 ) -> Result<(), CallError> {
-    let limit = Instant::now() + shared.timing.command;
+    let limit = Instant::now() + shared.setup.timing.command;
     let since = {
         let mut wanted = shared.channels.wanted.lock();
         let new = || Wanted {
@@ -220,10 +220,10 @@ async fn move_one(shared: &Shared, channel: &Arc<str>, since: Instant) -> bool {
         Ok(None) => return true,
         Err(_) => return false,
     };
-    match timeout(shared.timing.command, asked).await {
+    match timeout(shared.setup.timing.command, asked).await {
         Ok(Ok(Ok(()))) => {
             // INVARIANT CHANNELS-2.
-            shared.events.missed(Missed::Channel(channel));
+            shared.setup.events.missed(Missed::Channel(channel));
             true
         }
         Ok(Ok(Err(error))) => {

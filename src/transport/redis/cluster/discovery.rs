@@ -40,7 +40,7 @@ const ASKED: usize = 3;
 
 /// Runs until it is dropped.
 pub(super) async fn run(shared: Arc<Shared>) {
-    let at_most = (shared.timing.command / 3).clamp(AT_MOST[0], AT_MOST[1]);
+    let at_most = (shared.setup.timing.command / 3).clamp(AT_MOST[0], AT_MOST[1]);
     let mut pacer = Pacer::new(AT_LEAST, at_most);
     loop {
         tokio::select! {
@@ -100,7 +100,7 @@ pub(super) async fn discover(shared: &Arc<Shared>) -> Result<Seen, CallError> {
 }
 
 async fn ask(shared: &Shared, node: &Node, host: String) -> Option<Layout> {
-    let limit = ANSWER_MAX.min(shared.timing.command);
+    let limit = ANSWER_MAX.min(shared.setup.timing.command);
     let question = async {
         let slots: [&[u8]; 2] = [b"CLUSTER", b"SLOTS"];
         let info: [&[u8]; 2] = [b"CLUSTER", b"INFO"];
@@ -142,10 +142,9 @@ async fn ask_seeds(shared: &Arc<Shared>) -> Result<Layout, CallError> {
 }
 
 async fn ask_seed(shared: &Arc<Shared>, endpoint: &Endpoint) -> Result<Layout, CallError> {
-    let remote = Arc::new(shared.remote(endpoint)?);
-    let control =
-        ControlConnection::open(&remote, shared.timing, &shared.runtimes, Arc::new(Deaf)).await?;
-    if shared.sharding.wanted == ShardedPubSub::Auto {
+    let remote = Arc::new(shared.setup.server(endpoint)?);
+    let control = ControlConnection::open(&remote, &shared.setup, Arc::new(Deaf)).await?;
+    if shared.setup.sharded_pubsub == ShardedPubSub::Auto {
         // As Redisson finds out, once. A server that does not know it says so; silence decides nothing, as
         // releases that are published in another way than their waiters listen for wake nobody.
         let known = match control
@@ -155,7 +154,7 @@ async fn ask_seed(shared: &Arc<Shared>, endpoint: &Endpoint) -> Result<Layout, C
             Err(CallError::Refused(_)) => false,
             answer => answer.map(|_| true).map_err(CallError::took_nothing)?,
         };
-        shared.sharding.is_on.store(known, Ordering::Relaxed);
+        shared.is_sharded.store(known, Ordering::Relaxed);
     }
     let slots = control.command(&[b"CLUSTER", b"SLOTS"], ANSWER_MAX).await;
     let slots = slots.map_err(CallError::took_nothing)?;
@@ -208,8 +207,8 @@ fn apply(shared: &Arc<Shared>, layout: Layout) -> Seen {
     if !failed_over.is_empty() {
         // The successor may lack the last writes.
         let concerns = |text: &str| failed_over.contains(&keyslot(text));
-        shared.events.primary_changed(&concerns);
-        shared.events.missed(Missed::Where(&concerns));
+        shared.setup.events.primary_changed(&concerns);
+        shared.setup.events.missed(Missed::Where(&concerns));
     }
     shared.channels.may_have_moved();
     seen

@@ -16,11 +16,11 @@ async fn listening() -> (EmbeddedRedis, Fred) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let port = listener.local_addr().expect("an address").port();
     let runtime = Handle::current();
-    let engine = redis.remote(&runtime, "behind a port").dial;
+    let engine = redis.stream_dialer(&runtime);
     runtime.clone().spawn(async move {
         while let Ok((mut client, _)) = listener.accept().await {
             // Without the engine, the connection ends at once.
-            if let Ok((reader, writer, _)) = engine.connect(None, &runtime).await {
+            if let Ok((reader, writer)) = engine.dial("here") {
                 let mut server = tokio::io::join(reader, writer);
                 runtime.spawn(async move {
                     // fred writes its HELLO inline, which the engine does not read.

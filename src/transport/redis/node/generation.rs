@@ -8,9 +8,11 @@
 
 use std::sync::Arc;
 
-use super::{Node, Progress, Remote, Shared};
+use super::Node;
+use super::shared::{Progress, Shared, Target};
 use crate::transport::Fault;
 use crate::transport::redis::identity::Identity;
+use crate::transport::redis::remote::Remote;
 use crate::transport::redis::slot::ConnectionSlot;
 use crate::transport::redis::subscriptions::SubscriptionRegistry;
 
@@ -19,16 +21,6 @@ const STRANGERS_MAX: u32 = 8;
 
 /// Why a connection to the server before is not used.
 pub(super) const OTHER_TARGET: &str = "another server serves now";
-
-/// What a node connects to.
-#[derive(Clone)]
-pub(super) struct Target {
-    pub(super) generation: u64,
-    /// Or why none is known.
-    pub(super) remote: Result<Arc<Remote>, Fault>,
-    /// The server behind it, as soon as a connection has reached it.
-    pub(super) server: Option<Identity>,
-}
 
 /// Whether a connection may carry calls.
 pub(super) enum Settled {
@@ -83,7 +75,7 @@ impl Shared {
             // No await in between: before another supervisor, on the same thread, has a connection to this server,
             // every hold is uncertain. And only behind the end of those to the former one: a renewal that it
             // answered confirms nothing any more.
-            self.events.primary_changed(&|_| true);
+            self.setup.events.primary_changed(&|_| true);
         }
         settled
     }

@@ -5,16 +5,15 @@ use std::sync::Arc;
 
 use tokio::time::timeout;
 
-use super::generation::Settled;
+use super::generation::{OTHER_TARGET, Settled};
+use super::shared::{PAUSE_MAX, PAUSE_MIN, Target};
 use super::supervisor::{DrivenBy, DrivenConnection, Supervisor};
-use super::{
-    IfUnreachable, OTHER_TARGET, Opened, PAUSE_MAX, PAUSE_MIN, Remote, Target, cannot_connect,
-};
+use crate::transport::redis::IfUnreachable;
 use crate::transport::redis::connection::{self, Connection};
-#[cfg(feature = "embedded")]
 use crate::transport::redis::dial::Dial;
 use crate::transport::redis::handshake::{Greeting, not_connected};
 use crate::transport::redis::pacer::Pacer;
+use crate::transport::redis::remote::{Opened, Remote};
 use crate::transport::redis::task::AbortOnDrop;
 use crate::transport::{CallError, Fault, Role};
 
@@ -49,7 +48,7 @@ impl Supervisor {
     pub(super) async fn open(&mut self) -> Result<DrivenConnection, CallError> {
         let outcome = self.try_open().await;
         match &outcome {
-            Err(OpenError::TimedOut(_)) => self.pacer.timed_out(self.shared.timing.connect),
+            Err(OpenError::TimedOut(_)) => self.pacer.timed_out(self.shared.setup.timing.connect),
             _ => self.pacer.nothing_new(),
         }
         match outcome {
@@ -77,7 +76,7 @@ impl Supervisor {
                 generation,
                 remote,
                 server,
-            } = self.target.borrow().clone();
+            } = self.shared.target.borrow().clone();
             let remote = remote.map_err(|fault| OpenError::Call(CallError::NotApplied(fault)))?;
             // To the same address as the others; then wherever the name leads.
             let peer = server
@@ -102,15 +101,15 @@ impl Supervisor {
         remote: &Arc<Remote>,
         peer: Option<SocketAddr>,
     ) -> Result<Opened, OpenError> {
-        let limit = self.shared.timing.connect;
-        let resolver = self.runtimes.own.clone();
-        let (to, events) = (remote.clone(), self.shared.events.clone());
+        let limit = self.shared.setup.timing.connect;
+        let resolver = self.shared.setup.runtimes.own.clone();
+        let (to, events) = (remote.clone(), self.shared.setup.events.clone());
         let mut opening = AbortOnDrop(self.runtime().spawn(async move {
             let opened = to.open(peer, &resolver).await?;
             events.greeted(opened.greeting.took);
             Ok(opened)
         }));
-        let failed = |error| cannot_connect(&remote.endpoint, error);
+        let failed = |error| remote.cannot_connect(error);
         match timeout(limit, &mut opening.0).await {
             Ok(Ok(opened)) => opened.map_err(|error| OpenError::Call(failed(error))),
             Ok(Err(error)) if error.is_cancelled() => Err(OpenError::NoRuntime),
@@ -127,19 +126,18 @@ impl Supervisor {
         let mut driven = self.drive(opened, &remote, generation);
         if self.role == Role::Messages {
             let restored = self.restore_channels(&mut driven).await;
-            restored.map_err(|error| OpenError::Call(cannot_connect(&remote.endpoint, error)))?;
+            restored.map_err(|error| OpenError::Call(remote.cannot_connect(error)))?;
         }
         Ok(driven)
     }
 
     /// The first connection to an engine of this process, unless it is cut off. It serves the first call in the order
     /// of all calls: nothing is agreed upon before.
-    #[cfg(feature = "embedded")]
     pub(super) fn open_at_once(&self) -> Option<DrivenConnection> {
         let Target {
             generation, remote, ..
-        } = self.target.borrow().clone();
-        let remote = remote.ok().filter(|remote| remote.back.is_some())?;
+        } = self.shared.target.borrow().clone();
+        let remote = remote.ok().filter(|remote| remote.back().is_some())?;
         let Dial::Stream(dialer, address) = &remote.dial else {
             return None;
         };
@@ -166,7 +164,7 @@ impl Supervisor {
         } = opened;
         let (registry, events) = (
             self.shared.subscriptions.clone(),
-            self.shared.events.clone(),
+            self.shared.setup.events.clone(),
         );
         let connection = Arc::new(Connection::new(writer));
         let driver =
@@ -175,14 +173,14 @@ impl Supervisor {
             connection,
             driver: AbortOnDrop(self.runtime().spawn(driver)),
             generation,
-            primary_only: remote.handshake.is_primary_only(),
-            login: (remote.handshake.login().clone(), greeting.validity),
+            primary_only: remote.handshake.primary_only,
+            login: (remote.handshake.login.clone(), greeting.validity),
         }
     }
 
     /// Subscribes to all registered channels, and waits until the server has answered.
     async fn restore_channels(&self, driven: &mut DrivenConnection) -> Result<(), CallError> {
-        let limit = self.shared.timing.connect;
+        let limit = self.shared.setup.timing.connect;
         let subscriptions = &*self.shared.subscriptions;
         if !subscriptions.connected(&driven.connection, driven.generation) {
             return Err(not_connected(OTHER_TARGET));

@@ -23,10 +23,12 @@ use std::future::pending;
 use std::sync::Arc;
 
 use tokio::runtime::Handle;
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 use tokio::time::{Duration, Instant, sleep, timeout};
 
-use super::{OTHER_TARGET, PILOT, Progress, Runtimes, Shared, Target, answer, not_now};
+use super::answer;
+use super::generation::OTHER_TARGET;
+use super::shared::{PILOT, Progress, Shared, not_now};
 use crate::telemetry;
 use crate::transport::redis::connection::Connection;
 use crate::transport::redis::handshake::primary;
@@ -53,10 +55,7 @@ pub(in crate::transport::redis) const CLOSING_MAX: Duration = Duration::from_mil
 pub(super) struct Supervisor {
     pub(super) shared: Arc<Shared>,
     pub(super) role: Role,
-    pub(super) runtimes: Runtimes,
     pub(super) driven_by: DrivenBy,
-    pub(super) stop: watch::Receiver<bool>,
-    pub(super) target: watch::Receiver<Target>,
     pub(super) pacer: Pacer,
 }
 
@@ -93,13 +92,13 @@ enum End {
 /// ends after its nodes.)
 impl Drop for Supervisor {
     fn drop(&mut self) {
-        if *self.stop.borrow() || self.back().is_none() {
+        if *self.shared.stopped.borrow() || self.back().is_none() {
             return;
         }
         self.shared
             .begin(&Fault("the runtime is shut down".into()), |_| true);
-        self.shared.close();
-        self.shared.events.missed(Missed::All);
+        self.shared.refuse_calls();
+        self.shared.setup.events.missed(Missed::All);
         self.shared.progressed(self.role, Progress::NotConnected);
     }
 }
@@ -107,9 +106,8 @@ impl Drop for Supervisor {
 impl Supervisor {
     /// Runs until the transport is closed, with the first connection if there is one already.
     pub(super) async fn run(mut self, mut first: Option<DrivenConnection>) {
-        let mut stop = self.stop.clone();
-        // The sender lives as long as the transport; without a transport this task is of no use.
-        let stopped = async move { drop(stop.wait_for(|stopped| *stopped).await) };
+        let mut stopped = self.shared.stopped.subscribe();
+        let stopped = async move { drop(stopped.wait_for(|stopped| *stopped).await) };
         tokio::pin!(stopped);
         let mut was_lost = false;
         loop {
@@ -148,7 +146,7 @@ impl Supervisor {
     async fn watch(&self, driven: &mut DrivenConnection) -> End {
         let (generation, primary_only) = (driven.generation, driven.primary_only);
         let connection = &*driven.connection;
-        let mut target = self.target.clone();
+        let mut target = self.shared.target.subscribe();
         let other_target = target.wait_for(|target| target.generation != generation);
         tokio::select! {
             biased;
@@ -169,7 +167,7 @@ impl Supervisor {
     /// Asks again and again whether the server is still a primary: a server that was demoted may keep its
     /// connections, and says so to nobody whose calls are answered by scripts that only read.
     async fn ask_for_role(&self, connection: &Connection) -> End {
-        let limit = self.shared.timing.command;
+        let limit = self.shared.setup.timing.command;
         loop {
             sleep(self.shared.probe().0).await;
             let Ok(reply) = connection.command(&[b"ROLE"]) else {
@@ -190,7 +188,7 @@ impl Supervisor {
     /// Where the connection's runtime stood still, replies may have come that its driver has not read
     /// yet: the runtime has as long again to do so. Then a caller on another runtime waits twice as long.
     async fn expire_calls(&self, connection: &Connection) -> End {
-        let limit = self.shared.timing.command;
+        let limit = self.shared.setup.timing.command;
         loop {
             let next = connection.until_expiry(limit);
             if !next.is_zero() {
@@ -209,10 +207,15 @@ impl Supervisor {
         connection: &Connection,
         (login, validity): &(Login, Validity),
     ) -> End {
-        let limit = self.shared.timing.connect;
+        let limit = self.shared.setup.timing.connect;
         End::Lost(
             login
-                .keep(connection, *validity, &self.runtimes.own, limit)
+                .keep(
+                    connection,
+                    *validity,
+                    &self.shared.setup.runtimes.own,
+                    limit,
+                )
                 .await,
         )
     }
@@ -275,8 +278,7 @@ impl Supervisor {
     /// attempt, and from one connection to the next if they do not last.
     async fn reopen(&mut self) -> DrivenConnection {
         loop {
-            let mut target = self.target.clone();
-            target.mark_unchanged();
+            let mut target = self.shared.target.subscribe();
             if self.role != PILOT && self.shared.pilot() != Progress::Connected {
                 self.until_pilot_is(Progress::Connected).await;
                 self.pacer.reset();
@@ -309,7 +311,8 @@ impl Supervisor {
     }
 
     fn back(&self) -> Option<Arc<Notify>> {
-        self.target.borrow().remote.as_ref().ok()?.back.clone()
+        let target = self.shared.target.borrow();
+        target.remote.as_ref().ok()?.back().cloned()
     }
 
     async fn is_back(&self) {
@@ -338,7 +341,7 @@ impl Supervisor {
                 self.shared.unreachable(fault);
                 if fault.0.contains(FULL) {
                     // A client that cannot renew shall not acquire: the pilot takes the place of another.
-                    let generation = self.target.borrow().generation;
+                    let generation = self.shared.target.borrow().generation;
                     self.shared.leave(generation, fault);
                 }
             }
@@ -352,8 +355,8 @@ impl Supervisor {
     /// Reports a connection that follows a loss or a failure.
     fn report_connected(&self) {
         match self.role {
-            Role::Calls(lane) => self.shared.events.restored(lane),
-            Role::Messages => self.shared.events.missed(Missed::All),
+            Role::Calls(lane) => self.shared.setup.events.restored(lane),
+            Role::Messages => self.shared.setup.events.missed(Missed::All),
         }
     }
 
@@ -378,14 +381,15 @@ impl Supervisor {
 
     pub(super) fn runtime(&self) -> &Handle {
         match self.driven_by {
-            DrivenBy::CallerRuntime => &self.runtimes.caller,
-            DrivenBy::OwnThread => &self.runtimes.own,
+            DrivenBy::CallerRuntime => &self.shared.setup.runtimes.caller,
+            DrivenBy::OwnThread => &self.shared.setup.runtimes.own,
         }
     }
 
     /// Our own runtime runs this very task.
     pub(super) async fn runtime_responds(&self) -> bool {
-        self.driven_by == DrivenBy::OwnThread || responds(&self.runtimes.caller, RESPONSE_MAX).await
+        self.driven_by == DrivenBy::OwnThread
+            || responds(&self.shared.setup.runtimes.caller, RESPONSE_MAX).await
     }
 }
 

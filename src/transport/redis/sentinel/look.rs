@@ -48,7 +48,7 @@ struct Present {
 
 /// Runs until it is dropped.
 pub(super) async fn run(shared: Arc<Shared>, node: Arc<Node>) {
-    let patience = Instant::now() + PATIENCE.min(shared.timing.connect / 3);
+    let patience = Instant::now() + PATIENCE.min(shared.setup.timing.connect / 3);
     let mut present: Option<Present> = None;
     let mut round = 0_u32;
     loop {
@@ -71,7 +71,7 @@ pub(super) async fn run(shared: Arc<Shared>, node: Arc<Node>) {
                 follow(&shared, &node, &address);
                 if present.is_some() {
                     // Only now: a renewal that the former primary answered confirms nothing any more.
-                    shared.events.primary_changed(&|_| true);
+                    shared.setup.events.primary_changed(&|_| true);
                 } else {
                     // Those of the URL that are gone for good do not keep others from being learned.
                     voters = 0;
@@ -153,7 +153,7 @@ impl Present {
 async fn former_id(shared: &Shared, address: &Address) -> Option<String> {
     let remote = shared.primary(&address.host, address.port).ok()?;
     let events = Arc::new(Deaf);
-    let opened = ControlConnection::open(&remote, shared.timing, &shared.runtimes, events).await;
+    let opened = ControlConnection::open(&remote, &shared.setup, events).await;
     let info = opened.ok()?.command(&REPLICATION, ANSWER_MAX).await.ok()?;
     line(&info, "master_replid2:")
 }

@@ -8,11 +8,11 @@ use tokio::time::{Duration, sleep};
 
 use crate::protocol::Value;
 use crate::sync::Mutex;
-use crate::transport::redis::Timing;
 use crate::transport::redis::control::ControlConnection;
 use crate::transport::redis::handshake::not_connected;
-use crate::transport::redis::node::{Remote, Runtimes, cannot_connect};
+use crate::transport::redis::remote::Remote;
 use crate::transport::redis::request::CallOutcome;
+use crate::transport::redis::setup::Setup;
 use crate::transport::redis::task::AbortOnDrop;
 use crate::transport::{CallError, Lane, Missed, TransportEvents};
 
@@ -52,20 +52,18 @@ impl Watched {
     pub(super) fn start(
         origin: Origin,
         remote: Arc<Remote>,
-        timing: Timing,
-        runtimes: &Runtimes,
+        setup: &Setup,
         changed: &Arc<Notify>,
     ) -> Self {
-        let unknown = cannot_connect(&remote.endpoint, not_connected("no answer yet"));
+        let unknown = remote.cannot_connect(not_connected("no answer yet"));
         let state = Arc::new(State {
             remote,
             connection: Mutex::new(Err(unknown)),
             has_been_connected: AtomicBool::new(false),
             changed: changed.clone(),
         });
-        let task = runtimes
-            .own
-            .spawn(watch(state.clone(), timing, runtimes.clone()));
+        let own = &setup.runtimes.own;
+        let task = own.spawn(watch(state.clone(), setup.clone()));
         Watched {
             origin,
             state,
@@ -86,11 +84,11 @@ impl Watched {
 }
 
 /// Runs until it is dropped.
-async fn watch(state: Arc<State>, timing: Timing, runtimes: Runtimes) {
+async fn watch(state: Arc<State>, setup: Setup) {
     let mut pause = PAUSE_MIN;
     loop {
         let events = Arc::new(Announcements(state.changed.clone()));
-        let fault = match connect(&state, timing, &runtimes, events).await {
+        let fault = match connect(&state, &setup, events).await {
             Err(fault) => fault,
             Ok(connection) => {
                 pause = PAUSE_MIN;
@@ -104,10 +102,8 @@ async fn watch(state: Arc<State>, timing: Timing, runtimes: Runtimes) {
                 while connection.command(&[b"PING"], ANSWER_MAX).await == pong {
                     sleep(PROBE).await;
                 }
-                cannot_connect(
-                    &state.remote.endpoint,
-                    not_connected("the connection was lost"),
-                )
+                let lost = not_connected("the connection was lost");
+                state.remote.cannot_connect(lost)
             }
         };
         let former = std::mem::replace(&mut *state.connection.lock(), Err(fault.clone()));
@@ -122,13 +118,12 @@ async fn watch(state: Arc<State>, timing: Timing, runtimes: Runtimes) {
 
 async fn connect(
     state: &State,
-    timing: Timing,
-    runtimes: &Runtimes,
+    setup: &Setup,
     events: Arc<Announcements>,
 ) -> Result<ControlConnection, CallError> {
-    let connection = ControlConnection::open(&state.remote, timing, runtimes, events).await?;
+    let connection = ControlConnection::open(&state.remote, setup, events).await?;
     let subscribed = connection.subscribe("+switch-master", ANSWER_MAX).await;
-    subscribed.map_err(|error| cannot_connect(&state.remote.endpoint, error))?;
+    subscribed.map_err(|error| state.remote.cannot_connect(error))?;
     Ok(connection)
 }
 

@@ -7,7 +7,6 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex, spl
 
 use super::memory::{WELCOME, command, usual};
 use super::*;
-use crate::transport::redis::access::Access;
 use crate::transport::redis::deployment::Deployment;
 use crate::transport::redis::dial::StreamDialer;
 
@@ -56,26 +55,15 @@ impl Fakes {
         url: &str,
         if_unreachable: IfUnreachable,
     ) -> Result<(Transport, Arc<Recorder>), CallError> {
-        let place = match Deployment::parse(url).unwrap() {
-            Deployment::Sentinel(sentinels) => Place::Sentinel(sentinels),
-            Deployment::Cluster(cluster) => Place::Cluster(cluster),
-            Deployment::Single(_) => panic!("a server alone has tests of its own"),
-        };
         let (fakes, events) = (self.clone(), Arc::<Recorder>::default());
         let streams = StreamDialer::new(move |address| fakes.dial(address).map(split));
-        let opening = Opening {
-            name: NAME.into(),
-            access: Access {
-                streams: Some(streams),
-                ..Access::default()
-            },
-            timing: TIMING,
-            events: events.clone(),
-            own_runtime: Handle::current(),
-            if_unreachable,
-            sharded_pubsub: ShardedPubSub::Auto,
+        let setup = Setup {
+            streams: Some(streams),
+            ..setup(TIMING, events.clone(), &Handle::current())
         };
-        Ok((Transport::connect(place, opening).await?, events))
+        let deployment = Deployment::parse(url).unwrap();
+        let transport = Transport::connect(deployment, setup, if_unreachable);
+        Ok((transport.await?, events))
     }
 
     fn dial(&self, address: &str) -> io::Result<DuplexStream> {

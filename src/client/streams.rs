@@ -1,0 +1,49 @@
+//! What the connections of a client are made of.
+
+use std::fmt;
+use std::sync::Arc;
+
+use tokio::runtime::Handle;
+
+use crate::transport::redis::dial::StreamDialer;
+
+#[derive(Clone)]
+#[cfg_attr(
+    not(all(feature = "fred", feature = "test-util")),
+    expect(dead_code, reason = "all but sockets need a feature")
+)]
+pub(super) enum Streams {
+    Sockets,
+    /// Those of the client `fred`, which has a login and TLS of its own.
+    Fred(StreamDialer),
+    /// To an engine of this process, which has neither. Made for each client; the engine's tasks run on the runtime.
+    Engine(Arc<dyn Fn(&Handle) -> StreamDialer + Send + Sync>),
+    /// Those that a test makes in this process.
+    Test(StreamDialer),
+}
+
+impl Streams {
+    /// Whether the client runs on the caller's runtime, so that paused time applies to all of its tasks.
+    pub(super) fn are_in_process(&self) -> bool {
+        matches!(self, Streams::Engine(_) | Streams::Test(_))
+    }
+
+    pub(super) fn dialer(&self, runtime: &Handle) -> Option<StreamDialer> {
+        match self {
+            Streams::Sockets => None,
+            Streams::Engine(make) => Some(make(runtime)),
+            Streams::Fred(dialer) | Streams::Test(dialer) => Some(dialer.clone()),
+        }
+    }
+}
+
+impl fmt::Debug for Streams {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Streams::Sockets => "Sockets",
+            Streams::Fred(_) => "Fred",
+            Streams::Engine(_) => "Engine",
+            Streams::Test(_) => "Test",
+        })
+    }
+}
