@@ -23,23 +23,24 @@
 //! The outbox holds [`CHUNK`] and one request; the ledger a request for each future inside `call`, and
 //! one for each whose reply is still to come. One task, no timer: see `supervisor.rs`.
 
-use std::pin::Pin;
+mod driver;
+mod outbox;
+
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker, ready};
 
-use bytes::{Buf as _, BytesMut};
-use tokio::io::{AsyncReadExt as _, AsyncWrite as _};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::{Duration, Instant};
 
-use super::codec::{Decoder, Incoming, Malformed};
+use self::outbox::Outbox;
+use super::codec::Incoming;
 use super::ledger::Ledger;
 use super::request::{
     CallOutcome, CallRequest, CommandRequest, KeyForm, Notification, Request, ScriptForm,
     SubscribeRequest, SubscriptionObserver,
 };
-use super::stream::{Reader, Writer};
+use super::stream::Writer;
 use crate::process::Process;
 use crate::protocol::{Call, Value};
 use crate::sync::{AtomicU64, AtomicUsize, AtomicWaker, Mutex};
@@ -48,9 +49,7 @@ use crate::transport::{CallError, Fault, Missed, PubSub, TransportEvents};
 /// How many bytes are gathered for one write.
 const CHUNK: usize = 64 * 1024;
 
-/// How much is read at once, and how often before other tasks get their turn.
-const READ: usize = 16 * 1024;
-const READS: usize = 16;
+pub(super) use self::driver::drive;
 
 pub(super) struct Connection {
     /// Which made it.
@@ -67,30 +66,12 @@ pub(super) struct Connection {
     drained: Notify,
 }
 
-/// Bytes on their way to the kernel.
-struct Outbox {
-    bytes: BytesMut,
-    /// How many bytes the kernel has taken since the connection began.
-    taken: u64,
-    /// A layer above the socket may still hold bytes that were taken.
-    to_flush: bool,
-    /// `None`: nothing is written any more.
-    writer: Option<Writer>,
-}
-
 impl Connection {
     pub(super) fn new(writer: Writer) -> Self {
-        let bytes = BytesMut::new();
-        let outbox = Outbox {
-            bytes,
-            taken: 0,
-            to_flush: false,
-            writer: Some(writer),
-        };
         Connection {
             process: Process::this(),
             ledger: Mutex::default(),
-            outbox: Mutex::new(outbox),
+            outbox: Mutex::new(Outbox::new(writer)),
             driver: AtomicWaker::new(),
             crowd: AtomicUsize::new(0),
             received: AtomicU64::new(0),
@@ -348,100 +329,6 @@ impl Connection {
         Notification::deliver(notification, observer);
         Ok(())
     }
-}
-
-impl Outbox {
-    /// Writes everything that is here.
-    fn write(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Fault>> {
-        let Some(writer) = &mut self.writer else {
-            return Poll::Pending;
-        };
-        while self.bytes.has_remaining() {
-            match ready!(Pin::new(&mut *writer).poll_write(cx, &self.bytes)) {
-                Ok(0) => return Poll::Ready(Err(Fault("the server takes nothing more".into()))),
-                Ok(taken) => {
-                    self.bytes.advance(taken);
-                    self.taken += taken as u64;
-                    self.to_flush = true;
-                }
-                Err(error) => return Poll::Ready(Err(lost(&error))),
-            }
-        }
-        if self.to_flush {
-            ready!(Pin::new(writer).poll_flush(cx)).map_err(|error| lost(&error))?;
-            self.to_flush = false;
-        }
-        Poll::Ready(Ok(()))
-    }
-}
-
-/// Writes and reads until the connection is of no use, and says why.
-pub(super) async fn drive(
-    connection: Arc<Connection>,
-    mut reader: Reader,
-    mut inbox: BytesMut,
-    observer: Arc<dyn SubscriptionObserver>,
-    events: Arc<dyn TransportEvents>,
-) -> Fault {
-    let mut decoder = Decoder::default();
-    let connection = &*connection;
-    let (mut gathers, mut broken) = (false, None);
-    std::future::poll_fn(move |cx| {
-        connection.driver.register(cx.waker());
-        // In a crowd, other tasks that can run ask first: one write for all.
-        gathers = !gathers && connection.crowd.load(Ordering::Relaxed) > 1;
-        if gathers {
-            // Not by waking itself: a runtime of several threads wakes another thread for that.
-            let _ = std::pin::pin!(tokio::task::yield_now()).poll(cx);
-        } else if let Poll::Ready(Err(fault)) = connection.poll_write(cx) {
-            // Not before the replies that are here already: they are true.
-            broken = Some(fault);
-        }
-        for _ in 0..READS {
-            loop {
-                let fault = match decoder.decode(&mut inbox) {
-                    Ok(None) => break,
-                    Ok(Some(incoming)) => {
-                        match connection.receive(incoming, &*observer, &*events) {
-                            Ok(()) => continue,
-                            Err(fault) => fault,
-                        }
-                    }
-                    Err(Malformed(text)) => Fault(text),
-                };
-                return Poll::Ready(fault);
-            }
-            let read = poll_read(&mut reader, cx, &mut inbox);
-            if let (Poll::Pending, Some(fault)) = (&read, broken.take()) {
-                return Poll::Ready(fault);
-            }
-            match ready!(read) {
-                Ok(0) => return Poll::Ready(Fault("the server closed the connection".into())),
-                Ok(_) => {}
-                Err(error) => return Poll::Ready(lost(&error)),
-            }
-        }
-        cx.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await
-}
-
-fn poll_read(
-    reader: &mut Reader,
-    cx: &mut Context<'_>,
-    inbox: &mut BytesMut,
-) -> Poll<std::io::Result<usize>> {
-    if inbox.is_empty() && inbox.capacity() > 64 * READ {
-        // After one great reply the buffer is given back.
-        *inbox = BytesMut::new();
-    }
-    inbox.reserve(READ);
-    std::pin::pin!(reader.read_buf(inbox)).poll(cx)
-}
-
-fn lost(error: &std::io::Error) -> Fault {
-    Fault(format!("the connection was lost: {error}"))
 }
 
 #[cfg(test)]

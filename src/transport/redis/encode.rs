@@ -2,8 +2,36 @@
 
 use bytes::{BufMut as _, BytesMut};
 
-use super::request::{KeyForm, ScriptForm};
+use super::request::{KeyForm, Request, ScriptForm};
 use crate::protocol::{Arg, Call};
+use crate::transport::PubSub;
+
+/// Any request. `next_ping` numbers PING.
+pub(super) fn request(out: &mut BytesMut, request: &Request, next_ping: impl FnOnce() -> u64) {
+    match request {
+        Request::Call(request) => call(out, &request.call, request.form, request.keys),
+        Request::Command(request) => {
+            let words: Vec<_> = request.words.iter().map(Vec::as_slice).collect();
+            command(out, &words);
+        }
+        Request::Subscribe(request) => {
+            let name: &[u8] = match request.pubsub {
+                PubSub::Plain => b"SUBSCRIBE",
+                PubSub::Sharded => b"SSUBSCRIBE",
+            };
+            command(out, &[name, request.channel.as_bytes()]);
+        }
+        Request::Unsubscribe(channel, PubSub::Plain) => {
+            command(out, &[b"UNSUBSCRIBE", channel.as_bytes()]);
+        }
+        Request::Unsubscribe(channel, PubSub::Sharded) => {
+            command(out, &[b"SUNSUBSCRIBE", channel.as_bytes()]);
+            // INVARIANT LEDGER-5: its reply is not taken for that to SUNSUBSCRIBE.
+            command(out, &[b"PING"]);
+        }
+        Request::Ping(_) => command(out, &[b"PING", next_ping().to_string().as_bytes()]),
+    }
+}
 
 /// EVALSHA, or EVAL where the server does not know the script.
 pub(super) fn call(out: &mut BytesMut, call: &Call, form: ScriptForm, keys: KeyForm) {

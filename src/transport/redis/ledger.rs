@@ -35,18 +35,20 @@
 //!   Anything else answers a later request: a reply was left out before it, and the connection ends. Behind
 //!   a call that was too old there is a PING, which shows it.
 
+mod in_flight;
+mod order;
+
 use std::collections::VecDeque;
 
 use bytes::{Buf as _, BytesMut};
 use tokio::time::Instant;
 
+use self::in_flight::{Before, InFlight};
+use self::order::Order;
 use super::encode;
-use super::request::{KeyForm, Notification, Request, ScriptForm};
+use super::request::{CallRequest, CommandRequest, Notification, Request, ScriptForm};
 use crate::protocol::Value;
 use crate::transport::{CallError, Fault, PubSub, sort_error_reply};
-
-/// What PING without a number is answered.
-const PONG: &str = "PONG";
 
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
@@ -54,11 +56,7 @@ pub(super) struct Ledger {
     in_flight: VecDeque<InFlight>,
     /// The number of the next byte.
     encoded: u64,
-    /// How many PING were encoded, and how many of them were answered.
-    pings: u64,
-    pongs: u64,
-    /// Whether PING is answered with its number: so the first one was.
-    echoes: Option<bool>,
+    order: Order,
     /// Why no request is taken any more.
     closed: Option<CallError>,
 }
@@ -67,70 +65,6 @@ pub(super) struct Ledger {
 struct Waiting {
     request: Request,
     since: Instant,
-}
-
-#[derive(Debug)]
-struct InFlight {
-    /// `None`: the call has timed out, and its reply is still to come.
-    request: Option<Request>,
-    since: Instant,
-    first: u64,
-    length: u32,
-    before: Before,
-}
-
-/// What comes before the reply that ends a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Before {
-    Nothing,
-    /// The reply to ASKING (LEDGER-4).
-    Asking,
-    /// The answer to SUNSUBSCRIBE: a push, an error, or both (LEDGER-5).
-    Unsubscribed {
-        pushed: bool,
-        refused: bool,
-    },
-}
-
-impl Before {
-    fn of(request: &Request) -> Self {
-        match request {
-            Request::Call(call) if call.keys == KeyForm::Asking => Before::Asking,
-            Request::Unsubscribe(_, PubSub::Sharded) => Before::Unsubscribed {
-                pushed: false,
-                refused: false,
-            },
-            _ => Before::Nothing,
-        }
-    }
-}
-
-impl InFlight {
-    /// Whether a reply belongs to what comes before the reply that ends the request.
-    fn absorbs(&mut self, reply: &Result<Value, String>) -> bool {
-        match (&mut self.before, reply) {
-            (before @ Before::Asking, _) => {
-                // What it answers does not matter: without it the call is redirected.
-                *before = Before::Nothing;
-                true
-            }
-            (Before::Unsubscribed { pushed, refused }, Err(text)) => {
-                // Behind the server's own push SUNSUBSCRIBE is an error of the slot. Any other error there
-                // answers PING, of a server that is busy for example.
-                let is_of_slot = ["MOVED ", "CLUSTERDOWN"]
-                    .iter()
-                    .any(|code| text.starts_with(code));
-                let is_first = !std::mem::replace(refused, true);
-                is_first && (!*pushed || is_of_slot)
-            }
-            _ => false,
-        }
-    }
-
-    /// The number of the byte behind its last.
-    fn end(&self) -> u64 {
-        self.first + u64::from(self.length)
-    }
 }
 
 impl Ledger {
@@ -186,40 +120,12 @@ impl Ledger {
                 continue;
             }
             let (first, had) = (self.encoded, out.len());
-            match &request {
-                Request::Call(request) => {
-                    encode::call(out, &request.call, request.form, request.keys);
-                }
-                Request::Command(request) => {
-                    let words: Vec<_> = request.words.iter().map(Vec::as_slice).collect();
-                    encode::command(out, &words);
-                }
-                Request::Subscribe(request) => {
-                    let command = match request.pubsub {
-                        PubSub::Plain => "SUBSCRIBE",
-                        PubSub::Sharded => "SSUBSCRIBE",
-                    };
-                    encode::command(out, &[command.as_bytes(), request.channel.as_bytes()]);
-                }
-                Request::Unsubscribe(channel, PubSub::Plain) => {
-                    encode::command(out, &[b"UNSUBSCRIBE", channel.as_bytes()]);
-                }
-                Request::Unsubscribe(channel, PubSub::Sharded) => {
-                    encode::command(out, &[b"SUNSUBSCRIBE", channel.as_bytes()]);
-                    // INVARIANT LEDGER-5.
-                    encode::command(out, &[b"PING"]);
-                }
-                Request::Ping(_) => {
-                    self.pings += 1;
-                    encode::command(out, &[b"PING", self.pings.to_string().as_bytes()]);
-                }
-            }
+            encode::request(out, &request, || self.order.next_ping());
             self.encoded += (out.len() - had) as u64;
             let length = u32::try_from(out.len() - had).expect("BUG: a request of 4 GiB");
             let before = Before::of(&request);
-            let request = Some(request);
             self.in_flight.push_back(InFlight {
-                request,
+                request: Some(request),
                 since,
                 first,
                 length,
@@ -235,105 +141,56 @@ impl Ledger {
         reply: Result<Value, String>,
         taken: u64,
     ) -> Result<Option<Notification>, Fault> {
-        if self
-            .in_flight
-            .front_mut()
-            .is_some_and(|sent| sent.absorbs(&reply))
-        {
+        let not_asked = || Fault("the server answered what it was not asked".into());
+        let sent = self.in_flight.front_mut().ok_or_else(not_asked)?;
+        if sent.absorbs(&reply) {
             return Ok(None);
         }
-        // `VecDeque::pop_front_if` is of Rust 1.93.
-        let answered = self
-            .in_flight
-            .front()
-            .is_some_and(|sent| sent.end() <= taken);
-        let next = if answered {
-            self.in_flight.pop_front()
-        } else {
-            None
-        };
-        let Some(InFlight {
-            request,
-            since,
-            first,
-            length,
-            before,
-        }) = next
-        else {
-            return Err(Fault("the server answered what it was not asked".into()));
-        };
-        self.pongs += u64::from(matches!(request, Some(Request::Ping(_))));
-        // INVARIANT LEDGER-6.
-        let is_of_another = match (&request, &reply) {
-            (Some(Request::Ping(_)), Ok(Value::Text(reply))) => {
-                let echoes = self.echoes.get_or_insert(reply != PONG);
-                *reply
-                    != if *echoes {
-                        self.pongs.to_string()
-                    } else {
-                        PONG.to_owned()
-                    }
-            }
-            (Some(Request::Ping(_)), Ok(_)) => true,
-            (Some(Request::Call(_) | Request::Command(_)) | None, Ok(Value::Text(reply))) => {
-                self.echoes == Some(false) && reply == PONG
-            }
-            (Some(Request::Unsubscribe(_, PubSub::Sharded)), Ok(reply)) => {
-                *reply != Value::Text(PONG.into())
-            }
-            (Some(Request::Ping(_) | Request::Command(_)), Err(text)) => {
-                text.starts_with("NOSCRIPT")
-            }
-            _ => false,
-        };
-        let fault = match (&request, &reply) {
-            _ if is_of_another => Some("the server left out a reply before this one"),
-            (Some(Request::Subscribe(_)), Ok(_)) => {
-                Some("the server answered SUBSCRIBE without a push")
-            }
-            _ => None,
-        };
-        if let Some(fault) = fault {
-            // LOCKS: its caller learns of it as the connection ends, when nothing is locked.
-            self.in_flight.push_front(InFlight {
-                request,
-                since,
-                first,
-                length,
-                before,
-            });
-            return Err(Fault(fault.into()));
+        if sent.end() > taken {
+            return Err(not_asked());
         }
-        Ok(match request {
-            None | Some(Request::Unsubscribe(..)) => None,
-            Some(Request::Ping(pong)) => pong.map(Notification::Pong),
-            Some(Request::Command(request)) => {
-                let outcome = reply.map_err(|text| sort_error_reply(&text));
-                Some(Notification::Called(request.answer, outcome))
-            }
-            Some(Request::Subscribe(request)) => {
+        // LOCKS: if this fails, the request stays. Its caller learns of it as the connection ends, when nothing is
+        // locked.
+        self.order.check(sent.request.as_ref(), &reply)?;
+        let (request, since) = (sent.request.take(), sent.since);
+        self.in_flight.pop_front();
+        Ok(request.and_then(|request| self.answered(request, since, reply)))
+    }
+
+    /// What the reply to a request means for its caller.
+    fn answered(
+        &mut self,
+        request: Request,
+        since: Instant,
+        reply: Result<Value, String>,
+    ) -> Option<Notification> {
+        match request {
+            Request::Unsubscribe(..) => None,
+            Request::Ping(pong) => pong.map(Notification::Pong),
+            Request::Subscribe(request) => {
                 let refusal = reply.err().map(|text| sort_error_reply(&text));
                 refusal.map(|error| Notification::Subscribed(request, Err(error)))
             }
-            Some(Request::Call(mut request)) => match reply {
-                Err(text) if text.starts_with("NOSCRIPT") && request.form == ScriptForm::Hash => {
-                    // INVARIANT LEDGER-3.
-                    if request.answer.is_closed() {
-                        return Ok(None);
-                    }
+            Request::Call(mut request)
+                if request.form == ScriptForm::Hash
+                    && matches!(&reply, Err(text) if text.starts_with("NOSCRIPT")) =>
+            {
+                // INVARIANT LEDGER-3.
+                if !request.answer.is_closed() {
                     request.form = ScriptForm::Text;
                     self.waiting.push_front(Waiting {
                         request: Request::Call(request),
                         since,
                     });
-                    None
                 }
-                reply => {
-                    let outcome = reply.map_err(|text| sort_error_reply(&text));
-                    Some(Notification::Called(request.answer, outcome))
-                }
-            },
-        })
+                None
+            }
+            Request::Call(CallRequest { answer, .. })
+            | Request::Command(CommandRequest { answer, .. }) => {
+                let outcome = reply.map_err(|text| sort_error_reply(&text));
+                Some(Notification::Called(answer, outcome))
+            }
+        }
     }
 
     /// The server sent `subscribe`, `ssubscribe` or `unsubscribe` for a channel. A push that does not

@@ -19,9 +19,10 @@ use futures_util::future::join_all;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::{Duration, Instant, sleep, timeout, timeout_at};
 
+use super::calls::{REDIRECTS_MAX, redirected};
 use super::map::SlotMap;
 use super::redirect::Redirect;
-use super::{REDIRECTS_MAX, Shared, keyslot};
+use super::{Shared, keyslot};
 use crate::sync::Mutex;
 use crate::transport::redis::request::SubscribeOutcome;
 use crate::transport::{CallError, Fault, Lane, Missed, PubSub, Role, TransportEvents};
@@ -161,7 +162,7 @@ pub(super) async fn subscribe(
             _ => {
                 shared.doubted.notify_one();
                 shared.channels.may_have_moved();
-                return Err(super::redirected(&error, &node));
+                return Err(redirected(&error, &node));
             }
         }
     }

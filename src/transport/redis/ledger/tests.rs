@@ -8,7 +8,7 @@ use tokio::time::Duration;
 use super::*;
 use crate::protocol::{Arg, Call, Script};
 use crate::transport::redis::request::{
-    CallOutcome, CallRequest, SubscribeOutcome, SubscribeRequest,
+    CallOutcome, CallRequest, KeyForm, SubscribeOutcome, SubscribeRequest,
 };
 use crate::transport::redis::subscriptions::SubscriptionRegistry;
 
