@@ -6,7 +6,7 @@
 //!   user, no drop of what they gave. Such code may come back here and take the same lock. It is called by
 //!   [`call_out`], which also ends its panics.
 //!
-//! All locks of this crate are of this module (`tests/architecture.rs`). In debug builds with the feature `test-util`
+//! All locks of this crate are of this module (`tests/architecture`). In debug builds with the feature `test-util`
 //! each thread counts those that it holds, and [`call_out`] panics if there is one: so every test looks for a breach.
 //!
 //! With `--cfg shuttle` the tests of this crate get locks and atomics that hand over to another thread wherever the

@@ -15,6 +15,7 @@ mod command;
 mod enclosing;
 mod hold;
 mod identity;
+mod loss;
 mod plan;
 mod reaper;
 mod signals;

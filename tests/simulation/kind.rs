@@ -2,7 +2,13 @@
 
 use std::fmt;
 
-use crate::plan::Cast;
+/// Who takes part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cast {
+    Usual,
+    /// Each client of a lock has one user more, who does what is rare.
+    Wild,
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {

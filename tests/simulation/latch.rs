@@ -13,8 +13,8 @@ use tokio::time::{Instant, sleep};
 use crate::lasting::Lasting;
 use crate::ledger::Wish;
 use crate::plan::{Plan, ms, name_of, us};
-use crate::user::{Request, User};
-use crate::workload::{Users, Workload};
+use crate::user::{Request, User, Users};
+use crate::workload::Workload;
 use crate::world::World;
 
 /// What is known of a latch. It is set, counted down and opened in rounds; between two rounds

@@ -25,6 +25,7 @@ mod locks;
 mod multi;
 mod plan;
 mod quorum;
+mod run;
 mod semaphore;
 mod user;
 mod watchdog;
@@ -35,9 +36,8 @@ mod world;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
-use kind::Kind;
-use plan::Cast;
-use world::run;
+use kind::{Cast, Kind};
+use run::run;
 
 /// One run.
 #[derive(Clone, Copy, Debug)]

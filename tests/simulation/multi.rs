@@ -12,8 +12,8 @@ use tokio::time::sleep;
 use crate::lasting::Lasting;
 use crate::ledger::{Entry, Wish};
 use crate::plan::{Plan, ms, name_of, us};
-use crate::user::{Request, User};
-use crate::workload::{Users, Workload};
+use crate::user::{Request, User, Users};
+use crate::workload::Workload;
 use crate::world::World;
 
 /// The kinds of the members, the same for all of one run.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use leasehold::test_util::Delay;
 
-use crate::kind::Kind;
+use crate::kind::{Cast, Kind};
 
 /// The kinds of weather.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,14 +38,6 @@ impl Weather {
         };
         all[usize::try_from(seed).expect("64 bits") % all.len()]
     }
-}
-
-/// Who takes part.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Cast {
-    Usual,
-    /// Each client of a lock has one user more, who does what is rare.
-    Wild,
 }
 
 /// What makes the ledger of a synchronizer harder to keep; not both, so that it can be kept.

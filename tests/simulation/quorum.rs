@@ -20,8 +20,8 @@ use tokio::time::{Instant, sleep, sleep_until};
 use crate::lasting::Lasting;
 use crate::ledger::{Entry, Ledger, Wish};
 use crate::plan::{name_of, us};
-use crate::user::User;
-use crate::workload::{Users, Workload};
+use crate::user::{User, Users};
+use crate::workload::Workload;
 use crate::world::World;
 
 /// The kind of the members.

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
 use futures::FutureExt;
+use futures::future::BoxFuture;
 use leasehold::{Client, Error, Lease, Lock, LockGuard};
 use tokio::time::{Instant, sleep, timeout};
 
@@ -13,6 +14,9 @@ use crate::frozen::Frozen;
 use crate::kind::Kind;
 use crate::ledger::{Actor, Entry, Held, Ledger, Side, Wish};
 use crate::plan::{Plan, Weather, in_ms, ms, us};
+
+/// The lives of users.
+pub(crate) type Users = Vec<BoxFuture<'static, ()>>;
 
 /// `S` is what the users of one kind know together.
 pub(crate) struct User<S> {

@@ -4,11 +4,8 @@ use fastrand::Rng;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use crate::kind::Kind;
+use crate::user::Users;
 use crate::world::World;
-use crate::{latch, locks, multi, quorum, semaphore};
-
-pub(crate) type Users = Vec<BoxFuture<'static, ()>>;
 
 pub(crate) trait Workload: Send + Sync {
     /// The lives of the users of one process.
@@ -51,16 +48,5 @@ pub(crate) trait Workload: Send + Sync {
     /// What else is not as it should be then. To ask may take away what the dead have left.
     fn left<'a>(&'a self, _world: &'a World) -> BoxFuture<'a, Vec<String>> {
         std::future::ready(Vec::new()).boxed()
-    }
-}
-
-pub(crate) fn of(world: &World) -> Box<dyn Workload> {
-    let plan = &world.plan;
-    match plan.kind {
-        Kind::Semaphore | Kind::Permits => Box::new(semaphore::Permits::new(plan)),
-        Kind::Latch => Box::new(latch::Latches::new(plan)),
-        Kind::Multi => Box::new(multi::Several::new(plan)),
-        Kind::Quorum => Box::new(quorum::Quorums::new(world)),
-        _ => Box::new(locks::Locks::new(plan)),
     }
 }

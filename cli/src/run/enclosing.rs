@@ -11,7 +11,7 @@ use std::time::Duration;
 use leasehold::{Client, Error, Lock};
 use serde::{Deserialize, Serialize};
 
-use super::hold::Loss;
+use super::loss::Loss;
 use crate::arguments::{Kind, RunArguments};
 use crate::clock::{self, Moment};
 use crate::exit::{self, Failure};

@@ -5,6 +5,7 @@ use leasehold::{
 };
 
 use super::enclosing::Enclosing;
+use super::loss::Loss;
 use crate::arguments::{Kind, RunArguments};
 use crate::clock::{self, Moment};
 use crate::found::lock;
@@ -14,15 +15,6 @@ pub(super) enum Hold {
     Lock(LockGuard),
     Permit(SemaphorePermit),
     Enclosing(Enclosing),
-}
-
-/// How a hold ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Loss {
-    /// Its lease is over: others may hold the lock.
-    Expired,
-    /// Another reason, at any time.
-    Gone(String),
 }
 
 impl Hold {

@@ -5,7 +5,8 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 
 use super::command::Command;
-use super::hold::{Hold, Loss};
+use super::hold::Hold;
+use super::loss::Loss;
 use super::plan::Plan;
 use super::reaper::Reaper;
 use super::signals::Signals;

@@ -5,8 +5,8 @@ use std::time::Duration;
 use fastrand::Rng;
 use leasehold::Lease;
 
-use crate::client::Span;
 use crate::history::Doing;
+use crate::orders::Span;
 use crate::workload::Place;
 
 /// One quick hold of so many ends after one step: a client hands holds on to its own waiters only within some

@@ -9,17 +9,17 @@ use clap::Args;
 use fastrand::Rng;
 use leasehold_testbed::run_as_users;
 
-use crate::client::Span;
 use crate::clients::{Clients, History};
 use crate::clock;
 use crate::elections::Elections;
-use crate::fault::clocks::Clocks;
 use crate::fault::{self, Fault, Injected, Needs};
 use crate::habit::LARGE;
 use crate::history::{Event, What};
 use crate::memory::Group;
+use crate::orders::Span;
 use crate::peers::Peer;
 use crate::stalls::Stalls;
+use crate::wall_clocks::Clocks;
 use crate::workload::Workload;
 use crate::world::{self, Kind, Setting, World};
 

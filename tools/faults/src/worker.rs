@@ -10,11 +10,11 @@ use leasehold::{Ended, Error, HoldState, Lease, LockGuard};
 use nix::sys::signal::{Signal, raise};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::client::{Orders, Span};
 use crate::clock;
 use crate::habit::{Habit, Plan, Times};
 use crate::history::{Doing, What};
 use crate::log::Log;
+use crate::orders::{Orders, Span};
 use crate::resource::Resource;
 use crate::workload::{Hold, Place};
 

@@ -46,7 +46,7 @@ pub(crate) struct World {
     pub(crate) deployments: Vec<Deployment>,
     pub(crate) clients: Clients,
     /// Microseconds that are added to the wall clock of servers and of one client, if that was prepared.
-    pub(crate) clocks: Option<crate::fault::clocks::Clocks>,
+    pub(crate) clocks: Option<crate::wall_clocks::Clocks>,
 }
 
 /// What a deployment is started with.

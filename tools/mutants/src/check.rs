@@ -5,6 +5,7 @@ use std::path::Path;
 use crate::copy::apply;
 use crate::patch::{Patch, Test};
 use crate::table;
+use crate::words::{is_written, visit};
 
 /// Says what is wrong; whether nothing is.
 pub(crate) fn check(root: &Path, patches: &[Patch]) -> bool {
@@ -72,46 +73,4 @@ fn sources_that_name_faults(root: &Path) -> Vec<String> {
 /// The name of its function.
 fn last_name(test: &Test) -> &str {
     test.name.rsplit("::").next().unwrap_or_default()
-}
-
-/// Whether some Rust source in a folder has this word.
-pub(crate) fn is_written(folder: &Path, word: &str) -> bool {
-    visit(folder, &mut |path, text| {
-        path.extension() == Some("rs".as_ref()) && has_word(text, word)
-    })
-}
-
-/// Shows the texts of a folder and of those in it until one is the right one; whether one was.
-fn visit(folder: &Path, is_right: &mut dyn FnMut(&Path, &str) -> bool) -> bool {
-    let Ok(entries) = folder.read_dir() else {
-        return false;
-    };
-    let mut paths = entries.filter_map(Result::ok).map(|entry| entry.path());
-    paths.any(|path| {
-        if path.is_dir() {
-            return visit(&path, is_right);
-        }
-        std::fs::read_to_string(&path).is_ok_and(|text| is_right(&path, &text))
-    })
-}
-
-fn has_word(text: &str, word: &str) -> bool {
-    let part = |letter: char| letter.is_alphanumeric() || letter == '_';
-    text.match_indices(word).any(|(at, _)| {
-        let (before, after) = (&text[..at], &text[at + word.len()..]);
-        !word.is_empty() && !before.ends_with(part) && !after.starts_with(part)
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_word_is_whole() {
-        assert!(has_word("fn it_holds() {}", "it_holds"));
-        assert!(!has_word("fn it_holds_on() {}", "it_holds"));
-        assert!(!has_word("fn so_it_holds() {}", "it_holds"));
-        assert!(!has_word("fn it_holds() {}", ""));
-    }
 }

@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 
 use crate::Result;
-use crate::check::is_written;
 use crate::copy::Copy;
 use crate::patch::Patch;
+use crate::published::FaultRun;
 use crate::run::End;
 use crate::trial::{say, short, sum};
 
@@ -22,22 +22,8 @@ const BESIDE: Duration = Duration::from_secs(180);
 /// How many runs there are beside each other.
 const PARALLEL: usize = 3;
 
-const SOURCES: &str = "tools/faults/src";
-/// All else is as published: of a run with other arguments nothing follows for the published ones.
-const NEEDED: [&str; 3] = ["--fault", "--deployment", "--seed"];
 /// What a published run takes.
 const SECONDS: u64 = 30;
-const DEPLOYMENTS: [&str; 4] = ["single", "sentinel", "cluster", "five"];
-
-/// How the fault run sees a fault.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct FaultRun {
-    /// Of which class of faults it is the example.
-    pub(crate) class: String,
-    pub(crate) arguments: Vec<String>,
-    /// A part of what the violation says: one of another kind is a side effect, and does not count.
-    pub(crate) shows: String,
-}
 
 /// One line of the table of what the run can find.
 #[derive(Debug, Serialize)]
@@ -60,56 +46,6 @@ enum Outcome {
     Violated(Vec<String>),
     /// It says nothing.
     NotHad(String),
-}
-
-impl FaultRun {
-    pub(crate) fn parse(arguments: &str, class: String, shows: String) -> Result<Self> {
-        let arguments: Vec<String> = arguments.split_whitespace().map(str::to_owned).collect();
-        for pair in arguments.chunks(2) {
-            if pair.len() < 2 || !pair[0].starts_with("--") || pair[1].starts_with("--") {
-                return Err(format!("no option with its value: {}", pair.join(" ")));
-            }
-        }
-        let run = FaultRun {
-            class,
-            arguments,
-            shows,
-        };
-        for needed in NEEDED {
-            run.value(needed)
-                .ok_or(format!("its fault run has no {needed}"))?;
-        }
-        if run.arguments.len() > 2 * NEEDED.len() {
-            return Err(format!(
-                "no published arguments: {}",
-                run.arguments.join(" ")
-            ));
-        }
-        let seed = run.value("--seed").unwrap_or_default();
-        seed.parse::<u64>()
-            .map_err(|_| format!("no number: {seed}"))?;
-        Ok(run)
-    }
-
-    fn value(&self, option: &str) -> Option<&str> {
-        let at = self.arguments.iter().position(|word| word == option)?;
-        self.arguments.get(at + 1).map(String::as_str)
-    }
-
-    /// What is wrong with the arguments.
-    pub(crate) fn faults(&self, root: &Path) -> Vec<String> {
-        let mut faults = Vec::new();
-        let value = |option: &str| self.value(option).unwrap_or_default();
-        let fault = value("--fault");
-        let is_fault = || is_written(&root.join(SOURCES).join("fault"), &format!("\"{fault}\""));
-        if !["none", "mixed"].contains(&fault) && !is_fault() {
-            faults.push(format!("no fault {fault} of the fault run"));
-        }
-        if !DEPLOYMENTS.contains(&value("--deployment")) {
-            faults.push(format!("no deployment {}", value("--deployment")));
-        }
-        faults
-    }
 }
 
 /// Tries them all, and writes what became of each; whether the fault run saw all.
@@ -273,47 +209,6 @@ fn outcome(said: &str, end: End) -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const RIGHT: &str = "--fault none --deployment single --seed 1";
-
-    fn parsed(arguments: &str) -> Result<FaultRun> {
-        FaultRun::parse(arguments, "lost wake".into(), "was held".into())
-    }
-
-    #[test]
-    fn arguments_are_read() {
-        assert_eq!(parsed(RIGHT).unwrap().value("--deployment"), Some("single"));
-        for (from, to, part) in [
-            ("--seed 1", "", "has no --seed"),
-            ("--seed 1", "--seed", "no option with its value: --seed"),
-            (
-                "--fault none",
-                "none --fault",
-                "no option with its value: none --fault",
-            ),
-            ("--seed 1", "--seed x", "no number: x"),
-            ("--seed 1", "--seed 1 --workers 9", "no published arguments"),
-        ] {
-            let fault = parsed(&RIGHT.replace(from, to)).unwrap_err();
-            assert!(fault.contains(part), "{fault}");
-        }
-    }
-
-    #[test]
-    fn what_the_program_does_not_know_is_told() {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-        let faults = |arguments: &str| parsed(arguments).unwrap().faults(&root).join(", ");
-        assert_eq!(faults(RIGHT), "");
-        assert_eq!(faults(&RIGHT.replace("none", "freeze-client")), "");
-        assert_eq!(
-            faults(&RIGHT.replace("none", "bad-luck")),
-            "no fault bad-luck of the fault run"
-        );
-        assert_eq!(
-            faults(&RIGHT.replace("single", "double")),
-            "no deployment double"
-        );
-    }
 
     #[test]
     fn what_a_run_came_to() {

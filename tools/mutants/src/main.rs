@@ -30,9 +30,11 @@ mod choose;
 mod copy;
 mod fault_run;
 mod patch;
+mod published;
 mod run;
 mod table;
 mod trial;
+mod words;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};

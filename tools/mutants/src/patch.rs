@@ -27,7 +27,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::fault_run::FaultRun;
+use crate::published::FaultRun;
 use crate::{Result, read};
 
 /// How long a test may take, where the patch says nothing.

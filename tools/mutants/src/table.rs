@@ -71,8 +71,8 @@ fn table(patches: &[Patch]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fault_run::FaultRun;
     use crate::patch::{Place, Test};
+    use crate::published::FaultRun;
 
     #[test]
     fn what_stands_between_the_marks_is_replaced() {

@@ -9,15 +9,7 @@ use super::Context;
 use super::faults::Fault;
 use super::story::{Hold, Lock, Story};
 use super::times::{Span, say_length};
-use super::told;
-
-/// Holds that were valid together from this time on: two, or one more than there are permits.
-pub(super) struct Meeting {
-    pub(super) lock: usize,
-    pub(super) at: u64,
-    until: u64,
-    pub(super) holds: Vec<usize>,
-}
+use super::told::{self, Meeting};
 
 /// The two holds. A crowd of permits is known by the one that was too many, twice.
 type Parties = (usize, usize);

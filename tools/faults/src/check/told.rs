@@ -3,9 +3,16 @@
 use crate::result::Cell;
 
 use super::Context;
-use super::overlaps::Meeting;
 use super::story::{Hold, Story};
 use super::times::{Span, millis, nanos};
+
+/// Holds that were valid together from this time on: two, or one more than there are permits.
+pub(super) struct Meeting {
+    pub(super) lock: usize,
+    pub(super) at: u64,
+    pub(super) until: u64,
+    pub(super) holds: Vec<usize>,
+}
 
 /// Two readings of the same deadline differ by less.
 const READINGS: u64 = 100_000;

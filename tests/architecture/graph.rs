@@ -1,58 +1,16 @@
-//! The layers of `docs/architecture.md`: imports in `src` point down, and no file imports itself by a
-//! detour.
-//!
-//! A file may name what its ancestors define: `lock/guard.rs` belongs to `lock.rs`. A re-export counts as
-//! an import of the file that defines the item. Unit tests are not looked at.
-//!
-//! The engine in `engine` is a crate that knows nothing of this one, and one file of this one dials it.
+//! The files of a crate and what they import from each other.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-/// The layers, from the ground up; a module at the top of `src` that is not named is a public type.
-const LAYERS: [&[&str]; 4] = [
-    &[
-        "client_id",
-        "clock",
-        "durability",
-        "error",
-        "fencing",
-        "holder",
-        "lease",
-        "process",
-        "stats",
-        "sync",
-        "telemetry",
-    ],
-    &["protocol"],
-    &["transport"],
-    &["session"],
-];
+/// A file of a crate by its module path, `lock::guard` for example.
+pub(crate) type Module = String;
 
-/// A file of `src` by its module path, `lock::guard` for example.
-type Module = String;
-
-struct Import {
+pub(crate) struct Import {
     path: Vec<String>,
     /// It is a re-export.
     public: bool,
-}
-
-fn layer(module: &str) -> usize {
-    let top = module.split("::").next().unwrap_or_default();
-    LAYERS
-        .iter()
-        .position(|layer| layer.contains(&top))
-        .unwrap_or(LAYERS.len())
-}
-
-/// The sources of the library, and those of the engine.
-const LIBRARY: &str = "src";
-const ENGINE: &str = "engine/src";
-
-fn folder(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
 }
 
 fn sources(src: &Path) -> BTreeMap<Module, Vec<Import>> {
@@ -65,7 +23,7 @@ fn sources(src: &Path) -> BTreeMap<Module, Vec<Import>> {
                 .expect("a name")
                 .to_string_lossy()
                 .into_owned();
-            if ["tests", "doctests", "lib"].contains(&&*name) {
+            if ["tests", "doctests", "lib", "main"].contains(&&*name) {
                 continue;
             }
             if path.is_dir() {
@@ -166,16 +124,17 @@ fn expand(before: &str, tree: &str, add: &mut impl FnMut(Vec<String>)) {
         .collect());
 }
 
-struct Graph {
-    modules: BTreeMap<Module, Vec<Import>>,
+pub(crate) struct Graph {
+    pub(crate) modules: BTreeMap<Module, Vec<Import>>,
     /// Which file defines an item that a module exports again.
     exported: BTreeMap<(Module, String), Module>,
 }
 
 impl Graph {
-    fn of(src: &str) -> Self {
+    /// The files below the root of a crate, but for unit tests and the root itself, which knows all of them.
+    pub(crate) fn of(root: &Path) -> Self {
         let mut graph = Graph {
-            modules: sources(&folder(src)),
+            modules: sources(root),
             exported: BTreeMap::new(),
         };
         // A re-export of a re-export needs another look.
@@ -235,7 +194,7 @@ impl Graph {
     }
 
     /// The files that a file imports, but for its ancestors.
-    fn imported_by(&self, module: &str) -> BTreeSet<Module> {
+    pub(crate) fn imported_by(&self, module: &str) -> BTreeSet<Module> {
         let imports = self.modules.get(module).into_iter().flatten();
         let files = imports.filter_map(|import| self.resolve(module, &import.path));
         let is_above = |file: &Module| {
@@ -246,176 +205,39 @@ impl Graph {
         };
         files.filter(|file| !is_above(file)).collect()
     }
-}
 
-#[test]
-fn imports_point_down() {
-    let graph = Graph::of(LIBRARY);
-    let mut upward = Vec::new();
-    let mut arrows = 0;
-    for module in graph.modules.keys() {
-        for imported in graph.imported_by(module) {
-            arrows += 1;
-            if layer(&imported) > layer(module) {
-                upward.push(format!("{module} -> {imported}"));
+    /// The imports that are part of a circle.
+    pub(crate) fn circles(&self) -> Vec<String> {
+        let mut left: BTreeMap<Module, BTreeSet<Module>> = self
+            .modules
+            .keys()
+            .map(|module| (module.clone(), self.imported_by(module)))
+            .collect();
+        // A file that imports nothing that is left is in no circle.
+        while let Some(leaf) = left.iter().find(|(_, imports)| imports.is_empty()) {
+            let leaf = leaf.0.clone();
+            left.remove(&leaf);
+            for imports in left.values_mut() {
+                imports.remove(&leaf);
             }
         }
+        // Nor is a file that nothing left imports.
+        loop {
+            let imported: BTreeSet<_> = left.values().flatten().cloned().collect();
+            let before = left.len();
+            left.retain(|module, _| imported.contains(module));
+            if left.len() == before {
+                break;
+            }
+        }
+        left.iter()
+            .map(|(module, imports)| format!("{module} -> {imports:?}"))
+            .collect()
     }
-    assert!(
-        arrows > 200,
-        "only {arrows} imports were found: the look at the sources is wrong"
-    );
-    assert!(
-        upward.is_empty(),
-        "imports that point up:\n{}",
-        upward.join("\n")
-    );
-}
-
-#[test]
-fn no_file_imports_itself_by_a_detour() {
-    [LIBRARY, ENGINE]
-        .map(Graph::of)
-        .iter()
-        .for_each(has_no_circle);
-}
-
-fn has_no_circle(graph: &Graph) {
-    let mut left: BTreeMap<Module, BTreeSet<Module>> = graph
-        .modules
-        .keys()
-        .map(|module| (module.clone(), graph.imported_by(module)))
-        .collect();
-    // What imports nothing that is left is in no circle.
-    while let Some(leaf) = left.iter().find(|(_, imports)| imports.is_empty()) {
-        let leaf = leaf.0.clone();
-        left.remove(&leaf);
-        for imports in left.values_mut() {
-            imports.remove(&leaf);
-        }
-    }
-    // Nor is what nothing that is left imports.
-    loop {
-        let imported: BTreeSet<_> = left.values().flatten().cloned().collect();
-        let before = left.len();
-        left.retain(|module, _| imported.contains(module));
-        if left.len() == before {
-            break;
-        }
-    }
-    let circles: Vec<_> = left
-        .iter()
-        .map(|(module, imports)| format!("{module} -> {imports:?}"))
-        .collect();
-    assert!(
-        circles.is_empty(),
-        "imports in a circle:\n{}",
-        circles.join("\n")
-    );
-}
-
-/// Nobody else sees whether code of others is called under a lock (F1 in `src/sync.rs`).
-#[test]
-fn all_locks_are_those_of_sync() {
-    let others = [
-        "parking_lot",
-        "dashmap",
-        "std::sync::Mutex",
-        "std::sync::RwLock",
-        "tokio::sync::Mutex",
-    ];
-    let src = folder(LIBRARY);
-    let mut found = Vec::new();
-    each_source(&src, &mut |path, text| {
-        let code = text
-            .split("\n#[cfg(test)]\nmod ")
-            .next()
-            .unwrap_or_default();
-        let inside = path
-            .strip_prefix(&src)
-            .expect("it is in src")
-            .display()
-            .to_string();
-        let named = |line: &str| others.iter().any(|other| line.contains(other));
-        let is_sync = inside == "sync.rs" || path.starts_with(src.join("sync"));
-        if !is_sync && code.lines().any(named) {
-            found.push(inside);
-        }
-    });
-    assert!(found.is_empty(), "use those of `crate::sync` in {found:?}");
-}
-
-/// What may reach a recorder or a subscriber is told by `telemetry/told.rs`, which looks at F1.
-#[test]
-fn only_telemetry_names_recorders_and_subscribers() {
-    let src = folder(LIBRARY);
-    let mut found = Vec::new();
-    each_source(&src, &mut |path, text| {
-        let code = text
-            .lines()
-            .map(|line| line.split("//").next().unwrap_or_default());
-        let names = |line: &str| {
-            ["metrics::", "tracing::"].iter().any(|name| {
-                line.match_indices(name).any(|(at, _)| {
-                    !line[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_' || c == ':')
-                })
-            })
-        };
-        let inside = path
-            .strip_prefix(&src)
-            .expect("it is in src")
-            .display()
-            .to_string();
-        if !inside.starts_with("telemetry") && code.clone().any(names) {
-            found.push(inside);
-        }
-    });
-    assert!(found.is_empty(), "{found:?}");
-}
-
-#[test]
-fn the_engine_knows_nothing_of_the_library() {
-    let manifest = fs::read_to_string(folder("engine/Cargo.toml")).expect("the engine's manifest");
-    let dependencies = manifest
-        .split_once("[dependencies]")
-        .expect("it has some")
-        .1;
-    assert!(
-        !dependencies.contains("leasehold"),
-        "the engine depends on the library"
-    );
-    let mut files = 0;
-    each_source(&folder(ENGINE), &mut |path, text| {
-        files += 1;
-        // Its own name is that of the library and a word.
-        let others = text.replace("leasehold_engine", "");
-        assert!(
-            !others.contains("leasehold"),
-            "{} names the library",
-            path.display()
-        );
-    });
-    assert!(
-        files > 20,
-        "only {files} files were found: the look at the sources is wrong"
-    );
-}
-
-#[test]
-fn only_the_embedded_transport_names_the_engine() {
-    let src = folder(LIBRARY);
-    let mut found = BTreeSet::new();
-    each_source(&src, &mut |path, text| {
-        if text.contains("leasehold_engine") {
-            found.insert(path.strip_prefix(&src).expect("it is in src").to_owned());
-        }
-    });
-    let right = ["transport/embedded.rs", "transport/embedded/testing.rs"].map(PathBuf::from);
-    assert_eq!(found, right.into());
 }
 
 /// Every file of a folder of sources that is no unit test.
-fn each_source(folder: &Path, look: &mut impl FnMut(&Path, &str)) {
+pub(crate) fn each_source(folder: &Path, look: &mut impl FnMut(&Path, &str)) {
     for entry in fs::read_dir(folder).expect("a folder of src") {
         let path = entry.expect("an entry").path();
         let name = path
@@ -429,6 +251,18 @@ fn each_source(folder: &Path, look: &mut impl FnMut(&Path, &str)) {
         if path.is_dir() {
             each_source(&path, look);
         } else {
+            look(&path, &fs::read_to_string(&path).expect("a source file"));
+        }
+    }
+}
+
+/// Every Rust file of a folder.
+pub(crate) fn each_file(folder: &Path, look: &mut impl FnMut(&Path, &str)) {
+    for entry in fs::read_dir(folder).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            each_file(&path, look);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
             look(&path, &fs::read_to_string(&path).expect("a source file"));
         }
     }

@@ -1,0 +1,164 @@
+//! The layers of `docs/architecture.md`: which package may depend on which, and that imports in `src` point down.
+//!
+//! A file may name what its ancestors define: `lock/guard.rs` belongs to `lock.rs`. A re-export counts as
+//! an import of the file that defines the item. Unit tests are not looked at.
+#![expect(clippy::panic, reason = "a test fails by it, also in its helpers")]
+
+mod graph;
+mod members;
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use graph::{Graph, each_source};
+
+/// The layers, from the ground up; a module at the top of `src` that is not named is a public type.
+const LAYERS: [&[&str]; 4] = [
+    &[
+        "client_id",
+        "clock",
+        "durability",
+        "error",
+        "fencing",
+        "holder",
+        "lease",
+        "process",
+        "stats",
+        "sync",
+        "telemetry",
+    ],
+    &["protocol"],
+    &["transport"],
+    &["session"],
+];
+
+fn layer(module: &str) -> usize {
+    let top = module.split("::").next().unwrap_or_default();
+    LAYERS
+        .iter()
+        .position(|layer| layer.contains(&top))
+        .unwrap_or(LAYERS.len())
+}
+
+/// The sources of the library, and those of the engine.
+const LIBRARY: &str = "src";
+const ENGINE: &str = "engine/src";
+
+fn folder(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
+}
+
+#[test]
+fn imports_point_down() {
+    let graph = Graph::of(&folder(LIBRARY));
+    let mut upward = Vec::new();
+    let mut arrows = 0;
+    for module in graph.modules.keys() {
+        for imported in graph.imported_by(module) {
+            arrows += 1;
+            if layer(&imported) > layer(module) {
+                upward.push(format!("{module} -> {imported}"));
+            }
+        }
+    }
+    assert!(
+        arrows > 200,
+        "only {arrows} imports were found: the look at the sources is wrong"
+    );
+    assert!(
+        upward.is_empty(),
+        "imports that point up:\n{}",
+        upward.join("\n")
+    );
+}
+
+/// Nobody else sees whether code of others is called under a lock (F1 in `src/sync.rs`).
+#[test]
+fn all_locks_are_those_of_sync() {
+    let others = [
+        "parking_lot",
+        "dashmap",
+        "std::sync::Mutex",
+        "std::sync::RwLock",
+        "tokio::sync::Mutex",
+    ];
+    let src = folder(LIBRARY);
+    let mut found = Vec::new();
+    each_source(&src, &mut |path, text| {
+        let code = text
+            .split("\n#[cfg(test)]\nmod ")
+            .next()
+            .unwrap_or_default();
+        let inside = path
+            .strip_prefix(&src)
+            .expect("it is in src")
+            .display()
+            .to_string();
+        let named = |line: &str| others.iter().any(|other| line.contains(other));
+        let is_sync = inside == "sync.rs" || path.starts_with(src.join("sync"));
+        if !is_sync && code.lines().any(named) {
+            found.push(inside);
+        }
+    });
+    assert!(found.is_empty(), "use those of `crate::sync` in {found:?}");
+}
+
+/// What may reach a recorder or a subscriber is told by `telemetry/told.rs`, which looks at F1.
+#[test]
+fn only_telemetry_names_recorders_and_subscribers() {
+    let src = folder(LIBRARY);
+    let mut found = Vec::new();
+    each_source(&src, &mut |path, text| {
+        let code = text
+            .lines()
+            .map(|line| line.split("//").next().unwrap_or_default());
+        let names = |line: &str| {
+            ["metrics::", "tracing::"].iter().any(|name| {
+                line.match_indices(name).any(|(at, _)| {
+                    !line[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_' || c == ':')
+                })
+            })
+        };
+        let inside = path
+            .strip_prefix(&src)
+            .expect("it is in src")
+            .display()
+            .to_string();
+        if !inside.starts_with("telemetry") && code.clone().any(names) {
+            found.push(inside);
+        }
+    });
+    assert!(found.is_empty(), "{found:?}");
+}
+
+#[test]
+fn the_engine_knows_nothing_of_the_library() {
+    let mut files = 0;
+    each_source(&folder(ENGINE), &mut |path, text| {
+        files += 1;
+        // Its own name is that of the library and a word.
+        let others = text.replace("leasehold_engine", "");
+        assert!(
+            !others.contains("leasehold"),
+            "{} names the library",
+            path.display()
+        );
+    });
+    assert!(
+        files > 20,
+        "only {files} files were found: the look at the sources is wrong"
+    );
+}
+
+#[test]
+fn only_the_embedded_transport_names_the_engine() {
+    let src = folder(LIBRARY);
+    let mut found = BTreeSet::new();
+    each_source(&src, &mut |path, text| {
+        if text.contains("leasehold_engine") {
+            found.insert(path.strip_prefix(&src).expect("it is in src").to_owned());
+        }
+    });
+    let right = ["transport/embedded.rs", "transport/embedded/testing.rs"].map(PathBuf::from);
+    assert_eq!(found, right.into());
+}

@@ -1,0 +1,209 @@
+//! The packages of the workspace: who may depend on whom.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::graph::{Graph, each_file};
+
+/// From the ground up. A package that is not named is above all of these: a suite, a tool, the command line.
+const LEVELS: [&str; 3] = ["leasehold-engine", "leasehold", "leasehold-testbed"];
+
+/// A package of the workspace.
+struct Member {
+    /// From the root of the repository; empty for the library.
+    folder: String,
+    name: String,
+    is_published: bool,
+    /// Packages of the workspace that it is built with.
+    needs: BTreeSet<String>,
+    /// And those that only its tests are built with.
+    tests_need: BTreeSet<String>,
+}
+
+impl Member {
+    fn read(folder: &str) -> Self {
+        let manifest = fs::read_to_string(root().join(folder).join("Cargo.toml"));
+        let manifest = manifest.unwrap_or_else(|error| panic!("{folder}/Cargo.toml: {error}"));
+        let (mut section, mut name, mut is_published) = ("", String::new(), true);
+        let (mut needs, mut tests_need) = (BTreeSet::new(), BTreeSet::new());
+        for line in manifest.lines() {
+            if let Some(title) = line.strip_prefix('[') {
+                section = title.trim_end_matches(']');
+                continue;
+            }
+            let Some((key, value)) = line.split_once(" = ") else {
+                continue;
+            };
+            match (section, key) {
+                ("package", "name") => value.trim_matches('"').clone_into(&mut name),
+                ("package", "publish") => is_published = value != "false",
+                (section, key) if section.ends_with("dependencies") && is_ours(key) => {
+                    if section.ends_with("dev-dependencies") {
+                        tests_need.insert(key.to_owned());
+                    } else {
+                        needs.insert(key.to_owned());
+                    }
+                }
+                _ => {}
+            }
+        }
+        Member {
+            folder: folder.to_owned(),
+            name,
+            is_published,
+            needs,
+            tests_need,
+        }
+    }
+
+    fn level(&self) -> usize {
+        level(&self.name)
+    }
+}
+
+fn is_ours(name: &str) -> bool {
+    name == "leasehold" || name.starts_with("leasehold-")
+}
+
+fn level(name: &str) -> usize {
+    let named = LEVELS.iter().position(|known| *known == name);
+    named.unwrap_or(LEVELS.len())
+}
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// The library, and the members that its manifest lists.
+fn members() -> Vec<Member> {
+    let manifest = fs::read_to_string(root().join("Cargo.toml")).expect("the manifest");
+    let list = manifest.split_once("members = [").expect("a workspace").1;
+    let list = list.split_once(']').expect("the end of the list").0;
+    let folders = list.lines().filter_map(|line| {
+        let word = line.trim().trim_end_matches(',');
+        word.strip_prefix('"')?.strip_suffix('"')
+    });
+    let members: Vec<_> = [""].into_iter().chain(folders).map(Member::read).collect();
+    assert!(members.len() > 10, "the look at the workspace is wrong");
+    members
+}
+
+/// The engine knows nothing of the library, the library nothing of the testbed, and nobody needs a suite or a tool.
+#[test]
+fn packages_depend_on_lower_ones() {
+    let mut upward = Vec::new();
+    for member in members() {
+        for needed in &member.needs {
+            if level(needed) >= member.level() {
+                upward.push(format!("{} -> {needed}", member.name));
+            }
+        }
+        // The tests of the library have the library itself, with its switches for faults, and the testbed.
+        let highest = LEVELS.len() - 1;
+        for needed in &member.tests_need {
+            if level(needed) > highest || (member.level() == 0 && !member.tests_need.is_empty()) {
+                upward.push(format!("{} -> {needed} in its tests", member.name));
+            }
+        }
+    }
+    assert!(
+        upward.is_empty(),
+        "dependencies that point up:\n{}",
+        upward.join("\n")
+    );
+}
+
+#[test]
+fn what_is_published_needs_only_what_is_published() {
+    let members = members();
+    let published: BTreeSet<_> = members
+        .iter()
+        .filter(|member| member.is_published)
+        .map(|member| member.name.clone())
+        .collect();
+    let expected = ["leasehold", "leasehold-cli", "leasehold-engine"].map(String::from);
+    assert_eq!(published, expected.into());
+    for member in members.iter().filter(|member| member.is_published) {
+        assert!(
+            member.needs.is_subset(&published),
+            "{} needs {:?}",
+            member.name,
+            member.needs
+        );
+    }
+}
+
+/// Each folder that is the root of modules: `src`, and those of test programs.
+fn crates(member: &Member) -> Vec<PathBuf> {
+    let folder = root().join(&member.folder);
+    let mut roots = vec![folder.join("src"), folder.join("tests")];
+    if member.folder.is_empty() {
+        // Each folder there is a test program of the library, or a package of its own.
+        let packages: BTreeSet<_> = members().into_iter().map(|other| other.folder).collect();
+        roots.pop();
+        let entries = fs::read_dir(root().join("tests")).expect("the suites");
+        let entries = entries.map(|entry| entry.expect("an entry").path());
+        roots.extend(entries.filter(|path| {
+            let inside = path.strip_prefix(root()).expect("it is inside");
+            path.join("main.rs").exists() && !packages.contains(&*inside.to_string_lossy())
+        }));
+    }
+    if folder.join("main.rs").exists() {
+        roots = vec![folder];
+    }
+    roots.retain(|root| root.exists());
+    roots
+}
+
+#[test]
+fn no_file_imports_itself_by_a_detour() {
+    let (mut circles, mut roots) = (Vec::new(), 0);
+    for member in members() {
+        for root in crates(&member) {
+            roots += 1;
+            let circle = Graph::of(&root).circles();
+            circles.extend(
+                circle
+                    .into_iter()
+                    .map(|arrow| format!("{}: {arrow}", root.display())),
+            );
+        }
+    }
+    assert!(roots > 20, "only {roots} crates were found");
+    assert!(
+        circles.is_empty(),
+        "imports in a circle:\n{}",
+        circles.join("\n")
+    );
+}
+
+/// A file belongs to one crate. The package of the library cannot depend on the testbed, so its unit tests have some files
+/// of it.
+#[test]
+fn no_crate_takes_files_of_another_one() {
+    let mut taken = BTreeMap::new();
+    for member in members() {
+        for root in crates(&member) {
+            each_file(&root, &mut |path, text| {
+                let paths = text.lines().filter_map(|line| {
+                    let path = line.trim().strip_prefix("#[path = \"")?;
+                    path.strip_suffix("\"]")
+                });
+                for other in paths {
+                    let from = path.parent().expect("a folder").join(other);
+                    let from = from.canonicalize().unwrap_or(from);
+                    if !from.starts_with(root.canonicalize().expect("it is there")) {
+                        taken.insert(path.to_owned(), other.to_owned());
+                    }
+                }
+            });
+        }
+    }
+    let right = root().join("src/transport/redis/tests.rs");
+    assert_eq!(
+        taken.keys().cloned().collect::<Vec<_>>(),
+        [right],
+        "{taken:?}"
+    );
+}
