@@ -35,7 +35,6 @@ mod subscriptions;
 pub(crate) mod wait;
 mod watchdog;
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
@@ -225,18 +224,6 @@ impl Session {
             return Err(Error::Closed);
         }
         understood(name, self.call_group(group, Lane::Caller, call).await, read)
-    }
-
-    /// Items by the groups of their keys, those of a group in their order.
-    fn by_group<T>(&self, items: Vec<T>, key: impl Fn(&T) -> &str) -> BTreeMap<Group, Vec<T>> {
-        let mut groups = BTreeMap::<_, Vec<T>>::new();
-        for item in items {
-            groups
-                .entry(self.transport.group(key(&item)))
-                .or_default()
-                .push(item);
-        }
-        groups
     }
 
     pub(crate) async fn call(&self, lane: Lane, call: Call) -> Result<Value, CallError> {

@@ -194,12 +194,19 @@ pub(crate) struct Epoch {
     pub(crate) served: u32,
 }
 
-/// Keys of one group can be in one call. On one server, all keys are of one group.
+/// Keys of one group can be in one call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Group {
-    pub(crate) node: u32,
+    node: u32,
     /// `None`: the node takes keys of several slots in one call.
-    pub(crate) slot: Option<u16>,
+    slot: Option<u16>,
+}
+
+impl Group {
+    /// The number of the node that serves the group.
+    pub(crate) fn node(self) -> u32 {
+        self.node
+    }
 }
 
 /// Where messages may have been missed.

@@ -62,7 +62,7 @@ pub(crate) async fn run(session: &Session) {
     loop {
         let mut holds = session.descriptions.next().await;
         holds.retain(|hold| hold.is_live());
-        let groups = session.by_group(holds, |hold| &hold.resource.key);
+        let groups = session.transport.grouped(holds, |hold| &hold.resource.key);
         let calls = groups.iter().flat_map(|(group, holds)| {
             holds
                 .chunks(BATCH)

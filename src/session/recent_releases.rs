@@ -173,7 +173,7 @@ pub(super) async fn run(session: &Session) {
         tokio::select! {
             () = recent.due.notified() => {
                 let batches = batches(session, recent.take());
-                for of_node in batches.chunk_by(|(one, _), (other, _)| one.node == other.node) {
+                for of_node in batches.chunk_by(|(one, _), (other, _)| one.node() == other.node()) {
                     let asked = stream::iter(of_node.to_vec());
                     let ask = move |(group, batch)| repeat(session, group, batch);
                     nodes.push(asked.for_each_concurrent(AT_ONCE, ask));

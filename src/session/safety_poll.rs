@@ -64,7 +64,10 @@ pub(crate) async fn run(session: &Session) {
             }
         }
         let resources = session.queues.waited_for();
-        for (group, all) in session.by_group(resources, |resource| &resource.key) {
+        for (group, all) in session
+            .transport
+            .grouped(resources, |resource| &resource.key)
+        {
             // Side by side, and not beyond the next poll: a node that does not answer holds up no other.
             let batches = all.chunks(BATCH).map(<[_]>::to_vec);
             checks.extend(batches.map(|batch| timeout(every, check(session, group, batch))));

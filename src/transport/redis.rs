@@ -6,6 +6,7 @@
 //! | `deployment`, `endpoint`, `url` | the URL of a deployment, and of a server, checked |
 //! | `sentinel` | which server is the primary now |
 //! | `cluster` | which node serves a key now |
+//! | `group` | which keys can be in one call |
 //! | `node` | three connections to one server |
 //! | `node/supervisor` | opens a connection, watches it, makes the next |
 //! | `slot`, `subscriptions` | what callers and subscribers see of the present connection |
@@ -35,6 +36,7 @@ mod encode;
 pub(crate) mod endpoint;
 #[cfg(feature = "fred")]
 pub(crate) mod fred;
+mod group;
 mod handshake;
 mod identity;
 mod ledger;
@@ -63,7 +65,7 @@ use self::node::{Node, answer};
 use self::request::KeyForm;
 use self::sentinel::Sentinel;
 use self::setup::Setup;
-use super::{CallError, DeploymentKind, Epoch, Fault, Group, Lane, PubSub};
+use super::{CallError, DeploymentKind, Epoch, Fault, Lane, PubSub};
 use crate::protocol::{Call, Value};
 
 /// The time-outs of the transport.
@@ -151,46 +153,12 @@ impl Transport {
         answer(sent).await.map_err(not_a_cluster_client)
     }
 
-    /// As [`call`](Self::call), for a script that takes any keys of one group.
-    pub(crate) async fn call_group(
-        &self,
-        group: Group,
-        lane: Lane,
-        call: Call,
-    ) -> Result<Value, CallError> {
-        match self.nodes() {
-            Nodes::One(_) => self.call(lane, call).await,
-            Nodes::Many(cluster) => Box::pin(cluster.call_group(group, lane, call)).await,
-        }
-    }
-
-    /// A command that is no script, to the node of a group.
-    pub(crate) async fn command(
-        &self,
-        group: Group,
-        lane: Lane,
-        words: &[&[u8]],
-    ) -> Result<Value, CallError> {
-        match self.nodes() {
-            Nodes::One(node) => node.command(lane, words).await,
-            Nodes::Many(cluster) => cluster.command(group, lane, words).await,
-        }
-    }
-
     /// What the sentinels answer to `SENTINEL <question> <name of the primary>`: those that are connected, and
     /// none if there are no sentinels.
     pub(crate) async fn sentinels(&self, question: &str) -> Vec<Value> {
         match self {
             Transport::Sentinel(sentinel) => sentinel.answers(question).await,
             _ => Vec::new(),
-        }
-    }
-
-    /// The server of a group: of a cluster, the node.
-    pub(crate) fn server_of(&self, group: Group) -> String {
-        match self.nodes() {
-            Nodes::One(node) => node.server(),
-            Nodes::Many(cluster) => cluster.server_of(group),
         }
     }
 
@@ -205,30 +173,6 @@ impl Transport {
             Transport::Single(_) => DeploymentKind::Single,
             Transport::Sentinel(_) => DeploymentKind::Sentinel,
             Transport::Cluster(_) => DeploymentKind::Cluster,
-        }
-    }
-
-    /// The group of a key at present.
-    pub(crate) fn group(&self, key: &str) -> Group {
-        match self.nodes() {
-            Nodes::One(_) => Group::default(),
-            Nodes::Many(cluster) => cluster.group(key),
-        }
-    }
-
-    /// All groups, for a script that searches the keys of a whole node.
-    pub(crate) fn groups(&self) -> Vec<Group> {
-        match self.nodes() {
-            Nodes::One(_) => vec![Group::default()],
-            Nodes::Many(cluster) => cluster.groups(),
-        }
-    }
-
-    /// Whether one call can write to all these keys, and is never seen in part.
-    pub(crate) fn run_as_one<'a>(&self, mut keys: impl Iterator<Item = &'a str>) -> bool {
-        match self.nodes() {
-            Nodes::One(_) => true,
-            Nodes::Many(_) => cluster::are_of_one_slot(&mut keys),
         }
     }
 

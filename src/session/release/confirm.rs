@@ -84,7 +84,7 @@ pub(super) async fn confirm(
             true => Some(
                 session
                     .cleanups
-                    .slot(*lane, session.transport.group(&resource.key).node)
+                    .slot(*lane, session.transport.group(&resource.key).node())
                     .await,
             ),
             false => None,

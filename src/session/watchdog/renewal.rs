@@ -57,7 +57,7 @@ pub(in crate::session) fn batches<T: Field>(
     fields: Vec<T>,
 ) -> Vec<(Group, Vec<T>)> {
     let mut batches: Vec<(Group, Vec<T>)> = Vec::new();
-    for (group, mut fields) in session.by_group(fields, |of| &of.resource().key) {
+    for (group, mut fields) in session.transport.grouped(fields, |of| &of.resource().key) {
         fields.sort_by_key(T::script);
         let (mut last, mut entries) = (None, 0);
         for of in fields {
@@ -120,23 +120,18 @@ pub(super) async fn renew(session: &Session, group: Group, batch: Vec<ToRenew>) 
                 session.lose(&of.hold, LossReason::Gone);
             }
         }
-        // Some of the keys of a slot that is moving are here and others there.
-        Err(CallError::NotApplied(_)) if group.slot.is_some() && batch.len() > 1 => {
-            let alone = batch
-                .into_iter()
-                .map(|of| Box::pin(renew(session, group, vec![of])));
-            join_all(alone).await;
-        }
-        // Some of the keys belong to another node meanwhile.
-        Err(CallError::NotApplied(_)) if is_scattered(session, group, &batch) => {
-            let parts = batches(session, batch).into_iter();
-            join_all(parts.map(|(group, batch)| Box::pin(renew(session, group, batch)))).await;
-        }
-        Err(_) => {
-            for of in &batch {
-                postpone(session, &of.hold, of.lease);
+        Err(CallError::NotApplied(_)) => {
+            let transport = &session.transport;
+            match transport.regrouped(group, batch, |of| &of.hold.resource.key) {
+                Ok(parts) => {
+                    let parts = parts.into_iter();
+                    let renewed = parts.map(|(group, part)| Box::pin(renew(session, group, part)));
+                    join_all(renewed).await;
+                }
+                Err(batch) => postpone_all(session, &batch),
             }
         }
+        Err(_) => postpone_all(session, &batch),
     }
 }
 
@@ -162,18 +157,18 @@ async fn confirm(
     }
 }
 
-fn is_scattered(session: &Session, group: Group, batch: &[ToRenew]) -> bool {
-    batch
-        .iter()
-        .any(|of| session.transport.group(&of.hold.resource.key) != group)
-}
-
 /// How long a renewal may be repeated before the lease that it is for ends.
 fn time_for(session: &Session, lease: Duration) -> Duration {
     if lease == VERIFICATION {
         session.settings.command_timeout
     } else {
         lease
+    }
+}
+
+fn postpone_all(session: &Session, batch: &[ToRenew]) {
+    for of in batch {
+        postpone(session, &of.hold, of.lease);
     }
 }
 

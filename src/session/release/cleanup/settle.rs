@@ -72,7 +72,7 @@ async fn keep_permits(session: &Session, hold: &Hold) {
     let mut retry = patient().until(Instant::now() + hold.longest_lease());
     loop {
         let outage = session.subscriptions.outage();
-        let node = session.transport.group(&hold.resource.key).node;
+        let node = session.transport.group(&hold.resource.key).node();
         let slot = session.cleanups.slot(Lane::Background, node).await;
         let call = semaphore::keep(&hold.resource, &hold.field);
         let reply = session.call(Lane::Background, call).await;

@@ -111,7 +111,7 @@ impl Deployment {
 }
 
 fn server(redis: &Transport) -> String {
-    redis.server_of(Group::default())
+    redis.server_of(crate::transport::Group::default())
 }
 
 /// How often another server became the primary, and connections were made again.
