@@ -21,7 +21,7 @@ use std::time::Duration;
 
 pub(crate) use self::redis::Transport;
 
-/// Which connection a call travels on.
+/// The connection that carries a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Lane {
     /// Driven by the caller's runtime: the shortest way for a call with a waiting caller.
@@ -56,7 +56,7 @@ pub(crate) enum CallError {
 }
 
 impl CallError {
-    /// The same error of a call that takes nothing: its outcome leaves nothing in doubt.
+    /// For a call that takes nothing: an unknown outcome leaves nothing in doubt.
     pub(crate) fn took_nothing(self) -> Self {
         match self {
             CallError::Unknown(fault) => CallError::NotApplied(fault),
@@ -64,7 +64,7 @@ impl CallError {
         }
     }
 
-    /// What went wrong, in words.
+    /// The text of the error.
     pub(crate) fn into_fault(self) -> Fault {
         Fault(match self {
             CallError::NotApplied(fault)

@@ -147,7 +147,7 @@ impl Transport {
         let node = match self.nodes() {
             Nodes::One(node) => node,
             // Boxed, so that callers of one server do not pay for its size.
-            Nodes::Many(cluster) => return Box::pin(cluster.call(lane, call)).await,
+            Nodes::Many(cluster) => return Box::pin(cluster.shared.call(lane, call)).await,
         };
         let sent = node.send(lane, call, KeyForm::Declared)?;
         answer(sent).await.map_err(not_a_cluster_client)
@@ -210,7 +210,7 @@ impl Transport {
     pub(crate) fn publish_command(&self, channel: &str, key: &str) -> &'static str {
         match self.nodes() {
             Nodes::One(_) => PubSub::Plain.publish_command(),
-            Nodes::Many(cluster) => cluster.pubsub(channel, key).publish_command(),
+            Nodes::Many(cluster) => cluster.shared.pubsub(channel, key).publish_command(),
         }
     }
 

@@ -36,36 +36,36 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::sync::Notify;
-use tokio::task::JoinHandle;
 use tokio::time::{Duration, Instant, timeout_at};
 
 use self::channels::Channels;
 use self::keyslot::{SLOTS, keyslot};
 use self::map::SlotMap;
 use self::nodes::Nodes;
-use self::redirect::Address;
 use super::IfUnreachable;
 use super::deployment::ClusterDeployment;
+use super::endpoint::HostPort;
 use super::node::Node;
 use super::request::{CallOutcome, KeyForm};
 use super::setup::Setup;
+use super::task::AbortOnDrop;
 use crate::protocol::Call;
 use crate::sync::Mutex;
 use crate::transport::{CallError, Epoch, Fault, Group, Lane, PubSub, ShardedPubSub};
 
-/// How long keys of several slots are asked for slot by slot after a node has refused them together.
+/// After a node refused a call for several slots, its keys are asked for slot by slot for this long.
 const BY_SLOT: Duration = Duration::from_secs(10);
 
 pub(crate) struct Cluster {
-    shared: Arc<Shared>,
-    tasks: Vec<JoinHandle<()>>,
+    pub(super) shared: Arc<Shared>,
+    tasks: [AbortOnDrop<()>; 2],
 }
 
-struct Shared {
+pub(super) struct Shared {
     deployment: ClusterDeployment,
     setup: Setup,
     map: Arc<SlotMap>,
-    /// As the last view of the nodes had it; redirects are ahead of it.
+    /// The owner of each slot in the last layout; redirects are ahead of it.
     last_view: Mutex<Vec<u32>>,
     nodes: Nodes,
     channels: Channels,
@@ -114,19 +114,15 @@ impl Cluster {
             Err(error) => return Err(error),
         }
         // CANCEL: the tasks end, and the connections close, when this is dropped.
-        let tasks = vec![
-            own.spawn(discovery::run(shared.clone())),
-            own.spawn(channels::run(shared.clone())),
+        let tasks = [
+            AbortOnDrop(own.spawn(discovery::run(shared.clone()))),
+            AbortOnDrop(own.spawn(channels::run(shared.clone()))),
         ];
         let cluster = Cluster { shared, tasks };
         if if_unreachable == IfUnreachable::Fail {
             cluster.shared.first_connections(limit).await?;
         }
         Ok(cluster)
-    }
-
-    pub(super) async fn call(&self, lane: Lane, call: Call) -> CallOutcome {
-        self.shared.call(lane, call).await
     }
 
     pub(super) async fn call_group(&self, group: Group, lane: Lane, call: Call) -> CallOutcome {
@@ -199,10 +195,6 @@ impl Cluster {
         }
     }
 
-    pub(super) fn pubsub(&self, channel: &str, key: &str) -> PubSub {
-        self.shared.pubsub(channel, key)
-    }
-
     pub(super) async fn subscribe(&self, channel: &Arc<str>, key: &str) -> Result<(), CallError> {
         channels::subscribe(&self.shared, channel, self.shared.pubsub(channel, key)).await
     }
@@ -220,15 +212,9 @@ impl Cluster {
     }
 
     pub(super) async fn close(&self) {
-        self.tasks.iter().for_each(JoinHandle::abort);
+        self.tasks.iter().for_each(|task| task.0.abort());
         let nodes = self.shared.nodes.all();
         futures_util::future::join_all(nodes.iter().map(|(_, node)| node.close())).await;
-    }
-}
-
-impl Drop for Cluster {
-    fn drop(&mut self) {
-        self.tasks.iter().for_each(JoinHandle::abort);
     }
 }
 
@@ -243,10 +229,10 @@ impl fmt::Debug for Cluster {
 
 impl Shared {
     /// The node at an address that the node `by` has told.
-    fn node_at(&self, address: &Address, by: u32) -> u32 {
+    fn node_at(&self, address: &HostPort, by: u32) -> u32 {
         let mut address = address.clone();
         if address.host.is_empty()
-            && let Some(Address { host, .. }) = self.nodes.address(by)
+            && let Some(HostPort { host, .. }) = self.nodes.address(by)
         {
             address.host = host;
         }
@@ -258,9 +244,9 @@ impl Shared {
     }
 
     /// The node at an address. Its connections are opened if it is new.
-    fn node(&self, address: &Address) -> u32 {
+    fn node(&self, address: &HostPort) -> u32 {
         self.nodes.at_or_else(address, |number| {
-            let endpoint = self.deployment.servers.at(&address.host, address.port);
+            let endpoint = self.deployment.servers.at(address);
             let remote = self.setup.server(&endpoint).map(Arc::new).map_err(|error| {
                 Fault(format!(
                     "a node at an address that cannot be used: {error:?}"
@@ -274,7 +260,7 @@ impl Shared {
         })
     }
 
-    fn pubsub(&self, channel: &str, key: &str) -> PubSub {
+    pub(super) fn pubsub(&self, channel: &str, key: &str) -> PubSub {
         // A script may publish to a channel of a shard only if that is the shard of its keys.
         let is_sharded =
             self.is_sharded.load(Ordering::Relaxed) && keyslot(channel) == keyslot(key);

@@ -26,7 +26,7 @@ use crate::protocol::Value;
 /// The greatest reply, in encoded bytes: far more than any script of ours answers.
 const REPLY_BYTES: usize = 64 << 20;
 
-/// How deep arrays may be in each other. The parser and the drop of its result recurse, so this
+/// The greatest depth of nested arrays. The parser and the drop of its result recurse, so this
 /// bounds the stack.
 const DEPTH: usize = 32;
 
@@ -87,7 +87,7 @@ fn parse(mut bytes: Bytes) -> Result<Frame, Malformed> {
     }
 }
 
-/// Why a frame is no value.
+/// Why a frame cannot become a value.
 enum Unfit {
     /// The frame is an error, or has an error in it.
     Error(String),

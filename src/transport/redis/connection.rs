@@ -52,7 +52,7 @@ const CHUNK: usize = 64 * 1024;
 pub(super) use self::driver::drive;
 
 pub(super) struct Connection {
-    /// Which made it.
+    /// The process that made it.
     process: Process,
     ledger: Mutex<Ledger>,
     outbox: Mutex<Outbox>,
@@ -176,7 +176,7 @@ impl Connection {
         ledger.waiting() > 0
     }
 
-    /// How many replies and pushes have come: bytes that never become one are silence.
+    /// Counts replies and pushes. Bytes that never become one count as silence.
     pub(super) fn received(&self) -> u64 {
         self.received.load(Ordering::Relaxed)
     }

@@ -8,7 +8,7 @@ use tokio::time::{Duration, timeout};
 use super::connection::{Connection, drive};
 use super::handshake::not_connected;
 use super::node::answer;
-use super::remote::{Opened, Remote};
+use super::remote::{OpenError, Opened, Remote};
 use super::request::CallOutcome;
 use super::setup::Setup;
 use super::subscriptions::SubscriptionRegistry;
@@ -30,21 +30,13 @@ impl ControlConnection {
         events: Arc<dyn TransportEvents>,
     ) -> Result<Self, CallError> {
         let own = &setup.runtimes.own;
-        let (to, resolver) = (remote.clone(), own.clone());
-        let opening = async move { to.open(None, &resolver).await };
-        let failed = |error| remote.cannot_connect(error);
-        let mut opening = AbortOnDrop(own.spawn(opening));
-        let opened = timeout(setup.timing.connect, &mut opening.0).await;
         // Its login is not renewed: a server that ends it for that is asked on the next connection.
+        let opened = remote.open_on(own, own, None, setup.timing.connect).await;
         let Opened {
             reader,
             writer,
             greeting,
-        } = match opened {
-            Ok(Ok(opened)) => opened.map_err(failed)?,
-            Ok(Err(error)) => return Err(failed(not_connected(&error.to_string()))),
-            Err(_) => return Err(failed(not_connected("no answer in time"))),
-        };
+        } = opened.map_err(OpenError::into_call)?;
         let registry = Arc::<SubscriptionRegistry>::default();
         let connection = Arc::new(Connection::new(writer));
         registry.connected(&connection, 0);
@@ -90,7 +82,7 @@ impl ControlConnection {
     }
 }
 
-/// For a connection on which nothing is subscribed.
+/// Ignores all events: nothing is subscribed on the connection.
 pub(super) struct Deaf;
 
 impl TransportEvents for Deaf {

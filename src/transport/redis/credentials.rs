@@ -12,7 +12,7 @@ use tokio::runtime::Handle;
 use super::task::AbortOnDrop;
 use crate::transport::{CallError, Fault};
 
-/// Of a password no message has this many bytes in a row: a server may repeat a part of it.
+/// No message shows this many bytes of a password in a row: a server may repeat a part of it.
 const SECRET_MAX: usize = 8;
 
 /// User and password for a server. `Debug` shows neither.

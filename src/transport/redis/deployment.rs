@@ -12,7 +12,7 @@
 use std::fmt;
 
 use super::credentials::Credentials;
-use super::endpoint::{Address, Endpoint, PORT_DEFAULT, Security};
+use super::endpoint::{Address, Endpoint, HostPort, PORT_DEFAULT, Security};
 use super::url::{Parts, credentials, database, decode, refused};
 use crate::error::ConfigError;
 
@@ -43,7 +43,7 @@ pub(crate) struct ClusterDeployment {
     pub(super) servers: Servers,
 }
 
-/// What the servers of a deployment have in common.
+/// Settings that all servers of a deployment share.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Servers {
     security: Security,
@@ -53,7 +53,7 @@ pub(super) struct Servers {
 
 impl SentinelDeployment {
     /// A sentinel that another one has told of.
-    pub(super) fn sentinel_at(&self, host: &str, port: u16) -> Endpoint {
+    pub(super) fn sentinel_at(&self, address: &HostPort) -> Endpoint {
         let credentials = self
             .sentinels
             .first()
@@ -64,7 +64,7 @@ impl SentinelDeployment {
             credentials,
             database: None,
         }
-        .at(host, port)
+        .at(address)
     }
 }
 
@@ -76,14 +76,15 @@ impl ClusterDeployment {
 
 impl Servers {
     /// The server at an address that the deployment itself has told.
-    pub(super) fn at(&self, host: &str, port: u16) -> Endpoint {
+    pub(super) fn at(&self, address: &HostPort) -> Endpoint {
+        let HostPort { host, port } = address;
         // An IPv6 address has brackets in a URL, and none where servers tell it.
         let host = if host.contains(':') && !host.starts_with('[') {
             format!("[{host}]")
         } else {
-            host.to_owned()
+            host.clone()
         };
-        let address = Address::of(self.security, host, port);
+        let address = Address::of(self.security, host, *port);
         Endpoint::new(address, self.credentials.clone(), self.database)
     }
 }
@@ -186,21 +187,14 @@ fn sentinel(url: &Parts<'_>, security: Security) -> Result<SentinelDeployment, C
     } else {
         Some(database(number)?)
     };
-    let (mut user, mut password) = (None, None);
-    for parameter in url.parameters() {
-        let (key, value) = parameter?;
-        let again = match key {
-            "db" => chosen.replace(database(&value)?).is_some(),
-            "sentinel_user" => user.replace(value).is_some(),
-            "sentinel_password" => password.replace(value).is_some(),
-            _ => true,
-        };
-        if again {
-            return Err(refused(
-                "redis-sentinel:// takes the query parameters db, sentinel_user and \
-                 sentinel_password, once each",
-            ));
-        }
+    let [number, user, password] = url.parameters(
+        ["db", "sentinel_user", "sentinel_password"],
+        "redis-sentinel:// takes the query parameters db, sentinel_user and sentinel_password, once each",
+    )?;
+    if let Some(number) = number
+        && chosen.replace(database(&number)?).is_some()
+    {
+        return Err(refused("the database is given twice"));
     }
     let own = credentials(user.unwrap_or_default(), password.unwrap_or_default())?;
     let sentinels = endpoints(url, SENTINEL_PORT_DEFAULT, security, own.as_ref())?;
@@ -321,7 +315,11 @@ mod tests {
         };
         let shown = found.to_string();
         assert_eq!(shown, "redis-sentinel://[::1]:7,s1:26379,s2:5000/locks/3");
-        let server = found.servers.at("10.0.0.1", 6379);
+        let at = |host: &str, port| {
+            let host = host.to_owned();
+            found.servers.at(&HostPort { host, port })
+        };
+        let server = at("10.0.0.1", 6379);
         let login = server.credentials().expect("those of the servers");
         assert_eq!(
             (login.user.as_deref(), &*login.password),
@@ -335,10 +333,7 @@ mod tests {
             (server.database(), found.sentinels[0].database()),
             (Some(3), None)
         );
-        assert_eq!(
-            found.servers.at("fe80::1", 1).to_string(),
-            "redis://[fe80::1]:1/3"
-        );
+        assert_eq!(at("fe80::1", 1).to_string(), "redis://[fe80::1]:1/3");
     }
 
     #[test]

@@ -16,7 +16,7 @@ use crate::transport::redis::endpoint::{Address, Endpoint};
 #[cfg(feature = "tls")]
 pub(crate) use super::tls::Tls;
 
-/// Without the feature `tls` no endpoint needs it.
+/// Never made: without the feature `tls`, no endpoint needs TLS.
 #[cfg(not(feature = "tls"))]
 #[derive(Clone, Copy)]
 pub(crate) enum Tls {}
@@ -44,38 +44,25 @@ pub(crate) enum Dial {
 impl Dial {
     /// `tls` is there if the endpoint needs it. Without it no connection is made: never a plain one.
     pub(crate) fn to(endpoint: &Endpoint, tls: Option<&Tls>) -> Result<Self, CallError> {
-        match endpoint.address() {
-            Address::Tcp { host, port } => Dial::network(host, *port, None),
-            Address::Tls { .. } if tls.is_none() => Err(refused("there are no TLS settings")),
-            Address::Tls { host, port } => Dial::network(host, *port, tls),
-            #[cfg(unix)]
-            Address::Unix { path } => Ok(Dial::Unix(path.clone())),
-            #[cfg(not(unix))]
-            Address::Unix { .. } => Err(refused("no Unix sockets on this platform")),
-        }
-    }
-
-    /// A server at this address. The servers of one deployment share `tls`.
-    #[cfg_attr(
-        not(feature = "tls"),
-        expect(clippy::unnecessary_wraps, reason = "a name may be unfit for TLS")
-    )]
-    pub(crate) fn network(host: &str, port: u16, tls: Option<&Tls>) -> Result<Self, CallError> {
-        let host = host.to_owned();
-        match tls {
-            None => Ok(Dial::Tcp { host, port }),
+        match (endpoint.address(), tls) {
+            (Address::Tcp { host, port }, _) => Ok(Dial::Tcp {
+                host: host.clone(),
+                port: *port,
+            }),
+            (Address::Tls { .. }, None) => Err(refused("there are no TLS settings")),
             #[cfg(feature = "tls")]
-            Some(tls) => {
-                let (name, tls) = (tls.name_of(&host)?, tls.clone());
-                Ok(Dial::Tls {
-                    host,
-                    port,
-                    tls,
-                    name,
-                })
-            }
+            (Address::Tls { host, port }, Some(tls)) => Ok(Dial::Tls {
+                host: host.clone(),
+                port: *port,
+                tls: tls.clone(),
+                name: tls.name_of(host)?,
+            }),
             #[cfg(not(feature = "tls"))]
-            Some(never) => match *never {},
+            (Address::Tls { .. }, Some(never)) => match *never {},
+            #[cfg(unix)]
+            (Address::Unix { path }, _) => Ok(Dial::Unix(path.clone())),
+            #[cfg(not(unix))]
+            (Address::Unix { .. }, _) => Err(refused("no Unix sockets on this platform")),
         }
     }
 

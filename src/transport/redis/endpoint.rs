@@ -31,6 +31,13 @@ pub(crate) enum Address {
     Unix { path: PathBuf },
 }
 
+/// Where servers say that another one is. From a node of a cluster, an empty host means its own.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct HostPort {
+    pub(super) host: String,
+    pub(super) port: u16,
+}
+
 pub(super) const PORT_DEFAULT: u16 = 6379;
 
 /// Whether a server is spoken to by TLS.
@@ -134,21 +141,11 @@ impl Endpoint {
         if path == Path::new("") || path == Path::new("/") {
             return Err(refused("the path of the Unix socket is missing"));
         }
-        let (mut number, mut user, mut password) = (None, None, None);
-        for parameter in url.parameters() {
-            let (key, value) = parameter?;
-            let again = match key {
-                "db" => number.replace(database(&value)?).is_some(),
-                "user" => user.replace(value).is_some(),
-                "pass" => password.replace(value).is_some(),
-                _ => true,
-            };
-            if again {
-                return Err(refused(
-                    "redis+unix:// takes the query parameters db, user and pass, once each",
-                ));
-            }
-        }
+        let [number, user, password] = url.parameters(
+            ["db", "user", "pass"],
+            "redis+unix:// takes the query parameters db, user and pass, once each",
+        )?;
+        let number = number.as_deref().map(database).transpose()?;
         let credentials = credentials(user.unwrap_or_default(), password.unwrap_or_default())?;
         Ok(Endpoint {
             address: Address::Unix { path },

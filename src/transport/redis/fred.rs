@@ -302,10 +302,10 @@ fn next_command(decoder: &mut Decoder, inbox: &mut BytesMut) -> Result<Option<Ve
     }
 }
 
-type Answer<F> = Pin<Box<MaybeDone<F>>>;
+type Sent<F> = Pin<Box<MaybeDone<F>>>;
 
 /// The reply to the oldest command; pending without one.
-async fn first<F>(answers: &mut VecDeque<Answer<F>>) -> Result<Resp3Frame, Ended>
+async fn first<F>(answers: &mut VecDeque<Sent<F>>) -> Result<Resp3Frame, Ended>
 where
     F: Future<Output = Result<Resp3Frame, Ended>>,
 {

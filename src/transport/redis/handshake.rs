@@ -25,7 +25,7 @@ pub(super) struct Handshake {
     pub(super) primary_only: bool,
 }
 
-/// What is known of a connection after the handshake.
+/// The result of a handshake.
 #[derive(Default)]
 pub(super) struct Greeting {
     /// Bytes that were read beyond the answers.
@@ -93,7 +93,7 @@ impl Handshake {
         while number < answers.len() {
             match decoder.decode(&mut inbox) {
                 Ok(Some(Incoming::Reply(reply))) => {
-                    if answers[number] == Answer::Identity {
+                    if answers[number] == Expected::Identity {
                         server = Identity::of(reply.as_ref().ok(), None);
                     }
                     self.check(answers[number], reply)?;
@@ -112,8 +112,8 @@ impl Handshake {
         Ok((inbox, server))
     }
 
-    fn commands(&self, credentials: Option<&Credentials>) -> (BytesMut, Vec<Answer>) {
-        let (mut commands, mut answers) = (BytesMut::new(), vec![Answer::Hello]);
+    fn commands(&self, credentials: Option<&Credentials>) -> (BytesMut, Vec<Expected>) {
+        let (mut commands, mut answers) = (BytesMut::new(), vec![Expected::Hello]);
         let mut hello: Vec<&[u8]> = vec![b"HELLO", b"3"];
         if let Some(credentials) = credentials {
             let (user, password) = (credentials.user(), &credentials.password);
@@ -123,11 +123,11 @@ impl Handshake {
         command(&mut commands, &hello);
         if let Some(database) = self.database {
             command(&mut commands, &[b"SELECT", database.to_string().as_bytes()]);
-            answers.push(Answer::Required);
+            answers.push(Expected::Required);
         }
         // Not every user may ask for it.
         command(&mut commands, &[b"INFO", b"server"]);
-        answers.push(Answer::Identity);
+        answers.push(Expected::Identity);
         // Servers before Redis 7.2 do not know CLIENT SETINFO; others may refuse it to this user.
         for (what, text) in [
             ("LIB-NAME", "leasehold"),
@@ -137,37 +137,39 @@ impl Handshake {
                 &mut commands,
                 &[b"CLIENT", b"SETINFO", what.as_bytes(), text.as_bytes()],
             );
-            answers.push(Answer::Optional);
+            answers.push(Expected::Optional);
         }
         (commands, answers)
     }
 
-    fn check(&self, answer: Answer, reply: Result<Value, String>) -> Result<(), CallError> {
+    fn check(&self, answer: Expected, reply: Result<Value, String>) -> Result<(), CallError> {
         match (answer, reply) {
-            (Answer::Hello, Ok(welcome)) => self.check_welcome(&welcome),
-            (Answer::Required, Ok(_)) | (Answer::Optional | Answer::Identity, _) => Ok(()),
-            (Answer::Hello | Answer::Required, Err(text)) => Err(match sort_error_reply(&text) {
-                // Other codes concern the user, and HELLO has words for more than the protocol.
-                CallError::Refused(Fault(text))
-                    if answer == Answer::Hello
-                        && ["ERR ", "NOPROTO "]
-                            .iter()
-                            .any(|code| text.starts_with(code)) =>
-                {
-                    needs_resp3(&format!("HELLO is refused: {text}"))
-                }
-                CallError::Refused(fault) => CallError::Refused(fault),
-                // On a connection that logs in, and not on one that did.
-                CallError::NotApplied(fault) if fault.0.starts_with("NOAUTH ") => {
-                    CallError::Refused(fault)
-                }
-                // No call was sent yet.
-                _ => not_connected(&text),
-            }),
+            (Expected::Hello, Ok(welcome)) => self.check_welcome(&welcome),
+            (Expected::Required, Ok(_)) | (Expected::Optional | Expected::Identity, _) => Ok(()),
+            (Expected::Hello | Expected::Required, Err(text)) => {
+                Err(match sort_error_reply(&text) {
+                    // Other codes concern the user, and HELLO has words for more than the protocol.
+                    CallError::Refused(Fault(text))
+                        if answer == Expected::Hello
+                            && ["ERR ", "NOPROTO "]
+                                .iter()
+                                .any(|code| text.starts_with(code)) =>
+                    {
+                        needs_resp3(&format!("HELLO is refused: {text}"))
+                    }
+                    CallError::Refused(fault) => CallError::Refused(fault),
+                    // On a connection that logs in, and not on one that did.
+                    CallError::NotApplied(fault) if fault.0.starts_with("NOAUTH ") => {
+                        CallError::Refused(fault)
+                    }
+                    // No call was sent yet.
+                    _ => not_connected(&text),
+                })
+            }
         }
     }
 
-    /// What HELLO answers, on this very connection: a role that was asked for on another one says nothing.
+    /// Checks the reply to HELLO. It gives the role on this very connection; the role on another one proves nothing.
     fn check_welcome(&self, welcome: &Value) -> Result<(), CallError> {
         match (welcome.field("proto"), welcome.field("role")) {
             (Some(Value::Int(3)), Some(Value::Text(role))) if role == "master" => Ok(()),
@@ -178,12 +180,13 @@ impl Handshake {
     }
 }
 
+/// What the reply to a command of the handshake must be.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Answer {
+enum Expected {
     Hello,
     Required,
     Optional,
-    /// Which server it is, if that is told.
+    /// The identity of the server, if this user may ask for it.
     Identity,
 }
 
@@ -194,7 +197,7 @@ fn needs_resp3(why: &str) -> CallError {
     )))
 }
 
-/// What ROLE answers: an error unless the server is a primary.
+/// An error unless the reply to ROLE is that of a primary.
 pub(super) fn primary(role: &Value) -> Result<(), CallError> {
     match role {
         Value::Array(parts) if parts.first() == Some(&Value::Text("master".into())) => Ok(()),

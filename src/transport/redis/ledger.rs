@@ -57,7 +57,7 @@ pub(super) struct Ledger {
     /// The number of the next byte.
     encoded: u64,
     order: Order,
-    /// Why no request is taken any more.
+    /// Set once no more requests are accepted, with the reason.
     closed: Option<CallError>,
 }
 
@@ -95,7 +95,7 @@ impl Ledger {
         self.waiting.is_empty() && self.in_flight.is_empty()
     }
 
-    /// Since when each call is without an answer.
+    /// For each call without a reply, the instant at which it was pushed.
     pub(super) fn calls(&self) -> impl Iterator<Item = Instant> {
         let waiting = self
             .waiting

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
+use tokio::time::{Duration, timeout};
 
 use super::credentials::Provider;
 use super::dial::Dial;
@@ -12,12 +13,13 @@ use super::endpoint::Endpoint;
 use super::handshake::{Greeting, Handshake, not_connected};
 use super::login::Login;
 use super::stream::{Reader, Writer};
+use super::task::AbortOnDrop;
 use crate::transport::CallError;
 
 pub(crate) struct Remote {
     pub(super) dial: Dial,
     pub(super) handshake: Handshake,
-    /// For messages: without user and password.
+    /// Names the server in messages: without user and password.
     pub(super) endpoint: String,
 }
 
@@ -26,6 +28,22 @@ pub(super) struct Opened {
     pub(super) reader: Reader,
     pub(super) writer: Writer,
     pub(super) greeting: Greeting,
+}
+
+/// Why a stream was not opened.
+pub(super) enum OpenError {
+    NoRuntime,
+    TimedOut(CallError),
+    Call(CallError),
+}
+
+impl OpenError {
+    pub(super) fn into_call(self) -> CallError {
+        match self {
+            OpenError::NoRuntime => not_connected("the runtime is shut down"),
+            OpenError::TimedOut(error) | OpenError::Call(error) => error,
+        }
+    }
 }
 
 impl Remote {
@@ -53,7 +71,7 @@ impl Remote {
         self
     }
 
-    /// For an engine of this process: notified when it can be reached again.
+    /// Notified when an engine of this process can be reached again. Servers have none.
     pub(super) fn back(&self) -> Option<&Arc<Notify>> {
         match &self.dial {
             Dial::Stream(streams, _) => streams.back(),
@@ -81,6 +99,29 @@ impl Remote {
             writer,
             greeting,
         })
+    }
+
+    /// As [`open`](Self::open), by a task on `runtime`, within `limit`.
+    pub(super) async fn open_on(
+        self: &Arc<Self>,
+        runtime: &Handle,
+        resolver: &Handle,
+        peer: Option<SocketAddr>,
+        limit: Duration,
+    ) -> Result<Opened, OpenError> {
+        let (to, resolver) = (self.clone(), resolver.clone());
+        let opening = async move { to.open(peer, &resolver).await };
+        let mut opening = AbortOnDrop(runtime.spawn(opening));
+        let failed = |error| OpenError::Call(self.cannot_connect(error));
+        match timeout(limit, &mut opening.0).await {
+            Ok(Ok(opened)) => opened.map_err(failed),
+            Ok(Err(error)) if error.is_cancelled() => Err(OpenError::NoRuntime),
+            Ok(Err(error)) => Err(failed(not_connected(&error.to_string()))),
+            Err(_) => {
+                let why = not_connected(&format!("no answer within {} ms", limit.as_millis()));
+                Err(OpenError::TimedOut(self.cannot_connect(why)))
+            }
+        }
     }
 
     /// Adds the name of the server to the error of an attempt.

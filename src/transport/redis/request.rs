@@ -29,15 +29,15 @@ pub(super) struct CallRequest {
     pub(super) keys: KeyForm,
 }
 
-/// How a node of a cluster is told the keys of a call.
+/// How a call's keys are sent to a cluster node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum KeyForm {
     /// As keys, all of one slot.
     #[default]
     Declared,
-    /// As keys, to the node that takes their slot over: behind ASKING, in one piece.
+    /// As keys behind ASKING, in one piece, to the node that is importing their slot.
     Asking,
-    /// As arguments: they may be of several slots, all of that node.
+    /// As arguments, so that they may be of several slots of that node.
     Undeclared,
 }
 

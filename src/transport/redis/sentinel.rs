@@ -40,17 +40,17 @@ use std::sync::Arc;
 
 use futures_util::future::join_all;
 use tokio::sync::Notify;
-use tokio::task::JoinHandle;
 use tokio::time::{Duration, Instant, timeout_at};
 
 use self::watch::{Origin, Watched};
 use super::IfUnreachable;
 use super::deployment::SentinelDeployment;
-use super::endpoint::Endpoint;
+use super::endpoint::{Endpoint, HostPort};
 use super::handshake::not_connected;
 use super::node::Node;
 use super::remote::Remote;
 use super::setup::Setup;
+use super::task::AbortOnDrop;
 use crate::protocol::Value;
 use crate::sync::Mutex;
 use crate::transport::{CallError, Fault};
@@ -61,7 +61,7 @@ const EVERY: Duration = Duration::from_millis(1_500);
 pub(crate) struct Sentinel {
     pub(super) node: Arc<Node>,
     shared: Arc<Shared>,
-    looking: JoinHandle<()>,
+    looking: AbortOnDrop<()>,
 }
 
 struct Shared {
@@ -82,7 +82,8 @@ impl Sentinel {
         if_unreachable: IfUnreachable,
     ) -> Result<Self, CallError> {
         // The errors of a URL come before anything is sent.
-        setup.server(&deployment.servers.at("localhost", 1))?;
+        let (host, port) = ("localhost".to_owned(), 1);
+        setup.server(&deployment.servers.at(&HostPort { host, port }))?;
         let changed = Arc::<Notify>::default();
         let unknown = Err(Fault("no sentinel has named the primary yet".into()));
         let node = Node::open(unknown, setup.clone(), changed.clone());
@@ -98,7 +99,7 @@ impl Sentinel {
             shared.watch(endpoint, Origin::Url)?;
         }
         let own = &shared.setup.runtimes.own;
-        let looking = own.spawn(look::run(shared.clone(), node.clone()));
+        let looking = AbortOnDrop(own.spawn(look::run(shared.clone(), node.clone())));
         // CANCEL: all tasks end when this is dropped.
         let sentinel = Sentinel {
             node,
@@ -141,15 +142,9 @@ impl Sentinel {
     }
 
     pub(super) async fn close(&self) {
-        self.looking.abort();
+        self.looking.0.abort();
         self.shared.sentinels.lock().clear();
         self.node.close().await;
-    }
-}
-
-impl Drop for Sentinel {
-    fn drop(&mut self) {
-        self.looking.abort();
     }
 }
 
@@ -164,8 +159,8 @@ impl fmt::Debug for Sentinel {
 
 impl Shared {
     /// The server at an address that a sentinel has told: only as a primary.
-    fn primary(&self, host: &str, port: u16) -> Result<Arc<Remote>, Fault> {
-        let server = self.deployment.servers.at(host, port);
+    fn primary(&self, address: &HostPort) -> Result<Arc<Remote>, Fault> {
+        let server = self.deployment.servers.at(address);
         let remote = self.setup.server(&server).map_err(|error| {
             Fault(format!(
                 "the sentinels name a primary that cannot be used: {error:?}"

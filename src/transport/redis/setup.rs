@@ -13,13 +13,13 @@ use crate::transport::{CallError, ShardedPubSub, TransportEvents};
 
 #[derive(Clone)]
 pub(crate) struct Setup {
-    /// For CLIENT LIST.
+    /// Shown by CLIENT LIST.
     pub(crate) name: String,
-    /// There if the deployment needs it.
+    /// Set if the deployment needs TLS.
     pub(crate) tls: Option<Tls>,
-    /// In place of the credentials of the URL.
+    /// Replaces the credentials of the URL.
     pub(crate) provider: Option<Provider>,
-    /// In place of sockets.
+    /// Replaces sockets.
     pub(crate) streams: Option<StreamDialer>,
     pub(crate) timing: Timing,
     pub(crate) events: Arc<dyn TransportEvents>,

@@ -29,7 +29,7 @@ pub(super) struct ConnectionSlot {
 
 enum State {
     Connected(Arc<Connection>),
-    /// And why.
+    /// The fault says why.
     Disconnected(Fault),
     Closed,
 }

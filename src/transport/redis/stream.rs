@@ -21,10 +21,10 @@ use crate::sync::Mutex;
 pub(crate) type Reader = Box<dyn AsyncRead + Send + Unpin>;
 pub(crate) type Writer = Box<dyn AsyncWrite + Send + Unpin>;
 
-/// So that a router which forgets silent connections does not forget ours.
+/// Keeps routers from dropping our idle connections.
 pub(super) const KEEPALIVE: Duration = Duration::from_secs(10);
 
-/// How long an address of a host may be silent before the next one is tried beside it.
+/// If an address of a host has not answered after this time, the next one is tried as well.
 const NEXT_ADDRESS_AFTER: Duration = Duration::from_millis(250);
 
 /// The addresses of a host; their port means nothing.

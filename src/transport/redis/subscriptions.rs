@@ -35,12 +35,12 @@ pub(super) struct SubscriptionRegistry(Mutex<State>);
 #[derive(Default)]
 struct State {
     connectivity: Connectivity,
-    /// In an order that does not depend on hashing: simulations are replayed.
+    /// Ordered: a simulation that is replayed must not depend on hashing.
     channels: BTreeMap<Arc<str>, Registered>,
     generations: u64,
     /// Counts losses.
     epoch: u64,
-    /// Of the connections that are taken, see `slot.rs`.
+    /// Only connections of this generation are accepted, as in `slot.rs`.
     generation: u64,
     /// The requests for the next connection.
     pending: Vec<SubscribeRequest>,

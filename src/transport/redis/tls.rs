@@ -40,7 +40,7 @@ struct Current {
     config: Arc<ClientConfig>,
 }
 
-/// Why files were not used that have changed, or are gone.
+/// Why changed or missing files were not used.
 type NotUsed = Option<Arc<str>>;
 
 impl Tls {

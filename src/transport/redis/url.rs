@@ -66,19 +66,24 @@ impl<'a> Parts<'a> {
         credentials(decode(user)?, decode(password)?)
     }
 
-    /// The query parameters, their values decoded.
-    pub(super) fn parameters(
+    /// The decoded values of the query parameters with these names. Any other, or one given twice, is refused with
+    /// this reason.
+    pub(super) fn parameters<const N: usize>(
         &self,
-    ) -> impl Iterator<Item = Result<(&'a str, String), ConfigError>> {
-        let pairs = self
-            .query
-            .unwrap_or_default()
-            .split('&')
-            .filter(|pair| !pair.is_empty());
-        pairs.map(|pair| {
+        names: [&str; N],
+        reason: &str,
+    ) -> Result<[Option<String>; N], ConfigError> {
+        let mut values = [const { None }; N];
+        let pairs = self.query.unwrap_or_default().split('&');
+        for pair in pairs.filter(|pair| !pair.is_empty()) {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-            Ok((key, decode(value)?))
-        })
+            let at = names.iter().position(|name| *name == key);
+            let value = decode(value)?;
+            if at.is_none_or(|at| values[at].replace(value).is_some()) {
+                return Err(refused(reason));
+            }
+        }
+        Ok(values)
     }
 }
 

@@ -29,7 +29,7 @@ const PAUSE_MIN: Duration = Duration::from_millis(2);
 const PAUSE_MAX: Duration = Duration::from_millis(50);
 
 impl Shared {
-    pub(super) async fn call(&self, lane: Lane, call: Call) -> CallOutcome {
+    pub(in crate::transport::redis) async fn call(&self, lane: Lane, call: Call) -> CallOutcome {
         let Some(key) = call.keys.first() else {
             return self.call_anywhere(lane, call).await;
         };

@@ -52,7 +52,7 @@ impl Channels {
     }
 }
 
-/// What one node reports.
+/// Receives the events of one node.
 pub(super) struct OfNode {
     number: u32,
     events: Arc<dyn TransportEvents>,

@@ -16,14 +16,13 @@ use tokio::time::{Duration, sleep};
 use super::Shared;
 use super::keyslot::keyslot;
 use super::layout::Layout;
-use super::redirect::Address;
 use crate::transport::redis::control::{ControlConnection, Deaf};
-use crate::transport::redis::endpoint::{Address as EndpointAddress, Endpoint};
+use crate::transport::redis::endpoint::{Address, Endpoint};
 use crate::transport::redis::node::Node;
 use crate::transport::redis::pacer::Pacer;
 use crate::transport::{CallError, Fault, Lane, Missed, ShardedPubSub};
 
-/// Without any doubt, but for a little jitter.
+/// The pause between two looks when nothing casts doubt on the map, give or take jitter.
 const EVERY: Duration = Duration::from_secs(10);
 
 /// The pause before a question that follows something new (MOVED): a crowd of redirects is one doubt. It doubles
@@ -65,7 +64,7 @@ pub(super) async fn run(shared: Arc<Shared>) {
     }
 }
 
-/// What a look has found.
+/// The result of a look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Seen {
     Changed,
@@ -115,8 +114,8 @@ async fn ask(shared: &Shared, node: &Node, host: String) -> Option<Layout> {
 /// The nodes of the URL, and all others that were known: side by side, the first good answer counts.
 async fn ask_seeds(shared: &Arc<Shared>) -> Result<Layout, CallError> {
     let known = shared.nodes.all().into_iter().filter_map(|(number, _)| {
-        let Address { host, port } = shared.nodes.address(number)?;
-        Some(shared.deployment.servers.at(&host, port))
+        let address = shared.nodes.address(number)?;
+        Some(shared.deployment.servers.at(&address))
     });
     let mut seeds: Vec<Endpoint> = shared.deployment.seeds.clone();
     for endpoint in known {
@@ -161,8 +160,8 @@ async fn ask_seed(shared: &Arc<Shared>, endpoint: &Endpoint) -> Result<Layout, C
     let info = control.command(&[b"CLUSTER", b"INFO"], ANSWER_MAX).await;
     let info = info.map_err(CallError::took_nothing)?;
     let host = match endpoint.address() {
-        EndpointAddress::Tcp { host, .. } | EndpointAddress::Tls { host, .. } => host.as_str(),
-        EndpointAddress::Unix { .. } => "",
+        Address::Tcp { host, .. } | Address::Tls { host, .. } => host.as_str(),
+        Address::Unix { .. } => "",
     };
     let layout = Layout::read(&slots, &info, host, shared.deployment.security());
     layout.ok_or_else(|| {

@@ -1,9 +1,8 @@
 //! What a node says of the cluster: which slots each node serves, and how new that is.
 
 use super::keyslot::SLOTS;
-use super::redirect::Address;
 use crate::protocol::Value;
-use crate::transport::redis::endpoint::Security;
+use crate::transport::redis::endpoint::{HostPort, Security};
 
 /// One node's view of the cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,13 +18,13 @@ pub(super) struct Layout {
 pub(super) struct Range {
     pub(super) first: u16,
     pub(super) last: u16,
-    pub(super) address: Address,
+    pub(super) address: HostPort,
     /// Another address of the same node.
-    pub(super) also: Option<Address>,
+    pub(super) also: Option<HostPort>,
 }
 
 impl Layout {
-    /// Of CLUSTER SLOTS and CLUSTER INFO. `host` is that of the node which was asked. With TLS a
+    /// Reads the replies to CLUSTER SLOTS and CLUSTER INFO. `host` is that of the node which was asked. With TLS a
     /// node is called by its name where it has one, as in certificates.
     pub(super) fn read(
         slots: &Value,
@@ -69,7 +68,7 @@ impl Layout {
     }
 }
 
-/// How many slots have a node.
+/// The number of slots that have a node.
 fn served(ranges: &[Range]) -> usize {
     ranges
         .iter()
@@ -103,7 +102,7 @@ fn read_range(range: &Value, asked: &str, security: Security) -> Option<Range> {
         Some(Value::Text(name)) if !name.is_empty() => Some(name.as_str()),
         _ => None,
     });
-    let at = |host: &str| Address {
+    let at = |host: &str| HostPort {
         host: host.to_owned(),
         port,
     };

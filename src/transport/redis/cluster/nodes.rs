@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::sync::Mutex;
 
-use super::redirect::Address;
+use crate::transport::redis::endpoint::HostPort;
 use crate::transport::redis::node::Node;
 
-/// So many nodes that no layout names are kept. One that is about to join is named soon.
+/// At most this many nodes are kept that no layout names. A node that is joining is named soon.
 const STRANGERS_MAX: usize = 16;
 
 #[derive(Default)]
@@ -21,10 +21,10 @@ pub(super) struct Nodes {
 
 #[derive(Default)]
 struct Table {
-    /// At its number less one. Numbers are never used again: an epoch names a node by its number.
+    /// A node stands at its number less one. Numbers are never reused: an epoch names a node by its number.
     nodes: Vec<Option<Member>>,
     /// A node may be known by several: by its name and by its number on the network.
-    addresses: HashMap<Address, u32>,
+    addresses: HashMap<HostPort, u32>,
     /// Known by redirects alone, the newest last.
     strangers: VecDeque<u32>,
 }
@@ -32,13 +32,13 @@ struct Table {
 #[derive(Clone)]
 struct Member {
     node: Arc<Node>,
-    address: Address,
-    /// By a layout.
+    address: HostPort,
+    /// A layout names it.
     is_named: bool,
 }
 
 impl Nodes {
-    /// Nothing for zero, or if the node was retired.
+    /// `None` for zero, and if the node was retired.
     pub(super) fn get(&self, number: u32) -> Option<Arc<Node>> {
         self.table
             .lock()
@@ -46,19 +46,19 @@ impl Nodes {
             .map(|member| member.node.clone())
     }
 
-    pub(super) fn address(&self, number: u32) -> Option<Address> {
+    pub(super) fn address(&self, number: u32) -> Option<HostPort> {
         self.table
             .lock()
             .member(number)
             .map(|member| member.address.clone())
     }
 
-    pub(super) fn at(&self, address: &Address) -> Option<u32> {
+    pub(super) fn at(&self, address: &HostPort) -> Option<u32> {
         self.table.lock().addresses.get(address).copied()
     }
 
     /// The node at an address, which is made if it is not known.
-    pub(super) fn at_or_else(&self, address: &Address, make: impl FnOnce(u32) -> Node) -> u32 {
+    pub(super) fn at_or_else(&self, address: &HostPort, make: impl FnOnce(u32) -> Node) -> u32 {
         if let Some(number) = self.at(address) {
             return number;
         }
@@ -100,7 +100,7 @@ impl Nodes {
     }
 
     /// Another address of a node.
-    pub(super) fn is_also_at(&self, number: u32, address: Address) {
+    pub(super) fn is_also_at(&self, number: u32, address: HostPort) {
         self.table.lock().addresses.insert(address, number);
     }
 

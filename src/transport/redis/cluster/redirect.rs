@@ -1,26 +1,20 @@
 //! What a node answers that does not serve the slot of a call. The call was not run.
 
 use super::keyslot::SLOTS;
+use crate::transport::redis::endpoint::HostPort;
 use crate::transport::{CallError, Fault};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Redirect {
     /// Another node serves the slot.
-    Moved(u16, Address),
+    Moved(u16, HostPort),
     /// Another node takes the slot over, and has the key already or would make it.
-    Ask(Address),
+    Ask(HostPort),
     /// Some of the keys are here and others there: the node that takes the slot over will have all.
     TryAgain,
     /// The same, noticed by a script at a key that it was not given. It may have written before, and may be
     /// repeated.
     InAScript,
-}
-
-/// Where a node is. Without a host: where the node is that says so.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) struct Address {
-    pub(super) host: String,
-    pub(super) port: u16,
 }
 
 impl Redirect {
@@ -52,10 +46,10 @@ impl Redirect {
 }
 
 /// `host:port`; the port is behind the last colon, as an IPv6 address has others.
-fn address(text: &str) -> Option<Address> {
+fn address(text: &str) -> Option<HostPort> {
     let (host, port) = text.rsplit_once(':')?;
     let port = port.parse().ok().filter(|port| *port != 0)?;
-    Some(Address {
+    Some(HostPort {
         host: if host == "?" { "" } else { host }.to_owned(),
         port,
     })
@@ -70,8 +64,8 @@ mod tests {
         Redirect::of(&sort_error_reply(text))
     }
 
-    fn at(host: &str, port: u16) -> Address {
-        Address {
+    fn at(host: &str, port: u16) -> HostPort {
+        HostPort {
             host: host.to_owned(),
             port,
         }

@@ -16,10 +16,10 @@ use crate::transport::redis::remote::Remote;
 use crate::transport::redis::slot::ConnectionSlot;
 use crate::transport::redis::subscriptions::SubscriptionRegistry;
 
-/// So many connections in a row may lead to another server than those that live, before these are given up.
+/// After this many connections in a row that led to another server than the live ones, the live ones are given up.
 const STRANGERS_MAX: u32 = 8;
 
-/// Why a connection to the server before is not used.
+/// Why a connection to the previous server is given up.
 pub(super) const OTHER_TARGET: &str = "another server serves now";
 
 /// Whether a connection may carry calls.

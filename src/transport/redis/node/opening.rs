@@ -1,6 +1,5 @@
 //! Opens one connection of a node: dials, agrees on the server, restores the channels.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use tokio::time::timeout;
@@ -13,16 +12,9 @@ use crate::transport::redis::connection::{self, Connection};
 use crate::transport::redis::dial::Dial;
 use crate::transport::redis::handshake::{Greeting, not_connected};
 use crate::transport::redis::pacer::Pacer;
-use crate::transport::redis::remote::{Opened, Remote};
+use crate::transport::redis::remote::{OpenError, Opened, Remote};
 use crate::transport::redis::task::AbortOnDrop;
 use crate::transport::{CallError, Fault, Role};
-
-/// Why a connection was not opened.
-enum OpenError {
-    NoRuntime,
-    TimedOut(CallError),
-    Call(CallError),
-}
 
 impl Supervisor {
     /// The first connection, or none if the server cannot be reached and that is no error.
@@ -55,7 +47,7 @@ impl Supervisor {
             Ok(driven) => Ok(driven),
             Err(OpenError::NoRuntime) => {
                 self.driven_by = DrivenBy::OwnThread;
-                Err(not_connected("the runtime is shut down"))
+                Err(OpenError::NoRuntime.into_call())
             }
             Err(OpenError::TimedOut(error) | OpenError::Call(error)) => {
                 if !self.runtime_responds().await {
@@ -69,7 +61,7 @@ impl Supervisor {
 
     /// A stream to the server of the node, and the generation in which it may carry calls.
     async fn reach(&self) -> Result<(Opened, Arc<Remote>, u64), OpenError> {
-        let mut pacer = Pacer::new(PAUSE_MIN, PAUSE_MAX);
+        let (setup, mut pacer) = (&self.shared.setup, Pacer::new(PAUSE_MIN, PAUSE_MAX));
         let mut refused = 0;
         loop {
             let Target {
@@ -82,7 +74,9 @@ impl Supervisor {
             let peer = server
                 .filter(|_| refused == 0)
                 .and_then(|server| server.peer);
-            let opened = self.dial(&remote, peer).await?;
+            let (own, limit) = (&setup.runtimes.own, setup.timing.connect);
+            let opened = remote.open_on(self.runtime(), own, peer, limit).await?;
+            setup.events.greeted(opened.greeting.took);
             match self
                 .shared
                 .settle(generation, &opened.greeting.server, refused)
@@ -93,31 +87,6 @@ impl Supervisor {
             }
             pacer.nothing_new();
             pacer.rest().await;
-        }
-    }
-
-    async fn dial(
-        &self,
-        remote: &Arc<Remote>,
-        peer: Option<SocketAddr>,
-    ) -> Result<Opened, OpenError> {
-        let limit = self.shared.setup.timing.connect;
-        let resolver = self.shared.setup.runtimes.own.clone();
-        let (to, events) = (remote.clone(), self.shared.setup.events.clone());
-        let mut opening = AbortOnDrop(self.runtime().spawn(async move {
-            let opened = to.open(peer, &resolver).await?;
-            events.greeted(opened.greeting.took);
-            Ok(opened)
-        }));
-        let failed = |error| remote.cannot_connect(error);
-        match timeout(limit, &mut opening.0).await {
-            Ok(Ok(opened)) => opened.map_err(|error| OpenError::Call(failed(error))),
-            Ok(Err(error)) if error.is_cancelled() => Err(OpenError::NoRuntime),
-            Ok(Err(error)) => Err(OpenError::Call(failed(not_connected(&error.to_string())))),
-            Err(_) => {
-                let why = format!("no answer within {} ms", limit.as_millis());
-                Err(OpenError::TimedOut(failed(not_connected(&why))))
-            }
         }
     }
 

@@ -33,13 +33,13 @@ use crate::transport::redis::pacer::Pacer;
 use crate::transport::redis::task::AbortOnDrop;
 use crate::transport::{Fault, Missed, Role};
 
-/// A connection that lived for so long was a good one.
+/// A connection that lived this long was a good one: the next attempt does not back off.
 const LASTING: Duration = Duration::from_secs(1);
 
-/// How long a runtime that is idle needs at most to run a task.
+/// An idle runtime runs a task within this time.
 const RESPONSE_MAX: Duration = Duration::from_millis(250);
 
-/// What a server answers to a new connection if it has as many as it may.
+/// A server answers this to a new connection when it has reached `maxclients`.
 const FULL: &str = "max number of clients";
 
 /// How long closing waits for outstanding answers.
@@ -64,7 +64,7 @@ pub(super) enum DrivenBy {
 pub(super) struct DrivenConnection {
     pub(super) connection: Arc<Connection>,
     pub(super) driver: AbortOnDrop<Fault>,
-    /// Of the target that it leads to.
+    /// The generation of the target that it leads to.
     pub(super) generation: u64,
     pub(super) primary_only: bool,
     /// Who logged in, and for how long.

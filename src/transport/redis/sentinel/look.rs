@@ -10,7 +10,7 @@ use super::watch::{ANSWER_MAX, Origin, Watched};
 use super::{EVERY, Shared};
 use crate::protocol::Value;
 use crate::transport::redis::control::{ControlConnection, Deaf};
-use crate::transport::redis::endpoint::Endpoint;
+use crate::transport::redis::endpoint::{Endpoint, HostPort};
 use crate::transport::redis::handshake::not_connected;
 use crate::transport::redis::node::Node;
 use crate::transport::{CallError, Fault, Lane};
@@ -29,21 +29,14 @@ const REPLICATION: [&[u8]; 2] = [b"INFO", b"replication"];
 /// The sentinels at one look, by address.
 type Sentinels = BTreeMap<String, Watched>;
 
-/// Where a server is.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Address {
-    host: String,
-    port: u16,
-}
-
 /// The primary that the node has as its target.
 struct Present {
-    address: Address,
-    /// Of its data. A replica that is promoted keeps it as its former one. `None`: it may not be asked.
+    address: HostPort,
+    /// Its replication id. A replica that is promoted keeps it as its former one. `None`: this user may not ask.
     replication_id: Option<String>,
     is_identified: bool,
-    /// A server that some name, and that is not the successor.
-    refuted: Option<Address>,
+    /// A server that a minority names and that turned out not to be the successor.
+    refuted: Option<HostPort>,
 }
 
 /// Runs until it is dropped.
@@ -65,7 +58,7 @@ pub(super) async fn run(shared: Arc<Shared>, node: Arc<Node>) {
             (_, None) => None,
             (_, Some(present)) => present.successor(&shared, answers.iter().flatten()).await,
         };
-        let is_at = |address: &Address| present.as_ref().is_some_and(|at| at.address == *address);
+        let is_at = |address: &HostPort| present.as_ref().is_some_and(|at| at.address == *address);
         match next.filter(|address| !is_at(address)) {
             Some(address) => {
                 follow(&shared, &node, &address);
@@ -99,7 +92,7 @@ pub(super) async fn run(shared: Arc<Shared>, node: Arc<Node>) {
 }
 
 impl Present {
-    fn at(address: Address) -> Self {
+    fn at(address: HostPort) -> Self {
         Present {
             address,
             replication_id: None,
@@ -130,8 +123,8 @@ impl Present {
     async fn successor<'a>(
         &mut self,
         shared: &Shared,
-        named: impl Iterator<Item = &'a Address>,
-    ) -> Option<Address> {
+        named: impl Iterator<Item = &'a HostPort>,
+    ) -> Option<HostPort> {
         let id = self.replication_id.as_ref()?;
         let (other, _) = most_named(named.filter(|address| **address != self.address))?;
         if self.refuted.as_ref() == Some(&other) {
@@ -150,8 +143,8 @@ impl Present {
 }
 
 /// The id of the data that a primary had as a replica, if the server is a primary.
-async fn former_id(shared: &Shared, address: &Address) -> Option<String> {
-    let remote = shared.primary(&address.host, address.port).ok()?;
+async fn former_id(shared: &Shared, address: &HostPort) -> Option<String> {
+    let remote = shared.primary(address).ok()?;
     let events = Arc::new(Deaf);
     let opened = ControlConnection::open(&remote, &shared.setup, events).await;
     let info = opened.ok()?.command(&REPLICATION, ANSWER_MAX).await.ok()?;
@@ -167,7 +160,7 @@ fn line(info: &Value, name: &str) -> Option<String> {
 }
 
 /// The server that most of the sentinels name that answer, and how many do.
-fn most_named<'a>(named: impl Iterator<Item = &'a Address>) -> Option<(Address, usize)> {
+fn most_named<'a>(named: impl Iterator<Item = &'a HostPort>) -> Option<(HostPort, usize)> {
     let mut voices = BTreeMap::<_, usize>::new();
     named.for_each(|address| *voices.entry(address).or_default() += 1);
     let (most, voices) = voices.into_iter().max_by_key(|(_, voices)| *voices)?;
@@ -175,14 +168,14 @@ fn most_named<'a>(named: impl Iterator<Item = &'a Address>) -> Option<(Address, 
 }
 
 /// Another server is the primary now.
-fn follow(shared: &Shared, node: &Node, next: &Address) {
+fn follow(shared: &Shared, node: &Node, next: &HostPort) {
     *shared.unnamed.lock() = None;
     let fault = Fault(format!("the primary is {}:{} now", next.host, next.port));
-    node.switch(shared.primary(&next.host, next.port), &fault);
+    node.switch(shared.primary(next), &fault);
 }
 
 /// Leaves the fault of each sentinel to callers, while no primary is known.
-fn unnamed(shared: &Shared, node: &Node, answers: Vec<Result<Address, CallError>>) {
+fn unnamed(shared: &Shared, node: &Node, answers: Vec<Result<HostPort, CallError>>) {
     let (mut kind, mut causes): (fn(Fault) -> CallError, _) = (CallError::NotApplied, Vec::new());
     for answer in answers {
         match answer {
@@ -207,7 +200,7 @@ fn unnamed(shared: &Shared, node: &Node, answers: Vec<Result<Address, CallError>
     }
 }
 
-async fn primary((own, sentinel): (&String, &Watched), name: &[u8]) -> Result<Address, CallError> {
+async fn primary((own, sentinel): (&String, &Watched), name: &[u8]) -> Result<HostPort, CallError> {
     let answer = sentinel.ask(&[b"SENTINEL", b"MASTER", name]).await;
     let described = answer.and_then(|reply| {
         address(&reply).ok_or_else(|| not_connected("the primary is not described"))
@@ -231,7 +224,7 @@ async fn learn_others(shared: &Shared, sentinels: &Sentinels, voters: usize) {
         };
         answered += 1;
         let up = others.iter().filter_map(seen_up);
-        let up = up.map(|other| shared.deployment.sentinel_at(&other.host, other.port));
+        let up = up.map(|other| shared.deployment.sentinel_at(&other));
         let up = up.map(|endpoint| (endpoint.address().to_string(), Some(endpoint)));
         let mut up: BTreeMap<_, _> = up.collect();
         // It does not name itself.
@@ -259,7 +252,7 @@ async fn learn_others(shared: &Shared, sentinels: &Sentinels, voters: usize) {
 }
 
 /// Another sentinel, unless it is down.
-fn seen_up(sentinel: &Value) -> Option<Address> {
+fn seen_up(sentinel: &Value) -> Option<HostPort> {
     if let Some(Value::Text(flags)) = sentinel.field("flags")
         && flags.contains("s_down")
     {
@@ -268,14 +261,14 @@ fn seen_up(sentinel: &Value) -> Option<Address> {
     address(sentinel)
 }
 
-/// Of a server that a sentinel describes by names and values.
-fn address(description: &Value) -> Option<Address> {
+/// The address in a sentinel's description of a server.
+fn address(description: &Value) -> Option<HostPort> {
     let field = |name| match description.field(name) {
         Some(Value::Text(text)) if !text.is_empty() => Some(text),
         _ => None,
     };
     let port = field("port")?.parse().ok().filter(|port| *port != 0)?;
-    Some(Address {
+    Some(HostPort {
         host: field("ip")?.clone(),
         port,
     })

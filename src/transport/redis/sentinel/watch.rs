@@ -10,6 +10,7 @@ use crate::protocol::Value;
 use crate::sync::Mutex;
 use crate::transport::redis::control::ControlConnection;
 use crate::transport::redis::handshake::not_connected;
+use crate::transport::redis::pacer::Pacer;
 use crate::transport::redis::remote::Remote;
 use crate::transport::redis::request::CallOutcome;
 use crate::transport::redis::setup::Setup;
@@ -19,7 +20,7 @@ use crate::transport::{CallError, Lane, Missed, TransportEvents};
 /// How long a sentinel may take for an answer: it only reads its memory.
 pub(super) const ANSWER_MAX: Duration = Duration::from_millis(300);
 
-/// A subscription that is silent may be dead: so often its connection is tried.
+/// How often an idle subscription connection is probed.
 const PROBE: Duration = Duration::from_secs(1);
 
 const PAUSE_MIN: Duration = Duration::from_millis(20);
@@ -33,7 +34,7 @@ pub(super) struct Watched {
     _task: Arc<AbortOnDrop<()>>,
 }
 
-/// Where a sentinel is named.
+/// Who named the sentinel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Origin {
     Url,
@@ -77,7 +78,7 @@ impl Watched {
         connection.command(words, ANSWER_MAX).await
     }
 
-    /// Whether its silence counts. Sentinels may name addresses at which no client reaches them.
+    /// Whether it counts towards the majority. Sentinels may name addresses at which no client reaches them.
     pub(super) fn is_voter(&self) -> bool {
         self.origin == Origin::Url || self.state.has_been_connected.load(Ordering::Relaxed)
     }
@@ -85,13 +86,13 @@ impl Watched {
 
 /// Runs until it is dropped.
 async fn watch(state: Arc<State>, setup: Setup) {
-    let mut pause = PAUSE_MIN;
+    let mut pacer = Pacer::new(PAUSE_MIN, PAUSE_MAX);
     loop {
         let events = Arc::new(Announcements(state.changed.clone()));
         let fault = match connect(&state, &setup, events).await {
             Err(fault) => fault,
             Ok(connection) => {
-                pause = PAUSE_MIN;
+                pacer.reset();
                 let connection = Arc::new(connection);
                 *state.connection.lock() = Ok(connection.clone());
                 state.has_been_connected.store(true, Ordering::Relaxed);
@@ -111,8 +112,8 @@ async fn watch(state: Arc<State>, setup: Setup) {
             // For the error that callers see.
             state.changed.notify_one();
         }
-        sleep(pause.mul_f64(0.5 + fastrand::f64() / 2.0)).await;
-        pause = (pause * 2).min(PAUSE_MAX);
+        pacer.nothing_new();
+        pacer.rest().await;
     }
 }
 
@@ -127,7 +128,7 @@ async fn connect(
     Ok(connection)
 }
 
-/// What a sentinel says unasked.
+/// The messages of a sentinel.
 struct Announcements(Arc<Notify>);
 
 impl TransportEvents for Announcements {

@@ -43,7 +43,7 @@ pub struct TlsOptions {
 /// A text in PEM, or the file that has it.
 #[derive(Clone)]
 pub(super) enum Pem {
-    /// And the call that it was given to.
+    /// With the name of the call that it was given to.
     Text(&'static str, Arc<[u8]>),
     File(PathBuf),
 }
