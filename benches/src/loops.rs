@@ -46,6 +46,7 @@ pub(crate) async fn one_key(options: &Options) -> Result<Report, Failure> {
     for task in 0..options.tasks {
         let lock = match options.scenario.as_str() {
             "S8" | "S8x" => client.fair_lock("bench:shared"),
+            _ if options.fenced => client.fenced_lock("bench:shared").into(),
             _ => client.lock("bench:shared"),
         };
         let probe = if options.verify {

@@ -26,6 +26,7 @@ pub(crate) struct Options {
     pub(crate) start_at: Option<u64>,
     pub(crate) verify: bool,
     pub(crate) described: bool,
+    pub(crate) fenced: bool,
     /// The folder of the pages that S9 writes its results into.
     pub(crate) docs: Option<PathBuf>,
 }
@@ -53,6 +54,7 @@ impl Options {
             start_at: given.get("start-at")?,
             verify: given.or("verify", false)?,
             described: given.or("described", false)?,
+            fenced: given.or("fenced", false)?,
             docs: given.get("docs")?,
         })
     }

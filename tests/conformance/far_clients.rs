@@ -1,5 +1,5 @@
-//! A far client beside a busy near one: the near one lets it have its turns, however far it is. Only the
-//! embedded engine has the switches.
+//! Turns between clients: a far one beside a busy near one, several near ones, and subscribers that want nothing.
+//! Only the embedded engine has the switches.
 
 #![expect(clippy::print_stdout, reason = "with --nocapture it shows the shares")]
 
@@ -180,4 +180,66 @@ async fn those_who_do_not_want_it_cost_little() {
     let had = f64::from(busy.end().await) / most;
     println!("{had:.3} of what it would have alone");
     assert!(had > 0.92, "{had}");
+}
+
+/// One way from a near client to the engine.
+const NEAR: Duration = Duration::from_micros(100);
+
+/// How often each of several busy near clients takes the lock. Idle ones wait a moment every three seconds and stay
+/// subscribed.
+async fn shares_of_near_clients(clients: usize, idle: usize) -> Vec<u32> {
+    fastrand::seed(1);
+    let engine = EmbeddedRedis::new();
+    let first = engine.client().lock("x").lock().await.unwrap();
+    let mut busy = Vec::new();
+    for seed in 0..clients {
+        let client = engine.builder().connect().await.unwrap();
+        let way = Delay::between(NEAR.mul_f64(0.8), NEAR.mul_f64(1.2));
+        let uneven = Faults {
+            request: way,
+            reply: way,
+            ..Faults::default()
+        };
+        let link = engine.links().pop().unwrap();
+        link.set_faults(uneven, seed as u64);
+        busy.push(Busy::begin(&client, |client| client.lock("x"), ms(1)).await);
+    }
+    let subscriber = |_| {
+        let lock = engine.client().lock("x");
+        tokio::spawn(async move {
+            loop {
+                drop(lock.try_lock(ms(30), Lease::Renewed).await);
+                sleep(ms(3000)).await;
+            }
+        })
+    };
+    let idle: Vec<_> = (0..idle).map(subscriber).collect();
+    first.unlock().await.unwrap();
+    sleep(ms(10_000)).await;
+    idle.iter().for_each(JoinHandle::abort);
+    let mut taken = Vec::new();
+    for busy in busy {
+        taken.push(busy.end().await);
+    }
+    println!("near clients beside {} idle ones: {taken:?}", idle.len());
+    taken
+}
+
+/// A yield ends when every other client has had the lock. If the first one ended it, two clients would alternate and
+/// starve the rest.
+#[tokio::test(start_paused = true)]
+async fn several_near_clients_share_evenly() {
+    let taken = shares_of_near_clients(6, 0).await;
+    let equal = taken.iter().sum::<u32>() / 6;
+    assert!(taken.iter().all(|taken| *taken > equal / 2), "{taken:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_idle_subscriber_costs_two_busy_clients_little() {
+    let alone: u32 = shares_of_near_clients(2, 0).await.iter().sum();
+    let beside: u32 = shares_of_near_clients(2, 1).await.iter().sum();
+    assert!(
+        f64::from(beside) > 0.85 * f64::from(alone),
+        "{beside} of {alone}"
+    );
 }
