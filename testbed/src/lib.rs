@@ -21,6 +21,8 @@
 mod certificate;
 mod deployment;
 #[cfg(feature = "locks")]
+mod hold;
+#[cfg(feature = "locks")]
 mod kind;
 pub mod preload;
 mod process;
@@ -33,6 +35,8 @@ pub use deployment::routes::Routes;
 pub use deployment::sentinel::{Announcements, MASTER, Sentinels, Watch};
 pub use deployment::slots::{SLOTS, keyslot};
 pub use deployment::{Borrowed, Deployment, Line};
+#[cfg(feature = "locks")]
+pub use hold::lost;
 #[cfg(feature = "locks")]
 pub use kind::{KINDS, Kind};
 pub use process::keeper;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout};
 
 /// How long anything may take that is expected to happen.
-pub const LIMIT: Duration = Duration::from_secs(20);
+pub const LIMIT: Duration = Duration::from_secs(30);
 
 pub const fn ms(span: u64) -> Duration {
     Duration::from_millis(span)

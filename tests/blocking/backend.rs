@@ -17,10 +17,6 @@ pub(crate) enum Backend {
     Embedded(EmbeddedRedis),
 }
 
-pub(crate) const fn ms(span: u64) -> Duration {
-    Duration::from_millis(span)
-}
-
 impl Backend {
     pub(crate) fn redis() -> Self {
         Backend::Redis(Box::new(Borrowed::take()))

@@ -4,8 +4,7 @@ use std::net::{Ipv4Addr, TcpListener};
 
 use leasehold::blocking::Client;
 use leasehold::{ConfigError, Error, Lease};
-
-use crate::backend::ms;
+use leasehold_testbed::ms;
 
 /// A port that nobody listens on while the listener is kept: connections to it are never accepted.
 fn silent() -> (TcpListener, String) {

@@ -3,11 +3,9 @@
 use std::thread;
 
 use leasehold::{Ended, Error, Lease, LossReason};
-use leasehold_testbed::wait_until;
+use leasehold_testbed::{ms, wait_until};
 
-use crate::backend::{
-    Backend, LIMIT, in_vain, ms, on_another_thread, until_renewed, until_waiting,
-};
+use crate::backend::{Backend, LIMIT, in_vain, on_another_thread, until_renewed, until_waiting};
 
 pub(crate) fn an_unlock_frees_before_it_returns(backend: &Backend) {
     let client = backend.client();

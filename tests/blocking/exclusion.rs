@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use leasehold::blocking::{Client, Lock};
 use leasehold::{ConfigError, Error, Lease};
+use leasehold_testbed::ms;
 use tokio::time::Instant;
 
-use crate::backend::{Backend, LIMIT, in_vain, ms, on_another_thread, until_waiting};
+use crate::backend::{Backend, LIMIT, in_vain, on_another_thread, until_waiting};
 
 type Kind = (&'static str, fn(&Client) -> Lock);
 

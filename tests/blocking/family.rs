@@ -9,8 +9,9 @@ use leasehold::blocking::{
     PermitExpirableSemaphore, ReadWriteLock, Semaphore, SemaphorePermit,
 };
 use leasehold::{Error, FencedGuard, Lease, Owner};
+use leasehold_testbed::ms;
 
-use crate::backend::{Backend, LIMIT, in_vain, ms, on_another_thread, until_waiting};
+use crate::backend::{Backend, LIMIT, in_vain, on_another_thread, until_waiting};
 use crate::exclusion::KINDS;
 
 const NOW: Duration = Duration::ZERO;

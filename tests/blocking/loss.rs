@@ -4,10 +4,10 @@ use std::thread;
 use std::time::Duration;
 
 use leasehold::{Ended, Error, HoldState, Lease, LossReason};
-use leasehold_testbed::wait_until;
+use leasehold_testbed::{ms, wait_until};
 use tokio::time::Instant;
 
-use crate::backend::{Backend, LIMIT, ms, until_renewed};
+use crate::backend::{Backend, LIMIT, until_renewed};
 
 /// A machine that stalls for a second loses nothing.
 const LEASE: Duration = ms(3000);

@@ -7,9 +7,9 @@ use std::thread;
 
 use leasehold::blocking::{Client, Guard};
 use leasehold::{EmbeddedRedis, Lease};
-use leasehold_testbed::{Server, is_missing, wait_until};
+use leasehold_testbed::{Server, is_missing, ms, wait_until};
 
-use crate::backend::{LIMIT, ms, until_waiting};
+use crate::backend::{LIMIT, until_waiting};
 
 const URL: &str = "LEASEHOLD_TEST_URL";
 

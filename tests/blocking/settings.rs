@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use leasehold::blocking::Lock;
 use leasehold::{ConfigError, Error, Lease, Owner};
-use leasehold_testbed::wait_until;
+use leasehold_testbed::{ms, wait_until};
 
-use crate::backend::{Backend, LIMIT, ms, on_another_thread, until_waiting};
+use crate::backend::{Backend, LIMIT, on_another_thread, until_waiting};
 
 /// Longer than the default of half a minute.
 const LONG: Duration = Duration::from_secs(300);

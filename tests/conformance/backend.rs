@@ -11,8 +11,8 @@ use futures::FutureExt;
 use leasehold::settings::LocalHandover;
 use leasehold::test_util::{ErrorReply, Reply, scripts};
 use leasehold::{Client, ClientBuilder, EmbeddedRedis, Error};
-use leasehold_testbed::{self as testbed, Borrowed};
-use tokio::time::{Instant, sleep};
+use leasehold_testbed::{self as testbed, Borrowed, eventually, ms};
+use tokio::time::Instant;
 
 /// How long anything may take that is expected to happen.
 pub(crate) const LIMIT: Duration = Duration::from_secs(10);
@@ -20,10 +20,6 @@ pub(crate) const LIMIT: Duration = Duration::from_secs(10);
 pub(crate) enum Backend {
     Redis(Box<Borrowed>),
     Embedded(EmbeddedRedis),
-}
-
-pub(crate) const fn ms(span: u64) -> Duration {
-    Duration::from_millis(span)
 }
 
 impl Backend {
@@ -320,15 +316,6 @@ fn text(reply: Result<Reply, ErrorReply>) -> String {
         Ok(Reply::Bulk(bytes)) => String::from_utf8(bytes).expect("text"),
         Ok(Reply::Array(parts)) => format!("{parts:?}"),
         Ok(Reply::Status(text)) | Err(ErrorReply(text)) => text,
-    }
-}
-
-/// Waits for a condition; fails if it does not come true in time.
-pub(crate) async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
-    let limit = Instant::now() + LIMIT;
-    while !holds().await {
-        assert!(Instant::now() < limit, "not within {LIMIT:?}: {what}");
-        sleep(ms(1)).await;
     }
 }
 

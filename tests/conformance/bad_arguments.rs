@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use leasehold::settings::LocalHandover;
 use leasehold::{Client, ConfigError, Error, FencingToken, Lease, Lock};
+use leasehold_testbed::{eventually, ms};
 
-use crate::backend::{Backend, eventually, ms};
+use crate::backend::Backend;
 
 const ID: &str = "0123456789abcdef0123456789abcdef";
 const NOW: Duration = Duration::ZERO;

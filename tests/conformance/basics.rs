@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use leasehold::inspect::LockKind;
 use leasehold::{Error, Lease, Lock, Owner};
+use leasehold_testbed::{eventually, ms};
 
-use crate::backend::{Backend, eventually, ms, soon, waiting};
+use crate::backend::{Backend, soon, waiting};
 use crate::semaphores::in_vain;
 
 pub(crate) async fn every_kind_of_lock_excludes_and_wakes(backend: Backend) {

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use leasehold::{ConfigError, Error, Lease, Owner};
+use leasehold_testbed::{eventually, ms};
 use tokio::time::{Instant, sleep};
 
-use crate::backend::{Backend, eventually, ms, soon, waiting};
+use crate::backend::{Backend, soon, waiting};
 use crate::for_each_kind::is_sure;
 use crate::read_write::{listens, nothing_is_left, read, reader, write, writer};
 

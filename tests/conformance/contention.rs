@@ -8,10 +8,11 @@ use futures::FutureExt;
 use leasehold::settings::LocalHandover;
 use leasehold::test_util::{Delay, Faults};
 use leasehold::{Client, Error, Lease, Lock, LossReason};
+use leasehold_testbed::{eventually, ms};
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep};
 
-use crate::backend::{Backend, eventually, ms, soon, waiting};
+use crate::backend::{Backend, soon, waiting};
 
 pub(crate) async fn two_values_exclude_each_other(backend: Backend) {
     let client = backend.client().await;

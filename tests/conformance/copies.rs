@@ -7,11 +7,11 @@ use std::sync::{Arc, Mutex};
 use leasehold::settings::Durability;
 use leasehold::test_util::Gate;
 use leasehold::{Client, EmbeddedRedis, Error, HoldState, Lock};
+use leasehold_testbed::{eventually, ms};
 use tokio::io::{AsyncWriteExt, BufReader, DuplexStream, duplex};
 use tokio::task::AbortHandle;
 use tokio::time::sleep;
 
-use crate::backend::{eventually, ms};
 use crate::memory_server::{encoded, request, to_the_connection};
 
 /// A server in memory: the engine, and one replica that has everything.

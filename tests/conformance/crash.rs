@@ -5,9 +5,9 @@ use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
 
 use leasehold::{Client, Lease};
-use leasehold_testbed::{Server, is_missing};
+use leasehold_testbed::{Server, is_missing, ms};
 
-use crate::backend::{ms, soon, waiting};
+use crate::backend::{soon, waiting};
 
 const SERVER: &str = "LEASEHOLD_CRASH_SERVER";
 

@@ -6,9 +6,10 @@ use std::time::Duration;
 use leasehold::settings::LocalHandover;
 use leasehold::test_util::{Delay, Faults, LinkControl};
 use leasehold::{Client, EmbeddedRedis, Ended, Lease, LockGuard, LossReason};
+use leasehold_testbed::{eventually, ms};
 use tokio::time::{Instant, sleep, sleep_until};
 
-use crate::backend::{Backend, eventually, ms, waiting};
+use crate::backend::{Backend, waiting};
 
 /// So long after a connection broke the server runs what was on its way.
 pub(crate) const LATE: Duration = ms(12_000);

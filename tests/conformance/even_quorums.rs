@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use leasehold::{Client, Error, Lease, Lock, LockGuard};
+use leasehold_testbed::{eventually, ms};
 
-use crate::backend::{Backend, eventually, ms, soon};
+use crate::backend::{Backend, soon};
 
 const LONG: Lease = Lease::Fixed(Duration::from_secs(600));
 const ONCE: Duration = Duration::ZERO;

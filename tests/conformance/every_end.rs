@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use leasehold::{Ended, Error, HoldState, Lease, LossReason, Owner};
-use leasehold_testbed::KINDS;
+use leasehold_testbed::{KINDS, eventually, ms};
 use tokio::time::{Instant, sleep};
 
-use crate::backend::{Backend, LIMIT, eventually, ms, soon};
+use crate::backend::{Backend, LIMIT, soon};
 use crate::for_each_kind::{are_there, for_each_exclusive_kind, for_each_kind, is_sure, wait};
 
 pub(crate) async fn a_fixed_lease_ends_for_a_waiter(backend: Backend) {

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use leasehold::{Ended, Error, Lease, Lock, LossReason, Owner};
-use leasehold_testbed::KINDS;
+use leasehold_testbed::{KINDS, eventually, ms};
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep};
 
-use crate::backend::{Backend, eventually, ms, soon};
+use crate::backend::{Backend, soon};
 use crate::for_each_kind::{are_there, for_each_exclusive_kind, for_each_kind, is_sure, wait};
 use crate::semaphores::in_vain;
 

@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use futures::FutureExt;
 use futures::future::join_all;
 use leasehold::{Client, Ended, Error, Lease, Lock, LockGuard, LossReason, Owner};
-use leasehold_testbed::{KINDS, Kind};
+use leasehold_testbed::{KINDS, Kind, ms};
 use tokio::task::{JoinSet, LocalSet, yield_now};
 use tokio::time::{sleep, timeout};
 
-use crate::backend::{Backend, ms, soon};
+use crate::backend::{Backend, soon};
 use crate::for_each_kind::{for_each_exclusive_kind, for_each_kind};
 
 /// A critical section that sees who else is inside.

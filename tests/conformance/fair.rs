@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold::{Client, Error, Lease, LockGuard, Owner};
+use leasehold_testbed::{eventually, ms};
 use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
-use crate::backend::{Backend, eventually, ms, soon, waiting};
+use crate::backend::{Backend, soon, waiting};
 use crate::faulty_connection::FaultyConnection;
 use crate::semaphores::in_vain;
 

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use leasehold::{Error, FencingToken, Lease};
+use leasehold_testbed::{eventually, ms};
 
-use crate::backend::{Backend, eventually, ms, soon, waiting};
+use crate::backend::{Backend, soon, waiting};
 
 const COUNTER: &str = "redisson_lock_token:{x}";
 

@@ -9,9 +9,9 @@ use std::panic::AssertUnwindSafe;
 use futures::FutureExt;
 use futures::future::join_all;
 use leasehold::{Client, HoldState, LockGuard};
-use leasehold_testbed::{KINDS, Kind};
+use leasehold_testbed::{KINDS, Kind, eventually};
 
-use crate::backend::{Backend, eventually};
+use crate::backend::Backend;
 
 /// Tests all kinds at once, and says which one failed.
 pub(crate) async fn for_each_kind(test: impl AsyncFn(&Kind)) {

@@ -5,9 +5,7 @@ use std::time::Duration;
 
 use leasehold::test_util::{Delay, Faults, LinkControl};
 use leasehold::{EmbeddedRedis, Error, Lease, LockGuard, Owner};
-use leasehold_testbed::KINDS;
-
-use crate::backend::{eventually, ms};
+use leasehold_testbed::{KINDS, eventually, ms};
 
 /// Longer than any of these tests: what is left behind is seen.
 const LEASE: Lease = Lease::fixed(ms(3_600_000));

@@ -6,11 +6,10 @@ use std::sync::{Arc, Mutex};
 
 use futures::future::join_all;
 use leasehold::{Client, EmbeddedRedis, HoldState, LockGuard};
-use leasehold_testbed::{SLOTS, keyslot};
+use leasehold_testbed::{SLOTS, eventually, keyslot, ms};
 use tokio::io::{AsyncWriteExt, BufReader, DuplexStream, duplex};
 use tokio::time::sleep;
 
-use crate::backend::{eventually, ms};
 use crate::memory_server::{array, bulk, encoded, request, to_the_connection};
 
 const NODES: u16 = 3;

@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use leasehold::{Client, ConfigError, Ended, Error, HoldState, Lease, Lock, LossReason};
+use leasehold_testbed::{eventually, ms};
 use tokio::time::{Instant, sleep};
 
-use crate::backend::{Backend, eventually, ms, soon, waiting};
+use crate::backend::{Backend, soon, waiting};
 use crate::for_each_kind::is_sure;
 
 pub(crate) async fn unlock_reports_and_frees(backend: Backend) {

@@ -1,9 +1,10 @@
 //! Those who hold permits of a semaphore: dead, told, counted once.
 
 use leasehold::{Ended, Error, LossReason};
+use leasehold_testbed::{eventually, ms};
 use tokio::time::{Instant, sleep};
 
-use crate::backend::{Backend, eventually, ms, soon};
+use crate::backend::{Backend, soon};
 use crate::faulty_connection::FaultyConnection;
 use crate::semaphores::set;
 

@@ -1,8 +1,9 @@
 //! Who a client is, and whether its server answers.
 
 use leasehold::{Error, Lease};
+use leasehold_testbed::ms;
 
-use crate::backend::{Backend, ms};
+use crate::backend::Backend;
 
 pub(crate) async fn every_owner_text_begins_with_the_id_of_its_client(backend: Backend) {
     let (one, other) = (backend.client().await, backend.client().await);

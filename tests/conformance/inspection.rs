@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use leasehold::{Lease, Owner};
+use leasehold_testbed::{eventually, ms};
 
-use crate::backend::{Backend, eventually, ms};
+use crate::backend::Backend;
 use crate::semaphores::in_vain;
 
 pub(crate) async fn a_free_lock_looks_free(backend: Backend) {

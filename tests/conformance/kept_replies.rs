@@ -4,9 +4,10 @@ use futures::FutureExt;
 use futures::future::join_all;
 use leasehold::Client;
 use leasehold::test_util::{Delay, Faults};
+use leasehold_testbed::{eventually, ms};
 use tokio::time::{sleep, sleep_until};
 
-use crate::backend::{Backend, eventually, ms};
+use crate::backend::Backend;
 use crate::delayed_commands::{LATE, SEEDS, Testbed};
 
 fn replies(backend: &Backend) -> usize {

@@ -6,10 +6,10 @@ use std::time::Duration;
 use futures::future::try_join_all;
 use leasehold::test_util::{Delay, Faults};
 use leasehold::{EmbeddedRedis, Error, Lease};
-use leasehold_testbed::Kind;
+use leasehold_testbed::{Kind, eventually, ms};
 use tokio::time::{Instant, sleep, sleep_until};
 
-use crate::backend::{Backend, LIMIT, eventually, ms, soon, waiting};
+use crate::backend::{Backend, LIMIT, soon, waiting};
 use crate::faulty_connection::FaultyConnection;
 use crate::for_each_kind::for_each_exclusive_kind;
 

@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use leasehold::{Client, CountDownLatch, Error};
+use leasehold_testbed::{eventually, ms};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
-use crate::backend::{Backend, eventually, ms, soon, waiting};
+use crate::backend::{Backend, soon, waiting};
 use crate::faulty_connection::FaultyConnection;
 use crate::semaphores::{in_vain, while_waiting};
 

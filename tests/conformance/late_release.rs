@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use leasehold::test_util::Faults;
 use leasehold::{Error, Lease};
+use leasehold_testbed::ms;
 use tokio::time::{Instant, sleep};
 
-use crate::backend::{Backend, ms, soon};
+use crate::backend::{Backend, soon};
 
 /// How long the server refuses calls.
 const BUSY: Duration = ms(180);

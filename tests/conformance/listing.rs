@@ -5,9 +5,10 @@ use std::time::Duration;
 use futures::future::try_join_all;
 use leasehold::inspect::{LockInfo, LockKind};
 use leasehold::{Lease, LockGuard, Owner};
+use leasehold_testbed::eventually;
 use tokio::task::JoinSet;
 
-use crate::backend::{Backend, eventually};
+use crate::backend::Backend;
 
 const ONCE: Duration = Duration::ZERO;
 /// An owner as a thread of Redisson's is one.

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use leasehold::{Client, ConfigError, Error, HoldState, Lease, Lock, Owner};
+use leasehold_testbed::{eventually, ms};
 use tokio::time::{Instant, sleep};
 
-use crate::backend::{Backend, eventually, ms, soon, waiting};
+use crate::backend::{Backend, soon, waiting};
 use crate::faulty_connection::FaultyConnection;
 use crate::for_each_kind::{for_each_kind, is_sure};
 

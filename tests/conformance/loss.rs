@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use leasehold::{Ended, Error, HoldState, Lease, LossReason};
+use leasehold_testbed::{eventually, ms};
 use tokio::time::{Instant, sleep};
 
-use crate::backend::{Backend, eventually, ms, soon, waiting};
+use crate::backend::{Backend, soon, waiting};
 use crate::for_each_kind::is_sure;
 
 pub(crate) async fn a_fixed_lease_ends_by_itself(backend: Backend) {

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use leasehold::{Client, Lease, LockGuard};
+use leasehold_testbed::eventually;
 
-use crate::backend::{Backend, eventually, soon};
+use crate::backend::{Backend, soon};
 use crate::read_write::{listens, nothing_is_left, read, writer};
 
 const MANY: u32 = 30;

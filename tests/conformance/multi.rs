@@ -5,9 +5,10 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
 use leasehold::{Client, ConfigError, Error, HoldState, Lease, Lock, Owner};
+use leasehold_testbed::{eventually, ms};
 use tokio::time::{Instant, sleep};
 
-use crate::backend::{Backend, eventually, ms, soon, waiting};
+use crate::backend::{Backend, soon, waiting};
 use crate::semaphores::in_vain;
 
 pub(crate) const NAMES: [&str; 3] = ["a", "b", "c"];

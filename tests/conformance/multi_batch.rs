@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use leasehold::{Client, Error, Lease, Lock};
+use leasehold_testbed::ms;
 
-use crate::backend::{Backend, ms};
+use crate::backend::Backend;
 
 /// A call is for the names of one slot of a cluster.
 const NAMES: [&str; 3] = ["{m}a", "{m}b", "{m}c"];

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use leasehold::{Client, Ended, Error, HoldState, Lease, Lock, LockGuard, LossReason, Owner};
+use leasehold_testbed::{eventually, ms};
 use tokio::time::{Instant, sleep};
 
-use crate::backend::{Backend, eventually, ms, soon, waiting};
+use crate::backend::{Backend, soon, waiting};
 use crate::multi::{NAMES, settled, there};
 
 async fn is_lost(guard: &LockGuard, reason: LossReason) {

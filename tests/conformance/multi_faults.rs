@@ -1,10 +1,11 @@
 //! What goes wrong with one member of several locks while the others are waited for.
 
 use leasehold::{Client, Error, Lease, Lock, LockGuard};
+use leasehold_testbed::{eventually, ms};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
-use crate::backend::{Backend, eventually, ms, soon};
+use crate::backend::{Backend, soon};
 use crate::faulty_connection::FaultyConnection;
 use crate::multi::{NAMES, settled, there};
 

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use leasehold::test_util::{Delay, Faults};
 use leasehold::{EmbeddedRedis, Ended, Error, HoldState, Lease, LossReason, Owner};
-use leasehold_testbed::KINDS;
+use leasehold_testbed::{KINDS, eventually, ms};
 use tokio::time::{Instant, sleep};
 
-use crate::backend::{Backend, eventually, ms, soon, waiting};
+use crate::backend::{Backend, soon, waiting};
 
 #[tokio::test(start_paused = true)]
 async fn a_cut_line_is_unavailable_and_a_healed_one_works() {

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use leasehold::{Client, Ended, Error, Lease, LossReason, PermitExpirableSemaphore};
+use leasehold_testbed::{eventually, ms};
 use tokio::time::{Instant, sleep};
 
-use crate::backend::{Backend, eventually, ms, soon};
+use crate::backend::{Backend, soon};
 use crate::semaphores::in_vain;
 
 const MANY: u32 = 1024;

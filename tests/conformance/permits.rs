@@ -9,9 +9,10 @@ use futures::future::{join_all, try_join_all};
 use leasehold::{
     Client, Ended, Error, ExpirablePermit, Lease, LossReason, PermitExpirableSemaphore,
 };
+use leasehold_testbed::{eventually, ms};
 use tokio::time::{Instant, sleep};
 
-use crate::backend::{Backend, eventually, ms, soon};
+use crate::backend::{Backend, soon};
 use crate::faulty_connection::FaultyConnection;
 use crate::semaphores::{in_vain, step, while_waiting};
 

@@ -6,9 +6,10 @@ use std::pin::pin;
 use std::time::Duration;
 
 use leasehold::{Error, Lease, Lock};
+use leasehold_testbed::{eventually, ms};
 use tokio::time::Instant;
 
-use crate::backend::{Backend, eventually, ms};
+use crate::backend::Backend;
 use crate::for_each_kind::for_each_kind;
 
 /// The work between two polls.

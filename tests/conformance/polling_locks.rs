@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use leasehold::{Client, Ended, Error, Lease, Lock, LossReason};
+use leasehold_testbed::{eventually, ms};
 use tokio::time::{Instant, sleep};
 
-use crate::backend::{Backend, eventually, ms, soon, waiting};
+use crate::backend::{Backend, soon, waiting};
 
 const KINDS: [fn(&Client) -> Lock; 2] = [
     |client| client.spin_lock("x"),

@@ -4,9 +4,10 @@
 use std::time::Duration;
 
 use leasehold::{Client, Lease, LockGuard};
+use leasehold_testbed::{eventually, ms};
 use tokio::time::{Instant, sleep};
 
-use crate::backend::{Backend, LIMIT, eventually, ms};
+use crate::backend::{Backend, LIMIT};
 use crate::fair::{DEADLINES, JAVA, QUEUE, nothing_is_left, put, queue, queued, served};
 use crate::faulty_connection::FaultyConnection;
 

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use leasehold::{Error, Lease};
+use leasehold_testbed::{eventually, ms};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
-use crate::backend::{Backend, eventually, ms, soon};
+use crate::backend::{Backend, soon};
 use crate::fair::{
     CLAIM, DEAD, DEADLINES, JAVA, QUEUE, deadline, deadlines, nothing_is_left, put, queue, queued,
     served,

@@ -7,10 +7,11 @@ use std::time::Duration;
 use futures::FutureExt;
 use futures::future::join_all;
 use leasehold::{Client, Error, HoldState, Lease, LockGuard, Owner};
+use leasehold_testbed::{eventually, ms};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
-use crate::backend::{Backend, eventually, ms, soon, told, waiting};
+use crate::backend::{Backend, soon, told, waiting};
 
 type Taking = JoinHandle<Result<LockGuard, Error>>;
 

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use leasehold::{Ended, Error, HoldState, Lease, LossReason, Owner};
+use leasehold_testbed::{eventually, ms};
 use tokio::time::sleep;
 
-use crate::backend::{Backend, eventually, ms, soon, waiting};
+use crate::backend::{Backend, soon, waiting};
 
 pub(crate) async fn the_same_value_re_enters(backend: Backend) {
     let (client, rival) = (backend.client().await, backend.client().await);

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use leasehold::{ConfigError, Error, Lease, Lock};
-use leasehold_testbed::KINDS;
+use leasehold_testbed::{KINDS, eventually, ms};
 
-use crate::backend::{Backend, eventually, ms};
+use crate::backend::Backend;
 
 pub(crate) async fn bad_names_are_refused_before_anything_is_sent(backend: Backend) {
     let client = backend.client().await;

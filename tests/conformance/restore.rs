@@ -6,10 +6,10 @@ use std::time::Duration;
 use futures::FutureExt;
 use futures::future::join_all;
 use leasehold::{Client, ConfigError, Ended, Error, Lease, Lock, LockGuard, LossReason, Owner};
-use leasehold_testbed::{KINDS, Kind};
+use leasehold_testbed::{KINDS, Kind, eventually, ms};
 use tokio::runtime::Handle;
 
-use crate::backend::{Backend, eventually, ms, soon, waiting};
+use crate::backend::{Backend, soon, waiting};
 
 /// All that can be handed on as a text.
 fn texted() -> impl Iterator<Item = &'static Kind> {

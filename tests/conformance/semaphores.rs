@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use futures::future::{join_all, try_join_all};
 use leasehold::{Client, Error, Lease, Semaphore, SemaphorePermit};
+use leasehold_testbed::{eventually, ms};
 use tokio::time::{Instant, sleep};
 
-use crate::backend::{Backend, LIMIT, eventually, ms, soon, waiting};
+use crate::backend::{Backend, LIMIT, soon, waiting};
 
 /// The most that Java can ask for.
 const JAVAS_MOST: u32 = 2_147_483_647;

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use leasehold::test_util::Machine;
 use leasehold::{Client, Ended, Error, HoldState, Lease, LockGuard, LossReason};
+use leasehold_testbed::eventually;
 use tokio::time::Instant;
 
-use crate::backend::{Backend, eventually, soon};
+use crate::backend::{Backend, soon};
 
 const LEASE: Duration = Duration::from_secs(30);
 

@@ -7,10 +7,10 @@ use leasehold::{
     Client, ClientBuilder, ConfigError, EmbeddedRedis, Ended, Error, Lease, Lock, LockGuard,
     LossReason, Owner,
 };
-use leasehold_testbed::KINDS;
+use leasehold_testbed::{KINDS, eventually, ms};
 use tokio::time::{Instant, advance, sleep, sleep_until};
 
-use crate::backend::{Backend, eventually, ms, soon, waiting};
+use crate::backend::{Backend, soon, waiting};
 use crate::faulty_connection::FaultyConnection;
 use crate::for_each_kind::{are_there, for_each_exclusive_kind};
 

@@ -4,10 +4,10 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use leasehold::{Client, Lease, Lock};
-use leasehold_testbed::Kind;
+use leasehold_testbed::{Kind, eventually, ms};
 use tokio::time::{Instant, timeout};
 
-use crate::backend::{Backend, eventually, ms, soon};
+use crate::backend::{Backend, soon};
 use crate::for_each_kind::{for_each_exclusive_kind, for_each_kind};
 
 /// Polls a future for a while, and not any more after that.

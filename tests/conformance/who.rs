@@ -2,10 +2,10 @@
 
 use leasehold::inspect::Holder;
 use leasehold::{Client, ConfigError, Error, Lease, Lock};
-use leasehold_testbed::KINDS;
+use leasehold_testbed::{KINDS, eventually, ms};
 use tokio::task::JoinSet;
 
-use crate::backend::{Backend, eventually, ms, soon, waiting};
+use crate::backend::{Backend, soon, waiting};
 
 /// Those that are one lock, of which there is one holder to be told.
 fn single_kinds() -> impl Iterator<Item = &'static leasehold_testbed::Kind> {

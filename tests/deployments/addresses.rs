@@ -4,9 +4,9 @@ use std::fs;
 use std::time::Duration;
 
 use leasehold::{Client, Lease, Lock};
-use leasehold_testbed::{Cluster, Shape};
+use leasehold_testbed::{Cluster, Shape, eventually};
 
-use crate::contenders::{LIMIT, until};
+use crate::contenders::LIMIT;
 
 async fn is_served(lock: &Lock) -> bool {
     match lock
@@ -39,7 +39,7 @@ async fn a_failover_is_followed_while_another_node_has_no_address() {
     cluster.kill(lost);
     fs::remove_file(cluster.node(lost).folder().join("nodes.conf")).expect("it has one");
     cluster.restart(lost);
-    until("its address is lost", async || {
+    eventually("its address is lost", async || {
         let nodes = cluster.node(1).command(&["CLUSTER", "NODES"]).text();
         nodes
             .lines()
@@ -47,7 +47,7 @@ async fn a_failover_is_followed_while_another_node_has_no_address() {
     })
     .await;
     cluster.kill(former);
-    until("the replica takes over", async || {
+    eventually("the replica takes over", async || {
         drop(
             cluster
                 .node(replica)
@@ -56,10 +56,10 @@ async fn a_failover_is_followed_while_another_node_has_no_address() {
         cluster.node(replica).command(&["ROLE"]).array()[0].text() == "master"
     })
     .await;
-    until("the failover is followed", async || is_served(&lock).await).await;
+    eventually("the failover is followed", async || is_served(&lock).await).await;
     let client = builder().connect().await.expect("a new client connects");
     for shard in [0, 1] {
         let lock = client.lock(cluster.name_in(shard, "new"));
-        until("the shard is served", async || is_served(&lock).await).await;
+        eventually("the shard is served", async || is_served(&lock).await).await;
     }
 }

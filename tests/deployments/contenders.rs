@@ -232,12 +232,3 @@ pub(crate) fn size(variable: &str, default: usize) -> usize {
         .and_then(|text| text.parse().ok())
         .unwrap_or(default)
 }
-
-/// Waits for a condition; fails if it does not come true.
-pub(crate) async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
-    let since = Instant::now();
-    while !holds().await {
-        assert!(since.elapsed() < LIMIT, "still not: {what}");
-        sleep(Duration::from_millis(2)).await;
-    }
-}

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use leasehold::settings::Durability;
 use leasehold::{Client, Ended, Error, HoldState, Lease, LossReason};
-use leasehold_testbed::{Reply, Sentinels, Watch};
+use leasehold_testbed::{Reply, Sentinels, Watch, eventually};
 use tokio::time::timeout;
 
-use crate::contenders::{LIMIT, until};
+use crate::contenders::LIMIT;
 
 /// No renewal is due within a test.
 const LONG: Duration = Duration::from_secs(300);
@@ -20,7 +20,7 @@ async fn connect(sentinels: &Sentinels, replicas: u32) -> Client {
     let builder = builder.durability(Durability::replicas(replicas).within(within));
     let client = builder.connect().await.expect("connects");
     // A replica that has just come acknowledges nothing for a moment.
-    until("grants are copied", async || {
+    eventually("grants are copied", async || {
         let guard = client.lock("warm").try_lock(LIMIT, Lease::Renewed).await;
         guard.is_ok_and(|guard| {
             drop(guard);
@@ -49,7 +49,7 @@ async fn a_grant_that_the_promoted_replica_lacks_is_lost_and_fenced() {
         .unlock()
         .await
         .expect("held");
-    until("all is settled", async || {
+    eventually("all is settled", async || {
         client.stats().releases_pending == 0
     })
     .await;
@@ -156,7 +156,7 @@ async fn where_all_replicas_must_copy_one_that_stands_still_refuses_grants() {
             counts && refused.is_retryable() && !refused.may_be_held(),
             "{refused:?}"
         );
-        until("nothing is left", async || {
+        eventually("nothing is left", async || {
             master.command(&["EXISTS", "n"]).int() == 0 && client.stats().releases_pending == 0
         })
         .await;
@@ -182,7 +182,7 @@ async fn where_all_replicas_must_copy_one_that_stands_still_refuses_grants() {
     let left: Vec<_> = left.filter(|key| !key.contains("token")).collect();
     assert!(left.is_empty(), "{left:?}");
     sentinels.resume(still);
-    until("it is granted again", async || {
+    eventually("it is granted again", async || {
         match client.lock("n").try_lock(LIMIT, Lease::Renewed).await {
             Ok(guard) => guard.unlock().await.is_ok(),
             Err(_) => false,

@@ -11,13 +11,15 @@ use std::time::Duration;
 
 use leasehold::test_util::Machine;
 use leasehold::{Client, Lease, Lock, LockGuard};
-use leasehold_testbed::{Cluster, Deployment, SLOTS, Sentinels, Server, Shape, Watch, keyslot};
+use leasehold_testbed::{
+    Cluster, Deployment, SLOTS, Sentinels, Server, Shape, Watch, eventually, keyslot,
+};
 use tokio::runtime::Runtime;
 use tokio::time::sleep;
 
 use counted::{Cost, Counted, LONG, NO_POLL};
 
-use crate::contenders::{LIMIT, until};
+use crate::contenders::LIMIT;
 
 const PAGE: &str = include_str!("../../docs/deployments.md");
 const BEGIN: &str =
@@ -139,7 +141,7 @@ async fn of_waits(counted: &mut Counted) -> Costs {
         let before = counted.counts().scripts();
         let lock = waiter.lock(&name);
         let next = tokio::spawn(async move { lock.lock().await.expect("released") });
-        until("it asked, listened, and asked again", async || {
+        eventually("it asked, listened, and asked again", async || {
             counted.counts().scripts() >= before + 2
         })
         .await;
@@ -159,7 +161,7 @@ async fn of_waits(counted: &mut Counted) -> Costs {
         let before = counted.counts().scripts();
         let waiting = waiter.count_down_latch(&name);
         let passed = tokio::spawn(async move { waiting.wait(LIMIT).await });
-        until("it asked, listened, and asked again", async || {
+        eventually("it asked, listened, and asked again", async || {
             counted.counts().scripts() >= before + 2
         })
         .await;
@@ -238,7 +240,7 @@ async fn of_several(counted: &mut Counted) -> Costs {
         let before = client.stats().renewed;
         // All are due, and renewed when the client notices.
         machine.was_suspended(LONG / 2);
-        until("all are renewed", async || {
+        eventually("all are renewed", async || {
             client.stats().renewed == before + HOLDS
         })
         .await;

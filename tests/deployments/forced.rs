@@ -10,10 +10,10 @@ use std::time::Duration;
 use fastrand::Rng;
 use leasehold::settings::Durability;
 use leasehold::{Client, Ended, Error, FencingToken, HoldState, Lease, Lock, LockGuard};
-use leasehold_testbed::{Cluster, Shape};
+use leasehold_testbed::{Cluster, Shape, eventually};
 use tokio::time::{sleep, timeout};
 
-use crate::contenders::{LIMIT, size, until};
+use crate::contenders::{LIMIT, size};
 
 const NAMES: usize = 12;
 const WAIT: Duration = Duration::from_secs(5);
@@ -151,7 +151,7 @@ impl Run {
             assert!(matches!(ended, Ended::Lost(_)), "{ended:?}");
         }
         for pair in &doubles {
-            until("both have left", async || {
+            eventually("both have left", async || {
                 pair.iter().all(|section| Arc::strong_count(section) == 1)
             })
             .await;
@@ -206,7 +206,7 @@ async fn forced(cluster: &Cluster, durability: Option<Durability>, seed: usize) 
     let mut doubles = 0;
     for _ in 0..failovers {
         let before = run.counts.acquired.load(SeqCst);
-        until("they are at work", async || {
+        eventually("they are at work", async || {
             run.counts.acquired.load(SeqCst) > before + 20
         })
         .await;

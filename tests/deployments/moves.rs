@@ -5,9 +5,9 @@
 use std::collections::BTreeSet;
 
 use leasehold::HoldState;
-use leasehold_testbed::{Cluster, KINDS, Shape, keyslot};
+use leasehold_testbed::{Cluster, KINDS, Shape, eventually, keyslot};
 
-use crate::contenders::{Contenders, NAMES, size, two_clients, until};
+use crate::contenders::{Contenders, NAMES, size, two_clients};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn slots_that_move_cost_nobody_an_error() {
@@ -96,7 +96,7 @@ async fn a_reader_whose_lifetime_is_on_its_way_is_not_passed_over() {
     };
     let before = rejected();
     let release = tokio::spawn(leaving.unlock());
-    until(
+    eventually(
         "the release was sent elsewhere more than once",
         async || rejected() > before + 2,
     )

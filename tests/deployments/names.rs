@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use leasehold::{Client, HoldState, Lease, LockGuard};
-use leasehold_testbed::{Cluster, MASTER, Reply, Sentinels, Server, Watch};
+use leasehold_testbed::{Cluster, MASTER, Reply, Sentinels, Server, Watch, eventually};
 use tokio::time::timeout;
 
-use crate::contenders::{LIMIT, until};
+use crate::contenders::LIMIT;
 
 const NAME_OF_ALL: &str = "localhost";
 
@@ -29,7 +29,7 @@ fn hosts(servers: &[Server]) -> String {
 async fn passes_on(holder: LockGuard, client: &Client) -> LockGuard {
     let lock = client.lock(holder.name());
     let waiting = tokio::spawn(async move { lock.lock().await.expect("released") });
-    until("it waits", async || client.stats().listeners == 1).await;
+    eventually("it waits", async || client.stats().listeners == 1).await;
     holder.unlock().await.expect("held");
     timeout(LIMIT, waiting)
         .await
@@ -69,7 +69,7 @@ async fn sentinels_and_servers_are_found_by_name() {
         1,
         "at another port of the same name"
     );
-    until("it is verified", async || guard.state() == HoldState::Held).await;
+    eventually("it is verified", async || guard.state() == HoldState::Held).await;
     let guard = passes_on(guard, &other).await;
     guard.unlock().await.expect("held all the time");
 }
@@ -101,7 +101,7 @@ async fn nodes_are_found_by_name_and_without_one() {
             sets(node, "cluster-announce-hostname", NAME_OF_ALL)
                 && sets(node, "cluster-preferred-endpoint-type", sort)
         });
-        until("all tell it", async || {
+        eventually("all tell it", async || {
             !is_told || cluster.nodes().iter().all(|node| endpoints_are(node, sort))
         })
         .await;
@@ -119,7 +119,7 @@ async fn nodes_are_found_by_name_and_without_one() {
         } else {
             cluster.failover(0);
         }
-        until("it is verified", async || guard.state() == HoldState::Held).await;
+        eventually("it is verified", async || guard.state() == HoldState::Held).await;
         let guard = passes_on(guard, &other).await;
         guard.unlock().await.expect("held all the time");
         for shard in 0..3 {

@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 use leasehold::{Client, Ended, Error, HoldState, Lease, Lock, LockGuard, LossReason};
-use leasehold_testbed::{Cluster, Sentinels, Server, Shape, Watch, keyslot};
+use leasehold_testbed::{Cluster, Sentinels, Server, Shape, Watch, eventually, keyslot};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use crate::contenders::{LIMIT, size, until};
+use crate::contenders::{LIMIT, size};
 
 /// No hold ends in an outage for lack of renewals.
 const LONG: Duration = Duration::from_secs(300);
@@ -164,7 +164,7 @@ async fn without_full_coverage_a_shard_that_is_down_is_its_own_affair() {
     );
     let pairs = [0, 1]
         .map(|shard| Pairs::start(client.lock(cluster.name_in(shard, "pair")), End::Unlocked));
-    until("pairs are done", async || {
+    eventually("pairs are done", async || {
         pairs.iter().all(|pairs| pairs.done() > 10)
     })
     .await;
@@ -290,7 +290,7 @@ async fn with_full_coverage_all_wait_and_all_go_on() {
     let pairs = Pairs::start(client.lock(cluster.name_in(0, "pair")), End::Dropped);
 
     cluster.kill(2);
-    until("a healthy master refuses", async || {
+    eventually("a healthy master refuses", async || {
         let reply = cluster.node(1).command(&["SET", &healthy, "1"]);
         drop(cluster.node(1).command(&["DEL", &healthy]));
         reply.text().starts_with("CLUSTERDOWN")
@@ -298,7 +298,7 @@ async fn with_full_coverage_all_wait_and_all_go_on() {
     .await;
     let since = Instant::now();
     let waiting = waiter(&client, &waited);
-    until("it is uncertain", async || short.state() != HoldState::Held).await;
+    eventually("it is uncertain", async || short.state() != HoldState::Held).await;
     while since.elapsed() < outage() {
         is_refused(&client, &healthy).await;
         assert_ne!(kept.state(), HoldState::Lost, "its lease is long enough");
@@ -310,9 +310,9 @@ async fn with_full_coverage_all_wait_and_all_go_on() {
     cluster.restart(2);
     goes_on(waiting).await;
     let done = pairs.done();
-    until("pairs go on", async || pairs.done() > done + 10).await;
+    eventually("pairs go on", async || pairs.done() > done + 10).await;
     pairs.stop().await;
-    until("it is certain", async || kept.state() == HoldState::Held).await;
+    eventually("it is certain", async || kept.state() == HoldState::Held).await;
     kept.unlock().await.expect("held all the time");
 }
 
@@ -339,7 +339,7 @@ async fn a_slot_moves_while_another_shard_stands_still() {
         cluster.name_in(1, "pair"),
     ];
     let pairs = locks.map(|name| Pairs::start(client.lock(name), End::Unlocked));
-    until("pairs are done", async || {
+    eventually("pairs are done", async || {
         pairs.iter().all(|pairs| pairs.done() > 10)
     })
     .await;
@@ -350,14 +350,14 @@ async fn a_slot_moves_while_another_shard_stands_still() {
         cluster.migrate(keyslot(&moving), owner);
         let before = pairs.each_ref().map(Pairs::done);
         let renewed = client.stats().renewed;
-        until("pairs go on", async || {
+        eventually("pairs go on", async || {
             pairs
                 .iter()
                 .zip(before)
                 .all(|(pairs, before)| pairs.done() > before + 10)
         })
         .await;
-        until("all are renewed", async || {
+        eventually("all are renewed", async || {
             client.stats().renewed > renewed + 40
         })
         .await;
@@ -380,12 +380,12 @@ async fn a_slot_moves_while_another_shard_stands_still() {
 /// A hold is renewed again, within what its lease leaves.
 async fn is_renewed(client: &Client, guard: &LockGuard) {
     let before = client.stats().renewed;
-    until("it is renewed", async || {
+    eventually("it is renewed", async || {
         assert_ne!(guard.state(), HoldState::Lost, "{:?}", client.stats());
         client.stats().renewed > before
     })
     .await;
-    until("it is certain", async || guard.state() == HoldState::Held).await;
+    eventually("it is certain", async || guard.state() == HoldState::Held).await;
 }
 
 /// The complaint: "MOVED redirection loop detected" at renewals, after masters were down and up again

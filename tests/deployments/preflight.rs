@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use leasehold::preflight::{Preflight, Requirements, SentinelState, Severity, Unmet};
 use leasehold::{Client, Error};
-use leasehold_testbed::{Cluster, MASTER, Reply, Sentinels, Shape};
+use leasehold_testbed::{Cluster, MASTER, Reply, Sentinels, Shape, eventually};
 
-use crate::contenders::{LIMIT, until};
+use crate::contenders::LIMIT;
 
 const LEASE: Duration = Duration::from_secs(30);
 
@@ -126,7 +126,7 @@ async fn too_few_sentinels_are_told() {
     assert_eq!(of_failovers(&report(&url, LEASE).await), Vec::<&str>::new());
     sentinels.kill_sentinel(0);
     sentinels.kill_sentinel(1);
-    until("the third one notices", async || {
+    eventually("the third one notices", async || {
         let words = "1 of 3 sentinels are up, and a failover needs 2";
         told(&report(&url, LEASE).await, Severity::Warning, words)
     })

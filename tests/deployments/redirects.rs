@@ -9,11 +9,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use leasehold::{Client, Error, HoldState, Lease, Lock};
-use leasehold_testbed::{Cluster, Shape, keyslot};
+use leasehold_testbed::{Cluster, Shape, eventually, keyslot};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use crate::contenders::{LIMIT, until};
+use crate::contenders::LIMIT;
 
 /// Sends of one call: the first, and five after a redirect.
 const SENDS_MAX: u64 = 6;
@@ -204,7 +204,7 @@ async fn misled_cluster() -> (Cluster, Misled, Client) {
 async fn a_node_that_sends_everybody_to_itself_is_asked_with_pauses() {
     let (cluster, misled, client) = misled_cluster().await;
     let held = client.lock("held").lock().await.expect("free");
-    until("it is renewed", async || client.stats().renewed > 0).await;
+    eventually("it is renewed", async || client.stats().renewed > 0).await;
 
     let (span, misled_at) = (Duration::from_secs(2), misled.address);
     let (calls, commands, since) = (client.stats().calls, misled.commands(), Instant::now());
@@ -241,7 +241,7 @@ async fn a_node_that_sends_everybody_to_itself_is_asked_with_pauses() {
     for calling in at_once.into_iter().chain(for_a_while) {
         calling.await.expect("no panic");
     }
-    until("it has been renewed in vain", async || {
+    eventually("it has been renewed in vain", async || {
         held.state() == HoldState::Uncertain
     })
     .await;
@@ -266,7 +266,7 @@ async fn a_node_that_sends_everybody_to_itself_is_asked_with_pauses() {
     );
 
     misled.go_right();
-    until("it is renewed again", async || {
+    eventually("it is renewed again", async || {
         held.state() == HoldState::Held
     })
     .await;
@@ -347,12 +347,12 @@ async fn a_node_that_names_ever_new_addresses_costs_no_more_than_some() {
         call.await.expect("no panic");
     }
     let mut open = || silent.iter_mut().map(Silent::open).sum::<usize>();
-    until("most connections are closed again", async || open() <= MOST).await;
+    eventually("most connections are closed again", async || open() <= MOST).await;
     assert!(misled.misled() >= ADDRESSES as u64, "each was named");
 
     misled.go_right();
     let lock = client.lock("scattered:0");
-    until("it serves again", async || {
+    eventually("it serves again", async || {
         lock.try_lock_now(Lease::Renewed).await.is_ok()
     })
     .await;

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use leasehold::{Client, HoldState, Lease};
-use leasehold_testbed::{Cluster, Deployment, KINDS, Sentinels, Server};
+use leasehold_testbed::{Cluster, Deployment, KINDS, Sentinels, Server, eventually};
 use tokio::time::timeout;
 
-use crate::contenders::{LIMIT, until};
+use crate::contenders::LIMIT;
 
 /// The end of a lease frees nothing within a test.
 const LONG: Duration = Duration::from_secs(300);
@@ -59,7 +59,7 @@ async fn is_counted_once(deployment: &Deployment) {
                 assert!(unknown.may_be_held(), "{name}: {unknown:?}");
                 line.pass();
             } else {
-                until("it is granted", async || exists(&name)).await;
+                eventually("it is granted", async || exists(&name)).await;
                 line.pass();
                 let guard = timeout(LIMIT, taking)
                     .await
@@ -74,7 +74,7 @@ async fn is_counted_once(deployment: &Deployment) {
                 }
                 guard.unlock().await.expect("held");
             }
-            until("one release frees it", async || !exists(&name)).await;
+            eventually("one release frees it", async || !exists(&name)).await;
             let other = Client::connect(&deployment.url()).await.expect("connects");
             let other = kind
                 .lock(&other, &name)
@@ -83,7 +83,7 @@ async fn is_counted_once(deployment: &Deployment) {
             other.expect("free").unlock().await.expect("held");
         }
     }
-    until("all is settled", async || client.stats().holds == 0).await;
+    eventually("all is settled", async || client.stats().holds == 0).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use leasehold::settings::TlsOptions;
 use leasehold::{Client, ClientBuilder, Lease};
-use leasehold_testbed::{Certificate, Cluster, MASTER, Server, Shape, keyslot};
+use leasehold_testbed::{Certificate, Cluster, MASTER, Server, Shape, eventually, keyslot};
 use tokio::time::timeout;
 
-use crate::contenders::{LIMIT, until};
+use crate::contenders::LIMIT;
 
 const LONG: Duration = Duration::from_secs(300);
 
@@ -62,7 +62,7 @@ async fn every_node_of_a_cluster_is_reached_by_tls() {
     let [client, other] = [builder(&certificate, &url), builder(&certificate, &url)];
     let client = client.connect().await.expect("connects");
     let other = other.connect().await.expect("connects");
-    until("all nodes are connected", async || {
+    eventually("all nodes are connected", async || {
         cluster.nodes().iter().all(|node| is_secured(node, &client))
     })
     .await;
@@ -72,7 +72,7 @@ async fn every_node_of_a_cluster_is_reached_by_tls() {
         let guard = client.lock(&name).lock().await.expect("free");
         let lock = other.lock(&name);
         let waiting = tokio::spawn(async move { lock.lock().await.expect("released") });
-        until("it waits", async || other.stats().listeners == 1).await;
+        eventually("it waits", async || other.stats().listeners == 1).await;
         guard.unlock().await.expect("held");
         let woken = timeout(LIMIT, waiting)
             .await
@@ -105,7 +105,7 @@ async fn sentinels_and_both_primaries_are_reached_by_tls() {
     let port = primary.tls_port().to_string();
     let replica =
         Server::start_with(&[&shown[..], &sync, &["--replicaof", "127.0.0.1", &port]].concat());
-    until("the replica is there", async || {
+    eventually("the replica is there", async || {
         let info = replica.command(&["INFO", "replication"]).text();
         info.contains("master_link_status:up")
     })
@@ -121,20 +121,20 @@ async fn sentinels_and_both_primaries_are_reached_by_tls() {
         .connect()
         .await
         .expect("connects");
-    until("the primary is connected", async || {
+    eventually("the primary is connected", async || {
         is_secured(&primary, &client)
     })
     .await;
     let guard = client.lock("n").lock().await.expect("free");
-    until("the replica has it", async || {
+    eventually("the replica has it", async || {
         replica.command(&["EXISTS", "n"]).int() == 1
     })
     .await;
-    until("the sentinel takes the order", async || {
+    eventually("the sentinel takes the order", async || {
         sentinel.command(&["SENTINEL", "FAILOVER", MASTER]).text() == "OK"
     })
     .await;
-    until("the other one is connected", async || {
+    eventually("the other one is connected", async || {
         is_secured(&replica, &client)
     })
     .await;

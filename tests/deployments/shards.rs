@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use leasehold::settings::ShardedPubSub;
 use leasehold::{Client, ClientBuilder, HoldState, Lease};
-use leasehold_testbed::{Cluster, Server, Shape, keyslot};
+use leasehold_testbed::{Cluster, Server, Shape, eventually, keyslot};
 use tokio::time::timeout;
 
-use crate::contenders::{LIMIT, held_and_waited_for, until};
+use crate::contenders::{LIMIT, held_and_waited_for};
 
 /// A poll would find what a message did not tell.
 const NO_POLL: Duration = Duration::from_secs(60);
@@ -91,7 +91,7 @@ async fn a_shard_that_stands_still_costs_the_others_nothing() {
     let without = rate().await;
     eprintln!("pairs a second with three masters {whole:.0}, with one of them frozen {without:.0}");
     let renewed = client.stats().renewed;
-    until("all are renewed twice", async || {
+    eventually("all are renewed twice", async || {
         client.stats().renewed >= renewed + 2 * 98
     })
     .await;
@@ -127,7 +127,7 @@ async fn woken(sharded: ShardedPubSub, change: impl AsyncFnOnce(&Cluster, u16)) 
     let (holder, waiter) = (make().await, make().await);
     let names: Vec<_> = (0..100).map(|number| format!("{{x}}:{number}")).collect();
     let (held, waiting) = held_and_waited_for([&holder, &waiter], &names).await;
-    until("all listen", async || waiter.stats().subscriptions == 100).await;
+    eventually("all listen", async || waiter.stats().subscriptions == 100).await;
     change(&cluster, keyslot("{x}")).await;
     for guard in held {
         guard.unlock().await.expect("held");
@@ -158,7 +158,7 @@ async fn waiters_of_a_lost_connection_come_back() {
         let owner = cluster.node(cluster.owner(slot));
         owner.command(&["CLIENT", "KILL", "TYPE", "pubsub"]);
         let channels = || owner.command(&["PUBSUB", "SHARDCHANNELS"]).array().len();
-        until("all are subscribed again", async || channels() == 100).await;
+        eventually("all are subscribed again", async || channels() == 100).await;
     })
     .await;
 }

@@ -4,10 +4,10 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use leasehold::{Client, HoldState, Lease};
-use leasehold_testbed::{MASTER, Proxy, Sentinels, Server};
+use leasehold_testbed::{MASTER, Proxy, Sentinels, Server, eventually};
 use tokio::time::timeout;
 
-use crate::contenders::{LIMIT, until};
+use crate::contenders::LIMIT;
 
 /// Neither a poll nor the end of a lease finds what a message did not tell.
 const NEVER: Duration = Duration::from_secs(60);
@@ -42,7 +42,7 @@ impl Line {
 /// Waits until the client's calls arrive at the new primary; says how long that took.
 async fn follows(client: &Client, server: &Server) -> Duration {
     let (since, id) = (Instant::now(), client.id());
-    until("its connections lead to the new primary", async || {
+    eventually("its connections lead to the new primary", async || {
         server.clients(&id).len() == 3
     })
     .await;
@@ -69,7 +69,7 @@ async fn a_switch_is_noticed_although_every_sentinel_has_fallen_silent() {
         let lock = client.lock("waited");
         async move { lock.lock().await.expect("released").unlock().await }
     });
-    until("it listens", async || client.stats().subscriptions == 1).await;
+    eventually("it listens", async || client.stats().subscriptions == 1).await;
     sentinels.until_in_step();
 
     let old = sentinels.current_master();
@@ -82,13 +82,13 @@ async fn a_switch_is_noticed_although_every_sentinel_has_fallen_silent() {
         "it has not ended the connections itself"
     );
     // The subscription has followed, too: no poll is due for a minute.
-    until("it listens there", async || {
+    eventually("it listens there", async || {
         !channels(sentinels.server(new)).is_empty()
     })
     .await;
-    until("it is verified", async || held.state() == HoldState::Held).await;
+    eventually("it is verified", async || held.state() == HoldState::Held).await;
     follows(&other, sentinels.server(new)).await;
-    until("it is verified", async || {
+    eventually("it is verified", async || {
         in_the_way.state() == HoldState::Held
     })
     .await;

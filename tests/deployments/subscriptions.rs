@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 
 use leasehold::settings::ShardedPubSub;
 use leasehold::{Client, ClientBuilder, Error, Lease};
-use leasehold_testbed::{Cluster, Shape, keyslot};
+use leasehold_testbed::{Cluster, Shape, eventually, keyslot};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
-use crate::contenders::{LIMIT, held_and_waited_for, size, until};
+use crate::contenders::{LIMIT, held_and_waited_for, size};
 
 /// Neither a poll nor the end of a lease finds what a message did not tell.
 const NEVER: Duration = Duration::from_secs(60);
@@ -62,13 +62,13 @@ async fn a_thousand_channels_of_five_hundred_slots_come_back() {
     let (held, waiting) = held_and_waited_for([&holder, &waiter], &names).await;
     let node = cluster.node(0);
     let channels = || node.command(&["PUBSUB", "SHARDCHANNELS"]).array().len();
-    until("all listen", async || channels() == names.len()).await;
+    eventually("all listen", async || channels() == names.len()).await;
     assert!(waiting.iter().all(|waiting| !waiting.is_finished()));
 
     let killed = node.command(&["CLIENT", "KILL", "TYPE", "pubsub"]).int();
     assert!(killed >= 1, "there is a connection for messages");
-    until("it is made anew", async || waiter.stats().reconnects > 0).await;
-    until("all listen again", async || channels() == names.len()).await;
+    eventually("it is made anew", async || waiter.stats().reconnects > 0).await;
+    eventually("all listen again", async || channels() == names.len()).await;
     let errors = node.command(&["INFO", "errorstats"]).text();
     assert!(!errors.contains("errorstat_CROSSSLOT"), "{errors}");
     for guard in held {
@@ -184,7 +184,7 @@ async fn replies_stay_in_step_when_unsubscribed_slots_move() {
         tokio::spawn(async move { lock.lock().await.expect("released").unlock().await })
     });
     let waiting: Vec<_> = waiting.collect();
-    until("all wait", async || {
+    eventually("all wait", async || {
         client.stats().listeners == names.len() as u64
     })
     .await;

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use leasehold::{Client, Error, HoldState, Lease, LossReason};
-use leasehold_testbed::{Sentinels, Server};
+use leasehold_testbed::{Sentinels, Server, eventually};
 
-use crate::contenders::{LIMIT, until};
+use crate::contenders::LIMIT;
 
 /// So long that no renewal is due within a test.
 const LONG: Duration = Duration::from_secs(300);
@@ -58,7 +58,7 @@ async fn a_former_master_that_lives_is_not_asked_any_more() {
     sentinels.until_in_step();
     let new = sentinels.failover();
     let lock = client.lock("n");
-    until("it has gone on to the new master", async || {
+    eventually("it has gone on to the new master", async || {
         // While it goes over it may be told that nobody is there.
         drop(
             lock.try_lock(Duration::from_millis(100), Lease::Renewed)
@@ -69,7 +69,7 @@ async fn a_former_master_that_lives_is_not_asked_any_more() {
     .await;
     let before = scripts(sentinels.server(old));
     assert!(sentinels.is_master(old), "it does not know yet");
-    until("it is demoted", async || {
+    eventually("it is demoted", async || {
         lock.lock()
             .await
             .expect("free")
@@ -98,9 +98,9 @@ async fn a_hold_that_the_new_master_lacks_is_lost_at_once() {
     on_replicas(&sentinels, &["DEL", "renewed", "fixed"]);
     sentinels.failover();
     for guard in [&renewed, &fixed] {
-        until("it is told", async || guard.state() == HoldState::Lost).await;
+        eventually("it is told", async || guard.state() == HoldState::Lost).await;
     }
-    until("it is verified", async || kept.state() == HoldState::Held).await;
+    eventually("it is verified", async || kept.state() == HoldState::Held).await;
     let refused = renewed.unlock().await.expect_err("lost");
     assert!(
         matches!(
@@ -125,7 +125,7 @@ async fn a_release_that_the_new_master_lacks_is_repeated() {
     sentinels.until_in_step();
     on_replicas(&sentinels, &["HSET", "n", &owner, "1"]);
     let new = sentinels.failover();
-    until("it is released again", async || {
+    eventually("it is released again", async || {
         sentinels.server(new).command(&["EXISTS", "n"]).int() == 0
     })
     .await;
@@ -146,7 +146,7 @@ async fn a_take_over_that_the_new_master_lacks_is_repeated() {
     sentinels.until_in_step();
     on_replicas(&sentinels, &["HSET", "n", &first, "1"]);
     let new = sentinels.failover();
-    until("it is released again", async || {
+    eventually("it is released again", async || {
         sentinels.server(new).command(&["EXISTS", "n"]).int() == 0
     })
     .await;

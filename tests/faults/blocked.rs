@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use futures::FutureExt;
 use leasehold::{Client, LockGuard};
-use leasehold_testbed::Server;
+use leasehold_testbed::{Server, ms};
 
-use crate::testbed::{Outside, builder, ms, runtime, turn};
+use crate::testbed::{Outside, builder, runtime, turn};
 
 /// The runtime stands still for so long: sooner its connections are not moved elsewhere.
 const BLOCKED: Duration = Duration::from_secs(3);

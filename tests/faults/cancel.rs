@@ -6,11 +6,10 @@
 use std::time::{Duration, Instant};
 
 use leasehold::{Client, Error, Lease, Lock, LockGuard};
-use leasehold_testbed::{Borrowed, Deployment, KINDS, Kind, Reply};
+use leasehold_testbed::{Borrowed, Deployment, KINDS, Kind, Reply, eventually_within, ms};
 
 use crate::testbed::{
-    Outside, alone, at_rest, connect, cut_after, cut_after_polls, idle, ms, note, size, threads,
-    until,
+    Outside, alone, at_rest, connect, cut_after, cut_after_polls, idle, note, size, threads,
 };
 
 /// A dropped call is settled within this, long before a lease ends.
@@ -310,7 +309,7 @@ impl Stage {
 
 /// What a quorum left out of a grant is given back.
 async fn paid(client: &Client) {
-    until("nothing is owed", SETTLED, || {
+    eventually_within(SETTLED, "nothing is owed", async || {
         client.stats().releases_pending == 0
     })
     .await;
@@ -496,9 +495,11 @@ fn a_connect_dropped_anywhere_leaves_no_connection_and_no_thread() {
         let server = Borrowed::take();
         let proxy = server.line();
         proxy.delay_replies(ms(1));
-        until("other tests' threads have ended", SETTLED * 10, || {
-            threads() == 0
-        })
+        eventually_within(
+            SETTLED * 10,
+            "other tests' threads have ended",
+            async || threads() == 0,
+        )
         .await;
         let (mut cuts, mut delay) = (0, Duration::ZERO);
         let connections = || server.clients("id=").len();
@@ -507,8 +508,11 @@ fn a_connect_dropped_anywhere_leaves_no_connection_and_no_thread() {
             let cut = Cut::Delay(delay);
             let done = cut.apply(Client::connect(proxy.url())).await.is_some();
             if cuts % 10 == 0 || done {
-                until("no thread", SETTLED * 5, || threads() == 0).await;
-                until("no connection", SETTLED * 5, || connections() <= others).await;
+                eventually_within(SETTLED * 5, "no thread", async || threads() == 0).await;
+                eventually_within(SETTLED * 5, "no connection", async || {
+                    connections() <= others
+                })
+                .await;
             }
             if done {
                 break;

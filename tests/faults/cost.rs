@@ -4,9 +4,9 @@ use std::time::{Duration, Instant};
 
 use leasehold::settings::LocalHandover;
 use leasehold::{Client, ClientBuilder, Lease};
-use leasehold_testbed::{Proxy, Reply, Server};
+use leasehold_testbed::{Proxy, Reply, Server, eventually_within, ms};
 
-use crate::testbed::{Outside, SILENCE, alone, builder, ms, until, within};
+use crate::testbed::{Outside, SILENCE, alone, builder, within};
 
 const LIMIT: Duration = Duration::from_secs(20);
 
@@ -69,7 +69,7 @@ fn a_dropped_guard_costs_one_call() {
         warm(&client).await;
         outside.reset_stats();
         drop(client.lock("n").lock().await.expect("free"));
-        until("released", LIMIT, || !outside.exists("n")).await;
+        eventually_within(LIMIT, "released", async || !outside.exists("n")).await;
         assert_eq!(outside.calls("evalsha"), 2);
     });
 }
@@ -108,7 +108,10 @@ fn a_contended_acquisition_is_two_calls_a_subscription_and_one_for_each_wake() {
             outside.reset_stats();
             let lock = waiter.lock(channel);
             let next = tokio::spawn(async move { lock.lock().await });
-            until("it asked twice", LIMIT, || outside.calls("evalsha") == 2).await;
+            eventually_within(LIMIT, "it asked twice", async || {
+                outside.calls("evalsha") == 2
+            })
+            .await;
             assert_eq!(outside.calls("subscribe"), 1);
             // Messages that mean nothing: each costs one call.
             for wakes in 1..=3 {
@@ -117,7 +120,7 @@ fn a_contended_acquisition_is_two_calls_a_subscription_and_one_for_each_wake() {
                     &format!("redisson_lock__channel:{{{channel}}}"),
                     "0",
                 ]);
-                until("it asked again", LIMIT, || {
+                eventually_within(LIMIT, "it asked again", async || {
                     outside.calls("evalsha") == 2 + wakes
                 })
                 .await;
@@ -149,7 +152,7 @@ fn a_hot_name_keeps_its_subscription() {
             let guard = holder.lock("hot").lock().await.expect("free");
             let lock = waiter.lock("hot");
             let next = tokio::spawn(async move { lock.lock().await });
-            until("it waits", LIMIT, || waiter.stats().listeners == 1).await;
+            eventually_within(LIMIT, "it waits", async || waiter.stats().listeners == 1).await;
             guard.unlock().await.expect("held");
             let guard = within("its turn", LIMIT, next)
                 .await
@@ -190,7 +193,7 @@ fn local_waiters_of_a_held_lock_cost_nothing_and_are_served_without_calls() {
                 tokio::spawn(async move { lock.lock().await?.unlock().await })
             })
             .collect();
-        until("all wait", LIMIT, || client.stats().waiting == 200).await;
+        eventually_within(LIMIT, "all wait", async || client.stats().waiting == 200).await;
         assert_eq!(outside.calls("evalsha"), 1);
         guard.unlock().await.expect("held");
         for waiter in waiters {
@@ -229,7 +232,7 @@ fn renewals_of_many_holds_share_calls() {
         let taking = taking.elapsed();
         let before = client.stats();
         outside.reset_stats();
-        until("all were renewed twice", LIMIT, || {
+        eventually_within(LIMIT, "all were renewed twice", async || {
             client.stats().renewed >= before.renewed + 2_000
         })
         .await;
@@ -242,7 +245,7 @@ fn renewals_of_many_holds_share_calls() {
         assert!(u128::from(calls) <= rounds * batches, "{text}");
         crate::testbed::note(&text);
         drop(guards);
-        until("all are free", LIMIT, || outside.keys() == 0).await;
+        eventually_within(LIMIT, "all are free", async || outside.keys() == 0).await;
     });
 }
 
@@ -271,7 +274,7 @@ fn work(outside: &mut Outside) -> (u64, Vec<(String, u64)>) {
 /// The commands of so many scripts, if no other ran beside them.
 async fn work_of(scripts: u64, outside: &mut Outside) -> Option<Vec<(String, u64)>> {
     let mut seen = (0, Vec::new());
-    until("it ran", LIMIT, || {
+    eventually_within(LIMIT, "it ran", async || {
         seen = work(outside);
         seen.0 >= scripts
     })
@@ -281,7 +284,7 @@ async fn work_of(scripts: u64, outside: &mut Outside) -> Option<Vec<(String, u64
 
 async fn in_queue(outside: &mut Outside, number: i64) {
     let number = Reply::Int(number);
-    until("so many are in the queue", LIMIT, || {
+    eventually_within(LIMIT, "so many are in the queue", async || {
         outside.command(&["LLEN", QUEUE]) == number
     })
     .await;
@@ -323,7 +326,7 @@ async fn fair_costs(others: i64) -> Vec<(&'static str, Vec<(String, u64)>)> {
     // They stay in the queue, and say nothing any more.
     proxy.refuse();
     proxy.cut();
-    until("they are cut off", LIMIT, || {
+    eventually_within(LIMIT, "they are cut off", async || {
         server.clients("id=").len() < connections
     })
     .await;

@@ -4,11 +4,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
 use leasehold::{Client, Error, HoldState, Lease, LockGuard, LossReason};
-use leasehold_testbed::{Borrowed, Deployment};
+use leasehold_testbed::{Borrowed, Deployment, eventually_within, lost, ms};
 
 use crate::testbed::{
-    GIVEN_UP, Outside, SILENCE, alone, at_rest, block_on, brisk, builder, hold, lost, ms, note,
-    runtime, threads, turn, until, within,
+    GIVEN_UP, Outside, SILENCE, alone, at_rest, block_on, brisk, builder, hold, note, runtime,
+    threads, turn, within,
 };
 
 const LIMIT: Duration = Duration::from_secs(20);
@@ -59,7 +59,7 @@ impl Watch {
     /// Waits until a key that was given up a moment ago is free, no longer than an unlock would take.
     async fn freed(&mut self, key: &str) {
         let limit = self.usual * 4 + NOISE;
-        until(&format!("`{key}` is free"), limit, || {
+        eventually_within(limit, &format!("`{key}` is free"), async || {
             !self.outside.exists(key)
         })
         .await;
@@ -215,7 +215,7 @@ fn a_hold_outlives_the_runtime_that_took_it() {
     drop(own);
     block_on(LIMIT, async {
         let end = Instant::now() + ms(7_000);
-        until("several leases", LIMIT, || {
+        eventually_within(LIMIT, "several leases", async || {
             assert!(watch.outside.pttl("n") > 100, "it is renewed");
             assert_eq!(guard.state(), HoldState::Held);
             Instant::now() > end
@@ -244,7 +244,7 @@ fn a_drop_does_not_wait_for_a_dead_server() {
         timed("the client's drop", || drop(client));
         server.resume();
         let mut outside = Outside::of(&server);
-        until("both end with their leases", LEASE + NOISE, || {
+        eventually_within(LEASE + NOISE, "both end with their leases", async || {
             outside.keys() == 0
         })
         .await;
@@ -256,12 +256,15 @@ fn a_client_that_is_dropped_leaves_no_connection_and_no_thread() {
     alone(LIMIT * 3, async {
         let server = Borrowed::take();
         let mut watch = Watch::new(&server).await;
-        until("other tests' threads have ended", LIMIT, || threads() == 0).await;
+        eventually_within(LIMIT, "other tests' threads have ended", async || {
+            threads() == 0
+        })
+        .await;
         let clients = [patient(&server.url()).await, patient(&server.url()).await];
         assert_eq!(threads(), 2, "one thread for each client");
         let of_each = 3 * server.primaries();
         let connections = || server.clients("name=leasehold:").len();
-        until("three connections to each server", LIMIT, || {
+        eventually_within(LIMIT, "three connections to each server", async || {
             connections() == 2 * of_each
         })
         .await;
@@ -269,13 +272,13 @@ fn a_client_that_is_dropped_leaves_no_connection_and_no_thread() {
         let guard = hold(&first, "n").await;
         drop(first);
         drop(second);
-        until("the unused one is gone", LIMIT, || threads() == 1).await;
+        eventually_within(LIMIT, "the unused one is gone", async || threads() == 1).await;
         guard.check().expect("a guard keeps its client alive");
         let started = Instant::now();
         timed("the last drop", || drop(guard));
         watch.freed("n").await;
-        until("no thread", LIMIT, || threads() == 0).await;
-        until("no connection", LIMIT, || {
+        eventually_within(LIMIT, "no thread", async || threads() == 0).await;
+        eventually_within(LIMIT, "no connection", async || {
             server.clients("name=leasehold:").is_empty()
         })
         .await;
@@ -288,7 +291,10 @@ fn a_client_whose_runtime_ended_leaves_no_connection_and_no_thread() {
     let server = Borrowed::take();
     alone(LIMIT * 3, async {
         let mut watch = Watch::new(&server).await;
-        until("other tests' threads have ended", LIMIT, || threads() == 0).await;
+        eventually_within(LIMIT, "other tests' threads have ended", async || {
+            threads() == 0
+        })
+        .await;
         let thread = std::thread::spawn({
             let url = server.url();
             move || {
@@ -305,8 +311,8 @@ fn a_client_whose_runtime_ended_leaves_no_connection_and_no_thread() {
         });
         thread.join().expect("no panic");
         watch.freed("n").await;
-        until("no thread", LIMIT, || threads() == 0).await;
-        until("no connection", LIMIT, || {
+        eventually_within(LIMIT, "no thread", async || threads() == 0).await;
+        eventually_within(LIMIT, "no connection", async || {
             server.clients("name=leasehold:").is_empty()
         })
         .await;
@@ -337,7 +343,7 @@ fn shutdown_frees_all_and_tells_all_waiters() {
             let lock = client.lock(name);
             waiters.push(tokio::spawn(async move { lock.lock().await.map(drop) }));
         }
-        until("all wait", LIMIT, || client.stats().waiting == 100).await;
+        eventually_within(LIMIT, "all wait", async || client.stats().waiting == 100).await;
         let started = Instant::now();
         client
             .shutdown(Duration::from_secs(5))
@@ -364,7 +370,7 @@ fn shutdown_frees_all_and_tells_all_waiters() {
         timed("the guards' drop", || drop(guards));
         at_rest(&client, AT_ONCE).await;
         let (name, of_each) = ("name=leasehold:", 3 * server.primaries());
-        until("only the other's connections", LIMIT, || {
+        eventually_within(LIMIT, "only the other's connections", async || {
             server.clients(name).len() == of_each
         })
         .await;

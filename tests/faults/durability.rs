@@ -4,9 +4,9 @@ use std::time::{Duration, Instant};
 
 use leasehold::settings::Durability;
 use leasehold::{Client, Error, HoldState, Lease, Lock};
-use leasehold_testbed::{Server, wait_until};
+use leasehold_testbed::{Server, eventually_within, ms, wait_until};
 
-use crate::testbed::{LATE, Outside, SILENCE, alone, at_rest, builder, ms, until};
+use crate::testbed::{LATE, Outside, SILENCE, alone, at_rest, builder};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -101,17 +101,17 @@ fn a_grant_with_too_few_copies_is_given_back() {
                 is_told && refused.is_retryable() && !refused.may_be_held(),
                 "{refused:?}"
             );
-            until("it is given back", LIMIT, || !outside.exists("n")).await;
+            eventually_within(LIMIT, "it is given back", async || !outside.exists("n")).await;
         }
         let several = Lock::multi([client.lock("{x}1"), client.lock("{x}2")]);
         let refused = several.lock().await.expect_err("no copy");
         assert!(matches!(refused, Error::NotDurable { .. }), "{refused:?}");
-        until("both are given back", LIMIT, || {
+        eventually_within(LIMIT, "both are given back", async || {
             !outside.exists("{x}1") && !outside.exists("{x}2")
         })
         .await;
         replica.resume();
-        until("the replica answers", LIMIT, || {
+        eventually_within(LIMIT, "the replica answers", async || {
             outside.command(&["WAIT", "1", "100"]).int() == 1
         })
         .await;
@@ -140,12 +140,12 @@ fn a_renewal_with_too_few_copies_is_uncertain_until_there_are_enough() {
         warm(&client).await;
         let guard = client.lock("n").lock().await.expect("free, and copied");
         replica.pause();
-        until("it is uncertain", LIMIT, || {
+        eventually_within(LIMIT, "it is uncertain", async || {
             guard.state() == HoldState::Uncertain
         })
         .await;
         replica.resume();
-        until("it is certain again", LIMIT, || {
+        eventually_within(LIMIT, "it is certain again", async || {
             guard.state() == HoldState::Held
         })
         .await;
@@ -163,9 +163,9 @@ fn a_future_that_is_dropped_while_it_waits_for_copies_leaves_nothing() {
         replica.pause();
         let lock = client.lock("n");
         let taking = tokio::spawn(async move { lock.lock().await });
-        until("it waits for copies", LIMIT, || outside.exists("n")).await;
+        eventually_within(LIMIT, "it waits for copies", async || outside.exists("n")).await;
         taking.abort();
-        until("it is given back", LIMIT, || !outside.exists("n")).await;
+        eventually_within(LIMIT, "it is given back", async || !outside.exists("n")).await;
         at_rest(&client, LIMIT).await;
     });
 }
@@ -179,7 +179,7 @@ fn a_primary_that_is_demoted_during_the_wait_has_no_copies() {
         let client = patient(&server).await;
         let lock = client.lock("n");
         let taking = tokio::spawn(async move { lock.lock().await });
-        until("it waits for copies", LIMIT, || outside.exists("n")).await;
+        eventually_within(LIMIT, "it waits for copies", async || outside.exists("n")).await;
         outside.command(&["REPLICAOF", "127.0.0.1", "1"]);
         let refused = taking.await.expect("no panic").expect_err("no copy");
         assert!(
@@ -187,7 +187,7 @@ fn a_primary_that_is_demoted_during_the_wait_has_no_copies() {
             "{refused:?}"
         );
         outside.command(&["REPLICAOF", "NO", "ONE"]);
-        until("it is given back", LIMIT, || !outside.exists("n")).await;
+        eventually_within(LIMIT, "it is given back", async || !outside.exists("n")).await;
         at_rest(&client, LIMIT).await;
     });
 }

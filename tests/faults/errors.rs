@@ -3,11 +3,10 @@
 use std::time::Duration;
 
 use leasehold::{Client, Error, Lease};
-use leasehold_testbed::{Proxy, Server};
+use leasehold_testbed::{Proxy, Server, eventually_within, ms};
 
 use crate::testbed::{
-    Outside, assert_protocol, assert_unavailable, at_rest, beside, brisk, connect, hold, ms, until,
-    within,
+    Outside, assert_protocol, assert_unavailable, at_rest, beside, brisk, connect, hold, within,
 };
 
 pub(crate) const LIMIT: Duration = Duration::from_secs(30);
@@ -109,7 +108,7 @@ fn busy_is_unavailable() {
         let mut outside = Outside::of(&server);
         let mut looping = Outside::of(&server);
         looping.send(&["EVAL", "while true do end", "0"]);
-        until("it is busy", LIMIT, || {
+        eventually_within(LIMIT, "it is busy", async || {
             outside.command(&["GET", "x"]) != leasehold_testbed::Reply::Nil
         })
         .await;
@@ -167,7 +166,7 @@ fn a_full_server_renews_what_is_held() {
         // Each of them twice: the second time shows that the first one counted.
         let renewed = client.stats().renewed;
         let each_twice = || client.stats().renewed >= renewed + 16;
-        until("all are renewed twice", LIMIT, each_twice).await;
+        eventually_within(LIMIT, "all are renewed twice", async || each_twice()).await;
         assert_eq!(client.stats().renewals_failed, 0);
         for guard in guards {
             guard.unlock().await.expect("it is held");
@@ -198,7 +197,7 @@ fn a_full_server_lets_waiters_go() {
         outside.command(&["CONFIG", "SET", "maxmemory", "1"]);
         let wait = latch.wait(LIMIT);
         let open = async {
-            until("it waits", LIMIT, || client.stats().listeners == 1).await;
+            eventually_within(LIMIT, "it waits", async || client.stats().listeners == 1).await;
             assert_eq!(latch.count_down().await.expect("it frees"), 1);
             assert_eq!(latch.count_down().await.expect("it frees"), 0);
         };
@@ -215,7 +214,7 @@ fn a_full_server_lets_waiters_go() {
         assert_unavailable("fewer", expirable.set_permits(1).await, "OOM");
         permit.release().await.expect("it is held");
         let memory = async {
-            until("it waits", LIMIT, || client.stats().waiting == 1).await;
+            eventually_within(LIMIT, "it waits", async || client.stats().waiting == 1).await;
             outside.command(&["CONFIG", "SET", "maxmemory", "0"]);
         };
         let (taken, ()) = tokio::join!(semaphore.acquire(3), memory);
@@ -375,7 +374,7 @@ fn scripts_that_the_server_forgot_are_sent_again() {
         inner.unlock().await.expect("held");
         outside.command(&["SCRIPT", "FLUSH"]);
         let renewed = client.stats().renewed;
-        until("renewed", LIMIT, || client.stats().renewed > renewed).await;
+        eventually_within(LIMIT, "renewed", async || client.stats().renewed > renewed).await;
         outside.command(&["SCRIPT", "FLUSH"]);
         outer.unlock().await.expect("held");
         assert_eq!(outside.keys(), 0);

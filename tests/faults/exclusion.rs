@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use leasehold_testbed::{Borrowed, Routes};
+use leasehold_testbed::{Borrowed, Routes, eventually_within, ms};
 use parking_lot::Mutex;
 
-use crate::testbed::{Outside, at_rest, beside, child, connect, ms, note, size, until};
+use crate::testbed::{Outside, at_rest, beside, child, connect, note, size};
 
 const PROCESSES: usize = 4;
 const TASKS: usize = 16;
@@ -108,7 +108,7 @@ fn contending_process() {
         // All start together: a process that comes late has no share.
         judge.command(&["INCR", "ready"]);
         let processes = i64::try_from(PROCESSES).expect("few");
-        until("all are ready", ms(20_000), || {
+        eventually_within(ms(20_000), "all are ready", async || {
             judge.command(&["GET", "ready"]).int() == processes
         })
         .await;

@@ -3,11 +3,11 @@
 use std::time::{Duration, Instant};
 
 use leasehold::{Client, Error, Lease, LockGuard};
-use leasehold_testbed::{Borrowed, Deployment};
+use leasehold_testbed::{Borrowed, Deployment, eventually_within, ms};
 
 use crate::testbed::{
-    LATE, Outside, Running, SILENCE, alone, at_rest, beside, brisk, builder, child, connect, ms,
-    note, until, within,
+    LATE, Outside, Running, SILENCE, alone, at_rest, beside, brisk, builder, child, connect, note,
+    within,
 };
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -31,7 +31,7 @@ async fn queued(outside: &mut Outside, client: &Client) -> Taking {
     let before = places(outside);
     let lock = client.fair_lock("n");
     let taking = tokio::spawn(async move { lock.lock().await });
-    until("it is in the queue", LIMIT, || {
+    eventually_within(LIMIT, "it is in the queue", async || {
         places(outside) == before + 1
     })
     .await;
@@ -50,7 +50,7 @@ async fn crowd(server: &Deployment, outside: &mut Outside) -> Running {
     let held = outside.exists("n");
     let process = child(CHILD, &[("LEASEHOLD_CHILD_URL", server.url())]);
     let all = if held { DEAD } else { DEAD - 1 };
-    until("all wait", LIMIT, || places(outside) == all).await;
+    eventually_within(LIMIT, "all wait", async || places(outside) == all).await;
     process
 }
 
@@ -152,10 +152,10 @@ fn a_full_server_keeps_the_places_of_those_who_live() {
             last.array()[1].text().parse::<f64>().expect("a score")
         };
         let first = latest();
-        until(
-            "beats keep them for another claim and longer",
+        eventually_within(
             LIMIT,
-            || latest() > first + 6_000.0,
+            "beats keep them for another claim and longer",
+            async || latest() > first + 6_000.0,
         )
         .await;
         assert_eq!(places(&mut outside), 2);
@@ -190,14 +190,17 @@ fn nobody_hammers_redis_behind_a_dead_java_waiter() {
         }
         // Free, and not their turn: this is where a Java client asks as fast as it can.
         // A listener is counted when it asks for its channel, which the server hears of later.
-        until("the server serves every listener", LIMIT, || {
+        eventually_within(LIMIT, "the server serves every listener", async || {
             let channels = server.channels().len();
             channels == 20 && clients.iter().all(|client| client.stats().listeners == 10)
         })
         .await;
         outside.reset_stats();
         let started = Instant::now();
-        until("four seconds", LIMIT, || started.elapsed() > ms(4_000)).await;
+        eventually_within(LIMIT, "four seconds", async || {
+            started.elapsed() > ms(4_000)
+        })
+        .await;
         let (calls, seconds) = (outside.calls("evalsha"), started.elapsed().as_secs() + 1);
         note(&format!(
             "20 waiters behind a dead head: {calls} calls in {seconds} s"
@@ -243,7 +246,10 @@ fn a_waiter_whose_writes_are_paused_gives_up_in_time_and_leaves_the_queue() {
         let (wait, started) = (ms(800), Instant::now());
         let taking =
             tokio::spawn(async move { lock.try_lock(wait, Lease::fixed(ms(5_000))).await });
-        until("it is in the queue", LIMIT, || places(&mut outside) == 1).await;
+        eventually_within(LIMIT, "it is in the queue", async || {
+            places(&mut outside) == 1
+        })
+        .await;
         outside.command(&["CLIENT", "PAUSE", "60000", "WRITE"]);
         let refused = within("it gives up", LIMIT, taking)
             .await
@@ -257,7 +263,10 @@ fn a_waiter_whose_writes_are_paused_gives_up_in_time_and_leaves_the_queue() {
             matches!(refused, Error::Timeout { .. } | Error::Unknown { .. }),
             "{refused:?}"
         );
-        until("it left the queue", ms(5_000), || !outside.exists(QUEUE)).await;
+        eventually_within(ms(5_000), "it left the queue", async || {
+            !outside.exists(QUEUE)
+        })
+        .await;
         assert!(!outside.exists(DEADLINES));
         guard.unlock().await.expect("held");
         at_rest(&client, LIMIT).await;
@@ -282,7 +291,7 @@ fn a_waiter_that_hears_nothing_comes_all_the_same() {
             let guard = holder.fair_lock("n").lock().await.expect("free");
             let taking = queued(&mut outside, &deaf).await;
             // A listener is counted before the server has confirmed it, which is a message, too.
-            until("it listens", LIMIT, || server.channels().len() == 1).await;
+            eventually_within(LIMIT, "it listens", async || server.channels().len() == 1).await;
             if kill {
                 outside.command(&["CLIENT", "KILL", "TYPE", "pubsub"]);
             } else {
@@ -298,7 +307,7 @@ fn a_waiter_that_hears_nothing_comes_all_the_same() {
             );
             guard.unlock().await.expect("held");
             proxy.pass();
-            until("it is connected again", LIMIT, || {
+            eventually_within(LIMIT, "it is connected again", async || {
                 deaf.stats().reconnects > 0
             })
             .await;
@@ -336,7 +345,7 @@ fn a_waiter_that_is_cut_off_is_passed_over_and_comes_back() {
             cut.elapsed()
         ));
         proxy.pass();
-        until("it is back in the queue", LIMIT, || {
+        eventually_within(LIMIT, "it is back in the queue", async || {
             places(&mut outside) == 1
         })
         .await;

@@ -5,14 +5,12 @@ use std::time::{Duration, Instant};
 
 use leasehold::settings::LocalHandover;
 use leasehold::{Client, Error, Lease, LockGuard};
-use leasehold_testbed::{Borrowed, Line};
+use leasehold_testbed::{Borrowed, Line, eventually_within, ms};
 use parking_lot::Mutex;
 
 use crate::lost_replies::{HEALED, LEASE, LIMIT};
 
-use crate::testbed::{
-    Outside, alone, at_rest, brisk, connect, ms, note, seed, size, until, within,
-};
+use crate::testbed::{Outside, alone, at_rest, brisk, connect, note, seed, size, within};
 
 #[test]
 fn a_hand_over_whose_reply_is_lost_is_never_two_holds() {
@@ -42,7 +40,10 @@ fn a_hand_over_whose_reply_is_lost_is_never_two_holds() {
                 let second = client.lock("n");
                 let guard = first.try_lock(ms(1_000), lease).await.expect("free");
                 let next = tokio::spawn(async move { second.try_lock(LIMIT, lease).await });
-                until("the next waits", LIMIT, || client.stats().waiting == 1).await;
+                eventually_within(LIMIT, "the next waits", async || {
+                    client.stats().waiting == 1
+                })
+                .await;
                 if lose {
                     proxy.swallow_replies();
                 }
@@ -51,7 +52,7 @@ fn a_hand_over_whose_reply_is_lost_is_never_two_holds() {
                 let theirs =
                     tokio::spawn(async move { other.try_lock(LIMIT, Lease::fixed(LEASE)).await });
                 let (mut most, end) = (0, Instant::now() + ms(700));
-                until("the take-over is lost", LIMIT, || {
+                eventually_within(LIMIT, "the take-over is lost", async || {
                     most = most.max(outside.holds("n").len());
                     Instant::now() > end
                 })
@@ -62,7 +63,7 @@ fn a_hand_over_whose_reply_is_lost_is_never_two_holds() {
                 let (next, theirs) = tokio::join!(next, theirs);
                 assert!(most <= 1, "two holds at once");
                 assert!(disjoint(&[next, theirs]), "{next:?} {theirs:?}");
-                until("free", LEASE + HEALED, || !outside.exists("n")).await;
+                eventually_within(LEASE + HEALED, "free", async || !outside.exists("n")).await;
                 at_rest(&client, LEASE + HEALED).await;
             }
         }
@@ -136,7 +137,7 @@ fn no_two_guards_believe_at_once_whatever_the_lines_do() {
             line.pass();
         }
         let mut outside = Outside::of(&server);
-        until("free at the end", ms(5_000), || outside.keys() == 0).await;
+        eventually_within(ms(5_000), "free at the end", async || outside.keys() == 0).await;
         for client in &clients {
             at_rest(client, ms(5_000)).await;
         }

@@ -4,10 +4,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use leasehold::{Client, Error, Lease, LockGuard};
-use leasehold_testbed::{Server, preload};
+use leasehold_testbed::{Server, eventually_within, preload};
 use tokio::runtime::Builder;
 
-use crate::testbed::{Outside, alone, builder, child, connect, runtime, until};
+use crate::testbed::{Outside, alone, builder, child, connect, runtime};
 
 const LIMIT: Duration = Duration::from_secs(60);
 const CHILD: &str = "fork::process_that_forks";
@@ -49,7 +49,9 @@ fn process_that_forks() {
         .expect("free");
     let lock = client.lock("held");
     let waiter = runtime.spawn(async move { lock.lock().await });
-    runtime.block_on(until("it waits", LIMIT, || client.stats().waiting == 1));
+    runtime.block_on(eventually_within(LIMIT, "it waits", async || {
+        client.stats().waiting == 1
+    }));
     // It forks, see `fork.c`. The parent goes on when the child has ended.
     let ended_well = match std::os::unix::process::parent_id() {
         0 => {

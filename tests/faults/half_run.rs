@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use leasehold::{Client, Error, Lease, Lock};
-use leasehold_testbed::{KINDS, Reply, Server};
+use leasehold_testbed::{KINDS, Reply, Server, eventually_within, ms};
 
 use crate::rights::rule;
-use crate::testbed::{Outside, beside, builder, connect, ms, until};
+use crate::testbed::{Outside, beside, builder, connect};
 
 const LIMIT: Duration = Duration::from_secs(20);
 const SOON: Duration = Duration::from_secs(5);
@@ -61,7 +61,7 @@ fn no_lock_is_left_behind_by_a_script_that_was_refused() {
                 let client = without(&server, &[command]).await;
                 let taken = kind.lock(&client, "orders:1").try_lock(ms(0), LEASE).await;
                 assert!(taken.is_err(), "{what}");
-                until(&what, SOON, || left(&mut outside).is_empty()).await;
+                eventually_within(SOON, &what, async || left(&mut outside).is_empty()).await;
             }
         }
     });
@@ -114,7 +114,10 @@ fn calls_that_share_a_command_leave_nothing_behind_either() {
             async move { lock.try_lock(ms(0), LEASE).await.map(drop) }
         }));
         assert!(taken.await.iter().all(Result::is_err));
-        until("all are undone", SOON, || left(&mut outside).is_empty()).await;
+        eventually_within(SOON, "all are undone", async || {
+            left(&mut outside).is_empty()
+        })
+        .await;
     });
 }
 
@@ -136,7 +139,10 @@ fn a_reader_that_is_refused_shortens_no_lease_and_ends_no_hold() {
         // Longer than the other: it has to lengthen the lease of the lock.
         assert!(ours.read().try_lock(ms(0), LEASE).await.is_err());
         let fields = |outside: &mut Outside| outside.command(&["HLEN", "orders:1"]).int();
-        until("the other is alone", SOON, || fields(&mut outside) == 2).await;
+        eventually_within(SOON, "the other is alone", async || {
+            fields(&mut outside) == 2
+        })
+        .await;
         assert!((before - 20_000..=before).contains(&outside.pttl("orders:1")));
         // A shorter one needs no such right.
         let inside = ours
@@ -146,7 +152,7 @@ fn a_reader_that_is_refused_shortens_no_lease_and_ends_no_hold() {
             .expect("it may");
         inside.unlock().await.expect("it may do so as well");
         reading.unlock().await.expect("held");
-        until("it is free", SOON, || left(&mut outside).is_empty()).await;
+        eventually_within(SOON, "it is free", async || left(&mut outside).is_empty()).await;
     });
 }
 
@@ -165,11 +171,11 @@ async fn both_permits_come_back(command: &str) {
     );
     let taken = client.semaphore("orders:s").try_acquire(1, ms(0)).await;
     assert!(refused(&taken), "{taken:?}");
-    until("it is there again", SOON, || {
+    eventually_within(SOON, "it is there again", async || {
         outside.command(&["GET", "orders:s"]).text() == "2"
     })
     .await;
-    until("nobody has it", SOON, || {
+    eventually_within(SOON, "nobody has it", async || {
         !outside.exists("leasehold_semaphore:{orders:s}")
     })
     .await;
@@ -180,11 +186,11 @@ async fn both_permits_come_back(command: &str) {
     let ours = client.permit_expirable_semaphore("orders:p");
     let taken = ours.try_acquire(ms(0), LEASE).await;
     assert!(refused(&taken), "{taken:?}");
-    until("it is there again", SOON, || {
+    eventually_within(SOON, "it is there again", async || {
         outside.command(&["GET", "orders:p"]).text() == "2"
     })
     .await;
-    until("nobody has it", SOON, || {
+    eventually_within(SOON, "nobody has it", async || {
         !outside.exists("{orders:p}:timeout")
     })
     .await;

@@ -4,10 +4,10 @@ use std::fmt::Debug;
 use std::time::{Duration, Instant};
 
 use leasehold::{Error, Lease};
-use leasehold_testbed::{KINDS, Kind, Reply};
+use leasehold_testbed::{KINDS, Kind, Reply, eventually_within, ms};
 
 use crate::lost_replies::{HEALED, Testbed};
-use crate::testbed::{alone, ms, until, within};
+use crate::testbed::{alone, within};
 
 const LIMIT: Duration = Duration::from_secs(120);
 /// Longer than any undo may take.
@@ -24,7 +24,10 @@ fn for_each_kind(scene: &impl AsyncFn(&Kind, &mut Testbed)) {
                 guard.unlock().await.expect("held");
             }
             scene(kind, &mut testbed).await;
-            until("nothing is left", HEALED, || nothing_is_left(&mut testbed)).await;
+            eventually_within(HEALED, "nothing is left", async || {
+                nothing_is_left(&mut testbed)
+            })
+            .await;
         }
     });
 }
@@ -72,7 +75,7 @@ async fn rival_takes(testbed: &mut Testbed, kind: &Kind) {
         .await
         .expect("free");
     let end = Instant::now() + ms(400);
-    until("repetitions pass by", LIMIT, || {
+    eventually_within(LIMIT, "repetitions pass by", async || {
         guard.check().expect("not released by anybody else");
         assert!(are_there(testbed, kind), "{}", kind.name);
         Instant::now() > end
@@ -91,7 +94,7 @@ fn a_lost_grant_of_any_kind_is_unknown_and_undone() {
             .await;
         assert_unknown(kind, &outcome);
         testbed.proxy.pass();
-        until("it is undone", HEALED, || nothing_is_left(testbed)).await;
+        eventually_within(HEALED, "it is undone", async || nothing_is_left(testbed)).await;
         rival_takes(testbed, kind).await;
     });
 }
@@ -102,13 +105,13 @@ fn a_lost_grant_of_any_sort_that_is_dropped_is_undone() {
         testbed.proxy.swallow_replies();
         let lock = kind.lock(&testbed.client, "n");
         let taking = tokio::spawn(async move { lock.lock().await.map(drop) });
-        until("redis granted the first", LIMIT, || {
+        eventually_within(LIMIT, "redis granted the first", async || {
             is_granted(testbed, kind)
         })
         .await;
         taking.abort();
         testbed.proxy.pass();
-        until("it is undone", HEALED, || nothing_is_left(testbed)).await;
+        eventually_within(HEALED, "it is undone", async || nothing_is_left(testbed)).await;
         rival_takes(testbed, kind).await;
     });
 }
@@ -119,7 +122,7 @@ fn a_patient_acquisition_of_any_sort_gets_its_lost_grant_back() {
         testbed.proxy.swallow_replies();
         let lock = kind.lock(&testbed.client, "n");
         let taking = tokio::spawn(async move { lock.lock().await });
-        until("redis granted the first", LIMIT, || {
+        eventually_within(LIMIT, "redis granted the first", async || {
             is_granted(testbed, kind)
         })
         .await;
@@ -140,7 +143,7 @@ fn a_patient_acquisition_of_any_sort_gets_its_lost_grant_back() {
             );
         }
         guard.unlock().await.expect("held");
-        until("free", HEALED, || nothing_is_left(testbed)).await;
+        eventually_within(HEALED, "free", async || nothing_is_left(testbed)).await;
     });
 }
 
@@ -192,7 +195,7 @@ fn a_lost_take_over_of_any_kind_is_unknown_and_undone() {
         testbed.proxy.swallow_replies();
         assert_unknown(kind, &taker.restore(&text).await);
         testbed.proxy.pass();
-        until("it is undone", HEALED, || nothing_is_left(testbed)).await;
+        eventually_within(HEALED, "it is undone", async || nothing_is_left(testbed)).await;
         rival_takes(testbed, kind).await;
         let late = giver.restore(&text).await;
         assert!(
@@ -213,7 +216,10 @@ fn a_lost_release_of_any_kind_is_repeated_and_harms_nobody() {
             .expect("free");
         testbed.proxy.swallow_replies();
         let releasing = tokio::spawn(guard.unlock());
-        until("redis released it", LIMIT, || nothing_is_left(testbed)).await;
+        eventually_within(LIMIT, "redis released it", async || {
+            nothing_is_left(testbed)
+        })
+        .await;
         // While the release is repeated.
         rival_takes(testbed, kind).await;
         testbed.proxy.pass();
@@ -237,7 +243,7 @@ fn a_lost_refusal_of_any_sort_leaves_the_holder_alone() {
         let outcome = lock.try_lock(ms(300), Lease::fixed(LONG)).await;
         assert!(outcome.is_err(), "{}", kind.name);
         testbed.proxy.pass();
-        until("nothing of it is left", HEALED, || {
+        eventually_within(HEALED, "nothing of it is left", async || {
             only(testbed, &kind.keys("n"))
         })
         .await;
@@ -246,7 +252,10 @@ fn a_lost_refusal_of_any_sort_leaves_the_holder_alone() {
         // And a patient one is served once, in spite of it.
         testbed.proxy.swallow_replies();
         let taking = tokio::spawn(async move { lock.lock().await });
-        until("it waits", LIMIT, || testbed.client.stats().waiting > 0).await;
+        eventually_within(LIMIT, "it waits", async || {
+            testbed.client.stats().waiting > 0
+        })
+        .await;
         guard.unlock().await.expect("held");
         testbed.proxy.pass();
         let guard = within("its turn", LIMIT, taking)

@@ -3,9 +3,10 @@
 use std::time::{Duration, Instant};
 
 use leasehold::{Error, Lease, Lock};
+use leasehold_testbed::{eventually_within, ms};
 
 use crate::lost_replies::{AT_ONCE, HEALED, LEASE, LIMIT, Testbed};
-use crate::testbed::{SILENCE, alone, assert_unknown, at_rest, beside, hold, ms, until, within};
+use crate::testbed::{SILENCE, alone, assert_unknown, at_rest, beside, hold, within};
 
 #[test]
 fn a_release_whose_reply_is_lost_stays_unknown_when_the_line_goes_down() {
@@ -15,7 +16,7 @@ fn a_release_whose_reply_is_lost_stays_unknown_when_the_line_goes_down() {
         testbed.proxy.swallow_replies();
         let releasing = tokio::spawn(guard.unlock());
         let mut outside = testbed.outside;
-        until("redis released it", LIMIT, || !outside.exists("n")).await;
+        eventually_within(LIMIT, "redis released it", async || !outside.exists("n")).await;
         testbed.proxy.refuse();
         testbed.proxy.cut();
         assert_unknown(
@@ -43,12 +44,12 @@ fn an_inner_release_whose_reply_is_lost_does_not_free_the_outer_hold() {
         assert_unknown(within("an answer", HEALED, inner.unlock()).await);
         outer.check().expect("the outer hold is not touched");
         testbed.proxy.pass();
-        until("the count is right", HEALED, || {
+        eventually_within(HEALED, "the count is right", async || {
             testbed.outside.holds("n") == [(owner.clone(), 1)]
         })
         .await;
         let end = Instant::now() + ms(300);
-        until("repetitions pass by", LIMIT, || {
+        eventually_within(LIMIT, "repetitions pass by", async || {
             assert_eq!(testbed.outside.holds("n"), [(owner.clone(), 1)]);
             Instant::now() > end
         })
@@ -66,7 +67,10 @@ fn a_release_whose_first_reply_is_lost_is_ok_once() {
         let guard = hold(&testbed.client, "n").await;
         testbed.proxy.swallow_replies();
         let releasing = tokio::spawn(guard.unlock());
-        until("redis released it", LIMIT, || !testbed.outside.exists("n")).await;
+        eventually_within(LIMIT, "redis released it", async || {
+            !testbed.outside.exists("n")
+        })
+        .await;
         // Somebody else has it before the repetition comes.
         let other = hold(&testbed.rival, "n").await;
         testbed.proxy.pass();
@@ -131,7 +135,10 @@ fn a_release_that_never_arrived_is_repeated_until_it_does() {
         assert!(told, "{outcome:?}");
         assert!(testbed.outside.exists("n"), "the lease goes on");
         testbed.proxy.pass();
-        until("it is released", HEALED, || !testbed.outside.exists("n")).await;
+        eventually_within(HEALED, "it is released", async || {
+            !testbed.outside.exists("n")
+        })
+        .await;
         at_rest(&testbed.client, HEALED).await;
     });
 }
@@ -149,7 +156,10 @@ fn a_dropped_guard_is_released_when_the_line_is_back() {
         drop(guard);
         assert!(testbed.outside.exists("n"));
         testbed.proxy.pass();
-        until("it is released", HEALED, || !testbed.outside.exists("n")).await;
+        eventually_within(HEALED, "it is released", async || {
+            !testbed.outside.exists("n")
+        })
+        .await;
         at_rest(&testbed.client, HEALED).await;
     });
 }
@@ -178,7 +188,7 @@ fn releases_do_not_wait_for_undos_that_are_repeated() {
         }
         testbed.proxy.swallow_replies();
         let taking = crowd();
-        until("redis granted all", LIMIT, || {
+        eventually_within(LIMIT, "redis granted all", async || {
             testbed.outside.keys() == many
         })
         .await;
@@ -191,7 +201,10 @@ fn releases_do_not_wait_for_undos_that_are_repeated() {
         let guard = hold(&testbed.client, "x").await;
         assert!(testbed.outside.exists("x"));
         drop(guard);
-        until("it is released", ms(5_000), || !testbed.outside.exists("x")).await;
+        eventually_within(ms(5_000), "it is released", async || {
+            !testbed.outside.exists("x")
+        })
+        .await;
         // And the one of `x`, if its reply is still on the way.
         let pending = testbed.client.stats().releases_pending;
         assert!(

@@ -6,11 +6,11 @@
 use std::time::{Duration, Instant};
 
 use leasehold::{Client, ClientBuilder, Error, HoldState, Lease, LossReason};
-use leasehold_testbed::{Borrowed, Line};
+use leasehold_testbed::{Borrowed, Line, eventually_within, lost, ms};
 
 use crate::testbed::{
     GIVEN_UP, LATE, Outside, SILENCE, alone, assert_unknown, at_rest, beside, brisk, connect, hold,
-    lost, ms, note, seed, until, within,
+    note, seed, within,
 };
 
 pub(crate) const LIMIT: Duration = Duration::from_secs(30);
@@ -75,7 +75,7 @@ impl Testbed {
             .expect("free");
         let owner = guard.owner().to_owned();
         let end = Instant::now() + ms(600);
-        until("repetitions pass by", LIMIT, || {
+        eventually_within(LIMIT, "repetitions pass by", async || {
             assert_eq!(self.outside.holds(name), [(owner.clone(), 1)]);
             Instant::now() > end
         })
@@ -99,7 +99,10 @@ fn an_acquisition_whose_reply_is_lost_is_unknown_and_undone() {
         );
         assert_unknown(outcome);
         testbed.proxy.pass();
-        until("it is undone", HEALED, || !testbed.outside.exists("n")).await;
+        eventually_within(HEALED, "it is undone", async || {
+            !testbed.outside.exists("n")
+        })
+        .await;
         testbed.rival_takes("n", AT_ONCE).await;
         // The undo is repeated for a lease: nothing may come later.
         assert!(testbed.client.stats().holds == 0);
@@ -114,7 +117,10 @@ fn an_acquisition_whose_reply_is_lost_stays_unknown_when_the_line_goes_down() {
         let lock = testbed.client.lock("n");
         let taking =
             tokio::spawn(async move { lock.try_lock(ms(3_000), Lease::fixed(ms(20_000))).await });
-        until("redis granted it", LIMIT, || testbed.outside.exists("n")).await;
+        eventually_within(LIMIT, "redis granted it", async || {
+            testbed.outside.exists("n")
+        })
+        .await;
         testbed.proxy.refuse();
         testbed.proxy.cut();
         // The later calls were certainly not applied, but the first was.
@@ -125,7 +131,10 @@ fn an_acquisition_whose_reply_is_lost_stays_unknown_when_the_line_goes_down() {
         );
         assert!(testbed.outside.exists("n"));
         testbed.proxy.pass();
-        until("it is undone", HEALED, || !testbed.outside.exists("n")).await;
+        eventually_within(HEALED, "it is undone", async || {
+            !testbed.outside.exists("n")
+        })
+        .await;
         testbed.rival_takes("n", AT_ONCE).await;
     });
 }
@@ -152,7 +161,10 @@ fn a_patient_acquisition_gets_its_lost_grant_back() {
         testbed.proxy.swallow_replies();
         let lock = testbed.client.lock("n");
         let taking = tokio::spawn(async move { lock.lock().await });
-        until("redis granted it", LIMIT, || testbed.outside.exists("n")).await;
+        eventually_within(LIMIT, "redis granted it", async || {
+            testbed.outside.exists("n")
+        })
+        .await;
         let granted = testbed.outside.holds("n");
         testbed.proxy.pass();
         let guard = within("the grant", HEALED, taking)
@@ -200,7 +212,10 @@ fn an_acquisition_cut_off_before_its_reply_is_neither_lost_nor_doubled() {
             testbed.proxy.delay_replies(ms(30));
             let lock = testbed.client.lock("n");
             let taking = tokio::spawn(async move { lock.lock().await });
-            until("redis granted it", LIMIT, || testbed.outside.exists("n")).await;
+            eventually_within(LIMIT, "redis granted it", async || {
+                testbed.outside.exists("n")
+            })
+            .await;
             testbed.proxy.pass();
             let guard = within("the grant", HEALED, taking).await.expect("no panic");
             let guard = guard.expect("its own");
@@ -224,10 +239,16 @@ fn a_dropped_acquisition_whose_reply_is_lost_is_undone() {
         testbed.proxy.swallow_replies();
         let lock = testbed.client.lock("n");
         let taking = tokio::spawn(async move { lock.lock().await.map(drop) });
-        until("redis granted it", LIMIT, || testbed.outside.exists("n")).await;
+        eventually_within(LIMIT, "redis granted it", async || {
+            testbed.outside.exists("n")
+        })
+        .await;
         taking.abort();
         testbed.proxy.pass();
-        until("it is undone", HEALED, || !testbed.outside.exists("n")).await;
+        eventually_within(HEALED, "it is undone", async || {
+            !testbed.outside.exists("n")
+        })
+        .await;
         testbed.rival_takes("n", AT_ONCE).await;
     });
 }
@@ -252,7 +273,7 @@ fn a_re_entry_whose_reply_is_lost_leaves_the_outer_hold() {
         outer.check().expect("the outer hold is not touched");
         assert_eq!(outer.hold_count(), 1);
         testbed.proxy.pass();
-        until("the count is right", HEALED, || {
+        eventually_within(HEALED, "the count is right", async || {
             testbed.outside.holds("n") == [(owner.clone(), 1)]
         })
         .await;
@@ -277,7 +298,10 @@ fn renewals_without_replies_make_a_hold_uncertain_then_lost_and_then_free() {
                 testbed.proxy.half_open();
             }
             let cut = Instant::now();
-            until("uncertain", LEASE, || guard.state() == HoldState::Uncertain).await;
+            eventually_within(LEASE, "uncertain", async || {
+                guard.state() == HoldState::Uncertain
+            })
+            .await;
             guard.check().expect("nobody else can have it yet");
             assert!(testbed.outside.exists("n"));
             let lost = tokio::spawn(lost(&guard));
@@ -296,7 +320,10 @@ fn renewals_without_replies_make_a_hold_uncertain_then_lost_and_then_free() {
             );
             // Never longer than another lease, whatever became of the renewals.
             let started = Instant::now();
-            until("free", LEASE + HEALED, || !testbed.outside.exists("n")).await;
+            eventually_within(LEASE + HEALED, "free", async || {
+                !testbed.outside.exists("n")
+            })
+            .await;
             note(&format!(
                 "applied {applied}: lost {after:?}, free {:?} later",
                 started.elapsed()
@@ -326,9 +353,12 @@ fn a_short_outage_of_renewals_costs_nothing() {
         let guard = hold(&testbed.client, "n").await;
         for _ in 0..3 {
             testbed.proxy.half_open();
-            until("uncertain", lease, || guard.state() == HoldState::Uncertain).await;
+            eventually_within(lease, "uncertain", async || {
+                guard.state() == HoldState::Uncertain
+            })
+            .await;
             testbed.proxy.pass();
-            until("held", lease, || guard.state() == HoldState::Held).await;
+            eventually_within(lease, "held", async || guard.state() == HoldState::Held).await;
             assert_eq!(testbed.outside.holds("n"), [(guard.owner().to_owned(), 1)]);
         }
         guard.unlock().await.expect("held all the time");

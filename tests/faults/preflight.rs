@@ -8,10 +8,10 @@ use leasehold::preflight::{
 };
 use leasehold::settings::Durability;
 use leasehold::{Client, Error};
-use leasehold_testbed::{Cluster, Reply, Sentinels, Server, Shape};
+use leasehold_testbed::{Cluster, Reply, Sentinels, Server, Shape, eventually_within, ms};
 
 use crate::rights::rule;
-use crate::testbed::{LATE, Outside, beside, builder, connect, ms, until};
+use crate::testbed::{LATE, Outside, beside, builder, connect};
 
 const LIMIT: Duration = Duration::from_secs(30);
 
@@ -525,7 +525,7 @@ fn each_node_of_a_cluster_is_looked_at() {
         let slots = words.iter().map(String::as_str);
         let add: Vec<_> = ["CLUSTER", "ADDSLOTS"].into_iter().chain(slots).collect();
         outside.command(&add);
-        until("the cluster is there", LIMIT, || {
+        eventually_within(LIMIT, "the cluster is there", async || {
             outside
                 .command(&["CLUSTER", "INFO"])
                 .text()

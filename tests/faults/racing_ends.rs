@@ -5,9 +5,9 @@ use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 use leasehold::{Client, Lease, LockGuard};
-use leasehold_testbed::Borrowed;
+use leasehold_testbed::{Borrowed, eventually_within};
 
-use crate::testbed::{Outside, alone, connect, note, size, until};
+use crate::testbed::{Outside, alone, connect, note, size};
 
 const LIMIT: Duration = Duration::from_secs(30);
 
@@ -91,7 +91,7 @@ async fn guards(client: &Client, way: Way) -> Vec<LockGuard> {
     }
     let waiters = client.stats().waiting;
     if matches!(way, Way::DropBesideAWaiter | Way::UnlockBesideAWaiter) {
-        until("all wait", LIMIT, || {
+        eventually_within(LIMIT, "all wait", async || {
             client.stats().waiting == GUARDS as u64
         })
         .await;

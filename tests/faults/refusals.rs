@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use leasehold::{Client, ConfigError, Error, Lease};
-use leasehold_testbed::{Proxy, Server};
+use leasehold_testbed::{Proxy, Server, ms};
 
 use crate::errors::{CALL, LIMIT};
-use crate::testbed::{Outside, at_rest, beside, connect, hold, ms, within};
+use crate::testbed::{Outside, at_rest, beside, connect, hold, within};
 
 #[test]
 fn bad_names_are_refused_unsent_with_value_and_limit() {

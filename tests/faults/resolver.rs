@@ -4,9 +4,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use leasehold_testbed::{Server, preload};
+use leasehold_testbed::{Server, eventually_within, preload};
 
-use crate::testbed::{Outside, Running, alone, beside, builder, child, note, until};
+use crate::testbed::{Outside, Running, alone, beside, builder, child, note};
 
 const LIMIT: Duration = Duration::from_secs(60);
 const CHILD: &str = "resolver::process_that_knows_a_name";
@@ -74,16 +74,16 @@ fn a_name_that_does_not_resolve_for_a_while_is_asked_for_again() {
         outside.command(&["HSET", "end", "somebody:1", "1"]);
         names.point_to("127.0.0.1");
         let process = names.child(&server);
-        until("it holds", LIMIT, || outside.exists("n")).await;
+        eventually_within(LIMIT, "it holds", async || outside.exists("n")).await;
         names.point_to("");
         for kind in ["normal", "pubsub"] {
             outside.command(&["CLIENT", "KILL", "TYPE", kind]);
         }
-        until("it has asked in vain", LIMIT, || names.refused() >= 3).await;
+        eventually_within(LIMIT, "it has asked in vain", async || names.refused() >= 3).await;
         assert!(server.clients("name=leasehold:").is_empty());
         names.point_to("127.0.0.1");
         let known = Instant::now();
-        until("it is back", LIMIT, || {
+        eventually_within(LIMIT, "it is back", async || {
             server.clients("name=leasehold:").len() == 3
         })
         .await;

@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 use leasehold::{Error, HoldState, Stats};
-use leasehold_testbed::{KINDS, Server};
+use leasehold_testbed::{KINDS, Server, eventually_within, lost, ms};
 
-use crate::testbed::{alone, at_rest, brisk, lost, ms, until, within};
+use crate::testbed::{alone, at_rest, brisk, within};
 
 const LIMIT: Duration = Duration::from_secs(60);
 const LEASE: Duration = ms(3_000);
@@ -39,7 +39,7 @@ fn holds_of_every_kind_are_lost_and_later_ones_are_renewed() {
             guards.push(within("again", LIMIT, lock.lock()).await.expect("free"));
         }
         let end = Instant::now() + LEASE * 2;
-        until("several leases", LIMIT, || {
+        eventually_within(LIMIT, "several leases", async || {
             for (guard, kind) in guards.iter().zip(&KINDS) {
                 assert_eq!(guard.state(), HoldState::Held, "{}", kind.name);
             }
@@ -77,7 +77,7 @@ fn waiters_of_every_kind_are_served_after_it() {
         let asking = KINDS.iter().filter(|kind| kind.quorum).count() as u64 * 3;
         let waiting = takings.len() as u64 - asking;
         let wait = |stats: Stats| stats.waiting >= waiting && stats.timed_out >= asking * 2;
-        until("all wait", LIMIT, || wait(client.stats())).await;
+        eventually_within(LIMIT, "all wait", async || wait(client.stats())).await;
         server.restart();
         for taking in takings {
             within("its turn", LIMIT, taking)

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use leasehold::{Client, Error, Lease, Lock};
-use leasehold_testbed::{Reply, Server};
+use leasehold_testbed::{Reply, Server, eventually_within, ms};
 
-use crate::testbed::{Outside, beside, ms, until};
+use crate::testbed::{Outside, beside};
 
 const LIMIT: Duration = Duration::from_secs(20);
 const PAGE: &str = include_str!("../../docs/operations.md");
@@ -49,11 +49,11 @@ async fn everything(a: &Client, b: &Client) -> Result<(), Error> {
     assert!(wanted.is_locked().await? && held.is_held().await?);
     // Another client waits, is renewed meanwhile, and is woken.
     let unlock = async {
-        until("it waits, and we renew", LIMIT, || {
+        eventually_within(LIMIT, "it waits, and we renew", async || {
             b.stats().listeners == 1 && a.stats().renewed > 0
         })
         .await;
-        until("it polls", LIMIT, || b.stats().polls > 0).await;
+        eventually_within(LIMIT, "it polls", async || b.stats().polls > 0).await;
         outer.unlock().await
     };
     let (taken, unlocked) = tokio::join!(wanted.lock(), unlock);
@@ -84,7 +84,7 @@ async fn contend(
     assert!(wanted.is_locked().await? && held.is_held().await?);
     let unlock = async {
         let renewed = holder.stats().renewed;
-        until("it waits, and the holder is renewed", LIMIT, || {
+        eventually_within(LIMIT, "it waits, and the holder is renewed", async || {
             waiter.stats().waiting > 0 && holder.stats().renewed > renewed
         })
         .await;
@@ -119,17 +119,17 @@ async fn lose_the_place(a: &Client, b: &Client, outside: &mut Outside) -> Result
     let disturb = async {
         let calls = |outside: &mut Outside, command| outside.calls(command);
         // It knows of its place.
-        until("it is in line", LIMIT, || b.stats().listeners == 1).await;
+        eventually_within(LIMIT, "it is in line", async || b.stats().listeners == 1).await;
         let [looked, put_back] = ["lrange", "lpush"].map(|command| calls(outside, command));
         outside.command(&["RPUSH", queue, "java:1"]);
         outside.command(&["ZADD", deadlines, "99999999999999", "java:1"]);
-        until("it keeps its place", LIMIT, || {
+        eventually_within(LIMIT, "it keeps its place", async || {
             calls(outside, "lrange") > looked
         })
         .await;
         outside.command(&["LPOP", queue]);
         outside.command(&["ZPOPMIN", deadlines]);
-        until("it is in front again", LIMIT, || {
+        eventually_within(LIMIT, "it is in front again", async || {
             calls(outside, "lpush") > put_back
         })
         .await;
@@ -259,7 +259,7 @@ async fn all_used(rule: &[&str], outside: &mut Outside) {
         let command = right.split('|').next().unwrap_or_default();
         // Unsubscribed when nobody has waited for some seconds.
         let mut used = || outside.calls(right) + outside.calls(command) > 0;
-        until(right, LIMIT, &mut used).await;
+        eventually_within(LIMIT, right, async || used()).await;
     }
 }
 

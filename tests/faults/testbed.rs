@@ -7,16 +7,12 @@ use std::process::{Child, Command, Stdio};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use leasehold::{Client, ClientBuilder, Ended, Error, LockGuard, LossReason};
-use leasehold_testbed::{Borrowed, Connection, Deployment, Reply, Routes, Server};
+use leasehold::{Client, ClientBuilder, Error, LockGuard};
+use leasehold_testbed::{Borrowed, Connection, Deployment, Reply, Routes, Server, ms};
 use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// Tests that measure time or look at the whole process run alone, all others beside each other.
 static TURNS: RwLock<()> = RwLock::new(());
-
-pub(crate) const fn ms(millis: u64) -> Duration {
-    Duration::from_millis(millis)
-}
 
 /// Runs a test beside others; one that takes longer than `limit` hangs.
 pub(crate) fn beside(limit: Duration, test: impl Future<Output = ()>) {
@@ -50,18 +46,6 @@ pub(crate) fn runtime(workers: usize) -> tokio::runtime::Runtime {
         .enable_all()
         .build()
         .expect("a runtime")
-}
-
-/// Waits for a condition without blocking a worker.
-pub(crate) async fn until(what: &str, limit: Duration, mut holds: impl FnMut() -> bool) {
-    let deadline = Instant::now() + limit;
-    while !holds() {
-        assert!(
-            Instant::now() < deadline,
-            "still not after {limit:?}: {what}"
-        );
-        tokio::time::sleep(ms(1)).await;
-    }
 }
 
 /// The outcome of a call that must end within `limit`.
@@ -420,15 +404,4 @@ pub(crate) fn threads() -> usize {
 /// Takes a lock that must be free, by a client of its own.
 pub(crate) async fn hold(client: &Client, name: &str) -> LockGuard {
     client.lock(name).lock().await.expect("it is free")
-}
-
-/// Resolves when the hold has come to its end, which must be a loss.
-pub(crate) fn lost(guard: &LockGuard) -> impl Future<Output = LossReason> + Send + 'static {
-    let ended = guard.ended();
-    async move {
-        match ended.await {
-            Ended::Lost(reason) => reason,
-            other => panic!("not lost: {other:?}"),
-        }
-    }
 }

@@ -1,9 +1,9 @@
 //! One address that leads to two servers: a balancer, a name or a service that moves.
 
 use leasehold::{Client, HoldState, Lease};
-use leasehold_testbed::{Proxy, Server};
+use leasehold_testbed::{Proxy, Server, eventually_within, ms};
 
-use crate::testbed::{LATE, beside, connect, ms, until};
+use crate::testbed::{LATE, beside, connect};
 
 const LIMIT: std::time::Duration = ms(60_000);
 
@@ -42,7 +42,7 @@ async fn two_servers(lead: impl Fn(&Proxy, [&Server; 2])) -> (Server, Server, Pr
     let proxy = Proxy::start(a.address());
     lead(&proxy, [&a, &b]);
     let client = connect(&proxy.url()).await;
-    until("all connections are there", LATE, || {
+    eventually_within(LATE, "all connections are there", async || {
         connections(&a).len() == 3
     })
     .await;
@@ -72,8 +72,14 @@ fn where_the_address_moves_no_guard_is_held_beside_another() {
                 }
                 tokio::time::sleep(ms(1)).await;
             };
-            until("it is told", LATE, || guard.state() == HoldState::Lost).await;
-            until("nobody is left behind", LATE, || connections(&a).is_empty()).await;
+            eventually_within(LATE, "it is told", async || {
+                guard.state() == HoldState::Lost
+            })
+            .await;
+            eventually_within(LATE, "nobody is left behind", async || {
+                connections(&a).is_empty()
+            })
+            .await;
             assert_eq!(connections(&b).len(), 3, "{which:?}");
             second.unlock().await.expect("held");
         });
@@ -90,12 +96,15 @@ fn behind_a_balancer_a_lost_connection_costs_no_hold() {
             for round in 0..3 {
                 let (before, renewed) = (connections(&a), client.stats().renewed);
                 cut(&a, which);
-                until("it is made again", LATE, || {
+                eventually_within(LATE, "it is made again", async || {
                     let now = connections(&a);
                     now.len() == 3 && now != before
                 })
                 .await;
-                until("it is renewed", LATE, || client.stats().renewed > renewed).await;
+                eventually_within(LATE, "it is renewed", async || {
+                    client.stats().renewed > renewed
+                })
+                .await;
                 assert_eq!(guard.state(), HoldState::Held, "{which:?}, round {round}");
             }
             assert!(connections(&b).is_empty(), "{which:?}");

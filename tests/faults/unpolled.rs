@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use leasehold::settings::LocalHandover;
 use leasehold::{Client, Error, Lease, Lock};
-use leasehold_testbed::{Borrowed, Deployment};
+use leasehold_testbed::{Borrowed, Deployment, eventually_within, ms};
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::Instant;
 
-use crate::testbed::{Outside, alone, assert_protocol, builder, connect, ms, runtime, turn, until};
+use crate::testbed::{Outside, alone, assert_protocol, builder, connect, runtime, turn};
 
 const LIMIT: Duration = Duration::from_secs(20);
 
@@ -20,7 +20,7 @@ async fn unlocked_late(spoil: &[&str]) -> Result<(), Error> {
     let guard = client.lock("n").lock().await.expect("free");
     Outside::of(&server).command(spoil);
     let mut unlock = pin!(guard.unlock());
-    until("it is passed over", LIMIT, || {
+    eventually_within(LIMIT, "it is passed over", async || {
         client.stats().passed_over == 1
     })
     .await;
@@ -59,7 +59,10 @@ fn a_shutdown_tells_of_a_release_that_was_refused() {
             outside.command(&["ACL", "SETUSER", "default", "-hdel"]);
             if drop_it_first {
                 guard = None;
-                until("refused", LIMIT, || client.stats().releases_failed == 1).await;
+                eventually_within(LIMIT, "refused", async || {
+                    client.stats().releases_failed == 1
+                })
+                .await;
             }
             let outcome = client.shutdown(LIMIT).await;
             assert!(matches!(outcome, Err(Error::Unknown { .. })), "{outcome:?}");
@@ -79,7 +82,9 @@ fn waits_on_a_still_runtime<F: Future<Output: Send> + Send + 'static>(
         .build()
         .expect("a runtime");
     let waiting = still.spawn(waiter);
-    still.block_on(until("it waits", LIMIT, || client.stats().waiting == 1));
+    still.block_on(eventually_within(LIMIT, "it waits", async || {
+        client.stats().waiting == 1
+    }));
     (still, waiting)
 }
 
@@ -134,13 +139,13 @@ fn a_hold_whose_lease_ended_before_it_was_picked_up_is_not_granted() {
     runtime.block_on(async {
         // A hold whose renewal is on its way is not handed over: the next one is a while off.
         let renewed = client.stats().renewed;
-        until("it was renewed just now", LIMIT, || {
+        eventually_within(LIMIT, "it was renewed just now", async || {
             client.stats().renewed > renewed
         })
         .await;
         guard.unlock().await.expect("held");
         ended.await;
-        until("what was handed over is lost", LIMIT, || {
+        eventually_within(LIMIT, "what was handed over is lost", async || {
             client.stats().lost == 1
         })
         .await;

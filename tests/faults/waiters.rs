@@ -6,11 +6,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use leasehold::{Client, Error, Lease, LossReason};
-use leasehold_testbed::{Borrowed, Deployment, Server};
+use leasehold_testbed::{Borrowed, Deployment, Server, eventually_within, lost, ms};
 
 use crate::testbed::{
-    GIVEN_UP, LATE, Outside, SILENCE, alone, at_rest, beside, brisk, builder, connect, hold, lost,
-    ms, note, runtime, size, turn, until, within,
+    GIVEN_UP, LATE, Outside, SILENCE, alone, at_rest, beside, brisk, builder, connect, hold, note,
+    runtime, size, turn, within,
 };
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -35,7 +35,10 @@ async fn waiter(client: &Client, name: &str) -> Taking {
         guard.unlock().await?;
         Ok(took)
     });
-    until("it listens", LIMIT, || client.stats().listeners > before).await;
+    eventually_within(LIMIT, "it listens", async || {
+        client.stats().listeners > before
+    })
+    .await;
     taking
 }
 
@@ -100,7 +103,10 @@ fn a_waiter_whose_messages_are_swallowed_is_woken_by_the_safety_poll() {
             let before = asked(&client);
             let taking = waiter(&client, name).await;
             // The second question follows the confirmation, which must not be swallowed.
-            until("it asked again", LIMIT, || asked(&client) >= before + 2).await;
+            eventually_within(LIMIT, "it asked again", async || {
+                asked(&client) >= before + 2
+            })
+            .await;
             proxy.swallow_messages();
             let reconnects = client.stats().reconnects;
             guard.unlock().await.expect("held");
@@ -109,7 +115,7 @@ fn a_waiter_whose_messages_are_swallowed_is_woken_by_the_safety_poll() {
             longest = longest.max(started.elapsed());
             assert_eq!(client.stats().reconnects, reconnects, "it was the poll");
             proxy.pass();
-            until("all is well again", LIMIT, || {
+            eventually_within(LIMIT, "all is well again", async || {
                 client.stats().reconnects >= reconnects + 3
             })
             .await;
@@ -204,7 +210,10 @@ fn an_impatient_call_ends_in_time_when_redis_is_stopped_killed_or_silent() {
             outcome.expect_err(what)
         };
         let well = async |client: &Client| {
-            until("it is back", LIMIT, || client.stats().releases_pending == 0).await;
+            eventually_within(LIMIT, "it is back", async || {
+                client.stats().releases_pending == 0
+            })
+            .await;
             learns(client).await;
         };
         for name in ["free", "held"] {
@@ -229,7 +238,10 @@ fn an_impatient_call_ends_in_time_when_redis_is_stopped_killed_or_silent() {
             let waiting =
                 tokio::spawn(async move { lock.try_lock(SHORT_WAIT * 2, lease).await.map(drop) });
             let listens = || direct.stats().listeners == 1;
-            until("it listens", LIMIT, || listens() || waiting.is_finished()).await;
+            eventually_within(LIMIT, "it listens", async || {
+                listens() || waiting.is_finished()
+            })
+            .await;
             if listens() {
                 break (started, waiting);
             }
@@ -295,10 +307,10 @@ fn all_waiters_of_a_restarted_server_get_their_turn_without_a_storm() {
                 .map(|client| client.stats().waiting)
                 .sum::<u64>()
         };
-        until("all wait", LIMIT, || waiting() == waiters as u64).await;
+        eventually_within(LIMIT, "all wait", async || waiting() == waiters as u64).await;
         server.kill();
         let down = Instant::now();
-        until("it stays down for a while", LIMIT, || {
+        eventually_within(LIMIT, "it stays down for a while", async || {
             down.elapsed() > ms(1_500)
         })
         .await;
@@ -333,7 +345,7 @@ fn all_waiters_of_a_restarted_server_get_their_turn_without_a_storm() {
         for client in &clients {
             at_rest(client, Duration::from_secs(10)).await;
         }
-        until("free", LIMIT, || outside.keys() == 0).await;
+        eventually_within(LIMIT, "free", async || outside.keys() == 0).await;
     });
 }
 
@@ -351,12 +363,12 @@ fn a_dead_server_is_not_hammered() {
                 tokio::spawn(async move { lock.lock().await.map(drop) })
             })
             .collect();
-        until("all wait", LIMIT, || client.stats().waiting == 100).await;
+        eventually_within(LIMIT, "all wait", async || client.stats().waiting == 100).await;
         proxy.refuse();
         proxy.cut();
         let (before, calls) = (proxy.accepted(), client.stats().calls);
         let started = Instant::now();
-        until("three seconds of it", LIMIT, || {
+        eventually_within(LIMIT, "three seconds of it", async || {
             started.elapsed() > ms(3_000)
         })
         .await;
@@ -407,12 +419,12 @@ fn waiters_of_many_names_share_one_connection() {
                 tokio::spawn(async move { lock.lock().await?.unlock().await })
             })
             .collect();
-        until("all listen", LIMIT, || {
+        eventually_within(LIMIT, "all listen", async || {
             client.stats().subscriptions == waiters as u64
         })
         .await;
         let listening = started.elapsed();
-        until("all asked again", LIMIT, || {
+        eventually_within(LIMIT, "all asked again", async || {
             asked(&client) >= 2 * waiters as u64
         })
         .await;
@@ -458,7 +470,7 @@ fn waiters_of_one_name_cost_redis_one_contender() {
         let mut outside = Outside::of(&server);
         let guard = hold(&holder, "n").await;
         let single = waiter(&client, "n").await;
-        until("it asked again", LIMIT, || asked(&client) >= 2).await;
+        eventually_within(LIMIT, "it asked again", async || asked(&client) >= 2).await;
         let alone = idle_requests(&server, &mut outside, 1).await;
         let calls = client.stats().calls;
         let takings: Vec<_> = (1..waiters)
@@ -467,7 +479,7 @@ fn waiters_of_one_name_cost_redis_one_contender() {
                 tokio::spawn(async move { lock.lock().await?.unlock().await })
             })
             .collect();
-        until("all wait", LIMIT, || {
+        eventually_within(LIMIT, "all wait", async || {
             client.stats().waiting == waiters as u64
         })
         .await;
@@ -510,7 +522,7 @@ async fn idle_requests(server: &Deployment, outside: &mut Outside, names: usize)
         outside.commands() - asked_by_scripts
     };
     let questions = 2 * server.primaries() as u64;
-    until("all questions are answered", LIMIT, || {
+    eventually_within(LIMIT, "all questions are answered", async || {
         let before = requests();
         let started = Instant::now();
         while started.elapsed() < ms(30) {
@@ -520,7 +532,7 @@ async fn idle_requests(server: &Deployment, outside: &mut Outside, names: usize)
     })
     .await;
     let (before, started) = (requests(), Instant::now());
-    until("two seconds", LIMIT, || started.elapsed() > ms(2_000)).await;
+    eventually_within(LIMIT, "two seconds", async || started.elapsed() > ms(2_000)).await;
     let requests = requests() - before - questions;
     let rate = requests * 1_000 / u64::try_from(started.elapsed().as_millis()).expect("few");
     let bound = (12 + 4 * (names as u64).div_ceil(500)) * server.primaries() as u64;

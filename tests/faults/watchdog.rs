@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use leasehold::{Client, Error, Lease, LossReason};
-use leasehold_testbed::{Borrowed, Proxy, Server};
+use leasehold_testbed::{Borrowed, Proxy, Server, eventually_within, lost, ms};
 
 use crate::testbed::{
     GIVEN_UP, LATE, Outside, SILENCE, alone, at_rest, beside, block_on, brisk, builder, connect,
-    cut_after, hold, lost, ms, note, runtime, seed, size, turn, until, within,
+    cut_after, hold, note, runtime, seed, size, turn, within,
 };
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -67,7 +67,7 @@ fn blocked_workers_cost_nobody_a_lock() {
             });
         }
         let (mut shortest, mut samples, count) = (i64::MAX, 0, holds.to_string());
-        until("several leases", time + lease, || {
+        eventually_within(time + lease, "several leases", async || {
             let sample = outside.command(&["EVAL", SHORTEST, "0", &count]);
             assert_eq!(sample.array()[1].int(), 0, "a key is gone: {sample:?}");
             shortest = shortest.min(sample.array()[0].int());
@@ -84,7 +84,7 @@ fn blocked_workers_cost_nobody_a_lock() {
         assert_eq!(stats.lost, 0);
         assert!(guards.iter().all(|guard| guard.check().is_ok()));
         drop(guards);
-        until("all are free", ms(5_000), || outside.keys() == 0).await;
+        eventually_within(ms(5_000), "all are free", async || outside.keys() == 0).await;
         at_rest(&client, ms(5_000)).await;
     });
     callers.shutdown_timeout(ms(500));
@@ -108,7 +108,7 @@ fn a_deleted_hold_is_lost_within_a_renewal_and_never_comes_back() {
             let guard = hold(&client, "n").await;
             let kept = hold(&client, "kept").await;
             let (started, pause) = (Instant::now(), ms(random.u64(0..2_000)));
-            until("some time", LIMIT, || started.elapsed() > pause).await;
+            eventually_within(LIMIT, "some time", async || started.elapsed() > pause).await;
             let deleted = Instant::now();
             assert_eq!(outside.command(&["DEL", "n"]).int(), 1);
             // In every other round somebody else takes it at once.
@@ -122,7 +122,7 @@ fn a_deleted_hold_is_lost_within_a_renewal_and_never_comes_back() {
                 .map(|theirs| (theirs.owner().to_owned(), 1))
                 .collect();
             let lost = tokio::spawn(lost(&guard));
-            until("several renewals", LIMIT, || {
+            eventually_within(LIMIT, "several renewals", async || {
                 assert_eq!(outside.holds("n"), expected, "resurrected");
                 lost.is_finished() && deleted.elapsed() > LEASE
             })
@@ -211,7 +211,7 @@ fn a_server_that_comes_back_empty_is_noticed() {
             ));
             let mut outside = Outside::of(&server);
             let end = Instant::now() + ms(700);
-            until("renewals pass by", LIMIT, || {
+            eventually_within(LIMIT, "renewals pass by", async || {
                 assert!(!outside.exists("n"), "resurrected");
                 Instant::now() > end
             })
@@ -323,7 +323,7 @@ fn a_leaked_guard_is_ended_by_its_longest_hold() {
             started.elapsed()
         );
         assert!(client.stats().renewed > 0, "it was not forgotten before");
-        until("free", LATE, || !outside.exists("n")).await;
+        eventually_within(LATE, "free", async || !outside.exists("n")).await;
     });
 }
 
@@ -354,7 +354,7 @@ fn fixed_leases_end_by_themselves_and_are_never_renewed() {
             "{:?}",
             started.elapsed()
         );
-        until("free", LATE, || !outside.exists("n")).await;
+        eventually_within(LATE, "free", async || !outside.exists("n")).await;
         assert!(started.elapsed() < renewed, "{:?}", started.elapsed());
         assert_eq!(client.stats().renewed, 0);
         // The same name with a renewed lease has all of it at once.
@@ -395,10 +395,10 @@ fn quick_rounds_leave_no_key_and_no_entry() {
         }
         let took = started.elapsed();
         at_rest(&client, ms(5_000)).await;
-        until("no key is left", ms(4_500), || outside.keys() == 0).await;
+        eventually_within(ms(4_500), "no key is left", async || outside.keys() == 0).await;
         // A renewal that comes too late would show now.
         let end = Instant::now() + lease;
-        until("a lease", LIMIT, || {
+        eventually_within(LIMIT, "a lease", async || {
             assert_eq!(outside.keys(), 0, "a key came back");
             Instant::now() > end
         })
@@ -409,7 +409,7 @@ fn quick_rounds_leave_no_key_and_no_entry() {
             (stats.holds, stats.releases_pending, stats.releases_failed),
             (0, 0, 0)
         );
-        until("no subscription is kept", ms(10_000), || {
+        eventually_within(ms(10_000), "no subscription is kept", async || {
             client.stats().subscriptions == 0
         })
         .await;

@@ -1,9 +1,10 @@
 //! What every kind of lock with one holder shows, whatever else it can do.
 
 use leasehold::{Client, Error, HoldState, Lease, Lock};
+use leasehold_testbed::lost;
 use tokio::time::{Instant, timeout};
 
-use crate::harness::{Harness, NEARLY_WHOLE, NOW, SHORT, SOON, TWO_LEASES, joined, lost, soon};
+use crate::harness::{Harness, NEARLY_WHOLE, NOW, SHORT, SOON, TWO_LEASES, joined, soon};
 
 /// A kind of lock on both sides.
 #[derive(Clone, Copy, Debug)]

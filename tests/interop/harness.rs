@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use leasehold::settings::ShardedPubSub;
-use leasehold::{Client, ClientBuilder, Ended, LockGuard, LossReason, Stats};
+use leasehold::{Client, ClientBuilder, Stats};
 use leasehold_testbed::Borrowed;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
@@ -163,15 +163,4 @@ pub(crate) async fn joined<T>(what: &str, handle: JoinHandle<T>) -> T {
 #[expect(clippy::panic, reason = "ends the test")]
 fn panic_with(what: &str) -> ! {
     panic!("not within {SOON:?}: {what}")
-}
-
-/// Resolves when the hold has come to its end, which must be a loss.
-pub(crate) fn lost(guard: &LockGuard) -> impl Future<Output = LossReason> + Send + 'static {
-    let ended = guard.ended();
-    async move {
-        match ended.await {
-            Ended::Lost(reason) => reason,
-            other => panic!("not lost: {other:?}"),
-        }
-    }
 }

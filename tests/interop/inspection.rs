@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use leasehold::Lease;
 use leasehold::inspect::Connection;
-use leasehold_testbed::{Borrowed, Server};
+use leasehold_testbed::{Borrowed, Server, eventually};
 
 use crate::harness::builder;
 use crate::observer::Observer;
@@ -148,10 +148,10 @@ async fn waiters_of_redisson_are_told() {
 
     let waiting = java.lock("a", LOCK, None);
     let listening = async || lock.waiters().await.expect("waiters").listening == Some(1);
-    until("it listens", listening).await;
+    eventually("it listens", listening).await;
     let queued = java.lock("b", "fair:in-line", None);
     let owner = java.owner("b");
-    until("it has its place", async || {
+    eventually("it has its place", async || {
         fair.waiters().await.expect("waiters").queue.len() == 1
     })
     .await;
@@ -162,15 +162,4 @@ async fn waiters_of_redisson_are_told() {
     waiting.await;
     queued.await;
     assert_eq!(queue, [owner.await]);
-}
-
-async fn until(what: &str, mut is_it: impl AsyncFnMut() -> bool) {
-    let seen = async {
-        while !is_it().await {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(30), seen)
-        .await
-        .expect(what);
 }

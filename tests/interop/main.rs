@@ -6,7 +6,6 @@
     reason = "measured times are shown with --nocapture"
 )]
 #![expect(clippy::disallowed_methods, reason = "tests spawn tasks of their own")]
-#![expect(clippy::panic, reason = "a test fails by it, also in its helpers")]
 
 mod contention;
 mod crowd;

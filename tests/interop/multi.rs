@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use leasehold::settings::LocalHandover;
 use leasehold::{HoldState, Lease};
+use leasehold_testbed::lost;
 
 use crate::contention::contend;
-use crate::harness::{Harness, NOW, SHORT, joined, lost, soon};
+use crate::harness::{Harness, NOW, SHORT, joined, soon};
 
 const MEMBERS: [&str; 3] = ["a", "b", "c"];
 

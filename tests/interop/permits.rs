@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use leasehold::{Error, HoldState, Lease};
+use leasehold_testbed::lost;
 
 use crate::crowd::{LIMIT, THREADS, contend};
-use crate::harness::{Harness, NOW, SHORT, TWO_LEASES, joined, lost, soon};
+use crate::harness::{Harness, NOW, SHORT, TWO_LEASES, joined, soon};
 
 const LONG: Duration = Duration::from_secs(30);
 

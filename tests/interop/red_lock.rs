@@ -8,11 +8,10 @@
 use std::time::Duration;
 
 use leasehold::{Client, ClientBuilder, HoldState, Lease, Lock, LockGuard};
-use leasehold_testbed::{Reply, Server};
-use tokio::time::{Instant, sleep};
+use leasehold_testbed::{Reply, Server, eventually, lost};
 
 use crate::contention::{Contest, TASKS};
-use crate::harness::{NEARLY_WHOLE, NOW, SHORT, TWO_LEASES, builder, joined, lost, soon};
+use crate::harness::{NEARLY_WHOLE, NOW, SHORT, TWO_LEASES, builder, joined, soon};
 use crate::redisson::{Redisson, Timeouts};
 
 const SERVERS: usize = 3;
@@ -90,7 +89,7 @@ impl Several {
                 .map(|client| client.stats().releases_pending)
                 .sum::<u64>()
         };
-        eventually("nothing is owed", || owed() == 0).await;
+        eventually("nothing is owed", async || owed() == 0).await;
     }
 
     /// On how many servers that are up somebody holds it.
@@ -145,14 +144,6 @@ impl Several {
     }
 }
 
-async fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    let limit = Instant::now() + Duration::from_secs(20);
-    while !holds() {
-        assert!(Instant::now() < limit, "still not: {what}");
-        sleep(Duration::from_millis(2)).await;
-    }
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn red_contenders_exclude_each_other_and_all_make_progress() {
     let several = Several::start().await;
@@ -184,7 +175,10 @@ async fn red_waiters_get_in_when_the_other_side_releases() {
     let refusals = || several.clients[0].stats().timed_out;
     let before = refusals();
     let waiting = tokio::spawn(async move { lock.lock().await });
-    eventually("rust asks again and again", || refusals() > before + 1).await;
+    eventually("rust asks again and again", async || {
+        refusals() > before + 1
+    })
+    .await;
     several.java_leaves("a").await;
     let guard = joined("rust gets in after a release in java", waiting)
         .await
@@ -220,7 +214,7 @@ async fn red_holds_are_seen_by_the_other_side() {
     several.settled().await;
     assert_eq!(lock.hold_count().await.expect("hold_count"), 1);
     guard.unlock().await.expect("unlock");
-    eventually("all is released", || several.holding() == 0).await;
+    eventually("all is released", async || several.holding() == 0).await;
 
     several.java.lock("a", RED, None).await;
     assert!(several.java_enters("a").await, "re-entered");
@@ -285,7 +279,7 @@ async fn red_majorities_exclude_each_other() {
         );
         guard.check().expect("held");
         guard.unlock().await.expect("unlock");
-        eventually("all is released", || several.holding() == 0).await;
+        eventually("all is released", async || several.holding() == 0).await;
     }
 }
 
@@ -392,7 +386,7 @@ async fn without_one_server(dead: usize) {
     assert!(!several.java_enters("a").await);
     guard.check().expect("held");
     guard.unlock().await.expect("unlock");
-    eventually("all is released", || several.holding() == 0).await;
+    eventually("all is released", async || several.holding() == 0).await;
     // Of a wait nothing is left after the dead server. Redisson then gives up, although it could
     // have the others: unless it has them already.
     let a_second = Duration::from_secs(1);
@@ -419,7 +413,7 @@ async fn a_red_lock_of_java_may_have_ended_when_it_is_granted() {
     let mut several = Several::start().await;
     several.kill(SERVERS - 1);
     let theirs = several.java.try_lock("a", RED, NOW, Some(SHORT));
-    eventually("java has the others", || several.holding() == 2).await;
+    eventually("java has the others", async || several.holding() == 2).await;
     let lock = several.lock();
     let guard = soon("rust takes what has ended", lock.lock())
         .await

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use leasehold::HoldState;
+use leasehold_testbed::lost;
 
 use crate::crowd::{LIMIT, THREADS, contend};
-use crate::harness::{Harness, NOW, SHORT, builder, joined, lost, soon};
+use crate::harness::{Harness, NOW, SHORT, builder, joined, soon};
 
 const A_MOMENT: Duration = Duration::from_millis(50);
 /// Redisson throws if it cannot subscribe within the wait, as on a busy machine.

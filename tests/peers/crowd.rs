@@ -1,10 +1,8 @@
 //! Many that enter by turns and count beside the lock; the drivers have the same.
 
 use leasehold::Lock;
-use leasehold_testbed::{Connection, Reply, Server};
+use leasehold_testbed::{Connection, Reply, Server, ms, soon};
 use tokio::time::sleep;
-
-use crate::{ms, soon};
 
 /// Each of them enters so many times; panics if somebody else is inside.
 pub(crate) async fn enter_all(

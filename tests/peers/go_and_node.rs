@@ -1,11 +1,11 @@
 //! One key with the locks of Go's redsync and redislock and of node-redlock, both ways.
 
 use leasehold::{Client, Error, Lease, Lock, LossReason};
-use leasehold_testbed::Server;
+use leasehold_testbed::{Server, eventually, ms, soon};
 use tokio::time::Instant;
 
 use crate::process::{Library, Process};
-use crate::{KEY, LONG, ONCE, asked, builder, crowd, eventually, ms, soon};
+use crate::{KEY, LONG, ONCE, asked, builder, crowd};
 
 with_each! {
     [
@@ -90,13 +90,13 @@ async fn each_waits_for_the_other(library: Library) {
     let guard = both.lock.lock().await.unwrap();
     let before = asked(&both.server);
     let waits = both.peer.ask("lock it");
-    eventually("it asks again", || asked(&both.server) > before + 1).await;
+    eventually("it asks again", async || asked(&both.server) > before + 1).await;
     guard.unlock().await.unwrap();
     assert_eq!(waits.await.unwrap(), "locked");
 
     let lock = both.client.string_lock(KEY);
     let waits = tokio::spawn(async move { lock.lock().await });
-    eventually("it waits", || both.client.stats().waiting == 1).await;
+    eventually("it waits", async || both.client.stats().waiting == 1).await;
     assert!(both.peer.is("release it").await);
     soon("it gets in", waits)
         .await
@@ -176,7 +176,10 @@ async fn each_waits_for_a_renewed_hold(library: Library) {
     let guard = lock.lock().await.unwrap();
     let deadline = guard.deadline();
     let waits = peer.ask("lock it");
-    eventually("the first lease has ended", || Instant::now() > deadline).await;
+    eventually("the first lease has ended", async || {
+        Instant::now() > deadline
+    })
+    .await;
     guard.check().unwrap();
     assert_eq!(server.command(&["GET", KEY]).text(), guard.owner());
     guard.unlock().await.unwrap();
@@ -213,7 +216,7 @@ async fn each_is_freed_by_its_expiry(library: Library) {
         })
     ));
     assert!(guard.unlock().await.is_err());
-    eventually("nothing is owed", || {
+    eventually("nothing is owed", async || {
         both.client.stats().releases_pending == 0
     })
     .await;

@@ -4,9 +4,9 @@
 //! What it sends was looked up in its sources; the script here does the same in our words.
 
 use leasehold::{Client, Error, Lease, Lock};
-use leasehold_testbed::{Reply, Server};
+use leasehold_testbed::{Reply, Server, eventually, ms, soon};
 
-use crate::{ONCE, builder, eventually, ms, soon};
+use crate::{ONCE, builder};
 
 /// Deletes the key if the value is the owner's.
 const GIVE_BACK: &str = "local mine = redis.call('GET', KEYS[1]) == ARGV[1] \
@@ -153,7 +153,7 @@ async fn laravel_blocks_by_asking_until_we_release() {
     assert!(shop.set(LARAVEL, &TEN));
     let lock = shop.client.string_lock("orders");
     let waits = tokio::spawn(async move { lock.lock().await });
-    eventually("it waits", || shop.client.stats().waiting == 1).await;
+    eventually("it waits", async || shop.client.stats().waiting == 1).await;
     assert_eq!(shop.script(GIVE_BACK, &[LARAVEL]), 1);
     soon("it asks again", waits)
         .await

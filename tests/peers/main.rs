@@ -31,50 +31,21 @@ mod process;
 mod quorum;
 mod redis_py;
 
-use std::future::Future;
 use std::time::Duration;
 
 use leasehold::{Client, ClientBuilder};
-use leasehold_testbed::Server;
-use tokio::time::{Instant, sleep};
+use leasehold_testbed::{LIMIT, Server};
 
 const ONCE: Duration = Duration::ZERO;
 const KEY: &str = "my-global-mutex";
 /// For what is not to end in the test.
 const LONG: u32 = 60_000;
 
-/// How long anything may take that is expected to happen.
-const LIMIT: Duration = Duration::from_secs(20);
-
-const fn ms(millis: u64) -> Duration {
-    Duration::from_millis(millis)
-}
-
-async fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    let limit = Instant::now() + LIMIT;
-    while !holds() {
-        assert!(Instant::now() < limit, "not within {LIMIT:?}: {what}");
-        sleep(ms(2)).await;
-    }
-}
-
 /// A client in the making. The machine may stall while it connects, or while a reply is on its way.
 fn builder(url: &str) -> ClientBuilder {
     Client::builder(url)
         .connect_timeout(LIMIT)
         .command_timeout(LIMIT / 4)
-}
-
-/// The outcome of something that must happen.
-fn soon<'a, T>(
-    what: &'a str,
-    future: impl Future<Output = T> + Send + 'a,
-) -> impl Future<Output = T> + Send + 'a {
-    let future = Box::pin(future);
-    async move {
-        let done = tokio::time::timeout(LIMIT, future).await;
-        done.unwrap_or_else(|_| panic!("not within {LIMIT:?}: {what}"))
-    }
 }
 
 /// How often anybody but us has asked: all peers set the key, or look whether it is there.

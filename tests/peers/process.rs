@@ -6,9 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::{Arc, Mutex};
 
+use leasehold_testbed::soon;
 use tokio::sync::oneshot;
-
-use crate::soon;
 
 type Pending = Arc<Mutex<HashMap<u64, oneshot::Sender<String>>>>;
 

@@ -1,10 +1,10 @@
 //! A quorum of string locks and the same lock of redsync on three servers, of node-redlock on five.
 
 use leasehold::{Client, Error, Lease, Lock, LossReason};
-use leasehold_testbed::{Reply, Server};
+use leasehold_testbed::{Reply, Server, eventually, ms, soon};
 
 use crate::process::{Library, Process};
-use crate::{KEY, LONG, ONCE, asked, builder, crowd, eventually, ms, soon};
+use crate::{KEY, LONG, ONCE, asked, builder, crowd};
 
 with_each! {
     [
@@ -91,7 +91,7 @@ impl Both {
                 .map(|client| client.stats().releases_pending)
                 .sum::<u64>()
         };
-        eventually("nothing is owed", || owed() == 0).await;
+        eventually("nothing is owed", async || owed() == 0).await;
     }
 }
 
@@ -127,7 +127,10 @@ async fn each_waits_for_the_other(library: Library, number: usize) {
     let guard = both.lock.lock().await.unwrap();
     let before = asked(&both.servers[0]);
     let waits = both.peer.ask("lock it");
-    eventually("it asks again", || asked(&both.servers[0]) > before + 1).await;
+    eventually("it asks again", async || {
+        asked(&both.servers[0]) > before + 1
+    })
+    .await;
     guard.unlock().await.unwrap();
     assert_eq!(waits.await.unwrap(), "locked");
 
@@ -139,7 +142,7 @@ async fn each_waits_for_the_other(library: Library, number: usize) {
             .iter()
             .any(|client| client.stats().timed_out > 0)
     };
-    eventually("it was refused", refused).await;
+    eventually("it was refused", async || refused()).await;
     assert!(both.peer.is("release it").await);
     soon("it gets in", waits)
         .await
@@ -246,5 +249,5 @@ async fn in_a_crowd_nobody_meets_anybody(library: Library, number: usize) {
     assert_eq!(theirs.await.unwrap(), "0", "the peer met somebody");
     assert_eq!(crowd::entered(&both.servers[0]), 2 * 8 + 2 * 8);
     both.settled().await;
-    eventually("all is released", || both.lasting(-2) == 0).await;
+    eventually("all is released", async || both.lasting(-2) == 0).await;
 }

@@ -1,11 +1,11 @@
 //! One lock with redis-py's `Lock`, both ways.
 
 use leasehold::{Client, Ended, Error, Lease, Lock, LossReason};
-use leasehold_testbed::Server;
+use leasehold_testbed::{Server, eventually, ms, soon};
 
 use crate::crowd;
 use crate::process::{Library, Process};
-use crate::{ONCE, asked, builder, eventually, ms, soon};
+use crate::{ONCE, asked, builder};
 
 struct Both {
     server: Server,
@@ -74,13 +74,13 @@ async fn each_waits_for_the_other() {
     let guard = both.lock.lock().await.unwrap();
     let before = asked(&both.server);
     let waits = both.python.ask("acquire py none");
-    eventually("it asks again", || asked(&both.server) > before + 1).await;
+    eventually("it asks again", async || asked(&both.server) > before + 1).await;
     guard.unlock().await.unwrap();
     assert_eq!(waits.await.unwrap(), "True");
 
     let lock = both.client.string_lock("shared");
     let waits = tokio::spawn(async move { lock.lock().await });
-    eventually("it waits", || both.client.stats().waiting == 1).await;
+    eventually("it waits", async || both.client.stats().waiting == 1).await;
     both.python.tell("release py").await;
     soon("it gets in", waits)
         .await
@@ -124,7 +124,7 @@ async fn each_is_freed_by_its_expiry() {
     assert!(guard.unlock().await.is_err());
     // What is undone in the background is ours only.
     let settled = || both.client.stats().releases_pending == 0;
-    eventually("nothing is owed", settled).await;
+    eventually("nothing is owed", async || settled()).await;
     assert!(both.python.is("owned py").await);
 }
 

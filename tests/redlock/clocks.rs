@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use leasehold::{Client, EmbeddedRedis, Error, Lease, Lock, LossReason, Owner};
+use leasehold_testbed::{lost, ms};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::testbed::{LONG, NAME, lost, ms};
+use crate::testbed::{LONG, NAME};
 
 struct Engines(Vec<EmbeddedRedis>);
 

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use leasehold::{Lease, Lock};
-use leasehold_testbed::{Connection, Server};
+use leasehold_testbed::{Connection, Server, ms, soon};
 use tokio::time::sleep;
 
-use crate::testbed::{NAME, Nodes, Servers, ms, soon};
+use crate::testbed::{NAME, Nodes, Servers};
 
 /// Enters so many times, and counts who is inside and how often that was.
 async fn enter(lock: Lock, mut outside: Connection, rounds: u32, lease: Lease) {

@@ -3,12 +3,10 @@
 use std::time::Duration;
 
 use leasehold::{Client, ClientBuilder, Error, HoldState, Lease, LossReason};
-use leasehold_testbed::{Proxy, Server};
+use leasehold_testbed::{Proxy, Server, eventually, lost, ms, soon};
 use tokio::time::{Instant, sleep, sleep_until};
 
-use crate::testbed::{
-    LONG, NAME, Nodes, Servers, eventually, in_vain, lost, ms, proxies, scripts_known, soon,
-};
+use crate::testbed::{LONG, NAME, Nodes, Servers, in_vain, proxies, scripts_known};
 
 const ONCE: Duration = Duration::ZERO;
 /// A renewed lease that a test can outlive, and a machine that stalls cannot; a server may take a twentieth
@@ -54,7 +52,7 @@ async fn who_waits_for_a_server_that_is_away_gets_in_when_it_comes() {
     assert!(matches!(&refused, Error::Unavailable { .. }), "{refused}");
     let lock = client.lock("x");
     let waits = tokio::spawn(async move { lock.lock().await });
-    eventually("it waits", || client.stats().waiting == 1).await;
+    eventually("it waits", async || client.stats().waiting == 1).await;
     server.restart();
     let guard = soon("it gets in", waits).await.unwrap().unwrap();
     // Its messages arrive, too: the holder is another client, and nothing else wakes for a minute.
@@ -63,7 +61,7 @@ async fn who_waits_for_a_server_that_is_away_gets_in_when_it_comes() {
     let guard = holder.lock("x").try_lock(ONCE, LONG).await.unwrap();
     let (other, before) = (client.lock("x"), client.stats());
     let waits = tokio::spawn(async move { other.lock().await });
-    eventually("it asked and listens", || {
+    eventually("it asked and listens", async || {
         let stats = client.stats();
         let asks = if before.subscriptions == 0 { 2 } else { 1 };
         stats.listeners == 1 && stats.calls >= before.calls + asks
@@ -93,7 +91,7 @@ async fn two_may_die_while_it_is_held() {
     sleep_until(first + ms(200)).await;
     guard.check().unwrap();
     // A renewal that is slow may be on its way.
-    eventually("it is sure", || guard.state() == HoldState::Held).await;
+    eventually("it is sure", async || guard.state() == HoldState::Held).await;
     assert!(nodes.lock().try_lock(ONCE, LONG).await.is_err());
     let left = Servers(servers.0.drain(..3).collect());
     assert_eq!(left.holding(NAME), 3);
@@ -112,7 +110,10 @@ async fn when_three_die_the_loss_is_told_in_time() {
     sleep(ms(100)).await;
     let deadline = guard.deadline();
     guard.check().unwrap();
-    eventually("it is no longer sure", || guard.state() != HoldState::Held).await;
+    eventually("it is no longer sure", async || {
+        guard.state() != HoldState::Held
+    })
+    .await;
     let reason = soon("it is told", lost(&guard)).await;
     assert_eq!(reason, LossReason::Expired);
     assert_eq!(guard.deadline(), deadline);
@@ -121,7 +122,7 @@ async fn when_three_die_the_loss_is_told_in_time() {
     assert!(guard.unlock().await.is_err());
     // What is left of it on the others is gone by then, or by its own lease.
     let left = Servers(servers.0.split_off(3));
-    eventually("nothing is left", || left.holding(NAME) == 0).await;
+    eventually("nothing is left", async || left.holding(NAME) == 0).await;
 }
 
 #[tokio::test]
@@ -135,7 +136,7 @@ async fn a_slow_server_is_not_waited_for() {
     let guard = soon("four of five", lock.lock()).await.unwrap();
     // Its answer comes after more than a twentieth of the lease.
     let slow = || servers.0[0].command(&["EXISTS", NAME]).int();
-    eventually("the late grant is undone", || slow() == 0).await;
+    eventually("the late grant is undone", async || slow() == 0).await;
     guard.check().unwrap();
     assert!(servers.holding(NAME) >= 3);
     guard.unlock().await.unwrap();
@@ -172,7 +173,7 @@ async fn what_was_taken_by_a_lost_reply_is_given_back() {
     // One reply is lost: granted by the others, and given back there.
     proxies[0].swallow_replies();
     let guard = soon("four of five", nodes.lock().lock()).await.unwrap();
-    eventually("given back there", || {
+    eventually("given back there", async || {
         servers.0[0].command(&["EXISTS", NAME]).int() == 0
     })
     .await;
@@ -187,7 +188,7 @@ async fn what_was_taken_by_a_lost_reply_is_given_back() {
     }
     let error = nodes.lock().try_lock(ONCE, LONG).await.unwrap_err();
     assert!(matches!(error, Error::Quorum { needed: 3, .. }), "{error}");
-    eventually("given back everywhere", || servers.holding(NAME) == 0).await;
+    eventually("given back everywhere", async || servers.holding(NAME) == 0).await;
     proxies.iter().for_each(Proxy::pass);
     soon("and free", nodes.lock().lock())
         .await
@@ -207,9 +208,9 @@ async fn a_dropped_acquisition_leaves_nothing() {
     let lock = nodes.lock();
     tokio::select! {
         taken = lock.lock() => panic!("no reply came: {taken:?}"),
-        () = eventually("a majority has granted it", || servers.holding(NAME) >= 3) => {}
+        () = eventually("a majority has granted it", async || servers.holding(NAME) >= 3) => {}
     }
-    eventually("given back everywhere", || servers.holding(NAME) == 0).await;
+    eventually("given back everywhere", async || servers.holding(NAME) == 0).await;
     proxies.iter().for_each(Proxy::pass);
     nodes.settled().await;
     assert_eq!(servers.holding(NAME), 0);

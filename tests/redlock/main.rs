@@ -4,11 +4,7 @@
 //! Real servers are killed, frozen, restarted empty and made to jump in time. Where exactness
 //! counts there are five embedded engines under paused time instead.
 #![expect(clippy::disallowed_methods, reason = "tests spawn tasks of their own")]
-#![expect(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "a test fails by panicking"
-)]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod clocks;
 mod contention;

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use leasehold::{Error, Lease, Lock, LockGuard, Owner};
+use leasehold_testbed::{eventually, ms, soon};
 
-use crate::testbed::{LONG, NAME, Servers, eventually, ms, soon};
+use crate::testbed::{LONG, NAME, Servers};
 
 const ONCE: Duration = Duration::ZERO;
 
@@ -28,7 +29,10 @@ async fn a_majority_held_by_another_is_a_timeout() {
         assert!(error.to_string().contains(NAME), "{error}");
     }
     assert!(lock.is_locked().await.unwrap());
-    eventually("the third one is given back", || servers.holding(NAME) == 2).await;
+    eventually("the third one is given back", async || {
+        servers.holding(NAME) == 2
+    })
+    .await;
     for guard in guards {
         guard.unlock().await.unwrap();
     }
@@ -66,7 +70,7 @@ async fn a_forced_release_lets_a_waiter_in() {
     let lock = ours.lock();
     let waits = tokio::spawn(async move { lock.lock().await });
     let refused = || ours.0.iter().any(|client| client.stats().timed_out > 0);
-    eventually("it was refused", refused).await;
+    eventually("it was refused", async || refused()).await;
     assert!(!waits.is_finished());
     assert!(theirs.0[1].string_lock(NAME).force_unlock().await.unwrap());
     soon("two of three are free", waits)
@@ -104,7 +108,10 @@ async fn too_few_answers_are_no_quorum() {
     })
     .await;
     let alive = Servers(servers.0.split_off(3));
-    eventually("what was taken is given back", || alive.holding(NAME) == 0).await;
+    eventually("what was taken is given back", async || {
+        alive.holding(NAME) == 0
+    })
+    .await;
 }
 
 #[tokio::test]

@@ -1,23 +1,15 @@
 //! Independent servers, a client for each, and a look at all of them from outside.
 
-use std::future::Future;
 use std::time::Duration;
 
 use futures::future::join_all;
-use leasehold::{Client, ClientBuilder, Ended, Error, Lease, Lock, LockGuard, LossReason};
-use leasehold_testbed::{Proxy, Server};
-use tokio::time::{Instant, sleep};
+use leasehold::{Client, ClientBuilder, Error, Lease, Lock, LockGuard};
+use leasehold_testbed::{Proxy, Server, eventually, ms, soon};
 
-/// How long anything may take that is expected to happen.
-const LIMIT: Duration = Duration::from_secs(20);
 /// The one lock of most tests.
 pub(crate) const NAME: &str = "red";
 /// For tests in which no lease may end.
 pub(crate) const LONG: Lease = Lease::Fixed(Duration::from_secs(60));
-
-pub(crate) const fn ms(millis: u64) -> Duration {
-    Duration::from_millis(millis)
-}
 
 /// Servers that know nothing of each other.
 pub(crate) struct Servers(pub(crate) Vec<Server>);
@@ -98,7 +90,7 @@ impl Nodes {
                 .map(|client| client.stats().releases_pending)
                 .sum::<u64>()
         };
-        eventually("nothing is owed", || owed() == 0).await;
+        eventually("nothing is owed", async || owed() == 0).await;
     }
 }
 
@@ -116,30 +108,6 @@ pub(crate) async fn scripts_known(nodes: &Nodes) {
     let lock = nodes.0[0].quorum_lock(&nodes.0[1..], "known");
     lock.lock().await.unwrap().unlock().await.unwrap();
     nodes.settled().await;
-}
-
-pub(crate) async fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    let limit = Instant::now() + LIMIT;
-    while !holds() {
-        assert!(Instant::now() < limit, "not within {LIMIT:?}: {what}");
-        sleep(ms(2)).await;
-    }
-}
-
-pub(crate) async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
-    let done = tokio::time::timeout(LIMIT, future).await;
-    done.unwrap_or_else(|_| panic!("not within {LIMIT:?}: {what}"))
-}
-
-/// Resolves when the hold has come to its end, which must be a loss.
-pub(crate) fn lost(guard: &LockGuard) -> impl Future<Output = LossReason> + Send + 'static {
-    let ended = guard.ended();
-    async move {
-        match ended.await {
-            Ended::Lost(reason) => reason,
-            other => panic!("not lost: {other:?}"),
-        }
-    }
 }
 
 /// Others held it until the end of the wait. Where the machine stalls the last answers come too late for

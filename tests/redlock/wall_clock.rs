@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use leasehold::Lease;
-use leasehold_testbed::{Server, preload};
+use leasehold_testbed::{Server, eventually, ms, preload, soon};
 
-use crate::testbed::{LONG, NAME, Servers, eventually, in_vain, ms, soon};
+use crate::testbed::{LONG, NAME, Servers, in_vain};
 
 /// A server whose wall clock the test sets, by a library that is compiled here.
 struct Clock {
@@ -51,7 +51,7 @@ async fn a_server_whose_clock_jumps_forward_gives_nothing_away() {
 
     jump(&offset, Duration::from_secs(7200));
     let gone = || servers.0[4].command(&["EXISTS", NAME]).int() == 0;
-    eventually("its lease is over there", gone).await;
+    eventually("its lease is over there", async || gone()).await;
     assert_eq!(servers.holding(NAME), 4);
     let refused = theirs.lock().try_lock(ms(500), LONG).await.unwrap_err();
     in_vain(&refused);

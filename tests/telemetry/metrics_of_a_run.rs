@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use leasehold::{Client, ClientBuilder, EmbeddedRedis, Ended, Error, Lease, LossReason};
-use leasehold_testbed::Server;
+use leasehold_testbed::{Server, eventually};
 
 use crate::recorded::{Exporter, Recorded};
 
@@ -24,17 +24,6 @@ fn embedded() -> Place {
         builder,
         take_away: Box::new(move |name| assert!(redis.lose(name))),
     }
-}
-
-async fn until(what: &str, mut is_it: impl FnMut() -> bool) {
-    let wait = async {
-        while !is_it() {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-    };
-    tokio::time::timeout(SOON, wait)
-        .await
-        .unwrap_or_else(|_| panic!("not in time: {what}"));
 }
 
 /// All of it. The client's own numbers at the end, and the metrics.
@@ -69,7 +58,7 @@ async fn run(place: Place) -> (leasehold::Stats, Recorded) {
         let lock = client.lock("held");
         tokio::spawn(async move { lock.lock().await })
     });
-    until("both wait", || client.stats().waiting == 2).await;
+    eventually("both wait", async || client.stats().waiting == 2).await;
     let during = exporter.take();
     assert_eq!(during.number("leasehold.acquire.active{kind=lock}"), 2);
     assert_eq!(during.number("leasehold.hold.active{kind=lock}"), 1);
@@ -79,7 +68,7 @@ async fn run(place: Place) -> (leasehold::Stats, Recorded) {
 
     // It is renewed, and then lost.
     let renewed = client.stats().renewed;
-    until("it is renewed twice", || {
+    eventually("it is renewed twice", async || {
         client.stats().renewed >= renewed + 2
     })
     .await;
@@ -99,7 +88,7 @@ async fn run(place: Place) -> (leasehold::Stats, Recorded) {
     assert_eq!(guard.ended().await, Ended::Lost(LossReason::Expired));
     drop(guard);
 
-    until("all is settled", || {
+    eventually("all is settled", async || {
         let stats = client.stats();
         stats.releases_pending == 0 && stats.holds == 0 && stats.waiting == 0
     })

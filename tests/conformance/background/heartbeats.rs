@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use leasehold::{Client, EmbeddedRedis, LockGuard};
+use leasehold_testbed::{eventually, ms};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
 use super::{LONG, name, runs, set_round_trip};
-use crate::backend::{Backend, eventually, ms, waiting};
+use crate::backend::{Backend, waiting};
 
 const CLAIM: Duration = ms(2000);
 

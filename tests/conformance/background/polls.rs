@@ -5,11 +5,12 @@ use std::time::Duration;
 use futures::future::join_all;
 use leasehold::test_util::{Delay, Faults};
 use leasehold::{Client, EmbeddedRedis, HoldState, Lease, LockGuard};
+use leasehold_testbed::{eventually, ms};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
 use super::{BATCH, LONG, name, runs, take_all};
-use crate::backend::{eventually, ms, soon, waiting};
+use crate::backend::{soon, waiting};
 
 /// So seldom that a test sees one of them.
 const POLL: Duration = ms(10_000);

@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use leasehold::test_util::Direction;
 use leasehold::{Client, EmbeddedRedis, HoldState, Lease};
+use leasehold_testbed::{eventually, ms};
 use tokio::task::yield_now;
 use tokio::time::{Instant, advance, sleep};
 
 use super::{BATCH, LONG, name, runs, set_round_trip, take_all};
-use crate::backend::{Backend, eventually, ms};
+use crate::backend::Backend;
 
 /// Releases in the background that are under way at once.
 const AT_ONCE: u64 = 256;

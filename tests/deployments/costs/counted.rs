@@ -6,9 +6,9 @@ use std::ops::{AddAssign, Sub};
 use std::time::Duration;
 
 use leasehold::{Client, ClientBuilder, Stats};
-use leasehold_testbed::{Connection, Deployment, Server};
+use leasehold_testbed::{Connection, Deployment, Server, eventually};
 
-use crate::contenders::{LIMIT, until};
+use crate::contenders::LIMIT;
 
 /// No renewal, no poll and no election comes in between.
 pub(super) const LONG: Duration = Duration::from_secs(300);
@@ -149,7 +149,7 @@ impl Counted {
         );
         let mut number = 0;
         let (counts, calls) = loop {
-            until("all is released", async || {
+            eventually("all is released", async || {
                 sum(|stats| stats.releases_pending) == 0
             })
             .await;
