@@ -135,7 +135,7 @@ impl Client {
     #[cfg(feature = "test-util")]
     #[doc(hidden)]
     pub fn calls_under_way(&self) -> usize {
-        self.handle.session.transport.calls_under_way()
+        self.handle.session.calls.transport.calls_under_way()
     }
 
     pub(crate) fn new(session: Arc<Session>) -> Self {
@@ -200,13 +200,14 @@ impl Client {
             };
             return Err(Error::Config(error));
         }
-        let prefix = &self.handle.session.settings.key_prefix;
+        let prefix = &self.handle.session.calls.settings.key_prefix;
         let resource = Resource::new(Kind::Lock, prefix, key.as_ref())?;
         let fence = KeyName::Ours("leasehold_fence").of(&resource.key);
         let call = fenced::set(resource.key.clone(), fence, token.value(), value);
         if self
             .handle
             .session
+            .calls
             .ask(&resource.name, call, replies::yes_or_no)
             .await?
         {
@@ -252,7 +253,7 @@ impl Client {
     /// ([`LockGuard::owner`](crate::LockGuard::owner)). The connections are named `leasehold:<id>`; if the
     /// client has a [`name`](crate::ClientBuilder::name), it replaces `leasehold`.
     pub fn id(&self) -> String {
-        self.handle.session.client_id().to_string()
+        self.handle.session.calls.client_id().to_string()
     }
 
     /// Lists the connections of all servers with `CLIENT LIST`, so that an operator can find the process of a
@@ -292,7 +293,7 @@ impl Client {
     /// # }
     /// ```
     pub async fn connections(&self) -> Result<Vec<Connection>, Error> {
-        crate::connections::list(&self.handle.session).await
+        crate::connections::list(&self.handle.session.calls).await
     }
 
     /// Checks that this client can send lock calls now. Use it for a readiness probe.
@@ -319,6 +320,7 @@ impl Client {
         let (name, call) = (Arc::from("ping"), existence::keys_exist(vec![]));
         self.handle
             .session
+            .calls
             .ask(&name, call, |reply| existence::missing(reply, 0))
             .await
             .map(drop)
@@ -376,7 +378,7 @@ impl Client {
     /// An error if the deployment gives less than required.
     async fn meets(&self, requirements: &Requirements) -> Result<(), Error> {
         let check = PreflightCheck::for_requirements(&self.handle, requirements);
-        requirements.check(&check.await?, self.handle.session.settings.lease)
+        requirements.check(&check.await?, self.handle.session.calls.settings.lease)
     }
 
     /// A snapshot of what this client has done and what it keeps, as plain counters.
@@ -408,7 +410,9 @@ impl Client {
     /// Resolves when nothing of this client runs any more. Does not keep the client alive.
     pub(crate) fn ended(&self) -> impl Future<Output = ()> + Send + use<> {
         let session = self.handle.session.clone();
-        async move { session.ended().await }
+        async move {
+            session.calls.life.ended().await;
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::client_id::is_uuid;
 use crate::error::Error;
 use crate::protocol::{Unexpected, Value};
-use crate::session::Session;
+use crate::session::calls::Calls;
 use crate::transport::{DeploymentKind, Lane};
 
 /// A connection to a server, as `CLIENT LIST` shows it; see
@@ -75,11 +75,11 @@ impl Connection {
 }
 
 /// Asks every server.
-pub(crate) async fn list(session: &Session) -> Result<Vec<Connection>, Error> {
-    if session.is_closed() {
+pub(crate) async fn list(calls: &Calls) -> Result<Vec<Connection>, Error> {
+    if calls.life.is_closed() {
         return Err(Error::Closed);
     }
-    let transport = &session.transport;
+    let transport = &calls.transport;
     if transport.kind() == DeploymentKind::Embedded {
         return Ok(Vec::new());
     }

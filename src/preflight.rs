@@ -125,18 +125,18 @@ impl<'a> PreflightCheck<'a> {
 
     async fn run(self) -> Result<Preflight, Error> {
         let session = &self.handle.session;
-        let settings = &session.settings;
+        let settings = &session.calls.settings;
         let needed = NeededRights::new(&self.uses, &settings.key_prefix, &self.name)?;
-        if session.is_closed() {
+        if session.calls.life.is_closed() {
             return Err(Error::Closed);
         }
-        let deployment = session.transport.kind();
-        let groups = session.transport.groups().into_iter();
+        let deployment = session.calls.transport.kind();
+        let groups = session.calls.transport.groups().into_iter();
         let asked = groups.map(|group| report(session, group, &needed));
         let mut nodes = futures_util::future::join_all(asked).await;
         nodes.sort_by(|left, right| left.server.cmp(&right.server));
         let sentinels = match deployment {
-            DeploymentKind::Sentinel => Some(failover::ask_sentinels(session).await),
+            DeploymentKind::Sentinel => Some(failover::ask_sentinels(&session.calls).await),
             _ => None,
         };
         let context = Context {
@@ -151,7 +151,7 @@ impl<'a> PreflightCheck<'a> {
             .flat_map(|node| findings::of(node, &context))
             .collect();
         if let Some(state) = &sentinels {
-            let server = session.transport.server();
+            let server = session.calls.transport.server();
             findings.extend(findings::of_sentinels(&server, state, &context));
         }
         let guarantee = guarantee::of(deployment, settings.durability, &nodes);
@@ -175,8 +175,8 @@ impl<'a> IntoFuture for PreflightCheck<'a> {
 }
 
 async fn report(session: &Arc<Session>, group: Group, needed: &NeededRights) -> NodeReport {
-    let server = session.transport.server_of(group);
-    let state = match session.transport.kind() {
+    let server = session.calls.transport.server_of(group);
+    let state = match session.calls.transport.kind() {
         DeploymentKind::Embedded => Ok(ServerState::embedded()),
         _ => probe::look(Ask { session, group }, &server, needed).await,
     };

@@ -61,7 +61,8 @@ impl Synchronizer {
 
     pub(crate) fn publish(&self) -> &'static str {
         // A bad name is refused before anything is published.
-        let publish = |resource: &Arc<Resource>| self.handle.session.publish_command(resource);
+        let publish =
+            |resource: &Arc<Resource>| self.handle.session.calls.publish_command(resource);
         self.resource.as_ref().map_or("PUBLISH", publish)
     }
 
@@ -78,9 +79,9 @@ impl Synchronizer {
 
     pub(crate) fn request(&self, wait: Wait, lease: Lease) -> Result<Request, ConfigError> {
         let (session, resource) = (&self.handle.session, self.resource()?.clone());
-        let of_lock = self.settings.own().lease(&session.settings);
+        let of_lock = self.settings.own().lease(&session.calls.settings);
         let terms = Options::new(wait, lease).terms(of_lock)?;
-        let request = Request::new(session, resource, Proofs::default(), terms, wait);
+        let request = Request::new(&session.calls, resource, Proofs::default(), terms, wait);
         Ok(request.with_settings(self.settings.clone()))
     }
 
@@ -107,6 +108,7 @@ impl Synchronizer {
         let resource = self.resource()?;
         self.handle
             .session
+            .calls
             .ask(&resource.name, call(resource), read)
             .await
     }
@@ -119,6 +121,7 @@ impl Synchronizer {
     ) -> Result<T, Error> {
         self.handle
             .session
+            .calls
             .call_idempotent(self.resource()?, call, read)
             .await
     }

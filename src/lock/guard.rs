@@ -21,7 +21,7 @@ use crate::lease::{Ended, HoldState, Lease, LossReason};
 use crate::session::acquire::reenter;
 use crate::session::existing_hold::extend;
 use crate::session::hold::{Heir, Hold};
-use crate::session::release::cleanup::Cleanup;
+use crate::session::holds::release::cleanup::Cleanup;
 use crate::session::{HoldShare, section};
 
 use multi::MultiGuard;
@@ -388,7 +388,11 @@ impl LockGuard {
         if let Share::Single(share) = self.share {
             let (handle, hold) = (share.handle().clone(), share.hold().clone());
             if share.let_go(Heir::Nobody) {
-                handle.session.cleanups.post(Cleanup::KeepPermits(hold));
+                handle
+                    .session
+                    .holds
+                    .cleanups
+                    .post(Cleanup::KeepPermits(hold));
             }
         }
     }

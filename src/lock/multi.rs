@@ -343,8 +343,8 @@ impl MultiLock {
             .filter_map(Lock::single)
             .map(|single| &single.handle.session);
         let mut closing: FuturesUnordered<_> = clients
-            .filter(|session| seen.insert(session.client_id()))
-            .map(|session| session.stopping())
+            .filter(|session| seen.insert(session.calls.client_id()))
+            .map(|session| session.calls.life.stopping())
             .collect();
         if closing.next().await.is_none() {
             std::future::pending::<()>().await;
@@ -383,7 +383,7 @@ impl MultiLock {
             .iter()
             .flat_map(|member| member.target.singles());
         let grace = singles
-            .map(|single| single.handle.session.grace())
+            .map(|single| single.handle.session.calls.grace())
             .max()
             .unwrap_or_default();
         let now = Instant::now();

@@ -64,7 +64,7 @@ impl SingleLock {
 
     pub(crate) fn request(&self, options: &Options) -> Result<Request, ConfigError> {
         let (session, resource) = (&self.handle.session, self.resource_for(options)?.clone());
-        let terms = options.terms(self.settings.own().lease(&session.settings))?;
+        let terms = options.terms(self.settings.own().lease(&session.calls.settings))?;
         let holds = options
             .shown
             .iter()
@@ -75,8 +75,10 @@ impl SingleLock {
             holds,
             owner: self.owner.clone(),
         };
-        let description = session.description(&resource, options.purpose.as_deref());
-        let request = Request::new(session, resource, proofs, terms, options.wait);
+        let description = session
+            .holds
+            .description(&resource, options.purpose.as_deref());
+        let request = Request::new(&session.calls, resource, proofs, terms, options.wait);
         // A client that describes its holds also learns who holds a lock. A quorum does not ask, because it
         // retries often.
         let asks_who = description.is_some() && !options.of_quorum;
@@ -97,7 +99,7 @@ impl SingleLock {
 
     /// Whether `hold` is a hold of this lock: of its client, under its key.
     pub(crate) fn is_lock_of(&self, hold: &Hold) -> bool {
-        let client = self.handle.session.client_id();
+        let client = self.handle.session.calls.client_id();
         self.resource
             .as_ref()
             .is_ok_and(|resource| hold.is_under(client, &resource.key))
@@ -107,6 +109,7 @@ impl SingleLock {
         let resource = self.resource()?;
         self.handle
             .session
+            .calls
             .ask(&resource.name, resource.inspect(), |reply| {
                 resource.inspected(reply)
             })
@@ -115,15 +118,19 @@ impl SingleLock {
 
     pub(crate) async fn waiting(&self) -> Result<Waiting, Error> {
         let (resource, session) = (self.resource()?, &self.handle.session);
-        let call = waiters::waiters(resource, session.publish_command(resource));
-        session.ask(&resource.name, call, waiters::waiting).await
+        let call = waiters::waiters(resource, session.calls.publish_command(resource));
+        session
+            .calls
+            .ask(&resource.name, call, waiters::waiting)
+            .await
     }
 
     pub(crate) async fn force_unlock(&self) -> Result<bool, Error> {
         let resource = self.resource()?;
-        let call = resource.force_release(self.handle.session.publish_command(resource));
+        let call = resource.force_release(self.handle.session.calls.publish_command(resource));
         self.handle
             .session
+            .calls
             .ask(&resource.name, call, replies::yes_or_no)
             .await
     }
@@ -133,8 +140,11 @@ impl SingleLock {
         let resource = self.resource()?;
         let session = &self.handle.session;
         let held = match &self.owner {
-            Some(owner) => owner.holds_of(session.client_id(), &resource.key, resource.kind),
-            None => session.watchdog.holds_of(&resource.key, resource.kind),
+            Some(owner) => owner.holds_of(session.calls.client_id(), &resource.key, resource.kind),
+            None => session
+                .holds
+                .watchdog
+                .holds_of(&resource.key, resource.kind),
         };
         if held.is_empty() {
             return Ok(0);

@@ -14,6 +14,7 @@ impl Ask<'_> {
     pub(super) async fn command(self, words: &[&str]) -> Result<Value, CallError> {
         let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
         self.session
+            .calls
             .transport
             .command(self.group, Lane::Caller, &words)
             .await

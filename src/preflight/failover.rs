@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::answers::Fields;
 use super::node::{ClusterState, or_unknown};
 use crate::protocol::Value;
-use crate::session::Session;
+use crate::session::calls::Calls;
 
 /// A sentinel asks its primary once a second. Votes and promotion proceed in steps of a second.
 const SENTINEL_ELECTION: Duration = Duration::from_secs(3);
@@ -109,8 +109,8 @@ pub(super) fn too_long(failover: Duration, lease: Duration) -> String {
     )
 }
 
-pub(super) async fn ask_sentinels(session: &Session) -> SentinelState {
-    let ask = |question| session.transport.sentinels(question);
+pub(super) async fn ask_sentinels(calls: &Calls) -> SentinelState {
+    let ask = |question| calls.transport.sentinels(question);
     let (descriptions, quorums) = tokio::join!(ask("MASTER"), ask("CKQUORUM"));
     SentinelState::of(&descriptions, &quorums)
 }

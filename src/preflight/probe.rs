@@ -20,7 +20,7 @@ const PINGS: usize = 5;
 
 impl Ask<'_> {
     async fn state(self, needed: &NeededRights) -> Result<ServerState, CallError> {
-        let in_cluster = self.session.transport.kind() == DeploymentKind::Cluster;
+        let in_cluster = self.session.calls.transport.kind() == DeploymentKind::Cluster;
         let round_trips = self.round_trips().await?;
         let clock = self.clock().await;
         let info = self.reply(&["INFO"]);

@@ -124,7 +124,7 @@ impl Question {
 }
 
 pub(super) async fn ask(ask: Ask<'_>, needed: &NeededRights) -> Rights {
-    let transport = &ask.session.transport;
+    let transport = &ask.session.calls.transport;
     let sent = match transport.kind() {
         DeploymentKind::Cluster => rights::IN_A_CLUSTER,
         DeploymentKind::Sentinel => rights::WITH_SENTINELS,
@@ -136,7 +136,7 @@ pub(super) async fn ask(ask: Ask<'_>, needed: &NeededRights) -> Rights {
         _ => rights::TO_WAKE,
     };
     let mut sent = [rights::ALWAYS, sent].concat();
-    let durability = ask.session.settings.durability;
+    let durability = ask.session.calls.settings.durability;
     sent.extend(durability.map(|durability| {
         if durability.needs_disk() {
             "waitaof"

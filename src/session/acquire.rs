@@ -52,9 +52,9 @@ pub(crate) fn acquire(
 }
 
 async fn take(handle: &Arc<Handle>, request: &Request) -> Result<HoldShare, Error> {
-    let session = &*handle.session;
+    let holds = &handle.session.holds;
     loop {
-        if session.is_closed() {
+        if holds.calls.life.is_closed() {
             return Err(Error::Closed);
         }
         let relation = request.relation();
@@ -74,17 +74,17 @@ async fn take(handle: &Arc<Handle>, request: &Request) -> Result<HoldShare, Erro
                 Some(share) => return Ok(share),
                 // What it held has just been lost: then it queues as others do.
                 None if request.wait != Wait::Once => {}
-                None => return Err(request.timed_out(session)),
+                None => return Err(request.timed_out(holds)),
             },
             OwnerRelation::Unrelated => {}
         }
-        if request.wait == Wait::Once && session.queues.is_occupied(&request.resource) {
-            if !request.lets_others_first(session)
+        if request.wait == Wait::Once && holds.queues.is_occupied(&request.resource) {
+            if !request.lets_others_first(&holds.queues)
                 && let Some(share) = ask_aside(handle, request).await?
             {
                 return Ok(share);
             }
-            return Err(request.timed_out(session));
+            return Err(request.timed_out(holds));
         }
         let slot = QueueSlot::take(handle, request);
         // Another future of its `Owner` that gets the lock signals the waiters that are queued by then.
@@ -109,19 +109,19 @@ pub(super) async fn ask_aside(
     handle: &Arc<Handle>,
     request: &Request,
 ) -> Result<Option<HoldShare>, Error> {
-    let session = &*handle.session;
+    let holds = &handle.session.holds;
     let mut retry = Request::retry();
-    let mut attempt = Attempt::new(session, request);
+    let mut attempt = Attempt::new(holds, request);
     loop {
-        match attempt.ask(request.limit(session)).await {
+        match attempt.ask(request.limit(&holds.calls)).await {
             Ok(Answer::Granted(hold)) => {
                 let share = HoldShare::granted(handle, request, &hold);
-                session.lose_if_closed(&hold);
-                count(&session.counters.acquired_at_once);
+                holds.lose_if_closed(&hold);
+                count(&holds.calls.counters.acquired_at_once);
                 return Ok(Some(share));
             }
             Ok(Answer::HeldFor(_) | Answer::Open) => return Ok(None),
-            Err(error) => request.ride_out(session, &mut retry, error).await?,
+            Err(error) => request.ride_out(&holds.calls, &mut retry, error).await?,
         }
     }
 }
@@ -138,12 +138,12 @@ struct QueueSlot<'a> {
 
 impl<'a> QueueSlot<'a> {
     fn take(handle: &'a Arc<Handle>, request: &'a Request) -> Self {
-        let session = &handle.session;
+        let holds = &handle.session.holds;
         let waiter = Waiter::new(request.terms, request.no_expiry.clone());
         if let Some(owner) = &request.proofs.owner {
-            owner.waits(session.client_id, &request.resource.key, &waiter);
+            owner.waits(holds.calls.client_id, &request.resource.key, &waiter);
         }
-        session.queues.enter(&request.resource, &waiter);
+        holds.queues.enter(&request.resource, &waiter);
         QueueSlot {
             handle,
             request,
@@ -154,10 +154,10 @@ impl<'a> QueueSlot<'a> {
     }
 
     async fn acquire(mut self) -> Result<Outcome, Error> {
-        let session = &*self.handle.session;
+        let holds = &self.handle.session.holds;
         loop {
             // Closed is set before waiters are woken. Our drop pays for a signal that came meanwhile.
-            if session.is_closed() {
+            if holds.calls.life.is_closed() {
                 return Err(Error::Closed);
             }
             match self.waiter.take_signal() {
@@ -173,12 +173,12 @@ impl<'a> QueueSlot<'a> {
                     self.left = true;
                     // Only now is it renewed, and do its other futures find what they may re-enter.
                     if share.hold().claim() {
-                        session.watchdog.arm(share.hold(), None);
+                        holds.watchdog.arm(share.hold(), None);
                     }
                     self.request.proofs.add(share.hold());
-                    session.describe(share.hold(), self.request.description.as_ref());
-                    count(&session.counters.handed_over);
-                    count(&session.counters.acquired_after_waiting);
+                    holds.describe(share.hold(), self.request.description.as_ref());
+                    count(&holds.calls.counters.handed_over);
+                    count(&holds.calls.counters.acquired_after_waiting);
                     self.request.told.is_handed_over();
                     return Ok(Outcome::Granted(share));
                 }
@@ -194,7 +194,7 @@ impl<'a> QueueSlot<'a> {
                 }
             }
             if !self.queued {
-                session.is_ours()?;
+                holds.calls.life.is_ours()?;
                 self.queued = true;
             }
             self.waiter.sleeps_until(self.request.deadline());
@@ -214,21 +214,21 @@ impl<'a> QueueSlot<'a> {
 
     /// The wait of one behind the contender is over.
     async fn too_late(&self) -> Result<Outcome, Error> {
-        let (session, request) = (&*self.handle.session, self.request);
+        let (holds, request) = (&self.handle.session.holds, self.request);
         if request.resource.kind == Kind::Latch {
             return self.ask_past_the_contender().await;
         }
         // The contender has asked for all.
-        if session.queues.met_no_expiry(&request.resource) {
+        if holds.queues.met_no_expiry(&request.resource) {
             request.met(None);
         }
-        Err(request.timed_out(session))
+        Err(request.timed_out(holds))
     }
 
     /// The contender: asks Redis until it has the lock or the wait is over.
     async fn contend(&mut self, yielding: Option<Yield>) -> Result<Outcome, Error> {
         let waiter = self.waiter.clone();
-        let mut attempt = Attempt::new(&self.handle.session, self.request).waiting(&waiter);
+        let mut attempt = Attempt::new(&self.handle.session.holds, self.request).waiting(&waiter);
         let outcome = self.ask_until_over(&mut attempt, yielding).await;
         if matches!(outcome, Err(Error::Timeout { .. })) {
             attempt.leave().await;
@@ -241,15 +241,16 @@ impl<'a> QueueSlot<'a> {
         attempt: &mut Attempt<'_>,
         mut yielding: Option<Yield>,
     ) -> Result<Outcome, Error> {
-        let (session, request) = (&*self.handle.session, self.request);
+        let (holds, request) = (&self.handle.session.holds, self.request);
         let mut retry = Request::retry();
-        let mut delay = RetryDelay::new(session, request.resource.kind, &request.settings.own());
+        let mut delay =
+            RetryDelay::new(&holds.calls, request.resource.kind, &request.settings.own());
         let mut listener = None;
         let mut woken = false;
         let mut yielded = Yielded::Not;
         let channel = attempt.channel();
         // Where the channel is subscribed anyway, no release is missed, and it asks once.
-        let is_warm = request.wait != Wait::Once && session.subscriptions.is_subscribed(&channel);
+        let is_warm = request.wait != Wait::Once && holds.subscriptions.is_subscribed(&channel);
         if delay.listens() && (yielding.is_some() || is_warm) {
             listener = self.listen(&mut retry, channel, None).await?;
         }
@@ -260,32 +261,32 @@ impl<'a> QueueSlot<'a> {
             yielded = self.yields(yielding).await;
         }
         loop {
-            if session.is_closed() {
+            if holds.calls.life.is_closed() {
                 return Err(Error::Closed);
             }
             self.waiter.forget_wakes();
             let asked_at = Instant::now();
             // What may have been granted already is not given to others by waiting.
-            let answer = if !attempt.is_in_doubt() && request.lets_others_first(session) {
+            let answer = if !attempt.is_in_doubt() && request.lets_others_first(&holds.queues) {
                 Ok(Answer::HeldFor(None))
             } else {
-                attempt.ask(request.limit(session)).await
+                attempt.ask(request.limit(&holds.calls)).await
             };
             let left = match answer {
                 Ok(Answer::HeldFor(left)) => left,
                 Ok(Answer::Granted(hold)) => return Ok(self.granted(&hold, yielded)),
                 Ok(Answer::Open) => return Ok(self.opened(asked_at)),
                 Err(error) => {
-                    request.ride_out(session, &mut retry, error).await?;
+                    request.ride_out(&holds.calls, &mut retry, error).await?;
                     continue;
                 }
             };
             yielded = Yielded::ForOthers;
             if woken {
-                count(&session.counters.wakes_in_vain);
+                count(&holds.calls.counters.wakes_in_vain);
             }
             if request.is_over() || delay.is_over() {
-                return Err(request.timed_out(session));
+                return Err(request.timed_out(holds));
             }
             let channel = attempt.channel();
             let heard = |listener: &Listener<'_>| *listener.channel() == channel;
@@ -314,6 +315,7 @@ impl<'a> QueueSlot<'a> {
     fn opened(&mut self, asked_at: Instant) -> Outcome {
         self.handle
             .session
+            .holds
             .queues
             .opened(&self.request.resource, &self.waiter, asked_at);
         self.left = true;
@@ -321,18 +323,18 @@ impl<'a> QueueSlot<'a> {
     }
 
     fn granted(&mut self, hold: &Arc<Hold>, yielded: Yielded) -> Outcome {
-        let session = &*self.handle.session;
+        let holds = &self.handle.session.holds;
         // The queue first: nobody ends a hold that it does not know yet (QUEUE-4).
-        session
+        holds
             .queues
             .granted(&self.request.resource, &self.waiter, hold, yielded);
         self.left = true;
         let share = HoldShare::granted(self.handle, self.request, hold);
-        session.lose_if_closed(hold);
+        holds.lose_if_closed(hold);
         count(if yielded == Yielded::Not && !self.queued {
-            &session.counters.acquired_at_once
+            &holds.calls.counters.acquired_at_once
         } else {
-            &session.counters.acquired_after_waiting
+            &holds.calls.counters.acquired_after_waiting
         });
         Outcome::Granted(share)
     }
@@ -343,8 +345,8 @@ impl Drop for QueueSlot<'_> {
         if self.left {
             return;
         }
-        let session = &*self.handle.session;
-        session.queues.leave(&self.request.resource, &self.waiter);
+        let holds = &self.handle.session.holds;
+        holds.queues.leave(&self.request.resource, &self.waiter);
         // Out of the queue no more signals come; what an earlier one gave us is paid here.
         if let WaiterSignal::Granted(hold) = self.waiter.take_signal() {
             drop(self.share_of(hold));

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::Session;
 use super::hold::{Hold, HoldIdentity, InDoubt};
+use super::holds::Holds;
+use super::holds::release::cleanup::CleanupPending;
 use super::local_queue::Waiter;
-use super::release::cleanup::CleanupPending;
 use super::request::Request;
 use super::wait::Wait;
 use crate::clock::Moment;
@@ -21,7 +21,7 @@ use crate::protocol::{Call, Unexpected, Value};
 use crate::transport::{CallError, Epoch, Fault, Lane};
 
 pub(super) struct Attempt<'a> {
-    session: &'a Session,
+    holds: &'a Holds,
     request: &'a Request,
     /// The waiter, if this kind of lock has a queue in Redis.
     waiter: Option<&'a Waiter>,
@@ -46,10 +46,10 @@ pub(super) enum Answer {
 }
 
 impl<'a> Attempt<'a> {
-    pub(super) fn new(session: &'a Session, request: &'a Request) -> Self {
-        let field = session.next_field(&request.resource, request.permits);
+    pub(super) fn new(holds: &'a Holds, request: &'a Request) -> Self {
+        let field = holds.calls.next_field(&request.resource, request.permits);
         Attempt {
-            session,
+            holds,
             request,
             waiter: None,
             field,
@@ -80,7 +80,7 @@ impl<'a> Attempt<'a> {
     /// Asks Redis once, until `limit` at most.
     pub(super) async fn ask(&mut self, limit: Option<Instant>) -> Result<Answer, CallError> {
         let key = self.request.resource.key.clone();
-        let before = self.session.epoch_if_durable(Lane::Caller, &key);
+        let before = self.holds.calls.epoch_if_durable(Lane::Caller, &key);
         let call = self.acquire_call();
         let (sent, reply) = self.send(call, limit).await;
         let reply = match self.request.resource.kind {
@@ -98,8 +98,8 @@ impl<'a> Attempt<'a> {
             }
             Acquired::HeldFor(left) => {
                 if let Some(waiter) = self.waiter {
-                    waiter.has_place(&self.field, self.session.clock.timer(sent));
-                    self.session.in_redis_queue.notify_one();
+                    let kept = self.holds.calls.settings.clock.timer(sent);
+                    self.holds.queues.has_place(waiter, &self.field, kept);
                 }
                 if self.doubt.is_none() && !self.queued_in_redis {
                     self.pending = None;
@@ -120,7 +120,7 @@ impl<'a> Attempt<'a> {
         let (sent, reply) = self.send(call, None).await;
         match self.understood(reply, replies::taken_over)? {
             TakenOver::Held(token) => {
-                self.session.note_release(resource, from, lease);
+                self.holds.note_release(resource, from, lease);
                 self.grant(sent, token).map(Some)
             }
             TakenOver::Gone => Ok(None),
@@ -145,8 +145,8 @@ impl<'a> Attempt<'a> {
     }
 
     pub(super) fn acquire_call(&mut self) -> Call {
-        let (session, request) = (self.session, self.request);
-        let claim = session.settings.fair_claim;
+        let (holds, request) = (self.holds, self.request);
+        let claim = holds.calls.settings.fair_claim;
         let queueing = self
             .waiter
             .map_or(Queueing::Not, |waiter| waiter.queueing(claim));
@@ -166,7 +166,7 @@ impl<'a> Attempt<'a> {
         };
         request
             .resource
-            .acquire(session.publish_command(&request.resource), &ask)
+            .acquire(holds.calls.publish_command(&request.resource), &ask)
     }
 
     /// Gives up a place in a queue, so that it is gone when the caller gets its time-out. If that is not
@@ -175,11 +175,13 @@ impl<'a> Attempt<'a> {
         if !self.queued_in_redis {
             return;
         }
-        let session = self.session;
-        let call = session.release_call(&self.request.resource, &self.field, 0);
+        let holds = self.holds;
+        let call = holds
+            .calls
+            .release_call(&self.request.resource, &self.field, 0);
         // CANCEL: our drop undoes the field again.
-        let limit = Instant::now() + session.grace();
-        let left = session.call_until(Some(limit), call).await.is_ok();
+        let limit = Instant::now() + holds.calls.grace();
+        let left = holds.calls.call_until(Some(limit), call).await.is_ok();
         if left && self.doubt.is_none() {
             self.queued_in_redis = false;
             self.pending = None;
@@ -191,13 +193,13 @@ impl<'a> Attempt<'a> {
         call: Call,
         limit: Option<Instant>,
     ) -> (Moment, Result<Value, CallError>) {
-        let sent = self.session.clock.now();
+        let sent = self.holds.calls.settings.clock.now();
         self.begin();
-        let reply = if self.session.is_closed() {
+        let reply = if self.holds.calls.life.is_closed() {
             Err(CallError::Closed)
         } else {
             // CANCEL: our drop queues an undo behind this call.
-            self.session.call_until(limit, call).await
+            self.holds.calls.call_until(limit, call).await
         };
         self.end(&reply);
         (sent, reply)
@@ -205,7 +207,7 @@ impl<'a> Attempt<'a> {
 
     /// A call about our field goes on the wire.
     pub(super) fn begin(&mut self) {
-        let cleanups = &self.session.cleanups;
+        let cleanups = &self.holds.cleanups;
         self.pending.get_or_insert_with(|| cleanups.expect_one());
         self.request.told.asks();
         self.in_flight = Some(self.first_doubt());
@@ -214,7 +216,8 @@ impl<'a> Attempt<'a> {
     /// As if a call about our field were sent now, and none before.
     fn first_doubt(&self) -> InDoubt {
         let epoch = self
-            .session
+            .holds
+            .calls
             .transport
             .epoch(Lane::Caller, &self.request.resource.key);
         InDoubt {
@@ -240,14 +243,14 @@ impl<'a> Attempt<'a> {
         sent: Moment,
         token: Option<i64>,
     ) -> Result<Arc<Hold>, CallError> {
-        let session = self.session;
+        let holds = self.holds;
         let identity = HoldIdentity {
             resource: self.request.resource.clone(),
             field: self.field.clone(),
-            client: session.client_id,
+            client: holds.calls.client_id,
         };
-        let (id, terms) = (session.next_id(), self.request.terms);
-        let hold = Hold::new(id, identity, terms, &session.clock, sent);
+        let (id, terms) = (holds.calls.next_id(), self.request.terms);
+        let hold = Hold::new(id, identity, terms, &holds.calls.settings.clock, sent);
         self.queued_in_redis = false;
         if hold.loss().is_some() {
             // The process stalled for the whole lease: the grant is worth nothing any more.
@@ -269,7 +272,11 @@ impl<'a> Attempt<'a> {
         // CANCEL: our drop undoes the field, which is ours already.
         self.begin();
         let key = self.request.resource.key.clone();
-        let outcome = self.session.made_durable(Lane::Caller, &key, before).await;
+        let outcome = self
+            .holds
+            .calls
+            .made_durable(Lane::Caller, &key, before)
+            .await;
         self.settle_durable(&outcome);
         outcome
     }
@@ -287,7 +294,8 @@ impl<'a> Attempt<'a> {
         self.undo();
         self.queued_in_redis = false;
         self.field = self
-            .session
+            .holds
+            .calls
             .next_field(&self.request.resource, self.request.permits);
         self.doubt = None;
     }
@@ -299,8 +307,7 @@ impl<'a> Attempt<'a> {
             .doubt
             .or(self.in_flight)
             .unwrap_or_else(|| self.first_doubt());
-        self.session
-            .undo(&self.request.resource, &self.field, doubt);
+        self.holds.undo(&self.request.resource, &self.field, doubt);
     }
 }
 

@@ -48,10 +48,9 @@ use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
-use super::Session;
 use super::wait::Wait;
 use crate::error::Error;
-use crate::stats::count;
+use crate::stats::{Counters, count};
 use crate::sync::{Mutex, Notify, call_out};
 
 /// A future that was woken and is not polled is passed over within this.
@@ -355,8 +354,7 @@ struct Seen {
 }
 
 /// Looks again and again, until it is dropped.
-pub(crate) async fn run(session: &Session) {
-    let attendance = &session.attendance;
+pub(crate) async fn run(attendance: &Attendance, counters: &Counters) {
     let mut seen: Vec<Seen> = Vec::new();
     loop {
         if seen.is_empty() && attendance.woken.lock().is_empty() {
@@ -381,7 +379,7 @@ pub(crate) async fn run(session: &Session) {
                 Look::Waits => true,
                 Look::Settled => false,
                 Look::PassedOver => {
-                    count(&session.counters.passed_over);
+                    count(&counters.passed_over);
                     false
                 }
             }

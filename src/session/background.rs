@@ -5,29 +5,29 @@ use std::sync::Arc;
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 
-use super::release::cleanup;
-use super::{
-    Session, Stage, attendance, descriptions, heartbeat, recent_releases, safety_poll, watchdog,
-};
+use super::calls::life::End;
+use super::holds::release::cleanup;
+use super::holds::{descriptions, recent_releases, watchdog};
+use super::{Session, attendance, heartbeat, safety_poll};
 
 /// Runs a session until it is stopped and settled, then closes its connections.
 pub(crate) async fn serve(session: Arc<Session>) {
     // A poll has a budget, which thousands of cleanups would use up. They come last: what is in front of
     // them does little at a time.
-    let settled = tokio::select! {
+    let end = tokio::select! {
         biased;
-        () = watchdog::run(&session) => false,
-        () = attendance::run(&session) => false,
-        () = heartbeat::run(&session) => false,
-        () = safety_poll::run(&session) => false,
-        () = safety_poll::sweep(&session) => false,
-        () = recent_releases::run(&session) => false,
-        () = descriptions::run(&session) => false,
-        () = session.out_of_time() => false,
-        () = cleanup::run(&session) => !session.cleanups.may_have_left_holds(),
+        () = watchdog::run(&session.holds) => End::Unsettled,
+        () = attendance::run(&session.attendance, &session.calls.counters) => End::Unsettled,
+        () = heartbeat::run(&session.holds) => End::Unsettled,
+        () = safety_poll::run(&session.holds) => End::Unsettled,
+        () = safety_poll::sweep(&session.holds) => End::Unsettled,
+        () = recent_releases::run(&session.holds) => End::Unsettled,
+        () = descriptions::run(&session.holds) => End::Unsettled,
+        () = session.calls.life.out_of_time() => End::Unsettled,
+        end = cleanup::run(&session.holds) => end,
     };
-    session.transport.close().await;
-    session.stage.send_replace(Stage::Ended { settled });
+    session.calls.transport.close().await;
+    session.calls.life.end(end);
 }
 
 /// A thread with a runtime of its own, so that a busy caller cannot delay a renewal.

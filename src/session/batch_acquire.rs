@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::Handle;
 use super::attempt::Attempt;
 use super::hold_share::HoldShare;
+use super::holds::Holds;
 use super::request::{OwnerRelation, Request};
 use crate::error::Error;
 use crate::protocol::multi;
@@ -18,67 +19,26 @@ pub(crate) async fn acquire_batch(
     handle: &Arc<Handle>,
     requests: &[Request],
 ) -> Result<Option<Vec<HoldShare>>, Error> {
-    let session = &*handle.session;
-    if session.is_closed() {
+    let holds = &handle.session.holds;
+    if holds.calls.life.is_closed() {
         return Err(Error::Closed);
     }
-    let keys = requests.iter().map(|request| &*request.resource.key);
-    if !session.transport.run_as_one(keys) {
+    if !fits_one_call(holds, requests) {
         return Ok(None);
     }
-    let fits = |request: &Request| {
-        matches!(request.relation(), OwnerRelation::Unrelated)
-            && !session.queues.is_occupied(&request.resource)
-    };
-    let Some(first) = requests.first().filter(|_| requests.iter().all(fits)) else {
+    // Of all that one call may have taken, what stays longest counts.
+    let Some(longest) = requests.iter().max_by_key(|one| one.terms.first_lease()) else {
         return Ok(None);
     };
     let mut attempts: Vec<_> = requests
         .iter()
-        .map(|request| Attempt::new(session, request))
+        .map(|request| Attempt::new(holds, request))
         .collect();
-    let questions: Vec<_> = attempts.iter_mut().map(Attempt::acquire_call).collect();
-    let Some(call) = multi::acquire(&questions) else {
+    let sent = holds.calls.settings.clock.now();
+    let Some(tokens) = ask_for_all(holds, &mut attempts, longest).await? else {
         return Ok(None);
     };
-    // Of all that one call may have taken, what stays longest counts.
-    let longest = requests
-        .iter()
-        .max_by_key(|one| one.terms.first_lease())
-        .unwrap_or(first);
-    let key = &first.resource.key;
-    let before = session.epoch_if_durable(Lane::Caller, key);
-    let sent = session.clock.now();
-    attempts.iter_mut().for_each(Attempt::begin);
-    if session.is_closed() {
-        return Err(Error::Closed);
-    }
-    // CANCEL: the drop of each attempt queues an undo behind this call.
-    let reply = session.call_until(first.limit(session), call).await;
-    for attempt in &mut attempts {
-        attempt.end(&reply);
-    }
-    let number = requests.len();
-    let value = reply.map_err(|error| longest.failed(error))?;
-    let tokens = match multi::tokens(value, number) {
-        Ok(Some(tokens)) => tokens,
-        Ok(None) => return Ok(None),
-        Err(unexpected) => {
-            // Some of them may be taken: the drop of each attempt undoes it.
-            attempts.iter_mut().for_each(Attempt::is_not_understood);
-            return Err(longest.failed(unexpected.into()));
-        }
-    };
-    if before.is_some() {
-        // CANCEL: the drop of each attempt undoes its field.
-        attempts.iter_mut().for_each(Attempt::begin);
-        let durable = session.made_durable(Lane::Caller, key, before).await;
-        for attempt in &mut attempts {
-            attempt.settle_durable(&durable);
-        }
-        durable.map_err(|error| longest.failed(error))?;
-    }
-    let mut shares = Vec::with_capacity(number);
+    let mut shares = Vec::with_capacity(requests.len());
     let mut late = None;
     for ((attempt, request), token) in attempts.iter_mut().zip(requests).zip(tokens) {
         match attempt.grant(sent, token) {
@@ -92,10 +52,63 @@ pub(crate) async fn acquire_batch(
     }
     let closed = shares
         .iter()
-        .filter(|share| session.lose_if_closed(share.hold()));
+        .filter(|share| holds.lose_if_closed(share.hold()));
     if closed.count() > 0 {
         return Err(Error::Closed);
     }
-    count(&session.counters.acquired_at_once);
+    count(&holds.calls.counters.acquired_at_once);
     Ok(Some(shares))
+}
+
+/// Redis runs a call with all their keys, and nobody of this client is in the way.
+fn fits_one_call(holds: &Holds, requests: &[Request]) -> bool {
+    let keys = requests.iter().map(|request| &*request.resource.key);
+    let is_free = |request: &Request| {
+        matches!(request.relation(), OwnerRelation::Unrelated)
+            && !holds.queues.is_occupied(&request.resource)
+    };
+    holds.calls.transport.run_as_one(keys) && requests.iter().all(is_free)
+}
+
+/// The tokens of all; `None` if one of them is held.
+async fn ask_for_all(
+    holds: &Holds,
+    attempts: &mut [Attempt<'_>],
+    longest: &Request,
+) -> Result<Option<Vec<Option<i64>>>, Error> {
+    let questions: Vec<_> = attempts.iter_mut().map(Attempt::acquire_call).collect();
+    let Some(call) = multi::acquire(&questions) else {
+        return Ok(None);
+    };
+    let key = &longest.resource.key;
+    let before = holds.calls.epoch_if_durable(Lane::Caller, key);
+    // An attempt keeps the session from ending, or sees that it is closed (CLEANUP-3).
+    attempts.iter_mut().for_each(Attempt::begin);
+    if holds.calls.life.is_closed() {
+        return Err(Error::Closed);
+    }
+    // CANCEL: the drop of each attempt queues an undo behind this call.
+    let reply = holds
+        .calls
+        .call_until(longest.limit(&holds.calls), call)
+        .await;
+    for attempt in &mut *attempts {
+        attempt.end(&reply);
+    }
+    let value = reply.map_err(|error| longest.failed(error))?;
+    let tokens = multi::tokens(value, attempts.len()).map_err(|unexpected| {
+        // Some of them may be taken: the drop of each attempt undoes it.
+        attempts.iter_mut().for_each(Attempt::is_not_understood);
+        longest.failed(unexpected.into())
+    })?;
+    if before.is_some() && tokens.is_some() {
+        // CANCEL: the drop of each attempt undoes its field.
+        attempts.iter_mut().for_each(Attempt::begin);
+        let durable = holds.calls.made_durable(Lane::Caller, key, before).await;
+        for attempt in attempts {
+            attempt.settle_durable(&durable);
+        }
+        durable.map_err(|error| longest.failed(error))?;
+    }
+    Ok(tokens)
 }

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::recent_releases::RecentReleases;
-use super::reply_times::ReplyTimes;
+use super::calls::outages::Outages;
+use super::calls::reply_times::ReplyTimes;
+use super::holds::recent_releases::RecentReleases;
+use super::holds::watchdog::Watchdog;
 use super::subscriptions::Subscriptions;
-use super::watchdog::Watchdog;
 use crate::stats::Counters;
 use crate::telemetry::Telemetry;
 use crate::transport::{Lane, Missed, TransportEvents};
@@ -18,20 +19,20 @@ pub(crate) struct Reported {
     pub(super) watchdog: Arc<Watchdog>,
     pub(super) recent_releases: Arc<RecentReleases>,
     pub(super) reply_times: Arc<ReplyTimes>,
+    pub(super) outages: Arc<Outages>,
     telemetry: Telemetry,
 }
 
 impl Reported {
     pub(crate) fn new(counters: Arc<Counters>) -> Self {
         let (subscriptions, watchdog) = (Subscriptions::new(counters), Arc::new(Watchdog::new()));
-        let (recent_releases, reply_times) = (Arc::default(), Arc::default());
-        let telemetry = Telemetry::default();
         Reported {
             subscriptions,
             watchdog,
-            recent_releases,
-            reply_times,
-            telemetry,
+            recent_releases: Arc::default(),
+            reply_times: Arc::default(),
+            outages: Arc::default(),
+            telemetry: Telemetry::default(),
         }
     }
 }
@@ -50,7 +51,7 @@ impl TransportEvents for Reported {
     }
 
     fn restored(&self, lane: Lane) {
-        self.subscriptions.end_outage();
+        self.outages.end();
         if lane == Lane::Background {
             self.watchdog.verify_at_once();
         }

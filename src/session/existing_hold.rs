@@ -1,17 +1,18 @@
 //! A hold that is there already: raised, extended, taken over from its text.
 
+use super::holds::Holds;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::Handle;
 use super::attempt::Attempt;
 use super::hold::{Heir, Hold, HoldIdentity};
 use super::hold_share::HoldShare;
-use super::release::pending::PendingRelease;
+use super::holds::release::pending::PendingRelease;
+use super::holds::watchdog::Taken;
 use super::request::Request;
-use super::watchdog::Taken;
-use super::{Handle, Session};
 use crate::error::Error;
 use crate::lease::LossReason;
 use crate::protocol::replies;
@@ -24,7 +25,7 @@ pub(super) async fn raise(
     request: &Request,
     hold: &Arc<Hold>,
 ) -> Result<Option<HoldShare>, Error> {
-    let session = &*handle.session;
+    let holds = &handle.session.holds;
     let mut retry = Request::retry();
     loop {
         let Some(guards) = hold.join(request.terms) else {
@@ -33,12 +34,12 @@ pub(super) async fn raise(
         // CANCEL: the share leaves again and, last, `open` queues the count that is right then.
         let open = PendingRelease::of_reentry(handle, hold);
         let share = HoldShare::new(handle.clone(), hold.clone(), request.terms);
-        let limit = request.limit(session);
+        let limit = request.limit(&holds.calls);
         request.told.asks();
-        match confirm(session, hold, request.terms.first_lease(), guards, limit).await {
+        match confirm(holds, hold, request.terms.first_lease(), guards, limit).await {
             Ok(true) if hold.loss().is_none() => {
                 open.not_needed();
-                count(&session.counters.reentered);
+                count(&holds.calls.counters.reentered);
                 return Ok(Some(share));
             }
             // It is gone, or the answer came when its lease had ended.
@@ -49,7 +50,7 @@ pub(super) async fn raise(
             Err(error) => {
                 drop(share);
                 drop(open);
-                request.ride_out(session, &mut retry, error).await?;
+                request.ride_out(&holds.calls, &mut retry, error).await?;
             }
         }
     }
@@ -57,21 +58,21 @@ pub(super) async fn raise(
 
 /// Asks Redis for a count and a lease of a hold; false, and it is lost, if it is not there.
 async fn confirm(
-    session: &Session,
+    holds: &Holds,
     hold: &Arc<Hold>,
     lease: Duration,
     guards: u32,
     limit: Option<Instant>,
 ) -> Result<bool, CallError> {
-    let sent = session.clock.now();
+    let sent = holds.calls.settings.clock.now();
     hold.asks_for(lease);
     let call = hold.resource.reenter(&hold.field, lease, guards);
-    let there = replies::still_held(session.call_until(limit, call).await?)?;
+    let there = replies::still_held(holds.calls.call_until(limit, call).await?)?;
     if there {
         hold.confirmed(sent, lease);
-        session.watchdog.arm(hold, None);
+        holds.watchdog.arm(hold, None);
     } else {
-        session.lose(hold, LossReason::Gone);
+        holds.lose(hold, LossReason::Gone);
     }
     Ok(there)
 }
@@ -87,9 +88,9 @@ pub(crate) async fn take_over(
         .attended(handle, move |handle, request| {
             let from = from.clone();
             async move {
-                let session = &*handle.session;
+                let holds = &handle.session.holds;
                 // CANCEL: its drop undoes what the call may have taken.
-                let mut attempt = Attempt::new(session, &request);
+                let mut attempt = Attempt::new(holds, &request);
                 match attempt.take_over_from(&from).await {
                     Ok(Some(hold)) => HoldShare::granted(&handle, &request, &hold).unless_closed(),
                     Ok(None) => Err(Error::NotOwner {
@@ -122,21 +123,21 @@ async fn restore_once(
     request: &Request,
     field: Arc<str>,
 ) -> Result<HoldShare, Error> {
-    let session = &*handle.session;
+    let holds = &handle.session.holds;
     let (resource, terms) = (&request.resource, request.terms);
     // A shutdown waits for it, or it sees the shutdown.
-    let _pending = session.cleanups.expect_one();
-    if session.is_closed() {
+    let _pending = holds.cleanups.expect_one();
+    if holds.calls.life.is_closed() {
         return Err(Error::Closed);
     }
     let identity = HoldIdentity {
         resource: resource.clone(),
         field,
-        client: session.client_id,
+        client: holds.calls.client_id,
     };
-    let (id, clock) = (session.next_id(), &session.clock);
+    let (id, clock) = (holds.calls.next_id(), &holds.calls.settings.clock);
     let hold = Arc::new(Hold::new(id, identity, terms, clock, clock.now()));
-    session
+    holds
         .watchdog
         .arm_alone(&hold)
         .map_err(|taken| match taken {
@@ -155,7 +156,7 @@ async fn restore_once(
     // CANCEL: the hold was given to us; our drop releases it.
     let share = HoldShare::granted(handle, request, &hold).unless_closed()?;
     request.told.asks();
-    let there = confirm(session, &hold, terms.first_lease(), 1, None).await;
+    let there = confirm(holds, &hold, terms.first_lease(), 1, None).await;
     match (there, hold.loss()) {
         (Ok(true), None) => Ok(share),
         (Ok(_), None | Some(LossReason::Gone)) => Err(Error::NotOwner {
@@ -179,13 +180,13 @@ pub(crate) async fn extend(
     hold: &Arc<Hold>,
     lease: Duration,
 ) -> Result<(), Error> {
-    let session = &*handle.session;
+    let holds = &handle.session.holds;
     let resource = &hold.resource;
     if let Some(reason) = hold.loss() {
         return Err(Error::lost(&resource.name, reason));
     }
     // CANCEL: the lease is extended or not; a longer one in Redis harms nobody but waiters.
-    match confirm(session, hold, lease, hold.guards(), None).await {
+    match confirm(holds, hold, lease, hold.guards(), None).await {
         Ok(true) => Ok(()),
         Ok(false) => Err(Error::lost(&resource.name, LossReason::Gone)),
         Err(error) => Err(Error::from_call(&resource.name, lease, error)),

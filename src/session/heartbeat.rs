@@ -15,7 +15,8 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::Session;
+use super::calls::Calls;
+use super::holds::Holds;
 use super::local_queue::RedisQueue;
 use crate::protocol::fair::{self, QueuePosition};
 use crate::protocol::resource::Resource;
@@ -33,20 +34,20 @@ const PERIOD_MAX: Duration = Duration::from_millis(500);
 const PERIOD_MIN: Duration = Duration::from_millis(10);
 
 /// Heartbeats for all queues whose waiters are in Redis, until it is dropped.
-pub(crate) async fn run(session: &Session) {
-    let mut timetable = Timetable::new((session.settings.fair_claim / 3).min(PERIOD_MAX));
+pub(crate) async fn run(holds: &Holds) {
+    let mut timetable = Timetable::new((holds.calls.settings.fair_claim / 3).min(PERIOD_MAX));
     let mut calls = FuturesUnordered::new();
     // Kept over the rounds: a wake that is dropped half-way would be lost.
-    let newcomers = newcomer(session);
+    let newcomers = newcomer(holds);
     tokio::pin!(newcomers);
     loop {
         while calls.len() < AT_ONCE {
-            let in_redis_queue = |queue: &str| session.queues.in_redis_queue(queue);
+            let in_redis_queue = |queue: &str| holds.queues.in_redis_queue(queue);
             let Some((resource, batch)) = timetable.next_batch(in_redis_queue) else {
                 break;
             };
             calls.push(async move {
-                let ends = keep(session, &resource, &batch).await;
+                let ends = keep(&holds.calls, &resource, &batch).await;
                 (resource, ends)
             });
         }
@@ -58,8 +59,8 @@ pub(crate) async fn run(session: &Session) {
         tokio::select! {
             biased;
             () = &mut newcomers => {
-                timetable.learn(session.queues.with_redis_queues());
-                newcomers.set(newcomer(session));
+                timetable.learn(holds.queues.with_redis_queues());
+                newcomers.set(newcomer(holds));
             }
             () = super::sleep_until_some(next) => {}
             Some((resource, ends)) = calls.next() => timetable.ended(&resource.queue_name, ends),
@@ -69,20 +70,17 @@ pub(crate) async fn run(session: &Session) {
 
 /// A waiter got a place, perhaps in a queue that is not known yet, and a moment passed in which others
 /// may.
-async fn newcomer(session: &Session) {
-    session.in_redis_queue.notified().await;
+async fn newcomer(holds: &Holds) {
+    holds.queues.newcomer_in_redis().await;
     sleep(PERIOD_MIN).await;
 }
 
 /// One call of a heartbeat. Returns when something ends by itself, if that is known.
-async fn keep(session: &Session, resource: &Resource, waiters: &RedisQueue) -> Option<Duration> {
-    let (publish, claim) = (
-        session.publish_command(resource),
-        session.settings.fair_claim,
-    );
+async fn keep(calls: &Calls, resource: &Resource, waiters: &RedisQueue) -> Option<Duration> {
+    let (publish, claim) = (calls.publish_command(resource), calls.settings.fair_claim);
     let fields = waiters.iter().map(|(field, _)| field.clone());
     let sent = Instant::now();
-    let call = session.call(
+    let call = calls.call(
         Lane::Background,
         fair::heartbeat(resource, publish, claim, fields),
     );

@@ -32,7 +32,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::release::under_way::ReleaseUnderWay;
+use super::holds::release::under_way::ReleaseUnderWay;
 use crate::client_id::ClientId;
 use crate::clock::{Clock, Moment};
 use crate::lease::{Ended, HoldState, LossReason};

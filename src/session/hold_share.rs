@@ -2,16 +2,17 @@
 //!
 //! A share is an obligation: it ends in [`HoldShare::release`], or its drop queues the same release.
 
+use super::holds::Holds;
 use std::fmt;
 use std::sync::Arc;
 
+use super::Handle;
 use super::attendance::PassedOver;
 use super::hold::{Heir, Hold, HoldTerms, Left};
-use super::release::departure::hand_over;
-use super::release::lowering::lost_before_its_release;
-use super::release::pending::PendingRelease;
+use super::holds::release::departure::hand_over;
+use super::holds::release::lowering::lost_before_its_release;
+use super::holds::release::pending::PendingRelease;
 use super::request::Request;
-use super::{Handle, Session};
 use crate::error::Error;
 use crate::transport::{CallError, Fault};
 
@@ -37,10 +38,13 @@ impl HoldShare {
     /// if it has one.
     pub(super) fn granted(handle: &Arc<Handle>, request: &Request, hold: &Arc<Hold>) -> Self {
         let share = HoldShare::new(handle.clone(), hold.clone(), request.terms);
-        hold.observe(&handle.session.settings.telemetry);
-        handle.session.watchdog.arm(hold, None);
+        hold.observe(&handle.session.holds.calls.settings.telemetry);
+        handle.session.holds.watchdog.arm(hold, None);
         request.proofs.add(hold);
-        handle.session.describe(hold, request.description.as_ref());
+        handle
+            .session
+            .holds
+            .describe(hold, request.description.as_ref());
         share
     }
 
@@ -65,7 +69,7 @@ impl HoldShare {
 
     /// The share, unless the client was shut down meanwhile: then the hold is lost.
     pub(crate) fn unless_closed(self) -> Result<Self, Error> {
-        if self.handle.session.lose_if_closed(&self.hold) {
+        if self.handle.session.holds.lose_if_closed(&self.hold) {
             return Err(Error::Closed);
         }
         Ok(self)
@@ -86,7 +90,7 @@ impl HoldShare {
             match release.await {
                 Ok(done) => done,
                 // A caller that stops polling leaves the release to the background.
-                Err(PassedOver) => settled_elsewhere(&handle.session, &hold).await,
+                Err(PassedOver) => settled_elsewhere(&handle.session.holds, &hold).await,
             }
         }
     }
@@ -96,14 +100,14 @@ impl HoldShare {
         self.spent = true;
         let (handle, hold) = (&self.handle, &self.hold);
         // Until the release is pending (CLEANUP-3).
-        let _pending = handle.session.cleanups.expect_one();
+        let _pending = handle.session.holds.cleanups.expect_one();
         match hold.leave(self.terms) {
             Left::Lost(reason) => {
-                handle.session.lose(hold, reason);
+                handle.session.holds.lose(hold, reason);
                 Err(Error::lost(&hold.resource.name, reason))
             }
             Left::Inner => Ok(Some(PendingRelease::of_one_guard(handle, hold))),
-            Left::Last if hand_over(&handle.session, hold, self.terms) => Ok(None),
+            Left::Last if hand_over(&handle.session.holds, hold, self.terms) => Ok(None),
             Left::Last => Ok(Some(PendingRelease::of_all(handle, hold))),
         }
     }
@@ -115,17 +119,17 @@ impl HoldShare {
         let let_go = self.hold.hand_on(to);
         if let_go {
             self.spent = true;
-            self.handle.session.watchdog.disarm(&self.hold);
-            self.handle.session.queues.vacate(&self.hold, 0);
+            self.handle.session.holds.watchdog.disarm(&self.hold);
+            self.handle.session.holds.queues.vacate(&self.hold, 0);
         }
         let_go
     }
 }
 
 /// The release of a hold went on in the background.
-async fn settled_elsewhere(session: &Session, hold: &Arc<Hold>) -> Result<(), Error> {
+async fn settled_elsewhere(holds: &Holds, hold: &Arc<Hold>) -> Result<(), Error> {
     lost_before_its_release(hold)?;
-    let limit = session.settings.command_timeout;
+    let limit = holds.calls.settings.command_timeout;
     if let Ok(done) = tokio::time::timeout(limit, hold.settled()).await {
         return done;
     }

@@ -42,7 +42,7 @@ use super::hold::{Hold, HoldTerms};
 use crate::clock::Moment;
 use crate::protocol::kind::Contenders;
 use crate::protocol::resource::Resource;
-use crate::sync::Map;
+use crate::sync::{Map, Notify};
 
 use state::{LocalQueue, Next, QueueState};
 
@@ -64,6 +64,8 @@ pub(crate) type RedisQueue = Vec<(Arc<str>, Arc<Waiter>)>;
 pub(crate) struct LocalQueues {
     map: Map<LocalQueue>,
     streak: Streak,
+    /// A waiter got a place in a queue in Redis.
+    in_redis: Notify,
 }
 
 impl LocalQueues {
@@ -71,6 +73,7 @@ impl LocalQueues {
         LocalQueues {
             map: Map::default(),
             streak,
+            in_redis: Notify::new(),
         }
     }
 
@@ -286,6 +289,17 @@ impl LocalQueues {
         let mut resources = self.map.collect(|_, queue| resource(queue));
         resources.sort_by(|one, other| one.queue_name.cmp(&other.queue_name));
         resources
+    }
+
+    /// A waiter has a place in the queue in Redis, which the call kept that was sent then.
+    pub(crate) fn has_place(&self, waiter: &Waiter, field: &Arc<str>, kept: Instant) {
+        waiter.has_place(field, kept);
+        self.in_redis.notify_one();
+    }
+
+    /// Resolves when a waiter got a place in a queue in Redis, perhaps in one that was without.
+    pub(crate) async fn newcomer_in_redis(&self) {
+        self.in_redis.notified().await;
     }
 
     /// The waiters of a local queue that are in the queue in Redis.

@@ -1,5 +1,7 @@
 //! One acquisition as it was asked for.
 
+use super::calls::Calls;
+use super::holds::Holds;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
@@ -8,11 +10,12 @@ use tokio::time::Instant;
 
 use super::attendance::Patience;
 use super::hold::{Clocks, Hold, HoldTerms};
+use super::local_queue::LocalQueues;
 use super::lock_settings::{LockSettings, in_range};
 use super::owner::Owner;
 use super::retry::Retry;
 use super::wait::Wait;
-use super::{Handle, Session, sleep_until_some};
+use super::{Handle, sleep_until_some};
 use crate::client_id::ClientId;
 use crate::error::{ConfigError, Error};
 use crate::lease::Lease;
@@ -184,15 +187,15 @@ pub(super) enum OwnerRelation {
 
 impl Request {
     pub(crate) fn new(
-        session: &Session,
+        calls: &Calls,
         resource: Arc<Resource>,
         proofs: Proofs,
         terms: HoldTerms,
         wait: Wait,
     ) -> Self {
         let (started, no_expiry) = (Instant::now(), Arc::new(AtomicBool::new(false)));
-        let client = session.client_id;
-        let told = session
+        let client = calls.client_id;
+        let told = calls
             .settings
             .telemetry
             .acquisition(resource.kind.label(), &resource.name);
@@ -286,13 +289,12 @@ impl Request {
     }
 
     /// A reader may have been asked to let this client's writers go first.
-    pub(super) fn lets_others_first(&self, session: &Session) -> bool {
+    pub(super) fn lets_others_first(&self, queues: &LocalQueues) -> bool {
         let Some(writers) = &self.resource.yields_to else {
             return false;
         };
         // Readers that read already are what the writers wait for.
-        session.queues.is_waited_in(writers)
-            && !matches!(self.relation(), OwnerRelation::Concurrent)
+        queues.is_waited_in(writers) && !matches!(self.relation(), OwnerRelation::Concurrent)
     }
 
     pub(super) fn deadline(&self) -> Option<Instant> {
@@ -304,19 +306,19 @@ impl Request {
     }
 
     /// When a call that is sent now counts as lost, if that is before its own time-out.
-    pub(super) fn limit(&self, session: &Session) -> Option<Instant> {
+    pub(super) fn limit(&self, calls: &Calls) -> Option<Instant> {
         let now = Instant::now();
         match self.wait {
             Wait::Until(deadline) => {
-                let limit = deadline.max(now) + session.grace();
-                (limit < now + session.settings.command_timeout).then_some(limit)
+                let limit = deadline.max(now) + calls.grace();
+                (limit < now + calls.settings.command_timeout).then_some(limit)
             }
             Wait::Once | Wait::Forever => None,
         }
     }
 
-    pub(super) fn timed_out(&self, session: &Session) -> Error {
-        count(&session.counters.timed_out);
+    pub(super) fn timed_out(&self, holds: &Holds) -> Error {
+        count(&holds.calls.counters.timed_out);
         let name = self.resource.name.clone();
         let no_expiry = self.no_expiry.load(Relaxed);
         // Not for permits: many may hold them.
@@ -324,9 +326,9 @@ impl Request {
             .resource
             .kind
             .is_lock()
-            .then(|| session.watchdog.held_under(&self.resource.key))
+            .then(|| holds.watchdog.held_under(&self.resource.key))
             .flatten();
-        let holder = held_here.map(|hold| Box::new(session.holder(&hold)));
+        let holder = held_here.map(|hold| Box::new(holds.holder(&hold)));
         let by_this_client = holder.is_some();
         let waited = self.started.elapsed();
         Error::Timeout {
@@ -351,7 +353,7 @@ impl Request {
     /// Returns when a call that failed may be tried again, or the error if it may not.
     pub(super) async fn ride_out(
         &self,
-        session: &Session,
+        calls: &Calls,
         retry: &mut Retry,
         error: CallError,
     ) -> Result<(), Error> {
@@ -359,13 +361,13 @@ impl Request {
         if self.is_over() {
             return Err(self.failed(error));
         }
-        session.is_ours()?;
-        if session.is_closed() {
+        calls.life.is_ours()?;
+        if calls.life.is_closed() {
             return Err(Error::Closed);
         }
         tokio::select! {
             biased;
-            () = session.subscriptions.restored_within(retry.next_pause()) => Ok(()),
+            () = calls.outages.next().over_within(retry.next_pause()) => Ok(()),
             () = sleep_until_some(self.deadline()) => Err(self.failed(error)),
         }
     }
@@ -384,13 +386,14 @@ impl Request {
     {
         let request = Arc::new(self);
         async move {
-            let session = &handle.session;
+            let holds = &handle.session.holds;
             request.told.begins();
             let work = |_| work(handle.clone(), request.clone());
             let (limits, timed_out) = ((request.wait, request.patience), || {
-                request.timed_out(session)
+                request.timed_out(holds)
             });
-            let done = session
+            let done = handle
+                .session
                 .attendance
                 .attend_until_over(limits, work, timed_out);
             let mut done = request.told.around(done).await;
@@ -398,7 +401,7 @@ impl Request {
                 && let Err(error) = &mut done
             {
                 // Boxed: every acquisition would keep room for it.
-                Box::pin(session.name_holder(&request.resource, error)).await;
+                Box::pin(holds.name_holder(&request.resource, error)).await;
             }
             request.told.ends(done.as_ref().err());
             done

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::calls::outages::Outage;
 use super::jittered;
-use super::subscriptions::Outage;
 use crate::transport::CallError;
 
 /// The first and the longest pause while a caller waits. A server that is busy, loading or full says not when

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use super::calls::Calls;
+use super::jittered;
 use super::lock_settings::OwnSettings;
-use super::{Session, jittered};
 use crate::protocol::kind::{Kind, WaitMode};
 
 /// The pauses of one wait.
@@ -45,7 +46,7 @@ impl GrowingPause {
 }
 
 impl RetryDelay {
-    pub(super) fn new(session: &Session, kind: Kind, settings: &OwnSettings) -> Self {
+    pub(super) fn new(calls: &Calls, kind: Kind, settings: &OwnSettings) -> Self {
         let wait_mode = kind.wait_mode();
         let of_kind = match wait_mode {
             WaitMode::Poll { first, longest } => (first, longest),
@@ -57,7 +58,7 @@ impl RetryDelay {
                 // The safety poll of the client asks for all of these.
                 WaitMode::Listen => settings.safety_poll,
                 WaitMode::ListenAndPoll | WaitMode::Poll { .. } => {
-                    Some(settings.safety_poll(&session.settings))
+                    Some(settings.safety_poll(&calls.settings))
                 }
             },
             pause: GrowingPause::new(settings.retry_pause.unwrap_or(of_kind)),
@@ -116,7 +117,7 @@ mod tests {
         let pause = GrowingPause::new((ms(4), ms(100)));
         RetryDelay {
             wait_mode,
-            poll: Some(ms(1000)),
+            poll: (wait_mode != WaitMode::Listen).then_some(ms(1000)),
             pause,
             retries: None,
         }

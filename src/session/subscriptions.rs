@@ -26,12 +26,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use tokio::sync::futures::Notified;
 use tokio::time::Instant;
 
 use super::local_queue::Waiter;
 use crate::stats::Counters;
-use crate::sync::{Map, Notify};
+use crate::sync::Map;
 use crate::transport::{CallError, Missed, Transport};
 
 /// How long a subscription outlives its last waiter.
@@ -41,8 +40,6 @@ const WARM: Duration = Duration::from_secs(3);
 #[derive(Debug)]
 pub(crate) struct Subscriptions {
     channels: Map<Channel>,
-    /// A lane is usable again: for waiters in an outage.
-    restored: Notify,
     counters: Arc<Counters>,
     next: AtomicU64,
 }
@@ -74,7 +71,6 @@ impl Subscriptions {
     pub(crate) fn new(counters: Arc<Counters>) -> Arc<Self> {
         Arc::new(Subscriptions {
             channels: Map::default(),
-            restored: Notify::new(),
             counters,
             next: AtomicU64::new(0),
         })
@@ -149,33 +145,6 @@ impl Subscriptions {
             .collect(|_, entry| Some(entry.listeners.len()))
             .into_iter()
             .sum()
-    }
-
-    /// Returns when a connection is usable again, after `limit` at the latest.
-    pub(crate) async fn restored_within(&self, limit: Duration) {
-        self.outage().over_within(limit).await;
-    }
-
-    /// The outage that a call may meet which is about to be sent: its end is not missed while that call
-    /// fails.
-    pub(crate) fn outage(&self) -> Outage<'_> {
-        Outage(self.restored.notified())
-    }
-
-    /// Lets everybody who waits for the end of an outage try at once.
-    pub(crate) fn end_outage(&self) {
-        self.restored.notify_waiters();
-    }
-}
-
-/// From when it was asked for until a connection is usable again.
-pub(crate) struct Outage<'a>(Notified<'a>);
-
-impl Outage<'_> {
-    /// Returns when a connection became usable meanwhile, after `limit` at the latest.
-    pub(crate) async fn over_within(self, limit: Duration) {
-        // Both outcomes mean the same: try again.
-        drop(tokio::time::timeout(limit, self.0).await);
     }
 }
 

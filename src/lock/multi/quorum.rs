@@ -148,9 +148,10 @@ impl Lock {
     fn lease(&self, lease: Lease) -> Duration {
         match (lease, &self.target) {
             (Lease::Fixed(lease) | Lease::RenewedFor(lease), _) => lease,
-            (Lease::Renewed, Target::Single(single)) => {
-                single.settings.own().lease(&single.handle.session.settings)
-            }
+            (Lease::Renewed, Target::Single(single)) => single
+                .settings
+                .own()
+                .lease(&single.handle.session.calls.settings),
             (Lease::Renewed, Target::Multi(multi)) => multi
                 .members
                 .iter()

@@ -28,7 +28,7 @@ impl<'a> QueueSlot<'a> {
         let mut yielded = Yielded::InVain;
         // At first the message may be that of this client's own release.
         let from = Instant::now() + SHORTEST;
-        while !self.handle.session.is_closed() {
+        while !self.handle.session.holds.calls.life.is_closed() {
             let until = self
                 .request
                 .deadline()
@@ -59,9 +59,9 @@ impl<'a> QueueSlot<'a> {
         channel: Arc<str>,
         asked_at: Option<Instant>,
     ) -> Result<Option<Listener<'a>>, Error> {
-        let session = &*self.handle.session;
-        let (transport, key) = (&session.transport, &self.request.resource.key);
-        let mut listener = session
+        let holds = &self.handle.session.holds;
+        let (transport, key) = (&holds.calls.transport, &self.request.resource.key);
+        let mut listener = holds
             .subscriptions
             .listen(transport, &channel, key, &self.waiter);
         if self.request.resource.kind == Kind::Fair {
@@ -79,11 +79,11 @@ impl<'a> QueueSlot<'a> {
             Some(Ok(())) => Ok(Some(listener)),
             Some(Err(error)) => {
                 self.request
-                    .ride_out(session, retry, error.took_nothing())
+                    .ride_out(&holds.calls, retry, error.took_nothing())
                     .await?;
                 Ok(None)
             }
-            None if asked_at.is_some_and(is_fresh) => Err(self.request.timed_out(session)),
+            None if asked_at.is_some_and(is_fresh) => Err(self.request.timed_out(holds)),
             // It was not listened for a release: the last word is Redis'.
             None => Ok(None),
         }
@@ -95,7 +95,7 @@ impl<'a> QueueSlot<'a> {
         asked_at: Instant,
         span: Option<Duration>,
     ) -> Result<Pause, Error> {
-        let (session, request) = (&*self.handle.session, self.request);
+        let (holds, request) = (&self.handle.session.holds, self.request);
         let timer = span.and_then(|span| Instant::now().checked_add(span));
         self.waiter
             .sleeps_until(timer.into_iter().chain(request.deadline()).min());
@@ -107,7 +107,7 @@ impl<'a> QueueSlot<'a> {
             if matches!(self.waiter.take_signal(), WaiterSignal::LookAgain) {
                 return Ok(Pause::LookAgain);
             }
-            if session.is_closed() {
+            if holds.calls.life.is_closed() {
                 return Err(Error::Closed);
             }
             tokio::select! {
@@ -119,7 +119,7 @@ impl<'a> QueueSlot<'a> {
                     if !is_fresh(asked_at) {
                         return Ok(Pause::Ask { by_message: false });
                     }
-                    return Err(request.timed_out(session));
+                    return Err(request.timed_out(holds));
                 }
             }
         }

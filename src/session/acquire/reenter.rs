@@ -17,7 +17,7 @@ use crate::session::{Handle, HoldShare};
 /// A further share in the hold of a share, with the same lease; of a read lock a hold of its own.
 pub(crate) async fn reenter(shown: &HoldShare) -> Result<HoldShare, Error> {
     let handle = shown.handle();
-    let (session, resource) = (&handle.session, shown.hold().resource.clone());
+    let (holds, resource) = (&handle.session.holds, shown.hold().resource.clone());
     if !resource.kind.is_lock() {
         let how = "and permits are not re-entrant: acquire more of them";
         return Err(Error::AlreadyHeld {
@@ -31,13 +31,13 @@ pub(crate) async fn reenter(shown: &HoldShare) -> Result<HoldShare, Error> {
             holds: vec![shown.hold().clone()],
             owner: None,
         };
-        let wait = Wait::Until(Instant::now() + session.settings.command_timeout);
+        let wait = Wait::Until(Instant::now() + holds.calls.settings.command_timeout);
         // The hold stays locked for as long as it was to, but not for longer.
         let terms = HoldTerms {
             unlock_not_before: None,
             ..shown.terms()
         };
-        let request = Request::new(session, resource.clone(), proofs, terms, wait);
+        let request = Request::new(&holds.calls, resource.clone(), proofs, terms, wait);
         let request = request.with_patience(patience);
         match reenter_shown(handle, request, shown.hold().clone()).await {
             // It was kept without being polled, and is polled again: its time begins again.

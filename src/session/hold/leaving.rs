@@ -8,7 +8,7 @@ use super::phase::{Phase, ReleaseCall};
 use super::{Heir, Hold, HoldTerms, InDoubt, Left};
 use crate::error::Error;
 use crate::lease::{Ended, LossReason};
-use crate::session::release::under_way::ReleaseUnderWay;
+use crate::session::holds::release::under_way::ReleaseUnderWay;
 
 impl Hold {
     /// Adds a guard; the count that Redis is to reach, or nothing if the hold is over.

@@ -211,8 +211,8 @@ fn a_hold_that_is_lost_while_it_is_granted_leaves_its_name_free() {
             assert!(timeout(MOMENT, &mut first).await.is_err());
             let second = taking(make(&client).owned_by(&owner), Lease::Renewed);
             let loses = OnDrop(move || {
-                for hold in session.watchdog.holds() {
-                    session.lose(&hold, LossReason::Expired);
+                for hold in session.holds.watchdog.holds() {
+                    session.holds.lose(&hold, LossReason::Expired);
                 }
             });
             waits(&client, Box::pin(async move { (loses, second.await) })).await;
@@ -288,17 +288,17 @@ fn a_queue_whose_hold_ended_without_leaving_it_is_repaired() {
         let ends: [fn(&Session, &Arc<Hold>); 2] = [
             |session, hold| {
                 hold.lose(LossReason::Gone);
-                session.watchdog.disarm(hold);
+                session.holds.watchdog.disarm(hold);
             },
             // Nobody renews it, and nobody sees the end of its lease.
-            |session, hold| session.watchdog.disarm(hold),
+            |session, hold| session.holds.watchdog.disarm(hold),
         ];
         for end in ends {
             let guard = plain(&client)
                 .try_lock(LONG, Lease::fixed(MOMENT * 2))
                 .await
                 .unwrap();
-            let hold = client.session().watchdog.holds().pop().unwrap();
+            let hold = client.session().holds.watchdog.holds().pop().unwrap();
             end(client.session(), &hold);
             let second = Duration::from_secs(1);
             let next = plain(&client).try_lock(second * 2, Lease::Renewed).await;

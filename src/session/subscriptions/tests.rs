@@ -23,7 +23,7 @@ async fn a_waiter_that_leaves_while_it_is_woken_does_not_wait_for_itself() {
         let (listening, session) = (subscriptions.clone(), client.session().clone());
         poll_and_drop_when_woken(async move {
             let _listener = listening.listen(
-                &session.transport,
+                &session.calls.transport,
                 &Arc::from("c"),
                 &Arc::from("k"),
                 &waiter,

@@ -10,40 +10,43 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::Session;
-use super::retry::Retry;
+use super::Calls;
 use crate::error::Error;
 use crate::protocol::counter::{ReplyKey, reply_key};
 use crate::protocol::resource::Resource;
 use crate::protocol::{Call, Unexpected, Value};
+use crate::session::retry::Retry;
+use crate::sync::Mutex;
 use crate::transport::{CallError, Lane};
 
 /// A call in an old connection is taken to be executed within this, or never.
 const LATE: Duration = Duration::from_secs(30);
 
+/// Numbers of reply keys that serve no call at present.
+#[derive(Debug, Default)]
+pub(crate) struct ReplyKeys(Mutex<Vec<u64>>);
+
 /// The number of a reply key, which is one call's own until it ends.
 struct ReplyKeyNumber<'a> {
-    session: &'a Session,
+    free: &'a ReplyKeys,
     number: u64,
 }
 
 impl<'a> ReplyKeyNumber<'a> {
-    fn take(session: &'a Session) -> Self {
-        let free = session.reply_keys.lock().pop();
-        ReplyKeyNumber {
-            session,
-            number: free.unwrap_or_else(|| session.next_id()),
-        }
+    fn take(calls: &'a Calls) -> Self {
+        let free = &calls.reply_keys;
+        let number = free.0.lock().pop().unwrap_or_else(|| calls.next_id());
+        ReplyKeyNumber { free, number }
     }
 }
 
 impl Drop for ReplyKeyNumber<'_> {
     fn drop(&mut self) {
-        self.session.reply_keys.lock().push(self.number);
+        self.free.0.lock().push(self.number);
     }
 }
 
-impl Session {
+impl Calls {
     /// One call, repeated within a command's time-out if its outcome is not known.
     pub(crate) async fn call_idempotent<T>(
         &self,
@@ -70,8 +73,8 @@ impl Session {
             Error::from_call(name, Duration::ZERO, error)
         };
         loop {
-            let outage = self.subscriptions.outage();
-            let reply = if self.is_closed() {
+            let outage = self.outages.next();
+            let reply = if self.life.is_closed() {
                 Err(CallError::Closed)
             } else {
                 // CANCEL: it is done or it is not; nothing of it is held.

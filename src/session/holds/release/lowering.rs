@@ -8,8 +8,8 @@ use super::confirm::{Confirmed, Path, confirm, give_up};
 use crate::error::Error;
 use crate::lease::LossReason;
 use crate::protocol::replies::Released;
-use crate::session::Session;
 use crate::session::hold::Hold;
+use crate::session::holds::Holds;
 use crate::transport::{CallError, Lane};
 
 /// Lower this hold to this count.
@@ -56,7 +56,7 @@ impl Release {
     }
 
     /// Repeats it until Redis confirms it or the lease is certainly over (CLEANUP-1).
-    pub(super) async fn in_background(&self, session: &Session) {
+    pub(super) async fn in_background(&self, holds: &Holds) {
         let (hold, lease) = (&self.hold, self.hold.longest_lease());
         let lane = match self.to {
             // Behind re-entries that were sent before.
@@ -64,21 +64,21 @@ impl Release {
             Count::Zero => Lane::Background,
         };
         let Err(error) = self
-            .carry_out(session, Path::of_background(lane, lease))
+            .carry_out(holds, Path::of_background(lane, lease))
             .await
         else {
             return;
         };
         match self.to {
             Count::Guards => {
-                give_up(session, &hold.resource, &error, None);
+                give_up(holds, &hold.resource, &error, None);
                 hold.call_in_doubt();
                 hold.call_settled();
             }
             Count::Zero => {
-                give_up(session, &hold.resource, &error, Some(lease));
+                give_up(holds, &hold.resource, &error, Some(lease));
                 hold.release_failed(Error::from_call(&hold.resource.name, lease, error));
-                session.released(hold, 0);
+                holds.released(hold, 0);
             }
         }
     }
@@ -86,17 +86,17 @@ impl Release {
     /// `Ok` when the release is settled, with what its caller is told; else it is still to be done.
     pub(super) async fn carry_out(
         &self,
-        session: &Session,
+        holds: &Holds,
         path: Path,
     ) -> Result<Result<(), Error>, CallError> {
         match self.to {
-            Count::Guards => self.lower(session, path).await,
-            Count::Zero => self.end(session, path).await,
+            Count::Guards => self.lower(holds, path).await,
+            Count::Zero => self.end(holds, path).await,
         }
     }
 
     /// The lease stays as it is. The count is for other clients: the last release does not depend on it.
-    async fn lower(&self, session: &Session, path: Path) -> Result<Result<(), Error>, CallError> {
+    async fn lower(&self, holds: &Holds, path: Path) -> Result<Result<(), Error>, CallError> {
         let hold = &self.hold;
         let call = || {
             let guards = hold.guards();
@@ -105,34 +105,38 @@ impl Release {
                 hold.call_in_doubt();
                 return None;
             }
-            Some(session.release_call(&hold.resource, &hold.field, guards))
+            Some(
+                holds
+                    .calls
+                    .release_call(&hold.resource, &hold.field, guards),
+            )
         };
         let Confirmed { released, .. } =
-            confirm(session, path, &hold.resource, call, None, || {}).await?;
+            confirm(holds, path, &hold.resource, call, None, || {}).await?;
         hold.call_settled();
         // The release of the last guard may have overtaken this one.
         if released == Released::Absent && !hold.all_guards_left() {
-            session.lose(hold, LossReason::Gone);
+            holds.lose(hold, LossReason::Gone);
         }
         Ok(lost_before_its_release(hold))
     }
 
-    async fn end(&self, session: &Session, path: Path) -> Result<Result<(), Error>, CallError> {
+    async fn end(&self, holds: &Holds, path: Path) -> Result<Result<(), Error>, CallError> {
         let hold = &self.hold;
         let sent_before = hold.release_sent();
         let in_background = path.in_background();
         let unreachable = || {
             if in_background {
                 // The next local waiter may as well watch for itself.
-                session.queues.vacate(hold, 0);
+                holds.queues.vacate(hold, 0);
             }
         };
-        let call = || Some(session.end_call(hold));
+        let call = || Some(holds.end_call(hold));
         let Confirmed {
             released,
             in_doubt,
             sent,
-        } = confirm(session, path, &hold.resource, call, None, unreachable).await?;
+        } = confirm(holds, path, &hold.resource, call, None, unreachable).await?;
         let (receivers, ended) = match released {
             Released::Free { receivers } => (receivers, Ok(())),
             // The earlier of two calls released the hold, unless the lease was over.
@@ -142,13 +146,13 @@ impl Release {
                 (0, Ok(()))
             }
             Released::StillHeld | Released::Absent => {
-                session.was_gone(hold);
+                holds.was_gone(hold);
                 let lost = Error::lost(&hold.resource.name, LossReason::Gone);
                 hold.release_failed(lost.clone());
                 (0, Err(lost))
             }
         };
-        session.released(hold, receivers);
+        holds.released(hold, receivers);
         Ok(ended)
     }
 }

@@ -3,6 +3,8 @@
 //! A batch that fails touches nobody else. A batch that is refused is halved until the hold is found that is to
 //! blame: with 500 holds after nine more round trips.
 
+use crate::session::calls::Calls;
+use crate::session::holds::Holds;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +16,7 @@ use crate::lease::LossReason;
 use crate::protocol::resource::Resource;
 use crate::protocol::{self, replies};
 use crate::session::hold::{Hold, VERIFICATION};
-use crate::session::{Session, jittered};
+use crate::session::jittered;
 use crate::stats::count;
 use crate::transport::{CallError, Epoch, Fault, Group, Lane};
 
@@ -52,12 +54,9 @@ impl Field for ToRenew {
 ///
 /// Kinds of locks with scripts of their own are renewed by calls of their own, and keys of different
 /// nodes by calls to each.
-pub(in crate::session) fn batches<T: Field>(
-    session: &Session,
-    fields: Vec<T>,
-) -> Vec<(Group, Vec<T>)> {
+pub(in crate::session) fn batches<T: Field>(calls: &Calls, fields: Vec<T>) -> Vec<(Group, Vec<T>)> {
     let mut batches: Vec<(Group, Vec<T>)> = Vec::new();
-    for (group, mut fields) in session.transport.grouped(fields, |of| &of.resource().key) {
+    for (group, mut fields) in calls.transport.grouped(fields, |of| &of.resource().key) {
         fields.sort_by_key(T::script);
         let (mut last, mut entries) = (None, 0);
         for of in fields {
@@ -76,18 +75,25 @@ pub(in crate::session) fn batches<T: Field>(
 }
 
 /// One batch: one call, and for each hold what it means.
-pub(super) async fn renew(session: &Session, group: Group, batch: Vec<ToRenew>) {
-    let sent = session.clock.now();
-    let holds: Vec<(&Resource, _, _)> = batch
+pub(super) async fn renew(holds: &Holds, group: Group, batch: Vec<ToRenew>) {
+    let sent = holds.calls.settings.clock.now();
+    let renewals: Vec<(&Resource, _, _)> = batch
         .iter()
         .map(|of| (&*of.hold.resource, &of.hold.field, of.lease))
         .collect();
     let kind = batch[0].hold.resource.kind;
-    let shortest = batch.iter().map(|of| time_for(session, of.lease)).min();
+    let shortest = batch
+        .iter()
+        .map(|of| time_for(&holds.calls, of.lease))
+        .min();
     // A renewal that takes a third of the lease leaves time for another one.
     let limit = Instant::now() + shortest.unwrap_or_default() / 3;
-    let before = session.epoch_if_durable(Lane::Background, &batch[0].hold.resource.key);
-    let call = session.call_group(group, Lane::Background, protocol::renew(kind, &holds));
+    let before = holds
+        .calls
+        .epoch_if_durable(Lane::Background, &batch[0].hold.resource.key);
+    let call = holds
+        .calls
+        .call_group(group, Lane::Background, protocol::renew(kind, &renewals));
     let reply = match timeout_at(limit, call).await {
         Ok(Ok(value)) => replies::renewed(value, batch.len()).map_err(Into::into),
         Ok(Err(error)) => Err(error),
@@ -98,87 +104,89 @@ pub(super) async fn renew(session: &Session, group: Group, batch: Vec<ToRenew>) 
             let mut there = Vec::new();
             for (of, is_there) in batch.into_iter().zip(answers) {
                 if is_there {
-                    session.linger_again(&of.hold);
+                    holds.linger_again(&of.hold);
                     there.push(of);
                 } else {
                     // Gone is gone, however few servers have a copy of that.
-                    session.lose(&of.hold, LossReason::Gone);
+                    holds.lose(&of.hold, LossReason::Gone);
                 }
             }
-            confirm(session, there, (sent, limit), before).await;
+            confirm(holds, there, (sent, limit), before).await;
         }
         // One key of another type fails the whole script. Found by halves, side by side: asked for one
         // by one, the others would lose their leases meanwhile.
         Err(CallError::Refused(_)) if batch.len() > 1 => {
             let mut half = batch;
             let other_half = half.split_off(half.len() / 2);
-            let halves = [half, other_half].map(|half| Box::pin(renew(session, group, half)));
+            let halves = [half, other_half].map(|half| Box::pin(renew(holds, group, half)));
             join_all(halves).await;
         }
         Err(CallError::Refused(fault)) if fault.is_wrong_type() => {
             for of in &batch {
-                session.lose(&of.hold, LossReason::Gone);
+                holds.lose(&of.hold, LossReason::Gone);
             }
         }
         Err(CallError::NotApplied(_)) => {
-            let transport = &session.transport;
+            let transport = &holds.calls.transport;
             match transport.regrouped(group, batch, |of| &of.hold.resource.key) {
                 Ok(parts) => {
                     let parts = parts.into_iter();
-                    let renewed = parts.map(|(group, part)| Box::pin(renew(session, group, part)));
+                    let renewed = parts.map(|(group, part)| Box::pin(renew(holds, group, part)));
                     join_all(renewed).await;
                 }
-                Err(batch) => postpone_all(session, &batch),
+                Err(batch) => postpone_all(holds, &batch),
             }
         }
-        Err(_) => postpone_all(session, &batch),
+        Err(_) => postpone_all(holds, &batch),
     }
 }
 
 /// These were renewed by a call that was sent then: they are confirmed if there are enough copies before `limit`.
 async fn confirm(
-    session: &Session,
+    holds: &Holds,
     renewed: Vec<ToRenew>,
     (sent, limit): (Moment, Instant),
     before: Option<Epoch>,
 ) {
     let Some(first) = renewed.first() else { return };
-    let copied = session.made_durable(Lane::Background, &first.hold.resource.key, before);
+    let copied = holds
+        .calls
+        .made_durable(Lane::Background, &first.hold.resource.key, before);
     let is_copied = matches!(timeout_at(limit, copied).await, Ok(Ok(())));
     for ToRenew { hold, lease } in &renewed {
         if is_copied {
-            count(&session.counters.renewed);
+            count(&holds.calls.counters.renewed);
             hold.renewed(sent, *lease);
-            session.watchdog.arm(hold, None);
-            session.descriptions.say(hold);
+            holds.watchdog.arm(hold, None);
+            holds.descriptions.say(hold);
         } else {
-            postpone(session, hold, *lease);
+            postpone(holds, hold, *lease);
         }
     }
 }
 
 /// How long a renewal may be repeated before the lease that it is for ends.
-fn time_for(session: &Session, lease: Duration) -> Duration {
+fn time_for(calls: &Calls, lease: Duration) -> Duration {
     if lease == VERIFICATION {
-        session.settings.command_timeout
+        calls.settings.command_timeout
     } else {
         lease
     }
 }
 
-fn postpone_all(session: &Session, batch: &[ToRenew]) {
+fn postpone_all(holds: &Holds, batch: &[ToRenew]) {
     for of in batch {
-        postpone(session, &of.hold, of.lease);
+        postpone(holds, &of.hold, of.lease);
     }
 }
 
 /// A renewal failed: try again soon, as long as the deadline has not passed.
-fn postpone(session: &Session, hold: &Arc<Hold>, lease: Duration) {
-    count(&session.counters.renewals_failed);
+fn postpone(holds: &Holds, hold: &Arc<Hold>, lease: Duration) {
+    count(&holds.calls.counters.renewals_failed);
     hold.mark_uncertain();
-    let pause =
-        (time_for(session, lease) / 30).clamp(Duration::from_millis(2), Duration::from_millis(500));
-    session
+    let pause = (time_for(&holds.calls, lease) / 30)
+        .clamp(Duration::from_millis(2), Duration::from_millis(500));
+    holds
         .watchdog
         .arm(hold, Some(Instant::now() + jittered(pause)));
 }

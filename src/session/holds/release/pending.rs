@@ -45,7 +45,7 @@ impl PendingRelease {
     }
 
     fn new(handle: &Arc<Handle>, release: Release) -> Self {
-        let pending = handle.session.cleanups.expect_one();
+        let pending = handle.session.holds.cleanups.expect_one();
         let handle = handle.clone();
         PendingRelease {
             handle,
@@ -64,12 +64,13 @@ impl PendingRelease {
 
     /// One call, repeated within a command's time-out if it was not applied or its outcome is not known.
     pub(crate) async fn carry_out(mut self) -> Result<(), Error> {
-        let session = self.handle.session.clone();
+        let handle = self.handle.clone();
+        let holds = &handle.session.holds;
         self.sent = true;
         // CANCEL: the drop of `self` posts the release; repeating it changes nothing.
         match self
             .release
-            .carry_out(&session, Path::of_caller(&session))
+            .carry_out(holds, Path::of_caller(&holds.calls))
             .await
         {
             Ok(done) => {
@@ -98,6 +99,7 @@ impl Drop for PendingRelease {
         }
         self.handle
             .session
+            .holds
             .cleanups
             .post(Cleanup::Release(self.release.clone()));
     }

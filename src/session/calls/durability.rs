@@ -1,13 +1,13 @@
 //! Waits until enough servers have what a grant or a renewal wrote.
 
-use super::Session;
+use super::Calls;
 use crate::durability::Durability;
 use crate::protocol::Value;
 use crate::transport::{CallError, Epoch, Lane};
 
-impl Session {
+impl Calls {
     /// The epoch that [`made_durable`](Self::made_durable) needs; to be taken before the call is sent.
-    pub(super) fn epoch_if_durable(&self, lane: Lane, key: &str) -> Option<Epoch> {
+    pub(crate) fn epoch_if_durable(&self, lane: Lane, key: &str) -> Option<Epoch> {
         self.settings
             .durability
             .map(|_| self.transport.epoch(lane, key))
@@ -16,7 +16,7 @@ impl Session {
     /// Returns when there are enough copies of all that was written on the lane for the key, if this client
     /// wants copies. `before` is the lane's epoch before that was sent: a server knows what to wait for
     /// only on the connection that wrote.
-    pub(super) async fn made_durable(
+    pub(crate) async fn made_durable(
         &self,
         lane: Lane,
         key: &str,

@@ -7,8 +7,9 @@ use tokio::time::{Instant, sleep_until};
 use crate::protocol::Call;
 use crate::protocol::replies::{self, Released};
 use crate::protocol::resource::Resource;
-use crate::session::Session;
+use crate::session::calls::Calls;
 use crate::session::hold::InDoubt;
+use crate::session::holds::Holds;
 use crate::session::retry::Retry;
 use crate::stats::count;
 use crate::transport::{CallError, Lane};
@@ -33,8 +34,8 @@ pub(super) struct Path {
 
 impl Path {
     /// For a caller that waits.
-    pub(super) fn of_caller(session: &Session) -> Self {
-        let retry = Retry::brief(session.settings.command_timeout);
+    pub(super) fn of_caller(calls: &Calls) -> Self {
+        let retry = Retry::brief(calls.settings.command_timeout);
         Path {
             lane: Lane::Caller,
             retry,
@@ -70,7 +71,7 @@ pub(super) struct Confirmed {
 ///
 /// `unreachable` is called after each failure.
 pub(super) async fn confirm(
-    session: &Session,
+    holds: &Holds,
     mut path: Path,
     resource: &Resource,
     call: impl Fn() -> Option<Call> + Send + Sync,
@@ -82,9 +83,9 @@ pub(super) async fn confirm(
     loop {
         let slot = match slots {
             true => Some(
-                session
+                holds
                     .cleanups
-                    .slot(*lane, session.transport.group(&resource.key).node())
+                    .slot(*lane, holds.calls.transport.group(&resource.key).node())
                     .await,
             ),
             false => None,
@@ -99,14 +100,14 @@ pub(super) async fn confirm(
         let Some(call) = call() else {
             return Ok(confirmed(Released::StillHeld, retry.is_in_doubt()));
         };
-        let outage = session.subscriptions.outage();
-        let reply = session.call(*lane, call).await;
+        let outage = holds.calls.outages.next();
+        let reply = holds.calls.call(*lane, call).await;
         drop(slot);
         let now = Instant::now();
         match reply.and_then(|value| replies::released(value).map_err(Into::into)) {
             Ok(released) => {
                 let settled = doubt.is_none_or(|doubt| {
-                    session.transport.epoch(*lane, &resource.key) == doubt.epoch
+                    holds.calls.transport.epoch(*lane, &resource.key) == doubt.epoch
                         || now >= *answered_since.get_or_insert(now) + doubt.lease
                 });
                 if settled {
@@ -133,7 +134,7 @@ pub(super) async fn confirm(
 
 /// Nobody repeats the release any more. If a server refused it, the field may stay in Redis for `lease`.
 pub(super) fn give_up(
-    session: &Session,
+    holds: &Holds,
     resource: &Resource,
     error: &CallError,
     lease: Option<Duration>,
@@ -141,14 +142,15 @@ pub(super) fn give_up(
     if *error == CallError::Closed {
         return;
     }
-    count(&session.counters.releases_failed);
-    session
+    count(&holds.calls.counters.releases_failed);
+    holds
+        .calls
         .settings
         .telemetry
         .gave_up(resource.kind.label(), &resource.name);
     if let (CallError::Refused(fault), Some(lease)) = (error, lease)
         && !fault.is_wrong_type()
     {
-        session.cleanups.was_refused(Instant::now() + lease);
+        holds.cleanups.was_refused(Instant::now() + lease);
     }
 }

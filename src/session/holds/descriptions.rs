@@ -9,13 +9,14 @@ use std::sync::Arc;
 use futures_util::future::join_all;
 use tokio::time::{Instant, timeout};
 
-use super::Session;
-use super::hold::{Description, Hold};
+use super::Holds;
 use crate::error::Error;
 use crate::holder::Holder;
 use crate::protocol::description::{self, Said, describe};
 use crate::protocol::replies;
 use crate::protocol::resource::Resource;
+use crate::session::calls::Calls;
+use crate::session::hold::{Description, Hold};
 use crate::sync::{Mutex, Notify};
 use crate::transport::{Group, Lane};
 
@@ -33,7 +34,7 @@ pub(crate) struct Descriptions {
 
 impl Descriptions {
     /// Says what is known of a hold, if anything.
-    pub(super) fn say(&self, hold: &Arc<Hold>) {
+    pub(crate) fn say(&self, hold: &Arc<Hold>) {
         if hold.description().is_none() {
             return;
         }
@@ -58,24 +59,27 @@ impl Descriptions {
 }
 
 /// Until it is dropped.
-pub(crate) async fn run(session: &Session) {
+pub(crate) async fn run(holds: &Holds) {
     loop {
-        let mut holds = session.descriptions.next().await;
-        holds.retain(|hold| hold.is_live());
-        let groups = session.transport.grouped(holds, |hold| &hold.resource.key);
-        let calls = groups.iter().flat_map(|(group, holds)| {
-            holds
+        let mut described = holds.descriptions.next().await;
+        described.retain(|hold| hold.is_live());
+        let groups = holds
+            .calls
+            .transport
+            .grouped(described, |hold| &hold.resource.key);
+        let calls = groups.iter().flat_map(|(group, described)| {
+            described
                 .chunks(BATCH)
-                .map(|batch| describe_batch(session, *group, batch))
+                .map(|batch| describe_batch(&holds.calls, *group, batch))
         });
         join_all(calls).await;
     }
 }
 
 /// Nobody waits for it: an error is as good as no answer.
-async fn describe_batch(session: &Session, group: Group, holds: &[Arc<Hold>]) {
-    let now = session.clock.now();
-    let said: Vec<_> = holds
+async fn describe_batch(calls: &Calls, group: Group, described: &[Arc<Hold>]) {
+    let now = calls.settings.clock.now();
+    let said: Vec<_> = described
         .iter()
         .filter_map(|hold| {
             let Description { since, text } = hold.description()?;
@@ -88,27 +92,27 @@ async fn describe_batch(session: &Session, group: Group, holds: &[Arc<Hold>]) {
             })
         })
         .collect();
-    let call = session.call_group(group, Lane::Background, describe(&said));
-    drop(timeout(session.settings.command_timeout, call).await);
+    let call = calls.call_group(group, Lane::Background, describe(&said));
+    drop(timeout(calls.settings.command_timeout, call).await);
 }
 
-impl Session {
+impl Holds {
     /// What is said of the holds of an acquisition; `None`: nothing.
     pub(crate) fn description(
         &self,
         resource: &Resource,
         purpose: Option<&str>,
     ) -> Option<Arc<str>> {
-        let says_something = purpose.is_some() || self.settings.describe_holds;
+        let says_something = purpose.is_some() || self.calls.settings.describe_holds;
         (says_something && resource.can_be_described()).then(|| self.description_text(purpose))
     }
 
     fn description_text(&self, purpose: Option<&str>) -> Arc<str> {
-        description::text(self.settings.name.as_deref(), purpose)
+        description::text(self.calls.settings.name.as_deref(), purpose)
     }
 
     /// A hold was granted: says what there is to say of it.
-    pub(super) fn describe(&self, hold: &Arc<Hold>, text: Option<&Arc<str>>) {
+    pub(crate) fn describe(&self, hold: &Arc<Hold>, text: Option<&Arc<str>>) {
         let text = match text {
             Some(text) => text.clone(),
             // What was said of the hold before is not true of this one.
@@ -116,32 +120,38 @@ impl Session {
             None => return,
         };
         hold.describe(Description {
-            since: self.clock.now(),
+            since: self.calls.settings.clock.now(),
             text,
         });
         self.descriptions.say(hold);
     }
 
     /// A hold of this client as others see it.
-    pub(super) fn holder(&self, hold: &Hold) -> Holder {
+    pub(crate) fn holder(&self, hold: &Hold) -> Holder {
         let mut holder = Holder::default();
         if let Some(Description { since, text }) = hold.description() {
             description::tell(&mut holder, text);
-            holder.held_for = Some(self.clock.now().saturating_duration_since(*since));
+            holder.held_for = Some(
+                self.calls
+                    .settings
+                    .clock
+                    .now()
+                    .saturating_duration_since(*since),
+            );
         }
         let lease = hold.deadline().saturating_duration_since(Instant::now());
         Holder {
             owner: hold.field.to_string(),
             holds: hold.guards().into(),
             lease: Some(lease),
-            name: self.settings.name.as_deref().map(str::to_owned),
+            name: self.calls.settings.name.as_deref().map(str::to_owned),
             ..holder
         }
     }
 
     /// Adds to the error of a wait that ended who is in the way: one call, which is not waited for beyond the usual
     /// time of a reply. Other errors stay as they are.
-    pub(super) async fn name_holder(&self, resource: &Resource, error: &mut Error) {
+    pub(crate) async fn name_holder(&self, resource: &Resource, error: &mut Error) {
         let Error::Timeout {
             by_this_client: false,
             holder: holder @ None,
@@ -150,9 +160,9 @@ impl Session {
         else {
             return;
         };
-        let limit = Instant::now() + self.grace();
+        let limit = Instant::now() + self.calls.grace();
         // CANCEL: nothing was taken.
-        let reply = self.call_until(Some(limit), resource.inspect()).await;
+        let reply = self.calls.call_until(Some(limit), resource.inspect()).await;
         let seen = reply.ok().and_then(|reply| replies::seen(reply).ok()?);
         *holder = seen
             .and_then(|seen| seen.holders.into_iter().next())

@@ -20,12 +20,12 @@ use futures_util::StreamExt;
 use futures_util::stream::{self, FuturesUnordered};
 use tokio::time::Instant;
 
-use super::Session;
-use super::hold::{Hold, InDoubt, VERIFICATION};
-use super::retry::Retry;
+use super::Holds;
 use super::watchdog::renewal::{Field, batches};
 use crate::protocol::resource::Resource;
 use crate::protocol::{self, replies};
+use crate::session::hold::{Hold, InDoubt, VERIFICATION};
+use crate::session::retry::Retry;
 use crate::sync::{Mutex, Notify};
 use crate::transport::{CallError, Group, Lane};
 
@@ -88,7 +88,7 @@ impl Field for Release {
 
 impl RecentReleases {
     /// The release of a hold was confirmed, or the call that leaves it to its expiry.
-    pub(super) fn note_end(&self, hold: &Hold) {
+    pub(crate) fn note_end(&self, hold: &Hold) {
         self.note(
             &hold.resource,
             &hold.field,
@@ -98,7 +98,7 @@ impl RecentReleases {
     }
 
     /// A release was confirmed.
-    pub(super) fn note(
+    pub(crate) fn note(
         &self,
         resource: &Arc<Resource>,
         field: &Arc<str>,
@@ -137,7 +137,7 @@ impl RecentReleases {
     }
 
     /// Another server serves these keys.
-    pub(super) fn must_repeat(&self, concerns: &dyn Fn(&str) -> bool) {
+    pub(crate) fn must_repeat(&self, concerns: &dyn Fn(&str) -> bool) {
         let now = Instant::now();
         let mut noted = self.noted.lock();
         let concerned =
@@ -166,16 +166,16 @@ impl RecentReleases {
 }
 
 /// Repeats what must be repeated, until it is dropped.
-pub(super) async fn run(session: &Session) {
-    let recent = &session.recent_releases;
+pub(crate) async fn run(holds: &Holds) {
+    let recent = &holds.recent_releases;
     let mut nodes = FuturesUnordered::new();
     loop {
         tokio::select! {
             () = recent.due.notified() => {
-                let batches = batches(session, recent.take());
+                let batches = batches(&holds.calls, recent.take());
                 for of_node in batches.chunk_by(|(one, _), (other, _)| one.node() == other.node()) {
                     let asked = stream::iter(of_node.to_vec());
-                    let ask = move |(group, batch)| repeat(session, group, batch);
+                    let ask = move |(group, batch)| repeat(holds, group, batch);
                     nodes.push(asked.for_each_concurrent(AT_ONCE, ask));
                 }
             }
@@ -185,7 +185,7 @@ pub(super) async fn run(session: &Session) {
 }
 
 /// Asks which of these are held, and releases them again.
-async fn repeat(session: &Session, group: Group, batch: Vec<Release>) {
+async fn repeat(holds: &Holds, group: Group, batch: Vec<Release>) {
     let kind = batch[0].resource.kind;
     let over = batch
         .iter()
@@ -198,31 +198,31 @@ async fn repeat(session: &Session, group: Group, batch: Vec<Release>) {
             .iter()
             .map(|release| (&*release.resource, &release.field, VERIFICATION))
             .collect();
-        let outage = session.subscriptions.outage();
+        let outage = holds.calls.outages.next();
         let call = protocol::renew(kind, &fields);
-        let reply = session.call_group(group, Lane::Background, call).await;
+        let reply = holds.calls.call_group(group, Lane::Background, call).await;
         let held = reply.and_then(|value| Ok(replies::renewed(value, batch.len())?));
         let error = match held {
             Ok(held) => {
                 let held = batch.iter().zip(held).filter(|(_, held)| *held);
-                return held.for_each(|(release, _)| release_again(session, release));
+                return held.for_each(|(release, _)| release_again(holds, release));
             }
             Err(error) => error,
         };
         let is_there = !matches!(error, CallError::Refused(_))
             && batch
                 .iter()
-                .all(|of| session.transport.group(&of.resource.key) == group);
+                .all(|of| holds.calls.transport.group(&of.resource.key) == group);
         if !is_there || retry.pause(error, outage).await.is_err() {
             // One key of another type, or of another node, fails the call for all.
             return batch
                 .iter()
-                .for_each(|release| release_again(session, release));
+                .for_each(|release| release_again(holds, release));
         }
     }
 }
 
-fn release_again(session: &Session, release: &Release) {
+fn release_again(holds: &Holds, release: &Release) {
     let Release {
         resource,
         field,
@@ -230,8 +230,8 @@ fn release_again(session: &Session, release: &Release) {
         after,
         ..
     } = release;
-    let epoch = session.transport.epoch(Lane::Caller, &resource.key);
-    session.undo_after(
+    let epoch = holds.calls.transport.epoch(Lane::Caller, &resource.key);
+    holds.undo_after(
         *after,
         resource,
         field,
@@ -252,15 +252,15 @@ mod tests {
         let client = redis.client();
         let (session, lock) = (client.session(), client.lock("n"));
         let guard = lock.lock().await.expect("free");
-        let hold = session.watchdog.holds().pop().expect("held");
+        let hold = session.holds.watchdog.holds().pop().expect("held");
         guard.unlock().await.expect("held");
         let (field, other) = (hold.field.to_string(), client.lock("other"));
         // As on a primary that has the acquisition and lacks the release.
         let lost = |key: &str, field: &str| drop(redis.command(&["HSET", key, field, "1"]));
         lost("n", &field);
         lost("x", "somebody:1");
-        session.recent_releases.note_end(&hold);
-        session.recent_releases.must_repeat(&|key| key == "x");
+        session.holds.recent_releases.note_end(&hold);
+        session.holds.recent_releases.must_repeat(&|key| key == "x");
         other
             .lock()
             .await
@@ -269,7 +269,7 @@ mod tests {
             .await
             .expect("held");
         assert!(lock.is_locked().await.expect("an answer"), "of another key");
-        session.recent_releases.must_repeat(&|key| key == "n");
+        session.holds.recent_releases.must_repeat(&|key| key == "n");
         lock.lock()
             .await
             .expect("released again")
@@ -287,11 +287,11 @@ mod tests {
         let (session, lock) = (client.session(), client.lock("n"));
         let begin = Instant::now();
         let guard = lock.acquire().unlock_not_before(span).await.expect("free");
-        let hold = session.watchdog.holds().pop().expect("held");
+        let hold = session.holds.watchdog.holds().pop().expect("held");
         guard.unlock().await.expect("held");
-        session.recent_releases.note_end(&hold);
+        session.holds.recent_releases.note_end(&hold);
         drop(redis.command(&["PEXPIRE", "n", "30000"]));
-        session.recent_releases.must_repeat(&|_| true);
+        session.holds.recent_releases.must_repeat(&|_| true);
         lock.lock()
             .await
             .expect("released in time")
@@ -311,7 +311,7 @@ mod tests {
         let mut holds = Vec::new();
         for _ in 0..2 {
             let _guard = lock.lock().await.expect("free");
-            holds.extend(client.session().watchdog.holds());
+            holds.extend(client.session().holds.watchdog.holds());
         }
         let taken = || recent.take().len();
         recent.note_end(&holds[0]);
@@ -332,7 +332,7 @@ mod tests {
     async fn old_releases_and_those_beyond_the_bound_are_forgotten() {
         let client = Client::embedded();
         let _guard = client.lock("n").lock().await.expect("free");
-        let hold = client.session().watchdog.holds().pop().expect("held");
+        let hold = client.session().holds.watchdog.holds().pop().expect("held");
         let recent = RecentReleases::default();
         for _ in 0..MOST + 10 {
             recent.note_end(&hold);

@@ -27,11 +27,11 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use tokio::time::Instant;
 
-use super::Session;
-use super::hold::{Duty, Hold};
+use super::Holds;
 use super::release::under_way::{ReleaseUnderWay, ReleasesUnderWay};
 use crate::protocol::kind::Kind;
 use crate::protocol::resource::Resource;
+use crate::session::hold::{Duty, Hold};
 use crate::sync::{Mutex, MutexGuard, Notify, no_lock_is_held};
 
 use renewal::{ToRenew, batches, renew};
@@ -302,27 +302,27 @@ impl Table {
 }
 
 /// Serves the table until it is dropped.
-pub(crate) async fn run(session: &Session) {
+pub(crate) async fn run(holds: &Holds) {
     let mut renewals = FuturesUnordered::new();
     loop {
         let now = Instant::now();
         let mut to_renew = Vec::new();
-        for hold in session.watchdog.take_due(now) {
+        for hold in holds.watchdog.take_due(now) {
             match hold.duty() {
                 Duty::Renew(lease) => to_renew.push(ToRenew { hold, lease }),
-                Duty::Wait(_) => session.watchdog.arm(&hold, None),
-                Duty::End(reason) => session.lose(&hold, reason),
+                Duty::Wait(_) => holds.watchdog.arm(&hold, None),
+                Duty::End(reason) => holds.lose(&hold, reason),
                 Duty::None => {}
             }
         }
-        for (group, batch) in batches(session, to_renew) {
-            renewals.push(renew(session, group, batch));
+        for (group, batch) in batches(&holds.calls, to_renew) {
+            renewals.push(renew(holds, group, batch));
         }
-        let next = session.watchdog.next();
+        let next = holds.watchdog.next();
         tokio::select! {
             biased;
-            () = super::sleep_until_some(next) => {}
-            () = session.watchdog.poke.notified() => {}
+            () = crate::session::sleep_until_some(next) => {}
+            () = holds.watchdog.poke.notified() => {}
             Some(()) = renewals.next() => {}
         }
     }

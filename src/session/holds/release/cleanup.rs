@@ -31,8 +31,9 @@ use tokio::time::Instant;
 use super::lowering::Release;
 use super::under_way::ReleaseUnderWay;
 use crate::protocol::resource::Resource;
-use crate::session::Session;
+use crate::session::calls::life::End;
 use crate::session::hold::{Hold, InDoubt};
+use crate::session::holds::Holds;
 use crate::sync::{Mutex, Notify};
 use crate::transport::Lane;
 
@@ -156,10 +157,10 @@ impl Cleanups {
 }
 
 /// Settles cleanups until the session is stopping, then what is left of them.
-pub(crate) async fn run(session: &Session) {
-    let cleanups = &session.cleanups;
+pub(crate) async fn run(holds: &Holds) -> End {
+    let cleanups = &holds.cleanups;
     let Some(mut queue) = cleanups.receiver.lock().take() else {
-        return;
+        return End::Unsettled;
     };
     let mut working = FuturesUnordered::new();
     let mut stopping = false;
@@ -173,16 +174,20 @@ pub(crate) async fn run(session: &Session) {
             }
             cleanup = queue.recv() => {
                 if let Some(cleanup) = cleanup {
-                    working.push(settle(session, cleanup));
+                    working.push(settle(holds, cleanup));
                 }
             }
-            () = session.stopping(), if !stopping => stopping = true,
+            () = holds.calls.life.stopping(), if !stopping => stopping = true,
             () = cleanups.expected.fewer.notified(), if stopping => {}
         }
         // In this order: an expected cleanup is posted first, and then not expected any more.
         let expected = cleanups.expected.number.load(SeqCst);
         if stopping && expected == 0 && working.is_empty() && queue.is_empty() {
-            return;
+            return if cleanups.may_have_left_holds() {
+                End::Unsettled
+            } else {
+                End::Settled
+            };
         }
     }
 }

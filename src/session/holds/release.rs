@@ -2,7 +2,7 @@
 //!
 //! | step | what happens |
 //! | --- | --- |
-//! | a guard goes | [`HoldShare`](super::HoldShare) leaves its hold: lost, an inner guard, or the last one |
+//! | a guard goes | [`HoldShare`](crate::session::HoldShare) leaves its hold: lost, an inner guard, or the last one |
 //! | [`departure`] | the last guard is gone: the hold passes to the next local waiter, or is to be released |
 //! | [`pending`] | the release is owed: a caller carries it out, or its drop posts it |
 //! | [`lowering`] | the hold is lowered to its guards, or ended |

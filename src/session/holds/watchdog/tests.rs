@@ -32,7 +32,7 @@ async fn a_grant_that_was_asked_for_before_the_primary_changed_is_verified() {
         let lock = client.lock("n");
         let change = async {
             tokio::time::sleep(ON_ITS_WAY / 2).await;
-            client.session().watchdog.must_verify(&|_| true);
+            client.session().holds.watchdog.must_verify(&|_| true);
         };
         let (granted, ()) = tokio::join!(lock.try_lock(ON_ITS_WAY * 9, lease), change);
         let guard = granted.expect("free");

@@ -7,24 +7,24 @@ use tokio::time::{Instant, sleep_until};
 use super::Cleanup;
 use crate::protocol::resource::Resource;
 use crate::protocol::{Call, semaphore};
-use crate::session::Session;
 use crate::session::hold::{Hold, InDoubt};
-use crate::session::release::confirm::{Path, confirm, give_up, patient};
+use crate::session::holds::Holds;
+use crate::session::holds::release::confirm::{Path, confirm, give_up, patient};
 use crate::stats::count;
 use crate::transport::{CallError, Lane};
 
-pub(super) async fn settle(session: &Session, cleanup: Cleanup) {
-    count(&session.counters.releases_queued);
+pub(super) async fn settle(holds: &Holds, cleanup: Cleanup) {
+    count(&holds.calls.counters.releases_queued);
     match cleanup {
-        Cleanup::Release(release) => release.in_background(session).await,
-        Cleanup::KeepPermits(hold) => keep_permits(session, &hold).await,
+        Cleanup::Release(release) => release.in_background(holds).await,
+        Cleanup::KeepPermits(hold) => keep_permits(holds, &hold).await,
         Cleanup::End {
             hold,
             under_way: _under_way,
         } => {
-            let call = || session.end_call(&hold);
-            end(session, &hold.resource, call, hold.longest_lease(), None).await;
-            session.note_end(&hold);
+            let call = || holds.end_call(&hold);
+            end(holds, &hold.resource, call, hold.longest_lease(), None).await;
+            holds.note_end(&hold);
         }
         Cleanup::Undo {
             resource,
@@ -38,19 +38,19 @@ pub(super) async fn settle(session: &Session, cleanup: Cleanup) {
                     biased;
                     () = sleep_until(after) => {}
                     // Nobody waits for that: what may yet come ends with its lease.
-                    () = session.stopping() => return,
+                    () = holds.calls.life.stopping() => return,
                 }
             }
-            let call = || session.release_call(&resource, &field, 0);
-            end(session, &resource, call, doubt.lease, Some(doubt)).await;
-            session.note_release(&resource, &field, doubt.lease);
+            let call = || holds.calls.release_call(&resource, &field, 0);
+            end(holds, &resource, call, doubt.lease, Some(doubt)).await;
+            holds.note_release(&resource, &field, doubt.lease);
         }
     }
 }
 
 /// Ends what an attempt or a lost hold may have left; what it finds matters to nobody.
 async fn end(
-    session: &Session,
+    holds: &Holds,
     resource: &Resource,
     call: impl Fn() -> Call + Send + Sync,
     lease: Duration,
@@ -62,26 +62,26 @@ async fn end(
         Lane::Background
     };
     let path = Path::of_background(lane, lease);
-    if let Err(error) = confirm(session, path, resource, || Some(call()), doubt, || {}).await {
-        give_up(session, resource, &error, Some(lease));
+    if let Err(error) = confirm(holds, path, resource, || Some(call()), doubt, || {}).await {
+        give_up(holds, resource, &error, Some(lease));
     }
 }
 
 /// Takes permits for good, until that is confirmed or their lease is over.
-async fn keep_permits(session: &Session, hold: &Hold) {
+async fn keep_permits(holds: &Holds, hold: &Hold) {
     let mut retry = patient().until(Instant::now() + hold.longest_lease());
     loop {
-        let outage = session.subscriptions.outage();
-        let node = session.transport.group(&hold.resource.key).node();
-        let slot = session.cleanups.slot(Lane::Background, node).await;
+        let outage = holds.calls.outages.next();
+        let node = holds.calls.transport.group(&hold.resource.key).node();
+        let slot = holds.cleanups.slot(Lane::Background, node).await;
         let call = semaphore::keep(&hold.resource, &hold.field);
-        let reply = session.call(Lane::Background, call).await;
+        let reply = holds.calls.call(Lane::Background, call).await;
         drop(slot);
         match reply {
             Ok(_) | Err(CallError::Closed) => return,
             Err(error) => {
                 if let Err(error) = retry.pause(error, outage).await {
-                    give_up(session, &hold.resource, &error, None);
+                    give_up(holds, &hold.resource, &error, None);
                     return;
                 }
             }

@@ -1,0 +1,162 @@
+//! How a client calls its servers, and what every part of it knows: settings, numbers, counters.
+//!
+//! Nothing here knows of holds or waiters.
+
+mod durability;
+pub(super) mod idempotency;
+pub(crate) mod life;
+pub(super) mod outages;
+pub(super) mod reply_times;
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::Settings;
+use crate::client_id::ClientId;
+use crate::error::Error;
+use crate::protocol::resource::Resource;
+use crate::protocol::{Call, Unexpected, Value};
+use crate::stats::{Counters, count};
+use crate::transport::{CallError, Fault, Group, Lane, Transport};
+use idempotency::ReplyKeys;
+use life::Life;
+use outages::Outages;
+use reply_times::ReplyTimes;
+
+pub(crate) struct Calls {
+    pub(crate) transport: Transport,
+    pub(crate) settings: Settings,
+    pub(crate) counters: Arc<Counters>,
+    pub(super) outages: Arc<Outages>,
+    pub(super) reply_times: Arc<ReplyTimes>,
+    pub(crate) life: Life,
+    /// The first half of every field of this client.
+    pub(super) client_id: ClientId,
+    pub(super) next_id: AtomicU64,
+    pub(super) reply_keys: ReplyKeys,
+}
+
+impl Calls {
+    /// One question that changes no hold of this process.
+    pub(crate) async fn ask<T>(
+        &self,
+        name: &Arc<str>,
+        call: Call,
+        read: impl Fn(Value) -> Result<T, Unexpected>,
+    ) -> Result<T, Error> {
+        if self.life.is_closed() {
+            return Err(Error::Closed);
+        }
+        understood(name, self.call(Lane::Caller, call).await, read)
+    }
+
+    /// As [`ask`](Self::ask), of the keys of one group.
+    pub(crate) async fn ask_group<T>(
+        &self,
+        name: &Arc<str>,
+        group: Group,
+        call: Call,
+        read: impl Fn(Value) -> Result<T, Unexpected>,
+    ) -> Result<T, Error> {
+        if self.life.is_closed() {
+            return Err(Error::Closed);
+        }
+        understood(name, self.call_group(group, Lane::Caller, call).await, read)
+    }
+
+    pub(crate) async fn call(&self, lane: Lane, call: Call) -> Result<Value, CallError> {
+        count(&self.counters.calls);
+        let sent = Instant::now();
+        let reply = self.transport.call(lane, call).await;
+        if lane == Lane::Caller && matches!(reply, Ok(_) | Err(CallError::Refused(_))) {
+            self.reply_times.came_after(sent.elapsed());
+        }
+        reply
+    }
+
+    /// A call with any keys of one group.
+    pub(crate) async fn call_group(
+        &self,
+        group: Group,
+        lane: Lane,
+        call: Call,
+    ) -> Result<Value, CallError> {
+        count(&self.counters.calls);
+        self.transport.call_group(group, lane, call).await
+    }
+
+    /// A call whose reply is not waited for beyond `limit`.
+    pub(super) async fn call_until(
+        &self,
+        limit: Option<Instant>,
+        call: Call,
+    ) -> Result<Value, CallError> {
+        let reply = self.call(Lane::Caller, call);
+        let Some(limit) = limit else {
+            return reply.await;
+        };
+        let lost = |_| Err(CallError::Unknown(Fault("no reply within the wait".into())));
+        tokio::time::timeout_at(limit, reply)
+            .await
+            .unwrap_or_else(lost)
+    }
+
+    /// How long a reply may take beyond the wait before it counts as lost.
+    pub(crate) fn grace(&self) -> Duration {
+        self.reply_times.grace().min(self.settings.command_timeout)
+    }
+
+    pub(crate) fn client_id(&self) -> ClientId {
+        self.client_id
+    }
+
+    pub(crate) fn next_id(&self) -> u64 {
+        self.next_id.fetch_add(1, Relaxed)
+    }
+
+    /// A fresh owner field, never used again.
+    pub(super) fn next_field(&self, resource: &Resource, permits: u32) -> Arc<str> {
+        resource.field(self.client_id, self.next_id(), permits)
+    }
+
+    /// By which the scripts of a resource publish.
+    pub(crate) fn publish_command(&self, resource: &Resource) -> &'static str {
+        self.transport
+            .publish_command(&resource.channel, &resource.key)
+    }
+
+    /// Lowers the count of a field; zero ends the hold.
+    pub(super) fn release_call(&self, resource: &Resource, field: &Arc<str>, holds: u32) -> Call {
+        resource.release(self.publish_command(resource), holds, field)
+    }
+}
+
+impl fmt::Debug for Calls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Calls")
+            .field("client_id", &self.client_id)
+            .field("settings", &self.settings)
+            .finish_non_exhaustive()
+    }
+}
+
+impl From<Unexpected> for CallError {
+    fn from(reply: Unexpected) -> Self {
+        let text = format!("a reply that no script gives: {:?}", reply.0);
+        CallError::Refused(Fault(text))
+    }
+}
+
+/// What the reply to a question means, or its error.
+fn understood<T>(
+    name: &Arc<str>,
+    reply: Result<Value, CallError>,
+    read: impl Fn(Value) -> Result<T, Unexpected>,
+) -> Result<T, Error> {
+    let value = reply.map_err(|error| Error::from_call(name, Duration::ZERO, error))?;
+    read(value).map_err(|reply| Error::unexpected(name, &reply))
+}

@@ -1,0 +1,163 @@
+//! What a client holds and waits for, and how each hold ends.
+
+pub(super) mod descriptions;
+pub(super) mod recent_releases;
+pub(crate) mod release;
+pub(super) mod watchdog;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::calls::Calls;
+use super::hold::{Hold, InDoubt};
+use super::local_queue::LocalQueues;
+use super::subscriptions::Subscriptions;
+use crate::lease::LossReason;
+use crate::protocol::Call;
+use crate::protocol::resource::Resource;
+use crate::stats::count;
+use descriptions::Descriptions;
+use recent_releases::RecentReleases;
+use release::cleanup::{Cleanup, Cleanups};
+use watchdog::Watchdog;
+
+pub(crate) struct Holds {
+    pub(crate) calls: Arc<Calls>,
+    pub(crate) watchdog: Arc<Watchdog>,
+    pub(crate) queues: LocalQueues,
+    pub(crate) subscriptions: Arc<Subscriptions>,
+    pub(crate) cleanups: Cleanups,
+    /// Kept only where there are failovers.
+    pub(super) recent_releases: Arc<RecentReleases>,
+    pub(super) descriptions: Descriptions,
+}
+
+impl Holds {
+    /// Ends a hold whose last guard is gone, or leaves it to Redis for as long as it is to stay locked.
+    pub(super) fn end_call(&self, hold: &Hold) -> Call {
+        let resource = &hold.resource;
+        let publish = self.calls.publish_command(resource);
+        let linger = |rest| resource.linger(publish, &hold.field, rest);
+        let linger = hold.lingers_for().and_then(linger);
+        if linger.is_some() {
+            hold.linger_sent();
+        }
+        linger.unwrap_or_else(|| self.calls.release_call(resource, &hold.field, 0))
+    }
+
+    /// A renewal found the field. If the hold was left to its expiry meanwhile, that was put off, and is said again.
+    pub(super) fn linger_again(&self, hold: &Arc<Hold>) {
+        if hold.is_left_to_expire() {
+            let under_way = self.watchdog.release_under_way(&hold.resource, &hold.field);
+            let hold = hold.clone();
+            self.cleanups.post(Cleanup::End { hold, under_way });
+        }
+    }
+
+    /// A hold is lost: its guards learn of it, its waiters go on, what may be left of it is released.
+    pub(crate) fn lose(&self, hold: &Arc<Hold>, reason: LossReason) {
+        // Before the hold says so: a session that is shut down meanwhile does not look for it any more.
+        let _pending = self.cleanups.expect_one();
+        if !hold.lose(reason) {
+            return;
+        }
+        // Nobody restores it between the table and the undo.
+        let under_way = self.watchdog.release_under_way(&hold.resource, &hold.field);
+        self.watchdog.disarm(hold);
+        count(&self.calls.counters.lost);
+        if reason == LossReason::Gone {
+            hold.lingers_no_more();
+        }
+        let doubt = hold.doubt();
+        if reason != LossReason::Gone || hold.resource.entries(&hold.field) > 1 || doubt.is_some() {
+            // Not by the caller's lane, which stands still if the caller's runtime does.
+            let hold = hold.clone();
+            self.cleanups.post(Cleanup::End { hold, under_way });
+        }
+        if let Some(doubt) = doubt {
+            let lease = hold.longest_lease();
+            self.undo_of(hold, InDoubt { lease, ..doubt });
+        }
+        self.queues.vacate(hold, 0);
+    }
+
+    /// A queue waits for a hold that is over (QUEUE-4).
+    pub(super) fn ends_in_vain(&self, hold: &Arc<Hold>) {
+        if let Some(reason) = hold.loss() {
+            self.lose(hold, reason);
+        }
+        self.queues.vacate(hold, 0);
+    }
+
+    /// Shutdown marks the session before it looks for holds: one of the two sees the other.
+    pub(super) fn lose_if_closed(&self, hold: &Arc<Hold>) -> bool {
+        let closed = self.calls.life.is_closed();
+        if closed {
+            self.lose(hold, LossReason::Closed);
+        }
+        closed
+    }
+
+    /// A release found nothing although no earlier one can have done it.
+    pub(super) fn was_gone(&self, hold: &Hold) {
+        count(&self.calls.counters.lost);
+        hold.was_gone();
+    }
+
+    /// A hold is released in Redis; so many subscribers received the message.
+    pub(super) fn released(&self, hold: &Arc<Hold>, receivers: i64) {
+        // One of them is this client, if it listens: only others need to be let first.
+        let own = i64::from(self.subscriptions.is_subscribed(&hold.resource.channel));
+        self.queues.vacate(hold, receivers - own);
+        self.note_end(hold);
+        if let Some(doubt) = hold.doubt() {
+            self.undo_of(hold, doubt);
+        }
+        hold.release_settled();
+    }
+
+    /// As [`note_release`](Self::note_release): a hold was released, or left to its expiry.
+    pub(super) fn note_end(&self, hold: &Hold) {
+        if self.calls.transport.may_fail_over() {
+            self.recent_releases.note_end(hold);
+        }
+    }
+
+    /// A field is gone from Redis: released, undone or taken over. A server that succeeds the one that said so may
+    /// have it again.
+    pub(super) fn note_release(&self, resource: &Arc<Resource>, field: &Arc<str>, lease: Duration) {
+        if self.calls.transport.may_fail_over() {
+            self.recent_releases.note(resource, field, lease, None);
+        }
+    }
+
+    /// Ends what a field may have, and what an earlier call for it may take yet.
+    pub(super) fn undo(&self, resource: &Arc<Resource>, field: &Arc<str>, doubt: InDoubt) {
+        self.undo_after(None, resource, field, doubt);
+    }
+
+    /// The same for a hold that was granted, when it does not stay locked any more.
+    fn undo_of(&self, hold: &Hold, doubt: InDoubt) {
+        self.undo_after(hold.lingers_until(), &hold.resource, &hold.field, doubt);
+    }
+
+    pub(super) fn undo_after(
+        &self,
+        after: Option<Instant>,
+        resource: &Arc<Resource>,
+        field: &Arc<str>,
+        doubt: InDoubt,
+    ) {
+        let under_way = self.watchdog.release_under_way(resource, field);
+        let (resource, field) = (resource.clone(), field.clone());
+        self.cleanups.post(Cleanup::Undo {
+            resource,
+            field,
+            doubt,
+            after,
+            under_way,
+        });
+    }
+}
