@@ -1,23 +1,18 @@
 //! Settings of a client, checked when it connects.
 
-use std::sync::Arc;
+mod checks;
+
 use std::time::Duration;
 
 use super::local_handover::LocalHandover;
 use super::streams::Streams;
-use crate::client_id::ClientId;
-use crate::clock::{Clock, Counts};
 use crate::durability::Durability;
 use crate::error::ConfigError;
-use crate::lease::Lease;
 use crate::preflight::Requirements;
-use crate::session::lock_settings::{SAFETY_POLL, in_range};
-use crate::session::{Settings, Streak};
 #[cfg(feature = "metrics")]
 use crate::telemetry::NameLabel;
 use crate::telemetry::Telemetry;
 use crate::transport::ShardedPubSub;
-use crate::transport::redis::Timing;
 use crate::transport::redis::credentials::{CredentialsProvider, Provider};
 use crate::transport::redis::deployment::Deployment;
 #[cfg(feature = "tls")]
@@ -26,15 +21,9 @@ use crate::transport::redis::tls::TlsOptions;
 const LEASE_DEFAULT: Duration = Duration::from_secs(30);
 /// A round trip takes well under a millisecond in one data centre: a second is far too long.
 const COMMAND_TIMEOUT_DEFAULT: Duration = Duration::from_secs(1);
-const CONNECT_TIMEOUT_DEFAULT: Duration = Duration::from_secs(1);
-/// A server makes about a hundred TLS handshakes a second: a crowd that reconnects has to wait.
-const CONNECT_TIMEOUT_TLS: Duration = Duration::from_secs(5);
 const POLL_DEFAULT: Duration = Duration::from_secs(1);
 /// Several heartbeats of a living waiter, and a short wait behind a dead waiter.
 const FAIR_CLAIM_DEFAULT: Duration = Duration::from_secs(2);
-const PREFIX_MAX: usize = 256;
-/// The longest name in bytes: CLIENT LIST repeats it on a line for each connection.
-const NAME_MAX: usize = 64;
 
 /// The settings of a client; start with [`Client::builder`](crate::Client::builder) and a URL.
 ///
@@ -314,225 +303,5 @@ impl ClientBuilder {
     pub fn machine(mut self, machine: &crate::clock::Machine) -> Self {
         self.machine = machine.clone();
         self
-    }
-
-    fn clock(&self) -> Clock {
-        let clock = Clock::new(match self.streams {
-            Streams::Engine(_) => Counts::TimerTime,
-            _ => Counts::AllTime,
-        });
-        #[cfg(feature = "test-util")]
-        let clock = clock.on(&self.machine);
-        clock
-    }
-
-    pub(super) fn connection_name(&self, client_id: ClientId) -> String {
-        format!(
-            "{}:{client_id}",
-            self.name.as_deref().unwrap_or("leasehold")
-        )
-    }
-
-    pub(super) fn timing(&self) -> Timing {
-        Timing {
-            command: self.command_timeout,
-            connect: self.time_to_connect(),
-        }
-    }
-
-    fn time_to_connect(&self) -> Duration {
-        let is_secured = matches!(&self.deployment, Ok(deployment) if deployment.is_secured());
-        let default = if is_secured {
-            CONNECT_TIMEOUT_TLS
-        } else {
-            CONNECT_TIMEOUT_DEFAULT
-        };
-        self.connect_timeout.unwrap_or(default)
-    }
-
-    pub(super) fn settings(&self) -> Result<Settings, ConfigError> {
-        let minute = Duration::from_secs(60);
-        let short = Duration::from_millis(10)..=minute;
-        in_range(
-            "lease",
-            self.lease,
-            &(Duration::from_millis(100)..=Lease::MAX),
-        )?;
-        in_range("command_timeout", self.command_timeout, &short)?;
-        in_range("connect_timeout", self.time_to_connect(), &short)?;
-        in_range("safety_poll", self.safety_poll, &SAFETY_POLL)?;
-        in_range(
-            "fair_claim",
-            self.fair_claim,
-            &(Duration::from_millis(100)..=minute),
-        )?;
-        if self.key_prefix.len() > PREFIX_MAX {
-            return Err(ConfigError::OutOfRange {
-                what: "length of key_prefix",
-                given: self.key_prefix.len().to_string(),
-                allowed: format!("0 to {PREFIX_MAX}"),
-            });
-        }
-        if let Some(name) = &self.name {
-            let fits = (1..=NAME_MAX).contains(&name.len());
-            if !fits || !name.bytes().all(|byte| byte.is_ascii_graphic()) {
-                return Err(ConfigError::OutOfRange {
-                    what: "name",
-                    given: name.chars().take(NAME_MAX).collect(),
-                    allowed: format!("1 to {NAME_MAX} printable ASCII characters without blanks"),
-                });
-            }
-        }
-        self.check_access()?;
-        let streak = match self.handover {
-            LocalHandover::Off => Streak {
-                count: 0,
-                time: Duration::ZERO,
-            },
-            LocalHandover::Streak { count, time } => Streak { count, time },
-        };
-        if self.durability.is_some() && matches!(self.streams, Streams::Engine(_)) {
-            let (what, given) = ("durability", "copies".to_owned());
-            let allowed = "none: the embedded engine has no replicas and no disk".to_owned();
-            return Err(ConfigError::OutOfRange {
-                what,
-                given,
-                allowed,
-            });
-        }
-        let durability = self
-            .durability
-            .map(|durability| durability.checked(self.command_timeout))
-            .transpose()?;
-        Ok(Settings {
-            lease: Lease::checked("lease", self.lease)?,
-            command_timeout: self.command_timeout,
-            key_prefix: self.key_prefix.clone(),
-            streak,
-            safety_poll: self.safety_poll,
-            fair_claim: self.fair_claim,
-            clock: self.clock(),
-            durability,
-            telemetry: self.telemetry.clone(),
-            name: self.name.as_deref().map(Arc::from),
-            describe_holds: self.describe_holds,
-        })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::client::Client;
-    use crate::error::Error;
-
-    fn builder() -> ClientBuilder {
-        ClientBuilder::new("redis://127.0.0.1")
-    }
-
-    #[test]
-    fn every_span_has_limits_and_is_refused_with_value_and_limits() {
-        type Set = fn(ClientBuilder, Duration) -> ClientBuilder;
-        let (ms, tick) = (Duration::from_millis, Duration::from_nanos(1));
-        let table: [(&str, Set, Duration, Duration); 5] = [
-            ("lease", ClientBuilder::lease, ms(100), Lease::MAX),
-            (
-                "command_timeout",
-                ClientBuilder::command_timeout,
-                ms(10),
-                ms(60_000),
-            ),
-            (
-                "connect_timeout",
-                ClientBuilder::connect_timeout,
-                ms(10),
-                ms(60_000),
-            ),
-            (
-                "safety_poll",
-                ClientBuilder::safety_poll,
-                ms(10),
-                ms(60_000),
-            ),
-            ("fair_claim", ClientBuilder::fair_claim, ms(100), ms(60_000)),
-        ];
-        for (setting, set, least, most) in table {
-            for fits in [least, most] {
-                assert!(
-                    set(builder(), fits).settings().is_ok(),
-                    "{setting}: {fits:?}"
-                );
-            }
-            for given in [
-                Duration::ZERO,
-                tick,
-                least.saturating_sub(tick),
-                most + tick,
-                Duration::MAX,
-            ] {
-                let text = set(builder(), given)
-                    .settings()
-                    .expect_err(setting)
-                    .to_string();
-                for part in [
-                    setting,
-                    &format!("`{given:?}`"),
-                    &format!("{least:?} to {most:?}"),
-                ] {
-                    assert!(text.contains(part), "{text}");
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn a_prefix_that_is_too_long_is_refused() {
-        assert!(builder().key_prefix("p".repeat(256)).settings().is_ok());
-        let refused = builder()
-            .key_prefix("p".repeat(257))
-            .settings()
-            .expect_err("too long");
-        assert!(refused.to_string().contains("257"), "{refused}");
-    }
-
-    #[test]
-    fn a_name_is_one_word_that_can_be_shown() {
-        for fits in ["billing@pod-7", "!", &"~".repeat(64)] {
-            assert!(builder().name(fits).settings().is_ok(), "{fits}");
-        }
-        for given in [
-            "",
-            "two words",
-            "line\n",
-            "\t",
-            "\u{7f}",
-            "bill\u{ef}ng",
-            &"n".repeat(65),
-        ] {
-            let refused = builder()
-                .name(given)
-                .settings()
-                .expect_err(given)
-                .to_string();
-            let allowed = "1 to 64 printable ASCII characters without blanks";
-            assert!(
-                refused.contains("name") && refused.contains(allowed),
-                "{refused}"
-            );
-        }
-    }
-
-    #[test]
-    fn without_a_runtime_connecting_says_so() {
-        let refused = futures::executor::block_on(Client::connect("redis://127.0.0.1:1"));
-        assert_eq!(
-            refused.err().map(|error| error.to_string()),
-            Some(ConfigError::NoRuntime.to_string())
-        );
-        let refused = futures::executor::block_on(builder().connect_in_background());
-        assert!(matches!(
-            refused,
-            Err(Error::Config(ConfigError::NoRuntime))
-        ));
     }
 }
