@@ -25,7 +25,16 @@ mod hold;
 #[cfg(feature = "locks")]
 mod kind;
 pub mod preload;
-mod process;
+/// A server, a proxy and a connection, by the standard library alone. They lie in the library, because its published
+/// package has them for its unit tests, and can have no files of this crate.
+#[path = "../../src/transport/redis/tests/process"]
+mod process {
+    pub mod keeper;
+    pub(crate) mod proxy;
+    pub(crate) mod resp;
+    pub(crate) mod server;
+    pub(crate) mod waiting;
+}
 mod waiting;
 
 pub use certificate::Certificate;

@@ -2,8 +2,7 @@
 //!
 //! Every test has a server of its own. A test waits for a condition, not for a duration, wherever it can.
 
-// The package has no dependency on a crate of the workspace: it has these files, and its own tests of a connection.
-#[path = "../../../testbed/src/process"]
+// The crate `testbed` has these files as well. They are here because the published package has what is below src.
 #[allow(dead_code, unreachable_pub, reason = "the suites use more of it")]
 #[allow(clippy::allow_attributes, reason = "as above")]
 #[expect(
