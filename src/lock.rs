@@ -22,7 +22,7 @@ use crate::session::Handle;
 use crate::session::attendance::UNATTENDED_MAX;
 use crate::session::hold::Hold;
 use crate::session::lock_settings::LockSettings;
-use crate::session::request::Options;
+use crate::session::options::Options;
 use crate::session::section;
 use crate::session::wait::Wait;
 

@@ -9,7 +9,9 @@ use crate::protocol::resource::Resource;
 use crate::protocol::semaphore::{self, IfAbsent};
 use crate::protocol::{Call, Unexpected, Value};
 use crate::session::lock_settings::LockSettings;
-use crate::session::request::{Options, Proofs, Request};
+use crate::session::options::Options;
+use crate::session::proofs::Proofs;
+use crate::session::request::Request;
 use crate::session::wait::Wait;
 use crate::session::{Handle, HoldShare};
 
@@ -73,7 +75,8 @@ impl Synchronizer {
         wait: Wait,
         lease: Lease,
     ) -> Result<HoldShare, Error> {
-        let request = self.request(wait, lease)?.with_permits(permits);
+        let mut request = self.request(wait, lease)?;
+        request.permits = permits;
         crate::session::acquire::acquire(&self.handle, request).await
     }
 
@@ -81,8 +84,9 @@ impl Synchronizer {
         let (session, resource) = (&self.handle.session, self.resource()?.clone());
         let of_lock = self.settings.own().lease(&session.calls.settings);
         let terms = Options::new(wait, lease).terms(of_lock)?;
-        let request = Request::new(&session.calls, resource, Proofs::default(), terms, wait);
-        Ok(request.with_settings(self.settings.clone()))
+        let mut request = Request::new(&session.calls, resource, Proofs::default(), terms, wait);
+        request.settings = self.settings.clone();
+        Ok(request)
     }
 
     /// Adds permits, or takes some away.

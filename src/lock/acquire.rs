@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::lease::Lease;
 use crate::protocol::description::TEXT_MAX;
 use crate::session::hold::Hold;
-use crate::session::request::{Ends, Options};
+use crate::session::options::{Ends, Options};
 use crate::session::wait::Wait;
 
 /// An acquisition with settings: `.await` it for a guard, or [`run`](Acquire::run) work while the lock is

@@ -12,7 +12,7 @@ use crate::protocol::kind::Kind;
 use crate::session::attendance::Patience;
 use crate::session::existing_hold::{restore, take_over};
 use crate::session::hold::Heir;
-use crate::session::request::Options;
+use crate::session::options::Options;
 use crate::session::wait::Wait;
 
 /// The longest text, in bytes: every call about the hold repeats the owner in it.
@@ -113,11 +113,11 @@ impl<G: Guard> Lock<G> {
                 allowed: format!("0 to {TEXT_MAX}"),
             }));
         }
-        let request = single.request(&Options::new(Wait::Once, Lease::Renewed))?;
+        let mut request = single.request(&Options::new(Wait::Once, Lease::Renewed))?;
         // An unattended caller cannot restore the hold a second time, so it has as long as the lease that it
         // takes over.
         let patience = Patience::lasting(request.terms.first_lease());
-        let request = request.with_patience(patience);
+        request.patience = patience;
         let share = if request.resource.kind == Kind::String {
             restore(&single.handle, request, Arc::from(text)).await?
         } else {

@@ -20,7 +20,7 @@ use crate::error::{ConfigError, Error};
 use crate::lease::Lease;
 use crate::session::batch_acquire::acquire_batch;
 use crate::session::lock_settings::LockSettings;
-use crate::session::request::Options;
+use crate::session::options::Options;
 use crate::session::wait::Wait;
 
 /// The longest wait for a member while other members are held.

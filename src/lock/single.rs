@@ -9,8 +9,10 @@ use crate::protocol::resource::Resource;
 use crate::protocol::waiters::{self, Waiting};
 use crate::session::hold::Hold;
 use crate::session::lock_settings::LockSettings;
+use crate::session::options::Options;
 use crate::session::owner::Owner;
-use crate::session::request::{Options, Proofs, Request};
+use crate::session::proofs::Proofs;
+use crate::session::request::Request;
 use crate::session::{Handle, HoldShare};
 
 /// One lock and its client.
@@ -78,19 +80,14 @@ impl SingleLock {
         let description = session
             .holds
             .description(&resource, options.purpose.as_deref());
-        let request = Request::new(&session.calls, resource, proofs, terms, options.wait);
+        let mut request = Request::new(&session.calls, resource, proofs, terms, options.wait);
+        request.settings = self.settings.clone();
+        request.patience = options.patience;
         // A client that describes its holds also learns who holds a lock. A quorum does not ask, because it
         // retries often.
-        let asks_who = description.is_some() && !options.of_quorum;
-        let request = request
-            .with_settings(self.settings.clone())
-            .described(description);
-        let request = request.with_patience(options.patience);
-        Ok(if asks_who {
-            request.asking_who()
-        } else {
-            request
-        })
+        request.asks_who = description.is_some() && !options.of_quorum;
+        request.description = description;
+        Ok(request)
     }
 
     pub(crate) async fn take(&self, options: &Options) -> Result<HoldShare, Error> {

@@ -9,17 +9,15 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::attendance::Patience;
-use super::hold::{Clocks, Hold, HoldTerms};
+use super::hold::{Hold, HoldTerms};
 use super::local_queue::LocalQueues;
-use super::lock_settings::{LockSettings, in_range};
-use super::owner::Owner;
+use super::lock_settings::LockSettings;
+use super::proofs::{OwnerRelation, Proofs};
 use super::retry::Retry;
 use super::wait::Wait;
 use super::{Handle, sleep_until_some};
 use crate::client_id::ClientId;
-use crate::error::{ConfigError, Error};
-use crate::lease::Lease;
-use crate::protocol::kind::Kind;
+use crate::error::Error;
 use crate::protocol::resource::Resource;
 use crate::stats::count;
 use crate::telemetry::Acquisition;
@@ -27,82 +25,6 @@ use crate::transport::CallError;
 
 const OUTAGE_PAUSE: Duration = Duration::from_millis(50);
 const OUTAGE_PAUSE_MAX: Duration = Duration::from_secs(1);
-
-/// What a caller asks for, of one lock or of several.
-#[derive(Clone, Debug)]
-pub(crate) struct Options {
-    pub(crate) wait: Wait,
-    pub(crate) lease: Lease,
-    /// Mostly none. Small, as every acquisition has them.
-    pub(crate) ends: Option<Box<Ends>>,
-    /// The lock is one of a quorum, whose servers have clocks of their own.
-    pub(crate) of_quorum: bool,
-    /// How late its caller may be: of a lock of several, as late as the caller of them all.
-    pub(crate) patience: Patience,
-    /// Holds of the guards that were shown, and of the sections around the call.
-    pub(crate) shown: Arc<[Arc<Hold>]>,
-    /// What it is for, for people.
-    pub(crate) purpose: Option<Arc<str>>,
-}
-
-/// When a hold is to end, beside its lease.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Ends {
-    pub(crate) max_hold: Option<Duration>,
-    pub(crate) unlock_not_before: Option<Duration>,
-}
-
-impl Options {
-    pub(crate) fn new(wait: Wait, lease: Lease) -> Self {
-        let (ends, shown, purpose) = (None, Arc::default(), None);
-        Options {
-            wait,
-            lease,
-            ends,
-            of_quorum: false,
-            patience: Patience::FIRST,
-            shown,
-            purpose,
-        }
-    }
-
-    pub(crate) fn unlock_not_before(&self) -> Option<Duration> {
-        self.ends.as_ref()?.unlock_not_before
-    }
-
-    /// The terms for Redis and the watchdog, of a lock whose renewed holds have that lease.
-    pub(crate) fn terms(&self, of_lock: Duration) -> Result<HoldTerms, ConfigError> {
-        let max_hold = self.ends.as_ref().and_then(|ends| ends.max_hold);
-        let max_hold = max_hold
-            .map(|span| Lease::checked("max_hold", span))
-            .transpose()?;
-        let (lease, renewed) = self.lease.terms(of_lock)?;
-        // A hold with a fixed lease is over by itself.
-        let longest = if renewed { Lease::MAX } else { lease };
-        let unlock_not_before = self
-            .unlock_not_before()
-            .map(|span| lingering(span, longest))
-            .transpose()?;
-        let clocks = if self.of_quorum {
-            Clocks::OfSeveral
-        } else {
-            Clocks::OfOne
-        };
-        Ok(HoldTerms {
-            lease,
-            unlock_not_before,
-            renewed,
-            max_hold,
-            clocks,
-        })
-    }
-}
-
-/// Checks for how long a lock is to stay locked.
-fn lingering(span: Duration, longest: Duration) -> Result<Duration, ConfigError> {
-    in_range("unlock_not_before", span, &(Lease::MIN..=longest))?;
-    Lease::checked("unlock_not_before", span)
-}
 
 /// One acquisition, checked.
 #[derive(Debug)]
@@ -113,76 +35,18 @@ pub(crate) struct Request {
     pub(crate) terms: HoldTerms,
     /// How many permits of a semaphore; one of anything else.
     pub(crate) permits: u32,
-    pub(super) settings: LockSettings,
+    pub(crate) settings: LockSettings,
     pub(crate) wait: Wait,
-    patience: Patience,
+    /// How late its caller may be.
+    pub(crate) patience: Patience,
     pub(crate) started: Instant,
     /// What was in the way had no expiry.
     pub(super) no_expiry: Arc<AtomicBool>,
     pub(super) told: Acquisition,
     /// What is said of its hold in Redis.
-    pub(super) description: Option<Arc<str>>,
+    pub(crate) description: Option<Arc<str>>,
     /// Its time-out says who is in the way.
-    asks_who: bool,
-}
-
-/// What lets an acquisition take again what is held already: an acquisition without any is an owner of
-/// its own.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Proofs {
-    /// Holds of the guard that was shown, and of the sections around the call: they outlive it.
-    pub(crate) holds: Vec<Arc<Hold>>,
-    pub(crate) owner: Option<Owner>,
-}
-
-impl Proofs {
-    /// A live hold of a kind under a key.
-    fn newest(&self, client: ClientId, key: &Arc<str>, kind: Kind) -> Option<Arc<Hold>> {
-        let live = |hold: &&Arc<Hold>| {
-            hold.resource.kind == kind && hold.is_under(client, key) && hold.is_live()
-        };
-        let of_owner = |owner: &Owner| owner.newest(client, key, kind);
-        self.holds
-            .iter()
-            .find(live)
-            .cloned()
-            .or_else(|| self.owner.as_ref().and_then(of_owner))
-    }
-
-    /// A live hold of whatever kind under a key.
-    fn any(&self, client: ClientId, key: &Arc<str>) -> Option<Arc<Hold>> {
-        let live = |hold: &&Arc<Hold>| hold.is_under(client, key) && hold.is_live();
-        let of_owner = |owner: &Owner| owner.any(client, key);
-        self.holds
-            .iter()
-            .find(live)
-            .cloned()
-            .or_else(|| self.owner.as_ref().and_then(of_owner))
-    }
-
-    fn is_empty(&self) -> bool {
-        self.holds.is_empty() && self.owner.is_none()
-    }
-
-    /// A hold was granted.
-    pub(super) fn add(&self, hold: &Arc<Hold>) {
-        if let Some(owner) = &self.owner {
-            owner.add(hold);
-        }
-    }
-}
-
-/// How an acquisition is related to what its owner holds, as its proofs show.
-#[derive(Debug)]
-pub(super) enum OwnerRelation {
-    /// Its owner holds nothing there, or that does not matter.
-    Unrelated,
-    /// Its owner holds the lock: the count is raised.
-    Nested(Arc<Hold>),
-    /// Its owner holds the lock in a way that lets it in at once, as a hold of its own.
-    Concurrent,
-    /// It would wait for its own owner.
-    WouldDeadlock(&'static str),
+    pub(crate) asks_who: bool,
 }
 
 impl Request {
@@ -216,76 +80,20 @@ impl Request {
         }
     }
 
-    pub(crate) fn with_settings(self, settings: LockSettings) -> Self {
-        Request { settings, ..self }
-    }
-
-    pub(crate) fn with_patience(self, patience: Patience) -> Self {
-        Request { patience, ..self }
-    }
-
-    pub(crate) fn with_permits(self, permits: u32) -> Self {
-        Request { permits, ..self }
-    }
-
-    pub(crate) fn described(self, description: Option<Arc<str>>) -> Self {
-        Request {
-            description,
-            ..self
-        }
-    }
-
-    pub(crate) fn asking_who(self) -> Self {
-        Request {
-            asks_who: true,
-            ..self
-        }
-    }
-
     /// Another owner holds it for this long.
     pub(super) fn met(&self, left: Option<Duration>) {
         let no_expiry = left.is_none() && self.resource.kind.tells_of_missing_expiry();
         self.no_expiry.store(no_expiry, Relaxed);
     }
 
-    /// What the proofs show under the same key decides how it is asked for.
+    /// What its owner holds under the same key decides how it is asked for.
     pub(super) fn relation(&self) -> OwnerRelation {
-        let kind = self.resource.kind;
-        if !kind.is_lock() {
-            return OwnerRelation::Unrelated;
-        }
-        if self.proofs.is_empty() {
-            return OwnerRelation::Unrelated;
-        }
-        let same = self.proofs.newest(self.client, &self.resource.key, kind);
-        let first = same
-            .clone()
-            .or_else(|| self.proofs.any(self.client, &self.resource.key));
-        let Some(first) = first else {
-            return OwnerRelation::Unrelated;
-        };
-        let reentrant = self.resource.reentrant;
-        match (kind, same) {
-            (Kind::Read, Some(_)) if reentrant => OwnerRelation::Concurrent,
-            (Kind::Read, None) if self.writes_already().is_some() => OwnerRelation::Concurrent,
-            (_, Some(own)) if reentrant => OwnerRelation::Nested(own),
-            (_, Some(_)) => OwnerRelation::WouldDeadlock("and it is not re-entrant"),
-            (Kind::Write, None) if first.resource.kind == Kind::Read => {
-                OwnerRelation::WouldDeadlock(
-                    "for reading: an upgrade would wait for the reader's own release",
-                )
-            }
-            (_, None) => OwnerRelation::WouldDeadlock("as another kind of lock"),
-        }
+        self.proofs.relation(self.client, &self.resource)
     }
 
     /// The write hold under which this read hold is taken.
     pub(super) fn writes_already(&self) -> Option<Arc<Hold>> {
-        if self.resource.kind != Kind::Read {
-            return None;
-        }
-        self.proofs
-            .newest(self.client, &self.resource.key, Kind::Write)
+        self.proofs.write_hold(self.client, &self.resource)
     }
 
     /// A reader may have been asked to let this client's writers go first.

@@ -10,7 +10,8 @@ use crate::lease::LossReason;
 use crate::session::attendance::Patience;
 use crate::session::existing_hold::raise;
 use crate::session::hold::{Hold, HoldTerms};
-use crate::session::request::{OwnerRelation, Proofs, Request};
+use crate::session::proofs::{OwnerRelation, Proofs};
+use crate::session::request::Request;
 use crate::session::wait::Wait;
 use crate::session::{Handle, HoldShare};
 
@@ -37,8 +38,8 @@ pub(crate) async fn reenter(shown: &HoldShare) -> Result<HoldShare, Error> {
             unlock_not_before: None,
             ..shown.terms()
         };
-        let request = Request::new(&holds.calls, resource.clone(), proofs, terms, wait);
-        let request = request.with_patience(patience);
+        let mut request = Request::new(&holds.calls, resource.clone(), proofs, terms, wait);
+        request.patience = patience;
         match reenter_shown(handle, request, shown.hold().clone()).await {
             // It was kept without being polled, and is polled again: its time begins again.
             Err(Error::Timeout { .. }) => patience = patience.doubled(),

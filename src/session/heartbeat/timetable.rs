@@ -114,7 +114,7 @@ mod tests {
     use crate::lease::Lease;
     use crate::protocol::kind::Kind;
     use crate::session::local_queue::Waiter;
-    use crate::session::request::Options;
+    use crate::session::options::Options;
     use crate::session::wait::Wait;
 
     const PERIOD: Duration = Duration::from_millis(500);

@@ -3,7 +3,7 @@
 use super::*;
 use crate::EmbeddedRedis;
 use crate::lease::Lease;
-use crate::session::request::Options;
+use crate::session::options::Options;
 use crate::session::wait::Wait;
 use crate::transport::tests::inline_waker::{does_not_hang, poll_and_drop_when_woken};
 
