@@ -24,6 +24,7 @@ use super::{Handle, sleep_until_some};
 use crate::error::Error;
 use crate::protocol::kind::Kind;
 use crate::stats::count;
+use crate::transport::CallError;
 
 use pause::Pause;
 
@@ -243,12 +244,10 @@ impl<'a> QueueSlot<'a> {
         mut yielding: Option<Yield>,
     ) -> Result<Outcome, Error> {
         let (holds, request) = (&self.handle.session.holds, self.request);
+        let (calls, kind) = (&holds.calls, request.resource.kind);
         let mut retry = Request::retry();
-        let mut delay =
-            RetryDelay::new(&holds.calls, request.resource.kind, &request.settings.own());
-        let mut listener = None;
-        let mut woken = false;
-        let mut yielded = Yielded::Not;
+        let mut delay = RetryDelay::new(calls, kind, &request.settings.own());
+        let (mut listener, mut woken, mut yielded) = (None, false, Yielded::Not);
         let channel = attempt.channel();
         // Where the channel is subscribed anyway, no release is missed, and it asks once.
         let is_warm = request.wait != Wait::Once && holds.subscriptions.is_subscribed(&channel);
@@ -256,35 +255,27 @@ impl<'a> QueueSlot<'a> {
             listener = self.listen(&mut retry, channel, None).await?;
         }
         if let Some(yielding) = &mut yielding {
-            if let Some(listener) = &mut listener {
-                listener.waits();
-            }
+            listener.iter_mut().for_each(Listener::waits);
             yielded = self.yields(yielding).await;
         }
         loop {
-            if holds.calls.life.is_closed() {
+            if calls.life.is_closed() {
                 return Err(Error::Closed);
             }
             self.waiter.forget_wakes();
             let asked_at = Instant::now();
-            // What may have been granted already is not given to others by waiting.
-            let answer = if !attempt.is_in_doubt() && request.lets_others_first(&holds.queues) {
-                Ok(Answer::HeldFor(None))
-            } else {
-                attempt.ask(request.limit(&holds.calls)).await
-            };
-            let left = match answer {
+            let left = match self.ask(attempt).await {
                 Ok(Answer::HeldFor(left)) => left,
                 Ok(Answer::Granted(hold)) => return Ok(self.granted(&hold, yielded)),
                 Ok(Answer::Open) => return Ok(self.opened(asked_at)),
                 Err(error) => {
-                    request.ride_out(&holds.calls, &mut retry, error).await?;
+                    request.ride_out(calls, &mut retry, error).await?;
                     continue;
                 }
             };
             yielded = Yielded::ForOthers;
             if woken {
-                count(&holds.calls.counters.wakes_in_vain);
+                count(&calls.counters.wakes_in_vain);
             }
             if request.is_over() || delay.is_over() {
                 return Err(request.timed_out(holds));
@@ -296,9 +287,7 @@ impl<'a> QueueSlot<'a> {
                 // Check, listen, check again: a release between the two was not heard.
                 continue;
             }
-            if let Some(listener) = &mut listener {
-                listener.waits();
-            }
+            listener.iter_mut().for_each(Listener::waits);
             match self.pause(asked_at, delay.next(left)).await? {
                 Pause::Ask { by_message } => {
                     woken = by_message;
@@ -311,6 +300,15 @@ impl<'a> QueueSlot<'a> {
                 Pause::LookAgain => return Ok(Outcome::Again),
             }
         }
+    }
+
+    /// Asks once. What may have been granted already is not given to others by waiting.
+    async fn ask(&self, attempt: &mut Attempt<'_>) -> Result<Answer, CallError> {
+        let (holds, request) = (&self.handle.session.holds, self.request);
+        if !attempt.is_in_doubt() && request.lets_others_first(&holds.queues) {
+            return Ok(Answer::HeldFor(None));
+        }
+        attempt.ask(request.limit(&holds.calls)).await
     }
 
     fn opened(&mut self, asked_at: Instant) -> Outcome {

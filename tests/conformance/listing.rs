@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures::future::try_join_all;
 use leasehold::inspect::{LockInfo, LockKind};
-use leasehold::{Lease, LockGuard, Owner};
+use leasehold::{Guard, Lease, Lock, LockGuard, Owner};
 use leasehold_testbed::eventually;
 use tokio::task::JoinSet;
 
@@ -154,76 +154,30 @@ pub(crate) async fn a_count_that_is_no_readers_is_not_followed(backend: Backend)
     guard.unlock().await.unwrap();
 }
 
+/// A hold with a lease of so many seconds.
+async fn held<G: Guard>(lock: &Lock<G>, lease: u64) -> G {
+    let lease = Lease::fixed(seconds(lease));
+    lock.try_lock(ONCE, lease).await.unwrap()
+}
+
 pub(crate) async fn every_kind_is_listed_as_what_it_is(backend: Backend) {
     let (client, other) = (backend.client().await, backend.client().await);
     let owner = Owner::new();
     let plain = client.lock("list:plain").owned_by(&owner);
-    let plain = [
-        plain
-            .try_lock(ONCE, Lease::fixed(seconds(20)))
-            .await
-            .unwrap(),
-        plain
-            .try_lock(ONCE, Lease::fixed(seconds(20)))
-            .await
-            .unwrap(),
-    ];
-    let fair = client
-        .fair_lock("list:fair")
-        .try_lock(ONCE, Lease::fixed(seconds(40)))
-        .await
-        .unwrap();
+    let plain = [held(&plain, 20).await, held(&plain, 20).await];
+    let fair = held(&client.fair_lock("list:fair"), 40).await;
     let fenced = client.fenced_lock("list:fenced").owned_by(&owner);
-    let fenced = [
-        fenced
-            .try_lock(ONCE, Lease::fixed(seconds(60)))
-            .await
-            .unwrap(),
-        fenced
-            .try_lock(ONCE, Lease::fixed(seconds(60)))
-            .await
-            .unwrap(),
-    ];
-    let spin = client
-        .spin_lock("list:spin")
-        .try_lock(ONCE, Lease::fixed(seconds(80)))
-        .await
-        .unwrap();
-    let alone = client
-        .non_reentrant_lock("list:alone")
-        .try_lock(ONCE, Lease::fixed(seconds(100)))
-        .await
-        .unwrap();
-    let rw = client.read_write_lock("list:write").owned_by(&owner);
-    let write = [
-        rw.write()
-            .try_lock(ONCE, Lease::fixed(seconds(120)))
-            .await
-            .unwrap(),
-        rw.write()
-            .try_lock(ONCE, Lease::fixed(seconds(120)))
-            .await
-            .unwrap(),
-    ];
+    let fenced = [held(&fenced, 60).await, held(&fenced, 60).await];
+    let spin = held(&client.spin_lock("list:spin"), 80).await;
+    let alone = held(&client.non_reentrant_lock("list:alone"), 100).await;
+    let both = client.read_write_lock("list:write").owned_by(&owner);
+    let write = [held(both.write(), 120).await, held(both.write(), 120).await];
     let (one, two) = (
         client.read_write_lock("list:read"),
         other.read_write_lock("list:read"),
     );
-    let reads = [
-        one.read()
-            .try_lock(ONCE, Lease::fixed(seconds(140)))
-            .await
-            .unwrap(),
-        two.read()
-            .try_lock(ONCE, Lease::fixed(seconds(160)))
-            .await
-            .unwrap(),
-    ];
-    let string = client
-        .string_lock("list:string")
-        .try_lock(ONCE, Lease::fixed(seconds(180)))
-        .await
-        .unwrap();
+    let reads = [held(one.read(), 140).await, held(two.read(), 160).await];
+    let string = held(&client.string_lock("list:string"), 180).await;
     let mut queue = JoinSet::new();
     for _ in 0..3 {
         let waiter = other.fair_lock("list:fair");
@@ -336,9 +290,7 @@ pub(crate) async fn patterns_and_prefixes_are_told_apart(backend: Backend) {
     let plain = backend.client().await;
     let names = ["one", "two", "t*", "[t]wo"];
     let ours: Vec<_> = names.iter().map(|name| odd.lock(name)).collect();
-    let held = try_join_all(ours.iter().map(leasehold::Lock::lock))
-        .await
-        .unwrap();
+    let held = try_join_all(ours.iter().map(Lock::lock)).await.unwrap();
     // It fits the prefix if that is taken for a pattern.
     let other = plain.lock("axxb?\\^:one").lock().await.unwrap();
     let found = async |pattern: &str| -> Vec<String> {

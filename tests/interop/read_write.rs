@@ -228,7 +228,7 @@ async fn readers_come_in_after_a_downgrade_of_the_other_side() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn both_sides_of_a_read_write_lock_are_seen_by_the_other_side() {
+async fn readers_are_seen_by_the_other_side() {
     let mut harness = Harness::start().await;
     let lock = harness.client.read_write_lock("stock");
 
@@ -290,6 +290,12 @@ async fn both_sides_of_a_read_write_lock_are_seen_by_the_other_side() {
     first.unlock().await.expect("unlock");
     harness.java_has_cleaned_up().await;
     assert_eq!(harness.observer.keys().await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_writer_is_seen_by_the_other_side() {
+    let mut harness = Harness::start().await;
+    let lock = harness.client.read_write_lock("stock");
 
     let writing = lock.write().lock().await.expect("lock");
     assert!(writing.owner().ends_with(":write"), "{}", writing.owner());
@@ -306,6 +312,7 @@ async fn both_sides_of_a_read_write_lock_are_seen_by_the_other_side() {
 
     harness.java.lock("a", WRITE, None).await;
     harness.java.lock("a", READ, None).await;
+    let theirs = harness.java.owner("a").await;
     assert!(lock.write().is_locked().await.expect("is_locked"));
     assert!(lock.read().is_locked().await.expect("is_locked"));
     assert!(!lock.write().is_held().await.expect("is_held"));

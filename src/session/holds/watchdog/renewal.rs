@@ -76,24 +76,18 @@ pub(in crate::session) fn batches<T: Field>(calls: &Calls, fields: Vec<T>) -> Ve
 
 /// One batch: one call, and for each hold what it means.
 pub(super) async fn renew(holds: &Holds, group: Group, batch: Vec<ToRenew>) {
-    let sent = holds.calls.settings.clock.now();
+    let (calls, first) = (&holds.calls, batch[0].hold.resource.clone());
+    let sent = calls.settings.clock.now();
     let renewals: Vec<(&Resource, _, _)> = batch
         .iter()
         .map(|of| (&*of.hold.resource, &of.hold.field, of.lease))
         .collect();
-    let kind = batch[0].hold.resource.kind;
-    let shortest = batch
-        .iter()
-        .map(|of| time_for(&holds.calls, of.lease))
-        .min();
+    let shortest = batch.iter().map(|of| time_for(calls, of.lease)).min();
     // A renewal that takes a third of the lease leaves time for another one.
     let limit = Instant::now() + shortest.unwrap_or_default() / 3;
-    let before = holds
-        .calls
-        .epoch_if_durable(Lane::Background, &batch[0].hold.resource.key);
-    let call = holds
-        .calls
-        .call_group(group, Lane::Background, protocol::renew(kind, &renewals));
+    let before = calls.epoch_if_durable(Lane::Background, &first.key);
+    let call = protocol::renew(first.kind, &renewals);
+    let call = calls.call_group(group, Lane::Background, call);
     let reply = match timeout_at(limit, call).await {
         Ok(Ok(value)) => replies::renewed(value, batch.len()).map_err(Into::into),
         Ok(Err(error)) => Err(error),
@@ -127,8 +121,10 @@ pub(super) async fn renew(holds: &Holds, group: Group, batch: Vec<ToRenew>) {
             }
         }
         Err(CallError::NotApplied(_)) => {
-            let transport = &holds.calls.transport;
-            match transport.regrouped(group, batch, |of| &of.hold.resource.key) {
+            match calls
+                .transport
+                .regrouped(group, batch, |of| &of.hold.resource.key)
+            {
                 Ok(parts) => {
                     let parts = parts.into_iter();
                     let renewed = parts.map(|(group, part)| Box::pin(renew(holds, group, part)));
