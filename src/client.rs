@@ -5,21 +5,19 @@ mod builder;
 mod connect;
 mod kinds;
 mod local_handover;
+mod servers;
 mod streams;
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::connections::Connection;
 use crate::error::{ConfigError, Error};
 use crate::fencing::FencingToken;
-use crate::locks::LockList;
-use crate::preflight::{PreflightCheck, Requirements};
 use crate::protocol::keys::KeyName;
 use crate::protocol::kind::Kind;
 use crate::protocol::resource::Resource;
-use crate::protocol::{existence, fenced, replies};
+use crate::protocol::{fenced, replies};
 use crate::session::{Handle, Session};
 use crate::stats::Stats;
 
@@ -192,13 +190,7 @@ impl Client {
         value: &str,
     ) -> Result<(), Error> {
         if token.value() < 1 {
-            let (given, allowed) = (token.to_string(), "at least 1".to_owned());
-            let error = ConfigError::OutOfRange {
-                what: "token",
-                given,
-                allowed,
-            };
-            return Err(Error::Config(error));
+            return Err(ConfigError::out_of_range("token", token, "at least 1").into());
         }
         let prefix = &self.handle.session.calls.settings.key_prefix;
         let resource = Resource::new(Kind::Lock, prefix, key.as_ref())?;
@@ -219,34 +211,6 @@ impl Client {
         })
     }
 
-    /// Lists the locks held now, by any client, whose names match `pattern`.
-    ///
-    /// The pattern is that of `SCAN`: `*` matches any text, `?` any letter, and `[ab]` one of the letters.
-    /// The client's prefix is prepended.
-    ///
-    /// The search finds hash locks of this library and of Redisson, and string locks of this library. It does
-    /// not find a lock that more than a thousand readers hold, and may miss a lock that comes or goes during
-    /// the search. It stops after 10,000 locks, about five million keys, or 30 s. [`LockList::is_truncated`]
-    /// says whether it stopped early.
-    ///
-    /// # Redis cost
-    ///
-    /// 1 round trip for each 500 keys of the whole database. Each takes about a third of a millisecond of
-    /// the server's time if few keys match, and up to three milliseconds if all do.
-    ///
-    /// # Cancel safety
-    ///
-    /// Cancel safe.
-    ///
-    /// # Errors
-    ///
-    /// - [`Error::Unavailable`], [`Error::Unknown`] or [`Error::Protocol`]: Redis did not answer, or refused
-    ///   the call.
-    /// - [`Error::Closed`]: the client was shut down.
-    pub async fn locks(&self, pattern: &str) -> Result<LockList, Error> {
-        crate::locks::search(&self.handle, pattern).await
-    }
-
     /// The id of this client and its clones: a unique UUID in lower case.
     ///
     /// The id is visible in Redis. The owner of every hold starts with the id and a colon
@@ -254,131 +218,6 @@ impl Client {
     /// client has a [`name`](crate::ClientBuilder::name), it replaces `leasehold`.
     pub fn id(&self) -> String {
         self.handle.session.calls.client_id().to_string()
-    }
-
-    /// Lists the connections of all servers with `CLIENT LIST`, so that an operator can find the process of a
-    /// holder.
-    ///
-    /// If a hold was taken by this library, its [owner](crate::inspect::Holder::owner) starts with the
-    /// [`client`](Connection::client) of its connections. That is not so for Redisson. Its connections can be
-    /// found by [name](Connection::name), if its setting `clientName` is used. The embedded engine has no
-    /// such list and returns an empty one.
-    ///
-    /// # Redis cost
-    ///
-    /// 1 command for each server, which visits all its connections.
-    ///
-    /// # Cancel safety
-    ///
-    /// Cancel safe.
-    ///
-    /// # Errors
-    ///
-    /// - [`Error::Unavailable`]: a server did not answer.
-    /// - [`Error::Protocol`]: the user has no right to `CLIENT LIST`, which is one of the dangerous commands.
-    /// - [`Error::Closed`]: the client was shut down.
-    ///
-    /// # Examples
-    ///
-    /// ```no_run
-    /// # async fn example(client: leasehold::Client) -> Result<(), leasehold::Error> {
-    /// let holder = client.lock("orders:42").holder().await?;
-    /// for connection in client.connections().await? {
-    ///     let id = connection.client.as_deref().unwrap_or("none");
-    ///     if holder.as_ref().is_some_and(|holder| holder.owner.starts_with(id)) {
-    ///         println!("{} holds it, from {}", id, connection.address);
-    ///     }
-    /// }
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub async fn connections(&self) -> Result<Vec<Connection>, Error> {
-        crate::connections::list(&self.handle.session.calls).await
-    }
-
-    /// Checks that this client can send lock calls now. Use it for a readiness probe.
-    ///
-    /// The server runs a script that does nothing, on the connection that acquisitions use. The script
-    /// touches no key. So a success does not show whether the server accepts writes, or which keys the user
-    /// may access.
-    ///
-    /// # Redis cost
-    ///
-    /// 1 round trip.
-    ///
-    /// # Cancel safety
-    ///
-    /// Cancel safe.
-    ///
-    /// # Errors
-    ///
-    /// - [`Error::Unavailable`]: there is no connection, or the server is not ready.
-    /// - [`Error::Unknown`]: no reply came within the command timeout.
-    /// - [`Error::Protocol`]: the user has no right to run scripts.
-    /// - [`Error::Closed`]: the client was shut down.
-    pub async fn ping(&self) -> Result<(), Error> {
-        let (name, call) = (Arc::from("ping"), existence::keys_exist(vec![]));
-        self.handle
-            .session
-            .calls
-            .ask(&name, call, |reply| existence::missing(reply, 0))
-            .await
-            .map(drop)
-    }
-
-    /// Inspects the servers, and reports in words which guarantee this deployment gives.
-    ///
-    /// Use it when a program starts, or as an operator. It writes nothing. The report covers the version,
-    /// replicas, eviction, persistence, clock, round trip and cluster settings of each server, and the rights
-    /// that the user of this client lacks: see [`ServerState`](crate::preflight::ServerState). With sentinels
-    /// or in a cluster, it compares the duration of a failover with the client's lease. What the user has no
-    /// right to see is reported as unknown.
-    ///
-    /// By default it checks the rights for everything that this crate can do. [`uses`](PreflightCheck::uses)
-    /// and [`name`](PreflightCheck::name) narrow that.
-    ///
-    /// # Redis cost
-    ///
-    /// 14 commands for each server, or 15 in a cluster, in 8 round trips. All servers are asked concurrently.
-    /// Each sentinel gets two commands, in one more round trip.
-    ///
-    /// # Cancel safety
-    ///
-    /// Cancel safe.
-    ///
-    /// # Errors
-    ///
-    /// - [`Error::Closed`]: the client was shut down.
-    /// - [`Error::Config`]: the name cannot be used.
-    ///
-    /// A server that cannot be reached is not an error: its [`NodeReport`](crate::preflight::NodeReport) says
-    /// why.
-    ///
-    /// # Examples
-    ///
-    #[cfg_attr(feature = "embedded", doc = "```")]
-    #[cfg_attr(not(feature = "embedded"), doc = "```ignore")]
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), leasehold::Error> {
-    /// use leasehold::preflight::{Severity, Use};
-    ///
-    /// # let client = leasehold::Client::embedded();
-    /// let report = client.preflight().uses([Use::Lock, Use::Semaphore]).name("orders:1").await?;
-    /// println!("{report}");
-    /// if report.worst() >= Some(Severity::Danger) {
-    ///     eprintln!("do not rely on these locks");
-    /// }
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn preflight(&self) -> PreflightCheck<'_> {
-        PreflightCheck::new(&self.handle)
-    }
-
-    /// An error if the deployment gives less than required.
-    async fn meets(&self, requirements: &Requirements) -> Result<(), Error> {
-        let check = PreflightCheck::for_requirements(&self.handle, requirements);
-        requirements.check(&check.await?, self.handle.session.calls.settings.lease)
     }
 
     /// A snapshot of what this client has done and what it keeps, as plain counters.

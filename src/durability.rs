@@ -78,29 +78,17 @@ impl Durability {
     }
 
     pub(crate) fn checked(self, command_timeout: Duration) -> Result<Self, ConfigError> {
-        let out_of_range = |what, given, allowed| {
-            Err(ConfigError::OutOfRange {
-                what,
-                given,
-                allowed,
-            })
-        };
         let least = Duration::from_millis(1);
         if self.within < least || self.within >= command_timeout {
-            let allowed = format!("{least:?} to less than the command_timeout {command_timeout:?}");
-            return out_of_range(
+            return Err(ConfigError::out_of_range(
                 "within of durability",
                 format!("{:?}", self.within),
-                allowed,
-            );
+                format!("{least:?} to less than the command_timeout {command_timeout:?}"),
+            ));
         }
         if self.replicas > REPLICAS_MAX || self.wanted() == 0 {
-            let given = self.replicas.to_string();
-            return out_of_range(
-                "replicas of durability",
-                given,
-                format!("1 to {REPLICAS_MAX}"),
-            );
+            let (what, allowed) = ("replicas of durability", format!("1 to {REPLICAS_MAX}"));
+            return Err(ConfigError::out_of_range(what, self.replicas, allowed));
         }
         Ok(self)
     }

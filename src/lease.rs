@@ -97,11 +97,12 @@ impl Lease {
                 u64::try_from(lease.as_millis()).expect("BUG: a year fits"),
             ));
         }
-        Err(ConfigError::OutOfRange {
+        let allowed = format!("{shortest:?} to {:?}", Self::MAX);
+        Err(ConfigError::out_of_range(
             what,
-            given: format!("{lease:?}"),
-            allowed: format!("{shortest:?} to {:?}", Self::MAX),
-        })
+            format!("{lease:?}"),
+            allowed,
+        ))
     }
 }
 

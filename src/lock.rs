@@ -135,7 +135,7 @@ pub use inspect::Waiters;
 ///
 /// The hash at the lock's name and the channel `redisson_lock__channel:{name}`, both as in Redisson.
 pub struct Lock<G = LockGuard> {
-    target: Target,
+    set: LockSet,
     guard: PhantomData<fn() -> G>,
 }
 
@@ -163,15 +163,16 @@ pub struct Lock<G = LockGuard> {
 /// ```
 pub type FencedLock = Lock<FencedGuard>;
 
+/// One lock, or several as one.
 #[derive(Clone)]
-enum Target {
+enum LockSet {
     Single(SingleLock),
     Multi(Arc<MultiLock>),
 }
 
-impl Target {
+impl LockSet {
     fn multi(multi: MultiLock) -> Self {
-        Target::Multi(Arc::new(multi))
+        LockSet::Multi(Arc::new(multi))
     }
 }
 
@@ -182,7 +183,7 @@ impl Lock {
 
 impl<G: Guard> Lock<G> {
     pub(crate) fn new(handle: Arc<Handle>, resource: Result<Resource, ConfigError>) -> Self {
-        Lock::of(Target::Single(SingleLock {
+        Lock::of(LockSet::Single(SingleLock {
             handle,
             resource: resource.map(Arc::new),
             owner: None,
@@ -326,7 +327,7 @@ impl<G: Guard> Lock<G> {
         if !around.is_empty() {
             options.shown = options.shown.iter().cloned().chain(around).collect();
         }
-        let guard = G::of(self.target.take(options).await?)?;
+        let guard = G::of(self.set.take(options).await?)?;
         // Only now: an acquisition that never reached its caller is released at once.
         guard.as_ref().given_to_caller();
         Ok(guard)
@@ -334,12 +335,12 @@ impl<G: Guard> Lock<G> {
 
     /// The name of this value; empty if the name is not allowed.
     pub fn name(&self) -> &str {
-        self.target.name()
+        self.set.name()
     }
 
     /// Whether one of `holds` belongs to this lock or to one of its members.
     fn is_lock_of_any(&self, holds: &[Arc<Hold>]) -> bool {
-        let singles = self.target.singles();
+        let singles = self.set.singles();
         singles
             .into_iter()
             .any(|single| holds.iter().any(|hold| single.is_lock_of(hold)))
@@ -347,50 +348,50 @@ impl<G: Guard> Lock<G> {
 }
 
 impl<G> Lock<G> {
-    fn of(target: Target) -> Self {
+    fn of(set: LockSet) -> Self {
         Lock {
-            target,
+            set,
             guard: PhantomData,
         }
     }
 }
 
-impl Target {
+impl LockSet {
     fn name(&self) -> &str {
         match self {
-            Target::Single(single) => single
+            LockSet::Single(single) => single
                 .resource
                 .as_ref()
                 .map_or("", |resource| &*resource.name),
-            Target::Multi(multi) => multi.name(),
+            LockSet::Multi(multi) => multi.name(),
         }
     }
 
     async fn take(&self, options: Options) -> Result<LockGuard, Error> {
         match self {
-            Target::Single(single) => single.take(&options).await.map(LockGuard::new),
-            Target::Multi(multi) => multi.clone().attended(options).await,
+            LockSet::Single(single) => single.take(&options).await.map(LockGuard::new),
+            LockSet::Multi(multi) => multi.clone().attended(options).await,
         }
     }
 }
 
 impl<G> Clone for Lock<G> {
     fn clone(&self) -> Self {
-        Lock::of(self.target.clone())
+        Lock::of(self.set.clone())
     }
 }
 
 /// To combine locks of several kinds. [`LockGuard::token`] of the guards still returns the token.
 impl From<FencedLock> for Lock {
     fn from(lock: FencedLock) -> Self {
-        Lock::of(lock.target)
+        Lock::of(lock.set)
     }
 }
 
 impl<G> fmt::Debug for Lock<G> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Lock")
-            .field("name", &self.target.name())
+            .field("name", &self.set.name())
             .finish_non_exhaustive()
     }
 }

@@ -338,12 +338,7 @@ impl PermitExpirableSemaphore {
 }
 
 fn count_out_of_range(what: &'static str, given: impl fmt::Display) -> ConfigError {
-    let (given, allowed) = (given.to_string(), format!("1 to {PERMITS_MAX}"));
-    ConfigError::OutOfRange {
-        what,
-        given,
-        allowed,
-    }
+    ConfigError::out_of_range(what, given, format!("1 to {PERMITS_MAX}"))
 }
 
 impl fmt::Debug for PermitExpirableSemaphore {

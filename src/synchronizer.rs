@@ -23,12 +23,8 @@ fn in_range(permits: i64) -> Result<i64, ConfigError> {
     if (-most..=most).contains(&permits) {
         return Ok(permits);
     }
-    let (given, allowed) = (permits.to_string(), format!("{} to {most}", -most));
-    Err(ConfigError::OutOfRange {
-        what: "permits",
-        given,
-        allowed,
-    })
+    let allowed = format!("{} to {most}", -most);
+    Err(ConfigError::out_of_range("permits", permits, allowed))
 }
 
 /// A resource of a client.

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::session::Streak;
+
 /// Whether a released hold may pass to the next waiter of the same client without going through Redis.
 ///
 /// A hand-over saves the waiter two round trips. Hand-overs in a row are limited, so that waiters of other
@@ -45,5 +47,15 @@ impl Default for LocalHandover {
             count: 256,
             time: Duration::from_millis(5),
         }
+    }
+}
+
+impl LocalHandover {
+    pub(in crate::client) fn streak(self) -> Streak {
+        let (count, time) = match self {
+            LocalHandover::Off => (0, Duration::ZERO),
+            LocalHandover::Streak { count, time } => (count, time),
+        };
+        Streak { count, time }
     }
 }

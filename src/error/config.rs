@@ -1,5 +1,7 @@
 //! Settings and arguments that are not allowed. They are refused before anything is sent.
 
+use std::fmt;
+
 /// A setting or an argument that is not allowed. Nothing was sent, and the message says what is allowed.
 ///
 /// # Examples
@@ -120,4 +122,18 @@ pub enum ConfigError {
         "not the id of a permit: pass 32 lower-case hex digits, as `ExpirablePermit::id` gives them"
     )]
     PermitId,
+}
+
+impl ConfigError {
+    pub(crate) fn out_of_range(
+        what: &'static str,
+        given: impl fmt::Display,
+        allowed: impl Into<String>,
+    ) -> Self {
+        ConfigError::OutOfRange {
+            what,
+            given: given.to_string(),
+            allowed: allowed.into(),
+        }
+    }
 }

@@ -247,17 +247,10 @@ fn checked_purpose(purpose: String) -> Result<Arc<str>, ConfigError> {
     if fits && !purpose.chars().any(char::is_control) {
         return Ok(Arc::from(purpose));
     }
-    let given = purpose
-        .chars()
-        .take(64)
-        .flat_map(char::escape_debug)
-        .collect();
+    let start = purpose.chars().take(64);
+    let given: String = start.flat_map(char::escape_debug).collect();
     let allowed = format!("1 to {PURPOSE_MAX} bytes without control characters");
-    Err(ConfigError::OutOfRange {
-        what: "purpose",
-        given,
-        allowed,
-    })
+    Err(ConfigError::out_of_range("purpose", given, allowed))
 }
 
 impl<'a, G: Guard> IntoFuture for Acquire<'a, G> {

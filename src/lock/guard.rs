@@ -5,10 +5,8 @@ pub(super) mod run;
 pub(super) mod sealed;
 
 use std::fmt;
-use std::future::{Future, poll_fn};
-use std::pin::pin;
+use std::future::Future;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -18,14 +16,13 @@ use tokio::time::Instant;
 use crate::error::Error;
 use crate::fencing::FencingToken;
 use crate::lease::{Ended, HoldState, Lease, LossReason};
+use crate::session::HoldShare;
 use crate::session::acquire::reenter;
 use crate::session::existing_hold::extend;
 use crate::session::hold::{Heir, Hold};
 use crate::session::holds::release::cleanup::Cleanup;
-use crate::session::{HoldShare, section};
 
 use multi::MultiGuard;
-use run::flat;
 
 pub use sealed::Guard;
 
@@ -125,7 +122,7 @@ impl LockGuard {
         }
     }
 
-    fn lost_error(&self, reason: LossReason) -> Error {
+    pub(super) fn lost_error(&self, reason: LossReason) -> Error {
         match &self.share {
             Share::Single(share) => Error::lost(&share.hold().resource.name, reason),
             Share::Multi(multi) => Error::lost(multi.name(), reason),
@@ -246,69 +243,6 @@ impl LockGuard {
             None => Ok(()),
             Some(reason) => Err(self.lost_error(reason)),
         }
-    }
-
-    /// Polls `work` while the lock is held, and drops it if the lock is lost.
-    ///
-    /// `work` is a *section*: the code that it calls can take the same lock again. See [taking it
-    /// again](crate::Lock#taking-it-again).
-    ///
-    /// # Redis cost
-    ///
-    /// None.
-    ///
-    /// # Cancel safety
-    ///
-    /// The same as `work`. The guard is not affected.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Lost`] if the hold ended before `work` did.
-    pub async fn run<W: Future>(&self, work: W) -> Result<W::Output, Error> {
-        let (mut ended, mut work) = (self.ended_later(), pin!(work));
-        let holds = Arc::from(self.holds());
-        poll_fn(|context| {
-            // A timer fires only when the runtime gets to it; the clock is accurate at any moment.
-            if let Some(reason) = self.loss() {
-                return Poll::Ready(Err(self.lost_error(reason)));
-            }
-            if let Poll::Ready(Ended::Lost(reason)) = ended.as_mut().poll(context) {
-                return Poll::Ready(Err(self.lost_error(reason)));
-            }
-            let polled = {
-                let _inside = section::enter(&holds);
-                work.as_mut().poll(context)
-            };
-            let Poll::Ready(done) = polled else {
-                return Poll::Pending;
-            };
-            Poll::Ready(match self.loss() {
-                None => Ok(done),
-                // One poll of `work` took longer than the lease.
-                Some(reason) => Err(self.lost_error(reason)),
-            })
-        })
-        .await
-    }
-
-    /// Like [`run`](LockGuard::run), for work that returns a `Result`.
-    ///
-    /// # Redis cost
-    ///
-    /// None.
-    ///
-    /// # Cancel safety
-    ///
-    /// See [`run`](LockGuard::run).
-    ///
-    /// # Errors
-    ///
-    /// The errors of `work` and of [`run`](LockGuard::run).
-    pub async fn try_run<T, E: From<Error>>(
-        &self,
-        work: impl Future<Output = Result<T, E>>,
-    ) -> Result<T, E> {
-        flat(self.run(work).await)
     }
 
     /// Extends the hold to at least `lease` from now. It is never shortened.

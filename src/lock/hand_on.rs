@@ -5,7 +5,7 @@ mod text;
 use std::sync::Arc;
 
 use super::guard::Guard;
-use super::{Lock, LockGuard, Target};
+use super::{Lock, LockGuard, LockSet};
 use crate::error::{ConfigError, Error};
 use crate::lease::Lease;
 use crate::protocol::kind::Kind;
@@ -103,15 +103,12 @@ impl<G: Guard> Lock<G> {
     /// - [`Error::Config`]: the name cannot be used, the text was changed or belongs to another lock, or this
     ///   is several locks as one.
     pub async fn restore(&self, text: &str) -> Result<G, Error> {
-        let Target::Single(single) = &self.target else {
+        let LockSet::Single(single) = &self.set else {
             return Err(Error::Config(ConfigError::Several { call: "restore" }));
         };
         if text.len() > TEXT_MAX {
-            return Err(Error::Config(ConfigError::OutOfRange {
-                what: "length of the owner text",
-                given: text.len().to_string(),
-                allowed: format!("0 to {TEXT_MAX}"),
-            }));
+            let (what, allowed) = ("length of the owner text", format!("0 to {TEXT_MAX}"));
+            return Err(ConfigError::out_of_range(what, text.len(), allowed).into());
         }
         let mut request = single.request(&Options::new(Wait::Once, Lease::Renewed))?;
         // An unattended caller cannot restore the hold a second time, so it has as long as the lease that it

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Guard, Lock, Target};
+use super::{Guard, Lock, LockSet};
 use crate::error::{ConfigError, Error};
 use crate::holder::Holder;
 use crate::protocol::waiters::Waiting;
@@ -54,9 +54,9 @@ impl<G: Guard> Lock<G> {
     /// - [`Error::Closed`]: the client was shut down.
     /// - [`Error::Config`]: the name or a setting of the lock cannot be used.
     pub async fn is_locked(&self) -> Result<bool, Error> {
-        match &self.target {
-            Target::Single(single) => Ok(single.inspect().await?.is_some()),
-            Target::Multi(multi) => Box::pin(multi.is_locked()).await,
+        match &self.set {
+            LockSet::Single(single) => Ok(single.inspect().await?.is_some()),
+            LockSet::Multi(multi) => Box::pin(multi.is_locked()).await,
         }
     }
 
@@ -96,9 +96,9 @@ impl<G: Guard> Lock<G> {
     ///
     /// See [`is_locked`](Lock::is_locked).
     pub async fn hold_count(&self) -> Result<u64, Error> {
-        match &self.target {
-            Target::Single(single) => single.hold_count().await,
-            Target::Multi(multi) => Box::pin(multi.hold_count()).await,
+        match &self.set {
+            LockSet::Single(single) => single.hold_count().await,
+            LockSet::Multi(multi) => Box::pin(multi.hold_count()).await,
         }
     }
 
@@ -119,12 +119,12 @@ impl<G: Guard> Lock<G> {
     ///
     /// See [`is_locked`](Lock::is_locked).
     pub async fn remaining_lease(&self) -> Result<Option<Duration>, Error> {
-        match &self.target {
-            Target::Single(single) => Ok(single
+        match &self.set {
+            LockSet::Single(single) => Ok(single
                 .inspect()
                 .await?
                 .map(|seen| seen.left.unwrap_or(Duration::MAX))),
-            Target::Multi(multi) => Box::pin(multi.remaining_lease()).await,
+            LockSet::Multi(multi) => Box::pin(multi.remaining_lease()).await,
         }
     }
 
@@ -145,9 +145,9 @@ impl<G: Guard> Lock<G> {
     ///
     /// See [`is_locked`](Lock::is_locked).
     pub async fn holder(&self) -> Result<Option<Holder>, Error> {
-        let single = match &self.target {
-            Target::Single(single) => single,
-            Target::Multi(multi) => return Box::pin(multi.holder()).await,
+        let single = match &self.set {
+            LockSet::Single(single) => single,
+            LockSet::Multi(multi) => return Box::pin(multi.holder()).await,
         };
         Ok(single
             .inspect()
@@ -169,12 +169,12 @@ impl<G: Guard> Lock<G> {
     ///
     /// See [`is_locked`](Lock::is_locked). [`Error::Config`] for several locks as one.
     pub async fn waiters(&self) -> Result<Waiters, Error> {
-        match &self.target {
-            Target::Single(single) => {
+        match &self.set {
+            LockSet::Single(single) => {
                 let Waiting { listening, queue } = single.waiting().await?;
                 Ok(Waiters { queue, listening })
             }
-            Target::Multi(_) => Err(Error::Config(ConfigError::Several { call: "waiters" })),
+            LockSet::Multi(_) => Err(Error::Config(ConfigError::Several { call: "waiters" })),
         }
     }
 
@@ -195,9 +195,9 @@ impl<G: Guard> Lock<G> {
     ///
     /// See [`is_locked`](Lock::is_locked).
     pub async fn force_unlock(&self) -> Result<bool, Error> {
-        match &self.target {
-            Target::Single(single) => single.force_unlock().await,
-            Target::Multi(multi) => Box::pin(multi.force_unlock()).await,
+        match &self.set {
+            LockSet::Single(single) => single.force_unlock().await,
+            LockSet::Multi(multi) => Box::pin(multi.force_unlock()).await,
         }
     }
 }

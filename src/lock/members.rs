@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::single::SingleLock;
-use super::{Lock, Target};
+use super::{Lock, LockSet};
 use crate::error::ConfigError;
 use crate::protocol::kind::Kind;
 
@@ -55,51 +55,53 @@ pub(super) fn conflicts_on_a_server(locks: &[Lock]) -> bool {
 impl Lock {
     /// The single locks of the set; a single lock is a set of one.
     fn singles(&self) -> Vec<&SingleLock> {
-        self.target.singles()
+        self.set.singles()
     }
 
     pub(super) fn single(&self) -> Option<&SingleLock> {
-        match &self.target {
-            Target::Single(single) => Some(single),
-            Target::Multi(_) => None,
+        match &self.set {
+            LockSet::Single(single) => Some(single),
+            LockSet::Multi(_) => None,
         }
     }
 
     /// The locks that must all be held: the members of a set, or the lock itself. A quorum and a refused set
     /// stay as they are.
     pub(super) fn into_members(self) -> Vec<Lock> {
-        match self.target {
-            Target::Multi(multi) if !multi.quorum && multi.check().is_ok() => multi.members.clone(),
-            target => vec![Lock::of(target)],
+        match self.set {
+            LockSet::Multi(multi) if !multi.quorum && multi.check().is_ok() => {
+                multi.members.clone()
+            }
+            set => vec![Lock::of(set)],
         }
     }
 
     /// Why the lock can never be taken.
     pub(super) fn check(&self) -> Result<(), ConfigError> {
-        match &self.target {
-            Target::Single(single) => single.resource().map(|_| ()),
-            Target::Multi(multi) => multi.check(),
+        match &self.set {
+            LockSet::Single(single) => single.resource().map(|_| ()),
+            LockSet::Multi(multi) => multi.check(),
         }
     }
 
     /// The position in the order in which members are taken: by key, then by server.
     pub(super) fn rank(&self) -> Option<(Arc<str>, String)> {
-        match &self.target {
-            Target::Single(single) => {
+        match &self.set {
+            LockSet::Single(single) => {
                 let key = single.resource.as_ref().ok()?.key.clone();
                 Some((key, single.handle.session.calls.transport.server()))
             }
-            Target::Multi(multi) => multi.members.iter().filter_map(Lock::rank).min(),
+            LockSet::Multi(multi) => multi.members.iter().filter_map(Lock::rank).min(),
         }
     }
 }
 
-impl Target {
+impl LockSet {
     /// The single locks of the set; a single lock is a set of one.
     pub(super) fn singles(&self) -> Vec<&SingleLock> {
         match self {
-            Target::Single(single) => vec![single],
-            Target::Multi(multi) => multi.members.iter().flat_map(Lock::singles).collect(),
+            LockSet::Single(single) => vec![single],
+            LockSet::Multi(multi) => multi.members.iter().flat_map(Lock::singles).collect(),
         }
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::single::SingleLock;
-use super::{Guard, Lock, Target};
+use super::{Guard, Lock, LockSet};
 use crate::protocol::resource::Resource;
 use crate::session::Owner;
 use crate::session::lock_settings::OwnSettings;
@@ -124,15 +124,15 @@ impl<G: Guard> Lock<G> {
     }
 
     pub(crate) fn prefer_writers(&mut self) {
-        if let Target::Single(single) = &mut self.target {
+        if let LockSet::Single(single) = &mut self.set {
             single.change(Resource::prefer_writers);
         }
     }
 
     fn changed(mut self, change: &dyn Fn(&mut SingleLock)) -> Self {
-        match &mut self.target {
-            Target::Single(single) => change(single),
-            Target::Multi(multi) => {
+        match &mut self.set {
+            LockSet::Single(single) => change(single),
+            LockSet::Multi(multi) => {
                 Arc::make_mut(multi).change(|member| member.changed(change));
             }
         }
@@ -141,9 +141,9 @@ impl<G: Guard> Lock<G> {
 
     /// A quorum retries as a whole; in a lock of all members, each member retries by itself.
     fn changed_where_it_asks(mut self, change: &dyn Fn(&mut OwnSettings)) -> Self {
-        match &mut self.target {
-            Target::Single(single) => change(single.settings.own_mut()),
-            Target::Multi(multi) => {
+        match &mut self.set {
+            LockSet::Single(single) => change(single.settings.own_mut()),
+            LockSet::Multi(multi) => {
                 let multi = Arc::make_mut(multi);
                 if multi.quorum {
                     change(multi.settings.own_mut());

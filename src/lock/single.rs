@@ -54,12 +54,8 @@ impl SingleLock {
             });
         }
         if options.purpose.is_some() && !resource.can_be_described() {
-            return Err(ConfigError::OutOfRange {
-                what: "purpose",
-                given: "a purpose".to_owned(),
-                allowed: "none: the braces in the name would put it in another cluster slot"
-                    .to_owned(),
-            });
+            let allowed = "none: the braces in the name would put it in another cluster slot";
+            return Err(ConfigError::out_of_range("purpose", "a purpose", allowed));
         }
         Ok(resource)
     }

@@ -106,11 +106,11 @@ pub(crate) fn in_range(
         return Ok(());
     }
     let allowed = format!("{:?} to {:?}", allowed.start(), allowed.end());
-    Err(ConfigError::OutOfRange {
+    Err(ConfigError::out_of_range(
         what,
-        given: format!("{given:?}"),
+        format!("{given:?}"),
         allowed,
-    })
+    ))
 }
 
 #[cfg(test)]

@@ -10,8 +10,8 @@ use crate::client_id::ClientId;
 use crate::clock::{Clock, Counts};
 use crate::error::ConfigError;
 use crate::lease::Lease;
+use crate::session::Settings;
 use crate::session::lock_settings::{SAFETY_POLL, in_range};
-use crate::session::{Settings, Streak};
 use crate::transport::redis::Timing;
 
 const CONNECT_TIMEOUT_DEFAULT: Duration = Duration::from_secs(1);
@@ -58,13 +58,6 @@ impl ClientBuilder {
 
     pub(in crate::client) fn settings(&self) -> Result<Settings, ConfigError> {
         self.check()?;
-        let streak = match self.handover {
-            LocalHandover::Off => Streak {
-                count: 0,
-                time: Duration::ZERO,
-            },
-            LocalHandover::Streak { count, time } => Streak { count, time },
-        };
         let durability = self
             .durability
             .map(|durability| durability.checked(self.command_timeout))
@@ -73,7 +66,7 @@ impl ClientBuilder {
             lease: Lease::checked("lease", self.lease)?,
             command_timeout: self.command_timeout,
             key_prefix: self.key_prefix.clone(),
-            streak,
+            streak: self.handover.streak(),
             safety_poll: self.safety_poll,
             fair_claim: self.fair_claim,
             clock: self.clock(),

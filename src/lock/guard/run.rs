@@ -1,10 +1,13 @@
 //! Runs work while a lock is held, and releases the lock afterwards.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 
 use super::{Guard, LockGuard};
 use crate::error::Error;
+use crate::lease::Ended;
 use crate::session::section;
 
 /// Runs `work` with the guard, then releases the lock.
@@ -40,6 +43,69 @@ pub(crate) fn done_unless_lost<T>(done: T, released: Result<(), Error>) -> Resul
 }
 
 impl LockGuard {
+    /// Polls `work` while the lock is held, and drops it if the lock is lost.
+    ///
+    /// `work` is a *section*: the code that it calls can take the same lock again. See [taking it
+    /// again](crate::Lock#taking-it-again).
+    ///
+    /// # Redis cost
+    ///
+    /// None.
+    ///
+    /// # Cancel safety
+    ///
+    /// The same as `work`. The guard is not affected.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Lost`] if the hold ended before `work` did.
+    pub async fn run<W: Future>(&self, work: W) -> Result<W::Output, Error> {
+        let (mut ended, mut work) = (self.ended_later(), pin!(work));
+        let holds = Arc::from(self.holds());
+        poll_fn(|context| {
+            // A timer fires only when the runtime gets to it; the clock is accurate at any moment.
+            if let Some(reason) = self.loss() {
+                return Poll::Ready(Err(self.lost_error(reason)));
+            }
+            if let Poll::Ready(Ended::Lost(reason)) = ended.as_mut().poll(context) {
+                return Poll::Ready(Err(self.lost_error(reason)));
+            }
+            let polled = {
+                let _inside = section::enter(&holds);
+                work.as_mut().poll(context)
+            };
+            let Poll::Ready(done) = polled else {
+                return Poll::Pending;
+            };
+            Poll::Ready(match self.loss() {
+                None => Ok(done),
+                // One poll of `work` took longer than the lease.
+                Some(reason) => Err(self.lost_error(reason)),
+            })
+        })
+        .await
+    }
+
+    /// Like [`run`](LockGuard::run), for work that returns a `Result`.
+    ///
+    /// # Redis cost
+    ///
+    /// None.
+    ///
+    /// # Cancel safety
+    ///
+    /// See [`run`](LockGuard::run).
+    ///
+    /// # Errors
+    ///
+    /// The errors of `work` and of [`run`](LockGuard::run).
+    pub async fn try_run<T, E: From<Error>>(
+        &self,
+        work: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, E> {
+        flat(self.run(work).await)
+    }
+
     /// Like [`run`](LockGuard::run), for work that blocks its thread and cannot be dropped.
     pub(crate) fn run_on_this_thread<T>(&self, work: impl FnOnce() -> T) -> Result<T, Error> {
         self.check()?;

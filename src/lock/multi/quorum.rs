@@ -9,7 +9,7 @@ use super::{MultiLock, SERVER_SHARE, pause};
 use crate::error::{Cause, Error};
 use crate::lease::Lease;
 use crate::lock::guard::multi::gather;
-use crate::lock::{Lock, LockGuard, Target};
+use crate::lock::{Lock, LockGuard, LockSet};
 use crate::session::options::Options;
 use crate::session::retry_delay::GrowingPause;
 use crate::session::wait::Wait;
@@ -59,7 +59,7 @@ impl Lock {
     #[doc(alias = "red_lock")]
     pub fn quorum(members: impl IntoIterator<Item = impl Into<Lock>>) -> Lock {
         let members = members.into_iter().map(Into::into).collect();
-        Lock::of(Target::multi(MultiLock::majority(members)))
+        Lock::of(LockSet::multi(MultiLock::majority(members)))
     }
 }
 
@@ -137,7 +137,7 @@ impl MultiLock {
                 Wait::Once | Wait::Forever => share,
             };
             // CANCEL: a grant that comes later is undone.
-            let answer = timeout_at(limit, Box::pin(member.target.take(once.clone()))).await;
+            let answer = timeout_at(limit, Box::pin(member.set.take(once.clone()))).await;
             answer.unwrap_or_else(|_| Err(member.too_slow()))
         });
         gather(asked, self.required).await
@@ -146,13 +146,13 @@ impl MultiLock {
 
 impl Lock {
     fn lease(&self, lease: Lease) -> Duration {
-        match (lease, &self.target) {
+        match (lease, &self.set) {
             (Lease::Fixed(lease) | Lease::RenewedFor(lease), _) => lease,
-            (Lease::Renewed, Target::Single(single)) => single
+            (Lease::Renewed, LockSet::Single(single)) => single
                 .settings
                 .own()
                 .lease(&single.handle.session.calls.settings),
-            (Lease::Renewed, Target::Multi(multi)) => multi
+            (Lease::Renewed, LockSet::Multi(multi)) => multi
                 .members
                 .iter()
                 .map(|member| member.lease(lease))
