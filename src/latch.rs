@@ -1,6 +1,5 @@
 //! The count-down latch, which callers wait for but never hold.
 
-use std::fmt;
 use std::time::Duration;
 
 use crate::error::Error;
@@ -57,6 +56,7 @@ use crate::synchronizer::Synchronizer;
 /// # Ok(())
 /// # }
 /// ```
+#[derive(Debug)]
 pub struct CountDownLatch {
     inner: Synchronizer,
 }
@@ -99,8 +99,7 @@ impl CountDownLatch {
             // A stored zero would stay forever, and no other count could be set.
             return Ok(self.count().await? == 0);
         }
-        let publish = self.inner.publish();
-        let call = |resource: &_, reply_key| {
+        let call = |resource: &_, publish, reply_key| {
             counter::set(resource, publish, count.into(), "1", None, reply_key)
         };
         self.inner.change(call, yes_or_no).await
@@ -120,13 +119,7 @@ impl CountDownLatch {
     ///
     /// See [`try_set_count`](CountDownLatch::try_set_count).
     pub async fn count_down(&self) -> Result<i64, Error> {
-        let publish = self.inner.publish();
-        self.inner
-            .change(
-                |resource, reply_key| latch::count_down(resource, publish, reply_key),
-                number,
-            )
-            .await
+        self.inner.change(latch::count_down, number).await
     }
 
     /// Returns the count; 0 if it was never set.
@@ -143,7 +136,8 @@ impl CountDownLatch {
     ///
     /// See [`try_set_count`](CountDownLatch::try_set_count).
     pub async fn count(&self) -> Result<i64, Error> {
-        self.inner.ask(latch::count, number).await
+        let call = |resource: &_, _publish| latch::count(resource);
+        self.inner.ask(call, number).await
     }
 
     /// Waits until the count is zero, for at most `wait`.
@@ -186,22 +180,11 @@ impl CountDownLatch {
     ///
     /// See [`try_set_count`](CountDownLatch::try_set_count).
     pub async fn delete(&self) -> Result<bool, Error> {
-        let publish = self.inner.publish();
-        self.inner
-            .ask(|resource| latch::delete(resource, publish), yes_or_no)
-            .await
+        self.inner.ask(latch::delete, yes_or_no).await
     }
 
     /// The name of this value; empty if the name is not allowed.
     pub fn name(&self) -> &str {
         self.inner.name()
-    }
-}
-
-impl fmt::Debug for CountDownLatch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CountDownLatch")
-            .field("name", &self.name())
-            .finish_non_exhaustive()
     }
 }

@@ -71,6 +71,7 @@ const PERMITS_MAX: u32 = 1024;
 /// # Ok(())
 /// # }
 /// ```
+#[derive(Debug)]
 pub struct PermitExpirableSemaphore {
     inner: Synchronizer,
 }
@@ -117,8 +118,8 @@ impl PermitExpirableSemaphore {
     /// - [`Error::Closed`]: the client was shut down.
     /// - [`Error::Config`]: the name or a setting cannot be used.
     pub async fn try_set_permits(&self, permits: u32) -> Result<bool, Error> {
-        let (publish, message) = (self.inner.publish(), permits.to_string());
-        let call = |resource: &_, reply_key| {
+        let message = permits.to_string();
+        let call = |resource: &_, publish, reply_key| {
             counter::set(resource, publish, permits.into(), &message, None, reply_key)
         };
         self.inner.change(call, yes_or_no).await
@@ -139,13 +140,8 @@ impl PermitExpirableSemaphore {
     ///
     /// See [`try_set_permits`](PermitExpirableSemaphore::try_set_permits).
     pub async fn set_permits(&self, permits: u32) -> Result<i64, Error> {
-        let publish = self.inner.publish();
-        self.inner
-            .ask(
-                |resource| permit::resize(resource, publish, permits.into()),
-                number,
-            )
-            .await
+        let call = |resource: &_, publish| permit::resize(resource, publish, permits.into());
+        self.inner.ask(call, number).await
     }
 
     /// Adds permits, or takes permits away if the number is negative.
@@ -188,9 +184,8 @@ impl PermitExpirableSemaphore {
     /// [`try_set_permits`](PermitExpirableSemaphore::try_set_permits) for the others.
     pub async fn expire_after(&self, life: Duration) -> Result<bool, Error> {
         let life = Lease::checked("life", life)?;
-        self.inner
-            .ask(|resource| permit::expire(resource, life), yes_or_no)
-            .await
+        let call = |resource: &_, _publish| permit::expire(resource, life);
+        self.inner.ask(call, yes_or_no).await
     }
 
     /// Takes a permit, and waits as long as it takes.
@@ -322,13 +317,8 @@ impl PermitExpirableSemaphore {
     }
 
     async fn numbers(&self) -> Result<(i64, i64), Error> {
-        let publish = self.inner.publish();
-        self.inner
-            .ask(
-                |resource| permit::count(resource, publish),
-                permit::available_and_held,
-            )
-            .await
+        let read = permit::available_and_held;
+        self.inner.ask(permit::count, read).await
     }
 
     /// The name of this value; empty if the name is not allowed.
@@ -339,12 +329,4 @@ impl PermitExpirableSemaphore {
 
 fn count_out_of_range(what: &'static str, given: impl fmt::Display) -> ConfigError {
     ConfigError::out_of_range(what, given, format!("1 to {PERMITS_MAX}"))
-}
-
-impl fmt::Debug for PermitExpirableSemaphore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PermitExpirableSemaphore")
-            .field("name", &self.name())
-            .finish_non_exhaustive()
-    }
 }

@@ -2,7 +2,6 @@
 
 mod permit;
 
-use std::fmt;
 use std::time::Duration;
 
 use crate::error::Error;
@@ -70,6 +69,7 @@ pub use permit::SemaphorePermit;
 /// # Ok(())
 /// # }
 /// ```
+#[derive(Debug)]
 pub struct Semaphore {
     inner: Synchronizer,
 }
@@ -141,8 +141,8 @@ impl Semaphore {
     }
 
     async fn set(&self, permits: u32, life: Option<Duration>) -> Result<bool, Error> {
-        let (publish, message) = (self.inner.publish(), permits.to_string());
-        let call = |resource: &_, reply_key| {
+        let message = permits.to_string();
+        let call = |resource: &_, publish, reply_key| {
             counter::set(resource, publish, permits.into(), &message, life, reply_key)
         };
         self.inner.change(call, yes_or_no).await
@@ -240,8 +240,8 @@ impl Semaphore {
         if permits == 0 {
             return Ok(false);
         }
-        let (publish, left_alone) = (self.inner.publish(), IfAbsent::LeaveAlone);
-        let call = |resource: &_, reply_key| {
+        let left_alone = IfAbsent::LeaveAlone;
+        let call = |resource: &_, publish, reply_key| {
             semaphore::add(resource, publish, permits.into(), left_alone, reply_key)
         };
         self.inner.change(call, was_there).await
@@ -283,13 +283,7 @@ impl Semaphore {
     ///
     /// See [`try_set_permits`](Semaphore::try_set_permits).
     pub async fn drain(&self) -> Result<i64, Error> {
-        let publish = self.inner.publish();
-        self.inner
-            .change(
-                |resource, reply_key| semaphore::drain(resource, publish, reply_key),
-                number,
-            )
-            .await
+        self.inner.change(semaphore::drain, number).await
     }
 
     /// Returns the number of available permits. It is negative if more were taken away than there were.
@@ -306,22 +300,11 @@ impl Semaphore {
     ///
     /// See [`try_set_permits`](Semaphore::try_set_permits).
     pub async fn available(&self) -> Result<i64, Error> {
-        let publish = self.inner.publish();
-        self.inner
-            .ask(|resource| semaphore::available(resource, publish), number)
-            .await
+        self.inner.ask(semaphore::available, number).await
     }
 
     /// The name of this value; empty if the name is not allowed.
     pub fn name(&self) -> &str {
         self.inner.name()
-    }
-}
-
-impl fmt::Debug for Semaphore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Semaphore")
-            .field("name", &self.name())
-            .finish_non_exhaustive()
     }
 }

@@ -1,5 +1,6 @@
 //! What semaphores and latches share: one resource of a client, and calls about it.
 
+use std::fmt;
 use std::sync::Arc;
 
 use crate::error::{ConfigError, Error};
@@ -7,7 +8,7 @@ use crate::lease::Lease;
 use crate::protocol::counter::{ReplyKey, number};
 use crate::protocol::resource::Resource;
 use crate::protocol::semaphore::{self, IfAbsent};
-use crate::protocol::{Call, Unexpected, Value};
+use crate::protocol::{Call, Publish, Unexpected, Value};
 use crate::session::lock_settings::LockSettings;
 use crate::session::options::Options;
 use crate::session::proofs::Proofs;
@@ -57,13 +58,6 @@ impl Synchronizer {
             .map_or("", |resource| &*resource.name)
     }
 
-    pub(crate) fn publish(&self) -> &'static str {
-        // A bad name is refused before anything is published.
-        let publish =
-            |resource: &Arc<Resource>| self.handle.session.calls.publish_command(resource);
-        self.resource.as_ref().map_or("PUBLISH", publish)
-    }
-
     /// Takes permits. Each acquisition is its own owner.
     pub(crate) async fn take(
         &self,
@@ -92,8 +86,7 @@ impl Synchronizer {
         if permits == 0 {
             return Ok(());
         }
-        let publish = self.publish();
-        let call = |resource: &_, reply_key| {
+        let call = |resource: &_, publish, reply_key| {
             semaphore::add(resource, publish, permits, IfAbsent::Make, reply_key)
         };
         self.change(call, number).await.map(|_available| ())
@@ -102,27 +95,29 @@ impl Synchronizer {
     /// Sends one call and reads its reply.
     pub(crate) async fn ask<T>(
         &self,
-        call: impl Fn(&Resource) -> Call,
+        call: impl Fn(&Resource, Publish) -> Call,
         read: impl Fn(Value) -> Result<T, Unexpected>,
     ) -> Result<T, Error> {
-        let resource = self.resource()?;
-        self.handle
-            .session
-            .calls
-            .ask(&resource.name, call(resource), read)
-            .await
+        let (calls, resource) = (&self.handle.session.calls, self.resource()?);
+        let call = call(resource, calls.publish_command(resource));
+        calls.ask(&resource.name, call, read).await
     }
 
     /// Makes a change that takes effect once, even if the call is repeated because its reply was lost.
     pub(crate) async fn change<T>(
         &self,
-        call: impl Fn(&Resource, ReplyKey) -> Call,
+        call: impl Fn(&Resource, Publish, ReplyKey) -> Call,
         read: impl Fn(Value) -> Result<T, Unexpected>,
     ) -> Result<T, Error> {
-        self.handle
-            .session
-            .calls
-            .call_idempotent(self.resource()?, call, read)
-            .await
+        let (calls, resource) = (&self.handle.session.calls, self.resource()?);
+        let publish = calls.publish_command(resource);
+        let call = move |resource: &_, reply_key| call(resource, publish, reply_key);
+        calls.call_idempotent(resource, call, read).await
+    }
+}
+
+impl fmt::Debug for Synchronizer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self.name(), f)
     }
 }

@@ -43,52 +43,19 @@ impl<'a, G: crate::Guard> Acquire<'a, G> {
         Acquire { inner, driver }
     }
 
-    /// See [`Acquire::wait`](crate::Acquire::wait).
-    pub fn wait(self, wait: Duration) -> Self {
-        Acquire {
-            inner: self.inner.wait(wait),
-            ..self
-        }
-    }
-
-    /// See [`Acquire::lease`](crate::Acquire::lease).
-    pub fn lease(self, lease: Lease) -> Self {
-        Acquire {
-            inner: self.inner.lease(lease),
-            ..self
-        }
-    }
-
-    /// See [`Acquire::max_hold`](crate::Acquire::max_hold).
-    pub fn max_hold(self, max_hold: Duration) -> Self {
-        Acquire {
-            inner: self.inner.max_hold(max_hold),
-            ..self
-        }
-    }
-
-    /// See [`Acquire::purpose`](crate::Acquire::purpose).
-    pub fn purpose(self, purpose: impl Into<String>) -> Self {
-        Acquire {
-            inner: self.inner.purpose(purpose),
-            ..self
-        }
-    }
-
-    /// See [`Acquire::unlock_not_before`](crate::Acquire::unlock_not_before).
-    pub fn unlock_not_before(self, span: Duration) -> Self {
-        Acquire {
-            inner: self.inner.unlock_not_before(span),
-            ..self
-        }
-    }
-
-    /// See [`Acquire::within`](crate::Acquire::within).
-    pub fn within(self, guard: &'a impl AsRef<LockGuard>) -> Self {
-        Acquire {
-            inner: self.inner.within(guard),
-            ..self
-        }
+    settings! {
+        /// Like [`Acquire::wait`](crate::Acquire::wait).
+        wait(wait: Duration);
+        /// Like [`Acquire::lease`](crate::Acquire::lease).
+        lease(lease: Lease);
+        /// Like [`Acquire::max_hold`](crate::Acquire::max_hold).
+        max_hold(max_hold: Duration);
+        /// Like [`Acquire::purpose`](crate::Acquire::purpose).
+        purpose(purpose: impl Into<String>);
+        /// Like [`Acquire::unlock_not_before`](crate::Acquire::unlock_not_before).
+        unlock_not_before(span: Duration);
+        /// Like [`Acquire::within`](crate::Acquire::within).
+        within(guard: &'a impl AsRef<LockGuard>);
     }
 
     /// Takes the lock and blocks the thread meanwhile.

@@ -1,12 +1,11 @@
-//! Macros that make blocking methods from the async methods of the same name.
+//! Macros that make methods of a blocking value from those of its async value.
+//!
+//! The blocking value has the fields `inner`, the async value, and `driver`.
 
-/// Settings of a type whose fields are `inner`, the async value, and `driver`.
+/// Settings. They do not block.
 macro_rules! settings {
-    ($async:ident: $( $call:ident($($argument:ident: $type:ty),*); )*) => {$(
-        #[doc = concat!(
-            "As [`", stringify!($async), "::", stringify!($call),
-            "`](crate::", stringify!($async), "::", stringify!($call), "). Does not block.",
-        )]
+    ($( $(#[$doc:meta])* $call:ident($($argument:ident: $type:ty),*); )*) => {$(
+        $(#[$doc])*
         #[must_use = "it is moved into the returned value"]
         pub fn $call(self $(, $argument: $type)*) -> Self {
             Self { inner: self.inner.$call($($argument),*), driver: self.driver }
@@ -14,17 +13,14 @@ macro_rules! settings {
     )*};
 }
 
-/// Methods of a type whose fields are `inner`, the async value, and `driver`.
-///
-/// The function after `=` makes the blocking value from the async one and the driver.
+/// Calls that block the thread. The function after `=` makes the blocking value from the async one and the
+/// driver.
 macro_rules! blocking_calls {
-    ($async:ident: $(
+    ($(
+        $(#[$doc:meta])*
         $call:ident($($argument:ident: $type:ty),*) -> $done:ty $(= $blocking:expr)?;
     )*) => {$(
-        #[doc = concat!(
-            "Blocks the thread; otherwise as [`", stringify!($async), "::", stringify!($call),
-            "`](crate::", stringify!($async), "::", stringify!($call), ").",
-        )]
+        $(#[$doc])*
         ///
         /// # Errors
         ///

@@ -53,11 +53,8 @@ pub struct Client {
 
 /// Methods that make a lock, a semaphore or a latch. They do no I/O.
 macro_rules! kinds {
-    ($($kind:ident -> $blocking:ident;)*) => {$(
-        #[doc = concat!(
-            "As [`Client::", stringify!($kind), "`](crate::Client::", stringify!($kind),
-            "). Does not block.",
-        )]
+    ($($(#[$doc:meta])* $kind:ident -> $blocking:ident;)*) => {$(
+        $(#[$doc])*
         pub fn $kind(&self, name: impl AsRef<str>) -> $blocking {
             $blocking::new(self.inner.$kind(name), &self.driver)
         }
@@ -179,15 +176,25 @@ impl Client {
     }
 
     kinds! {
+        /// Like [`Client::lock`](crate::Client::lock). Does not block.
         lock -> Lock;
+        /// Like [`Client::fair_lock`](crate::Client::fair_lock). Does not block.
         fair_lock -> Lock;
+        /// Like [`Client::fenced_lock`](crate::Client::fenced_lock). Does not block.
         fenced_lock -> FencedLock;
+        /// Like [`Client::non_reentrant_lock`](crate::Client::non_reentrant_lock). Does not block.
         non_reentrant_lock -> Lock;
+        /// Like [`Client::spin_lock`](crate::Client::spin_lock). Does not block.
         spin_lock -> Lock;
+        /// Like [`Client::string_lock`](crate::Client::string_lock). Does not block.
         string_lock -> Lock;
+        /// Like [`Client::read_write_lock`](crate::Client::read_write_lock). Does not block.
         read_write_lock -> ReadWriteLock;
+        /// Like [`Client::semaphore`](crate::Client::semaphore). Does not block.
         semaphore -> Semaphore;
+        /// Like [`Client::permit_expirable_semaphore`](crate::Client::permit_expirable_semaphore). Does not block.
         permit_expirable_semaphore -> PermitExpirableSemaphore;
+        /// Like [`Client::count_down_latch`](crate::Client::count_down_latch). Does not block.
         count_down_latch -> CountDownLatch;
     }
 
@@ -255,10 +262,14 @@ impl Client {
         self.inner.stats()
     }
 
-    blocking_calls! { Client:
+    blocking_calls! {
+        /// Blocks the thread; otherwise like [`Client::locks`](crate::Client::locks).
         locks(pattern: &str) -> LockList;
+        /// Blocks the thread; otherwise like [`Client::ping`](crate::Client::ping).
         ping() -> ();
+        /// Blocks the thread; otherwise like [`Client::set_fenced`](crate::Client::set_fenced).
         set_fenced(key: impl AsRef<str>, token: FencingToken, value: &str) -> ();
+        /// Blocks the thread; otherwise like [`Client::shutdown`](crate::Client::shutdown).
         shutdown(deadline: Duration) -> ();
     }
 }

@@ -38,15 +38,21 @@ impl CountDownLatch {
         }
     }
 
-    settings! { CountDownLatch:
+    settings! {
+        /// Like [`CountDownLatch::with_safety_poll`](crate::CountDownLatch::with_safety_poll). Does not block.
         with_safety_poll(every: Duration);
     }
 
-    blocking_calls! { CountDownLatch:
+    blocking_calls! {
+        /// Blocks the thread; otherwise like [`CountDownLatch::try_set_count`](crate::CountDownLatch::try_set_count).
         try_set_count(count: u32) -> bool;
+        /// Blocks the thread; otherwise like [`CountDownLatch::count_down`](crate::CountDownLatch::count_down).
         count_down() -> i64;
+        /// Blocks the thread; otherwise like [`CountDownLatch::count`](crate::CountDownLatch::count).
         count() -> i64;
+        /// Blocks the thread; otherwise like [`CountDownLatch::wait`](crate::CountDownLatch::wait).
         wait(wait: Duration) -> ();
+        /// Blocks the thread; otherwise like [`CountDownLatch::delete`](crate::CountDownLatch::delete).
         delete() -> bool;
     }
 

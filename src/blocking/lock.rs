@@ -43,42 +43,43 @@ impl<G: crate::Guard> Lock<G> {
         }
     }
 
-    /// See [`Lock::owned_by`](crate::Lock::owned_by). Does not block.
-    #[must_use = "the lock is moved into the returned value"]
-    pub fn owned_by(self, owner: &Owner) -> Self {
-        Lock {
-            inner: self.inner.owned_by(owner),
-            driver: self.driver,
-        }
-    }
-
-    /// See [`Lock::non_reentrant`](crate::Lock::non_reentrant). Does not block.
-    #[must_use = "the lock is moved into the returned value"]
-    pub fn non_reentrant(self) -> Self {
-        Lock {
-            inner: self.inner.non_reentrant(),
-            driver: self.driver,
-        }
-    }
-
-    settings! { Lock:
+    settings! {
+        /// Like [`Lock::owned_by`](crate::Lock::owned_by). Does not block.
+        owned_by(owner: &Owner);
+        /// Like [`Lock::non_reentrant`](crate::Lock::non_reentrant). Does not block.
+        non_reentrant();
+        /// Like [`Lock::with_lease`](crate::Lock::with_lease). Does not block.
         with_lease(lease: Duration);
+        /// Like [`Lock::with_safety_poll`](crate::Lock::with_safety_poll). Does not block.
         with_safety_poll(every: Duration);
+        /// Like [`Lock::with_retry_count`](crate::Lock::with_retry_count). Does not block.
         with_retry_count(retries: u32);
+        /// Like [`Lock::with_retry_pause`](crate::Lock::with_retry_pause). Does not block.
         with_retry_pause(first: Duration, longest: Duration);
     }
 
-    blocking_calls! { Lock:
+    blocking_calls! {
+        /// Blocks the thread; otherwise like [`Lock::lock`](crate::Lock::lock).
         lock() -> Guard<G> = Guard::new;
+        /// Blocks the thread; otherwise like [`Lock::try_lock`](crate::Lock::try_lock).
         try_lock(wait: Duration, lease: Lease) -> Guard<G> = Guard::new;
+        /// Blocks the thread; otherwise like [`Lock::try_lock_now`](crate::Lock::try_lock_now).
         try_lock_now(lease: Lease) -> Guard<G> = Guard::new;
+        /// Blocks the thread; otherwise like [`Lock::restore`](crate::Lock::restore).
         restore(text: &str) -> Guard<G> = Guard::new;
+        /// Blocks the thread; otherwise like [`Lock::is_locked`](crate::Lock::is_locked).
         is_locked() -> bool;
+        /// Blocks the thread; otherwise like [`Lock::is_held`](crate::Lock::is_held).
         is_held() -> bool;
+        /// Blocks the thread; otherwise like [`Lock::hold_count`](crate::Lock::hold_count).
         hold_count() -> u64;
+        /// Blocks the thread; otherwise like [`Lock::remaining_lease`](crate::Lock::remaining_lease).
         remaining_lease() -> Option<Duration>;
+        /// Blocks the thread; otherwise like [`Lock::holder`](crate::Lock::holder).
         holder() -> Option<Holder>;
+        /// Blocks the thread; otherwise like [`Lock::waiters`](crate::Lock::waiters).
         waiters() -> Waiters;
+        /// Blocks the thread; otherwise like [`Lock::force_unlock`](crate::Lock::force_unlock).
         force_unlock() -> bool;
     }
 

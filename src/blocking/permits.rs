@@ -41,26 +41,42 @@ impl PermitExpirableSemaphore {
         }
     }
 
-    settings! { PermitExpirableSemaphore:
+    settings! {
+        /// Like [`PermitExpirableSemaphore::with_lease`](crate::PermitExpirableSemaphore::with_lease). Does not block.
         with_lease(lease: Duration);
+        /// Like [`PermitExpirableSemaphore::with_safety_poll`](crate::PermitExpirableSemaphore::with_safety_poll). Does not block.
         with_safety_poll(every: Duration);
     }
 
-    blocking_calls! { PermitExpirableSemaphore:
+    blocking_calls! {
+        /// Blocks the thread; otherwise like [`PermitExpirableSemaphore::try_set_permits`](crate::PermitExpirableSemaphore::try_set_permits).
         try_set_permits(permits: u32) -> bool;
+        /// Blocks the thread; otherwise like [`PermitExpirableSemaphore::set_permits`](crate::PermitExpirableSemaphore::set_permits).
         set_permits(permits: u32) -> i64;
+        /// Blocks the thread; otherwise like [`PermitExpirableSemaphore::add_permits`](crate::PermitExpirableSemaphore::add_permits).
         add_permits(permits: i64) -> ();
+        /// Blocks the thread; otherwise like [`PermitExpirableSemaphore::expire_after`](crate::PermitExpirableSemaphore::expire_after).
         expire_after(life: Duration) -> bool;
+        /// Blocks the thread; otherwise like [`PermitExpirableSemaphore::acquire`](crate::PermitExpirableSemaphore::acquire).
         acquire(lease: Lease) -> ExpirablePermit = ExpirablePermit::new;
+        /// Blocks the thread; otherwise like [`PermitExpirableSemaphore::try_acquire`](crate::PermitExpirableSemaphore::try_acquire).
         try_acquire(wait: Duration, lease: Lease) -> ExpirablePermit = ExpirablePermit::new;
+        /// Blocks the thread; otherwise like [`PermitExpirableSemaphore::try_acquire_many`](crate::PermitExpirableSemaphore::try_acquire_many).
         try_acquire_many(permits: u32, wait: Duration, lease: Lease) -> ExpirablePermit
             = ExpirablePermit::new;
+        /// Blocks the thread; otherwise like [`PermitExpirableSemaphore::available`](crate::PermitExpirableSemaphore::available).
         available() -> i64;
+        /// Blocks the thread; otherwise like [`PermitExpirableSemaphore::acquired`](crate::PermitExpirableSemaphore::acquired).
         acquired() -> i64;
+        /// Blocks the thread; otherwise like [`PermitExpirableSemaphore::permits`](crate::PermitExpirableSemaphore::permits).
         permits() -> i64;
+        /// Blocks the thread; otherwise like [`PermitExpirableSemaphore::release`](crate::PermitExpirableSemaphore::release).
         release(id: &str) -> ();
+        /// Blocks the thread; otherwise like [`PermitExpirableSemaphore::release_all`](crate::PermitExpirableSemaphore::release_all).
         release_all(ids: &[&str]) -> ();
+        /// Blocks the thread; otherwise like [`PermitExpirableSemaphore::remaining_lease`](crate::PermitExpirableSemaphore::remaining_lease).
         remaining_lease(id: &str) -> Option<Duration>;
+        /// Blocks the thread; otherwise like [`PermitExpirableSemaphore::update_lease`](crate::PermitExpirableSemaphore::update_lease).
         update_lease(id: &str, lease: Duration) -> bool;
     }
 

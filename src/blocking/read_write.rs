@@ -34,26 +34,14 @@ impl ReadWriteLock {
         }
     }
 
-    /// See [`ReadWriteLock::owned_by`](crate::ReadWriteLock::owned_by).
-    #[must_use = "the lock is moved into the returned value"]
-    pub fn owned_by(self, owner: &Owner) -> Self {
-        ReadWriteLock {
-            inner: self.inner.owned_by(owner),
-            driver: self.driver,
-        }
-    }
-
-    /// See [`ReadWriteLock::prefer_writers`](crate::ReadWriteLock::prefer_writers).
-    #[must_use = "the lock is moved into the returned value"]
-    pub fn prefer_writers(self) -> Self {
-        ReadWriteLock {
-            inner: self.inner.prefer_writers(),
-            driver: self.driver,
-        }
-    }
-
-    settings! { ReadWriteLock:
+    settings! {
+        /// Like [`ReadWriteLock::owned_by`](crate::ReadWriteLock::owned_by). Does not block.
+        owned_by(owner: &Owner);
+        /// Like [`ReadWriteLock::prefer_writers`](crate::ReadWriteLock::prefer_writers). Does not block.
+        prefer_writers();
+        /// Like [`ReadWriteLock::with_lease`](crate::ReadWriteLock::with_lease). Does not block.
         with_lease(lease: Duration);
+        /// Like [`ReadWriteLock::with_safety_poll`](crate::ReadWriteLock::with_safety_poll). Does not block.
         with_safety_poll(every: Duration);
     }
 

@@ -36,20 +36,31 @@ impl Semaphore {
         }
     }
 
-    settings! { Semaphore:
+    settings! {
+        /// Like [`Semaphore::with_lease`](crate::Semaphore::with_lease). Does not block.
         with_lease(lease: Duration);
+        /// Like [`Semaphore::with_safety_poll`](crate::Semaphore::with_safety_poll). Does not block.
         with_safety_poll(every: Duration);
     }
 
-    blocking_calls! { Semaphore:
+    blocking_calls! {
+        /// Blocks the thread; otherwise like [`Semaphore::try_set_permits`](crate::Semaphore::try_set_permits).
         try_set_permits(permits: u32) -> bool;
+        /// Blocks the thread; otherwise like [`Semaphore::try_set_permits_for`](crate::Semaphore::try_set_permits_for).
         try_set_permits_for(permits: u32, life: Duration) -> bool;
+        /// Blocks the thread; otherwise like [`Semaphore::acquire`](crate::Semaphore::acquire).
         acquire(permits: u32) -> SemaphorePermit = SemaphorePermit::new;
+        /// Blocks the thread; otherwise like [`Semaphore::try_acquire`](crate::Semaphore::try_acquire).
         try_acquire(permits: u32, wait: Duration) -> SemaphorePermit = SemaphorePermit::new;
+        /// Blocks the thread; otherwise like [`Semaphore::release`](crate::Semaphore::release).
         release(permits: u32) -> ();
+        /// Blocks the thread; otherwise like [`Semaphore::release_if_exists`](crate::Semaphore::release_if_exists).
         release_if_exists(permits: u32) -> bool;
+        /// Blocks the thread; otherwise like [`Semaphore::add_permits`](crate::Semaphore::add_permits).
         add_permits(permits: i64) -> ();
+        /// Blocks the thread; otherwise like [`Semaphore::drain`](crate::Semaphore::drain).
         drain() -> i64;
+        /// Blocks the thread; otherwise like [`Semaphore::available`](crate::Semaphore::available).
         available() -> i64;
     }
 

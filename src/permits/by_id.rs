@@ -49,8 +49,7 @@ impl PermitExpirableSemaphore {
     /// [`Error::Config`] for no id, or for more than 1,024.
     pub async fn release_all(&self, ids: &[&str]) -> Result<(), Error> {
         let ids = joined(ids)?;
-        let publish = self.inner.publish();
-        let call = |resource: &_| permit::release_all(resource, publish, &ids);
+        let call = |resource: &_, publish| permit::release_all(resource, publish, &ids);
         match self.inner.ask(call, replies::released).await? {
             Released::Absent | Released::StillHeld => Err(Error::NotOwner {
                 name: Arc::from(self.name()),
@@ -77,11 +76,8 @@ impl PermitExpirableSemaphore {
     /// [`try_set_permits`](PermitExpirableSemaphore::try_set_permits) for the others.
     pub async fn remaining_lease(&self, id: &str) -> Result<Option<Duration>, Error> {
         let id = joined(&[id])?;
-        let left = self
-            .inner
-            .ask(|resource| permit::lease_of(resource, &id), number)
-            .await?;
-        Ok(match left {
+        let call = |resource: &_, _publish| permit::lease_of(resource, &id);
+        Ok(match self.inner.ask(call, number).await? {
             -1 => Some(Duration::MAX),
             left => u64::try_from(left).ok().map(Duration::from_millis),
         })
@@ -104,12 +100,8 @@ impl PermitExpirableSemaphore {
     pub async fn update_lease(&self, id: &str, lease: Duration) -> Result<bool, Error> {
         let id = joined(&[id])?;
         let lease = Lease::checked("lease", lease)?;
-        self.inner
-            .ask(
-                |resource| permit::update_lease(resource, &id, lease),
-                yes_or_no,
-            )
-            .await
+        let call = |resource: &_, _publish| permit::update_lease(resource, &id, lease);
+        self.inner.ask(call, yes_or_no).await
     }
 }
 

@@ -1,6 +1,5 @@
 //! Held permits with ids.
 
-use std::fmt;
 use std::ops::Deref;
 
 use crate::error::Error;
@@ -31,6 +30,7 @@ use crate::protocol::permit::ID_LENGTH;
 /// # Ok(())
 /// # }
 /// ```
+#[derive(Debug)]
 #[must_use = "dropping the permit gives it back"]
 pub struct ExpirablePermit {
     guard: LockGuard,
@@ -85,13 +85,5 @@ impl Deref for ExpirablePermit {
 
     fn deref(&self) -> &LockGuard {
         &self.guard
-    }
-}
-
-impl fmt::Debug for ExpirablePermit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ExpirablePermit")
-            .field("guard", &self.guard)
-            .finish()
     }
 }

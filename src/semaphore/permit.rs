@@ -1,7 +1,5 @@
 //! Held permits of a semaphore.
 
-use std::fmt;
-
 use crate::error::Error;
 use crate::lock::LockGuard;
 
@@ -25,6 +23,7 @@ use crate::lock::LockGuard;
 /// # Ok(())
 /// # }
 /// ```
+#[derive(Debug)]
 #[must_use = "dropping the permit gives it back"]
 pub struct SemaphorePermit {
     guard: Option<LockGuard>,
@@ -132,14 +131,5 @@ impl SemaphorePermit {
         if let Some(guard) = self.guard {
             guard.keep_for_good();
         }
-    }
-}
-
-impl fmt::Debug for SemaphorePermit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SemaphorePermit")
-            .field("permits", &self.permits)
-            .field("guard", &self.guard)
-            .finish()
     }
 }
