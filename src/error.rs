@@ -59,11 +59,11 @@ pub enum Error {
             Some(holder) if !by_this_client => format!(", holder=`{holder}`"),
             _ => String::new(),
         },
-        if *no_expiry { ", its key has no expiry" } else { "" },
-        if *by_this_client { ", held by this client: to take it again use `guard.reenter()` or a section" } else { "" },
+        if *no_expiry { ", the key has no expiry" } else { "" },
+        if *by_this_client { ", held by this client: use `guard.reenter()` or a section to take it again" } else { "" },
         match passed_over {
             0 => String::new(),
-            times => format!(", passed over {times} times: its future was polled too rarely"),
+            times => format!(", passed over {times} times: the future was polled too rarely"),
         },
     )]
     Timeout {
@@ -137,7 +137,7 @@ pub enum Error {
     /// The permit with this id, or the hold with this text, has ended or belongs to another client now.
     ///
     /// Nothing changed. This is a bug in the program, unless several callers were meant to try.
-    #[error("not held any more, or taken over by another owner: name=`{name}`")]
+    #[error("no longer held, or taken over by another owner: name=`{name}`")]
     NotOwner {
         /// The lock.
         name: Arc<str>,
@@ -157,7 +157,7 @@ pub enum Error {
     /// The resource has already seen a later fencing token.
     ///
     /// Nothing changed. The holder of this token was paused beyond its lease: stop the work.
-    #[error("a later fencing token was there: key=`{key}`, token=`{token}`")]
+    #[error("the resource has seen a later fencing token: key=`{key}`, token=`{token}`")]
     StaleToken {
         /// The resource.
         key: Arc<str>,
@@ -192,7 +192,7 @@ pub enum Error {
     ///
     /// No lock was touched, and the connections are closed. An operator must check the servers, or the
     /// program must ask for less.
-    #[error("the deployment gives less than is required: {}", list(unmet))]
+    #[error("the deployment does not meet the requirements: {}", list(unmet))]
     Requirements {
         /// The requirements that are not met, server by server.
         unmet: Vec<Unmet>,
@@ -245,7 +245,6 @@ impl Error {
     }
 
     /// A stable word for telemetry.
-    #[cfg(any(feature = "metrics", feature = "tracing"))]
     pub(crate) fn label(&self) -> &'static str {
         match self {
             Error::Timeout { .. } => "timeout",

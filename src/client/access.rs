@@ -19,9 +19,9 @@ impl ClientBuilder {
         #[cfg(feature = "tls")]
         if self.tls.is_some() && (has_its_own || !deployment.is_secured()) {
             let reason = if has_its_own {
-                "the embedded engine has no TLS, a client of fred has its own"
+                "the embedded engine has no TLS, and a client of fred has its own"
             } else {
-                "they are for a URL with rediss://, and this one is not"
+                "they need a URL with rediss://"
             };
             return Err(ConfigError::Tls {
                 reason: reason.to_owned(),
@@ -29,9 +29,9 @@ impl ClientBuilder {
         }
         if self.credentials.is_some() && (has_its_own || deployment.has_credentials()) {
             let reason = if has_its_own {
-                "the embedded engine has no users, a client of fred its own"
+                "the embedded engine has no users, and a client of fred has its own"
             } else {
-                "they are given twice: take user and password out of the URL"
+                "given twice: take the user and password out of the URL"
             };
             return Err(ConfigError::Credentials { reason });
         }

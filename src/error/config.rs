@@ -60,7 +60,7 @@ pub enum ConfigError {
         allowed: String,
     },
     /// This kind of lock does not have the setting.
-    #[error("`{setting}` is not for a {kind}: {reason}")]
+    #[error("`{setting}` does not apply to a {kind}: {reason}")]
     Setting {
         /// The method that sets it.
         setting: &'static str,
@@ -79,7 +79,7 @@ pub enum ConfigError {
     },
     /// The members cannot be combined into one lock: see [`Lock::multi`](crate::Lock::multi) and
     /// [`Lock::quorum`](crate::Lock::quorum).
-    #[error("these locks cannot be one lock: {reason}")]
+    #[error("these locks cannot be combined: {reason}")]
     Members {
         /// What is wrong with the members.
         reason: &'static str,
@@ -90,29 +90,27 @@ pub enum ConfigError {
     )]
     NoRuntime,
     /// The text is not from [`LockGuard::hand_on`](crate::LockGuard::hand_on) of this lock.
-    #[error(
-        "not the text of a hold that was handed on: {reason}; pass the text of `hand_on` on as it is"
-    )]
+    #[error("not a text from `hand_on`: {reason}; pass the text on unchanged")]
     HandOnText {
         /// What is wrong with the text.
         reason: &'static str,
     },
     /// The method is for a single lock, and was called on several locks as one.
-    #[error("`{call}` is for a single lock, not for several locks as one: call it for each member")]
+    #[error("`{call}` needs a single lock: call it on each member")]
     Several {
         /// The method.
         call: &'static str,
     },
     /// A hold cannot be handed on while it has other guards, or if its owner also took the read lock.
     #[error(
-        "a hold with other guards or read locks in it cannot be handed on: unlock them first, name=`{name}`"
+        "a hold with other guards or nested read locks cannot be handed on: unlock those first, name=`{name}`"
     )]
     OtherGuards {
         /// The lock.
         name: String,
     },
     /// The guard given to [`Acquire::within`](crate::Acquire::within) belongs to another lock or client.
-    #[error("the guard given to `within` is of another lock or client: name=`{name}`")]
+    #[error("the guard given to `within` belongs to another lock or client: name=`{name}`")]
     OtherLock {
         /// The lock of the acquisition.
         name: String,

@@ -11,7 +11,7 @@ use crate::protocol::kind::Kind;
 /// The largest set: one script takes all members, and Redis does nothing else meanwhile.
 const MEMBERS_MAX: usize = 1024;
 
-/// Why these locks cannot be one lock.
+/// Why these locks cannot be combined.
 ///
 /// A member that can never be taken is refused here. Later it would look like a server that is down, and a
 /// quorum would continue without it.

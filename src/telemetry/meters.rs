@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use metrics::{Label, SharedString, counter, gauge, histogram};
 
-use super::names::METRICS;
-use super::names::metric::{
-    CALLS, FAILOVERS, HELD, HOLD, LAG, LOSSES, Metric, RECONNECTS, RELEASE, Shape, WAIT, WAITING,
+use super::metric::{
+    ALL, CALLS, FAILOVERS, HELD, HOLD, LAG, LOSSES, Metric, RECONNECTS, RELEASE, Shape, WAIT,
+    WAITING,
 };
 use super::subject::{Acquired, Subject};
 use crate::sync::call_out;
@@ -51,7 +51,7 @@ pub(crate) fn describe(stats: &[(&'static str, &'static str)]) {
         unit,
         help,
         labels,
-    } in METRICS
+    } in ALL
     {
         match shape {
             Shape::Counter => metrics::describe_counter!(*name, *unit, *help),

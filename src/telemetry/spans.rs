@@ -10,8 +10,10 @@ use tracing::field::Empty;
 use tracing::level_filters::LevelFilter;
 use tracing::{Instrument as _, Span, debug_span, info, warn};
 
-use super::names::TARGET;
 use super::subject::{Acquired, Subject};
+
+/// The target of all spans and events.
+const TARGET: &str = "leasehold";
 
 #[derive(Debug)]
 pub(super) struct Acquire(Span);

@@ -1,4 +1,8 @@
 //! What metrics and spans are about.
+#![cfg_attr(
+    not(feature = "tracing"),
+    expect(dead_code, reason = "only spans have all of it")
+)]
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,7 +11,6 @@ use std::time::Duration;
 #[derive(Clone, Debug)]
 pub(super) struct Subject {
     pub(super) kind: &'static str,
-    #[cfg(feature = "tracing")]
     pub(super) name: Arc<str>,
     /// Made by the function that the builder was given.
     #[cfg(feature = "metrics")]
@@ -20,8 +23,6 @@ pub(super) struct Acquired {
     pub(super) outcome: &'static str,
     pub(super) wait: Duration,
     pub(super) calls: u32,
-    #[cfg_attr(not(feature = "tracing"), expect(dead_code, reason = "spans have it"))]
     pub(super) wakes: u32,
-    #[cfg_attr(not(feature = "tracing"), expect(dead_code, reason = "spans have it"))]
     pub(super) handed_over: bool,
 }

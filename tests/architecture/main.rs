@@ -103,7 +103,7 @@ fn all_locks_are_those_of_sync() {
     assert!(found.is_empty(), "use those of `crate::sync` in {found:?}");
 }
 
-/// What may reach a recorder or a subscriber is told by `telemetry/told.rs`, which looks at F1.
+/// What may reach a recorder or a subscriber is told by `telemetry/observer.rs`, which looks at F1.
 #[test]
 fn only_telemetry_names_recorders_and_subscribers() {
     let src = folder(LIBRARY);

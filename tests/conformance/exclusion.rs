@@ -228,7 +228,9 @@ pub(crate) async fn a_guard_of_another_lock_proves_nothing(backend: Backend) {
     ] {
         let refused = other.acquire().within(&guard).await.unwrap_err();
         assert!(
-            refused.to_string().contains("of another lock or client"),
+            refused
+                .to_string()
+                .contains("belongs to another lock or client"),
             "{refused}"
         );
     }

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::ClientBuilder;
-use crate::client::local_handover::LocalHandover;
 use crate::client::streams::Streams;
 use crate::client_id::ClientId;
 use crate::clock::{Clock, Counts};

@@ -26,10 +26,10 @@ pub(crate) struct Telemetry {
 /// One acquisition by a caller; `None` if nothing listened when it began. It is moved often, so it is kept
 /// small.
 #[derive(Debug)]
-pub(crate) struct Acquisition(Option<Box<ToldAcquisition>>);
+pub(crate) struct Acquisition(Option<Box<ObservedAcquisition>>);
 
 #[derive(Debug)]
-struct ToldAcquisition {
+struct ObservedAcquisition {
     subject: Subject,
     started: Instant,
     calls: AtomicU32,
@@ -42,10 +42,10 @@ struct ToldAcquisition {
 
 /// One hold, from its grant to its end; empty if nothing listened at its grant.
 #[derive(Debug, Default)]
-pub(crate) struct Holding(OnceLock<Box<ToldHold>>);
+pub(crate) struct Holding(OnceLock<Box<ObservedHold>>);
 
 #[derive(Debug)]
-struct ToldHold {
+struct ObservedHold {
     subject: Subject,
     started: Instant,
     renewals: AtomicU32,
@@ -65,7 +65,6 @@ impl Telemetry {
         no_lock_is_held();
         (spans::is_listened() || recorder::is_listened()).then(|| Subject {
             kind,
-            #[cfg(feature = "tracing")]
             name: name.clone(),
             #[cfg(feature = "metrics")]
             label: self.name_label.of(name),
@@ -73,7 +72,7 @@ impl Telemetry {
     }
 
     pub(crate) fn acquisition(&self, kind: &'static str, name: &Arc<str>) -> Acquisition {
-        let told = |subject| ToldAcquisition {
+        let observed = |subject| ObservedAcquisition {
             subject,
             started: Instant::now(),
             calls: AtomicU32::new(0),
@@ -82,11 +81,11 @@ impl Telemetry {
             span: OnceLock::new(),
             ended: AtomicBool::new(false),
         };
-        Acquisition(self.subject(kind, name).map(told).map(Box::new))
+        Acquisition(self.subject(kind, name).map(observed).map(Box::new))
     }
 
     /// Another server now serves some of the keys.
-    #[expect(clippy::unused_self, reason = "it is this client that was told")]
+    #[expect(clippy::unused_self, reason = "it is this client that noticed")]
     pub(crate) fn failed_over(&self) {
         call_out(|| {
             meters::failed_over();
@@ -104,44 +103,50 @@ impl Telemetry {
 
 impl Acquisition {
     pub(crate) fn begins(&self) {
-        self.tell(|told| {
-            meters::waiting(&told.subject, 1.0);
+        self.report(|observed| {
+            meters::waiting(&observed.subject, 1.0);
             // Not `get_or_init`, which takes a lock.
-            told.span.set(spans::Acquire::begin(&told.subject)).ok();
+            observed
+                .span
+                .set(spans::Acquire::begin(&observed.subject))
+                .ok();
         });
     }
 
     /// Events emitted while this is polled belong to the acquisition.
     pub(crate) fn around<F: Future>(&self, work: F) -> impl Future<Output = F::Output> + use<F> {
-        spans::around(self.0.as_ref().and_then(|told| told.span.get()), work)
+        spans::around(
+            self.0.as_ref().and_then(|observed| observed.span.get()),
+            work,
+        )
     }
 
     pub(crate) fn asks(&self) {
-        if let Some(told) = &self.0 {
-            told.calls.fetch_add(1, Relaxed);
+        if let Some(observed) = &self.0 {
+            observed.calls.fetch_add(1, Relaxed);
         }
     }
 
     pub(crate) fn is_woken(&self) {
-        if let Some(told) = &self.0 {
-            told.wakes.fetch_add(1, Relaxed);
+        if let Some(observed) = &self.0 {
+            observed.wakes.fetch_add(1, Relaxed);
         }
     }
 
     pub(crate) fn is_handed_over(&self) {
-        if let Some(told) = &self.0 {
-            told.handed_over.store(true, Relaxed);
+        if let Some(observed) = &self.0 {
+            observed.handed_over.store(true, Relaxed);
         }
     }
 
     pub(crate) fn ends(&self, error: Option<&Error>) {
-        self.tell(|told| told.ends(error.map_or("acquired", Error::label)));
+        self.report(|observed| observed.ends(error.map_or("acquired", Error::label)));
     }
 
-    fn tell(&self, what: impl FnOnce(&ToldAcquisition)) {
+    fn report(&self, what: impl FnOnce(&ObservedAcquisition)) {
         no_lock_is_held();
-        if let Some(told) = &self.0 {
-            call_out(|| what(told));
+        if let Some(observed) = &self.0 {
+            call_out(|| what(observed));
         }
     }
 }
@@ -149,13 +154,13 @@ impl Acquisition {
 impl Drop for Acquisition {
     /// The caller may have dropped its future.
     fn drop(&mut self) {
-        self.tell(|told| told.ends("dropped"));
-        let told = self.0.take();
-        call_out(|| drop(told));
+        self.report(|observed| observed.ends("dropped"));
+        let observed = self.0.take();
+        call_out(|| drop(observed));
     }
 }
 
-impl ToldAcquisition {
+impl ObservedAcquisition {
     fn ends(&self, outcome: &'static str) {
         let Some(span) = self.span.get().filter(|_| !self.ended.swap(true, Relaxed)) else {
             return;
@@ -181,7 +186,7 @@ impl Holding {
         };
         call_out(|| {
             meters::held(&subject, 1.0);
-            let told = ToldHold {
+            let observed = ObservedHold {
                 span: spans::Hold::begin(&subject),
                 subject,
                 started: Instant::now(),
@@ -189,50 +194,51 @@ impl Holding {
                 ended: AtomicBool::new(false),
                 leaving: OnceLock::new(),
             };
-            self.0.set(Box::new(told)).ok();
+            self.0.set(Box::new(observed)).ok();
         });
     }
 
     /// `lag` is how much later the renewal was than a third of the lease.
     pub(crate) fn is_renewed(&self, lag: Duration) {
-        self.tell(|told| {
-            told.renewals.fetch_add(1, Relaxed);
-            meters::renewed(&told.subject, lag);
+        self.report(|observed| {
+            observed.renewals.fetch_add(1, Relaxed);
+            meters::renewed(&observed.subject, lag);
         });
     }
 
     pub(crate) fn is_uncertain(&self) {
-        self.tell(|told| told.span.uncertain(&told.subject));
+        self.report(|observed| observed.span.uncertain(&observed.subject));
     }
 
     pub(crate) fn is_certain(&self) {
-        self.tell(|told| told.span.certain(&told.subject));
+        self.report(|observed| observed.span.certain(&observed.subject));
     }
 
     /// The release found nothing, or the hold ends without one.
     pub(crate) fn is_lost(&self, reason: LossReason) {
-        self.tell(|told| told.is_lost(reason));
+        self.report(|observed| observed.is_lost(reason));
     }
 
     /// The hold ends for its guards. Its release may follow.
     pub(crate) fn ends(&self, end: Ended) {
-        self.tell(|told| told.ends(end));
+        self.report(|observed| observed.ends(end));
     }
 
     /// The field goes to the next waiter of the client, so there is nothing to release.
     pub(crate) fn passes_on(&self) {
-        self.tell(|told| told.is_released_as(None));
+        self.report(|observed| observed.is_released_as(None));
     }
 
     /// The release is settled.
     pub(crate) fn is_released(&self, error: Option<&Error>) {
-        self.tell(|told| told.is_released_as(Some(error.map_or("released", Error::label))));
+        let outcome = error.map_or("released", Error::label);
+        self.report(|observed| observed.is_released_as(Some(outcome)));
     }
 
-    fn tell(&self, what: impl FnOnce(&ToldHold)) {
+    fn report(&self, what: impl FnOnce(&ObservedHold)) {
         no_lock_is_held();
-        if let Some(told) = self.0.get() {
-            call_out(|| what(told));
+        if let Some(observed) = self.0.get() {
+            call_out(|| what(observed));
         }
     }
 }
@@ -240,13 +246,13 @@ impl Holding {
 impl Drop for Holding {
     /// The client may have ended before the hold.
     fn drop(&mut self) {
-        self.tell(ToldHold::is_dropped);
-        let told = self.0.take();
-        call_out(|| drop(told));
+        self.report(ObservedHold::is_dropped);
+        let observed = self.0.take();
+        call_out(|| drop(observed));
     }
 }
 
-impl ToldHold {
+impl ObservedHold {
     fn is_lost(&self, reason: LossReason) {
         meters::lost(&self.subject, reason.as_str());
         self.span.lost(&self.subject, reason.as_str());
