@@ -28,6 +28,7 @@
 //!
 //! Queues: names held or waited for. Waiters: futures inside `acquire`.
 
+mod in_redis;
 mod state;
 mod waiter;
 mod yielding;
@@ -46,6 +47,7 @@ use crate::sync::{Map, Notify};
 
 use state::{LocalQueue, Next, QueueState};
 
+pub(crate) use in_redis::RedisQueue;
 pub(crate) use waiter::{Waiter, WaiterSignal};
 pub(crate) use yielding::{SHORTEST, Yield, Yielded};
 
@@ -56,9 +58,6 @@ pub(crate) struct Streak {
     pub(crate) count: u32,
     pub(crate) time: Duration,
 }
-
-/// Waiters that are in a queue in Redis, each with its field.
-pub(crate) type RedisQueue = Vec<(Arc<str>, Arc<Waiter>)>;
 
 /// The local queues of one client.
 pub(crate) struct LocalQueues {
@@ -275,45 +274,6 @@ impl LocalQueues {
         let mut holds = self.map.collect(|_, queue| queue.held_in_vain(now));
         holds.sort_by_key(|hold| hold.id);
         holds
-    }
-
-    /// The resources whose waiters are in queues in Redis.
-    pub(crate) fn with_redis_queues(&self) -> Vec<Arc<Resource>> {
-        let in_redis_queue = |queue: &LocalQueue| {
-            queue
-                .contenders
-                .values()
-                .any(|waiter| waiter.field_in_redis_queue().is_some())
-        };
-        let resource = |queue: &LocalQueue| in_redis_queue(queue).then(|| queue.resource.clone());
-        let mut resources = self.map.collect(|_, queue| resource(queue));
-        resources.sort_by(|one, other| one.queue_name.cmp(&other.queue_name));
-        resources
-    }
-
-    /// A waiter has a place in the queue in Redis, which the call kept that was sent then.
-    pub(crate) fn has_place(&self, waiter: &Waiter, field: &Arc<str>, kept: Instant) {
-        waiter.has_place(field, kept);
-        self.in_redis.notify_one();
-    }
-
-    /// Resolves when a waiter got a place in a queue in Redis, perhaps in one that was without.
-    pub(crate) async fn newcomer_in_redis(&self) {
-        self.in_redis.notified().await;
-    }
-
-    /// The waiters of a local queue that are in the queue in Redis.
-    pub(crate) fn in_redis_queue(&self, queue: &str) -> RedisQueue {
-        let in_redis_queue =
-            |waiter: &Arc<Waiter>| Some((waiter.field_in_redis_queue()?, waiter.clone()));
-        let Some(queue) = self.map.get(queue) else {
-            return RedisQueue::new();
-        };
-        queue
-            .contenders
-            .values()
-            .filter_map(in_redis_queue)
-            .collect()
     }
 
     /// Has the contender met a key without expiry?

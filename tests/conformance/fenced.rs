@@ -55,6 +55,15 @@ pub(crate) async fn every_way_in_takes_the_next_token(backend: Backend) {
         .unwrap();
     next(&guard);
     guard.unlock().await.unwrap();
+    // From the text of a hold: its token is not that of the next one.
+    let lock: leasehold::Lock = one.fenced_lock("x").into();
+    let guard = lock.lock().await.unwrap();
+    next(&guard);
+    let text = guard.hand_on().unwrap();
+    let lock: leasehold::Lock = other.fenced_lock("x").into();
+    let guard = lock.restore(&text).await.unwrap();
+    next(&guard);
+    guard.unlock().await.unwrap();
     assert_eq!(one.stats().handed_over, 0, "each needs a token of its own");
 }
 
