@@ -221,8 +221,8 @@ pub(crate) async fn a_fixed_lease_is_not_handed_over(backend: Backend) {
 pub(crate) async fn a_shorter_lease_is_not_handed_over(backend: Backend) {
     let client = backend.client_with_long_streaks().await;
     let guard = client.lock("x").lock().await.unwrap();
-    let next = client.lock("x");
-    let waiter = tokio::spawn(async move { next.try_lock(ms(5000), Lease::fixed(ms(7000))).await });
+    let next = client.lock("x").with_lease(ms(7000));
+    let waiter = tokio::spawn(async move { next.lock().await });
     waiting(&client, 1).await;
     guard.unlock().await.unwrap();
     let next = soon("the next gets it", waiter).await.0.unwrap().unwrap();
