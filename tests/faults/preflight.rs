@@ -460,7 +460,7 @@ fn a_replica_that_is_silent_does_not_count() {
         tells(
             &report,
             Severity::Danger,
-            "1 replicas follow, and the durability of this client asks for 2",
+            "1 replicas are in step, and the durability of this client asks for 2",
         );
 
         replica.pause();
