@@ -238,6 +238,7 @@ fn release_again(holds: &Holds, release: &Release) {
         InDoubt {
             epoch,
             lease: *lease,
+            once: true,
         },
     );
 }
