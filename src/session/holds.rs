@@ -71,11 +71,12 @@ impl Holds {
             hold.lingers_no_more();
         }
         let doubt = hold.doubt();
-        if reason != LossReason::Gone || hold.resource.entries(&hold.field) > 1 || doubt.is_some() {
-            // Not by the caller's lane, which stands still if the caller's runtime does.
-            let hold = hold.clone();
-            self.cleanups.post(Cleanup::End { hold, under_way });
-        }
+        // One that is gone as well: a later primary may have it. Not by the caller's lane, which stands still if
+        // the caller's runtime does.
+        self.cleanups.post(Cleanup::End {
+            hold: hold.clone(),
+            under_way,
+        });
         if let Some(doubt) = doubt {
             // What stands is by the call that was granted: its end says nothing of an earlier one.
             let (lease, once) = (hold.longest_lease(), false);

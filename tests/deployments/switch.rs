@@ -115,6 +115,26 @@ async fn a_hold_that_the_new_master_lacks_is_lost_at_once() {
     kept.unlock().await.expect("held");
 }
 
+/// Sentinels may replace the master again before its replicas have all that it has.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lost_hold_is_released_on_a_later_master_that_has_it() {
+    let sentinels = Sentinels::start();
+    let client = client(&sentinels).await;
+    let guard = client.lock("n").lock().await.expect("free");
+    let owner = guard.owner().to_owned();
+    sentinels.until_in_step();
+    on_replicas(&sentinels, &["DEL", "n"]);
+    let first = sentinels.failover();
+    eventually("it is told", async || guard.state() == HoldState::Lost).await;
+    sentinels.until_followed(first);
+    on_replicas(&sentinels, &["HSET", "n", &owner, "1"]);
+    let second = sentinels.failover();
+    eventually("it is released", async || {
+        sentinels.server(second).command(&["EXISTS", "n"]).int() == 0
+    })
+    .await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_release_that_the_new_master_lacks_is_repeated() {
     let sentinels = Sentinels::start();

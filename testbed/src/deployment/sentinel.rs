@@ -280,6 +280,21 @@ impl Sentinels {
         wait_until("the replicas are in step", LIMIT, || in_step(&self.servers));
     }
 
+    /// Waits until a replica has all that this master has. A former master follows it only later.
+    pub fn until_followed(&self, master: usize) {
+        let port = self.servers[master].port().to_string();
+        let follows = |server: &Server| {
+            let role = server.command(&["ROLE"]);
+            role.array()[0].text() == "slave"
+                && role.array()[2].int().to_string() == port
+                && is_in_step(&self.servers, server)
+        };
+        wait_until("a replica follows", LIMIT, || {
+            let mut up = self.servers.iter().filter(|server| server.is_up());
+            up.any(follows)
+        });
+    }
+
     /// Listens to a sentinel. What is announced before this returns is not heard.
     pub fn listen(&self, sentinel: usize) -> Announcements {
         let mut connection = self.watchers[sentinel].connection();
