@@ -33,8 +33,6 @@ pub(super) struct Attempt<'a> {
     doubt: Option<InDoubt>,
     /// We may have a place in a queue in Redis.
     queued_in_redis: bool,
-    /// A call that was answered gave our field a place in the queue, or the lock: an undo may find that.
-    was_answered: bool,
     /// Something may have to be undone, which our drop posts before this goes.
     pending: Option<CleanupPending>,
 }
@@ -58,7 +56,6 @@ impl<'a> Attempt<'a> {
             in_flight: None,
             doubt: None,
             queued_in_redis: false,
-            was_answered: false,
             pending: None,
         }
     }
@@ -101,7 +98,6 @@ impl<'a> Attempt<'a> {
             }
             Acquired::HeldFor(left) => {
                 if let Some(waiter) = self.waiter {
-                    self.was_answered = true;
                     let kept = self.holds.calls.settings.clock.timer(sent);
                     self.holds.queues.has_place(waiter, &self.field, kept);
                 }
@@ -214,10 +210,7 @@ impl<'a> Attempt<'a> {
         let cleanups = &self.holds.cleanups;
         self.pending.get_or_insert_with(|| cleanups.expect_one());
         self.request.told.asks();
-        self.in_flight = Some(InDoubt {
-            once: self.doubt.is_none(),
-            ..self.first_doubt()
-        });
+        self.in_flight = Some(self.first_doubt());
     }
 
     /// As if a call about our field were sent now, and none before.
@@ -230,7 +223,6 @@ impl<'a> Attempt<'a> {
         InDoubt {
             epoch,
             lease: self.request.terms.first_lease(),
-            once: true,
         }
     }
 
@@ -279,7 +271,6 @@ impl<'a> Attempt<'a> {
         }
         // CANCEL: our drop undoes the field, which is ours already.
         self.begin();
-        self.was_answered = true;
         let key = self.request.resource.key.clone();
         let outcome = self
             .holds
@@ -293,7 +284,6 @@ impl<'a> Attempt<'a> {
     /// The wait for copies, which began as a call, is over.
     pub(super) fn settle_durable(&mut self, outcome: &Result<(), CallError>) {
         self.in_flight = None;
-        self.was_answered = false;
         if outcome.is_err() {
             self.give_back();
         }
@@ -301,9 +291,7 @@ impl<'a> Attempt<'a> {
 
     /// A grant that counts for nothing. What follows has another field.
     fn give_back(&mut self) {
-        self.was_answered = true;
         self.undo();
-        self.was_answered = false;
         self.queued_in_redis = false;
         self.field = self
             .holds
@@ -319,9 +307,6 @@ impl<'a> Attempt<'a> {
             .doubt
             .or(self.in_flight)
             .unwrap_or_else(|| self.first_doubt());
-        let both = self.doubt.is_some() && self.in_flight.is_some();
-        let once = doubt.once && !self.was_answered && !both;
-        let doubt = InDoubt { once, ..doubt };
         self.holds.undo(&self.request.resource, &self.field, doubt);
     }
 }

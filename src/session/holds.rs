@@ -78,14 +78,8 @@ impl Holds {
             under_way,
         });
         if let Some(doubt) = doubt {
-            // What stands is by the call that was granted: its end says nothing of an earlier one.
-            let (lease, once) = (hold.longest_lease(), false);
-            let doubt = InDoubt {
-                lease,
-                once,
-                ..doubt
-            };
-            self.undo_of(hold, doubt);
+            let lease = hold.longest_lease();
+            self.undo_of(hold, InDoubt { lease, ..doubt });
         }
         self.queues.vacate(hold, 0);
     }

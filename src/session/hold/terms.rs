@@ -82,6 +82,4 @@ pub(crate) struct InDoubt {
     pub(crate) epoch: Epoch,
     /// How long the field may stay once it is taken.
     pub(crate) lease: Duration,
-    /// No other call can have taken what an undo of the field finds.
-    pub(crate) once: bool,
 }

@@ -24,7 +24,6 @@ const STAINS: [(&str, Becoming); 8] = [
         hold.with_doubt(Some(InDoubt {
             epoch: Epoch::default(),
             lease: TERMS.lease,
-            once: true,
         }))
     }),
     ("a re-entry is on the wire", |hold| {

@@ -238,7 +238,6 @@ fn release_again(holds: &Holds, release: &Release) {
         InDoubt {
             epoch,
             lease: *lease,
-            once: true,
         },
     );
 }

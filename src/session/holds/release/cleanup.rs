@@ -5,8 +5,8 @@
 //! - **CLEANUP-1** A cleanup is repeated until Redis confirms it, or until the lease that it is about is
 //!   certainly over.
 //! - **CLEANUP-2** An answer confirms an undo only if the lane kept its connection since the attempt was
-//!   sent, or if it is *released* and one call alone can have taken what was released. Otherwise an
-//!   attempt may be executed later, and the undo is repeated for one lease after the first answer.
+//!   sent. Otherwise the attempt may be executed later, whatever the answer says, and the undo is repeated for one
+//!   lease after the first answer.
 //! - **CLEANUP-3** A session does not end while an attempt or a guard may yet post a cleanup: an acquisition
 //!   takes a [`CleanupPending`] before it asks whether the session is closed, and a hold that ends takes
 //!   one before it says so.

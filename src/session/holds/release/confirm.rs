@@ -108,7 +108,6 @@ pub(super) async fn confirm(
             Ok(released) => {
                 let settled = doubt.is_none_or(|doubt| {
                     holds.calls.transport.epoch(*lane, &resource.key) == doubt.epoch
-                        || doubt.once && matches!(released, Released::Free { .. })
                         || now >= *answered_since.get_or_insert(now) + doubt.lease
                 });
                 if settled {
