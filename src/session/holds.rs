@@ -71,12 +71,14 @@ impl Holds {
             hold.lingers_no_more();
         }
         let doubt = hold.doubt();
-        // One that is gone as well: a later primary may have it. Not by the caller's lane, which stands still if
-        // the caller's runtime does.
-        self.cleanups.post(Cleanup::End {
-            hold: hold.clone(),
-            under_way,
-        });
+        if reason != LossReason::Gone || hold.resource.entries(&hold.field) > 1 || doubt.is_some() {
+            // Not by the caller's lane, which stands still if the caller's runtime does.
+            let hold = hold.clone();
+            self.cleanups.post(Cleanup::End { hold, under_way });
+        } else {
+            // A later primary may have the field, although this one lacks it.
+            self.note_end(hold);
+        }
         if let Some(doubt) = doubt {
             let lease = hold.longest_lease();
             self.undo_of(hold, InDoubt { lease, ..doubt });

@@ -222,7 +222,12 @@ async fn repeat(holds: &Holds, group: Group, batch: Vec<Release>) {
     }
 }
 
+/// Releases a field again, unless a hold with the same text was restored meanwhile: a string lock can be given any
+/// text, also one that was released before.
 fn release_again(holds: &Holds, release: &Release) {
+    if holds.watchdog.has(&release.resource, &release.field) {
+        return;
+    }
     let Release {
         resource,
         field,
@@ -276,6 +281,27 @@ mod tests {
             .unlock()
             .await
             .expect("held");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_released_text_that_is_held_again_is_not_released() {
+        let redis = crate::EmbeddedRedis::new();
+        let client = redis.client();
+        let (session, lock) = (client.session(), client.string_lock("x"));
+        let restore = async || {
+            drop(redis.command(&["SET", "x", "job-17", "PX", "60000"]));
+            lock.restore("job-17").await.expect("it is there")
+        };
+        let guard = restore().await;
+        let hold = session.holds.watchdog.holds().pop().expect("held");
+        guard.unlock().await.expect("held");
+        session.holds.recent_releases.note_end(&hold);
+        let again = restore().await;
+        session.holds.recent_releases.must_repeat(&|_| true);
+        // Longer than a repetition takes.
+        tokio::time::sleep(KEPT).await;
+        assert!(lock.is_locked().await.expect("an answer"));
+        again.unlock().await.expect("held");
     }
 
     /// The new primary may have it with its whole lease.

@@ -168,6 +168,12 @@ impl Watchdog {
             .cloned()
     }
 
+    /// Whether this client holds a field.
+    pub(crate) fn has(&self, resource: &Resource, field: &Arc<str>) -> bool {
+        let table = self.table.lock();
+        table.under(&resource.key).any(|hold| hold.field == *field)
+    }
+
     /// All live holds of this client of a kind under a key.
     pub(crate) fn holds_of(&self, key: &str, kind: Kind) -> Vec<Arc<Hold>> {
         let table = self.table.lock();
