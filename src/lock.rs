@@ -19,6 +19,7 @@ use crate::error::{ConfigError, Error};
 use crate::lease::Lease;
 use crate::protocol::resource::Resource;
 use crate::session::Handle;
+use crate::session::acquire::acquire;
 use crate::session::attendance::UNATTENDED_MAX;
 use crate::session::hold::Hold;
 use crate::session::lock_settings::LockSettings;
@@ -369,7 +370,10 @@ impl LockSet {
 
     async fn take(&self, options: Options) -> Result<LockGuard, Error> {
         match self {
-            LockSet::Single(single) => single.take(&options).await.map(LockGuard::new),
+            LockSet::Single(single) => {
+                let request = single.request(&options)?;
+                acquire(&single.handle, request).await.map(LockGuard::new)
+            }
             LockSet::Multi(multi) => multi.clone().attended(options).await,
         }
     }

@@ -13,7 +13,7 @@ use crate::session::options::Options;
 use crate::session::owner::Owner;
 use crate::session::proofs::Proofs;
 use crate::session::request::Request;
-use crate::session::{Handle, HoldShare};
+use crate::session::Handle;
 
 /// One lock and its client.
 #[derive(Clone)]
@@ -84,10 +84,6 @@ impl SingleLock {
         request.asks_who = description.is_some() && !options.of_quorum;
         request.description = description;
         Ok(request)
-    }
-
-    pub(crate) async fn take(&self, options: &Options) -> Result<HoldShare, Error> {
-        crate::session::acquire::acquire(&self.handle, self.request(options)?).await
     }
 
     /// Whether `hold` is a hold of this lock: of its client, under its key.

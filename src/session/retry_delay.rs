@@ -9,12 +9,17 @@ use crate::protocol::kind::{Kind, WaitMode};
 
 /// The pauses of one wait.
 pub(super) struct RetryDelay {
-    wait_mode: WaitMode,
-    /// It asks so often although it listens.
-    poll: Option<Duration>,
-    pause: GrowingPause,
+    pauses: Pauses,
     /// How often it may yet ask again; `None` is no limit.
     retries: Option<u32>,
+}
+
+/// What wakes a waiter.
+enum Pauses {
+    /// A message. Messages can be lost, so the waiter may also poll at this interval.
+    Listen { poll: Option<Duration> },
+    /// Nothing: the kind of lock has no messages.
+    Poll(GrowingPause),
 }
 
 /// Pauses that grow to a longest one, with jitter.
@@ -47,21 +52,21 @@ impl GrowingPause {
 
 impl RetryDelay {
     pub(super) fn new(calls: &Calls, kind: Kind, settings: &OwnSettings) -> Self {
-        let wait_mode = kind.wait_mode();
-        let of_kind = match wait_mode {
-            WaitMode::Poll { first, longest } => (first, longest),
-            WaitMode::Listen | WaitMode::ListenAndPoll => (Duration::ZERO, Duration::ZERO),
+        let pauses = match kind.wait_mode() {
+            // The safety poll of the client covers these waiters.
+            WaitMode::Listen => Pauses::Listen {
+                poll: settings.safety_poll,
+            },
+            WaitMode::ListenAndPoll => Pauses::Listen {
+                poll: Some(settings.safety_poll(&calls.settings)),
+            },
+            WaitMode::Poll { first, longest } => {
+                let range = settings.retry_pause.unwrap_or((first, longest));
+                Pauses::Poll(GrowingPause::new(range))
+            }
         };
         RetryDelay {
-            wait_mode,
-            poll: match wait_mode {
-                // The safety poll of the client asks for all of these.
-                WaitMode::Listen => settings.safety_poll,
-                WaitMode::ListenAndPoll | WaitMode::Poll { .. } => {
-                    Some(settings.safety_poll(&calls.settings))
-                }
-            },
-            pause: GrowingPause::new(settings.retry_pause.unwrap_or(of_kind)),
+            pauses,
             retries: settings.retry_count,
         }
     }
@@ -79,16 +84,15 @@ impl RetryDelay {
     }
 
     pub(super) fn listens(&self) -> bool {
-        self.wait_mode.listens()
+        matches!(self.pauses, Pauses::Listen { .. })
     }
 
     /// The next pause, at most until what is in the way ends by itself.
     pub(super) fn next(&mut self, left: Option<Duration>) -> Option<Duration> {
         let ends = left.map(|left| left + expiry_jitter());
-        let pause = if self.listens() {
-            self.poll.map(jittered)
-        } else {
-            Some(self.pause.next())
+        let pause = match &mut self.pauses {
+            Pauses::Listen { poll } => poll.map(jittered),
+            Pauses::Poll(pause) => Some(pause.next()),
         };
         ends.into_iter().chain(pause).min()
     }
@@ -103,24 +107,29 @@ fn expiry_jitter() -> Duration {
 mod tests {
     use super::*;
 
-    const ASKS: WaitMode = WaitMode::Poll {
-        first: ms(4),
-        longest: ms(100),
-    };
-
     const fn ms(span: u64) -> Duration {
         Duration::from_millis(span)
     }
 
-    fn delay(wait_mode: WaitMode, seed: u64) -> RetryDelay {
+    fn delay(pauses: Pauses, seed: u64) -> RetryDelay {
         fastrand::seed(seed);
-        let pause = GrowingPause::new((ms(4), ms(100)));
         RetryDelay {
-            wait_mode,
-            poll: (wait_mode != WaitMode::Listen).then_some(ms(1000)),
-            pause,
+            pauses,
             retries: None,
         }
+    }
+
+    fn asks(seed: u64) -> RetryDelay {
+        delay(Pauses::Poll(GrowingPause::new((ms(4), ms(100)))), seed)
+    }
+
+    fn listens(seed: u64) -> RetryDelay {
+        delay(Pauses::Listen { poll: None }, seed)
+    }
+
+    fn listens_and_polls(seed: u64) -> RetryDelay {
+        let poll = Some(ms(1000));
+        delay(Pauses::Listen { poll }, seed)
     }
 
     #[test]
@@ -128,12 +137,12 @@ mod tests {
         for retries in 0..5 {
             let mut delay = RetryDelay {
                 retries: Some(retries),
-                ..delay(ASKS, 1)
+                ..asks(1)
             };
             assert!((0..retries).all(|_| !delay.is_over()));
             assert!(delay.is_over() && delay.is_over());
         }
-        let mut delay = delay(ASKS, 1);
+        let mut delay = asks(1);
         assert!((0..1000).all(|_| !delay.is_over()));
     }
 
@@ -148,7 +157,7 @@ mod tests {
     }
 
     fn pauses(seed: u64, number: usize) -> Vec<Duration> {
-        let mut delay = delay(ASKS, seed);
+        let mut delay = asks(seed);
         (0..number)
             .map(|_| delay.next(None).expect("it asks again"))
             .collect()
@@ -183,18 +192,14 @@ mod tests {
     fn no_pause_is_longer_than_what_is_left_of_the_holders_lease() {
         for seed in 0..1000 {
             for left in [0, 3, 40].map(ms) {
-                let mut asks = delay(ASKS, seed);
+                let mut asks = asks(seed);
                 for _ in 0..20 {
                     let pause = asks.next(Some(left)).expect("it asks again");
                     assert!(pause < left + ms(10), "{pause:?} of {left:?}");
                 }
-                let told = delay(WaitMode::Listen, seed)
-                    .next(Some(left))
-                    .expect("it ends");
+                let told = listens(seed).next(Some(left)).expect("it ends");
                 assert!(told > left && told < left + ms(10), "{told:?} of {left:?}");
-                let polls = delay(WaitMode::ListenAndPoll, seed)
-                    .next(Some(left))
-                    .expect("it ends");
+                let polls = listens_and_polls(seed).next(Some(left)).expect("it ends");
                 assert!(
                     polls > left && polls < left + ms(10),
                     "{polls:?} of {left:?}"
@@ -205,10 +210,8 @@ mod tests {
 
     #[test]
     fn where_nothing_ends_by_itself_who_is_told_waits_for_that() {
-        assert_eq!(delay(WaitMode::Listen, 1).next(None), None);
-        let polls = delay(WaitMode::ListenAndPoll, 1)
-            .next(None)
-            .expect("it polls");
+        assert_eq!(listens(1).next(None), None);
+        let polls = listens_and_polls(1).next(None).expect("it polls");
         assert!(polls >= ms(800) && polls <= ms(1200), "{polls:?}");
     }
 }

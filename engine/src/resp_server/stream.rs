@@ -47,7 +47,14 @@ impl Stream {
     }
 }
 
+impl fmt::Debug for Stream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Stream").finish_non_exhaustive()
+    }
+}
+
 /// The end of a connection where bytes come out. Dropped, it reads no more: what is written to it vanishes.
+#[derive(Debug)]
 pub struct ReadHalf {
     stream: Arc<Stream>,
     direction: Direction,
@@ -82,14 +89,6 @@ impl AsyncRead for ReadHalf {
     }
 }
 
-impl fmt::Debug for ReadHalf {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ReadHalf")
-            .field("direction", &self.direction)
-            .finish_non_exhaustive()
-    }
-}
-
 impl Drop for ReadHalf {
     fn drop(&mut self) {
         self.stream
@@ -98,6 +97,7 @@ impl Drop for ReadHalf {
 }
 
 /// The end of a connection where bytes go in. Dropped, it closes its direction.
+#[derive(Debug)]
 pub struct WriteHalf {
     stream: Arc<Stream>,
     direction: Direction,
@@ -127,14 +127,6 @@ impl AsyncWrite for WriteHalf {
         self.stream
             .with(|duplex, now| duplex.close(self.direction, now));
         Poll::Ready(Ok(()))
-    }
-}
-
-impl fmt::Debug for WriteHalf {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WriteHalf")
-            .field("direction", &self.direction)
-            .finish_non_exhaustive()
     }
 }
 
