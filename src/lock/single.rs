@@ -7,13 +7,13 @@ use crate::error::Error;
 use crate::protocol::replies::{self, Inspected};
 use crate::protocol::resource::Resource;
 use crate::protocol::waiters::{self, Waiting};
+use crate::session::Handle;
 use crate::session::hold::Hold;
 use crate::session::lock_settings::LockSettings;
 use crate::session::options::Options;
 use crate::session::owner::Owner;
 use crate::session::proofs::Proofs;
 use crate::session::request::Request;
-use crate::session::Handle;
 
 /// One lock and its client.
 #[derive(Clone)]
