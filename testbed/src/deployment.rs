@@ -74,6 +74,12 @@ impl Deployment {
         }
     }
 
+    /// How often a command was called since the last reset, refused calls included; of all servers together.
+    pub fn calls(&self, command: &str) -> u64 {
+        let stats = self.command(&["INFO", "commandstats"]).text();
+        calls(&stats, command)
+    }
+
     /// How many servers a client has to be connected to.
     pub fn primaries(&self) -> usize {
         match self {
@@ -206,6 +212,17 @@ impl Deployment {
         }
         true
     }
+}
+
+/// How often a command was called, in the text of INFO commandstats of one server or of several.
+pub fn calls(stats: &str, command: &str) -> u64 {
+    let beginning = format!("cmdstat_{command}:calls=");
+    let numbers = stats
+        .lines()
+        .filter_map(|line| line.strip_prefix(&beginning)?.split(',').next());
+    numbers
+        .map(|number| number.parse::<u64>().expect("a number"))
+        .sum()
 }
 
 /// Anybody but who asks, and those who belong to the deployment.

@@ -1,6 +1,8 @@
-//! What becomes of a hold.
+//! What becomes of holds and of those who wait for them.
 
-use leasehold::{Ended, LockGuard, LossReason};
+use leasehold::{Client, Ended, Lock, LockGuard, LossReason};
+
+use crate::eventually;
 
 /// Resolves when the hold has come to its end, which must be a loss.
 pub fn lost(guard: &LockGuard) -> impl Future<Output = LossReason> + Send + 'static {
@@ -11,4 +13,16 @@ pub fn lost(guard: &LockGuard) -> impl Future<Output = LossReason> + Send + 'sta
             other => panic!("not lost: {other:?}"),
         }
     }
+}
+
+/// Waits until a client has this many waiters.
+pub async fn waiting(client: &Client, waiters: u64) {
+    let wait = || client.stats().waiting == waiters;
+    eventually("the waiters wait", async || wait()).await;
+}
+
+/// Takes a lock that is free, and gives it back.
+pub async fn take_and_release(lock: &Lock) {
+    let guard = lock.lock().await.expect("it is free");
+    guard.unlock().await.expect("it is held");
 }

@@ -1,11 +1,14 @@
 //! What the tests of leasehold run on, so that no suite writes it again.
 //!
+//! - A [`Bed`] for a behaviour that is the same on the embedded engine and on servers, and [`behaviours!`], which makes
+//!   a test on each.
 //! - Servers: [`Server`], [`Cluster`], [`Sentinels`], or the [`Deployment`] that `LEASEHOLD_DEPLOYMENT` names. They are
 //!   processes of the test's own on free loopback ports, and end with it. A [`Proxy`], or a [`Line`] of them, misbehaves
 //!   on request.
 //! - A client that depends on nothing: [`Connection`] to one server, [`Routes`] to a deployment.
 //! - [`KINDS`]: every kind of lock.
-//! - Waiting for a condition, never for a duration: [`eventually`], [`soon`], and [`wait_until`] for a thread.
+//! - Waiting for a condition, never for a duration: [`eventually`], [`soon`], [`timed`], and [`wait_until`] for a
+//!   thread.
 #![expect(missing_docs, reason = "most names of a test bed explain themselves")]
 #![expect(
     clippy::panic,
@@ -18,6 +21,10 @@
     reason = "starting a process and waiting for it takes real time, outside any runtime"
 )]
 
+#[cfg(feature = "locks")]
+mod bed;
+#[cfg(feature = "locks")]
+mod behaviours;
 mod certificate;
 mod deployment;
 #[cfg(feature = "locks")]
@@ -37,15 +44,19 @@ mod process {
 }
 mod waiting;
 
+#[cfg(feature = "locks")]
+pub use bed::{Bed, Connect};
+#[cfg(feature = "locks")]
+pub use behaviours::{On, task, thread};
 pub use certificate::Certificate;
 pub use deployment::cluster::{Cluster, Shape};
 pub use deployment::migration::Migration;
 pub use deployment::routes::Routes;
 pub use deployment::sentinel::{Announcements, MASTER, Sentinels, Watch};
 pub use deployment::slots::{SLOTS, keyslot};
-pub use deployment::{Borrowed, Deployment, Line};
+pub use deployment::{Borrowed, Deployment, Line, calls};
 #[cfg(feature = "locks")]
-pub use hold::lost;
+pub use hold::{lost, take_and_release, waiting};
 #[cfg(feature = "locks")]
 pub use kind::{KINDS, Kind};
 pub use process::keeper;
@@ -53,4 +64,4 @@ pub use process::proxy::Proxy;
 pub use process::resp::{Connection, Reply};
 pub use process::server::{Server, is_missing, run_as_users};
 pub use process::waiting::wait_until;
-pub use waiting::{LIMIT, eventually, eventually_within, ms, soon};
+pub use waiting::{LIMIT, SOON, eventually, eventually_within, ms, soon, timed, within};

@@ -6,6 +6,8 @@ use tokio::time::{Instant, sleep, timeout};
 
 /// How long anything may take that is expected to happen.
 pub const LIMIT: Duration = Duration::from_secs(30);
+/// The same, of what must not be due to the end of a lease of 30 s.
+pub const SOON: Duration = Duration::from_secs(10);
 
 pub const fn ms(span: u64) -> Duration {
     Duration::from_millis(span)
@@ -27,6 +29,18 @@ pub async fn eventually_within(limit: Duration, what: &str, mut holds: impl Asyn
 
 /// The outcome of a future that is expected to end.
 pub async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
-    let done = timeout(LIMIT, Box::pin(future)).await;
-    done.unwrap_or_else(|_| panic!("not within {LIMIT:?}: {what}"))
+    within(LIMIT, what, future).await
+}
+
+/// The outcome of a future that must end within a limit of its own.
+pub async fn within<T>(limit: Duration, what: &str, future: impl Future<Output = T>) -> T {
+    let done = timeout(limit, Box::pin(future)).await;
+    done.unwrap_or_else(|_| panic!("not within {limit:?}: {what}"))
+}
+
+/// The outcome of a future that no lease ends, and how long it took.
+pub async fn timed<T>(what: &str, future: impl Future<Output = T>) -> (T, Duration) {
+    let start = Instant::now();
+    let done = within(SOON, what, future).await;
+    (done, start.elapsed())
 }

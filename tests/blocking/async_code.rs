@@ -6,10 +6,11 @@ use std::thread;
 
 use leasehold::Lease;
 use leasehold::blocking::Client;
+use leasehold_testbed::{Bed, SOON};
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::Instant;
 
-use crate::backend::{Backend, LIMIT, until_waiting};
+use crate::harness::until_waiting;
 
 fn runtimes() -> [Runtime; 2] {
     let builders = [Builder::new_current_thread(), Builder::new_multi_thread()];
@@ -46,55 +47,55 @@ type Call = fn(&Client);
 /// One call of each kind.
 const CALLS: [Call; 6] = [
     |client| drop(client.lock("x").lock()),
-    |client| drop(client.lock("x").acquire().wait(LIMIT).lock()),
-    |client| drop(client.lock("x").run(LIMIT, Lease::Renewed, |_| ())),
+    |client| drop(client.lock("x").acquire().wait(SOON).lock()),
+    |client| drop(client.lock("x").run(SOON, Lease::Renewed, |_| ())),
     |client| drop(client.semaphore("s").try_set_permits(1)),
-    |client| drop(client.count_down_latch("l").wait(LIMIT)),
+    |client| drop(client.count_down_latch("l").wait(SOON)),
     |client| drop(client.ping()),
 ];
 
-pub(crate) fn a_call_in_a_task_panics_and_sends_nothing(backend: &Backend) {
-    let client = backend.client();
-    let sent = backend.calls();
+pub(crate) fn a_call_in_a_task_panics_and_sends_nothing(bed: &Bed) {
+    let client = bed.blocking_client();
+    let sent = bed.calls();
     for runtime in runtimes() {
         for call in CALLS {
             let client = client.clone();
             says_why(in_a_task(&runtime, move || call(&client)));
         }
     }
-    assert_eq!(backend.calls(), sent);
+    assert_eq!(bed.calls(), sent);
     assert_eq!(client.stats().waiting, 0);
 }
 
-pub(crate) fn a_call_in_a_future_that_is_blocked_on_panics_and_sends_nothing(backend: &Backend) {
-    let client = backend.client();
-    let sent = backend.calls();
+pub(crate) fn a_call_in_a_future_that_is_blocked_on_panics_and_sends_nothing(bed: &Bed) {
+    let client = bed.blocking_client();
+    let sent = bed.calls();
     for runtime in runtimes() {
         let call = || runtime.block_on(async { client.lock("x").lock() });
         says_why(catch_unwind(AssertUnwindSafe(call)));
-        let connect = || runtime.block_on(async { Client::connect_with(backend.builder()) });
+        let connect = || runtime.block_on(async { Client::connect_with(bed.builder()) });
         says_why(catch_unwind(AssertUnwindSafe(connect)));
     }
     let nested = || client.block_on(async { client.lock("x").lock() });
     says_why(catch_unwind(AssertUnwindSafe(nested)));
-    assert_eq!(backend.calls(), sent);
+    assert_eq!(bed.calls(), sent);
 }
 
-pub(crate) fn an_unlock_in_a_task_panics_and_frees(backend: &Backend) {
-    let client = backend.client();
+pub(crate) fn an_unlock_in_a_task_panics_and_frees(bed: &Bed) {
+    let client = bed.blocking_client();
     for runtime in runtimes() {
         let guard = client.lock("x").lock().unwrap();
         says_why(in_a_task(&runtime, move || guard.unlock()));
-        backend.until_gone("x");
+        bed.wait_until_gone("x");
     }
 }
 
-pub(crate) fn a_thread_for_blocking_work_may_call(backend: &Backend) {
-    let client = backend.client();
+pub(crate) fn a_thread_for_blocking_work_may_call(bed: &Bed) {
+    let client = bed.blocking_client();
     for runtime in runtimes() {
         let (lock, guard) = (client.lock("x"), client.lock("x").lock().unwrap());
         let waiting = runtime.spawn_blocking(move || {
-            let guard = lock.try_lock(LIMIT, Lease::Renewed)?;
+            let guard = lock.try_lock(SOON, Lease::Renewed)?;
             guard.run(|| lock.try_lock_now(Lease::Renewed)?.unlock())??;
             guard.unlock()
         });
@@ -104,24 +105,29 @@ pub(crate) fn a_thread_for_blocking_work_may_call(backend: &Backend) {
     }
 }
 
-pub(crate) fn a_thread_that_has_entered_a_runtime_may_call(backend: &Backend) {
-    let client = backend.client();
+pub(crate) fn a_thread_that_has_entered_a_runtime_may_call(bed: &Bed) {
+    let client = bed.blocking_client();
     for runtime in runtimes() {
         let _entered = runtime.enter();
         client.lock("x").lock().unwrap().unlock().unwrap();
-        backend.client().lock("x").lock().unwrap().unlock().unwrap();
+        bed.blocking_client()
+            .lock("x")
+            .lock()
+            .unwrap()
+            .unlock()
+            .unwrap();
     }
 }
 
 /// A client keeps its connections on a server when its runtime ends; the embedded engine ends with it.
-pub(crate) fn the_runtime_of_an_async_client_may_end(backend: &Backend) {
-    let holder = backend.client();
+pub(crate) fn the_runtime_of_an_async_client_may_end(bed: &Bed) {
+    let holder = bed.blocking_client();
     for runtime in runtimes() {
-        let client = runtime.block_on(backend.builder().connect()).unwrap();
+        let client = runtime.block_on(bed.builder().connect()).unwrap();
         let client = Client::new(client).unwrap();
         let guard = holder.lock("x").lock().unwrap();
         thread::scope(|scope| {
-            let waiting = scope.spawn(|| client.lock("x").try_lock(LIMIT * 10, Lease::Renewed));
+            let waiting = scope.spawn(|| client.lock("x").try_lock(SOON * 10, Lease::Renewed));
             // A runtime of one thread drives nothing while nobody blocks on it.
             runtime.block_on(async {
                 while client.stats().waiting == 0 {
@@ -132,10 +138,10 @@ pub(crate) fn the_runtime_of_an_async_client_may_end(backend: &Backend) {
             runtime.shutdown_background();
             guard.unlock().unwrap();
             let waited = waiting.join().unwrap();
-            assert!(ended.elapsed() < LIMIT, "{:?}", ended.elapsed());
-            match backend {
-                Backend::Redis(_) => waited.expect("it gets the lock").unlock().unwrap(),
-                Backend::Embedded(_) => drop(waited.expect_err("nothing answers any more")),
+            assert!(ended.elapsed() < SOON, "{:?}", ended.elapsed());
+            match bed {
+                Bed::Server(..) => waited.expect("it gets the lock").unlock().unwrap(),
+                Bed::Embedded(_) => drop(waited.expect_err("nothing answers any more")),
             }
         });
     }

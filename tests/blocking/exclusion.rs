@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use leasehold::blocking::{Client, Lock};
 use leasehold::{ConfigError, Error, Lease};
-use leasehold_testbed::ms;
+use leasehold_testbed::{Bed, SOON, ms};
 use tokio::time::Instant;
 
-use crate::backend::{Backend, LIMIT, in_vain, on_another_thread, until_waiting};
+use crate::harness::{in_vain, on_another_thread, until_waiting};
 
 type Kind = (&'static str, fn(&Client) -> Lock);
 
@@ -27,16 +27,16 @@ pub(crate) const KINDS: [Kind; 8] = [
     ("string", |client| client.string_lock("s")),
 ];
 
-pub(crate) fn threads_of_two_clients_exclude_each_other(backend: &Backend) {
+pub(crate) fn threads_of_two_clients_exclude_each_other(bed: &Bed) {
     const ROUNDS: u32 = 5;
-    let clients = [backend.client(), backend.client()];
+    let clients = [bed.blocking_client(), bed.blocking_client()];
     for (kind, lock) in KINDS {
         let (inside, entered) = (AtomicU32::new(0), AtomicU32::new(0));
         thread::scope(|scope| {
             for client in clients.iter().chain(&clients) {
                 scope.spawn(|| {
                     for _ in 0..ROUNDS {
-                        let guard = lock(client).try_lock(LIMIT, Lease::Renewed).unwrap();
+                        let guard = lock(client).try_lock(SOON, Lease::Renewed).unwrap();
                         assert_eq!(inside.fetch_add(1, SeqCst), 0, "{kind}: two are inside");
                         entered.fetch_add(1, SeqCst);
                         thread::yield_now();
@@ -50,8 +50,8 @@ pub(crate) fn threads_of_two_clients_exclude_each_other(backend: &Backend) {
     }
 }
 
-pub(crate) fn a_wait_ends_when_it_should(backend: &Backend) {
-    let (holder, waiter) = (backend.client(), backend.client());
+pub(crate) fn a_wait_ends_when_it_should(bed: &Bed) {
+    let (holder, waiter) = (bed.blocking_client(), bed.blocking_client());
     let guard = holder.lock("x").lock().unwrap();
     let wait = ms(100);
     for client in [&holder, &waiter] {
@@ -60,7 +60,7 @@ pub(crate) fn a_wait_ends_when_it_should(backend: &Backend) {
         assert!(start.elapsed() >= wait, "{:?}", start.elapsed());
         in_vain(|| client.lock("x").acquire().wait(wait).lock());
     }
-    let calls = backend.calls();
+    let calls = bed.calls();
     assert!(
         waiter
             .lock("x")
@@ -68,24 +68,24 @@ pub(crate) fn a_wait_ends_when_it_should(backend: &Backend) {
             .unwrap_err()
             .is_timeout()
     );
-    assert_eq!(backend.calls(), calls + 1, "it asks once");
+    assert_eq!(bed.calls(), calls + 1, "it asks once");
     guard.unlock().unwrap();
 }
 
-pub(crate) fn a_release_wakes_a_thread_of_the_same_client(backend: &Backend) {
-    let client = backend.client();
+pub(crate) fn a_release_wakes_a_thread_of_the_same_client(bed: &Bed) {
+    let client = bed.blocking_client();
     is_woken(&client, &client.clone());
 }
 
-pub(crate) fn a_release_wakes_a_thread_of_another_client(backend: &Backend) {
-    is_woken(&backend.client(), &backend.client());
+pub(crate) fn a_release_wakes_a_thread_of_another_client(bed: &Bed) {
+    is_woken(&bed.blocking_client(), &bed.blocking_client());
 }
 
 /// Neither client polls: the thread goes on because it is told.
 fn is_woken(holder: &Client, waiter: &Client) {
     let guard = holder.lock("x").lock().unwrap();
     thread::scope(|scope| {
-        let waiting = scope.spawn(|| waiter.lock("x").try_lock(LIMIT, Lease::Renewed));
+        let waiting = scope.spawn(|| waiter.lock("x").try_lock(SOON, Lease::Renewed));
         until_waiting(waiter, 1);
         guard.unlock().unwrap();
         waiting
@@ -97,8 +97,8 @@ fn is_woken(holder: &Client, waiter: &Client) {
     });
 }
 
-pub(crate) fn threads_and_tasks_of_one_session_wait_for_each_other(backend: &Backend) {
-    let client = backend.client();
+pub(crate) fn threads_and_tasks_of_one_session_wait_for_each_other(bed: &Bed) {
+    let client = bed.blocking_client();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -106,11 +106,11 @@ pub(crate) fn threads_and_tasks_of_one_session_wait_for_each_other(backend: &Bac
     let guard = client.lock("x").lock().unwrap();
     thread::scope(|scope| {
         let lock = client.as_async().lock("x");
-        let task = scope.spawn(move || runtime.block_on(lock.try_lock(LIMIT, Lease::Renewed)));
+        let task = scope.spawn(move || runtime.block_on(lock.try_lock(SOON, Lease::Renewed)));
         until_waiting(&client, 1);
         guard.unlock().unwrap();
         let guard = task.join().unwrap().expect("the task was woken");
-        let thread = scope.spawn(|| client.lock("x").try_lock(LIMIT, Lease::Renewed));
+        let thread = scope.spawn(|| client.lock("x").try_lock(SOON, Lease::Renewed));
         until_waiting(&client, 1);
         drop(guard);
         thread
@@ -122,9 +122,9 @@ pub(crate) fn threads_and_tasks_of_one_session_wait_for_each_other(backend: &Bac
     });
 }
 
-pub(crate) fn a_bad_name_is_refused(backend: &Backend) {
-    let client = backend.client();
-    let calls = backend.calls();
+pub(crate) fn a_bad_name_is_refused(bed: &Bed) {
+    let client = bed.blocking_client();
+    let calls = bed.calls();
     let refused = on_another_thread(|| client.lock("").try_lock(Duration::MAX, Lease::Renewed));
     assert!(
         matches!(refused, Err(Error::Config(ConfigError::Name { .. }))),
@@ -135,8 +135,8 @@ pub(crate) fn a_bad_name_is_refused(backend: &Backend) {
         Err(Error::Config(_))
     ));
     assert!(matches!(
-        client.count_down_latch("").wait(LIMIT),
+        client.count_down_latch("").wait(SOON),
         Err(Error::Config(_))
     ));
-    assert_eq!(backend.calls(), calls);
+    assert_eq!(bed.calls(), calls);
 }

@@ -9,10 +9,11 @@ use leasehold::blocking::{
     PermitExpirableSemaphore, ReadWriteLock, Semaphore, SemaphorePermit,
 };
 use leasehold::{Error, FencedGuard, Lease, Owner};
-use leasehold_testbed::ms;
+use leasehold_testbed::{Bed, SOON, ms};
 
-use crate::backend::{Backend, LIMIT, in_vain, on_another_thread, until_waiting};
 use crate::exclusion::KINDS;
+
+use crate::harness::{in_vain, on_another_thread, until_waiting};
 
 const NOW: Duration = Duration::ZERO;
 
@@ -27,10 +28,10 @@ fn every_type_may_be_sent_shared_and_printed() {
     may_go_anywhere::<(PermitExpirableSemaphore, ExpirablePermit)>();
 }
 
-pub(crate) fn every_kind_of_lock_is_taken_again_with_its_guard(backend: &Backend) {
-    let (client, other) = (backend.client(), backend.client());
+pub(crate) fn every_kind_of_lock_is_taken_again_with_its_guard(bed: &Bed) {
+    let (client, other) = (bed.blocking_client(), bed.blocking_client());
     for (kind, lock) in KINDS {
-        let guard = lock(&client).try_lock(LIMIT, Lease::Renewed).unwrap();
+        let guard = lock(&client).try_lock(SOON, Lease::Renewed).unwrap();
         match guard.reenter() {
             Ok(further) => further.unlock().unwrap(),
             Err(Error::AlreadyHeld { .. }) if kind == "non-reentrant" => {}
@@ -43,16 +44,16 @@ pub(crate) fn every_kind_of_lock_is_taken_again_with_its_guard(backend: &Backend
     }
 }
 
-pub(crate) fn readers_share_and_a_writer_is_alone(backend: &Backend) {
-    let (one, other) = (backend.client(), backend.client());
+pub(crate) fn readers_share_and_a_writer_is_alone(bed: &Bed) {
+    let (one, other) = (bed.blocking_client(), bed.blocking_client());
     let reads = [&one, &one, &other].map(|client| {
         let lock = client.read_write_lock("x").prefer_writers();
-        lock.read().try_lock(LIMIT, Lease::Renewed).unwrap()
+        lock.read().try_lock(SOON, Lease::Renewed).unwrap()
     });
     let catalogue = other.read_write_lock("x");
     in_vain(|| catalogue.write().try_lock_now(Lease::Renewed));
     thread::scope(|scope| {
-        let writing = scope.spawn(|| catalogue.write().try_lock(LIMIT, Lease::Renewed));
+        let writing = scope.spawn(|| catalogue.write().try_lock(SOON, Lease::Renewed));
         until_waiting(&other, 1);
         for read in reads {
             read.unlock().unwrap();
@@ -64,8 +65,8 @@ pub(crate) fn readers_share_and_a_writer_is_alone(backend: &Backend) {
     });
 }
 
-pub(crate) fn a_writer_goes_on_reading(backend: &Backend) {
-    let (client, other) = (backend.client(), backend.client());
+pub(crate) fn a_writer_goes_on_reading(bed: &Bed) {
+    let (client, other) = (bed.blocking_client(), bed.blocking_client());
     let catalogue = client.read_write_lock("x");
     let writing = catalogue.write().lock().unwrap();
     let reading = catalogue.read().acquire().within(&writing).lock().unwrap();
@@ -73,14 +74,14 @@ pub(crate) fn a_writer_goes_on_reading(backend: &Backend) {
     let theirs = other
         .read_write_lock("x")
         .read()
-        .try_lock(LIMIT, Lease::Renewed)
+        .try_lock(SOON, Lease::Renewed)
         .unwrap();
     reading.unlock().unwrap();
     theirs.unlock().unwrap();
 }
 
-pub(crate) fn tokens_grow(backend: &Backend) {
-    let client = backend.client();
+pub(crate) fn tokens_grow(bed: &Bed) {
+    let client = bed.blocking_client();
     let lock: FencedLock = client.fenced_lock("x");
     let first = lock.lock().unwrap();
     let earlier = first.token();
@@ -94,8 +95,8 @@ pub(crate) fn tokens_grow(backend: &Backend) {
     second.unlock().unwrap();
 }
 
-pub(crate) fn several_locks_are_one(backend: &Backend) {
-    let (client, other) = (backend.client(), backend.client());
+pub(crate) fn several_locks_are_one(bed: &Bed) {
+    let (client, other) = (bed.blocking_client(), bed.blocking_client());
     let shop = client.as_async();
     let both = leasehold::Lock::multi([shop.lock("a"), shop.fair_lock("b")]);
     let guard = client.blocking_lock(both).lock().unwrap();
@@ -106,45 +107,45 @@ pub(crate) fn several_locks_are_one(backend: &Backend) {
     guard.unlock().unwrap();
     let guard = lock("b").unwrap();
     in_vain(|| client.multi_lock(["a", "b"]).try_lock_now(Lease::Renewed));
-    assert!(!backend.exists("a"), "all of them or none");
+    assert!(!bed.exists("a"), "all of them or none");
     guard.unlock().unwrap();
 }
 
-pub(crate) fn a_quorum_is_one_lock(backend: &Backend) {
-    let others = [backend.more(), backend.more()];
+pub(crate) fn a_quorum_is_one_lock(bed: &Bed) {
+    let others = [bed.another(), bed.another()];
     let clients = || {
-        let others: Vec<_> = others.iter().map(Backend::client).collect();
-        (backend.client(), others)
+        let others: Vec<_> = others.iter().map(Bed::blocking_client).collect();
+        (bed.blocking_client(), others)
     };
     let (one, ones) = clients();
     let (two, twos) = clients();
     let lock = one.quorum_lock(&ones, "q");
     // The lock works on when the blocking clients are gone.
     drop((one, ones));
-    let guard = lock.try_lock(LIMIT, Lease::Renewed).unwrap();
+    let guard = lock.try_lock(SOON, Lease::Renewed).unwrap();
     let lock = two.quorum_lock(&twos, "q");
     assert!(lock.try_lock(ms(50), Lease::Renewed).is_err());
     guard.unlock().unwrap();
-    lock.try_lock(LIMIT, Lease::Renewed)
+    lock.try_lock(SOON, Lease::Renewed)
         .unwrap()
         .unlock()
         .unwrap();
 }
 
-pub(crate) fn an_owner_takes_its_lock_again(backend: &Backend) {
-    let client = backend.client();
+pub(crate) fn an_owner_takes_its_lock_again(bed: &Bed) {
+    let client = bed.blocking_client();
     let owner = Owner::new();
     let outer = client.lock("x").owned_by(&owner).lock().unwrap();
     let inner = on_another_thread(|| client.lock("x").owned_by(&owner).lock().unwrap());
     assert_eq!(inner.hold_count(), 2);
     outer.unlock().unwrap();
-    assert!(backend.exists("x"));
+    assert!(bed.exists("x"));
     inner.unlock().unwrap();
-    assert!(!backend.exists("x"));
+    assert!(!bed.exists("x"));
 }
 
-pub(crate) fn permits_are_counted(backend: &Backend) {
-    let client = backend.client();
+pub(crate) fn permits_are_counted(bed: &Bed) {
+    let client = bed.blocking_client();
     let encoders = client.semaphore("s");
     assert!(encoders.try_set_permits(2).unwrap());
     assert!(!encoders.try_set_permits(3).unwrap());
@@ -153,7 +154,7 @@ pub(crate) fn permits_are_counted(backend: &Backend) {
     in_vain(|| encoders.try_acquire(1, ms(50)));
     assert_eq!(first.run(|| encoders.available()).unwrap().unwrap(), 0);
     thread::scope(|scope| {
-        let waiting = scope.spawn(|| encoders.try_acquire(2, LIMIT));
+        let waiting = scope.spawn(|| encoders.try_acquire(2, SOON));
         until_waiting(&client, 1);
         first.release().unwrap();
         drop(second);
@@ -166,33 +167,33 @@ pub(crate) fn permits_are_counted(backend: &Backend) {
     encoders.acquire(0).unwrap().run(|| ()).unwrap();
 }
 
-pub(crate) fn permits_with_ids_are_given_back_by_id(backend: &Backend) {
-    let client = backend.client();
+pub(crate) fn permits_with_ids_are_given_back_by_id(bed: &Bed) {
+    let client = bed.blocking_client();
     let seats = client.permit_expirable_semaphore("p");
     assert!(seats.try_set_permits(3).unwrap());
-    let row = seats.try_acquire_many(2, LIMIT, Lease::Renewed).unwrap();
+    let row = seats.try_acquire_many(2, SOON, Lease::Renewed).unwrap();
     assert_eq!(row.ids().count(), 2);
-    let seat = seats.acquire(Lease::fixed(LIMIT)).unwrap();
+    let seat = seats.acquire(Lease::fixed(SOON)).unwrap();
     in_vain(|| seats.try_acquire(ms(50), Lease::Renewed));
     let id = seat.id().to_owned();
-    seat.extend(LIMIT * 10).unwrap();
+    seat.extend(SOON * 10).unwrap();
     seat.run(|| ()).unwrap();
     seat.guard().check().unwrap();
     seat.forget();
-    assert!(seats.remaining_lease(&id).unwrap().unwrap() > LIMIT * 9);
+    assert!(seats.remaining_lease(&id).unwrap().unwrap() > SOON * 9);
     seats.release(&id).unwrap();
     assert!(matches!(seats.release(&id), Err(Error::NotOwner { .. })));
     row.release().unwrap();
     assert_eq!(seats.available().unwrap(), 3);
 }
 
-pub(crate) fn a_latch_lets_all_threads_go(backend: &Backend) {
-    let (client, other) = (backend.client(), backend.client());
+pub(crate) fn a_latch_lets_all_threads_go(bed: &Bed) {
+    let (client, other) = (bed.blocking_client(), bed.blocking_client());
     let latch = client.count_down_latch("l");
     assert!(latch.try_set_count(2).unwrap());
     in_vain(|| latch.wait(ms(50)));
     thread::scope(|scope| {
-        let waits = [(); 3].map(|()| scope.spawn(|| other.count_down_latch("l").wait(LIMIT)));
+        let waits = [(); 3].map(|()| scope.spawn(|| other.count_down_latch("l").wait(SOON)));
         until_waiting(&other, 3);
         assert_eq!(latch.count_down().unwrap(), 1);
         assert_eq!(latch.count_down().unwrap(), 0);
@@ -202,8 +203,8 @@ pub(crate) fn a_latch_lets_all_threads_go(backend: &Backend) {
     });
 }
 
-pub(crate) fn what_is_held_is_told(backend: &Backend) {
-    let client = backend.client();
+pub(crate) fn what_is_held_is_told(bed: &Bed) {
+    let client = bed.blocking_client();
     client.ping().unwrap();
     let lock = client.lock("x");
     assert_eq!(lock.holder().unwrap(), None);

@@ -4,21 +4,25 @@ use std::thread;
 use std::time::Duration;
 
 use leasehold::{Ended, Error, HoldState, Lease, LossReason};
-use leasehold_testbed::{ms, wait_until};
+use leasehold_testbed::{Bed, SOON, ms, wait_until};
 use tokio::time::Instant;
 
-use crate::backend::{Backend, LIMIT, until_renewed};
+use crate::harness::until_renewed;
 
 /// A machine that stalls for a second loses nothing.
 const LEASE: Duration = ms(3000);
 /// A lease that ends.
 const SHORT: Duration = ms(300);
 
-pub(crate) fn a_thread_that_looks_on_is_told(backend: &Backend) {
-    let guard = backend.client_with_lease(LEASE).lock("x").lock().unwrap();
+pub(crate) fn a_thread_that_looks_on_is_told(bed: &Bed) {
+    let guard = bed
+        .blocking_client_with_lease(LEASE)
+        .lock("x")
+        .lock()
+        .unwrap();
     thread::scope(|scope| {
-        let watching = scope.spawn(|| guard.ended(LIMIT));
-        backend.delete("x");
+        let watching = scope.spawn(|| guard.ended(SOON));
+        bed.delete("x");
         assert_eq!(
             watching.join().unwrap(),
             Some(Ended::Lost(LossReason::Gone))
@@ -35,63 +39,60 @@ pub(crate) fn a_thread_that_looks_on_is_told(backend: &Backend) {
     assert!(matches!(guard.reenter(), Err(Error::Lost { .. })));
 }
 
-pub(crate) fn an_unlock_after_a_loss_says_so(backend: &Backend) {
-    let (client, other) = (backend.client(), backend.client());
+pub(crate) fn an_unlock_after_a_loss_says_so(bed: &Bed) {
+    let (client, other) = (bed.blocking_client(), bed.blocking_client());
     let guard = client.lock("x").lock().unwrap();
     assert!(other.lock("x").force_unlock().unwrap());
     let theirs = other.lock("x").try_lock_now(Lease::Renewed).unwrap();
     assert!(matches!(guard.unlock(), Err(Error::Lost { .. })));
-    assert!(backend.exists("x"), "the other's hold is untouched");
+    assert!(bed.exists("x"), "the other's hold is untouched");
     theirs.unlock().unwrap();
 }
 
-pub(crate) fn a_fixed_lease_ends(backend: &Backend) {
-    let client = backend.client();
+pub(crate) fn a_fixed_lease_ends(bed: &Bed) {
+    let client = bed.blocking_client();
     let guard = client
         .lock("x")
-        .try_lock(LIMIT, Lease::fixed(SHORT))
+        .try_lock(SOON, Lease::fixed(SHORT))
         .unwrap();
     assert!(guard.remaining() <= SHORT);
-    assert_eq!(guard.ended(LIMIT), Some(Ended::Lost(LossReason::Expired)));
+    assert_eq!(guard.ended(SOON), Some(Ended::Lost(LossReason::Expired)));
     assert!(Instant::now() >= guard.deadline());
-    backend.until_gone("x");
+    bed.wait_until_gone("x");
 }
 
-pub(crate) fn a_renewed_lease_does_not_end(backend: &Backend) {
-    let client = backend.client_with_lease(LEASE);
+pub(crate) fn a_renewed_lease_does_not_end(bed: &Bed) {
+    let client = bed.blocking_client_with_lease(LEASE);
     let guard = client.lock("x").lock().unwrap();
     assert_eq!(guard.ended(ms(50)), None);
     until_renewed(&guard);
     guard.unlock().unwrap();
 }
 
-pub(crate) fn a_lease_that_is_extended_ends_later(backend: &Backend) {
-    let client = backend.client();
-    let guard = client
-        .lock("x")
-        .try_lock(LIMIT, Lease::fixed(LIMIT))
-        .unwrap();
-    guard.extend(LIMIT * 10).unwrap();
-    assert!(guard.remaining() > LIMIT * 9);
+pub(crate) fn a_lease_that_is_extended_ends_later(bed: &Bed) {
+    let client = bed.blocking_client();
+    let guard = client.lock("x").try_lock(SOON, Lease::fixed(SOON)).unwrap();
+    guard.extend(SOON * 10).unwrap();
+    assert!(guard.remaining() > SOON * 9);
     guard.unlock().unwrap();
 }
 
-pub(crate) fn the_longest_hold_ends(backend: &Backend) {
-    let client = backend.client();
+pub(crate) fn the_longest_hold_ends(bed: &Bed) {
+    let client = bed.blocking_client();
     let lock = client.lock("x");
-    let guard = lock.acquire().wait(LIMIT).max_hold(SHORT).lock().unwrap();
-    assert_eq!(guard.ended(LIMIT), Some(Ended::Lost(LossReason::MaxHold)));
-    backend.until_gone("x");
+    let guard = lock.acquire().wait(SOON).max_hold(SHORT).lock().unwrap();
+    assert_eq!(guard.ended(SOON), Some(Ended::Lost(LossReason::MaxHold)));
+    bed.wait_until_gone("x");
 }
 
-pub(crate) fn work_is_not_begun_without_the_lock(backend: &Backend) {
-    let client = backend.client();
+pub(crate) fn work_is_not_begun_without_the_lock(bed: &Bed) {
+    let client = bed.blocking_client();
     let guard = client.lock("x").lock().unwrap();
     let refused = client
         .lock("x")
         .run(ms(50), Lease::Renewed, |_| panic!("it is held"));
     assert!(refused.unwrap_err().is_timeout());
-    client.shutdown(LIMIT).unwrap();
+    client.shutdown(SOON).unwrap();
     let refused: Result<(), _> = guard.run(|| panic!("it is lost"));
     assert!(matches!(
         refused,
@@ -102,12 +103,12 @@ pub(crate) fn work_is_not_begun_without_the_lock(backend: &Backend) {
     ));
 }
 
-pub(crate) fn work_that_outlives_the_lock_is_told_at_its_end(backend: &Backend) {
-    let client = backend.client_with_lease(LEASE);
+pub(crate) fn work_that_outlives_the_lock_is_told_at_its_end(bed: &Bed) {
+    let client = bed.blocking_client_with_lease(LEASE);
     let mut ended = false;
-    let done = client.lock("x").run(LIMIT, Lease::Renewed, |guard| {
-        backend.delete("x");
-        wait_until("the guard knows", LIMIT, || guard.check().is_err());
+    let done = client.lock("x").run(SOON, Lease::Renewed, |guard| {
+        bed.delete("x");
+        wait_until("the guard knows", SOON, || guard.check().is_err());
         ended = true;
     });
     assert!(ended, "nothing stops it");
@@ -125,6 +126,6 @@ pub(crate) fn work_that_outlives_the_lock_is_told_at_its_end(backend: &Backend) 
     // Lost and not yet noticed: the release finds out.
     let done = client
         .lock("x")
-        .run(LIMIT, Lease::fixed(LIMIT), |_| backend.delete("x"));
+        .run(SOON, Lease::fixed(SOON), |_| bed.delete("x"));
     assert!(matches!(done, Err(Error::Lost { .. })), "{done:?}");
 }

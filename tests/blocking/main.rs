@@ -1,7 +1,7 @@
 //! Threads without a runtime: every behaviour of `leasehold::blocking`, on the embedded engine and on a real
 //! server.
 //!
-//! A behaviour is a `fn(&Backend)` in one of the modules and a line in the list at the end. What all callers
+//! A behaviour is a `fn(&Bed)` in one of the modules and a line in the list at the end. What all callers
 //! have in common is in `tests/conformance`; here is what a thread adds.
 #![expect(
     clippy::unwrap_used,
@@ -10,42 +10,18 @@
 )]
 
 mod async_code;
-mod backend;
 mod connecting;
 mod ends;
 mod exclusion;
 mod family;
+mod harness;
 mod loss;
 mod process;
 mod sections;
 mod settings;
 
-macro_rules! behaviours {
-    ($($module:ident { $($behaviour:ident,)* })*) => {
-        mod on_redis {
-            $(mod $module {
-                $(#[test]
-                fn $behaviour() {
-                    if leasehold_testbed::is_missing() {
-                        return;
-                    }
-                    crate::$module::$behaviour(&crate::backend::Backend::redis());
-                })*
-            })*
-        }
-
-        mod embedded {
-            $(mod $module {
-                $(#[test]
-                fn $behaviour() {
-                    crate::$module::$behaviour(&crate::backend::Backend::embedded());
-                })*
-            })*
-        }
-    };
-}
-
-behaviours! {
+leasehold_testbed::behaviours! {
+    thread on leasehold_testbed::Bed::server;
     exclusion {
         threads_of_two_clients_exclude_each_other,
         a_wait_ends_when_it_should,

@@ -7,9 +7,9 @@ use std::thread;
 
 use leasehold::blocking::{Client, Guard};
 use leasehold::{EmbeddedRedis, Lease};
-use leasehold_testbed::{Server, is_missing, ms, wait_until};
+use leasehold_testbed::{SOON, Server, is_missing, ms, wait_until};
 
-use crate::backend::{LIMIT, until_waiting};
+use crate::harness::until_waiting;
 
 const URL: &str = "LEASEHOLD_TEST_URL";
 
@@ -27,7 +27,7 @@ fn ends(test: &str, url: &str) -> ExitStatus {
         status = child.try_wait().expect("it can be waited for");
         status.is_some()
     };
-    wait_until("the process ends", LIMIT, || has_ended(&mut child));
+    wait_until("the process ends", SOON, || has_ended(&mut child));
     status.expect("it has ended")
 }
 
@@ -40,7 +40,7 @@ fn a_process_ends_though_threads_hold_and_wait() {
     assert!(ends("process::leaves_a_hold_and_a_waiter", &server.url()).success());
     let exists = || server.command(&["EXISTS", "x"]).int() == 1;
     assert!(exists(), "nobody has released it");
-    wait_until("its lease ends", LIMIT, || !exists());
+    wait_until("its lease ends", SOON, || !exists());
 }
 
 /// The guard is in a static: no drop releases it.
@@ -73,7 +73,7 @@ fn leaves_no_thread() {
     let threads = || fs::read_dir("/proc/self/task").expect("Linux").count();
     let url = std::env::var(URL).expect("the server of the other test");
     let before = threads();
-    let take = |client: Client| client.lock("x").try_lock(LIMIT, Lease::Renewed).unwrap();
+    let take = |client: Client| client.lock("x").try_lock(SOON, Lease::Renewed).unwrap();
     for _ in 0..3 {
         let on_a_server = take(Client::connect(&url).unwrap());
         let settings = EmbeddedRedis::new().builder();
@@ -83,5 +83,5 @@ fn leaves_no_thread() {
         assert!(threads() > before);
         drop((on_a_server, embedded, of_a_session, session));
     }
-    wait_until("their threads have ended", LIMIT, || threads() == before);
+    wait_until("their threads have ended", SOON, || threads() == before);
 }

@@ -4,14 +4,15 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Duration;
 
 use leasehold::{Error, Lease};
+use leasehold_testbed::{Bed, SOON};
 
-use crate::backend::{Backend, LIMIT, in_vain, on_another_thread};
+use crate::harness::{in_vain, on_another_thread};
 
 const NOW: Duration = Duration::ZERO;
 
-pub(crate) fn what_the_work_calls_takes_the_lock_again(backend: &Backend) {
-    let client = backend.client();
-    let outer = client.lock("x").run(LIMIT, Lease::Renewed, |guard| {
+pub(crate) fn what_the_work_calls_takes_the_lock_again(bed: &Bed) {
+    let client = bed.blocking_client();
+    let outer = client.lock("x").run(SOON, Lease::Renewed, |guard| {
         let inner = client
             .lock("x")
             .run(NOW, Lease::Renewed, |inner| inner.hold_count());
@@ -21,7 +22,7 @@ pub(crate) fn what_the_work_calls_takes_the_lock_again(backend: &Backend) {
         inner.unwrap()
     });
     assert_eq!(outer.unwrap(), 2);
-    assert!(!backend.exists("x"));
+    assert!(!bed.exists("x"));
 
     let guard = client.lock("x").lock().unwrap();
     let refused = client.lock("x").try_lock_now(Lease::Renewed);
@@ -42,19 +43,19 @@ pub(crate) fn what_the_work_calls_takes_the_lock_again(backend: &Backend) {
     guard.unlock().unwrap();
 }
 
-pub(crate) fn a_thread_that_the_work_starts_is_shut_out(backend: &Backend) {
-    let client = backend.client();
-    let refused = client.lock("x").run(LIMIT, Lease::Renewed, |_| {
+pub(crate) fn a_thread_that_the_work_starts_is_shut_out(bed: &Bed) {
+    let client = bed.blocking_client();
+    let refused = client.lock("x").run(SOON, Lease::Renewed, |_| {
         on_another_thread(|| client.lock("x").try_lock_now(Lease::Renewed))
     });
     assert!(refused.unwrap().unwrap_err().is_timeout());
 }
 
-pub(crate) fn a_lock_that_is_not_re_entrant_is_refused_inside(backend: &Backend) {
-    let client = backend.client();
+pub(crate) fn a_lock_that_is_not_re_entrant_is_refused_inside(bed: &Bed) {
+    let client = bed.blocking_client();
     let inner = client
         .non_reentrant_lock("x")
-        .run(LIMIT, Lease::Renewed, |_| {
+        .run(SOON, Lease::Renewed, |_| {
             client
                 .non_reentrant_lock("x")
                 .try_lock(Duration::MAX, Lease::Renewed)
@@ -62,24 +63,16 @@ pub(crate) fn a_lock_that_is_not_re_entrant_is_refused_inside(backend: &Backend)
     assert!(matches!(inner.unwrap(), Err(Error::AlreadyHeld { .. })));
 }
 
-pub(crate) fn work_returns_its_result_and_the_lock_is_free(backend: &Backend) {
-    let client = backend.client();
+pub(crate) fn work_returns_its_result_and_the_lock_is_free(bed: &Bed) {
+    let client = bed.blocking_client();
     let lock = client.lock("x");
-    assert!(
-        lock.run(LIMIT, Lease::Renewed, |_| backend.exists("x"))
-            .unwrap()
-    );
-    assert!(!backend.exists("x"));
-    assert!(
-        lock.acquire()
-            .wait(LIMIT)
-            .run(|_| backend.exists("x"))
-            .unwrap()
-    );
-    assert!(!backend.exists("x"));
+    assert!(lock.run(SOON, Lease::Renewed, |_| bed.exists("x")).unwrap());
+    assert!(!bed.exists("x"));
+    assert!(lock.acquire().wait(SOON).run(|_| bed.exists("x")).unwrap());
+    assert!(!bed.exists("x"));
 }
 
-pub(crate) fn work_may_fail_with_an_error_of_its_own(backend: &Backend) {
+pub(crate) fn work_may_fail_with_an_error_of_its_own(bed: &Bed) {
     #[derive(Debug)]
     enum Failure {
         OfTheWork,
@@ -90,38 +83,38 @@ pub(crate) fn work_may_fail_with_an_error_of_its_own(backend: &Backend) {
             Failure::OfTheLock
         }
     }
-    let client = backend.client();
+    let client = bed.blocking_client();
     let lock = client.lock("x");
-    let failed: Result<(), _> = lock.try_run(LIMIT, Lease::Renewed, |_| Err(Failure::OfTheWork));
+    let failed: Result<(), _> = lock.try_run(SOON, Lease::Renewed, |_| Err(Failure::OfTheWork));
     assert!(matches!(failed, Err(Failure::OfTheWork)));
-    assert!(!backend.exists("x"), "it was released");
+    assert!(!bed.exists("x"), "it was released");
     let guard = lock.lock().unwrap();
     let failed: Result<(), _> = lock.try_run(NOW, Lease::Renewed, |_| Err(Failure::OfTheWork));
     assert!(matches!(failed, Err(Failure::OfTheLock)));
     guard.unlock().unwrap();
 }
 
-pub(crate) fn a_panic_in_the_work_frees_the_lock(backend: &Backend) {
-    let client = backend.client();
+pub(crate) fn a_panic_in_the_work_frees_the_lock(bed: &Bed) {
+    let client = bed.blocking_client();
     let lock = client.lock("x");
     let panics = || -> Result<(), Error> {
-        lock.run(LIMIT, Lease::Renewed, |_| {
+        lock.run(SOON, Lease::Renewed, |_| {
             resume_unwind(Box::new("on purpose"))
         })
     };
     let unwound = catch_unwind(AssertUnwindSafe(panics));
     assert!(unwound.is_err());
-    backend.until_gone("x");
+    bed.wait_until_gone("x");
     // The thread is not inside any more.
-    let guard = lock.try_lock(LIMIT, Lease::Renewed).unwrap();
+    let guard = lock.try_lock(SOON, Lease::Renewed).unwrap();
     in_vain(|| lock.try_lock_now(Lease::Renewed));
     guard.unlock().unwrap();
 }
 
-pub(crate) fn a_future_that_the_work_waits_for_is_inside(backend: &Backend) {
-    let client = backend.client();
+pub(crate) fn a_future_that_the_work_waits_for_is_inside(bed: &Bed) {
+    let client = bed.blocking_client();
     let lock = client.as_async().lock("x");
-    let hold_count = client.lock("x").run(LIMIT, Lease::Renewed, |_| {
+    let hold_count = client.lock("x").run(SOON, Lease::Renewed, |_| {
         client.block_on(lock.run(NOW, Lease::Renewed, async |inner| inner.hold_count()))
     });
     assert_eq!(hold_count.unwrap().unwrap(), 2);

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use leasehold::blocking::Lock;
 use leasehold::{ConfigError, Error, Lease, Owner};
-use leasehold_testbed::{ms, wait_until};
+use leasehold_testbed::{Bed, SOON, ms, wait_until};
 
-use crate::backend::{Backend, LIMIT, on_another_thread, until_waiting};
+use crate::harness::{on_another_thread, until_waiting};
 
 /// Longer than the default of half a minute.
 const LONG: Duration = Duration::from_secs(300);
@@ -19,8 +19,8 @@ fn is_out_of_range<T>(refused: Result<T, Error>, setting: &str) {
 }
 
 /// A bad one is refused: it has arrived.
-pub(crate) fn every_setting_arrives(backend: &Backend) {
-    let client = backend.client();
+pub(crate) fn every_setting_arrives(bed: &Bed) {
+    let client = bed.blocking_client();
     let (bad, now) = (ms(9), Duration::ZERO);
     let try_now = |lock: Lock| lock.try_lock_now(Lease::Renewed);
     is_out_of_range(try_now(client.lock("x").with_lease(bad)), "lease");
@@ -73,12 +73,12 @@ pub(crate) fn every_setting_arrives(backend: &Backend) {
     );
     assert_eq!(client.stats().calls, 0);
     let once = client.lock("x").non_reentrant();
-    let inner = once.run(LIMIT, Lease::Renewed, |_| once.try_lock_now(Lease::Renewed));
+    let inner = once.run(SOON, Lease::Renewed, |_| once.try_lock_now(Lease::Renewed));
     assert!(matches!(inner.unwrap(), Err(Error::AlreadyHeld { .. })));
 }
 
-pub(crate) fn every_setting_of_an_acquisition_arrives(backend: &Backend) {
-    let client = backend.client();
+pub(crate) fn every_setting_of_an_acquisition_arrives(bed: &Bed) {
+    let client = bed.blocking_client();
     let lock = client.lock("x");
     let guard = lock
         .acquire()
@@ -88,7 +88,7 @@ pub(crate) fn every_setting_of_an_acquisition_arrives(backend: &Backend) {
         .unwrap();
     assert!(guard.remaining() > LONG / 2);
     let purpose = || lock.holder().unwrap().expect("it is held").purpose;
-    wait_until("it is told", LIMIT, || {
+    wait_until("it is told", SOON, || {
         purpose().as_deref() == Some("the report")
     });
     let waited = lock.acquire().wait(ms(50)).lock().unwrap_err();
@@ -98,17 +98,17 @@ pub(crate) fn every_setting_of_an_acquisition_arrives(backend: &Backend) {
     within.unlock().unwrap();
     guard.unlock().unwrap();
     is_out_of_range(lock.acquire().max_hold(ms(9)).lock(), "max_hold");
-    let guard = lock.acquire().unlock_not_before(LIMIT).lock().unwrap();
+    let guard = lock.acquire().unlock_not_before(SOON).lock().unwrap();
     guard.unlock().unwrap();
-    assert!(backend.exists("x"), "it stays locked for a while");
+    assert!(bed.exists("x"), "it stays locked for a while");
 }
 
-pub(crate) fn a_polite_reader_lets_writers_go_first(backend: &Backend) {
-    let (client, other) = (backend.client(), backend.client());
+pub(crate) fn a_polite_reader_lets_writers_go_first(bed: &Bed) {
+    let (client, other) = (bed.blocking_client(), bed.blocking_client());
     let reading = other.read_write_lock("x").read().lock().unwrap();
     let catalogue = client.read_write_lock("x");
     thread::scope(|scope| {
-        let writing = scope.spawn(|| catalogue.write().try_lock(LIMIT, Lease::Renewed));
+        let writing = scope.spawn(|| catalogue.write().try_lock(SOON, Lease::Renewed));
         until_waiting(&client, 1);
         let read = |lock: leasehold::blocking::ReadWriteLock| {
             lock.read().try_lock_now(Lease::Renewed).map(drop)
@@ -124,8 +124,8 @@ pub(crate) fn a_polite_reader_lets_writers_go_first(backend: &Backend) {
     });
 }
 
-pub(crate) fn an_owner_takes_both_sides_again(backend: &Backend) {
-    let client = backend.client();
+pub(crate) fn an_owner_takes_both_sides_again(bed: &Bed) {
+    let client = bed.blocking_client();
     let catalogue = client.read_write_lock("x").owned_by(&Owner::new());
     let writing = catalogue.write().lock().unwrap();
     let again = on_another_thread(|| catalogue.write().try_lock_now(Lease::Renewed).unwrap());
@@ -144,20 +144,24 @@ pub(crate) fn an_owner_takes_both_sides_again(backend: &Backend) {
     }
 }
 
-pub(crate) fn a_quorum_is_held_on_every_server(backend: &Backend) {
-    let others = [backend.more(), backend.more()];
-    let clients: Vec<_> = others.iter().map(Backend::client).collect();
-    let guard = backend.client().quorum_lock(&clients, "q").lock().unwrap();
+pub(crate) fn a_quorum_is_held_on_every_server(bed: &Bed) {
+    let others = [bed.another(), bed.another()];
+    let clients: Vec<_> = others.iter().map(Bed::blocking_client).collect();
+    let guard = bed
+        .blocking_client()
+        .quorum_lock(&clients, "q")
+        .lock()
+        .unwrap();
     // A majority is enough for the guard, and the last one follows.
-    for server in others.iter().chain([backend]) {
-        wait_until("it is held there", LIMIT, || server.exists("q"));
+    for server in others.iter().chain([bed]) {
+        wait_until("it is held there", SOON, || server.exists("q"));
     }
     guard.unlock().unwrap();
 }
 
 /// What drives the connections is a thread of the blocking values.
-pub(crate) fn connections_outlive_the_last_blocking_value(backend: &Backend) {
-    let client = backend.client();
+pub(crate) fn connections_outlive_the_last_blocking_value(bed: &Bed) {
+    let client = bed.blocking_client();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

@@ -6,9 +6,7 @@ use std::time::Duration;
 
 use leasehold::settings::LocalHandover;
 use leasehold::{Client, ConfigError, Error, FencingToken, Lease, Lock};
-use leasehold_testbed::{eventually, ms};
-
-use crate::backend::Backend;
+use leasehold_testbed::{Bed, eventually, ms};
 
 const ID: &str = "0123456789abcdef0123456789abcdef";
 const NOW: Duration = Duration::ZERO;
@@ -219,8 +217,8 @@ fn untouched(client: &Client) {
     );
 }
 
-pub(crate) async fn a_bad_name_is_refused(backend: Backend) {
-    let client = backend.client().await;
+pub(crate) async fn a_bad_name_is_refused(bed: Bed) {
+    let client = bed.client().await;
     for name in ["", &"n".repeat(1025), "a}b"] {
         let mut told = Told::default();
         wait_for_ever(&mut told, &client, name).await;
@@ -236,8 +234,8 @@ pub(crate) async fn a_bad_name_is_refused(backend: Backend) {
     untouched(&client);
 }
 
-pub(crate) async fn a_bad_prefix_is_named(backend: Backend) {
-    let client = backend.builder().key_prefix("a}").connect().await.unwrap();
+pub(crate) async fn a_bad_prefix_is_named(bed: Bed) {
+    let client = bed.builder().key_prefix("a}").connect().await.unwrap();
     let refused = client.lock("b").lock().await.unwrap_err().to_string();
     assert!(
         refused.contains("a}") && refused.contains("closing brace"),
@@ -254,9 +252,9 @@ pub(crate) async fn a_bad_prefix_is_named(backend: Backend) {
         .unwrap();
 }
 
-pub(crate) async fn one_bad_member_refuses_all(backend: Backend) {
-    let client = backend.client().await;
-    let others = backend.more(2);
+pub(crate) async fn one_bad_member_refuses_all(bed: Bed) {
+    let client = bed.client().await;
+    let others = [bed.another(), bed.another()];
     let (two, three) = (others[0].client().await, others[1].client().await);
     let quorum = Lock::quorum([client.lock("a"), two.lock("a"), three.lock("")]);
     let nested = Lock::multi([client.fair_lock("b"), client.lock("")]);
@@ -277,8 +275,8 @@ pub(crate) async fn one_bad_member_refuses_all(backend: Backend) {
     }
 }
 
-pub(crate) async fn a_bad_lease_is_refused(backend: Backend) {
-    let client = backend.client().await;
+pub(crate) async fn a_bad_lease_is_refused(bed: Bed) {
+    let client = bed.client().await;
     let nanosecond = Duration::from_nanos(1);
     for lease in [
         NOW,
@@ -323,8 +321,8 @@ pub(crate) async fn a_bad_lease_is_refused(backend: Backend) {
     assert_eq!(client.stats().calls, calls);
 }
 
-pub(crate) async fn a_bad_number_is_refused(backend: Backend) {
-    let client = backend.client().await;
+pub(crate) async fn a_bad_number_is_refused(bed: Bed) {
+    let client = bed.client().await;
     let mut told = Told::default();
     let most = i64::from(u32::MAX);
     for number in [i64::MIN, -most - 1, most + 1, i64::MAX] {
@@ -372,8 +370,8 @@ pub(crate) async fn a_bad_number_is_refused(backend: Backend) {
     untouched(&client);
 }
 
-pub(crate) async fn the_greatest_numbers_are_right(backend: Backend) {
-    let client = backend.client().await;
+pub(crate) async fn the_greatest_numbers_are_right(bed: Bed) {
+    let client = bed.client().await;
     let most = i64::from(u32::MAX);
     let semaphore = client.semaphore("s");
     assert!(semaphore.try_set_permits(u32::MAX).await.unwrap());
@@ -399,12 +397,12 @@ pub(crate) async fn the_greatest_numbers_are_right(backend: Backend) {
     );
 }
 
-pub(crate) async fn the_greatest_spans_are_taken(backend: Backend) {
+pub(crate) async fn the_greatest_spans_are_taken(bed: Bed) {
     let for_ever = LocalHandover::Streak {
         count: u32::MAX,
         time: Duration::MAX,
     };
-    let client = backend
+    let client = bed
         .builder()
         .local_handover(for_ever)
         .lease(Lease::MAX)
@@ -420,13 +418,13 @@ pub(crate) async fn the_greatest_spans_are_taken(backend: Backend) {
             .expect(kind);
         guard.extend(Lease::MAX).await.expect(kind);
         guard.unlock().await.expect(kind);
-        backend.command(&["DEL", "x"]);
+        bed.command(&["DEL", "x"]);
     }
     client.shutdown(Duration::MAX).await.unwrap();
 }
 
-pub(crate) async fn a_closed_client_refuses(backend: Backend) {
-    let client = backend.client().await;
+pub(crate) async fn a_closed_client_refuses(bed: Bed) {
+    let client = bed.client().await;
     let texts = handed_on(&client).await;
     client.shutdown(ms(1000)).await.unwrap();
     let calls = client.stats().calls;
@@ -439,15 +437,15 @@ pub(crate) async fn a_closed_client_refuses(backend: Backend) {
     assert_eq!(client.stats().calls, calls);
 }
 
-pub(crate) async fn a_dead_server_is_told(mut backend: Backend) {
-    let client = backend
+pub(crate) async fn a_dead_server_is_told(mut bed: Bed) {
+    let client = bed
         .builder()
         .command_timeout(ms(100))
         .connect()
         .await
         .unwrap();
     let texts = handed_on(&client).await;
-    backend.fail();
+    bed.fail();
     let mut told = Told::default();
     ask(&mut told, &client, "x").await;
     take_over(&mut told, &texts).await;
@@ -461,9 +459,9 @@ pub(crate) async fn a_dead_server_is_told(mut backend: Backend) {
     });
 }
 
-pub(crate) async fn an_odd_name_is_a_name(backend: Backend) {
+pub(crate) async fn an_odd_name_is_a_name(bed: Bed) {
     let longest = "ä".repeat(512);
-    let (one, other) = (backend.client().await, backend.client().await);
+    let (one, other) = (bed.client().await, bed.client().await);
     let odd = [
         " ", "a\nb\r\n", "a\0b", "{t}: ü", "*", "[x]?\\", "mode", ":", "{a}{b", &longest,
     ];
@@ -486,15 +484,10 @@ pub(crate) async fn an_odd_name_is_a_name(backend: Backend) {
     }
 }
 
-pub(crate) async fn an_odd_prefix_is_searched_for_as_it_is(backend: Backend) {
+pub(crate) async fn an_odd_prefix_is_searched_for_as_it_is(bed: Bed) {
     let prefix = "odd *?[^\\x] ";
-    let client = backend
-        .builder()
-        .key_prefix(prefix)
-        .connect()
-        .await
-        .unwrap();
-    let stranger = backend.client().await;
+    let client = bed.builder().key_prefix(prefix).connect().await.unwrap();
+    let stranger = bed.client().await;
     let guards = [
         client.lock("a").lock().await.unwrap(),
         client.lock("*").lock().await.unwrap(),

@@ -4,13 +4,12 @@ use std::time::Duration;
 
 use leasehold::inspect::LockKind;
 use leasehold::{Error, Lease, Lock, Owner};
-use leasehold_testbed::{eventually, ms};
+use leasehold_testbed::{Bed, eventually, ms, timed, waiting};
 
-use crate::backend::{Backend, soon, waiting};
 use crate::semaphores::in_vain;
 
-pub(crate) async fn every_kind_of_lock_excludes_and_wakes(backend: Backend) {
-    let (one, other) = (backend.client().await, backend.client().await);
+pub(crate) async fn every_kind_of_lock_excludes_and_wakes(bed: Bed) {
+    let (one, other) = (bed.client().await, bed.client().await);
     let make: [fn(&leasehold::Client) -> Lock; 6] = [
         |client| client.fair_lock("fair"),
         |client| client.fenced_lock("fenced").into(),
@@ -33,16 +32,10 @@ pub(crate) async fn every_kind_of_lock_excludes_and_wakes(backend: Backend) {
             first.remaining_lease().await.unwrap() > Some(ms(20_000)),
             "{name}"
         );
-        backend
-            .in_vain(async || second.try_lock(Duration::ZERO, Lease::Renewed).await)
+        bed.in_vain(async || second.try_lock(Duration::ZERO, Lease::Renewed).await)
             .await;
-        in_vain(async || {
-            kind(&other)
-                .try_lock(backend.span(50), Lease::Renewed)
-                .await
-        })
-        .await;
-        let (next, ()) = tokio::join!(soon(&name, second.lock()), async {
+        in_vain(async || kind(&other).try_lock(bed.span(50), Lease::Renewed).await).await;
+        let (next, ()) = tokio::join!(timed(&name, second.lock()), async {
             waiting(&other, 1).await;
             held.unlock().await.unwrap();
         });
@@ -53,8 +46,8 @@ pub(crate) async fn every_kind_of_lock_excludes_and_wakes(backend: Backend) {
     }
 }
 
-pub(crate) async fn tokens_grow(backend: Backend) {
-    let (one, other) = (backend.client().await, backend.client().await);
+pub(crate) async fn tokens_grow(bed: Bed) {
+    let (one, other) = (bed.client().await, bed.client().await);
     let (first, second) = (one.fenced_lock("f"), other.fenced_lock("f"));
     let guard = first.lock().await.unwrap();
     let nested = guard.reenter().await.unwrap();
@@ -68,12 +61,12 @@ pub(crate) async fn tokens_grow(backend: Backend) {
     let old = leasehold::FencingToken::from_value(1);
     let stale = one.set_fenced("data", old, "old").await.unwrap_err();
     assert!(matches!(stale, Error::StaleToken { .. }), "{stale}");
-    assert_eq!(backend.command(&["GET", "data"]), "new");
-    assert_eq!(backend.command(&["PTTL", "redisson_lock_token:{f}"]), "-1");
+    assert_eq!(bed.command(&["GET", "data"]), "new");
+    assert_eq!(bed.command(&["PTTL", "redisson_lock_token:{f}"]), "-1");
 }
 
-pub(crate) async fn readers_share_and_a_writer_is_alone(backend: Backend) {
-    let (one, other) = (backend.client().await, backend.client().await);
+pub(crate) async fn readers_share_and_a_writer_is_alone(bed: Bed) {
+    let (one, other) = (bed.client().await, bed.client().await);
     let first = one.read_write_lock("rw").owned_by(&Owner::new());
     let second = other.read_write_lock("rw").owned_by(&Owner::new());
     let read = first.read().lock().await.unwrap();
@@ -91,12 +84,12 @@ pub(crate) async fn readers_share_and_a_writer_is_alone(backend: Backend) {
         .await
         .unwrap_err();
     assert!(refused.is_timeout(), "{refused}");
-    let (write, ()) = tokio::join!(soon("the writer", second.write().lock()), async {
+    let (write, ()) = tokio::join!(timed("the writer", second.write().lock()), async {
         waiting(&other, 1).await;
         read.unlock().await.unwrap();
     });
     let write = write.0.unwrap();
-    let (read, downgraded) = tokio::join!(soon("a reader", first.read().lock()), async {
+    let (read, downgraded) = tokio::join!(timed("a reader", first.read().lock()), async {
         waiting(&one, 1).await;
         let below = second.read().lock().await.unwrap();
         write.unlock().await.unwrap();
@@ -107,20 +100,19 @@ pub(crate) async fn readers_share_and_a_writer_is_alone(backend: Backend) {
     assert!(!first.write().is_locked().await.unwrap());
     downgraded.unlock().await.unwrap();
     assert!(!first.read().is_locked().await.unwrap());
-    assert!(!backend.exists("rw"));
+    assert!(!bed.exists("rw"));
 }
 
-pub(crate) async fn permits_are_counted(backend: Backend) {
-    let (one, other) = (backend.client().await, backend.client().await);
+pub(crate) async fn permits_are_counted(bed: Bed) {
+    let (one, other) = (bed.client().await, bed.client().await);
     let (first, second) = (one.semaphore("s"), other.semaphore("s"));
     assert!(first.try_set_permits(3).await.unwrap());
     assert!(!second.try_set_permits(5).await.unwrap());
     let two = first.acquire(2).await.unwrap();
     assert_eq!(second.available().await.unwrap(), 1);
-    backend
-        .in_vain(async || second.try_acquire(2, Duration::ZERO).await)
+    bed.in_vain(async || second.try_acquire(2, Duration::ZERO).await)
         .await;
-    let (all, ()) = tokio::join!(soon("three permits", second.acquire(3)), async {
+    let (all, ()) = tokio::join!(timed("three permits", second.acquire(3)), async {
         waiting(&other, 1).await;
         drop(two);
     });
@@ -128,7 +120,7 @@ pub(crate) async fn permits_are_counted(backend: Backend) {
     assert_eq!(second.available().await.unwrap(), 0);
     all.forget();
     let side = "leasehold_semaphore:{s}";
-    eventually("it is off the books", async || !backend.exists(side)).await;
+    eventually("it is off the books", async || !bed.exists(side)).await;
     first.release(2).await.unwrap();
     assert_eq!(second.drain().await.unwrap(), 2);
 
@@ -141,7 +133,7 @@ pub(crate) async fn permits_are_counted(backend: Backend) {
     assert_eq!(permit.id().len(), 32);
     assert_eq!(second.acquired().await.unwrap(), 1);
     let (next, ()) = tokio::join!(
-        soon("a permit", second.acquire(Lease::fixed(ms(5000)))),
+        timed("a permit", second.acquire(Lease::fixed(ms(5000)))),
         async {
             waiting(&other, 1).await;
             permit.release().await.unwrap();
@@ -158,27 +150,28 @@ pub(crate) async fn permits_are_counted(backend: Backend) {
     assert_eq!(second.available().await.unwrap(), 1);
 }
 
-pub(crate) async fn a_latch_lets_all_go(backend: Backend) {
-    let (one, other) = (backend.client().await, backend.client().await);
+pub(crate) async fn a_latch_lets_all_go(bed: Bed) {
+    let (one, other) = (bed.client().await, bed.client().await);
     let latch = one.count_down_latch("l");
     latch.wait(Duration::ZERO).await.unwrap();
     assert!(latch.try_set_count(2).await.unwrap());
-    backend
-        .in_vain(async || latch.wait(backend.span(20)).await)
-        .await;
+    bed.in_vain(async || latch.wait(bed.span(20)).await).await;
     let waiters: Vec<_> = (0..5).map(|_| other.count_down_latch("l")).collect();
     let waits = waiters.iter().map(|latch| latch.wait(Duration::MAX));
-    let (done, ()) = tokio::join!(soon("the latch", futures::future::join_all(waits)), async {
-        waiting(&other, 5).await;
-        assert_eq!(latch.count_down().await.unwrap(), 1);
-        assert_eq!(latch.count_down().await.unwrap(), 0);
-    });
+    let (done, ()) = tokio::join!(
+        timed("the latch", futures::future::join_all(waits)),
+        async {
+            waiting(&other, 5).await;
+            assert_eq!(latch.count_down().await.unwrap(), 1);
+            assert_eq!(latch.count_down().await.unwrap(), 0);
+        }
+    );
     done.0.into_iter().for_each(|waited| waited.unwrap());
     assert_eq!(latch.count_down().await.unwrap(), 0);
 }
 
-pub(crate) async fn what_is_held_is_listed(backend: Backend) {
-    let client = backend.client().await;
+pub(crate) async fn what_is_held_is_listed(bed: Bed) {
+    let client = bed.client().await;
     let (plain, fair) = (client.lock("list:plain"), client.fair_lock("list:fair"));
     let (string, rw) = (
         client.string_lock("list:s"),
@@ -188,7 +181,7 @@ pub(crate) async fn what_is_held_is_listed(backend: Backend) {
     let _fair = fair.lock().await.unwrap();
     let _string = string.lock().await.unwrap();
     let _read = rw.read().lock().await.unwrap();
-    backend.command(&["SET", "list:data", "x"]);
+    bed.command(&["SET", "list:data", "x"]);
     let found = client.locks("list:*").await.unwrap();
     let seen: Vec<_> = found
         .iter()
@@ -206,8 +199,8 @@ pub(crate) async fn what_is_held_is_listed(backend: Backend) {
     assert!(!found.is_truncated());
 }
 
-pub(crate) async fn a_crowd_of_readers_is_listed(backend: Backend) {
-    let client = backend.client().await;
+pub(crate) async fn a_crowd_of_readers_is_listed(bed: Bed) {
+    let client = bed.client().await;
     let reading = client.read_write_lock("list:rw");
     let mut guards = Vec::new();
     for _ in 0..100 {
@@ -215,7 +208,7 @@ pub(crate) async fn a_crowd_of_readers_is_listed(backend: Backend) {
     }
     let fields: Vec<_> = (0..100).map(|field| format!("field{field}")).collect();
     for field in &fields {
-        backend.command(&["HSET", "list:data", field, "1"]);
+        bed.command(&["HSET", "list:data", field, "1"]);
     }
     let found = client.locks("list:*").await.unwrap();
     let seen: Vec<_> = found.iter().map(|lock| (&*lock.key, lock.kind)).collect();
@@ -223,26 +216,16 @@ pub(crate) async fn a_crowd_of_readers_is_listed(backend: Backend) {
     assert_eq!(found[0].holders.len(), 100);
 }
 
-pub(crate) async fn a_quorum_survives_a_minority(backend: Backend) {
-    let clients = [
-        backend.client().await,
-        backend.client().await,
-        backend.client().await,
-    ];
+pub(crate) async fn a_quorum_survives_a_minority(bed: Bed) {
+    let clients = [bed.client().await, bed.client().await, bed.client().await];
     let member = |at: usize| clients[at].string_lock(format!("q:{at}"));
     let one = Lock::quorum((0..3).map(member));
     let other = Lock::quorum((0..3).map(member));
     let guard = one.lock().await.unwrap();
-    backend
-        .in_vain(async || other.try_lock(Duration::ZERO, Lease::Renewed).await)
+    bed.in_vain(async || other.try_lock(Duration::ZERO, Lease::Renewed).await)
         .await;
-    backend.command(&["DEL", "q:1"]);
-    assert!(
-        other
-            .try_lock(backend.span(20), Lease::Renewed)
-            .await
-            .is_err()
-    );
+    bed.command(&["DEL", "q:1"]);
+    assert!(other.try_lock(bed.span(20), Lease::Renewed).await.is_err());
     guard.check().unwrap();
     guard.unlock().await.unwrap();
     let guard = other
@@ -252,11 +235,8 @@ pub(crate) async fn a_quorum_survives_a_minority(backend: Backend) {
     guard.unlock().await.unwrap();
 }
 
-pub(crate) async fn a_name_that_reads_like_another_kind_is_a_lock_of_its_own(backend: Backend) {
-    let (client, elsewhere) = (
-        backend.client_with_long_streaks().await,
-        backend.client().await,
-    );
+pub(crate) async fn a_name_that_reads_like_another_kind_is_a_lock_of_its_own(bed: Bed) {
+    let (client, elsewhere) = (bed.client_with_long_streaks().await, bed.client().await);
     let rival = elsewhere.read_write_lock("x").write().lock().await.unwrap();
     let mut guards = Vec::new();
     for kind in [
@@ -282,7 +262,7 @@ pub(crate) async fn a_name_that_reads_like_another_kind_is_a_lock_of_its_own(bac
     assert!(!writing.is_finished() && !reading.is_finished());
     rival.unlock().await.unwrap();
     for taking in [writing, reading] {
-        soon("its turn", taking)
+        timed("its turn", taking)
             .await
             .0
             .unwrap()

@@ -3,15 +3,14 @@
 use std::time::Duration;
 
 use leasehold::{ConfigError, Error, Lease, Owner};
-use leasehold_testbed::{eventually, ms};
+use leasehold_testbed::{Bed, eventually, ms, timed, waiting};
 use tokio::time::{Instant, sleep};
 
-use crate::backend::{Backend, soon, waiting};
 use crate::for_each_kind::is_sure;
 use crate::read_write::{listens, nothing_is_left, read, reader, write, writer};
 
-pub(crate) async fn a_read_inside_a_write_comes_and_goes(backend: Backend) {
-    let (one, other) = (backend.client().await, backend.client().await);
+pub(crate) async fn a_read_inside_a_write_comes_and_goes(bed: Bed) {
+    let (one, other) = (bed.client().await, bed.client().await);
     let lock = one.read_write_lock("x").owned_by(&Owner::new());
     let writing = lock.write().lock().await.unwrap();
     assert!(lock.write().is_locked().await.unwrap() && lock.write().is_held().await.unwrap());
@@ -32,21 +31,20 @@ pub(crate) async fn a_read_inside_a_write_comes_and_goes(backend: Backend) {
     assert_eq!(lock.read().hold_count().await.unwrap(), 2);
     assert_eq!(lock.write().hold_count().await.unwrap(), 1);
     reading.unlock().await.unwrap();
-    assert!(backend.left("x") > 15_000, "{}", backend.left("x"));
+    assert!(bed.left("x") > 15_000, "{}", bed.left("x"));
     second.unlock().await.unwrap();
-    assert!(backend.left("x") > 15_000, "{}", backend.left("x"));
-    backend
-        .in_vain(async || read(&other, Lease::fixed(ms(1000))).await)
+    assert!(bed.left("x") > 15_000, "{}", bed.left("x"));
+    bed.in_vain(async || read(&other, Lease::fixed(ms(1000))).await)
         .await;
     writing.unlock().await.unwrap();
     assert!(!lock.write().is_locked().await.unwrap());
-    nothing_is_left(&backend).await;
+    nothing_is_left(&bed).await;
 }
 
-pub(crate) async fn a_downgrade_lets_readers_in_at_once(backend: Backend) {
+pub(crate) async fn a_downgrade_lets_readers_in_at_once(bed: Bed) {
     let (one, other) = (
-        backend.client_without_polls().await,
-        backend.client_without_polls().await,
+        bed.client_without_polls().await,
+        bed.client_without_polls().await,
     );
     let lock = one.read_write_lock("x").owned_by(&Owner::new());
     let writing = lock.write().lock().await.unwrap();
@@ -58,9 +56,9 @@ pub(crate) async fn a_downgrade_lets_readers_in_at_once(backend: Backend) {
     eventually("both listen", async || other.stats().listeners == 2).await;
     writing.unlock().await.unwrap();
     for reading in [near, far] {
-        let (guard, took) = soon("it is told", reading).await;
+        let (guard, took) = timed("it is told", reading).await;
         assert!(
-            took < backend.late(500),
+            took < bed.late(500),
             "by the message, not by a poll: {took:?}"
         );
         guard.unwrap().unwrap().unlock().await.unwrap();
@@ -72,7 +70,7 @@ pub(crate) async fn a_downgrade_lets_readers_in_at_once(backend: Backend) {
         Err(Error::AlreadyHeld { .. })
     ));
     kept.unlock().await.unwrap();
-    soon("the writer", late)
+    timed("the writer", late)
         .await
         .0
         .unwrap()
@@ -80,23 +78,23 @@ pub(crate) async fn a_downgrade_lets_readers_in_at_once(backend: Backend) {
         .unlock()
         .await
         .unwrap();
-    nothing_is_left(&backend).await;
+    nothing_is_left(&bed).await;
 }
 
-pub(crate) async fn a_downgrade_is_not_handed_over(backend: Backend) {
-    let client = backend.client_with_long_streaks().await;
+pub(crate) async fn a_downgrade_is_not_handed_over(bed: Bed) {
+    let client = bed.client_with_long_streaks().await;
     let lock = client.read_write_lock("x").owned_by(&Owner::new());
     let writing = lock.write().lock().await.unwrap();
     let kept = lock.read().lock().await.unwrap();
     let late = writer(&client);
     waiting(&client, 1).await;
     writing.unlock().await.unwrap();
-    sleep(backend.span(50)).await;
+    sleep(bed.span(50)).await;
     assert!(!late.is_finished(), "its own client still reads");
     kept.check().unwrap();
-    assert_eq!(backend.command(&["HGET", "x", "mode"]), "read");
+    assert_eq!(bed.command(&["HGET", "x", "mode"]), "read");
     kept.unlock().await.unwrap();
-    soon("the writer", late)
+    timed("the writer", late)
         .await
         .0
         .unwrap()
@@ -104,12 +102,12 @@ pub(crate) async fn a_downgrade_is_not_handed_over(backend: Backend) {
         .unlock()
         .await
         .unwrap();
-    nothing_is_left(&backend).await;
+    nothing_is_left(&bed).await;
 }
 
 /// Whoever restores the text would write while this client still reads.
-pub(crate) async fn a_writer_that_reads_is_not_handed_on(backend: Backend) {
-    let (one, other) = (backend.client().await, backend.client().await);
+pub(crate) async fn a_writer_that_reads_is_not_handed_on(bed: Bed) {
+    let (one, other) = (bed.client().await, bed.client().await);
     let lock = one.read_write_lock("x").owned_by(&Owner::new());
     let writing = lock.write().lock().await.unwrap();
     let reading = lock.read().lock().await.unwrap();
@@ -120,11 +118,10 @@ pub(crate) async fn a_writer_that_reads_is_not_handed_on(backend: Backend) {
     );
     reading.check().unwrap();
     eventually("it is released as by a drop", async || {
-        backend.command(&["HGET", "x", "mode"]) == "read"
+        bed.command(&["HGET", "x", "mode"]) == "read"
     })
     .await;
-    backend
-        .in_vain(async || write(&other, Lease::fixed(ms(1000))).await)
+    bed.in_vain(async || write(&other, Lease::fixed(ms(1000))).await)
         .await;
     reading.unlock().await.unwrap();
     // Forgetting passes the lock to nobody: a reader within does not change what it does.
@@ -132,17 +129,14 @@ pub(crate) async fn a_writer_that_reads_is_not_handed_on(backend: Backend) {
     let reading = lock.read().lock().await.unwrap();
     writing.forget();
     reading.unlock().await.unwrap();
-    assert_eq!(backend.command(&["HGET", "x", "mode"]), "write");
+    assert_eq!(bed.command(&["HGET", "x", "mode"]), "write");
     assert!(lock.write().force_unlock().await.unwrap());
-    nothing_is_left(&backend).await;
+    nothing_is_left(&bed).await;
 }
 
-pub(crate) async fn a_downgrade_is_renewed(backend: Backend) {
-    let lease = backend.lease(300);
-    let (one, other) = (
-        backend.client_with_lease(lease).await,
-        backend.client().await,
-    );
+pub(crate) async fn a_downgrade_is_renewed(bed: Bed) {
+    let lease = bed.lease(300);
+    let (one, other) = (bed.client_with_lease(lease).await, bed.client().await);
     let lock = one.read_write_lock("x").owned_by(&Owner::new());
     let writing = lock.write().lock().await.unwrap();
     let reading = lock.read().lock().await.unwrap();
@@ -152,26 +146,25 @@ pub(crate) async fn a_downgrade_is_renewed(backend: Backend) {
     writing.unlock().await.unwrap();
     let end = Instant::now() + lease * 2;
     while Instant::now() < end {
-        assert!(backend.left("x") > 0);
+        assert!(bed.left("x") > 0);
         sleep(lease / 10).await;
     }
     is_sure(&reading).await;
-    backend
-        .in_vain(async || write(&other, Lease::fixed(ms(1000))).await)
+    bed.in_vain(async || write(&other, Lease::fixed(ms(1000))).await)
         .await;
     reading.unlock().await.unwrap();
-    nothing_is_left(&backend).await;
+    nothing_is_left(&bed).await;
 }
 
-pub(crate) async fn an_upgrade_is_refused_at_once(backend: Backend) {
-    let client = backend.client().await;
+pub(crate) async fn an_upgrade_is_refused_at_once(bed: Bed) {
+    let client = bed.client().await;
     let owner = Owner::new();
     let mut lock = client.read_write_lock("x").owned_by(&owner);
     let mut also = client.read_write_lock("x").owned_by(&owner);
     let reading = lock.read().lock().await.unwrap();
     let calls = client.stats().calls;
     for lock in [&mut lock, &mut also] {
-        let refused = soon("at once", lock.write().lock()).await.0.unwrap_err();
+        let refused = timed("at once", lock.write().lock()).await.0.unwrap_err();
         assert!(matches!(refused, Error::AlreadyHeld { .. }), "{refused}");
         assert!(!refused.is_retryable());
     }
@@ -180,8 +173,8 @@ pub(crate) async fn an_upgrade_is_refused_at_once(backend: Backend) {
     lock.write().lock().await.unwrap().unlock().await.unwrap();
 }
 
-pub(crate) async fn a_writer_re_enters_and_readers_follow(backend: Backend) {
-    let (one, other) = (backend.client().await, backend.client().await);
+pub(crate) async fn a_writer_re_enters_and_readers_follow(bed: Bed) {
+    let (one, other) = (bed.client().await, bed.client().await);
     let lock = one.read_write_lock("x").owned_by(&Owner::new());
     let outer = lock.write().lock().await.unwrap();
     let inner = lock.write().lock().await.unwrap();
@@ -189,21 +182,18 @@ pub(crate) async fn a_writer_re_enters_and_readers_follow(backend: Backend) {
     let seen = other.read_write_lock("x");
     assert!(seen.write().is_locked().await.unwrap() && !seen.write().is_held().await.unwrap());
     inner.unlock().await.unwrap();
-    backend
-        .in_vain(async || read(&other, Lease::fixed(ms(1000))).await)
+    bed.in_vain(async || read(&other, Lease::fixed(ms(1000))).await)
         .await;
     outer.unlock().await.unwrap();
     let readings = [
         read(&one, Lease::fixed(ms(9000))).await.unwrap(),
         read(&other, Lease::fixed(ms(9000))).await.unwrap(),
     ];
-    backend
-        .in_vain(async || write(&one, Lease::fixed(ms(1000))).await)
+    bed.in_vain(async || write(&one, Lease::fixed(ms(1000))).await)
         .await;
     let [first, second] = readings;
     first.unlock().await.unwrap();
-    backend
-        .in_vain(async || write(&one, Lease::fixed(ms(1000))).await)
+    bed.in_vain(async || write(&one, Lease::fixed(ms(1000))).await)
         .await;
     second.unlock().await.unwrap();
     assert!(
@@ -221,8 +211,8 @@ pub(crate) async fn a_writer_re_enters_and_readers_follow(backend: Backend) {
         .unwrap();
 }
 
-pub(crate) async fn a_reader_follows_its_owner_that_came_to_write(backend: Backend) {
-    let client = backend.client_with_long_streaks().await;
+pub(crate) async fn a_reader_follows_its_owner_that_came_to_write(bed: Bed) {
+    let client = bed.client_with_long_streaks().await;
     let owner = Owner::new();
     let before = write(&client, Lease::Renewed).await.unwrap();
     let lock = client.read_write_lock("x").owned_by(&owner);
@@ -235,13 +225,13 @@ pub(crate) async fn a_reader_follows_its_owner_that_came_to_write(backend: Backe
     let reading = tokio::spawn(async move { lock.read().lock().await });
     waiting(&client, 3).await;
     before.unlock().await.unwrap();
-    let writing = soon("handed over", writing).await.0.unwrap().unwrap();
-    let (reading, took) = soon("beside its own writer", reading).await;
-    assert!(took < backend.late(500), "told, not by a poll: {took:?}");
+    let writing = timed("handed over", writing).await.0.unwrap().unwrap();
+    let (reading, took) = timed("beside its own writer", reading).await;
+    assert!(took < bed.late(500), "told, not by a poll: {took:?}");
     assert!(!other.is_finished());
     reading.unwrap().unwrap().unlock().await.unwrap();
     writing.unlock().await.unwrap();
-    soon("the other reader", other)
+    timed("the other reader", other)
         .await
         .0
         .unwrap()
@@ -249,11 +239,11 @@ pub(crate) async fn a_reader_follows_its_owner_that_came_to_write(backend: Backe
         .unlock()
         .await
         .unwrap();
-    nothing_is_left(&backend).await;
+    nothing_is_left(&bed).await;
 }
 
-pub(crate) async fn a_waiting_upgrade_is_refused_when_its_owner_comes_to_read(backend: Backend) {
-    let (client, elsewhere) = (backend.client_without_polls().await, backend.client().await);
+pub(crate) async fn a_waiting_upgrade_is_refused_when_its_owner_comes_to_read(bed: Bed) {
+    let (client, elsewhere) = (bed.client_without_polls().await, bed.client().await);
     let before = read(&elsewhere, Lease::Renewed).await.unwrap();
     for polite in [false, true] {
         let owner = Owner::new();
@@ -265,24 +255,23 @@ pub(crate) async fn a_waiting_upgrade_is_refused_when_its_owner_comes_to_read(ba
         if polite {
             // It does not let the writer go first for ever: that one gives up here.
             lock = lock.prefer_writers();
-            backend
-                .in_vain(async || lock.read().try_lock(backend.span(50), Lease::Renewed).await)
+            bed.in_vain(async || lock.read().try_lock(bed.span(50), Lease::Renewed).await)
                 .await;
             lock = client.read_write_lock("x").owned_by(&owner);
         }
-        let reading = soon("readers pass", lock.read().lock()).await.0.unwrap();
-        let (refused, took) = soon("it would wait for itself", writing).await;
+        let reading = timed("readers pass", lock.read().lock()).await.0.unwrap();
+        let (refused, took) = timed("it would wait for itself", writing).await;
         let refused = refused.unwrap().unwrap_err();
         assert!(matches!(refused, Error::AlreadyHeld { .. }), "{refused}");
-        assert!(took < backend.late(500), "{took:?}");
+        assert!(took < bed.late(500), "{took:?}");
         reading.unlock().await.unwrap();
     }
     before.unlock().await.unwrap();
-    nothing_is_left(&backend).await;
+    nothing_is_left(&bed).await;
 }
 
-pub(crate) async fn a_nested_reader_that_let_writers_go_first_follows_its_owner(backend: Backend) {
-    let (client, elsewhere) = (backend.client_without_polls().await, backend.client().await);
+pub(crate) async fn a_nested_reader_that_let_writers_go_first_follows_its_owner(bed: Bed) {
+    let (client, elsewhere) = (bed.client_without_polls().await, bed.client().await);
     let before = read(&elsewhere, Lease::Renewed).await.unwrap();
     let writing = writer(&client);
     waiting(&client, 1).await;
@@ -301,13 +290,13 @@ pub(crate) async fn a_nested_reader_that_let_writers_go_first_follows_its_owner(
         .await
         .unwrap();
     // The writer waits for the outer one, and the reader ahead of it for the writer.
-    let (inner, took) = soon("nested", polite.pop().unwrap()).await;
-    assert!(took < backend.late(500), "told, not by a poll: {took:?}");
+    let (inner, took) = timed("nested", polite.pop().unwrap()).await;
+    assert!(took < bed.late(500), "told, not by a poll: {took:?}");
     assert!(!polite[0].is_finished() && !writing.is_finished());
     inner.unwrap().unwrap().unlock().await.unwrap();
     outer.unlock().await.unwrap();
     before.unlock().await.unwrap();
-    soon("the writer", writing)
+    timed("the writer", writing)
         .await
         .0
         .unwrap()
@@ -316,7 +305,7 @@ pub(crate) async fn a_nested_reader_that_let_writers_go_first_follows_its_owner(
         .await
         .unwrap();
     let other = polite.pop().unwrap();
-    soon("the other reader", other)
+    timed("the other reader", other)
         .await
         .0
         .unwrap()
@@ -324,5 +313,5 @@ pub(crate) async fn a_nested_reader_that_let_writers_go_first_follows_its_owner(
         .unlock()
         .await
         .unwrap();
-    nothing_is_left(&backend).await;
+    nothing_is_left(&bed).await;
 }

@@ -8,17 +8,15 @@ use futures::FutureExt;
 use leasehold::settings::LocalHandover;
 use leasehold::test_util::{Delay, Faults};
 use leasehold::{Client, Error, Lease, Lock, LossReason};
-use leasehold_testbed::{eventually, ms};
+use leasehold_testbed::{Bed, eventually, ms, timed, waiting};
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep};
 
-use crate::backend::{Backend, soon, waiting};
-
-pub(crate) async fn two_values_exclude_each_other(backend: Backend) {
-    let client = backend.client().await;
+pub(crate) async fn two_values_exclude_each_other(bed: Bed) {
+    let client = bed.client().await;
     let (one, two) = (client.lock("x"), client.lock("x"));
     let guard = one.lock().await.unwrap();
-    let error = backend
+    let error = bed
         .in_vain(async || two.try_lock(Duration::ZERO, Lease::Renewed).await)
         .await;
     assert!(
@@ -35,8 +33,8 @@ pub(crate) async fn two_values_exclude_each_other(backend: Backend) {
         .unwrap();
 }
 
-pub(crate) async fn a_zero_wait_asks_once(backend: Backend) {
-    let (a, b) = (backend.client().await, backend.client().await);
+pub(crate) async fn a_zero_wait_asks_once(bed: Bed) {
+    let (a, b) = (bed.client().await, bed.client().await);
     let _guard = a.lock("x").lock().await.unwrap();
     let before = b.stats().calls;
     let error = b
@@ -49,12 +47,11 @@ pub(crate) async fn a_zero_wait_asks_once(backend: Backend) {
     assert_eq!(b.stats().subscriptions, 0);
 }
 
-pub(crate) async fn a_zero_wait_never_rests(backend: Backend) {
-    let (a, b) = (backend.client().await, backend.client().await);
+pub(crate) async fn a_zero_wait_never_rests(bed: Bed) {
+    let (a, b) = (bed.client().await, bed.client().await);
     // The other client keeps its subscription warm, so a release is told to somebody.
     let guard = a.lock("x").lock().await.unwrap();
-    backend
-        .in_vain(async || b.lock("x").try_lock(ms(30), Lease::Renewed).await)
+    bed.in_vain(async || b.lock("x").try_lock(ms(30), Lease::Renewed).await)
         .await;
     guard.unlock().await.unwrap();
     let before = a.stats();
@@ -69,69 +66,68 @@ pub(crate) async fn a_zero_wait_never_rests(backend: Backend) {
     drop(guard);
 }
 
-pub(crate) async fn a_wait_ends_when_it_should(backend: Backend) {
-    let (a, b) = (backend.client().await, backend.client().await);
+pub(crate) async fn a_wait_ends_when_it_should(bed: Bed) {
+    let (a, b) = (bed.client().await, bed.client().await);
     let _guard = a.lock("x").lock().await.unwrap();
     // The front of a room, and one behind it.
     let (front, behind) = (b.lock("x"), b.lock("x"));
     for (lock, wait) in [(&front, ms(300)), (&behind, ms(150))] {
         let start = Instant::now();
-        backend
-            .in_vain(async || lock.try_lock(wait, Lease::Renewed).await)
+        bed.in_vain(async || lock.try_lock(wait, Lease::Renewed).await)
             .await;
         let waited = start.elapsed();
         assert!(
-            waited >= wait && waited < wait + backend.late(150),
+            waited >= wait && waited < wait + bed.late(150),
             "{waited:?} for {wait:?}"
         );
     }
     let both = async {
         tokio::join!(
-            backend.in_vain(async || front.try_lock(ms(300), Lease::Renewed).await),
-            backend.in_vain(async || behind.try_lock(ms(150), Lease::Renewed).await)
+            bed.in_vain(async || front.try_lock(ms(300), Lease::Renewed).await),
+            bed.in_vain(async || behind.try_lock(ms(150), Lease::Renewed).await)
         )
     };
-    let (_, took) = soon("both give up", both).await;
+    let (_, took) = timed("both give up", both).await;
     assert!(
-        took >= ms(300) && took < ms(300) + backend.late(150),
+        took >= ms(300) && took < ms(300) + bed.late(150),
         "{took:?}"
     );
     assert_eq!(b.stats().timed_out, 4);
 }
 
-pub(crate) async fn a_waiter_of_the_same_client_is_woken(backend: Backend) {
-    let client = backend.client_without_polls().await;
+pub(crate) async fn a_waiter_of_the_same_client_is_woken(bed: Bed) {
+    let client = bed.client_without_polls().await;
     let guard = client.lock("x").lock().await.unwrap();
     let other = client.lock("x");
     let waiter = tokio::spawn(async move { other.lock().await.unwrap().unlock().await });
     waiting(&client, 1).await;
     drop(guard);
-    let (done, took) = soon("the waiter gets it", waiter).await;
+    let (done, took) = timed("the waiter gets it", waiter).await;
     done.unwrap().unwrap();
-    assert!(took < backend.late(500), "{took:?}");
-    backend.until_gone("x").await;
+    assert!(took < bed.late(500), "{took:?}");
+    bed.until_gone("x").await;
 }
 
-pub(crate) async fn a_waiter_of_another_client_is_woken(backend: Backend) {
-    let (a, b) = (backend.client().await, backend.client_without_polls().await);
+pub(crate) async fn a_waiter_of_another_client_is_woken(bed: Bed) {
+    let (a, b) = (bed.client().await, bed.client_without_polls().await);
     let guard = a.lock("x").lock().await.unwrap();
-    let before = backend.calls();
+    let before = bed.calls();
     let other = b.lock("x");
     let waiter = tokio::spawn(async move { other.lock().await.unwrap().unlock().await });
     // It has asked again since it listens: what it is told now is news.
-    let asked = async || b.stats().listeners == 1 && backend.calls() >= before + 2;
+    let asked = async || b.stats().listeners == 1 && bed.calls() >= before + 2;
     eventually("it listens", asked).await;
     guard.unlock().await.unwrap();
-    let (done, took) = soon("the waiter gets it", waiter).await;
+    let (done, took) = timed("the waiter gets it", waiter).await;
     done.unwrap().unwrap();
     // Well before the safety poll (48 s at the least) and the lease (30 s).
-    assert!(took < backend.late(500), "{took:?}");
+    assert!(took < bed.late(500), "{took:?}");
     eventually("its wake is counted", async || b.stats().wakes > 0).await;
     assert_eq!(b.stats().wakes, 1);
 }
 
-pub(crate) async fn local_waiters_are_served_in_order(backend: Backend) {
-    let client = backend.client().await;
+pub(crate) async fn local_waiters_are_served_in_order(bed: Bed) {
+    let client = bed.client().await;
     let guard = client.lock("x").lock().await.unwrap();
     let served = Arc::new(Mutex::new(Vec::new()));
     let mut tasks = Vec::new();
@@ -146,7 +142,7 @@ pub(crate) async fn local_waiters_are_served_in_order(backend: Backend) {
     }
     guard.unlock().await.unwrap();
     for task in tasks {
-        soon("everybody is served", task).await.0.unwrap();
+        timed("everybody is served", task).await.0.unwrap();
     }
     assert_eq!(*served.lock(), (0..20).collect::<Vec<_>>());
     let stats = client.stats();
@@ -156,11 +152,8 @@ pub(crate) async fn local_waiters_are_served_in_order(backend: Backend) {
     );
 }
 
-pub(crate) async fn a_hand_over_keeps_the_lock_held(backend: Backend) {
-    let (client, rival) = (
-        backend.client_with_long_streaks().await,
-        backend.client().await,
-    );
+pub(crate) async fn a_hand_over_keeps_the_lock_held(bed: Bed) {
+    let (client, rival) = (bed.client_with_long_streaks().await, bed.client().await);
     let guard = client.lock("x").lock().await.unwrap();
     let owner = guard.owner().to_owned();
     let next = client.lock("x");
@@ -168,27 +161,26 @@ pub(crate) async fn a_hand_over_keeps_the_lock_held(backend: Backend) {
     waiting(&client, 1).await;
     let calls = client.stats().calls;
     guard.unlock().await.unwrap();
-    let next = soon("handed over", waiter).await.0.unwrap().unwrap();
+    let next = timed("handed over", waiter).await.0.unwrap().unwrap();
     assert_eq!(
         (client.stats().calls - calls, client.stats().handed_over),
         (0, 1)
     );
     assert_eq!(next.owner(), owner, "the same field, never free in between");
-    assert_eq!(backend.number(&["HGET", "x", &owner]), 1);
-    backend
-        .in_vain(async || {
-            rival
-                .lock("x")
-                .try_lock(Duration::ZERO, Lease::Renewed)
-                .await
-        })
-        .await;
+    assert_eq!(bed.number(&["HGET", "x", &owner]), 1);
+    bed.in_vain(async || {
+        rival
+            .lock("x")
+            .try_lock(Duration::ZERO, Lease::Renewed)
+            .await
+    })
+    .await;
     next.unlock().await.unwrap();
-    backend.until_gone("x").await;
+    bed.until_gone("x").await;
 }
 
-pub(crate) async fn a_fixed_lease_is_not_handed_over(backend: Backend) {
-    let client = backend.client_with_long_streaks().await;
+pub(crate) async fn a_fixed_lease_is_not_handed_over(bed: Bed) {
+    let client = bed.client_with_long_streaks().await;
     let lease = Lease::fixed(ms(70_000));
     let guard = client
         .lock("x")
@@ -200,7 +192,7 @@ pub(crate) async fn a_fixed_lease_is_not_handed_over(backend: Backend) {
     waiting(&client, 1).await;
     let before = (client.stats().calls, guard.owner().to_owned());
     guard.unlock().await.unwrap();
-    let next = soon("the next gets it", waiter).await.0.unwrap().unwrap();
+    let next = timed("the next gets it", waiter).await.0.unwrap().unwrap();
     let stats = client.stats();
     assert_eq!((stats.calls - before.0, stats.handed_over), (2, 0));
     assert_eq!(
@@ -208,32 +200,32 @@ pub(crate) async fn a_fixed_lease_is_not_handed_over(backend: Backend) {
         (1, 1)
     );
     assert_ne!(next.owner(), before.1);
-    assert_eq!(backend.number(&["HLEN", "x"]), 1);
-    let left = backend.left("x");
+    assert_eq!(bed.number(&["HLEN", "x"]), 1);
+    let left = bed.left("x");
     assert!(
         (60_000..=70_000).contains(&left),
         "a lease of its own: {left}"
     );
     next.unlock().await.unwrap();
-    assert!(!backend.exists("x"));
+    assert!(!bed.exists("x"));
 }
 
-pub(crate) async fn a_shorter_lease_is_not_handed_over(backend: Backend) {
-    let client = backend.client_with_long_streaks().await;
+pub(crate) async fn a_shorter_lease_is_not_handed_over(bed: Bed) {
+    let client = bed.client_with_long_streaks().await;
     let guard = client.lock("x").lock().await.unwrap();
     let next = client.lock("x").with_lease(ms(7000));
     let waiter = tokio::spawn(async move { next.lock().await });
     waiting(&client, 1).await;
     guard.unlock().await.unwrap();
-    let next = soon("the next gets it", waiter).await.0.unwrap().unwrap();
+    let next = timed("the next gets it", waiter).await.0.unwrap().unwrap();
     // Waiters elsewhere know of 30 s: they must hear that the lock was free in between.
     assert_eq!(client.stats().handed_over, 0);
-    assert!(backend.left("x") <= 7000);
+    assert!(bed.left("x") <= 7000);
     next.unlock().await.unwrap();
 }
 
-pub(crate) async fn without_hand_over_every_release_goes_to_redis(backend: Backend) {
-    let client = backend
+pub(crate) async fn without_hand_over_every_release_goes_to_redis(bed: Bed) {
+    let client = bed
         .builder()
         .local_handover(LocalHandover::Off)
         .connect()
@@ -245,18 +237,18 @@ pub(crate) async fn without_hand_over_every_release_goes_to_redis(backend: Backe
     waiting(&client, 1).await;
     let owner = guard.owner().to_owned();
     guard.unlock().await.unwrap();
-    let next = soon("the next gets it", waiter).await.0.unwrap().unwrap();
+    let next = timed("the next gets it", waiter).await.0.unwrap().unwrap();
     assert_ne!(next.owner(), owner);
     assert_eq!(client.stats().handed_over, 0);
 }
 
-pub(crate) async fn other_clients_get_their_turn_between_streaks(backend: Backend) {
-    get_their_turn(&backend, |client| client.lock("x"), Lease::Renewed, true).await;
+pub(crate) async fn other_clients_get_their_turn_between_streaks(bed: Bed) {
+    get_their_turn(&bed, |client| client.lock("x"), Lease::Renewed, true).await;
 }
 
-pub(crate) async fn other_clients_get_their_turn_between_fixed_leases(backend: Backend) {
+pub(crate) async fn other_clients_get_their_turn_between_fixed_leases(bed: Bed) {
     get_their_turn(
-        &backend,
+        &bed,
         |client| client.lock("x"),
         Lease::Fixed(ms(20_000)),
         false,
@@ -264,9 +256,9 @@ pub(crate) async fn other_clients_get_their_turn_between_fixed_leases(backend: B
     .await;
 }
 
-pub(crate) async fn other_clients_get_their_turn_at_a_fenced_lock(backend: Backend) {
+pub(crate) async fn other_clients_get_their_turn_at_a_fenced_lock(bed: Bed) {
     get_their_turn(
-        &backend,
+        &bed,
         |client| client.fenced_lock("x").into(),
         Lease::Renewed,
         false,
@@ -274,16 +266,10 @@ pub(crate) async fn other_clients_get_their_turn_at_a_fenced_lock(backend: Backe
     .await;
 }
 
-pub(crate) async fn other_clients_get_their_turn_where_waiters_ask(backend: Backend) {
+pub(crate) async fn other_clients_get_their_turn_where_waiters_ask(bed: Bed) {
+    get_their_turn(&bed, |client| client.spin_lock("x"), Lease::Renewed, true).await;
     get_their_turn(
-        &backend,
-        |client| client.spin_lock("x"),
-        Lease::Renewed,
-        true,
-    )
-    .await;
-    get_their_turn(
-        &backend,
+        &bed,
         |client| client.string_lock("y"),
         Lease::Renewed,
         false,
@@ -296,14 +282,9 @@ pub(crate) async fn other_clients_get_their_turn_where_waiters_ask(backend: Back
     clippy::fn_params_excessive_bools,
     reason = "what is expected of this kind"
 )]
-async fn get_their_turn(
-    backend: &Backend,
-    make: fn(&Client) -> Lock,
-    lease: Lease,
-    hands_over: bool,
-) {
-    let (busy, other) = (backend.client().await, backend.client_without_polls().await);
-    if let Backend::Embedded(engine) = backend {
+async fn get_their_turn(bed: &Bed, make: fn(&Client) -> Lock, lease: Lease, hands_over: bool) {
+    let (busy, other) = (bed.client().await, bed.client_without_polls().await);
+    if let Bed::Embedded(engine) = bed {
         // Who has had its turn is always the nearer one: it must wait on purpose.
         let far = Faults {
             request: Delay::fixed(Duration::from_micros(300)),
@@ -329,9 +310,9 @@ async fn get_their_turn(
     waiting(&busy, 4).await;
     met.unlock().await.unwrap();
     for _ in 0..20 {
-        let (guard, took) = soon("its turn", make(&other).lock()).await;
+        let (guard, took) = timed("its turn", make(&other).lock()).await;
         guard.unwrap().unlock().await.unwrap();
-        assert!(took < backend.late(800), "{took:?}");
+        assert!(took < bed.late(800), "{took:?}");
     }
     stop.store(1, SeqCst);
     for task in tasks {
@@ -340,11 +321,11 @@ async fn get_their_turn(
     assert_eq!(busy.stats().handed_over > 0, hands_over);
 }
 
-pub(crate) async fn many_clients_all_get_it(backend: Backend) {
+pub(crate) async fn many_clients_all_get_it(bed: Bed) {
     let inside = Arc::new(AtomicU64::new(0));
     let mut tasks = Vec::new();
     for _ in 0..6 {
-        let client = backend.client().await;
+        let client = bed.client().await;
         for _ in 0..3 {
             let (client, inside) = (client.clone(), inside.clone());
             tasks.push(tokio::spawn(async move {
@@ -360,9 +341,9 @@ pub(crate) async fn many_clients_all_get_it(backend: Backend) {
         }
     }
     for task in tasks {
-        soon("all complete", task).await.0.unwrap();
+        timed("all complete", task).await.0.unwrap();
     }
-    backend.until_gone("x").await;
+    bed.until_gone("x").await;
 }
 
 async fn rests(client: &Client) {
@@ -373,8 +354,8 @@ async fn rests(client: &Client) {
     .await;
 }
 
-pub(crate) async fn a_dropped_wait_leaves_nothing(backend: Backend) {
-    let (a, b) = (backend.client().await, backend.client().await);
+pub(crate) async fn a_dropped_wait_leaves_nothing(bed: Bed) {
+    let (a, b) = (bed.client().await, bed.client().await);
     let guard = a.lock("x").lock().await.unwrap();
     let lock = b.lock("x");
     for polls in 0..40 {
@@ -387,12 +368,12 @@ pub(crate) async fn a_dropped_wait_leaves_nothing(backend: Backend) {
     }
     rests(&b).await;
     guard.unlock().await.unwrap();
-    backend.until_gone("x").await;
+    bed.until_gone("x").await;
     assert_eq!(b.stats().local_queues, 0);
 }
 
-pub(crate) async fn a_dropped_front_passes_the_front_on(backend: Backend) {
-    let (a, b) = (backend.client().await, backend.client_without_polls().await);
+pub(crate) async fn a_dropped_front_passes_the_front_on(bed: Bed) {
+    let (a, b) = (bed.client().await, bed.client_without_polls().await);
     let guard = a.lock("x").lock().await.unwrap();
     let (first, second) = (b.lock("x"), b.lock("x"));
     let front = tokio::spawn(async move { first.lock().await });
@@ -402,13 +383,13 @@ pub(crate) async fn a_dropped_front_passes_the_front_on(backend: Backend) {
     front.abort();
     waiting(&b, 1).await;
     guard.unlock().await.unwrap();
-    let (guard, took) = soon("the next is the front now", next).await;
+    let (guard, took) = timed("the next is the front now", next).await;
     guard.unwrap().unwrap().unlock().await.unwrap();
-    assert!(took < backend.late(500), "{took:?}");
+    assert!(took < bed.late(500), "{took:?}");
 }
 
-pub(crate) async fn an_abandoned_hand_over_goes_to_the_next(backend: Backend) {
-    let client = backend.client_with_long_streaks().await;
+pub(crate) async fn an_abandoned_hand_over_goes_to_the_next(bed: Bed) {
+    let client = bed.client_with_long_streaks().await;
     for lease in [Lease::Renewed, Lease::Fixed(ms(9000))] {
         let guard = client.lock("x").try_lock(ms(100), lease).await.unwrap();
         let (first, second) = (client.lock("x"), client.lock("x"));
@@ -419,16 +400,16 @@ pub(crate) async fn an_abandoned_hand_over_goes_to_the_next(backend: Backend) {
         // It is told of its turn, and never looks.
         guard.unlock().await.unwrap();
         drop(abandoned);
-        let (guard, took) = soon("the next gets it", next).await;
+        let (guard, took) = timed("the next gets it", next).await;
         guard.unwrap().unwrap().unlock().await.unwrap();
-        assert!(took < backend.late(2000), "{took:?}");
-        backend.until_gone("x").await;
+        assert!(took < bed.late(2000), "{took:?}");
+        bed.until_gone("x").await;
     }
 }
 
-pub(crate) async fn a_waiter_hears_of_every_kind_of_end(backend: Backend) {
+pub(crate) async fn a_waiter_hears_of_every_kind_of_end(bed: Bed) {
     for end in ["unlock", "drop", "force", "shutdown"] {
-        let (a, b) = (backend.client().await, backend.client_without_polls().await);
+        let (a, b) = (bed.client().await, bed.client_without_polls().await);
         let held = a.lock("x");
         let guard = held.lock().await.unwrap();
         let other = b.lock("x");
@@ -443,29 +424,26 @@ pub(crate) async fn a_waiter_hears_of_every_kind_of_end(backend: Backend) {
             "force" => assert!(held.force_unlock().await.unwrap()),
             _ => a.shutdown(ms(1000)).await.unwrap(),
         }
-        let (done, took) = soon(end, waiter).await;
+        let (done, took) = timed(end, waiter).await;
         done.unwrap().unwrap();
-        assert!(took < backend.late(500), "{end}: {took:?}");
+        assert!(took < bed.late(500), "{end}: {took:?}");
     }
 }
 
-pub(crate) async fn a_key_of_another_client_is_taken_at_its_expiry(backend: Backend) {
-    let client = backend.client_without_polls().await;
-    backend.command(&["HSET", "x", "somebody:1", "1"]);
+pub(crate) async fn a_key_of_another_client_is_taken_at_its_expiry(bed: Bed) {
+    let client = bed.client_without_polls().await;
+    bed.command(&["HSET", "x", "somebody:1", "1"]);
     let start = Instant::now();
-    backend.command(&["PEXPIRE", "x", "700"]);
+    bed.command(&["PEXPIRE", "x", "700"]);
     let lock = client.lock("x");
-    let (guard, _) = soon("it expires", lock.lock()).await;
+    let (guard, _) = timed("it expires", lock.lock()).await;
     let took = start.elapsed();
     guard.unwrap().unlock().await.unwrap();
-    assert!(
-        took > ms(500) && took < ms(700) + backend.late(200),
-        "{took:?}"
-    );
+    assert!(took > ms(500) && took < ms(700) + bed.late(200), "{took:?}");
 }
 
 /// Waiters behind a hold of their own client do not ask: nobody else would tell them.
-pub(crate) async fn a_hold_that_is_gone_lets_local_waiters_in(backend: Backend) {
+pub(crate) async fn a_hold_that_is_gone_lets_local_waiters_in(bed: Bed) {
     let kinds: [fn(&Client) -> Lock; 4] = [
         |client| client.lock("x"),
         |client| client.fenced_lock("x").into(),
@@ -473,18 +451,13 @@ pub(crate) async fn a_hold_that_is_gone_lets_local_waiters_in(backend: Backend) 
         |client| client.string_lock("x"),
     ];
     for kind in kinds {
-        let client = backend
-            .builder()
-            .safety_poll(ms(200))
-            .connect()
-            .await
-            .unwrap();
+        let client = bed.builder().safety_poll(ms(200)).connect().await.unwrap();
         let held = kind(&client)
             .try_lock(Duration::ZERO, Lease::fixed(ms(60_000)))
             .await
             .unwrap();
         // Other names that it waits for are held all the while.
-        let other = backend.client().await;
+        let other = bed.client().await;
         let mut others = Vec::new();
         let mut waiters = Vec::new();
         for name in ["a", "y"] {
@@ -495,8 +468,8 @@ pub(crate) async fn a_hold_that_is_gone_lets_local_waiters_in(backend: Backend) 
         let lock = kind(&client);
         let waiter = tokio::spawn(async move { lock.lock().await });
         waiting(&client, 3).await;
-        backend.command(&["DEL", "x"]);
-        let guard = soon("the poll finds it", waiter).await.0.unwrap().unwrap();
+        bed.command(&["DEL", "x"]);
+        let guard = timed("the poll finds it", waiter).await.0.unwrap().unwrap();
         assert!(matches!(
             held.check(),
             Err(Error::Lost {
@@ -512,30 +485,24 @@ pub(crate) async fn a_hold_that_is_gone_lets_local_waiters_in(backend: Backend) 
     }
 }
 
-pub(crate) async fn the_safety_poll_finds_what_no_message_told(backend: Backend) {
-    let client = backend
-        .builder()
-        .safety_poll(ms(200))
-        .connect()
-        .await
-        .unwrap();
-    backend.command(&["HSET", "x", "somebody:1", "1"]);
-    backend.command(&["PEXPIRE", "x", "60000"]);
+pub(crate) async fn the_safety_poll_finds_what_no_message_told(bed: Bed) {
+    let client = bed.builder().safety_poll(ms(200)).connect().await.unwrap();
+    bed.command(&["HSET", "x", "somebody:1", "1"]);
+    bed.command(&["PEXPIRE", "x", "60000"]);
     let lock = client.lock("x");
     let waiter = tokio::spawn(async move { lock.lock().await });
     eventually("it listens", async || client.stats().listeners == 1).await;
     // Nothing is published.
-    backend.command(&["DEL", "x"]);
-    let (guard, took) = soon("the poll finds it", waiter).await;
+    bed.command(&["DEL", "x"]);
+    let (guard, took) = timed("the poll finds it", waiter).await;
     guard.unwrap().unwrap().unlock().await.unwrap();
-    assert!(took < backend.late(600), "{took:?}");
+    assert!(took < bed.late(600), "{took:?}");
 }
 
-pub(crate) async fn a_warm_channel_that_is_used_again_is_kept(backend: Backend) {
-    let (a, b) = (backend.client().await, backend.client_without_polls().await);
+pub(crate) async fn a_warm_channel_that_is_used_again_is_kept(bed: Bed) {
+    let (a, b) = (bed.client().await, bed.client_without_polls().await);
     let guard = a.lock("x").lock().await.unwrap();
-    backend
-        .in_vain(async || b.lock("x").try_lock(ms(30), Lease::Renewed).await)
+    bed.in_vain(async || b.lock("x").try_lock(ms(30), Lease::Renewed).await)
         .await;
     assert_eq!(
         (b.stats().listeners, b.stats().subscriptions),
@@ -552,16 +519,16 @@ pub(crate) async fn a_warm_channel_that_is_used_again_is_kept(backend: Backend) 
     sleep(ms(5000)).await;
     assert_eq!((b.stats().listeners, b.stats().subscriptions), (1, 1));
     guard.unlock().await.unwrap();
-    let (guard, took) = soon("it is told", waiter).await;
+    let (guard, took) = timed("it is told", waiter).await;
     guard.unwrap().unwrap().unlock().await.unwrap();
-    assert!(took < backend.late(500), "{took:?}");
+    assert!(took < bed.late(500), "{took:?}");
 }
 
 /// A channel is kept for who waits, not for who only asks: each release would be told to nobody.
 #[tokio::test(start_paused = true)]
 async fn who_only_asks_keeps_no_channel_warm() {
-    let backend = Backend::embedded();
-    let (a, b) = (backend.client().await, backend.client().await);
+    let bed = Bed::embedded();
+    let (a, b) = (bed.client().await, bed.client().await);
     for wait in [None, Some(ms(50)), Some(Duration::ZERO)] {
         let guard = a.lock("x").lock().await.unwrap();
         b.lock("x")
@@ -586,8 +553,8 @@ async fn who_only_asks_keeps_no_channel_warm() {
 /// What is released while the channel is heard is not missed: a refusal needs no second question.
 #[tokio::test(start_paused = true)]
 async fn on_a_warm_channel_a_waiter_asks_once() {
-    let backend = Backend::embedded();
-    let (a, b) = (backend.client().await, backend.client_without_polls().await);
+    let bed = Bed::embedded();
+    let (a, b) = (bed.client().await, bed.client_without_polls().await);
     for asks in [2, 1] {
         let guard = a.lock("x").lock().await.unwrap();
         let (lock, before) = (b.lock("x"), b.stats().calls);
@@ -596,7 +563,7 @@ async fn on_a_warm_channel_a_waiter_asks_once() {
         // What it does before it waits is done.
         eventually("it listens", async || b.stats().listeners == 1).await;
         guard.unlock().await.unwrap();
-        let next = soon("it is told", waiter).await.0.unwrap().unwrap();
+        let next = timed("it is told", waiter).await.0.unwrap().unwrap();
         // Granted with one question more.
         assert_eq!(b.stats().calls - before, asks + 1);
         next.unlock().await.unwrap();

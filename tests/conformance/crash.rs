@@ -5,9 +5,7 @@ use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
 
 use leasehold::{Client, Lease};
-use leasehold_testbed::{Server, is_missing, ms};
-
-use crate::backend::{soon, waiting};
+use leasehold_testbed::{Server, is_missing, ms, timed, waiting};
 
 const SERVER: &str = "LEASEHOLD_CRASH_SERVER";
 
@@ -83,7 +81,7 @@ async fn permits_of_a_killed_process_come_back() {
     assert_eq!(counted.available().await.unwrap(), 0);
     assert_eq!(named.available().await.unwrap(), 0);
     let both = async { tokio::join!(counted.acquire(2), named.acquire(Lease::fixed(ms(5000)))) };
-    let (got, ()) = tokio::join!(soon("they come back", both), async {
+    let (got, ()) = tokio::join!(timed("they come back", both), async {
         waiting(&client, 2).await;
         drop(doomed);
     });

@@ -6,10 +6,8 @@ use std::time::Duration;
 use leasehold::settings::LocalHandover;
 use leasehold::test_util::{Delay, Faults, LinkControl};
 use leasehold::{Client, EmbeddedRedis, Ended, Lease, LockGuard, LossReason};
-use leasehold_testbed::{eventually, ms};
+use leasehold_testbed::{Bed, eventually, ms, waiting};
 use tokio::time::{Instant, sleep, sleep_until};
-
-use crate::backend::{Backend, waiting};
 
 /// So long after a connection broke the server runs what was on its way.
 pub(crate) const LATE: Duration = ms(12_000);
@@ -32,7 +30,7 @@ pub(crate) struct Testbed {
 
 impl Testbed {
     pub(crate) fn new(seed: u64) -> Self {
-        let redis = Backend::engine();
+        let redis = Bed::engine();
         let (rival, client) = (redis.client(), redis.client());
         let link = redis.links().pop().unwrap();
         Testbed {
@@ -185,7 +183,7 @@ async fn a_late_call_of_a_lost_hold_takes_nothing() {
 async fn a_late_call_before_a_grant_that_came_too_late_takes_nothing() {
     let mut came = 0;
     for seed in SEEDS {
-        let redis = Backend::engine();
+        let redis = Bed::engine();
         let rival = redis.client();
         let patient = redis
             .builder()
@@ -229,7 +227,7 @@ async fn a_late_call_before_a_grant_that_came_too_late_takes_nothing() {
 async fn a_slow_line_leaves_no_doubt_when_a_wait_ends() {
     for trip in [24, 28, 60, 150, 300] {
         for first in 1..40 {
-            let redis = Backend::engine();
+            let redis = Bed::engine();
             let (rival, client) = (redis.client(), redis.client());
             let link = redis.links().pop().unwrap();
             let way = Delay::fixed(ms(trip) / 2);
@@ -512,7 +510,7 @@ async fn a_renewal_of_the_hold_before_keeps_no_lock_beyond_its_moment() {
 async fn leases_about_as_long_as_a_reply_takes_wedge_no_name() {
     const NAMES: usize = 40;
     let lease = Lease::fixed(ms(10));
-    let redis = Backend::engine();
+    let redis = Bed::engine();
     let client = redis.client();
     let link = redis.links().pop().unwrap();
     let reply = Delay::between(Duration::from_micros(6500), ms(9));

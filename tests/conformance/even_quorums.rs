@@ -3,9 +3,7 @@
 use std::time::Duration;
 
 use leasehold::{Client, Error, Lease, Lock, LockGuard};
-use leasehold_testbed::{eventually, ms};
-
-use crate::backend::{Backend, soon};
+use leasehold_testbed::{Bed, eventually, ms, timed};
 
 const LONG: Lease = Lease::Fixed(Duration::from_secs(600));
 const ONCE: Duration = Duration::ZERO;
@@ -23,36 +21,36 @@ fn spare(members: usize) -> usize {
     members - (members / 2 + 1)
 }
 
-fn delete(backend: &Backend, names: &[String]) {
+fn delete(bed: &Bed, names: &[String]) {
     for name in names {
-        backend.command(&["DEL", name]);
+        bed.command(&["DEL", name]);
     }
 }
 
 /// A busy server may be left out of a grant: until none is.
-async fn held_by_all(backend: &Backend, lock: &Lock, members: usize) -> LockGuard {
+async fn held_by_all(bed: &Bed, lock: &Lock, members: usize) -> LockGuard {
     loop {
-        let guard = soon("a majority", lock.try_lock(ms(5000), LONG))
+        let guard = timed("a majority", lock.try_lock(ms(5000), LONG))
             .await
             .0
             .unwrap();
-        if names(members).iter().all(|name| backend.exists(name)) {
+        if names(members).iter().all(|name| bed.exists(name)) {
             return guard;
         }
         guard.unlock().await.unwrap();
     }
 }
 
-pub(crate) async fn more_refusals_than_are_spare_end_the_wait(backend: Backend) {
-    let client = backend.client().await;
+pub(crate) async fn more_refusals_than_are_spare_end_the_wait(bed: Bed) {
+    let client = bed.client().await;
     for members in 1..=6 {
         for bad in 0..=members {
             let names = names(members);
             for name in &names[..bad] {
-                backend.command(&["LPUSH", name, "no lock"]);
+                bed.command(&["LPUSH", name, "no lock"]);
             }
             let what = format!("{bad} of {members} refuse");
-            let (taken, _) = soon(&what, quorum(&client, members).lock()).await;
+            let (taken, _) = timed(&what, quorum(&client, members).lock()).await;
             if bad <= spare(members) {
                 taken.expect(&what).unlock().await.unwrap();
             } else {
@@ -61,13 +59,13 @@ pub(crate) async fn more_refusals_than_are_spare_end_the_wait(backend: Backend) 
             }
             let settled = async || client.stats().releases_pending == 0;
             eventually("nothing is owed", settled).await;
-            delete(&backend, &names);
+            delete(&bed, &names);
         }
     }
 }
 
-pub(crate) async fn half_of_the_members_are_no_majority(backend: Backend) {
-    let (client, rival) = (backend.client().await, backend.client().await);
+pub(crate) async fn half_of_the_members_are_no_majority(bed: Bed) {
+    let (client, rival) = (bed.client().await, bed.client().await);
     for members in [2, 4, 6] {
         let lock = quorum(&client, members);
         let mut theirs = Vec::new();
@@ -76,17 +74,15 @@ pub(crate) async fn half_of_the_members_are_no_majority(backend: Backend) {
         }
         assert_eq!(theirs.len(), members / 2);
         assert!(lock.is_locked().await.unwrap(), "{members}");
-        backend
-            .in_vain(async || lock.try_lock(ONCE, LONG).await)
-            .await;
+        bed.in_vain(async || lock.try_lock(ONCE, LONG).await).await;
         theirs.pop().expect("half of them").unlock().await.unwrap();
         assert!(!lock.is_locked().await.unwrap(), "{members}");
-        let guard = soon("the others", lock.try_lock(ms(5000), LONG))
+        let guard = timed("the others", lock.try_lock(ms(5000), LONG))
             .await
             .0
             .unwrap();
         // Each of these is needed.
-        backend.command(&["DEL", &names(members)[members - 1]]);
+        bed.command(&["DEL", &names(members)[members - 1]]);
         let error = guard.extend(ms(600_000)).await.unwrap_err();
         assert!(matches!(error, Error::Lost { .. }), "{members}: {error}");
         assert!(guard.check().is_err(), "{members}");
@@ -94,19 +90,19 @@ pub(crate) async fn half_of_the_members_are_no_majority(backend: Backend) {
         for guard in theirs {
             guard.unlock().await.unwrap();
         }
-        let free = async || !names(members).iter().any(|name| backend.exists(name));
+        let free = async || !names(members).iter().any(|name| bed.exists(name));
         eventually("nothing is left", free).await;
     }
 }
 
-pub(crate) async fn spare_members_may_be_lost_and_no_more(backend: Backend) {
-    let client = backend.client().await;
+pub(crate) async fn spare_members_may_be_lost_and_no_more(bed: Bed) {
+    let client = bed.client().await;
     for members in [2, 4, 6] {
         let (lock, names) = (quorum(&client, members), names(members));
         for lost in 0..=spare(members) + 1 {
             let what = format!("{lost} of {members} are lost");
-            let guard = held_by_all(&backend, &lock, members).await;
-            delete(&backend, &names[..lost]);
+            let guard = held_by_all(&bed, &lock, members).await;
+            delete(&bed, &names[..lost]);
             let extended = guard.extend(ms(600_000)).await;
             let enough = lost <= spare(members);
             assert_eq!(extended.is_ok(), enough, "{what}: {extended:?}");
@@ -115,11 +111,11 @@ pub(crate) async fn spare_members_may_be_lost_and_no_more(backend: Backend) {
             let settled = async || client.stats().releases_pending == 0;
             eventually("nothing is owed", settled).await;
             // The release itself finds out as well.
-            let guard = held_by_all(&backend, &lock, members).await;
-            delete(&backend, &names[..lost]);
+            let guard = held_by_all(&bed, &lock, members).await;
+            delete(&bed, &names[..lost]);
             assert_eq!(guard.unlock().await.is_ok(), enough, "{what}, unseen");
             eventually("nothing is owed", settled).await;
-            delete(&backend, &names);
+            delete(&bed, &names);
         }
     }
 }

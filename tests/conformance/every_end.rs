@@ -4,29 +4,28 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use leasehold::{Ended, Error, HoldState, Lease, LossReason, Owner};
-use leasehold_testbed::{KINDS, eventually, ms};
+use leasehold_testbed::{Bed, KINDS, SOON, eventually, ms, timed};
 use tokio::time::{Instant, sleep};
 
-use crate::backend::{Backend, LIMIT, soon};
 use crate::for_each_kind::{are_there, for_each_exclusive_kind, for_each_kind, is_sure, wait};
 
-pub(crate) async fn a_fixed_lease_ends_for_a_waiter(backend: Backend) {
-    let (client, elsewhere) = (&backend.client().await, &backend.client().await);
-    let lease = backend.lease(300);
+pub(crate) async fn a_fixed_lease_ends_for_a_waiter(bed: Bed) {
+    let (client, elsewhere) = (&bed.client().await, &bed.client().await);
+    let lease = bed.lease(300);
     for_each_exclusive_kind(async |kind| {
         let start = Instant::now();
         // A quorum that was not answered within a twentieth of its lease asks again.
         let guard = kind
             .lock(client, kind.name)
-            .try_lock(LIMIT, Lease::fixed(lease))
+            .try_lock(SOON, Lease::fixed(lease))
             .await
             .unwrap();
         let next = kind.lock(elsewhere, kind.name);
-        let (next, _) = soon("at the end of the lease", next.lock()).await;
+        let (next, _) = timed("at the end of the lease", next.lock()).await;
         let (next, took) = (next.unwrap(), start.elapsed());
         assert_eq!(guard.state(), HoldState::Lost, "the guard knows first");
         // A waiter that asks again is late by one pause.
-        let late = lease + backend.late(kind.late_ms());
+        let late = lease + bed.late(kind.late_ms());
         // A quorum allows for drift: it is lost, and released, before its lease ends.
         let earliest = if kind.quorum {
             guard.deadline() - start
@@ -34,7 +33,7 @@ pub(crate) async fn a_fixed_lease_ends_for_a_waiter(backend: Backend) {
             lease
         };
         assert!(
-            took + backend.early(lease) >= earliest && took < late,
+            took + bed.early(lease) >= earliest && took < late,
             "{took:?}"
         );
         let error = guard.unlock().await.unwrap_err();
@@ -58,34 +57,31 @@ pub(crate) async fn a_fixed_lease_ends_for_a_waiter(backend: Backend) {
     .await;
 }
 
-pub(crate) async fn a_dead_holder_costs_one_lease(backend: Backend) {
-    let lease = backend.lease(300);
-    let (client, elsewhere) = (
-        &backend.client_with_lease(lease).await,
-        &backend.client().await,
-    );
+pub(crate) async fn a_dead_holder_costs_one_lease(bed: Bed) {
+    let lease = bed.lease(300);
+    let (client, elsewhere) = (&bed.client_with_lease(lease).await, &bed.client().await);
     for_each_kind(async |kind| {
         let start = Instant::now();
         // As a process leaves it that died.
         kind.lock(client, kind.name).lock().await.unwrap().forget();
         assert!(kind.lock(elsewhere, kind.name).is_locked().await.unwrap());
         if kind.exclusive {
-            let next = soon("after a lease", kind.lock(elsewhere, kind.name).lock()).await;
+            let next = timed("after a lease", kind.lock(elsewhere, kind.name).lock()).await;
             let took = start.elapsed();
             assert!(
-                took + backend.early(lease) >= lease && took < lease + backend.late(kind.late_ms()),
+                took + bed.early(lease) >= lease && took < lease + bed.late(kind.late_ms()),
                 "{took:?}"
             );
             next.0.unwrap().unlock().await.unwrap();
         }
-        eventually("free", async || !are_there(&backend, kind, kind.name).await).await;
+        eventually("free", async || !are_there(&bed, kind, kind.name).await).await;
     })
     .await;
 }
 
-pub(crate) async fn what_is_lost_is_told_and_what_follows_is_renewed(backend: Backend) {
-    let lease = backend.lease(300);
-    let client = &backend.client_with_lease(lease).await;
+pub(crate) async fn what_is_lost_is_told_and_what_follows_is_renewed(bed: Bed) {
+    let lease = bed.lease(300);
+    let client = &bed.client_with_lease(lease).await;
     for_each_kind(async |kind| {
         let lock = kind.lock(client, kind.name).owned_by(&Owner::new());
         let mut guards = vec![lock.lock().await.unwrap()];
@@ -93,11 +89,11 @@ pub(crate) async fn what_is_lost_is_told_and_what_follows_is_renewed(backend: Ba
             guards.push(lock.lock().await.unwrap());
         }
         for key in kind.keys(kind.name) {
-            backend.command(&["DEL", &key]);
+            bed.command(&["DEL", &key]);
         }
         for guard in guards {
             assert_eq!(
-                soon("told", guard.ended()).await.0,
+                timed("told", guard.ended()).await.0,
                 Ended::Lost(LossReason::Gone)
             );
             assert!(matches!(guard.unlock().await, Err(Error::Lost { .. })));
@@ -105,15 +101,15 @@ pub(crate) async fn what_is_lost_is_told_and_what_follows_is_renewed(backend: Ba
         let guard = lock.lock().await.unwrap();
         sleep(lease * 2).await;
         is_sure(&guard).await;
-        assert!(are_there(&backend, kind, kind.name).await);
+        assert!(are_there(&bed, kind, kind.name).await);
         guard.unlock().await.unwrap();
     })
     .await;
 }
 
-pub(crate) async fn a_dropped_acquisition_leaves_nothing(backend: Backend) {
+pub(crate) async fn a_dropped_acquisition_leaves_nothing(bed: Bed) {
     for_each_kind(async |kind| {
-        let (client, elsewhere) = (backend.client().await, backend.client().await);
+        let (client, elsewhere) = (bed.client().await, bed.client().await);
         let settled = async || {
             let stats = client.stats();
             (
@@ -146,7 +142,7 @@ pub(crate) async fn a_dropped_acquisition_leaves_nothing(backend: Backend) {
                 drop(acquisition);
                 eventually("settled", settled).await;
                 assert_eq!(
-                    are_there(&backend, kind, kind.name).await,
+                    are_there(&bed, kind, kind.name).await,
                     held,
                     "after {polls} polls"
                 );
@@ -157,19 +153,19 @@ pub(crate) async fn a_dropped_acquisition_leaves_nothing(backend: Backend) {
             if let Some(guard) = guard {
                 guard.unlock().await.unwrap();
             }
-            assert!(!are_there(&backend, kind, kind.name).await);
+            assert!(!are_there(&bed, kind, kind.name).await);
         }
     })
     .await;
     // No place in a queue, no lease of a reader; the counter of tokens is meant to stay.
-    let left = backend.list(&["KEYS", "*"]);
+    let left = bed.list(&["KEYS", "*"]);
     assert_eq!(left, ["redisson_lock_token:{fenced}"]);
 }
 
-pub(crate) async fn a_shutdown_ends_acquisitions_on_their_way(backend: Backend) {
+pub(crate) async fn a_shutdown_ends_acquisitions_on_their_way(bed: Bed) {
     for kind in &KINDS {
         for steps in 0..6 {
-            let client = backend.client().await;
+            let client = bed.client().await;
             let lock = kind.lock(&client, kind.name);
             let taking = tokio::spawn(async move { lock.lock().await });
             for _ in 0..steps {
@@ -177,15 +173,15 @@ pub(crate) async fn a_shutdown_ends_acquisitions_on_their_way(backend: Backend) 
             }
             client.shutdown(ms(5000)).await.unwrap();
             assert!(
-                !are_there(&backend, kind, kind.name).await,
+                !are_there(&bed, kind, kind.name).await,
                 "{}, after {steps} steps",
                 kind.name
             );
-            match soon("told", taking).await.0.unwrap() {
+            match timed("told", taking).await.0.unwrap() {
                 Err(error) => assert!(matches!(error, Error::Closed), "{error}"),
                 Ok(guard) => {
                     assert_eq!(
-                        soon("told", guard.ended()).await.0,
+                        timed("told", guard.ended()).await.0,
                         Ended::Lost(LossReason::Closed)
                     );
                 }
@@ -194,9 +190,9 @@ pub(crate) async fn a_shutdown_ends_acquisitions_on_their_way(backend: Backend) 
     }
 }
 
-pub(crate) async fn a_shutdown_ends_hand_overs_on_their_way(backend: Backend) {
+pub(crate) async fn a_shutdown_ends_hand_overs_on_their_way(bed: Bed) {
     for kind in KINDS.iter().filter(|kind| kind.exclusive) {
-        let client = backend.client_with_long_streaks().await;
+        let client = bed.client_with_long_streaks().await;
         let lock = kind.lock(&client, kind.name);
         let guard = lock
             .try_lock(Duration::ZERO, Lease::fixed(ms(60_000)))
@@ -208,27 +204,27 @@ pub(crate) async fn a_shutdown_ends_hand_overs_on_their_way(backend: Backend) {
         wait(&client, kind, 1).await;
         drop(guard);
         client.shutdown(ms(5000)).await.unwrap();
-        assert!(!are_there(&backend, kind, kind.name).await, "{}", kind.name);
+        assert!(!are_there(&bed, kind, kind.name).await, "{}", kind.name);
         assert!(matches!(
-            soon("told", next).await.0.unwrap(),
+            timed("told", next).await.0.unwrap(),
             Err(Error::Closed)
         ));
     }
 }
 
-pub(crate) async fn a_longest_hold_ends_it(backend: Backend) {
-    let client = &backend.client_with_lease(backend.lease(300)).await;
-    let elsewhere = &backend.client().await;
+pub(crate) async fn a_longest_hold_ends_it(bed: Bed) {
+    let client = &bed.client_with_lease(bed.lease(300)).await;
+    let elsewhere = &bed.client().await;
     for_each_kind(async |kind| {
         let lock = kind.lock(client, kind.name);
-        let guard = lock.acquire().max_hold(backend.lease(700)).await.unwrap();
-        sleep(backend.lease(400)).await;
+        let guard = lock.acquire().max_hold(bed.lease(700)).await.unwrap();
+        sleep(bed.lease(400)).await;
         guard.check().unwrap();
         assert_eq!(
-            soon("it ends", guard.ended()).await.0,
+            timed("it ends", guard.ended()).await.0,
             Ended::Lost(LossReason::MaxHold)
         );
-        let next = soon("it is released", kind.lock(elsewhere, kind.name).lock())
+        let next = timed("it is released", kind.lock(elsewhere, kind.name).lock())
             .await
             .0
             .unwrap();
@@ -236,7 +232,7 @@ pub(crate) async fn a_longest_hold_ends_it(backend: Backend) {
         sleep(ms(20)).await;
         next.check().unwrap();
         assert!(
-            are_there(&backend, kind, kind.name).await,
+            are_there(&bed, kind, kind.name).await,
             "the old guard frees nothing"
         );
         next.unlock().await.unwrap();
@@ -244,14 +240,9 @@ pub(crate) async fn a_longest_hold_ends_it(backend: Backend) {
     .await;
 }
 
-pub(crate) async fn what_was_handed_on_is_renewed_and_released_by_who_took_it_over(
-    backend: Backend,
-) {
-    let lease = backend.lease(300);
-    let (client, elsewhere) = (
-        &backend.client().await,
-        &backend.client_with_lease(lease).await,
-    );
+pub(crate) async fn what_was_handed_on_is_renewed_and_released_by_who_took_it_over(bed: Bed) {
+    let lease = bed.lease(300);
+    let (client, elsewhere) = (&bed.client().await, &bed.client_with_lease(lease).await);
     for_each_kind(async |kind| {
         if !kind.is_single() {
             return; // It is never text.
@@ -281,7 +272,7 @@ pub(crate) async fn what_was_handed_on_is_renewed_and_released_by_who_took_it_ov
         is_sure(&restored).await;
         assert!(lock.is_held().await.unwrap());
         restored.unlock().await.unwrap();
-        assert!(!are_there(&backend, kind, kind.name).await);
+        assert!(!are_there(&bed, kind, kind.name).await);
         assert!(matches!(
             lock.restore(&text).await,
             Err(Error::NotOwner { .. })
@@ -290,12 +281,12 @@ pub(crate) async fn what_was_handed_on_is_renewed_and_released_by_who_took_it_ov
     .await;
 }
 
-pub(crate) async fn a_dropped_restore_leaves_nothing(backend: Backend) {
+pub(crate) async fn a_dropped_restore_leaves_nothing(bed: Bed) {
     for_each_kind(async |kind| {
         if !kind.is_single() {
             return; // It is never text.
         }
-        let client = backend.client().await;
+        let client = bed.client().await;
         let lock = kind.lock(&client, kind.name);
         // The server knows the script: it does not ask for it, when nobody would send it any more.
         let text = lock.lock().await.unwrap().hand_on().unwrap();
@@ -327,7 +318,7 @@ pub(crate) async fn a_dropped_restore_leaves_nothing(backend: Backend) {
             // Whatever was sent has been executed by now, on both lanes.
             assert!(!lock.is_locked().await.unwrap(), "after {polls} polls");
             assert!(
-                !are_there(&backend, kind, kind.name).await,
+                !are_there(&bed, kind, kind.name).await,
                 "after {polls} polls"
             );
         }
@@ -335,8 +326,8 @@ pub(crate) async fn a_dropped_restore_leaves_nothing(backend: Backend) {
     .await;
 }
 
-pub(crate) async fn a_dead_server_is_an_error(mut backend: Backend) {
-    let client = &backend
+pub(crate) async fn a_dead_server_is_an_error(mut bed: Bed) {
+    let client = &bed
         .builder()
         .command_timeout(ms(300))
         .connect()
@@ -351,11 +342,11 @@ pub(crate) async fn a_dead_server_is_an_error(mut backend: Backend) {
             .await
             .unwrap();
     }
-    backend.fail();
+    bed.fail();
     for_each_kind(async |kind| {
         let lock = kind.lock(client, kind.name);
         for wait in [Duration::ZERO, ms(200)] {
-            let (error, took) = soon("no hanging", lock.try_lock(wait, Lease::Renewed)).await;
+            let (error, took) = timed("no hanging", lock.try_lock(wait, Lease::Renewed)).await;
             let error = error.unwrap_err();
             let told = match &error {
                 Error::Unavailable { .. } | Error::Unknown { .. } => !kind.quorum,
@@ -363,7 +354,7 @@ pub(crate) async fn a_dead_server_is_an_error(mut backend: Backend) {
                 _ => false,
             };
             assert!(told, "{error}");
-            assert!(took < backend.late(1500), "{took:?}");
+            assert!(took < bed.late(1500), "{took:?}");
         }
     })
     .await;

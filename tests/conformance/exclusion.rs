@@ -7,11 +7,10 @@ use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use futures::FutureExt;
 use futures::future::join_all;
 use leasehold::{Client, Ended, Error, Lease, Lock, LockGuard, LossReason, Owner};
-use leasehold_testbed::{KINDS, Kind, ms};
+use leasehold_testbed::{Bed, KINDS, Kind, ms, timed};
 use tokio::task::{JoinSet, LocalSet, yield_now};
 use tokio::time::{sleep, timeout};
 
-use crate::backend::{Backend, soon};
 use crate::for_each_kind::{for_each_exclusive_kind, for_each_kind};
 
 /// A critical section that sees who else is inside.
@@ -36,8 +35,8 @@ async fn visit_and_unlock(section: Section, guard: LockGuard) {
 }
 
 /// With each of these ten of ten tasks were inside, when a lock value was an owner.
-pub(crate) async fn every_pattern_of_a_service_excludes(backend: Backend) {
-    let client = &backend.client().await;
+pub(crate) async fn every_pattern_of_a_service_excludes(bed: Bed) {
+    let client = &bed.client().await;
     for_each_exclusive_kind(async |kind| {
         let (lock, section) = (kind.lock(client, kind.name), Section::default());
         // A loop that spawns with each guard.
@@ -82,8 +81,8 @@ async fn is_nested(rival: &Lock, kind: &Kind, outer: LockGuard, inner: Result<Lo
     rival.lock().await.unwrap().unlock().await.unwrap();
 }
 
-pub(crate) async fn nested_sections_re_enter(backend: Backend) {
-    let (client, elsewhere) = (&backend.client().await, &backend.client().await);
+pub(crate) async fn nested_sections_re_enter(bed: Bed) {
+    let (client, elsewhere) = (&bed.client().await, &bed.client().await);
     for kind in reentrant() {
         let (lock, rival) = (
             kind.lock(client, kind.name),
@@ -122,7 +121,7 @@ pub(crate) async fn nested_sections_re_enter(backend: Backend) {
             });
             inner.await
         };
-        soon(
+        timed(
             "three deep",
             lock.try_run(ms(5000), Lease::Renewed, async |guard| deep(guard).await?),
         )
@@ -133,12 +132,12 @@ pub(crate) async fn nested_sections_re_enter(backend: Backend) {
     }
 }
 
-pub(crate) async fn what_is_not_inside_is_shut_out(backend: Backend) {
-    let (client, elsewhere) = (&backend.client().await, &backend.client().await);
+pub(crate) async fn what_is_not_inside_is_shut_out(bed: Bed) {
+    let (client, elsewhere) = (&bed.client().await, &bed.client().await);
     for_each_exclusive_kind(async |kind| {
         let lock = kind.lock(client, kind.name);
         let now = async |lock: &Lock| lock.try_lock_now(Lease::Renewed).await.map(drop);
-        let is_out = |tried: Result<(), Error>| backend.is_over(&tried.unwrap_err());
+        let is_out = |tried: Result<(), Error>| bed.timed_out(&tried.unwrap_err());
         let guard = lock.lock().await.unwrap();
         // A task that is spawned in a section, also on the thread of the section.
         let spawned = lock.clone();
@@ -174,8 +173,8 @@ pub(crate) async fn what_is_not_inside_is_shut_out(backend: Backend) {
 }
 
 /// The tasks of a `LocalSet` are polled within the section that polls the set.
-pub(crate) async fn a_task_of_a_local_set_is_not_inside(backend: Backend) {
-    let client = backend.client().await;
+pub(crate) async fn a_task_of_a_local_set_is_not_inside(bed: Bed) {
+    let client = bed.client().await;
     let lock = client.lock("x");
     let guard = lock.lock().await.unwrap();
     let set = LocalSet::new();
@@ -185,13 +184,13 @@ pub(crate) async fn a_task_of_a_local_set_is_not_inside(backend: Backend) {
             .await
             .unwrap()
     });
-    backend.is_over(&guard.run(tried).await.unwrap().unwrap_err());
+    bed.timed_out(&guard.run(tried).await.unwrap().unwrap_err());
     guard.unlock().await.unwrap();
 }
 
 /// An inner acquisition is an acquisition: where the outer hold is lost it stands on its own.
-pub(crate) async fn a_section_whose_hold_is_lost_lets_nobody_in(backend: Backend) {
-    let (client, elsewhere) = (backend.client().await, backend.client().await);
+pub(crate) async fn a_section_whose_hold_is_lost_lets_nobody_in(bed: Bed) {
+    let (client, elsewhere) = (bed.client().await, bed.client().await);
     let lock = client.lock("x");
     let guard = lock.lock().await.unwrap();
     let inner = guard.run(async {
@@ -218,8 +217,8 @@ pub(crate) async fn a_section_whose_hold_is_lost_lets_nobody_in(backend: Backend
     );
 }
 
-pub(crate) async fn a_guard_of_another_lock_proves_nothing(backend: Backend) {
-    let (client, elsewhere) = (backend.client().await, backend.client().await);
+pub(crate) async fn a_guard_of_another_lock_proves_nothing(bed: Bed) {
+    let (client, elsewhere) = (bed.client().await, bed.client().await);
     let guard = client.lock("x").lock().await.unwrap();
     for other in [
         client.lock("y"),
@@ -244,14 +243,14 @@ pub(crate) async fn a_guard_of_another_lock_proves_nothing(backend: Backend) {
     guard.unlock().await.unwrap();
 }
 
-pub(crate) async fn a_time_out_says_whether_its_own_client_is_in_the_way(backend: Backend) {
-    let (client, elsewhere) = (&backend.client().await, &backend.client().await);
+pub(crate) async fn a_time_out_says_whether_its_own_client_is_in_the_way(bed: Bed) {
+    let (client, elsewhere) = (&bed.client().await, &bed.client().await);
     for_each_exclusive_kind(async |kind| {
         let guard = kind.lock(client, kind.name).lock().await.unwrap();
         for (asks, own) in [(client, true), (elsewhere, false)] {
             for wait in [ms(0), ms(60)] {
                 let lock = kind.lock(asks, kind.name);
-                let error = backend
+                let error = bed
                     .in_vain(async || lock.try_lock(wait, Lease::Renewed).await)
                     .await;
                 let text = error.to_string();
@@ -280,14 +279,14 @@ pub(crate) async fn a_time_out_says_whether_its_own_client_is_in_the_way(backend
 }
 
 /// An upgrade would wait for its own release.
-pub(crate) async fn the_sides_of_a_lock_follow_the_same_rule(backend: Backend) {
-    let (client, elsewhere) = (backend.client().await, backend.client().await);
+pub(crate) async fn the_sides_of_a_lock_follow_the_same_rule(bed: Bed) {
+    let (client, elsewhere) = (bed.client().await, bed.client().await);
     let (both, others) = (client.read_write_lock("x"), elsewhere.read_write_lock("x"));
     let upgrade = both.read().run(ms(5000), Lease::Renewed, async |guard| {
         let by_guard = both.write().acquire().within(&*guard).await.map(drop);
         [by_guard, both.write().lock().await.map(drop)]
     });
-    for refused in soon("at once", upgrade).await.0.unwrap() {
+    for refused in timed("at once", upgrade).await.0.unwrap() {
         assert!(
             matches!(refused, Err(Error::AlreadyHeld { .. })),
             "{refused:?}"
@@ -314,25 +313,24 @@ pub(crate) async fn the_sides_of_a_lock_follow_the_same_rule(backend: Backend) {
     others.write().lock().await.unwrap().unlock().await.unwrap();
     // Without a proof the writer of this client is anybody.
     let writing = both.write().lock().await.unwrap();
-    backend
-        .in_vain(async || both.read().try_lock_now(Lease::Renewed).await)
+    bed.in_vain(async || both.read().try_lock_now(Lease::Renewed).await)
         .await;
     writing.unlock().await.unwrap();
 }
 
-pub(crate) async fn every_end_of_a_hold_is_told(backend: Backend) {
+pub(crate) async fn every_end_of_a_hold_is_told(bed: Bed) {
     let (client, elsewhere) = (
-        &backend.client_with_lease(backend.lease(400)).await,
-        &backend.client().await,
+        &bed.client_with_lease(bed.lease(400)).await,
+        &bed.client().await,
     );
     for_each_kind(async |kind| {
         let lock = kind.lock(client, kind.name);
         let taken = async || lock.lock().await.unwrap();
-        let told = async |ended| soon("the end is told", ended).await.0;
+        let told = async |ended| timed("the end is told", ended).await.0;
         let guard = taken().await;
         let ended = guard.ended();
         assert!(
-            timeout(backend.span(20), guard.ended()).await.is_err(),
+            timeout(bed.span(20), guard.ended()).await.is_err(),
             "it has not ended"
         );
         guard.unlock().await.unwrap();
@@ -370,29 +368,29 @@ pub(crate) async fn every_end_of_a_hold_is_told(backend: Backend) {
                 "the inner guard holds it"
             );
             inner.unlock().await.unwrap();
-            assert_eq!(soon("the end is told", ended).await.0, Ended::Released);
+            assert_eq!(timed("the end is told", ended).await.0, Ended::Released);
         }
     })
     .await;
 }
 
 /// A retry wrapper paid twice.
-pub(crate) async fn what_was_done_is_returned_whatever_becomes_of_the_release(backend: Backend) {
-    let client = backend
+pub(crate) async fn what_was_done_is_returned_whatever_becomes_of_the_release(bed: Bed) {
+    let client = bed
         .builder()
-        .command_timeout(backend.span(100))
+        .command_timeout(bed.span(100))
         .connect()
         .await
         .unwrap();
     let lock = client.lock("account");
     let paid = lock.run(ms(5000), Lease::Renewed, async |_| {
-        backend.pause();
+        bed.pause();
         "paid"
     });
-    assert_eq!(soon("a result", paid).await.0.unwrap(), "paid");
+    assert_eq!(timed("a result", paid).await.0.unwrap(), "paid");
     assert!(client.stats().releases_pending > 0, "the release goes on");
-    backend.resume();
-    backend.until_gone("account").await;
+    bed.resume();
+    bed.until_gone("account").await;
     let refused: Result<u32, Error> = lock
         .acquire()
         .try_run(async |guard| {
@@ -408,8 +406,8 @@ pub(crate) async fn what_was_done_is_returned_whatever_becomes_of_the_release(ba
 }
 
 /// `run` exists wherever something is held.
-pub(crate) async fn work_runs_under_permits_too(backend: Backend) {
-    let client: Client = backend.client().await;
+pub(crate) async fn work_runs_under_permits_too(bed: Bed) {
+    let client: Client = bed.client().await;
     let semaphore = client.semaphore("s");
     semaphore.try_set_permits(3).await.unwrap();
     let permit = semaphore.acquire(2).await.unwrap();

@@ -4,12 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold::{Client, Error, Lease, LockGuard, Owner};
-use leasehold_testbed::{eventually, ms};
+use leasehold_testbed::{Bed, eventually, ms, timed, waiting};
 use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
-use crate::backend::{Backend, soon, waiting};
 use crate::faulty_connection::FaultyConnection;
 use crate::semaphores::in_vain;
 
@@ -23,58 +22,54 @@ pub(crate) const JAVA: &str = "0b4e4b9c-9a1f-4c0e-8f6a-0c5f9d6b0f12:57";
 
 type Taking = JoinHandle<Result<LockGuard, Error>>;
 
-pub(crate) fn queue(backend: &Backend) -> Vec<String> {
-    backend.list(&["LRANGE", QUEUE, "0", "-1"])
+pub(crate) fn queue(bed: &Bed) -> Vec<String> {
+    bed.list(&["LRANGE", QUEUE, "0", "-1"])
 }
 
-pub(crate) fn deadlines(backend: &Backend) -> Vec<(String, i64)> {
-    let flat = backend.list(&["ZRANGE", DEADLINES, "0", "-1", "WITHSCORES"]);
+pub(crate) fn deadlines(bed: &Bed) -> Vec<(String, i64)> {
+    let flat = bed.list(&["ZRANGE", DEADLINES, "0", "-1", "WITHSCORES"]);
     flat.chunks(2)
         .map(|pair| (pair[0].clone(), pair[1].parse().expect("a number")))
         .collect()
 }
 
-pub(crate) fn deadline(backend: &Backend, owner: &str) -> Option<i64> {
-    deadlines(backend)
+pub(crate) fn deadline(bed: &Bed, owner: &str) -> Option<i64> {
+    deadlines(bed)
         .into_iter()
         .find(|(field, _)| field == owner)
         .map(|(_, at)| at)
 }
 
 /// Puts a waiter into the queue that nobody keeps alive.
-pub(crate) fn put(backend: &Backend, owner: &str, kept: Duration) {
-    let kept_until = backend.clock() + i64::try_from(kept.as_millis()).expect("short");
-    backend.command(&["RPUSH", QUEUE, owner]);
-    backend.command(&["ZADD", DEADLINES, &kept_until.to_string(), owner]);
+pub(crate) fn put(bed: &Bed, owner: &str, kept: Duration) {
+    let kept_until = bed.clock() + i64::try_from(kept.as_millis()).expect("short");
+    bed.command(&["RPUSH", QUEUE, owner]);
+    bed.command(&["ZADD", DEADLINES, &kept_until.to_string(), owner]);
 }
 
 /// Starts a waiter, and returns when it is in the queue.
-pub(crate) async fn queued(backend: &Backend, client: &Client) -> Taking {
-    let places = queue(backend).len();
+pub(crate) async fn queued(bed: &Bed, client: &Client) -> Taking {
+    let places = queue(bed).len();
     let lock = client.fair_lock("x");
     let taking = tokio::spawn(async move { lock.lock().await });
     eventually("it is in the queue", async || {
-        queue(backend).len() == places + 1
+        queue(bed).len() == places + 1
     })
     .await;
     taking
 }
 
 pub(crate) async fn served(what: &str, taking: Taking) -> (LockGuard, Duration) {
-    let (guard, took) = soon(what, taking).await;
+    let (guard, took) = timed(what, taking).await;
     (guard.expect("no panic").expect("its turn"), took)
 }
 
-pub(crate) async fn nothing_is_left(backend: &Backend) {
-    eventually("nothing is left", async || backend.number(&["DBSIZE"]) == 0).await;
+pub(crate) async fn nothing_is_left(bed: &Bed) {
+    eventually("nothing is left", async || bed.number(&["DBSIZE"]) == 0).await;
 }
 
-pub(crate) async fn waiters_of_all_clients_are_served_in_order(backend: Backend) {
-    let clients = [
-        backend.client().await,
-        backend.client().await,
-        backend.client().await,
-    ];
+pub(crate) async fn waiters_of_all_clients_are_served_in_order(bed: Bed) {
+    let clients = [bed.client().await, bed.client().await, bed.client().await];
     let guard = clients[0].fair_lock("x").lock().await.unwrap();
     let served = Arc::new(Mutex::new(Vec::new()));
     let mut tasks = Vec::new();
@@ -87,26 +82,26 @@ pub(crate) async fn waiters_of_all_clients_are_served_in_order(backend: Backend)
             guard.unlock().await.unwrap();
         }));
         eventually("it is in the queue", async || {
-            queue(&backend).len() == number + 1
+            queue(&bed).len() == number + 1
         })
         .await;
     }
     guard.unlock().await.unwrap();
     for task in tasks {
-        soon("everybody is served", task).await.0.unwrap();
+        timed("everybody is served", task).await.0.unwrap();
     }
     assert_eq!(*served.lock(), (0..12).collect::<Vec<_>>());
     assert!(clients.iter().all(|client| client.stats().handed_over == 0));
-    nothing_is_left(&backend).await;
+    nothing_is_left(&bed).await;
 }
 
-pub(crate) async fn leases_that_end_pass_it_on_in_order(backend: Backend) {
-    let (one, other) = (backend.client().await, backend.client().await);
+pub(crate) async fn leases_that_end_pass_it_on_in_order(bed: Bed) {
+    let (one, other) = (bed.client().await, bed.client().await);
     // What is granted must be told before it ends, or it is asked for anew.
-    let lease = if matches!(backend, Backend::Redis(_)) {
-        ms(3000)
-    } else {
+    let lease = if bed.is_embedded() {
         ms(1000)
+    } else {
+        ms(3000)
     };
     one.fair_lock("x")
         .try_lock(Duration::ZERO, Lease::fixed(lease))
@@ -130,21 +125,21 @@ pub(crate) async fn leases_that_end_pass_it_on_in_order(backend: Backend) {
         }));
         let served = |client: &Client| client.stats().acquired_after_waiting;
         eventually("it is in the queue or has been", async || {
-            queue(&backend).len() as u64 + served(&one) + served(&other) > number
+            queue(&bed).len() as u64 + served(&one) + served(&other) > number
         })
         .await;
     }
     for task in tasks {
-        soon("everybody is served", task).await.0.unwrap();
+        timed("everybody is served", task).await.0.unwrap();
     }
     assert_eq!(*served.lock(), (0..6).collect::<Vec<_>>());
     let took = start.elapsed();
-    assert!(took < lease * 6 + backend.late(400), "{took:?}");
-    nothing_is_left(&backend).await;
+    assert!(took < lease * 6 + bed.late(400), "{took:?}");
+    nothing_is_left(&bed).await;
 }
 
-pub(crate) async fn a_crowd_is_served(backend: Backend) {
-    let clients = [backend.client().await, backend.client().await];
+pub(crate) async fn a_crowd_is_served(bed: Bed) {
+    let clients = [bed.client().await, bed.client().await];
     let guard = clients[0].fair_lock("x").lock().await.unwrap();
     let tasks: Vec<_> = (0..100)
         .map(|number| {
@@ -157,36 +152,29 @@ pub(crate) async fn a_crowd_is_served(backend: Backend) {
             })
         })
         .collect();
-    eventually("all are in the queue", async || {
-        queue(&backend).len() == 100
-    })
-    .await;
+    eventually("all are in the queue", async || queue(&bed).len() == 100).await;
     guard.unlock().await.unwrap();
     for task in tasks {
-        soon("everybody is served", task).await.0.unwrap().unwrap();
+        timed("everybody is served", task).await.0.unwrap().unwrap();
     }
-    nothing_is_left(&backend).await;
+    nothing_is_left(&bed).await;
 }
 
-pub(crate) async fn live_waiters_outlast_a_holder_of_four_claims(backend: Backend) {
-    let claim = backend.lease(250);
+pub(crate) async fn live_waiters_outlast_a_holder_of_four_claims(bed: Bed) {
+    let claim = bed.lease(250);
     let mut clients = Vec::new();
     for _ in 0..4 {
-        clients.push(backend.builder().fair_claim(claim).connect().await.unwrap());
+        clients.push(bed.builder().fair_claim(claim).connect().await.unwrap());
     }
     let guard = clients[0].fair_lock("x").lock().await.unwrap();
     let mut takings = Vec::new();
     for number in 0..20 {
-        takings.push(queued(&backend, &clients[number % 4]).await);
+        takings.push(queued(&bed, &clients[number % 4]).await);
     }
-    let line = queue(&backend);
+    let line = queue(&bed);
     let end = Instant::now() + claim * 4;
     while Instant::now() < end {
-        assert_eq!(
-            queue(&backend),
-            line,
-            "nobody is taken off or changes places"
-        );
+        assert_eq!(queue(&bed), line, "nobody is taken off or changes places");
         sleep(claim / 10).await;
     }
     guard.unlock().await.unwrap();
@@ -195,24 +183,23 @@ pub(crate) async fn live_waiters_outlast_a_holder_of_four_claims(backend: Backen
         assert_eq!(guard.owner(), owner);
         guard.unlock().await.unwrap();
     }
-    nothing_is_left(&backend).await;
+    nothing_is_left(&bed).await;
 }
 
-pub(crate) async fn a_wait_that_was_given_up_delays_nobody(backend: Backend) {
-    let (one, other) = (backend.client().await, backend.client().await);
+pub(crate) async fn a_wait_that_was_given_up_delays_nobody(bed: Bed) {
+    let (one, other) = (bed.client().await, bed.client().await);
     let guard = one.fair_lock("x").lock().await.unwrap();
     for _ in 0..3 {
-        backend
-            .in_vain(async || {
-                other
-                    .fair_lock("x")
-                    .try_lock(backend.span(50), Lease::Renewed)
-                    .await
-            })
-            .await;
+        bed.in_vain(async || {
+            other
+                .fair_lock("x")
+                .try_lock(bed.span(50), Lease::Renewed)
+                .await
+        })
+        .await;
     }
-    eventually("it left the queue", async || !backend.exists(QUEUE)).await;
-    assert!(!backend.exists(DEADLINES));
+    eventually("it left the queue", async || !bed.exists(QUEUE)).await;
+    assert!(!bed.exists(DEADLINES));
     guard.unlock().await.unwrap();
     let next = one
         .fair_lock("x")
@@ -220,11 +207,11 @@ pub(crate) async fn a_wait_that_was_given_up_delays_nobody(backend: Backend) {
         .await
         .unwrap();
     next.unlock().await.unwrap();
-    nothing_is_left(&backend).await;
+    nothing_is_left(&bed).await;
 }
 
-pub(crate) async fn a_zero_wait_neither_queues_nor_passes(backend: Backend) {
-    let (one, other) = (backend.client().await, backend.client().await);
+pub(crate) async fn a_zero_wait_neither_queues_nor_passes(bed: Bed) {
+    let (one, other) = (bed.client().await, bed.client().await);
     let ask = async || {
         other
             .fair_lock("x")
@@ -233,28 +220,27 @@ pub(crate) async fn a_zero_wait_neither_queues_nor_passes(backend: Backend) {
     };
     let guard = one
         .fair_lock("x")
-        .try_lock(Duration::ZERO, Lease::fixed(backend.lease(200)))
+        .try_lock(Duration::ZERO, Lease::fixed(bed.lease(200)))
         .await
         .unwrap();
-    backend.in_vain(ask).await;
-    assert!(!backend.exists(QUEUE) && !backend.exists(DEADLINES));
+    bed.in_vain(ask).await;
+    assert!(!bed.exists(QUEUE) && !bed.exists(DEADLINES));
     guard.forget();
-    backend.until_gone("x").await;
+    bed.until_gone("x").await;
     // With an empty queue a free lock is anybody's.
     ask().await.unwrap().unlock().await.unwrap();
     // With somebody in it, it is not, though the lock is free.
-    put(&backend, DEAD, ms(60_000));
-    backend.in_vain(ask).await;
-    assert_eq!(queue(&backend), [DEAD]);
-    backend.command(&["DEL", QUEUE, DEADLINES]);
+    put(&bed, DEAD, ms(60_000));
+    bed.in_vain(ask).await;
+    assert_eq!(queue(&bed), [DEAD]);
+    bed.command(&["DEL", QUEUE, DEADLINES]);
     ask().await.unwrap().unlock().await.unwrap();
     assert_eq!(other.stats().subscriptions, 0);
 }
 
-pub(crate) async fn a_cancelled_head_passes_its_message_on(backend: Backend) {
+pub(crate) async fn a_cancelled_head_passes_its_message_on(bed: Bed) {
     let client = async || {
-        backend
-            .builder()
+        bed.builder()
             .fair_claim(ms(60_000))
             .connect()
             .await
@@ -267,10 +253,10 @@ pub(crate) async fn a_cancelled_head_passes_its_message_on(backend: Backend) {
         let mut head = Box::pin(lock.lock());
         eventually("it is in the queue", async || {
             assert!(futures::poll!(head.as_mut()).is_pending());
-            queue(&backend).len() == 1
+            queue(&bed).len() == 1
         })
         .await;
-        let next = queued(&backend, &one).await;
+        let next = queued(&bed, &one).await;
         let listens = async || {
             assert!(futures::poll!(head.as_mut()).is_pending());
             one.stats().subscriptions == 1
@@ -281,40 +267,40 @@ pub(crate) async fn a_cancelled_head_passes_its_message_on(backend: Backend) {
         guard.unlock().await.unwrap();
         drop(head);
         let (guard, took) = served("the next", next).await;
-        assert!(took < backend.late(100), "before a beat: {took:?}");
+        assert!(took < bed.late(100), "before a beat: {took:?}");
         // On a server a beat may be the first to find it, and the message comes all the same.
         eventually("by the message", async || one.stats().wakes > woken).await;
         guard.unlock().await.unwrap();
-        nothing_is_left(&backend).await;
+        nothing_is_left(&bed).await;
     }
 }
 
-pub(crate) async fn a_timed_out_head_lets_the_next_in(backend: Backend) {
-    let (one, other) = (backend.client_without_polls().await, backend.client().await);
+pub(crate) async fn a_timed_out_head_lets_the_next_in(bed: Bed) {
+    let (one, other) = (bed.client_without_polls().await, bed.client().await);
     let guard = one.fair_lock("x").lock().await.unwrap();
     let lock = other.fair_lock("x");
-    let wait = backend.span(200);
+    let wait = bed.span(200);
     let head = tokio::spawn(async move { lock.try_lock(wait, Lease::fixed(ms(5000))).await });
-    eventually("it is in the queue", async || queue(&backend).len() == 1).await;
-    let next = queued(&backend, &one).await;
-    backend.is_over(&soon("it gives up", head).await.0.unwrap().unwrap_err());
-    eventually("it left", async || queue(&backend).len() == 1).await;
+    eventually("it is in the queue", async || queue(&bed).len() == 1).await;
+    let next = queued(&bed, &one).await;
+    bed.timed_out(&timed("it gives up", head).await.0.unwrap().unwrap_err());
+    eventually("it left", async || queue(&bed).len() == 1).await;
     eventually("the next listens", async || one.stats().subscriptions == 1).await;
     let woken = one.stats().wakes;
     guard.unlock().await.unwrap();
     let (guard, took) = served("the next", next).await;
-    assert!(took < backend.late(100), "before a beat: {took:?}");
+    assert!(took < bed.late(100), "before a beat: {took:?}");
     eventually("by the message, not by a beat", async || {
         one.stats().wakes > woken
     })
     .await;
     guard.unlock().await.unwrap();
-    nothing_is_left(&backend).await;
+    nothing_is_left(&bed).await;
 }
 
 /// A caller that was told of its time-out may ask again at once, or tell somebody else to.
-pub(crate) async fn who_timed_out_has_left_the_queue(backend: Backend) {
-    let (one, other) = (backend.client().await, backend.client().await);
+pub(crate) async fn who_timed_out_has_left_the_queue(bed: Bed) {
+    let (one, other) = (bed.client().await, bed.client().await);
     let guard = one.fair_lock("x").lock().await.unwrap();
     let lock = other.fair_lock("x");
     for _ in 0..20 {
@@ -322,7 +308,7 @@ pub(crate) async fn who_timed_out_has_left_the_queue(backend: Backend) {
         in_vain(async || lock.try_lock(ms(10), Lease::Renewed).await).await;
         // A server that does not confirm it is not waited for longer than that.
         if start.elapsed() < ms(10 + 25) {
-            assert_eq!(queue(&backend), [""; 0], "its place is in nobody's way");
+            assert_eq!(queue(&bed), [""; 0], "its place is in nobody's way");
         }
     }
     guard.unlock().await.unwrap();
@@ -332,54 +318,54 @@ pub(crate) async fn who_timed_out_has_left_the_queue(backend: Backend) {
         .unlock()
         .await
         .unwrap();
-    nothing_is_left(&backend).await;
+    nothing_is_left(&bed).await;
 }
 
 /// Also where an earlier reply was lost: more than one call about its place is to be settled then.
-pub(crate) async fn who_timed_out_in_doubt_has_left_the_queue(backend: Backend) {
-    let one = backend.client().await;
-    let (other, line) = FaultyConnection::with(&backend, |builder| builder).await;
+pub(crate) async fn who_timed_out_in_doubt_has_left_the_queue(bed: Bed) {
+    let one = bed.client().await;
+    let (other, line) = FaultyConnection::with(&bed, |builder| builder).await;
     let guard = one.fair_lock("x").lock().await.unwrap();
     line.lose_replies();
     let lock = other.fair_lock("x");
     let (wait, start) = (ms(4000), Instant::now());
     let taking = tokio::spawn(async move { lock.try_lock(wait, Lease::fixed(ms(5000))).await });
-    eventually("it is in the queue", async || queue(&backend).len() == 1).await;
+    eventually("it is in the queue", async || queue(&bed).len() == 1).await;
     line.reconnect();
     eventually("it knows", async || other.stats().listeners == 1).await;
-    let error = soon("it gives up", taking).await.0.unwrap().unwrap_err();
+    let error = timed("it gives up", taking).await.0.unwrap().unwrap_err();
     // On a busy machine the last reply may come too late to count.
     assert!(error.is_retryable(), "{error}");
     if start.elapsed() < wait + ms(25) {
         assert!(error.is_timeout(), "{error}");
-        assert_eq!(queue(&backend), [""; 0], "its place is in nobody's way");
+        assert_eq!(queue(&bed), [""; 0], "its place is in nobody's way");
     }
     guard.unlock().await.unwrap();
-    nothing_is_left(&backend).await;
+    nothing_is_left(&bed).await;
 }
 
-pub(crate) async fn a_holder_re_enters_past_the_queue(backend: Backend) {
-    let (one, other) = (backend.client().await, backend.client().await);
+pub(crate) async fn a_holder_re_enters_past_the_queue(bed: Bed) {
+    let (one, other) = (bed.client().await, bed.client().await);
     let lock = one.fair_lock("x").owned_by(&Owner::new());
     let outer = lock.lock().await.unwrap();
-    let next = queued(&backend, &other).await;
-    let inner = soon("at once", lock.lock()).await.0.unwrap();
-    assert_eq!((inner.hold_count(), queue(&backend).len()), (2, 1));
+    let next = queued(&bed, &other).await;
+    let inner = timed("at once", lock.lock()).await.0.unwrap();
+    assert_eq!((inner.hold_count(), queue(&bed).len()), (2, 1));
     inner.unlock().await.unwrap();
     assert!(!next.is_finished());
     outer.unlock().await.unwrap();
     served("the next", next).await.0.unlock().await.unwrap();
-    nothing_is_left(&backend).await;
+    nothing_is_left(&bed).await;
 }
 
-pub(crate) async fn a_forced_release_tells_the_head(backend: Backend) {
-    let (one, other) = (backend.client_without_polls().await, backend.client().await);
+pub(crate) async fn a_forced_release_tells_the_head(bed: Bed) {
+    let (one, other) = (bed.client_without_polls().await, bed.client().await);
     let guard = one.fair_lock("x").lock().await.unwrap();
-    let (first, second) = (queued(&backend, &one).await, queued(&backend, &other).await);
+    let (first, second) = (queued(&bed, &one).await, queued(&bed, &other).await);
     eventually("the head listens", async || one.stats().subscriptions == 1).await;
     assert!(other.fair_lock("x").force_unlock().await.unwrap());
     let (next, took) = served("the head", first).await;
-    assert!(took < backend.late(100), "before a beat: {took:?}");
+    assert!(took < bed.late(100), "before a beat: {took:?}");
     eventually("by the message, not by a beat", async || {
         one.stats().wakes == 1
     })
@@ -390,39 +376,31 @@ pub(crate) async fn a_forced_release_tells_the_head(backend: Backend) {
     served("the second", second).await.0.unlock().await.unwrap();
 }
 
-pub(crate) async fn a_client_that_ends_leaves_the_queue(backend: Backend) {
-    let (one, other) = (backend.client().await, backend.client().await);
+pub(crate) async fn a_client_that_ends_leaves_the_queue(bed: Bed) {
+    let (one, other) = (bed.client().await, bed.client().await);
     let guard = one.fair_lock("x").lock().await.unwrap();
-    let gone = [
-        queued(&backend, &other).await,
-        queued(&backend, &other).await,
-    ];
-    let next = queued(&backend, &one).await;
+    let gone = [queued(&bed, &other).await, queued(&bed, &other).await];
+    let next = queued(&bed, &one).await;
     waiting(&other, 2).await;
     other.shutdown(ms(5000)).await.unwrap();
     for taking in gone {
         assert!(matches!(
-            soon("told", taking).await.0.unwrap(),
+            timed("told", taking).await.0.unwrap(),
             Err(Error::Closed)
         ));
     }
     assert_eq!(
-        queue(&backend).len(),
+        queue(&bed).len(),
         1,
         "its places are gone when it has ended"
     );
     guard.unlock().await.unwrap();
     served("the next", next).await.0.unlock().await.unwrap();
-    nothing_is_left(&backend).await;
+    nothing_is_left(&bed).await;
 }
 
-pub(crate) async fn the_queue_is_called_after_the_prefixed_name(backend: Backend) {
-    let client = backend
-        .builder()
-        .key_prefix("app:")
-        .connect()
-        .await
-        .unwrap();
+pub(crate) async fn the_queue_is_called_after_the_prefixed_name(bed: Bed) {
+    let client = bed.builder().key_prefix("app:").connect().await.unwrap();
     let guard = client.fair_lock("x").lock().await.unwrap();
     let lock = client.fair_lock("x");
     let next = tokio::spawn(async move { lock.lock().await });
@@ -431,33 +409,33 @@ pub(crate) async fn the_queue_is_called_after_the_prefixed_name(backend: Backend
         "redisson_lock_queue:{app:x}",
         "redisson_lock_timeout:{app:x}",
     ];
-    eventually("it is in the queue", async || backend.exists(there[1])).await;
-    let mut keys = backend.list(&["KEYS", "*"]);
+    eventually("it is in the queue", async || bed.exists(there[1])).await;
+    let mut keys = bed.list(&["KEYS", "*"]);
     keys.sort();
     assert_eq!(keys, there);
     guard.unlock().await.unwrap();
     served("the next", next).await.0.unlock().await.unwrap();
-    nothing_is_left(&backend).await;
+    nothing_is_left(&bed).await;
 }
 
-pub(crate) async fn a_waiter_that_comes_back_to_a_free_lock_gets_it(backend: Backend) {
-    let (one, other) = (backend.client().await, backend.client().await);
+pub(crate) async fn a_waiter_that_comes_back_to_a_free_lock_gets_it(bed: Bed) {
+    let (one, other) = (bed.client().await, bed.client().await);
     let guard = one.fair_lock("x").lock().await.unwrap();
-    let (first, second) = (queued(&backend, &one).await, queued(&backend, &other).await);
+    let (first, second) = (queued(&bed, &one).await, queued(&bed, &other).await);
     eventually("both listen", async || {
         one.stats().listeners + other.stats().listeners == 2
     })
     .await;
     // It is kept by a beat, then taken off by mistake; and it asks before any other does.
     sleep(ms(600)).await;
-    let head = queue(&backend).remove(0);
+    let head = queue(&bed).remove(0);
     let start = Instant::now();
-    backend.command(&["LREM", QUEUE, "0", &head]);
-    backend.command(&["ZREM", DEADLINES, &head]);
-    backend.command(&["DEL", "x"]);
-    backend.publish(&format!("redisson_lock__channel:{{x}}:{head}"), "0");
+    bed.command(&["LREM", QUEUE, "0", &head]);
+    bed.command(&["ZREM", DEADLINES, &head]);
+    bed.command(&["DEL", "x"]);
+    bed.publish(&format!("redisson_lock__channel:{{x}}:{head}"), "0");
     let (next, _) = served("the first", first).await;
-    if matches!(backend, Backend::Embedded(_)) {
+    if bed.is_embedded() {
         assert!(
             start.elapsed() < ms(50),
             "no beat had to find it: {:?}",
@@ -468,5 +446,5 @@ pub(crate) async fn a_waiter_that_comes_back_to_a_free_lock_gets_it(backend: Bac
     assert!(matches!(guard.unlock().await, Err(Error::Lost { .. })));
     next.unlock().await.unwrap();
     served("the second", second).await.0.unlock().await.unwrap();
-    nothing_is_left(&backend).await;
+    nothing_is_left(&bed).await;
 }

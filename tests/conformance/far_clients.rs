@@ -10,11 +10,9 @@ use std::time::Duration;
 use leasehold::settings::LocalHandover;
 use leasehold::test_util::{Delay, Faults};
 use leasehold::{Client, EmbeddedRedis, Lease, Lock};
-use leasehold_testbed::ms;
+use leasehold_testbed::{ms, waiting};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
-
-use crate::backend::waiting;
 
 /// Each way; a message takes as long.
 const DISTANCES_US: [u64; 4] = [500, 2_000, 10_000, 50_000];

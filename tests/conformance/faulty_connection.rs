@@ -4,9 +4,7 @@ use std::time::Duration;
 
 use leasehold::test_util::LinkControl;
 use leasehold::{Client, ClientBuilder};
-use leasehold_testbed::Line;
-
-use crate::backend::{Backend, LIMIT, connection};
+use leasehold_testbed::{Bed, Line, SOON};
 
 /// One client's line.
 pub(crate) enum FaultyConnection {
@@ -17,18 +15,18 @@ pub(crate) enum FaultyConnection {
 impl FaultyConnection {
     /// Makes a client with a line of its own.
     pub(crate) async fn with(
-        backend: &Backend,
+        bed: &Bed,
         settings: impl Fn(ClientBuilder) -> ClientBuilder,
     ) -> (Client, FaultyConnection) {
-        match backend {
-            Backend::Redis(server) => {
+        match bed {
+            Bed::Server(server, connect) => {
                 let line = server.line();
-                // As in the world: to connect is no part of what is shown.
-                let builder = connection(line.url()).connect_timeout(LIMIT);
+                // As in the bed: connecting is not what a test is about.
+                let builder = connect(line.url()).connect_timeout(SOON);
                 let client = settings(builder).connect().await.unwrap();
                 (client, FaultyConnection::Line(Box::new(line)))
             }
-            Backend::Embedded(engine) => {
+            Bed::Embedded(engine) => {
                 let client = settings(engine.builder()).connect().await.unwrap();
                 let link = engine.links().pop().expect("the client's link");
                 (client, FaultyConnection::Link(link))
@@ -37,11 +35,8 @@ impl FaultyConnection {
     }
 
     /// With default settings, but for the lease.
-    pub(crate) async fn with_lease(
-        backend: &Backend,
-        lease: Duration,
-    ) -> (Client, FaultyConnection) {
-        FaultyConnection::with(backend, |builder| builder.lease(lease)).await
+    pub(crate) async fn with_lease(bed: &Bed, lease: Duration) -> (Client, FaultyConnection) {
+        FaultyConnection::with(bed, |builder| builder.lease(lease)).await
     }
 
     /// Requests are executed, and no reply comes back.

@@ -3,24 +3,16 @@
 use std::time::Duration;
 
 use leasehold::{Error, FencingToken, Lease};
-use leasehold_testbed::{eventually, ms};
-
-use crate::backend::{Backend, soon, waiting};
+use leasehold_testbed::{Bed, eventually, ms, timed, waiting};
 
 const COUNTER: &str = "redisson_lock_token:{x}";
 
-pub(crate) async fn every_way_in_takes_the_next_token(backend: Backend) {
-    let (one, other) = (
-        backend.client_with_long_streaks().await,
-        backend.client().await,
-    );
+pub(crate) async fn every_way_in_takes_the_next_token(bed: Bed) {
+    let (one, other) = (bed.client_with_long_streaks().await, bed.client().await);
     let mut last = 0;
     let mut next = |guard: &leasehold::LockGuard| {
         let token = guard.token().expect("a fenced lock").value();
-        assert_eq!(
-            (token, backend.number(&["GET", COUNTER])),
-            (last + 1, last + 1)
-        );
+        assert_eq!((token, bed.number(&["GET", COUNTER])), (last + 1, last + 1));
         last = token;
     };
     let guard = one.fenced_lock("x").lock().await.unwrap();
@@ -31,13 +23,13 @@ pub(crate) async fn every_way_in_takes_the_next_token(backend: Backend) {
         tokio::spawn(async move { waiter.try_lock(ms(9000), Lease::fixed(ms(30_000))).await });
     waiting(&one, 1).await;
     guard.unlock().await.unwrap();
-    let guard = soon("the next one", taking).await.0.unwrap().unwrap();
+    let guard = timed("the next one", taking).await.0.unwrap().unwrap();
     next(&guard);
     let waiter = one.fenced_lock("x");
     let taking = tokio::spawn(async move { waiter.lock().await });
     waiting(&one, 1).await;
     guard.unlock().await.unwrap();
-    let guard = soon("the next one", taking).await.0.unwrap().unwrap();
+    let guard = timed("the next one", taking).await.0.unwrap().unwrap();
     next(&guard);
     guard.unlock().await.unwrap();
     // By another client, without a wait, with a wait.
@@ -67,8 +59,8 @@ pub(crate) async fn every_way_in_takes_the_next_token(backend: Backend) {
     assert_eq!(one.stats().handed_over, 0, "each needs a token of its own");
 }
 
-pub(crate) async fn a_nested_section_has_the_token_of_the_outer_one(backend: Backend) {
-    let client = backend.client().await;
+pub(crate) async fn a_nested_section_has_the_token_of_the_outer_one(bed: Bed) {
+    let client = bed.client().await;
     let lock = client.fenced_lock("x");
     let outer = lock.lock().await.unwrap();
     for _ in 0..3 {
@@ -89,7 +81,7 @@ pub(crate) async fn a_nested_section_has_the_token_of_the_outer_one(backend: Bac
             .unwrap()
             .unwrap();
     }
-    assert_eq!(backend.command(&["GET", COUNTER]), "1");
+    assert_eq!(bed.command(&["GET", COUNTER]), "1");
     let token = outer.token();
     let text = outer.hand_on().unwrap();
     let restored = lock.restore(&text).await.unwrap();
@@ -101,52 +93,51 @@ pub(crate) async fn a_nested_section_has_the_token_of_the_outer_one(backend: Bac
     assert!(client.lock("plain").lock().await.unwrap().token().is_none());
 }
 
-pub(crate) async fn a_failed_acquisition_takes_no_token(backend: Backend) {
-    let (one, other) = (backend.client().await, backend.client().await);
+pub(crate) async fn a_failed_acquisition_takes_no_token(bed: Bed) {
+    let (one, other) = (bed.client().await, bed.client().await);
     let guard = one.fenced_lock("x").lock().await.unwrap();
     for wait in [Duration::ZERO, ms(30)] {
-        backend
-            .in_vain(async || other.fenced_lock("x").try_lock(wait, Lease::Renewed).await)
+        bed.in_vain(async || other.fenced_lock("x").try_lock(wait, Lease::Renewed).await)
             .await;
     }
-    assert_eq!(backend.command(&["GET", COUNTER]), "1");
+    assert_eq!(bed.command(&["GET", COUNTER]), "1");
     guard.unlock().await.unwrap();
 }
 
-pub(crate) async fn the_counter_outlives_every_end_of_a_hold(backend: Backend) {
-    let (one, other) = (backend.client().await, backend.client().await);
+pub(crate) async fn the_counter_outlives_every_end_of_a_hold(bed: Bed) {
+    let (one, other) = (bed.client().await, bed.client().await);
     let token = |guard: &leasehold::LockGuard| guard.token().expect("a fenced lock").value();
     let guard = one.fenced_lock("x").lock().await.unwrap();
     assert!(other.fenced_lock("x").force_unlock().await.unwrap());
     drop(guard);
     // What is granted must be told before it ends, or it is asked for anew.
-    let brief = Lease::fixed(backend.lease(300));
+    let brief = Lease::fixed(bed.lease(300));
     let guard = other
         .fenced_lock("x")
         .try_lock(ms(5000), brief)
         .await
         .unwrap();
     assert_eq!(token(&guard), 2);
-    backend.until_gone("x").await;
+    bed.until_gone("x").await;
     drop(guard);
     one.shutdown(ms(5000)).await.unwrap();
-    assert_eq!(backend.left(COUNTER), -1, "it has no expiry");
+    assert_eq!(bed.left(COUNTER), -1, "it has no expiry");
     let guard = other.fenced_lock("x").lock().await.unwrap();
     assert_eq!(token(&guard), 3);
     guard.unlock().await.unwrap();
     // Counters of Redisson are gone on with.
-    backend.command(&["SET", COUNTER, "41"]);
+    bed.command(&["SET", COUNTER, "41"]);
     let guard = other.fenced_lock("x").lock().await.unwrap();
     assert_eq!(token(&guard), 42);
     assert!(guard.token() > FencingToken::from_value(41));
     guard.unlock().await.unwrap();
 }
 
-pub(crate) async fn tokens_are_exact_as_far_as_the_counter_goes(backend: Backend) {
+pub(crate) async fn tokens_are_exact_as_far_as_the_counter_goes(bed: Bed) {
     // A double, which is what a number is to a script, does not tell these two from each other.
     let (one, other) = (1_i64 << 53, (1_i64 << 53) + 1);
-    let client = backend.client_with_long_streaks().await;
-    backend.command(&["SET", COUNTER, &(one - 1).to_string()]);
+    let client = bed.client_with_long_streaks().await;
+    bed.command(&["SET", COUNTER, &(one - 1).to_string()]);
     let token = |guard: &leasehold::LockGuard| guard.token().expect("a fenced lock").value();
     let first = client.fenced_lock("x").lock().await.unwrap();
     assert_eq!(token(&first), one);
@@ -154,7 +145,7 @@ pub(crate) async fn tokens_are_exact_as_far_as_the_counter_goes(backend: Backend
     let taking = tokio::spawn(async move { waiter.lock().await });
     waiting(&client, 1).await;
     first.unlock().await.unwrap();
-    let second = soon("taken over", taking).await.0.unwrap().unwrap();
+    let second = timed("taken over", taking).await.0.unwrap().unwrap();
     assert_eq!(token(&second), other);
     let text = second.hand_on().unwrap();
     let lock = client.fenced_lock("x");
@@ -165,20 +156,20 @@ pub(crate) async fn tokens_are_exact_as_far_as_the_counter_goes(backend: Backend
     assert_eq!(token(&third), other + 2);
     third.unlock().await.unwrap();
 
-    backend.command(&["SET", COUNTER, &(i64::MAX - 1).to_string()]);
+    bed.command(&["SET", COUNTER, &(i64::MAX - 1).to_string()]);
     let last = lock.lock().await.unwrap();
     assert_eq!(token(&last), i64::MAX);
     last.unlock().await.unwrap();
     let refused = lock.lock().await.unwrap_err();
     assert!(matches!(refused, Error::Protocol { .. }), "{refused}");
-    assert!(!backend.exists("x"), "without a token it is not taken");
+    assert!(!bed.exists("x"), "without a token it is not taken");
 }
 
-pub(crate) async fn a_counter_that_gives_no_token_leaves_nothing_behind(backend: Backend) {
-    let client = backend.client().await;
+pub(crate) async fn a_counter_that_gives_no_token_leaves_nothing_behind(bed: Bed) {
+    let client = bed.client().await;
     let lock = client.fenced_lock("x");
     for counter in ["-7", "-1", "a word", "1.5"] {
-        backend.command(&["SET", COUNTER, counter]);
+        bed.command(&["SET", COUNTER, counter]);
         let refused = lock
             .try_lock(Duration::ZERO, Lease::fixed(ms(60_000)))
             .await
@@ -188,18 +179,18 @@ pub(crate) async fn a_counter_that_gives_no_token_leaves_nothing_behind(backend:
             "{counter}: {refused}"
         );
         eventually("nothing is held", async || {
-            client.stats().releases_pending == 0 && !backend.exists("x")
+            client.stats().releases_pending == 0 && !bed.exists("x")
         })
         .await;
     }
-    backend.command(&["SET", COUNTER, "0"]);
+    bed.command(&["SET", COUNTER, "0"]);
     lock.lock().await.unwrap().unlock().await.unwrap();
 }
 
-pub(crate) async fn a_resource_takes_the_last_token_and_later_ones(backend: Backend) {
+pub(crate) async fn a_resource_takes_the_last_token_and_later_ones(bed: Bed) {
     const VALUE: &str = "value";
     const FENCE: &str = "leasehold_fence:{value}";
-    let client = backend.client().await;
+    let client = bed.client().await;
     let set = async |token: i64, value: &str| {
         client
             .set_fenced(VALUE, FencingToken::from_value(token), value)
@@ -222,27 +213,27 @@ pub(crate) async fn a_resource_takes_the_last_token_and_later_ones(backend: Back
     for (number, token) in tokens.into_iter().enumerate() {
         for value in ["a", "b"] {
             set(token, value).await.unwrap();
-            assert_eq!(backend.command(&["GET", VALUE]), value);
+            assert_eq!(bed.command(&["GET", VALUE]), value);
         }
         for earlier in &tokens[..number] {
             let stale = set(*earlier, "stale").await.unwrap_err();
             let told = matches!(&stale, Error::StaleToken { key, .. } if &**key == VALUE);
             assert!(told, "{earlier} after {token}: {stale}");
         }
-        assert_eq!(backend.command(&["GET", VALUE]), "b");
-        assert_eq!(backend.command(&["GET", FENCE]), token.to_string());
+        assert_eq!(bed.command(&["GET", VALUE]), "b");
+        assert_eq!(bed.command(&["GET", FENCE]), token.to_string());
     }
     // Another key of the same slot is another resource.
     let tagged = client
         .set_fenced("{value}", FencingToken::from_value(1), "first")
         .await;
     tagged.unwrap();
-    assert_eq!(backend.command(&["GET", "leasehold_fence::{value}"]), "1");
+    assert_eq!(bed.command(&["GET", "leasehold_fence::{value}"]), "1");
     // What is no token refuses everybody.
     for fence in ["a word", "", "1.5", " 1"] {
-        backend.command(&["SET", FENCE, fence]);
+        bed.command(&["SET", FENCE, fence]);
         let refused = set(i64::MAX, "stale").await.unwrap_err();
         assert!(matches!(refused, Error::Protocol { .. }), "{refused}");
-        assert_eq!(backend.command(&["GET", VALUE]), "b");
+        assert_eq!(bed.command(&["GET", VALUE]), "b");
     }
 }

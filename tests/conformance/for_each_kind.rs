@@ -9,9 +9,7 @@ use std::panic::AssertUnwindSafe;
 use futures::FutureExt;
 use futures::future::join_all;
 use leasehold::{Client, HoldState, LockGuard};
-use leasehold_testbed::{KINDS, Kind, eventually};
-
-use crate::backend::Backend;
+use leasehold_testbed::{Bed, KINDS, Kind, eventually};
 
 /// Tests all kinds at once, and says which one failed.
 pub(crate) async fn for_each_kind(test: impl AsyncFn(&Kind)) {
@@ -32,9 +30,9 @@ pub(crate) async fn for_each_exclusive_kind(test: impl AsyncFn(&Kind)) {
     .await;
 }
 
-pub(crate) async fn are_there(backend: &Backend, kind: &Kind, name: &str) -> bool {
+pub(crate) async fn are_there(bed: &Bed, kind: &Kind, name: &str) -> bool {
     let keys = kind.keys(name);
-    let there = || keys.iter().filter(|key| backend.exists(key)).count();
+    let there = || keys.iter().filter(|key| bed.exists(key)).count();
     if kind.quorum {
         // What is not needed is released in the background.
         eventually("enough or none", async || {

@@ -7,68 +7,67 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use leasehold::{Client, ConfigError, Ended, Error, HoldState, Lease, Lock, LossReason};
-use leasehold_testbed::{eventually, ms};
+use leasehold_testbed::{Bed, eventually, ms, timed, waiting};
 use tokio::time::{Instant, sleep};
 
-use crate::backend::{Backend, soon, waiting};
 use crate::for_each_kind::is_sure;
 
-pub(crate) async fn unlock_reports_and_frees(backend: Backend) {
-    let client = backend.client().await;
+pub(crate) async fn unlock_reports_and_frees(bed: Bed) {
+    let client = bed.client().await;
     let lock = client.lock("x");
     for _ in 0..2 {
         let guard = lock.lock().await.unwrap();
         assert_eq!((guard.name(), guard.state()), ("x", HoldState::Held));
         guard.check().unwrap();
         guard.unlock().await.unwrap();
-        assert!(!backend.exists("x"));
+        assert!(!bed.exists("x"));
     }
 }
 
-pub(crate) async fn a_drop_frees(backend: Backend) {
-    let client = backend.client().await;
+pub(crate) async fn a_drop_frees(bed: Bed) {
+    let client = bed.client().await;
     drop(client.lock("x").lock().await.unwrap());
-    backend.until_gone("x").await;
+    bed.until_gone("x").await;
 }
 
-pub(crate) async fn a_drop_on_a_plain_thread_frees(backend: Backend) {
-    let client = backend.client().await;
+pub(crate) async fn a_drop_on_a_plain_thread_frees(bed: Bed) {
+    let client = bed.client().await;
     let guard = client.lock("x").lock().await.unwrap();
     std::thread::spawn(move || drop(guard)).join().unwrap();
-    backend.until_gone("x").await;
+    bed.until_gone("x").await;
 }
 
-pub(crate) async fn a_drop_while_unwinding_frees(backend: Backend) {
-    let client = backend.client().await;
+pub(crate) async fn a_drop_while_unwinding_frees(bed: Bed) {
+    let client = bed.client().await;
     let guard = client.lock("x").lock().await.unwrap();
     let unwound = catch_unwind(AssertUnwindSafe(move || {
         let _guard = guard;
         std::panic::resume_unwind(Box::new("on purpose"));
     }));
     assert!(unwound.is_err());
-    backend.until_gone("x").await;
+    bed.until_gone("x").await;
 }
 
-pub(crate) async fn a_guard_may_outlive_lock_and_client(backend: Backend) {
-    let client = backend.client_with_lease(backend.lease(300)).await;
+pub(crate) async fn a_guard_may_outlive_lock_and_client(bed: Bed) {
+    let client = bed.client_with_lease(bed.lease(300)).await;
     let guard = client.lock("x").lock().await.unwrap();
     drop(client);
-    sleep(backend.lease(500)).await;
+    sleep(bed.lease(500)).await;
     is_sure(&guard).await; // Renewed for the guard's sake.
-    assert!(backend.exists("x"));
+    assert!(bed.exists("x"));
     guard.unlock().await.unwrap();
-    assert!(!backend.exists("x"));
+    assert!(!bed.exists("x"));
 }
 
-pub(crate) async fn run_ends_the_work_when_the_lock_is_lost(backend: Backend) {
-    let client = backend.client_with_lease(backend.lease(300)).await;
+pub(crate) async fn run_ends_the_work_when_the_lock_is_lost(bed: Bed) {
+    let client = bed.client_with_lease(bed.lease(300)).await;
     let guard = client.lock("x").lock().await.unwrap();
     let work = guard.run(std::future::pending::<()>());
     let lose = async {
-        sleep(backend.span(10)).await;
-        backend.command(&["DEL", "x"]);
+        sleep(bed.span(10)).await;
+        bed.command(&["DEL", "x"]);
     };
-    let ((ended, ()), _) = soon("the work is ended", async { tokio::join!(work, lose) }).await;
+    let ((ended, ()), _) = timed("the work is ended", async { tokio::join!(work, lose) }).await;
     assert!(
         matches!(
             ended,
@@ -84,19 +83,19 @@ pub(crate) async fn run_ends_the_work_when_the_lock_is_lost(backend: Backend) {
     assert!(matches!(guard.check(), Err(Error::Lost { .. })));
 }
 
-pub(crate) async fn run_looks_at_the_clock_before_each_poll(backend: Backend) {
-    let client = backend.client().await;
+pub(crate) async fn run_looks_at_the_clock_before_each_poll(bed: Bed) {
+    let client = bed.client().await;
     let make: [fn(&Client) -> Lock; 2] = [
         |client| client.lock("x"),
         |client| client.multi_lock(["x", "y"]),
     ];
     for make in make {
-        let lease = backend.lease(100);
+        let lease = bed.lease(100);
         let guard = make(&client)
             .try_lock(ms(9000), Lease::fixed(lease))
             .await
             .unwrap();
-        let (stall, mut polls) = (backend.stall(), 0);
+        let (stall, mut polls) = (bed.stall(), 0);
         let work = poll_fn(move |context| {
             polls += 1;
             assert_eq!(polls, 1, "polled after the end of the lease");
@@ -107,7 +106,7 @@ pub(crate) async fn run_looks_at_the_clock_before_each_poll(backend: Backend) {
         });
         // A task of its own goes on without a look at the timers.
         let worked = tokio::spawn(async move { guard.run(work).await });
-        let (worked, _) = soon("it ends", worked).await;
+        let (worked, _) = timed("it ends", worked).await;
         let error = worked.expect("no panic").unwrap_err();
         assert!(
             matches!(
@@ -122,21 +121,21 @@ pub(crate) async fn run_looks_at_the_clock_before_each_poll(backend: Backend) {
     }
 }
 
-pub(crate) async fn run_returns_what_the_work_returns(backend: Backend) {
-    let client = backend.client().await;
+pub(crate) async fn run_returns_what_the_work_returns(bed: Bed) {
+    let client = bed.client().await;
     let guard = client.lock("x").lock().await.unwrap();
     assert_eq!(guard.run(async { 42 }).await.unwrap(), 42);
     guard.unlock().await.unwrap();
 }
 
-pub(crate) async fn a_closure_runs_under_the_lock(backend: Backend) {
-    let client = backend.client().await;
+pub(crate) async fn a_closure_runs_under_the_lock(bed: Bed) {
+    let client = bed.client().await;
     let lock = client.lock("x");
     let held = lock
-        .run(ms(100), Lease::Renewed, async |_| backend.exists("x"))
+        .run(ms(100), Lease::Renewed, async |_| bed.exists("x"))
         .await
         .unwrap();
-    assert!(held && !backend.exists("x"));
+    assert!(held && !bed.exists("x"));
     let _guard = lock.lock().await.unwrap();
     let refused = client
         .lock("x")
@@ -145,8 +144,8 @@ pub(crate) async fn a_closure_runs_under_the_lock(backend: Backend) {
     assert!(refused.unwrap_err().is_timeout());
 }
 
-pub(crate) async fn extend_moves_the_deadline_forward_only(backend: Backend) {
-    let client = backend.client().await;
+pub(crate) async fn extend_moves_the_deadline_forward_only(bed: Bed) {
+    let client = bed.client().await;
     let guard = client
         .lock("x")
         .try_lock(Duration::ZERO, Lease::fixed(ms(5000)))
@@ -155,12 +154,12 @@ pub(crate) async fn extend_moves_the_deadline_forward_only(backend: Backend) {
     let before = guard.deadline();
     guard.extend(ms(60_000)).await.unwrap();
     assert!(guard.deadline() > before + ms(50_000));
-    assert!(backend.left("x") > 50_000);
+    assert!(bed.left("x") > 50_000);
     let long = guard.deadline();
     guard.extend(ms(1000)).await.unwrap();
     assert_eq!(guard.deadline(), long);
-    assert!(backend.left("x") > 50_000);
-    backend.command(&["DEL", "x"]);
+    assert!(bed.left("x") > 50_000);
+    bed.command(&["DEL", "x"]);
     let gone = guard.extend(ms(1000)).await.unwrap_err();
     assert!(
         matches!(
@@ -172,106 +171,106 @@ pub(crate) async fn extend_moves_the_deadline_forward_only(backend: Backend) {
         ),
         "{gone}"
     );
-    assert!(!backend.exists("x"), "not resurrected");
+    assert!(!bed.exists("x"), "not resurrected");
 }
 
-pub(crate) async fn what_was_released_in_time_is_never_lost(backend: Backend) {
-    let client = backend.client().await;
+pub(crate) async fn what_was_released_in_time_is_never_lost(bed: Bed) {
+    let client = bed.client().await;
     for names in [vec!["x"], vec!["x", "y"]] {
         let lock = client.multi_lock(names);
         let guard = lock
-            .try_lock(Duration::ZERO, Lease::fixed(backend.lease(200)))
+            .try_lock(Duration::ZERO, Lease::fixed(bed.lease(200)))
             .await
             .unwrap();
         let (told, late) = (tokio::spawn(guard.ended()), guard.ended());
         guard.unlock().await.unwrap();
-        assert_eq!(soon("told", told).await.0.unwrap(), Ended::Released);
-        sleep(backend.lease(300)).await;
+        assert_eq!(timed("told", told).await.0.unwrap(), Ended::Released);
+        sleep(bed.lease(300)).await;
         assert_eq!(late.now_or_never(), Some(Ended::Released));
     }
 }
 
-pub(crate) async fn max_hold_ends_a_hold(backend: Backend) {
-    let client = backend.client_with_lease(backend.lease(300)).await;
+pub(crate) async fn max_hold_ends_a_hold(bed: Bed) {
+    let client = bed.client_with_lease(bed.lease(300)).await;
     let lock = client.lock("x");
     let start = Instant::now();
-    let guard = lock.acquire().max_hold(backend.lease(700)).await.unwrap();
-    let (ended, _) = soon("it ends", guard.ended()).await;
+    let guard = lock.acquire().max_hold(bed.lease(700)).await.unwrap();
+    let (ended, _) = timed("it ends", guard.ended()).await;
     let took = start.elapsed();
     assert_eq!(ended, Ended::Lost(LossReason::MaxHold));
     assert!(
-        took > backend.lease(600) && took < backend.lease(700) + backend.late(200),
+        took > bed.lease(600) && took < bed.lease(700) + bed.late(200),
         "{took:?}"
     );
-    backend.until_gone("x").await;
+    bed.until_gone("x").await;
     // A leaked guard cannot keep the lock either.
-    std::mem::forget(lock.acquire().max_hold(backend.span(400)).await.unwrap());
-    let (next, took) = soon("free again", client.lock("x").lock()).await;
+    std::mem::forget(lock.acquire().max_hold(bed.span(400)).await.unwrap());
+    let (next, took) = timed("free again", client.lock("x").lock()).await;
     next.unwrap().unlock().await.unwrap();
-    assert!(took < backend.span(400) + backend.late(300), "{took:?}");
+    assert!(took < bed.span(400) + bed.late(300), "{took:?}");
 }
 
-pub(crate) async fn a_forgotten_guard_leaves_the_lock_to_its_lease(backend: Backend) {
-    let client = backend.client_with_lease(backend.lease(400)).await;
+pub(crate) async fn a_forgotten_guard_leaves_the_lock_to_its_lease(bed: Bed) {
+    let client = bed.client_with_lease(bed.lease(400)).await;
     let start = Instant::now();
     client.lock("x").lock().await.unwrap().forget();
     assert_eq!((client.stats().holds, client.stats().local_queues), (0, 0));
-    assert!(backend.exists("x"));
-    backend.until_gone("x").await;
+    assert!(bed.exists("x"));
+    bed.until_gone("x").await;
     let took = start.elapsed();
     assert!(
-        took > backend.lease(300) && took < backend.lease(400) + backend.late(200),
+        took > bed.lease(300) && took < bed.lease(400) + bed.late(200),
         "not renewed: {took:?}"
     );
 }
 
-pub(crate) async fn a_text_moves_a_hold_to_another_client(backend: Backend) {
+pub(crate) async fn a_text_moves_a_hold_to_another_client(bed: Bed) {
     let (a, b) = (
-        backend.client().await,
-        backend.client_with_lease(backend.lease(300)).await,
+        bed.client().await,
+        bed.client_with_lease(bed.lease(300)).await,
     );
     let guard = a.lock("x").lock().await.unwrap();
     let (owner, ended) = (guard.owner().to_owned(), guard.ended());
     let text = guard.hand_on().unwrap();
     assert_eq!((a.stats().holds, ended.await), (0, Ended::HandedOn));
     assert_eq!(
-        backend.number(&["HGET", "x", &owner]),
+        bed.number(&["HGET", "x", &owner]),
         1,
         "it is held all the while"
     );
     let restored = b.lock("x").restore(&text).await.unwrap();
-    assert_eq!(backend.list(&["HGETALL", "x"]), [restored.owner(), "1"]);
+    assert_eq!(bed.list(&["HGETALL", "x"]), [restored.owner(), "1"]);
     assert_ne!(restored.owner(), owner, "nobody else can be its owner");
-    sleep(backend.lease(500)).await;
+    sleep(bed.lease(500)).await;
     is_sure(&restored).await; // Renewed here.
     restored.unlock().await.unwrap();
-    assert!(!backend.exists("x"));
+    assert!(!bed.exists("x"));
 }
 
-pub(crate) async fn a_text_of_an_ended_hold_is_refused(backend: Backend) {
-    let client = backend.client().await;
+pub(crate) async fn a_text_of_an_ended_hold_is_refused(bed: Bed) {
+    let client = bed.client().await;
     let lock = client.lock("x");
     let text = lock.lock().await.unwrap().hand_on().unwrap();
-    backend.command(&["DEL", "x"]);
+    bed.command(&["DEL", "x"]);
     let error = lock.restore(&text).await.unwrap_err();
     assert!(matches!(error, Error::NotOwner { .. }), "{error}");
-    assert!(!backend.exists("x"));
+    assert!(!bed.exists("x"));
     // What is not taken over in time is free.
-    let short = Lease::fixed(backend.lease(200));
+    let short = Lease::fixed(bed.lease(200));
     let text = lock
         .try_lock(Duration::ZERO, short)
         .await
         .unwrap()
         .hand_on()
         .unwrap();
-    let next = soon("free", client.lock("x").lock()).await.0.unwrap();
+    let next = timed("free", client.lock("x").lock()).await.0.unwrap();
     let error = lock.restore(&text).await.unwrap_err();
     assert!(matches!(error, Error::NotOwner { .. }), "{error}");
     next.unlock().await.unwrap();
 }
 
-pub(crate) async fn one_of_several_guards_is_not_handed_on(backend: Backend) {
-    let client = backend.client().await;
+pub(crate) async fn one_of_several_guards_is_not_handed_on(bed: Bed) {
+    let client = bed.client().await;
     let outer = client.lock("x").lock().await.unwrap();
     let refused = outer.reenter().await.unwrap().hand_on().unwrap_err();
     assert!(
@@ -279,16 +278,16 @@ pub(crate) async fn one_of_several_guards_is_not_handed_on(backend: Backend) {
         "{refused}"
     );
     assert_eq!(outer.hold_count(), 1);
-    let counted = async || backend.number(&["HGET", "x", outer.owner()]) == 1;
+    let counted = async || bed.number(&["HGET", "x", outer.owner()]) == 1;
     eventually("it is released as by a drop", counted).await;
-    backend.command(&["DEL", "x"]);
+    bed.command(&["DEL", "x"]);
     outer.extend(ms(1000)).await.unwrap_err();
     let refused = outer.hand_on().unwrap_err();
     assert!(matches!(refused, Error::Lost { .. }), "{refused}");
 }
 
-pub(crate) async fn shutdown_releases_and_wakes_everybody(backend: Backend) {
-    let (client, rival) = (backend.client().await, backend.client().await);
+pub(crate) async fn shutdown_releases_and_wakes_everybody(bed: Bed) {
+    let (client, rival) = (bed.client().await, bed.client().await);
     let _held_elsewhere = rival.lock("theirs").lock().await.unwrap();
     let mut guards = Vec::new();
     for number in 0..50 {
@@ -306,13 +305,13 @@ pub(crate) async fn shutdown_releases_and_wakes_everybody(backend: Backend) {
         tasks.push(tokio::spawn(async move { lock.lock().await }));
     }
     waiting(&client, 30).await;
-    let ((), took) = soon("shut down", async {
+    let ((), took) = timed("shut down", async {
         client.shutdown(ms(5000)).await.unwrap();
     })
     .await;
-    assert!(took < backend.late(2000), "{took:?}");
+    assert!(took < bed.late(2000), "{took:?}");
     for task in tasks {
-        let ended = soon("woken", task).await.0.unwrap();
+        let ended = timed("woken", task).await.0.unwrap();
         assert!(matches!(ended, Err(Error::Closed)), "{ended:?}");
     }
     for guard in guards {
@@ -323,27 +322,27 @@ pub(crate) async fn shutdown_releases_and_wakes_everybody(backend: Backend) {
                 ..
             })
         ));
-        assert!(!backend.exists(guard.name()));
+        assert!(!bed.exists(guard.name()));
     }
     let closed = client.lock("x").lock().await.unwrap_err();
     assert!(matches!(closed, Error::Closed), "{closed}");
     client.shutdown(ms(1000)).await.unwrap();
 }
 
-pub(crate) async fn a_client_that_is_dropped_releases(backend: Backend) {
-    let client = backend.client().await;
+pub(crate) async fn a_client_that_is_dropped_releases(bed: Bed) {
+    let client = bed.client().await;
     let guards = [
         client.lock("x").lock().await.unwrap(),
         client.lock("y").lock().await.unwrap(),
     ];
     drop(client);
     drop(guards);
-    backend.until_gone("x").await;
-    backend.until_gone("y").await;
+    bed.until_gone("x").await;
+    bed.until_gone("y").await;
 }
 
-pub(crate) async fn nothing_is_left_at_rest(backend: Backend) {
-    let client = backend.client().await;
+pub(crate) async fn nothing_is_left_at_rest(bed: Bed) {
+    let client = bed.client().await;
     for round in 0..300_u64 {
         let lock = client.lock(format!("x:{}", round % 7));
         match round % 3 {
@@ -366,15 +365,15 @@ pub(crate) async fn nothing_is_left_at_rest(backend: Backend) {
             && (stats.listeners, stats.releases_pending, stats.subscriptions) == (0, 0, 0)
     })
     .await;
-    assert_eq!(backend.number(&["DBSIZE"]), 0);
+    assert_eq!(bed.number(&["DBSIZE"]), 0);
     assert_eq!(
         (client.stats().lost, client.stats().releases_failed),
         (0, 0)
     );
 }
 
-pub(crate) async fn a_text_that_was_given_away_is_not_the_next_holders(backend: Backend) {
-    let client = backend.client_with_long_streaks().await;
+pub(crate) async fn a_text_that_was_given_away_is_not_the_next_holders(bed: Bed) {
+    let client = bed.client_with_long_streaks().await;
     let mut locks = [
         client.string_lock("x"),
         client.string_lock("x"),
@@ -383,7 +382,7 @@ pub(crate) async fn a_text_that_was_given_away_is_not_the_next_holders(backend: 
     let [first, second, thief] = &mut locks;
     let held = first.lock().await.unwrap();
     let text = held.owner().to_owned();
-    let (next, ()) = tokio::join!(soon("the next", second.lock()), async {
+    let (next, ()) = tokio::join!(timed("the next", second.lock()), async {
         waiting(&client, 1).await;
         held.unlock().await.unwrap();
     });

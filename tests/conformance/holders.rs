@@ -1,28 +1,27 @@
 //! Those who hold permits of a semaphore: dead, told, counted once.
 
 use leasehold::{Ended, Error, LossReason};
-use leasehold_testbed::{eventually, ms};
+use leasehold_testbed::{Bed, eventually, ms, timed};
 use tokio::time::{Instant, sleep};
 
-use crate::backend::{Backend, soon};
 use crate::faulty_connection::FaultyConnection;
 use crate::semaphores::set;
 
-pub(crate) async fn permits_of_a_dead_client_come_back(backend: Backend) {
-    let lease = backend.lease(400);
-    let (mortal, line) = FaultyConnection::with_lease(&backend, lease).await;
-    let (semaphore, waiter) = (set(&mortal, "s", 3).await, backend.client().await);
+pub(crate) async fn permits_of_a_dead_client_come_back(bed: Bed) {
+    let lease = bed.lease(400);
+    let (mortal, line) = FaultyConnection::with_lease(&bed, lease).await;
+    let (semaphore, waiter) = (set(&mortal, "s", 3).await, bed.client().await);
     let held = semaphore.acquire(2).await.unwrap();
     line.die();
     let start = Instant::now();
-    let (all, took) = soon("they come back", waiter.semaphore("s").acquire(3)).await;
+    let (all, took) = timed("they come back", waiter.semaphore("s").acquire(3)).await;
     assert!(
         held.guard().unwrap().check().is_err(),
         "the dead one believes no longer"
     );
     // It renewed at most a third of its lease before it died; the poll comes within 1.2 s.
     assert!(start.elapsed() >= lease / 2, "{took:?}");
-    if matches!(backend, Backend::Embedded(_)) {
+    if bed.is_embedded() {
         assert!(took < lease + ms(1300), "{took:?}");
     }
     drop(held);
@@ -34,9 +33,9 @@ pub(crate) async fn permits_of_a_dead_client_come_back(backend: Backend) {
     .await;
 }
 
-pub(crate) async fn permits_are_renewed_while_they_are_held(backend: Backend) {
-    let lease = backend.lease(300);
-    let client = backend.client_with_lease(lease).await;
+pub(crate) async fn permits_are_renewed_while_they_are_held(bed: Bed) {
+    let lease = bed.lease(300);
+    let client = bed.client_with_lease(lease).await;
     let semaphore = set(&client, "s", 2).await;
     let held = semaphore.acquire(2).await.unwrap();
     sleep(2 * lease).await;
@@ -46,16 +45,16 @@ pub(crate) async fn permits_are_renewed_while_they_are_held(backend: Backend) {
     assert_eq!(semaphore.available().await.unwrap(), 2);
 }
 
-pub(crate) async fn a_permit_that_is_taken_away_is_told(backend: Backend) {
-    let client = backend.client_with_lease(backend.lease(300)).await;
+pub(crate) async fn a_permit_that_is_taken_away_is_told(bed: Bed) {
+    let client = bed.client_with_lease(bed.lease(300)).await;
     let semaphore = set(&client, "s", 1).await;
     let held = semaphore.acquire(1).await.unwrap();
     let guard = held.guard().unwrap();
     assert_eq!(
-        backend.number(&["ZREM", "leasehold_semaphore:{s}", guard.owner()]),
+        bed.number(&["ZREM", "leasehold_semaphore:{s}", guard.owner()]),
         1
     );
-    let (ended, _) = soon("it is told", guard.ended()).await;
+    let (ended, _) = timed("it is told", guard.ended()).await;
     assert_eq!(ended, Ended::Lost(LossReason::Gone));
     assert!(matches!(held.release().await, Err(Error::Lost { .. })));
     assert_eq!(
@@ -66,14 +65,14 @@ pub(crate) async fn a_permit_that_is_taken_away_is_told(backend: Backend) {
 }
 
 /// Without braces and with, a name gives Redis the same tag.
-pub(crate) async fn a_name_in_braces_has_holds_of_its_own(backend: Backend) {
-    let lease = backend.lease(300);
-    let client = backend.client_with_lease(lease).await;
+pub(crate) async fn a_name_in_braces_has_holds_of_its_own(bed: Bed) {
+    let lease = bed.lease(300);
+    let client = bed.client_with_lease(lease).await;
     let plain = set(&client, "x", 3).await;
     let held = plain.acquire(1).await.unwrap();
     // It begins without holds, and so does not end those of the other.
     let tagged = set(&client, "{x}", 5).await;
-    let (mortal, line) = FaultyConnection::with_lease(&backend, lease).await;
+    let (mortal, line) = FaultyConnection::with_lease(&bed, lease).await;
     let dead = mortal.semaphore("{x}").acquire(2).await.unwrap();
     line.die();
     eventually("those of the dead come back", async || {
@@ -86,9 +85,9 @@ pub(crate) async fn a_name_in_braces_has_holds_of_its_own(backend: Backend) {
     drop(dead);
 }
 
-pub(crate) async fn a_forgotten_permit_comes_back_by_no_lease(backend: Backend) {
-    let lease = backend.span(200);
-    let client = backend.client_with_lease(lease).await;
+pub(crate) async fn a_forgotten_permit_comes_back_by_no_lease(bed: Bed) {
+    let lease = bed.span(200);
+    let client = bed.client_with_lease(lease).await;
     let semaphore = set(&client, "s", 1).await;
     semaphore.acquire(1).await.unwrap().forget();
     sleep(2 * lease).await;
@@ -97,35 +96,35 @@ pub(crate) async fn a_forgotten_permit_comes_back_by_no_lease(backend: Backend) 
     assert_eq!(semaphore.available().await.unwrap(), 1);
 }
 
-pub(crate) async fn a_great_number_of_dead_holds_comes_back_in_one_call(backend: Backend) {
+pub(crate) async fn a_great_number_of_dead_holds_comes_back_in_one_call(bed: Bed) {
     const DEAD: usize = 20_000;
-    let client = backend.client().await;
+    let client = bed.client().await;
     let semaphore = set(&client, "s", 0).await;
     let members: Vec<_> = (0..DEAD).map(|number| format!("dead:{number}:2")).collect();
     let mut words = vec!["ZADD", "leasehold_semaphore:{s}"];
     words.extend(members.iter().flat_map(|member| ["1", member.as_str()]));
-    assert_eq!(backend.number(&words), 20_000);
+    assert_eq!(bed.number(&words), 20_000);
     let before = client.stats().calls;
     assert_eq!(semaphore.available().await.unwrap(), 40_000);
     assert_eq!(client.stats().calls - before, 1);
-    assert!(!backend.exists("leasehold_semaphore:{s}"));
+    assert!(!bed.exists("leasehold_semaphore:{s}"));
 }
 
 /// The server of `s` knows the scripts: a call whose reply is lost was executed.
-async fn scripts_known(backend: &Backend) {
-    let known = backend.client().await.semaphore("{s}known");
+async fn scripts_known(bed: &Bed) {
+    let known = bed.client().await.semaphore("{s}known");
     known.try_set_permits(1).await.unwrap();
     known.acquire(1).await.unwrap().release().await.unwrap();
     known.add_permits(1).await.unwrap();
     known.drain().await.unwrap();
 }
 
-pub(crate) async fn a_change_whose_reply_was_lost_counts_once(backend: Backend) {
-    scripts_known(&backend).await;
+pub(crate) async fn a_change_whose_reply_was_lost_counts_once(bed: Bed) {
+    scripts_known(&bed).await;
     let (client, line) =
-        FaultyConnection::with(&backend, |builder| builder.command_timeout(ms(9000))).await;
+        FaultyConnection::with(&bed, |builder| builder.command_timeout(ms(9000))).await;
     let semaphore = client.semaphore("s");
-    let held = || backend.command(&["GET", "s"]);
+    let held = || bed.command(&["GET", "s"]);
     let cut_when = async |expected: &str| {
         eventually("it is done", async || held() == expected).await;
         line.reconnect();
@@ -141,7 +140,7 @@ pub(crate) async fn a_change_whose_reply_was_lost_counts_once(backend: Backend) 
     assert!(done.unwrap());
     line.lose_replies();
     // Before the lease of the first one would end.
-    let take = soon("it finds its own", semaphore.acquire(5));
+    let take = timed("it finds its own", semaphore.acquire(5));
     let (done, ()) = tokio::join!(take, cut_when("3"));
     let five = done.0.unwrap();
     line.lose_replies();
@@ -151,26 +150,23 @@ pub(crate) async fn a_change_whose_reply_was_lost_counts_once(backend: Backend) 
     let (done, ()) = tokio::join!(semaphore.drain(), cut_when("0"));
     assert_eq!(done.unwrap(), 8);
     assert_eq!(held(), "0");
-    assert!(!backend.exists("leasehold_semaphore:{s}"));
+    assert!(!bed.exists("leasehold_semaphore:{s}"));
 }
 
-pub(crate) async fn a_cancelled_acquisition_gives_back_what_it_took(backend: Backend) {
-    scripts_known(&backend).await;
+pub(crate) async fn a_cancelled_acquisition_gives_back_what_it_took(bed: Bed) {
+    scripts_known(&bed).await;
     let (client, line) =
-        FaultyConnection::with(&backend, |builder| builder.command_timeout(ms(9000))).await;
+        FaultyConnection::with(&bed, |builder| builder.command_timeout(ms(9000))).await;
     let semaphore = set(&client, "s", 5).await;
     line.lose_replies();
     tokio::select! {
         taken = semaphore.acquire(3) => panic!("no reply came: {taken:?}"),
-        () = eventually("it is taken", async || backend.command(&["GET", "s"]) == "2") => {}
+        () = eventually("it is taken", async || bed.command(&["GET", "s"]) == "2") => {}
     }
     line.reconnect();
-    eventually("it is undone", async || {
-        backend.command(&["GET", "s"]) == "5"
-    })
-    .await;
+    eventually("it is undone", async || bed.command(&["GET", "s"]) == "5").await;
     eventually("off the books", async || {
-        !backend.exists("leasehold_semaphore:{s}")
+        !bed.exists("leasehold_semaphore:{s}")
     })
     .await;
 }

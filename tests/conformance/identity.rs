@@ -1,12 +1,10 @@
 //! Who a client is, and whether its server answers.
 
 use leasehold::{Error, Lease};
-use leasehold_testbed::ms;
+use leasehold_testbed::{Bed, ms};
 
-use crate::backend::Backend;
-
-pub(crate) async fn every_owner_text_begins_with_the_id_of_its_client(backend: Backend) {
-    let (one, other) = (backend.client().await, backend.client().await);
+pub(crate) async fn every_owner_text_begins_with_the_id_of_its_client(bed: Bed) {
+    let (one, other) = (bed.client().await, bed.client().await);
     assert_eq!(one.id(), one.clone().id());
     assert_ne!(one.id(), other.id());
     for client in [&one, &other] {
@@ -26,16 +24,11 @@ pub(crate) async fn every_owner_text_begins_with_the_id_of_its_client(backend: B
     }
 }
 
-pub(crate) async fn connections_are_called_as_they_shall_be(backend: Backend) {
-    let client = backend.client().await;
-    let named = backend
-        .builder()
-        .name("billing@pod-7")
-        .connect()
-        .await
-        .unwrap();
+pub(crate) async fn connections_are_called_as_they_shall_be(bed: Bed) {
+    let client = bed.client().await;
+    let named = bed.builder().name("billing@pod-7").connect().await.unwrap();
     // The engine in memory has no list.
-    if let Backend::Redis(server) = &backend {
+    if let Bed::Server(server, _) = &bed {
         // Each master of a cluster has connections of its own.
         let masters = if server.is_cluster() { 3 } else { 1 };
         for name in [
@@ -52,8 +45,8 @@ pub(crate) async fn connections_are_called_as_they_shall_be(backend: Backend) {
     named.ping().await.unwrap();
 }
 
-pub(crate) async fn a_ping_is_one_call_that_tells_whether_the_server_answers(mut backend: Backend) {
-    let client = backend
+pub(crate) async fn a_ping_is_one_call_that_tells_whether_the_server_answers(mut bed: Bed) {
+    let client = bed
         .builder()
         .command_timeout(ms(200))
         .connect()
@@ -61,17 +54,17 @@ pub(crate) async fn a_ping_is_one_call_that_tells_whether_the_server_answers(mut
         .unwrap();
     // The first one may bring the script.
     client.ping().await.unwrap();
-    let before = backend.calls();
+    let before = bed.calls();
     client.ping().await.unwrap();
-    assert_eq!(backend.calls() - before, 1);
-    assert_eq!(backend.number(&["DBSIZE"]), 0);
+    assert_eq!(bed.calls() - before, 1);
+    assert_eq!(bed.number(&["DBSIZE"]), 0);
 
-    backend.pause();
+    bed.pause();
     let error = client.ping().await.unwrap_err();
     assert!(matches!(error, Error::Unknown { .. }), "{error}");
-    backend.resume();
+    bed.resume();
     client.ping().await.unwrap();
-    backend.fail();
+    bed.fail();
     let error = client.ping().await.unwrap_err();
     assert!(
         matches!(error, Error::Unavailable { .. } | Error::Unknown { .. }),

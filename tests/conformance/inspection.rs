@@ -3,13 +3,12 @@
 use std::time::Duration;
 
 use leasehold::{Lease, Owner};
-use leasehold_testbed::{eventually, ms};
+use leasehold_testbed::{Bed, eventually, ms};
 
-use crate::backend::Backend;
 use crate::semaphores::in_vain;
 
-pub(crate) async fn a_free_lock_looks_free(backend: Backend) {
-    let client = backend.client().await;
+pub(crate) async fn a_free_lock_looks_free(bed: Bed) {
+    let client = bed.client().await;
     let lock = client.lock("x");
     assert!(!lock.is_locked().await.unwrap());
     assert!(!lock.is_held().await.unwrap());
@@ -19,8 +18,8 @@ pub(crate) async fn a_free_lock_looks_free(backend: Backend) {
     assert!(!lock.force_unlock().await.unwrap());
 }
 
-pub(crate) async fn a_held_lock_shows_its_holder(backend: Backend) {
-    let (client, other) = (backend.client().await, backend.client().await);
+pub(crate) async fn a_held_lock_shows_its_holder(bed: Bed) {
+    let (client, other) = (bed.client().await, bed.client().await);
     let lock = client.lock("x");
     let guard = lock
         .try_lock(Duration::ZERO, Lease::fixed(ms(3_600_000)))
@@ -40,12 +39,12 @@ pub(crate) async fn a_held_lock_shows_its_holder(backend: Backend) {
     assert!(!lock.is_locked().await.unwrap());
 }
 
-pub(crate) async fn the_key_is_redissons(backend: Backend) {
-    let client = backend.client().await;
+pub(crate) async fn the_key_is_redissons(bed: Bed) {
+    let client = bed.client().await;
     let guard = client.lock("orders:42").lock().await.unwrap();
-    assert_eq!(backend.command(&["TYPE", "orders:42"]), "hash");
-    assert_eq!(backend.number(&["HLEN", "orders:42"]), 1);
-    assert_eq!(backend.command(&["HGET", "orders:42", guard.owner()]), "1");
+    assert_eq!(bed.command(&["TYPE", "orders:42"]), "hash");
+    assert_eq!(bed.number(&["HLEN", "orders:42"]), 1);
+    assert_eq!(bed.command(&["HGET", "orders:42", guard.owner()]), "1");
     let (uuid, number) = guard.owner().rsplit_once(':').unwrap();
     assert_eq!((uuid.len(), uuid.matches('-').count()), (36, 4));
     assert!(
@@ -53,11 +52,11 @@ pub(crate) async fn the_key_is_redissons(backend: Backend) {
             .all(|c| c == '-' || c.is_ascii_digit() || c.is_ascii_lowercase())
     );
     assert!(number.parse::<i64>().is_ok());
-    assert_eq!(backend.number(&["DBSIZE"]), 1, "no side keys");
+    assert_eq!(bed.number(&["DBSIZE"]), 1, "no side keys");
 }
 
-pub(crate) async fn a_key_always_has_an_expiry(backend: Backend) {
-    let client = backend.client().await;
+pub(crate) async fn a_key_always_has_an_expiry(bed: Bed) {
+    let client = bed.client().await;
     let lock = client.lock("x").owned_by(&Owner::new());
     for lease in [
         Lease::Renewed,
@@ -66,17 +65,17 @@ pub(crate) async fn a_key_always_has_an_expiry(backend: Backend) {
     ] {
         let outer = lock.try_lock(ms(1000), lease).await.unwrap();
         let inner = lock.try_lock(ms(1000), lease).await;
-        let left = backend.left("x");
+        let left = bed.left("x");
         assert!(left > 0 || left == -2, "{lease:?}: {left}");
         drop((inner, outer));
-        eventually("settled", async || !backend.exists("x")).await;
+        eventually("settled", async || !bed.exists("x")).await;
     }
 }
 
-pub(crate) async fn a_foreign_holder_is_seen(backend: Backend) {
-    let client = backend.client().await;
-    backend.command(&["HSET", "x", "0b4e4b9c-9a1f-4c0e-8f6a-0c5f9d6b0f11:57", "3"]);
-    backend.command(&["PEXPIRE", "x", "20000"]);
+pub(crate) async fn a_foreign_holder_is_seen(bed: Bed) {
+    let client = bed.client().await;
+    bed.command(&["HSET", "x", "0b4e4b9c-9a1f-4c0e-8f6a-0c5f9d6b0f11:57", "3"]);
+    bed.command(&["PEXPIRE", "x", "20000"]);
     let holder = client.lock("x").holder().await.unwrap().unwrap();
     assert_eq!(
         (&*holder.owner, holder.holds),
@@ -85,28 +84,23 @@ pub(crate) async fn a_foreign_holder_is_seen(backend: Backend) {
     assert!(holder.lease.unwrap() <= ms(20_000));
 }
 
-pub(crate) async fn a_key_without_expiry_is_seen_as_such(backend: Backend) {
-    let client = backend.client().await;
-    backend.command(&["HSET", "x", "somebody:1", "1"]);
+pub(crate) async fn a_key_without_expiry_is_seen_as_such(bed: Bed) {
+    let client = bed.client().await;
+    bed.command(&["HSET", "x", "somebody:1", "1"]);
     let lock = client.lock("x");
     assert_eq!(lock.remaining_lease().await.unwrap(), Some(Duration::MAX));
     assert_eq!(lock.holder().await.unwrap().unwrap().lease, None);
     in_vain(async || client.lock("x").try_lock(ms(50), Lease::Renewed).await).await;
-    assert_eq!(backend.left("x"), -1, "it is left as it was");
+    assert_eq!(bed.left("x"), -1, "it is left as it was");
 }
 
-pub(crate) async fn names_may_carry_a_tag_and_a_prefix(backend: Backend) {
-    let client = backend
-        .builder()
-        .key_prefix("app:")
-        .connect()
-        .await
-        .unwrap();
+pub(crate) async fn names_may_carry_a_tag_and_a_prefix(bed: Bed) {
+    let client = bed.builder().key_prefix("app:").connect().await.unwrap();
     let guard = client.lock("{shop}:orders").lock().await.unwrap();
     assert_eq!(guard.name(), "{shop}:orders");
-    assert!(backend.exists("app:{shop}:orders"));
+    assert!(bed.exists("app:{shop}:orders"));
     let text = guard.hand_on().unwrap();
     let lock = client.lock("{shop}:orders");
     lock.restore(&text).await.unwrap().unlock().await.unwrap();
-    assert!(!backend.exists("app:{shop}:orders"));
+    assert!(!bed.exists("app:{shop}:orders"));
 }

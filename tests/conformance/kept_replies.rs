@@ -4,19 +4,18 @@ use futures::FutureExt;
 use futures::future::join_all;
 use leasehold::Client;
 use leasehold::test_util::{Delay, Faults};
-use leasehold_testbed::{eventually, ms};
+use leasehold_testbed::{Bed, eventually, ms};
 use tokio::time::{sleep, sleep_until};
 
-use crate::backend::Backend;
 use crate::delayed_commands::{LATE, SEEDS, Testbed};
 
-fn replies(backend: &Backend) -> usize {
-    backend.list(&["KEYS", "leasehold_reply:*"]).len()
+fn replies(bed: &Bed) -> usize {
+    bed.list(&["KEYS", "leasehold_reply:*"]).len()
 }
 
 /// The calls of one name that are under way at once have a key each, and the next ones use it again.
-pub(crate) async fn a_thousand_changes_keep_a_handful_of_replies(backend: Backend) {
-    let client = backend.client().await;
+pub(crate) async fn a_thousand_changes_keep_a_handful_of_replies(bed: Bed) {
+    let client = bed.client().await;
     let (latch, semaphore) = (client.count_down_latch("l"), client.semaphore("s"));
     let permits = client.permit_expirable_semaphore("p");
     latch.try_set_count(2000).await.unwrap();
@@ -24,7 +23,7 @@ pub(crate) async fn a_thousand_changes_keep_a_handful_of_replies(backend: Backen
         semaphore.release(1).await.unwrap();
     }
     assert_eq!(
-        (backend.command(&["GET", "s"]), replies(&backend)),
+        (bed.command(&["GET", "s"]), replies(&bed)),
         ("1000".into(), 2)
     );
     for _ in 0..250 {
@@ -34,14 +33,14 @@ pub(crate) async fn a_thousand_changes_keep_a_handful_of_replies(backend: Backen
         );
         assert!(added.iter().all(Result::is_ok) && counted.iter().all(Result::is_ok));
     }
-    assert_eq!(backend.command(&["GET", "p"]), "1000");
+    assert_eq!(bed.command(&["GET", "p"]), "1000");
     assert_eq!(latch.count().await.unwrap(), 1000);
-    assert!(replies(&backend) <= 1 + 8 + 8, "{}", replies(&backend));
+    assert!(replies(&bed) <= 1 + 8 + 8, "{}", replies(&bed));
 }
 
 /// The key of a call whose future is gone serves the next one, and each of them is done.
-pub(crate) async fn a_dropped_change_keeps_no_key_for_itself(backend: Backend) {
-    let client = backend.client().await;
+pub(crate) async fn a_dropped_change_keeps_no_key_for_itself(bed: Bed) {
+    let client = bed.client().await;
     let semaphore = client.semaphore("s");
     semaphore.release(1).await.unwrap();
     for _ in 0..100 {
@@ -51,12 +50,9 @@ pub(crate) async fn a_dropped_change_keeps_no_key_for_itself(backend: Backend) {
     }
     // What is dropped at its first poll is sent by connections of our own; `fred` may not have begun.
     if std::env::var_os("LEASEHOLD_CONNECTION").is_none() {
-        eventually("all are done", async || {
-            backend.command(&["GET", "s"]) == "201"
-        })
-        .await;
+        eventually("all are done", async || bed.command(&["GET", "s"]) == "201").await;
     }
-    assert_eq!(replies(&backend), 1);
+    assert_eq!(replies(&bed), 1);
 }
 
 /// What is changed, and which number it has when that and what follows were done once.
@@ -134,12 +130,8 @@ async fn a_late_copy_of_a_change_counts_once() {
             let before = run();
             sleep_until(broken + LATE + ms(100)).await;
             came += run() - before;
-            let backend = Backend::Embedded(testbed.redis.clone());
-            assert_eq!(
-                backend.command(&["GET", "n"]),
-                number,
-                "{what}, seed {seed}"
-            );
+            let bed = Bed::Embedded(testbed.redis.clone());
+            assert_eq!(bed.command(&["GET", "n"]), number, "{what}, seed {seed}");
         }
         assert!((1..8).contains(&came), "{what}: {came} came late");
     }
@@ -165,9 +157,9 @@ async fn a_dropped_change_that_comes_late_is_done_once_at_most() {
             semaphore.release(1).await.unwrap();
         }
         sleep(LATE).await;
-        let backend = Backend::Embedded(testbed.redis.clone());
-        let permits = backend.number(&["GET", "n"]);
+        let bed = Bed::Embedded(testbed.redis.clone());
+        let permits = bed.number(&["GET", "n"]);
         assert!([3, 103].contains(&permits), "seed {seed}: {permits}");
-        assert_eq!(replies(&backend), 1);
+        assert_eq!(replies(&bed), 1);
     }
 }

@@ -6,29 +6,28 @@ use std::time::Duration;
 use futures::future::try_join_all;
 use leasehold::test_util::{Delay, Faults};
 use leasehold::{EmbeddedRedis, Error, Lease};
-use leasehold_testbed::{Kind, eventually, ms};
+use leasehold_testbed::{Bed, Kind, SOON, eventually, ms, timed, waiting};
 use tokio::time::{Instant, sleep, sleep_until};
 
-use crate::backend::{Backend, LIMIT, soon, waiting};
 use crate::faulty_connection::FaultyConnection;
 use crate::for_each_kind::for_each_exclusive_kind;
 
 /// The wait, and when what is waited for is released: on a busy machine neither may be late.
-const fn times(backend: &Backend) -> [Duration; 2] {
-    match backend {
-        Backend::Redis(_) => [ms(6000), ms(0)],
+const fn times(bed: &Bed) -> [Duration; 2] {
+    match bed {
+        Bed::Server(..) => [ms(6000), ms(0)],
         // No beat comes in between.
-        Backend::Embedded(_) => [ms(1400), ms(1300)],
+        Bed::Embedded(_) => [ms(1400), ms(1300)],
     }
 }
 
 /// What is released so late, and was told in vain, is seen by the last question.
-pub(crate) async fn what_no_message_told_is_found_at_the_end_of_the_wait(backend: Backend) {
-    let other = &backend.client().await;
-    let [wait, release] = times(&backend);
+pub(crate) async fn what_no_message_told_is_found_at_the_end_of_the_wait(bed: Bed) {
+    let other = &bed.client().await;
+    let [wait, release] = times(&bed);
     let asks_last = async |kind: &Kind| {
         let (client, line) =
-            FaultyConnection::with(&backend, |builder| builder.safety_poll(ms(60_000))).await;
+            FaultyConnection::with(&bed, |builder| builder.safety_poll(ms(60_000))).await;
         let guard = kind.lock(other, kind.name).lock().await.unwrap();
         let (start, lock) = (Instant::now(), kind.lock(&client, kind.name));
         let taking = tokio::spawn(async move {
@@ -44,7 +43,7 @@ pub(crate) async fn what_no_message_told_is_found_at_the_end_of_the_wait(backend
         line.lose_messages();
         sleep_until(start + release).await;
         guard.unlock().await.unwrap();
-        let (taken, took) = soon("it is found", taking).await.0.unwrap();
+        let (taken, took) = timed("it is found", taking).await.0.unwrap();
         (taken, took, line)
     };
     for_each_exclusive_kind(async |kind| {
@@ -52,26 +51,26 @@ pub(crate) async fn what_no_message_told_is_found_at_the_end_of_the_wait(backend
         // A machine that stalls loses the last answer: on a server, then, once more.
         for _ in 0..4 {
             let lost = matches!(&taken, Err(error) if error.may_be_held());
-            if lost && matches!(backend, Backend::Redis(_)) {
+            if lost && !bed.is_embedded() {
                 (taken, took, line) = asks_last(kind).await;
             }
         }
         let guard = taken.unwrap_or_else(|error| panic!("{}, {took:?}: {error}", kind.name));
-        assert!(took <= wait + backend.late(50), "{}: {took:?}", kind.name);
+        assert!(took <= wait + bed.late(50), "{}: {took:?}", kind.name);
         guard.unlock().await.unwrap();
         drop(line);
     })
     .await;
 }
 
-pub(crate) async fn a_latch_that_opened_unheard_is_found_at_the_end_of_the_wait(backend: Backend) {
-    let other = backend.client().await;
+pub(crate) async fn a_latch_that_opened_unheard_is_found_at_the_end_of_the_wait(bed: Bed) {
+    let other = bed.client().await;
     let asks_last = async || {
         let (client, line) =
-            FaultyConnection::with(&backend, |builder| builder.safety_poll(ms(60_000))).await;
+            FaultyConnection::with(&bed, |builder| builder.safety_poll(ms(60_000))).await;
         let opens = other.count_down_latch("l");
         assert!(opens.try_set_count(1).await.unwrap());
-        let (start, [wait, release]) = (Instant::now(), times(&backend));
+        let (start, [wait, release]) = (Instant::now(), times(&bed));
         // The front, and one that waits behind it.
         let waits = [(); 2].map(|()| {
             let latch = client.count_down_latch("l");
@@ -82,7 +81,7 @@ pub(crate) async fn a_latch_that_opened_unheard_is_found_at_the_end_of_the_wait(
         line.lose_messages();
         sleep_until(start + release).await;
         assert_eq!(opens.count_down().await.unwrap(), 0);
-        soon("it is found open", try_join_all(waits))
+        timed("it is found open", try_join_all(waits))
             .await
             .0
             .unwrap()
@@ -91,7 +90,7 @@ pub(crate) async fn a_latch_that_opened_unheard_is_found_at_the_end_of_the_wait(
     // As above.
     for _ in 0..4 {
         let is_lost = |one: &Result<(), Error>| matches!(one, Err(Error::Unavailable { .. }));
-        if found.iter().any(is_lost) && matches!(backend, Backend::Redis(_)) {
+        if found.iter().any(is_lost) && !bed.is_embedded() {
             found = asks_last().await;
         }
     }
@@ -145,7 +144,7 @@ async fn what_is_released_while_a_waiter_subscribes_is_found() {
         // Asked at 100 ms; it would be heard from 200 ms on.
         let start = Instant::now();
         let lock = kind.lock(&client, kind.name);
-        let (taken, ()) = tokio::join!(lock.try_lock(LIMIT, Lease::fixed(polls)), release);
+        let (taken, ()) = tokio::join!(lock.try_lock(SOON, Lease::fixed(polls)), release);
         let took = start.elapsed();
         taken.unwrap().unlock().await.unwrap();
         assert!(took < ms(2000), "{}: {took:?}", kind.name);

@@ -5,11 +5,10 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use leasehold::{Client, CountDownLatch, Error};
-use leasehold_testbed::{eventually, ms};
+use leasehold_testbed::{Bed, eventually, ms, timed, waiting};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
-use crate::backend::{Backend, soon, waiting};
 use crate::faulty_connection::FaultyConnection;
 use crate::semaphores::{in_vain, while_waiting};
 
@@ -27,44 +26,40 @@ fn waiters(client: &Client, number: u32) -> Vec<JoinHandle<Result<(), Error>>> {
 }
 
 async fn all_go(waiters: Vec<JoinHandle<Result<(), Error>>>) -> Duration {
-    let (done, took) = soon("all go", join_all(waiters)).await;
+    let (done, took) = timed("all go", join_all(waiters)).await;
     for done in done {
         done.unwrap().unwrap();
     }
     took
 }
 
-pub(crate) async fn a_timed_wait_sees_what_comes_in_time(backend: Backend) {
-    let (one, other) = (backend.client().await, backend.client().await);
+pub(crate) async fn a_timed_wait_sees_what_comes_in_time(bed: Bed) {
+    let (one, other) = (bed.client().await, bed.client().await);
     let (latch, waiter) = (set(&one, 1).await, other.count_down_latch("l"));
     let start = Instant::now();
-    let opened = while_waiting(&other, 1, waiter.wait(backend.lease(250)), async {
-        sleep(backend.span(150)).await;
+    let opened = while_waiting(&other, 1, waiter.wait(bed.lease(250)), async {
+        sleep(bed.span(150)).await;
         assert_eq!(latch.count_down().await.unwrap(), 0);
     });
     opened.await.unwrap();
-    assert!(start.elapsed() >= backend.span(150));
-    if matches!(backend, Backend::Embedded(_)) {
+    assert!(start.elapsed() >= bed.span(150));
+    if bed.is_embedded() {
         assert!(start.elapsed() < ms(160), "{:?}", start.elapsed());
     }
 }
 
-pub(crate) async fn a_timed_wait_ends_before_what_comes_late(backend: Backend) {
-    let (one, other) = (backend.client().await, backend.client().await);
+pub(crate) async fn a_timed_wait_ends_before_what_comes_late(bed: Bed) {
+    let (one, other) = (bed.client().await, bed.client().await);
     let (latch, waiter) = (set(&one, 1).await, other.count_down_latch("l"));
     let start = Instant::now();
-    in_vain(async || waiter.wait(backend.span(100)).await).await;
-    assert!(start.elapsed() >= backend.span(100));
+    in_vain(async || waiter.wait(bed.span(100)).await).await;
+    assert!(start.elapsed() >= bed.span(100));
     latch.count_down().await.unwrap();
     waiter.wait(Duration::ZERO).await.unwrap();
 }
 
-pub(crate) async fn all_waiters_go_at_zero(backend: Backend) {
-    let clients = [
-        backend.client().await,
-        backend.client().await,
-        backend.client().await,
-    ];
+pub(crate) async fn all_waiters_go_at_zero(bed: Bed) {
+    let clients = [bed.client().await, bed.client().await, bed.client().await];
     let latch = set(&clients[0], 5).await;
     let tasks: Vec<_> = clients
         .iter()
@@ -78,12 +73,12 @@ pub(crate) async fn all_waiters_go_at_zero(backend: Backend) {
         assert_eq!(latch.count_down().await.unwrap(), left);
     }
     all_go(tasks).await;
-    assert_eq!(backend.number(&["EXISTS", "l"]), 0);
+    assert_eq!(bed.number(&["EXISTS", "l"]), 0);
 }
 
-pub(crate) async fn as_many_waiters_as_count_downs(backend: Backend) {
+pub(crate) async fn as_many_waiters_as_count_downs(bed: Bed) {
     const MANY: u32 = 60;
-    let clients = [backend.client().await, backend.client().await];
+    let clients = [bed.client().await, bed.client().await];
     let latch = set(&clients[0], MANY).await;
     let tasks: Vec<_> = clients
         .iter()
@@ -108,8 +103,8 @@ pub(crate) async fn as_many_waiters_as_count_downs(backend: Backend) {
     assert_eq!(latch.count().await.unwrap(), 0);
 }
 
-pub(crate) async fn a_count_never_falls_below_zero(backend: Backend) {
-    let client = backend.client().await;
+pub(crate) async fn a_count_never_falls_below_zero(bed: Bed) {
+    let client = bed.client().await;
     let latch = client.count_down_latch("l");
     latch.wait(Duration::MAX).await.unwrap();
     assert_eq!(latch.count_down().await.unwrap(), 0);
@@ -119,11 +114,11 @@ pub(crate) async fn a_count_never_falls_below_zero(backend: Backend) {
         assert_eq!(latch.count_down().await.unwrap(), 0);
     }
     latch.wait(Duration::ZERO).await.unwrap();
-    assert!(!backend.exists("l"));
+    assert!(!bed.exists("l"));
 }
 
-pub(crate) async fn a_count_is_set_once_until_it_is_zero(backend: Backend) {
-    let client = backend.client().await;
+pub(crate) async fn a_count_is_set_once_until_it_is_zero(bed: Bed) {
+    let client = bed.client().await;
     let latch = client.count_down_latch("l");
     assert_eq!(latch.count().await.unwrap(), 0);
     set(&client, 2).await;
@@ -137,21 +132,21 @@ pub(crate) async fn a_count_is_set_once_until_it_is_zero(backend: Backend) {
 }
 
 /// It would be open, and could not be set any more.
-pub(crate) async fn a_count_of_zero_sets_nothing(backend: Backend) {
-    let client = backend.client().await;
+pub(crate) async fn a_count_of_zero_sets_nothing(bed: Bed) {
+    let client = bed.client().await;
     let latch = client.count_down_latch("l");
     assert!(latch.try_set_count(0).await.unwrap());
-    assert_eq!(backend.number(&["DBSIZE"]), 0);
+    assert_eq!(bed.number(&["DBSIZE"]), 0);
     latch.wait(Duration::ZERO).await.unwrap();
     assert!(latch.try_set_count(3).await.unwrap());
     assert!(!latch.try_set_count(0).await.unwrap());
     assert_eq!(latch.count().await.unwrap(), 3);
 }
 
-pub(crate) async fn deleting_lets_all_go(backend: Backend) {
+pub(crate) async fn deleting_lets_all_go(bed: Bed) {
     // A safety poll must not be what tells them.
-    let slow = backend.builder().safety_poll(ms(60_000)).connect();
-    let (one, other) = (backend.client().await, slow.await.unwrap());
+    let slow = bed.builder().safety_poll(ms(60_000)).connect();
+    let (one, other) = (bed.client().await, slow.await.unwrap());
     let latch = set(&one, 3).await;
     let tasks = waiters(&other, 3);
     waiting(&other, 3).await;
@@ -162,8 +157,8 @@ pub(crate) async fn deleting_lets_all_go(backend: Backend) {
     assert!(!latch.delete().await.unwrap());
 }
 
-pub(crate) async fn who_comes_late_goes_at_once(backend: Backend) {
-    let (one, other) = (backend.client().await, backend.client().await);
+pub(crate) async fn who_comes_late_goes_at_once(bed: Bed) {
+    let (one, other) = (bed.client().await, bed.client().await);
     let latch = set(&one, 1).await;
     let early = waiters(&other, 1);
     waiting(&other, 1).await;
@@ -174,10 +169,9 @@ pub(crate) async fn who_comes_late_goes_at_once(backend: Backend) {
     assert_eq!(other.stats().waiting, 0);
 }
 
-pub(crate) async fn a_lost_message_costs_one_poll(backend: Backend) {
-    let (deaf, line) =
-        FaultyConnection::with(&backend, |builder| builder.safety_poll(ms(200))).await;
-    let latch = set(&backend.client().await, 1).await;
+pub(crate) async fn a_lost_message_costs_one_poll(bed: Bed) {
+    let (deaf, line) = FaultyConnection::with(&bed, |builder| builder.safety_poll(ms(200))).await;
+    let latch = set(&bed.client().await, 1).await;
     let tasks = waiters(&deaf, 3);
     waiting(&deaf, 3).await;
     let listens = async || deaf.stats().listeners == 1 && deaf.stats().calls >= 2;
@@ -185,24 +179,24 @@ pub(crate) async fn a_lost_message_costs_one_poll(backend: Backend) {
     line.lose_messages();
     assert_eq!(latch.count_down().await.unwrap(), 0);
     let took = all_go(tasks).await;
-    if matches!(backend, Backend::Embedded(_)) {
+    if bed.is_embedded() {
         assert!(took < ms(300), "{took:?}");
     }
 }
 
-pub(crate) async fn a_latch_that_opened_during_an_outage_is_found_open(backend: Backend) {
+pub(crate) async fn a_latch_that_opened_during_an_outage_is_found_open(bed: Bed) {
     // The poll must not be what finds it.
     let slow = |builder: leasehold::ClientBuilder| builder.safety_poll(ms(60_000));
-    let (cut_off, line) = FaultyConnection::with(&backend, slow).await;
-    let one = backend.client().await;
+    let (cut_off, line) = FaultyConnection::with(&bed, slow).await;
+    let one = bed.client().await;
     let latch = set(&one, 1).await;
     // The server knows the question.
     in_vain(async || one.count_down_latch("l").wait(Duration::ZERO).await).await;
-    let before = backend.calls();
+    let before = bed.calls();
     let tasks = waiters(&cut_off, 3);
     waiting(&cut_off, 3).await;
     // It was asked again since it listens: no answer can tell it any more.
-    let asked = async || cut_off.stats().listeners == 1 && backend.calls() >= before + 2;
+    let asked = async || cut_off.stats().listeners == 1 && bed.calls() >= before + 2;
     eventually("it asked again", asked).await;
     line.lose_messages();
     latch.count_down().await.unwrap();
@@ -214,40 +208,35 @@ pub(crate) async fn a_latch_that_opened_during_an_outage_is_found_open(backend: 
 }
 
 /// A message is a hint: anybody may publish one.
-pub(crate) async fn a_message_does_not_open_a_latch(backend: Backend) {
-    let (one, other) = (backend.client().await, backend.client_without_polls().await);
+pub(crate) async fn a_message_does_not_open_a_latch(bed: Bed) {
+    let (one, other) = (bed.client().await, bed.client_without_polls().await);
     let latch = set(&one, 1).await;
     let tasks = waiters(&other, 2);
     waiting(&other, 2).await;
     let listens = async || other.stats().listeners == 1 && other.stats().calls >= 2;
     eventually("it listens", listens).await;
-    for channel in backend.channels() {
-        backend.publish(&channel, "0");
+    for channel in bed.channels() {
+        bed.publish(&channel, "0");
     }
     eventually("it is told", async || other.stats().wakes == 1).await;
-    sleep(backend.span(50)).await;
+    sleep(bed.span(50)).await;
     assert!(tasks.iter().all(|task| !task.is_finished()), "it is closed");
     assert_eq!(latch.count_down().await.unwrap(), 0);
     all_go(tasks).await;
 }
 
-pub(crate) async fn a_latch_that_vanishes_is_open(backend: Backend) {
-    let client = backend
-        .builder()
-        .safety_poll(ms(200))
-        .connect()
-        .await
-        .unwrap();
+pub(crate) async fn a_latch_that_vanishes_is_open(bed: Bed) {
+    let client = bed.builder().safety_poll(ms(200)).connect().await.unwrap();
     set(&client, 3).await;
     let tasks = waiters(&client, 2);
     waiting(&client, 2).await;
     // Evicted, flushed, restarted empty: nobody is told.
-    backend.command(&["DEL", "l"]);
+    bed.command(&["DEL", "l"]);
     all_go(tasks).await;
 }
 
-pub(crate) async fn a_waiter_that_gives_up_leaves_the_others_waiting(backend: Backend) {
-    let (one, other) = (backend.client().await, backend.client().await);
+pub(crate) async fn a_waiter_that_gives_up_leaves_the_others_waiting(bed: Bed) {
+    let (one, other) = (bed.client().await, bed.client().await);
     let latch = set(&one, 1).await;
     let mut tasks = waiters(&other, 3);
     waiting(&other, 3).await;
@@ -260,8 +249,8 @@ pub(crate) async fn a_waiter_that_gives_up_leaves_the_others_waiting(backend: Ba
     eventually("nobody listens", async || other.stats().listeners == 0).await;
 }
 
-pub(crate) async fn a_front_that_nobody_polls_hides_nothing(backend: Backend) {
-    let (one, other) = (backend.client().await, backend.client().await);
+pub(crate) async fn a_front_that_nobody_polls_hides_nothing(bed: Bed) {
+    let (one, other) = (bed.client().await, bed.client().await);
     let latch = set(&one, 1).await;
     let idle = other.count_down_latch("l");
     let mut front = Box::pin(idle.wait(Duration::MAX));
@@ -271,34 +260,34 @@ pub(crate) async fn a_front_that_nobody_polls_hides_nothing(backend: Backend) {
         () = eventually("it listens", listens) => {}
     }
     let patient = waiters(&other, 1);
-    let (behind, span) = (other.count_down_latch("l"), backend.lease(500));
+    let (behind, span) = (other.count_down_latch("l"), bed.lease(500));
     let wait = tokio::spawn(async move { behind.wait(span).await });
     waiting(&other, 3).await;
     assert_eq!(latch.count_down().await.unwrap(), 0);
-    soon("it sees for itself", wait).await.0.unwrap().unwrap();
+    timed("it sees for itself", wait).await.0.unwrap().unwrap();
     // What it saw it tells all who waited.
     all_go(patient).await;
-    soon("the front goes", front).await.0.unwrap();
+    timed("the front goes", front).await.0.unwrap();
     assert_eq!(other.stats().timed_out, 0);
     eventually("nobody is left", async || other.stats().local_queues == 0).await;
 }
 
-pub(crate) async fn shutdown_ends_the_wait(backend: Backend) {
-    let (one, other) = (backend.client().await, backend.client().await);
+pub(crate) async fn shutdown_ends_the_wait(bed: Bed) {
+    let (one, other) = (bed.client().await, bed.client().await);
     set(&one, 1).await;
     let tasks = waiters(&other, 3);
     waiting(&other, 3).await;
     other.shutdown(ms(5000)).await.unwrap();
     for task in tasks {
-        let ended = soon("it ends", task).await.0.unwrap();
+        let ended = timed("it ends", task).await.0.unwrap();
         assert!(matches!(ended, Err(Error::Closed)), "{ended:?}");
     }
 }
 
 /// A first call that is stuck in an old connection may come late.
-pub(crate) async fn a_reply_is_kept_until_no_late_copy_can_come(backend: Backend) {
+pub(crate) async fn a_reply_is_kept_until_no_late_copy_can_come(bed: Bed) {
     for (time_out, kept) in [(1000, 30_000), (9000, 36_000)] {
-        let client = backend
+        let client = bed
             .builder()
             .command_timeout(ms(time_out))
             .connect()
@@ -311,26 +300,26 @@ pub(crate) async fn a_reply_is_kept_until_no_late_copy_can_come(backend: Backend
             .add_permits(1)
             .await
             .unwrap();
-        let replies = backend.list(&["KEYS", "leasehold_reply:*"]);
+        let replies = bed.list(&["KEYS", "leasehold_reply:*"]);
         assert_eq!(replies.len(), 3, "{replies:?}");
         for reply in replies {
-            let left = backend.left(&reply);
+            let left = bed.left(&reply);
             assert!((kept - 5000..=kept).contains(&left), "{reply}: {left}");
         }
-        backend.command(&["FLUSHALL"]);
+        bed.command(&["FLUSHALL"]);
     }
 }
 
-pub(crate) async fn a_change_whose_reply_was_lost_counts_once(backend: Backend) {
-    let known = backend.client().await.count_down_latch("{l}known");
+pub(crate) async fn a_change_whose_reply_was_lost_counts_once(bed: Bed) {
+    let known = bed.client().await.count_down_latch("{l}known");
     known.try_set_count(1).await.unwrap();
     known.count_down().await.unwrap();
 
     let (client, line) =
-        FaultyConnection::with(&backend, |builder| builder.command_timeout(ms(9000))).await;
+        FaultyConnection::with(&bed, |builder| builder.command_timeout(ms(9000))).await;
     let latch = client.count_down_latch("l");
     let cut_when = async |expected: &str| {
-        let done = async || backend.command(&["GET", "l"]) == expected;
+        let done = async || bed.command(&["GET", "l"]) == expected;
         eventually("it is done", done).await;
         line.reconnect();
     };

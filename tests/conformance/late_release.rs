@@ -5,10 +5,8 @@ use std::time::Duration;
 
 use leasehold::test_util::Faults;
 use leasehold::{Error, Lease};
-use leasehold_testbed::ms;
+use leasehold_testbed::{Bed, ms, timed};
 use tokio::time::{Instant, sleep};
-
-use crate::backend::{Backend, soon};
 
 /// How long the server refuses calls.
 const BUSY: Duration = ms(180);
@@ -16,7 +14,7 @@ const BUSY: Duration = ms(180);
 /// BUSY, LOADING, OOM, TRYAGAIN: the connection lives, so that no reconnect says that it is over.
 #[tokio::test(start_paused = true)]
 async fn what_a_busy_server_refuses_is_repeated_soon_and_not_too_often() {
-    let redis = Backend::engine();
+    let redis = Bed::engine();
     let client = redis.client();
     let latch = client.count_down_latch("l");
     latch.try_set_count(2).await.unwrap();
@@ -56,7 +54,7 @@ async fn a_release_in_doubt_that_is_confirmed_after_the_lease_is_a_loss() {
     let lease = ms(300);
     for kept in [false, true] {
         for (away, in_time) in [(ms(20), true), (lease * 2, false)] {
-            let redis = Backend::engine();
+            let redis = Bed::engine();
             let client = redis
                 .builder()
                 .command_timeout(ms(5000))
@@ -83,7 +81,7 @@ async fn a_release_in_doubt_that_is_confirmed_after_the_lease_is_a_loss() {
                 // Not polled, it goes on in the background.
                 outage.await;
                 sleep(ms(50)).await;
-                soon("it is told", unlock).await.0
+                timed("it is told", unlock).await.0
             } else {
                 tokio::join!(unlock, outage).0
             };

@@ -5,10 +5,8 @@ use std::time::Duration;
 use futures::future::try_join_all;
 use leasehold::inspect::{LockInfo, LockKind};
 use leasehold::{Guard, Lease, Lock, LockGuard, Owner};
-use leasehold_testbed::eventually;
+use leasehold_testbed::{Bed, eventually};
 use tokio::task::JoinSet;
-
-use crate::backend::Backend;
 
 const ONCE: Duration = Duration::ZERO;
 /// An owner as a thread of Redisson's is one.
@@ -34,17 +32,17 @@ fn holders(lock: &LockInfo) -> Vec<(&str, u64, Option<u128>)> {
 }
 
 /// A key that lives as long as one of the nested read holds of the thread.
-fn read_by_thread(backend: &Backend, hold: u64, lease: Duration) {
+fn read_by_thread(bed: &Bed, hold: u64, lease: Duration) {
     let key = format!("{{rw}}:{THREAD}:rwlock_timeout:{hold}");
-    backend.command(&["SET", &key, "1", "PX", &lease.as_millis().to_string()]);
+    bed.command(&["SET", &key, "1", "PX", &lease.as_millis().to_string()]);
 }
 
-pub(crate) async fn a_reader_whose_lease_ended_is_not_listed(backend: Backend) {
-    let client = backend.client().await;
+pub(crate) async fn a_reader_whose_lease_ended_is_not_listed(bed: Bed) {
+    let client = bed.client().await;
     let live = client.read_write_lock("rw");
     let live = live.read().lock().await.unwrap();
     let brief = client.read_write_lock("rw");
-    let lease = backend.span(50);
+    let lease = bed.span(50);
     brief
         .read()
         .try_lock(seconds(9), Lease::fixed(lease))
@@ -61,14 +59,14 @@ pub(crate) async fn a_reader_whose_lease_ended_is_not_listed(backend: Backend) {
     };
     eventually("its lease ends", async || holders().await == [live.owner()]).await;
     // A thread that nested, in Redisson's form; the outer hold of it is over.
-    backend.command(&["HSET", "rw", THREAD, "2"]);
-    read_by_thread(&backend, 2, seconds(60));
+    bed.command(&["HSET", "rw", THREAD, "2"]);
+    read_by_thread(&bed, 2, seconds(60));
     assert_eq!(holders().await.len(), 2);
     live.unlock().await.unwrap();
 }
 
-pub(crate) async fn each_reader_is_listed_with_its_own_lease(backend: Backend) {
-    let client = backend.client().await;
+pub(crate) async fn each_reader_is_listed_with_its_own_lease(bed: Bed) {
+    let client = bed.client().await;
     let (long, short) = (client.read_write_lock("rw"), client.read_write_lock("rw"));
     let long = long
         .read()
@@ -81,9 +79,9 @@ pub(crate) async fn each_reader_is_listed_with_its_own_lease(backend: Backend) {
         .await
         .unwrap();
     // A thread that nested three times; the second of its holds lives longest.
-    backend.command(&["HSET", "rw", THREAD, "3"]);
+    bed.command(&["HSET", "rw", THREAD, "3"]);
     for (hold, lease) in [(1, 40), (2, 80), (3, 60)] {
-        read_by_thread(&backend, hold, seconds(lease));
+        read_by_thread(&bed, hold, seconds(lease));
     }
     let found = client.locks("rw").await.unwrap();
     let mut expected = [
@@ -106,15 +104,15 @@ pub(crate) async fn each_reader_is_listed_with_its_own_lease(backend: Backend) {
     assert_eq!(given(seen.lease), Some(100));
     // The hold that lives is neither the first nor the last.
     for hold in [1, 3] {
-        backend.command(&["DEL", &format!("{{rw}}:{THREAD}:rwlock_timeout:{hold}")]);
+        bed.command(&["DEL", &format!("{{rw}}:{THREAD}:rwlock_timeout:{hold}")]);
     }
     assert_eq!(holders(&client.locks("rw").await.unwrap()[0]), expected);
     short.unlock().await.unwrap();
     long.unlock().await.unwrap();
 }
 
-pub(crate) async fn a_writers_own_read_is_listed_with_its_own_lease(backend: Backend) {
-    let client = backend.client().await;
+pub(crate) async fn a_writers_own_read_is_listed_with_its_own_lease(bed: Bed) {
+    let client = bed.client().await;
     let rw = client.read_write_lock("rw");
     let write = rw
         .write()
@@ -124,7 +122,7 @@ pub(crate) async fn a_writers_own_read_is_listed_with_its_own_lease(backend: Bac
     let reading = rw.read().acquire().lease(Lease::fixed(seconds(40)));
     let read = reading.within(&write).await.unwrap();
     // A read of which nothing tells how long it lives.
-    backend.command(&["HSET", "rw", THREAD, "1"]);
+    bed.command(&["HSET", "rw", THREAD, "1"]);
     let found = client.locks("rw").await.unwrap();
     let mut expected = [
         (write.owner(), 1, Some(100)),
@@ -138,11 +136,11 @@ pub(crate) async fn a_writers_own_read_is_listed_with_its_own_lease(backend: Bac
     write.unlock().await.unwrap();
 }
 
-pub(crate) async fn a_count_that_is_no_readers_is_not_followed(backend: Backend) {
-    let client = backend.client().await;
+pub(crate) async fn a_count_that_is_no_readers_is_not_followed(bed: Bed) {
+    let client = bed.client().await;
     let guard = client.read_write_lock("rw").read().lock().await.unwrap();
     for count in ["1000000000000000000", "1e300", "inf", "nan", "-1", "many"] {
-        backend.command(&["HSET", "rw", THREAD, count]);
+        bed.command(&["HSET", "rw", THREAD, count]);
         let found = client.locks("rw").await.unwrap();
         let owners: Vec<_> = found[0]
             .holders
@@ -160,8 +158,8 @@ async fn held<G: Guard>(lock: &Lock<G>, lease: u64) -> G {
     lock.try_lock(ONCE, lease).await.unwrap()
 }
 
-pub(crate) async fn every_kind_is_listed_as_what_it_is(backend: Backend) {
-    let (client, other) = (backend.client().await, backend.client().await);
+pub(crate) async fn every_kind_is_listed_as_what_it_is(bed: Bed) {
+    let (client, other) = (bed.client().await, bed.client().await);
     let owner = Owner::new();
     let plain = client.lock("list:plain").owned_by(&owner);
     let plain = [held(&plain, 20).await, held(&plain, 20).await];
@@ -183,7 +181,7 @@ pub(crate) async fn every_kind_is_listed_as_what_it_is(backend: Backend) {
         let waiter = other.fair_lock("list:fair");
         queue.spawn(async move { waiter.lock().await });
     }
-    let places = || backend.number(&["LLEN", "redisson_lock_queue:{list:fair}"]);
+    let places = || bed.number(&["LLEN", "redisson_lock_queue:{list:fair}"]);
     eventually("three stand in line", async || places() == 3).await;
 
     let found = client.locks("list:*").await.unwrap();
@@ -241,11 +239,11 @@ pub(crate) async fn every_kind_is_listed_as_what_it_is(backend: Backend) {
     assert!(!found.is_truncated());
 }
 
-pub(crate) async fn other_keys_are_left_out_and_in_nobodys_way(backend: Backend) {
-    let client = backend.client().await;
+pub(crate) async fn other_keys_are_left_out_and_in_nobodys_way(bed: Bed) {
+    let client = bed.client().await;
     let guard = client.lock("x").lock().await.unwrap();
     // Where the queue of a fair lock of that name would be.
-    backend.command(&["SET", "redisson_lock_queue:{x}", "no list"]);
+    bed.command(&["SET", "redisson_lock_queue:{x}", "no list"]);
     let owner = guard.owner().to_owned();
     for key in ["list", "set", "zset", "stream"] {
         let words: &[&str] = match key {
@@ -254,17 +252,17 @@ pub(crate) async fn other_keys_are_left_out_and_in_nobodys_way(backend: Backend)
             "zset" => &["ZADD", key, "1", &owner],
             _ => &["HSET", key, "field", "1", &owner, "1"],
         };
-        backend.command(words);
+        bed.command(words);
     }
     let many: Vec<_> = (0..200).map(|number| format!("{number}")).collect();
     let mut words = vec!["HSET", "hash"];
     words.extend(many.iter().flat_map(|field| [field.as_str(), "1"]));
-    backend.command(&words);
+    bed.command(&words);
     // A name that is no text, of data and of a lock.
     let odd = format!(
         "redis.call('set', KEYS[1] .. '\\255', '\\254') redis.call('hset', KEYS[1] .. 'y\\255', '{owner}', 1)"
     );
-    backend.command(&["EVAL", &odd, "1", "{odd}"]);
+    bed.command(&["EVAL", &odd, "1", "{odd}"]);
     let found = client.locks("*").await.unwrap();
     let seen: Vec<_> = found
         .iter()
@@ -280,14 +278,14 @@ pub(crate) async fn other_keys_are_left_out_and_in_nobodys_way(backend: Backend)
     guard.unlock().await.unwrap();
 }
 
-pub(crate) async fn patterns_and_prefixes_are_told_apart(backend: Backend) {
-    let odd = backend
+pub(crate) async fn patterns_and_prefixes_are_told_apart(bed: Bed) {
+    let odd = bed
         .builder()
         .key_prefix("a*[b]?\\^:")
         .connect()
         .await
         .unwrap();
-    let plain = backend.client().await;
+    let plain = bed.client().await;
     let names = ["one", "two", "t*", "[t]wo"];
     let ours: Vec<_> = names.iter().map(|name| odd.lock(name)).collect();
     let held = try_join_all(ours.iter().map(Lock::lock)).await.unwrap();
@@ -308,12 +306,12 @@ pub(crate) async fn patterns_and_prefixes_are_told_apart(backend: Backend) {
     drop((held, other));
 }
 
-pub(crate) async fn thousands_of_locks_are_each_listed_once(backend: Backend) {
+pub(crate) async fn thousands_of_locks_are_each_listed_once(bed: Bed) {
     const MANY: usize = 3000;
-    let client = backend.client().await;
+    let client = bed.client().await;
     for number in 0..MANY {
-        backend.command(&["HSET", &format!("lock:{number:04}"), THREAD, "2"]);
-        backend.command(&["SET", &format!("data:{number:04}"), "x"]);
+        bed.command(&["HSET", &format!("lock:{number:04}"), THREAD, "2"]);
+        bed.command(&["SET", &format!("data:{number:04}"), "x"]);
     }
     let before = client.stats().calls;
     let found = client.locks("lock:*").await.unwrap();
@@ -329,15 +327,15 @@ pub(crate) async fn thousands_of_locks_are_each_listed_once(backend: Backend) {
     assert!(!found.is_truncated());
 }
 
-pub(crate) async fn a_list_is_cut_off_beyond_ten_thousand_locks(backend: Backend) {
+pub(crate) async fn a_list_is_cut_off_beyond_ten_thousand_locks(bed: Bed) {
     const MOST: usize = 10_000;
-    let client = backend.client().await;
+    let client = bed.client().await;
     let fill = format!("for i = 1, {MOST} do redis.call('hset', KEYS[1] .. i, '{THREAD}', 1) end");
-    backend.command(&["EVAL", &fill, "1", "lock:{of one slot}"]);
+    bed.command(&["EVAL", &fill, "1", "lock:{of one slot}"]);
     let found = client.locks("lock:*").await.unwrap();
     assert_eq!(found.len(), MOST);
     assert!(!found.is_truncated());
-    backend.command(&["HSET", "lock:0", THREAD, "1"]);
+    bed.command(&["HSET", "lock:0", THREAD, "1"]);
     let found = client.locks("lock:*").await.unwrap();
     assert_eq!(found.len(), MOST);
     assert!(found.is_truncated());

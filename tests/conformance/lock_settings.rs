@@ -3,22 +3,21 @@
 use std::time::Duration;
 
 use leasehold::{Client, ConfigError, Error, HoldState, Lease, Lock, Owner};
-use leasehold_testbed::{eventually, ms};
+use leasehold_testbed::{Bed, eventually, ms, timed, waiting};
 use tokio::time::{Instant, sleep};
 
-use crate::backend::{Backend, soon, waiting};
 use crate::faulty_connection::FaultyConnection;
 use crate::for_each_kind::{for_each_kind, is_sure};
 
-pub(crate) async fn a_lock_has_a_lease_of_its_own(backend: Backend) {
-    let client = backend.client().await;
-    let lease = backend.lease(300);
+pub(crate) async fn a_lock_has_a_lease_of_its_own(bed: Bed) {
+    let client = bed.client().await;
+    let lease = bed.lease(300);
     for_each_kind(async |kind| {
         let lock = kind.lock(&client, kind.name).with_lease(lease);
         let guard = lock.lock().await.unwrap();
         assert!(guard.remaining() <= lease);
         for key in kind.keys(kind.name) {
-            assert!(ms(u64::try_from(backend.left(&key)).unwrap()) <= lease);
+            assert!(ms(u64::try_from(bed.left(&key)).unwrap()) <= lease);
         }
         sleep(lease * 2).await;
         assert_ne!(guard.state(), HoldState::Lost, "it is renewed");
@@ -39,9 +38,9 @@ pub(crate) async fn a_lock_has_a_lease_of_its_own(backend: Backend) {
     .await;
 }
 
-pub(crate) async fn permits_have_a_lease_of_their_own(backend: Backend) {
-    let client = backend.client().await;
-    let lease = backend.lease(300);
+pub(crate) async fn permits_have_a_lease_of_their_own(bed: Bed) {
+    let client = bed.client().await;
+    let lease = bed.lease(300);
     let semaphore = client.semaphore("s").with_lease(lease);
     semaphore.try_set_permits(1).await.unwrap();
     let permit = semaphore.acquire(1).await.unwrap();
@@ -55,9 +54,9 @@ pub(crate) async fn permits_have_a_lease_of_their_own(backend: Backend) {
     assert_ne!(other.state(), HoldState::Lost);
 }
 
-pub(crate) async fn each_hold_is_renewed_by_its_own_lease(backend: Backend) {
-    let client = backend.client().await;
-    let lease = backend.lease(600);
+pub(crate) async fn each_hold_is_renewed_by_its_own_lease(bed: Bed) {
+    let client = bed.client().await;
+    let lease = bed.lease(600);
     let short = client.lock("short").with_lease(lease).lock().await.unwrap();
     let long = client
         .lock("long")
@@ -81,8 +80,8 @@ pub(crate) async fn each_hold_is_renewed_by_its_own_lease(backend: Backend) {
 }
 
 /// Waiters elsewhere know how long the lock is held at most.
-pub(crate) async fn a_hold_passes_to_no_shorter_lease(backend: Backend) {
-    let client = backend.client_with_long_streaks().await;
+pub(crate) async fn a_hold_passes_to_no_shorter_lease(bed: Bed) {
+    let client = bed.client_with_long_streaks().await;
     let with_lease = |lease| {
         let lock = client.lock("x").with_lease(lease);
         tokio::spawn(async move { lock.lock().await })
@@ -91,22 +90,22 @@ pub(crate) async fn a_hold_passes_to_no_shorter_lease(backend: Backend) {
     let shorter = with_lease(ms(10_000));
     waiting(&client, 1).await;
     guard.unlock().await.unwrap();
-    let guard = soon("its turn", shorter).await.0.unwrap().unwrap();
+    let guard = timed("its turn", shorter).await.0.unwrap().unwrap();
     assert_eq!(client.stats().handed_over, 0);
-    assert!(backend.left("x") <= 10_000);
+    assert!(bed.left("x") <= 10_000);
     let longer = with_lease(ms(20_000));
     waiting(&client, 1).await;
     let owner = guard.owner().to_owned();
     guard.unlock().await.unwrap();
-    let guard = soon("its turn", longer).await.0.unwrap().unwrap();
+    let guard = timed("its turn", longer).await.0.unwrap().unwrap();
     assert_eq!((client.stats().handed_over, guard.owner()), (1, &*owner));
-    eventually("it has its own lease", async || backend.left("x") > 10_000).await;
+    eventually("it has its own lease", async || bed.left("x") > 10_000).await;
 }
 
 /// The outer guard relies on its lease: that long it may be cut off.
-pub(crate) async fn a_nested_lease_does_not_shorten_renewals(backend: Backend) {
-    let client = backend.client().await;
-    let (long, short) = (backend.lease(1000), backend.lease(300));
+pub(crate) async fn a_nested_lease_does_not_shorten_renewals(bed: Bed) {
+    let client = bed.client().await;
+    let (long, short) = (bed.lease(1000), bed.lease(300));
     let owner = Owner::new();
     let outer = client
         .lock("x")
@@ -150,35 +149,35 @@ pub(crate) async fn a_nested_lease_does_not_shorten_renewals(backend: Backend) {
 }
 
 /// Waits for a key of somebody else, which is deleted without a message.
-async fn finds_what_no_message_told(backend: &Backend, client: &Client, lock: Lock) -> Duration {
-    backend.command(&["HSET", "x", "somebody:1", "1"]);
-    backend.command(&["PEXPIRE", "x", "600000"]);
+async fn finds_what_no_message_told(bed: &Bed, client: &Client, lock: Lock) -> Duration {
+    bed.command(&["HSET", "x", "somebody:1", "1"]);
+    bed.command(&["PEXPIRE", "x", "600000"]);
     let waiter = tokio::spawn(async move { lock.lock().await });
     eventually("it listens", async || client.stats().listeners == 1).await;
-    backend.command(&["DEL", "x"]);
-    let (guard, took) = soon("a poll finds it", waiter).await;
+    bed.command(&["DEL", "x"]);
+    let (guard, took) = timed("a poll finds it", waiter).await;
     guard.unwrap().unwrap().unlock().await.unwrap();
     took
 }
 
-pub(crate) async fn a_lock_has_a_safety_poll_of_its_own(backend: Backend) {
-    let client = backend.client_without_polls().await;
+pub(crate) async fn a_lock_has_a_safety_poll_of_its_own(bed: Bed) {
+    let client = bed.client_without_polls().await;
     let lock = client.lock("x").with_safety_poll(ms(200));
-    let took = finds_what_no_message_told(&backend, &client, lock).await;
-    assert!(took < backend.late(300), "{took:?}");
+    let took = finds_what_no_message_told(&bed, &client, lock).await;
+    assert!(took < bed.late(300), "{took:?}");
     assert_eq!(client.stats().polls, 0, "it asked for itself");
 }
 
-pub(crate) async fn a_lock_that_waits_for_long_asks_again(backend: Backend) {
-    let client = backend.client_without_polls().await;
-    let held = backend.client().await.lock("x").lock().await.unwrap();
+pub(crate) async fn a_lock_that_waits_for_long_asks_again(bed: Bed) {
+    let client = bed.client_without_polls().await;
+    let held = bed.client().await.lock("x").lock().await.unwrap();
     let lock = client.lock("x").with_safety_poll(ms(50));
     let waiter = tokio::spawn(async move { lock.lock().await });
     waiting(&client, 1).await;
     let calls = client.stats().calls;
     eventually("it asks again", async || client.stats().calls >= calls + 5).await;
     held.unlock().await.unwrap();
-    drop(soon("its turn", waiter).await.0.unwrap().unwrap());
+    drop(timed("its turn", waiter).await.0.unwrap().unwrap());
     eventually("it is released", async || {
         client.stats().releases_pending == 0
     })
@@ -189,8 +188,8 @@ pub(crate) async fn a_lock_that_waits_for_long_asks_again(backend: Backend) {
     assert_eq!(client.stats().calls, calls);
 }
 
-pub(crate) async fn permits_and_latches_are_asked_for_as_often(backend: Backend) {
-    let client = backend.client_without_polls().await;
+pub(crate) async fn permits_and_latches_are_asked_for_as_often(bed: Bed) {
+    let client = bed.client_without_polls().await;
     let semaphore = client.semaphore("s").with_safety_poll(ms(200));
     semaphore.try_set_permits(0).await.unwrap();
     let taking = tokio::spawn(async move { semaphore.acquire(1).await });
@@ -198,12 +197,12 @@ pub(crate) async fn permits_and_latches_are_asked_for_as_often(backend: Backend)
     latch.try_set_count(1).await.unwrap();
     let open = tokio::spawn(async move { latch.wait(Duration::MAX).await });
     eventually("both listen", async || client.stats().listeners == 2).await;
-    backend.command(&["SET", "s", "1"]);
-    backend.command(&["DEL", "l"]);
-    let (done, took) = soon("both go on", async { (taking.await, open.await) }).await;
+    bed.command(&["SET", "s", "1"]);
+    bed.command(&["DEL", "l"]);
+    let (done, took) = timed("both go on", async { (taking.await, open.await) }).await;
     drop(done.0.unwrap().unwrap());
     done.1.unwrap().unwrap();
-    assert!(took < backend.late(500), "{took:?}");
+    assert!(took < bed.late(500), "{took:?}");
 }
 
 fn asking(client: &Client) -> [(&'static str, Lock); 3] {
@@ -215,9 +214,9 @@ fn asking(client: &Client) -> [(&'static str, Lock); 3] {
     ]
 }
 
-pub(crate) async fn retries_end_an_acquisition(backend: Backend) {
-    let (client, other) = (backend.client_without_polls().await, backend.client().await);
-    let pause = backend.span(100);
+pub(crate) async fn retries_end_an_acquisition(bed: Bed) {
+    let (client, other) = (bed.client_without_polls().await, bed.client().await);
+    let pause = bed.span(100);
     for ((name, lock), (_, held)) in asking(&client).into_iter().zip(asking(&other)) {
         let guard = held.lock().await.unwrap();
         for retries in [0, 3] {
@@ -226,14 +225,14 @@ pub(crate) async fn retries_end_an_acquisition(backend: Backend) {
                 .with_retry_count(retries)
                 .with_retry_pause(pause, pause);
             let (before, start) = (client.stats().calls, Instant::now());
-            let error = soon("it ends", lock.lock()).await.0.unwrap_err();
+            let error = timed("it ends", lock.lock()).await.0.unwrap_err();
             assert!(error.is_timeout(), "{name}: {error}");
             if name != "quorum" {
                 let calls = client.stats().calls - before;
                 assert_eq!(calls, u64::from(retries) + 1, "{name}");
             }
             let took = start.elapsed();
-            let most = pause * retries + backend.late(50);
+            let most = pause * retries + bed.late(50);
             assert!(
                 took >= pause / 2 * retries && took <= most,
                 "{name}: {took:?}"
@@ -252,19 +251,19 @@ pub(crate) async fn retries_end_an_acquisition(backend: Backend) {
 }
 
 /// A set goes on until its wait is over, but not beyond what its members may ask.
-pub(crate) async fn retries_end_an_acquisition_of_several_locks(backend: Backend) {
-    let (client, other) = (backend.client_without_polls().await, backend.client().await);
+pub(crate) async fn retries_end_an_acquisition_of_several_locks(bed: Bed) {
+    let (client, other) = (bed.client_without_polls().await, bed.client().await);
     let strings = || ["a", "b", "c"].map(|name| client.string_lock(name));
     for held in ["a", "b", "c"] {
         let guard = other.string_lock(held).lock().await.unwrap();
         for retries in [0, 3] {
             let lock = Lock::multi(strings()).with_retry_count(retries);
             // A machine that stalls loses an answer, and what was in doubt then is given back a little later.
-            soon("it ends", backend.in_vain(async || lock.lock().await)).await;
+            timed("it ends", bed.in_vain(async || lock.lock().await)).await;
             for free in ["a", "b", "c"].into_iter().filter(|name| *name != held) {
-                let is_engine = matches!(backend, Backend::Embedded(_));
-                assert!(!is_engine || !backend.exists(free), "{held}: {free}");
-                backend.until_gone(free).await;
+                let is_engine = bed.is_embedded();
+                assert!(!is_engine || !bed.exists(free), "{held}: {free}");
+                bed.until_gone(free).await;
             }
         }
         guard.unlock().await.unwrap();
@@ -279,8 +278,8 @@ pub(crate) async fn retries_end_an_acquisition_of_several_locks(backend: Backend
         .unwrap();
 }
 
-pub(crate) async fn pauses_are_as_they_were_set(backend: Backend) {
-    let (client, other) = (backend.client_without_polls().await, backend.client().await);
+pub(crate) async fn pauses_are_as_they_were_set(bed: Bed) {
+    let (client, other) = (bed.client_without_polls().await, bed.client().await);
     for ((name, lock), (_, held)) in asking(&client).into_iter().zip(asking(&other)).take(2) {
         let guard = held.lock().await.unwrap();
         let lock = lock.with_retry_pause(ms(400), ms(400));
@@ -292,12 +291,12 @@ pub(crate) async fn pauses_are_as_they_were_set(backend: Backend) {
         let most = u64::try_from(start.elapsed().as_millis()).unwrap() / 200 + 2;
         assert!((2..=most).contains(&calls), "{name}: {calls} calls");
         guard.unlock().await.unwrap();
-        drop(soon("its turn", waiter).await.0.unwrap().unwrap());
+        drop(timed("its turn", waiter).await.0.unwrap().unwrap());
     }
 }
 
-pub(crate) async fn bad_settings_are_refused_before_anything_is_sent(backend: Backend) {
-    let client = backend.client_without_polls().await;
+pub(crate) async fn bad_settings_are_refused_before_anything_is_sent(bed: Bed) {
+    let client = bed.client_without_polls().await;
     let names = || ["a", "b"].map(|name| client.lock(name));
     let bad = ms(99);
     let out_of_range = [
@@ -359,8 +358,8 @@ pub(crate) async fn bad_settings_are_refused_before_anything_is_sent(backend: Ba
 }
 
 /// Where one had the lease of another, Redis would free it while its guard says that it is held.
-pub(crate) async fn locks_that_are_taken_by_one_call_have_their_own_leases(backend: Backend) {
-    let client = backend.client().await;
+pub(crate) async fn locks_that_are_taken_by_one_call_have_their_own_leases(bed: Bed) {
+    let client = bed.client().await;
     let (short, long) = (ms(5000), ms(60_000));
     for (a, b) in [(short, long), (long, short)] {
         let both = Lock::multi([
@@ -371,7 +370,7 @@ pub(crate) async fn locks_that_are_taken_by_one_call_have_their_own_leases(backe
         ]);
         let guard = both.lock().await.unwrap();
         for (key, lease) in [("a", a), ("b", b), ("c", b), ("d", a)] {
-            let left = backend.left(key);
+            let left = bed.left(key);
             let lease = i64::try_from(lease.as_millis()).unwrap();
             assert!(
                 left > lease - 5000 && left <= lease,
@@ -382,9 +381,9 @@ pub(crate) async fn locks_that_are_taken_by_one_call_have_their_own_leases(backe
     }
 }
 
-pub(crate) async fn a_lost_reply_of_one_call_tells_the_longest_lease(backend: Backend) {
+pub(crate) async fn a_lost_reply_of_one_call_tells_the_longest_lease(bed: Bed) {
     let (client, line) =
-        FaultyConnection::with(&backend, |builder| builder.command_timeout(ms(300))).await;
+        FaultyConnection::with(&bed, |builder| builder.command_timeout(ms(300))).await;
     let (short, long) = (ms(5000), ms(60_000));
     line.lose_replies();
     for (a, b) in [(short, long), (long, short)] {
@@ -392,7 +391,7 @@ pub(crate) async fn a_lost_reply_of_one_call_tells_the_longest_lease(backend: Ba
             client.lock("{s}a").with_lease(a),
             client.lock("{s}b").with_lease(b),
         ]);
-        let error = soon("it ends", both.try_lock_now(Lease::Renewed))
+        let error = timed("it ends", both.try_lock_now(Lease::Renewed))
             .await
             .0
             .unwrap_err();

@@ -3,33 +3,29 @@
 use std::time::Duration;
 
 use leasehold::{Ended, Error, HoldState, Lease, LossReason};
-use leasehold_testbed::{eventually, ms};
+use leasehold_testbed::{Bed, eventually, ms, timed, waiting};
 use tokio::time::{Instant, sleep};
 
-use crate::backend::{Backend, soon, waiting};
 use crate::for_each_kind::is_sure;
 
-pub(crate) async fn a_fixed_lease_ends_by_itself(backend: Backend) {
-    let (client, rival) = (backend.client().await, backend.client_without_polls().await);
+pub(crate) async fn a_fixed_lease_ends_by_itself(bed: Bed) {
+    let (client, rival) = (bed.client().await, bed.client_without_polls().await);
     let start = Instant::now();
     let guard = client
         .lock("x")
         .try_lock(Duration::ZERO, Lease::fixed(ms(600)))
         .await
         .unwrap();
-    if matches!(backend, Backend::Embedded(_)) {
+    if bed.is_embedded() {
         // Elsewhere the machine may stand still before the call is sent.
         assert!(guard.deadline() <= start + ms(600));
     }
-    let (next, _) = soon("it expires", rival.lock("x").lock()).await;
+    let (next, _) = timed("it expires", rival.lock("x").lock()).await;
     let took = start.elapsed();
     assert_eq!(guard.state(), HoldState::Lost);
-    assert!(
-        took > ms(500) && took < ms(600) + backend.late(200),
-        "{took:?}"
-    );
+    assert!(took > ms(500) && took < ms(600) + bed.late(200), "{took:?}");
     assert_eq!(
-        soon("told", guard.ended()).await.0,
+        timed("told", guard.ended()).await.0,
         Ended::Lost(LossReason::Expired)
     );
     let late = guard.unlock().await.unwrap_err();
@@ -46,23 +42,22 @@ pub(crate) async fn a_fixed_lease_ends_by_itself(backend: Backend) {
     next.unwrap().check().unwrap();
 }
 
-pub(crate) async fn a_renewed_lease_outlives_its_length(backend: Backend) {
+pub(crate) async fn a_renewed_lease_outlives_its_length(bed: Bed) {
     let (client, rival) = (
-        backend.client_with_lease(backend.lease(300)).await,
-        backend.client().await,
+        bed.client_with_lease(bed.lease(300)).await,
+        bed.client().await,
     );
     let lock = client.lock("x");
     // A second hold of the same name is renewed as the first was.
     for _ in 0..2 {
         let guard = lock.lock().await.unwrap();
-        backend
-            .in_vain(async || {
-                rival
-                    .lock("x")
-                    .try_lock(backend.lease(600), Lease::Renewed)
-                    .await
-            })
-            .await;
+        bed.in_vain(async || {
+            rival
+                .lock("x")
+                .try_lock(bed.lease(600), Lease::Renewed)
+                .await
+        })
+        .await;
         is_sure(&guard).await;
         guard.unlock().await.unwrap();
     }
@@ -70,13 +65,13 @@ pub(crate) async fn a_renewed_lease_outlives_its_length(backend: Backend) {
     assert_eq!((client.stats().holds, client.stats().lost), (0, 0));
 }
 
-pub(crate) async fn a_deleted_key_is_noticed(backend: Backend) {
-    let client = backend.client_with_lease(backend.lease(600)).await;
+pub(crate) async fn a_deleted_key_is_noticed(bed: Bed) {
+    let client = bed.client_with_lease(bed.lease(600)).await;
     let guard = client.lock("x").lock().await.unwrap();
-    backend.command(&["DEL", "x"]);
-    let (ended, took) = soon("told", guard.ended()).await;
+    bed.command(&["DEL", "x"]);
+    let (ended, took) = timed("told", guard.ended()).await;
     assert_eq!(ended, Ended::Lost(LossReason::Gone));
-    assert!(took < backend.late(400), "within a renewal tick: {took:?}");
+    assert!(took < bed.late(400), "within a renewal tick: {took:?}");
     eventually("it is counted", async || client.stats().lost == 1).await;
     let late = guard.unlock().await.unwrap_err();
     assert!(
@@ -91,72 +86,72 @@ pub(crate) async fn a_deleted_key_is_noticed(backend: Backend) {
     );
 }
 
-pub(crate) async fn a_forced_release_is_noticed_and_wakes(backend: Backend) {
-    let client = backend.client_with_lease(backend.lease(600)).await;
-    let other = backend.client_without_polls().await;
+pub(crate) async fn a_forced_release_is_noticed_and_wakes(bed: Bed) {
+    let client = bed.client_with_lease(bed.lease(600)).await;
+    let other = bed.client_without_polls().await;
     let guard = client.lock("x").lock().await.unwrap();
     let waiting = other.lock("x");
     let waiter = tokio::spawn(async move { waiting.lock().await });
     eventually("it listens", async || other.stats().listeners == 1).await;
     assert!(other.lock("x").force_unlock().await.unwrap());
-    let (next, took) = soon("the waiter is woken", waiter).await;
-    assert!(took < backend.late(500), "{took:?}");
+    let (next, took) = timed("the waiter is woken", waiter).await;
+    assert!(took < bed.late(500), "{took:?}");
     eventually("by the message, not by the lease", async || {
         other.stats().wakes > 0
     })
     .await;
-    let (ended, took) = soon("the holder is told", guard.ended()).await;
+    let (ended, took) = timed("the holder is told", guard.ended()).await;
     assert_eq!(ended, Ended::Lost(LossReason::Gone));
-    assert!(took < backend.late(400), "{took:?}");
+    assert!(took < bed.late(400), "{took:?}");
     next.unwrap().unwrap().unlock().await.unwrap();
     assert!(!other.lock("x").force_unlock().await.unwrap());
 }
 
-pub(crate) async fn a_lost_lock_is_not_resurrected(backend: Backend) {
-    let client = backend.client_with_lease(backend.lease(300)).await;
+pub(crate) async fn a_lost_lock_is_not_resurrected(bed: Bed) {
+    let client = bed.client_with_lease(bed.lease(300)).await;
     let guard = client.lock("x").lock().await.unwrap();
-    backend.command(&["DEL", "x"]);
-    soon("told", guard.ended()).await;
-    sleep(backend.lease(500)).await;
-    assert!(!backend.exists("x"));
+    bed.command(&["DEL", "x"]);
+    timed("told", guard.ended()).await;
+    sleep(bed.lease(500)).await;
+    assert!(!bed.exists("x"));
     assert_eq!(guard.state(), HoldState::Lost);
 }
 
-pub(crate) async fn a_lock_taken_by_another_is_reported_lost(backend: Backend) {
-    let client = backend.client_with_lease(backend.lease(300)).await;
+pub(crate) async fn a_lock_taken_by_another_is_reported_lost(bed: Bed) {
+    let client = bed.client_with_lease(bed.lease(300)).await;
     let guard = client.lock("x").lock().await.unwrap();
-    backend.command(&["DEL", "x"]);
-    backend.command(&["HSET", "x", "somebody:1", "1"]);
-    backend.command(&["PEXPIRE", "x", "5000"]);
+    bed.command(&["DEL", "x"]);
+    bed.command(&["HSET", "x", "somebody:1", "1"]);
+    bed.command(&["PEXPIRE", "x", "5000"]);
     assert_eq!(
-        soon("told", guard.ended()).await.0,
+        timed("told", guard.ended()).await.0,
         Ended::Lost(LossReason::Gone)
     );
     drop(guard);
-    sleep(backend.span(50)).await;
-    assert_eq!(backend.number(&["HGET", "x", "somebody:1"]), 1);
+    sleep(bed.span(50)).await;
+    assert_eq!(bed.number(&["HGET", "x", "somebody:1"]), 1);
 }
 
-pub(crate) async fn a_renewal_extends_only_what_is_ours(backend: Backend) {
-    let client = backend.client_with_lease(backend.lease(600)).await;
+pub(crate) async fn a_renewal_extends_only_what_is_ours(bed: Bed) {
+    let client = bed.client_with_lease(bed.lease(600)).await;
     let guards = [
         client.lock("x").lock().await.unwrap(),
         client.lock("y").lock().await.unwrap(),
     ];
-    backend.command(&["DEL", "x"]);
-    backend.command(&["HSET", "x", "somebody:1", "1"]);
-    backend.command(&["PEXPIRE", "x", "60000"]);
-    soon("one is lost", guards[0].ended()).await;
-    let left = backend.left("x");
+    bed.command(&["DEL", "x"]);
+    bed.command(&["HSET", "x", "somebody:1", "1"]);
+    bed.command(&["PEXPIRE", "x", "60000"]);
+    timed("one is lost", guards[0].ended()).await;
+    let left = bed.left("x");
     assert!(left > 50_000, "the other's lease is as it was: {left}");
-    sleep(backend.lease(700)).await;
+    sleep(bed.lease(700)).await;
     is_sure(&guards[1]).await; // The others of the batch are renewed.
 }
 
-pub(crate) async fn a_late_unlock_touches_nobody(backend: Backend) {
-    let (client, rival) = (backend.client().await, backend.client().await);
+pub(crate) async fn a_late_unlock_touches_nobody(bed: Bed) {
+    let (client, rival) = (bed.client().await, bed.client().await);
     let guard = client.lock("x").lock().await.unwrap();
-    backend.command(&["DEL", "x"]);
+    bed.command(&["DEL", "x"]);
     let next = rival.lock("x").lock().await.unwrap();
     let late = guard.unlock().await.unwrap_err();
     assert!(
@@ -169,33 +164,28 @@ pub(crate) async fn a_late_unlock_touches_nobody(backend: Backend) {
         ),
         "{late}"
     );
-    assert_eq!(backend.number(&["HGET", "x", next.owner()]), 1);
+    assert_eq!(bed.number(&["HGET", "x", next.owner()]), 1);
     next.unlock().await.unwrap();
 }
 
-pub(crate) async fn a_key_of_another_type_is_a_loss(backend: Backend) {
-    let client = backend.client_with_lease(backend.lease(300)).await;
+pub(crate) async fn a_key_of_another_type_is_a_loss(bed: Bed) {
+    let client = bed.client_with_lease(bed.lease(300)).await;
     let guards = [
         client.lock("x").lock().await.unwrap(),
         client.lock("y").lock().await.unwrap(),
     ];
-    backend.command(&["SET", "x", "a string"]);
+    bed.command(&["SET", "x", "a string"]);
     assert_eq!(
-        soon("told", guards[0].ended()).await.0,
+        timed("told", guards[0].ended()).await.0,
         Ended::Lost(LossReason::Gone)
     );
-    sleep(backend.lease(400)).await;
+    sleep(bed.lease(400)).await;
     is_sure(&guards[1]).await; // Its neighbour in the batch is not harmed.
-    assert_eq!(backend.command(&["GET", "x"]), "a string");
+    assert_eq!(bed.command(&["GET", "x"]), "a string");
 }
 
-pub(crate) async fn a_loss_lets_the_next_local_waiter_in(backend: Backend) {
-    let client = backend
-        .builder()
-        .safety_poll(ms(100))
-        .connect()
-        .await
-        .unwrap();
+pub(crate) async fn a_loss_lets_the_next_local_waiter_in(bed: Bed) {
+    let client = bed.builder().safety_poll(ms(100)).connect().await.unwrap();
     for lease in [Lease::Renewed, Lease::Fixed(ms(20_000))] {
         let guard = client
             .lock("x")
@@ -205,21 +195,21 @@ pub(crate) async fn a_loss_lets_the_next_local_waiter_in(backend: Backend) {
         let next = client.lock("x");
         let waiter = tokio::spawn(async move { next.lock().await });
         waiting(&client, 1).await;
-        backend.command(&["DEL", "x"]);
-        let (next, took) = soon("the waiter gets it", waiter).await;
-        assert!(took < backend.late(600), "by the safety poll: {took:?}");
+        bed.command(&["DEL", "x"]);
+        let (next, took) = timed("the waiter gets it", waiter).await;
+        assert!(took < bed.late(600), "by the safety poll: {took:?}");
         assert_eq!(guard.state(), HoldState::Lost);
         next.unwrap().unwrap().unlock().await.unwrap();
     }
     // A fixed lease that ends with its guard alive.
-    let client = backend.client_without_polls().await;
+    let client = bed.client_without_polls().await;
     let guard = client
         .lock("x")
         .try_lock(Duration::ZERO, Lease::fixed(ms(300)))
         .await
         .unwrap();
-    let (next, took) = soon("at the lease's end", client.lock("x").lock()).await;
-    assert!(took < ms(300) + backend.late(200), "{took:?}");
+    let (next, took) = timed("at the lease's end", client.lock("x").lock()).await;
+    assert!(took < ms(300) + bed.late(200), "{took:?}");
     next.unwrap().unlock().await.unwrap();
     assert_eq!(guard.state(), HoldState::Lost);
 }

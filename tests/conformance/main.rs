@@ -1,6 +1,6 @@
-//! Every behaviour, once, on every backend: the embedded engine under paused time and a real server.
+//! Every behaviour, once, on every bed: the embedded engine under paused time and a real server.
 //!
-//! A behaviour is an `async fn(Backend)` in one of the modules and a line in the list at the end.
+//! A behaviour is an `async fn(Bed)` in one of the modules and a line in the list at the end.
 #![expect(clippy::disallowed_methods, reason = "tests spawn tasks of their own")]
 #![expect(
     clippy::unwrap_used,
@@ -9,11 +9,11 @@
 )]
 #![expect(clippy::large_futures, reason = "many at once, in one test")]
 
-mod backend;
 mod background;
 mod bad_arguments;
 mod basics;
 mod both_sides;
+mod connection;
 mod contention;
 mod copies;
 mod crash;
@@ -64,32 +64,8 @@ mod unlock_not_before;
 mod unpolled;
 mod who;
 
-macro_rules! behaviours {
-    ($($module:ident { $($behaviour:ident,)* })*) => {
-        mod on_redis {
-            $(mod $module {
-                $(#[tokio::test]
-                async fn $behaviour() {
-                    if leasehold_testbed::is_missing() {
-                        return;
-                    }
-                    crate::$module::$behaviour(crate::backend::Backend::redis()).await;
-                })*
-            })*
-        }
-
-        mod embedded {
-            $(mod $module {
-                $(#[tokio::test(start_paused = true)]
-                async fn $behaviour() {
-                    crate::$module::$behaviour(crate::backend::Backend::embedded()).await;
-                })*
-            })*
-        }
-    };
-}
-
-behaviours! {
+leasehold_testbed::behaviours! {
+    task on crate::connection::server;
     exclusion {
         every_pattern_of_a_service_excludes,
         nested_sections_re_enter,

@@ -5,19 +5,15 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
 use leasehold::{Client, ConfigError, Error, HoldState, Lease, Lock, Owner};
-use leasehold_testbed::{eventually, ms};
+use leasehold_testbed::{Bed, eventually, ms, timed, waiting};
 use tokio::time::{Instant, sleep};
 
-use crate::backend::{Backend, soon, waiting};
 use crate::semaphores::in_vain;
 
 pub(crate) const NAMES: [&str; 3] = ["a", "b", "c"];
 
-pub(crate) fn there(backend: &Backend) -> Vec<&'static str> {
-    NAMES
-        .into_iter()
-        .filter(|name| backend.exists(name))
-        .collect()
+pub(crate) fn there(bed: &Bed) -> Vec<&'static str> {
+    NAMES.into_iter().filter(|name| bed.exists(name)).collect()
 }
 
 pub(crate) async fn settled(client: &Client) {
@@ -33,8 +29,8 @@ pub(crate) async fn settled(client: &Client) {
     .await;
 }
 
-pub(crate) async fn it_is_held_when_every_member_is(backend: Backend) {
-    let client = backend.client().await;
+pub(crate) async fn it_is_held_when_every_member_is(bed: Bed) {
+    let client = bed.client().await;
     let owner = Owner::new();
     let multi = client.multi_lock(NAMES).owned_by(&owner);
     let members = NAMES.map(|name| client.lock(name).owned_by(&owner));
@@ -55,16 +51,16 @@ pub(crate) async fn it_is_held_when_every_member_is(backend: Backend) {
     let guard = member.lock().await.unwrap();
     assert!(!multi.is_held().await.unwrap());
     // But its owner takes the others beside it, and gives back only what it took.
-    let all = soon("the others are free", multi.lock()).await.0.unwrap();
+    let all = timed("the others are free", multi.lock()).await.0.unwrap();
     assert!(multi.is_held().await.unwrap());
     assert_eq!(guard.hold_count(), 2);
     all.unlock().await.unwrap();
-    assert_eq!((there(&backend), guard.hold_count()), (vec!["b"], 1));
+    assert_eq!((there(&bed), guard.hold_count()), (vec!["b"], 1));
     guard.unlock().await.unwrap();
 }
 
-pub(crate) async fn what_was_taken_is_given_back_and_no_more(backend: Backend) {
-    let (one, other) = (backend.client().await, backend.client().await);
+pub(crate) async fn what_was_taken_is_given_back_and_no_more(bed: Bed) {
+    let (one, other) = (bed.client().await, bed.client().await);
     let owner = Owner::new();
     let outer = one.lock("a").owned_by(&owner);
     let outer = outer.lock().await.unwrap();
@@ -73,8 +69,8 @@ pub(crate) async fn what_was_taken_is_given_back_and_no_more(backend: Backend) {
     for wait in [Duration::ZERO, ms(100)] {
         let multi = one.multi_lock(NAMES).owned_by(&owner);
         in_vain(async || multi.try_lock(wait, Lease::Renewed).await).await;
-        eventually("b is given back", async || there(&backend) == ["a", "c"]).await;
-        assert_eq!(backend.number(&["HGET", "a", outer.owner()]), 1);
+        eventually("b is given back", async || there(&bed) == ["a", "c"]).await;
+        assert_eq!(bed.number(&["HGET", "a", outer.owner()]), 1);
         assert_eq!((outer.hold_count(), outer.state()), (1, HoldState::Held));
         held.check().unwrap();
     }
@@ -82,8 +78,8 @@ pub(crate) async fn what_was_taken_is_given_back_and_no_more(backend: Backend) {
     outer.unlock().await.unwrap();
 }
 
-pub(crate) async fn one_of_many_contenders_wins(backend: Backend) {
-    let clients = [backend.client().await, backend.client().await];
+pub(crate) async fn one_of_many_contenders_wins(bed: Bed) {
+    let clients = [bed.client().await, bed.client().await];
     let takings: Vec<_> = (0..10)
         .map(|number| {
             let multi = clients[number % 2].multi_lock(NAMES);
@@ -115,11 +111,11 @@ pub(crate) async fn one_of_many_contenders_wins(backend: Backend) {
     for client in &clients {
         settled(client).await;
     }
-    eventually("free", async || there(&backend).is_empty()).await;
+    eventually("free", async || there(&bed).is_empty()).await;
 }
 
-pub(crate) async fn a_second_one_waits_for_the_first(backend: Backend) {
-    let (one, other) = (backend.client().await, backend.client_without_polls().await);
+pub(crate) async fn a_second_one_waits_for_the_first(bed: Bed) {
+    let (one, other) = (bed.client().await, bed.client_without_polls().await);
     let guard = one.multi_lock(NAMES).lock().await.unwrap();
     // Overlapping sets, of which only one member is in the way.
     let second = other.multi_lock(["c", "d"]);
@@ -128,13 +124,13 @@ pub(crate) async fn a_second_one_waits_for_the_first(backend: Backend) {
     sleep(ms(50)).await;
     assert!(!second.is_finished());
     guard.unlock().await.unwrap();
-    let (guard, took) = soon("then it goes on", second).await;
-    assert!(took < backend.late(700), "{took:?}");
+    let (guard, took) = timed("then it goes on", second).await;
+    assert!(took < bed.late(700), "{took:?}");
     guard.unwrap().unwrap().unlock().await.unwrap();
 }
 
-pub(crate) async fn opposite_orders_do_not_wait_for_each_other(backend: Backend) {
-    let clients = [backend.client().await, backend.client().await];
+pub(crate) async fn opposite_orders_do_not_wait_for_each_other(bed: Bed) {
+    let clients = [bed.client().await, bed.client().await];
     let orders = [
         ["a", "b", "c"],
         ["c", "b", "a"],
@@ -161,26 +157,29 @@ pub(crate) async fn opposite_orders_do_not_wait_for_each_other(backend: Backend)
         .collect();
     let start = Instant::now();
     for task in tasks {
-        soon("nobody waits for ever", task).await.0.unwrap();
+        timed("nobody waits for ever", task).await.0.unwrap();
     }
     assert!(start.elapsed() < ms(10_000), "{:?}", start.elapsed());
-    assert_eq!(there(&backend), [""; 0]);
+    assert_eq!(there(&bed), [""; 0]);
 }
 
-pub(crate) async fn a_peer_with_another_order_is_given_way(backend: Backend) {
-    let (one, peer) = (backend.client().await, backend.client().await);
+pub(crate) async fn a_peer_with_another_order_is_given_way(bed: Bed) {
+    let (one, peer) = (bed.client().await, bed.client().await);
     // As Redisson does it: in the order given, and it keeps what it has.
     let later = peer.lock("b").lock().await.unwrap();
     let multi = Lock::multi([one.fenced_lock("a").into(), one.lock("b")]);
     let taking = tokio::spawn(async move { multi.lock().await });
     // By its counter, which stays when it has given way already.
-    let taken = async || backend.exists("redisson_lock_token:{a}");
+    let taken = async || bed.exists("redisson_lock_token:{a}");
     eventually("it has the first, or had it", taken).await;
-    let first = soon("it gives way", peer.lock("a").lock()).await.0.unwrap();
+    let first = timed("it gives way", peer.lock("a").lock())
+        .await
+        .0
+        .unwrap();
     assert!(!taking.is_finished());
     first.unlock().await.unwrap();
     later.unlock().await.unwrap();
-    soon("its turn", taking)
+    timed("its turn", taking)
         .await
         .0
         .unwrap()
@@ -190,8 +189,8 @@ pub(crate) async fn a_peer_with_another_order_is_given_way(backend: Backend) {
         .unwrap();
 }
 
-pub(crate) async fn a_member_with_a_long_queue_is_had_in_the_end(backend: Backend) {
-    let client = backend.client_with_long_streaks().await;
+pub(crate) async fn a_member_with_a_long_queue_is_had_in_the_end(bed: Bed) {
+    let client = bed.client_with_long_streaks().await;
     let done = Arc::new(AtomicBool::new(false));
     let others: Vec<_> = (0..25)
         .map(|_| {
@@ -208,36 +207,33 @@ pub(crate) async fn a_member_with_a_long_queue_is_had_in_the_end(backend: Backen
     waiting(&client, 24).await;
     // Longer than it is waited for while another one is held.
     let lock = client.multi_lock(NAMES);
-    let guard = soon("its turn", lock.lock()).await.0.unwrap();
+    let guard = timed("its turn", lock.lock()).await.0.unwrap();
     done.store(true, SeqCst);
     guard.unlock().await.unwrap();
     for other in others {
-        soon("the others", other).await.0.unwrap();
+        timed("the others", other).await.0.unwrap();
     }
     settled(&client).await;
 }
 
-pub(crate) async fn there_is_one_deadline_for_all(backend: Backend) {
-    let (one, other) = (backend.client().await, backend.client().await);
+pub(crate) async fn there_is_one_deadline_for_all(bed: Bed) {
+    let (one, other) = (bed.client().await, bed.client().await);
     let mut held = Vec::new();
     for name in NAMES {
         held.push(other.lock(name).lock().await.unwrap());
     }
-    let wait = backend.span(400);
+    let wait = bed.span(400);
     let (start, multi) = (Instant::now(), one.multi_lock(NAMES));
     let taking = tokio::spawn(async move { multi.try_lock(wait, Lease::fixed(ms(5000))).await });
     // Each member is released at another time; the last one not in time.
     held.remove(0).unlock().await.unwrap();
     sleep(wait / 2).await;
     held.remove(0).unlock().await.unwrap();
-    let refused = soon("in the end", taking).await.0.unwrap();
+    let refused = timed("in the end", taking).await.0.unwrap();
     let took = start.elapsed();
-    backend.is_over(&refused.unwrap_err());
-    assert!(took >= wait && took < wait + backend.late(100), "{took:?}");
-    eventually("the others are given back", async || {
-        there(&backend) == ["c"]
-    })
-    .await;
+    bed.timed_out(&refused.unwrap_err());
+    assert!(took >= wait && took < wait + bed.late(100), "{took:?}");
+    eventually("the others are given back", async || there(&bed) == ["c"]).await;
     settled(&one).await;
     // The guard's deadline is that of the member whose lease ends first.
     let owner = Owner::new();
@@ -256,8 +252,8 @@ pub(crate) async fn there_is_one_deadline_for_all(backend: Backend) {
     guard.unlock().await.unwrap();
 }
 
-pub(crate) async fn a_fixed_lease_begins_when_the_last_is_taken(backend: Backend) {
-    let (one, other) = (backend.client().await, backend.client().await);
+pub(crate) async fn a_fixed_lease_begins_when_the_last_is_taken(bed: Bed) {
+    let (one, other) = (bed.client().await, bed.client().await);
     let make: [fn(&Client) -> Lock; 2] = [
         |client| client.multi_lock(NAMES),
         |client| {
@@ -270,34 +266,34 @@ pub(crate) async fn a_fixed_lease_begins_when_the_last_is_taken(backend: Backend
         let (multi, lease) = (make(&one), ms(8000));
         let taking = tokio::spawn(async move { multi.acquire().lease(Lease::fixed(lease)).await });
         waiting(&one, 1).await;
-        if matches!(backend, Backend::Embedded(_)) {
+        if bed.is_embedded() {
             // Elsewhere the machine may have stood still, and it has given way.
-            assert_eq!(there(&backend), NAMES);
+            assert_eq!(there(&bed), NAMES);
         }
         // More than a twentieth of the lease, less than it is patient with some of them in hand.
         sleep(ms(450)).await;
         let released = Instant::now();
         held.unlock().await.unwrap();
-        let guard = soon("its turn", taking).await.0.unwrap().unwrap();
+        let guard = timed("its turn", taking).await.0.unwrap().unwrap();
         let margin = lease / 20 + ms(1) + lease / 1000;
         assert!(
             guard.deadline() + margin >= released + lease,
             "a part of it only"
         );
         guard.unlock().await.unwrap();
-        assert_eq!(there(&backend), [""; 0]);
+        assert_eq!(there(&bed), [""; 0]);
     }
 }
 
-pub(crate) async fn members_of_members_have_one_order(backend: Backend) {
-    let (one, other) = (backend.client().await, backend.client().await);
+pub(crate) async fn members_of_members_have_one_order(bed: Bed) {
+    let (one, other) = (bed.client().await, bed.client().await);
     // All on one node, where the deployment has several.
     let [a, b, c] = ["{m}a", "{m}b", "{m}c"];
     let nested = || Lock::multi([one.multi_lock([c, a]), one.lock(b)]);
     nested().lock().await.unwrap().unlock().await.unwrap();
-    let seen = backend.calls();
+    let seen = bed.calls();
     let guard = nested().lock().await.unwrap();
-    assert_eq!(backend.calls() - seen, 1, "they are one set");
+    assert_eq!(bed.calls() - seen, 1, "they are one set");
     guard.unlock().await.unwrap();
     // Nobody who holds a later one is waited for with an earlier one free.
     let held = other.lock(b).lock().await.unwrap();
@@ -305,21 +301,18 @@ pub(crate) async fn members_of_members_have_one_order(backend: Backend) {
     let taking = tokio::spawn(async move { lock.lock().await });
     eventually("it waits for the second", async || {
         assert!(
-            !backend.exists(c),
+            !bed.exists(c),
             "a later one is never had before an earlier one"
         );
         one.stats().waiting == 1
     })
     .await;
-    if matches!(backend, Backend::Embedded(_)) {
+    if bed.is_embedded() {
         // Elsewhere the machine may have stood still, and it has given way.
-        assert_eq!(
-            [a, b, c].map(|name| backend.exists(name)),
-            [true, true, false]
-        );
+        assert_eq!([a, b, c].map(|name| bed.exists(name)), [true, true, false]);
     }
     held.unlock().await.unwrap();
-    soon("its turn", taking)
+    timed("its turn", taking)
         .await
         .0
         .unwrap()
@@ -329,10 +322,10 @@ pub(crate) async fn members_of_members_have_one_order(backend: Backend) {
         .unwrap();
 }
 
-pub(crate) async fn one_name_on_two_servers_has_one_order(backend: Backend) {
-    let elsewhere = backend.more(1).remove(0);
-    let (here, there) = (backend.client().await, elsewhere.client().await);
-    let holders = [backend.client().await, elsewhere.client().await];
+pub(crate) async fn one_name_on_two_servers_has_one_order(bed: Bed) {
+    let elsewhere = bed.another();
+    let (here, there) = (bed.client().await, elsewhere.client().await);
+    let holders = [bed.client().await, elsewhere.client().await];
     let mut first = Vec::new();
     for turned in [false, true] {
         let mut held = Vec::new();
@@ -353,7 +346,7 @@ pub(crate) async fn one_name_on_two_servers_has_one_order(backend: Backend) {
         for held in held {
             held.unlock().await.unwrap();
         }
-        soon("its turn", taking)
+        timed("its turn", taking)
             .await
             .0
             .unwrap()
@@ -365,8 +358,8 @@ pub(crate) async fn one_name_on_two_servers_has_one_order(backend: Backend) {
     assert_eq!(first[0], first[1], "however they were given");
 }
 
-pub(crate) async fn one_that_is_locked_in_part_looks_locked(backend: Backend) {
-    let (client, other) = (backend.client().await, backend.client().await);
+pub(crate) async fn one_that_is_locked_in_part_looks_locked(bed: Bed) {
+    let (client, other) = (bed.client().await, bed.client().await);
     let multi = client.multi_lock(NAMES);
     assert_eq!(
         (
@@ -396,8 +389,8 @@ pub(crate) async fn one_that_is_locked_in_part_looks_locked(backend: Backend) {
     held.unlock().await.unwrap();
 }
 
-pub(crate) async fn a_member_without_expiry_is_told(backend: Backend) {
-    let client = backend.client().await;
+pub(crate) async fn a_member_without_expiry_is_told(bed: Bed) {
+    let client = bed.client().await;
     let members = || NAMES.map(|name| client.string_lock(name));
     let told = async |lock: Lock, wait: Duration| {
         let error = in_vain(async || lock.try_lock(wait, Lease::fixed(ms(60_000))).await).await;
@@ -406,28 +399,28 @@ pub(crate) async fn a_member_without_expiry_is_told(backend: Backend) {
         };
         no_expiry
     };
-    for wait in [Duration::ZERO, backend.span(100)] {
+    for wait in [Duration::ZERO, bed.span(100)] {
         for name in NAMES {
-            backend.command(&["SET", name, "somebody"]);
+            bed.command(&["SET", name, "somebody"]);
             // A wait that a stall used up asked nobody, or not all of them.
             eventually("told", async || told(Lock::multi(members()), wait).await).await;
-            backend.command(&["PEXPIRE", name, "60000"]);
+            bed.command(&["PEXPIRE", name, "60000"]);
             assert!(!told(Lock::multi(members()), wait).await);
-            backend.command(&["DEL", name]);
+            bed.command(&["DEL", name]);
         }
         // A quorum is kept out by two of them; with one of the two it waits for the other.
-        backend.command(&["SET", "a", "somebody"]);
-        backend.command(&["SET", "b", "somebody"]);
+        bed.command(&["SET", "a", "somebody"]);
+        bed.command(&["SET", "b", "somebody"]);
         eventually("told", async || told(Lock::quorum(members()), wait).await).await;
-        backend.command(&["PEXPIRE", "b", "60000"]);
+        bed.command(&["PEXPIRE", "b", "60000"]);
         assert!(!told(Lock::quorum(members()), wait).await);
-        eventually("given back", async || there(&backend) == ["a", "b"]).await;
-        backend.command(&["DEL", "a", "b"]);
+        eventually("given back", async || there(&bed) == ["a", "b"]).await;
+        bed.command(&["DEL", "a", "b"]);
     }
 }
 
-pub(crate) async fn sets_that_make_no_sense_are_refused(backend: Backend) {
-    let (client, other) = (backend.client().await, backend.client().await);
+pub(crate) async fn sets_that_make_no_sense_are_refused(bed: Bed) {
+    let (client, other) = (bed.client().await, bed.client().await);
     let sets = [
         Lock::multi(Vec::<Lock>::new()),
         client.multi_lock(["a", "a"]),
@@ -477,7 +470,7 @@ pub(crate) async fn sets_that_make_no_sense_are_refused(backend: Backend) {
         "{error}"
     );
     assert_eq!((client.stats().calls, other.stats().calls), (0, 0));
-    assert_eq!(there(&backend), [""; 0]);
+    assert_eq!(there(&bed), [""; 0]);
     // Unless both only read.
     let read = |client: &Client| client.read_write_lock("a").split().0;
     let both = Lock::multi([read(&client), read(&other)])
@@ -485,11 +478,11 @@ pub(crate) async fn sets_that_make_no_sense_are_refused(backend: Backend) {
         .await
         .unwrap();
     both.unlock().await.unwrap();
-    eventually("nothing is kept", async || there(&backend).is_empty()).await;
+    eventually("nothing is kept", async || there(&bed).is_empty()).await;
 }
 
-pub(crate) async fn a_group_is_never_text(backend: Backend) {
-    let client = backend.client().await;
+pub(crate) async fn a_group_is_never_text(bed: Bed) {
+    let client = bed.client().await;
     let multi = client.multi_lock(NAMES).owned_by(&Owner::new());
     let outer = multi.lock().await.unwrap();
     let inner = multi.lock().await.unwrap();
@@ -508,11 +501,11 @@ pub(crate) async fn a_group_is_never_text(backend: Backend) {
         matches!(refused, Error::Config(ConfigError::Several { .. })),
         "{refused}"
     );
-    eventually("released as by a drop", async || there(&backend).is_empty()).await;
+    eventually("released as by a drop", async || there(&bed).is_empty()).await;
     let guard = multi.lock().await.unwrap();
     std::thread::spawn(move || drop(guard)).join().unwrap();
     eventually("released from a plain thread", async || {
-        there(&backend).is_empty()
+        there(&bed).is_empty()
     })
     .await;
 }

@@ -3,9 +3,7 @@
 use std::time::Duration;
 
 use leasehold::{Client, Error, Lease, Lock};
-use leasehold_testbed::ms;
-
-use crate::backend::Backend;
+use leasehold_testbed::{Bed, ms};
 
 /// A call is for the names of one slot of a cluster.
 const NAMES: [&str; 3] = ["{m}a", "{m}b", "{m}c"];
@@ -23,14 +21,14 @@ fn one_of_each(client: &Client, tag: &str) -> Vec<Lock> {
     ]
 }
 
-fn keys(backend: &Backend) -> Vec<String> {
-    let mut keys = backend.list(&["KEYS", "*"]);
+fn keys(bed: &Bed) -> Vec<String> {
+    let mut keys = bed.list(&["KEYS", "*"]);
     keys.sort();
     keys
 }
 
-pub(crate) async fn free_plain_locks_of_one_client_are_one_call(backend: Backend) {
-    let client = backend.client().await;
+pub(crate) async fn free_plain_locks_of_one_client_are_one_call(bed: Bed) {
+    let client = bed.client().await;
     client
         .multi_lock(NAMES)
         .lock()
@@ -39,23 +37,20 @@ pub(crate) async fn free_plain_locks_of_one_client_are_one_call(backend: Backend
         .unlock()
         .await
         .unwrap();
-    let (before, seen) = (client.stats().calls, backend.calls());
+    let (before, seen) = (client.stats().calls, bed.calls());
     let guard = client.multi_lock(NAMES).lock().await.unwrap();
-    assert_eq!(
-        (client.stats().calls - before, backend.calls() - seen),
-        (1, 1)
-    );
-    assert_eq!(keys(&backend), NAMES);
+    assert_eq!((client.stats().calls - before, bed.calls() - seen), (1, 1));
+    assert_eq!(keys(&bed), NAMES);
     for name in NAMES {
-        assert!(backend.left(name) > 20_000);
-        assert_eq!(backend.number(&["HLEN", name]), 1);
+        assert!(bed.left(name) > 20_000);
+        assert_eq!(bed.number(&["HLEN", name]), 1);
     }
     guard.unlock().await.unwrap();
-    assert!(keys(&backend).is_empty());
+    assert!(keys(&bed).is_empty());
 }
 
-pub(crate) async fn free_locks_of_several_kinds_are_one_call(backend: Backend) {
-    let (client, rival) = (backend.client().await, backend.client().await);
+pub(crate) async fn free_locks_of_several_kinds_are_one_call(bed: Bed) {
+    let (client, rival) = (bed.client().await, bed.client().await);
     Lock::multi(one_of_each(&client, "{m}"))
         .lock()
         .await
@@ -64,44 +59,38 @@ pub(crate) async fn free_locks_of_several_kinds_are_one_call(backend: Backend) {
         .await
         .unwrap();
     for round in 2..4 {
-        let (before, seen) = (client.stats().calls, backend.calls());
+        let (before, seen) = (client.stats().calls, bed.calls());
         let guard = Lock::multi(one_of_each(&client, "{m}"))
             .lock()
             .await
             .unwrap();
-        assert_eq!(
-            (client.stats().calls - before, backend.calls() - seen),
-            (1, 1)
-        );
-        assert_eq!(
-            backend.number(&["GET", "redisson_lock_token:{m}tokens"]),
-            round
-        );
+        assert_eq!((client.stats().calls - before, bed.calls() - seen), (1, 1));
+        assert_eq!(bed.number(&["GET", "redisson_lock_token:{m}tokens"]), round);
         for lock in one_of_each(&rival, "{m}") {
-            assert!(backend.left(lock.name()) > 20_000, "{lock:?}");
+            assert!(bed.left(lock.name()) > 20_000, "{lock:?}");
             let ask = async || lock.try_lock(Duration::ZERO, Lease::fixed(ms(1000))).await;
-            backend.in_vain(ask).await;
+            bed.in_vain(ask).await;
         }
         guard.check().unwrap();
         guard.unlock().await.unwrap();
-        assert_eq!(keys(&backend), ["redisson_lock_token:{m}tokens"]);
+        assert_eq!(keys(&bed), ["redisson_lock_token:{m}tokens"]);
     }
 }
 
-pub(crate) async fn a_kind_that_needs_more_is_taken_by_itself(backend: Backend) {
-    let client = backend.client().await;
+pub(crate) async fn a_kind_that_needs_more_is_taken_by_itself(bed: Bed) {
+    let client = bed.client().await;
     let (read, _) = client.read_write_lock("sides").split();
     let lock = Lock::multi([client.lock("plain"), client.fair_lock("fair"), read]);
     let guard = lock.lock().await.unwrap();
     for name in ["plain", "fair", "sides"] {
-        assert!(backend.exists(name), "{name}");
+        assert!(bed.exists(name), "{name}");
     }
     guard.unlock().await.unwrap();
-    assert!(keys(&backend).is_empty());
+    assert!(keys(&bed).is_empty());
 }
 
-pub(crate) async fn one_that_cannot_be_taken_leaves_none(backend: Backend) {
-    let client = backend.client().await;
+pub(crate) async fn one_that_cannot_be_taken_leaves_none(bed: Bed) {
+    let client = bed.client().await;
     for (key, broken) in [
         ("string", ["HSET", "string", "f", "1"].as_slice()),
         ("tokens", &["SET", "tokens", "1"]),
@@ -112,20 +101,20 @@ pub(crate) async fn one_that_cannot_be_taken_leaves_none(backend: Backend) {
             &["SET", "redisson_lock_token:{tokens}", "many"],
         ),
     ] {
-        backend.command(broken);
+        bed.command(broken);
         let lock = Lock::multi(one_of_each(&client, ""));
         let error = lock
             .try_lock(Duration::ZERO, Lease::fixed(ms(60_000)))
             .await
             .unwrap_err();
         assert!(matches!(error, Error::Protocol { .. }), "{key}: {error}");
-        assert_eq!(keys(&backend), [key]);
-        backend.command(&["DEL", key]);
+        assert_eq!(keys(&bed), [key]);
+        bed.command(&["DEL", key]);
         let guard = lock
             .try_lock(Duration::ZERO, Lease::fixed(ms(60_000)))
             .await
             .unwrap();
         guard.unlock().await.unwrap();
-        backend.command(&["DEL", "redisson_lock_token:{tokens}"]);
+        bed.command(&["DEL", "redisson_lock_token:{tokens}"]);
     }
 }

@@ -4,36 +4,32 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use leasehold::{Client, Ended, Error, HoldState, Lease, Lock, LockGuard, LossReason, Owner};
-use leasehold_testbed::{eventually, ms};
+use leasehold_testbed::{Bed, eventually, ms, timed, waiting};
 use tokio::time::{Instant, sleep};
 
-use crate::backend::{Backend, soon, waiting};
 use crate::multi::{NAMES, settled, there};
 
 async fn is_lost(guard: &LockGuard, reason: LossReason) {
-    assert_eq!(soon("told", guard.ended()).await.0, Ended::Lost(reason));
+    assert_eq!(timed("told", guard.ended()).await.0, Ended::Lost(reason));
     assert_eq!(guard.state(), HoldState::Lost);
     assert!(matches!(guard.check(), Err(Error::Lost { .. })));
 }
 
-pub(crate) async fn the_loss_of_one_member_is_the_loss_of_all(backend: Backend) {
-    let client = backend.client_with_lease(backend.lease(300)).await;
+pub(crate) async fn the_loss_of_one_member_is_the_loss_of_all(bed: Bed) {
+    let client = bed.client_with_lease(bed.lease(300)).await;
     for name in NAMES {
         let guard = client.multi_lock(NAMES).lock().await.unwrap();
-        sleep(backend.lease(400)).await;
+        sleep(bed.lease(400)).await;
         guard.check().unwrap();
-        backend.command(&["DEL", name]);
+        bed.command(&["DEL", name]);
         is_lost(&guard, LossReason::Gone).await;
         let late = guard.unlock().await.unwrap_err();
         assert!(matches!(late, Error::Lost { .. }), "{late}");
-        eventually("the others are released", async || {
-            there(&backend).is_empty()
-        })
-        .await;
+        eventually("the others are released", async || there(&bed).is_empty()).await;
     }
     let guard = client
         .multi_lock(NAMES)
-        .try_lock(ms(9000), Lease::fixed(backend.lease(100)))
+        .try_lock(ms(9000), Lease::fixed(bed.lease(100)))
         .await
         .unwrap();
     is_lost(&guard, LossReason::Expired).await;
@@ -41,8 +37,8 @@ pub(crate) async fn the_loss_of_one_member_is_the_loss_of_all(backend: Backend) 
     settled(&client).await;
 }
 
-pub(crate) async fn a_cancelled_one_leaves_nothing(backend: Backend) {
-    let (one, other) = (backend.client().await, backend.client().await);
+pub(crate) async fn a_cancelled_one_leaves_nothing(bed: Bed) {
+    let (one, other) = (bed.client().await, bed.client().await);
     let several: [fn(&Client) -> Lock; 4] = [
         |client| client.multi_lock(NAMES),
         |client| {
@@ -80,7 +76,7 @@ pub(crate) async fn a_cancelled_one_leaves_nothing(backend: Backend) {
                 drop(taking);
                 settled(&one).await;
                 assert_eq!(
-                    there(&backend),
+                    there(&bed),
                     Vec::from_iter(in_the_way),
                     "after {polls} polls"
                 );
@@ -92,12 +88,12 @@ pub(crate) async fn a_cancelled_one_leaves_nothing(backend: Backend) {
     }
 }
 
-pub(crate) async fn a_client_that_closes_ends_what_needs_it(backend: Backend) {
-    let (stays, other) = (backend.client().await, backend.client().await);
+pub(crate) async fn a_client_that_closes_ends_what_needs_it(bed: Bed) {
+    let (stays, other) = (bed.client().await, bed.client().await);
     // In the middle of a wait: what was taken from the other client is given back.
     let held = other.lock("b").lock().await.unwrap();
     for closes_first in [true, false] {
-        let closing = backend.client().await;
+        let closing = bed.client().await;
         let [a, b] = if closes_first {
             [&closing, &stays]
         } else {
@@ -105,24 +101,20 @@ pub(crate) async fn a_client_that_closes_ends_what_needs_it(backend: Backend) {
         };
         let lock = Lock::multi([a.fenced_lock("a").into(), b.lock("b")]);
         // By its counter, which stays when it has given way already.
-        let counted = || backend.command(&["GET", "redisson_lock_token:{a}"]);
+        let counted = || bed.command(&["GET", "redisson_lock_token:{a}"]);
         let before = counted();
         let taking = tokio::spawn(async move { lock.lock().await });
         eventually("it has the first, or had it", async || counted() != before).await;
         waiting(b, 1).await;
         closing.shutdown(ms(5000)).await.unwrap();
-        let error = soon("it is told", taking).await.0.unwrap().unwrap_err();
+        let error = timed("it is told", taking).await.0.unwrap().unwrap_err();
         assert!(matches!(error, Error::Closed), "{error}");
-        eventually("given back", async || there(&backend) == ["b"]).await;
+        eventually("given back", async || there(&bed) == ["b"]).await;
         settled(&stays).await;
     }
     held.unlock().await.unwrap();
     // While held: the end of a set, and one vote less of a quorum.
-    let clients = [
-        backend.client().await,
-        backend.client().await,
-        backend.client().await,
-    ];
+    let clients = [bed.client().await, bed.client().await, bed.client().await];
     let members = || {
         clients
             .iter()
@@ -146,7 +138,7 @@ pub(crate) async fn a_client_that_closes_ends_what_needs_it(backend: Backend) {
     clients[2].shutdown(ms(5000)).await.unwrap();
     guard.check().unwrap();
     guard.unlock().await.unwrap();
-    eventually("given back", async || there(&backend).is_empty()).await;
+    eventually("given back", async || there(&bed).is_empty()).await;
     assert!(matches!(all.lock().await, Err(Error::Closed)));
     let guard = most
         .try_lock(ms(5000), Lease::fixed(ms(60_000)))
@@ -156,34 +148,34 @@ pub(crate) async fn a_client_that_closes_ends_what_needs_it(backend: Backend) {
     is_lost(&guard, LossReason::Closed).await;
     drop(guard);
     assert!(matches!(most.lock().await, Err(Error::Closed)));
-    eventually("given back", async || there(&backend).is_empty()).await;
+    eventually("given back", async || there(&bed).is_empty()).await;
 }
 
-pub(crate) async fn a_client_that_closes_ends_the_wait_for_another_ones_lock(backend: Backend) {
-    let (stays, other) = (backend.client().await, backend.client().await);
+pub(crate) async fn a_client_that_closes_ends_the_wait_for_another_ones_lock(bed: Bed) {
+    let (stays, other) = (bed.client().await, bed.client().await);
     let held = other.lock("a").lock().await.unwrap();
-    let closing = backend.client().await;
+    let closing = bed.client().await;
     let lock = Lock::multi([stays.lock("a"), closing.lock("b")]);
     let taking = tokio::spawn(async move { lock.lock().await });
     waiting(&stays, 1).await;
     closing.shutdown(ms(5000)).await.unwrap();
-    let error = soon("it is told", taking).await.0.unwrap().unwrap_err();
+    let error = timed("it is told", taking).await.0.unwrap().unwrap_err();
     assert!(matches!(error, Error::Closed), "{error}");
     settled(&stays).await;
-    assert_eq!(there(&backend), ["a"]);
+    assert_eq!(there(&bed), ["a"]);
     held.unlock().await.unwrap();
 }
 
 /// Each member is released when it ends, although its renewal works and its lease has not ended.
-pub(crate) async fn a_longest_hold_ends_a_quorum(backend: Backend) {
+pub(crate) async fn a_longest_hold_ends_a_quorum(bed: Bed) {
     // The leases last longer than what may be late: on a busy machine, that is more.
-    let (lease, longest) = match backend {
-        Backend::Redis(_) => (ms(12_000), ms(6000)),
-        Backend::Embedded(_) => (ms(300), ms(250)),
+    let (lease, longest) = match bed {
+        Bed::Server(..) => (ms(12_000), ms(6000)),
+        Bed::Embedded(_) => (ms(300), ms(250)),
     };
     let mut clients = Vec::new();
     for _ in NAMES {
-        clients.push(backend.client_with_lease(lease).await);
+        clients.push(bed.client_with_lease(lease).await);
     }
     let members = clients
         .iter()
@@ -202,9 +194,9 @@ pub(crate) async fn a_longest_hold_ends_a_quorum(backend: Backend) {
     guard.check().unwrap();
     is_lost(&guard, LossReason::MaxHold).await;
     let ended = Instant::now();
-    eventually("all are released", async || there(&backend).is_empty()).await;
+    eventually("all are released", async || there(&bed).is_empty()).await;
     let took = ended.elapsed();
-    assert!(took < backend.late(20), "before their leases end: {took:?}");
+    assert!(took < bed.late(20), "before their leases end: {took:?}");
     let late = guard.unlock().await.unwrap_err();
     assert!(
         matches!(
@@ -222,8 +214,8 @@ pub(crate) async fn a_longest_hold_ends_a_quorum(backend: Backend) {
 }
 
 /// A member that takes part in some of the nested grants only does not count for what is held.
-pub(crate) async fn a_quorum_counts_as_its_majority_does(backend: Backend) {
-    let (client, other) = (backend.client().await, backend.client().await);
+pub(crate) async fn a_quorum_counts_as_its_majority_does(bed: Bed) {
+    let (client, other) = (bed.client().await, bed.client().await);
     let rival = other.lock("c").lock().await.unwrap();
     let lock = Lock::quorum(NAMES.map(|name| client.lock(name))).owned_by(&Owner::new());
     let outer = lock.lock().await.unwrap();
@@ -235,7 +227,7 @@ pub(crate) async fn a_quorum_counts_as_its_majority_does(backend: Backend) {
             client.stats().releases_pending == 0
         })
         .await;
-        if there(&backend) == NAMES && lock.hold_count().await.unwrap() == 2 {
+        if there(&bed) == NAMES && lock.hold_count().await.unwrap() == 2 {
             break inner;
         }
         inner.unlock().await.unwrap();
@@ -247,48 +239,46 @@ pub(crate) async fn a_quorum_counts_as_its_majority_does(backend: Backend) {
         (1, 1)
     );
     outer.unlock().await.unwrap();
-    eventually("free", async || there(&backend).is_empty()).await;
+    eventually("free", async || there(&bed).is_empty()).await;
 }
 
-pub(crate) async fn members_on_several_servers_are_all_needed(backend: Backend) {
+pub(crate) async fn members_on_several_servers_are_all_needed(bed: Bed) {
     // Three servers: this one, and two more of its kind.
-    let others = backend.more(2);
-    let worlds = [&backend, &others[0], &others[1]];
+    let others = [bed.another(), bed.another()];
+    let beds = [&bed, &others[0], &others[1]];
     let mut clients = Vec::new();
-    for backend in worlds {
-        clients.push([backend.client().await, backend.client().await]);
+    for bed in beds {
+        clients.push([bed.client().await, bed.client().await]);
     }
     let set = |number: usize| Lock::multi(clients.iter().map(|pair| pair[number].lock("a")));
     let guard = set(0).lock().await.unwrap();
     for _ in 0..2 {
-        backend
-            .in_vain(async || {
-                set(1)
-                    .try_lock(Duration::ZERO, Lease::fixed(ms(5000)))
-                    .await
-            })
-            .await;
-    }
-    guard.unlock().await.unwrap();
-    let last = clients[2][0].lock("a").lock().await.unwrap();
-    backend
-        .in_vain(async || {
+        bed.in_vain(async || {
             set(1)
                 .try_lock(Duration::ZERO, Lease::fixed(ms(5000)))
                 .await
         })
         .await;
+    }
+    guard.unlock().await.unwrap();
+    let last = clients[2][0].lock("a").lock().await.unwrap();
+    bed.in_vain(async || {
+        set(1)
+            .try_lock(Duration::ZERO, Lease::fixed(ms(5000)))
+            .await
+    })
+    .await;
     eventually("given back", async || {
-        !backend.exists("a") && !others[0].exists("a")
+        !bed.exists("a") && !others[0].exists("a")
     })
     .await;
     last.unlock().await.unwrap();
     set(1).lock().await.unwrap().unlock().await.unwrap();
-    assert!(worlds.iter().all(|backend| !backend.exists("a")));
+    assert!(beds.iter().all(|bed| !bed.exists("a")));
 }
 
-pub(crate) async fn a_member_that_is_lost_does_not_count_for_the_deadline(backend: Backend) {
-    let client = backend.client().await;
+pub(crate) async fn a_member_that_is_lost_does_not_count_for_the_deadline(bed: Bed) {
+    let client = bed.client().await;
     let owner = Owner::new();
     let quorum = Lock::quorum(NAMES.map(|name| client.lock(name))).owned_by(&owner);
     // Whoever answers much later than the others has no part in it: on a busy machine, anybody.
@@ -322,12 +312,12 @@ pub(crate) async fn a_member_that_is_lost_does_not_count_for_the_deadline(backen
     assert!(guard.deadline() < Instant::now() + ms(10_000), "that of c");
 }
 
-pub(crate) async fn a_quorum_that_cannot_be_taken_looks_locked(backend: Backend) {
+pub(crate) async fn a_quorum_that_cannot_be_taken_looks_locked(bed: Bed) {
     const FIVE: [&str; 5] = ["a", "b", "c", "d", "e"];
-    let holder = backend.client().await;
+    let holder = bed.client().await;
     let mut clients = Vec::new();
     for _ in FIVE {
-        clients.push(backend.client().await);
+        clients.push(bed.client().await);
     }
     let members = clients
         .iter()

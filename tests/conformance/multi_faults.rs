@@ -1,11 +1,10 @@
 //! What goes wrong with one member of several locks while the others are waited for.
 
 use leasehold::{Client, Error, Lease, Lock, LockGuard};
-use leasehold_testbed::{eventually, ms};
+use leasehold_testbed::{Bed, eventually, ms, timed};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
-use crate::backend::{Backend, soon};
 use crate::faulty_connection::FaultyConnection;
 use crate::multi::{NAMES, settled, there};
 
@@ -14,7 +13,7 @@ const GIVEN_WAY: std::time::Duration = ms(2000);
 
 /// Begins to take all of them, and takes the first one away while the last is waited for.
 async fn loses_the_first(
-    backend: &Backend,
+    bed: &Bed,
     client: &Client,
     make: fn(&Client) -> Lock,
 ) -> JoinHandle<Result<LockGuard, Error>> {
@@ -23,8 +22,8 @@ async fn loses_the_first(
         let taking = tokio::spawn(async move { lock.lock().await });
         let end = Instant::now() + GIVEN_WAY;
         while Instant::now() < end {
-            if there(backend) == NAMES {
-                backend.command(&["DEL", "a"]);
+            if there(bed) == NAMES {
+                bed.command(&["DEL", "a"]);
             }
             if client.stats().lost > lost {
                 return taking;
@@ -39,10 +38,10 @@ async fn loses_the_first(
 }
 
 /// A guard that does not hold all is no guard.
-pub(crate) async fn a_member_that_was_lost_meanwhile_is_taken_again(backend: Backend) {
+pub(crate) async fn a_member_that_was_lost_meanwhile_is_taken_again(bed: Bed) {
     let (client, other) = (
-        backend.client_with_lease(backend.lease(300)).await,
-        backend.client().await,
+        bed.client_with_lease(bed.lease(300)).await,
+        bed.client().await,
     );
     let make: [fn(&Client) -> Lock; 2] = [
         |client| client.multi_lock(NAMES),
@@ -53,30 +52,30 @@ pub(crate) async fn a_member_that_was_lost_meanwhile_is_taken_again(backend: Bac
     ];
     for make in make {
         let held = other.lock("c").lock().await.unwrap();
-        let taking = loses_the_first(&backend, &client, make).await;
+        let taking = loses_the_first(&bed, &client, make).await;
         held.unlock().await.unwrap();
-        let guard = soon("its turn", taking).await.0.unwrap().unwrap();
+        let guard = timed("its turn", taking).await.0.unwrap().unwrap();
         guard.check().unwrap();
-        assert_eq!(there(&backend), NAMES);
+        assert_eq!(there(&bed), NAMES);
         guard.unlock().await.unwrap();
         settled(&client).await;
     }
 }
 
 /// What comes after a call without an answer, others in the way or an outage, says nothing about it.
-pub(crate) async fn a_doubt_of_an_earlier_round_is_told_in_the_end(backend: Backend) {
-    let (client, line) = FaultyConnection::with(&backend, |builder| {
+pub(crate) async fn a_doubt_of_an_earlier_round_is_told_in_the_end(bed: Bed) {
+    let (client, line) = FaultyConnection::with(&bed, |builder| {
         builder.command_timeout(ms(400)).safety_poll(ms(100))
     })
     .await;
-    let other = backend.client().await;
+    let other = bed.client().await;
     // No call takes both, and the server of both knows the scripts.
     let [a, b] = ["{m}a", "{m}b"];
     let first = |client: &Client| client.fair_lock(a);
     first(&other).lock().await.unwrap().unlock().await.unwrap();
     let held = other.fenced_lock(b).lock().await.unwrap();
     // What was ever run, however soon it is undone.
-    let taken = || backend.number(&["GET", "redisson_lock_token:{m}b"]);
+    let taken = || bed.number(&["GET", "redisson_lock_token:{m}b"]);
     let before = taken();
     let lock = Lock::multi([first(&client), client.fenced_lock(b).into()]);
     let taking = tokio::spawn(async move { lock.try_lock(ms(6000), Lease::Renewed).await });
@@ -88,11 +87,11 @@ pub(crate) async fn a_doubt_of_an_earlier_round_is_told_in_the_end(backend: Back
     held.unlock().await.unwrap();
     eventually("it has the second, and no reply", async || taken() > before).await;
     // It gives back what it has, after a while. From then on somebody else is in the way.
-    let held = soon("it gives way", first(&other).lock()).await.0.unwrap();
+    let held = timed("it gives way", first(&other).lock()).await.0.unwrap();
     line.reconnect();
-    let error = soon("it gives up", taking).await.0.unwrap().unwrap_err();
+    let error = timed("it gives up", taking).await.0.unwrap().unwrap_err();
     assert!(error.may_be_held(), "{error}");
     held.unlock().await.unwrap();
-    let none = async || !backend.exists(a) && !backend.exists(b);
+    let none = async || !bed.exists(a) && !bed.exists(b);
     eventually("it was given back", none).await;
 }

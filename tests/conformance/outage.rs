@@ -5,10 +5,8 @@ use std::time::Duration;
 
 use leasehold::test_util::{Delay, Faults};
 use leasehold::{EmbeddedRedis, Ended, Error, HoldState, Lease, LossReason, Owner};
-use leasehold_testbed::{KINDS, eventually, ms};
+use leasehold_testbed::{Bed, KINDS, eventually, ms, timed, waiting};
 use tokio::time::{Instant, sleep};
-
-use crate::backend::{Backend, soon, waiting};
 
 #[tokio::test(start_paused = true)]
 async fn a_cut_line_is_unavailable_and_a_healed_one_works() {
@@ -51,7 +49,7 @@ async fn waiters_ride_out_an_outage() {
     redis.heal();
     guard.unlock().await.unwrap();
     for task in tasks {
-        soon("everybody is served", task).await.0.unwrap().unwrap();
+        timed("everybody is served", task).await.0.unwrap().unwrap();
     }
 }
 
@@ -139,7 +137,7 @@ async fn what_was_in_doubt_stays_unknown() {
 
 #[tokio::test(start_paused = true)]
 async fn several_locks_that_may_be_held_are_not_told_as_free() {
-    let redis = Backend::engine();
+    let redis = Bed::engine();
     let client = redis
         .builder()
         .command_timeout(ms(100))
@@ -195,7 +193,7 @@ async fn what_was_extended_is_released_however_long_the_outage() {
 
 #[tokio::test(start_paused = true)]
 async fn a_change_in_doubt_stays_unknown_at_the_shutdown() {
-    let redis = Backend::engine();
+    let redis = Bed::engine();
     let client = redis
         .builder()
         .command_timeout(ms(9000))
@@ -336,7 +334,7 @@ async fn undos_that_are_repeated_hold_up_no_release() {
     link.set_faults(Faults::default(), 1);
     link.heal();
     for task in tasks {
-        soon("they ride it out", task).await.0.unwrap();
+        timed("they ride it out", task).await.0.unwrap();
     }
     let start = Instant::now();
     drop(client.lock("x").lock().await.unwrap());

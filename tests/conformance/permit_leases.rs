@@ -3,10 +3,9 @@
 use std::time::Duration;
 
 use leasehold::{Client, Ended, Error, Lease, LossReason, PermitExpirableSemaphore};
-use leasehold_testbed::{eventually, ms};
+use leasehold_testbed::{Bed, eventually, ms, timed};
 use tokio::time::{Instant, sleep};
 
-use crate::backend::{Backend, soon};
 use crate::semaphores::in_vain;
 
 const MANY: u32 = 1024;
@@ -18,7 +17,7 @@ async fn set(client: &Client, permits: u32) -> PermitExpirableSemaphore {
 }
 
 /// Runs a script as a late copy of a call would.
-fn again(backend: &Backend, script: &str, keys: [&str; 2], args: [&str; 4]) -> String {
+fn again(bed: &Bed, script: &str, keys: [&str; 2], args: [&str; 4]) -> String {
     let scripts = leasehold::test_util::scripts();
     let (_, text, _) = scripts
         .into_iter()
@@ -27,26 +26,26 @@ fn again(backend: &Backend, script: &str, keys: [&str; 2], args: [&str; 4]) -> S
     let mut words = vec!["EVAL", text, "2"];
     words.extend(keys);
     words.extend(args);
-    backend.command(&words)
+    bed.command(&words)
 }
 
-pub(crate) async fn an_extension_never_shortens(backend: Backend) {
-    let client = backend.client().await;
+pub(crate) async fn an_extension_never_shortens(bed: Bed) {
+    let client = bed.client().await;
     let semaphore = set(&client, 2).await;
     let held = semaphore.acquire(Lease::fixed(ms(60_000))).await.unwrap();
-    held.extend(backend.span(50)).await.unwrap();
+    held.extend(bed.span(50)).await.unwrap();
     let left = semaphore.remaining_lease(held.id()).await.unwrap().unwrap();
     assert!(left > ms(50_000), "{left:?}");
     // It lasts as long as its guard believes.
-    sleep(backend.span(60)).await;
+    sleep(bed.span(60)).await;
     held.check().unwrap();
     assert_eq!(semaphore.acquired().await.unwrap(), 1);
     held.release().await.unwrap();
     assert_eq!(semaphore.available().await.unwrap(), 2);
 }
 
-pub(crate) async fn a_late_copy_of_an_acquisition_changes_nothing(backend: Backend) {
-    let client = backend.client().await;
+pub(crate) async fn a_late_copy_of_an_acquisition_changes_nothing(bed: Bed) {
+    let client = bed.client().await;
     let semaphore = set(&client, 5).await;
     let held = semaphore
         .try_acquire_many(3, Duration::ZERO, Lease::fixed(ms(60_000)))
@@ -55,7 +54,7 @@ pub(crate) async fn a_late_copy_of_an_acquisition_changes_nothing(backend: Backe
     let copy = || {
         let keys = ["p", "{p}:timeout"];
         again(
-            &backend,
+            &bed,
             "permit_acquire",
             keys,
             ["ch", "PUBLISH", held.owner(), "5000"],
@@ -79,21 +78,21 @@ pub(crate) async fn a_late_copy_of_an_acquisition_changes_nothing(backend: Backe
     let held = plain.acquire(3).await.unwrap();
     let guard = held.guard().unwrap();
     guard.extend(ms(3_600_000)).await.unwrap();
-    let until = || backend.command(&["ZSCORE", "leasehold_semaphore:{s}", guard.owner()]);
+    let until = || bed.command(&["ZSCORE", "leasehold_semaphore:{s}", guard.owner()]);
     let (before, keys) = (until(), ["s", "leasehold_semaphore:{s}"]);
     let args = ["ch", "PUBLISH", guard.owner(), "5000"];
-    assert_eq!(again(&backend, "semaphore_acquire", keys, args), "nil");
+    assert_eq!(again(&bed, "semaphore_acquire", keys, args), "nil");
     assert_eq!(until(), before);
     assert_eq!(plain.available().await.unwrap(), 2);
 }
 
-pub(crate) async fn permits_that_lost_one_of_them_are_lost(backend: Backend) {
+pub(crate) async fn permits_that_lost_one_of_them_are_lost(bed: Bed) {
     // Longer than what may be late: on a busy machine, that is more.
-    let lease = match backend {
-        Backend::Redis(_) => ms(9000),
-        Backend::Embedded(_) => ms(300),
+    let lease = match bed {
+        Bed::Server(..) => ms(9000),
+        Bed::Embedded(_) => ms(300),
     };
-    let client = backend.client_with_lease(lease).await;
+    let client = bed.client_with_lease(lease).await;
     let semaphore = set(&client, 3).await;
     let held = semaphore
         .try_acquire_many(3, Duration::ZERO, Lease::Renewed)
@@ -101,12 +100,9 @@ pub(crate) async fn permits_that_lost_one_of_them_are_lost(backend: Backend) {
         .unwrap();
     let one = held.ids().nth(1).unwrap().to_owned();
     semaphore.release(&one).await.unwrap();
-    let (ended, took) = soon("it is told", held.ended()).await;
+    let (ended, took) = timed("it is told", held.ended()).await;
     assert_eq!(ended, Ended::Lost(LossReason::Gone));
-    assert!(
-        took < lease / 3 + backend.late(50),
-        "by a renewal: {took:?}"
-    );
+    assert!(took < lease / 3 + bed.late(50), "by a renewal: {took:?}");
     // What was left of it comes back at once, and not by its lease.
     let ended = Instant::now();
     eventually("all are back", async || {
@@ -114,13 +110,13 @@ pub(crate) async fn permits_that_lost_one_of_them_are_lost(backend: Backend) {
     })
     .await;
     let back = ended.elapsed();
-    assert!(back < backend.late(20), "before its lease ends: {back:?}");
+    assert!(back < bed.late(20), "before its lease ends: {back:?}");
     assert!(matches!(held.release().await, Err(Error::Lost { .. })));
     assert_eq!(semaphore.permits().await.unwrap(), 3);
 }
 
-pub(crate) async fn a_renewal_is_not_longer_than_redis_can_be_kept(backend: Backend) {
-    let client = backend.client_with_lease(backend.lease(500)).await;
+pub(crate) async fn a_renewal_is_not_longer_than_redis_can_be_kept(bed: Bed) {
+    let client = bed.client_with_lease(bed.lease(500)).await;
     let semaphore = set(&client, 4 * MANY).await;
     let mut held = Vec::new();
     for _ in 0..4 {
@@ -146,30 +142,30 @@ pub(crate) async fn a_renewal_is_not_longer_than_redis_can_be_kept(backend: Back
     assert_eq!(semaphore.available().await.unwrap(), i64::from(4 * MANY));
 }
 
-pub(crate) async fn a_semaphore_that_is_made_anew_has_no_holds(backend: Backend) {
-    let client = backend.client_with_lease(backend.lease(300)).await;
+pub(crate) async fn a_semaphore_that_is_made_anew_has_no_holds(bed: Bed) {
+    let client = bed.client_with_lease(bed.lease(300)).await;
     let semaphore = client.semaphore("s");
     // Set anew, and made anew by a release.
     for made_by_release in [false, true] {
         assert!(semaphore.try_set_permits(2).await.unwrap());
         let held = semaphore.acquire(1).await.unwrap();
         // As by Redisson's `delete()`, which knows of no holds.
-        backend.command(&["DEL", "s"]);
+        bed.command(&["DEL", "s"]);
         if made_by_release {
             semaphore.release(2).await.unwrap();
         } else {
             assert!(semaphore.try_set_permits(2).await.unwrap());
         }
-        let (ended, _) = soon("it is told", held.guard().unwrap().ended()).await;
+        let (ended, _) = timed("it is told", held.guard().unwrap().ended()).await;
         assert_eq!(ended, Ended::Lost(LossReason::Gone));
         assert!(held.release().await.is_err());
         assert_eq!(semaphore.available().await.unwrap(), 2);
-        backend.command(&["DEL", "s"]);
+        bed.command(&["DEL", "s"]);
     }
     let semaphore = set(&client, 2).await;
     for made_by_adding in [false, true] {
         let held = semaphore.acquire(Lease::fixed(ms(60_000))).await.unwrap();
-        backend.command(&["DEL", "p"]);
+        bed.command(&["DEL", "p"]);
         if made_by_adding {
             semaphore.add_permits(2).await.unwrap();
         } else {
@@ -182,60 +178,60 @@ pub(crate) async fn a_semaphore_that_is_made_anew_has_no_holds(backend: Backend)
 }
 
 /// Redisson's `addPermits` and `drainPermits` write the number anew, without an expiry.
-pub(crate) async fn holds_outlast_a_life_that_java_took_away(backend: Backend) {
-    let client = backend.client().await;
+pub(crate) async fn holds_outlast_a_life_that_java_took_away(bed: Bed) {
+    let client = bed.client().await;
     let semaphore = client.semaphore("s");
-    let life = backend.lease(300);
+    let life = bed.lease(300);
     for drained in [false, true] {
         assert!(semaphore.try_set_permits_for(2, life).await.unwrap());
         let held = semaphore.acquire(1).await.unwrap();
         if drained {
-            backend.command(&["SET", "s", "0"]);
+            bed.command(&["SET", "s", "0"]);
             in_vain(async || semaphore.try_acquire(1, Duration::ZERO).await).await;
         } else {
-            backend.command(&["SET", "s", "4"]);
+            bed.command(&["SET", "s", "4"]);
             semaphore.acquire(4).await.unwrap().forget();
         }
         sleep(2 * life).await;
         held.release().await.unwrap();
         assert_eq!(semaphore.available().await.unwrap(), 1);
-        backend.command(&["DEL", "s"]);
+        bed.command(&["DEL", "s"]);
     }
 }
 
 /// As by Redisson's `expire`, after they were taken.
-pub(crate) async fn holds_end_with_a_life_that_came_later(backend: Backend) {
-    let client = backend.client().await;
+pub(crate) async fn holds_end_with_a_life_that_came_later(bed: Bed) {
+    let client = bed.client().await;
     let semaphore = client.semaphore("s");
     assert!(semaphore.try_set_permits(1).await.unwrap());
     let held = semaphore.acquire(1).await.unwrap();
-    backend.command(&["PEXPIRE", "s", "9000"]);
+    bed.command(&["PEXPIRE", "s", "9000"]);
     in_vain(async || semaphore.try_acquire(1, Duration::ZERO).await).await;
-    let left = backend.left("leasehold_semaphore:{s}");
+    let left = bed.left("leasehold_semaphore:{s}");
     assert!((1..=9000).contains(&left), "{left}");
     held.release().await.unwrap();
 }
 
-pub(crate) async fn a_drain_takes_those_of_dead_holders_too(backend: Backend) {
-    let client = backend.client().await;
+pub(crate) async fn a_drain_takes_those_of_dead_holders_too(bed: Bed) {
+    let client = bed.client().await;
     let semaphore = client.semaphore("s");
     semaphore.try_set_permits(3).await.unwrap();
     let live = semaphore.acquire(1).await.unwrap();
-    backend.command(&["DECRBY", "s", "2"]);
-    backend.command(&["ZADD", "leasehold_semaphore:{s}", "1", "dead:1:2"]);
+    bed.command(&["DECRBY", "s", "2"]);
+    bed.command(&["ZADD", "leasehold_semaphore:{s}", "1", "dead:1:2"]);
     assert_eq!(semaphore.drain().await.unwrap(), 2);
     assert_eq!(semaphore.available().await.unwrap(), 0);
     live.release().await.unwrap();
     assert_eq!(semaphore.available().await.unwrap(), 1);
 }
 
-pub(crate) async fn no_permits_make_no_semaphore(backend: Backend) {
-    let client = backend.client().await;
+pub(crate) async fn no_permits_make_no_semaphore(bed: Bed) {
+    let client = bed.client().await;
     client
         .permit_expirable_semaphore("p")
         .add_permits(0)
         .await
         .unwrap();
     client.semaphore("s").add_permits(0).await.unwrap();
-    assert_eq!(backend.number(&["DBSIZE"]), 0);
+    assert_eq!(bed.number(&["DBSIZE"]), 0);
 }

@@ -9,10 +9,9 @@ use futures::future::{join_all, try_join_all};
 use leasehold::{
     Client, Ended, Error, ExpirablePermit, Lease, LossReason, PermitExpirableSemaphore,
 };
-use leasehold_testbed::{eventually, ms};
+use leasehold_testbed::{Bed, eventually, ms, timed};
 use tokio::time::{Instant, sleep};
 
-use crate::backend::{Backend, soon};
 use crate::faulty_connection::FaultyConnection;
 use crate::semaphores::{in_vain, step, while_waiting};
 
@@ -60,42 +59,37 @@ fn not_owner<T>(outcome: &Result<T, Error>) -> bool {
     matches!(outcome, Err(Error::NotOwner { .. }))
 }
 
-pub(crate) async fn a_prefix_names_both_keys(backend: Backend) {
-    let client = backend
-        .builder()
-        .key_prefix("app:")
-        .connect()
-        .await
-        .unwrap();
+pub(crate) async fn a_prefix_names_both_keys(bed: Bed) {
+    let client = bed.builder().key_prefix("app:").connect().await.unwrap();
     let semaphore = set(&client, 2).await;
     let held = semaphore.acquire(Lease::Renewed).await.unwrap();
-    assert_eq!(backend.command(&["GET", "app:p"]), "1");
-    assert_eq!(backend.number(&["ZCARD", "{app:p}:timeout"]), 1);
+    assert_eq!(bed.command(&["GET", "app:p"]), "1");
+    assert_eq!(bed.number(&["ZCARD", "{app:p}:timeout"]), 1);
     held.release().await.unwrap();
     assert_eq!(counts(&semaphore).await, (2, 0, 2));
 }
 
-pub(crate) async fn a_lease_can_be_changed_by_id(backend: Backend) {
-    let client = backend.client().await;
+pub(crate) async fn a_lease_can_be_changed_by_id(bed: Bed) {
+    let client = bed.client().await;
     let semaphore = set(&client, 1).await;
-    let longer = backend.lease(900);
+    let longer = bed.lease(900);
     assert!(!semaphore.update_lease(UNKNOWN, longer).await.unwrap());
     let held = semaphore
-        .acquire(Lease::fixed(backend.lease(300)))
+        .acquire(Lease::fixed(bed.lease(300)))
         .await
         .unwrap();
     let id = forgotten(vec![held]).remove(0);
     assert!(semaphore.update_lease(&id, longer).await.unwrap());
     let left = semaphore.remaining_lease(&id).await.unwrap().unwrap();
-    assert!(left > backend.lease(400) && left <= longer, "{left:?}");
-    sleep(backend.lease(350)).await;
+    assert!(left > bed.lease(400) && left <= longer, "{left:?}");
+    sleep(bed.lease(350)).await;
     assert_eq!(
         semaphore.available().await.unwrap(),
         0,
         "by the old lease it would be back"
     );
     assert!(
-        semaphore.update_lease(&id, backend.span(20)).await.unwrap(),
+        semaphore.update_lease(&id, bed.span(20)).await.unwrap(),
         "shorter, too"
     );
     let back = async || semaphore.available().await.unwrap() == 1;
@@ -105,21 +99,20 @@ pub(crate) async fn a_lease_can_be_changed_by_id(backend: Backend) {
     assert!(matches!(bad, Err(Error::Config(_))));
 }
 
-pub(crate) async fn a_missing_semaphore_has_none(backend: Backend) {
-    let client = backend.client().await;
+pub(crate) async fn a_missing_semaphore_has_none(bed: Bed) {
+    let client = bed.client().await;
     let semaphore = client.permit_expirable_semaphore("p");
     assert_eq!(counts(&semaphore).await, (0, 0, 0));
-    backend
-        .in_vain(async || semaphore.try_acquire(Duration::ZERO, Lease::Renewed).await)
+    bed.in_vain(async || semaphore.try_acquire(Duration::ZERO, Lease::Renewed).await)
         .await;
-    assert_eq!(backend.number(&["DBSIZE"]), 0);
+    assert_eq!(bed.number(&["DBSIZE"]), 0);
 }
 
-pub(crate) async fn counts_follow_the_leases(backend: Backend) {
-    let client = backend.client().await;
+pub(crate) async fn counts_follow_the_leases(bed: Bed) {
+    let client = bed.client().await;
     let semaphore = set(&client, 5).await;
     assert_eq!(counts(&semaphore).await, (5, 0, 5));
-    let lease = backend.lease(400);
+    let lease = bed.lease(400);
     let brief = try_join_all((0..3).map(|_| semaphore.acquire(Lease::fixed(lease))))
         .await
         .unwrap();
@@ -132,10 +125,10 @@ pub(crate) async fn counts_follow_the_leases(backend: Backend) {
     assert_eq!(counts(&semaphore).await, (5, 0, 5));
 }
 
-pub(crate) async fn a_semaphore_that_expires_leaves_no_key(backend: Backend) {
-    let client = backend.client().await;
+pub(crate) async fn a_semaphore_that_expires_leaves_no_key(bed: Bed) {
+    let client = bed.client().await;
     let semaphore = client.permit_expirable_semaphore("p");
-    let life = backend.lease(300);
+    let life = bed.lease(300);
     assert!(
         !semaphore.expire_after(life).await.unwrap(),
         "there is none"
@@ -144,31 +137,31 @@ pub(crate) async fn a_semaphore_that_expires_leaves_no_key(backend: Backend) {
     let before = semaphore.acquire(Lease::Renewed).await.unwrap();
     assert!(semaphore.expire_after(life).await.unwrap());
     let after = semaphore.acquire(Lease::Renewed).await.unwrap();
-    soon("it expires", backend.until_gone("p")).await;
-    soon("its permits, too", backend.until_gone("{p}:timeout")).await;
+    timed("it expires", bed.until_gone("p")).await;
+    timed("its permits, too", bed.until_gone("{p}:timeout")).await;
     for permit in [before, after] {
         assert!(matches!(permit.release().await, Err(Error::Lost { .. })));
     }
-    assert_eq!(backend.number(&["EXISTS", "p", "{p}:timeout"]), 0);
+    assert_eq!(bed.number(&["EXISTS", "p", "{p}:timeout"]), 0);
 
     // The same if no permit is held when it is told to end.
     semaphore.try_set_permits(2).await.unwrap();
     assert!(semaphore.expire_after(life).await.unwrap());
     let held = semaphore.acquire(Lease::Renewed).await.unwrap();
-    soon("it expires", backend.until_gone("p")).await;
-    soon("its permit, too", backend.until_gone("{p}:timeout")).await;
+    timed("it expires", bed.until_gone("p")).await;
+    timed("its permit, too", bed.until_gone("{p}:timeout")).await;
     drop(held);
 }
 
-pub(crate) async fn a_waiter_gets_the_permit_at_the_end_of_its_lease(backend: Backend) {
-    let (one, other) = (backend.client().await, backend.client().await);
+pub(crate) async fn a_waiter_gets_the_permit_at_the_end_of_its_lease(bed: Bed) {
+    let (one, other) = (bed.client().await, bed.client().await);
     let (semaphore, waiter) = (set(&one, 1).await, other.permit_expirable_semaphore("p"));
-    let (lease, start) = (backend.span(400), Instant::now());
+    let (lease, start) = (bed.span(400), Instant::now());
     let id = forgotten(vec![semaphore.acquire(Lease::fixed(lease)).await.unwrap()]).remove(0);
-    let (next, _) = soon("it ends", waiter.try_acquire(ms(9000), Lease::Renewed)).await;
+    let (next, _) = timed("it ends", waiter.try_acquire(ms(9000), Lease::Renewed)).await;
     let next = next.unwrap();
     assert!(start.elapsed() >= lease, "{:?}", start.elapsed());
-    if matches!(backend, Backend::Embedded(_)) {
+    if bed.is_embedded() {
         assert!(start.elapsed() < lease + ms(20), "{:?}", start.elapsed());
     }
     assert!(not_owner(&semaphore.release(&id).await), "it is too late");
@@ -177,8 +170,8 @@ pub(crate) async fn a_waiter_gets_the_permit_at_the_end_of_its_lease(backend: Ba
     assert_eq!(semaphore.available().await.unwrap(), 1);
 }
 
-pub(crate) async fn the_number_of_permits_can_be_changed(backend: Backend) {
-    let client = backend.client().await;
+pub(crate) async fn the_number_of_permits_can_be_changed(bed: Bed) {
+    let client = bed.client().await;
     let semaphore = set(&client, 10).await;
     assert!(!semaphore.try_set_permits(15).await.unwrap());
     let held = try_join_all((0..3).map(|_| semaphore.acquire(Lease::Renewed)))
@@ -201,10 +194,10 @@ pub(crate) async fn the_number_of_permits_can_be_changed(backend: Backend) {
     assert_eq!(fresh.set_permits(4).await.unwrap(), 4);
 }
 
-pub(crate) async fn growing_lets_waiters_in(backend: Backend) {
+pub(crate) async fn growing_lets_waiters_in(bed: Bed) {
     // A safety poll must not be what wakes it.
-    let slow = backend.builder().safety_poll(ms(60_000)).connect();
-    let (one, other) = (backend.client().await, slow.await.unwrap());
+    let slow = bed.builder().safety_poll(ms(60_000)).connect();
+    let (one, other) = (bed.client().await, slow.await.unwrap());
     let (semaphore, waiter) = (set(&one, 0).await, other.permit_expirable_semaphore("p"));
     for grow in [0, 1] {
         let wait = waiter.acquire(Lease::fixed(ms(9000)));
@@ -219,8 +212,8 @@ pub(crate) async fn growing_lets_waiters_in(backend: Backend) {
     assert_eq!(counts(&semaphore).await, (0, 2, 2));
 }
 
-pub(crate) async fn a_blocked_acquisition_goes_on_after_a_release(backend: Backend) {
-    let (one, other) = (backend.client().await, backend.client().await);
+pub(crate) async fn a_blocked_acquisition_goes_on_after_a_release(bed: Bed) {
+    let (one, other) = (bed.client().await, bed.client().await);
     let (semaphore, waiter) = (set(&one, 1).await, other.permit_expirable_semaphore("p"));
     let held = semaphore.acquire(Lease::Renewed).await.unwrap();
     assert_eq!((held.id().len(), held.ids().count()), (32, 1));
@@ -238,13 +231,13 @@ pub(crate) async fn a_blocked_acquisition_goes_on_after_a_release(backend: Backe
     let next = next.await.unwrap();
     assert_ne!(next.id(), first);
     assert!(start.elapsed() >= ms(450));
-    if matches!(backend, Backend::Embedded(_)) {
+    if bed.is_embedded() {
         assert!(start.elapsed() < ms(460), "{:?}", start.elapsed());
     }
 }
 
-pub(crate) async fn several_at_once_are_all_or_none(backend: Backend) {
-    let client = backend.client().await;
+pub(crate) async fn several_at_once_are_all_or_none(bed: Bed) {
+    let client = bed.client().await;
     let semaphore = set(&client, 5).await;
     let three = semaphore
         .try_acquire_many(3, Duration::ZERO, Lease::Renewed)
@@ -255,13 +248,12 @@ pub(crate) async fn several_at_once_are_all_or_none(backend: Backend) {
         names.len() == 3 && names.iter().all(|id| id.len() == 32),
         "{names:?}"
     );
-    backend
-        .in_vain(async || {
-            semaphore
-                .try_acquire_many(3, Duration::ZERO, Lease::Renewed)
-                .await
-        })
-        .await;
+    bed.in_vain(async || {
+        semaphore
+            .try_acquire_many(3, Duration::ZERO, Lease::Renewed)
+            .await
+    })
+    .await;
     assert_eq!(counts(&semaphore).await, (2, 3, 5));
     let two = semaphore
         .try_acquire_many(2, Duration::ZERO, Lease::fixed(ms(9000)))
@@ -287,8 +279,8 @@ pub(crate) async fn several_at_once_are_all_or_none(backend: Backend) {
     }
 }
 
-pub(crate) async fn a_waiter_for_many_waits_for_all(backend: Backend) {
-    let (one, other) = (backend.client().await, backend.client().await);
+pub(crate) async fn a_waiter_for_many_waits_for_all(bed: Bed) {
+    let (one, other) = (bed.client().await, bed.client().await);
     let (semaphore, waiter) = (set(&one, 3).await, other.permit_expirable_semaphore("p"));
     let mut held = try_join_all((0..3).map(|_| semaphore.acquire(Lease::fixed(ms(60_000)))))
         .await
@@ -309,11 +301,11 @@ pub(crate) async fn a_waiter_for_many_waits_for_all(backend: Backend) {
     assert_eq!(all.await.unwrap().ids().count(), 3);
 }
 
-pub(crate) async fn an_unknown_or_expired_id_releases_nothing(backend: Backend) {
-    let client = backend.client().await;
+pub(crate) async fn an_unknown_or_expired_id_releases_nothing(bed: Bed) {
+    let client = bed.client().await;
     let semaphore = set(&client, 3).await;
     assert!(not_owner(&semaphore.release(UNKNOWN).await));
-    let lease = backend.span(100);
+    let lease = bed.span(100);
     let brief = semaphore.acquire(Lease::fixed(lease)).await.unwrap();
     let expired = brief.id().to_owned();
     sleep(lease).await;
@@ -333,15 +325,15 @@ pub(crate) async fn an_unknown_or_expired_id_releases_nothing(backend: Backend) 
     ));
 }
 
-pub(crate) async fn one_bad_id_and_none_is_released(backend: Backend) {
-    let client = backend.client().await;
+pub(crate) async fn one_bad_id_and_none_is_released(bed: Bed) {
+    let client = bed.client().await;
     let semaphore = set(&client, 4).await;
     let live = try_join_all([
         semaphore.acquire(Lease::fixed(ms(60_000))),
         semaphore.acquire(Lease::fixed(ms(60_000))),
     ]);
     let live = forgotten(live.await.unwrap());
-    let lease = backend.span(100);
+    let lease = bed.span(100);
     let expired = forgotten(vec![semaphore.acquire(Lease::fixed(lease)).await.unwrap()]).remove(0);
     sleep(lease).await;
     for bad in [UNKNOWN, &expired] {
@@ -353,10 +345,10 @@ pub(crate) async fn one_bad_id_and_none_is_released(backend: Backend) {
     assert_eq!(counts(&semaphore).await, (4, 0, 4));
 }
 
-pub(crate) async fn the_next_call_brings_expired_permits_back(backend: Backend) {
-    let client = backend.client().await;
+pub(crate) async fn the_next_call_brings_expired_permits_back(bed: Bed) {
+    let client = bed.client().await;
     let semaphore = set(&client, 10).await;
-    let lease = backend.lease(200);
+    let lease = bed.lease(200);
     let brief = semaphore
         .try_acquire_many(8, Duration::ZERO, Lease::fixed(lease))
         .await
@@ -367,10 +359,10 @@ pub(crate) async fn the_next_call_brings_expired_permits_back(backend: Backend) 
     .remove(0);
     brief.forget();
     sleep(lease).await;
-    assert_eq!(backend.command(&["GET", "p"]), "1", "nobody has looked");
+    assert_eq!(bed.command(&["GET", "p"]), "1", "nobody has looked");
     // Whichever call comes next: a release, an acquisition.
     semaphore.release(&live).await.unwrap();
-    assert_eq!(backend.command(&["GET", "p"]), "10");
+    assert_eq!(bed.command(&["GET", "p"]), "10");
     let brief = semaphore
         .try_acquire_many(10, Duration::ZERO, Lease::fixed(lease))
         .await
@@ -385,15 +377,15 @@ pub(crate) async fn the_next_call_brings_expired_permits_back(backend: Backend) 
     drop(all);
 }
 
-pub(crate) async fn a_great_number_of_expired_permits_comes_back_in_one_call(backend: Backend) {
-    let client = backend.client().await;
+pub(crate) async fn a_great_number_of_expired_permits_comes_back_in_one_call(bed: Bed) {
+    let client = bed.client().await;
     let semaphore = set(&client, 0).await;
     let members: Vec<_> = (0..20_000)
         .map(|number| format!("dead{number:012}"))
         .collect();
     let mut words = vec!["ZADD", "{p}:timeout"];
     words.extend(members.iter().flat_map(|member| ["1", member.as_str()]));
-    assert_eq!(backend.number(&words), 20_000);
+    assert_eq!(bed.number(&words), 20_000);
     let before = client.stats().calls;
     let one = semaphore
         .try_acquire(Duration::ZERO, Lease::Renewed)
@@ -404,8 +396,8 @@ pub(crate) async fn a_great_number_of_expired_permits_comes_back_in_one_call(bac
     drop(one);
 }
 
-pub(crate) async fn what_is_left_of_a_lease_can_be_asked(backend: Backend) {
-    let client = backend.client().await;
+pub(crate) async fn what_is_left_of_a_lease_can_be_asked(bed: Bed) {
+    let client = bed.client().await;
     let semaphore = set(&client, 2).await;
     let held = semaphore.acquire(Lease::fixed(ms(60_000))).await.unwrap();
     let left = semaphore.remaining_lease(held.id()).await.unwrap().unwrap();
@@ -420,43 +412,38 @@ pub(crate) async fn what_is_left_of_a_lease_can_be_asked(backend: Backend) {
     ));
 }
 
-pub(crate) async fn a_permit_that_never_expires_is_left_alone(backend: Backend) {
-    let client = backend.client().await;
+pub(crate) async fn a_permit_that_never_expires_is_left_alone(bed: Bed) {
+    let client = bed.client().await;
     let semaphore = set(&client, 1).await;
     // As Redisson has it after an acquisition without a lease; this id is text in both forms.
     let (member, id) = ("permit-of-a-java", "7065726d69742d6f662d612d6a617661");
-    backend.command(&["ZADD", "{p}:timeout", NEVER, member]);
-    backend.command(&["DECR", "p"]);
+    bed.command(&["ZADD", "{p}:timeout", NEVER, member]);
+    bed.command(&["DECR", "p"]);
     assert_eq!(counts(&semaphore).await, (0, 1, 1));
     assert_eq!(
         semaphore.remaining_lease(id).await.unwrap(),
         Some(Duration::MAX)
     );
-    in_vain(async || {
-        semaphore
-            .try_acquire(backend.span(30), Lease::Renewed)
-            .await
-    })
-    .await;
+    in_vain(async || semaphore.try_acquire(bed.span(30), Lease::Renewed).await).await;
     assert_eq!(semaphore.set_permits(1).await.unwrap(), 0);
-    assert_eq!(backend.command(&["ZSCORE", "{p}:timeout", member]), NEVER);
+    assert_eq!(bed.command(&["ZSCORE", "{p}:timeout", member]), NEVER);
     let mut wait = Box::pin(semaphore.acquire(Lease::Renewed));
     let released = async {
         sleep(ms(20)).await;
         semaphore.release(id).await.unwrap();
     };
-    let (next, ()) = tokio::join!(soon("it is released", &mut wait), released);
+    let (next, ()) = tokio::join!(timed("it is released", &mut wait), released);
     next.0.unwrap().release().await.unwrap();
     assert_eq!(counts(&semaphore).await, (1, 0, 1));
 }
 
-pub(crate) async fn one_permit_excludes(backend: Backend) {
+pub(crate) async fn one_permit_excludes(bed: Bed) {
     let number = Arc::new(AtomicU64::new(0));
-    let first = backend.client().await;
+    let first = bed.client().await;
     set(&first, 1).await;
     let mut tasks = Vec::new();
     for _ in 0..4 {
-        let client = backend.client().await;
+        let client = bed.client().await;
         for _ in 0..4 {
             let (semaphore, number) = (client.permit_expirable_semaphore("p"), number.clone());
             tasks.push(tokio::spawn(async move {
@@ -478,8 +465,8 @@ pub(crate) async fn one_permit_excludes(backend: Backend) {
     );
 }
 
-pub(crate) async fn two_owners_of_all_permits_take_turns(backend: Backend) {
-    let (one, other) = (backend.client().await, backend.client().await);
+pub(crate) async fn two_owners_of_all_permits_take_turns(bed: Bed) {
+    let (one, other) = (bed.client().await, bed.client().await);
     set(&one, 2).await;
     for (first, second) in [(2, 2), (1, 2)] {
         let turn = async |client: &Client, permits| {
@@ -493,7 +480,7 @@ pub(crate) async fn two_owners_of_all_permits_take_turns(backend: Backend) {
             }
         };
         let both = async { tokio::join!(turn(&one, first), turn(&other, second)) };
-        soon("both take their turns", both).await;
+        timed("both take their turns", both).await;
     }
     assert_eq!(
         counts(&one.permit_expirable_semaphore("p")).await,
@@ -501,8 +488,8 @@ pub(crate) async fn two_owners_of_all_permits_take_turns(backend: Backend) {
     );
 }
 
-pub(crate) async fn each_way_costs_one_call(backend: Backend) {
-    let client = backend.client().await;
+pub(crate) async fn each_way_costs_one_call(bed: Bed) {
+    let client = bed.client().await;
     let semaphore = set(&client, 4).await;
     let calls = |before: u64| client.stats().calls - before;
     let before = client.stats().calls;
@@ -516,10 +503,10 @@ pub(crate) async fn each_way_costs_one_call(backend: Backend) {
     assert_eq!(client.stats().subscriptions, 0);
 }
 
-pub(crate) async fn permits_of_a_dead_client_come_back(backend: Backend) {
-    let lease = backend.lease(400);
-    let (mortal, line) = FaultyConnection::with_lease(&backend, lease).await;
-    let (semaphore, rescuer) = (set(&mortal, 3).await, backend.client().await);
+pub(crate) async fn permits_of_a_dead_client_come_back(bed: Bed) {
+    let lease = bed.lease(400);
+    let (mortal, line) = FaultyConnection::with_lease(&bed, lease).await;
+    let (semaphore, rescuer) = (set(&mortal, 3).await, bed.client().await);
     let held = semaphore
         .try_acquire_many(2, Duration::ZERO, Lease::Renewed)
         .await
@@ -527,23 +514,23 @@ pub(crate) async fn permits_of_a_dead_client_come_back(backend: Backend) {
     line.die();
     let start = Instant::now();
     let waiter = rescuer.permit_expirable_semaphore("p");
-    let (all, took) = soon(
+    let (all, took) = timed(
         "they come back",
         waiter.try_acquire_many(3, ms(9000), Lease::fixed(lease)),
     )
     .await;
     assert!(held.check().is_err(), "the dead one believes no longer");
     assert!(start.elapsed() >= lease / 2, "{took:?}");
-    if matches!(backend, Backend::Embedded(_)) {
+    if bed.is_embedded() {
         assert!(took < lease + ms(20), "their lease is known: {took:?}");
     }
     drop((held, all));
     eventually("all three", async || waiter.available().await.unwrap() == 3).await;
 }
 
-pub(crate) async fn permits_are_renewed_while_they_are_held(backend: Backend) {
-    let lease = backend.lease(300);
-    let client = backend.client_with_lease(lease).await;
+pub(crate) async fn permits_are_renewed_while_they_are_held(bed: Bed) {
+    let lease = bed.lease(300);
+    let client = bed.client_with_lease(lease).await;
     let semaphore = set(&client, 3).await;
     let held = semaphore
         .try_acquire_many(3, Duration::ZERO, Lease::Renewed)
@@ -562,22 +549,19 @@ pub(crate) async fn permits_are_renewed_while_they_are_held(backend: Backend) {
     assert_eq!(counts(&semaphore).await, (3, 0, 3));
 }
 
-pub(crate) async fn a_permit_that_is_taken_away_is_told(backend: Backend) {
-    let client = backend.client_with_lease(backend.lease(300)).await;
+pub(crate) async fn a_permit_that_is_taken_away_is_told(bed: Bed) {
+    let client = bed.client_with_lease(bed.lease(300)).await;
     let semaphore = set(&client, 1).await;
     let held = semaphore.acquire(Lease::Renewed).await.unwrap();
     semaphore.release(held.id()).await.unwrap();
-    let (ended, _) = soon("it is told", held.ended()).await;
+    let (ended, _) = timed("it is told", held.ended()).await;
     assert_eq!(ended, Ended::Lost(LossReason::Gone));
     assert!(matches!(held.release().await, Err(Error::Lost { .. })));
     assert_eq!(counts(&semaphore).await, (1, 0, 1), "given back once");
 }
 
-pub(crate) async fn a_call_whose_reply_was_lost_counts_once(backend: Backend) {
-    let known = backend
-        .client()
-        .await
-        .permit_expirable_semaphore("{p}known");
+pub(crate) async fn a_call_whose_reply_was_lost_counts_once(bed: Bed) {
+    let known = bed.client().await.permit_expirable_semaphore("{p}known");
     known.try_set_permits(1).await.unwrap();
     known
         .acquire(Lease::Renewed)
@@ -589,10 +573,10 @@ pub(crate) async fn a_call_whose_reply_was_lost_counts_once(backend: Backend) {
     known.add_permits(1).await.unwrap();
 
     let (client, line) =
-        FaultyConnection::with(&backend, |builder| builder.command_timeout(ms(9000))).await;
+        FaultyConnection::with(&bed, |builder| builder.command_timeout(ms(9000))).await;
     let semaphore = set(&client, 4).await;
     let cut_when = async |expected: &str| {
-        let done = async || backend.command(&["GET", "p"]) == expected;
+        let done = async || bed.command(&["GET", "p"]) == expected;
         eventually("it is done", done).await;
         line.reconnect();
     };

@@ -6,10 +6,9 @@ use std::pin::pin;
 use std::time::Duration;
 
 use leasehold::{Error, Lease, Lock};
-use leasehold_testbed::{eventually, ms};
+use leasehold_testbed::{Bed, eventually, ms};
 use tokio::time::Instant;
 
-use crate::backend::Backend;
 use crate::for_each_kind::for_each_kind;
 
 /// The work between two polls.
@@ -33,8 +32,8 @@ async fn polled_between_work<F: Future>(work: Duration, future: F) -> (F::Output
 }
 
 /// The spans that make sense in real time.
-fn spans(backend: &Backend) -> impl Iterator<Item = Duration> {
-    let paused = matches!(backend, Backend::Embedded(_));
+fn spans(bed: &Bed) -> impl Iterator<Item = Duration> {
+    let paused = bed.is_embedded();
     SPANS
         .into_iter()
         .filter(move |span| paused || (60..=250).contains(span))
@@ -42,11 +41,11 @@ fn spans(backend: &Backend) -> impl Iterator<Item = Duration> {
 }
 
 /// It was never granted: not with 500 polls, in up to 200 s.
-pub(crate) async fn a_free_lock_is_had_with_a_few_polls(backend: Backend) {
-    let client = &backend.client().await;
-    let backend = &backend;
+pub(crate) async fn a_free_lock_is_had_with_a_few_polls(bed: Bed) {
+    let client = &bed.client().await;
+    let bed = &bed;
     for_each_kind(async |kind| {
-        for span in spans(backend) {
+        for span in spans(bed) {
             let lock = kind.lock(client, kind.name);
             let (guard, polls) = polled_between_work(span, lock.lock()).await;
             assert!(polls <= FEW, "{}: {polls} polls, {span:?} apart", kind.name);
@@ -58,8 +57,8 @@ pub(crate) async fn a_free_lock_is_had_with_a_few_polls(backend: Backend) {
 
 /// The first poll asks, the last one has the answer, and between them each doubling costs a poll: 40 ms, 80 ms, and so
 /// on, after the first 40 ms.
-pub(crate) async fn each_doubling_costs_one_poll(backend: Backend) {
-    let client = backend.client().await;
+pub(crate) async fn each_doubling_costs_one_poll(bed: Bed) {
+    let client = bed.client().await;
     let lock = client.lock("n");
     for (span, needed) in SPANS.into_iter().zip([2, 2, 3, 4, 5, 6, 9]) {
         // The looks begin with what is woken next.
@@ -68,7 +67,7 @@ pub(crate) async fn each_doubling_costs_one_poll(backend: Backend) {
         let (guard, polls) = polled_between_work(ms(span), lock.lock()).await;
         guard.unwrap().unlock().await.unwrap();
         let passed_over = client.stats().passed_over - before;
-        if let Backend::Embedded(_) = backend {
+        if bed.is_embedded() {
             assert_eq!(
                 (polls, passed_over),
                 (needed, u64::from(needed) - 2),
@@ -80,11 +79,11 @@ pub(crate) async fn each_doubling_costs_one_poll(backend: Backend) {
     }
 }
 
-pub(crate) async fn a_lock_that_others_hold_and_wait_for_is_had_in_the_end(backend: Backend) {
-    let (client, elsewhere) = (&backend.client().await, &backend.client().await);
-    let backend = &backend;
+pub(crate) async fn a_lock_that_others_hold_and_wait_for_is_had_in_the_end(bed: Bed) {
+    let (client, elsewhere) = (&bed.client().await, &bed.client().await);
+    let bed = &bed;
     for_each_kind(async |kind| {
-        for span in spans(backend) {
+        for span in spans(bed) {
             let (lock, rival) = (
                 kind.lock(client, kind.name),
                 kind.lock(elsewhere, kind.name),
@@ -114,14 +113,14 @@ pub(crate) async fn a_lock_that_others_hold_and_wait_for_is_had_in_the_end(backe
     .await;
 }
 
-pub(crate) async fn a_further_guard_is_had_with_a_few_polls(backend: Backend) {
-    let client = &backend.client().await;
-    let backend = &backend;
+pub(crate) async fn a_further_guard_is_had_with_a_few_polls(bed: Bed) {
+    let client = &bed.client().await;
+    let bed = &bed;
     for_each_kind(async |kind| {
         if !kind.reentrant {
             return;
         }
-        for span in spans(backend) {
+        for span in spans(bed) {
             let guard = kind.lock(client, kind.name).lock().await.unwrap();
             let (inner, polls) = polled_between_work(span, guard.reenter()).await;
             assert!(polls <= FEW, "{}: {polls} polls, {span:?} apart", kind.name);
@@ -133,14 +132,14 @@ pub(crate) async fn a_further_guard_is_had_with_a_few_polls(backend: Backend) {
 }
 
 /// What it took over was given back, and nobody could restore it any more.
-pub(crate) async fn a_hold_that_was_handed_on_is_had_with_a_few_polls(backend: Backend) {
-    let client = &backend.client().await;
-    let backend = &backend;
+pub(crate) async fn a_hold_that_was_handed_on_is_had_with_a_few_polls(bed: Bed) {
+    let client = &bed.client().await;
+    let bed = &bed;
     for_each_kind(async |kind| {
         if !kind.is_single() {
             return;
         }
-        for span in spans(backend) {
+        for span in spans(bed) {
             let lock = kind.lock(client, kind.name);
             let text = lock.lock().await.unwrap().hand_on().unwrap();
             let (restored, polls) = polled_between_work(span, lock.restore(&text)).await;
@@ -151,8 +150,8 @@ pub(crate) async fn a_hold_that_was_handed_on_is_had_with_a_few_polls(backend: B
     .await;
 }
 
-pub(crate) async fn permits_and_an_open_latch_are_had_with_a_few_polls(backend: Backend) {
-    let client = backend.client().await;
+pub(crate) async fn permits_and_an_open_latch_are_had_with_a_few_polls(bed: Bed) {
+    let client = bed.client().await;
     let (semaphore, permits) = (
         client.semaphore("s"),
         client.permit_expirable_semaphore("p"),
@@ -160,7 +159,7 @@ pub(crate) async fn permits_and_an_open_latch_are_had_with_a_few_polls(backend: 
     semaphore.try_set_permits(1).await.unwrap();
     permits.try_set_permits(1).await.unwrap();
     let latch = client.count_down_latch("l");
-    for span in spans(&backend) {
+    for span in spans(&bed) {
         let (permit, polls) = polled_between_work(span, semaphore.acquire(1)).await;
         assert!(polls <= FEW, "{polls} polls, {span:?} apart");
         permit.unwrap().release().await.unwrap();
@@ -180,8 +179,8 @@ pub(crate) async fn permits_and_an_open_latch_are_had_with_a_few_polls(backend: 
 }
 
 /// It said that another owner held the lock, which was free.
-pub(crate) async fn a_time_out_says_that_its_future_was_polled_too_rarely(backend: Backend) {
-    let client = &backend.client().await;
+pub(crate) async fn a_time_out_says_that_its_future_was_polled_too_rarely(bed: Bed) {
+    let client = &bed.client().await;
     for_each_kind(async |kind| {
         let lock = kind.lock(client, kind.name);
         lock.lock().await.unwrap().unlock().await.unwrap();
@@ -211,8 +210,8 @@ pub(crate) async fn a_time_out_says_that_its_future_was_polled_too_rarely(backen
 }
 
 /// What it is allowed grows as it comes late, and no faster: a future that is kept then is in nobody's way for longer.
-pub(crate) async fn who_was_late_once_holds_up_others_twice_as_long_at_most(backend: Backend) {
-    let (client, elsewhere) = (backend.client().await, backend.client().await);
+pub(crate) async fn who_was_late_once_holds_up_others_twice_as_long_at_most(bed: Bed) {
+    let (client, elsewhere) = (bed.client().await, bed.client().await);
     let (lock, rival) = (client.lock("n"), elsewhere.lock("n"));
     lock.lock().await.unwrap().unlock().await.unwrap();
     let mut kept = Box::pin(lock.lock());
@@ -229,7 +228,7 @@ pub(crate) async fn who_was_late_once_holds_up_others_twice_as_long_at_most(back
         .await;
         let limit = Lock::UNATTENDED * 2_u32.pow(u32::try_from(late).unwrap());
         assert!(
-            granted.elapsed() < limit + backend.late(20),
+            granted.elapsed() < limit + bed.late(20),
             "{:?}",
             granted.elapsed()
         );

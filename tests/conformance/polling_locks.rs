@@ -4,19 +4,17 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use leasehold::{Client, Ended, Error, Lease, Lock, LossReason};
-use leasehold_testbed::{eventually, ms};
+use leasehold_testbed::{Bed, eventually, ms, timed, waiting};
 use tokio::time::{Instant, sleep};
-
-use crate::backend::{Backend, soon, waiting};
 
 const KINDS: [fn(&Client) -> Lock; 2] = [
     |client| client.spin_lock("x"),
     |client| client.string_lock("x"),
 ];
 
-pub(crate) async fn a_waiter_never_subscribes(backend: Backend) {
+pub(crate) async fn a_waiter_never_subscribes(bed: Bed) {
     for kind in KINDS {
-        let (one, other) = (backend.client().await, backend.client().await);
+        let (one, other) = (bed.client().await, bed.client().await);
         let guard = kind(&one).lock().await.unwrap();
         let takings: Vec<_> = (0..3)
             .map(|_| {
@@ -27,7 +25,7 @@ pub(crate) async fn a_waiter_never_subscribes(backend: Backend) {
         waiting(&other, 3).await;
         let end = Instant::now() + ms(300);
         while Instant::now() < end {
-            assert_eq!(backend.channels(), [""; 0]);
+            assert_eq!(bed.channels(), [""; 0]);
             assert_eq!(
                 (other.stats().subscriptions, other.stats().listeners),
                 (0, 0)
@@ -36,14 +34,14 @@ pub(crate) async fn a_waiter_never_subscribes(backend: Backend) {
         }
         guard.unlock().await.unwrap();
         for taking in takings {
-            soon("its turn", taking).await.0.unwrap().unwrap();
+            timed("its turn", taking).await.0.unwrap().unwrap();
         }
     }
 }
 
-pub(crate) async fn pauses_grow_to_their_longest(backend: Backend) {
+pub(crate) async fn pauses_grow_to_their_longest(bed: Bed) {
     for (kind, pause_ms) in KINDS.into_iter().zip([128, 100]) {
-        let (one, other) = (backend.client().await, backend.client().await);
+        let (one, other) = (bed.client().await, bed.client().await);
         let guard = kind(&one).lock().await.unwrap();
         let before = other.stats().calls;
         let takings: Vec<_> = (0..5)
@@ -68,13 +66,13 @@ pub(crate) async fn pauses_grow_to_their_longest(backend: Backend) {
     }
 }
 
-pub(crate) async fn pauses_double_from_the_first(backend: Backend) {
+pub(crate) async fn pauses_double_from_the_first(bed: Bed) {
     let doubled: [&[u64]; 2] = [
         &[1, 2, 4, 8, 16, 32, 64, 128, 128, 128],
         &[5, 10, 20, 40, 80, 100, 100, 100],
     ];
     for (kind, pauses_ms) in KINDS.into_iter().zip(doubled) {
-        let (one, other) = (backend.client().await, backend.client().await);
+        let (one, other) = (bed.client().await, bed.client().await);
         let guard = kind(&one).lock().await.unwrap();
         let lock = kind(&other);
         let start = Instant::now();
@@ -97,7 +95,7 @@ pub(crate) async fn pauses_double_from_the_first(backend: Backend) {
             let (pause, whole) = (times[1] - times[0], ms(*pause_ms));
             // The timer and this look at it are late by up to a millisecond each.
             let fits = pause + ms(1) >= whole / 2 && pause <= whole + ms(2);
-            let exact = matches!(backend, Backend::Embedded(_));
+            let exact = bed.is_embedded();
             assert!(fits || !exact, "{pause:?} of {whole:?}, all: {asked:?}");
         }
         taking.abort();
@@ -105,8 +103,8 @@ pub(crate) async fn pauses_double_from_the_first(backend: Backend) {
     }
 }
 
-pub(crate) async fn a_spin_lock_tells_others_of_its_release(backend: Backend) {
-    let (one, other) = (backend.client().await, backend.client().await);
+pub(crate) async fn a_spin_lock_tells_others_of_its_release(bed: Bed) {
+    let (one, other) = (bed.client().await, bed.client().await);
     // A waiter of the plain lock of that name, as a Java client's.
     for end in ["unlock", "drop", "force"] {
         let held = one.spin_lock("x");
@@ -123,9 +121,9 @@ pub(crate) async fn a_spin_lock_tells_others_of_its_release(backend: Backend) {
             "drop" => drop(guard),
             _ => assert!(held.force_unlock().await.unwrap()),
         }
-        let (guard, took) = soon(end, taking).await;
+        let (guard, took) = timed(end, taking).await;
         assert!(
-            took < backend.late(500),
+            took < bed.late(500),
             "{end}: by the message, not by a poll: {took:?}"
         );
         guard.unwrap().unwrap().unlock().await.unwrap();
@@ -134,21 +132,20 @@ pub(crate) async fn a_spin_lock_tells_others_of_its_release(backend: Backend) {
     }
 }
 
-pub(crate) async fn a_spin_lock_takes_a_wait_as_long_as_it_is(backend: Backend) {
-    let (one, other) = (backend.client().await, backend.client().await);
+pub(crate) async fn a_spin_lock_takes_a_wait_as_long_as_it_is(bed: Bed) {
+    let (one, other) = (bed.client().await, bed.client().await);
     let guard = one.spin_lock("x").lock().await.unwrap();
     let start = Instant::now();
-    backend
-        .in_vain(async || {
-            other
-                .spin_lock("x")
-                .try_lock(ms(3000), Lease::Renewed)
-                .await
-        })
-        .await;
+    bed.in_vain(async || {
+        other
+            .spin_lock("x")
+            .try_lock(ms(3000), Lease::Renewed)
+            .await
+    })
+    .await;
     let took = start.elapsed();
     assert!(
-        took >= ms(3000) && took < ms(3000) + backend.late(500),
+        took >= ms(3000) && took < ms(3000) + bed.late(500),
         "{took:?}"
     );
     // A release in time is found within a pause.
@@ -157,17 +154,17 @@ pub(crate) async fn a_spin_lock_takes_a_wait_as_long_as_it_is(backend: Backend) 
         tokio::spawn(async move { lock.try_lock(ms(5000), Lease::fixed(ms(30_000))).await });
     waiting(&other, 1).await;
     guard.unlock().await.unwrap();
-    let (guard, took) = soon("within a pause", taking).await;
-    assert!(took < backend.late(200), "{took:?}");
+    let (guard, took) = timed("within a pause", taking).await;
+    assert!(took < bed.late(200), "{took:?}");
     guard.unwrap().unwrap().unlock().await.unwrap();
 }
 
-pub(crate) async fn a_string_key_without_expiry_is_told_and_left(backend: Backend) {
-    let client = backend.client().await;
-    backend.command(&["SET", "x", "somebody"]);
+pub(crate) async fn a_string_key_without_expiry_is_told_and_left(bed: Bed) {
+    let client = bed.client().await;
+    bed.command(&["SET", "x", "somebody"]);
     for wait in [Duration::ZERO, ms(100)] {
         let lock = client.string_lock("x");
-        let error = backend
+        let error = bed
             .in_vain(async || lock.try_lock(wait, Lease::fixed(ms(5000))).await)
             .await;
         assert!(
@@ -183,7 +180,7 @@ pub(crate) async fn a_string_key_without_expiry_is_told_and_left(backend: Backen
         assert!(error.to_string().contains("no expiry"), "{error}");
     }
     assert_eq!(
-        (&*backend.command(&["GET", "x"]), backend.left("x")),
+        (&*bed.command(&["GET", "x"]), bed.left("x")),
         ("somebody", -1)
     );
     assert_eq!(
@@ -191,9 +188,9 @@ pub(crate) async fn a_string_key_without_expiry_is_told_and_left(backend: Backen
         Some(Duration::MAX)
     );
     // The same key with an expiry is a holder like others.
-    backend.command(&["PEXPIRE", "x", "60000"]);
+    bed.command(&["PEXPIRE", "x", "60000"]);
     let lock = client.string_lock("x");
-    let error = backend
+    let error = bed
         .in_vain(async || lock.try_lock(ms(50), Lease::fixed(ms(5000))).await)
         .await;
     assert!(
@@ -207,23 +204,23 @@ pub(crate) async fn a_string_key_without_expiry_is_told_and_left(backend: Backen
         "{error}"
     );
     // Whoever knows the token may go on with it; a key without expiry gets one then.
-    backend.command(&["PERSIST", "x"]);
+    bed.command(&["PERSIST", "x"]);
     let guard = client.string_lock("x").restore("somebody").await.unwrap();
-    assert!(backend.left("x") > 20_000, "{}", backend.left("x"));
+    assert!(bed.left("x") > 20_000, "{}", bed.left("x"));
     guard.unlock().await.unwrap();
-    assert!(!backend.exists("x"));
+    assert!(!bed.exists("x"));
 }
 
-pub(crate) async fn a_hash_key_without_expiry_is_told_and_left(backend: Backend) {
-    let client = backend.client().await;
-    backend.command(&["HSET", "x", "somebody:1", "1"]);
+pub(crate) async fn a_hash_key_without_expiry_is_told_and_left(bed: Bed) {
+    let client = bed.client().await;
+    bed.command(&["HSET", "x", "somebody:1", "1"]);
     for lock in [
         client.lock("x"),
         client.spin_lock("x"),
         client.fenced_lock("x").into(),
     ] {
         let wait = async || lock.try_lock(ms(50), Lease::fixed(ms(5000))).await;
-        let error = backend.in_vain(wait).await;
+        let error = bed.in_vain(wait).await;
         assert!(
             matches!(
                 error,
@@ -235,50 +232,49 @@ pub(crate) async fn a_hash_key_without_expiry_is_told_and_left(backend: Backend)
             "{error}"
         );
     }
-    assert_eq!(backend.left("x"), -1);
+    assert_eq!(bed.left("x"), -1);
 }
 
-pub(crate) async fn a_string_lock_is_a_token_with_an_expiry(backend: Backend) {
-    let client = backend.client().await;
+pub(crate) async fn a_string_lock_is_a_token_with_an_expiry(bed: Bed) {
+    let client = bed.client().await;
     let lock = client.string_lock("laravel_cache_x{");
     let guard = lock
         .try_lock(Duration::ZERO, Lease::fixed(ms(30_000)))
         .await
         .unwrap();
-    assert_eq!(backend.command(&["TYPE", "laravel_cache_x{"]), "string");
-    assert_eq!(backend.command(&["GET", "laravel_cache_x{"]), guard.owner());
-    assert!((25_000..=30_000).contains(&backend.left("laravel_cache_x{")));
-    assert_eq!(backend.number(&["DBSIZE"]), 1, "no side keys");
+    assert_eq!(bed.command(&["TYPE", "laravel_cache_x{"]), "string");
+    assert_eq!(bed.command(&["GET", "laravel_cache_x{"]), guard.owner());
+    assert!((25_000..=30_000).contains(&bed.left("laravel_cache_x{")));
+    assert_eq!(bed.number(&["DBSIZE"]), 1, "no side keys");
     // A peer that compares and deletes does not delete what is ours; nor do we delete a peer's.
     let holder = lock.holder().await.unwrap().unwrap();
     assert_eq!((&*holder.owner, holder.holds), (guard.owner(), 1));
-    backend.command(&["SET", "laravel_cache_x{", "a peer"]);
+    bed.command(&["SET", "laravel_cache_x{", "a peer"]);
     assert!(matches!(guard.unlock().await, Err(Error::Lost { .. })));
-    assert_eq!(backend.command(&["GET", "laravel_cache_x{"]), "a peer");
+    assert_eq!(bed.command(&["GET", "laravel_cache_x{"]), "a peer");
 }
 
-pub(crate) async fn a_string_lock_that_a_peer_has_taken_is_lost(backend: Backend) {
-    let client = backend.client_with_lease(backend.lease(300)).await;
+pub(crate) async fn a_string_lock_that_a_peer_has_taken_is_lost(bed: Bed) {
+    let client = bed.client_with_lease(bed.lease(300)).await;
     let guard = client.string_lock("x").lock().await.unwrap();
-    backend.command(&["SET", "x", "a peer", "PX", "60000"]);
+    bed.command(&["SET", "x", "a peer", "PX", "60000"]);
     assert_eq!(
-        soon("told", guard.ended()).await.0,
+        timed("told", guard.ended()).await.0,
         Ended::Lost(LossReason::Gone)
     );
     drop(guard);
-    sleep(backend.span(50)).await;
-    assert_eq!(backend.command(&["GET", "x"]), "a peer");
+    sleep(bed.span(50)).await;
+    assert_eq!(bed.command(&["GET", "x"]), "a peer");
 }
 
-pub(crate) async fn every_waiter_is_told_of_a_missing_expiry(backend: Backend) {
-    let client = backend.client().await;
-    backend.command(&["SET", "x", "somebody"]);
+pub(crate) async fn every_waiter_is_told_of_a_missing_expiry(bed: Bed) {
+    let client = bed.client().await;
+    bed.command(&["SET", "x", "somebody"]);
     // Long enough for an answer.
-    let wait = backend.span(500);
+    let wait = bed.span(500);
     let waits = (0..3).map(|_| async {
         let lock = client.string_lock("x");
-        backend
-            .in_vain(async || lock.try_lock(wait, Lease::fixed(ms(5000))).await)
+        bed.in_vain(async || lock.try_lock(wait, Lease::fixed(ms(5000))).await)
             .await
     });
     for error in join_all(waits).await {
@@ -295,7 +291,7 @@ pub(crate) async fn every_waiter_is_told_of_a_missing_expiry(backend: Backend) {
     }
     let two = || Lock::multi([client.string_lock("w"), client.string_lock("x")]);
     for wait in [Duration::ZERO, wait] {
-        let error = backend
+        let error = bed
             .in_vain(async || two().try_lock(wait, Lease::fixed(ms(5000))).await)
             .await;
         assert!(
@@ -309,8 +305,8 @@ pub(crate) async fn every_waiter_is_told_of_a_missing_expiry(backend: Backend) {
             "{error}"
         );
     }
-    backend.command(&["PEXPIRE", "x", "60000"]);
-    let error = backend
+    bed.command(&["PEXPIRE", "x", "60000"]);
+    let error = bed
         .in_vain(async || two().try_lock(wait, Lease::fixed(ms(5000))).await)
         .await;
     assert!(
@@ -323,5 +319,5 @@ pub(crate) async fn every_waiter_is_told_of_a_missing_expiry(backend: Backend) {
         ),
         "{error}"
     );
-    assert!(!backend.exists("w"));
+    assert!(!bed.exists("w"));
 }

@@ -4,10 +4,9 @@
 use std::time::Duration;
 
 use leasehold::{Client, Lease, LockGuard};
-use leasehold_testbed::{eventually, ms};
+use leasehold_testbed::{Bed, SOON, eventually, ms};
 use tokio::time::{Instant, sleep};
 
-use crate::backend::{Backend, LIMIT};
 use crate::fair::{DEADLINES, JAVA, QUEUE, nothing_is_left, put, queue, queued, served};
 use crate::faulty_connection::FaultyConnection;
 
@@ -17,13 +16,13 @@ const NO_EXPIRY: [i64; 2] = [-1, -1];
 const LONG: Lease = Lease::Fixed(Duration::from_secs(600));
 
 /// What is left of both keys.
-fn left(backend: &Backend) -> [i64; 2] {
-    [QUEUE, DEADLINES].map(|key| backend.left(key))
+fn left(bed: &Bed) -> [i64; 2] {
+    [QUEUE, DEADLINES].map(|key| bed.left(key))
 }
 
 /// Both keys were given their whole time a moment ago.
-fn fresh(backend: &Backend) -> bool {
-    left(backend)
+fn fresh(bed: &Bed) -> bool {
+    left(bed)
         .iter()
         .all(|left| (KEPT - 700..=KEPT).contains(left))
 }
@@ -36,36 +35,36 @@ async fn held(client: &Client) -> LockGuard {
         .unwrap()
 }
 
-pub(crate) async fn a_queue_of_the_dead_expires(backend: Backend) {
-    let holder = backend.client().await;
-    let (doomed, line) = FaultyConnection::with(&backend, |builder| builder).await;
+pub(crate) async fn a_queue_of_the_dead_expires(bed: Bed) {
+    let holder = bed.client().await;
+    let (doomed, line) = FaultyConnection::with(&bed, |builder| builder).await;
     held(&holder).await.forget();
-    let waiter = queued(&backend, &doomed).await;
-    assert!(fresh(&backend), "its first call: {:?}", left(&backend));
-    backend.command(&["DEL", QUEUE, DEADLINES]);
-    eventually("it is back", async || queue(&backend).len() == 1).await;
-    assert!(fresh(&backend), "its return: {:?}", left(&backend));
+    let waiter = queued(&bed, &doomed).await;
+    assert!(fresh(&bed), "its first call: {:?}", left(&bed));
+    bed.command(&["DEL", QUEUE, DEADLINES]);
+    eventually("it is back", async || queue(&bed).len() == 1).await;
+    assert!(fresh(&bed), "its return: {:?}", left(&bed));
     for key in [QUEUE, DEADLINES] {
-        backend.command(&["PERSIST", key]);
+        bed.command(&["PERSIST", key]);
     }
-    eventually("a heartbeat", async || fresh(&backend)).await;
+    eventually("a heartbeat", async || fresh(&bed)).await;
     line.die();
     waiter.abort();
     drop(doomed);
-    if let Backend::Embedded(_) = backend {
+    if bed.is_embedded() {
         sleep(Duration::from_secs(25 * 60 * 60)).await;
-        nothing_is_left(&backend).await;
+        nothing_is_left(&bed).await;
     }
 }
 
-pub(crate) async fn a_living_waiter_keeps_its_queue(backend: Backend) {
-    let (one, other) = (backend.client().await, backend.client().await);
+pub(crate) async fn a_living_waiter_keeps_its_queue(bed: Bed) {
+    let (one, other) = (bed.client().await, bed.client().await);
     let guard = held(&one).await;
-    let (first, second) = (queued(&backend, &one).await, queued(&backend, &other).await);
+    let (first, second) = (queued(&bed, &one).await, queued(&bed, &other).await);
     let end = Instant::now() + ms(2000);
     while Instant::now() < end {
-        let [queue, deadlines] = left(&backend);
-        let least = KEPT - i64::try_from(backend.late(700).as_millis()).expect("short");
+        let [queue, deadlines] = left(&bed);
+        let least = KEPT - i64::try_from(bed.late(700).as_millis()).expect("short");
         assert!(queue > least && deadlines > least, "{queue}, {deadlines}");
         sleep(ms(50)).await;
     }
@@ -73,32 +72,29 @@ pub(crate) async fn a_living_waiter_keeps_its_queue(backend: Backend) {
     for taking in [first, second] {
         served("its turn", taking).await.0.unlock().await.unwrap();
     }
-    nothing_is_left(&backend).await;
+    nothing_is_left(&bed).await;
 }
 
 /// A place that was taken off by mistake is put back behind those of the same client: the list is not made anew.
-pub(crate) async fn a_place_that_is_put_back_leaves_the_expiry(backend: Backend) {
-    let (holder, client) = (backend.client().await, backend.client().await);
+pub(crate) async fn a_place_that_is_put_back_leaves_the_expiry(bed: Bed) {
+    let (holder, client) = (bed.client().await, bed.client().await);
     let guard = held(&holder).await;
-    let taking = [
-        queued(&backend, &client).await,
-        queued(&backend, &client).await,
-    ];
-    let places = queue(&backend);
-    backend.command(&["LREM", QUEUE, "0", &places[1]]);
-    backend.command(&["ZREM", DEADLINES, &places[1]]);
-    eventually("it is back", async || queue(&backend) == places).await;
-    assert!(!left(&backend).contains(&-1), "{:?}", left(&backend));
+    let taking = [queued(&bed, &client).await, queued(&bed, &client).await];
+    let places = queue(&bed);
+    bed.command(&["LREM", QUEUE, "0", &places[1]]);
+    bed.command(&["ZREM", DEADLINES, &places[1]]);
+    eventually("it is back", async || queue(&bed) == places).await;
+    assert!(!left(&bed).contains(&-1), "{:?}", left(&bed));
     guard.unlock().await.unwrap();
     for taking in taking {
         served("its turn", taking).await.0.unlock().await.unwrap();
     }
-    nothing_is_left(&backend).await;
+    nothing_is_left(&bed).await;
 }
 
 /// A thread joined behind a waiter of ours, whose queue was to expire. While the waiter stays, its heartbeat sees the
 /// thread; if it leaves, the call with which it leaves does.
-pub(crate) async fn a_queue_with_a_thread_of_redisson_stays(backend: Backend) {
+pub(crate) async fn a_queue_with_a_thread_of_redisson_stays(bed: Bed) {
     for way in [
         "granted",
         "left",
@@ -108,52 +104,52 @@ pub(crate) async fn a_queue_with_a_thread_of_redisson_stays(backend: Backend) {
         "forced",
         "heartbeat",
     ] {
-        let (one, other) = (backend.client().await, backend.client().await);
+        let (one, other) = (bed.client().await, bed.client().await);
         let lock = one.fair_lock("x");
         let guard = lock.acquire().lease(LONG).await.unwrap();
         let waiter = if way == "timed out" {
             let lock = one.fair_lock("x");
             let waiter = tokio::spawn(async move { lock.try_lock(ms(100), LONG).await });
-            eventually("it is in the queue", async || queue(&backend).len() == 1).await;
+            eventually("it is in the queue", async || queue(&bed).len() == 1).await;
             waiter
         } else {
-            queued(&backend, &one).await
+            queued(&bed, &one).await
         };
         sleep(ms(20)).await;
-        put(&backend, JAVA, Duration::from_secs(600));
+        put(&bed, JAVA, Duration::from_secs(600));
         let mut guards = Vec::new();
         match way {
             "granted" => {
                 guard.unlock().await.unwrap();
                 guards.push(served("its turn", waiter).await.0);
-                assert_eq!(queue(&backend), [JAVA]);
+                assert_eq!(queue(&bed), [JAVA]);
             }
             "left" => {
                 waiter.abort();
-                eventually("it left", async || queue(&backend) == [JAVA]).await;
+                eventually("it left", async || queue(&bed) == [JAVA]).await;
                 guards.push(guard);
             }
             "timed out" => {
                 assert!(waiter.await.unwrap().unwrap_err().is_timeout());
-                eventually("it left", async || queue(&backend) == [JAVA]).await;
+                eventually("it left", async || queue(&bed) == [JAVA]).await;
                 guards.push(guard);
             }
             "joined" => {
-                let behind = queued(&backend, &other).await;
-                assert_eq!(left(&backend), NO_EXPIRY, "{way}");
+                let behind = queued(&bed, &other).await;
+                assert_eq!(left(&bed), NO_EXPIRY, "{way}");
                 // Both ends are ours, and heartbeats go on.
                 sleep(ms(1200)).await;
-                assert_eq!((queue(&backend).len(), left(&backend)), (3, NO_EXPIRY));
+                assert_eq!((queue(&bed).len(), left(&bed)), (3, NO_EXPIRY));
                 waiter.abort();
                 behind.abort();
-                eventually("they left", async || queue(&backend) == [JAVA]).await;
+                eventually("they left", async || queue(&bed) == [JAVA]).await;
                 guards.push(guard);
             }
             "dead" => {
-                let dead = queue(&backend).remove(0);
-                backend.command(&["ZADD", DEADLINES, "1", &dead]);
+                let dead = queue(&bed).remove(0);
+                bed.command(&["ZADD", DEADLINES, "1", &dead]);
                 let ask = async || other.fair_lock("x").try_lock(Duration::ZERO, LONG).await;
-                backend.in_vain(ask).await;
+                bed.in_vain(ask).await;
                 guards.push(guard);
             }
             "forced" => {
@@ -161,34 +157,34 @@ pub(crate) async fn a_queue_with_a_thread_of_redisson_stays(backend: Backend) {
                 guards.push(served("its turn", waiter).await.0);
             }
             _ => {
-                eventually(way, async || left(&backend) == NO_EXPIRY).await;
+                eventually(way, async || left(&bed) == NO_EXPIRY).await;
                 guards.push(guard);
             }
         }
-        assert_eq!(left(&backend), NO_EXPIRY, "{way}");
-        one.shutdown(LIMIT).await.unwrap();
-        other.shutdown(LIMIT).await.unwrap();
-        if let Backend::Embedded(_) = backend {
+        assert_eq!(left(&bed), NO_EXPIRY, "{way}");
+        one.shutdown(SOON).await.unwrap();
+        other.shutdown(SOON).await.unwrap();
+        if bed.is_embedded() {
             // Nobody of ours is left.
             sleep(Duration::from_secs(25 * 60 * 60)).await;
         }
-        assert_eq!(queue(&backend), [JAVA], "{way}");
+        assert_eq!(queue(&bed), [JAVA], "{way}");
         for key in ["x", QUEUE, DEADLINES] {
-            backend.command(&["DEL", key]);
+            bed.command(&["DEL", key]);
         }
     }
 }
 
-pub(crate) async fn a_queue_that_the_last_thread_left_expires_again(backend: Backend) {
-    let client = backend.client().await;
+pub(crate) async fn a_queue_that_the_last_thread_left_expires_again(bed: Bed) {
+    let client = bed.client().await;
     let guard = held(&client).await;
-    let waiter = queued(&backend, &client).await;
-    put(&backend, JAVA, Duration::from_secs(600));
-    eventually("the thread was seen", async || left(&backend) == NO_EXPIRY).await;
-    backend.command(&["LREM", QUEUE, "0", JAVA]);
-    backend.command(&["ZREM", DEADLINES, JAVA]);
-    eventually("it has gone", async || fresh(&backend)).await;
+    let waiter = queued(&bed, &client).await;
+    put(&bed, JAVA, Duration::from_secs(600));
+    eventually("the thread was seen", async || left(&bed) == NO_EXPIRY).await;
+    bed.command(&["LREM", QUEUE, "0", JAVA]);
+    bed.command(&["ZREM", DEADLINES, JAVA]);
+    eventually("it has gone", async || fresh(&bed)).await;
     guard.unlock().await.unwrap();
     served("its turn", waiter).await.0.unlock().await.unwrap();
-    nothing_is_left(&backend).await;
+    nothing_is_left(&bed).await;
 }

@@ -3,11 +3,10 @@
 use std::time::Duration;
 
 use leasehold::{Error, Lease};
-use leasehold_testbed::{eventually, ms};
+use leasehold_testbed::{Bed, eventually, ms, timed};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
-use crate::backend::{Backend, soon};
 use crate::fair::{
     CLAIM, DEAD, DEADLINES, JAVA, QUEUE, deadline, deadlines, nothing_is_left, put, queue, queued,
     served,
@@ -15,29 +14,28 @@ use crate::fair::{
 
 const LONG: Lease = Lease::Fixed(Duration::from_secs(600));
 
-pub(crate) async fn deadlines_are_the_servers_and_do_not_add_up(backend: Backend) {
-    let (one, other) = (backend.client().await, backend.client().await);
+pub(crate) async fn deadlines_are_the_servers_and_do_not_add_up(bed: Bed) {
+    let (one, other) = (bed.client().await, bed.client().await);
     let guard = one
         .fair_lock("x")
         .try_lock(Duration::ZERO, Lease::fixed(ms(600_000)))
         .await
         .unwrap();
-    let before = backend.clock();
+    let before = bed.clock();
     let mut takings = Vec::new();
     for number in 0..8 {
-        takings.push(queued(&backend, if number % 2 == 0 { &one } else { &other }).await);
+        takings.push(queued(&bed, if number % 2 == 0 { &one } else { &other }).await);
         // Others come and go, with waits and leases of their own.
-        backend
-            .in_vain(async || {
-                other
-                    .fair_lock("x")
-                    .try_lock(backend.span(20), Lease::fixed(ms(600_000)))
-                    .await
-            })
-            .await;
-        eventually("they left", async || queue(&backend).len() == number + 1).await;
-        for (owner, at) in deadlines(&backend) {
-            let bounds = before..=backend.clock() + CLAIM;
+        bed.in_vain(async || {
+            other
+                .fair_lock("x")
+                .try_lock(bed.span(20), Lease::fixed(ms(600_000)))
+                .await
+        })
+        .await;
+        eventually("they left", async || queue(&bed).len() == number + 1).await;
+        for (owner, at) in deadlines(&bed) {
+            let bounds = before..=bed.clock() + CLAIM;
             assert!(bounds.contains(&at), "{owner}: {at} is not in {bounds:?}");
         }
     }
@@ -47,7 +45,7 @@ pub(crate) async fn deadlines_are_the_servers_and_do_not_add_up(backend: Backend
         let (guard, _) = served("its turn", taking).await;
         sleep(ms(700)).await;
         // Beats go on meanwhile: the deadlines are read between two looks at the clock.
-        let (before, deadlines, now) = (backend.clock(), deadlines(&backend), backend.clock());
+        let (before, deadlines, now) = (bed.clock(), deadlines(&bed), bed.clock());
         for (owner, at) in deadlines {
             assert!(
                 (before..=now + CLAIM).contains(&at),
@@ -56,21 +54,21 @@ pub(crate) async fn deadlines_are_the_servers_and_do_not_add_up(backend: Backend
         }
         guard.unlock().await.unwrap();
     }
-    nothing_is_left(&backend).await;
+    nothing_is_left(&bed).await;
 }
 
-pub(crate) async fn a_leaver_moves_nobodys_deadline(backend: Backend) {
-    let (one, other) = (backend.client().await, backend.client().await);
+pub(crate) async fn a_leaver_moves_nobodys_deadline(bed: Bed) {
+    let (one, other) = (bed.client().await, bed.client().await);
     let guard = one.fair_lock("x").lock().await.unwrap();
-    let first = queued(&backend, &one).await;
-    let second = queued(&backend, &other).await;
-    let (third, fourth) = (queued(&backend, &one).await, queued(&backend, &other).await);
-    let (line, before) = (queue(&backend), deadlines(&backend));
+    let first = queued(&bed, &one).await;
+    let second = queued(&bed, &other).await;
+    let (third, fourth) = (queued(&bed, &one).await, queued(&bed, &other).await);
+    let (line, before) = (queue(&bed), deadlines(&bed));
     second.abort();
-    eventually("it left", async || queue(&backend).len() == 3).await;
-    assert_eq!(queue(&backend), [&*line[0], &line[2], &line[3]]);
+    eventually("it left", async || queue(&bed).len() == 3).await;
+    assert_eq!(queue(&bed), [&*line[0], &line[2], &line[3]]);
     for (owner, at) in before.into_iter().filter(|(owner, _)| *owner != line[1]) {
-        let now = deadline(&backend, &owner).expect("it waits");
+        let now = deadline(&bed, &owner).expect("it waits");
         assert!(
             now >= at,
             "{owner}: a beat may move it on, nothing moves it back"
@@ -80,23 +78,23 @@ pub(crate) async fn a_leaver_moves_nobodys_deadline(backend: Backend) {
     for taking in [first, third, fourth] {
         served("its turn", taking).await.0.unlock().await.unwrap();
     }
-    nothing_is_left(&backend).await;
+    nothing_is_left(&bed).await;
 }
 
-pub(crate) async fn a_grant_moves_nobodys_deadline(backend: Backend) {
-    let client = backend.client().await;
+pub(crate) async fn a_grant_moves_nobodys_deadline(bed: Bed) {
+    let client = bed.client().await;
     let guard = client.fair_lock("x").lock().await.unwrap();
     let mut takings = Vec::new();
     for _ in 0..3 {
-        takings.push(queued(&backend, &client).await);
+        takings.push(queued(&bed, &client).await);
     }
-    let before = deadlines(&backend);
+    let before = deadlines(&bed);
     guard.unlock().await.unwrap();
     let mut takings = takings.into_iter();
     let (guard, _) = served("the first", takings.next().expect("three")).await;
-    assert_eq!(deadlines(&backend).len(), 2);
+    assert_eq!(deadlines(&bed).len(), 2);
     for (owner, at) in &before {
-        if let Some(now) = deadline(&backend, owner) {
+        if let Some(now) = deadline(&bed, owner) {
             assert!(now >= *at, "{owner}: {at} became {now}");
         }
     }
@@ -106,33 +104,29 @@ pub(crate) async fn a_grant_moves_nobodys_deadline(backend: Backend) {
     }
 }
 
-pub(crate) async fn dead_places_cost_one_claim_together(backend: Backend) {
-    let claim = backend.lease(300);
-    let client = backend.builder().fair_claim(claim).connect().await.unwrap();
+pub(crate) async fn dead_places_cost_one_claim_together(bed: Bed) {
+    let claim = bed.lease(300);
+    let client = bed.builder().fair_claim(claim).connect().await.unwrap();
     let start = Instant::now();
     for number in 0..20 {
-        put(
-            &backend,
-            &format!("{}{number}", &DEAD[..DEAD.len() - 2]),
-            claim,
-        );
+        put(&bed, &format!("{}{number}", &DEAD[..DEAD.len() - 2]), claim);
     }
-    let guard = soon("after the claim", client.fair_lock("x").lock())
+    let guard = timed("after the claim", client.fair_lock("x").lock())
         .await
         .0
         .unwrap();
     let took = start.elapsed();
     assert!(
-        took + ms(50) > claim && took < claim + backend.late(150),
+        took + ms(50) > claim && took < claim + bed.late(150),
         "{took:?}"
     );
-    assert!(!backend.exists(QUEUE) && !backend.exists(DEADLINES));
+    assert!(!bed.exists(QUEUE) && !bed.exists(DEADLINES));
     guard.unlock().await.unwrap();
     // So it is when the lock is held meanwhile: they die beside the holder.
     let guard = client.fair_lock("x").lock().await.unwrap();
-    put(&backend, DEAD, claim);
-    let next = queued(&backend, &client).await;
-    sleep(claim + backend.span(50)).await;
+    put(&bed, DEAD, claim);
+    let next = queued(&bed, &client).await;
+    sleep(claim + bed.span(50)).await;
     let held = Instant::now();
     guard.unlock().await.unwrap();
     served("at the release", next)
@@ -142,25 +136,25 @@ pub(crate) async fn dead_places_cost_one_claim_together(backend: Backend) {
         .await
         .unwrap();
     assert!(held.elapsed() < claim, "{:?}", held.elapsed());
-    nothing_is_left(&backend).await;
+    nothing_is_left(&bed).await;
 }
 
-pub(crate) async fn a_dead_java_waiter_costs_its_deadline(backend: Backend) {
-    let (one, other) = (backend.client().await, backend.client().await);
-    let span = backend.lease(400);
+pub(crate) async fn a_dead_java_waiter_costs_its_deadline(bed: Bed) {
+    let (one, other) = (bed.client().await, bed.client().await);
+    let span = bed.lease(400);
     let start = Instant::now();
-    put(&backend, JAVA, span);
-    let (first, second) = (queued(&backend, &one).await, queued(&backend, &other).await);
-    let line = queue(&backend);
+    put(&bed, JAVA, span);
+    let (first, second) = (queued(&bed, &one).await, queued(&bed, &other).await);
+    let line = queue(&bed);
     assert_eq!(line[0], JAVA);
     // A granted Java client would take its wait off these; they must outlast that.
     for owner in &line[1..] {
-        assert!(deadline(&backend, owner).unwrap() > backend.clock() + 290_000);
+        assert!(deadline(&bed, owner).unwrap() > bed.clock() + 290_000);
     }
     let (guard, _) = served("after its deadline", first).await;
     let took = start.elapsed();
     assert!(
-        took + ms(50) > span && took < span + backend.late(200),
+        took + ms(50) > span && took < span + bed.late(200),
         "{took:?}"
     );
     guard.unlock().await.unwrap();
@@ -170,16 +164,15 @@ pub(crate) async fn a_dead_java_waiter_costs_its_deadline(backend: Backend) {
         .unlock()
         .await
         .unwrap();
-    nothing_is_left(&backend).await;
+    nothing_is_left(&bed).await;
 }
 
-pub(crate) async fn nobody_spins_behind_a_dead_head(backend: Backend) {
+pub(crate) async fn nobody_spins_behind_a_dead_head(bed: Bed) {
     for dead in [DEAD, JAVA] {
         for held in [false, true] {
             // A claim so long that a dead head of our own stays as well.
             let client = async || {
-                backend
-                    .builder()
+                bed.builder()
                     .fair_claim(ms(60_000))
                     .connect()
                     .await
@@ -192,66 +185,66 @@ pub(crate) async fn nobody_spins_behind_a_dead_head(backend: Backend) {
             } else {
                 None
             };
-            put(&backend, dead, ms(600_000));
+            put(&bed, dead, ms(600_000));
             let mut takings = Vec::new();
             for number in 0..6 {
-                takings.push(queued(&backend, if number % 2 == 0 { &one } else { &other }).await);
+                takings.push(queued(&bed, if number % 2 == 0 { &one } else { &other }).await);
             }
             sleep(ms(600)).await;
-            let (before, start) = (backend.calls(), Instant::now());
+            let (before, start) = (bed.calls(), Instant::now());
             sleep(ms(2000)).await;
             // Two clients that beat at least every half second.
-            let (calls, seconds) = (backend.calls() - before, start.elapsed().as_secs());
+            let (calls, seconds) = (bed.calls() - before, start.elapsed().as_secs());
             assert!(
                 (2..=8 * (seconds + 1)).contains(&calls),
                 "{dead}, {held}: {calls} calls"
             );
-            assert_eq!(queue(&backend).len(), 7, "all live ones keep their places");
+            assert_eq!(queue(&bed).len(), 7, "all live ones keep their places");
             takings.iter().for_each(JoinHandle::abort);
-            eventually("they left", async || queue(&backend) == [dead]).await;
+            eventually("they left", async || queue(&bed) == [dead]).await;
             if let Some(guard) = guard {
                 guard.unlock().await.unwrap();
             }
-            backend.command(&["DEL", QUEUE, DEADLINES]);
+            bed.command(&["DEL", QUEUE, DEADLINES]);
         }
     }
 }
 
-pub(crate) async fn a_place_without_a_deadline_is_dead(backend: Backend) {
-    let client = backend.client().await;
-    backend.command(&["RPUSH", QUEUE, JAVA]);
-    backend.command(&["RPUSH", QUEUE, DEAD]);
+pub(crate) async fn a_place_without_a_deadline_is_dead(bed: Bed) {
+    let client = bed.client().await;
+    bed.command(&["RPUSH", QUEUE, JAVA]);
+    bed.command(&["RPUSH", QUEUE, DEAD]);
     let guard = client
         .fair_lock("x")
         .try_lock(Duration::ZERO, Lease::fixed(ms(5000)))
         .await
         .unwrap();
     guard.unlock().await.unwrap();
-    nothing_is_left(&backend).await;
+    nothing_is_left(&bed).await;
 }
 
-pub(crate) async fn a_purged_waiter_gets_its_place_back(backend: Backend) {
-    let (one, other) = (backend.client().await, backend.client().await);
+pub(crate) async fn a_purged_waiter_gets_its_place_back(bed: Bed) {
+    let (one, other) = (bed.client().await, bed.client().await);
     let guard = one.fair_lock("x").lock().await.unwrap();
-    let (first, second) = (queued(&backend, &one).await, queued(&backend, &other).await);
+    let (first, second) = (queued(&bed, &one).await, queued(&bed, &other).await);
     // It is kept by its beats before it is taken off.
     sleep(ms(600)).await;
-    let line = queue(&backend);
+    let line = queue(&bed);
     // As a Java client does whose clock, or whose arithmetic, says that it is late.
-    backend.command(&["LREM", QUEUE, "0", &line[0]]);
-    backend.command(&["ZREM", DEADLINES, &line[0]]);
+    bed.command(&["LREM", QUEUE, "0", &line[0]]);
+    bed.command(&["ZREM", DEADLINES, &line[0]]);
     eventually("it is back, and before the other", async || {
-        queue(&backend) == line
+        queue(&bed) == line
     })
     .await;
     guard.unlock().await.unwrap();
     served("the first", first).await.0.unlock().await.unwrap();
     served("the second", second).await.0.unlock().await.unwrap();
-    nothing_is_left(&backend).await;
+    nothing_is_left(&bed).await;
 }
 
-pub(crate) async fn a_deleted_queue_forms_again(backend: Backend) {
-    let (one, other) = (backend.client().await, backend.client().await);
+pub(crate) async fn a_deleted_queue_forms_again(bed: Bed) {
+    let (one, other) = (bed.client().await, bed.client().await);
     let guard = one.fair_lock("x").lock().await.unwrap();
     let takings: Vec<_> = (0..8)
         .map(|number| {
@@ -263,54 +256,49 @@ pub(crate) async fn a_deleted_queue_forms_again(backend: Backend) {
             tokio::spawn(async move { lock.lock().await?.unlock().await })
         })
         .collect();
-    eventually("all are in the queue", async || queue(&backend).len() == 8).await;
-    let mut line = queue(&backend);
-    backend.command(&["DEL", QUEUE, DEADLINES]);
-    eventually("all are back", async || queue(&backend).len() == 8).await;
-    assert_eq!(deadlines(&backend).len(), 8);
+    eventually("all are in the queue", async || queue(&bed).len() == 8).await;
+    let mut line = queue(&bed);
+    bed.command(&["DEL", QUEUE, DEADLINES]);
+    eventually("all are back", async || queue(&bed).len() == 8).await;
+    assert_eq!(deadlines(&bed).len(), 8);
     // No client knows how those of another stood, but each knows how its own did.
-    let mut again = queue(&backend);
+    let mut again = queue(&bed);
     let client = |owner: &String| owner.rsplit_once(':').map(|(client, _)| client.to_owned());
     line.sort_by_key(client);
     again.sort_by_key(client);
     assert_eq!(again, line);
     // And with the lock itself gone: whoever is at the head gets it.
-    backend.command(&["DEL", QUEUE, DEADLINES, "x"]);
+    bed.command(&["DEL", QUEUE, DEADLINES, "x"]);
     for taking in takings {
-        soon("its turn", taking).await.0.unwrap().unwrap();
+        timed("its turn", taking).await.0.unwrap().unwrap();
     }
     assert!(matches!(guard.unlock().await, Err(Error::Lost { .. })));
-    nothing_is_left(&backend).await;
+    nothing_is_left(&bed).await;
 }
 
 /// A program is set anew one process after another: old and new settings stand in one queue.
-pub(crate) async fn claims_of_different_lengths_keep_their_order(backend: Backend) {
-    let one = backend
+pub(crate) async fn claims_of_different_lengths_keep_their_order(bed: Bed) {
+    let one = bed
         .builder()
         .fair_claim(ms(60_000))
         .connect()
         .await
         .unwrap();
-    let other = backend
-        .builder()
-        .fair_claim(ms(100))
-        .connect()
-        .await
-        .unwrap();
+    let other = bed.builder().fair_claim(ms(100)).connect().await.unwrap();
     let guard = one.fair_lock("x").lock().await.unwrap();
-    let (first, second) = (queued(&backend, &one).await, queued(&backend, &other).await);
-    let head = queue(&backend).remove(0);
+    let (first, second) = (queued(&bed, &one).await, queued(&bed, &other).await);
+    let head = queue(&bed).remove(0);
     let end = Instant::now() + ms(1500);
     while Instant::now() < end {
-        assert_eq!(queue(&backend).first(), Some(&head));
+        assert_eq!(queue(&bed).first(), Some(&head));
         // Its own setting counts, whoever else beats.
-        assert!(deadline(&backend, &head).unwrap() > backend.clock() + 30_000);
+        assert!(deadline(&bed, &head).unwrap() > bed.clock() + 30_000);
         sleep(ms(10)).await;
     }
     guard.unlock().await.unwrap();
     served("the first", first).await.0.unlock().await.unwrap();
     served("the second", second).await.0.unlock().await.unwrap();
-    nothing_is_left(&backend).await;
+    nothing_is_left(&bed).await;
 }
 
 /// The ways in which a client of ours takes a dead waiter off the queue of a free lock.
@@ -324,13 +312,13 @@ const PURGES: [&str; 6] = [
 ];
 
 /// A thread of Redisson gives no heartbeat: it hears that it is next, or sleeps for as long as it was told.
-pub(crate) async fn a_thread_behind_the_dead_is_told(backend: Backend) {
-    let ours = backend.client().await;
+pub(crate) async fn a_thread_behind_the_dead_is_told(bed: Bed) {
+    let ours = bed.client().await;
     let lock = ours.fair_lock("x");
     // A plain lock of such a name has the channel of that thread.
-    let (name, holder) = (format!("{{x}}:{JAVA}"), backend.client().await);
+    let (name, holder) = (format!("{{x}}:{JAVA}"), bed.client().await);
     for way in PURGES {
-        let thread = backend.client_without_polls().await;
+        let thread = bed.client_without_polls().await;
         let held = holder
             .lock(&name)
             .try_lock(Duration::ZERO, LONG)
@@ -349,16 +337,16 @@ pub(crate) async fn a_thread_behind_the_dead_is_told(backend: Backend) {
         let dies_in = if released {
             Duration::ZERO
         } else {
-            backend.lease(100)
+            bed.lease(100)
         };
-        put(&backend, DEAD, dies_in);
-        put(&backend, JAVA, Duration::from_secs(600));
+        put(&bed, DEAD, dies_in);
+        put(&bed, JAVA, Duration::from_secs(600));
         let mut behind = None;
         if ["a heartbeat", "a leaver"].contains(&way) {
-            behind = Some(queued(&backend, &ours).await);
+            behind = Some(queued(&bed, &ours).await);
         }
         if way == "a late release" {
-            backend.command(&["DEL", "x"]);
+            bed.command(&["DEL", "x"]);
         }
         assert_eq!(
             thread.stats().calls,
@@ -378,20 +366,15 @@ pub(crate) async fn a_thread_behind_the_dead_is_told(backend: Backend) {
                 } else if way == "a leaver" {
                     behind.take().expect("it waits").abort();
                 } else {
-                    backend
-                        .in_vain(async || lock.try_lock(Duration::ZERO, LONG).await)
+                    bed.in_vain(async || lock.try_lock(Duration::ZERO, LONG).await)
                         .await;
                 }
             }
         }
         eventually(way, async || thread.stats().calls > before + 2).await;
-        assert_eq!(
-            queue(&backend).first().map(String::as_str),
-            Some(JAVA),
-            "{way}"
-        );
+        assert_eq!(queue(&bed).first().map(String::as_str), Some(JAVA), "{way}");
         held.unlock().await.unwrap();
-        soon("it has heard", listening)
+        timed("it has heard", listening)
             .await
             .0
             .unwrap()
@@ -402,10 +385,7 @@ pub(crate) async fn a_thread_behind_the_dead_is_told(backend: Backend) {
         if let Some(behind) = behind {
             behind.abort();
         }
-        eventually("only the thread is left", async || {
-            queue(&backend) == [JAVA]
-        })
-        .await;
-        backend.command(&["DEL", QUEUE, DEADLINES]);
+        eventually("only the thread is left", async || queue(&bed) == [JAVA]).await;
+        bed.command(&["DEL", QUEUE, DEADLINES]);
     }
 }

@@ -7,17 +7,15 @@ use std::time::Duration;
 use futures::FutureExt;
 use futures::future::join_all;
 use leasehold::{Client, Error, HoldState, Lease, LockGuard, Owner};
-use leasehold_testbed::{eventually, ms};
+use leasehold_testbed::{Bed, eventually, ms, timed, waiting};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
-
-use crate::backend::{Backend, soon, told, waiting};
 
 type Taking = JoinHandle<Result<LockGuard, Error>>;
 
 pub(crate) async fn read(client: &Client, lease: Lease) -> Result<LockGuard, Error> {
     let lock = client.read_write_lock("x");
-    told(client, async || {
+    asked(client, async || {
         lock.read().try_lock(Duration::ZERO, lease).await
     })
     .await
@@ -25,7 +23,7 @@ pub(crate) async fn read(client: &Client, lease: Lease) -> Result<LockGuard, Err
 
 pub(crate) async fn write(client: &Client, lease: Lease) -> Result<LockGuard, Error> {
     let lock = client.read_write_lock("x");
-    told(client, async || {
+    asked(client, async || {
         lock.write().try_lock(Duration::ZERO, lease).await
     })
     .await
@@ -45,130 +43,127 @@ pub(crate) async fn listens(client: &Client) {
     eventually("it listens", async || client.stats().listeners > 0).await;
 }
 
-pub(crate) async fn nothing_is_left(backend: &Backend) {
-    eventually("nothing is left", async || backend.number(&["DBSIZE"]) == 0).await;
+pub(crate) async fn nothing_is_left(bed: &Bed) {
+    eventually("nothing is left", async || bed.number(&["DBSIZE"]) == 0).await;
 }
 
 /// Between so long and a little more.
-fn about(backend: &Backend, took: Duration, expected: Duration) {
-    let late = expected + backend.late(100);
+fn about(bed: &Bed, took: Duration, expected: Duration) {
+    let late = expected + bed.late(100);
     assert!(
         took + ms(50) > expected && took < late,
         "{took:?}, expected {expected:?}"
     );
 }
 
-pub(crate) async fn a_writer_waits_for_the_last_lease_of_readers(backend: Backend) {
-    let (one, other) = (backend.client().await, backend.client().await);
+pub(crate) async fn a_writer_waits_for_the_last_lease_of_readers(bed: Bed) {
+    let (one, other) = (bed.client().await, bed.client().await);
     let start = Instant::now();
-    read(&one, Lease::fixed(backend.lease(500)))
+    read(&one, Lease::fixed(bed.lease(500)))
         .await
         .unwrap()
         .forget();
-    let second = read(&other, Lease::fixed(backend.lease(250)))
-        .await
-        .unwrap();
+    let second = read(&other, Lease::fixed(bed.lease(250))).await.unwrap();
     second.unlock().await.unwrap();
-    let guard = soon("after the first lease", writer(&other))
+    let guard = timed("after the first lease", writer(&other))
         .await
         .0
         .unwrap()
         .unwrap();
-    about(&backend, start.elapsed(), backend.lease(500));
+    about(&bed, start.elapsed(), bed.lease(500));
     guard.unlock().await.unwrap();
     // A reader that comes later and goes does not make the first one's hold longer.
     let start = Instant::now();
-    read(&one, Lease::fixed(backend.lease(500)))
+    read(&one, Lease::fixed(bed.lease(500)))
         .await
         .unwrap()
         .forget();
     let writing = writer(&one);
-    sleep(backend.lease(250)).await;
-    read(&other, Lease::fixed(backend.lease(5000)))
+    sleep(bed.lease(250)).await;
+    read(&other, Lease::fixed(bed.lease(5000)))
         .await
         .unwrap()
         .unlock()
         .await
         .unwrap();
-    let guard = soon("after the first lease", writing)
+    let guard = timed("after the first lease", writing)
         .await
         .0
         .unwrap()
         .unwrap();
-    about(&backend, start.elapsed(), backend.lease(500));
+    about(&bed, start.elapsed(), bed.lease(500));
     guard.unlock().await.unwrap();
-    nothing_is_left(&backend).await;
+    nothing_is_left(&bed).await;
 }
 
-pub(crate) async fn the_lease_falls_back_to_what_is_left_of_the_first_read(backend: Backend) {
-    let (one, other) = (backend.client().await, backend.client().await);
+pub(crate) async fn the_lease_falls_back_to_what_is_left_of_the_first_read(bed: Bed) {
+    let (one, other) = (bed.client().await, bed.client().await);
     let lock = one.read_write_lock("x");
     let start = Instant::now();
     let outer = lock
         .read()
-        .try_lock(Duration::ZERO, Lease::fixed(backend.lease(500)))
+        .try_lock(Duration::ZERO, Lease::fixed(bed.lease(500)))
         .await
         .unwrap();
-    sleep(backend.lease(300)).await;
+    sleep(bed.lease(300)).await;
     let inner = lock
         .read()
-        .try_lock(Duration::ZERO, Lease::fixed(backend.lease(600)))
+        .try_lock(Duration::ZERO, Lease::fixed(bed.lease(600)))
         .await
         .unwrap();
-    assert!(ms(backend.left("x").unsigned_abs()) > backend.lease(300));
+    assert!(ms(bed.left("x").unsigned_abs()) > bed.lease(300));
     inner.unlock().await.unwrap();
-    assert!(ms(backend.left("x").unsigned_abs()) <= backend.lease(200));
-    let guard = soon("at the first one's end", writer(&other))
+    assert!(ms(bed.left("x").unsigned_abs()) <= bed.lease(200));
+    let guard = timed("at the first one's end", writer(&other))
         .await
         .0
         .unwrap()
         .unwrap();
-    about(&backend, start.elapsed(), backend.lease(500));
+    about(&bed, start.elapsed(), bed.lease(500));
     assert_eq!(outer.state(), HoldState::Lost);
     assert!(matches!(outer.unlock().await, Err(Error::Lost { .. })));
     guard.unlock().await.unwrap();
-    nothing_is_left(&backend).await;
+    nothing_is_left(&bed).await;
 }
 
-pub(crate) async fn readers_come_in_when_a_writers_lease_ends(backend: Backend) {
-    let (one, other) = (backend.client().await, backend.client().await);
-    let lease = backend.span(400);
+pub(crate) async fn readers_come_in_when_a_writers_lease_ends(bed: Bed) {
+    let (one, other) = (bed.client().await, bed.client().await);
+    let lease = bed.span(400);
     let start = Instant::now();
     write(&one, Lease::fixed(lease)).await.unwrap().forget();
     let readings = [reader(&one), reader(&other)];
     for reading in readings {
-        let guard = soon("at the lease's end", reading)
+        let guard = timed("at the lease's end", reading)
             .await
             .0
             .unwrap()
             .unwrap();
-        about(&backend, start.elapsed(), lease);
+        about(&bed, start.elapsed(), lease);
         guard.check().unwrap();
     }
 }
 
-pub(crate) async fn many_readers_hold_longer_than_a_lease(backend: Backend) {
-    let lease = backend.lease(300);
+pub(crate) async fn many_readers_hold_longer_than_a_lease(bed: Bed) {
+    let lease = bed.lease(300);
     let clients = [
-        backend.client_with_lease(lease).await,
-        backend.client_with_lease(lease).await,
+        bed.client_with_lease(lease).await,
+        bed.client_with_lease(lease).await,
     ];
     let mut guards = Vec::new();
     for number in 0..50 {
         guards.push(read(&clients[number % 2], Lease::Renewed).await.unwrap());
     }
     sleep(lease * 3).await;
-    backend
-        .in_vain(async || write(&clients[0], Lease::fixed(ms(1000))).await)
+    bed.in_vain(async || write(&clients[0], Lease::fixed(ms(1000))).await)
         .await;
     for guard in guards {
         guard.unlock().await.unwrap();
     }
-    nothing_is_left(&backend).await;
+    nothing_is_left(&bed).await;
 }
 
-pub(crate) async fn nested_reads_leave_no_entry(backend: Backend) {
-    let client = backend.client_with_lease(backend.lease(300)).await;
+pub(crate) async fn nested_reads_leave_no_entry(bed: Bed) {
+    let client = bed.client_with_lease(bed.lease(300)).await;
     let lock = client.read_write_lock("x");
     let guards = [
         lock.read().lock().await.unwrap(),
@@ -182,7 +177,7 @@ pub(crate) async fn nested_reads_leave_no_entry(backend: Backend) {
         (2, 2)
     );
     assert_eq!(
-        backend.number(&["DBSIZE"]),
+        bed.number(&["DBSIZE"]),
         3,
         "the hash, and a lease for each hold"
     );
@@ -191,16 +186,12 @@ pub(crate) async fn nested_reads_leave_no_entry(backend: Backend) {
         assert_eq!(client.stats().holds, left as u64);
         assert_eq!(lock.read().hold_count().await.unwrap(), left as u64);
     }
-    sleep(backend.lease(500)).await;
-    assert_eq!(
-        backend.number(&["DBSIZE"]),
-        0,
-        "nothing is renewed any more"
-    );
+    sleep(bed.lease(500)).await;
+    assert_eq!(bed.number(&["DBSIZE"]), 0, "nothing is renewed any more");
 }
 
-pub(crate) async fn a_tagged_name_works_for_both_sides(backend: Backend) {
-    let (client, elsewhere) = (&backend.client().await, &backend.client().await);
+pub(crate) async fn a_tagged_name_works_for_both_sides(bed: Bed) {
+    let (client, elsewhere) = (&bed.client().await, &bed.client().await);
     let cycles = (0..10).map(|number| async move {
         let client = if number % 2 == 0 { client } else { elsewhere };
         let lock = client.read_write_lock("{test}:abc:key");
@@ -215,18 +206,17 @@ pub(crate) async fn a_tagged_name_works_for_both_sides(backend: Backend) {
     let writing = lock.write().lock().await.unwrap();
     let reading = lock.read().lock().await.unwrap();
     assert!(
-        backend
-            .list(&["KEYS", "*"])
+        bed.list(&["KEYS", "*"])
             .iter()
             .all(|key| key.starts_with("{test}:abc:key"))
     );
     reading.unlock().await.unwrap();
     writing.unlock().await.unwrap();
-    nothing_is_left(&backend).await;
+    nothing_is_left(&bed).await;
 }
 
-pub(crate) async fn nested_writes_do_not_add_up(backend: Backend) {
-    let (one, other) = (backend.client().await, backend.client().await);
+pub(crate) async fn nested_writes_do_not_add_up(bed: Bed) {
+    let (one, other) = (bed.client().await, bed.client().await);
     let lock = one.read_write_lock("x").owned_by(&Owner::new());
     let outer = lock
         .write()
@@ -239,21 +229,19 @@ pub(crate) async fn nested_writes_do_not_add_up(backend: Backend) {
         .await
         .unwrap();
     assert!(
-        (15_000..=20_000).contains(&backend.left("x")),
+        (15_000..=20_000).contains(&bed.left("x")),
         "{}",
-        backend.left("x")
+        bed.left("x")
     );
-    backend
-        .in_vain(async || write(&other, Lease::fixed(ms(1000))).await)
+    bed.in_vain(async || write(&other, Lease::fixed(ms(1000))).await)
         .await;
     inner.unlock().await.unwrap();
     assert!(
-        (15_000..=20_000).contains(&backend.left("x")),
+        (15_000..=20_000).contains(&bed.left("x")),
         "{}",
-        backend.left("x")
+        bed.left("x")
     );
-    backend
-        .in_vain(async || write(&other, Lease::fixed(ms(1000))).await)
+    bed.in_vain(async || write(&other, Lease::fixed(ms(1000))).await)
         .await;
     outer.unlock().await.unwrap();
     write(&other, Lease::fixed(ms(9000)))
@@ -264,8 +252,8 @@ pub(crate) async fn nested_writes_do_not_add_up(backend: Backend) {
         .unwrap();
 }
 
-pub(crate) async fn waiting_readers_come_in_together(backend: Backend) {
-    let (one, other) = (backend.client().await, backend.client().await);
+pub(crate) async fn waiting_readers_come_in_together(bed: Bed) {
+    let (one, other) = (bed.client().await, bed.client().await);
     let guard = write(&one, Lease::Renewed).await.unwrap();
     let readings: Vec<_> = (0..20)
         .map(|number| reader(if number % 2 == 0 { &one } else { &other }))
@@ -279,18 +267,18 @@ pub(crate) async fn waiting_readers_come_in_together(backend: Backend) {
     let mut guards = Vec::new();
     for reading in readings {
         // None of them waits for another's release.
-        guards.push(soon("it reads", reading).await.0.unwrap().unwrap());
+        guards.push(timed("it reads", reading).await.0.unwrap().unwrap());
     }
-    assert!(start.elapsed() < backend.late(300), "{:?}", start.elapsed());
-    assert_eq!(backend.number(&["HLEN", "x"]), 21);
+    assert!(start.elapsed() < bed.late(300), "{:?}", start.elapsed());
+    assert_eq!(bed.number(&["HLEN", "x"]), 21);
     for guard in guards {
         guard.unlock().await.unwrap();
     }
-    nothing_is_left(&backend).await;
+    nothing_is_left(&bed).await;
 }
 
-pub(crate) async fn a_side_is_forced_without_the_other(backend: Backend) {
-    let (one, other) = (backend.client().await, backend.client_without_polls().await);
+pub(crate) async fn a_side_is_forced_without_the_other(bed: Bed) {
+    let (one, other) = (bed.client().await, bed.client_without_polls().await);
     let seen = other.read_write_lock("x");
     let reading = read(&one, Lease::Renewed).await.unwrap();
     assert!(!seen.write().force_unlock().await.unwrap(), "nobody writes");
@@ -298,8 +286,8 @@ pub(crate) async fn a_side_is_forced_without_the_other(backend: Backend) {
     let late = writer(&other);
     listens(&other).await;
     assert!(seen.read().force_unlock().await.unwrap());
-    let (writing, took) = soon("a forced release wakes", late).await;
-    assert!(took < backend.late(500), "{took:?}");
+    let (writing, took) = timed("a forced release wakes", late).await;
+    assert!(took < bed.late(500), "{took:?}");
     assert!(matches!(reading.unlock().await, Err(Error::Lost { .. })));
     assert!(!seen.read().force_unlock().await.unwrap(), "nobody reads");
     assert!(seen.write().is_locked().await.unwrap());
@@ -308,7 +296,7 @@ pub(crate) async fn a_side_is_forced_without_the_other(backend: Backend) {
         writing.unwrap().unwrap().unlock().await,
         Err(Error::Lost { .. })
     ));
-    assert!(!backend.exists("x"));
+    assert!(!bed.exists("x"));
     write(&one, Lease::fixed(ms(9000)))
         .await
         .unwrap()
@@ -317,12 +305,8 @@ pub(crate) async fn a_side_is_forced_without_the_other(backend: Backend) {
         .unwrap();
 }
 
-pub(crate) async fn readers_and_writers_mix(backend: Backend) {
-    let clients = [
-        backend.client().await,
-        backend.client().await,
-        backend.client().await,
-    ];
+pub(crate) async fn readers_and_writers_mix(bed: Bed) {
+    let clients = [bed.client().await, bed.client().await, bed.client().await];
     // Readers inside; a writer counts as a thousand negative ones.
     let inside = Arc::new(AtomicI64::new(0));
     let tasks: Vec<_> = (0..12)
@@ -346,16 +330,16 @@ pub(crate) async fn readers_and_writers_mix(backend: Backend) {
         })
         .collect();
     for task in tasks {
-        soon("all complete", task).await.0.unwrap();
+        timed("all complete", task).await.0.unwrap();
     }
-    nothing_is_left(&backend).await;
+    nothing_is_left(&bed).await;
 }
 
-pub(crate) async fn a_dead_reader_does_not_live_on_others_renewals(backend: Backend) {
-    let lease = backend.lease(300);
+pub(crate) async fn a_dead_reader_does_not_live_on_others_renewals(bed: Bed) {
+    let lease = bed.lease(300);
     let clients = [
-        backend.client_with_lease(lease).await,
-        backend.client_with_lease(lease).await,
+        bed.client_with_lease(lease).await,
+        bed.client_with_lease(lease).await,
     ];
     // Sixty of them, as processes leave them that died.
     for _ in 0..60 {
@@ -366,11 +350,11 @@ pub(crate) async fn a_dead_reader_does_not_live_on_others_renewals(backend: Back
     sleep(lease * 3).await;
     assert!(!late.is_finished(), "one of them lives");
     assert_eq!(
-        backend.number(&["DBSIZE"]),
+        bed.number(&["DBSIZE"]),
         2,
         "the hash, and the lease of the one that lives"
     );
-    assert_eq!(backend.number(&["HLEN", "x"]), 62);
+    assert_eq!(bed.number(&["HLEN", "x"]), 62);
     // Whoever goes takes the dead along: at least seven of those eight that it looks at among many.
     for _ in 0..9 {
         read(&clients[0], Lease::fixed(lease))
@@ -381,35 +365,32 @@ pub(crate) async fn a_dead_reader_does_not_live_on_others_renewals(backend: Back
             .unwrap();
     }
     assert_eq!(
-        backend.number(&["HLEN", "x"]),
+        bed.number(&["HLEN", "x"]),
         2,
         "the mode, and the one that lives"
     );
     living.unlock().await.unwrap();
-    let (guard, took) = soon("the writer", late).await;
-    assert!(took < backend.late(150), "{took:?}");
+    let (guard, took) = timed("the writer", late).await;
+    assert!(took < bed.late(150), "{took:?}");
     guard.unwrap().unwrap().unlock().await.unwrap();
-    nothing_is_left(&backend).await;
+    nothing_is_left(&bed).await;
 }
 
-pub(crate) async fn a_renewal_shortens_no_other_readers_lease(backend: Backend) {
-    let lease = backend.lease(300);
-    let (one, other) = (
-        backend.client_with_lease(lease).await,
-        backend.client().await,
-    );
+pub(crate) async fn a_renewal_shortens_no_other_readers_lease(bed: Bed) {
+    let lease = bed.lease(300);
+    let (one, other) = (bed.client_with_lease(lease).await, bed.client().await);
     let long = read(&other, Lease::fixed(ms(60_000))).await.unwrap();
     let short = read(&one, Lease::Renewed).await.unwrap();
     sleep(lease * 2).await;
-    assert!(backend.left("x") > 40_000, "{}", backend.left("x"));
+    assert!(bed.left("x") > 40_000, "{}", bed.left("x"));
     short.unlock().await.unwrap();
-    assert!(backend.left("x") > 40_000, "{}", backend.left("x"));
+    assert!(bed.left("x") > 40_000, "{}", bed.left("x"));
     long.unlock().await.unwrap();
-    nothing_is_left(&backend).await;
+    nothing_is_left(&bed).await;
 }
 
-pub(crate) async fn a_dropped_reader_leaves_nothing(backend: Backend) {
-    let (one, other) = (backend.client().await, backend.client().await);
+pub(crate) async fn a_dropped_reader_leaves_nothing(bed: Bed) {
+    let (one, other) = (bed.client().await, bed.client().await);
     let holder = one.read_write_lock("x").owned_by(&Owner::new());
     let writing = holder.write().lock().await.unwrap();
     let under = holder.read().lock().await.unwrap();
@@ -420,7 +401,7 @@ pub(crate) async fn a_dropped_reader_leaves_nothing(backend: Backend) {
         })
         .await;
         assert_eq!(
-            (backend.number(&["HLEN", "x"]), backend.number(&["DBSIZE"])),
+            (bed.number(&["HLEN", "x"]), bed.number(&["DBSIZE"])),
             (3, 2)
         );
     };
@@ -446,11 +427,11 @@ pub(crate) async fn a_dropped_reader_leaves_nothing(backend: Backend) {
     }
     writing.unlock().await.unwrap();
     under.unlock().await.unwrap();
-    nothing_is_left(&backend).await;
+    nothing_is_left(&bed).await;
 }
 
-pub(crate) async fn preferred_writers_go_first(backend: Backend) {
-    let (client, elsewhere) = (backend.client().await, backend.client().await);
+pub(crate) async fn preferred_writers_go_first(bed: Bed) {
+    let (client, elsewhere) = (bed.client().await, bed.client().await);
     let polite = client.read_write_lock("x").prefer_writers();
     let holder = client
         .read_write_lock("x")
@@ -461,24 +442,22 @@ pub(crate) async fn preferred_writers_go_first(backend: Backend) {
     polite.read().lock().await.unwrap().unlock().await.unwrap();
     let writing = writer(&client);
     waiting(&client, 1).await;
-    backend
-        .in_vain(async || {
-            polite
-                .read()
-                .try_lock(Duration::ZERO, Lease::fixed(ms(5000)))
-                .await
-        })
-        .await;
-    backend
-        .in_vain(async || {
-            polite
-                .read()
-                .try_lock(backend.span(50), Lease::fixed(ms(5000)))
-                .await
-        })
-        .await;
+    bed.in_vain(async || {
+        polite
+            .read()
+            .try_lock(Duration::ZERO, Lease::fixed(ms(5000)))
+            .await
+    })
+    .await;
+    bed.in_vain(async || {
+        polite
+            .read()
+            .try_lock(bed.span(50), Lease::fixed(ms(5000)))
+            .await
+    })
+    .await;
     // Who reads already would wait for itself.
-    soon("nested", holder.read().lock())
+    timed("nested", holder.read().lock())
         .await
         .0
         .unwrap()
@@ -502,19 +481,18 @@ pub(crate) async fn preferred_writers_go_first(backend: Backend) {
     waiting(&client, 2).await;
     let third = client.read_write_lock("x").prefer_writers();
     // Nor does it pass when another reader waits.
-    backend
-        .in_vain(async || {
-            third
-                .read()
-                .try_lock(Duration::ZERO, Lease::fixed(ms(5000)))
-                .await
-        })
-        .await;
+    bed.in_vain(async || {
+        third
+            .read()
+            .try_lock(Duration::ZERO, Lease::fixed(ms(5000)))
+            .await
+    })
+    .await;
     reading.unlock().await.unwrap();
-    let writing = soon("the writer", writing).await.0.unwrap().unwrap();
+    let writing = timed("the writer", writing).await.0.unwrap().unwrap();
     assert!(!late.is_finished());
     writing.unlock().await.unwrap();
-    soon("the reader", late)
+    timed("the reader", late)
         .await
         .0
         .unwrap()
@@ -522,19 +500,15 @@ pub(crate) async fn preferred_writers_go_first(backend: Backend) {
         .unlock()
         .await
         .unwrap();
-    nothing_is_left(&backend).await;
+    nothing_is_left(&bed).await;
 }
 
-pub(crate) async fn readers_go_on_when_the_writer_gives_up(backend: Backend) {
-    let client = backend.client_without_polls().await;
+pub(crate) async fn readers_go_on_when_the_writer_gives_up(bed: Bed) {
+    let client = bed.client_without_polls().await;
     let reading = read(&client, Lease::Renewed).await.unwrap();
     for cancelled in [false, true] {
         let lock = client.read_write_lock("x");
-        let wait = if cancelled {
-            ms(60_000)
-        } else {
-            backend.span(100)
-        };
+        let wait = if cancelled { ms(60_000) } else { bed.span(100) };
         let writing =
             tokio::spawn(async move { lock.write().try_lock(wait, Lease::fixed(ms(5000))).await });
         waiting(&client, 1).await;
@@ -548,20 +522,20 @@ pub(crate) async fn readers_go_on_when_the_writer_gives_up(backend: Backend) {
         if cancelled {
             writing.abort();
         } else {
-            backend.is_over(&soon("it gives up", writing).await.0.unwrap().unwrap_err());
+            bed.timed_out(&timed("it gives up", writing).await.0.unwrap().unwrap_err());
         }
         for late in late {
-            let (guard, took) = soon("the reader", late).await;
-            assert!(took < backend.late(500), "told, not by a poll: {took:?}");
+            let (guard, took) = timed("the reader", late).await;
+            assert!(took < bed.late(500), "told, not by a poll: {took:?}");
             guard.unwrap().unwrap().unlock().await.unwrap();
         }
     }
     reading.unlock().await.unwrap();
-    nothing_is_left(&backend).await;
+    nothing_is_left(&bed).await;
 }
 
-pub(crate) async fn readers_are_not_starved_by_writers_of_their_client(backend: Backend) {
-    let client = backend.client().await;
+pub(crate) async fn readers_are_not_starved_by_writers_of_their_client(bed: Bed) {
+    let client = bed.client().await;
     let enough = Arc::new(AtomicBool::new(false));
     let writers: Vec<_> = (0..4)
         .map(|_| {
@@ -578,7 +552,7 @@ pub(crate) async fn readers_are_not_starved_by_writers_of_their_client(backend: 
     waiting(&client, 3).await;
     for _ in 0..20 {
         // One of them holds the lock at any time, and the next one waits for it.
-        let guard = soon("a reader's turn", reader(&client))
+        let guard = timed("a reader's turn", reader(&client))
             .await
             .0
             .unwrap()
@@ -587,7 +561,20 @@ pub(crate) async fn readers_are_not_starved_by_writers_of_their_client(backend: 
     }
     enough.store(true, SeqCst);
     for writer in writers {
-        soon("it ends", writer).await.0.unwrap();
+        timed("it ends", writer).await.0.unwrap();
     }
-    nothing_is_left(&backend).await;
+    nothing_is_left(&bed).await;
+}
+
+/// The outcome of a wait of zero. A machine that stalls may lose its reply; it is asked again when that is undone.
+async fn asked<T>(client: &Client, ask: impl AsyncFn() -> Result<T, Error>) -> Result<T, Error> {
+    let outcome = ask().await;
+    if !matches!(&outcome, Err(error) if error.may_be_held()) {
+        return outcome;
+    }
+    eventually("it is undone", async || {
+        client.stats().releases_pending == 0
+    })
+    .await;
+    ask().await
 }

@@ -4,37 +4,34 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use leasehold::{Ended, Error, HoldState, Lease, LossReason, Owner};
-use leasehold_testbed::{eventually, ms};
+use leasehold_testbed::{Bed, eventually, ms, timed, waiting};
 use tokio::time::sleep;
 
-use crate::backend::{Backend, soon, waiting};
-
-pub(crate) async fn the_same_value_re_enters(backend: Backend) {
-    let (client, rival) = (backend.client().await, backend.client().await);
+pub(crate) async fn the_same_value_re_enters(bed: Bed) {
+    let (client, rival) = (bed.client().await, bed.client().await);
     let lock = client.lock("x").owned_by(&Owner::new());
     assert_eq!(lock.hold_count().await.unwrap(), 0);
     let outer = lock.lock().await.unwrap();
     let inner = lock.try_lock(Duration::ZERO, Lease::Renewed).await.unwrap();
     assert_eq!(lock.hold_count().await.unwrap(), 2);
     assert_eq!((outer.hold_count(), inner.hold_count()), (2, 2));
-    assert_eq!(backend.number(&["HGET", "x", outer.owner()]), 2);
+    assert_eq!(bed.number(&["HGET", "x", outer.owner()]), 2);
     inner.unlock().await.unwrap();
     assert_eq!(lock.hold_count().await.unwrap(), 1);
-    backend
-        .in_vain(async || {
-            rival
-                .lock("x")
-                .try_lock(Duration::ZERO, Lease::Renewed)
-                .await
-        })
-        .await;
+    bed.in_vain(async || {
+        rival
+            .lock("x")
+            .try_lock(Duration::ZERO, Lease::Renewed)
+            .await
+    })
+    .await;
     outer.unlock().await.unwrap();
     assert_eq!(lock.hold_count().await.unwrap(), 0);
-    assert!(!backend.exists("x"));
+    assert!(!bed.exists("x"));
 }
 
-pub(crate) async fn an_owner_re_enters_by_name(backend: Backend) {
-    let client = backend.client().await;
+pub(crate) async fn an_owner_re_enters_by_name(bed: Bed) {
+    let client = bed.client().await;
     let owner = Owner::new();
     let outer = client.lock("x").owned_by(&owner).lock().await.unwrap();
     let deeper = client.lock("x").owned_by(&owner);
@@ -44,19 +41,18 @@ pub(crate) async fn an_owner_re_enters_by_name(backend: Backend) {
         .unwrap();
     assert_eq!(inner.owner(), outer.owner());
     let stranger = client.lock("x").owned_by(&Owner::new());
-    backend
-        .in_vain(async || {
-            stranger
-                .try_lock(Duration::ZERO, Lease::fixed(ms(1000)))
-                .await
-        })
-        .await;
+    bed.in_vain(async || {
+        stranger
+            .try_lock(Duration::ZERO, Lease::fixed(ms(1000)))
+            .await
+    })
+    .await;
     drop((outer, inner));
-    backend.until_gone("x").await;
+    bed.until_gone("x").await;
 }
 
-pub(crate) async fn futures_of_one_owner_share_a_hold(backend: Backend) {
-    let (client, rival) = (backend.client().await, backend.client().await);
+pub(crate) async fn futures_of_one_owner_share_a_hold(bed: Bed) {
+    let (client, rival) = (bed.client().await, bed.client().await);
     let owner = Owner::new();
     let lock = client.lock("x").owned_by(&owner);
     let held = rival.lock("x").lock().await.unwrap();
@@ -65,7 +61,7 @@ pub(crate) async fn futures_of_one_owner_share_a_hold(backend: Backend) {
         waiting(&client, 3).await;
         held.unlock().await.unwrap();
     };
-    let ((guards, ()), _) = soon("all get in", async { tokio::join!(all, release) }).await;
+    let ((guards, ()), _) = timed("all get in", async { tokio::join!(all, release) }).await;
     let guards = [guards.0.unwrap(), guards.1.unwrap(), guards.2.unwrap()];
     assert_eq!(guards[0].hold_count(), 3);
     assert!(
@@ -74,12 +70,12 @@ pub(crate) async fn futures_of_one_owner_share_a_hold(backend: Backend) {
             .all(|guard| guard.owner() == guards[0].owner())
     );
     drop(guards);
-    backend.until_gone("x").await;
+    bed.until_gone("x").await;
 }
 
-pub(crate) async fn futures_of_one_owner_share_the_next_hold(backend: Backend) {
+pub(crate) async fn futures_of_one_owner_share_the_next_hold(bed: Bed) {
     for lease in [Lease::Renewed, Lease::fixed(ms(20_000))] {
-        let client = backend.client_with_long_streaks().await;
+        let client = bed.client_with_long_streaks().await;
         let owner = Owner::new();
         let mut locks: Vec<_> = (0..3).map(|_| client.lock("x").owned_by(&owner)).collect();
         let held = client
@@ -97,7 +93,7 @@ pub(crate) async fn futures_of_one_owner_share_the_next_hold(backend: Backend) {
         held.unlock().await.unwrap();
         // Those that are called in look before the one to which it was handed over.
         let all = futures::future::join_all(takings.into_iter().rev());
-        let guards = soon("all get in", all).await.0;
+        let guards = timed("all get in", all).await.0;
         let guards: Vec<_> = guards.into_iter().map(Result::unwrap).collect();
         assert!(guards.iter().all(|guard| guard.hold_count() == 3));
         assert_eq!(
@@ -105,12 +101,12 @@ pub(crate) async fn futures_of_one_owner_share_the_next_hold(backend: Backend) {
             u64::from(lease == Lease::Renewed)
         );
         drop(guards);
-        backend.until_gone("x").await;
+        bed.until_gone("x").await;
     }
 }
 
-pub(crate) async fn a_nested_lease_never_shortens_the_outer(backend: Backend) {
-    let client = backend.client().await;
+pub(crate) async fn a_nested_lease_never_shortens_the_outer(bed: Bed) {
+    let client = bed.client().await;
     let lock = client.lock("x").owned_by(&Owner::new());
     let outer = lock
         .try_lock(Duration::ZERO, Lease::fixed(ms(20_000)))
@@ -121,10 +117,10 @@ pub(crate) async fn a_nested_lease_never_shortens_the_outer(backend: Backend) {
         .try_lock(Duration::ZERO, Lease::fixed(ms(1000)))
         .await
         .unwrap();
-    assert!(backend.left("x") > 10_000, "{}", backend.left("x"));
+    assert!(bed.left("x") > 10_000, "{}", bed.left("x"));
     assert!(inner.deadline() >= deadline);
     inner.unlock().await.unwrap();
-    assert!(backend.left("x") > 10_000, "{}", backend.left("x"));
+    assert!(bed.left("x") > 10_000, "{}", bed.left("x"));
     let inner = lock.lock().await.unwrap();
     assert!(
         outer.deadline() > deadline,
@@ -134,8 +130,8 @@ pub(crate) async fn a_nested_lease_never_shortens_the_outer(backend: Backend) {
     assert_eq!(outer.state(), HoldState::Held);
 }
 
-pub(crate) async fn an_inner_release_leaves_the_lease_alone(backend: Backend) {
-    let client = backend.client().await;
+pub(crate) async fn an_inner_release_leaves_the_lease_alone(bed: Bed) {
+    let client = bed.client().await;
     let lock = client.lock("x").owned_by(&Owner::new());
     let lease = Lease::fixed(ms(60_000));
     let outer = lock.try_lock(Duration::ZERO, lease).await.unwrap();
@@ -143,13 +139,13 @@ pub(crate) async fn an_inner_release_leaves_the_lease_alone(backend: Backend) {
     let third = lock.try_lock(Duration::ZERO, lease).await.unwrap();
     third.unlock().await.unwrap();
     second.unlock().await.unwrap();
-    let left = backend.left("x");
+    let left = bed.left("x");
     assert!((50_000..=60_000).contains(&left), "{left}");
     outer.unlock().await.unwrap();
 }
 
-pub(crate) async fn a_longer_inner_lease_counts(backend: Backend) {
-    let client = backend.client().await;
+pub(crate) async fn a_longer_inner_lease_counts(bed: Bed) {
+    let client = bed.client().await;
     let lock = client.lock("x").owned_by(&Owner::new());
     let outer = lock
         .try_lock(Duration::ZERO, Lease::fixed(ms(5000)))
@@ -169,47 +165,47 @@ pub(crate) async fn a_longer_inner_lease_counts(backend: Backend) {
         lock.hold_count().await.unwrap() == 1
     })
     .await;
-    assert!(backend.left("x") > 7000);
+    assert!(bed.left("x") > 7000);
     drop(outer);
-    backend.until_gone("x").await;
+    bed.until_gone("x").await;
 }
 
-pub(crate) async fn an_outer_guard_may_go_first(backend: Backend) {
-    let client = backend.client().await;
+pub(crate) async fn an_outer_guard_may_go_first(bed: Bed) {
+    let client = bed.client().await;
     let lock = client.lock("x").owned_by(&Owner::new());
     let outer = lock.lock().await.unwrap();
     let inner = lock.lock().await.unwrap();
     outer.unlock().await.unwrap();
     assert_eq!(inner.state(), HoldState::Held);
-    assert_eq!(backend.number(&["HGET", "x", inner.owner()]), 1);
+    assert_eq!(bed.number(&["HGET", "x", inner.owner()]), 1);
     inner.unlock().await.unwrap();
-    assert!(!backend.exists("x"));
+    assert!(!bed.exists("x"));
 }
 
-pub(crate) async fn a_lost_hold_is_not_re_entered(backend: Backend) {
-    let client = backend.client().await;
+pub(crate) async fn a_lost_hold_is_not_re_entered(bed: Bed) {
+    let client = bed.client().await;
     let lock = client.lock("x").owned_by(&Owner::new());
     let outer = lock.lock().await.unwrap();
-    backend.command(&["DEL", "x"]);
+    bed.command(&["DEL", "x"]);
     let fresh = lock.try_lock(ms(2000), Lease::Renewed).await.unwrap();
     assert_eq!(outer.state(), HoldState::Lost);
     assert_eq!(
-        soon("told", outer.ended()).await.0,
+        timed("told", outer.ended()).await.0,
         Ended::Lost(LossReason::Gone)
     );
     assert_ne!(fresh.owner(), outer.owner());
     drop(outer);
     sleep(ms(20)).await;
     assert_eq!(
-        backend.number(&["HGET", "x", fresh.owner()]),
+        bed.number(&["HGET", "x", fresh.owner()]),
         1,
         "the old guard frees nothing"
     );
     fresh.unlock().await.unwrap();
 }
 
-pub(crate) async fn a_cancelled_re_entry_keeps_the_outer_hold(backend: Backend) {
-    let client = backend.client().await;
+pub(crate) async fn a_cancelled_re_entry_keeps_the_outer_hold(bed: Bed) {
+    let client = bed.client().await;
     let lock = client.lock("x").owned_by(&Owner::new());
     let outer = lock.lock().await.unwrap();
     for polls in 0..8 {
@@ -231,23 +227,22 @@ pub(crate) async fn a_cancelled_re_entry_keeps_the_outer_hold(backend: Backend) 
     }
     assert_eq!(outer.state(), HoldState::Held);
     outer.unlock().await.unwrap();
-    assert!(!backend.exists("x"));
+    assert!(!bed.exists("x"));
 }
 
-pub(crate) async fn an_owner_of_one_client_is_nobody_to_another(backend: Backend) {
-    let (client, elsewhere) = (backend.client().await, backend.client().await);
+pub(crate) async fn an_owner_of_one_client_is_nobody_to_another(bed: Bed) {
+    let (client, elsewhere) = (bed.client().await, bed.client().await);
     let owner = Owner::new();
     let outer = client.lock("x").owned_by(&owner).lock().await.unwrap();
     // The other client may be connected to another server: the hold here says nothing there.
-    backend
-        .in_vain(async || {
-            elsewhere
-                .lock("x")
-                .owned_by(&owner)
-                .try_lock(Duration::ZERO, Lease::Renewed)
-                .await
-        })
-        .await;
+    bed.in_vain(async || {
+        elsewhere
+            .lock("x")
+            .owned_by(&owner)
+            .try_lock(Duration::ZERO, Lease::Renewed)
+            .await
+    })
+    .await;
     outer.unlock().await.unwrap();
     let there = elsewhere.lock("x").owned_by(&owner);
     let guard = there.lock().await.unwrap();
@@ -264,8 +259,8 @@ pub(crate) async fn an_owner_of_one_client_is_nobody_to_another(backend: Backend
     guard.unlock().await.unwrap();
 }
 
-pub(crate) async fn a_lock_that_is_held_can_be_made_non_reentrant(backend: Backend) {
-    let client = backend.client().await;
+pub(crate) async fn a_lock_that_is_held_can_be_made_non_reentrant(bed: Bed) {
+    let client = bed.client().await;
     let lock = client.lock("x").owned_by(&Owner::new());
     let guard = lock.lock().await.unwrap();
     let lock = lock.non_reentrant();
@@ -275,8 +270,8 @@ pub(crate) async fn a_lock_that_is_held_can_be_made_non_reentrant(backend: Backe
     lock.lock().await.unwrap().unlock().await.unwrap();
 }
 
-pub(crate) async fn futures_of_one_owner_share_what_is_handed_over(backend: Backend) {
-    let client = backend.client_with_long_streaks().await;
+pub(crate) async fn futures_of_one_owner_share_what_is_handed_over(bed: Bed) {
+    let client = bed.client_with_long_streaks().await;
     for lease in [Lease::Renewed, Lease::Fixed(ms(30_000))] {
         let before = client.lock("x").lock().await.unwrap();
         let owner = Owner::new();
@@ -288,17 +283,17 @@ pub(crate) async fn futures_of_one_owner_share_what_is_handed_over(backend: Back
         assert!(first.as_mut().now_or_never().is_none());
         assert!(second.as_mut().now_or_never().is_none());
         before.unlock().await.unwrap();
-        let (both, _) = soon("both", async { tokio::join!(second, first) }).await;
+        let (both, _) = timed("both", async { tokio::join!(second, first) }).await;
         let (second, first) = (both.0.unwrap(), both.1.unwrap());
         assert_eq!((first.hold_count(), first.owner()), (2, second.owner()));
         second.unlock().await.unwrap();
         first.unlock().await.unwrap();
-        assert!(!backend.exists("x"));
+        assert!(!bed.exists("x"));
     }
 }
 
-pub(crate) async fn a_dropped_inner_guard_is_not_counted_for_the_next_owner(backend: Backend) {
-    let client = backend.client_with_long_streaks().await;
+pub(crate) async fn a_dropped_inner_guard_is_not_counted_for_the_next_owner(bed: Bed) {
+    let client = bed.client_with_long_streaks().await;
     let lock = client.lock("x").owned_by(&Owner::new());
     let outer = lock.lock().await.unwrap();
     let inner = lock.lock().await.unwrap();
@@ -311,18 +306,18 @@ pub(crate) async fn a_dropped_inner_guard_is_not_counted_for_the_next_owner(back
     // Both go before the count could be lowered.
     drop(inner);
     drop(outer);
-    let (next, guard) = soon("its turn", taking).await.0.unwrap();
+    let (next, guard) = timed("its turn", taking).await.0.unwrap();
     assert_eq!(
         (guard.hold_count(), next.hold_count().await.unwrap()),
         (1, 1)
     );
     guard.unlock().await.unwrap();
-    backend.until_gone("x").await;
+    bed.until_gone("x").await;
 }
 
 /// An `Owner` forgets dead names when it knows many: a name with waiters is not dead.
-pub(crate) async fn an_owner_of_many_names_lets_its_waiters_in(backend: Backend) {
-    let (client, rival) = (backend.client().await, backend.client().await);
+pub(crate) async fn an_owner_of_many_names_lets_its_waiters_in(bed: Bed) {
+    let (client, rival) = (bed.client().await, bed.client().await);
     let owner = Owner::new();
     let before = rival.lock("x").lock().await.unwrap();
     let take = || {
@@ -337,8 +332,8 @@ pub(crate) async fn an_owner_of_many_names_lets_its_waiters_in(backend: Backend)
         others.push(other.lock().await.unwrap());
     }
     before.unlock().await.unwrap();
-    let first = soon("the first", first).await.0.unwrap();
-    let second = soon("the second, by the hold of the first", second)
+    let first = timed("the first", first).await.0.unwrap();
+    let second = timed("the second, by the hold of the first", second)
         .await
         .0
         .unwrap();

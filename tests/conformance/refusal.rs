@@ -3,12 +3,10 @@
 use std::time::Duration;
 
 use leasehold::{ConfigError, Error, Lease, Lock};
-use leasehold_testbed::{KINDS, eventually, ms};
+use leasehold_testbed::{Bed, KINDS, eventually, ms};
 
-use crate::backend::Backend;
-
-pub(crate) async fn bad_names_are_refused_before_anything_is_sent(backend: Backend) {
-    let client = backend.client().await;
+pub(crate) async fn bad_names_are_refused_before_anything_is_sent(bed: Bed) {
+    let client = bed.client().await;
     let long = "n".repeat(1025);
     for (name, reason) in [
         ("", "empty"),
@@ -39,8 +37,8 @@ pub(crate) async fn bad_names_are_refused_before_anything_is_sent(backend: Backe
     assert_eq!(client.stats().calls, 0);
 }
 
-pub(crate) async fn bad_leases_are_refused_before_anything_is_sent(backend: Backend) {
-    let client = backend.client().await;
+pub(crate) async fn bad_leases_are_refused_before_anything_is_sent(bed: Bed) {
+    let client = bed.client().await;
     let lock = client.lock("x");
     for (lease, shown) in [
         (Duration::ZERO, "0ns"),
@@ -74,9 +72,9 @@ pub(crate) async fn bad_leases_are_refused_before_anything_is_sent(backend: Back
     assert_eq!(client.stats().calls, calls);
 }
 
-pub(crate) async fn a_key_of_another_type_is_reported(backend: Backend) {
-    let client = backend.client().await;
-    backend.command(&["SET", "x", "a string"]);
+pub(crate) async fn a_key_of_another_type_is_reported(bed: Bed) {
+    let client = bed.client().await;
+    bed.command(&["SET", "x", "a string"]);
     let lock = client.lock("x");
     for error in [
         lock.lock().await.unwrap_err(),
@@ -91,12 +89,12 @@ pub(crate) async fn a_key_of_another_type_is_reported(backend: Backend) {
         assert!(!error.is_retryable() && !error.may_be_held());
     }
     assert!(matches!(lock.holder().await, Err(Error::Protocol { .. })));
-    assert_eq!(backend.command(&["GET", "x"]), "a string");
+    assert_eq!(bed.command(&["GET", "x"]), "a string");
     eventually("nothing is left", async || client.stats().local_queues == 0).await;
 }
 
-pub(crate) async fn an_absurdly_long_wait_is_for_ever(backend: Backend) {
-    let client = backend.client().await;
+pub(crate) async fn an_absurdly_long_wait_is_for_ever(bed: Bed) {
+    let client = bed.client().await;
     let lock = client.lock("x");
     for wait in [
         Duration::MAX,
@@ -116,8 +114,8 @@ pub(crate) async fn an_absurdly_long_wait_is_for_ever(backend: Backend) {
     }
 }
 
-pub(crate) async fn a_cut_or_changed_text_is_refused_before_anything_is_sent(backend: Backend) {
-    let client = backend.client().await;
+pub(crate) async fn a_cut_or_changed_text_is_refused_before_anything_is_sent(bed: Bed) {
+    let client = bed.client().await;
     for kind in KINDS.iter().filter(|kind| kind.has_fields()) {
         let lock = kind.lock(&client, "x");
         let text = lock.lock().await.unwrap().hand_on().unwrap();
@@ -139,13 +137,13 @@ pub(crate) async fn a_cut_or_changed_text_is_refused_before_anything_is_sent(bac
         refused(&kind.lock(&client, "y"), &text).await;
         assert_eq!(client.stats().calls, calls, "{}", kind.name);
         lock.restore(&text).await.unwrap().unlock().await.unwrap();
-        backend.command(&["DEL", "redisson_lock_token:{x}"]);
-        assert!(!backend.exists("x"), "{}", kind.name);
+        bed.command(&["DEL", "redisson_lock_token:{x}"]);
+        assert!(!bed.exists("x"), "{}", kind.name);
     }
 }
 
-pub(crate) async fn locks_that_cannot_be_one_are_refused(backend: Backend) {
-    let client = backend.client().await;
+pub(crate) async fn locks_that_cannot_be_one_are_refused(bed: Bed) {
+    let client = bed.client().await;
     let nested = client.multi_lock(["a", "b"]);
     for lock in [
         client.multi_lock(["a", "b", "a"]),
@@ -171,11 +169,11 @@ pub(crate) async fn locks_that_cannot_be_one_are_refused(backend: Backend) {
         .unwrap();
 }
 
-pub(crate) async fn a_forced_release_deletes_no_data(backend: Backend) {
-    let client = backend.client().await;
-    backend.command(&["RPUSH", "list", "a"]);
-    backend.command(&["HSET", "hash", "a", "b"]);
-    backend.command(&["SET", "string", "a"]);
+pub(crate) async fn a_forced_release_deletes_no_data(bed: Bed) {
+    let client = bed.client().await;
+    bed.command(&["RPUSH", "list", "a"]);
+    bed.command(&["HSET", "hash", "a", "b"]);
+    bed.command(&["SET", "string", "a"]);
     for kind in KINDS.iter().filter(|kind| kind.is_single()) {
         let other = if kind.name == "string" {
             "hash"
@@ -186,7 +184,7 @@ pub(crate) async fn a_forced_release_deletes_no_data(backend: Backend) {
             let forced = kind.lock(&client, key).force_unlock().await;
             let refused = matches!(forced, Err(Error::Protocol { .. }));
             assert!(refused, "{} {key}: {forced:?}", kind.name);
-            assert!(backend.exists(key), "{} {key}", kind.name);
+            assert!(bed.exists(key), "{} {key}", kind.name);
         }
     }
 }

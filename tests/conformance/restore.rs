@@ -6,10 +6,8 @@ use std::time::Duration;
 use futures::FutureExt;
 use futures::future::join_all;
 use leasehold::{Client, ConfigError, Ended, Error, Lease, Lock, LockGuard, LossReason, Owner};
-use leasehold_testbed::{KINDS, Kind, eventually, ms};
+use leasehold_testbed::{Bed, KINDS, Kind, eventually, ms, timed, waiting};
 use tokio::runtime::Handle;
-
-use crate::backend::{Backend, soon, waiting};
 
 /// All that can be handed on as a text.
 fn texted() -> impl Iterator<Item = &'static Kind> {
@@ -36,8 +34,8 @@ async fn all_is_released(client: &Client) {
     .await;
 }
 
-pub(crate) async fn other_futures_of_the_owner_re_enter_what_was_restored(backend: Backend) {
-    let (client, elsewhere) = (backend.client().await, backend.client().await);
+pub(crate) async fn other_futures_of_the_owner_re_enter_what_was_restored(bed: Bed) {
+    let (client, elsewhere) = (bed.client().await, bed.client().await);
     for kind in KINDS
         .iter()
         .filter(|kind| kind.exclusive && kind.reentrant && kind.is_single())
@@ -49,7 +47,7 @@ pub(crate) async fn other_futures_of_the_owner_re_enter_what_was_restored(backen
         let waits = tokio::spawn(async move { waits.lock().await });
         waiting(&client, 1).await;
         let restored = lock.restore(&text).await.unwrap();
-        let inner = soon(kind.name, waits).await.0.unwrap().unwrap();
+        let inner = timed(kind.name, waits).await.0.unwrap().unwrap();
         assert_eq!(
             (inner.owner(), inner.hold_count()),
             (restored.owner(), 2),
@@ -64,8 +62,8 @@ pub(crate) async fn other_futures_of_the_owner_re_enter_what_was_restored(backen
     }
 }
 
-pub(crate) async fn who_holds_it_already_restores_nothing_twice(backend: Backend) {
-    let client = backend.client().await;
+pub(crate) async fn who_holds_it_already_restores_nothing_twice(bed: Bed) {
+    let client = bed.client().await;
     for kind in texted() {
         let lock = kind.lock(&client, kind.name);
         let text = lock.lock().await.unwrap().hand_on().unwrap();
@@ -84,8 +82,8 @@ pub(crate) async fn who_holds_it_already_restores_nothing_twice(backend: Backend
 }
 
 /// What a hash has beside its owners is nobody's text, and a side of a lock takes none of the other.
-pub(crate) async fn a_text_that_is_no_owners_changes_nothing(backend: Backend) {
-    let (client, elsewhere) = (backend.client().await, backend.client().await);
+pub(crate) async fn a_text_that_is_no_owners_changes_nothing(bed: Bed) {
+    let (client, elsewhere) = (bed.client().await, bed.client().await);
     let (held, lock) = (elsewhere.read_write_lock("x"), client.read_write_lock("x"));
     let read = held.read().lock().await.unwrap();
     let (reader, calls) = (read.owner().to_owned(), client.stats().calls);
@@ -98,10 +96,10 @@ pub(crate) async fn a_text_that_is_no_owners_changes_nothing(backend: Backend) {
     }
     assert_eq!(client.stats().calls, calls);
     let text = read.hand_on().unwrap();
-    let before = backend.list(&["HGETALL", "x"]);
+    let before = bed.list(&["HGETALL", "x"]);
     is_nobodys(lock.write(), &text, "a reader's").await;
     eventually("no undo", async || client.stats().releases_pending == 0).await;
-    assert_eq!(backend.list(&["HGETALL", "x"]), before);
+    assert_eq!(bed.list(&["HGETALL", "x"]), before);
     lock.read()
         .restore(&text)
         .await
@@ -118,17 +116,16 @@ pub(crate) async fn a_text_that_is_no_owners_changes_nothing(backend: Backend) {
         .unlock()
         .await
         .unwrap();
-    assert!(!backend.exists("x"));
+    assert!(!bed.exists("x"));
 }
 
-pub(crate) async fn an_owner_text_may_be_anything_within_its_limit(backend: Backend) {
-    let client = backend.client().await;
+pub(crate) async fn an_owner_text_may_be_anything_within_its_limit(bed: Bed) {
+    let client = bed.client().await;
     let long = "n".repeat(64 * 1024);
     for text in ["", " ", "a b\n\"c\"", "mode", "é😀", "1e400", "-1", &long] {
-        backend.command(&["SET", "x", text, "PX", "60000"]);
+        bed.command(&["SET", "x", text, "PX", "60000"]);
         let lock = client.string_lock("x");
-        backend
-            .in_vain(async || lock.try_lock(Duration::ZERO, Lease::fixed(ms(1000))).await)
+        bed.in_vain(async || lock.try_lock(Duration::ZERO, Lease::fixed(ms(1000))).await)
             .await;
         assert!(lock.is_locked().await.unwrap());
         let holder = lock.holder().await.unwrap().unwrap();
@@ -141,7 +138,7 @@ pub(crate) async fn an_owner_text_may_be_anything_within_its_limit(backend: Back
         assert_eq!(guard.owner(), text);
         assert!(lock.is_held().await.unwrap());
         guard.unlock().await.unwrap();
-        assert!(!backend.exists("x"), "{text}");
+        assert!(!bed.exists("x"), "{text}");
     }
     let calls = client.stats().calls;
     let refused = client
@@ -165,8 +162,8 @@ enum End {
 }
 
 /// Only of a string lock the text of a guard is known while it lives.
-pub(crate) async fn what_is_being_released_is_given_to_nobody(backend: Backend) {
-    let hasty = backend
+pub(crate) async fn what_is_being_released_is_given_to_nobody(bed: Bed) {
+    let hasty = bed
         .builder()
         .command_timeout(ms(300))
         .connect()
@@ -188,7 +185,7 @@ pub(crate) async fn what_is_being_released_is_given_to_nobody(backend: Backend) 
         };
         let guard = lock.acquire().max_hold(longest).await.unwrap();
         let text = guard.owner().to_owned();
-        backend.pause();
+        bed.pause();
         let mut under_way = None;
         let mut lost = None;
         match end {
@@ -209,48 +206,45 @@ pub(crate) async fn what_is_being_released_is_given_to_nobody(backend: Backend) 
             }
             End::HeldTooLong => {
                 eventually("it is lost", async || hasty.stats().holds == 0).await;
-                let ended = soon("it is told", guard.ended()).await.0;
+                let ended = timed("it is told", guard.ended()).await.0;
                 assert_eq!(ended, Ended::Lost(LossReason::MaxHold));
                 lost = Some(guard);
             }
         }
         is_nobodys(&lock, &text, &what).await;
-        backend.resume();
+        bed.resume();
         if let Some(unlock) = under_way {
-            drop(soon("unlocked", unlock).await);
+            drop(timed("unlocked", unlock).await);
         }
         all_is_released(&hasty).await;
-        backend.until_gone("x").await;
+        bed.until_gone("x").await;
         drop(lost);
         assert_eq!(hasty.stats().holds, 0, "{what}");
     }
 }
 
-pub(crate) async fn what_a_cancelled_restore_took_is_given_to_nobody(backend: Backend) {
-    let (hasty, other) = (backend.client().await, backend.client().await);
+pub(crate) async fn what_a_cancelled_restore_took_is_given_to_nobody(bed: Bed) {
+    let (hasty, other) = (bed.client().await, bed.client().await);
     for kind in with_fields() {
         let lock = kind.lock(&hasty, kind.name);
         // The server knows the script: it does not ask for it, when nobody would send it any more.
         let text = lock.lock().await.unwrap().hand_on().unwrap();
         let text = lock.restore(&text).await.unwrap().hand_on().unwrap();
-        backend.pause();
+        bed.pause();
         // It is sent, and nobody answers.
-        let unanswered = tokio::time::timeout(backend.span(50), lock.restore(&text)).await;
+        let unanswered = tokio::time::timeout(bed.span(50), lock.restore(&text)).await;
         assert!(unanswered.is_err(), "{}", kind.name);
-        backend.resume();
+        bed.resume();
         all_is_released(&hasty).await;
-        backend.until_gone(kind.name).await;
+        bed.until_gone(kind.name).await;
         for client in [&hasty, &other] {
             is_nobodys(&kind.lock(client, kind.name), &text, kind.name).await;
         }
     }
 }
 
-pub(crate) async fn what_was_handed_over_can_be_handed_on_at_once(backend: Backend) {
-    let (client, elsewhere) = (
-        backend.client_with_long_streaks().await,
-        backend.client().await,
-    );
+pub(crate) async fn what_was_handed_over_can_be_handed_on_at_once(bed: Bed) {
+    let (client, elsewhere) = (bed.client_with_long_streaks().await, bed.client().await);
     for name in ["lock", "spin", "write"] {
         let kind = texted().find(|kind| kind.name == name).unwrap();
         let lock = kind.lock(&client, name);
@@ -260,21 +254,17 @@ pub(crate) async fn what_was_handed_over_can_be_handed_on_at_once(backend: Backe
         assert!(taking.as_mut().now_or_never().is_none());
         waiting(&client, 1).await;
         guard.unlock().now_or_never().unwrap().unwrap();
-        let next = soon(name, taking).await.0.unwrap();
+        let next = timed(name, taking).await.0.unwrap();
         assert_eq!(next.owner(), owner);
         let text = next.hand_on().unwrap();
         let restored = kind.lock(&elsewhere, name).restore(&text).await.unwrap();
         restored.unlock().await.unwrap();
-        assert!(!backend.exists(name), "{name}");
+        assert!(!bed.exists(name), "{name}");
     }
 }
 
-pub(crate) async fn of_many_that_restore_one_text_one_has_it(backend: Backend) {
-    let clients = [
-        backend.client().await,
-        backend.client().await,
-        backend.client().await,
-    ];
+pub(crate) async fn of_many_that_restore_one_text_one_has_it(bed: Bed) {
+    let clients = [bed.client().await, bed.client().await, bed.client().await];
     for (kind, many) in with_fields().flat_map(|kind| [(kind, 2), (kind, 10)]) {
         let what = format!("{} of {many}", kind.name);
         let text = kind
@@ -292,25 +282,25 @@ pub(crate) async fn of_many_that_restore_one_text_one_has_it(backend: Backend) {
             .collect();
         let mut winners = Vec::new();
         for restoring in restoring {
-            match soon("told", restoring).await.0.unwrap() {
+            match timed("told", restoring).await.0.unwrap() {
                 Ok(guard) => winners.push(guard),
                 Err(error) => assert!(matches!(error, Error::NotOwner { .. }), "{what}: {error}"),
             }
         }
         let [winner] = <[LockGuard; 1]>::try_from(winners).expect(&what);
         winner.check().unwrap();
-        assert_eq!(backend.number(&["HGET", "x", winner.owner()]), 1, "{what}");
+        assert_eq!(bed.number(&["HGET", "x", winner.owner()]), 1, "{what}");
         winner.unlock().await.unwrap();
         for client in &clients {
             all_is_released(client).await;
         }
-        backend.command(&["DEL", "redisson_lock_token:{x}"]);
-        assert_eq!(backend.number(&["DBSIZE"]), 0, "{what}");
+        bed.command(&["DEL", "redisson_lock_token:{x}"]);
+        assert_eq!(bed.number(&["DBSIZE"]), 0, "{what}");
     }
 }
 
-pub(crate) async fn of_threads_that_restore_one_text_at_once_one_has_it(backend: Backend) {
-    let (client, runtime) = (backend.client().await, Handle::current());
+pub(crate) async fn of_threads_that_restore_one_text_at_once_one_has_it(bed: Bed) {
+    let (client, runtime) = (bed.client().await, Handle::current());
     for (lock, has_fields) in [(client.lock("x"), true), (client.string_lock("y"), false)] {
         let mut text = lock.lock().await.unwrap().hand_on().unwrap();
         for round in 0..250 {
@@ -355,8 +345,8 @@ pub(crate) async fn of_threads_that_restore_one_text_at_once_one_has_it(backend:
     }
 }
 
-pub(crate) async fn what_is_handed_on_is_not_given_to_those_who_wait(backend: Backend) {
-    let (client, elsewhere) = (backend.client().await, backend.client().await);
+pub(crate) async fn what_is_handed_on_is_not_given_to_those_who_wait(bed: Bed) {
+    let (client, elsewhere) = (bed.client().await, bed.client().await);
     for kind in texted().filter(|kind| kind.exclusive) {
         let guard = kind.lock(&client, kind.name).lock().await.unwrap();
         let waits = [&client, &elsewhere].map(|client| {
@@ -379,17 +369,17 @@ pub(crate) async fn what_is_handed_on_is_not_given_to_those_who_wait(backend: Ba
         restored.check().unwrap();
         restored.unlock().await.unwrap();
         for waits in waits {
-            soon(kind.name, waits).await.0.unwrap().unwrap();
+            timed(kind.name, waits).await.0.unwrap().unwrap();
         }
     }
 }
 
-pub(crate) async fn a_text_that_is_used_again_can_be_restored_again(backend: Backend) {
-    let client = backend.client().await;
+pub(crate) async fn a_text_that_is_used_again_can_be_restored_again(bed: Bed) {
+    let client = bed.client().await;
     let lock = client.string_lock("x");
     let mut lost = Vec::new();
     for round in 0..12 {
-        backend.command(&["SET", "x", "job-17", "PX", "60000"]);
+        bed.command(&["SET", "x", "job-17", "PX", "60000"]);
         let guard = lock.restore("job-17").await.unwrap();
         match round % 4 {
             0 => guard.unlock().await.unwrap(),
@@ -398,7 +388,7 @@ pub(crate) async fn a_text_that_is_used_again_can_be_restored_again(backend: Bac
                 all_is_released(&client).await;
             }
             2 => {
-                backend.command(&["DEL", "x"]);
+                bed.command(&["DEL", "x"]);
                 guard.extend(ms(60_000)).await.unwrap_err();
                 // Kept: a guard of a lost hold is in nobody's way.
                 lost.push(guard);
@@ -413,6 +403,6 @@ pub(crate) async fn a_text_that_is_used_again_can_be_restored_again(backend: Bac
                     .unwrap();
             }
         }
-        assert!(!backend.exists("x"), "round {round}");
+        assert!(!bed.exists("x"), "round {round}");
     }
 }

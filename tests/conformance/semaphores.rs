@@ -8,10 +8,8 @@ use std::time::Duration;
 
 use futures::future::{join_all, try_join_all};
 use leasehold::{Client, Error, Lease, Semaphore, SemaphorePermit};
-use leasehold_testbed::{eventually, ms};
+use leasehold_testbed::{Bed, SOON, eventually, ms, timed, waiting};
 use tokio::time::{Instant, sleep};
-
-use crate::backend::{Backend, LIMIT, soon, waiting};
 
 /// The most that Java can ask for.
 const JAVAS_MOST: u32 = 2_147_483_647;
@@ -24,7 +22,7 @@ pub(crate) async fn set(client: &Client, name: &str, permits: u32) -> Semaphore 
 
 /// Waits in vain. A machine that stalls loses the last answer of a wait: then once more.
 pub(crate) async fn in_vain<T: Debug>(wait: impl AsyncFn() -> Result<T, Error>) -> Error {
-    let limit = Instant::now() + LIMIT;
+    let limit = Instant::now() + SOON;
     while Instant::now() < limit {
         let error = wait().await.unwrap_err();
         if error.is_timeout() {
@@ -43,7 +41,7 @@ pub(crate) async fn while_waiting<T>(
     then: impl Future<Output = ()>,
 ) -> T {
     let (before, is_warm) = (client.stats().calls, client.stats().subscriptions > 0);
-    let (done, ()) = tokio::join!(soon("the waiters get it", wait), async {
+    let (done, ()) = tokio::join!(timed("the waiters get it", wait), async {
         waiting(client, waiters).await;
         // It asks, listens and asks again; once, if the channel is subscribed.
         let asks = before + if is_warm { 1 } else { 2 };
@@ -54,8 +52,8 @@ pub(crate) async fn while_waiting<T>(
     done.0
 }
 
-pub(crate) async fn a_waiter_for_two_needs_two(backend: Backend) {
-    let (one, other) = (backend.client().await, backend.client().await);
+pub(crate) async fn a_waiter_for_two_needs_two(bed: Bed) {
+    let (one, other) = (bed.client().await, bed.client().await);
     let semaphore = set(&one, "s", 1).await;
     let waiter = other.semaphore("s");
     let first = semaphore.acquire(1).await.unwrap();
@@ -74,8 +72,8 @@ pub(crate) async fn a_waiter_for_two_needs_two(backend: Backend) {
     );
 }
 
-pub(crate) async fn none_is_taken_and_given_without_redis(backend: Backend) {
-    let client = backend.client().await;
+pub(crate) async fn none_is_taken_and_given_without_redis(bed: Bed) {
+    let client = bed.client().await;
     let semaphore = client.semaphore("s");
     let before = client.stats().calls;
     let none = semaphore.acquire(0).await.unwrap();
@@ -89,14 +87,14 @@ pub(crate) async fn none_is_taken_and_given_without_redis(backend: Backend) {
     semaphore.release(0).await.unwrap();
     assert!(!semaphore.release_if_exists(0).await.unwrap());
     assert_eq!(client.stats().calls, before);
-    assert_eq!(backend.number(&["DBSIZE"]), 0);
+    assert_eq!(bed.number(&["DBSIZE"]), 0);
 }
 
-pub(crate) async fn releases_make_a_semaphore(backend: Backend) {
-    let client = backend.client().await;
+pub(crate) async fn releases_make_a_semaphore(bed: Bed) {
+    let client = bed.client().await;
     let semaphore = client.semaphore("s");
     semaphore.release(1).await.unwrap();
-    assert_eq!(backend.command(&["GET", "s"]), "1");
+    assert_eq!(bed.command(&["GET", "s"]), "1");
     semaphore.release(2).await.unwrap();
     let all = semaphore.try_acquire(3, Duration::ZERO).await.unwrap();
     assert_eq!(semaphore.available().await.unwrap(), 0);
@@ -104,8 +102,8 @@ pub(crate) async fn releases_make_a_semaphore(backend: Backend) {
     assert_eq!(semaphore.available().await.unwrap(), 3);
 }
 
-pub(crate) async fn permits_are_set_once(backend: Backend) {
-    let client = backend.client().await;
+pub(crate) async fn permits_are_set_once(bed: Bed) {
+    let client = bed.client().await;
     let semaphore = set(&client, "s", 10).await;
     assert!(!semaphore.try_set_permits(15).await.unwrap());
     assert_eq!(semaphore.available().await.unwrap(), 10);
@@ -117,21 +115,17 @@ pub(crate) async fn permits_are_set_once(backend: Backend) {
     drop(drained);
 }
 
-pub(crate) async fn a_semaphore_with_a_life_ends_with_its_holds(backend: Backend) {
-    let client = backend.client().await;
+pub(crate) async fn a_semaphore_with_a_life_ends_with_its_holds(bed: Bed) {
+    let client = bed.client().await;
     let semaphore = client.semaphore("s");
-    let life = backend.lease(300);
+    let life = bed.lease(300);
     assert!(semaphore.try_set_permits_for(2, life).await.unwrap());
     let held = semaphore.acquire(1).await.unwrap();
     semaphore.add_permits(3).await.unwrap();
-    let left = u64::try_from(backend.left("s")).expect("adding leaves the expiry alone");
+    let left = u64::try_from(bed.left("s")).expect("adding leaves the expiry alone");
     assert!(ms(left) <= life);
-    soon("it expires", backend.until_gone("s")).await;
-    soon(
-        "its holds, too",
-        backend.until_gone("leasehold_semaphore:{s}"),
-    )
-    .await;
+    timed("it expires", bed.until_gone("s")).await;
+    timed("its holds, too", bed.until_gone("leasehold_semaphore:{s}")).await;
     assert!(semaphore.try_set_permits(1).await.unwrap());
     // A hold of the one before gives nothing to the one of now.
     assert!(matches!(held.release().await, Err(Error::Lost { .. })));
@@ -143,8 +137,8 @@ pub(crate) async fn a_semaphore_with_a_life_ends_with_its_holds(backend: Backend
     assert!(matches!(refused, Err(Error::Config(_))));
 }
 
-pub(crate) async fn permits_are_added_and_taken_away(backend: Backend) {
-    let client = backend.client().await;
+pub(crate) async fn permits_are_added_and_taken_away(bed: Bed) {
+    let client = bed.client().await;
     let semaphore = set(&client, "s", 10).await;
     let (five, three) = (
         semaphore.acquire(5).await.unwrap(),
@@ -152,19 +146,18 @@ pub(crate) async fn permits_are_added_and_taken_away(backend: Backend) {
     );
     semaphore.add_permits(-10).await.unwrap();
     assert_eq!(semaphore.available().await.unwrap(), -8);
-    backend
-        .in_vain(async || semaphore.try_acquire(1, Duration::ZERO).await)
+    bed.in_vain(async || semaphore.try_acquire(1, Duration::ZERO).await)
         .await;
     five.release().await.unwrap();
     assert_eq!(semaphore.available().await.unwrap(), -3);
     three.release().await.unwrap();
     semaphore.release(1).await.unwrap();
     assert_eq!(semaphore.available().await.unwrap(), 1);
-    assert_eq!(backend.command(&["GET", "s"]), "1");
+    assert_eq!(bed.command(&["GET", "s"]), "1");
 }
 
-pub(crate) async fn a_waiter_for_many_waits_for_all(backend: Backend) {
-    let (one, other) = (backend.client().await, backend.client().await);
+pub(crate) async fn a_waiter_for_many_waits_for_all(bed: Bed) {
+    let (one, other) = (bed.client().await, bed.client().await);
     let (semaphore, waiter) = (set(&one, "s", 3).await, other.semaphore("s"));
     let mut held = try_join_all((0..3).map(|_| semaphore.acquire(1)))
         .await
@@ -185,8 +178,8 @@ pub(crate) async fn a_waiter_for_many_waits_for_all(backend: Backend) {
     assert_eq!(semaphore.available().await.unwrap(), 3);
 }
 
-pub(crate) async fn a_timed_wait_ends_with_the_last_release(backend: Backend) {
-    let (one, other) = (backend.client().await, backend.client().await);
+pub(crate) async fn a_timed_wait_ends_with_the_last_release(bed: Bed) {
+    let (one, other) = (bed.client().await, bed.client().await);
     let (semaphore, waiter) = (set(&one, "s", 4).await, other.semaphore("s"));
     let pairs = try_join_all([semaphore.acquire(2), semaphore.acquire(2)])
         .await
@@ -194,13 +187,13 @@ pub(crate) async fn a_timed_wait_ends_with_the_last_release(backend: Backend) {
     let start = Instant::now();
     let late = while_waiting(&other, 1, waiter.try_acquire(4, ms(9000)), async {
         for pair in pairs {
-            sleep(backend.span(100)).await;
+            sleep(bed.span(100)).await;
             pair.release().await.unwrap();
         }
     });
     drop(late.await.unwrap());
-    assert!(start.elapsed() >= 2 * backend.span(100));
-    if matches!(backend, Backend::Embedded(_)) {
+    assert!(start.elapsed() >= 2 * bed.span(100));
+    if bed.is_embedded() {
         assert!(
             start.elapsed() < ms(215),
             "told, not polled: {:?}",
@@ -213,16 +206,16 @@ pub(crate) async fn a_timed_wait_ends_with_the_last_release(backend: Backend) {
     .await;
     let all = semaphore.acquire(4).await.unwrap();
     let start = Instant::now();
-    in_vain(async || waiter.try_acquire(1, backend.span(50)).await).await;
-    assert!(start.elapsed() >= backend.span(50));
+    in_vain(async || waiter.try_acquire(1, bed.span(50)).await).await;
+    assert!(start.elapsed() >= bed.span(50));
     all.release().await.unwrap();
 }
 
-pub(crate) async fn a_drained_semaphore_has_none(backend: Backend) {
-    let client = backend.client().await;
+pub(crate) async fn a_drained_semaphore_has_none(bed: Bed) {
+    let client = bed.client().await;
     let semaphore = client.semaphore("s");
     assert_eq!(semaphore.drain().await.unwrap(), 0);
-    assert!(!backend.exists("s"), "draining makes none");
+    assert!(!bed.exists("s"), "draining makes none");
     set(&client, "s", 10).await;
     let held = semaphore.acquire(3).await.unwrap();
     assert_eq!(semaphore.drain().await.unwrap(), 7);
@@ -232,23 +225,23 @@ pub(crate) async fn a_drained_semaphore_has_none(backend: Backend) {
     assert_eq!(semaphore.available().await.unwrap(), 3);
 }
 
-pub(crate) async fn a_release_may_leave_a_missing_semaphore_missing(backend: Backend) {
-    let client = backend.client().await;
+pub(crate) async fn a_release_may_leave_a_missing_semaphore_missing(bed: Bed) {
+    let client = bed.client().await;
     let semaphore = client.semaphore("s");
     assert!(!semaphore.release_if_exists(1).await.unwrap());
-    assert!(!backend.exists("s"));
+    assert!(!bed.exists("s"));
     set(&client, "s", 0).await;
     assert!(semaphore.release_if_exists(2).await.unwrap());
     assert_eq!(semaphore.available().await.unwrap(), 2);
     // A hold that outlived its semaphore does not make it again either.
     let held = semaphore.acquire(1).await.unwrap();
-    backend.command(&["DEL", "s"]);
+    bed.command(&["DEL", "s"]);
     drop(held);
     eventually("it is released", async || {
-        !backend.exists("leasehold_semaphore:{s}")
+        !bed.exists("leasehold_semaphore:{s}")
     })
     .await;
-    assert!(!backend.exists("s"));
+    assert!(!bed.exists("s"));
 }
 
 /// A number that is read, and written after a while: two at once lose a step.
@@ -258,13 +251,13 @@ pub(crate) async fn step(number: &AtomicU64) {
     number.store(before + 1, SeqCst);
 }
 
-pub(crate) async fn one_permit_excludes(backend: Backend) {
+pub(crate) async fn one_permit_excludes(bed: Bed) {
     let number = Arc::new(AtomicU64::new(0));
-    let first = backend.client().await;
+    let first = bed.client().await;
     set(&first, "s", 1).await;
     let mut tasks = Vec::new();
     for _ in 0..4 {
-        let client = backend.client().await;
+        let client = bed.client().await;
         for _ in 0..4 {
             let (semaphore, number) = (client.semaphore("s"), number.clone());
             tasks.push(tokio::spawn(async move {
@@ -281,11 +274,11 @@ pub(crate) async fn one_permit_excludes(backend: Backend) {
     }
     assert_eq!(number.load(SeqCst), 160);
     assert_eq!(first.semaphore("s").available().await.unwrap(), 1);
-    assert!(!backend.exists("leasehold_semaphore:{s}"));
+    assert!(!bed.exists("leasehold_semaphore:{s}"));
 }
 
-pub(crate) async fn small_and_huge_acquisitions_all_complete(backend: Backend) {
-    let clients = [backend.client().await, backend.client().await];
+pub(crate) async fn small_and_huge_acquisitions_all_complete(bed: Bed) {
+    let clients = [bed.client().await, bed.client().await];
     set(&clients[0], "s", JAVAS_MOST).await;
     let tasks = (0..12_usize).map(|number| {
         let semaphore = clients[number % 2].semaphore("s");
@@ -302,7 +295,7 @@ pub(crate) async fn small_and_huge_acquisitions_all_complete(backend: Backend) {
             }
         })
     });
-    let (done, _) = soon("all complete", join_all(tasks)).await;
+    let (done, _) = timed("all complete", join_all(tasks)).await;
     for done in done {
         done.unwrap();
     }
@@ -312,7 +305,7 @@ pub(crate) async fn small_and_huge_acquisitions_all_complete(backend: Backend) {
     );
 }
 
-async fn all_get_one(backend: &Backend, clients: &[Client], message: impl AsyncFnOnce()) {
+async fn all_get_one(bed: &Bed, clients: &[Client], message: impl AsyncFnOnce()) {
     let tasks: Vec<_> = (0..6)
         .map(|number| {
             let semaphore = clients[number % clients.len()].semaphore("s");
@@ -327,8 +320,8 @@ async fn all_get_one(backend: &Backend, clients: &[Client], message: impl AsyncF
     }
     let start = Instant::now();
     message().await;
-    let (held, _) = soon("everybody", join_all(tasks)).await;
-    if matches!(backend, Backend::Embedded(_)) {
+    let (held, _) = timed("everybody", join_all(tasks)).await;
+    if bed.is_embedded() {
         assert!(
             start.elapsed() < ms(100),
             "one message for all: {:?}",
@@ -336,36 +329,36 @@ async fn all_get_one(backend: &Backend, clients: &[Client], message: impl AsyncF
         );
     }
     let held: Vec<SemaphorePermit> = held.into_iter().map(Result::unwrap).collect();
-    assert_eq!(backend.command(&["GET", "s"]), "0");
+    assert_eq!(bed.command(&["GET", "s"]), "0");
     for permit in held {
         permit.release().await.unwrap();
     }
 }
 
-pub(crate) async fn one_release_lets_many_in(backend: Backend) {
-    let giver = backend.client().await;
+pub(crate) async fn one_release_lets_many_in(bed: Bed) {
+    let giver = bed.client().await;
     let semaphore = set(&giver, "s", 0).await;
     // A safety poll must not be what wakes them.
-    let slow = || backend.builder().safety_poll(ms(60_000)).connect();
+    let slow = || bed.builder().safety_poll(ms(60_000)).connect();
     let one = [slow().await.unwrap()];
-    all_get_one(&backend, &one, async || semaphore.release(6).await.unwrap()).await;
+    all_get_one(&bed, &one, async || semaphore.release(6).await.unwrap()).await;
     semaphore.drain().await.unwrap();
     let three = [
         slow().await.unwrap(),
         slow().await.unwrap(),
         slow().await.unwrap(),
     ];
-    all_get_one(&backend, &three, async || {
+    all_get_one(&bed, &three, async || {
         semaphore.release(6).await.unwrap();
     })
     .await;
     // The same by the release of one hold that stood for all.
     let all = semaphore.acquire(6).await.unwrap();
-    all_get_one(&backend, &three, async || all.release().await.unwrap()).await;
+    all_get_one(&bed, &three, async || all.release().await.unwrap()).await;
 }
 
-pub(crate) async fn a_front_that_gives_up_lets_the_next_ask(backend: Backend) {
-    let (one, other) = (backend.client().await, backend.client().await);
+pub(crate) async fn a_front_that_gives_up_lets_the_next_ask(bed: Bed) {
+    let (one, other) = (bed.client().await, bed.client().await);
     set(&one, "s", 2).await;
     // Served in the order in which they came: who wants less waits behind who wants more.
     let (many, few) = (other.semaphore("s"), other.semaphore("s"));
@@ -384,12 +377,12 @@ pub(crate) async fn a_front_that_gives_up_lets_the_next_ask(backend: Backend) {
         .unwrap();
     assert!(!behind.is_finished());
     front.abort();
-    drop(soon("the next asks", behind).await.0.unwrap());
+    drop(timed("the next asks", behind).await.0.unwrap());
 }
 
-pub(crate) async fn a_key_of_another_type_is_reported(backend: Backend) {
-    let client = backend.client().await;
-    backend.command(&["LPUSH", "x", "not a number"]);
+pub(crate) async fn a_key_of_another_type_is_reported(bed: Bed) {
+    let client = bed.client().await;
+    bed.command(&["LPUSH", "x", "not a number"]);
     let (semaphore, permits) = (
         client.semaphore("x"),
         client.permit_expirable_semaphore("x"),

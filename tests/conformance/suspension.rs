@@ -4,16 +4,13 @@ use std::time::Duration;
 
 use leasehold::test_util::Machine;
 use leasehold::{Client, Ended, Error, HoldState, Lease, LockGuard, LossReason};
-use leasehold_testbed::eventually;
+use leasehold_testbed::{Bed, eventually, timed};
 use tokio::time::Instant;
-
-use crate::backend::{Backend, soon};
 
 const LEASE: Duration = Duration::from_secs(30);
 
-async fn client_on(machine: &Machine, backend: &Backend) -> Client {
-    backend
-        .builder()
+async fn client_on(machine: &Machine, bed: &Bed) -> Client {
+    bed.builder()
         .lease(LEASE)
         .machine(machine)
         .connect()
@@ -35,11 +32,9 @@ async fn assert_lost_at_once(guard: &LockGuard, why: LossReason) {
     assert!(matches!(run, Err(Error::Lost { .. })));
 }
 
-pub(crate) async fn a_hold_is_lost_at_once_when_the_suspension_was_longer_than_its_lease(
-    backend: Backend,
-) {
+pub(crate) async fn a_hold_is_lost_at_once_when_the_suspension_was_longer_than_its_lease(bed: Bed) {
     let machine = Machine::default();
-    let (client, rival) = (client_on(&machine, &backend).await, backend.client().await);
+    let (client, rival) = (client_on(&machine, &bed).await, bed.client().await);
     for (lost, lease) in [(1, Lease::Renewed), (2, Lease::fixed(LEASE))] {
         let guard = client
             .lock("x")
@@ -51,10 +46,10 @@ pub(crate) async fn a_hold_is_lost_at_once_when_the_suspension_was_longer_than_i
         tokio::task::yield_now().await;
         machine.was_suspended(LEASE);
         assert_lost_at_once(&guard, LossReason::Expired).await;
-        let (ended, _) = soon("the end is told", ended).await;
+        let (ended, _) = timed("the end is told", ended).await;
         assert_eq!(ended.unwrap(), Ended::Lost(LossReason::Expired));
         // Here no time has passed in Redis: the client gives back what it no longer believes in.
-        soon("the lock is free", rival.lock("x").lock())
+        timed("the lock is free", rival.lock("x").lock())
             .await
             .0
             .unwrap()
@@ -78,10 +73,10 @@ pub(crate) async fn a_hold_is_lost_at_once_when_the_suspension_was_longer_than_i
 }
 
 pub(crate) async fn a_hold_is_renewed_soon_when_the_suspension_was_shorter_than_its_lease(
-    backend: Backend,
+    bed: Bed,
 ) {
     let machine = Machine::default();
-    let client = client_on(&machine, &backend).await;
+    let client = client_on(&machine, &bed).await;
     let guard = client.lock("x").lock().await.unwrap();
     machine.was_suspended(LEASE / 3 * 2);
     guard.check().unwrap();
@@ -90,18 +85,14 @@ pub(crate) async fn a_hold_is_renewed_soon_when_the_suspension_was_shorter_than_
     let since = Instant::now();
     eventually("it is renewed", renewed).await;
     // A timer that was set before would fire after a third of the lease.
-    assert!(
-        since.elapsed() < backend.late(2_000),
-        "{:?}",
-        since.elapsed()
-    );
+    assert!(since.elapsed() < bed.late(2_000), "{:?}", since.elapsed());
     assert_eq!((guard.state(), client.stats().lost), (HoldState::Held, 0));
     guard.unlock().await.unwrap();
 }
 
-pub(crate) async fn the_longest_hold_counts_a_suspension(backend: Backend) {
+pub(crate) async fn the_longest_hold_counts_a_suspension(bed: Bed) {
     let machine = Machine::default();
-    let client = client_on(&machine, &backend).await;
+    let client = client_on(&machine, &bed).await;
     let guard = client
         .lock("x")
         .acquire()
@@ -112,23 +103,23 @@ pub(crate) async fn the_longest_hold_counts_a_suspension(backend: Backend) {
     assert_lost_at_once(&guard, LossReason::MaxHold).await;
 }
 
-pub(crate) async fn several_locks_are_lost_as_one_is(backend: Backend) {
+pub(crate) async fn several_locks_are_lost_as_one_is(bed: Bed) {
     let machine = Machine::default();
-    let client = client_on(&machine, &backend).await;
+    let client = client_on(&machine, &bed).await;
     let guard = client.multi_lock(["x", "y"]).lock().await.unwrap();
     machine.was_suspended(LEASE);
     assert_lost_at_once(&guard, LossReason::Expired).await;
 }
 
-pub(crate) async fn a_waiter_of_the_same_client_goes_on(backend: Backend) {
+pub(crate) async fn a_waiter_of_the_same_client_goes_on(bed: Bed) {
     let machine = Machine::default();
-    let client = client_on(&machine, &backend).await;
+    let client = client_on(&machine, &bed).await;
     let guard = client.lock("x").lock().await.unwrap();
     let lock = client.lock("x");
     let waiter = tokio::spawn(async move { lock.lock().await });
     eventually("it waits", async || client.stats().waiting == 1).await;
     machine.was_suspended(LEASE);
-    let (next, _) = soon("the waiter goes on", waiter).await;
+    let (next, _) = timed("the waiter goes on", waiter).await;
     next.unwrap().unwrap().check().unwrap();
     guard.check().unwrap_err();
 }

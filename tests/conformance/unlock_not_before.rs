@@ -7,10 +7,9 @@ use leasehold::{
     Client, ClientBuilder, ConfigError, EmbeddedRedis, Ended, Error, Lease, Lock, LockGuard,
     LossReason, Owner,
 };
-use leasehold_testbed::{KINDS, eventually, ms};
+use leasehold_testbed::{Bed, KINDS, eventually, ms, timed, waiting};
 use tokio::time::{Instant, advance, sleep, sleep_until};
 
-use crate::backend::{Backend, soon, waiting};
 use crate::faulty_connection::FaultyConnection;
 use crate::for_each_kind::{are_there, for_each_exclusive_kind};
 
@@ -23,14 +22,14 @@ async fn take(lock: &Lock, span: Duration) -> LockGuard {
 }
 
 /// It is locked until then and free soon after it, whatever else happens.
-async fn is_free_then(backend: &Backend, keys: &[String], begin: Instant, span: Duration) {
+async fn is_free_then(bed: &Bed, keys: &[String], begin: Instant, span: Duration) {
     let most = span + ms(1);
     // However late a look is at what is left: together they are no less than that.
     let left = |key: &String| {
-        let left = ms(backend.left(key).try_into().unwrap_or(0));
+        let left = ms(bed.left(key).try_into().unwrap_or(0));
         let passed = begin.elapsed();
         assert!(
-            passed + left + backend.early(span) >= span,
+            passed + left + bed.early(span) >= span,
             "it ends {left:?} after {passed:?}"
         );
         left
@@ -39,24 +38,24 @@ async fn is_free_then(backend: &Backend, keys: &[String], begin: Instant, span: 
         keys.iter().all(|key| left(key) <= most)
     })
     .await;
-    sleep_until(begin + span - backend.span(20).min(span / 2)).await;
+    sleep_until(begin + span - bed.span(20).min(span / 2)).await;
     eventually("it is free", async || {
         keys.iter()
-            .all(|key| left(key) == ms(0) && !backend.exists(key))
+            .all(|key| left(key) == ms(0) && !bed.exists(key))
     })
     .await;
     assert!(
-        begin.elapsed() < span + backend.late(20),
+        begin.elapsed() < span + bed.late(20),
         "{:?}",
         begin.elapsed()
     );
 }
 
-pub(crate) async fn a_quick_release_keeps_every_kind_locked_until_then(backend: Backend) {
-    let other = backend.client_without_polls().await;
-    let span = backend.lease(400);
+pub(crate) async fn a_quick_release_keeps_every_kind_locked_until_then(bed: Bed) {
+    let other = bed.client_without_polls().await;
+    let span = bed.lease(400);
     for_each_exclusive_kind(async |kind| {
-        let client = backend.client_without_polls().await;
+        let client = bed.client_without_polls().await;
         let lock = kind.lock(&client, kind.name);
         let begin = Instant::now();
         let guard = take(&lock, span).await;
@@ -73,8 +72,8 @@ pub(crate) async fn a_quick_release_keeps_every_kind_locked_until_then(backend: 
         crate::for_each_kind::wait(&client, kind, 1).await;
         assert!(ended.now_or_never().is_none(), "it is held");
         guard.unlock().await.unwrap();
-        assert!(are_there(&backend, kind, kind.name).await);
-        let late = backend.in_vain(async || {
+        assert!(are_there(&bed, kind, kind.name).await);
+        let late = bed.in_vain(async || {
             kind.lock(&other, kind.name)
                 .try_lock_now(Lease::Renewed)
                 .await
@@ -82,11 +81,11 @@ pub(crate) async fn a_quick_release_keeps_every_kind_locked_until_then(backend: 
         late.await;
         // Neither waiter knew of any end but that of the lease, of half a minute.
         for wait in waits {
-            let granted = soon("it is free then", wait).await.0.unwrap();
+            let granted = timed("it is free then", wait).await.0.unwrap();
             let took = granted - begin;
-            let late = backend.late(50 + 2 * kind.late_ms());
+            let late = bed.late(50 + 2 * kind.late_ms());
             assert!(
-                took + backend.early(span) >= span && took < span + late,
+                took + bed.early(span) >= span && took < span + late,
                 "{took:?}"
             );
         }
@@ -95,20 +94,20 @@ pub(crate) async fn a_quick_release_keeps_every_kind_locked_until_then(backend: 
     .await;
 }
 
-pub(crate) async fn a_later_release_frees_at_once(backend: Backend) {
-    let client = backend.client_with_long_streaks().await;
+pub(crate) async fn a_later_release_frees_at_once(bed: Bed) {
+    let client = bed.client_with_long_streaks().await;
     let lock = client.lock("x");
     let guard = take(&lock, ms(50)).await;
     sleep(ms(60)).await;
     guard.unlock().await.unwrap();
-    assert!(!backend.exists("x"));
+    assert!(!bed.exists("x"));
     // And the next one passes it on again.
     let guard = take(&lock, ms(10)).await;
     let waiter = tokio::spawn(async move { lock.lock().await });
     waiting(&client, 1).await;
     sleep(ms(20)).await;
     guard.unlock().await.unwrap();
-    drop(soon("its turn", waiter).await.0.unwrap().unwrap());
+    drop(timed("its turn", waiter).await.0.unwrap().unwrap());
     assert_eq!(client.stats().handed_over, 1);
 }
 
@@ -137,8 +136,8 @@ async fn what_is_left_of_the_last_millisecond_keeps_it_too() {
     }
 }
 
-pub(crate) async fn every_end_of_a_guard_keeps_it(backend: Backend) {
-    let span = backend.lease(300);
+pub(crate) async fn every_end_of_a_guard_keeps_it(bed: Bed) {
+    let span = bed.lease(300);
     let keys = ["x".to_owned()];
     let ends: [fn(LockGuard, Client); 3] = [
         |guard, _client| drop(guard),
@@ -149,18 +148,18 @@ pub(crate) async fn every_end_of_a_guard_keeps_it(backend: Backend) {
         |guard, _client| drop(guard.unlock()),
     ];
     for end in ends {
-        let client = backend.client_with_lease(backend.lease(100)).await;
+        let client = bed.client_with_lease(bed.lease(100)).await;
         let begin = Instant::now();
         let guard = take(&client.lock("x"), span).await;
         end(guard, client);
-        is_free_then(&backend, &keys, begin, span).await;
+        is_free_then(&bed, &keys, begin, span).await;
     }
-    let (client, begin) = (backend.client().await, Instant::now());
+    let (client, begin) = (bed.client().await, Instant::now());
     let _guard = take(&client.lock("x"), span).await;
     client.shutdown(Duration::from_secs(5)).await.unwrap();
-    is_free_then(&backend, &keys, begin, span).await;
+    is_free_then(&bed, &keys, begin, span).await;
 
-    let (client, begin) = (backend.client().await, Instant::now());
+    let (client, begin) = (bed.client().await, Instant::now());
     let lock = client.lock("x");
     let guard = lock
         .acquire()
@@ -168,24 +167,24 @@ pub(crate) async fn every_end_of_a_guard_keeps_it(backend: Backend) {
         .unlock_not_before(span)
         .await
         .expect("it is free");
-    let (ended, _) = soon("it ends", guard.ended()).await;
+    let (ended, _) = timed("it ends", guard.ended()).await;
     assert_eq!(ended, Ended::Lost(LossReason::MaxHold));
-    is_free_then(&backend, &keys, begin, span).await;
+    is_free_then(&bed, &keys, begin, span).await;
 }
 
-pub(crate) async fn a_dead_process_keeps_it(backend: Backend) {
-    let (client, line) = FaultyConnection::with_lease(&backend, backend.lease(100)).await;
-    let (begin, span) = (Instant::now(), backend.lease(400));
+pub(crate) async fn a_dead_process_keeps_it(bed: Bed) {
+    let (client, line) = FaultyConnection::with_lease(&bed, bed.lease(100)).await;
+    let (begin, span) = (Instant::now(), bed.lease(400));
     let guard = take(&client.lock("x"), span).await;
     line.die();
-    is_free_then(&backend, &["x".to_owned()], begin, span).await;
+    is_free_then(&bed, &["x".to_owned()], begin, span).await;
     drop(guard);
 }
 
 /// The lease of the acquisition is a long one, and losses are found as soon as ever.
-pub(crate) async fn it_is_renewed_as_often_as_ever(backend: Backend) {
-    let lease = backend.lease(300);
-    let client = backend.client_with_lease(lease).await;
+pub(crate) async fn it_is_renewed_as_often_as_ever(bed: Bed) {
+    let lease = bed.lease(300);
+    let client = bed.client_with_lease(lease).await;
     let guard = take(&client.lock("x"), lease * 100).await;
     assert!(guard.remaining() > lease * 90);
     let start = Instant::now();
@@ -199,90 +198,90 @@ pub(crate) async fn it_is_renewed_as_often_as_ever(backend: Backend) {
         "{renewed} in {thirds} thirds"
     );
     assert!(
-        backend.left("x") > i64::try_from((lease * 90).as_millis()).unwrap(),
+        bed.left("x") > i64::try_from((lease * 90).as_millis()).unwrap(),
         "not shorter"
     );
-    backend.command(&["DEL", "x"]);
-    let (ended, took) = soon("the loss is found", guard.ended()).await;
+    bed.command(&["DEL", "x"]);
+    let (ended, took) = timed("the loss is found", guard.ended()).await;
     assert_eq!(ended, Ended::Lost(LossReason::Gone));
-    assert!(took < lease / 2 + backend.late(0), "{took:?}");
+    assert!(took < lease / 2 + bed.late(0), "{took:?}");
 }
 
 /// After it, a call whose reply is lost was executed.
-async fn knows_the_scripts(backend: &Backend, kind: fn(&Client) -> Lock) {
-    let client = backend.client().await;
+async fn knows_the_scripts(bed: &Bed, kind: fn(&Client) -> Lock) {
+    let client = bed.client().await;
     let guard = take(&kind(&client), ms(20)).await;
     let key = guard.name().to_owned();
     guard.unlock().await.unwrap();
-    backend.until_gone(&key).await;
+    bed.until_gone(&key).await;
     kind(&client).lock().await.unwrap().unlock().await.unwrap();
 }
 
-pub(crate) async fn what_was_never_had_is_free_at_once(backend: Backend) {
+pub(crate) async fn what_was_never_had_is_free_at_once(bed: Bed) {
     // The caller goes while its call is on the way.
-    knows_the_scripts(&backend, |client| client.lock("x")).await;
+    knows_the_scripts(&bed, |client| client.lock("x")).await;
     let patient = |builder: ClientBuilder| builder.command_timeout(ms(10_000));
-    let (client, line) = FaultyConnection::with(&backend, patient).await;
+    let (client, line) = FaultyConnection::with(&bed, patient).await;
     line.lose_replies();
     let lock = client.lock("x");
     let mut taking = Box::pin(async { take(&lock, ms(60_000)).await });
     assert!(futures::poll!(&mut taking).is_pending());
     eventually("it was executed", async || {
         let _ = futures::poll!(&mut taking).is_pending();
-        backend.exists("x")
+        bed.exists("x")
     })
     .await;
     drop(taking);
     line.reconnect();
-    backend.until_gone("x").await;
+    bed.until_gone("x").await;
     // The first member was had, and the second was not.
-    let other = backend.client().await;
+    let other = bed.client().await;
     let held = other.lock("b").lock().await.unwrap();
     let both = other.multi_lock(["a", "b"]);
     let error = both
         .acquire()
-        .wait(backend.span(50))
+        .wait(bed.span(50))
         .unlock_not_before(ms(60_000))
         .await;
     assert!(error.unwrap_err().is_timeout());
-    backend.until_gone("a").await;
+    bed.until_gone("a").await;
     held.unlock().await.unwrap();
-    assert!(!backend.exists("b"));
+    assert!(!bed.exists("b"));
 }
 
-pub(crate) async fn lost_replies_change_nothing(backend: Backend) {
-    let span = backend.lease(200);
+pub(crate) async fn lost_replies_change_nothing(bed: Bed) {
+    let span = bed.lease(200);
     let kinds: [fn(&Client) -> Lock; 2] =
         [|client| client.lock("x"), |client| client.string_lock("x")];
     for kind in kinds {
-        knows_the_scripts(&backend, kind).await;
+        knows_the_scripts(&bed, kind).await;
         // Of the acquisition, which is repeated.
         let settings = |builder: ClientBuilder| builder.command_timeout(ms(100)).lease(span * 2);
-        let (client, line) = FaultyConnection::with(&backend, settings).await;
+        let (client, line) = FaultyConnection::with(&bed, settings).await;
         let lock = kind(&client);
         line.lose_replies();
         let (begin, asked) = (Instant::now(), lock.clone());
         let taking = tokio::spawn(async move { asked.acquire().unlock_not_before(span).await });
-        eventually("it was executed", async || backend.exists("x")).await;
+        eventually("it was executed", async || bed.exists("x")).await;
         line.reconnect();
-        let guard = soon("it is repeated", taking).await.0.unwrap().unwrap();
+        let guard = timed("it is repeated", taking).await.0.unwrap().unwrap();
         // Of the release.
         line.lose_replies();
         let unlocking = tokio::spawn(guard.unlock());
         let shortened = i64::try_from(span.as_millis()).unwrap();
-        eventually("it was executed", async || backend.left("x") <= shortened).await;
+        eventually("it was executed", async || bed.left("x") <= shortened).await;
         line.reconnect();
-        let _confirmed_or_not = soon("it ends", unlocking).await.0.unwrap();
-        assert!(backend.exists("x"));
+        let _confirmed_or_not = timed("it ends", unlocking).await.0.unwrap();
+        assert!(bed.exists("x"));
         // The first call was executed some time after the beginning.
-        eventually("it is free", async || !backend.exists("x")).await;
+        eventually("it is free", async || !bed.exists("x")).await;
         assert!(begin.elapsed() >= span);
         // What is still under way takes it no more.
         eventually("all is settled", async || {
             client.stats().releases_pending == 0
         })
         .await;
-        assert!(!backend.exists("x"));
+        assert!(!bed.exists("x"));
         assert_eq!(
             (client.stats().holds, client.stats().releases_failed),
             (0, 0)
@@ -290,9 +289,9 @@ pub(crate) async fn lost_replies_change_nothing(backend: Backend) {
     }
 }
 
-pub(crate) async fn the_latest_moment_of_nested_acquisitions_counts(backend: Backend) {
-    let client = backend.client().await;
-    let (short, long) = (backend.lease(100), backend.lease(400));
+pub(crate) async fn the_latest_moment_of_nested_acquisitions_counts(bed: Bed) {
+    let client = bed.client().await;
+    let (short, long) = (bed.lease(100), bed.lease(400));
     let keys = ["x".to_owned()];
     let lock = client.lock("x").owned_by(&Owner::new());
     for spans in [[short, long], [long, short]] {
@@ -300,7 +299,7 @@ pub(crate) async fn the_latest_moment_of_nested_acquisitions_counts(backend: Bac
         let [outer, inner] = [take(&lock, spans[0]).await, take(&lock, spans[1]).await];
         inner.unlock().await.unwrap();
         outer.unlock().await.unwrap();
-        is_free_then(&backend, &keys, begin, long).await;
+        is_free_then(&bed, &keys, begin, long).await;
     }
     // The same owner has nothing to re-enter any more.
     let begin = Instant::now();
@@ -308,22 +307,21 @@ pub(crate) async fn the_latest_moment_of_nested_acquisitions_counts(backend: Bac
     take(&lock, short).await.unlock().await.unwrap();
     assert_eq!(outer.hold_count(), 1);
     outer.unlock().await.unwrap();
-    backend
-        .in_vain(async || lock.try_lock_now(Lease::Renewed).await)
+    bed.in_vain(async || lock.try_lock_now(Lease::Renewed).await)
         .await;
-    is_free_then(&backend, &keys, begin, short).await;
+    is_free_then(&bed, &keys, begin, short).await;
     // A further guard of the same hold asks for nothing of its own.
     let outer = take(&lock, short).await;
     sleep(short).await;
     let again = outer.reenter().await.unwrap();
     drop(outer);
     again.unlock().await.unwrap();
-    backend.until_gone("x").await;
+    bed.until_gone("x").await;
 }
 
-pub(crate) async fn a_fixed_lease_is_the_longest_time(backend: Backend) {
-    let client = backend.client().await;
-    let span = backend.lease(200);
+pub(crate) async fn a_fixed_lease_is_the_longest_time(bed: Bed) {
+    let client = bed.client().await;
+    let span = bed.lease(200);
     for kind in [
         |client: &Client| client.lock("x"),
         |client: &Client| client.fair_lock("x"),
@@ -337,7 +335,7 @@ pub(crate) async fn a_fixed_lease_is_the_longest_time(backend: Backend) {
         };
         let begin = Instant::now();
         fixed(span).await.unwrap().unlock().await.unwrap();
-        is_free_then(&backend, &["x".to_owned()], begin, span).await;
+        is_free_then(&bed, &["x".to_owned()], begin, span).await;
         let calls = client.stats().calls;
         for span in [ms(30_001), ms(9), Duration::MAX] {
             let refused = fixed(span).await.unwrap_err();
@@ -355,36 +353,36 @@ pub(crate) async fn a_fixed_lease_is_the_longest_time(backend: Backend) {
     }
 }
 
-pub(crate) async fn a_forced_release_frees_it_at_once(backend: Backend) {
-    let client = backend.client().await;
+pub(crate) async fn a_forced_release_frees_it_at_once(bed: Bed) {
+    let client = bed.client().await;
     let lock = client.lock("x");
     take(&lock, ms(60_000)).await.unlock().await.unwrap();
     assert!(lock.force_unlock().await.unwrap());
     let guard = take(&lock, ms(60_000)).await;
     assert!(lock.force_unlock().await.unwrap());
     assert!(matches!(guard.unlock().await, Err(Error::Lost { .. })));
-    assert!(!backend.exists("x"));
+    assert!(!bed.exists("x"));
 }
 
 /// A hold that is handed over without a call has no lease that covers it.
-pub(crate) async fn the_next_waiter_keeps_it_as_long(backend: Backend) {
-    let client = backend.client_with_long_streaks().await;
+pub(crate) async fn the_next_waiter_keeps_it_as_long(bed: Bed) {
+    let client = bed.client_with_long_streaks().await;
     let span = ms(60_000);
     let guard = client.lock("x").lock().await.unwrap();
     let lock = client.lock("x");
     let waiter = tokio::spawn(async move { lock.acquire().unlock_not_before(span).await.unwrap() });
     waiting(&client, 1).await;
     guard.unlock().await.unwrap();
-    let guard = soon("its turn", waiter).await.0.unwrap();
+    let guard = timed("its turn", waiter).await.0.unwrap();
     assert_eq!(client.stats().handed_over, 0, "it needs a longer lease");
-    assert!(backend.left("x") > 50_000, "{}", backend.left("x"));
+    assert!(bed.left("x") > 50_000, "{}", bed.left("x"));
     drop(guard);
     eventually("it is left", async || client.stats().releases_pending == 0).await;
-    assert!(backend.left("x") > 50_000, "{}", backend.left("x"));
+    assert!(bed.left("x") > 50_000, "{}", bed.left("x"));
 }
 
-pub(crate) async fn what_holders_share_cannot_be_kept(backend: Backend) {
-    let client = backend.client().await;
+pub(crate) async fn what_holders_share_cannot_be_kept(bed: Bed) {
+    let client = bed.client().await;
     let reads = || client.read_write_lock("x").read().clone();
     let sets = [
         reads(),
@@ -412,17 +410,17 @@ pub(crate) async fn what_holders_share_cannot_be_kept(backend: Backend) {
 }
 
 /// What is left of the write hold must not end the read hold.
-pub(crate) async fn a_read_hold_that_was_taken_under_it_is_not_shortened(backend: Backend) {
-    let (client, other) = (backend.client().await, backend.client().await);
-    let span = backend.lease(300);
+pub(crate) async fn a_read_hold_that_was_taken_under_it_is_not_shortened(bed: Bed) {
+    let (client, other) = (bed.client().await, bed.client().await);
+    let span = bed.lease(300);
     let (lock, seen) = (client.read_write_lock("x"), other.read_write_lock("x"));
     let writing = take(lock.write(), span).await;
     let reading = lock.read().acquire().within(&writing).await.unwrap();
     let begin = Instant::now();
     writing.unlock().await.unwrap();
-    sleep_until(begin + span + backend.span(50)).await;
+    sleep_until(begin + span + bed.span(50)).await;
     let writes = async || seen.write().try_lock_now(Lease::Renewed).await;
-    backend.in_vain(writes).await;
+    bed.in_vain(writes).await;
     reading.unlock().await.expect("it was held");
     // A read hold whose own lease is shorter than the rest does not end it.
     let (lock, seen) = (client.read_write_lock("y"), other.read_write_lock("y"));
@@ -437,8 +435,8 @@ pub(crate) async fn a_read_hold_that_was_taken_under_it_is_not_shortened(backend
         .await
         .unwrap();
     writing.unlock().await.unwrap();
-    soon("its lease ends", reading.ended()).await;
+    timed("its lease ends", reading.ended()).await;
     let writes = async || seen.write().try_lock_now(Lease::Renewed).await;
-    backend.in_vain(writes).await;
-    is_free_then(&backend, &["y".to_owned()], begin, span).await;
+    bed.in_vain(writes).await;
+    is_free_then(&bed, &["y".to_owned()], begin, span).await;
 }

@@ -4,10 +4,9 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use leasehold::{Client, Lease, Lock};
-use leasehold_testbed::{Kind, eventually, ms};
+use leasehold_testbed::{Bed, Kind, eventually, ms, timed};
 use tokio::time::{Instant, timeout};
 
-use crate::backend::{Backend, soon};
 use crate::for_each_kind::{for_each_exclusive_kind, for_each_kind};
 
 /// Polls a future for a while, and not any more after that.
@@ -21,32 +20,32 @@ async fn polled_for<F: Future>(span: Duration, future: F) -> Pin<Box<F>> {
 }
 
 /// What is not picked up goes on within that; waiters that ask look for it a pause later.
-fn limit(backend: &Backend, kind: &Kind) -> Duration {
+fn limit(bed: &Bed, kind: &Kind) -> Duration {
     let pause = if kind.quorum {
         2 * kind.late_ms()
     } else {
         kind.late_ms()
     };
-    Lock::UNATTENDED + backend.late(pause)
+    Lock::UNATTENDED + bed.late(pause)
 }
 
 /// It was renewed for ever: another client timed out after 24 hours.
-pub(crate) async fn a_grant_that_is_not_picked_up_goes_to_another_client(backend: Backend) {
-    let (client, elsewhere) = (&backend.client().await, &backend.client().await);
+pub(crate) async fn a_grant_that_is_not_picked_up_goes_to_another_client(bed: Bed) {
+    let (client, elsewhere) = (&bed.client().await, &bed.client().await);
     for_each_exclusive_kind(async |kind| {
         let (lock, rival) = (
             kind.lock(client, kind.name),
             kind.lock(elsewhere, kind.name),
         );
         let guard = lock.lock().await.unwrap();
-        let kept = polled_for(backend.span(60), lock.lock()).await;
+        let kept = polled_for(bed.span(60), lock.lock()).await;
         guard.unlock().await.unwrap();
-        let (rivals, took) = soon("the rival gets it", rival.lock()).await;
-        assert!(took < limit(&backend, kind), "{}: {took:?}", kind.name);
+        let (rivals, took) = timed("the rival gets it", rival.lock()).await;
+        assert!(took < limit(&bed, kind), "{}: {took:?}", kind.name);
         // Polled again it begins again, as anybody.
-        let kept = polled_for(backend.span(60), kept).await;
+        let kept = polled_for(bed.span(60), kept).await;
         rivals.unwrap().unlock().await.unwrap();
-        soon("it is polled again", kept)
+        timed("it is polled again", kept)
             .await
             .0
             .unwrap()
@@ -58,24 +57,24 @@ pub(crate) async fn a_grant_that_is_not_picked_up_goes_to_another_client(backend
     assert!(client.stats().passed_over > 0);
 }
 
-pub(crate) async fn a_grant_that_is_not_picked_up_goes_to_the_next_waiter(backend: Backend) {
-    let client = &backend.client().await;
+pub(crate) async fn a_grant_that_is_not_picked_up_goes_to_the_next_waiter(bed: Bed) {
+    let client = &bed.client().await;
     for_each_exclusive_kind(async |kind| {
         let lock = kind.lock(client, kind.name);
         let guard = lock.lock().await.unwrap();
         let kept = [
-            polled_for(backend.span(40), lock.lock()).await,
-            polled_for(backend.span(40), lock.lock()).await,
-            polled_for(backend.span(40), lock.lock()).await,
+            polled_for(bed.span(40), lock.lock()).await,
+            polled_for(bed.span(40), lock.lock()).await,
+            polled_for(bed.span(40), lock.lock()).await,
         ];
         let release = async {
             tokio::task::yield_now().await;
             guard.unlock().await.unwrap();
         };
-        let (next, ()) = tokio::join!(soon("the next", lock.lock()), release);
+        let (next, ()) = tokio::join!(timed("the next", lock.lock()), release);
         let (next, took) = next;
         // Each in front of it costs as much.
-        assert!(took < limit(&backend, kind) * 4, "{}: {took:?}", kind.name);
+        assert!(took < limit(&bed, kind) * 4, "{}: {took:?}", kind.name);
         next.unwrap().unlock().await.unwrap();
         drop(kept);
     })
@@ -83,10 +82,10 @@ pub(crate) async fn a_grant_that_is_not_picked_up_goes_to_the_next_waiter(backen
 }
 
 /// The reply that grants it is there, and nobody takes it.
-pub(crate) async fn a_free_lock_that_was_asked_for_once_is_free_again(backend: Backend) {
-    let elsewhere = &backend.client().await;
+pub(crate) async fn a_free_lock_that_was_asked_for_once_is_free_again(bed: Bed) {
+    let elsewhere = &bed.client().await;
     for_each_kind(async |kind| {
-        let client = &backend.client().await;
+        let client = &bed.client().await;
         let (lock, rival) = (
             kind.lock(client, kind.name),
             kind.lock(elsewhere, kind.name),
@@ -109,9 +108,9 @@ pub(crate) async fn a_free_lock_that_was_asked_for_once_is_free_again(backend: B
         })
         .await;
         let took = start.elapsed();
-        assert!(took < limit(&backend, kind), "{}: {took:?}", kind.name);
+        assert!(took < limit(&bed, kind), "{}: {took:?}", kind.name);
         assert_eq!(client.stats().renewed, 0, "it was not renewed meanwhile");
-        soon("polled again", kept)
+        timed("polled again", kept)
             .await
             .0
             .unwrap()
@@ -123,8 +122,8 @@ pub(crate) async fn a_free_lock_that_was_asked_for_once_is_free_again(backend: B
 }
 
 /// It starved the waiters of this client although the key was gone.
-pub(crate) async fn an_unlock_is_carried_out_whether_it_is_polled_or_not(backend: Backend) {
-    let (client, elsewhere) = (&backend.client().await, &backend.client().await);
+pub(crate) async fn an_unlock_is_carried_out_whether_it_is_polled_or_not(bed: Bed) {
+    let (client, elsewhere) = (&bed.client().await, &bed.client().await);
     for_each_exclusive_kind(async |kind| {
         let (lock, rival) = (
             kind.lock(client, kind.name),
@@ -144,9 +143,9 @@ pub(crate) async fn an_unlock_is_carried_out_whether_it_is_polled_or_not(backend
                     }
                     kept = Some(unlock);
                 };
-                let ((next, took), ()) = tokio::join!(soon("the next", waits), release);
+                let ((next, took), ()) = tokio::join!(timed("the next", waits), release);
                 assert!(
-                    took < limit(&backend, kind),
+                    took < limit(&bed, kind),
                     "{}, {polls} polls: {took:?}",
                     kind.name
                 );
@@ -157,14 +156,14 @@ pub(crate) async fn an_unlock_is_carried_out_whether_it_is_polled_or_not(backend
         // Polled after all, it says that it was done.
         let kept = lock.lock().await.unwrap().unlock();
         eventually("free", async || !rival.is_locked().await.unwrap()).await;
-        soon("it is told", kept).await.0.unwrap();
+        timed("it is told", kept).await.0.unwrap();
     })
     .await;
 }
 
 /// A re-entry raised the count, and nobody has its guard.
-pub(crate) async fn a_re_entry_that_is_not_picked_up_keeps_nothing(backend: Backend) {
-    let (client, elsewhere) = (&backend.client().await, &backend.client().await);
+pub(crate) async fn a_re_entry_that_is_not_picked_up_keeps_nothing(bed: Bed) {
+    let (client, elsewhere) = (&bed.client().await, &bed.client().await);
     for_each_kind(async |kind| {
         if !kind.reentrant {
             return;
@@ -185,26 +184,26 @@ pub(crate) async fn a_re_entry_that_is_not_picked_up_keeps_nothing(backend: Back
         // They borrow it: whoever drops the guard dropped them.
         drop((kept, shown));
         guard.unlock().await.unwrap();
-        let (next, _took) = soon("the next", rival.lock()).await;
+        let (next, _took) = timed("the next", rival.lock()).await;
         next.unwrap().unlock().await.unwrap();
     })
     .await;
 }
 
 /// Members that were taken are not held for a future that does not wait for the rest.
-pub(crate) async fn members_of_a_lock_of_several_are_not_kept(backend: Backend) {
-    let (client, elsewhere) = (backend.client().await, backend.client().await);
+pub(crate) async fn members_of_a_lock_of_several_are_not_kept(bed: Bed) {
+    let (client, elsewhere) = (bed.client().await, bed.client().await);
     let both = client.multi_lock(["a", "b"]);
     let last = elsewhere.lock("b").lock().await.unwrap();
-    let kept = polled_for(backend.span(100), both.lock()).await;
+    let kept = polled_for(bed.span(100), both.lock()).await;
     // After its time it lets go of `a`, or would if it was polled.
-    let (first, took) = soon("the first member", elsewhere.lock("a").lock()).await;
-    assert!(took < ms(2000) + backend.late(200), "{took:?}");
+    let (first, took) = timed("the first member", elsewhere.lock("a").lock()).await;
+    assert!(took < ms(2000) + bed.late(200), "{took:?}");
     last.unlock().await.unwrap();
-    let (second, _took) = soon("the other member", elsewhere.lock("b").lock()).await;
+    let (second, _took) = timed("the other member", elsewhere.lock("b").lock()).await;
     first.unwrap().unlock().await.unwrap();
     second.unwrap().unlock().await.unwrap();
-    soon("polled again", kept)
+    timed("polled again", kept)
         .await
         .0
         .unwrap()
@@ -213,45 +212,45 @@ pub(crate) async fn members_of_a_lock_of_several_are_not_kept(backend: Backend) 
         .unwrap();
 }
 
-pub(crate) async fn permits_and_latches_do_not_wait_for_it_either(backend: Backend) {
-    let client: Client = backend.client().await;
+pub(crate) async fn permits_and_latches_do_not_wait_for_it_either(bed: Bed) {
+    let client: Client = bed.client().await;
     let semaphore = client.semaphore("s");
     semaphore.try_set_permits(1).await.unwrap();
     let held = semaphore.acquire(1).await.unwrap();
-    let kept = polled_for(backend.span(40), semaphore.acquire(1)).await;
+    let kept = polled_for(bed.span(40), semaphore.acquire(1)).await;
     held.release().await.unwrap();
-    let (next, took) = soon("the next", semaphore.acquire(1)).await;
-    assert!(took < Lock::UNATTENDED + backend.late(1500), "{took:?}");
+    let (next, took) = timed("the next", semaphore.acquire(1)).await;
+    assert!(took < Lock::UNATTENDED + bed.late(1500), "{took:?}");
     next.unwrap().release().await.unwrap();
     drop(kept);
 
     let permits = client.permit_expirable_semaphore("p");
     permits.try_set_permits(1).await.unwrap();
     let held = permits.acquire(Lease::Renewed).await.unwrap();
-    let kept = polled_for(backend.span(40), permits.acquire(Lease::Renewed)).await;
+    let kept = polled_for(bed.span(40), permits.acquire(Lease::Renewed)).await;
     held.release().await.unwrap();
-    let (next, took) = soon("the next", permits.acquire(Lease::Renewed)).await;
-    assert!(took < Lock::UNATTENDED + backend.late(1500), "{took:?}");
+    let (next, took) = timed("the next", permits.acquire(Lease::Renewed)).await;
+    assert!(took < Lock::UNATTENDED + bed.late(1500), "{took:?}");
     next.unwrap().release().await.unwrap();
     drop(kept);
 
     let latch = client.count_down_latch("l");
     latch.try_set_count(1).await.unwrap();
-    let kept = polled_for(backend.span(40), latch.wait(Duration::MAX)).await;
-    let waits = soon("it opens", latch.wait(Duration::MAX));
+    let kept = polled_for(bed.span(40), latch.wait(Duration::MAX)).await;
+    let waits = timed("it opens", latch.wait(Duration::MAX));
     let (opened, left) = tokio::join!(waits, latch.count_down());
     assert_eq!(left.unwrap(), 0);
     opened.0.unwrap();
-    soon("polled again", kept).await.0.unwrap();
+    timed("polled again", kept).await.0.unwrap();
 }
 
 /// A fair queue stands in Redis, where beats of the background kept the place of a future that nobody
 /// polled.
-pub(crate) async fn a_place_in_a_fair_queue_is_not_kept_for_it(backend: Backend) {
-    let (client, elsewhere) = (backend.client().await, backend.client().await);
+pub(crate) async fn a_place_in_a_fair_queue_is_not_kept_for_it(bed: Bed) {
+    let (client, elsewhere) = (bed.client().await, bed.client().await);
     let guard = elsewhere.fair_lock("x").lock().await.unwrap();
     let lock = client.fair_lock("x");
-    let queue = || backend.list(&["LRANGE", "redisson_lock_queue:{x}", "0", "-1"]);
+    let queue = || bed.list(&["LRANGE", "redisson_lock_queue:{x}", "0", "-1"]);
     let mut kept = Box::pin(lock.lock());
     let queued = async || !queue().is_empty();
     tokio::select! {
@@ -259,7 +258,7 @@ pub(crate) async fn a_place_in_a_fair_queue_is_not_kept_for_it(backend: Backend)
         () = eventually("it is in the queue", queued) => {}
     }
     let first = queue();
-    let kept = polled_for(backend.span(100), kept).await;
+    let kept = polled_for(bed.span(100), kept).await;
     let rival = client.fair_lock("x");
     let release = async {
         // Its own place may be lost by then.
@@ -267,10 +266,10 @@ pub(crate) async fn a_place_in_a_fair_queue_is_not_kept_for_it(backend: Backend)
         eventually("the rival is in the queue", comes).await;
         guard.unlock().await.unwrap();
     };
-    let ((next, took), ()) = tokio::join!(soon("the next", rival.lock()), release);
-    assert!(took < Lock::UNATTENDED + backend.late(250), "{took:?}");
+    let ((next, took), ()) = tokio::join!(timed("the next", rival.lock()), release);
+    assert!(took < Lock::UNATTENDED + bed.late(250), "{took:?}");
     next.unwrap().unlock().await.unwrap();
-    soon("polled again", kept)
+    timed("polled again", kept)
         .await
         .0
         .unwrap()

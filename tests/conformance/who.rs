@@ -2,18 +2,16 @@
 
 use leasehold::inspect::Holder;
 use leasehold::{Client, ConfigError, Error, Lease, Lock};
-use leasehold_testbed::{KINDS, eventually, ms};
+use leasehold_testbed::{Bed, KINDS, eventually, ms, timed, waiting};
 use tokio::task::JoinSet;
-
-use crate::backend::{Backend, soon, waiting};
 
 /// Those that are one lock, of which there is one holder to be told.
 fn single_kinds() -> impl Iterator<Item = &'static leasehold_testbed::Kind> {
     KINDS.iter().filter(|kind| kind.is_single())
 }
 
-async fn billing(backend: &Backend) -> Client {
-    let builder = backend.builder().name("billing@pod-7").describe_holds();
+async fn billing(bed: &Bed) -> Client {
+    let builder = bed.builder().name("billing@pod-7").describe_holds();
     builder.connect().await.expect("a client")
 }
 
@@ -34,8 +32,8 @@ fn key(name: &str) -> String {
     format!("leasehold_holders:{{{name}}}")
 }
 
-pub(crate) async fn a_holder_tells_its_name_and_its_purpose(backend: Backend) {
-    let (teller, other) = (billing(&backend).await, backend.client().await);
+pub(crate) async fn a_holder_tells_its_name_and_its_purpose(bed: Bed) {
+    let (teller, other) = (billing(&bed).await, bed.client().await);
     for kind in single_kinds() {
         let lock = kind.lock(&teller, kind.name);
         let guard = lock.acquire().purpose("nightly invoices").await.unwrap();
@@ -57,7 +55,7 @@ pub(crate) async fn a_holder_tells_its_name_and_its_purpose(backend: Backend) {
         assert_eq!(told.purpose.as_deref(), Some("nightly invoices"));
         assert!(told.held_for.is_some());
         // It is there no longer than the lock.
-        let left = backend.left(&key(kind.name));
+        let left = bed.left(&key(kind.name));
         assert!(left > 0 && left <= 30_000, "{}: {left}", kind.name);
         guard.unlock().await.unwrap();
 
@@ -74,8 +72,8 @@ pub(crate) async fn a_holder_tells_its_name_and_its_purpose(backend: Backend) {
     }
 }
 
-pub(crate) async fn a_client_that_describes_its_holds_needs_no_purpose(backend: Backend) {
-    let (teller, other) = (billing(&backend).await, backend.client().await);
+pub(crate) async fn a_client_that_describes_its_holds_needs_no_purpose(bed: Bed) {
+    let (teller, other) = (billing(&bed).await, bed.client().await);
     let guard = teller.lock("x").lock().await.unwrap();
     purpose(&other.lock("x"), None).await;
     assert_eq!(
@@ -90,14 +88,14 @@ pub(crate) async fn a_client_that_describes_its_holds_needs_no_purpose(backend: 
     guard.unlock().await.unwrap();
 }
 
-pub(crate) async fn what_is_told_lasts_with_the_renewals(backend: Backend) {
-    let lease = backend.lease(300);
-    let teller = backend.client_with_lease(lease).await;
+pub(crate) async fn what_is_told_lasts_with_the_renewals(bed: Bed) {
+    let lease = bed.lease(300);
+    let teller = bed.client_with_lease(lease).await;
     let lock = teller.lock("x");
     let guard = lock.acquire().purpose("long").await.unwrap();
     purpose(&lock, Some("long")).await;
     // Somebody takes it away, and a renewal brings it back.
-    backend.command(&["DEL", &key("x")]);
+    bed.command(&["DEL", &key("x")]);
     purpose(&lock, Some("long")).await;
     let renewed = teller.stats().renewed;
     eventually("three renewals", async || {
@@ -111,13 +109,13 @@ pub(crate) async fn what_is_told_lasts_with_the_renewals(backend: Backend) {
         "since its grant, not since a renewal: {told:?}"
     );
     // Without its lock there is nothing that it tells of.
-    backend.command(&["DEL", "x"]);
-    let _ = soon("it is told", guard.ended()).await;
-    backend.until_gone(&key("x")).await;
+    bed.command(&["DEL", "x"]);
+    let _ = timed("it is told", guard.ended()).await;
+    bed.until_gone(&key("x")).await;
 }
 
-pub(crate) async fn a_hold_that_was_handed_over_tells_its_own_purpose(backend: Backend) {
-    let client = backend.client_with_long_streaks().await;
+pub(crate) async fn a_hold_that_was_handed_over_tells_its_own_purpose(bed: Bed) {
+    let client = bed.client_with_long_streaks().await;
     let lock = client.lock("x");
     let first = lock.acquire().purpose("first").await.unwrap();
     purpose(&lock, Some("first")).await;
@@ -142,8 +140,8 @@ pub(crate) async fn a_hold_that_was_handed_over_tells_its_own_purpose(backend: B
     assert!(client.stats().handed_over >= 2);
 }
 
-pub(crate) async fn many_readers_are_told_apart(backend: Backend) {
-    let (teller, other) = (billing(&backend).await, backend.client().await);
+pub(crate) async fn many_readers_are_told_apart(bed: Bed) {
+    let (teller, other) = (billing(&bed).await, bed.client().await);
     let read = |purpose: &str| {
         let (lock, purpose) = (teller.read_write_lock("x"), purpose.to_owned());
         async move { lock.read().acquire().purpose(purpose).await.unwrap() }
@@ -172,22 +170,22 @@ pub(crate) async fn many_readers_are_told_apart(backend: Backend) {
     };
     // As many as there is room for.
     eventually("64 are told", async || told().await == 64).await;
-    assert_eq!(backend.number(&["HLEN", &key("x")]), 64);
+    assert_eq!(bed.number(&["HLEN", &key("x")]), 64);
     // Those that left make room.
     for guard in guards.drain(..60) {
         guard.unlock().await.unwrap();
     }
     let late = read("late").await;
     guards.push(late);
-    let fields = || backend.number(&["HLEN", &key("x")]);
+    let fields = || bed.number(&["HLEN", &key("x")]);
     eventually("those that left are forgotten", async || fields() <= 11).await;
     for guard in guards {
         guard.unlock().await.unwrap();
     }
 }
 
-pub(crate) async fn a_time_out_with_a_purpose_says_who_is_in_the_way(backend: Backend) {
-    let (teller, other) = (billing(&backend).await, backend.client().await);
+pub(crate) async fn a_time_out_with_a_purpose_says_who_is_in_the_way(bed: Bed) {
+    let (teller, other) = (billing(&bed).await, bed.client().await);
     for kind in single_kinds().filter(|kind| kind.exclusive) {
         let lock = kind.lock(&teller, kind.name);
         let guard = lock.acquire().purpose("nightly invoices").await.unwrap();
@@ -195,7 +193,7 @@ pub(crate) async fn a_time_out_with_a_purpose_says_who_is_in_the_way(backend: Ba
         purpose(&asking, Some("nightly invoices")).await;
         for wait in [ms(0), ms(60)] {
             let ask = async || asking.acquire().wait(wait).purpose("mine").await;
-            let error = backend.in_vain(ask).await;
+            let error = bed.in_vain(ask).await;
             let text = error.to_string();
             assert!(
                 text.contains("holder=`billing@pod-7 (nightly invoices)`"),
@@ -212,7 +210,7 @@ pub(crate) async fn a_time_out_with_a_purpose_says_who_is_in_the_way(backend: Ba
             assert_eq!((&*holder.owner, holder.holds), (guard.owner(), 1));
             // Without a purpose it is not asked for.
             let ask = async || asking.try_lock(wait, Lease::Renewed).await;
-            let error = backend.in_vain(ask).await;
+            let error = bed.in_vain(ask).await;
             assert!(
                 matches!(error, Error::Timeout { holder: None, .. }),
                 "{error}"
@@ -222,20 +220,20 @@ pub(crate) async fn a_time_out_with_a_purpose_says_who_is_in_the_way(backend: Ba
     }
 }
 
-pub(crate) async fn who_tells_nothing_pays_nothing(backend: Backend) {
-    let client = backend.client_without_polls().await;
+pub(crate) async fn who_tells_nothing_pays_nothing(bed: Bed) {
+    let client = bed.client_without_polls().await;
     let lock = client.lock("x");
     // The first one may bring the script.
     lock.lock().await.unwrap().unlock().await.unwrap();
-    let (before, sent) = (backend.calls(), client.stats().calls);
+    let (before, sent) = (bed.calls(), client.stats().calls);
     for _ in 0..10 {
         lock.lock().await.unwrap().unlock().await.unwrap();
     }
     assert_eq!(
-        (backend.calls() - before, client.stats().calls - sent),
+        (bed.calls() - before, client.stats().calls - sent),
         (20, 20)
     );
-    assert!(!backend.exists(&key("x")));
+    assert!(!bed.exists(&key("x")));
 
     let sent = client.stats().calls;
     let guard = lock.acquire().purpose("one more").await.unwrap();
@@ -245,8 +243,8 @@ pub(crate) async fn who_tells_nothing_pays_nothing(backend: Backend) {
     assert!(client.stats().calls >= sent + 4);
 }
 
-pub(crate) async fn a_purpose_that_cannot_be_told_is_refused(backend: Backend) {
-    let client = backend.client().await;
+pub(crate) async fn a_purpose_that_cannot_be_told_is_refused(bed: Bed) {
+    let client = bed.client().await;
     let sent = client.stats().calls;
     for bad in ["", "two\nlines", "a\0", &"x".repeat(257), "\u{7f}"] {
         let refused = client.lock("x").acquire().purpose(bad).await.unwrap_err();
@@ -296,9 +294,9 @@ pub(crate) async fn a_purpose_that_cannot_be_told_is_refused(backend: Backend) {
     guard.unlock().await.unwrap();
 }
 
-pub(crate) async fn a_key_of_another_kind_in_its_place_harms_nobody(backend: Backend) {
-    let client = billing(&backend).await;
-    backend.command(&["SET", &key("x"), "no hash"]);
+pub(crate) async fn a_key_of_another_kind_in_its_place_harms_nobody(bed: Bed) {
+    let client = billing(&bed).await;
+    bed.command(&["SET", &key("x"), "no hash"]);
     let guard = client.lock("x").lock().await.unwrap();
     let lock = client.lock("x");
     // What is told of the second one is told after what is told of the first.
@@ -309,16 +307,16 @@ pub(crate) async fn a_key_of_another_kind_in_its_place_harms_nobody(backend: Bac
     assert_eq!((&*told.owner, told.name), (guard.owner(), None));
     assert_eq!(client.locks("x").await.unwrap()[0].holders[0].name, None);
     guard.unlock().await.unwrap();
-    assert_eq!(backend.command(&["GET", &key("x")]), "no hash");
+    assert_eq!(bed.command(&["GET", &key("x")]), "no hash");
 }
 
 /// Anybody may write there: neither so much that it harms a server or a connection, nor what harms a terminal or a
 /// log, is passed on.
-pub(crate) async fn what_others_say_in_its_place_is_not_told(backend: Backend) {
-    let client = backend.client().await;
+pub(crate) async fn what_others_say_in_its_place_is_not_told(bed: Bed) {
+    let client = bed.client().await;
     let lock = client.lock("x");
     let guard = lock.lock().await.unwrap();
-    let say = |text: &str| drop(backend.command(&["HSET", &key("x"), guard.owner(), text]));
+    let say = |text: &str| drop(bed.command(&["HSET", &key("x"), guard.owner(), text]));
     let told = async || {
         let held = holder(&lock).await;
         let found = client.locks("x").await.unwrap().into_iter().next().unwrap();
@@ -339,7 +337,7 @@ pub(crate) async fn what_others_say_in_its_place_is_not_told(backend: Backend) {
     assert_eq!(told().await, (None, None));
     say("1\nbilling\nnightly");
     for number in 0..64 {
-        backend.command(&["HSET", &key("x"), &format!("other:{number}"), "1\na\nb"]);
+        bed.command(&["HSET", &key("x"), &format!("other:{number}"), "1\na\nb"]);
     }
     assert_eq!(
         told().await,
@@ -354,17 +352,13 @@ pub(crate) async fn what_others_say_in_its_place_is_not_told(backend: Backend) {
     let guard = lock.acquire().purpose("mine").await.unwrap();
     let later = client.lock("y").acquire().purpose("later").await.unwrap();
     purpose(&client.lock("y"), Some("later")).await;
-    assert_eq!(backend.number(&["HLEN", &key("x")]), 65);
+    assert_eq!(bed.number(&["HLEN", &key("x")]), 65);
     later.unlock().await.unwrap();
     guard.unlock().await.unwrap();
 }
 
-pub(crate) async fn those_who_wait_are_told(backend: Backend) {
-    let (client, other, third) = (
-        backend.client().await,
-        backend.client().await,
-        backend.client().await,
-    );
+pub(crate) async fn those_who_wait_are_told(bed: Bed) {
+    let (client, other, third) = (bed.client().await, bed.client().await, bed.client().await);
     let (plain, fair) = (client.lock("plain"), client.fair_lock("fair"));
     let guards = [plain.lock().await.unwrap(), fair.lock().await.unwrap()];
     let waiters = plain.waiters().await.unwrap();

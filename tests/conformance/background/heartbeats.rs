@@ -3,20 +3,19 @@
 use std::time::Duration;
 
 use leasehold::{Client, EmbeddedRedis, LockGuard};
-use leasehold_testbed::{eventually, ms};
+use leasehold_testbed::{Bed, eventually, ms, waiting};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
 use super::{LONG, name, runs, set_round_trip};
-use crate::backend::{Backend, waiting};
 
 const CLAIM: Duration = ms(2000);
 
 /// For how long Redis keeps the place of each waiter of a fair lock.
-fn places_kept(backend: &Backend, name: &str) -> Vec<i64> {
+fn places_kept(bed: &Bed, name: &str) -> Vec<i64> {
     let deadlines = format!("redisson_lock_timeout:{{{name}}}");
-    let flat = backend.list(&["ZRANGE", &deadlines, "0", "-1", "WITHSCORES"]);
-    let now = backend.clock();
+    let flat = bed.list(&["ZRANGE", &deadlines, "0", "-1", "WITHSCORES"]);
+    let now = bed.clock();
     flat.chunks(2)
         .map(|pair| pair[1].parse::<i64>().expect("a number") - now)
         .collect()
@@ -38,18 +37,18 @@ async fn take_fair(client: &Client, name: &str) -> LockGuard {
 #[tokio::test(start_paused = true)]
 async fn every_waiter_of_a_long_line_keeps_its_place() {
     let redis = EmbeddedRedis::new();
-    let backend = Backend::Embedded(redis.clone());
+    let bed = Bed::Embedded(redis.clone());
     let client = redis.builder().fair_claim(CLAIM).connect().await.unwrap();
     let _held = take_fair(&client, "x").await;
     let waiters = 450;
     let _waiting: Vec<_> = (0..waiters).map(|_| queue_for(&client, "x")).collect();
-    let queue = || backend.list(&["LRANGE", "redisson_lock_queue:{x}", "0", "-1"]);
+    let queue = || bed.list(&["LRANGE", "redisson_lock_queue:{x}", "0", "-1"]);
     eventually("all are in the queue", async || queue().len() == waiters).await;
     let before = queue();
     let end = Instant::now() + CLAIM * 4;
     while Instant::now() < end {
         sleep(ms(50)).await;
-        let dead = places_kept(&backend, "x")
+        let dead = places_kept(&bed, "x")
             .into_iter()
             .filter(|left| *left <= 0)
             .count();
@@ -61,7 +60,7 @@ async fn every_waiter_of_a_long_line_keeps_its_place() {
 #[tokio::test(start_paused = true)]
 async fn a_beat_without_an_answer_costs_nobody_a_place() {
     let redis = EmbeddedRedis::new();
-    let backend = Backend::Embedded(redis.clone());
+    let bed = Bed::Embedded(redis.clone());
     let patient = redis.builder().command_timeout(Duration::from_secs(60));
     let client = patient.fair_claim(CLAIM).connect().await.unwrap();
     let link = redis.links().remove(0);
@@ -81,7 +80,7 @@ async fn a_beat_without_an_answer_costs_nobody_a_place() {
     while Instant::now() < end {
         sleep(ms(50)).await;
         for name in ["a", "b"] {
-            let [left] = places_kept(&backend, name)[..] else {
+            let [left] = places_kept(&bed, name)[..] else {
                 panic!("one place at {name}")
             };
             assert!(left > 0, "{name}: {left} ms");

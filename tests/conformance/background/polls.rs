@@ -5,12 +5,11 @@ use std::time::Duration;
 use futures::future::join_all;
 use leasehold::test_util::{Delay, Faults};
 use leasehold::{Client, EmbeddedRedis, HoldState, Lease, LockGuard};
-use leasehold_testbed::{eventually, ms};
+use leasehold_testbed::{eventually, ms, timed, waiting};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
 use super::{BATCH, LONG, name, runs, take_all};
-use crate::backend::{soon, waiting};
 
 /// So seldom that a test sees one of them.
 const POLL: Duration = ms(10_000);
@@ -105,7 +104,7 @@ async fn a_hold_that_is_younger_than_the_poll_is_not_lost() {
     let channel = format!("redisson_lock__channel:{{{}}}", name(0));
     redis.command(&["PUBLISH", &channel, "0"]).unwrap();
     let [first, _second] = waiters;
-    let (guard, took) = soon("its turn", first).await;
+    let (guard, took) = timed("its turn", first).await;
     assert!(took < slow, "the answer of the poll has not come");
     sleep(slow * 2).await;
     assert_eq!(guard.unwrap().state(), HoldState::Held);

@@ -4,12 +4,11 @@ use std::time::Duration;
 
 use leasehold::test_util::Direction;
 use leasehold::{Client, EmbeddedRedis, HoldState, Lease};
-use leasehold_testbed::{eventually, ms};
+use leasehold_testbed::{Bed, eventually, ms};
 use tokio::task::yield_now;
 use tokio::time::{Instant, advance, sleep};
 
 use super::{BATCH, LONG, name, runs, set_round_trip, take_all};
-use crate::backend::Backend;
 
 /// Releases in the background that are under way at once.
 const AT_ONCE: u64 = 256;
@@ -55,7 +54,7 @@ async fn one_bad_key_costs_no_healthy_hold() {
 #[tokio::test(start_paused = true)]
 async fn a_renewal_without_an_answer_leaves_time_for_another_one() {
     let lease = ms(3000);
-    let redis = Backend::engine();
+    let redis = Bed::engine();
     let builder = redis
         .builder()
         .lease(lease)
@@ -80,7 +79,7 @@ async fn a_renewal_without_an_answer_leaves_time_for_another_one() {
 /// They lost a hold, and delayed the renewals of the others by a third of a second.
 #[tokio::test(start_paused = true)]
 async fn thousands_of_guards_that_are_let_go_delay_no_renewal() {
-    let redis = Backend::engine();
+    let redis = Bed::engine();
     let client = redis.builder().lease(ms(300)).connect().await.unwrap();
     let many = take_all(&client, 0..GUARDS, LONG).await;
     let kept = client.lock("kept").lock().await.unwrap();
@@ -100,7 +99,7 @@ async fn thousands_of_guards_that_are_let_go_delay_no_renewal() {
 /// Each that had come was looked at again for every few that came.
 #[tokio::test(start_paused = true)]
 async fn the_first_of_thousands_of_releases_does_not_wait_for_the_last() {
-    let redis = Backend::engine();
+    let redis = Bed::engine();
     let client = redis.client();
     drop(take_all(&client, 0..GUARDS, LONG).await);
     let ahead = taken_up_before(&redis, &client, "lock_release").await;

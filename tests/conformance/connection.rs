@@ -1,0 +1,21 @@
+//! Connections of the library, or those that `LEASEHOLD_CONNECTION` names.
+
+use leasehold::{Client, ClientBuilder};
+use leasehold_testbed::Bed;
+
+pub(crate) fn server() -> Bed {
+    Bed::server_through(builder)
+}
+
+fn builder(url: &str) -> ClientBuilder {
+    match std::env::var("LEASEHOLD_CONNECTION").as_deref() {
+        #[cfg(feature = "fred")]
+        Ok("fred") => {
+            let config = fred::types::config::Config::from_url(url).expect("a URL");
+            let pattern = fred::clients::Client::new(config, None, None, None);
+            Client::builder_with_fred(&pattern)
+        }
+        Ok(other) => panic!("LEASEHOLD_CONNECTION: no such connection: {other}"),
+        Err(_) => Client::builder(url),
+    }
+}
