@@ -12,6 +12,7 @@ pub(crate) mod batch_acquire;
 pub(crate) mod calls;
 mod events;
 pub(crate) mod existing_hold;
+mod for_caller;
 #[cfg(feature = "test-util")]
 pub(crate) mod gate;
 mod heartbeat;

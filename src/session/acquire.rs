@@ -12,6 +12,7 @@ use tokio::time::Instant;
 
 use super::attempt::{Answer, Attempt};
 use super::existing_hold::raise;
+use super::for_caller::for_caller;
 use super::hold::Hold;
 use super::hold_share::HoldShare;
 use super::local_queue::{Waiter, WaiterSignal, Yield, Yielded};
@@ -50,7 +51,7 @@ pub(crate) fn acquire(
     let work = async |handle: Arc<Handle>, request: Arc<Request>| {
         take(&handle, &request).await?.unless_closed()
     };
-    request.attended(handle, work)
+    for_caller(handle, request, work)
 }
 
 async fn take(handle: &Arc<Handle>, request: &Request) -> Result<HoldShare, Error> {

@@ -1,6 +1,5 @@
 //! A hold that is there already: raised, extended, taken over from its text.
 
-use super::holds::Holds;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,8 +7,10 @@ use tokio::time::Instant;
 
 use super::Handle;
 use super::attempt::Attempt;
+use super::for_caller::for_caller;
 use super::hold::{Heir, Hold, HoldIdentity};
 use super::hold_share::HoldShare;
+use super::holds::Holds;
 use super::holds::release::pending::PendingRelease;
 use super::holds::watchdog::Taken;
 use super::request::Request;
@@ -84,23 +85,22 @@ pub(crate) async fn take_over(
     request: Request,
     from: Arc<str>,
 ) -> Result<HoldShare, Error> {
-    request
-        .attended(handle, move |handle, request| {
-            let from = from.clone();
-            async move {
-                let holds = &handle.session.holds;
-                // CANCEL: its drop undoes what the call may have taken.
-                let mut attempt = Attempt::new(holds, &request);
-                match attempt.take_over_from(&from).await {
-                    Ok(Some(hold)) => HoldShare::granted(&handle, &request, &hold).unless_closed(),
-                    Ok(None) => Err(Error::NotOwner {
-                        name: request.resource.name.clone(),
-                    }),
-                    Err(error) => Err(request.failed(error)),
-                }
+    for_caller(handle, request, move |handle, request| {
+        let from = from.clone();
+        async move {
+            let holds = &handle.session.holds;
+            // CANCEL: its drop undoes what the call may have taken.
+            let mut attempt = Attempt::new(holds, &request);
+            match attempt.take_over_from(&from).await {
+                Ok(Some(hold)) => HoldShare::granted(&handle, &request, &hold).unless_closed(),
+                Ok(None) => Err(Error::NotOwner {
+                    name: request.resource.name.clone(),
+                }),
+                Err(error) => Err(request.failed(error)),
             }
-        })
-        .await
+        }
+    })
+    .await
 }
 
 /// Makes a guard for a hold whose text the caller knows. The text stays as it is: two programs that restore
@@ -110,12 +110,11 @@ pub(crate) async fn restore(
     request: Request,
     field: Arc<str>,
 ) -> Result<HoldShare, Error> {
-    request
-        .attended(handle, move |handle, request| {
-            let field = field.clone();
-            async move { restore_once(&handle, &request, field).await }
-        })
-        .await
+    for_caller(handle, request, move |handle, request| {
+        let field = field.clone();
+        async move { restore_once(&handle, &request, field).await }
+    })
+    .await
 }
 
 async fn restore_once(

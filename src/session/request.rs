@@ -1,7 +1,5 @@
 //! One acquisition as it was asked for.
 
-use super::calls::Calls;
-use super::holds::Holds;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
@@ -9,13 +7,15 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::attendance::Patience;
+use super::calls::Calls;
 use super::hold::{Hold, HoldTerms};
+use super::holds::Holds;
 use super::local_queue::LocalQueues;
 use super::lock_settings::LockSettings;
 use super::proofs::{OwnerRelation, Proofs};
 use super::retry::Retry;
+use super::sleep_until_some;
 use super::wait::Wait;
-use super::{Handle, sleep_until_some};
 use crate::client_id::ClientId;
 use crate::error::Error;
 use crate::protocol::resource::Resource;
@@ -177,42 +177,6 @@ impl Request {
             biased;
             () = calls.outages.next().over_within(retry.next_pause()) => Ok(()),
             () = sleep_until_some(self.deadline()) => Err(self.failed(error)),
-        }
-    }
-
-    /// Does the work of this acquisition for its caller. A caller that stops polling is taken for one
-    /// that dropped its future; if it polls again within its wait, it begins again.
-    ///
-    /// No `async fn`: those keep room for their arguments for as long as they live.
-    pub(super) fn attended<T, W>(
-        self,
-        handle: &Arc<Handle>,
-        work: impl Fn(Arc<Handle>, Arc<Request>) -> W + Sync,
-    ) -> impl Future<Output = Result<T, Error>>
-    where
-        W: Future<Output = Result<T, Error>> + Send + 'static,
-    {
-        let request = Arc::new(self);
-        async move {
-            let holds = &handle.session.holds;
-            request.told.begins();
-            let work = |_| work(handle.clone(), request.clone());
-            let (limits, timed_out) = ((request.wait, request.patience), || {
-                request.timed_out(holds)
-            });
-            let done = handle
-                .session
-                .attendance
-                .attend_until_over(limits, work, timed_out);
-            let mut done = request.told.around(done).await;
-            if request.asks_who
-                && let Err(error) = &mut done
-            {
-                // Boxed: every acquisition would keep room for it.
-                Box::pin(holds.name_holder(&request.resource, error)).await;
-            }
-            request.told.ends(done.as_ref().err());
-            done
         }
     }
 }

@@ -1,6 +1,5 @@
 //! Waits for a latch to open: nothing is held then.
 
-use crate::session::holds::Holds;
 use std::sync::Arc;
 
 use tokio::time::Instant;
@@ -9,6 +8,8 @@ use super::{Outcome, QueueSlot};
 use crate::error::Error;
 use crate::session::Handle;
 use crate::session::attempt::{Answer, Attempt};
+use crate::session::for_caller::for_caller;
+use crate::session::holds::Holds;
 use crate::session::request::Request;
 use crate::session::wait::Wait;
 
@@ -28,7 +29,7 @@ pub(crate) async fn wait_open(handle: &Arc<Handle>, request: Request) -> Result<
             }
         }
     };
-    request.attended(handle, work).await
+    for_caller(handle, request, work).await
 }
 
 /// A time-out, if it is not open.

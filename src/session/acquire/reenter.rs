@@ -9,6 +9,7 @@ use crate::error::Error;
 use crate::lease::LossReason;
 use crate::session::attendance::Patience;
 use crate::session::existing_hold::raise;
+use crate::session::for_caller::for_caller;
 use crate::session::hold::{Hold, HoldTerms};
 use crate::session::proofs::{OwnerRelation, Proofs};
 use crate::session::request::Request;
@@ -54,27 +55,26 @@ async fn reenter_shown(
     request: Request,
     shown: Arc<Hold>,
 ) -> Result<HoldShare, Error> {
-    request
-        .attended(handle, move |handle, request| {
-            let shown = shown.clone();
-            async move {
-                let again = match request.relation() {
-                    OwnerRelation::Nested(hold) => raise(&handle, &request, &hold).await?,
-                    OwnerRelation::Concurrent => ask_aside(&handle, &request).await?,
-                    OwnerRelation::WouldDeadlock(how) => {
-                        return Err(Error::AlreadyHeld {
-                            name: request.resource.name.clone(),
-                            how,
-                        });
-                    }
-                    OwnerRelation::Unrelated => None,
-                };
-                // It never waits for the lock: what was shown is held, or lost.
-                let lost = || shown.loss().unwrap_or(LossReason::Gone);
-                again
-                    .ok_or_else(|| Error::lost(&request.resource.name, lost()))?
-                    .unless_closed()
-            }
-        })
-        .await
+    for_caller(handle, request, move |handle, request| {
+        let shown = shown.clone();
+        async move {
+            let again = match request.relation() {
+                OwnerRelation::Nested(hold) => raise(&handle, &request, &hold).await?,
+                OwnerRelation::Concurrent => ask_aside(&handle, &request).await?,
+                OwnerRelation::WouldDeadlock(how) => {
+                    return Err(Error::AlreadyHeld {
+                        name: request.resource.name.clone(),
+                        how,
+                    });
+                }
+                OwnerRelation::Unrelated => None,
+            };
+            // It never waits for the lock: what was shown is held, or lost.
+            let lost = || shown.loss().unwrap_or(LossReason::Gone);
+            again
+                .ok_or_else(|| Error::lost(&request.resource.name, lost()))?
+                .unless_closed()
+        }
+    })
+    .await
 }

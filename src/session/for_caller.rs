@@ -1,0 +1,40 @@
+//! Runs an acquisition on behalf of a caller who may stop polling.
+
+use std::sync::Arc;
+
+use super::Handle;
+use super::request::Request;
+use crate::error::Error;
+
+/// Does the `work` of an acquisition, attended: a caller that stops polling counts as one that dropped its
+/// future. If it polls again within its wait, the work begins again.
+///
+/// No `async fn`: those keep room for their arguments for as long as they live.
+pub(super) fn for_caller<T, W>(
+    handle: &Arc<Handle>,
+    request: Request,
+    work: impl Fn(Arc<Handle>, Arc<Request>) -> W + Sync,
+) -> impl Future<Output = Result<T, Error>>
+where
+    W: Future<Output = Result<T, Error>> + Send + 'static,
+{
+    let request = Arc::new(request);
+    async move {
+        let holds = &handle.session.holds;
+        request.told.begins();
+        let work = |_| work(handle.clone(), request.clone());
+        let timed_out = || request.timed_out(holds);
+        let limits = (request.wait, request.patience);
+        let attendance = &handle.session.attendance;
+        let done = attendance.attend_until_over(limits, work, timed_out);
+        let mut done = request.told.around(done).await;
+        if request.asks_who
+            && let Err(error) = &mut done
+        {
+            // Boxed: every acquisition would keep room for it.
+            Box::pin(holds.name_holder(&request.resource, error)).await;
+        }
+        request.told.ends(done.as_ref().err());
+        done
+    }
+}
