@@ -1,8 +1,10 @@
-//! What one client keeps alive: queues, wakes, watchdog, releases, and the transport below them.
+//! What one client keeps alive: local queues, subscriptions, the watchdog, pending releases, and
+//! the transport below them.
 //!
-//! Public handles (client, lock, guard) share one [`Handle`]; when the last of them is gone the
-//! session settles what is queued and ends. One background task serves all of it, with a
-//! connection of its own: on a thread of its own, or in the caller's runtime on the embedded engine.
+//! Public handles (client, lock, guard) share one [`Handle`]. When the last of them is dropped, the
+//! session settles the releases that are queued and ends. One background task serves all of it over
+//! a connection of its own. The task runs on its own thread or, on the embedded engine, in the
+//! caller's runtime.
 
 pub(crate) mod acquire;
 mod attempt;
@@ -63,7 +65,7 @@ pub(crate) use hold_share::HoldShare;
 pub(crate) use local_queue::{Streak, Waiter};
 pub use owner::Owner;
 
-/// The settings a session runs by; checked by the builder.
+/// The settings of a session, which the builder has checked.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) lease: Duration,
@@ -73,25 +75,25 @@ pub(crate) struct Settings {
     pub(crate) safety_poll: Duration,
     /// How long a waiter of a fair lock keeps its place without a sign of life.
     pub(crate) fair_claim: Duration,
-    /// Counts what the leases of this client count.
+    /// The clock that counts leases.
     pub(crate) clock: Clock,
-    /// The copies that a grant and a renewal need before they count.
+    /// How many copies a grant and a renewal need before they count.
     pub(crate) durability: Option<Durability>,
     pub(crate) telemetry: Telemetry,
-    /// What the client is called.
+    /// The client's name.
     pub(crate) name: Option<Arc<str>>,
-    /// Whether all its holds are described, or those with a purpose only.
+    /// Describe all holds, or only those that have a purpose.
     pub(crate) describe_holds: bool,
 }
 
-/// One client: what calls, what holds, and what looks after the futures of its callers.
+/// One client: its calls, its holds, and the supervision of its callers' futures.
 pub(crate) struct Session {
     pub(crate) calls: Arc<Calls>,
     pub(crate) holds: Holds,
     pub(crate) attendance: Arc<Attendance>,
 }
 
-/// What the public handles share; the last one to go stops the session.
+/// Shared by the public handles. Dropping the last one stops the session.
 #[derive(Debug)]
 pub(crate) struct Handle {
     pub(crate) session: Arc<Session>,
@@ -105,7 +107,7 @@ impl Drop for Handle {
     }
 }
 
-/// The parts a session is put together from.
+/// The parts from which a session is built.
 pub(crate) struct Parts {
     pub(crate) transport: Transport,
     pub(crate) reported: Reported,
@@ -146,7 +148,8 @@ impl Session {
         })
     }
 
-    /// Refuses new work, wakes all waiters, loses and releases all holds, ends the background task.
+    /// Refuses new work, wakes all waiters, marks all holds as lost and releases them, and ends the
+    /// background task.
     pub(crate) async fn shutdown(&self, deadline: Duration) -> Result<(), Error> {
         let (life, holds) = (&self.calls.life, &self.holds);
         life.is_ours()?;
@@ -156,7 +159,7 @@ impl Session {
         for hold in holds.watchdog.holds() {
             holds.lose(&hold, LossReason::Closed);
         }
-        // Tokio's timers reach about two years.
+        // Tokio's timers reach only about two years.
         let limit = Instant::now() + deadline.min(Lease::MAX);
         life.stop(Some(limit));
         if tokio::time::timeout_at(limit, life.ended()).await == Ok(End::Settled) {
@@ -199,12 +202,12 @@ impl fmt::Debug for Session {
     }
 }
 
-/// Between 80 % and 120 % of a span, so that clients do not move in step.
+/// Between 80 % and 120 % of `span`, so that clients do not act in step.
 fn jittered(span: Duration) -> Duration {
     span.mul_f64(0.8 + 0.4 * fastrand::f64())
 }
 
-/// Sleeps until then, or for ever.
+/// Sleeps until `at`, or forever if there is none.
 async fn sleep_until_some(at: Option<Instant>) {
     match at {
         Some(at) => tokio::time::sleep_until(at).await,

@@ -32,18 +32,20 @@ use pause::Pause;
 pub(crate) use latch_wait::wait_open;
 pub(crate) use reenter::reenter;
 
-/// How a place in the queue ended.
+/// How a turn in the local queue ended.
 enum Outcome {
     Granted(HoldShare),
-    /// Look again: its `Owner` holds the lock by another future, or a zero wait was not the first.
+    /// Start over: another future of the same `Owner` holds the lock, or others were ahead of a
+    /// wait of zero.
     Again,
     /// The latch is open: there is nothing to hold.
     Open,
 }
 
-/// Takes the lock, again where what is held already is shown.
+/// Takes the lock, or re-enters a hold that the request proves.
 ///
-/// No `async fn`: those keep room for their arguments for as long as they live.
+/// Not an `async fn`, because its future would keep space for the arguments for as long as it
+/// lives.
 pub(crate) fn acquire(
     handle: &Arc<Handle>,
     request: Request,
@@ -75,7 +77,7 @@ async fn take(handle: &Arc<Handle>, request: &Request) -> Result<HoldShare, Erro
             }
             OwnerRelation::Concurrent => match ask_aside(handle, request).await? {
                 Some(share) => return Ok(share),
-                // What it held has just been lost: then it queues as others do.
+                // The owner's hold has just been lost, so the request queues like any other.
                 None if request.wait != Wait::Once => {}
                 None => return Err(request.timed_out(holds)),
             },
@@ -90,7 +92,9 @@ async fn take(handle: &Arc<Handle>, request: &Request) -> Result<HoldShare, Erro
             return Err(request.timed_out(holds));
         }
         let slot = QueueSlot::take(handle, request);
-        // Another future of its `Owner` that gets the lock signals the waiters that are queued by then.
+        // Look at the owner's holds again, now that the waiter is in the queue. Another future of
+        // the same `Owner` may have got the lock between the first look and `QueueSlot::take`, and
+        // signals only the waiters that were queued by then.
         let again = match request.relation() {
             OwnerRelation::Unrelated => false,
             OwnerRelation::Concurrent => unrelated,
@@ -106,8 +110,9 @@ async fn take(handle: &Arc<Handle>, request: &Request) -> Result<HoldShare, Erro
     }
 }
 
-/// Asks without queueing: a zero wait neither queues nor jumps over a queue in Redis, and an owner that
-/// already holds the resource never queues behind waiters for it. `None` if it is held.
+/// Asks once without queueing; `None` if the lock is held. Used for a wait of zero, which neither
+/// queues nor overtakes a queue in Redis, and for an owner that already holds the resource, which
+/// never queues behind waiters for it.
 pub(super) async fn ask_aside(
     handle: &Arc<Handle>,
     request: &Request,
@@ -129,12 +134,12 @@ pub(super) async fn ask_aside(
     }
 }
 
-/// A place in the local queue; dropping it gives it to the next waiter.
+/// A slot in the local queue. Dropping it lets the next waiter go on.
 struct QueueSlot<'a> {
     handle: &'a Arc<Handle>,
     request: &'a Request,
     waiter: Arc<Waiter>,
-    /// Others were ahead of it in the queue.
+    /// Other waiters were ahead in the queue.
     queued: bool,
     left: bool,
 }
@@ -159,30 +164,34 @@ impl<'a> QueueSlot<'a> {
     async fn acquire(mut self) -> Result<Outcome, Error> {
         let holds = &self.handle.session.holds;
         loop {
-            // Closed is set before waiters are woken. Our drop pays for a signal that came meanwhile.
+            // Test `is_closed` before taking the signal: shutdown sets it first and wakes the
+            // waiters afterwards. If a signal came in between, the slot's drop passes it on.
             if holds.calls.life.is_closed() {
                 return Err(Error::Closed);
             }
             match self.waiter.take_signal() {
-                // Another came between the look at the queue and this slot: then without queueing.
+                // Another waiter queued after `take` found the queue empty: start over without
+                // queueing.
                 WaiterSignal::None if self.request.wait == Wait::Once => return Ok(Outcome::Again),
                 WaiterSignal::None => {}
                 WaiterSignal::Granted(hold) => {
                     let share = self.share_of(hold);
-                    // Its lease ended before it was picked up: its drop lets the next one in.
+                    // The lease ended before this waiter ran. Dropping the share releases the hold
+                    // for the next one.
                     if share.hold().loss().is_some() {
                         return Ok(Outcome::Again);
                     }
                     self.left = true;
-                    // Only now is it renewed, and do its other futures find what they may re-enter.
-                    if share.hold().claim() {
+                    // Renewals and re-entry begin only here, once the caller really has the hold.
+                    // Pick it up before arming the watchdog, which does not renew it until then.
+                    if share.hold().pick_up() {
                         holds.watchdog.arm(share.hold(), None);
                     }
                     self.request.proofs.add(share.hold());
                     holds.describe(share.hold(), self.request.description.as_ref());
                     count(&holds.calls.counters.handed_over);
                     count(&holds.calls.counters.acquired_after_waiting);
-                    self.request.told.is_handed_over();
+                    self.request.observer.is_handed_over();
                     return Ok(Outcome::Granted(share));
                 }
                 WaiterSignal::LookAgain => return Ok(Outcome::Again),
@@ -191,7 +200,7 @@ impl<'a> QueueSlot<'a> {
                     return Ok(Outcome::Open);
                 }
                 WaiterSignal::Contend(yielding) => {
-                    // A zero wait asks at once or not at all.
+                    // A wait of zero asks at once or not at all, so it never yields.
                     let yielding = yielding.filter(|_| self.request.wait != Wait::Once);
                     return self.contend(yielding).await;
                 }
@@ -204,31 +213,32 @@ impl<'a> QueueSlot<'a> {
             tokio::select! {
                 biased;
                 () = self.waiter.changed() => {}
-                // CANCEL: our drop gives the place, or what a signal gave us meanwhile, to the next.
+                // CANCEL: the slot's drop passes its place, or a signal that came meanwhile, to the
+                // next waiter.
                 () = sleep_until_some(self.request.deadline()) => return self.too_late().await,
             }
         }
     }
 
-    /// A hold that was handed over to this waiter.
+    /// Wraps a hold that was handed over to this waiter.
     fn share_of(&self, hold: Arc<Hold>) -> HoldShare {
         HoldShare::new(self.handle.clone(), hold, self.waiter.terms)
     }
 
-    /// The wait of one behind the contender is over.
+    /// The wait of a waiter behind the contender is over.
     async fn too_late(&self) -> Result<Outcome, Error> {
         let (holds, request) = (&self.handle.session.holds, self.request);
         if request.resource.kind == Kind::Latch {
             return self.ask_past_the_contender().await;
         }
-        // The contender has asked for all.
+        // The contender has asked on behalf of all local waiters.
         if holds.queues.met_no_expiry(&request.resource) {
             request.met(None);
         }
         Err(request.timed_out(holds))
     }
 
-    /// The contender: asks Redis until it has the lock or the wait is over.
+    /// Runs as the contender: asks Redis until it has the lock or the wait is over.
     async fn contend(&mut self, yielding: Option<Yield>) -> Result<Outcome, Error> {
         let waiter = self.waiter.clone();
         let mut attempt = Attempt::new(&self.handle.session.holds, self.request).waiting(&waiter);
@@ -250,7 +260,8 @@ impl<'a> QueueSlot<'a> {
         let mut delay = RetryDelay::new(calls, kind, &request.settings.own());
         let (mut listener, mut woken, mut yielded) = (None, false, Yielded::Not);
         let channel = attempt.channel();
-        // Where the channel is subscribed anyway, no release is missed, and it asks once.
+        // If the channel is already subscribed, no release can be missed, and one question is
+        // enough.
         let is_warm = request.wait != Wait::Once && holds.subscriptions.is_subscribed(&channel);
         if delay.listens() && (yielding.is_some() || is_warm) {
             listener = self.listen(&mut retry, channel, None).await?;
@@ -263,6 +274,8 @@ impl<'a> QueueSlot<'a> {
             if calls.life.is_closed() {
                 return Err(Error::Closed);
             }
+            // Before the call: a wake during the call is about a release that the reply may not
+            // show, and forgetting it would leave this waiter asleep.
             self.waiter.forget_wakes();
             let asked_at = Instant::now();
             let left = match self.ask(attempt).await {
@@ -285,7 +298,8 @@ impl<'a> QueueSlot<'a> {
             let heard = |listener: &Listener<'_>| *listener.channel() == channel;
             if delay.listens() && !listener.as_ref().is_some_and(heard) {
                 listener = self.listen(&mut retry, channel, Some(asked_at)).await?;
-                // Check, listen, check again: a release between the two was not heard.
+                // Check, listen, check again: a release between the check and the subscription was
+                // not heard.
                 continue;
             }
             listener.iter_mut().for_each(Listener::waits);
@@ -303,7 +317,7 @@ impl<'a> QueueSlot<'a> {
         }
     }
 
-    /// Asks once. What may have been granted already is not given to others by waiting.
+    /// Asks Redis once. Does not let others go first while an earlier call may have been granted.
     async fn ask(&self, attempt: &mut Attempt<'_>) -> Result<Answer, CallError> {
         let (holds, request) = (&self.handle.session.holds, self.request);
         if !attempt.is_in_doubt() && request.lets_others_first(&holds.queues) {
@@ -324,7 +338,8 @@ impl<'a> QueueSlot<'a> {
 
     fn granted(&mut self, hold: &Arc<Hold>, yielded: Yielded) -> Outcome {
         let holds = &self.handle.session.holds;
-        // The queue first: nobody ends a hold that it does not know yet (QUEUE-4).
+        // Tell the queue first (QUEUE-4): whoever ends the hold from here on finds the queue held
+        // by it, and lets the next waiter in.
         holds
             .queues
             .granted(&self.request.resource, &self.waiter, hold, yielded);
@@ -347,7 +362,9 @@ impl Drop for QueueSlot<'_> {
         }
         let holds = &self.handle.session.holds;
         holds.queues.leave(&self.request.resource, &self.waiter);
-        // Out of the queue no more signals come; what an earlier one gave us is paid here.
+        // Leave the queue first, then take the signal: nobody signals a waiter that has left. In
+        // the other order, a hold that is granted in between would never be released, and its name
+        // would stay locked until the lease ends.
         if let WaiterSignal::Granted(hold) = self.waiter.take_signal() {
             drop(self.share_of(hold));
         }

@@ -1,6 +1,7 @@
-//! One acquisition's talk with Redis: an obligation from the first byte sent.
+//! One acquisition's calls to Redis.
 //!
-//! An attempt becomes a hold, or whatever it may have taken is undone when it is dropped.
+//! From the first byte sent, an attempt is an obligation: it becomes a hold, or its drop undoes
+//! whatever it may have taken.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,23 +26,24 @@ pub(super) struct Attempt<'a> {
     request: &'a Request,
     /// The waiter, if this kind of lock has a queue in Redis.
     waiter: Option<&'a Waiter>,
-    /// Our name on the wire; never used by another acquisition.
+    /// This acquisition's name on the wire, which no other acquisition ever uses.
     field: Arc<str>,
     /// A call is on the wire.
     in_flight: Option<InDoubt>,
-    /// An earlier call may be applied, or may yet be.
+    /// An earlier call may have been executed, or may still be.
     doubt: Option<InDoubt>,
-    /// We may have a place in a queue in Redis.
+    /// This acquisition may have a place in a queue in Redis.
     queued_in_redis: bool,
-    /// Something may have to be undone, which our drop posts before this goes.
+    /// Set while something may have to be undone. The drop posts the undo before it drops this
+    /// marker.
     pending: Option<CleanupPending>,
 }
 
-/// What Redis said.
+/// Redis' reply.
 pub(super) enum Answer {
     Granted(Arc<Hold>),
     HeldFor(Option<Duration>),
-    /// The latch is open: there is nothing to hold.
+    /// The latch is open, and there is nothing to hold.
     Open,
 }
 
@@ -60,24 +62,24 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// Waits in Redis too, where the kind of lock does that.
+    /// Makes the attempt queue in Redis too, if its kind of lock has a queue there.
     pub(super) fn waiting(mut self, waiter: &'a Waiter) -> Self {
         let waits = self.request.resource.kind == Kind::Fair && self.request.wait != Wait::Once;
         self.waiter = waits.then_some(waiter);
         self
     }
 
-    /// An earlier call may have been granted.
+    /// True if an earlier call may have been granted.
     pub(super) fn is_in_doubt(&self) -> bool {
         self.doubt.is_some()
     }
 
-    /// The channel of the message that it waits for.
+    /// The channel on which this attempt is notified.
     pub(super) fn channel(&self) -> Arc<str> {
         self.request.resource.channel_of(&self.field)
     }
 
-    /// Asks Redis once, until `limit` at most.
+    /// Asks Redis once, and waits for the reply until `limit`.
     pub(super) async fn ask(&mut self, limit: Option<Instant>) -> Result<Answer, CallError> {
         let key = self.request.resource.key.clone();
         let before = self.holds.calls.epoch_if_durable(Lane::Caller, &key);
@@ -110,7 +112,8 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// Turns the field of a hold that was handed on into ours; `None` if it is not there.
+    /// Renames the field of a hold that was handed on to this attempt's field. `None` if the hold
+    /// is gone.
     pub(super) async fn take_over_from(
         &mut self,
         from: &Arc<str>,
@@ -127,7 +130,7 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// What a reply means. A reply that no script gives may mean a grant.
+    /// Decodes a reply. A reply that no script sends may stand for a grant.
     fn understood<T>(
         &mut self,
         reply: Result<Value, CallError>,
@@ -139,7 +142,7 @@ impl<'a> Attempt<'a> {
         })
     }
 
-    /// The reply was not understood: the field may be ours.
+    /// A reply was not understood, so the field may be taken.
     pub(super) fn is_not_understood(&mut self) {
         self.doubt = self.doubt.or(Some(self.first_doubt()));
     }
@@ -151,7 +154,7 @@ impl<'a> Attempt<'a> {
             .waiter
             .map_or(Queueing::Not, |waiter| waiter.queueing(claim));
         self.queued_in_redis |= queueing != Queueing::Not;
-        // Its release must know that it may leave a reader behind.
+        // The write hold must not pass to another owner: its release may leave this reader behind.
         let under = request
             .writes_already()
             .filter(|write| write.make_not_transferable());
@@ -169,8 +172,9 @@ impl<'a> Attempt<'a> {
             .acquire(holds.calls.publish_command(&request.resource), &ask)
     }
 
-    /// Gives up a place in a queue, so that it is gone when the caller gets its time-out. If that is not
-    /// confirmed in time, or an earlier call may yet come, our drop leaves it to the background.
+    /// Gives up the place in a queue in Redis, so that it is gone when the caller gets the timeout.
+    /// If Redis does not confirm that in time, or an earlier call may still arrive, the attempt's
+    /// drop leaves the rest to the background task.
     pub(super) async fn leave(&mut self) {
         if !self.queued_in_redis {
             return;
@@ -179,7 +183,7 @@ impl<'a> Attempt<'a> {
         let call = holds
             .calls
             .release_call(&self.request.resource, &self.field, 0);
-        // CANCEL: our drop undoes the field again.
+        // CANCEL: the attempt's drop undoes the field again.
         let limit = Instant::now() + holds.calls.grace();
         let left = holds.calls.call_until(Some(limit), call).await.is_ok();
         if left && self.doubt.is_none() {
@@ -198,22 +202,22 @@ impl<'a> Attempt<'a> {
         let reply = if self.holds.calls.life.is_closed() {
             Err(CallError::Closed)
         } else {
-            // CANCEL: our drop queues an undo behind this call.
+            // CANCEL: the attempt's drop queues an undo behind this call.
             self.holds.calls.call_until(limit, call).await
         };
         self.end(&reply);
         (sent, reply)
     }
 
-    /// A call about our field goes on the wire.
+    /// Called before a call about the field is sent.
     pub(super) fn begin(&mut self) {
         let cleanups = &self.holds.cleanups;
         self.pending.get_or_insert_with(|| cleanups.expect_one());
-        self.request.told.asks();
+        self.request.observer.asks();
         self.in_flight = Some(self.first_doubt());
     }
 
-    /// As if a call about our field were sent now, and none before.
+    /// The doubt about a call that is sent now, without an earlier one.
     fn first_doubt(&self) -> InDoubt {
         let epoch = self
             .holds
@@ -226,10 +230,10 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// It came to an end.
+    /// Called when the call has ended.
     pub(super) fn end(&mut self, reply: &Result<Value, CallError>) {
         let open = self.in_flight.take();
-        // A script that was refused in its middle has done its earlier writes.
+        // A script that Redis stops half-way has already done its earlier writes.
         if let (Some(open), Err(CallError::Unknown(_) | CallError::Refused(_))) = (open, reply) {
             // The oldest doubt is the one that takes longest to settle.
             let epoch = self.doubt.map_or(open.epoch, |doubt| doubt.epoch);
@@ -237,7 +241,8 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// The field is ours: no await from the reply to the hold.
+    /// The field is taken. There must be no await between the reply and the hold: a drop in between
+    /// would undo the grant.
     pub(super) fn grant(
         &mut self,
         sent: Moment,
@@ -253,7 +258,7 @@ impl<'a> Attempt<'a> {
         let hold = Hold::new(id, identity, terms, &holds.calls.settings.clock, sent);
         self.queued_in_redis = false;
         if hold.loss().is_some() {
-            // The process stalled for the whole lease: the grant is worth nothing any more.
+            // The process stalled for the whole lease, so the grant is worthless.
             self.give_back();
             let fault = "the grant came after its lease had ended";
             return Err(CallError::NotApplied(Fault(fault.into())));
@@ -264,12 +269,13 @@ impl<'a> Attempt<'a> {
         Ok(Arc::new(hold.with_doubt(self.doubt.take())))
     }
 
-    /// Waits for the copies of the grant that the client wants. Without them it is given back.
+    /// Waits until enough servers have a copy of the grant, if the client asks for that. Otherwise
+    /// gives the grant back.
     async fn make_durable(&mut self, before: Option<Epoch>) -> Result<(), CallError> {
         if before.is_none() {
             return Ok(());
         }
-        // CANCEL: our drop undoes the field, which is ours already.
+        // CANCEL: the attempt's drop undoes the field, which is already taken.
         self.begin();
         let key = self.request.resource.key.clone();
         let outcome = self
@@ -281,7 +287,7 @@ impl<'a> Attempt<'a> {
         outcome
     }
 
-    /// The wait for copies, which began as a call, is over.
+    /// The wait for copies, which counts as a call, is over.
     pub(super) fn settle_durable(&mut self, outcome: &Result<(), CallError>) {
         self.in_flight = None;
         if outcome.is_err() {
@@ -289,7 +295,7 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// A grant that counts for nothing. What follows has another field.
+    /// Undoes a worthless grant and continues with a fresh field.
     fn give_back(&mut self) {
         self.undo();
         self.queued_in_redis = false;
@@ -300,9 +306,9 @@ impl<'a> Attempt<'a> {
         self.doubt = None;
     }
 
-    /// Ends what our field may have taken, or may take yet.
+    /// Undoes what the field may have taken or may still take.
     fn undo(&self) {
-        // The older doubt is the one that takes longer to settle.
+        // Keep the older doubt, which takes longer to settle.
         let doubt = self
             .doubt
             .or(self.in_flight)

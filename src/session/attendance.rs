@@ -1,10 +1,11 @@
-//! Gives up what a caller's future has under way if the caller does not poll it.
+//! Cancels the work of a caller's future that was woken and is not polled.
 //!
-//! A future may have a place among the waiters, a call on the wire, or a grant that nobody has picked up. Only
-//! the future itself can settle that, and callers keep futures without polling them: `select!` in a loop, a
-//! stream that is not drained. So the session *attends* each of them. If one was woken and is not polled, the
-//! session drops what is in it, which settles everything as any drop does, and the next waiter goes on. A caller
-//! that polls again begins again, with twice the time.
+//! A future may have a place among the waiters, a call on the wire, or a grant that nobody has
+//! picked up. Only the future itself can settle those, but callers keep futures without polling
+//! them: `select!` in a loop, or a stream that is not drained. So the session *attends* each
+//! future. If a future was woken and is not polled in time, the session drops the work inside it.
+//! That cleans up as any drop does, and the next waiter goes on. If the caller polls again, the
+//! work starts over with twice the time.
 //!
 //! ```text
 //!            polled: Pending             woken, not polled for its patience
@@ -16,22 +17,24 @@
 //!
 //! # Invariants
 //!
-//! - **ATTEND-1** A poll takes the future out of its slot meanwhile, so nothing is locked while code
-//!   of others runs, and nobody drops what is being polled.
-//! - **ATTEND-2** After a future was woken, the session looks at it every [`LOOK`], until it was polled or is passed over.
-//! - **ATTEND-3** The age of a future is the number of looks since the first one that found it woken. A poll sets it back.
-//!   When it reaches the [`Patience`] of the future, the future is passed over. A late look counts as one look, so
-//!   that a process that stood still passes nobody over.
-//! - **ATTEND-4** An overloaded runtime polls all its futures late. If they were passed over one after the other, nobody
-//!   would get in. So the first look sends a *canary* to the runtime of the future, a task that does nothing. Until
-//!   the canary has run, it takes [`STALLED_LOOKS`] looks to age by one.
-//! - **ATTEND-5** Each time a caller was passed over, its patience doubles, whatever made it late. So it gets on however
-//!   late it polls, and its patience is at most twice as long as it once was late.
+//! - **ATTEND-1** A poll takes the work out of its slot and puts it back afterwards. So no lock is
+//!   held while foreign code runs, and nobody drops work that is being polled.
+//! - **ATTEND-2** After a future was woken, the session looks at it every [`LOOK`], until it is
+//!   polled or passed over.
+//! - **ATTEND-3** The age of a future is the number of looks since the first one that found it
+//!   woken. A poll resets the age. A future whose age reaches its [`Patience`] is passed over. A
+//!   late look counts as one look, so a process that was stopped passes nobody over.
+//! - **ATTEND-4** An overloaded runtime polls all its futures late. If they were passed over one
+//!   after the other, none of them would ever get the lock. So the first look sends a *canary*, a
+//!   task that does nothing, to the runtime of the future. Until the canary has run, the future
+//!   needs [`STALLED_LOOKS`] looks to age by one.
+//! - **ATTEND-5** Each time a caller is passed over, its patience doubles, whatever made it late.
+//!   So it succeeds however late it polls, and its patience is at most twice its longest delay.
 //!
 //! # Locking
 //!
-//! The state of a future or the list of the woken, never both; neither while a future is polled or dropped, or a
-//! waker called.
+//! Either the state of one future or the list of woken futures is locked, never both. Neither is
+//! locked while a future is polled or dropped, or while a waker is called.
 //!
 //! # Bounds
 //!
@@ -53,13 +56,13 @@ use crate::error::Error;
 use crate::stats::{Counters, count};
 use crate::sync::{Mutex, Notify, call_out};
 
-/// A future that was woken and is not polled is passed over within this.
+/// A future that was woken and is not polled is passed over within this time.
 pub(crate) const UNATTENDED_MAX: Duration = Duration::from_millis(100);
-/// Between two looks; it takes two, and a look may be late.
+/// The time between two looks. Passing over takes two looks, and a look may be late.
 const LOOK: Duration = Duration::from_millis(40);
 const _: () = assert!(LOOK.as_millis() * 2 < UNATTENDED_MAX.as_millis());
 
-/// A future on a runtime that runs nothing ages so much more slowly: it has a second at first.
+/// How much more slowly a future ages while its runtime runs nothing: it has one second at first.
 const STALLED_LOOKS: u64 = 25;
 
 /// How many looks may find a future woken and not polled before it is passed over.
@@ -67,10 +70,10 @@ const STALLED_LOOKS: u64 = 25;
 pub(crate) struct Patience(u64);
 
 impl Patience {
-    /// What nobody was late with yet.
+    /// The patience of a caller that was never late.
     pub(crate) const FIRST: Patience = Patience(1);
 
-    /// At least so long.
+    /// The patience that lasts at least for `span`.
     pub(crate) fn lasting(span: Duration) -> Self {
         Patience(u64::try_from(span.as_millis().div_ceil(LOOK.as_millis())).unwrap_or(u64::MAX))
     }
@@ -80,7 +83,7 @@ impl Patience {
         Patience(self.0.saturating_mul(2))
     }
 
-    /// In parts of a look.
+    /// In fractions of a look.
     fn age_max(self) -> u64 {
         self.0.saturating_mul(STALLED_LOOKS)
     }
@@ -93,18 +96,18 @@ pub(crate) struct Attendance {
     newcomer: Notify,
 }
 
-/// It was not polled in time, and what it had under way was given up.
+/// The future was not polled in time, and its work was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PassedOver;
 
-/// An attended future; dropped, it drops what is in it.
+/// A future that the session attends. Dropping it drops the work inside.
 pub(crate) struct Attended<F: Future>(Arc<Shared<F>>);
 
 struct Shared<F: Future> {
     state: Mutex<State<F>>,
     /// The task of the caller.
     caller: AtomicWaker,
-    /// Where it was polled first, if that is a runtime of tokio.
+    /// The tokio runtime that polled it first, if any.
     runtime: OnceLock<Handle>,
     patience: Patience,
     attendance: Arc<Attendance>,
@@ -114,44 +117,48 @@ struct State<F> {
     slot: Slot<F>,
     /// Woken since it was last polled.
     woken: bool,
-    /// It is looked at, or in the list of what is looked at next.
+    /// The session looks at it, or will from the next look on.
     listed: bool,
-    /// In parts of a look; none before the first look that finds it woken.
+    /// In fractions of a look; none before the first look that finds it woken.
     age: Option<u64>,
 }
 
 enum Slot<F> {
     Ready(Pin<Box<F>>),
-    /// Somebody polls it, and puts it back.
+    /// Being polled. The poll puts the future back.
     Polled,
     PassedOver,
-    /// Done or dropped: not to be put back.
+    /// Done or dropped: the future must not be put back.
     Gone,
 }
 
-/// What a look needs of an attended future.
+/// The part of an attended future that a look needs.
 trait Woken: Send + Sync + std::fmt::Debug {
-    /// Looks at it, as much later than before as `parts` of a look; drops what is in it if its time is over.
+    /// Adds `parts` of a look to the age of the future, and drops its work if its patience is used
+    /// up.
     fn look(&self, parts: u64) -> Look;
-    /// Lets the runtime that polled it run something that is queued behind it.
+    /// Spawns a task that does nothing on the future's runtime. It runs only if that runtime makes
+    /// progress.
     fn send_canary(&self) -> Option<JoinHandle<()>>;
 }
 
-/// What a look finds.
+/// The result of a look.
 enum Look {
-    /// It was not seen woken before.
+    /// The first look that finds the future woken.
     First,
     Waits,
-    /// It was polled, or is gone.
+    /// The future was polled, or is gone.
     Settled,
     PassedOver,
 }
 
 impl Attendance {
-    /// Does `work` for a caller. One that was passed over and polls again begins again, with twice the patience,
-    /// unless its wait is over: then it is `timed_out`, and the error says why.
+    /// Does `work` for a caller. If the caller is passed over and polls again, the work starts over
+    /// with twice the patience. If the wait is over by then, the result is the `timed_out` error,
+    /// which counts how often the caller was passed over.
     ///
-    /// No `async fn`: those keep room for their arguments for as long as they live.
+    /// Not an `async fn`, because its future would keep space for the arguments for as long as it
+    /// lives.
     pub(crate) fn attend_until_over<T, W>(
         self: &Arc<Self>,
         (wait, mut patience): (Wait, Patience),
@@ -168,7 +175,7 @@ impl Attendance {
                     break done;
                 }
                 (times, patience) = (times + 1, patience.doubled());
-                // One question is asked again: nobody has seen its answer.
+                // A wait of zero asks again, because nobody has seen the answer to its question.
                 if wait != Wait::Once && wait.is_over() {
                     break Err(timed_out());
                 }
@@ -180,7 +187,7 @@ impl Attendance {
         }
     }
 
-    /// Attends what is under way before the caller polls at all.
+    /// Attends `work` at once, before the caller's first poll.
     pub(crate) fn attend_now<F>(self: &Arc<Self>, work: F) -> Attended<F>
     where
         F: Future + Send + 'static,
@@ -270,14 +277,15 @@ impl<F: Future> Shared<F> {
         std::mem::replace(&mut self.state.lock().slot, slot)
     }
 
-    /// What was woken until now is seen by the poll.
+    /// This poll sees every wake-up until now.
     fn begin_poll(&self) -> Slot<F> {
         let mut state = self.state.lock();
         (state.woken, state.age) = (false, None);
         std::mem::replace(&mut state.slot, Slot::Polled)
     }
 
-    /// What was dropped meanwhile (by a waker that was called inside) ends here.
+    /// A waker that the poll called may have dropped the future. Then its work is dropped here,
+    /// outside the lock.
     fn put_back(&self, future: Pin<Box<F>>) {
         let mut state = self.state.lock();
         if matches!(state.slot, Slot::Polled) {
@@ -315,7 +323,8 @@ impl<F: Future + Send + 'static> Woken for Shared<F> {
             return Look::Settled;
         }
         let age = match (&state.slot, state.age) {
-            // The poll that is under way may see what woke it. If not, its age begins at the next look.
+            // The current poll may handle this wake-up. If it does not, the age begins at the next
+            // look.
             (Slot::Polled, _) => None,
             (_, None) => Some(0),
             (_, Some(age)) => Some(age + parts),
@@ -327,7 +336,7 @@ impl<F: Future + Send + 'static> Woken for Shared<F> {
         }
         let work = std::mem::replace(&mut state.slot, Slot::PassedOver);
         drop(state);
-        // Whatever is under way is settled as by any drop.
+        // The drop cleans up what is under way, and must run outside the lock.
         drop(work);
         Look::PassedOver
     }
@@ -349,11 +358,11 @@ impl<F: Future> std::fmt::Debug for Shared<F> {
 #[derive(Debug)]
 struct Seen {
     future: Weak<dyn Woken>,
-    /// Has its runtime run anything since?
+    /// Tells whether the future's runtime has run anything since the first look.
     canary: Option<JoinHandle<()>>,
 }
 
-/// Looks again and again, until it is dropped.
+/// Looks at woken futures, until it is dropped.
 pub(crate) async fn run(attendance: &Attendance, counters: &Counters) {
     let mut seen: Vec<Seen> = Vec::new();
     loop {

@@ -1,4 +1,4 @@
-//! The one background task of a client, and where it runs.
+//! The background task of a client, and the thread it may run on.
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use super::holds::release::cleanup;
 use super::holds::{descriptions, recent_releases, watchdog};
 use super::{Session, attendance, heartbeat, safety_poll};
 
-/// Runs a session until it is stopped and settled, then closes its connections.
+/// Runs a session until it is stopped and its releases are settled, then closes its connections.
 pub(crate) async fn serve(session: Arc<Session>) {
-    // A poll has a budget, which thousands of cleanups would use up. They come last: what is in front of
-    // them does little at a time.
+    // Cleanups come last: thousands of them would use up the cooperative budget of a poll. The
+    // tasks before them do little at a time.
     let end = tokio::select! {
         biased;
         () = watchdog::run(&session.holds) => End::Unsettled,
@@ -30,7 +30,7 @@ pub(crate) async fn serve(session: Arc<Session>) {
     session.calls.life.end(end);
 }
 
-/// A thread with a runtime of its own, so that a busy caller cannot delay a renewal.
+/// A thread with its own runtime, so that a busy caller cannot delay a renewal.
 #[derive(Debug)]
 pub(crate) struct Thread {
     pub(crate) runtime: Handle,
@@ -38,7 +38,7 @@ pub(crate) struct Thread {
 }
 
 impl Thread {
-    /// Starts the thread; it ends when its session has, or when it is not given one.
+    /// Starts the thread. It ends with its session, or when it is dropped without one.
     pub(crate) fn spawn() -> std::io::Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let handle = runtime.handle().clone();
@@ -59,7 +59,7 @@ impl Thread {
     }
 
     pub(crate) fn serve(self, session: Arc<Session>) {
-        // The thread waits for it; it cannot be gone.
+        // The thread waits for the session, so it cannot be gone.
         drop(self.start.send(session));
     }
 }

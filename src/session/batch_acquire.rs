@@ -1,4 +1,4 @@
-//! Several locks of one client by one call: all of them or none.
+//! Takes several locks of one client by one call: all of them or none.
 
 use std::sync::Arc;
 
@@ -13,9 +13,9 @@ use crate::protocol::multi;
 use crate::stats::count;
 use crate::transport::Lane;
 
-/// Asks once for all; `None` if one of them is in the way, or if this form does not fit.
+/// Asks once for all locks. `None` if one of them is held, or if one call cannot take them all.
 ///
-/// It does not wait: a caller that waits takes them one after another.
+/// This function does not wait. A caller that waits takes the locks one after another.
 pub(crate) async fn acquire_batch(
     handle: &Arc<Handle>,
     requests: &[Request],
@@ -27,7 +27,7 @@ pub(crate) async fn acquire_batch(
     if !fits_one_call(holds, requests) {
         return Ok(None);
     }
-    // Of all that one call may have taken, what stays longest counts.
+    // The lock that would stay longest stands for all of them in errors and limits.
     let Some(longest) = requests.iter().max_by_key(|one| one.terms.first_lease()) else {
         return Ok(None);
     };
@@ -44,7 +44,8 @@ pub(crate) async fn acquire_batch(
     for ((attempt, request), token) in attempts.iter_mut().zip(requests).zip(tokens) {
         match attempt.grant(sent, token) {
             Ok(hold) => shares.push(HoldShare::granted(handle, request, &hold)),
-            // One that comes too late undoes itself; the others are released by their drop.
+            // An attempt whose grant came too late undoes itself. The drop of the shares releases
+            // the other locks.
             Err(error) => late = Some(request.failed(error)),
         }
     }
@@ -61,7 +62,8 @@ pub(crate) async fn acquire_batch(
     Ok(Some(shares))
 }
 
-/// Redis runs a call with all their keys, and nobody of this client is in the way.
+/// True if Redis can run one call with all the keys, and no waiter or owner of this client is in
+/// the way.
 fn fits_one_call(holds: &Holds, requests: &[Request]) -> bool {
     let keys = requests.iter().map(|request| &*request.resource.key);
     let is_free = |request: &Request| {
@@ -71,7 +73,7 @@ fn fits_one_call(holds: &Holds, requests: &[Request]) -> bool {
     holds.calls.transport.run_as_one(keys) && requests.iter().all(is_free)
 }
 
-/// The tokens of all; `None` if one of them is held.
+/// The fencing tokens of all locks. `None` if one of the locks is held.
 async fn ask_for_all(
     holds: &Holds,
     attempts: &mut [Attempt<'_>],
@@ -83,7 +85,8 @@ async fn ask_for_all(
     };
     let key = &longest.resource.key;
     let before = holds.calls.epoch_if_durable(Lane::Caller, key);
-    // An attempt keeps the session from ending, or sees that it is closed (CLEANUP-3).
+    // Begin before testing `is_closed`: either shutdown waits for the attempts, or they see that
+    // the client is closed (CLEANUP-3).
     attempts.iter_mut().for_each(Attempt::begin);
     if holds.calls.life.is_closed() {
         return Err(Error::Closed);
@@ -98,7 +101,7 @@ async fn ask_for_all(
     }
     let value = reply.map_err(|error| longest.failed(error))?;
     let tokens = multi::tokens(value, attempts.len()).map_err(|unexpected| {
-        // Some of them may be taken: the drop of each attempt undoes it.
+        // Some locks may be taken: the drop of each attempt undoes them.
         attempts.iter_mut().for_each(Attempt::is_not_understood);
         longest.failed(unexpected.into())
     })?;

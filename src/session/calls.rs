@@ -1,6 +1,6 @@
-//! How a client calls its servers, and what every part of it knows: settings, numbers, counters.
+//! How a client calls its servers, and what every other part needs: settings, ids, counters.
 //!
-//! Nothing here knows of holds or waiters.
+//! Nothing here knows about holds or waiters.
 
 mod durability;
 pub(super) mod idempotency;
@@ -34,14 +34,14 @@ pub(crate) struct Calls {
     pub(super) outages: Arc<Outages>,
     pub(super) reply_times: Arc<ReplyTimes>,
     pub(crate) life: Life,
-    /// The first half of every field of this client.
+    /// The first half of every field of this client on the wire.
     pub(super) client_id: ClientId,
     pub(super) next_id: AtomicU64,
     pub(super) reply_keys: ReplyKeys,
 }
 
 impl Calls {
-    /// One question that changes no hold of this process.
+    /// A call that changes no hold of this process.
     pub(crate) async fn ask<T>(
         &self,
         name: &Arc<str>,
@@ -54,7 +54,7 @@ impl Calls {
         understood(name, self.call(Lane::Caller, call).await, read)
     }
 
-    /// As [`ask`](Self::ask), of the keys of one group.
+    /// Like [`ask`](Self::ask), for the keys of one group.
     pub(crate) async fn ask_group<T>(
         &self,
         name: &Arc<str>,
@@ -78,7 +78,7 @@ impl Calls {
         reply
     }
 
-    /// A call with any keys of one group.
+    /// A call about any keys of one group.
     pub(crate) async fn call_group(
         &self,
         group: Group,
@@ -89,7 +89,7 @@ impl Calls {
         self.transport.call_group(group, lane, call).await
     }
 
-    /// A call whose reply is not waited for beyond `limit`.
+    /// A call whose reply is awaited until `limit` only.
     pub(super) async fn call_until(
         &self,
         limit: Option<Instant>,
@@ -105,7 +105,7 @@ impl Calls {
             .unwrap_or_else(lost)
     }
 
-    /// How long a reply may take beyond the wait before it counts as lost.
+    /// How long a reply may take after the end of the wait before it counts as lost.
     pub(crate) fn grace(&self) -> Duration {
         self.reply_times.grace().min(self.settings.command_timeout)
     }
@@ -118,18 +118,18 @@ impl Calls {
         self.next_id.fetch_add(1, Relaxed)
     }
 
-    /// A fresh owner field, never used again.
+    /// A fresh owner field, which is never used again.
     pub(super) fn next_field(&self, resource: &Resource, permits: u32) -> Arc<str> {
         resource.field(self.client_id, self.next_id(), permits)
     }
 
-    /// By which the scripts of a resource publish.
+    /// The command by which the scripts of a resource publish.
     pub(crate) fn publish_command(&self, resource: &Resource) -> &'static str {
         self.transport
             .publish_command(&resource.channel, &resource.key)
     }
 
-    /// Lowers the count of a field; zero ends the hold.
+    /// A call that lowers the count of a field. Zero ends the hold.
     pub(super) fn release_call(&self, resource: &Resource, field: &Arc<str>, holds: u32) -> Call {
         resource.release(self.publish_command(resource), holds, field)
     }
@@ -151,7 +151,7 @@ impl From<Unexpected> for CallError {
     }
 }
 
-/// What the reply to a question means, or its error.
+/// Decodes the reply to a call.
 fn understood<T>(
     name: &Arc<str>,
     reply: Result<Value, CallError>,

@@ -1,4 +1,4 @@
-//! What the transport reports, passed on to those whom it concerns.
+//! Passes the transport's events to the parts of the session that need them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,8 @@ use crate::stats::Counters;
 use crate::telemetry::Telemetry;
 use crate::transport::{Lane, Missed, TransportEvents};
 
-/// The parts of a session to which the transport reports. They are made before both.
+/// The parts of a session that handle the transport's events. They are made before the session and
+/// the transport.
 #[derive(Clone)]
 pub(crate) struct Reported {
     pub(super) subscriptions: Arc<Subscriptions>,

@@ -1,4 +1,4 @@
-//! A hold that is there already: raised, extended, taken over from its text.
+//! Operations on a hold that already exists: re-enter, extend, take over, restore.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use crate::protocol::replies;
 use crate::stats::count;
 use crate::transport::CallError;
 
-/// Raises the count of a hold; `None` if it turned out to be lost.
+/// Raises the count of a hold. `None` if the hold turns out to be lost.
 pub(super) async fn raise(
     handle: &Arc<Handle>,
     request: &Request,
@@ -32,18 +32,19 @@ pub(super) async fn raise(
         let Some(guards) = hold.join(request.terms) else {
             return Ok(None);
         };
-        // CANCEL: the share leaves again and, last, `open` queues the count that is right then.
+        // CANCEL: dropped in this order, `share` leaves the hold, and `open` then queues the count
+        // that is right without it.
         let open = PendingRelease::of_reentry(handle, hold);
         let share = HoldShare::new(handle.clone(), hold.clone(), request.terms);
         let limit = request.limit(&holds.calls);
-        request.told.asks();
+        request.observer.asks();
         match confirm(holds, hold, request.terms.first_lease(), guards, limit).await {
             Ok(true) if hold.loss().is_none() => {
                 open.not_needed();
                 count(&holds.calls.counters.reentered);
                 return Ok(Some(share));
             }
-            // It is gone, or the answer came when its lease had ended.
+            // The hold is gone, or the reply came after its lease had ended.
             Ok(_) => {
                 open.not_needed();
                 return Ok(None);
@@ -57,7 +58,8 @@ pub(super) async fn raise(
     }
 }
 
-/// Asks Redis for a count and a lease of a hold; false, and it is lost, if it is not there.
+/// Asks Redis for a count and a lease of a hold. If the hold is gone, marks it as lost and returns
+/// false.
 async fn confirm(
     holds: &Holds,
     hold: &Arc<Hold>,
@@ -78,8 +80,8 @@ async fn confirm(
     Ok(there)
 }
 
-/// Takes over a hold that was handed on: from the field that its text names to a fresh one, so that of
-/// several that try one has it.
+/// Takes over a hold that was handed on: renames the field in its text to a fresh one. If several
+/// callers try, only one of them finds the old field.
 pub(crate) async fn take_over(
     handle: &Arc<Handle>,
     request: Request,
@@ -89,7 +91,7 @@ pub(crate) async fn take_over(
         let from = from.clone();
         async move {
             let holds = &handle.session.holds;
-            // CANCEL: its drop undoes what the call may have taken.
+            // CANCEL: the attempt's drop undoes what the call may have taken.
             let mut attempt = Attempt::new(holds, &request);
             match attempt.take_over_from(&from).await {
                 Ok(Some(hold)) => HoldShare::granted(&handle, &request, &hold).unless_closed(),
@@ -103,8 +105,8 @@ pub(crate) async fn take_over(
     .await
 }
 
-/// Makes a guard for a hold whose text the caller knows. The text stays as it is: two programs that restore
-/// one text both have the hold.
+/// Makes a guard for a hold from its text. The text stays valid, so two programs that restore the
+/// same text both have the hold.
 pub(crate) async fn restore(
     handle: &Arc<Handle>,
     request: Request,
@@ -124,7 +126,8 @@ async fn restore_once(
 ) -> Result<HoldShare, Error> {
     let holds = &handle.session.holds;
     let (resource, terms) = (&request.resource, request.terms);
-    // A shutdown waits for it, or it sees the shutdown.
+    // Announce the release before testing `is_closed`: either a shutdown waits for it, or it sees
+    // the shutdown.
     let _pending = holds.cleanups.expect_one();
     if holds.calls.life.is_closed() {
         return Err(Error::Closed);
@@ -147,25 +150,25 @@ async fn restore_once(
                     how,
                 }
             }
-            // What is on its way would free the lock behind our back.
+            // The release that is on the wire would free the lock without this guard knowing.
             Taken::UnderRelease => Error::NotOwner {
                 name: resource.name.clone(),
             },
         })?;
-    // CANCEL: the hold was given to us; our drop releases it.
+    // CANCEL: the text gave the hold to this client, so dropping the share releases it.
     let share = HoldShare::granted(handle, request, &hold).unless_closed()?;
-    request.told.asks();
+    request.observer.asks();
     let there = confirm(holds, &hold, terms.first_lease(), 1, None).await;
     match (there, hold.loss()) {
         (Ok(true), None) => Ok(share),
         (Ok(_), None | Some(LossReason::Gone)) => Err(Error::NotOwner {
             name: resource.name.clone(),
         }),
-        // The answer came when its lease had ended.
+        // The reply came after the lease had ended.
         (Ok(_), Some(reason)) => Err(Error::lost(&resource.name, reason)),
         (Err(error), _) => {
             if !matches!(error, CallError::Unknown(_)) {
-                // Nothing was done: the hold stays with the callers that know its text.
+                // Redis did nothing: the hold stays with those who know its text.
                 share.let_go(Heir::Nobody);
             }
             Err(request.failed(error))
@@ -173,7 +176,7 @@ async fn restore_once(
     }
 }
 
-/// Makes a hold last at least `lease` from now.
+/// Makes a hold last for at least `lease` from now.
 pub(crate) async fn extend(
     handle: &Arc<Handle>,
     hold: &Arc<Hold>,
@@ -184,7 +187,7 @@ pub(crate) async fn extend(
     if let Some(reason) = hold.loss() {
         return Err(Error::lost(&resource.name, reason));
     }
-    // CANCEL: the lease is extended or not; a longer one in Redis harms nobody but waiters.
+    // CANCEL: the lease is extended or it is not. A longer lease in Redis only delays waiters.
     match confirm(holds, hold, lease, hold.guards(), None).await {
         Ok(true) => Ok(()),
         Ok(false) => Err(Error::lost(&resource.name, LossReason::Gone)),

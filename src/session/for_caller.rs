@@ -6,10 +6,11 @@ use super::Handle;
 use super::request::Request;
 use crate::error::Error;
 
-/// Does the `work` of an acquisition, attended: a caller that stops polling counts as one that dropped its
-/// future. If it polls again within its wait, the work begins again.
+/// Does the `work` of an acquisition, attended. A caller that stops polling is treated as if it had
+/// dropped its future. If it polls again within its wait, the work starts over.
 ///
-/// No `async fn`: those keep room for their arguments for as long as they live.
+/// Not an `async fn`, because its future would keep space for the arguments for as long as it
+/// lives.
 pub(super) fn for_caller<T, W>(
     handle: &Arc<Handle>,
     request: Request,
@@ -21,20 +22,20 @@ where
     let request = Arc::new(request);
     async move {
         let holds = &handle.session.holds;
-        request.told.begins();
+        request.observer.begins();
         let work = |_| work(handle.clone(), request.clone());
         let timed_out = || request.timed_out(holds);
         let limits = (request.wait, request.patience);
         let attendance = &handle.session.attendance;
         let done = attendance.attend_until_over(limits, work, timed_out);
-        let mut done = request.told.around(done).await;
+        let mut done = request.observer.around(done).await;
         if request.asks_who
             && let Err(error) = &mut done
         {
-            // Boxed: every acquisition would keep room for it.
+            // Boxed, because otherwise every acquisition would have space for this future.
             Box::pin(holds.name_holder(&request.resource, error)).await;
         }
-        request.told.ends(done.as_ref().err());
+        request.observer.ends(done.as_ref().err());
         done
     }
 }

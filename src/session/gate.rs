@@ -1,5 +1,5 @@
-//! Stops the session and the users of one client, for simulations: nothing behind a closed gate is polled. Its
-//! connections go on.
+//! Stops the session and the users of one client, for simulations. Nothing behind a closed gate is
+//! polled, but the client's connections go on.
 
 use std::future::Future;
 use std::pin::pin;
@@ -24,7 +24,7 @@ impl Gate {
         self.0.lock().frozen = true;
     }
 
-    /// Goes on, as if no time had passed.
+    /// Continues as if no time had passed.
     pub fn thaw(&self) {
         let waiting = {
             let mut state = self.0.lock();
@@ -34,7 +34,7 @@ impl Gate {
         waiting.into_iter().for_each(Waker::wake);
     }
 
-    /// Whether it is frozen.
+    /// True while the gate is frozen.
     pub fn is_frozen(&self) -> bool {
         self.0.lock().frozen
     }

@@ -1,11 +1,12 @@
 //! Keeps the places of fair waiters in their queues in Redis.
 //!
-//! A place is kept for a claim. A heartbeat is one call for all waiters of one lock in this client, and
-//! there are several in a claim. A heartbeat also finds what no message said: that a waiter is next, or
-//! that its place is gone. The script takes dead waiters off the queue, and sends the next one its message.
+//! Without a heartbeat, a place lasts for one *claim* (`ClientBuilder::fair_claim`). A heartbeat is
+//! one call for all waiters of one lock in this client, and is sent several times within a claim. A
+//! heartbeat also finds out what a lost message would have said: that a waiter is next, or that its
+//! place is gone. Its script removes dead waiters from the queue and notifies the next one.
 //!
-//! The names do not wait for each other: a heartbeat that is slow, or that gets no answer, is late for
-//! its own name only. A name has one heartbeat under way at most.
+//! The heartbeats of different locks do not wait for each other, so a slow or lost reply delays its
+//! own lock only. A lock has at most one heartbeat in flight.
 
 mod timetable;
 
@@ -24,20 +25,21 @@ use crate::transport::Lane;
 
 use timetable::Timetable;
 
-/// Waiters kept by one call: well under a millisecond of Redis.
+/// Waiters in one call. Redis needs well under a millisecond for them.
 const BATCH: usize = 200;
-/// Calls on the wire at once: one after another, over a slow line the last would come too late.
+/// Calls in flight at once. If they were sent one after another over a slow connection, the last
+/// would come too late.
 const AT_ONCE: usize = 1024;
-/// A heartbeat is late by this at most, whatever the claim.
+/// The longest time between two heartbeats, however long the claim.
 const PERIOD_MAX: Duration = Duration::from_millis(500);
-/// Nothing is asked or looked for more often than that.
+/// The shortest time between two heartbeats.
 const PERIOD_MIN: Duration = Duration::from_millis(10);
 
-/// Heartbeats for all queues whose waiters are in Redis, until it is dropped.
+/// Sends heartbeats for all queues whose waiters are in Redis, until it is dropped.
 pub(crate) async fn run(holds: &Holds) {
     let mut timetable = Timetable::new((holds.calls.settings.fair_claim / 3).min(PERIOD_MAX));
     let mut calls = FuturesUnordered::new();
-    // Kept over the rounds: a wake that is dropped half-way would be lost.
+    // Pinned across rounds: dropping the future half-way would lose a wake-up.
     let newcomers = newcomer(holds);
     tokio::pin!(newcomers);
     loop {
@@ -68,14 +70,15 @@ pub(crate) async fn run(holds: &Holds) {
     }
 }
 
-/// A waiter got a place, perhaps in a queue that is not known yet, and a moment passed in which others
-/// may.
+/// Returns shortly after a waiter got a place, perhaps in a queue that is not known yet. The pause
+/// collects others that come at about the same time.
 async fn newcomer(holds: &Holds) {
     holds.queues.newcomer_in_redis().await;
     sleep(PERIOD_MIN).await;
 }
 
-/// One call of a heartbeat. Returns when something ends by itself, if that is known.
+/// Sends one call of a heartbeat. Returns when the current holder's lease or the first waiter's
+/// place expires, if known.
 async fn keep(calls: &Calls, resource: &Resource, waiters: &RedisQueue) -> Option<Duration> {
     let (publish, claim) = (calls.publish_command(resource), calls.settings.fair_claim);
     let fields = waiters.iter().map(|(field, _)| field.clone());
@@ -84,8 +87,8 @@ async fn keep(calls: &Calls, resource: &Resource, waiters: &RedisQueue) -> Optio
         Lane::Background,
         fair::heartbeat(resource, publish, claim, fields),
     );
-    // A heartbeat that fails is followed by another one, and every waiter asks for itself in the end. A
-    // heartbeat without an answer is given up early enough for the next one.
+    // A heartbeat that fails is followed by another, and in the end every waiter asks for itself. A
+    // heartbeat without a reply is given up in time for the next one.
     let reply = timeout(claim / 2, call).await.ok()?.ok()?;
     let (ends, positions) = fair::positions(reply, waiters.len()).ok()?;
     for ((field, waiter), position) in waiters.iter().zip(positions) {

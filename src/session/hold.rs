@@ -1,22 +1,23 @@
-//! One hold: a field that is ours in Redis, and what this process knows of it.
+//! One hold: a field of this client in Redis, and what this process knows about it.
 //!
 //! # Invariants
 //!
-//! - **HOLD-1** A hold is lost once and for ever; nothing makes it held again.
-//! - **HOLD-2** The local deadline is counted from before a call was sent and moves only with a reply,
-//!   so it passes before Redis frees the lock. It also counts the time for which the machine was
-//!   suspended (`clock.rs`).
-//! - **HOLD-3** The number of guards is the number of shares. The share that takes it to zero ends the hold.
+//! - **HOLD-1** A lost hold stays lost.
+//! - **HOLD-2** The local deadline counts from the instant before a call was sent, and moves only
+//!   with its reply. So it passes before Redis frees the lock. It also counts the time for which
+//!   the machine was suspended (`clock.rs`).
+//! - **HOLD-3** The number of guards is the number of shares. The share that brings it to zero ends
+//!   the hold.
 //!
 //! # Parts
 //!
-//! [`State`] has a [`Phase`] and four plain parts: [`Deadline`], [`Guards`], [`Doubt`] and [`Linger`]. They take no
-//! lock and call nobody. [`Hold`] puts a mutex around them, and observers and waiters learn of each change
-//! after it is released (FOREIGN-1).
+//! [`State`] has a [`Phase`] and four plain parts: [`Deadline`], [`Guards`], [`Doubt`] and
+//! [`Linger`]. The parts take no lock and call no other code. [`Hold`] puts a mutex around them,
+//! and tells observers and waiters about a change after it has released the mutex (FOREIGN-1).
 //!
 //! # Locking
 //!
-//! `state` is taken alone and never across an await.
+//! `state` is locked alone, and never across an await.
 
 mod deadline;
 mod doubt;
@@ -53,18 +54,18 @@ pub(crate) struct Hold {
     pub(crate) resource: Arc<Resource>,
     pub(crate) field: Arc<str>,
     pub(crate) client: ClientId,
-    /// Orders the watchdog's table; fresh for each hold of this client.
+    /// Orders entries of the watchdog's table. Unique within the client.
     pub(crate) id: u64,
     /// The token of a fenced lock.
     token: OnceLock<i64>,
     clock: Clock,
     state: Mutex<State>,
-    /// While the hold is leaving: nobody is given its field.
+    /// Set while the hold is leaving. Nobody else is given the field until then.
     under_way: Mutex<Option<ReleaseUnderWay>>,
     changed: Notify,
     observer: Holding,
     description: OnceLock<Description>,
-    /// The field was another hold's, which was described.
+    /// The field was handed over by a hold that had a description.
     follows_described: bool,
 }
 
@@ -88,7 +89,7 @@ pub(crate) enum Heir {
     NextOwner,
 }
 
-/// What is left of a hold when a guard has left it.
+/// The result of dropping a guard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Left {
     /// Other guards.
@@ -103,19 +104,19 @@ pub(crate) enum Left {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Duty {
     Renew(Duration),
-    /// Nothing yet; look again then.
+    /// Nothing is due before this instant.
     Wait(Instant),
     End(LossReason),
     /// The hold is not live any more.
     None,
 }
 
-/// The lease that a renewal asks for if it is only to find out whether the hold is there: a renewal
-/// shortens no lease.
+/// The lease for a renewal that only checks whether the hold exists. A renewal never shortens a
+/// lease.
 pub(crate) const VERIFICATION: Duration = Duration::from_millis(1);
 
 impl Hold {
-    /// A hold that was granted by a call sent at `sent`, with one guard.
+    /// A hold with one guard, granted by a call that was sent at `sent`.
     pub(crate) fn new(
         id: u64,
         identity: HoldIdentity,
@@ -129,7 +130,7 @@ impl Hold {
             client,
         } = identity;
         let state = State {
-            phase: Phase::Live { claimed: true },
+            phase: Phase::Live { picked_up: true },
             deadline: Deadline::new(terms, sent),
             guards: Guards::new(terms),
             doubt: Doubt::none(),
@@ -152,7 +153,7 @@ impl Hold {
         }
     }
 
-    /// The same field for the next local owner, with what is left of its lease.
+    /// A hold of the same field for the next local owner, with the rest of its lease.
     pub(crate) fn handed_over(&self, id: u64, terms: HoldTerms) -> Self {
         let (resource, field) = (self.resource.clone(), self.field.clone());
         let identity = HoldIdentity {
@@ -165,38 +166,40 @@ impl Hold {
         {
             let (mut state, before) = (next.state.lock(), self.state.lock());
             state.deadline.take_lease_of(&before.deadline);
-            state.phase = Phase::Live { claimed: false };
+            state.phase = Phase::Live { picked_up: false };
         }
         next
     }
 
-    /// A hold that was handed over is picked up; true if it became due for a renewal meanwhile.
-    pub(crate) fn claim(&self) -> bool {
+    /// The caller picks up a hold that was handed over to it. True if a renewal became due in the
+    /// meantime.
+    pub(crate) fn pick_up(&self) -> bool {
         let mut state = self.state.lock();
-        if let Phase::Live { claimed } = &mut state.phase {
-            *claimed = true;
+        if let Phase::Live { picked_up } = &mut state.phase {
+            *picked_up = true;
         }
         let now = self.clock.now();
         state.renew_at(now).is_some_and(|at| at <= now)
     }
 
-    /// Observers learn of the hold from now on. Apart from `new`: a hold may be made under a lock (FOREIGN-1).
+    /// Reports the hold to observers from now on. Separate from `new`, because a hold may be made
+    /// under a lock (FOREIGN-1).
     pub(crate) fn observe(&self, telemetry: &Telemetry) {
         self.observer
             .begins(telemetry, self.resource.kind.label(), &self.resource.name);
-        // It may have ended before.
+        // The hold may have ended before.
         let ended = self.state.lock().phase.ended();
         if let Some(ended) = ended {
             self.observer.ends(ended);
         }
     }
 
-    /// What is said of it in Redis.
+    /// What Redis says about the hold.
     pub(crate) fn description(&self) -> Option<&Description> {
         self.description.get()
     }
 
-    /// Said once, when it is granted.
+    /// Set once, when the hold is granted.
     pub(super) fn describe(&self, description: Description) {
         self.description.get_or_init(|| description);
     }
@@ -212,7 +215,7 @@ impl Hold {
 
     /// Set once, when the hold is granted or taken over.
     pub(crate) fn set_token(&self, token: i64) {
-        // A second one could only be the same.
+        // A second token could only be the same.
         self.token.get_or_init(|| token);
     }
 
@@ -225,23 +228,23 @@ impl Hold {
         state.phase.is_live() && state.loss(self.clock.now()).is_none()
     }
 
-    /// The hold protects nothing, nothing about it is under way, and its guards know.
+    /// True if the hold protects nothing, no call about it is in flight, and its guards know that.
     pub(crate) fn has_ended(&self) -> bool {
         self.state.lock().phase.is_over()
     }
 
-    /// The same, or its lease has ended by now.
+    /// Like [`has_ended`](Self::has_ended), or its lease has ended by now.
     pub(crate) fn is_over(&self, now: Moment) -> bool {
         let state = self.state.lock();
         state.loss(now).is_some() || state.phase.is_over()
     }
 
-    /// Why the hold protects nothing, if so.
+    /// The reason why the hold protects nothing, if so.
     pub(crate) fn loss(&self) -> Option<LossReason> {
         self.state.lock().loss(self.clock.now())
     }
 
-    /// The last guard left before the hold was lost.
+    /// True if the last guard left before the hold was lost.
     pub(crate) fn all_guards_left(&self) -> bool {
         self.state.lock().phase.all_guards_left()
     }
@@ -255,8 +258,8 @@ impl Hold {
         }
     }
 
-    /// The instant until which the lock is certainly held. A renewal moves it on. After a suspension of the
-    /// machine it is earlier, because tokio's clock did not count that time.
+    /// The instant until which the lock is certainly held. A renewal moves it forward. After a
+    /// suspension of the machine it moves back, because tokio's clock did not count that time.
     pub(crate) fn deadline(&self) -> Instant {
         self.clock.timer(self.state.lock().deadline.end())
     }
@@ -271,7 +274,7 @@ impl Hold {
         self.state.lock().guards.lease()
     }
 
-    /// A call goes on the wire that asks for a lease.
+    /// A call that asks for this lease is about to be sent.
     pub(crate) fn asks_for(&self, lease: Duration) {
         self.state.lock().guards.asks_for(lease);
     }
@@ -280,7 +283,7 @@ impl Hold {
         self.state.lock().guards.count()
     }
 
-    /// Resolves when the hold has come to its end, whichever it was.
+    /// Resolves when the hold has ended, however it ended.
     pub(crate) async fn ended(&self) -> Ended {
         loop {
             let changed = self.changed.notified();
@@ -305,12 +308,12 @@ impl Hold {
         }
     }
 
-    /// The machine was suspended: timers that were set before are late.
+    /// The machine was suspended, so timers set before would fire late.
     pub(crate) fn set_timers_again(&self) {
         self.changed.notify_waiters();
     }
 
-    /// The hold's key in the watchdog's table, replaced.
+    /// Replaces the hold's key in the watchdog's table, and returns the old one.
     pub(crate) fn set_due(&self, due: Option<Instant>) -> Option<Instant> {
         std::mem::replace(&mut self.state.lock().due, due)
     }
@@ -329,7 +332,7 @@ impl State {
         }
     }
 
-    /// The next renewal is due then, if the hold is renewed.
+    /// When the next renewal is due, if the hold is renewed.
     fn renew_at(&self, now: Moment) -> Option<Moment> {
         self.guards.renew_at(&self.deadline, now)
     }

@@ -1,6 +1,7 @@
 //! One guard's share in a hold.
 //!
-//! A share is an obligation: it ends in [`HoldShare::release`], or its drop queues the same release.
+//! A share is an obligation: [`HoldShare::release`] gives it back, or its drop queues the same
+//! release.
 
 use super::holds::Holds;
 use std::fmt;
@@ -20,7 +21,7 @@ pub(crate) struct HoldShare {
     handle: Arc<Handle>,
     hold: Arc<Hold>,
     terms: HoldTerms,
-    /// The share was already given back.
+    /// The share was given back.
     spent: bool,
 }
 
@@ -34,8 +35,8 @@ impl HoldShare {
         }
     }
 
-    /// The first share in a hold that was granted, which becomes known to the watchdog, and to its `Owner`
-    /// if it has one.
+    /// The first share in a new hold. Enters the hold in the watchdog's table and adds it to its
+    /// `Owner`, if any.
     pub(super) fn granted(handle: &Arc<Handle>, request: &Request, hold: &Arc<Hold>) -> Self {
         let share = HoldShare::new(handle.clone(), hold.clone(), request.terms);
         hold.observe(&handle.session.holds.calls.settings.telemetry);
@@ -56,7 +57,7 @@ impl HoldShare {
         &self.handle
     }
 
-    /// It is given to its caller.
+    /// The caller gets its guard.
     pub(crate) fn given_to_caller(&self) {
         if let Some(span) = self.terms.unlock_not_before {
             self.hold.unlock_not_before(span);
@@ -67,7 +68,8 @@ impl HoldShare {
         self.terms
     }
 
-    /// The share, unless the client was shut down meanwhile: then the hold is lost.
+    /// Returns the share unless the client was shut down in the meantime. In that case the hold is
+    /// lost.
     pub(crate) fn unless_closed(self) -> Result<Self, Error> {
         if self.handle.session.holds.lose_if_closed(&self.hold) {
             return Err(Error::Closed);
@@ -75,9 +77,10 @@ impl HoldShare {
         Ok(self)
     }
 
-    /// Gives the share back at once; the future that it returns waits for Redis to confirm it.
+    /// Gives the share back immediately. The returned future waits for Redis to confirm the
+    /// release.
     ///
-    /// CANCEL: what is not polled to its end is settled in the background.
+    /// CANCEL: a future that is not polled to its end leaves the release to the background task.
     pub(crate) fn release(mut self) -> impl Future<Output = Result<(), Error>> + Send + use<> {
         let (handle, hold) = (self.handle.clone(), self.hold.clone());
         let attend =
@@ -95,11 +98,12 @@ impl HoldShare {
         }
     }
 
-    /// Takes the guard away; what is left to do for that in Redis, if anything. An error if the hold was lost.
+    /// Removes the guard from the hold. Returns the release that Redis must still see, if any, or
+    /// an error if the hold was lost.
     fn leave(&mut self) -> Result<Option<PendingRelease>, Error> {
         self.spent = true;
         let (handle, hold) = (&self.handle, &self.hold);
-        // Until the release is pending (CLEANUP-3).
+        // Keeps the session alive until the release is pending (CLEANUP-3).
         let _pending = handle.session.holds.cleanups.expect_one();
         match hold.leave(self.terms) {
             Left::Lost(reason) => {
@@ -112,9 +116,9 @@ impl HoldShare {
         }
     }
 
-    /// Leaves the field to its heir: nothing here renews or releases it any more.
+    /// Leaves the field to its heir: this client no longer renews or releases it.
     ///
-    /// False, and the share is released, if other guards of the hold live or it is lost.
+    /// False, and the share is released, if the hold is lost or has other guards.
     pub(crate) fn let_go(mut self, to: Heir) -> bool {
         let let_go = self.hold.hand_on(to);
         if let_go {
@@ -126,7 +130,7 @@ impl HoldShare {
     }
 }
 
-/// The release of a hold went on in the background.
+/// Waits for a release that continues in the background.
 async fn settled_elsewhere(holds: &Holds, hold: &Arc<Hold>) -> Result<(), Error> {
     lost_before_its_release(hold)?;
     let limit = holds.calls.settings.command_timeout;
@@ -142,7 +146,7 @@ async fn settled_elsewhere(holds: &Holds, hold: &Arc<Hold>) -> Result<(), Error>
 }
 
 impl Drop for HoldShare {
-    /// Never blocks, spawns or panics, and needs no runtime: it posts to the session.
+    /// Never blocks, spawns or panics, and needs no runtime: it only posts to the session.
     fn drop(&mut self) {
         if !self.spent {
             drop(self.leave());

@@ -29,13 +29,14 @@ pub(crate) struct Holds {
     pub(crate) queues: LocalQueues,
     pub(crate) subscriptions: Arc<Subscriptions>,
     pub(crate) cleanups: Cleanups,
-    /// Kept only where there are failovers.
+    /// Filled only if the deployment can fail over.
     pub(super) recent_releases: Arc<RecentReleases>,
     pub(super) descriptions: Descriptions,
 }
 
 impl Holds {
-    /// Ends a hold whose last guard is gone, or leaves it to Redis for as long as it is to stay locked.
+    /// The call that ends a hold whose last guard is gone. If the hold must stay locked for a
+    /// while, the call leaves it to its expiry instead.
     pub(super) fn end_call(&self, hold: &Hold) -> Call {
         let resource = &hold.resource;
         let publish = self.calls.publish_command(resource);
@@ -47,7 +48,8 @@ impl Holds {
         linger.unwrap_or_else(|| self.calls.release_call(resource, &hold.field, 0))
     }
 
-    /// A renewal found the field. If the hold was left to its expiry meanwhile, that was put off, and is said again.
+    /// A renewal found the field. If the hold was left to its expiry in the meantime, the renewal
+    /// has postponed that expiry, so the call is sent again.
     pub(super) fn linger_again(&self, hold: &Arc<Hold>) {
         if hold.is_left_to_expire() {
             let under_way = self.watchdog.release_under_way(&hold.resource, &hold.field);
@@ -56,14 +58,17 @@ impl Holds {
         }
     }
 
-    /// A hold is lost: its guards learn of it, its waiters go on, what may be left of it is released.
+    /// Handles the loss of a hold: tells its guards, lets its waiters go on, and releases what may
+    /// be left in Redis.
     pub(crate) fn lose(&self, hold: &Arc<Hold>, reason: LossReason) {
-        // Before the hold says so: a session that is shut down meanwhile does not look for it any more.
+        // Before `hold.lose`: otherwise a session that shuts down in between would not wait for the
+        // cleanup.
         let _pending = self.cleanups.expect_one();
         if !hold.lose(reason) {
             return;
         }
-        // Nobody restores it between the table and the undo.
+        // Before the hold leaves the watchdog's table, so that nobody can restore it before its
+        // undo is posted.
         let under_way = self.watchdog.release_under_way(&hold.resource, &hold.field);
         self.watchdog.disarm(hold);
         count(&self.calls.counters.lost);
@@ -72,7 +77,8 @@ impl Holds {
         }
         let doubt = hold.doubt();
         if reason != LossReason::Gone || hold.resource.entries(&hold.field) > 1 || doubt.is_some() {
-            // Not by the caller's lane, which stands still if the caller's runtime does.
+            // On the background lane, because the caller's lane stands still if the caller's
+            // runtime does.
             let hold = hold.clone();
             self.cleanups.post(Cleanup::End { hold, under_way });
         } else {
@@ -86,15 +92,16 @@ impl Holds {
         self.queues.vacate(hold, 0);
     }
 
-    /// A queue waits for a hold that is over (QUEUE-4).
-    pub(super) fn ends_in_vain(&self, hold: &Arc<Hold>) {
+    /// Repairs a queue that waits for a hold that is over (QUEUE-4).
+    pub(super) fn end_stale(&self, hold: &Arc<Hold>) {
         if let Some(reason) = hold.loss() {
             self.lose(hold, reason);
         }
         self.queues.vacate(hold, 0);
     }
 
-    /// Shutdown marks the session before it looks for holds: one of the two sees the other.
+    /// Shutdown closes the session before it collects holds. So either this function sees that, or
+    /// shutdown sees the hold.
     pub(super) fn lose_if_closed(&self, hold: &Arc<Hold>) -> bool {
         let closed = self.calls.life.is_closed();
         if closed {
@@ -103,15 +110,16 @@ impl Holds {
         closed
     }
 
-    /// A release found nothing although no earlier one can have done it.
+    /// A release found nothing, although no earlier release can have removed the hold.
     pub(super) fn was_gone(&self, hold: &Hold) {
         count(&self.calls.counters.lost);
         hold.was_gone();
     }
 
-    /// A hold is released in Redis; so many subscribers received the message.
+    /// Redis has released a hold. `receivers` is the number of subscribers that received the
+    /// message.
     pub(super) fn released(&self, hold: &Arc<Hold>, receivers: i64) {
-        // One of them is this client, if it listens: only others need to be let first.
+        // Do not count this client, if it listens: only other clients are let go first.
         let own = i64::from(self.subscriptions.is_subscribed(&hold.resource.channel));
         self.queues.vacate(hold, receivers - own);
         self.note_end(hold);
@@ -121,27 +129,28 @@ impl Holds {
         hold.release_settled();
     }
 
-    /// As [`note_release`](Self::note_release): a hold was released, or left to its expiry.
+    /// Like [`note_release`](Self::note_release), for a hold that was released or left to its
+    /// expiry.
     pub(super) fn note_end(&self, hold: &Hold) {
         if self.calls.transport.may_fail_over() {
             self.recent_releases.note_end(hold);
         }
     }
 
-    /// A field is gone from Redis: released, undone or taken over. A server that succeeds the one that said so may
-    /// have it again.
+    /// A field is gone from Redis: released, undone or taken over. After a failover, the new
+    /// primary may still have it.
     pub(super) fn note_release(&self, resource: &Arc<Resource>, field: &Arc<str>, lease: Duration) {
         if self.calls.transport.may_fail_over() {
             self.recent_releases.note(resource, field, lease, None);
         }
     }
 
-    /// Ends what a field may have, and what an earlier call for it may take yet.
+    /// Removes what a field may have taken, and what an earlier call for it may still take.
     pub(super) fn undo(&self, resource: &Arc<Resource>, field: &Arc<str>, doubt: InDoubt) {
         self.undo_after(None, resource, field, doubt);
     }
 
-    /// The same for a hold that was granted, when it does not stay locked any more.
+    /// The same for a hold that was granted, as soon as it need not stay locked any more.
     fn undo_of(&self, hold: &Hold, doubt: InDoubt) {
         self.undo_after(hold.lingers_until(), &hold.resource, &hold.field, doubt);
     }

@@ -1,28 +1,31 @@
-//! The waiters of one resource in this client, and the hand-over to the next of them.
+//! The waiters of one resource in this client, and the hand-over from one to the next.
 //!
-//! All waiters of a name in this process queue here; only the contender talks to Redis. When a hold
-//! ends, the next waiter gets it directly for a bounded streak; then it is released for everybody.
+//! All waiters of a name in this process queue here, and only the contender talks to Redis. When a
+//! hold ends, the next waiter gets it directly, without a call. After a limited streak of such
+//! hand-overs, the lock is released for other clients.
 //!
-//! Where several may hold at once, the next waiter contends as soon as the one before was granted.
-//! Where Redis keeps the queue, every waiter is a contender.
+//! If several owners may hold at once, the next waiter contends as soon as the previous one was
+//! granted. If Redis keeps the queue, every waiter is a contender.
 //!
 //! # Invariants
 //!
-//! - **QUEUE-1** A queue is in the map while it is held or has waiters, while it keeps a pause in favour of
-//!   other clients, and while it remembers that it met some.
-//! - **QUEUE-2** A queue has one contender or one hold, never both: the waiter or hold that stops being one of
-//!   them gives the queue to the next waiter or closes it.
-//! - **QUEUE-3** A queued waiter is signalled once; the signal may be an obligation (a hold), which its slot
-//!   pays when it is dropped.
-//! - **QUEUE-4** No queue waits for a hold that is over. A hold says that it was ended, and then leaves its queue; a queue
-//!   looks at the hold, under the queue's lock, when it becomes held by it: one of the two sees the other. A hold whose
-//!   lease ends by itself is ended by the watchdog, which learns of it next. A sweep once a second repairs what broke
-//!   this rule.
+//! - **QUEUE-1** A queue is in the map while it is held or has waiters, while it yields to other
+//!   clients, and while it remembers that other clients poll.
+//! - **QUEUE-2** A queue has one contender or one hold, never both. Whichever stops being that
+//!   gives the queue to the next waiter or closes it.
+//! - **QUEUE-3** A queued waiter is signalled once. The signal may carry a hold; if the waiter does
+//!   not take it, its slot's drop releases it.
+//! - **QUEUE-4** No queue waits for a hold that is over. A hold is first marked as ended and then
+//!   leaves its queue. A queue checks, under its lock, whether a hold has ended before it is held
+//!   by it. So one of the two sees the other. The watchdog ends a hold whose lease ends, so it must
+//!   know the hold right after the queue. A sweep once a second repairs queues for which this rule
+//!   was broken.
 //!
 //! # Locking
 //!
-//! One shard of the map at a time, then a hold's state, the watchdog's table or one waiter's `signal`.
-//! No obligation is paid while a shard is locked: it would come back here. Nor is code of others called (FOREIGN-1).
+//! One shard of the map at a time, then a hold's state, the watchdog's table or one waiter's
+//! `signal`. No hold is dropped while a shard is locked, because that would re-enter this module.
+//! No foreign code is called either (FOREIGN-1).
 //!
 //! # Bounds
 //!
@@ -63,7 +66,7 @@ pub(crate) struct Streak {
 pub(crate) struct LocalQueues {
     map: Map<LocalQueue>,
     streak: Streak,
-    /// A waiter got a place in a queue in Redis.
+    /// Notified when a waiter got a place in a queue in Redis.
     in_redis: Notify,
 }
 
@@ -76,7 +79,7 @@ impl LocalQueues {
         }
     }
 
-    /// Joins the queue of a resource; the first waiter becomes its contender.
+    /// Joins the queue of a resource. The first waiter becomes its contender.
     pub(crate) fn enter(&self, resource: &Arc<Resource>, waiter: &Arc<Waiter>) {
         let make = || LocalQueue::new(resource.clone());
         let mut queue = self.map.get_or_insert_with(&resource.queue_name, make);
@@ -103,12 +106,12 @@ impl LocalQueues {
                 .is_some_and(|queue| !nobody(&queue))
     }
 
-    /// Does anybody of this client wait in a queue?
+    /// True if a waiter of this client is in the queue.
     pub(crate) fn is_waited_in(&self, queue: &str) -> bool {
         self.map.get(queue).is_some_and(|queue| queue.waiting() > 0)
     }
 
-    /// A waiter goes away without the lock; the contender gives way to the next one.
+    /// A waiter leaves without the lock. If it was the contender, the next waiter becomes that.
     pub(crate) fn leave(&self, resource: &Resource, waiter: &Arc<Waiter>) {
         self.settle(&resource.queue_name, |queue| {
             if queue.is_contender(waiter) {
@@ -125,14 +128,15 @@ impl LocalQueues {
         self.nudge_readers(resource);
     }
 
-    /// A writer waits no longer: readers that let it go first may ask.
+    /// A writer has stopped waiting, so readers that let it go first may ask.
     fn nudge_readers(&self, resource: &Resource) {
         if let Some(readers) = resource.queue_of_yielding_readers() {
             self.nudge(&readers);
         }
     }
 
-    /// The latch was open when the contender asked: so it is for all who waited by then.
+    /// The latch was open when the contender asked, so it is open for all waiters that came before
+    /// that question.
     pub(crate) fn opened(&self, resource: &Resource, contender: &Arc<Waiter>, asked: Instant) {
         let mut let_in: Vec<Arc<Waiter>> = Vec::new();
         self.settle(&resource.queue_name, |queue| {
@@ -184,10 +188,11 @@ impl LocalQueues {
         self.nudge_readers(resource);
     }
 
-    /// The last guard of a hold went: gives the next waiter the hold that goes on in its place, if that is allowed.
-    /// `None`: release it in Redis, then call [`vacate`](Self::vacate).
+    /// The last guard of a hold is gone. If allowed, gives the hold that `pass` makes in its place
+    /// to the next waiter. `None`: release the hold in Redis, then call [`vacate`](Self::vacate).
     ///
-    /// `pass` makes the next hold; it is called with the shard locked: it must not come back, nor call code of others.
+    /// `pass` is called with the shard locked, so it must not re-enter this module or call foreign
+    /// code.
     pub(crate) fn hand_over(
         &self,
         hold: &Arc<Hold>,
@@ -208,7 +213,7 @@ impl LocalQueues {
         };
         queue.streak += 1;
         let hold = pass(next.terms);
-        // Nobody knows it before the queue does (QUEUE-4).
+        // The queue must know the hold before anybody else does (QUEUE-4).
         queue.state = QueueState::Held(hold.clone());
         next.set_signal(WaiterSignal::Granted(hold.clone()));
         drop(queue);
@@ -218,8 +223,9 @@ impl LocalQueues {
 
     /// A hold is gone, released or lost: the next waiter asks Redis.
     ///
-    /// Other clients that received the message of the release get time to ask first. So do readers of
-    /// this client after its writers: both learn of the release at once, and the writer by the shorter way.
+    /// Other clients that received the release message get time to ask first. After a writer, so do
+    /// readers of this client. Both learn of the release at the same time, but the writer learns of
+    /// it in memory, which is faster.
     pub(crate) fn vacate(&self, hold: &Hold, receivers: i64) {
         let readers = hold
             .resource
@@ -237,23 +243,23 @@ impl LocalQueues {
         });
     }
 
-    /// Every waiter of every queue, for a reconnect and for shutdown.
+    /// Wakes every waiter of every queue, after a reconnect and on shutdown.
     pub(crate) fn wake_all(&self) {
         for waiter in self.waiters(|_| true) {
             waiter.wake();
         }
     }
 
-    /// Wakes the waiters whose timers are overdue since `then`: their runtime stands still, so that they
-    /// hold up others. A waiter that is woken and not polled is passed over.
+    /// Wakes waiters whose timers should have fired before `then`. Their runtime is stalled, so
+    /// they hold up others. A waiter that is woken and not polled is passed over.
     pub(crate) fn wake_overslept(&self, then: Instant) {
         for waiter in self.waiters(|waiter| waiter.overslept(then)) {
             waiter.notify();
         }
     }
 
-    /// The waiters of all queues that are `chosen`, in the order in which they came, not that of a hash:
-    /// simulations are replayed. The caller wakes them when no queue is locked any more.
+    /// The chosen waiters of all queues, in the order in which they came. Hash order would make
+    /// simulations irreproducible. Wake them when no queue is locked.
     fn waiters(&self, chosen: impl Fn(&Waiter) -> bool) -> Vec<Arc<Waiter>> {
         let of = |queue: &LocalQueue| {
             let all = queue.contender().into_iter().chain(queue.waiters.values());
@@ -269,26 +275,27 @@ impl LocalQueues {
         waiters
     }
 
-    /// Holds that are over and have not left their queues.
-    pub(crate) fn held_in_vain(&self, now: Moment) -> Vec<Arc<Hold>> {
-        let mut holds = self.map.collect(|_, queue| queue.held_in_vain(now));
+    /// Holds that are over but have not left their queues.
+    pub(crate) fn stale_holds(&self, now: Moment) -> Vec<Arc<Hold>> {
+        let mut holds = self.map.collect(|_, queue| queue.stale_hold(now));
         holds.sort_by_key(|hold| hold.id);
         holds
     }
 
-    /// Has the contender met a key without expiry?
+    /// True if the contender has found a key without an expiry.
     pub(crate) fn met_no_expiry(&self, resource: &Resource) -> bool {
         self.contender(&resource.queue_name)
             .is_some_and(|contender| contender.met_no_expiry())
     }
 
-    /// Wakes the contender of a queue, or says which hold of this client is in the way.
+    /// Wakes the contender of a queue, if there is one. Returns this client's hold that the queue
+    /// waits for, if there is one.
     pub(crate) fn nudge(&self, queue: &str) -> Option<Arc<Hold>> {
         self.wake_contender(queue);
         self.holder(queue)
     }
 
-    /// Lets the contender of a queue ask; false if there is none.
+    /// Lets the contender of a queue ask. False if there is none.
     fn wake_contender(&self, queue: &str) -> bool {
         let contender = self.contender(queue);
         contender.inspect(|contender| contender.wake()).is_some()
@@ -298,18 +305,18 @@ impl LocalQueues {
         self.map.get(queue)?.contender().cloned()
     }
 
-    /// The hold of this client that a queue waits for, unless it is being released.
+    /// This client's hold that a queue waits for, unless it is being released.
     pub(crate) fn holder(&self, queue: &str) -> Option<Arc<Hold>> {
         self.map.get(queue)?.holder()
     }
 
-    /// Removes queues that only kept a pause.
+    /// Removes queues that only remembered other clients.
     pub(crate) fn sweep(&self) {
         let now = Instant::now();
         self.map.retain(|queue| !queue.is_over(now));
     }
 
-    /// The resources that a waiter waits for without asking, for the safety poll.
+    /// The resources whose waiters sleep without asking, for the safety poll.
     pub(crate) fn waited_for(&self) -> Vec<Arc<Resource>> {
         let waits = |queue: &LocalQueue| match &queue.state {
             QueueState::Contending(_) => queue.resource.kind.wait_mode().listens(),
@@ -335,7 +342,7 @@ impl LocalQueues {
             .sum()
     }
 
-    /// Changes a queue under its lock; the waiter to be notified is notified after it.
+    /// Changes a queue under its lock, and notifies the affected waiter after unlocking.
     fn settle(&self, queue: &str, change: impl FnOnce(&mut LocalQueue) -> Next) {
         let next = self
             .map
@@ -352,7 +359,7 @@ impl LocalQueues {
         }
     }
 
-    /// Removes a queue that is not in use, unless it keeps a pause (QUEUE-1).
+    /// Removes a queue that is unused, unless it must be remembered (QUEUE-1).
     fn close(&self, queue: &str) {
         let now = Instant::now();
         self.map.remove_if(queue, |queue| queue.is_over(now));

@@ -1,4 +1,4 @@
-//! What one lock value has in place of its client's settings.
+//! Settings of one lock value that replace those of its client.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -9,25 +9,25 @@ use crate::error::ConfigError;
 use crate::lease::Lease;
 use crate::protocol::kind::Kind;
 
-/// How often the names with waiters may be checked.
+/// How often the safety poll may check the names with waiters.
 pub(crate) const SAFETY_POLL: RangeInclusive<Duration> =
     Duration::from_millis(10)..=Duration::from_secs(60);
 
-/// How long a waiter that asks again may pause.
+/// How long a polling waiter may pause.
 const RETRY_PAUSE: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(60);
 
-/// The settings of one lock value; mostly none. Small, as every acquisition has them.
+/// The settings of one lock value, usually none. Kept small, because every acquisition has one.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LockSettings(Option<Arc<OwnSettings>>);
 
-/// As they were given; `None` is what the client has, or the kind.
+/// The values as they were given. `None` means the default of the client or the kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct OwnSettings {
     pub(crate) lease: Option<Duration>,
     pub(crate) safety_poll: Option<Duration>,
-    /// How often it asks again.
+    /// How often a waiter asks again before it gives up.
     pub(crate) retry_count: Option<u32>,
-    /// The first pause of a waiter that asks again, and the longest.
+    /// The first and the longest pause of a polling waiter.
     pub(crate) retry_pause: Option<(Duration, Duration)>,
 }
 
@@ -43,7 +43,7 @@ impl LockSettings {
 }
 
 impl OwnSettings {
-    /// For a single lock, a semaphore or a latch of a kind.
+    /// Checks the settings for a single lock, a semaphore or a latch of this kind.
     pub(crate) fn check(&self, kind: Kind) -> Result<(), ConfigError> {
         if let Some(lease) = self.lease {
             Lease::renewable("with_lease", lease)?;
@@ -61,7 +61,7 @@ impl OwnSettings {
         }
     }
 
-    /// The name of a setting of those that ask, if there is one.
+    /// Checks the settings for polling waiters. Returns the name of one of them, if any is set.
     pub(crate) fn check_retries(&self) -> Result<Option<&'static str>, ConfigError> {
         let Some((first, longest)) = self.retry_pause else {
             return Ok(self.retry_count.map(|_| "with_retry_count"));
@@ -74,7 +74,7 @@ impl OwnSettings {
 
     /// The lease of renewed holds.
     pub(crate) fn lease(&self, of_client: &Settings) -> Duration {
-        // Checked before.
+        // `check` has refused an invalid lease before.
         let own = self
             .lease
             .and_then(|lease| Lease::renewable("with_lease", lease).ok());
@@ -86,7 +86,7 @@ impl OwnSettings {
     }
 }
 
-const LISTENS: &str = "its waiters listen and are told when to ask";
+const LISTENS: &str = "its waiters listen, and a message says when to ask";
 
 fn not_for(kind: Kind, setting: &'static str, reason: &'static str) -> ConfigError {
     ConfigError::Setting {

@@ -1,4 +1,4 @@
-//! What a caller asks for, and the terms of a hold that follow.
+//! What a caller asks for, and the hold's terms that follow from it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,24 +10,24 @@ use super::wait::Wait;
 use crate::error::ConfigError;
 use crate::lease::Lease;
 
-/// What a caller asks for, of one lock or of several.
+/// What a caller asks for, about one lock or several.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
     pub(crate) wait: Wait,
     pub(crate) lease: Lease,
-    /// Mostly none. Small, as every acquisition has them.
+    /// Usually none. Boxed, because every acquisition has this field.
     pub(crate) ends: Option<Box<Ends>>,
-    /// The lock is one of a quorum, whose servers have clocks of their own.
+    /// The lock is a member of a quorum, whose servers have independent clocks.
     pub(crate) of_quorum: bool,
-    /// How late its caller may be: of a lock of several, as late as the caller of them all.
+    /// How late the caller may poll. The members of a multi lock use the patience of the whole.
     pub(crate) patience: Patience,
-    /// Holds of the guards that were shown, and of the sections around the call.
+    /// Holds of the guards that the caller presented, and of the sections around the call.
     pub(crate) shown: Arc<[Arc<Hold>]>,
-    /// What it is for, for people.
+    /// A text that tells people what the lock is for.
     pub(crate) purpose: Option<Arc<str>>,
 }
 
-/// When a hold is to end, beside its lease.
+/// When a hold must end, apart from its lease.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Ends {
     pub(crate) max_hold: Option<Duration>,
@@ -52,14 +52,14 @@ impl Options {
         self.ends.as_ref()?.unlock_not_before
     }
 
-    /// The terms for Redis and the watchdog, of a lock whose renewed holds have that lease.
+    /// The terms for Redis and the watchdog. `of_lock` is the lease of the lock's renewed holds.
     pub(crate) fn terms(&self, of_lock: Duration) -> Result<HoldTerms, ConfigError> {
         let max_hold = self.ends.as_ref().and_then(|ends| ends.max_hold);
         let max_hold = max_hold
             .map(|span| Lease::checked("max_hold", span))
             .transpose()?;
         let (lease, renewed) = self.lease.terms(of_lock)?;
-        // A hold with a fixed lease is over by itself.
+        // Nobody renews a fixed lease, so the lock cannot stay locked for longer than that.
         let longest = if renewed { Lease::MAX } else { lease };
         let unlock_not_before = self
             .unlock_not_before()
@@ -80,7 +80,7 @@ impl Options {
     }
 }
 
-/// Checks for how long a lock is to stay locked.
+/// Checks `unlock_not_before`, which is limited by the longest possible lease.
 fn lingering(span: Duration, longest: Duration) -> Result<Duration, ConfigError> {
     in_range("unlock_not_before", span, &(Lease::MIN..=longest))?;
     Lease::checked("unlock_not_before", span)

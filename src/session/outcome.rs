@@ -1,4 +1,4 @@
-//! The one place where outcomes of the transport become errors.
+//! Turns outcomes of the transport into errors. Nothing else does that.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use crate::protocol::Unexpected;
 use crate::transport::CallError;
 
 impl Error {
-    /// The mapping from an outcome of the transport to the caller's error.
+    /// The caller's error for an outcome of the transport.
     pub(crate) fn from_call(name: &Arc<str>, lease: Duration, error: CallError) -> Self {
         let name = name.clone();
         match error {
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn what_passes_by_itself_is_unavailable() {
+    fn temporary_errors_are_unavailable() {
         for reply in [
             "LOADING Redis is loading the dataset in memory",
             "READONLY You can't write against a read only replica.",
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_person_must_mend_is_protocol() {
+    fn errors_that_need_a_person_are_protocol_errors() {
         for reply in [
             "WRONGPASS invalid username-password pair or user is disabled.",
             "NOPERM this user has no permissions to run the 'evalsha' command",

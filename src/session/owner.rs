@@ -1,4 +1,4 @@
-//! An owner of holds, for code that takes a lock again and has neither a guard nor a section.
+//! An owner of holds, for code that re-enters a lock and has neither a guard nor a section.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -69,8 +69,8 @@ pub struct Owner(Arc<Mutex<Names>>);
 
 /// The holds and the waiters of one owner, by name.
 ///
-/// Locking: taken alone, for operations on the maps only. Bound: names with holds or waiters, and as many
-/// dead entries.
+/// The lock is held alone, and only for map operations. The map is bounded by the names with holds
+/// or waiters, plus as many dead entries.
 #[derive(Default)]
 struct Names {
     by_key: HashMap<(ClientId, Arc<str>), Name>,
@@ -93,12 +93,12 @@ impl Owner {
         Owner::default()
     }
 
-    /// A live hold of a kind under a key of a client.
+    /// The newest live hold of one kind under a key of a client.
     pub(crate) fn newest(&self, client: ClientId, key: &Arc<str>, kind: Kind) -> Option<Arc<Hold>> {
         self.holds_of(client, key, kind).pop()
     }
 
-    /// A live hold of any kind under a key of a client.
+    /// Any live hold under a key of a client, whatever its kind.
     pub(crate) fn any(&self, client: ClientId, key: &Arc<str>) -> Option<Arc<Hold>> {
         self.live(client, key, |_| true).pop()
     }
@@ -115,13 +115,14 @@ impl Owner {
             .by_key
             .get(&(client, key.clone()))
             .map(Name::held);
-        // Not under the lock: the drop of a hold calls code of others (FOREIGN-1).
+        // Filter outside the lock: dropping a hold may call foreign code (FOREIGN-1).
         let mut held = held.unwrap_or_default();
         held.retain(|hold| of(hold) && hold.is_live());
         held
     }
 
-    /// Adds a hold. Waiters of this owner under the same key are called: the hold may let them in.
+    /// Adds a hold, and signals this owner's waiters under the same key, because the hold may let
+    /// them in.
     pub(crate) fn add(&self, hold: &Arc<Hold>) {
         let waiting = {
             let mut names = self.0.lock();
@@ -139,11 +140,11 @@ impl Owner {
         waiting
             .iter()
             .filter_map(Weak::upgrade)
-            .for_each(|waiter| waiter.call_in());
+            .for_each(|waiter| waiter.look_again());
     }
 
-    /// Adds a waiter of this owner. The waiter looks for holds after this call, so that it sees a hold or is
-    /// called.
+    /// Adds a waiter of this owner. The caller must look for holds afterwards: then it either sees
+    /// a new hold or is signalled.
     pub(crate) fn waits(&self, client: ClientId, key: &Arc<str>, waiter: &Arc<Waiter>) {
         let mut names = self.0.lock();
         names.sweep();

@@ -1,4 +1,4 @@
-//! What lets an acquisition take again what its owner holds already.
+//! Existing holds that allow an acquisition to re-enter a lock.
 
 use std::sync::Arc;
 
@@ -8,17 +8,18 @@ use crate::client_id::ClientId;
 use crate::protocol::kind::Kind;
 use crate::protocol::resource::Resource;
 
-/// What lets an acquisition take again what is held already: an acquisition without any is an owner of
-/// its own.
+/// What proves that an acquisition belongs to the owner of existing holds. Without proofs, each
+/// acquisition is an owner of its own.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Proofs {
-    /// Holds of the guard that was shown, and of the sections around the call: they outlive it.
+    /// Holds of the guard that the caller presented, and of the sections around the call. They
+    /// outlive the call.
     pub(crate) holds: Vec<Arc<Hold>>,
     pub(crate) owner: Option<Owner>,
 }
 
 impl Proofs {
-    /// A live hold of a kind under a key.
+    /// A live hold of one kind under a key.
     fn newest(&self, client: ClientId, key: &Arc<str>, kind: Kind) -> Option<Arc<Hold>> {
         let live = |hold: &&Arc<Hold>| {
             hold.resource.kind == kind && hold.is_under(client, key) && hold.is_live()
@@ -31,7 +32,7 @@ impl Proofs {
             .or_else(|| self.owner.as_ref().and_then(of_owner))
     }
 
-    /// A live hold of whatever kind under a key.
+    /// A live hold of any kind under a key.
     fn any(&self, client: ClientId, key: &Arc<str>) -> Option<Arc<Hold>> {
         let live = |hold: &&Arc<Hold>| hold.is_under(client, key) && hold.is_live();
         let of_owner = |owner: &Owner| owner.any(client, key);
@@ -42,7 +43,7 @@ impl Proofs {
             .or_else(|| self.owner.as_ref().and_then(of_owner))
     }
 
-    /// What the proofs show under the same key decides how it is asked for.
+    /// How the acquisition relates to what its owner holds under the same key.
     pub(super) fn relation(&self, client: ClientId, resource: &Resource) -> OwnerRelation {
         let kind = resource.kind;
         if !kind.is_lock() {
@@ -73,7 +74,7 @@ impl Proofs {
         }
     }
 
-    /// The write hold under which this read hold is taken.
+    /// The write hold under which this read hold is taken, if any.
     pub(super) fn write_hold(&self, client: ClientId, resource: &Resource) -> Option<Arc<Hold>> {
         if resource.kind != Kind::Read {
             return None;
@@ -93,15 +94,15 @@ impl Proofs {
     }
 }
 
-/// How an acquisition is related to what its owner holds, as its proofs show.
+/// How an acquisition relates to the holds of its owner.
 #[derive(Debug)]
 pub(super) enum OwnerRelation {
-    /// Its owner holds nothing there, or that does not matter.
+    /// The owner holds nothing there, or it does not matter.
     Unrelated,
-    /// Its owner holds the lock: the count is raised.
+    /// The owner holds the lock, so this acquisition raises the count of that hold.
     Nested(Arc<Hold>),
-    /// Its owner holds the lock in a way that lets it in at once, as a hold of its own.
+    /// The owner holds the lock in a way that allows another hold at once.
     Concurrent,
-    /// It would wait for its own owner.
+    /// The acquisition would wait for its own owner. The text completes the error message.
     WouldDeadlock(&'static str),
 }

@@ -1,4 +1,4 @@
-//! One acquisition as it was asked for.
+//! One acquisition, as the caller asked for it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -26,26 +26,26 @@ use crate::transport::CallError;
 const OUTAGE_PAUSE: Duration = Duration::from_millis(50);
 const OUTAGE_PAUSE_MAX: Duration = Duration::from_secs(1);
 
-/// One acquisition, checked.
+/// One acquisition whose arguments are checked.
 #[derive(Debug)]
 pub(crate) struct Request {
     client: ClientId,
     pub(crate) resource: Arc<Resource>,
     pub(crate) proofs: Proofs,
     pub(crate) terms: HoldTerms,
-    /// How many permits of a semaphore; one of anything else.
+    /// The number of permits of a semaphore; one for anything else.
     pub(crate) permits: u32,
     pub(crate) settings: LockSettings,
     pub(crate) wait: Wait,
-    /// How late its caller may be.
+    /// How late the caller may poll.
     pub(crate) patience: Patience,
     pub(crate) started: Instant,
-    /// What was in the way had no expiry.
+    /// The last call found a key without an expiry.
     pub(super) no_expiry: Arc<AtomicBool>,
-    pub(super) told: Acquisition,
-    /// What is said of its hold in Redis.
+    pub(super) observer: Acquisition,
+    /// What Redis is to say about the hold.
     pub(crate) description: Option<Arc<str>>,
-    /// Its time-out says who is in the way.
+    /// A timeout error names the current holder.
     pub(crate) asks_who: bool,
 }
 
@@ -59,7 +59,7 @@ impl Request {
     ) -> Self {
         let (started, no_expiry) = (Instant::now(), Arc::new(AtomicBool::new(false)));
         let client = calls.client_id;
-        let told = calls
+        let observer = calls
             .settings
             .telemetry
             .acquisition(resource.kind.label(), &resource.name);
@@ -74,34 +74,34 @@ impl Request {
             patience: Patience::FIRST,
             started,
             no_expiry,
-            told,
+            observer,
             description: None,
             asks_who: false,
         }
     }
 
-    /// Another owner holds it for this long.
+    /// Another owner holds the lock for this long.
     pub(super) fn met(&self, left: Option<Duration>) {
         let no_expiry = left.is_none() && self.resource.kind.tells_of_missing_expiry();
         self.no_expiry.store(no_expiry, Relaxed);
     }
 
-    /// What its owner holds under the same key decides how it is asked for.
+    /// How this acquisition relates to what its owner holds under the same key.
     pub(super) fn relation(&self) -> OwnerRelation {
         self.proofs.relation(self.client, &self.resource)
     }
 
-    /// The write hold under which this read hold is taken.
+    /// The write hold under which this read hold is taken, if any.
     pub(super) fn writes_already(&self) -> Option<Arc<Hold>> {
         self.proofs.write_hold(self.client, &self.resource)
     }
 
-    /// A reader may have been asked to let this client's writers go first.
+    /// True if this reader should let waiting writers of this client go first.
     pub(super) fn lets_others_first(&self, queues: &LocalQueues) -> bool {
         let Some(writers) = &self.resource.yields_to else {
             return false;
         };
-        // Readers that read already are what the writers wait for.
+        // A reader that already reads does not yield: the writers wait for it.
         queues.is_waited_in(writers) && !matches!(self.relation(), OwnerRelation::Concurrent)
     }
 
@@ -113,7 +113,7 @@ impl Request {
         self.wait.is_over()
     }
 
-    /// When a call that is sent now counts as lost, if that is before its own time-out.
+    /// When a call that is sent now counts as lost, if that is before the call's own timeout.
     pub(super) fn limit(&self, calls: &Calls) -> Option<Instant> {
         let now = Instant::now();
         match self.wait {
@@ -129,7 +129,7 @@ impl Request {
         count(&holds.calls.counters.timed_out);
         let name = self.resource.name.clone();
         let no_expiry = self.no_expiry.load(Relaxed);
-        // Not for permits: many may hold them.
+        // Not for permits, which many may hold.
         let held_here = self
             .resource
             .kind
@@ -153,12 +153,12 @@ impl Request {
         Error::from_call(&self.resource.name, self.terms.first_lease(), error)
     }
 
-    /// The calls of this acquisition that meet an outage.
+    /// The retries of this acquisition's calls during an outage.
     pub(super) fn retry() -> Retry {
         Retry::growing(OUTAGE_PAUSE, OUTAGE_PAUSE_MAX)
     }
 
-    /// Returns when a call that failed may be tried again, or the error if it may not.
+    /// Returns when a failed call may be repeated, or with the error if it may not.
     pub(super) async fn ride_out(
         &self,
         calls: &Calls,

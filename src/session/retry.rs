@@ -1,9 +1,11 @@
-//! A call that failed: whether it is repeated, when, and which error its caller gets in the end.
+//! Whether a failed call is repeated, when, and which error its caller gets in the end.
 //!
 //! # Invariants
 //!
-//! - **RETRY-1** A call whose outcome is not known stays in doubt, whatever its repetitions answer.
-//! - **RETRY-2** Only what may pass by itself is repeated: a call that was not applied, or may not have been.
+//! - **RETRY-1** Once the outcome of a call is unknown, it stays unknown, whatever its repetitions
+//!   return.
+//! - **RETRY-2** Only calls that were not executed, or whose outcome is unknown, are repeated.
+//!   Other errors are permanent.
 
 use std::time::Duration;
 
@@ -13,8 +15,8 @@ use super::calls::outages::Outage;
 use super::jittered;
 use crate::transport::CallError;
 
-/// The first and the longest pause while a caller waits. A server that is busy, loading or full says not when
-/// it is so no more.
+/// The first and the longest pause while a caller waits. Short, because a server that is busy,
+/// loading or full does not announce that it has recovered.
 const BRIEF: [Duration; 2] = [Duration::from_millis(10), Duration::from_millis(40)];
 
 /// The repetitions of one call.
@@ -30,13 +32,13 @@ pub(super) struct Retry {
 #[derive(Clone, Copy, Debug)]
 enum Limit {
     None,
-    /// So long after the first failure.
+    /// This long after the first failure.
     AfterFailure(Duration),
     At(Instant),
 }
 
 impl Retry {
-    /// For a caller that waits for the answer, for so long after the first failure.
+    /// For a caller that waits for the reply, until `limit` after the first failure.
     pub(super) fn brief(limit: Duration) -> Self {
         let [first, most] = BRIEF;
         Retry {
@@ -45,7 +47,7 @@ impl Retry {
         }
     }
 
-    /// For calls that nobody waits for at the moment: with pauses that double.
+    /// For calls that nobody waits for at the moment. The pauses double up to `most`.
     pub(super) fn growing(first: Duration, most: Duration) -> Self {
         Retry {
             pause: first,
@@ -63,12 +65,12 @@ impl Retry {
         }
     }
 
-    /// The outcome of an earlier call is not known.
+    /// True if the outcome of an earlier call is unknown.
     pub(super) fn is_in_doubt(&self) -> bool {
         self.in_doubt
     }
 
-    /// What a failure means: `Ok` if the call may be repeated, else what to give up with.
+    /// Classifies a failure: `Ok` if the call may be repeated, otherwise the final error.
     pub(super) fn failed(&mut self, error: CallError) -> Result<CallError, CallError> {
         self.in_doubt |= matches!(error, CallError::Unknown(_));
         let error = if self.in_doubt {
@@ -80,7 +82,8 @@ impl Retry {
         if passes { Ok(error) } else { Err(error) }
     }
 
-    /// Returns when the call may be repeated, or what to give up with. `outage` began before the call.
+    /// Returns when the call may be repeated, or with the final error. `outage` must have been made
+    /// before the call.
     pub(super) async fn pause(
         &mut self,
         error: CallError,
@@ -126,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_was_in_doubt_once_stays_so() {
+    fn an_unknown_outcome_stays_unknown() {
         let mut retry = Retry::brief(Duration::from_secs(1));
         assert_eq!(
             retry.failed(CallError::NotApplied(fault())),
@@ -144,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_pass_by_itself_is_not_repeated() {
+    fn permanent_errors_are_not_repeated() {
         let mut retry = Retry::brief(Duration::from_secs(1));
         assert_eq!(retry.failed(CallError::Closed), Err(CallError::Closed));
         assert_eq!(

@@ -1,4 +1,4 @@
-//! When a waiter asks again if nobody tells it to.
+//! When a waiter asks again without having been notified.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::protocol::kind::{Kind, WaitMode};
 /// The pauses of one wait.
 pub(super) struct RetryDelay {
     pauses: Pauses,
-    /// How often it may yet ask again; `None` is no limit.
+    /// How often the waiter may still ask again; `None` if there is no limit.
     retries: Option<u32>,
 }
 
@@ -22,7 +22,7 @@ enum Pauses {
     Poll(GrowingPause),
 }
 
-/// Pauses that grow to a longest one, with jitter.
+/// Pauses that grow to a maximum, with jitter.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct GrowingPause {
     first: Duration,
@@ -45,7 +45,8 @@ impl GrowingPause {
             .saturating_mul(1 << self.pauses)
             .min(self.longest);
         self.pauses = (self.pauses + 1).min(16);
-        // Between half of it and all: clients that began together drift apart.
+        // Between half of the pause and all of it, so that clients that started together drift
+        // apart.
         grown.mul_f64(0.5 + 0.5 * fastrand::f64())
     }
 }
@@ -71,7 +72,7 @@ impl RetryDelay {
         }
     }
 
-    /// It was refused; true if it has asked as often as it may.
+    /// The lock was held. True if the waiter has asked as often as it may.
     pub(super) fn is_over(&mut self) -> bool {
         match &mut self.retries {
             None => false,
@@ -87,7 +88,7 @@ impl RetryDelay {
         matches!(self.pauses, Pauses::Listen { .. })
     }
 
-    /// The next pause, at most until what is in the way ends by itself.
+    /// The next pause, which ends at the latest when the current hold expires.
     pub(super) fn next(&mut self, left: Option<Duration>) -> Option<Duration> {
         let ends = left.map(|left| left + expiry_jitter());
         let pause = match &mut self.pauses {
@@ -98,7 +99,7 @@ impl RetryDelay {
     }
 }
 
-/// Waiters of many clients see the same remaining lease; they should not ask at the same moment.
+/// Waiters of many clients see the same remaining lease and must not all ask at the same moment.
 fn expiry_jitter() -> Duration {
     Duration::from_micros(fastrand::u64(1_000..10_000))
 }
@@ -133,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn who_may_ask_so_often_again_asks_no_more() {
+    fn a_waiter_asks_again_no_more_often_than_its_retry_count() {
         for retries in 0..5 {
             let mut delay = RetryDelay {
                 retries: Some(retries),
@@ -164,9 +165,9 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_pauses_twice_as_long_each_time_up_to_the_longest() {
+    fn pauses_of_a_polling_waiter_double_up_to_the_longest() {
         for seed in 0..1000 {
-            // Many more than bits in a number of milliseconds.
+            // More pauses than a number of milliseconds has bits.
             let spans = [4, 8, 16, 32, 64].into_iter().chain([100; 95]);
             for (pause, whole) in pauses(seed, 100).into_iter().zip(spans) {
                 assert!(
@@ -178,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_does_not_move_in_step() {
+    fn polling_waiters_do_not_act_in_step() {
         let (one, other) = (pauses(1, 20), pauses(2, 20));
         assert!(
             one.iter().zip(&other).all(|(one, other)| one != other),
@@ -197,8 +198,8 @@ mod tests {
                     let pause = asks.next(Some(left)).expect("it asks again");
                     assert!(pause < left + ms(10), "{pause:?} of {left:?}");
                 }
-                let told = listens(seed).next(Some(left)).expect("it ends");
-                assert!(told > left && told < left + ms(10), "{told:?} of {left:?}");
+                let pause = listens(seed).next(Some(left)).expect("it ends");
+                assert!(pause > left && pause < left + ms(10), "{pause:?} of {left:?}");
                 let polls = listens_and_polls(seed).next(Some(left)).expect("it ends");
                 assert!(
                     polls > left && polls < left + ms(10),
@@ -209,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nothing_ends_by_itself_who_is_told_waits_for_that() {
+    fn a_listening_waiter_without_an_expiry_waits_for_a_message() {
         assert_eq!(listens(1).next(None), None);
         let polls = listens_and_polls(1).next(None).expect("it polls");
         assert!(polls >= ms(800) && polls <= ms(1200), "{polls:?}");

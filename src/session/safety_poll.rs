@@ -1,8 +1,9 @@
-//! The safety poll: what a lost message can cost at most.
+//! The safety poll limits how long a lost message can delay a waiter.
 //!
-//! About once a second one call asks which of the keys that this client waits for are missing. None
-//! is while all are held; where one is, its waiter is woken. Ten thousand waited-for names cost twenty
-//! calls a second, whatever became of them. A waiter of a lock with a safety poll of its own asks for itself as well.
+//! About once a second, one call asks which of the keys that this client waits for are missing.
+//! While all locks are held, none is missing. If one is, its waiter is woken. Ten thousand
+//! waited-for names cost twenty calls a second. A waiter whose lock has its own safety poll also
+//! asks for itself.
 
 use super::holds::Holds;
 use std::sync::Arc;
@@ -22,16 +23,16 @@ use crate::transport::{Group, Lane};
 /// Keys in one call.
 const BATCH: usize = 500;
 
-/// How often subscriptions and local queues that nobody uses any more are ended.
+/// How often unused subscriptions and local queues are removed.
 const SWEEP: Duration = Duration::from_secs(1);
 
-/// How long the machine must have been suspended between two looks for its timers to be set again.
+/// A shorter suspension of the machine between two looks does not reset timers.
 const SUSPENSION_MIN: Duration = Duration::from_millis(100);
 
-/// Ends what nobody uses any more, until it is dropped. Notices that the machine was suspended: timers
-/// do not fire sooner for that.
+/// Removes what nobody uses any more, until it is dropped. Also notices that the machine was
+/// suspended, because timers do not fire earlier for that.
 pub(crate) async fn sweep(holds: &Holds) {
-    // Not what it is by now: holds may have been taken before this ran for the first time.
+    // Not the current value: holds may have been taken before this task ran for the first time.
     let mut suspended = Duration::ZERO;
     loop {
         sleep(SWEEP).await;
@@ -41,8 +42,8 @@ pub(crate) async fn sweep(holds: &Holds) {
         }
         holds.subscriptions.sweep(&holds.calls.transport);
         holds.queues.sweep();
-        for hold in holds.queues.held_in_vain(holds.calls.settings.clock.now()) {
-            holds.ends_in_vain(&hold);
+        for hold in holds.queues.stale_holds(holds.calls.settings.clock.now()) {
+            holds.end_stale(&hold);
         }
         if let Some(then) = Instant::now().checked_sub(SWEEP) {
             holds.queues.wake_overslept(then);
@@ -70,16 +71,18 @@ pub(crate) async fn run(holds: &Holds) {
             .transport
             .grouped(resources, |resource| &resource.key)
         {
-            // Side by side, and not beyond the next poll: a node that does not answer holds up no other.
+            // All batches at once, and none beyond the next poll, so that a node that does not
+            // reply delays no other.
             let batches = all.chunks(BATCH).map(<[_]>::to_vec);
             checks.extend(batches.map(|batch| timeout(every, check(holds, group, batch))));
         }
     }
 }
 
-/// Finds the keys that are gone: one call, however many those are.
+/// Asks with one call which keys are gone.
 async fn check(holds: &Holds, group: Group, resources: Vec<Arc<Resource>>) {
-    // A hold that is older than the question must be there; a younger one may not have been.
+    // Remember the holds before asking. The key of a hold that is older than the call must exist;
+    // the key of a younger one may not have existed yet.
     let holders: Vec<_> = resources
         .iter()
         .map(|resource| holds.queues.holder(&resource.queue_name))
@@ -96,10 +99,11 @@ async fn check(holds: &Holds, group: Group, resources: Vec<Arc<Resource>>) {
     let missing = reply
         .ok()
         .and_then(|value| existence::missing(value, resources.len()).ok());
-    // A poll that fails is followed by another one.
+    // A poll that fails is followed by another.
     for at in missing.unwrap_or_default() {
         let holder = holds.queues.nudge(&resources[at].queue_name);
-        // The key of our own hold is gone: its waiters would wait for the next renewal.
+        // The key of this client's own hold is gone. Without this, its waiters would wait for the
+        // next renewal.
         if let (Some(hold), Some(before)) = (holder, &holders[at])
             && Arc::ptr_eq(&hold, before)
         {

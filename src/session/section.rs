@@ -1,9 +1,9 @@
-//! Being inside a section: what runs in `guard.run(..)` may take the same locks again.
+//! Code that runs inside `guard.run(..)` may re-enter the locks of that guard.
 //!
-//! The sections are on a stack of the thread for as long as their future is polled, or their closure runs, so
-//! that a lock taken inside finds the hold of the section it is in, and nothing else does: not a task that was
-//! spawned there, and not a future that was made there and is first polled elsewhere. The hold outlives what
-//! runs inside, because the future or the call around it borrows the guard.
+//! While the future of a section is polled, or its closure runs, the section is on a stack of the
+//! thread. A lock taken inside finds the section's hold there. Tasks that were spawned inside do
+//! not find it, nor do futures that were made inside and are first polled elsewhere. The hold
+//! outlives the code inside, because the section borrows the guard.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -17,15 +17,16 @@ thread_local! {
 }
 
 struct Section {
-    /// Tasks of a `LocalSet` are polled within the section that polls the set, but are not inside.
+    /// Tasks of a `LocalSet` may be polled while the section is on the stack, but they are not
+    /// inside.
     task: Option<task::Id>,
     holds: Arc<[Arc<Hold>]>,
 }
 
-/// The thread is inside until this is dropped.
+/// The thread is inside the section until this is dropped.
 pub(crate) struct Inside(());
 
-/// Enters for one poll.
+/// Enters a section for one poll.
 pub(crate) fn enter(holds: &Arc<[Arc<Hold>]>) -> Inside {
     let section = Section {
         task: task::try_id(),
@@ -42,7 +43,7 @@ impl Drop for Inside {
     }
 }
 
-/// The holds of all sections that the running future is inside of, the innermost first.
+/// The holds of all sections around the running future, the innermost first.
 pub(crate) fn holds() -> Vec<Arc<Hold>> {
     SECTIONS.with_borrow(|sections| {
         if sections.is_empty() {

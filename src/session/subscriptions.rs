@@ -1,26 +1,27 @@
-//! Wakes the waiters of this client when a release is published.
+//! Wakes this client's waiters when a release is published.
 //!
-//! One Redis subscription serves all waiters of a channel in this process. A wake is a hint: the
-//! waiter must ask Redis again.
+//! One Redis subscription serves all waiters of a channel in this process. A wake is only a hint:
+//! the waiter must ask Redis again.
 //!
 //! # Invariants
 //!
-//! - **WAKE-1** A waiter is registered before the attempt after which it goes to sleep; a release
-//!   published after that attempt therefore reaches it. (Check, listen, check again; or listen and check, where the
-//!   channel is subscribed anyway.)
+//! - **WAKE-1** A waiter is registered before the call after which it goes to sleep, so a release
+//!   that is published after that call reaches it. (Check, listen, check again; or listen and
+//!   check, if the channel is subscribed anyway.)
 //! - **WAKE-2** When messages may have been missed, every waiter is woken.
-//! - **WAKE-3** A channel without waiters stays subscribed for a moment, so that a hot name does not
-//!   subscribe for each contention; [`Subscriptions::sweep`] ends that. Who only asks does not keep it longer.
+//! - **WAKE-3** A channel without waiters stays subscribed for a moment, so that a hot name is not
+//!   subscribed for each contention. [`Subscriptions::sweep`] ends such subscriptions. A waiter
+//!   that only asked once does not prolong that time.
 //!
 //! # Locking
 //!
-//! One shard at a time, and nobody is woken under it: a waiter that ends at once comes back here by its
-//! listener. Subscribing and unsubscribing are queued in the transport; unsubscribing is
-//! queued under the shard lock, so that it cannot overtake a later subscription.
+//! One shard at a time. No waiter is woken under it: a waiter that ends immediately would re-enter
+//! this module by dropping its listener. Subscribing and unsubscribing are queued in the transport.
+//! Unsubscribing is queued under the shard lock, so that it cannot overtake a later subscription.
 //!
 //! # Bounds
 //!
-//! Entries: channels waited on, plus warm ones, at most one second's worth more than [`WARM`] allows.
+//! Entries: channels with waiters, plus those kept for [`WARM`] and up to a second more.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -48,22 +49,23 @@ pub(crate) struct Subscriptions {
 struct Channel {
     listeners: Vec<(u64, Arc<Waiter>)>,
     confirmed: bool,
-    /// Since the last one that waited went; nobody may be there.
+    /// When the last listener that really waited has left. Other listeners may have come and gone
+    /// since.
     idle_since: Option<Instant>,
 }
 
-/// A waiter's registration; dropping it ends it.
+/// A waiter's registration. Dropping it unregisters the waiter.
 #[derive(Debug)]
 pub(crate) struct Listener<'a> {
     subscriptions: &'a Subscriptions,
     transport: &'a Transport,
     channel: Arc<str>,
-    /// Of the resource that the channel belongs to.
+    /// The key of the resource that the channel belongs to.
     key: Arc<str>,
     id: u64,
     /// Nobody will ever listen to this channel again.
     private: bool,
-    /// It was there for more than a question.
+    /// The listener was used for more than a single call.
     waited: bool,
 }
 
@@ -76,7 +78,7 @@ impl Subscriptions {
         })
     }
 
-    /// Registers a waiter; messages reach it from [`Listener::ready`] on.
+    /// Registers a waiter. Messages reach it as soon as [`Listener::ready`] has returned.
     pub(crate) fn listen<'a>(
         &'a self,
         transport: &'a Transport,
@@ -116,14 +118,14 @@ impl Subscriptions {
         let mut idle = self
             .channels
             .collect(|channel, entry| is_idle(entry).then(|| channel.clone()));
-        // What is sent must not depend on hashing: simulations are replayed.
+        // The order of calls must not depend on hashing, so that simulations can be replayed.
         idle.sort();
         for channel in idle {
             self.end(&channel, transport, is_idle);
         }
     }
 
-    /// Ends the subscription of a channel if it is unused.
+    /// Ends the subscription of a channel if `unused` says so.
     fn end(&self, channel: &Arc<str>, transport: &Transport, unused: impl Fn(&Channel) -> bool) {
         self.channels.remove_if(channel, |entry| {
             let unused = unused(entry);
@@ -149,7 +151,7 @@ impl Subscriptions {
 }
 
 impl Listener<'_> {
-    /// Of a channel that is this waiter's own: it is not kept warm.
+    /// Marks the channel as this waiter's own, so it is not kept after the wait.
     pub(crate) fn private(mut self) -> Self {
         self.private = true;
         self
@@ -168,7 +170,8 @@ impl Listener<'_> {
         if self.subscriptions.is_subscribed(&self.channel) {
             return Ok(());
         }
-        // CANCEL: the channel may or may not be subscribed; our drop unsubscribes it, in order.
+        // CANCEL: the channel may or may not be subscribed. The listener's drop unsubscribes it, in
+        // order.
         self.transport.subscribe(&self.channel, &self.key).await?;
         if let Some(mut entry) = self.subscriptions.channels.get_mut(&self.channel) {
             entry.confirmed = true;
@@ -187,7 +190,7 @@ impl Drop for Listener<'_> {
             return;
         }
         if entry.confirmed && !self.private {
-            // Who only asked keeps nothing warm (WAKE-3).
+            // A listener that only asked once does not prolong the subscription (WAKE-3).
             if self.waited || entry.idle_since.is_none() {
                 entry.idle_since = Some(Instant::now());
             }
@@ -215,7 +218,7 @@ impl Subscriptions {
         }
     }
 
-    /// Messages may have been missed: their waiters ask Redis.
+    /// Messages may have been missed, so the affected waiters ask Redis.
     pub(super) fn missed(&self, what: Missed<'_>) {
         let concerns = |channel: &str| match what {
             Missed::All => true,
@@ -228,7 +231,7 @@ impl Subscriptions {
             .channels
             .collect(|channel, entry| listeners(channel, entry))
             .concat();
-        // In the order in which they came, not that of a hash.
+        // Wake in the order of registration; hash order would make simulations irreproducible.
         all.sort_by_key(|(id, _)| *id);
         for (_, waiter) in all {
             waiter.wake();

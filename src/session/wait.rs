@@ -9,14 +9,14 @@ use crate::lease::Lease;
 /// How long a caller waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wait {
-    /// One question, one answer.
+    /// Ask once, and do not wait.
     Once,
     Until(Instant),
     Forever,
 }
 
 impl Wait {
-    /// There is no time for another question.
+    /// There is no time for another call.
     pub(crate) fn is_over(self) -> bool {
         match self {
             Wait::Once => true,
@@ -35,12 +35,12 @@ impl Wait {
 }
 
 impl From<Duration> for Wait {
-    /// The wait begins now. Zero is one question; longer than a timer can count is for ever.
+    /// The wait begins now. Zero means one call. More than a timer can count means forever.
     fn from(wait: Duration) -> Self {
         if wait.is_zero() {
             return Wait::Once;
         }
-        // Tokio's timers reach about two years.
+        // Tokio's timers reach only about two years.
         if wait > Lease::MAX {
             Wait::Forever
         } else {

@@ -1,4 +1,4 @@
-//! Waits for a latch to open: nothing is held then.
+//! Waits for a latch to open. Such a wait ends without a hold.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::session::holds::Holds;
 use crate::session::request::Request;
 use crate::session::wait::Wait;
 
-/// Waits until a latch is open.
+/// Waits until the latch is open.
 pub(crate) async fn wait_open(handle: &Arc<Handle>, request: Request) -> Result<(), Error> {
     let work = async |handle: Arc<Handle>, request: Arc<Request>| {
         loop {
@@ -32,7 +32,7 @@ pub(crate) async fn wait_open(handle: &Arc<Handle>, request: Request) -> Result<
     for_caller(handle, request, work).await
 }
 
-/// A time-out, if it is not open.
+/// Asks once; fails with a timeout if the latch is closed.
 async fn ask_once(holds: &Holds, request: &Request) -> Result<(), Error> {
     match Attempt::new(holds, request)
         .ask(request.limit(&holds.calls))
@@ -45,14 +45,15 @@ async fn ask_once(holds: &Holds, request: &Request) -> Result<(), Error> {
 }
 
 impl QueueSlot<'_> {
-    /// The last word is Redis': the contender asks for all, but may not have been polled for a moment.
+    /// Asks Redis itself when the wait is over. The contender asks for all local waiters, but its
+    /// caller may not have polled it lately.
     pub(super) async fn ask_past_the_contender(&self) -> Result<Outcome, Error> {
         let (holds, asked) = (&self.handle.session.holds, Instant::now());
         ask_once(holds, self.request).await?;
         holds
             .queues
             .opened(&self.request.resource, &self.waiter, asked);
-        // Our drop leaves the queue.
+        // The slot's drop leaves the queue.
         Ok(Outcome::Open)
     }
 }

@@ -1,4 +1,4 @@
-//! What the contender does between two questions: it yields, subscribes, or sleeps.
+//! What the contender does between two calls: yield, subscribe, or sleep.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::session::retry::Retry;
 use crate::session::sleep_until_some;
 use crate::session::subscriptions::Listener;
 
-/// A wait does not end without an attempt as recent as this.
+/// A wait times out only if its last call is at most this old.
 const FRESH: Duration = Duration::from_millis(50);
 
 /// Why a pause is over.
@@ -23,10 +23,11 @@ pub(super) enum Pause {
 }
 
 impl<'a> QueueSlot<'a> {
-    /// Lets other clients go first, within the wait: until the yield is over, or each of them had the lock.
+    /// Lets other clients go first, until the yield is over, each of them has had the lock, or the
+    /// wait ends.
     pub(super) async fn yields(&self, yielding: &mut Yield) -> Yielded {
         let mut yielded = Yielded::InVain;
-        // At first the message may be that of this client's own release.
+        // A message that comes this early may be about this client's own release.
         let from = Instant::now() + SHORTEST;
         while !self.handle.session.holds.calls.life.is_closed() {
             let until = self
@@ -52,7 +53,8 @@ impl<'a> QueueSlot<'a> {
         yielded
     }
 
-    /// Subscribes, riding out an outage; `None` if it could not be confirmed yet, and it is time to ask.
+    /// Subscribes, riding out an outage. `None` if the subscription is not confirmed yet and it is
+    /// time to ask.
     pub(super) async fn listen(
         &self,
         retry: &mut Retry,
@@ -84,7 +86,8 @@ impl<'a> QueueSlot<'a> {
                 Ok(None)
             }
             None if asked_at.is_some_and(is_fresh) => Err(self.request.timed_out(holds)),
-            // It was not listened for a release: the last word is Redis'.
+            // The subscription was not live, so a release may have been missed: ask Redis once
+            // more.
             None => Ok(None),
         }
     }
@@ -101,7 +104,7 @@ impl<'a> QueueSlot<'a> {
             .sleeps_until(timer.into_iter().chain(request.deadline()).min());
         loop {
             if self.waiter.take_wake() {
-                request.told.is_woken();
+                request.observer.is_woken();
                 return Ok(Pause::Ask { by_message: true });
             }
             if matches!(self.waiter.take_signal(), WaiterSignal::LookAgain) {
@@ -115,7 +118,7 @@ impl<'a> QueueSlot<'a> {
                 () = self.waiter.changed() => {}
                 () = sleep_until_some(timer) => return Ok(Pause::Ask { by_message: false }),
                 () = sleep_until_some(request.deadline()) => {
-                    // A message may have been lost: the last word is Redis'.
+                    // A message may have been lost: ask Redis once more.
                     if !is_fresh(asked_at) {
                         return Ok(Pause::Ask { by_message: false });
                     }
@@ -126,7 +129,7 @@ impl<'a> QueueSlot<'a> {
     }
 }
 
-/// An answer to what was asked then is the last word.
+/// True if the reply to a call sent at `asked_at` is recent enough to end the wait.
 fn is_fresh(asked_at: Instant) -> bool {
     asked_at.elapsed() <= FRESH
 }

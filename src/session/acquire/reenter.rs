@@ -1,4 +1,4 @@
-//! A further guard for a caller that shows one.
+//! A further guard for a caller that presents an existing one.
 
 use std::sync::Arc;
 
@@ -16,7 +16,8 @@ use crate::session::request::Request;
 use crate::session::wait::Wait;
 use crate::session::{Handle, HoldShare};
 
-/// A further share in the hold of a share, with the same lease; of a read lock a hold of its own.
+/// Adds a share to the hold of `shown`, with the same lease. A read lock takes a hold of its own
+/// instead.
 pub(crate) async fn reenter(shown: &HoldShare) -> Result<HoldShare, Error> {
     let handle = shown.handle();
     let (holds, resource) = (&handle.session.holds, shown.hold().resource.clone());
@@ -34,7 +35,7 @@ pub(crate) async fn reenter(shown: &HoldShare) -> Result<HoldShare, Error> {
             owner: None,
         };
         let wait = Wait::Until(Instant::now() + holds.calls.settings.command_timeout);
-        // The hold stays locked for as long as it was to, but not for longer.
+        // The hold stays locked until the time that was set before, but no longer.
         let terms = HoldTerms {
             unlock_not_before: None,
             ..shown.terms()
@@ -42,14 +43,14 @@ pub(crate) async fn reenter(shown: &HoldShare) -> Result<HoldShare, Error> {
         let mut request = Request::new(&holds.calls, resource.clone(), proofs, terms, wait);
         request.patience = patience;
         match reenter_shown(handle, request, shown.hold().clone()).await {
-            // It was kept without being polled, and is polled again: its time begins again.
+            // The caller did not poll in time, and polls again now: start over.
             Err(Error::Timeout { .. }) => patience = patience.doubled(),
             done => return done,
         }
     }
 }
 
-/// Fails with a time-out only if nobody polled it until its time was over.
+/// Fails with a timeout only if its caller did not poll it in time.
 async fn reenter_shown(
     handle: &Arc<Handle>,
     request: Request,
@@ -69,7 +70,8 @@ async fn reenter_shown(
                 }
                 OwnerRelation::Unrelated => None,
             };
-            // It never waits for the lock: what was shown is held, or lost.
+            // A re-entry never waits for the lock. Without a share, the presented hold must have
+            // been lost.
             let lost = || shown.loss().unwrap_or(LossReason::Gone);
             again
                 .ok_or_else(|| Error::lost(&request.resource.name, lost()))?

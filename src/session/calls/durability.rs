@@ -1,4 +1,4 @@
-//! Waits until enough servers have what a grant or a renewal wrote.
+//! Waits until enough servers have a copy of a grant or a renewal.
 
 use super::Calls;
 use crate::durability::Durability;
@@ -6,16 +6,16 @@ use crate::protocol::Value;
 use crate::transport::{CallError, Epoch, Lane};
 
 impl Calls {
-    /// The epoch that [`made_durable`](Self::made_durable) needs; to be taken before the call is sent.
+    /// The epoch that [`made_durable`](Self::made_durable) needs. Take it before sending the call.
     pub(crate) fn epoch_if_durable(&self, lane: Lane, key: &str) -> Option<Epoch> {
         self.settings
             .durability
             .map(|_| self.transport.epoch(lane, key))
     }
 
-    /// Returns when there are enough copies of all that was written on the lane for the key, if this client
-    /// wants copies. `before` is the lane's epoch before that was sent: a server knows what to wait for
-    /// only on the connection that wrote.
+    /// If this client asks for copies, waits until there are enough copies of everything written on
+    /// the lane for the key. `before` is the lane's epoch before the write was sent. A server can
+    /// wait only for writes of the same connection, so a changed epoch means that nothing is known.
     pub(crate) async fn made_durable(
         &self,
         lane: Lane,
@@ -34,7 +34,8 @@ impl Calls {
         let acknowledged = match reply {
             Ok(reply) => copies(durability, &reply),
             Err(error @ (CallError::Closed | CallError::Forked)) => return Err(error),
-            // The server does not know the command, or may not be asked: the caller must learn that.
+            // The server does not know the command, or the user may not call it: the caller must
+            // learn that.
             Err(CallError::Refused(fault)) => return Err(CallError::Refused(fault)),
             Err(_) => 0,
         };
@@ -51,7 +52,7 @@ impl Calls {
     }
 }
 
-/// What WAIT or WAITAOF answers.
+/// How many copies the reply of WAIT or WAITAOF reports.
 fn copies(durability: Durability, reply: &Value) -> u32 {
     match reply {
         Value::Int(replicas) => durability.obtained(0, *replicas),

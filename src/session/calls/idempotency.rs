@@ -1,10 +1,10 @@
-//! Calls that must take effect once, although they are repeated: they bring a key that keeps the
-//! first reply for a while.
+//! Calls that are repeated and must still take effect only once. Each of them carries a reply key,
+//! under which Redis keeps the first reply for a while.
 //!
 //! # Bounds
 //!
-//! A name has at most as many reply keys as this client ever had such calls under way at once: the key of a
-//! call that has ended serves the next one.
+//! A name has at most as many reply keys as this client ever had such calls in flight at once,
+//! because the key of a finished call serves the next one.
 
 use std::time::Duration;
 
@@ -19,14 +19,14 @@ use crate::session::retry::Retry;
 use crate::sync::Mutex;
 use crate::transport::{CallError, Lane};
 
-/// A call in an old connection is taken to be executed within this, or never.
+/// A call sent on an old connection is assumed to be executed within this time, or never.
 const LATE: Duration = Duration::from_secs(30);
 
-/// Numbers of reply keys that serve no call at present.
+/// Numbers of reply keys that no call uses at present.
 #[derive(Debug, Default)]
 pub(crate) struct ReplyKeys(Mutex<Vec<u64>>);
 
-/// The number of a reply key, which is one call's own until it ends.
+/// The number of a reply key. It belongs to one call until that call ends.
 struct ReplyKeyNumber<'a> {
     free: &'a ReplyKeys,
     number: u64,
@@ -47,23 +47,25 @@ impl Drop for ReplyKeyNumber<'_> {
 }
 
 impl Calls {
-    /// One call, repeated within a command's time-out if its outcome is not known.
+    /// Sends one call, and repeats it within a command's timeout if its outcome is unknown.
     pub(crate) async fn call_idempotent<T>(
         &self,
         resource: &Resource,
         call: impl Fn(&Resource, ReplyKey) -> Call,
         read: impl Fn(Value) -> Result<T, Unexpected>,
     ) -> Result<T, Error> {
-        // CANCEL: the next call takes its key over. If the call comes after that, it does nothing.
+        // CANCEL: the next call takes over the key. If the cancelled call arrives later still, it
+        // does nothing.
         let key = ReplyKeyNumber::take(self);
         let (name, id) = (&resource.name, format!("{}:{}", self.client_id, key.number));
-        // Beyond the last repetition, and beyond a first call that comes late.
+        // Longer than the last repetition can take, and longer than a first call may be delayed.
         let kept = LATE.max(4 * self.settings.command_timeout);
         let call = call(resource, reply_key(resource, &id, self.next_id(), kept));
         let limit = Instant::now() + self.settings.command_timeout;
         let mut retry = Retry::brief(self.settings.command_timeout).until(limit);
         let failed = |retry: &Retry, error: CallError| {
-            // Whatever a repetition says, but for a reply of the script: the first call may have been applied.
+            // The outcome stays unknown whatever error a repetition returns: the first call may
+            // have been executed.
             let in_doubt = retry.is_in_doubt();
             let error = if in_doubt {
                 CallError::Unknown(error.into_fault())
@@ -77,7 +79,7 @@ impl Calls {
             let reply = if self.life.is_closed() {
                 Err(CallError::Closed)
             } else {
-                // CANCEL: it is done or it is not; nothing of it is held.
+                // CANCEL: the call takes effect or it does not. Either way nothing is held.
                 self.call(Lane::Caller, call.clone()).await
             };
             let error = match reply {
@@ -86,7 +88,7 @@ impl Calls {
             };
             let paused = retry.pause(error.clone(), outage).await;
             paused.map_err(|error| failed(&retry, error))?;
-            // The process may have stalled until the first reply is not kept any more.
+            // The process may have stalled for so long that Redis no longer keeps the first reply.
             if retry.is_in_doubt() && Instant::now() > limit + self.settings.command_timeout {
                 return Err(failed(&retry, error));
             }

@@ -1,4 +1,4 @@
-//! Where a client is between its start and its end.
+//! The life cycle of a client: running, stopping, ended.
 
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
@@ -10,22 +10,23 @@ use crate::error::Error;
 use crate::process::Process;
 use crate::session::sleep_until_some;
 
-/// This long at least is spent on releases that Redis does not confirm; longer only while somebody waits for them.
+/// Unconfirmed releases are retried for at least this long after a stop, and longer only while
+/// somebody waits for them.
 const DRAIN: Duration = Duration::from_secs(2);
 
 #[derive(Debug)]
 pub(crate) struct Life {
-    /// Which made it.
+    /// The process that made the client.
     process: Process,
     closed: AtomicBool,
     stage: watch::Sender<Stage>,
 }
 
-/// In order.
+/// In the order in which a client goes through them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Running,
-    /// Queued releases are settled, until then at most; then the connections are closed.
+    /// Queued releases are settled, at most until this instant. Then the connections are closed.
     Stopping {
         until: Instant,
     },
@@ -36,9 +37,9 @@ enum Stage {
 /// How a client ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
-    /// All that it took is released.
+    /// Everything that the client took is released.
     Settled,
-    /// Something may be left to the end of its lease.
+    /// Some holds may stay in Redis until their leases end.
     Unsettled,
 }
 
@@ -51,8 +52,8 @@ impl Life {
         }
     }
 
-    /// An error in a fork of the process that made the client. To be asked before it waits for what another thread
-    /// does; calls are refused by the transport.
+    /// An error in a fork of the process that made the client. Ask before waiting for another
+    /// thread, which a fork does not have. The transport itself refuses calls in a fork.
     pub(crate) fn is_ours(&self) -> Result<(), Error> {
         if self.process.is_this() {
             Ok(())
@@ -70,7 +71,8 @@ impl Life {
         self.closed.store(true, SeqCst);
     }
 
-    /// Lets the background task settle what is queued and end: for [`DRAIN`], or until `limit` if that is later.
+    /// Lets the background task settle its queue and end: for [`DRAIN`], or until `limit` if that
+    /// is later.
     pub(crate) fn stop(&self, limit: Option<Instant>) {
         let drained = Instant::now() + DRAIN;
         self.stage.send_if_modified(|stage| {
@@ -79,7 +81,7 @@ impl Life {
                 Stage::Stopping { until } => Some(until),
                 Stage::Ended(_) => return false,
             };
-            // The longest of several counts; without a limit nobody waits for it any more.
+            // The longest limit counts. A stop without a limit means that nobody waits any more.
             let waited_for = |limit: Instant| limit.max(drained).max(before.unwrap_or(limit));
             let until = limit.map_or(drained, waited_for);
             *stage = Stage::Stopping { until };
@@ -87,17 +89,17 @@ impl Life {
         });
     }
 
-    /// Nothing runs any more.
+    /// Called when nothing runs any more.
     pub(crate) fn end(&self, how: End) {
         self.stage.send_replace(Stage::Ended(how));
     }
 
-    /// Until it is shut down.
+    /// Returns when the client is being shut down.
     pub(crate) async fn stopping(&self) {
         self.reached(|stage| *stage != Stage::Running).await;
     }
 
-    /// Until nothing of it runs any more.
+    /// Returns when nothing of the client runs any more.
     pub(crate) async fn ended(&self) -> End {
         match self.reached(|stage| matches!(stage, Stage::Ended(_))).await {
             Some(Stage::Ended(how)) => how,
@@ -105,7 +107,7 @@ impl Life {
         }
     }
 
-    /// Until the time for what is queued is over, which may be moved meanwhile.
+    /// Returns when the time for queued releases is over. A later stop may move that instant.
     pub(crate) async fn out_of_time(&self) {
         let mut stage = self.stage.subscribe();
         loop {
@@ -115,7 +117,7 @@ impl Life {
             };
             tokio::select! {
                 biased;
-                // An error would mean that the sender is gone, which we hold.
+                // This cannot fail: the sender lives in `self`.
                 _ = stage.changed() => {}
                 () = sleep_until_some(until) => return,
             }
@@ -123,7 +125,7 @@ impl Life {
     }
 
     async fn reached(&self, options: impl FnMut(&Stage) -> bool) -> Option<Stage> {
-        // The same for an error here.
+        // `wait_for` cannot fail either.
         let mut stage = self.stage.subscribe();
         stage.wait_for(options).await.ok().map(|stage| *stage)
     }

@@ -1,4 +1,4 @@
-//! The end of an outage: who waits for it tries again as soon as a connection is usable.
+//! The end of an outage: waiting calls are retried as soon as a connection is usable.
 
 use std::time::Duration;
 
@@ -8,29 +8,30 @@ use crate::sync::Notify;
 
 #[derive(Debug, Default)]
 pub(crate) struct Outages {
-    /// A lane is usable again.
+    /// Notified when a lane is usable again.
     over: Notify,
 }
 
-/// From when it was asked for until a connection is usable again.
+/// Resolves when a connection becomes usable after this value was made.
 pub(crate) struct Outage<'a>(Notified<'a>);
 
 impl Outages {
-    /// The outage that a call may meet which is about to be sent: its end is not missed while that call fails.
+    /// The outage that the next call may meet. Make it before the call, so that an outage that ends
+    /// while the call fails is noticed.
     pub(crate) fn next(&self) -> Outage<'_> {
         Outage(self.over.notified())
     }
 
-    /// Lets everybody who waits for the end of an outage try at once.
+    /// Lets every call that waits for the end of an outage retry at once.
     pub(crate) fn end(&self) {
         self.over.notify_waiters();
     }
 }
 
 impl Outage<'_> {
-    /// Returns when a connection became usable meanwhile, after `limit` at the latest.
+    /// Returns when a connection has become usable, or after `limit`.
     pub(crate) async fn over_within(self, limit: Duration) {
-        // Both outcomes mean the same: try again.
+        // The caller tries again in both cases.
         drop(tokio::time::timeout(limit, self.0).await);
     }
 }

@@ -1,25 +1,27 @@
-//! How long a reply may take, learned from those that came.
+//! How long a reply may take, learned from earlier replies.
 //!
-//! When a wait ends while a call is on its way, its reply still decides: the lock is had, or it is
-//! not. How long to wait for it is the retransmission time-out of TCP (RFC 6298): the smoothed round
-//! trip and four times its variation. From a server, the first reply is that of the handshake.
+//! When a wait ends while a call is in flight, its reply still decides whether the lock was taken.
+//! The client waits for that reply as long as TCP waits before it retransmits (RFC 6298): the
+//! smoothed round trip plus four times its variation. The first sample from a server is the
+//! handshake.
 //!
-//! A reply that does not come says nothing of the line: the request may be lost. A line that became slow is learned
-//! from the replies that come late, those to the undos of lost calls among them.
+//! A missing reply is no sample, because the request may have been lost. If a connection becomes
+//! slow, the late replies show it, including those to the undos of calls that were given up.
 
 use std::time::Duration;
 
 use crate::sync::Mutex;
 
-/// A reply may be so much later than usual, however even the times were so far.
+/// A reply may always be this much later than usual, even if earlier replies took equally long.
 const LEAST: Duration = Duration::from_millis(50);
-/// As long as no reply was seen, and the most: a caller does not wait for an answer longer than that. A reply that
-/// took longer counts as this: a server that stood still is no slow line.
+/// The grace before the first reply is seen, and its maximum: no caller waits longer for a reply. A
+/// reply that took longer counts as this long, because a server that stalled once does not make the
+/// connection slow.
 const MOST: Duration = Duration::from_millis(500);
 
-/// The times of one client's replies.
+/// The reply times of one client.
 ///
-/// Locks: taken alone, for a few sums.
+/// The lock is held alone, and only for a few sums.
 #[derive(Debug, Default)]
 pub(crate) struct ReplyTimes(Mutex<Option<Estimate>>);
 
@@ -30,7 +32,7 @@ struct Estimate {
 }
 
 impl ReplyTimes {
-    /// A reply took so long.
+    /// Records the time that a reply took.
     pub(crate) fn came_after(&self, time: Duration) {
         let (mut estimate, time) = (self.0.lock(), time.min(MOST));
         let (smoothed, variation) = match *estimate {
@@ -49,7 +51,7 @@ impl ReplyTimes {
         });
     }
 
-    /// How long a reply may take beyond the wait before it counts as lost.
+    /// How long a reply may take after the end of the wait before it counts as lost.
     pub(crate) fn grace(&self) -> Duration {
         let usual = |of: Estimate| of.smoothed + LEAST.max(4 * of.variation);
         self.0.lock().map_or(MOST, usual).min(MOST)
@@ -67,7 +69,7 @@ mod tests {
     #[test]
     fn a_reply_has_as_long_as_replies_take() {
         let times = ReplyTimes::default();
-        assert_eq!(times.grace(), MOST, "nothing is known yet");
+        assert_eq!(times.grace(), MOST, "no reply was seen yet");
         times.came_after(ms(60));
         assert_eq!(times.grace(), ms(180));
         (0..50).for_each(|_| times.came_after(ms(60)));
@@ -82,7 +84,8 @@ mod tests {
         assert_eq!(times.grace(), MOST, "a stall does not count for more");
     }
 
-    /// A try that ends too early leaves an undo, whose reply takes as long as the reply that was not waited for.
+    /// A try that ends too early leaves an undo, whose reply takes as long as the one that was
+    /// given up.
     #[test]
     fn a_line_that_became_slow_is_known_by_its_first_late_reply() {
         for slow in [100, 200, 400] {
@@ -93,7 +96,7 @@ mod tests {
         }
     }
 
-    /// A server that stood still answers all at once.
+    /// After a stall, a server sends all pending replies at once.
     #[test]
     fn a_stall_is_forgotten_after_a_few_replies() {
         let times = ReplyTimes::default();
@@ -103,7 +106,7 @@ mod tests {
     }
 }
 
-/// A client whose bytes go through memory, under paused time.
+/// A client connected through memory, under paused time.
 #[cfg(all(test, feature = "test-util"))]
 mod on_a_line {
     use tokio::time::{Instant, sleep};
@@ -117,22 +120,22 @@ mod on_a_line {
 
     async fn client(redis: &EmbeddedRedis) -> (Client, LinkControl) {
         let client = redis.builder().connect().await.expect("a client");
-        let link = redis.links().pop().expect("its switches");
-        // So that it agrees on the protocol, as with a server.
+        let link = redis.links().pop().expect("a link");
+        // Reconnect, so that the client runs the handshake, as it does with a server.
         link.cut();
         link.heal();
         sleep(WAIT).await;
         (client, link)
     }
 
-    /// A try, and how long it took.
+    /// Tries to take the lock. Returns the result and how long it took.
     async fn tried(client: &Client) -> (Result<(), Error>, Duration) {
         let start = Instant::now();
         let tried = client.lock("n").try_lock(WAIT, Lease::Renewed).await;
         (tried.map(drop), start.elapsed())
     }
 
-    /// It was half a second, and after another reply a tenth, two and four tenths.
+    /// While the grace doubled with each lost reply, four tries cost up to half a second each.
     #[tokio::test(start_paused = true)]
     async fn a_request_that_is_lost_on_a_fast_line_costs_little_beyond_the_wait() {
         for replies_before in [0, 1] {
@@ -157,7 +160,7 @@ mod on_a_line {
     async fn a_line_that_became_slow_loses_one_reply() {
         let redis = EmbeddedRedis::new();
         let (client, link) = client(&redis).await;
-        // The server knows the scripts, and so answers at once.
+        // The server knows the scripts now, and answers at once.
         assert_eq!(tried(&client).await.0.ok(), Some(()));
         sleep(WAIT).await;
         let slow = Delay::fixed(Duration::from_millis(200));
@@ -173,7 +176,7 @@ mod on_a_line {
                 .0
                 .is_err_and(|error| error.may_be_held())
         );
-        // What it may have taken is undone, and that is answered.
+        // The undo of what may have been taken gets a reply.
         sleep(Duration::from_secs(1)).await;
         let (taken, took) = tried(&client).await;
         assert!(taken.is_ok() && took > WAIT, "{taken:?}, {took:?}");

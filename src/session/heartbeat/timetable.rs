@@ -2,9 +2,10 @@
 //!
 //! # Invariants
 //!
-//! - **BEAT-1** A queue that is known is either due at one time or has a heartbeat under way, of one call or
-//!   several.
-//! - **BEAT-2** A queue is forgotten when its heartbeat is due and none of its waiters is in Redis any more.
+//! - **BEAT-1** A known queue either is due at one instant or has a heartbeat in flight, of one or
+//!   more calls.
+//! - **BEAT-2** A queue is forgotten when its heartbeat is due and none of its waiters is in Redis
+//!   any more.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -19,21 +20,22 @@ use crate::session::local_queue::RedisQueue;
 pub(super) struct Timetable {
     period: Duration,
     queues: BTreeMap<Arc<str>, LocalQueue>,
-    /// In the order of their times.
+    /// In order of time.
     due: BTreeSet<(Instant, Arc<str>)>,
-    /// Calls of the heartbeat that has begun which are still to be sent.
+    /// Calls of the current heartbeat that are still to be sent.
     batches: VecDeque<(Arc<Resource>, RedisQueue)>,
 }
 
 struct LocalQueue {
     resource: Arc<Resource>,
     calls_under_way: usize,
-    /// When the next heartbeat is to come, by the answers that came.
+    /// When the next heartbeat is due, according to the replies so far.
     next: Option<Instant>,
 }
 
 impl Timetable {
-    /// The heartbeats of a queue come a period apart, unless something ends by itself before.
+    /// Heartbeats of a queue are one `period` apart, or closer if a lease or a place expires
+    /// earlier.
     pub(super) fn new(period: Duration) -> Self {
         let (queues, due, batches) = (BTreeMap::new(), BTreeSet::new(), VecDeque::new());
         Timetable {
@@ -44,7 +46,7 @@ impl Timetable {
         }
     }
 
-    /// New queues get their first heartbeat.
+    /// Adds new queues, whose first heartbeat is due after one period.
     pub(super) fn learn(&mut self, resources: Vec<Arc<Resource>>) {
         let first = Instant::now() + self.period;
         for resource in resources {
@@ -60,7 +62,7 @@ impl Timetable {
         }
     }
 
-    /// When to ask for the next batch.
+    /// When the next batch is due.
     pub(super) fn next(&self) -> Option<Instant> {
         self.due.first().map(|(at, _)| *at)
     }
@@ -88,8 +90,8 @@ impl Timetable {
         self.batches.pop_front()
     }
 
-    /// A call has ended, and told when something ends by itself, if that is known. Of several calls
-    /// the one that says the earliest counts.
+    /// A call has ended. Its reply may tell when a lease or a place expires. If a heartbeat has
+    /// several calls, the earliest instant counts.
     pub(super) fn ended(&mut self, name: &Arc<str>, ends: Option<Duration>) {
         let wait = ends.map_or(self.period, |ends| {
             self.period
@@ -134,7 +136,8 @@ mod tests {
         (0..number).map(waiter).collect()
     }
 
-    /// Begins a heartbeat of so many calls, and answers them in this order. Returns when the next one is due.
+    /// Starts a heartbeat of as many calls as there are `answers`, and answers them in this order.
+    /// Returns the time until the next heartbeat is due.
     async fn next_after(answers: &[Option<Duration>]) -> Duration {
         let fair = Arc::new(Resource::new(Kind::Fair, "", "x").expect("a good name"));
         let mut timetable = Timetable::new(PERIOD);
@@ -159,10 +162,10 @@ mod tests {
             );
             timetable.ended(&fair.queue_name, *answer);
         }
-        timetable.next().expect("it is due again") - begun
+        timetable.next().expect("the next heartbeat") - begun
     }
 
-    /// A heartbeat of several calls: the holder may leave, or the head may die, between two of them.
+    /// Between two calls of one heartbeat, the holder may leave or the first waiter may die.
     #[tokio::test(start_paused = true)]
     async fn of_different_ends_the_earliest_counts() {
         let ends = [Some(ms(20)), Some(ms(300)), Some(ms(9000)), None];
@@ -178,7 +181,7 @@ mod tests {
         }
     }
 
-    /// An end that has come is asked about soon, and not at once.
+    /// An instant that has already come is asked about soon, but not at once.
     #[tokio::test(start_paused = true)]
     async fn an_end_that_has_come_is_asked_about_after_a_pause() {
         for others in [Some(ms(300)), None] {

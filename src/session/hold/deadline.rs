@@ -1,4 +1,4 @@
-//! How long a hold is certainly held, and how certain that is.
+//! Until when a hold is certainly held, and whether the servers still confirm it.
 
 use std::time::Duration;
 
@@ -6,24 +6,24 @@ use super::terms::{Clocks, HoldTerms};
 use crate::clock::Moment;
 use crate::lease::LossReason;
 
-/// The local deadline (HOLD-2), and what the servers confirmed of the hold.
+/// The local deadline (HOLD-2), and what the servers have confirmed about the hold.
 #[derive(Debug)]
 pub(super) struct Deadline {
-    /// The lease that was confirmed last certainly runs until then.
+    /// The last confirmed lease certainly runs until this instant.
     lease_ends: Moment,
-    /// The watchdog ends the hold then.
+    /// The watchdog ends the hold at this instant.
     max_hold_ends: Option<Moment>,
-    /// The last call known to have found or taken the field was sent then.
+    /// When the last call known to have found or taken the field was sent.
     confirmed: Moment,
     clocks: Clocks,
     /// Renewals fail, or the hold is unverified.
     uncertain: bool,
-    /// Another server has served the key since then, and has not confirmed the hold yet.
+    /// Another server has served the key since this instant, and has not confirmed the hold yet.
     unverified: Option<Moment>,
 }
 
 impl Deadline {
-    /// Of a hold that a call sent at `sent` granted.
+    /// The deadline of a hold granted by a call that was sent at `sent`.
     pub(super) fn new(terms: HoldTerms, sent: Moment) -> Self {
         Deadline {
             lease_ends: terms.clocks.local_deadline(sent, terms.first_lease()),
@@ -35,7 +35,7 @@ impl Deadline {
         }
     }
 
-    /// The next owner of the field has what is left of its lease.
+    /// Takes over what is left of the lease of the field's previous owner.
     pub(super) fn take_lease_of(&mut self, before: &Deadline) {
         (self.lease_ends, self.confirmed) = (before.lease_ends, before.confirmed);
     }
@@ -66,7 +66,7 @@ impl Deadline {
         now >= self.lease_ends
     }
 
-    /// Why the hold is over, if a deadline has passed.
+    /// The reason why the hold is over, if one of its deadlines has passed.
     pub(super) fn passed(&self, now: Moment) -> Option<LossReason> {
         if self.lease_has_ended(now) {
             return Some(LossReason::Expired);
@@ -76,7 +76,7 @@ impl Deadline {
             .then_some(LossReason::MaxHold)
     }
 
-    /// A guard joins: the strictest terms count.
+    /// A guard joins. The stricter terms apply.
     pub(super) fn join(&mut self, terms: HoldTerms, now: Moment) {
         self.clocks = self.clocks.max(terms.clocks);
         if let Some(span) = terms.max_hold {
@@ -85,11 +85,13 @@ impl Deadline {
         }
     }
 
-    /// A server confirmed a lease that was asked for at `sent`. True if the hold is certain again.
+    /// A server confirmed a lease that was asked for at `sent`. True if the hold was uncertain and
+    /// is certain again.
     pub(super) fn confirm(&mut self, sent: Moment, lease: Duration) -> bool {
         self.lease_ends = self.lease_ends.max(self.clocks.local_deadline(sent, lease));
         self.confirmed = self.confirmed.max(sent);
-        // The former server may have answered a call that was sent before.
+        // Only a call sent after the change proves anything: the former server may have answered an
+        // earlier one.
         let verified = self.unverified.is_none_or(|since| sent >= since);
         if verified {
             self.unverified = None;
@@ -110,7 +112,7 @@ impl Deadline {
         !std::mem::replace(&mut self.uncertain, true)
     }
 
-    /// Another server serves the key. True if the hold was certain until now.
+    /// Another server serves the key now. True if the hold was certain until now.
     pub(super) fn must_be_verified(&mut self, now: Moment) -> bool {
         self.unverified = Some(now);
         self.mark_uncertain()

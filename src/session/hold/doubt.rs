@@ -2,23 +2,24 @@
 
 use super::terms::InDoubt;
 
-/// What is on the wire or unknown about the field.
+/// Calls about the field that are in flight or whose outcome is unknown.
 #[derive(Debug)]
 pub(super) struct Doubt {
-    /// Re-entries and releases of inner guards that are on the wire, or about to be sent.
+    /// Re-entries and releases of inner guards that are in flight or about to be sent.
     open_calls: u32,
-    /// An attempt for this field that may still be executed.
+    /// An attempt for this field that Redis may still execute.
     attempt: Option<InDoubt>,
     transfer: Transfer,
 }
 
-/// Who may get the field next; it only becomes stricter.
+/// Who may get the field next. It only ever becomes stricter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Transfer {
     Anybody,
-    /// No other owner of this client without a call: an earlier call about the field had no answer.
+    /// Another owner may get it only by a call to Redis, because an earlier call about the field
+    /// had no reply.
     NotInMemory,
-    /// Nobody: a read hold was taken under this write hold.
+    /// Nobody may get it, because a read hold was taken under this write hold.
     Nobody,
 }
 
@@ -47,7 +48,7 @@ impl Doubt {
         self.open_calls -= 1;
     }
 
-    /// The outcome of a call is not known.
+    /// The outcome of a call is unknown.
     pub(super) fn call_in_doubt(&mut self) {
         self.transfer = self.transfer.max(Transfer::NotInMemory);
     }
@@ -56,12 +57,12 @@ impl Doubt {
         self.transfer = Transfer::Nobody;
     }
 
-    /// Nobody else ever gets the field.
+    /// True if the field must never pass to another owner.
     pub(super) fn forbids_transfer(&self) -> bool {
         self.transfer == Transfer::Nobody
     }
 
-    /// Everything about the field is known.
+    /// True if no call about the field is in flight or in doubt.
     pub(super) fn is_none(&self) -> bool {
         self.open_calls == 0 && self.attempt.is_none() && self.transfer == Transfer::Anybody
     }

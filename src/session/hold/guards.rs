@@ -8,22 +8,23 @@ use crate::clock::Moment;
 
 #[derive(Debug)]
 pub(super) struct Guards {
-    /// HOLD-3: the number of shares.
+    /// The number of shares (HOLD-3).
     count: u32,
     /// Guards whose lease the watchdog renews.
     renewed: u32,
-    /// The longest lease that a renewed guard asked for, since there was one.
+    /// The longest lease that the renewed guards asked for, counted since the first of them.
     lease: Duration,
     /// The longest lease that was ever asked for.
     longest: Duration,
     first_lease: FirstLease,
 }
 
-/// The lease that a hold began with, compared with those of its renewals.
+/// How the first lease of a hold compares with the lease of its renewals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FirstLease {
     Usual,
-    /// Renewals do not wait until it is nearly over, because they find losses.
+    /// The first lease is longer. Renewals do not wait until it has nearly ended, because they also
+    /// detect losses.
     Longer,
 }
 
@@ -38,7 +39,7 @@ impl FirstLease {
 }
 
 impl Guards {
-    /// The first guard.
+    /// Counts the first guard.
     pub(super) fn new(terms: HoldTerms) -> Self {
         Guards {
             count: 1,
@@ -66,7 +67,7 @@ impl Guards {
         self.longest
     }
 
-    /// A call is about to ask for this lease.
+    /// A call that asks for this lease is about to be sent.
     pub(super) fn asks_for(&mut self, lease: Duration) {
         self.longest = self.longest.max(lease);
     }
@@ -74,7 +75,7 @@ impl Guards {
     pub(super) fn join(&mut self, terms: HoldTerms) {
         self.count += 1;
         if terms.renewed {
-            // The hold goes on for the outer guards, too.
+            // The hold must go on for the outer guards, too.
             let outer = if self.are_renewed() {
                 self.lease
             } else {
@@ -93,7 +94,7 @@ impl Guards {
         self.renewed -= u32::from(terms.renewed);
     }
 
-    /// The next renewal is due then, if the hold is renewed.
+    /// When the next renewal is due, if the hold is renewed.
     pub(super) fn renew_at(&self, deadline: &Deadline, now: Moment) -> Option<Moment> {
         let third = self.lease / 3;
         let before_its_end = deadline.lease_ends().checked_sub(third * 2).unwrap_or(now);

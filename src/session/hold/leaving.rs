@@ -1,4 +1,4 @@
-//! How a hold ends: guards leave it, its field is released or passes on, or it is lost.
+//! How a hold ends: its guards leave, its field is released or passed on, or the hold is lost.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::lease::{Ended, LossReason};
 use crate::session::holds::release::under_way::ReleaseUnderWay;
 
 impl Hold {
-    /// Adds a guard; the count that Redis is to reach, or nothing if the hold is over.
+    /// Adds a guard. Returns the count to set in Redis, or `None` if the hold is over.
     pub(crate) fn join(&self, terms: HoldTerms) -> Option<u32> {
         let mut state = self.state.lock();
         let now = self.clock.now();
@@ -23,7 +23,7 @@ impl Hold {
         Some(state.guards.count())
     }
 
-    /// Takes a guard away.
+    /// Removes a guard.
     pub(crate) fn leave(&self, terms: HoldTerms) -> Left {
         {
             let mut state = self.state.lock();
@@ -40,8 +40,8 @@ impl Hold {
         Left::Last
     }
 
-    /// The only guard leaves the field in Redis; false if the hold has other guards, is over, or may not pass to
-    /// another owner.
+    /// The only guard leaves the field in Redis. False if the hold has other guards, is over, or
+    /// must not pass to another owner.
     pub(crate) fn hand_on(&self, to: Heir) -> bool {
         {
             let mut state = self.state.lock();
@@ -58,7 +58,7 @@ impl Hold {
         true
     }
 
-    /// Ends the hold as lost; true for the first caller.
+    /// Marks the hold as lost. True for the first caller only.
     pub(crate) fn lose(&self, reason: LossReason) -> bool {
         {
             let mut state = self.state.lock();
@@ -76,12 +76,12 @@ impl Hold {
         self.changed.notify_waiters();
     }
 
-    /// The hold is leaving: its field is under release for as long as anybody knows the hold.
+    /// Marks the field as being released for as long as this hold is known to anybody.
     pub(in crate::session) fn set_under_way(&self, under_way: ReleaseUnderWay) {
         *self.under_way.lock() = Some(under_way);
     }
 
-    /// The release goes on the wire; true if it did before.
+    /// Called before the release is sent. True if it was sent before.
     pub(crate) fn release_sent(&self) -> bool {
         let mut state = self.state.lock();
         let release = state.phase.release_mut();
@@ -89,25 +89,26 @@ impl Hold {
         matches!(before, Some(ReleaseCall::Sent))
     }
 
-    /// Called before the release counts as settled: it is given up, or found nothing.
+    /// Records why the release was given up or found nothing. Call this before the release counts
+    /// as settled, because waiters read the error then.
     pub(crate) fn release_failed(&self, error: Error) {
         if let Some(release) = self.state.lock().phase.release_mut() {
             *release = ReleaseCall::Failed(Box::new(error));
         }
     }
 
-    /// The release found nothing: the hold was lost before, and nobody knew.
+    /// The release found nothing: the hold had been lost before without this client knowing.
     pub(crate) fn was_gone(&self) {
         self.observer.is_lost(LossReason::Gone);
     }
 
-    /// The next hold has the field.
+    /// The next hold owns the field now.
     pub(crate) fn passed_on(&self) {
         self.observer.passes_on();
         self.release_settled();
     }
 
-    /// The field is released, or another hold's.
+    /// The field is released, or belongs to another hold.
     pub(in crate::session) fn release_settled(&self) {
         let under_way = self.under_way.lock().take();
         drop(under_way);
@@ -120,7 +121,7 @@ impl Hold {
         self.changed.notify_waiters();
     }
 
-    /// Resolves when the field of a hold that is leaving is settled, with the outcome of its release.
+    /// Waits until the field of a leaving hold is settled. Returns the outcome of its release.
     pub(crate) async fn settled(&self) -> Result<(), Error> {
         loop {
             let changed = self.changed.notified();
@@ -137,40 +138,42 @@ impl Hold {
         }
     }
 
-    /// A guard is given to its caller: the lock is not to be free for this long after the acquisition.
+    /// The caller gets its guard: from the acquisition on, the lock must stay locked for at least
+    /// `span`.
     pub(crate) fn unlock_not_before(&self, span: Duration) {
         let mut state = self.state.lock();
-        // The call that granted this guard is the last one that was confirmed.
+        // The last confirmed call is the one that granted this guard.
         let until = state.deadline.confirmed() + span;
         state.linger.at_least_until(until);
     }
 
-    /// How long the hold is to stay in Redis if it is released now.
+    /// How long the hold must still stay in Redis, if it is released now.
     pub(crate) fn lingers_for(&self) -> Option<Duration> {
         self.state.lock().linger.left(self.clock.now())
     }
 
-    /// The instant until which the hold is to stay in Redis if it is released now.
+    /// The instant until which the hold must stay in Redis, if it is released now.
     pub(crate) fn lingers_until(&self) -> Option<Instant> {
         self.lingers_for().map(|rest| Instant::now() + rest)
     }
 
-    /// A call goes on the wire that leaves the hold to its expiry.
+    /// A call that leaves the hold to its expiry is about to be sent.
     pub(crate) fn linger_sent(&self) {
         self.state.lock().linger.set_sent();
     }
 
-    /// The hold was left to its expiry, which a renewal on the wire may put off.
+    /// True if the hold was left to its expiry. A renewal that was in flight may have postponed
+    /// that.
     pub(crate) fn is_left_to_expire(&self) -> bool {
         self.state.lock().linger.was_sent()
     }
 
-    /// Somebody else has freed the lock.
+    /// Somebody else has freed the lock, so it need not stay locked.
     pub(crate) fn lingers_no_more(&self) {
         self.state.lock().linger.forget();
     }
 
-    /// May the field pass to another owner of this client without asking Redis?
+    /// True if the field may pass to another owner of this client without a call to Redis.
     pub(crate) fn can_hand_over(&self) -> bool {
         let (state, now) = (self.state.lock(), self.clock.now());
         let lease_left = state.deadline.lease_ends().saturating_duration_since(now);
@@ -181,8 +184,8 @@ impl Hold {
             && lease_left >= state.guards.lease() / 2
     }
 
-    /// A read hold is to be taken under this write hold, whose release may then leave readers behind;
-    /// false if the last guard has left: the field may be the next owner's.
+    /// A read hold is about to be taken under this write hold, whose release may then leave readers
+    /// behind. False if the last guard has left: the field may already belong to the next owner.
     pub(crate) fn make_not_transferable(&self) -> bool {
         let mut state = self.state.lock();
         let lives = state.phase.is_live();
@@ -197,23 +200,23 @@ impl Hold {
         self
     }
 
-    /// A call of this hold that may still be executed.
+    /// A call for the field of this hold that Redis may still execute.
     pub(crate) fn doubt(&self) -> Option<InDoubt> {
         self.state.lock().doubt.attempt()
     }
 
-    /// A re-entry or the release of an inner guard goes on the wire.
+    /// A re-entry or the release of an inner guard is about to be sent.
     pub(crate) fn call_sent(&self) {
         self.state.lock().doubt.call_sent();
     }
 
-    /// Its outcome is known.
+    /// The outcome of that call is known.
     pub(crate) fn call_settled(&self) {
         self.state.lock().doubt.call_settled();
     }
 
-    /// Its outcome is not known: the field never passes to another owner. The call that makes up for
-    /// it is open instead.
+    /// The outcome of that call is unknown, so the field never passes to another owner in memory.
+    /// The call that repairs the count counts as open instead.
     pub(crate) fn call_in_doubt(&self) {
         self.state.lock().doubt.call_in_doubt();
     }

@@ -1,4 +1,4 @@
-//! A hold that stays locked for some time after its release (`unlock_not_before`).
+//! Keeps a lock locked for some time after its release (`unlock_not_before`).
 
 use std::time::Duration;
 
@@ -8,17 +8,17 @@ use crate::clock::Moment;
 pub(super) struct Linger {
     /// A release before this instant leaves the hold in Redis until then.
     until: Option<Moment>,
-    /// A call was sent that leaves the hold to its expiry: nobody is given its field.
+    /// A call that leaves the hold to its expiry was sent, so nobody else may get the field.
     sent: bool,
 }
 
 impl Linger {
-    /// The latest of several counts.
+    /// The latest instant counts.
     pub(super) fn at_least_until(&mut self, until: Moment) {
         self.until = self.until.max(Some(until));
     }
 
-    /// In whole milliseconds, rounded up; `None` if a release may free the lock.
+    /// Rounded up to whole milliseconds. `None` if a release may free the lock now.
     pub(super) fn left(&self, now: Moment) -> Option<Duration> {
         let left = self.until?.saturating_duration_since(now);
         (!left.is_zero()).then(|| left + Duration::from_millis(1))

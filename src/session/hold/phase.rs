@@ -1,4 +1,4 @@
-//! Where a hold is between its grant and its end.
+//! The life of a hold, from its grant to its end.
 //!
 //! ```text
 //! Live ── the last guard leaves ──▶ Leaving ── released, or handed over ──▶ Released
@@ -12,24 +12,24 @@ use crate::lease::{Ended, LossReason};
 #[derive(Debug)]
 pub(super) enum Phase {
     Live {
-        /// False for a hold that was handed over and is not picked up yet: it is not renewed until then.
-        claimed: bool,
+        /// False while a hold that was handed over is not picked up. Until then it is not renewed.
+        picked_up: bool,
     },
     Lost(LossReason),
     /// The last guard left; a release or a hand-over follows.
     Leaving(ReleaseCall),
-    /// The field is released, or another hold's.
+    /// The field is released, or belongs to another hold.
     Released(ReleaseCall),
     /// The guard left the field to its lease, or to a later owner that takes it over.
     HandedOn,
 }
 
-/// The release of the last guard, for a caller that asks later.
+/// The release after the last guard, for callers that ask about it later.
 #[derive(Debug)]
 pub(super) enum ReleaseCall {
     NotSent,
     Sent,
-    /// Given up, or it found nothing.
+    /// The release was given up, or it found nothing.
     Failed(Box<Error>),
 }
 
@@ -47,8 +47,8 @@ impl Phase {
         matches!(self, Phase::Live { .. })
     }
 
-    pub(super) fn is_unclaimed(&self) -> bool {
-        matches!(self, Phase::Live { claimed: false })
+    pub(super) fn is_picked_up(&self) -> bool {
+        !matches!(self, Phase::Live { picked_up: false })
     }
 
     pub(super) fn is_leaving(&self) -> bool {
@@ -59,12 +59,12 @@ impl Phase {
         matches!(self, Phase::Leaving(_) | Phase::Released(_))
     }
 
-    /// Nothing of the hold is under way any more.
+    /// True if nothing about the hold is in flight any more.
     pub(super) fn is_over(&self) -> bool {
         !matches!(self, Phase::Live { .. } | Phase::Leaving(_))
     }
 
-    /// How the hold ended for its guards.
+    /// How the hold ended, from its guards' point of view.
     pub(super) fn ended(&self) -> Option<Ended> {
         match self {
             Phase::Live { .. } => None,
@@ -74,7 +74,7 @@ impl Phase {
         }
     }
 
-    /// The release of the last guard, once there is one.
+    /// The release after the last guard, if there is one.
     pub(super) fn release(&self) -> Option<&ReleaseCall> {
         match self {
             Phase::Leaving(release) | Phase::Released(release) => Some(release),
@@ -89,7 +89,7 @@ impl Phase {
         }
     }
 
-    /// The release is settled: leaving becomes released, any other phase stays.
+    /// The release is settled. Has no effect in other phases.
     pub(super) fn settle(&mut self) {
         if let Phase::Leaving(release) = self {
             *self = Phase::Released(std::mem::replace(release, ReleaseCall::NotSent));

@@ -8,7 +8,7 @@ use super::{Duty, Hold, VERIFICATION};
 use crate::clock::Moment;
 
 impl Hold {
-    /// What the watchdog has to do now.
+    /// The watchdog's next duty for this hold.
     pub(crate) fn duty(&self) -> Duty {
         let now = self.clock.now();
         let state = self.state.lock();
@@ -18,21 +18,21 @@ impl Hold {
         if let Some(reason) = state.loss(now) {
             return Duty::End(reason);
         }
-        let (lease, claimed) = (state.guards.lease(), !state.phase.is_unclaimed());
+        let (lease, picked_up) = (state.guards.lease(), state.phase.is_picked_up());
         let wait = |until: Moment| Duty::Wait(self.clock.timer(until.min(state.deadline.end())));
         match state.renew_at(now) {
-            due if state.deadline.is_unverified() => Duty::Renew(if due.is_some() && claimed {
+            due if state.deadline.is_unverified() => Duty::Renew(if due.is_some() && picked_up {
                 lease
             } else {
                 VERIFICATION
             }),
             Some(at) if at > now => wait(at),
-            Some(_) if claimed => Duty::Renew(lease),
+            Some(_) if picked_up => Duty::Renew(lease),
             Some(_) | None => wait(state.deadline.end()),
         }
     }
 
-    /// As [`confirmed`](Hold::confirmed), by a renewal.
+    /// Like [`confirmed`](Hold::confirmed), for a renewal.
     pub(crate) fn renewed(&self, sent: Moment, lease: Duration) {
         let due = self.state.lock().renew_at(sent).unwrap_or(sent);
         self.observer
@@ -40,11 +40,12 @@ impl Hold {
         self.confirmed(sent, lease);
     }
 
-    /// Redis confirmed a lease asked for at `sent`. Never moves the deadline back (HOLD-2).
+    /// Redis confirmed a lease that was asked for at `sent`. Never moves the deadline back
+    /// (HOLD-2).
     pub(crate) fn confirmed(&self, sent: Moment, lease: Duration) {
         let certain_again = {
             let mut state = self.state.lock();
-            // HOLD-1: a hold whose deadline passed meanwhile stays lost.
+            // HOLD-1: if the deadline passed while the call was in flight, the hold stays lost.
             if state.loss(self.clock.now()).is_some() {
                 return;
             }
@@ -56,8 +57,9 @@ impl Hold {
         self.changed.notify_waiters();
     }
 
-    /// Another server serves the key: uncertain until it has confirmed the hold. True if the hold was certain until
-    /// now: [`report_uncertain`](Self::report_uncertain) says so when nothing is locked.
+    /// Another server serves the key, so the hold is uncertain until that server has confirmed it.
+    /// True if the hold was certain until now: call [`report_uncertain`](Self::report_uncertain)
+    /// once no lock is held.
     #[must_use]
     pub(crate) fn must_be_verified(&self) -> bool {
         self.state
@@ -81,8 +83,8 @@ impl Hold {
         self.state.lock().deadline.is_unverified()
     }
 
-    /// Nothing confirmed the hold since `change`, when another server began to serve the key. The former server may
-    /// have answered a call that was sent before.
+    /// True if no call sent after `change` has confirmed the hold. `change` is when another server
+    /// began to serve the key; the former server may have answered calls that were sent before.
     pub(crate) fn is_older_than(&self, change: Instant) -> bool {
         self.clock.timer(self.state.lock().deadline.confirmed()) < change
     }

@@ -1,4 +1,4 @@
-//! What a hold is made of.
+//! Plain values that describe a hold.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,13 +8,13 @@ use crate::clock::Moment;
 use crate::protocol::resource::Resource;
 use crate::transport::Epoch;
 
-/// Who holds what under which name.
+/// Which client holds what under which name.
 #[derive(Clone, Debug)]
 pub(crate) struct HoldIdentity {
     pub(crate) resource: Arc<Resource>,
     /// The owner's field on the wire.
     pub(crate) field: Arc<str>,
-    /// The client: a hold of one says nothing to another, which may be of another server.
+    /// A hold of one client means nothing to another client, which may use another server.
     pub(crate) client: ClientId,
 }
 
@@ -23,16 +23,16 @@ pub(crate) struct HoldIdentity {
 pub(crate) struct HoldTerms {
     /// The lease in Redis: the lock's, or the fixed one.
     pub(crate) lease: Duration,
-    /// After its release it stays locked until then, counted from the acquisition.
+    /// After its release the lock stays locked until this long after the acquisition.
     pub(crate) unlock_not_before: Option<Duration>,
-    /// The watchdog renews it.
+    /// The watchdog renews the hold.
     pub(crate) renewed: bool,
-    /// The watchdog ends it after this.
+    /// The watchdog ends the hold after this time.
     pub(crate) max_hold: Option<Duration>,
     pub(crate) clocks: Clocks,
 }
 
-/// The servers whose clocks count a lease.
+/// The servers whose clocks time a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Clocks {
     OfOne,
@@ -41,10 +41,11 @@ pub(crate) enum Clocks {
 }
 
 impl Clocks {
-    /// When a lease that was asked for at `sent` is surely still running.
+    /// The instant until which a lease asked for at `sent` certainly runs.
     ///
-    /// The margin covers the drift of two clocks over one lease (0.1 %) and Redis' whole milliseconds;
-    /// for several servers also Redlock's allowance, a hundredth of the lease and two milliseconds.
+    /// The margin covers the drift of two clocks over one lease (0.1 %) and Redis' resolution of
+    /// one millisecond. For several servers it also contains Redlock's allowance: a hundredth of
+    /// the lease plus two milliseconds.
     pub(crate) fn local_deadline(self, sent: Moment, lease: Duration) -> Moment {
         let drift = match self {
             Clocks::OfOne => Duration::ZERO,
@@ -56,26 +57,29 @@ impl Clocks {
 }
 
 impl HoldTerms {
-    /// The lease that the acquisition asks for: if its process dies, nothing else keeps the lock.
+    /// The lease that the acquisition asks for. It must cover `unlock_not_before`: if the process
+    /// dies, only the lease keeps the lock.
     pub(crate) fn first_lease(&self) -> Duration {
         self.lease.max(self.unlock_not_before.unwrap_or_default())
     }
 
-    /// May a hold with these terms go on with a lease that Redis has already? Waiters of other clients know how long
-    /// that is: a shorter one would end behind their backs. What is to stay locked needs a lease that covers it.
+    /// True if a hold with these terms may continue a lease that Redis already has. Waiters of
+    /// other clients know how long that lease is, and a shorter one would end without their
+    /// noticing. A hold that must stay locked for a time needs a lease that covers that time, so it
+    /// cannot continue another one.
     pub(crate) fn continue_lease(&self, longest: Duration) -> bool {
         self.renewed && self.unlock_not_before.is_none() && self.lease >= longest
     }
 }
 
-/// What is said of it in Redis.
+/// What Redis says about a hold.
 #[derive(Clone, Debug)]
 pub(crate) struct Description {
     pub(crate) since: Moment,
     pub(crate) text: Arc<str>,
 }
 
-/// A field that may be taken by a call whose outcome is not known.
+/// A field that a call with an unknown outcome may have taken.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct InDoubt {
     /// The epoch of lane and key when the first such call was sent.

@@ -1,8 +1,9 @@
-//! Says in Redis who holds a lock and what for.
+//! Describes in Redis who holds a lock, and what for.
 //!
-//! It is said after the grant and after each renewal, in the background, by one call for many holds. The script
-//! says it only of who holds the lock, for as long as the lease lasts: what comes late or twice does no harm, and
-//! what is lost is said again with the next renewal.
+//! Descriptions are written in the background after the grant and after each renewal, by one call
+//! for many holds. The script describes a lock only while the described owner holds it, and only
+//! for as long as the lease lasts. So a late or repeated call does no harm, and a lost one is made
+//! up for by the next renewal.
 
 use std::sync::Arc;
 
@@ -22,10 +23,11 @@ use crate::transport::{Group, Lane};
 
 /// Holds in one call.
 const BATCH: usize = 100;
-/// More are not remembered while Redis does not answer: each is said again when it is renewed.
+/// Bounds the queue while Redis does not reply. A hold that does not fit is described again when it
+/// is renewed.
 const MOST: usize = 10_000;
 
-/// The holds of which something is to be said.
+/// The holds that are to be described.
 #[derive(Debug, Default)]
 pub(crate) struct Descriptions {
     queue: Mutex<Vec<Arc<Hold>>>,
@@ -33,7 +35,7 @@ pub(crate) struct Descriptions {
 }
 
 impl Descriptions {
-    /// Says what is known of a hold, if anything.
+    /// Queues a hold to be described, if it has a description.
     pub(crate) fn say(&self, hold: &Arc<Hold>) {
         if hold.description().is_none() {
             return;
@@ -52,13 +54,13 @@ impl Descriptions {
             if !queued.is_empty() {
                 return queued;
             }
-            // Posted between the two: a permit is kept.
+            // `notified` keeps a permit, so a hold that is queued before the await is not missed.
             self.added.notified().await;
         }
     }
 }
 
-/// Until it is dropped.
+/// Sends descriptions, until it is dropped.
 pub(crate) async fn run(holds: &Holds) {
     loop {
         let mut described = holds.descriptions.next().await;
@@ -76,7 +78,7 @@ pub(crate) async fn run(holds: &Holds) {
     }
 }
 
-/// Nobody waits for it: an error is as good as no answer.
+/// Ignores errors: nobody waits for the result.
 async fn describe_batch(calls: &Calls, group: Group, described: &[Arc<Hold>]) {
     let now = calls.settings.clock.now();
     let said: Vec<_> = described
@@ -97,7 +99,7 @@ async fn describe_batch(calls: &Calls, group: Group, described: &[Arc<Hold>]) {
 }
 
 impl Holds {
-    /// What is said of the holds of an acquisition; `None`: nothing.
+    /// The description for the holds of an acquisition, if they are to have one.
     pub(crate) fn description(
         &self,
         resource: &Resource,
@@ -111,11 +113,11 @@ impl Holds {
         description::text(self.calls.settings.name.as_deref(), purpose)
     }
 
-    /// A hold was granted: says what there is to say of it.
+    /// Describes a hold that was granted.
     pub(crate) fn describe(&self, hold: &Arc<Hold>, text: Option<&Arc<str>>) {
         let text = match text {
             Some(text) => text.clone(),
-            // What was said of the hold before is not true of this one.
+            // The description of the previous hold would be wrong for this one.
             None if hold.follows_described() => self.description_text(None),
             None => return,
         };
@@ -126,7 +128,7 @@ impl Holds {
         self.descriptions.say(hold);
     }
 
-    /// A hold of this client as others see it.
+    /// This client's hold as other clients see it.
     pub(crate) fn holder(&self, hold: &Hold) -> Holder {
         let mut holder = Holder::default();
         if let Some(Description { since, text }) = hold.description() {
@@ -149,8 +151,8 @@ impl Holds {
         }
     }
 
-    /// Adds to the error of a wait that ended who is in the way: one call, which is not waited for beyond the usual
-    /// time of a reply. Other errors stay as they are.
+    /// Adds the current holder to a timeout error, by one call whose reply may take as long as
+    /// replies usually do. Leaves other errors as they are.
     pub(crate) async fn name_holder(&self, resource: &Resource, error: &mut Error) {
         let Error::Timeout {
             by_this_client: false,

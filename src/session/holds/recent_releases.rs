@@ -1,16 +1,18 @@
 //! Releases that a failover may have undone.
 //!
-//! Replication is asynchronous: a release that the former primary confirmed may never have reached its
-//! successor, where the lock then stays held by an owner that is gone, for the rest of its lease. So a client of
-//! Sentinel or a cluster remembers its latest releases for a while. When another server becomes primary, it asks
-//! there whether any of what they released is held (a renewal that prolongs nothing, for hundreds of fields in one
-//! call), and releases that again. No other acquisition has the same owner field. A hold that was left to its expiry,
-//! to stay locked for a while, is released when that is over: the new primary may have it with its whole lease.
+//! Replication is asynchronous. A release that the former primary confirmed may never have reached
+//! the new one. There the lock stays held by an owner that is gone, for the rest of its lease. So a
+//! client of Sentinel or a cluster remembers its latest releases for a while. When another server
+//! becomes primary, the client asks it whether any of the released fields are held, and releases
+//! those again. The question is a renewal that extends nothing, for hundreds of fields in one call.
+//! No other acquisition has the same field, so nothing else can be released by mistake. A hold that
+//! was left to its expiry is released when its time is over, because the new primary may have it
+//! with its whole lease.
 //!
 //! # Bounds
 //!
-//! [`MOST`] releases, each for [`KEPT`], about 120 bytes each. A client that releases faster than that forgets some
-//! of them; their locks are free when their leases end.
+//! [`MOST`] releases, each for [`KEPT`], about 120 bytes each. A client that releases faster than
+//! that forgets the oldest; their locks are free when their leases end.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
@@ -29,15 +31,15 @@ use crate::session::retry::Retry;
 use crate::sync::{Mutex, Notify};
 use crate::transport::{CallError, Group, Lane};
 
-/// A former primary that still lives takes writes for about ten seconds.
+/// A former primary that is still alive accepts writes for about ten seconds.
 const KEPT: Duration = Duration::from_secs(12);
 
 const MOST: usize = 65_536;
 
-/// A release that is noted so soon after a change may have been confirmed before it.
+/// A release noted this soon after a failover may have been confirmed by the former primary.
 const LATE: Duration = Duration::from_secs(1);
 
-/// Questions on the wire at once to each node: each keeps it for less than a millisecond.
+/// Calls in flight to each node. Each keeps the node busy for less than a millisecond.
 const AT_ONCE: usize = 4;
 
 const PAUSE_FIRST: Duration = Duration::from_millis(20);
@@ -54,8 +56,8 @@ struct Noted {
     latest: VecDeque<Release>,
     to_repeat: Vec<Release>,
     primary_changed: Option<Instant>,
-    /// Fields that were to be repeated because they were noted late: a repetition is a release, too, and is not
-    /// repeated for the same change.
+    /// Fields that are already repeated for the latest change because they were noted late. A
+    /// repetition is itself a release; without this set it would be repeated again.
     late: HashSet<Arc<str>>,
 }
 
@@ -65,12 +67,12 @@ struct Release {
     resource: Arc<Resource>,
     field: Arc<str>,
     lease: Duration,
-    /// It stays locked until then.
+    /// The lock stays locked until this instant.
     after: Option<Instant>,
 }
 
 impl Release {
-    /// When what was released cannot be held any more.
+    /// The instant from which the released field cannot be held any more.
     fn over(&self) -> Instant {
         self.at + self.lease.min(KEPT)
     }
@@ -136,13 +138,13 @@ impl RecentReleases {
         }
     }
 
-    /// Another server serves these keys.
+    /// Another server serves these keys now.
     pub(crate) fn must_repeat(&self, concerns: &dyn Fn(&str) -> bool) {
         let now = Instant::now();
         let mut noted = self.noted.lock();
         let concerned =
             |release: &&Release| now < release.over() && concerns(&release.resource.key);
-        // The newest first: the new primary lacks the end of what the former one did.
+        // Newest first, because a new primary lacks the latest writes of the former one.
         let concerned: Vec<_> = noted
             .latest
             .iter()
@@ -165,7 +167,7 @@ impl RecentReleases {
     }
 }
 
-/// Repeats what must be repeated, until it is dropped.
+/// Repeats releases after failovers, until it is dropped.
 pub(crate) async fn run(holds: &Holds) {
     let recent = &holds.recent_releases;
     let mut nodes = FuturesUnordered::new();
@@ -184,7 +186,7 @@ pub(crate) async fn run(holds: &Holds) {
     }
 }
 
-/// Asks which of these are held, and releases them again.
+/// Asks which of these fields are held, and releases those again.
 async fn repeat(holds: &Holds, group: Group, batch: Vec<Release>) {
     let kind = batch[0].resource.kind;
     let over = batch
@@ -214,7 +216,8 @@ async fn repeat(holds: &Holds, group: Group, batch: Vec<Release>) {
                 .iter()
                 .all(|of| holds.calls.transport.group(&of.resource.key) == group);
         if !is_there || retry.pause(error, outage).await.is_err() {
-            // One key of another type, or of another node, fails the call for all.
+            // One key of another type, or on another node, fails the call for all of them. Release
+            // them one by one.
             return batch
                 .iter()
                 .for_each(|release| release_again(holds, release));
@@ -222,8 +225,8 @@ async fn repeat(holds: &Holds, group: Group, batch: Vec<Release>) {
     }
 }
 
-/// Releases a field again, unless a hold with the same text was restored meanwhile: a string lock can be given any
-/// text, also one that was released before.
+/// Releases a field again, unless a hold of the same field was restored in the meantime: a string
+/// lock can be given any text, also one that was released before.
 fn release_again(holds: &Holds, release: &Release) {
     if holds.watchdog.has(&release.resource, &release.field) {
         return;
@@ -260,7 +263,7 @@ mod tests {
         let hold = session.holds.watchdog.holds().pop().expect("held");
         guard.unlock().await.expect("held");
         let (field, other) = (hold.field.to_string(), client.lock("other"));
-        // As on a primary that has the acquisition and lacks the release.
+        // Simulate a primary that has the acquisition but not the release.
         let lost = |key: &str, field: &str| drop(redis.command(&["HSET", key, field, "1"]));
         lost("n", &field);
         lost("x", "somebody:1");
@@ -273,7 +276,10 @@ mod tests {
             .unlock()
             .await
             .expect("held");
-        assert!(lock.is_locked().await.expect("an answer"), "of another key");
+        assert!(
+            lock.is_locked().await.expect("an answer"),
+            "released by a change of another key"
+        );
         session.holds.recent_releases.must_repeat(&|key| key == "n");
         lock.lock()
             .await
@@ -290,7 +296,7 @@ mod tests {
         let (session, lock) = (client.session(), client.string_lock("x"));
         let restore = async || {
             drop(redis.command(&["SET", "x", "job-17", "PX", "60000"]));
-            lock.restore("job-17").await.expect("it is there")
+            lock.restore("job-17").await.expect("the key exists")
         };
         let guard = restore().await;
         let hold = session.holds.watchdog.holds().pop().expect("held");
@@ -304,7 +310,7 @@ mod tests {
         again.unlock().await.expect("held");
     }
 
-    /// The new primary may have it with its whole lease.
+    /// The new primary may have the hold with its whole lease.
     #[tokio::test(start_paused = true)]
     async fn a_hold_that_was_left_to_its_expiry_is_released_then() {
         let span = Duration::from_secs(1);
@@ -328,8 +334,8 @@ mod tests {
         assert!(took >= span && took < span * 2, "{took:?}");
     }
 
-    /// Where each repetition is refused, as by a key of another type, they would go on for all of [`LATE`] without a
-    /// pause.
+    /// If every repetition is refused, for instance by a key of another type, repetitions of
+    /// repetitions would go on without a pause for all of [`LATE`].
     #[tokio::test(start_paused = true)]
     async fn a_repetition_is_not_repeated_for_the_same_change() {
         let client = Client::embedded();

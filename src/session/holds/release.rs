@@ -1,14 +1,13 @@
-//! The one release path of all kinds.
+//! The release path of all kinds.
 //!
-//! | step | what happens |
-//! | --- | --- |
-//! | a guard goes | [`HoldShare`](crate::session::HoldShare) leaves its hold: lost, an inner guard, or the last one |
-//! | [`departure`] | the last guard is gone: the hold passes to the next local waiter, or is to be released |
-//! | [`pending`] | the release is owed: a caller carries it out, or its drop posts it |
-//! | [`lowering`] | the hold is lowered to its guards, or ended |
-//! | [`confirm`] | the calls of one release, repeated until Redis confirms it |
-//! | [`cleanup`] | what the background carries out: releases, undos, permits that are kept |
-//! | [`under_way`] | until all that is over, nobody is given the field |
+//! | step | what happens | | --- | --- | | [`HoldShare`](crate::session::HoldShare) | a guard
+//! leaves its hold, which is lost, or has other guards, or ends | | [`departure`] | the last guard
+//! is gone: the hold passes to the next local waiter, or must be released | | [`pending`] | a
+//! release that is owed: a caller carries it out, or its drop posts it | | [`lowering`] | lowers
+//! the hold to its remaining guards, or ends it | | [`confirm`] | sends the calls of one release
+//! until Redis confirms it | | [`cleanup`] | the work of the background task: releases, undos,
+//! permits that are kept | | [`under_way`] | the fields that nobody else may get until their
+//! release is over |
 
 pub(crate) mod cleanup;
 mod confirm;

@@ -1,18 +1,19 @@
-//! Renews holds before their lease ends, and ends those that can no longer be held.
+//! Renews holds before their leases end, and ends holds that can no longer be held.
 //!
-//! One deadline-ordered table for all holds of a client. Renewals go out in batches ([`renewal`]), a third of
-//! the lease after the last one was sent.
+//! One table holds all holds of a client, ordered by due time. Renewals go out in batches
+//! ([`renewal`]), a third of the lease after the previous one was sent.
 //!
 //! # Invariants
 //!
-//! - **WATCHDOG-1** Every live hold is in the table, at the time of its next duty. A hold that is being
-//!   renewed is listed at its deadline meanwhile, and one that ends stays until its undo is posted.
-//! - **WATCHDOG-2** A hold leaves the table before its release is sent, and nothing puts it back: `arm` asks
-//!   for the duty under the table's lock, and a hold that was given up has none.
+//! - **WATCHDOG-1** Every live hold is in the table, at the time of its next duty. While a hold is
+//!   being renewed, it is listed at its deadline. A hold that ends stays in the table until its
+//!   undo is posted.
+//! - **WATCHDOG-2** A hold leaves the table before its release is sent, and nothing puts it back:
+//!   `arm` asks for the hold's duty under the table's lock, and a hold that was given up has none.
 //!
 //! # Locking
 //!
-//! `table`, then a hold's state or the fields that are being ended.
+//! `table` first, then a hold's state or the fields under release.
 
 pub(super) mod renewal;
 #[cfg(all(test, feature = "test-util"))]
@@ -36,7 +37,8 @@ use crate::sync::{Mutex, MutexGuard, Notify, no_lock_is_held};
 
 use renewal::{ToRenew, batches, renew};
 
-/// Renewals fall on a grid of this part of a lease, so that holds taken together renew together.
+/// Due times are rounded up to a grid of this fraction of a lease, so that holds taken together are
+/// renewed together.
 const GRID: u32 = 150;
 
 /// The table of one client's holds.
@@ -52,25 +54,25 @@ pub(crate) struct Watchdog {
 struct Table {
     due: BTreeMap<(Instant, u64), Arc<Hold>>,
     by_key: HashMap<Arc<str>, Under>,
-    /// The loop sleeps until then; only an earlier duty must wake it.
+    /// The loop sleeps until this instant. Only an earlier duty has to wake it.
     asleep_until: Option<Instant>,
-    /// When the primary of some keys changed last.
+    /// When another server last became primary for some keys.
     primary_changed: Option<Instant>,
 }
 
-/// The holds under one key: mostly one.
+/// The holds under one key, usually a single one.
 #[derive(Debug)]
 struct Under {
     first: Arc<Hold>,
     others: BTreeMap<u64, Arc<Hold>>,
 }
 
-/// Why nobody can be given a field.
+/// Why a field cannot be given to a hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Taken {
-    /// It is held here.
+    /// Another hold of this client has it.
     Held,
-    /// It is being ended here.
+    /// This client is releasing it.
     UnderRelease,
 }
 
@@ -86,21 +88,22 @@ impl Watchdog {
         }
     }
 
-    /// Enters a hold, or moves it to its next duty, at `not_before` if that is later.
+    /// Enters a hold, or moves it to its next duty, or to `not_before` if that is later.
     pub(crate) fn arm(&self, hold: &Arc<Hold>, not_before: Option<Instant>) {
-        // It may wake or tell somebody.
+        // This may wake waiters or call observers.
         no_lock_is_held();
         self.arm_in(self.table.lock(), hold, not_before);
     }
 
-    /// Enters a hold whose field was given to it, unless that is held or being ended here.
+    /// Enters a hold that was restored from its text, unless this client already holds or releases
+    /// its field.
     pub(crate) fn arm_alone(&self, hold: &Arc<Hold>) -> Result<(), Taken> {
         let table = self.table.lock();
         let same = |held: &Arc<Hold>| held.field == hold.field;
         if table.under(&hold.resource.key).any(same) {
             return Err(Taken::Held);
         }
-        // Looked at second: what leaves the table was noted there before (UNDERWAY-1).
+        // Look here second: what leaves the table was noted here before (UNDERWAY-1).
         if self.under_way.has(&hold.resource, &hold.field) {
             return Err(Taken::UnderRelease);
         }
@@ -114,7 +117,8 @@ impl Watchdog {
         hold: &Arc<Hold>,
         not_before: Option<Instant>,
     ) {
-        // Its grant was on its way when the others were told.
+        // If the grant was in flight while another server took over, the hold was not in the table
+        // when the others were marked.
         let in_doubt = table
             .primary_changed
             .is_some_and(|change| hold.is_older_than(change))
@@ -124,7 +128,7 @@ impl Watchdog {
         let due = match hold.duty() {
             Duty::None => return,
             Duty::End(_) | Duty::Renew(_) => now,
-            // Never at once: a duty that stays undone must not keep the loop spinning.
+            // Never immediately, so that a duty that stays undone cannot make the loop spin.
             Duty::Wait(at) => self.on_grid(at, hold).max(now + Duration::from_micros(500)),
         };
         let due = not_before.map_or(due, |at| at.max(due).min(hold.deadline()));
@@ -142,12 +146,12 @@ impl Watchdog {
         }
     }
 
-    /// Takes a hold out.
+    /// Removes a hold from the table.
     pub(crate) fn disarm(&self, hold: &Hold) {
         self.table.lock().remove(hold);
     }
 
-    /// The machine was suspended: every duty comes sooner than it was entered for.
+    /// The machine was suspended, so every duty is due earlier than it was entered for.
     pub(crate) fn set_timers_again(&self) {
         for hold in self.holds() {
             hold.set_timers_again();
@@ -181,7 +185,7 @@ impl Watchdog {
         table.under(key).filter(of_kind).cloned().collect()
     }
 
-    /// Nobody is given this field until the answer is dropped.
+    /// Nobody is given this field until the returned value is dropped.
     pub(crate) fn release_under_way(
         &self,
         resource: &Resource,
@@ -190,10 +194,10 @@ impl Watchdog {
         self.under_way.begin(resource, field)
     }
 
-    /// Another server serves these keys: each hold is uncertain until that server has confirmed it, and so is
-    /// each whose grant was asked for before.
+    /// Another server serves these keys now. Each hold is uncertain until that server has confirmed
+    /// it. So is each hold whose acquisition was sent before the change.
     pub(crate) fn must_verify(&self, concerns: &dyn Fn(&str) -> bool) {
-        // Before the others are looked for: a hold is among them, or sees this when it is entered.
+        // Set this before looking for the holds: a hold that is entered later then sees the change.
         self.table.lock().primary_changed = Some(Instant::now());
         for hold in self.holds() {
             if concerns(&hold.resource.key) {
@@ -205,7 +209,7 @@ impl Watchdog {
         }
     }
 
-    /// The server may be there now: holds that wait for their verification do not wait on.
+    /// The server may be reachable now: do not let unverified holds wait longer.
     pub(crate) fn verify_at_once(&self) {
         for hold in self.holds() {
             if hold.is_unverified() {
@@ -218,8 +222,8 @@ impl Watchdog {
         self.table.lock().due.len()
     }
 
-    /// Holds whose time has come; each is listed at its deadline until it is armed again, or for a
-    /// moment until it is lost (WATCHDOG-1).
+    /// Takes the holds whose time has come. Each is listed at its deadline until it is armed again
+    /// or lost (WATCHDOG-1).
     fn take_due(&self, now: Instant) -> Vec<Arc<Hold>> {
         let mut table = self.table.lock();
         let mut taken = Vec::new();
@@ -246,7 +250,7 @@ impl Watchdog {
         self.table.lock().asleep_until
     }
 
-    /// The next point of the grid, but never the deadline itself.
+    /// The next point of the grid, but at most the deadline.
     fn on_grid(&self, at: Instant, hold: &Hold) -> Instant {
         let deadline = hold.deadline();
         if at >= deadline {

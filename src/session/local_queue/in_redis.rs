@@ -1,4 +1,4 @@
-//! Which waiters have a place in a queue in Redis: those of fair locks.
+//! Waiters that have a place in a queue in Redis: those of fair locks.
 
 use std::sync::Arc;
 
@@ -8,11 +8,11 @@ use super::state::LocalQueue;
 use super::{LocalQueues, Waiter};
 use crate::protocol::resource::Resource;
 
-/// Waiters that are in a queue in Redis, each with its field.
+/// Waiters in a queue in Redis, each with its field.
 pub(crate) type RedisQueue = Vec<(Arc<str>, Arc<Waiter>)>;
 
 impl LocalQueues {
-    /// The resources whose waiters are in queues in Redis.
+    /// The resources with waiters in queues in Redis.
     pub(crate) fn with_redis_queues(&self) -> Vec<Arc<Resource>> {
         let in_redis_queue = |queue: &LocalQueue| {
             queue
@@ -26,18 +26,20 @@ impl LocalQueues {
         resources
     }
 
-    /// A waiter has a place in the queue in Redis, which the call kept that was sent then.
+    /// A waiter has a place in the queue in Redis. `kept` is when the call that last kept the place
+    /// was sent.
     pub(crate) fn has_place(&self, waiter: &Waiter, field: &Arc<str>, kept: Instant) {
         waiter.has_place(field, kept);
         self.in_redis.notify_one();
     }
 
-    /// Resolves when a waiter got a place in a queue in Redis, perhaps in one that was without.
+    /// Resolves when a waiter has got a place in a queue in Redis, perhaps in a queue that was
+    /// empty.
     pub(crate) async fn newcomer_in_redis(&self) {
         self.in_redis.notified().await;
     }
 
-    /// The waiters of a local queue that are in the queue in Redis.
+    /// The waiters of a local queue that are also in the queue in Redis.
     pub(crate) fn in_redis_queue(&self, queue: &str) -> RedisQueue {
         let in_redis_queue =
             |waiter: &Arc<Waiter>| Some((waiter.field_in_redis_queue()?, waiter.clone()));

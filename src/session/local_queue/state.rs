@@ -1,4 +1,5 @@
-//! One local queue: who holds or asks, who waits, and what is remembered of other clients.
+//! One local queue: its holder or contender, its waiters, and what it remembers about other
+//! clients.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,9 +15,9 @@ use crate::session::hold::Hold;
 pub(super) struct LocalQueue {
     pub(super) resource: Arc<Resource>,
     pub(super) state: QueueState,
-    /// Waiters by their ids: in the order in which they came.
+    /// Waiters by id, which is the order in which they came.
     pub(super) waiters: BTreeMap<u64, Arc<Waiter>>,
-    /// Where Redis keeps the order: waiters that ask each for itself.
+    /// If Redis keeps the order, waiters that each ask for themselves.
     pub(super) contenders: BTreeMap<u64, Arc<Waiter>>,
     pub(super) streak: u32,
     pub(super) streak_since: Instant,
@@ -24,15 +25,15 @@ pub(super) struct LocalQueue {
 }
 
 pub(super) enum QueueState {
-    /// This waiter asks Redis for all.
+    /// This waiter asks Redis on behalf of all.
     Contending(Arc<Waiter>),
-    /// This hold of this client has the lock, or is being released.
+    /// This client's hold has the lock or is being released.
     Held(Arc<Hold>),
-    /// Neither. The waiter that comes first lets other clients go first, if `yielding`.
+    /// Neither. If `yielding`, the next waiter lets other clients go first.
     Vacant { yielding: Option<Yield> },
 }
 
-/// What a change leaves to do when the queue is no longer locked.
+/// What is left to do after a change, once the queue is unlocked.
 #[must_use = "a waiter that is not notified sleeps on"]
 pub(super) enum Next {
     Same,
@@ -70,7 +71,8 @@ impl LocalQueue {
         }
     }
 
-    /// A hold has the lock, unless it was ended already: then it may have left the queue before (QUEUE-4).
+    /// A hold now has the lock, unless it ended before: then it may already have tried to leave the
+    /// queue (QUEUE-4).
     pub(super) fn is_taken_by(&mut self, hold: &Arc<Hold>) -> Next {
         if hold.has_ended() {
             return self.promote(None);
@@ -95,7 +97,7 @@ impl LocalQueue {
         self.waiters.len() + self.contenders.len() + usize::from(self.contender().is_some())
     }
 
-    /// Nobody uses it, and nothing is worth remembering.
+    /// True if nobody uses the queue and nothing in it is worth remembering.
     pub(super) fn is_over(&self, now: Instant) -> bool {
         let rests = |yielding: Option<Yield>| yielding.is_some_and(|yielding| now < yielding.until);
         let remembers = self.turns.remembers_pollers(now);
@@ -115,8 +117,8 @@ impl LocalQueue {
         }
     }
 
-    /// The hold that has the lock although it is over. QUEUE-4 says that there is none.
-    pub(super) fn held_in_vain(&self, now: Moment) -> Option<Arc<Hold>> {
+    /// The hold that the queue is held by although it is over. QUEUE-4 rules that out.
+    pub(super) fn stale_hold(&self, now: Moment) -> Option<Arc<Hold>> {
         match &self.state {
             QueueState::Held(hold) if hold.is_over(now) => Some(hold.clone()),
             _ => None,

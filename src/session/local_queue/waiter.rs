@@ -1,4 +1,4 @@
-//! One waiting future, as its queue and its listener know it: its signal, and its place in Redis.
+//! One waiting future, as its queue and its listener see it: its signal and its place in Redis.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,15 +15,15 @@ use crate::sync::{Mutex, Notify};
 
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
-/// What a waiter is told to do.
+/// What a waiter is to do next.
 pub(crate) enum WaiterSignal {
-    /// Others are ahead.
+    /// Keep waiting: others are ahead.
     None,
-    /// It is the contender: ask Redis, after letting other clients go first.
+    /// Contend: ask Redis, after letting other clients go first if there is a `Yield`.
     Contend(Option<Yield>),
-    /// This hold is its own, handed over without a call.
+    /// This hold was handed over without a call, and belongs to the waiter.
     Granted(Arc<Hold>),
-    /// Its `Owner` holds the lock already: look again.
+    /// Another future of the same `Owner` holds the lock: start over.
     LookAgain,
     /// The latch is open.
     Open,
@@ -31,17 +31,17 @@ pub(crate) enum WaiterSignal {
 
 /// One waiting future.
 pub(crate) struct Waiter {
-    /// In the order in which they came.
+    /// Increasing in the order in which waiters come.
     pub(super) id: u64,
     pub(crate) terms: HoldTerms,
     signal: Mutex<WaiterSignal>,
-    /// Since when it waits.
+    /// When the wait began.
     pub(super) since: Instant,
-    /// Its place in a queue in Redis.
+    /// The waiter's place in a queue in Redis.
     ticket: Mutex<Option<Ticket>>,
-    /// The key that it met when it last asked has no expiry: so it does for the waiters behind it.
+    /// True if the last call found a key without an expiry. Passed on to the waiters behind.
     no_expiry: Arc<AtomicBool>,
-    /// When a timer of its own is to let it go on.
+    /// When the waiter's own timer should wake it.
     due: Mutex<Option<Instant>>,
     /// Something may have changed in Redis.
     woken: AtomicBool,
@@ -52,7 +52,7 @@ pub(crate) struct Waiter {
 #[derive(Clone, Debug)]
 struct Ticket {
     field: Arc<str>,
-    /// When the call was sent that last kept it.
+    /// When the call that last kept the place was sent.
     kept: Instant,
 }
 
@@ -72,7 +72,8 @@ impl Waiter {
         })
     }
 
-    /// It has a place in a queue in Redis; the call that kept it was sent then.
+    /// The waiter has a place in a queue in Redis. `kept` is when the call that last kept it was
+    /// sent.
     pub(crate) fn has_place(&self, field: &Arc<str>, kept: Instant) {
         *self.ticket.lock() = Some(Ticket {
             field: field.clone(),
@@ -80,8 +81,9 @@ impl Waiter {
         });
     }
 
-    /// How to ask for a place. A place that was kept in time and is gone was taken off by mistake: a
-    /// client of Redisson that is granted moves the deadlines of all others.
+    /// How to ask for a place. If a place that was kept in time is gone, it was removed by mistake:
+    /// a Redisson client that gets the lock moves the deadlines of all others. Then this waiter may
+    /// ask for the front of the queue again.
     pub(crate) fn queueing(&self, claim: Duration) -> Queueing {
         let kept = |ticket: &Ticket| ticket.kept.elapsed() < claim;
         match &*self.ticket.lock() {
@@ -97,7 +99,8 @@ impl Waiter {
             .map(|ticket| ticket.field.clone())
     }
 
-    /// The contender before it asked in vain; the key that it met is there until it is seen otherwise.
+    /// The previous contender got no answer but *held*. What it learned about the key stays true
+    /// until a later call says otherwise.
     pub(super) fn learns_from(&self, contender: &Waiter) {
         self.no_expiry.store(contender.met_no_expiry(), Relaxed);
     }
@@ -106,13 +109,13 @@ impl Waiter {
         self.no_expiry.load(Relaxed)
     }
 
-    /// Tells the waiter to ask again. Coalesces.
+    /// Tells the waiter to ask again. Several wakes count as one.
     pub(crate) fn wake(&self) {
         self.woken.store(true, Release);
         self.notify.notify_one();
     }
 
-    /// Forgets wakes that came before the call that is about to be sent: it will see for itself.
+    /// Forgets earlier wakes, because the call that is about to be sent sees what they were about.
     pub(crate) fn forget_wakes(&self) {
         self.woken.store(false, Release);
     }
@@ -122,12 +125,12 @@ impl Waiter {
         self.notify.notified().await;
     }
 
-    /// It sleeps until then.
+    /// The waiter's own timer fires at `due`.
     pub(crate) fn sleeps_until(&self, due: Option<Instant>) {
         *self.due.lock() = due;
     }
 
-    /// True once, if it should not have slept until then: its timer is its runtime's.
+    /// True once, if the waiter's timer should have fired before `then`: its runtime is stalled.
     pub(super) fn overslept(&self, then: Instant) -> bool {
         self.due.lock().take_if(|due| *due < then).is_some()
     }
@@ -137,14 +140,14 @@ impl Waiter {
         self.woken.swap(false, AcqRel)
     }
 
-    /// The signal since it last looked.
+    /// Takes the signal that came since the last look.
     pub(crate) fn take_signal(&self) -> WaiterSignal {
         std::mem::replace(&mut *self.signal.lock(), WaiterSignal::None)
     }
 
-    /// Its `Owner` holds the lock. A signal that it has not looked at may be an obligation, which goes
-    /// first.
-    pub(crate) fn call_in(&self) {
+    /// Another future of the same `Owner` holds the lock. A granted hold that the waiter has not
+    /// taken yet goes first, because somebody must release it.
+    pub(crate) fn look_again(&self) {
         let mut signal = self.signal.lock();
         if !matches!(*signal, WaiterSignal::Granted(_)) {
             *signal = WaiterSignal::LookAgain;
@@ -153,7 +156,8 @@ impl Waiter {
         self.notify.notify_one();
     }
 
-    /// It contends from now on, unless its `Owner` got the lock: then it is to look at that.
+    /// Makes the waiter contend, unless another future of its `Owner` got the lock: then the waiter
+    /// must look at that first.
     pub(super) fn contends(&self, yielding: Option<Yield>) {
         let mut signal = self.signal.lock();
         if !matches!(*signal, WaiterSignal::LookAgain) {
@@ -161,7 +165,8 @@ impl Waiter {
         }
     }
 
-    /// What it is to look at when it is notified. It has no obligation from before: it was queued until now.
+    /// Sets the signal for the next notification. A queued waiter cannot have an earlier hold
+    /// waiting for it.
     pub(super) fn set_signal(&self, signal: WaiterSignal) {
         let before = std::mem::replace(&mut *self.signal.lock(), signal);
         debug_assert!(
@@ -170,7 +175,7 @@ impl Waiter {
         );
     }
 
-    /// Lets it look at its signal. Not under a lock: wakers are code of others.
+    /// Lets the waiter look at its signal. Not under a lock, because wakers are foreign code.
     pub(super) fn notify(&self) {
         self.notify.notify_one();
     }

@@ -1,8 +1,9 @@
-//! Yielding: after its turn, this client lets the others go first.
+//! Yielding: after its turn, this client lets other clients go first.
 //!
-//! It cannot know how far away they are, only whether one of them took the lock meanwhile. So the next yield is
-//! twice as long if nobody did, and a little shorter if somebody did. The next turn is several times as long as the
-//! yield, so that only a bounded part of the time is given away.
+//! The client does not know how far away the others are, only whether one of them took the lock in
+//! the meantime. So the next yield is twice as long if nobody did, and a little shorter if somebody
+//! did. The next turn is several times as long as the yield, so that only a bounded share of the
+//! time is given away.
 
 use std::time::Duration;
 
@@ -11,26 +12,28 @@ use tokio::time::Instant;
 use crate::protocol::kind::WaitMode;
 use crate::session::jittered;
 
-/// The shortest yield: a few round trips of a near client.
+/// The shortest yield: a few round trips of a nearby client.
 pub(crate) const SHORTEST: Duration = Duration::from_micros(500);
-/// The longest: a round trip of a client that is far away.
+/// The longest yield: a round trip of a client that is far away.
 const LONGEST: Duration = Duration::from_millis(128);
-/// A turn lasts so many times as long as the yield before it, at the least.
+/// A turn lasts at least this many times as long as the yield before it.
 const TURN: u32 = 4;
-/// The same after a yield that nobody used although all were told: they do not want it now. A client keeps the
-/// subscription of a hot name for a while after its last waiter.
+/// The same after a yield that nobody used although all were notified: the others do not want the
+/// lock now. A client keeps the subscription of a hot name for a while after its last waiter, so it
+/// may be notified without waiting.
 const TURN_AMONG_IDLE: u32 = 16;
-/// Clients that poll receive no message. Others are expected for so long after one was met.
+/// Polling clients receive no message. After one was met, others are expected for this long.
 const POLLERS_REMEMBERED: Duration = Duration::from_secs(10);
 
 /// The turns of this client at one lock.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Turns {
-    /// Before that others do not go first.
+    /// Before this instant, other clients are not let go first.
     until: Instant,
     /// How long the next yield is.
     yields_for: Duration,
-    /// When the contender last got the lock after another client had it, where waiters poll.
+    /// For locks whose waiters poll: when the contender last got the lock after another client had
+    /// it.
     met_poller: Option<Instant>,
 }
 
@@ -62,7 +65,7 @@ impl Turns {
         }
     }
 
-    /// So many others go first, if this turn is over.
+    /// Lets this many other clients go first, if this turn is over.
     pub(super) fn yields_to(&self, others: i64) -> Option<Yield> {
         (Instant::now() >= self.until).then(|| Yield::to(others, self.yields_for))
     }
@@ -73,12 +76,12 @@ impl Turns {
     }
 }
 
-/// Letting others go first, each of them once.
+/// Lets other clients go first, each of them once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Yield {
-    /// Do not ask before that.
+    /// Do not ask before this instant.
     pub(crate) until: Instant,
-    /// For each of them.
+    /// The time given to each of them.
     span: Duration,
     others: i64,
 }
@@ -92,14 +95,14 @@ impl Yield {
         }
     }
 
-    /// One of them had it; false if it was the last.
+    /// One of the other clients has had the lock. False if it was the last.
     pub(crate) fn goes_on(&mut self) -> bool {
         *self = Yield::to(self.others - 1, self.span);
         self.others > 0
     }
 }
 
-/// Did the contender let other clients go first, and did they?
+/// Whether the contender let other clients go first, and whether they did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Yielded {
     Not,

@@ -1,21 +1,23 @@
-//! Releases and undos that nobody waits for: from drops, cancelled attempts, lost replies.
+//! Releases and undos that nobody waits for. They come from drops, cancelled attempts and lost
+//! replies.
 //!
 //! # Invariants
 //!
-//! - **CLEANUP-1** A cleanup is repeated until Redis confirms it, or until the lease that it is about is
-//!   certainly over.
-//! - **CLEANUP-2** An answer confirms an undo only if the lane kept its connection since the attempt was
-//!   sent. Otherwise the attempt may be executed later, whatever the answer says, and the undo is repeated for one
-//!   lease after the first answer.
-//! - **CLEANUP-3** A session does not end while an attempt or a guard may yet post a cleanup: an acquisition
-//!   takes a [`CleanupPending`] before it asks whether the session is closed, and a hold that ends takes
-//!   one before it says so.
+//! - **CLEANUP-1** A cleanup is repeated until Redis confirms it, or until the lease that it is
+//!   about has certainly ended.
+//! - **CLEANUP-2** A reply confirms an undo only if the lane has kept its connection since the
+//!   attempt was sent. Otherwise Redis may execute the attempt later, whatever the reply says, and
+//!   the undo is repeated for one lease after the first reply.
+//! - **CLEANUP-3** A session does not end while an attempt or a guard may still post a cleanup. An
+//!   acquisition takes a [`CleanupPending`] before it tests whether the session is closed, and a
+//!   hold that ends takes one before it says so.
 //!
 //! # Bounds
 //!
-//! There is at most one cleanup for each live guard and each future inside `acquire`, and for one lease
-//! longer the undos of attempts in doubt (CLEANUP-2). At most [`AT_ONCE`] calls of each lane are on the wire to each node. A
-//! cleanup that pauses has none: repeated undos hold up no release.
+//! There is at most one cleanup for each live guard and each future inside `acquire`. Undos of
+//! attempts in doubt stay one lease longer (CLEANUP-2). At most [`AT_ONCE`] calls of each lane are
+//! in flight to each node. A cleanup that pauses has no call in flight, so repeated undos do not
+//! hold up releases.
 
 mod settle;
 
@@ -39,22 +41,23 @@ use crate::transport::Lane;
 
 use settle::settle;
 
-/// Calls on the wire at once.
+/// Calls in flight at once.
 const AT_ONCE: usize = 256;
 
 /// Something to settle in the background.
 #[derive(Debug)]
 pub(crate) enum Cleanup {
-    /// Lower a hold to the guards that live, or end it and let the next local waiter in.
+    /// Lowers a hold to its remaining guards, or ends it and lets the next local waiter in.
     Release(Release),
-    /// Take permits of a semaphore for good.
+    /// Takes permits of a semaphore for good.
     KeepPermits(Arc<Hold>),
-    /// End what a hold may have left behind, when nothing about it is in doubt.
+    /// Removes what a hold may have left behind, when nothing about it is in doubt.
     End {
         hold: Arc<Hold>,
         under_way: ReleaseUnderWay,
     },
-    /// End whatever an attempt may have taken; not before `after`, while its hold stays locked.
+    /// Removes whatever an attempt may have taken, but not before `after`, while its hold must stay
+    /// locked.
     Undo {
         resource: Arc<Resource>,
         field: Arc<str>,
@@ -69,9 +72,10 @@ pub(crate) enum Cleanup {
 pub(crate) struct Cleanups {
     sender: mpsc::UnboundedSender<Cleanup>,
     receiver: Mutex<Option<mpsc::UnboundedReceiver<Cleanup>>>,
-    /// Posted and not settled.
+    /// Posted and not settled yet.
     queued: AtomicU64,
-    /// A cleanup has one while its call is on the wire. A lane or a node that stalls does not stop the others.
+    /// A cleanup holds a permit while its call is in flight. One semaphore per lane and node, so
+    /// that a stalled node does not stop the others.
     slots: Mutex<HashMap<(Lane, u32), Arc<Semaphore>>>,
     expected: Arc<Expected>,
     /// A hold whose release was refused may stay in Redis until this instant.
@@ -85,7 +89,7 @@ struct Expected {
     fewer: Notify,
 }
 
-/// A cleanup may have to be posted; dropped when it was, or when there is nothing to post.
+/// A cleanup may have to be posted. Dropped after that, or when nothing has to be posted.
 #[derive(Debug)]
 pub(crate) struct CleanupPending(Arc<Expected>);
 
@@ -109,7 +113,7 @@ impl Cleanups {
         }
     }
 
-    /// Takes a cleanup over. Needs no runtime; after the end of the session it does nothing.
+    /// Queues a cleanup. Needs no runtime. Has no effect after the end of the session.
     pub(crate) fn post(&self, cleanup: Cleanup) {
         self.queued.fetch_add(1, Relaxed);
         if self.sender.send(cleanup).is_err() {
@@ -117,26 +121,26 @@ impl Cleanups {
         }
     }
 
-    /// Keeps the session from ending until a cleanup is posted, or is not needed (CLEANUP-3).
+    /// Keeps the session from ending until the cleanup is posted or not needed (CLEANUP-3).
     pub(crate) fn expect_one(&self) -> CleanupPending {
         self.expected.number.fetch_add(1, SeqCst);
         CleanupPending(self.expected.clone())
     }
 
-    /// A release was given up while its lease may last.
+    /// A release was given up while its lease may still run.
     pub(super) fn was_refused(&self, until: Instant) {
         let mut refused = self.refused_until.lock();
         *refused = refused.max(Some(until));
     }
 
-    /// May a hold be in Redis whose release was refused?
+    /// True if a hold whose release was refused may still be in Redis.
     pub(crate) fn may_have_left_holds(&self) -> bool {
         self.refused_until
             .lock()
             .is_some_and(|until| Instant::now() < until)
     }
 
-    /// Leave to have a call on the wire to a node.
+    /// Waits for permission to have one more call in flight to a node.
     pub(super) async fn slot(&self, lane: Lane, node: u32) -> OwnedSemaphorePermit {
         let new = || Arc::new(Semaphore::new(AT_ONCE));
         let slots = self
@@ -156,7 +160,7 @@ impl Cleanups {
     }
 }
 
-/// Settles cleanups until the session is stopping, then what is left of them.
+/// Settles cleanups until the session is stopping and nothing is left to settle.
 pub(crate) async fn run(holds: &Holds) -> End {
     let cleanups = &holds.cleanups;
     let Some(mut queue) = cleanups.receiver.lock().take() else {
@@ -167,8 +171,8 @@ pub(crate) async fn run(holds: &Holds) -> End {
     loop {
         tokio::select! {
             biased;
-            // First: each new one is polled while the poll of the task has a budget left. Without one, all that
-            // have come would be polled again and again.
+            // Work before the queue: each new cleanup is then polled while the task has cooperative
+            // budget left. Without budget, every cleanup would be polled again and again in vain.
             Some(()) = working.next() => {
                 cleanups.queued.fetch_sub(1, Relaxed);
             }
@@ -180,7 +184,8 @@ pub(crate) async fn run(holds: &Holds) -> End {
             () = holds.calls.life.stopping(), if !stopping => stopping = true,
             () = cleanups.expected.fewer.notified(), if stopping => {}
         }
-        // In this order: an expected cleanup is posted first, and then not expected any more.
+        // Read `expected` before testing the queue: an expected cleanup is posted first and
+        // unexpected afterwards, so if none is expected, all are in the queue.
         let expected = cleanups.expected.number.load(SeqCst);
         if stopping && expected == 0 && working.is_empty() && queue.is_empty() {
             return if cleanups.may_have_left_holds() {

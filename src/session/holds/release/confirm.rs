@@ -1,4 +1,4 @@
-//! The calls of one release, repeated until Redis confirms it.
+//! Sends the calls of one release until Redis confirms it.
 
 use std::time::Duration;
 
@@ -16,10 +16,10 @@ use crate::transport::{CallError, Lane};
 
 const PAUSE_FIRST: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
-/// Beyond two leases without any answer there is nothing left to release.
+/// Added to two leases: without any reply for that long, nothing is left to release.
 const GIVE_UP_SLACK: Duration = Duration::from_secs(10);
 
-/// The pauses of the background.
+/// The pauses of the background task.
 pub(super) fn patient() -> Retry {
     Retry::growing(PAUSE_FIRST, PAUSE_MAX)
 }
@@ -33,7 +33,7 @@ pub(super) struct Path {
 }
 
 impl Path {
-    /// For a caller that waits.
+    /// A release that its caller waits for.
     pub(super) fn of_caller(calls: &Calls) -> Self {
         let retry = Retry::brief(calls.settings.command_timeout);
         Path {
@@ -43,7 +43,8 @@ impl Path {
         }
     }
 
-    /// For nobody: as long as the lease may last (CLEANUP-1).
+    /// A release that nobody waits for. It is repeated for as long as the lease may last
+    /// (CLEANUP-1).
     pub(super) fn of_background(lane: Lane, lease: Duration) -> Self {
         let limit = Instant::now() + 2 * lease + GIVE_UP_SLACK;
         Path {
@@ -58,18 +59,19 @@ impl Path {
     }
 }
 
-/// The answer that settles a release.
+/// The reply that settles a release.
 pub(super) struct Confirmed {
     pub(super) released: Released,
-    /// An earlier call of the same release had no answer, and may have been carried out.
+    /// An earlier call of the same release got no reply, and may have been executed.
     pub(super) in_doubt: bool,
-    /// When the call that was answered was sent.
+    /// When the confirmed call was sent.
     pub(super) sent: Instant,
 }
 
-/// Sends `call` until its answer settles the release (CLEANUP-2). If there is no call any more, nothing is released.
+/// Sends `call` until its reply settles the release (CLEANUP-2). Ends without a release if `call`
+/// returns `None`.
 ///
-/// `unreachable` is called after each failure.
+/// Calls `unreachable` after each failure.
 pub(super) async fn confirm(
     holds: &Holds,
     mut path: Path,
@@ -96,7 +98,8 @@ pub(super) async fn confirm(
             in_doubt,
             sent,
         };
-        // Only now: guards may have come and gone while it waited.
+        // Build the call only now: guards may have come and gone while this release waited for its
+        // slot.
         let Some(call) = call() else {
             return Ok(confirmed(Released::StillHeld, retry.is_in_doubt()));
         };
@@ -113,14 +116,14 @@ pub(super) async fn confirm(
                 if settled {
                     return Ok(confirmed(released, retry.is_in_doubt()));
                 }
-                // The last repetition comes when a late attempt's lease is certainly over.
+                // The last repetition comes when the lease of a late attempt has certainly ended.
                 let over = doubt
                     .zip(answered_since)
                     .map(|(doubt, since)| since + doubt.lease);
                 let next = now + retry.next_pause();
                 sleep_until(over.map_or(next, |over| next.min(over))).await;
             }
-            // A key of another type is not what the attempt took.
+            // A key of another type cannot be what the attempt took.
             Err(CallError::Refused(fault)) if doubt.is_some() && fault.is_wrong_type() => {
                 return Ok(confirmed(Released::Absent, retry.is_in_doubt()));
             }
@@ -132,7 +135,8 @@ pub(super) async fn confirm(
     }
 }
 
-/// Nobody repeats the release any more. If a server refused it, the field may stay in Redis for `lease`.
+/// The release is not repeated any more. If a server refused it, the field may stay in Redis for
+/// `lease`.
 pub(super) fn give_up(
     holds: &Holds,
     resource: &Resource,

@@ -1,11 +1,12 @@
-//! The last guard of a hold is gone: who has the field next.
+//! Decides who gets the field when the last guard of a hold is gone.
 
 use std::sync::Arc;
 
 use crate::session::hold::{Hold, HoldTerms};
 use crate::session::holds::Holds;
 
-/// Takes a hold out of the watchdog's table. True if the next local waiter has it; else it is to be released.
+/// Takes a hold out of the watchdog's table. True if the next local waiter gets it; otherwise it
+/// must be released.
 pub(crate) fn hand_over(holds: &Holds, hold: &Arc<Hold>, terms: HoldTerms) -> bool {
     hold.set_under_way(
         holds
@@ -20,11 +21,12 @@ pub(crate) fn hand_over(holds: &Holds, hold: &Arc<Hold>, terms: HoldTerms) -> bo
     let Some(passed) = holds.queues.hand_over(hold, terms, pass) else {
         return false;
     };
-    // Not before: the queue is locked until now, and all of this calls code of others (FOREIGN-1).
+    // Only now, because the queue was locked until here, and all of this calls foreign code
+    // (FOREIGN-1).
     passed.observe(&holds.calls.settings.telemetry);
     holds.watchdog.arm(&passed, None);
     hold.passed_on();
-    // A shutdown meanwhile may have looked for holds before this one was handed over.
+    // A shutdown in the meantime may have collected holds before this one existed.
     holds.lose_if_closed(&passed);
     true
 }

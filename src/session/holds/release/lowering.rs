@@ -1,6 +1,7 @@
-//! The release of a hold down to its live guards, or of all of it.
+//! Lowers a hold to its remaining guards, or ends it.
 //!
-//! A caller and the background carry it out in the same way; the background has more patience.
+//! A caller and the background task do this in the same way. The background task only has more
+//! patience.
 
 use std::sync::Arc;
 
@@ -21,14 +22,14 @@ pub(crate) struct Release {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Count {
-    /// The number of live guards, read when the call is sent.
+    /// The number of remaining guards, read when the call is sent.
     Guards,
-    /// The last guard is gone: the hold ends.
+    /// The last guard is gone, so the hold ends.
     Zero,
 }
 
 impl Release {
-    /// An inner guard is gone.
+    /// One of several guards is gone.
     pub(super) fn of_one_guard(hold: Arc<Hold>) -> Self {
         Release {
             hold,
@@ -36,7 +37,7 @@ impl Release {
         }
     }
 
-    /// Ends a hold whose last guard is gone.
+    /// The last guard is gone.
     pub(crate) fn of_all(hold: Arc<Hold>) -> Self {
         Release {
             hold,
@@ -48,18 +49,18 @@ impl Release {
         &self.hold
     }
 
-    /// A call was sent, and its outcome is not known.
+    /// A call was sent and its outcome is unknown.
     pub(super) fn is_in_doubt(&self) {
         if self.to == Count::Guards {
             self.hold.call_in_doubt();
         }
     }
 
-    /// Repeats it until Redis confirms it or the lease is certainly over (CLEANUP-1).
+    /// Repeats the release until Redis confirms it or the lease has certainly ended (CLEANUP-1).
     pub(super) async fn in_background(&self, holds: &Holds) {
         let (hold, lease) = (&self.hold, self.hold.longest_lease());
         let lane = match self.to {
-            // Behind re-entries that were sent before.
+            // Behind re-entries that were sent before on the same lane.
             Count::Guards => Lane::Caller,
             Count::Zero => Lane::Background,
         };
@@ -83,7 +84,8 @@ impl Release {
         }
     }
 
-    /// `Ok` when the release is settled, with what its caller is told; else it is still to be done.
+    /// The outer result is an error if the release was not confirmed and must be tried again. The
+    /// inner result is what the caller of `unlock` gets.
     pub(super) async fn carry_out(
         &self,
         holds: &Holds,
@@ -95,13 +97,14 @@ impl Release {
         }
     }
 
-    /// The lease stays as it is. The count is for other clients: the last release does not depend on it.
+    /// Lowers the count and leaves the lease as it is. Only other clients look at the count; the
+    /// last release does not depend on it.
     async fn lower(&self, holds: &Holds, path: Path) -> Result<Result<(), Error>, CallError> {
         let hold = &self.hold;
         let call = || {
             let guards = hold.guards();
             if guards == 0 || !hold.is_live() {
-                // A field with an old count passes to no other owner.
+                // Redis may keep an old count, and such a field must not pass to another owner.
                 hold.call_in_doubt();
                 return None;
             }
@@ -114,7 +117,7 @@ impl Release {
         let Confirmed { released, .. } =
             confirm(holds, path, &hold.resource, call, None, || {}).await?;
         hold.call_settled();
-        // The release of the last guard may have overtaken this one.
+        // The release of the last guard may have overtaken this call.
         if released == Released::Absent && !hold.all_guards_left() {
             holds.lose(hold, LossReason::Gone);
         }
@@ -127,7 +130,7 @@ impl Release {
         let in_background = path.in_background();
         let unreachable = || {
             if in_background {
-                // The next local waiter may as well watch for itself.
+                // Redis cannot be reached. Let the next local waiter ask for itself.
                 holds.queues.vacate(hold, 0);
             }
         };
@@ -139,7 +142,7 @@ impl Release {
         } = confirm(holds, path, &hold.resource, call, None, unreachable).await?;
         let (receivers, ended) = match released {
             Released::Free { receivers } => (receivers, Ok(())),
-            // The earlier of two calls released the hold, unless the lease was over.
+            // The first of two calls released the hold, unless its lease had ended by then.
             Released::StillHeld | Released::Absent
                 if (in_doubt || sent_before) && sent < hold.deadline() =>
             {

@@ -1,7 +1,8 @@
-//! A guard went: its hold is to be lowered in Redis to the guards that are left, or released.
+//! A release that is owed because a guard is gone.
 //!
-//! A caller carries the release out and waits for it. A [`PendingRelease`] that is dropped before Redis confirmed
-//! it posts itself, and the background carries it out in the same way, with more patience.
+//! A caller carries the release out and waits for it. A [`PendingRelease`] that is dropped before
+//! Redis has confirmed it posts itself, and the background task carries it out in the same way,
+//! with more patience.
 
 use std::sync::Arc;
 
@@ -12,21 +13,22 @@ use crate::error::Error;
 use crate::session::Handle;
 use crate::session::hold::Hold;
 
-/// A release that nobody has carried out yet; its drop leaves it to the background.
+/// A release that is still to be confirmed. Its drop leaves it to the background task.
 ///
-/// A re-entry on the wire has one as well: if its outcome is not known, the count is to be lowered again.
+/// A re-entry that is in flight has one as well: if its outcome is unknown, the count must be
+/// lowered again.
 pub(crate) struct PendingRelease {
     handle: Arc<Handle>,
     release: Release,
-    /// A call that changes the count is, or may be, on the wire.
+    /// A call that changes the count may be in flight.
     sent: bool,
     settled: bool,
-    /// The session does not end before the release is settled or posted (CLEANUP-3).
+    /// Keeps the session alive until the release is settled or posted (CLEANUP-3).
     _pending: CleanupPending,
 }
 
 impl PendingRelease {
-    /// An inner guard is gone.
+    /// One of several guards is gone.
     pub(crate) fn of_one_guard(handle: &Arc<Handle>, hold: &Arc<Hold>) -> Self {
         hold.call_sent();
         Self::new(handle, Release::of_one_guard(hold.clone()))
@@ -56,18 +58,19 @@ impl PendingRelease {
         }
     }
 
-    /// The re-entry has its answer: there is nothing to lower.
+    /// The re-entry got its reply, so nothing has to be lowered.
     pub(crate) fn not_needed(mut self) {
         self.settled = true;
         self.release.hold().call_settled();
     }
 
-    /// One call, repeated within a command's time-out if it was not applied or its outcome is not known.
+    /// Sends the release, and repeats it within a command's timeout if it was not executed or its
+    /// outcome is unknown.
     pub(crate) async fn carry_out(mut self) -> Result<(), Error> {
         let handle = self.handle.clone();
         let holds = &handle.session.holds;
         self.sent = true;
-        // CANCEL: the drop of `self` posts the release; repeating it changes nothing.
+        // CANCEL: the drop of `self` posts the release. Executing it twice changes nothing.
         match self
             .release
             .carry_out(holds, Path::of_caller(&holds.calls))

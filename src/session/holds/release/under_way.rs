@@ -1,13 +1,16 @@
-//! Fields that this client is releasing: nobody restores them until that is confirmed or given up.
+//! Fields that this client is releasing. Nobody can restore them until the release is confirmed or
+//! given up.
 //!
 //! # Invariants
 //!
-//! - **UNDERWAY-1** A field is noted here before it leaves the watchdog's table for a release, a hand-over
-//!   or an undo, and until that is over. So a look at both never misses a field that may yet be freed.
+//! - **UNDERWAY-1** A field is noted here before it leaves the watchdog's table for a release, a
+//!   hand-over or an undo, and until that is over. So whoever looks first at the table and then
+//!   here misses no field that may still be freed.
 //!
 //! # Locking
 //!
-//! `fields` comes last: it is taken for one look or one change, also under other locks.
+//! `fields` is the last lock in the order. It is held for one look or one change, also under other
+//! locks.
 //!
 //! # Bounds
 //!
@@ -21,14 +24,14 @@ use std::sync::Arc;
 use crate::protocol::resource::Resource;
 use crate::sync::Mutex;
 
-/// A key and a field in it. Kinds of locks may share both.
+/// A key and one of its fields. Several kinds of locks may share both.
 type Name = (Arc<str>, Arc<str>);
 
 fn name(resource: &Resource, field: &Arc<str>) -> Name {
     (resource.key.clone(), field.clone())
 }
 
-/// The fields under release, and for how many reasons each is.
+/// The fields being released, with the number of reasons for each.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ReleasesUnderWay {
     fields: Arc<Mutex<HashMap<Name, u32>>>,
@@ -49,7 +52,7 @@ impl ReleasesUnderWay {
     }
 }
 
-/// A field that is being released, for one reason; dropped when that is over.
+/// A field that is being released for one reason. Dropped when that is over.
 pub(crate) struct ReleaseUnderWay {
     all: ReleasesUnderWay,
     name: Name,

@@ -1,7 +1,7 @@
-//! Renewals in batches.
+//! Renews holds in batches.
 //!
-//! A batch that fails touches nobody else. A batch that is refused is halved until the hold is found that is to
-//! blame: with 500 holds after nine more round trips.
+//! A batch that fails does not affect the others. A batch that is refused is halved until the hold
+//! that causes it is found: with 500 holds, after nine more round trips.
 
 use crate::session::calls::Calls;
 use crate::session::holds::Holds;
@@ -20,16 +20,16 @@ use crate::session::jittered;
 use crate::stats::count;
 use crate::transport::{CallError, Epoch, Fault, Group, Lane};
 
-/// Entries of Redis renewed by one call: it is kept for a few milliseconds at most.
+/// Redis entries renewed by one call. Such a call keeps Redis busy for a few milliseconds at most.
 const BATCH: usize = 500;
 
-/// A hold, and the lease that it is to get.
+/// A hold and the lease to ask for.
 pub(super) struct ToRenew {
     pub(super) hold: Arc<Hold>,
     pub(super) lease: Duration,
 }
 
-/// Something that one renewal is asked about.
+/// Something that a renewal can ask about.
 pub(in crate::session) trait Field {
     fn resource(&self) -> &Resource;
     fn field(&self) -> &Arc<str>;
@@ -49,11 +49,10 @@ impl Field for ToRenew {
     }
 }
 
-/// Parts that are one call's work each, those of a node behind each other; a field that is more than that is a
-/// part of its own.
+/// Splits fields into batches, one call each. The batches of a node are consecutive. A field with
+/// more entries than a batch gets its own.
 ///
-/// Kinds of locks with scripts of their own are renewed by calls of their own, and keys of different
-/// nodes by calls to each.
+/// A batch has keys of one node only, and kinds of locks that share one script.
 pub(in crate::session) fn batches<T: Field>(calls: &Calls, fields: Vec<T>) -> Vec<(Group, Vec<T>)> {
     let mut batches: Vec<(Group, Vec<T>)> = Vec::new();
     for (group, mut fields) in calls.transport.grouped(fields, |of| &of.resource().key) {
@@ -74,7 +73,7 @@ pub(in crate::session) fn batches<T: Field>(calls: &Calls, fields: Vec<T>) -> Ve
     batches
 }
 
-/// One batch: one call, and for each hold what it means.
+/// Sends one batch and applies the result to each hold.
 pub(super) async fn renew(holds: &Holds, group: Group, batch: Vec<ToRenew>) {
     let (calls, first) = (&holds.calls, batch[0].hold.resource.clone());
     let sent = calls.settings.clock.now();
@@ -101,14 +100,14 @@ pub(super) async fn renew(holds: &Holds, group: Group, batch: Vec<ToRenew>) {
                     holds.linger_again(&of.hold);
                     there.push(of);
                 } else {
-                    // Gone is gone, however few servers have a copy of that.
+                    // A missing hold is lost, however many servers have a copy of that.
                     holds.lose(&of.hold, LossReason::Gone);
                 }
             }
             confirm(holds, there, (sent, limit), before).await;
         }
-        // One key of another type fails the whole script. Found by halves, side by side: asked for one
-        // by one, the others would lose their leases meanwhile.
+        // One key of another type fails the whole script. Search for it by halves, both at once:
+        // asking for holds one after another could take so long that the others lose their leases.
         Err(CallError::Refused(_)) if batch.len() > 1 => {
             let mut half = batch;
             let other_half = half.split_off(half.len() / 2);
@@ -137,7 +136,8 @@ pub(super) async fn renew(holds: &Holds, group: Group, batch: Vec<ToRenew>) {
     }
 }
 
-/// These were renewed by a call that was sent then: they are confirmed if there are enough copies before `limit`.
+/// These holds were renewed by a call sent at `sent`. They count as confirmed if there are enough
+/// copies before `limit`.
 async fn confirm(
     holds: &Holds,
     renewed: Vec<ToRenew>,
@@ -161,7 +161,7 @@ async fn confirm(
     }
 }
 
-/// How long a renewal may be repeated before the lease that it is for ends.
+/// How long a renewal of this lease may be repeated before the lease ends.
 fn time_for(calls: &Calls, lease: Duration) -> Duration {
     if lease == VERIFICATION {
         calls.settings.command_timeout

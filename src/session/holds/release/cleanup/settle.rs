@@ -1,4 +1,4 @@
-//! What each cleanup does until it is settled.
+//! Carries out one cleanup.
 
 use std::time::Duration;
 
@@ -37,7 +37,8 @@ pub(super) async fn settle(holds: &Holds, cleanup: Cleanup) {
                 tokio::select! {
                     biased;
                     () = sleep_until(after) => {}
-                    // Nobody waits for that: what may yet come ends with its lease.
+                    // Nobody waits for this undo. If it is given up, what it would remove ends with
+                    // its lease.
                     () = holds.calls.life.stopping() => return,
                 }
             }
@@ -48,7 +49,7 @@ pub(super) async fn settle(holds: &Holds, cleanup: Cleanup) {
     }
 }
 
-/// Ends what an attempt or a lost hold may have left; what it finds matters to nobody.
+/// Ends what an attempt or a lost hold may have left behind. The result does not matter.
 async fn end(
     holds: &Holds,
     resource: &Resource,
@@ -67,7 +68,7 @@ async fn end(
     }
 }
 
-/// Takes permits for good, until that is confirmed or their lease is over.
+/// Takes permits for good, until Redis confirms that or their lease is over.
 async fn keep_permits(holds: &Holds, hold: &Hold) {
     let mut retry = patient().until(Instant::now() + hold.longest_lease());
     loop {
