@@ -1,4 +1,4 @@
-//! The id of a client, with which the names of its owners begin.
+//! The id of a client. The names of all its owners begin with it.
 
 use std::fmt;
 
@@ -9,8 +9,8 @@ pub(crate) struct ClientId([u8; LENGTH]);
 const LENGTH: usize = 36;
 
 impl ClientId {
-    /// An id that no other client has. Two clients with one id would share their locks, so the randomness is the
-    /// system's.
+    /// An id that no other client has. It uses the system's randomness, because two clients with
+    /// the same id would share their locks.
     pub(crate) fn random() -> Self {
         let random = || getrandom::u64().expect("the system gives random numbers");
         let (high, low) = (random(), random());
@@ -30,7 +30,7 @@ impl ClientId {
         )
     }
 
-    /// The number that its digits are.
+    /// The id as a number.
     pub(crate) fn as_u128(&self) -> u128 {
         let digits = self
             .0
@@ -52,7 +52,7 @@ impl fmt::Debug for ClientId {
     }
 }
 
-/// Whether this has the text form of a UUID, of any version: the ids of other libraries are looked at, too.
+/// True for a UUID of any version in text form. Also used for the ids of other libraries.
 pub(crate) fn is_uuid(text: &str) -> bool {
     let fits = |(at, byte): (usize, u8)| match at {
         8 | 13 | 18 | 23 => byte == b'-',
@@ -76,7 +76,7 @@ mod tests {
             assert_eq!(&id[14..15], "4", "the version of {id}");
             assert!("89ab".contains(&id[19..20]), "the variant of {id}");
         }
-        // Every other bit is both at times.
+        // Every other bit takes both values.
         let ever_set = ids.iter().fold(0, |all, id| all | id.as_u128());
         let ever_clear = ids.iter().fold(0, |all, id| all | !id.as_u128());
         assert_eq!((ever_set & ever_clear).count_ones(), 122);

@@ -1,13 +1,13 @@
 //! The process that made a client.
 //!
-//! A fork copies the memory of a client: both processes have its sockets then, and only one has its threads. What the
-//! child sent would stand between the bytes of its parent, and nobody in the child would read the answer. So a client
-//! works in the process that made it. It fails in a child before it sends anything, and before it waits for another
-//! thread.
+//! A fork copies the memory of a client. Both processes then have its sockets, but only the parent
+//! has its threads. Bytes that the child sent would be mixed with those of the parent, and nobody
+//! in the child would read the reply. So a client works only in the process that made it. In a
+//! child it fails before it sends anything, and before it waits for another thread.
 
 use forkguard::Guard;
 
-/// A process, told from its forks by `pthread_atfork`. A raw system call that forks is not noticed.
+/// A process, told from its forks by `pthread_atfork`. A fork by a raw system call is not noticed.
 #[derive(Clone, Debug)]
 pub(crate) struct Process(Guard);
 
@@ -17,7 +17,7 @@ impl Process {
     }
 
     pub(crate) fn is_this(&self) -> bool {
-        // The copy forgets the fork that it has seen.
+        // A clone, because the guard itself would report a fork only once.
         !self.0.clone().detected_fork()
     }
 }

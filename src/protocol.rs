@@ -1,7 +1,7 @@
 //! What goes over the wire: scripts, key names, typed calls and their replies.
 //!
-//! This layer does no I/O and has no clock and no tasks. A [`Call`] is one run of one script; the
-//! session decides when to send it and what an answer means.
+//! This layer does no I/O and has no clock and no tasks. A [`Call`] is one run of one script. The
+//! session decides when to send it and what its reply means.
 
 pub(crate) mod calls;
 pub(crate) mod counter;
@@ -38,7 +38,7 @@ pub(crate) use script::Script;
 /// The owner's name on the wire: a field in a hash, a member of a set, the value of a string.
 pub(crate) type Field = Arc<str>;
 
-/// PUBLISH or SPUBLISH, by which a script publishes.
+/// The command by which a script publishes: PUBLISH or SPUBLISH.
 pub(crate) type Publish = &'static str;
 
 /// One run of a script.
@@ -66,7 +66,7 @@ pub(crate) enum Value {
 }
 
 impl Value {
-    /// The value behind a name, in a map or in an array of names and values in turn.
+    /// The value behind a name, in a map or in an array of alternating names and values.
     pub(crate) fn field(&self, name: &str) -> Option<&Value> {
         let Value::Array(items) = self else {
             return None;
@@ -78,7 +78,7 @@ impl Value {
     }
 }
 
-/// A reply that a script of ours never gives.
+/// A reply that no script of this crate sends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Unexpected(pub(crate) Value);
 

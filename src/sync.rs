@@ -1,16 +1,18 @@
-//! Locks, wake-ups, and the calls of code that is not ours.
+//! Locks, wake-ups, and calls of foreign code.
 //!
 //! # Invariants
 //!
-//! - **FOREIGN-1** No code of others runs under a lock of this crate: no waker, no recorder or subscriber, no function of the
-//!   user, no drop of what they gave. Such code may come back here and take the same lock. It is called by
-//!   [`call_out`], which also ends its panics.
+//! - **FOREIGN-1** No foreign code runs while a lock of this crate is held: no waker, no recorder
+//!   or subscriber, no function of the user, and no drop of what they provide. Such code may
+//!   re-enter this crate and take the same lock. Call it through [`call_out`], which also catches
+//!   its panics.
 //!
-//! All locks of this crate are of this module (`tests/architecture`). In debug builds with the feature `test-util`
-//! each thread counts those that it holds, and [`call_out`] panics if there is one: so every test looks for a breach.
+//! All locks of this crate come from this module (`tests/architecture`). In debug builds with the
+//! feature `test-util`, each thread counts the locks that it holds, and [`call_out`] panics if
+//! there is one. So every test checks the rule.
 //!
-//! With `--cfg shuttle` the tests of this crate get locks and atomics that hand over to another thread wherever the
-//! system might, see `transport/redis/tests/model.rs`.
+//! With `--cfg shuttle`, the tests use locks and atomics that may switch to another thread wherever
+//! the system might: see `transport/redis/tests/model.rs`.
 
 mod map;
 
@@ -36,20 +38,20 @@ pub(crate) use shuttle::sync::atomic::{AtomicU64, AtomicUsize};
 
 pub(crate) use map::Map;
 
-/// Calls code of others (FOREIGN-1); nothing if it panics.
+/// Calls foreign code (FOREIGN-1). `None` if that code panics.
 pub(crate) fn call_out<T>(code: impl FnOnce() -> T) -> Option<T> {
     no_lock_is_held();
     catch_unwind(AssertUnwindSafe(code)).ok()
 }
 
-/// Code of others may be called here (FOREIGN-1).
+/// Asserts that foreign code may be called here (FOREIGN-1).
 #[inline]
 pub(crate) fn no_lock_is_held() {
     #[cfg(all(debug_assertions, feature = "test-util"))]
     assert_eq!(LOCKS.get(), 0, "BUG: code of others is called under a lock");
 }
 
-/// As tokio's, whose wakers are code of others.
+/// Like tokio's, whose wakers are foreign code.
 #[derive(Debug, Default)]
 pub(crate) struct Notify(tokio::sync::Notify);
 
@@ -73,11 +75,11 @@ impl Notify {
 
 #[cfg(all(debug_assertions, feature = "test-util"))]
 thread_local! {
-    /// How many locks of this crate this thread holds.
+    /// How many locks of this crate the current thread holds.
     static LOCKS: Cell<u32> = const { Cell::new(0) };
 }
 
-/// A lock that this thread holds, counted.
+/// Counts one lock that this thread holds.
 struct Held(());
 
 impl Held {
@@ -97,7 +99,7 @@ impl Drop for Held {
     }
 }
 
-/// A lock that is held.
+/// The guard of a locked lock.
 pub(crate) struct Guard<G> {
     guard: G,
     _held: Held,
@@ -129,7 +131,7 @@ impl<G: DerefMut> DerefMut for Guard<G> {
     }
 }
 
-/// Those of `parking_lot`, counted.
+/// The locks of `parking_lot`, counted.
 #[cfg(not(all(test, shuttle)))]
 mod counted {
     use super::Guard;
@@ -159,7 +161,7 @@ mod counted {
     }
 }
 
-/// The same calls over those of shuttle.
+/// The same API on top of shuttle's locks.
 #[cfg(all(test, shuttle))]
 mod model {
     use std::sync::atomic::Ordering;
@@ -190,7 +192,7 @@ mod model {
         }
     }
 
-    /// The real one, which does not block; others may run before and after.
+    /// The real one, which does not block. Other threads may run before and after each call.
     #[derive(Debug, Default)]
     pub(crate) struct AtomicWaker(futures_util::task::AtomicWaker);
 
@@ -212,7 +214,7 @@ mod model {
         }
     }
 
-    /// Another thread may run here.
+    /// Lets another thread run here.
     pub(crate) fn step() {
         shuttle::sync::atomic::AtomicBool::new(false).store(true, Ordering::SeqCst);
     }

@@ -1,6 +1,6 @@
 //! What a client reports to tracers and exporters, with the features `tracing` and `metrics`.
 //!
-//! Without a listener, a call only checks a flag or two; without both features there is never one.
+//! Without a listener, a call only checks a flag or two. Without both features there is never a listener.
 //!
 //! | file | what it is |
 //! | --- | --- |
@@ -8,8 +8,8 @@
 //! | `meters`, or `no_meters` | the metrics |
 //! | `recorder`, or `no_recorder` | whether there is a recorder for metrics |
 //! | `spans`, or `no_spans` | the spans and events |
-//! | `subject` | what metrics and spans are about |
-//! | `metric` | the names of all metrics and their meaning |
+//! | `subject` | the lock that a metric or span is about |
+//! | `metric` | the name, type, unit and help of every metric |
 //! | `counter` | a counter of `Stats`, which is also a metric |
 
 mod counter;

@@ -82,7 +82,7 @@ mod tests {
     #[cfg(feature = "tls")]
     use crate::transport::redis::tls::TlsOptions;
 
-    /// Connects; that must be refused before anything is sent.
+    /// Tries to connect, and returns the error that must come before anything is sent.
     async fn refusal(url: &str, set: impl FnOnce(ClientBuilder) -> ClientBuilder) -> ConfigError {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         listener.set_nonblocking(true).unwrap();
@@ -139,7 +139,7 @@ mod tests {
 
     #[tokio::test]
     #[cfg(feature = "embedded")]
-    async fn the_embedded_engine_has_neither() {
+    async fn the_embedded_engine_has_no_tls_and_no_credentials() {
         let builder = || crate::EmbeddedRedis::new().builder();
         let refused = builder()
             .credentials(Credentials::password("x"))

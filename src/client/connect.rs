@@ -72,7 +72,7 @@ impl ClientBuilder {
         Ok(client)
     }
 
-    /// Connects to an engine of this process without an await.
+    /// Connects to an engine of this process without awaiting anything.
     async fn open(self, if_unreachable: IfUnreachable) -> Result<Client, Error> {
         let settings = self.settings()?;
         let deployment = self.deployment.clone()?;
@@ -112,7 +112,7 @@ impl ClientBuilder {
         Ok(Client::new(session))
     }
 
-    /// The runtimes of a client, and the thread of its own one if it has that.
+    /// The runtimes of a client, and its own thread if it needs one.
     fn runtimes(&self) -> Result<(Runtimes, Option<Thread>), Error> {
         let caller = Handle::try_current().ok();
         match caller {

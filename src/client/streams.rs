@@ -1,4 +1,4 @@
-//! What the connections of a client are made of.
+//! How the connections of a client are made.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,16 +14,18 @@ use crate::transport::redis::dial::StreamDialer;
 )]
 pub(super) enum Streams {
     Sockets,
-    /// Those of the client `fred`, which has a login and TLS of its own.
+    /// By the client `fred`, which handles login and TLS itself.
     Fred(StreamDialer),
-    /// To an engine of this process, which has neither. Made for each client; the engine's tasks run on the runtime.
+    /// To an engine of this process, without login or TLS. A dialer is made for each client, and
+    /// the engine's tasks run on the given runtime.
     Engine(Arc<dyn Fn(&Handle) -> StreamDialer + Send + Sync>),
-    /// Those that a test makes in this process.
+    /// By a test, in this process.
     Test(StreamDialer),
 }
 
 impl Streams {
-    /// Whether the client runs on the caller's runtime, so that paused time applies to all of its tasks.
+    /// True if the client runs on the caller's runtime, so that paused time applies to all of its
+    /// tasks.
     pub(super) fn are_in_process(&self) -> bool {
         matches!(self, Streams::Engine(_) | Streams::Test(_))
     }

@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_refused_is_not_known() {
+    fn a_refused_answer_is_unknown() {
         assert_eq!(Fields::of_lines(None).text("redis_version"), None);
         assert_eq!(Fields::of_pairs([].iter()).truth("appendonly"), None);
     }

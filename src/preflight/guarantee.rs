@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn copies_narrow_what_a_failover_and_a_restart_lose() {
+    fn copies_reduce_what_a_failover_or_a_restart_loses() {
         let with_replicas = |count| {
             let replica = Replica {
                 address: "b:1".to_owned(),
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_not_be_looked_at_is_not_promised() {
+    fn what_the_user_may_not_see_is_not_promised() {
         let hidden = NodeReport {
             server: "a:1".to_owned(),
             state: Ok(ServerState::default()),

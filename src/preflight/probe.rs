@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fork_is_known_by_a_version_of_its_own() {
+    fn a_fork_of_redis_is_recognized_by_its_own_version() {
         let valkey = info("server_name:valkey\r\nredis_version:7.2.4\r\nvalkey_version:9.1.0\r\n");
         assert_eq!(
             program(&valkey),
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_over_a_restart_follows_from_both_settings() {
+    fn persistence_follows_from_both_settings() {
         let nothing = info("");
         let kept = |pairs: &[&str]| persistence(&nothing, &config(pairs));
         assert_eq!(
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_that_no_clock_shows_is_not_known() {
+    fn an_impossible_time_is_unknown() {
         let time = |seconds: &str, micros: &str| {
             let word = |text: &str| Value::Text(text.to_owned());
             server_time(&Value::Array(vec![word(seconds), word(micros)]))

@@ -54,10 +54,10 @@ impl NeededRights {
         })
     }
 
-    /// One question for each command on the key, one for each extra key, and one for each channel.
+    /// One question for each command on the key, for each extra key, and for each channel.
     ///
-    /// `sent` are commands that the client sends besides its scripts, and `wakes` those with which it publishes to a
-    /// channel and listens to it.
+    /// `sent` are the commands that the client sends besides its scripts. `wakes` are the commands
+    /// with which it publishes to a channel and listens to it.
     fn questions(
         &self,
         sent: &[&'static str],
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_cannot_tell_is_no_good_news() {
+    fn rights_that_a_server_cannot_report_are_unknown() {
         let rights = answers(&needed(&Use::ALL), |_| -1);
         assert!(matches!(rights, Rights::Unknown { .. }), "{rights:?}");
     }

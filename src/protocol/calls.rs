@@ -1,7 +1,8 @@
-//! The calls that the session makes for every kind; [`replies`](super::replies) has what they answer.
+//! The calls that the session makes for every kind. [`replies`](super::replies) decodes their
+//! replies.
 //!
-//! Each kind has scripts of its own where its keys differ. Their arguments and their replies are the
-//! same for all, so the session knows of kinds only what [`Kind`] says.
+//! A kind has its own scripts where its keys differ. Arguments and replies are the same for all
+//! kinds, so the session only needs to know what [`Kind`] says.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,17 +18,17 @@ use crate::client_id::ClientId;
 pub(crate) enum Queueing {
     Not,
     AtTheEnd,
-    /// Its place was kept in time, but it is gone.
+    /// The waiter's place was kept in time, but is gone.
     AtTheFront,
 }
 
-/// One question for a lock.
+/// The arguments of one attempt to take a lock.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AcquireArgs<'a> {
     pub(crate) field: &'a Field,
     pub(crate) lease: Duration,
     pub(crate) queueing: Queueing,
-    /// How long a place in the queue is kept.
+    /// How long a place in the queue lasts without a heartbeat.
     pub(crate) claim: Duration,
     /// The write hold under which a read hold is taken.
     pub(crate) writer: Option<&'a Field>,
@@ -39,24 +40,25 @@ impl AcquireArgs<'_> {
     }
 }
 
-/// The calls of one kind. A kind takes from another what is the same for both.
+/// The calls of one kind. Kinds share the calls that are the same for them.
 pub(super) struct Calls {
-    /// A field that no other acquisition ever uses, of this client, number and so many permits.
+    /// A field that no other acquisition ever uses, made from the client, a number and the number
+    /// of permits.
     pub(super) field: fn(ClientId, u64, u32) -> String,
-    /// Takes it, or says how long it is still held.
+    /// Takes the lock, or returns how long it is still held.
     pub(super) acquire: fn(&Resource, Publish, &AcquireArgs<'_>) -> Call,
-    /// Raises the count of a hold to so many and makes its lease at least so long.
+    /// Raises the count of a hold to a number and extends its lease to at least a duration.
     pub(super) reenter: fn(&Resource, &Field, Duration, u32) -> Call,
-    /// Turns the field of a hold that ends into that of the next one.
+    /// Renames the field of a hold that ends to the field of the next hold.
     pub(super) take_over: fn(&Resource, &Field, &Field, Duration) -> Call,
-    /// Lowers the count to so many; zero ends the hold, and a wait in Redis.
+    /// Lowers the count to a number. Zero ends the hold, and a wait in Redis.
     pub(super) release: fn(&Resource, Publish, u32, &Field) -> Call,
-    /// Leaves a hold to an expiry, if that is possible without touching other holds.
+    /// Leaves a hold to an expiry, for kinds where that does not affect other holds.
     pub(super) linger: Option<Linger>,
-    /// Ends whatever hold there is.
+    /// Ends every hold of the lock.
     pub(super) force_release: fn(&Resource, Publish) -> Call,
     pub(super) inspect: fn(&Resource) -> Call,
-    /// Gives many holds a new lease: for each so many keys, then field and lease.
+    /// Renews many holds: for each of them its keys, then its field and lease.
     pub(super) renewal: &'static Script,
     pub(super) renewal_keys: fn(&Resource, &str) -> Vec<Arc<str>>,
 }
@@ -73,7 +75,7 @@ pub(super) fn call(script: &'static Script, keys: Vec<Arc<str>>, args: Vec<Arg>)
 }
 
 impl Resource {
-    /// Its key and the extra ones.
+    /// The key and the extra keys.
     pub(super) fn keys(&self) -> Vec<Arc<str>> {
         std::iter::once(&self.key)
             .chain(&self.extra_keys)
@@ -85,12 +87,12 @@ impl Resource {
         vec![self.key.clone()]
     }
 
-    /// Where a script publishes, and by which command.
+    /// The channel of a script and the command by which it publishes.
     pub(super) fn publish_args(&self, publish: Publish) -> Vec<Arg> {
         vec![self.channel.clone().into(), Arg::from(publish)]
     }
 
-    /// The release of a whole hold.
+    /// The arguments of the release of a whole hold.
     pub(super) fn release_args(&self, publish: Publish, field: &Field) -> Vec<Arg> {
         [self.publish_args(publish), vec![field.clone().into()]].concat()
     }
@@ -101,7 +103,7 @@ pub(super) fn plain_field(client: ClientId, number: u64, _permits: u32) -> Strin
     format!("{client}:{number}")
 }
 
-/// One call for many holds whose kinds share a renewal: resource, owner and the lease to give.
+/// One call for many holds whose kinds share a renewal: resource, owner and new lease.
 pub(super) fn renew(calls: &Calls, holds: &[(&Resource, &Field, Duration)]) -> Call {
     let keys = |(resource, field, _): &(&Resource, &Field, Duration)| {
         (calls.renewal_keys)(resource, field)
@@ -116,8 +118,8 @@ pub(super) fn renew(calls: &Calls, holds: &[(&Resource, &Field, Duration)]) -> C
     )
 }
 
-/// May a hold of this kind be called so? The sides of a read/write lock share a hash, in which a text of
-/// the other side, or the mode, would be found.
+/// True if a hold of this kind may have this field. The sides of a read/write lock share a hash,
+/// which also contains the fields of the other side, and the mode.
 pub(crate) fn may_be_field(kind: Kind, text: &str) -> bool {
     match kind {
         Kind::String => true,
@@ -127,10 +129,11 @@ pub(crate) fn may_be_field(kind: Kind, text: &str) -> bool {
     }
 }
 
-/// What tells in the hash of a read/write lock which side holds it; no field of a holder.
+/// The entry in the hash of a read/write lock that says which side holds it. No holder has this
+/// field.
 pub(super) const MODE: &str = "mode";
 
-/// Is it the field of a writer?
+/// True for the field of a writer.
 pub(super) fn is_write(field: &str) -> bool {
     field.ends_with(":write")
 }

@@ -1,5 +1,5 @@
-//! What semaphores and latches share: a number at the name, and replies that are kept so that a change
-//! of it can be repeated.
+//! What semaphores and latches share: a number at the name, and stored replies, so that a change of
+//! the number can be repeated.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,10 +13,11 @@ scripts! {
     SET = "count_set" from "shared/replies.lua" "shared/count_set.lua";
 }
 
-/// The key that keeps the reply to a request, with the number of the request and how long it is kept.
+/// The key that keeps the reply to a request, with the number of the request and how long the reply
+/// is kept.
 pub(crate) type ReplyKey = (Arc<str>, [Arg; 2]);
 
-/// Requests that use one key have higher and higher numbers.
+/// Makes a reply key. Requests that use the same key must have increasing numbers.
 pub(crate) fn reply_key(resource: &Resource, id: &str, request: u64, kept: Duration) -> ReplyKey {
     (
         resource.reply_key(id),
@@ -24,7 +25,7 @@ pub(crate) fn reply_key(resource: &Resource, id: &str, request: u64, kept: Durat
     )
 }
 
-/// The number, the reply to a request, and the holds, if there are any.
+/// The keys of the number, of the stored reply, and of the holds, if there are any.
 pub(super) fn keys_with_reply(resource: &Resource, reply: Arc<str>) -> Vec<Arc<str>> {
     let holds = resource.extra_keys.iter().cloned();
     [resource.key.clone(), reply]
@@ -33,7 +34,8 @@ pub(super) fn keys_with_reply(resource: &Resource, reply: Arc<str>) -> Vec<Arc<s
         .collect()
 }
 
-/// Sets a number that is not there yet and publishes `message`; it ends after `life`, if that is given.
+/// Sets a number that does not exist yet and publishes `message`. The number expires after `life`,
+/// if given.
 pub(crate) fn set(
     resource: &Resource,
     publish: Publish,

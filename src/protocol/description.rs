@@ -1,4 +1,4 @@
-//! Who holds a lock and what for, in a key beside it that other clients do not know.
+//! Who holds a lock and what for, in an extra key that other clients ignore.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,21 +14,22 @@ scripts! {
     DESCRIBE = "hold_describe" from "shared/clock.lua" "description/describe.lua";
 }
 
-/// The owners that are described of one lock: it may have more readers. As `described.lua` has it.
+/// How many owners of one lock are described; there may be more readers. `described.lua` has the
+/// same number.
 const MOST: i64 = 64;
 
-/// The longest name or purpose in bytes. What is longer is not ours.
+/// The longest name or purpose in bytes. A longer text was not written by this crate.
 pub(crate) const TEXT_MAX: usize = 256;
 
 /// The prefix of the key.
 pub(super) const DESCRIPTION: &str = "leasehold_holders";
 
-/// What is said of one hold.
+/// The description of one hold.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Said<'a> {
     pub(crate) resource: &'a Resource,
     pub(crate) field: &'a Field,
-    /// Since its grant.
+    /// The time since the grant.
     pub(crate) age: Duration,
     pub(crate) text: &'a Arc<str>,
 }
@@ -50,7 +51,7 @@ pub(crate) fn describe(holds: &[Said<'_>]) -> Call {
     call(&DESCRIBE, keys, args)
 }
 
-/// A name and a purpose as one text; none of them has a line feed.
+/// Joins a name and a purpose. Neither contains a line feed.
 pub(crate) fn text(name: Option<&str>, purpose: Option<&str>) -> Arc<str> {
     Arc::from(format!(
         "{}\n{}",
@@ -59,7 +60,8 @@ pub(crate) fn text(name: Option<&str>, purpose: Option<&str>) -> Arc<str> {
     ))
 }
 
-/// Gives a holder what [`text`] says. It ends up in logs and on terminals, and anybody may have written it.
+/// Fills a holder from [`text`]. Anybody may have written it, and it ends up in logs and on
+/// terminals.
 pub(crate) fn tell(holder: &mut Holder, text: &str) {
     let fits =
         |part: &str| (1..=TEXT_MAX).contains(&part.len()) && !part.chars().any(char::is_control);
@@ -68,7 +70,7 @@ pub(crate) fn tell(holder: &mut Holder, text: &str) {
     (holder.name, holder.purpose) = (told(name), told(purpose));
 }
 
-/// Gives each holder what is said of it.
+/// Fills each holder from its description.
 pub(super) fn tell_all(holders: &mut [Holder], said: &[Value]) {
     let Some((Value::Int(now_ms), said)) = said.split_first() else {
         return;
@@ -86,7 +88,7 @@ pub(super) fn tell_all(holders: &mut [Holder], said: &[Value]) {
         for holder in holders.iter_mut().filter(|holder| holder.owner == *owner) {
             tell(holder, text);
             let age_ms = u64::try_from(now_ms.saturating_sub(since_ms)).unwrap_or(0);
-            // Not every user may ask for the time.
+            // Not every user has the right to ask for the time.
             holder.held_for = (*now_ms >= 0).then(|| Duration::from_millis(age_ms));
         }
     }
@@ -97,12 +99,12 @@ pub(crate) fn description_key(key: &str) -> Arc<str> {
 }
 
 impl Resource {
-    /// Not so a string lock whose name would put what is said of its holders in another slot.
+    /// False for a string lock whose description key would be in another slot.
     pub(crate) fn can_be_described(&self) -> bool {
         slot_fault(&self.key).is_none()
     }
 
-    /// The key of what is said of its holders.
+    /// The key of the descriptions.
     fn description_key(&self) -> Option<Arc<str>> {
         self.can_be_described().then(|| description_key(&self.key))
     }
@@ -117,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_holder_is_told_what_was_said_of_it() {
+    fn a_description_is_read_back() {
         let said = |text: &str| Value::Text(text.to_owned());
         let holder = |owner: &str| Holder {
             owner: owner.to_owned(),
@@ -131,7 +133,7 @@ mod tests {
             said("gone:7"),
             said("1\nx\ny"),
             said("a:2"),
-            // Its clock was ahead.
+            // The clock of its writer was ahead.
             said(&format!("9000\n{}", text(None, None))),
             said("a:3"),
             said("no number\nx\ny"),
@@ -151,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_said_of_a_lock_in_another_slot() {
+    fn a_lock_in_another_slot_is_not_described() {
         use crate::protocol::kind::Kind;
 
         let key = |name| {

@@ -1,4 +1,4 @@
-//! The calls of a resource, by its kind. This is the one place that names the protocol of every kind.
+//! The calls of a resource, by its kind. Only this file names the protocol of every kind.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,17 +30,17 @@ fn calls_of(kind: Kind) -> &'static Calls {
 }
 
 impl Resource {
-    /// A field that no other acquisition ever uses, made of a number that none other has.
+    /// A field that no other acquisition ever uses, made from an unused number.
     pub(crate) fn field(&self, client: ClientId, number: u64, permits: u32) -> Arc<str> {
         Arc::from((calls_of(self.kind).field)(client, number, permits))
     }
 
-    /// May a hold of this kind be called so?
+    /// True if a hold of this kind may have this field.
     pub(crate) fn may_be_field(&self, text: &str) -> bool {
         may_be_field(self.kind, text)
     }
 
-    /// How many entries a hold has in Redis: of several, some may be gone alone.
+    /// How many entries a hold has in Redis. If it has several, some of them may be lost alone.
     pub(crate) fn entries(&self, field: &str) -> usize {
         if self.kind == Kind::Permit {
             field.len() / ID_LENGTH
@@ -53,22 +53,23 @@ impl Resource {
         (calls_of(self.kind).acquire)(self, publish, args)
     }
 
-    /// Raises the count of a hold to `holds` and makes its lease at least `lease`.
+    /// Raises the count of a hold to `holds` and extends its lease to at least `lease`.
     pub(crate) fn reenter(&self, field: &Field, lease: Duration, holds: u32) -> Call {
         (calls_of(self.kind).reenter)(self, field, lease, holds)
     }
 
-    /// Turns the field of a hold that ends into that of the next one.
+    /// Renames the field of a hold that ends to the field of the next hold.
     pub(crate) fn take_over(&self, from: &Field, owner: &Field, lease: Duration) -> Call {
         (calls_of(self.kind).take_over)(self, from, owner, lease)
     }
 
-    /// Lowers the count to `holds`; zero ends the hold, and a wait in Redis.
+    /// Lowers the count to `holds`. Zero ends the hold, and a wait in Redis.
     pub(crate) fn release(&self, publish: Publish, holds: u32, field: &Field) -> Call {
         (calls_of(self.kind).release)(self, publish, holds, field)
     }
 
-    /// Leaves a hold to Redis for `rest`, after which the lock is free; `None` if this kind cannot.
+    /// Leaves a hold to Redis for `rest`, after which the lock is free. `None` if this kind cannot
+    /// do that.
     pub(crate) fn linger(&self, publish: Publish, field: &Field, rest: Duration) -> Option<Call> {
         calls_of(self.kind)
             .linger
@@ -89,17 +90,17 @@ impl Resource {
     }
 }
 
-/// The script that renews holds of a kind; kinds with the same one share a call.
+/// The script that renews holds of a kind. Kinds with the same script can share a call.
 pub(crate) fn renewal_of(kind: Kind) -> &'static Script {
     calls_of(kind).renewal
 }
 
-/// One call for many holds whose kinds share a script: resource, owner and the lease to give.
+/// One call for many holds whose kinds share a script: resource, owner and new lease.
 pub(crate) fn renew(kind: Kind, holds: &[(&Resource, &Field, Duration)]) -> Call {
     calls::renew(calls_of(kind), holds)
 }
 
-/// Every script, for the tests that compare engines.
+/// All scripts, for tests that compare engines.
 #[cfg(feature = "test-util")]
 pub(crate) fn all_scripts() -> impl Iterator<Item = &'static Script> {
     let kinds = [

@@ -1,4 +1,4 @@
-//! Which of many keys are there: the question of the safety poll.
+//! Which of many keys exist, for the safety poll.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ pub(crate) fn keys_exist(keys: Vec<Arc<str>>) -> Call {
     call(&KEYS_EXIST, keys, vec![])
 }
 
-/// The reply of [`keys_exist`]: which of the keys are missing, by index.
+/// The reply of [`keys_exist`]: the indices of the missing keys.
 pub(crate) fn missing(reply: Value, keys: usize) -> Result<Vec<usize>, Unexpected> {
     let index = |number: &Value| match number {
         Value::Int(number) => usize::try_from(*number)

@@ -1,4 +1,5 @@
-//! The fair lock: a lock, a list of the owners that wait, and the time until which each keeps its place.
+//! The fair lock: a lock, a list of waiting owners, and the time until which each of them keeps its
+//! place.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,7 +28,8 @@ pub(super) const CALLS: Calls = Calls {
     ..lock::CALLS
 };
 
-/// The number of a field in the queue has 19 digits: so the scripts know ours from those of Redisson.
+/// Numbers of fields in the queue have 19 digits, so that the scripts can tell this crate's owners
+/// from Redisson's.
 const FIELD_NUMBER: u64 = 4_000_000_000_000_000_000;
 
 fn field(client: ClientId, number: u64, _permits: u32) -> String {
@@ -52,7 +54,7 @@ fn acquire(resource: &Resource, publish: Publish, args: &AcquireArgs<'_>) -> Cal
 
 fn release(resource: &Resource, publish: Publish, holds: u32, field: &Field) -> Call {
     if holds > 0 {
-        // Lowered, it is a count in a hash as any other.
+        // Lowering a count is the same as for any hash lock.
         return lock::release(resource, publish, holds, field);
     }
     call(
@@ -90,16 +92,17 @@ pub(crate) fn heartbeat(
     )
 }
 
-/// What has become of a place in the queue.
+/// The state of a place in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum QueuePosition {
     Gone,
     Waiting,
-    /// It is next, and the lock is free.
+    /// The waiter is next, and the lock is free.
     Next,
 }
 
-/// The reply of [`heartbeat`]: until when nothing happens by itself, and where each waiter is.
+/// The reply of [`heartbeat`]: when the holder's lease or the next waiter's place ends, if known,
+/// and the state of each place.
 pub(crate) fn positions(
     reply: Value,
     waiters: usize,

@@ -1,4 +1,4 @@
-//! The fenced lock: a lock, and a counter that gives each acquisition its token.
+//! The fenced lock: a lock, and a counter from which each acquisition gets its token.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,7 +29,8 @@ fn take_over(resource: &Resource, from: &Field, owner: &Field, lease: Duration) 
     call(&TAKE_OVER, resource.keys(), args)
 }
 
-/// Sets a value unless a later token has been there; `fence` keeps the highest token.
+/// Sets a value unless a writer with a later token has set it. The highest token is kept at
+/// `fence`.
 pub(crate) fn set(key: Arc<str>, fence: Arc<str>, token: i64, value: &str) -> Call {
     call(
         &SET,

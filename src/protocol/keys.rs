@@ -1,23 +1,24 @@
-//! Every key and channel name, after Redisson's `RedissonObject`.
+//! Every key and channel name, following Redisson's `RedissonObject`.
 //!
-//! A name that contains a brace is taken as tagged by its user and is left as it is; any other name
-//! is put in braces where something is added to it, so that all keys of one lock share a slot.
+//! A name that contains a brace is used as it is, because its user has chosen the hash tag. Any
+//! other name is put in braces where a prefix or suffix is added, so that all keys of one lock
+//! share a slot.
 
 use std::sync::Arc;
 
-/// How a key or channel is called that belongs to a name.
+/// How the name of a key or channel is made from the name of its lock.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum KeyName {
     /// `prefix:{name}`.
     Prefixed(&'static str),
-    /// As [`KeyName::Prefixed`], for a key that nobody but this library reads: with a second colon before a
-    /// name that has braces, so that `x` and `{x}` do not share it.
+    /// Like [`KeyName::Prefixed`], for a key that only this crate reads: a name that has braces
+    /// gets a second colon, so that `x` and `{x}` do not share the key.
     Ours(&'static str),
     /// `{name}`.
     Tagged,
     /// `{name}:suffix`.
     Suffixed(&'static str),
-    /// `prefix{name}`, with braces of its own, whatever the name contains.
+    /// `prefix{name}`, always with braces, whatever the name contains.
     DoubleTagged(&'static str),
 }
 
@@ -38,7 +39,7 @@ impl KeyName {
     }
 }
 
-/// Why a name cannot be used, or nothing.
+/// The reason why a name cannot be used, if any.
 ///
 /// Redis hashes the text between the first `{` and the first `}` after it, if that is not
 /// empty. A brace that makes no such tag would put the keys of one lock in different slots.

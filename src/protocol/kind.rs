@@ -1,4 +1,4 @@
-//! The kinds of locks and synchronizers: one row for each says what sets it apart beyond its calls.
+//! The kinds of locks and synchronizers: one row for each, with all properties except its calls.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,9 +9,10 @@ use super::keys::KeyName::{self, DoubleTagged, Ours, Prefixed, Suffixed, Tagged}
 /// The kind of a lock or synchronizer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Kind {
-    /// Re-entrant; also the non-reentrant lock, which differs in what its holder may do.
+    /// Re-entrant. Also used for the non-reentrant lock, which differs only in what its holder may
+    /// do.
     Lock,
-    /// As [`Kind::Lock`] on the wire; its waiters ask again instead of listening.
+    /// The same as [`Kind::Lock`] on the wire, but its waiters poll instead of listening.
     Spin,
     Fair,
     Fenced,
@@ -20,59 +21,62 @@ pub(crate) enum Kind {
     /// `SET NX PX`.
     String,
     Semaphore,
-    /// Of the permit-expirable semaphore.
+    /// The permit-expirable semaphore.
     Permit,
-    /// Waited for, never held.
+    /// The latch, which is waited for and never held.
     Latch,
 }
 
 /// Which waiters of one client ask Redis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Contenders {
-    /// One for all, until its hold ends.
+    /// One on behalf of all, until its hold ends.
     One,
-    /// One for all; when it was granted the next asks at once, as there may be room for more.
+    /// One on behalf of all. When it was granted, the next asks at once, because more may be
+    /// available.
     Successive,
-    /// Each for itself: Redis keeps the order.
+    /// Each for itself, because Redis keeps the order.
     All,
 }
 
-/// What a waiter does between two questions.
+/// What a waiter does between two calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WaitMode {
-    /// Listens; asks when a message comes or when the holder's lease ends.
+    /// Listens, and asks when a message comes or the holder's lease ends.
     Listen,
-    /// Listens, and asks about once in a safety poll: not everything that lets it in is published.
+    /// Listens, and polls about once a second, because some events that let it go on are not
+    /// published.
     ListenAndPoll,
-    /// Asks, with growing pauses.
+    /// Polls, with growing pauses.
     Poll { first: Duration, longest: Duration },
 }
 
 impl WaitMode {
-    /// Waiters receive a message when to ask.
+    /// True if waiters receive a message when they should ask.
     pub(crate) fn listens(self) -> bool {
         !matches!(self, WaitMode::Poll { .. })
     }
 }
 
-/// What sets a kind apart.
+/// The properties of a kind.
 struct Row {
     name: &'static str,
     contenders: Contenders,
     /// A hold may pass to the next waiter of the same client without a call.
     hands_over: bool,
     wait_mode: WaitMode,
-    /// Held by one owner at a time, at a key that exists just as long: the safety poll may ask for the key.
+    /// There is one owner at a time, and the key exists exactly while the lock is held. So the
+    /// safety poll can check the key.
     polled_by_key: bool,
-    /// A remaining lease of none means a key without expiry, not a wait for a message.
+    /// A missing remaining lease means a key without expiry, rather than a wait for a message.
     tells_of_missing_expiry: bool,
-    /// Where its release is published.
+    /// The channel of its releases.
     channel: KeyName,
-    /// Its extra keys, in the order in which its scripts take them.
+    /// The extra keys, in the order in which the scripts take them.
     extra_keys: &'static [KeyName],
 }
 
-/// The channel of the re-entrant lock, and of the locks that Redisson derives from it.
+/// The channel of the re-entrant lock and of the locks that Redisson derives from it.
 const LOCK_CHANNEL: KeyName = Prefixed("redisson_lock__channel");
 
 const LOCK: Row = Row {
@@ -107,7 +111,7 @@ const FAIR: Row = Row {
 
 const FENCED: Row = Row {
     name: "fenced lock",
-    // The next one needs a token of its own.
+    // The next holder needs a token of its own.
     hands_over: false,
     extra_keys: &[Prefixed(FENCE_COUNTER)],
     ..LOCK
@@ -131,7 +135,7 @@ const READ: Row = Row {
 
 const STRING: Row = Row {
     name: "string lock",
-    // The owner's text may be in other hands.
+    // Others may know the owner's text.
     hands_over: false,
     wait_mode: WaitMode::Poll {
         first: Duration::from_millis(5),
@@ -161,7 +165,7 @@ const LATCH: Row = Row {
     ..SEMAPHORE
 };
 
-/// The prefix of the queue of a fair lock, and of the counter of a fenced one.
+/// The prefixes of the queue of a fair lock and of the counter of a fenced lock.
 pub(crate) const FAIR_QUEUE: &str = "redisson_lock_queue";
 pub(crate) const FENCE_COUNTER: &str = "redisson_lock_token";
 
@@ -181,7 +185,7 @@ impl Kind {
         }
     }
 
-    /// A word for it that never changes, for telemetry.
+    /// A word for the kind that never changes, for telemetry.
     pub(crate) fn label(self) -> &'static str {
         match self {
             Kind::Lock => "lock",
@@ -197,7 +201,7 @@ impl Kind {
         }
     }
 
-    /// An owner of it may wait for itself; an owner of permits or a waiter of a latch does not.
+    /// True if its owner could wait for itself. That does not apply to permits and latches.
     pub(crate) fn is_lock(self) -> bool {
         !matches!(self, Kind::Semaphore | Kind::Permit | Kind::Latch)
     }

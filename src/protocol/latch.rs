@@ -13,7 +13,7 @@ scripts! {
     DELETE = "latch_delete" from "latch/delete.lua";
 }
 
-/// Only `acquire` is ever called: there is no hold.
+/// Only `acquire` is ever called, because there is no hold.
 pub(super) const CALLS: Calls = Calls {
     acquire: ask,
     ..lock::CALLS

@@ -1,5 +1,5 @@
-//! The re-entrant lock: a hash at the name, with a count for each owner. Also on the wire as the spin
-//! lock and the non-reentrant lock.
+//! The re-entrant lock: a hash at the name, with a count for each owner. The spin lock and the
+//! non-reentrant lock are the same on the wire.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ scripts! {
     TAKE_OVER = "lock_take_over" from "shared/lease.lua" "lock/take_over.lua";
 }
 
-/// Other kinds take from these what is the same for them.
+/// Other kinds use those of these calls that are the same for them.
 pub(super) const CALLS: Calls = Calls {
     field: plain_field,
     acquire,

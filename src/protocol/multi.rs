@@ -1,4 +1,4 @@
-//! Several locks by one call: all of them or none.
+//! Takes several locks by one call: all of them or none.
 
 use super::calls::call;
 use super::replies::{Acquired, acquired};
@@ -13,7 +13,7 @@ static CALLED: [&Script; 4] = [
     &read_write::WRITE_ACQUIRE,
 ];
 
-/// A script that calls others: they precede its text as functions of KEYS and ARGV.
+/// A script that calls others. Their texts precede its own, as functions of KEYS and ARGV.
 macro_rules! calling {
     ($name:literal from $file:literal: $($function:literal = $called:literal)*) => {
         Script::new($name, concat!(
@@ -34,13 +34,13 @@ pub(crate) static ACQUIRE: Script = calling!(
 #[cfg(feature = "test-util")]
 pub(super) static SCRIPTS: &[&Script] = &[&ACQUIRE];
 
-/// The number by which [`ACQUIRE`] knows a script, if it is one of those that it can run.
+/// The number of a script in [`ACQUIRE`], if that can run it.
 fn number(script: &Script) -> Option<i64> {
     let index = CALLED.iter().position(|called| called.is(script))?;
     i64::try_from(index + 1).ok()
 }
 
-/// One call that takes all of these locks or none; `None` if one of them cannot be asked for so.
+/// One call that takes all of these locks or none. `None` if it cannot ask for one of them.
 pub(crate) fn acquire(questions: &[Call]) -> Option<Call> {
     let (mut keys, mut args) = (vec![], vec![]);
     for question in questions {
@@ -57,8 +57,8 @@ pub(crate) fn acquire(questions: &[Call]) -> Option<Call> {
     Some(call(&ACQUIRE, keys, args))
 }
 
-/// The reply of [`acquire`]: the token of each lock, if it has one, or `None` if one of the locks is held
-/// by somebody else.
+/// The reply of [`acquire`]: the token of each lock, if it has one. `None` if another owner holds
+/// one of the locks.
 pub(crate) fn tokens(reply: Value, locks: usize) -> Result<Option<Vec<Option<i64>>>, Unexpected> {
     let answers = match reply {
         Value::Int(number) if usize::try_from(number).is_ok_and(|at| (1..=locks).contains(&at)) => {

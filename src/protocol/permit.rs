@@ -1,5 +1,5 @@
-//! The permit-expirable semaphore: the number of available permits at the name, and each permit with its
-//! id in a sorted set that Redisson reads too.
+//! The permit-expirable semaphore: the number of available permits at the name, and the id of each
+//! held permit in a sorted set that Redisson reads too.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ pub(super) const CALLS: Calls = Calls {
 /// The length of the id of a permit: 16 bytes in hex.
 pub(crate) const ID_LENGTH: usize = 32;
 
-/// The ids of one acquisition follow each other; the next has another number.
+/// The ids of one acquisition are consecutive. The next acquisition gets another number.
 fn field(client: ClientId, number: u64, permits: u32) -> String {
     let first = client.as_u128() ^ (u128::from(number) << 32);
     let id = |id| format!("{:032x}", first ^ u128::from(id));
@@ -45,7 +45,7 @@ fn acquire(resource: &Resource, publish: Publish, args: &AcquireArgs<'_>) -> Cal
     call(&ACQUIRE, resource.keys(), args)
 }
 
-/// Whether permits are released that are there, or all of them or none.
+/// Whether a release takes those permits that are still held, or all of them or none.
 #[derive(Clone, Copy)]
 enum Which {
     Present = 0,
@@ -65,12 +65,12 @@ fn release(resource: &Resource, publish: Publish, _holds: u32, ids: &Field) -> C
     release_which(resource, publish, ids, Which::Present)
 }
 
-/// Releases permits by their ids, all of them or none.
+/// Releases permits by their ids, all or none.
 pub(crate) fn release_all(resource: &Resource, publish: Publish, ids: &Field) -> Call {
     release_which(resource, publish, ids, Which::AllOrNone)
 }
 
-/// Permits that are available and permits that are held.
+/// The numbers of available and of held permits.
 pub(crate) fn count(resource: &Resource, publish: Publish) -> Call {
     call(&COUNT, resource.keys(), resource.publish_args(publish))
 }
@@ -86,13 +86,13 @@ pub(crate) fn available_and_held(reply: Value) -> Result<(i64, i64), Unexpected>
     }
 }
 
-/// Sets the total of all permits, held ones included.
+/// Sets the total number of permits, held ones included.
 pub(crate) fn resize(resource: &Resource, publish: Publish, permits: i64) -> Call {
     let args = [resource.publish_args(publish), vec![Arg::Int(permits)]].concat();
     call(&RESIZE, resource.keys(), args)
 }
 
-/// Lets a semaphore end after `life`, with all its permits.
+/// Makes a semaphore and all its permits expire after `life`.
 pub(crate) fn expire(resource: &Resource, life: Duration) -> Call {
     call(&EXPIRE, resource.keys(), vec![ms(life)])
 }
@@ -101,7 +101,7 @@ pub(crate) fn lease_of(resource: &Resource, id: &Field) -> Call {
     call(&LEASE, holds_key(resource, id), vec![id.clone().into()])
 }
 
-/// Gives a permit another lease, be it longer or shorter.
+/// Gives a permit another lease, longer or shorter.
 pub(crate) fn update_lease(resource: &Resource, id: &Field, lease: Duration) -> Call {
     call(
         &UPDATE,

@@ -1,5 +1,5 @@
-//! Both sides of the read/write lock: one hash with the fields of readers and writers and a mode, and
-//! for each read hold a key that lives as long as its lease.
+//! Both sides of the read/write lock: one hash with the fields of readers and writers and a mode,
+//! and for each read hold a key that expires with its lease.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -49,7 +49,7 @@ fn write_field(client: ClientId, number: u64, _permits: u32) -> String {
     format!("{client}:{number}:write")
 }
 
-/// A key that lives as long as a read hold.
+/// The key that expires with a read hold.
 fn lease_key(resource: &Resource, field: &str) -> Arc<str> {
     Arc::from(format!(
         "{}:{field}:rwlock_timeout:1",
@@ -105,7 +105,7 @@ fn write_acquire(resource: &Resource, _publish: Publish, args: &AcquireArgs<'_>)
 
 fn write_release(resource: &Resource, publish: Publish, holds: u32, field: &Field) -> Call {
     if holds > 0 {
-        // Lowered, it is a count in a hash as any other.
+        // Lowering a count is the same as for any hash lock.
         return lock::release(resource, publish, holds, field);
     }
     call(

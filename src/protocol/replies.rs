@@ -1,4 +1,4 @@
-//! What the scripts answer, and what that means.
+//! The replies of the scripts, and their meaning.
 
 use std::time::Duration;
 
@@ -9,39 +9,39 @@ use super::resource::Resource;
 use super::{Unexpected, Value};
 use crate::holder::Holder;
 
-/// What an acquisition is answered.
+/// The reply to an acquisition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Acquired {
-    /// With the token of a fenced lock.
+    /// Granted, with the token of a fenced lock.
     Yes(Option<i64>),
-    /// Somebody else holds it; `None` if only a message reports when that ends.
+    /// Another owner holds the lock. `None` if only a message will tell when that ends.
     HeldFor(Option<Duration>),
 }
 
-/// What a hand-over is answered.
+/// The reply to a take-over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TakenOver {
-    /// Neither hold is there.
+    /// Neither hold exists.
     Gone,
-    /// With the token of a fenced lock.
+    /// Taken over, with the token of a fenced lock.
     Held(Option<i64>),
 }
 
-/// What a release is answered.
+/// The reply to a release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Released {
-    /// The hold was not there (any more).
+    /// The hold does not exist (any more).
     Absent,
-    /// Lowered; the owner still holds it.
+    /// The count was lowered, and the owner still holds the lock.
     StillHeld,
-    /// The hold ended; so many subscribers received the message.
+    /// The hold ended. `receivers` subscribers received the message.
     Free { receivers: i64 },
 }
 
-/// Who holds a lock, as Redis sees it.
+/// Who holds a lock, according to Redis.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Inspected {
-    /// `None`: the key has no expiry.
+    /// `None` if the key has no expiry.
     pub(crate) left: Option<Duration>,
     pub(crate) holders: Vec<Holder>,
 }
@@ -65,7 +65,7 @@ fn token(reply: Value) -> Result<i64, Unexpected> {
     number.filter(|token| *token > 0).ok_or(Unexpected(reply))
 }
 
-/// The reply of [`Resource::take_over`]: is the hold there, and with which token?
+/// The reply of [`Resource::take_over`].
 pub(crate) fn taken_over(reply: Value) -> Result<TakenOver, Unexpected> {
     match reply {
         Value::Nil => Ok(TakenOver::Gone),
@@ -74,7 +74,7 @@ pub(crate) fn taken_over(reply: Value) -> Result<TakenOver, Unexpected> {
     }
 }
 
-/// The reply of [`Resource::reenter`]: is the hold there?
+/// The reply of [`Resource::reenter`]: true if the hold exists.
 pub(crate) fn still_held(reply: Value) -> Result<bool, Unexpected> {
     match reply {
         Value::Nil => Ok(false),
@@ -92,7 +92,7 @@ pub(crate) fn released(reply: Value) -> Result<Released, Unexpected> {
     }
 }
 
-/// One answer for each hold, in order: is it still there?
+/// One result for each hold, in order: true if it still exists.
 pub(crate) fn renewed(reply: Value, holds: usize) -> Result<Vec<bool>, Unexpected> {
     match reply {
         Value::Array(answers)
@@ -108,7 +108,7 @@ pub(crate) fn renewed(reply: Value, holds: usize) -> Result<Vec<bool>, Unexpecte
 }
 
 impl Resource {
-    /// The reply of [`Resource::inspect`]; `None`: nobody holds it.
+    /// The reply of [`Resource::inspect`]. `None` if nobody holds the lock.
     pub(crate) fn inspected(&self, reply: Value) -> Result<Option<Inspected>, Unexpected> {
         let Some(mut seen) = seen(reply)? else {
             return Ok(None);
@@ -122,7 +122,7 @@ impl Resource {
     }
 }
 
-/// All who hold what was inspected, of whatever kind; `None`: nobody.
+/// All holders of an inspected lock of any kind. `None` if there are none.
 pub(crate) fn seen(reply: Value) -> Result<Option<Inspected>, Unexpected> {
     let Value::Array(parts) = &reply else {
         return Err(Unexpected(reply));
@@ -134,7 +134,7 @@ pub(crate) fn seen(reply: Value) -> Result<Option<Inspected>, Unexpected> {
         return Ok(None);
     }
     let lease = span(*left);
-    // A string may have such an owner: it comes with a number.
+    // A string lock may have an owner with this text, but then the value is a number.
     let mode = |pair: &&[Value]| match pair {
         [Value::Text(field), Value::Text(value)] => field == MODE && value.parse::<u64>().is_err(),
         _ => false,
@@ -164,7 +164,7 @@ pub(crate) fn seen(reply: Value) -> Result<Option<Inspected>, Unexpected> {
     }))
 }
 
-/// The reply of a call that answers yes or no.
+/// Decodes a reply of yes or no.
 pub(crate) fn yes_or_no(reply: Value) -> Result<bool, Unexpected> {
     match reply {
         Value::Int(answer @ (0 | 1)) => Ok(answer == 1),
@@ -172,7 +172,7 @@ pub(crate) fn yes_or_no(reply: Value) -> Result<bool, Unexpected> {
     }
 }
 
-/// PTTL as a span; `None` for a key without expiry.
+/// Decodes PTTL. `None` for a key without expiry.
 pub(super) fn span(left_ms: i64) -> Option<Duration> {
     u64::try_from(left_ms).ok().map(Duration::from_millis)
 }
@@ -182,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn replies_are_read_as_what_they_mean() {
+    fn replies_are_decoded() {
         let second = Some(Duration::from_secs(1));
         assert_eq!(acquired(Value::Nil), Ok(Acquired::Yes(None)));
         let token = |text: &str| Value::Array(vec![Value::Text(text.into())]);

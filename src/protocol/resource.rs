@@ -1,4 +1,4 @@
-//! What is locked: a checked name of one kind, with its keys and its channel in Redis.
+//! What is locked: a checked name of one kind, with its keys and channel in Redis.
 
 use std::sync::Arc;
 
@@ -6,26 +6,26 @@ use super::keys::{self, KeyName};
 use super::kind::Kind;
 use crate::error::ConfigError;
 
-/// The longest name, in bytes. Longer ones are refused: every key and channel repeats the name.
+/// The longest name in bytes. Every key and channel repeats the name, so longer ones are refused.
 pub(crate) const NAME_MAX: usize = 1024;
 
 /// One name of one kind.
 #[derive(Clone, Debug)]
 pub(crate) struct Resource {
-    /// The name as its user gave it.
+    /// The name as the user gave it.
     pub(crate) name: Arc<str>,
     pub(crate) kind: Kind,
-    /// Whether it may be taken again while it is held.
+    /// Whether its owner may take it again while holding it.
     pub(crate) reentrant: bool,
     /// The key at the name itself.
     pub(crate) key: Arc<str>,
-    /// Keys that belong to it, in the order in which the scripts of the kind take them.
+    /// The extra keys, in the order in which the scripts of the kind take them.
     pub(crate) extra_keys: Box<[Arc<str>]>,
-    /// Where its release is published.
+    /// The channel of its releases.
     pub(crate) channel: Arc<str>,
-    /// The name of its queue within one client. The prefix is the kind's name, as kinds may share a key.
+    /// The key of its local queue. It starts with the kind, because kinds may share a Redis key.
     pub(crate) queue_name: Arc<str>,
-    /// The queue of the writers that this reader lets go first.
+    /// The local queue of the writers that this reader lets go first.
     pub(crate) yields_to: Option<Arc<str>>,
 }
 
@@ -45,7 +45,7 @@ impl Resource {
                 "it has {length} bytes with its prefix, at most {NAME_MAX}"
             ));
         }
-        // A string lock is one key: nothing is put in braces with it.
+        // A string lock has only one key, so braces do not matter.
         if let Some(fault) = keys::slot_fault(&key).filter(|_| kind != Kind::String) {
             let whose = match prefix {
                 "" => String::new(),
@@ -70,7 +70,7 @@ impl Resource {
         })
     }
 
-    /// The channel where a waiter of this field gets its message.
+    /// The channel on which the waiter with this field is notified.
     pub(crate) fn channel_of(&self, field: &str) -> Arc<str> {
         match self.kind {
             Kind::Fair => Arc::from(format!("{}:{field}", self.channel)),
@@ -78,24 +78,24 @@ impl Resource {
         }
     }
 
-    /// The queue of the readers that let this writer go first.
+    /// The local queue of the readers that let this writer go first.
     pub(crate) fn queue_of_yielding_readers(&self) -> Option<Arc<str>> {
         (self.kind == Kind::Write).then(|| yielding_queue(&self.key))
     }
 
-    /// The queue of the other readers, which come in directly after this writer.
+    /// The local queue of the other readers, which come in directly after this writer.
     pub(crate) fn queue_of_readers(&self) -> Option<Arc<str>> {
         (self.kind == Kind::Write).then(|| queue_name(Kind::Read, &self.key))
     }
 
-    /// Lets writers of the same client go first. Readers that do not are not to wait behind it: they
-    /// have a queue of their own.
+    /// Lets writers of the same client go first. Such readers get their own local queue, so that
+    /// the other readers do not wait behind them.
     pub(crate) fn prefer_writers(&mut self) {
         self.yields_to = Some(queue_name(Kind::Write, &self.key));
         self.queue_name = yielding_queue(&self.key);
     }
 
-    /// Keeps the reply to a request, so that it can be repeated.
+    /// The key that keeps the reply to a request, so that the request can be repeated.
     pub(crate) fn reply_key(&self, id: &str) -> Arc<str> {
         Arc::from(format!(
             "{}:{id}",
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn every_key_is_called_as_redisson_calls_it() {
+    fn every_key_has_the_name_that_redisson_uses() {
         let names = |kind, name| {
             let resource = Resource::new(kind, "", name).expect("a good name");
             let extra_keys: Vec<_> = resource

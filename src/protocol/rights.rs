@@ -1,8 +1,9 @@
-//! The commands that a client sends and that its scripts run, and how a user asks whether it may.
+//! The commands that a client sends or that its scripts run, and how to find out whether the user
+//! may run them.
 //!
-//! A command is asked for with its arguments, as the server looks at its keys and channels too. A script
-//! asks for all (`redis.acl_check_cmd`, from Redis 7.0), because that needs no right beyond those to scripts:
-//! `ACL DRYRUN` is for administrators.
+//! Each question contains the arguments of the command, because the server checks keys and channels
+//! too. A script asks all questions with `redis.acl_check_cmd` (Redis 7.0), because that needs no
+//! right except those to run scripts. `ACL DRYRUN` is reserved for administrators.
 
 use super::kind::Kind;
 
@@ -35,14 +36,14 @@ pub enum Use {
     DescribeHolds,
 }
 
-/// What every use needs: scripts, and watching the connections.
+/// What every use needs: scripts, and probing the connections.
 pub(crate) const ALWAYS: &[&str] = &["evalsha", "eval", "ping"];
-/// What waiters are woken by: on one server, and within the shard of a cluster.
+/// What waking waiters needs, on one server and within a shard of a cluster.
 pub(crate) const TO_WAKE: &[&str] = &["publish", "subscribe", "unsubscribe"];
 pub(crate) const TO_WAKE_A_SHARD: &[&str] = &["spublish", "ssubscribe", "sunsubscribe"];
-/// Learning which node serves a slot, and by which command releases are published.
+/// For finding out which node serves a slot, and by which command to publish releases.
 pub(crate) const IN_A_CLUSTER: &[&str] = &["cluster|slots", "cluster|info", "pubsub|shardnumsub"];
-/// Learning whether a server is the primary.
+/// For finding out whether a server is the primary.
 pub(crate) const WITH_SENTINELS: &[&str] = &["role"];
 
 const LOCK: &[&str] = &[
@@ -70,7 +71,7 @@ const SEMAPHORE: &[&str] = &[
     "persist",
 ];
 
-/// How each command is asked for: `KEY` and `CHANNEL` are replaced.
+/// The arguments with which each command is checked. `KEY` and `CHANNEL` are replaced.
 const WORDS: &[(&str, &[&str])] = &[
     ("evalsha", &["", "0"]),
     ("eval", &["", "0"]),
@@ -120,8 +121,8 @@ const WORDS: &[(&str, &[&str])] = &[
 const KEY: &str = "<key>";
 const CHANNEL: &str = "<channel>";
 
-/// For each question, in order: 1 allowed, 0 refused, -1 the server cannot tell. A question is the number
-/// of its words, and the words.
+/// Returns for each question, in order: 1 allowed, 0 refused, -1 unknown. A question is a number of
+/// words, then the words.
 pub(crate) const SCRIPT: &str = "\
 local answers, at = {}, 1
 while ARGV[at] do
@@ -149,7 +150,7 @@ impl Use {
         Use::DescribeHolds,
     ];
 
-    /// The commands within its scripts.
+    /// The commands that its scripts run.
     pub(crate) fn commands(self) -> Vec<&'static str> {
         let parts: &[&[&str]] = match self {
             Use::Lock => &[LOCK],
@@ -173,7 +174,7 @@ impl Use {
         parts.concat()
     }
 
-    /// Whose keys and channel it needs; `None` for what has no channel and no keys of a kind.
+    /// The kind whose keys and channel it needs. `None` if it needs neither.
     pub(crate) fn kind(self) -> Option<Kind> {
         match self {
             Use::Lock => Some(Kind::Lock),
@@ -189,7 +190,7 @@ impl Use {
     }
 }
 
-/// The words that ask for a command, and whether it takes a key.
+/// The words that ask about a command, and whether the command takes a key.
 pub(crate) fn question(command: &str, key: &str, channel: &str) -> (Vec<String>, bool) {
     let arguments = WORDS
         .iter()
@@ -231,7 +232,7 @@ mod tests {
         }
     }
 
-    /// The commands of a row of the page; `those …` stands for the commands of another row.
+    /// The commands in a row of the page. `those …` stands for the commands of another row.
     fn listed(use_: Use) -> BTreeSet<String> {
         let table = PAGE
             .split("| kind | commands within its scripts |")

@@ -1,4 +1,4 @@
-//! The search for locks: one step of it, and what it finds.
+//! The search for locks: one step of it, and what the step finds.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,25 +18,25 @@ scripts! {
         "scan/locks_scan.lua";
 }
 
-/// A lock as a search finds it.
+/// A lock found by a search.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Found {
     pub(crate) key: String,
     pub(crate) kind: Kind,
-    /// `None`: the key has no expiry.
+    /// `None` if the key has no expiry.
     pub(crate) left: Option<Duration>,
     /// Waiters in the queue of a fair lock.
     pub(crate) queue: u64,
-    /// Clients that listen for its release.
+    /// The number of clients that listen for its release.
     pub(crate) listening: Option<u64>,
-    /// The lease of a reader is its own; of all others that of the key.
+    /// A reader has its own lease. All other holders have the lease of the key.
     pub(crate) holders: Vec<Holder>,
 }
 
-/// Where a search goes on; `0` at first and at the end.
+/// Where a search continues; `0` at the beginning and at the end.
 pub(crate) type Cursor = Arc<str>;
 
-/// `publish`: by which releases are published there.
+/// One step of a search. `publish` is the command that publishes releases there.
 pub(crate) fn step(cursor: &Cursor, pattern: &str, count: i64, publish: Publish) -> Call {
     let others = [FAIR_QUEUE, FENCE_COUNTER, DESCRIPTION, numsub(publish)].map(Arg::from);
     let args = [
@@ -51,7 +51,7 @@ pub(crate) fn step(cursor: &Cursor, pattern: &str, count: i64, publish: Publish)
     }
 }
 
-/// The reply of [`step`]: where to go on, and what looks like a lock.
+/// The reply of [`step`]: where to continue, and the locks found.
 pub(crate) fn found(reply: Value) -> Result<(Cursor, Vec<Found>), Unexpected> {
     let Value::Array(parts) = &reply else {
         return Err(Unexpected(reply));
@@ -60,7 +60,7 @@ pub(crate) fn found(reply: Value) -> Result<(Cursor, Vec<Found>), Unexpected> {
         return Err(Unexpected(reply));
     };
     let cursor = Arc::from(cursor.as_str());
-    // A key that is not a lock is none of our business.
+    // Skips keys that are not locks.
     Ok((cursor, keys.iter().filter_map(lock).collect()))
 }
 
@@ -99,7 +99,7 @@ fn lock(value: &Value) -> Option<Found> {
     };
     tell_all(&mut holders, said);
     let queue = u64::try_from(*queue).ok()?;
-    // The waiters of a fair lock have a channel each.
+    // Each waiter of a fair lock has its own channel.
     let listening = u64::try_from(*listening)
         .ok()
         .filter(|_| kind != Kind::Fair);
@@ -153,7 +153,7 @@ fn hash(parts: &[Value]) -> Option<(Kind, Vec<Holder>)> {
     (!holders.is_empty()).then_some((kind, holders))
 }
 
-/// `<uuid>:<number>`, perhaps with `:write`: nothing else is taken for a lock.
+/// `<uuid>:<number>`, perhaps with `:write`. Nothing else is considered a lock.
 fn is_owner(text: &str) -> bool {
     let Some((client, rest)) = text.split_once(':') else {
         return false;

@@ -1,4 +1,4 @@
-//! A script: one `.lua` file and the shared ones before it, sent by hash and loaded on demand.
+//! A script: one `.lua` file preceded by shared ones, sent by its hash and loaded on demand.
 
 use std::sync::OnceLock;
 
@@ -15,8 +15,8 @@ pub(crate) struct Script {
     undeclared: OnceLock<(String, String)>,
 }
 
-/// Before a script whose keys come as arguments, behind their number. Such a script must not give keys of several
-/// slots to one command; `ARGV.undeclared` tells it.
+/// Precedes a script whose keys come as arguments, after their number. Such a script must not give
+/// keys of several slots to one command; `ARGV.undeclared` tells it so.
 const UNDECLARED: &str = "\
 local KEYS, ARGV = (function(all)
   local number, keys, args = tonumber(all[1]), {}, {}
@@ -38,29 +38,29 @@ impl Script {
         }
     }
 
-    /// Whether it looks at keys that it is not given: those of other readers of a read/write lock, which are
-    /// in the slot of the lock.
+    /// True if the script reads keys that it does not declare: those of other readers of a
+    /// read/write lock, in the same slot.
     ///
-    /// While that slot moves from one node to another, its keys are on both. A node that gives the slot away
-    /// refuses to look at a key that has gone. A node that takes the slot over takes a key that has not come
-    /// for one that is not there, and the script would pass over a living reader.
+    /// While a slot moves from one node to another, its keys are spread over both. The source
+    /// refuses access to a key that has moved. The target treats a key that has not arrived as
+    /// missing, so the script would overlook a living reader.
     pub(crate) fn reads_undeclared_keys(&self) -> bool {
         self.text
             .contains(include_str!("read_write/read_holds.lua"))
     }
 
-    /// Whether the two are the same script.
+    /// True if both are the same script.
     pub(crate) fn is(&self, other: &Script) -> bool {
         std::ptr::eq(self, other)
     }
 
-    /// The name by which EVALSHA knows this script: 40 lower-case hex digits.
+    /// The hash by which EVALSHA knows this script: 40 lower-case hex digits.
     pub(crate) fn sha1(&self) -> &str {
         self.sha1.get_or_init(|| hash(self.text))
     }
 
-    /// Text and hash of the same script with keys that the server is not told: a node of a cluster takes
-    /// declared keys of one slot only, and others if they are all its own.
+    /// Text and hash of the same script with undeclared keys. A cluster node accepts declared keys
+    /// of one slot only, and undeclared keys of all its own slots.
     pub(crate) fn undeclared(&self) -> (&str, &str) {
         let (text, sha1) = self.undeclared.get_or_init(|| {
             let text = format!("{UNDECLARED}{}", self.text);
@@ -75,14 +75,14 @@ fn hash(text: &str) -> String {
     sha1_smol::Sha1::from(text).digest().to_string()
 }
 
-/// The scripts of a kind: `CONSTANT = "name" from "file"…;`. The files are joined: the last one is the
-/// script, those before it are local functions for it.
+/// The scripts of a kind: `CONSTANT = "name" from "file"…;`. The files are joined. The last one is
+/// the script, and the ones before it define local functions for it.
 macro_rules! scripts {
     ($($constant:ident = $name:literal from $($file:literal)+;)*) => {
         $(pub(crate) static $constant: $crate::protocol::Script =
             $crate::protocol::Script::new($name, concat!($(include_str!($file)),+));)*
 
-        /// All of them, for the tests that compare engines.
+        /// All scripts, for tests that compare engines.
         #[cfg(feature = "test-util")]
         pub(super) static SCRIPTS: &[&$crate::protocol::Script] = &[$(&$constant),*];
     };

@@ -1,4 +1,5 @@
-//! The semaphore: the number of available permits at the name, and the holds in a sorted set of ours.
+//! The semaphore: the number of available permits at the name, and the holds in a sorted set that
+//! only this crate uses.
 
 use std::sync::Arc;
 
@@ -19,7 +20,7 @@ scripts! {
     RENEW = "semaphore_renew" from "shared/clock.lua" "shared/full_server.lua" "semaphore/renew.lua";
 }
 
-/// The calls of [`lock`] that stay are never made for permits: they are not handed over.
+/// The calls that remain from [`lock`] are never made, because permits are not handed over.
 pub(super) const CALLS: Calls = Calls {
     field,
     acquire,
@@ -52,14 +53,14 @@ pub(super) fn holds_key(resource: &Resource, _field: &str) -> Vec<Arc<str>> {
     vec![resource.extra_keys[0].clone()]
 }
 
-/// Whether a semaphore that is not there is made.
+/// Whether to create a semaphore that does not exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum IfAbsent {
     Make,
     LeaveAlone,
 }
 
-/// Adds permits, or takes some away.
+/// Adds permits, or removes some.
 pub(crate) fn add(
     resource: &Resource,
     publish: Publish,
@@ -79,7 +80,7 @@ pub(crate) fn add(
     call(&ADD, keys_with_reply(resource, reply), args)
 }
 
-/// The reply of [`add`]: was the semaphore there?
+/// The reply of [`add`]: true if the semaphore existed.
 pub(crate) fn was_there(reply: Value) -> Result<bool, Unexpected> {
     match reply {
         Value::Nil => Ok(false),
@@ -96,7 +97,7 @@ pub(crate) fn available(resource: &Resource, publish: Publish) -> Call {
     call(&AVAILABLE, resource.keys(), resource.publish_args(publish))
 }
 
-/// Forgets a hold: its permits come back by no lease.
+/// Forgets a hold, so that its permits never come back by the end of a lease.
 pub(crate) fn keep(resource: &Resource, field: &Field) -> Call {
     call(
         &KEEP,

@@ -10,7 +10,7 @@ scripts! {
     WAITERS = "lock_waiters" from "shared/clock.lua" "shared/may.lua" "waiters/listening.lua" "waiters/waiters.lua";
 }
 
-/// Owners of a queue that are returned.
+/// How many owners of a queue are returned.
 const MOST: i64 = 1000;
 
 /// Who waits for a lock, as far as Redis knows.
@@ -20,7 +20,7 @@ pub(crate) struct Waiting {
     pub(crate) queue: Vec<String>,
 }
 
-/// By which PUBSUB tells of the channels of such messages.
+/// The subcommand of PUBSUB that counts the subscribers of such channels.
 pub(super) fn numsub(publish: Publish) -> &'static str {
     if publish == "SPUBLISH" {
         "SHARDNUMSUB"
@@ -36,7 +36,7 @@ pub(crate) fn waiters(resource: &Resource, publish: Publish) -> Call {
     } else {
         resource.only_key()
     };
-    // Each waiter of a fair lock has a channel of its own.
+    // Each waiter of a fair lock has its own channel.
     let shares_one = resource.kind.wait_mode().listens() && !is_fair;
     let channel = if shares_one {
         Arg::Text(resource.channel.clone())

@@ -1,4 +1,5 @@
-//! The map of `dashmap`, counted: independent entries by name, a lock for each part of the names.
+//! The map of `dashmap`, counted. Entries are independent, and each shard of the names has its own
+//! lock.
 
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use super::{Guard, Held};
 #[derive(Debug)]
 pub(crate) struct Map<V>(DashMap<Arc<str>, V>);
 
-/// An entry that is locked. One at a time.
+/// A locked entry. A thread may hold one at a time.
 pub(crate) type Entry<'a, V> = Guard<Ref<'a, Arc<str>, V>>;
 pub(crate) type EntryMut<'a, V> = Guard<RefMut<'a, Arc<str>, V>>;
 
@@ -31,7 +32,7 @@ impl<V> Map<V> {
         Guard::new(self.0.entry(name.clone()).or_insert_with(make))
     }
 
-    /// Removes an entry unless it is to stay. It is locked meanwhile.
+    /// Removes an entry if `is_over` says so. The entry is locked during that call.
     pub(crate) fn remove_if(&self, name: &str, is_over: impl FnOnce(&V) -> bool) {
         let held = Held::one();
         let removed = self.0.remove_if(name, |_, value| is_over(value));
@@ -39,7 +40,8 @@ impl<V> Map<V> {
         drop(removed);
     }
 
-    /// What there is to say of the entries, in no order. Each is locked meanwhile.
+    /// Collects a value from each entry, in no particular order. Each entry is locked while `of`
+    /// looks at it.
     pub(crate) fn collect<T>(&self, mut of: impl FnMut(&Arc<str>, &V) -> Option<T>) -> Vec<T> {
         let _held = Held::one();
         self.0

@@ -1,4 +1,4 @@
-//! A counter of `Stats`.
+//! A counter of `Stats`, which is also a metric.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 

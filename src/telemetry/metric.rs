@@ -1,8 +1,8 @@
-//! The name of every metric, and what exporters are told about it.
+//! The name, type, unit and help of every metric.
 //!
-//! Labels are bounded: kinds, outcomes and reasons are words of this crate. The name of a lock becomes a
-//! label only through the function that the user sets. `docs/telemetry.md` has the same names in a table, and
-//! a test compares them.
+//! Labels have few values: kinds, outcomes and reasons are fixed words. The name of a lock becomes
+//! a label only through the function that the user sets. `docs/telemetry.md` has a table of the
+//! same names, and a test compares the two.
 
 use metrics::Unit;
 
@@ -22,7 +22,8 @@ pub(super) enum Shape {
     Histogram,
 }
 
-/// A constant for each name, and all metrics. The help is the comment.
+/// A constant for each metric, and a list of all. The doc comment is the help text that exporters
+/// show.
 macro_rules! metrics {
     ($(
         #[doc = $help:literal]
@@ -30,7 +31,7 @@ macro_rules! metrics {
     )*) => {
         $(pub(super) const $constant: &str = $name;)*
 
-        /// In addition, each counter of `Stats` is a metric named `leasehold.` and its name.
+        /// The counters of `Stats` are metrics too, named `leasehold.` and the name of the field.
         pub(super) const ALL: &[Metric] = &[$(Metric {
             name: $name,
             shape: Shape::$shape,
@@ -103,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn the_documentation_has_them_all() {
+    fn the_page_lists_every_metric() {
         let page = include_str!("../../docs/telemetry.md");
         let (begin, end) = ("<!-- metrics: begin -->\n", "<!-- metrics: end -->");
         let documented = page

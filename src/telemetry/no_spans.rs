@@ -50,7 +50,7 @@ impl Hold {
 }
 
 impl Release {
-    /// False if it had already ended.
+    /// False if the span had already ended.
     pub(super) fn end(&self, _: Option<&'static str>) -> bool {
         !self.0.swap(true, Relaxed)
     }

@@ -23,8 +23,8 @@ pub(crate) struct Telemetry {
     pub(crate) name_label: meters::NameLabel,
 }
 
-/// One acquisition by a caller; `None` if nothing listened when it began. It is moved often, so it is kept
-/// small.
+/// One acquisition by a caller. `None` if nothing listened when it began. Boxed, because
+/// acquisitions are moved often.
 #[derive(Debug)]
 pub(crate) struct Acquisition(Option<Box<ObservedAcquisition>>);
 
@@ -35,12 +35,12 @@ struct ObservedAcquisition {
     calls: AtomicU32,
     wakes: AtomicU32,
     handed_over: AtomicBool,
-    /// Set when it begins.
+    /// Set when the acquisition begins.
     span: OnceLock<spans::Acquire>,
     ended: AtomicBool,
 }
 
-/// One hold, from its grant to its end; empty if nothing listened at its grant.
+/// One hold, from its grant to its end. Empty if nothing listened at its grant.
 #[derive(Debug, Default)]
 pub(crate) struct Holding(OnceLock<Box<ObservedHold>>);
 
@@ -56,7 +56,7 @@ struct ObservedHold {
 }
 
 impl Telemetry {
-    /// `None` if nothing listens: then nothing is stored, and no clock is read.
+    /// `None` if nothing listens. In that case nothing is stored, and no clock is read.
     #[cfg_attr(
         not(feature = "metrics"),
         expect(clippy::unused_self, reason = "it is this client's label")

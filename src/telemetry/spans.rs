@@ -142,7 +142,7 @@ impl Hold {
 }
 
 impl Release {
-    /// False if it had already ended. Without an outcome there was nothing to release.
+    /// False if the span had already ended. No outcome means that there was nothing to release.
     pub(super) fn end(&self, outcome: Option<&'static str>) -> bool {
         if self.ended.swap(true, Relaxed) {
             return false;

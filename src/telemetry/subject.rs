@@ -1,4 +1,4 @@
-//! What metrics and spans are about.
+//! The lock that a metric or span is about.
 #![cfg_attr(
     not(feature = "tracing"),
     expect(dead_code, reason = "only spans have all of it")
@@ -12,7 +12,7 @@ use std::time::Duration;
 pub(super) struct Subject {
     pub(super) kind: &'static str,
     pub(super) name: Arc<str>,
-    /// Made by the function that the builder was given.
+    /// The label that the user's function returned.
     #[cfg(feature = "metrics")]
     pub(super) label: Option<Arc<str>>,
 }

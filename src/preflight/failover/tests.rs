@@ -25,7 +25,7 @@ fn state(down_after: u64, others: u64, up: &str) -> SentinelState {
 }
 
 #[test]
-fn the_slowest_sentinel_and_the_best_connected_count() {
+fn the_largest_number_of_any_sentinel_counts() {
     let slow = texts(&[
         "down-after-milliseconds",
         "9000",
@@ -47,7 +47,7 @@ fn the_slowest_sentinel_and_the_best_connected_count() {
 }
 
 #[test]
-fn what_is_refused_is_not_known_and_not_met() {
+fn what_a_sentinel_refuses_is_unknown_and_not_met() {
     let refusal = || {
         [Value::Text(
             "NOPERM this user has 0 usable rights".to_owned(),
@@ -63,7 +63,7 @@ fn what_is_refused_is_not_known_and_not_met() {
 }
 
 #[test]
-fn more_sentinels_than_can_be_counted_are_many() {
+fn a_number_of_sentinels_too_large_to_count_does_not_fail() {
     let found = state(1000, u64::MAX, "OK 3 usable Sentinels.");
     assert_eq!(found.known, Some(u64::MAX));
     assert!(

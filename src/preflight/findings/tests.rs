@@ -1,7 +1,7 @@
 use super::*;
 use crate::preflight::node::{ClockDifference, ClusterState, Replica, RoundTrips};
 
-/// A server with nothing to complain about.
+/// A server without findings.
 fn well() -> ServerState {
     ServerState {
         flavour: Some(Flavour::Redis),
@@ -55,7 +55,7 @@ fn a_good_server_gives_no_warning() {
 }
 
 #[test]
-fn each_fault_is_told_with_its_weight_and_its_name() {
+fn each_fault_is_reported_with_its_severity_and_setting() {
     use Severity::{Danger, Warning};
     type Spoil = fn(&mut ServerState);
     let cluster = |is_ok, timeout| {
@@ -128,7 +128,7 @@ fn each_fault_is_told_with_its_weight_and_its_name() {
 }
 
 #[test]
-fn copies_that_cannot_come_are_told() {
+fn copies_that_no_replica_can_keep_are_reported() {
     let told = |durability, spoil: fn(&mut ServerState)| {
         let mut state = ServerState {
             version: Some(Version::new(7, 2)),

@@ -1,4 +1,4 @@
--- hold_describe: says who holds locks and what for, for as long as they are held.
+-- hold_describe: stores who holds locks and what for, for as long as they are held.
 -- KEYS[2i-1]  hash or string  the lock
 -- KEYS[2i]    hash            owner -> since when in ms, name and purpose, with line feeds between
 -- ARGV[1]     most            integer > 0, how many owners of one lock are described
@@ -27,7 +27,7 @@ for i = 1, #KEYS, 2 do
   if left_ms > 0 and holds(lock, form, owner) then
     described = described + 1
     local there = redis.call('type', key).ok
-    -- Somebody else's key stays as it is: of another type, or with more owners than are described.
+    -- Leave a key alone that has another type, or more owners than this library describes.
     if there == 'none' or there == 'hash' and redis.call('hlen', key) <= most then
       forget_those_who_left(lock, form, key)
       if redis.call('hexists', key, owner) == 1 or redis.call('hlen', key) < most then

@@ -1,6 +1,7 @@
--- What is said of the holders of a lock: the time of day in ms, -1 if this user may not ask for it, then each
--- owner and its text; nothing if nothing is said, or if this user may not read it.
--- Anybody may write there: more owners than are described, or a longer text, is not ours and is passed over.
+-- The descriptions of a lock's holders: the time of day in ms (-1 if this user may not ask for it),
+-- then each owner and its text. Empty if there are none, or if this user may not read them. Anybody
+-- may write to this key. Too many owners or too long a text were not written by this library, and
+-- are ignored.
 local MOST_DESCRIBED, MOST_BYTES_SAID = 64, 512
 local function described(key)
   if not key or not may('hlen', key) or not may('hgetall', key) then

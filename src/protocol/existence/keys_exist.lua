@@ -1,8 +1,10 @@
--- keys_exist: tells which of the keys are missing. The safety poll of all waiters of a client.
+-- keys_exist: returns which of the keys are missing, for the safety poll of all waiters of a
+-- client.
 -- KEYS[1..n]  any type; none at all asks whether scripts run
--- Returns     array    the numbers of those that are missing, from 1; empty if all are there
--- All are looked at at once, and each only if that shows that some are missing. Not so undeclared keys, which may be of
--- several slots: a Valkey 9.1 that is asked for such keys by one command refuses every later script that names a key.
+-- Returns     array    the numbers of the missing keys, from 1; empty if all exist
+-- One EXISTS counts all keys, and only if some are missing is each key checked. Undeclared keys are
+-- always checked one by one, because they may be in several slots: after one command with such
+-- keys, a Valkey 9.1 refuses every later script that names a key.
 local missing = {}
 if #KEYS == 0 then
   return missing

@@ -1,4 +1,5 @@
--- fair_acquire: takes the lock if it is free and nobody was there first, or keeps a place in the queue.
+-- fair_acquire: takes the lock if it is free and nobody is ahead in the queue, or keeps a place in
+-- the queue.
 -- KEYS[1]  hash      owner field -> holds
 -- KEYS[2]  list      owners that wait, the next one first
 -- KEYS[3]  zset      owner -> epoch ms until which its place is kept
@@ -7,16 +8,17 @@
 -- ARGV[3]  owner     field name, never used before
 -- ARGV[4]  lease_ms  integer > 0
 -- ARGV[5]  claim_ms  integer > 0, how long a place is kept without a heartbeat
--- ARGV[6]  queueing  integer: 0 does not queue, 1 at the end, 2 at the front (it was purged by mistake)
+-- ARGV[6]  queueing  integer: 0 does not queue, 1 at the end, 2 at the front (its place was purged by mistake)
 -- Returns  nil       acquired
---          integer   as the next: remaining lease of the holder in ms, -1 if its key has no expiry;
---                    not the next: -1, it will get a message
+--          integer   if next: remaining lease of the holder in ms, -1 if its key has no expiry;
+--                    if not next: -1, and the owner will get a message
 -- Idempotent: a repeated call finds its own field or its own place.
--- After Redisson RedissonFairLock.tryLockInnerAsync. A client of Redisson that is granted takes its
--- own wait off all deadlines behind it; a place behind such a client is kept for so much longer.
+-- After Redisson RedissonFairLock.tryLockInnerAsync. When a Redisson client gets the lock, it
+-- subtracts its own wait from all deadlines behind it. So a place behind such a client is kept for
+-- that much longer.
 
--- Puts an owner at the front, but behind owners of the same client that were there before it: their
--- fields have lower numbers. They may all have been taken off together.
+-- Puts an owner at the front, but behind earlier owners of the same client, whose fields have lower
+-- numbers. All of them may have been removed together.
 local function put_back(queue, owner)
   local waiting, before = redis.call('lrange', queue, 0, -1), 0
   for i, other in ipairs(waiting) do
@@ -26,7 +28,7 @@ local function put_back(queue, owner)
     end
   end
   if before == #waiting then
-    -- Not by the way below, which would empty the list meanwhile: it would forget its expiry.
+    -- Not by the way below, which empties the list in between: the list would lose its expiry.
     redis.call('rpush', queue, owner)
     return
   end

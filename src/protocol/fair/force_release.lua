@@ -10,7 +10,7 @@
 redis.call('hexists', KEYS[1], '')
 local head = next_of(KEYS[2], KEYS[3], now_ms())
 local held = redis.call('del', KEYS[1])
--- Also if nobody held it: the waiters that got a message before this one may have been dead.
+-- Also if nobody held the lock: the waiters that got an earlier message may be dead.
 if head then
   redis.pcall(ARGV[2], ARGV[1] .. ':' .. head, '0')
 end

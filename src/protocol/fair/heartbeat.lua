@@ -1,4 +1,4 @@
--- fair_heartbeat: keeps the places of waiters that live, and says which one is next.
+-- fair_heartbeat: keeps the places of living waiters, and returns which one is next.
 -- KEYS[1]   hash      owner field -> holds
 -- KEYS[2]   list      owners that wait, the next one first
 -- KEYS[3]   zset      owner -> epoch ms until which its place is kept
@@ -6,10 +6,11 @@
 -- ARGV[2]   publish   PUBLISH or SPUBLISH
 -- ARGV[3]   claim_ms  integer > 0, how long a place is kept without a heartbeat
 -- ARGV[4..] owner     waiters of one client
--- Returns   array     ms until something ends by itself: the holder's lease, or the place of the next
---                     one while the lock is free (-1 nothing); then for each waiter 0 its place is
---                     gone, 1 it waits, 2 it is next and the lock is free
--- Idempotent. The next one is not kept alive while the lock is free: it comes, or it loses its place.
+-- Returns   array     ms until the next expiry: that of the holder's lease or, if the lock is free, of the
+--                     next owner's place (-1 if there is none); then for each waiter 0 its place is gone,
+--                     1 it waits, 2 it is next and the lock is free
+-- Idempotent. While the lock is free, the next owner's place is not prolonged: the owner comes, or
+-- it loses its place.
 local lock, queue, deadlines = KEYS[1], KEYS[2], KEYS[3]
 local channel, publish, claim_ms = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local now = now_ms()
@@ -21,8 +22,8 @@ if free and head and purged then
 end
 let_writes_through(deadlines)
 if head and is_ours(head) and kept_ms > LONGEST_CLAIM_MS then
-  -- Nobody is before it any more whose wait could be taken off. If it lives, its own heartbeat follows
-  -- soon, and keeps it for its own claim.
+  -- No Redisson client is ahead of it any more, so its deadline needs no extra time. If it is
+  -- alive, its own heartbeat follows soon and keeps its place for its own claim.
   kept_ms = math.max(claim_ms, HEARTBEAT_MS)
   redis.call('zadd', deadlines, 'xx', string.format('%.0f', now + kept_ms), head)
 end

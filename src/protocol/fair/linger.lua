@@ -1,15 +1,16 @@
--- fair_linger: leaves a hold whose guards are gone to its expiry, and sends the next waiter a message.
+-- fair_linger: leaves a hold without guards to its expiry, and notifies the next waiter.
 -- KEYS[1]  hash      owner field -> holds
 -- KEYS[2]  list      owners that wait, the next one first
 -- KEYS[3]  zset      owner -> epoch ms until which its place is kept
 -- ARGV[1]  channel   where the next waiter gets its message, as <channel>:<owner>
 -- ARGV[2]  publish   PUBLISH or SPUBLISH
 -- ARGV[3]  owner     field name
--- ARGV[4]  rest_ms   after this the lock is free, integer > 0
+-- ARGV[4]  rest_ms   the lock is free after this time, integer > 0
 -- Returns  nil       no such hold
---          integer   left; how many subscribers received the message (0 also if PUBLISH was refused)
--- Idempotent: a field is never used again, and a repeated call brings what is left by then.
--- The next waiter asks, keeps its place, and learns of the new expiry.
+--          integer   done; how many subscribers received the message (0 also if PUBLISH was refused)
+-- Idempotent: a field is never used again, and a repeated call brings the time that is left by
+-- then.
+-- The next waiter asks, keeps its place, and learns the new expiry.
 local lock, queue, deadlines = KEYS[1], KEYS[2], KEYS[3]
 if redis.call('hexists', lock, ARGV[3]) == 0 then
   return nil

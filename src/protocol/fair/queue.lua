@@ -1,26 +1,26 @@
--- What every script of the fair lock begins with: the queue and who is next in it.
--- An owner of this library is known by its number of 19 digits that begins with 4; the place of any
--- other is kept as Redisson keeps it.
+-- The beginning of every script of the fair lock: the queue and who is next in it. Owners of this
+-- library have a number of 19 digits that begins with 4. The places of all other owners are kept
+-- the way Redisson keeps them.
 local OTHERS_WAIT_MS = 300000
--- Clients may differ in their claim. None has a longer one, and a waiter that lives keeps its place
--- well within the other.
+-- Clients may have different claims. LONGEST_CLAIM_MS is the longest one allowed, and a living
+-- waiter sends a heartbeat well within HEARTBEAT_MS.
 local LONGEST_CLAIM_MS, HEARTBEAT_MS = 60000, 2000
 
 local function is_ours(owner)
   return #owner > 20 and string.find(owner, '^:4%d+$', -20) ~= nil
 end
 
--- How much longer than a claim a place of ours is kept at the end, and each before it: a client of
--- Redisson that is granted takes its wait off all deadlines behind it. That wait is what it added to
--- the deadline before its own, or to the lease of the holder; it is never taken for less than its
--- default.
+-- How much longer than a claim a place is kept: first at the end of the queue, then for each owner
+-- of this library. When a Redisson client gets the lock, it subtracts its wait from all deadlines
+-- behind it. Its wait is what it added to the deadline before its own, or to the lease of the
+-- holder. The sum assumes at least Redisson's default wait.
 local function waits_before(queue, deadlines, now, claim_ms, left_ms)
   local longer, sum = {}, 0
   local later = redis.call('zcount', deadlines, string.format('(%.0f', now + claim_ms), '+inf')
   if later == 0 and is_ours(redis.call('lindex', queue, 0) or '')
     and is_ours(redis.call('lindex', queue, -1) or '') then
-    -- No waiter of Redisson is seen without looking at the whole queue. A waiter of Redisson between
-    -- ours whose time is nearly over would be missed, and that costs its place at most.
+    -- Redisson waiters are visible only by reading the whole queue. This shortcut misses a Redisson
+    -- waiter between owners of this library whose time is nearly over; at worst it loses its place.
     return sum, longer
   end
   local before = now + math.max(left_ms, 0)
@@ -37,11 +37,11 @@ local function waits_before(queue, deadlines, now, claim_ms, left_ms)
   return sum, longer
 end
 
--- How long a queue stays after the last heartbeat of ours: much longer than it keeps any place.
+-- How long a queue stays after the last heartbeat: much longer than any place lasts.
 local KEPT_MS = 86400000
 
--- The keys of a queue whose waiters have all died are to go. A waiter of Redisson joins a queue with the
--- expiry that it finds, and never moves it on: its place lasts only in keys without.
+-- The keys of a queue must expire when all its waiters have died. But a Redisson waiter that joins
+-- a queue leaves the expiry as it is, so its place is safe only in keys without an expiry.
 local function expire(queue, deadlines, has_others)
   for _, key in ipairs({ queue, deadlines }) do
     if has_others then
@@ -52,7 +52,8 @@ local function expire(queue, deadlines, has_others)
   end
 end
 
--- Some were taken off, and each of ours that stays has heartbeats. If none stays, a thread of Redisson is the last.
+-- Some owners were removed. Owners of this library send heartbeats, which set the expiry. If none
+-- is left, the last one in the queue is a Redisson thread.
 local function keep_for_others(queue, deadlines)
   local last = redis.call('lindex', queue, -1)
   if last and not is_ours(last) then
@@ -60,8 +61,8 @@ local function keep_for_others(queue, deadlines)
   end
 end
 
--- The next owner in the queue, for how long its place is kept, and whether dead ones were taken off.
--- An owner without a deadline is dead too: it lost it, and nobody else would ever take it off.
+-- The next owner in the queue, how long its place is kept, and whether dead owners were removed. An
+-- owner without a deadline counts as dead, because nobody else would ever remove it.
 local function next_of(queue, deadlines, now)
   local purged = false
   while true do

@@ -1,4 +1,4 @@
--- fair_release: ends a hold, or the wait of its owner, and sends the next waiter its message.
+-- fair_release: ends a hold or the wait of its owner, and notifies the next waiter.
 -- KEYS[1]  hash      owner field -> holds
 -- KEYS[2]  list      owners that wait, the next one first
 -- KEYS[3]  zset      owner -> epoch ms until which its place is kept
@@ -8,8 +8,8 @@
 -- Returns  nil       neither a hold nor a place
 --          integer   released; how many subscribers received the message (0 also if PUBLISH was refused)
 -- Idempotent: a field is never used again. A count is lowered by lock_release.
--- After Redisson RedissonFairLock.unlockInnerAsync and acquireFailedAsync; here a place that is
--- given up moves nobody's deadline, and the next waiter gets its message if the lock is free.
+-- After Redisson RedissonFairLock.unlockInnerAsync and acquireFailedAsync. Unlike there, giving up
+-- a place changes no other deadline, and the next waiter is notified if the lock is free.
 local lock, queue, deadlines = KEYS[1], KEYS[2], KEYS[3]
 local channel, publish, owner = ARGV[1], ARGV[2], ARGV[3]
 local ended = redis.call('hdel', lock, owner)

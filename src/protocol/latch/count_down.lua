@@ -1,17 +1,19 @@
--- latch_count_down: lowers the count of a latch; at zero it deletes the latch and publishes that.
+-- latch_count_down: lowers the count of a latch; at zero it deletes the latch and publishes a
+-- message.
 -- KEYS[1]  string    the count
--- KEYS[2]  string    the last request of its client that used this key, and the reply, for a while
+-- KEYS[2]  string    the latest request of this client that used this key, and its reply, for a while
 -- ARGV[1]  channel   where it is published
 -- ARGV[2]  publish   PUBLISH or SPUBLISH
 -- ARGV[3]  request   its number, integer > 0
 -- ARGV[4]  keep_ms   how long the reply is kept, integer > 0
--- Returns  integer   the count that is left, never below zero
+-- Returns  integer   the new count, never below zero
 -- Idempotent while the reply is kept. After Redisson RedissonCountDownLatch.countDownAsync.
 local before = reply_before(KEYS[2], ARGV[3])
 if before then
   return before
 end
--- It lets waiters go: a full server must not refuse it, and does not after a write of whatever kind.
+-- Opening the latch must succeed on a full server too, which accepts writes after a first write of
+-- any kind.
 redis.call('del', KEYS[2])
 local count = 0
 if redis.call('exists', KEYS[1]) == 1 then

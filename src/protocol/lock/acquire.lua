@@ -1,11 +1,11 @@
--- lock_acquire: takes a free lock, or says how long it is still held.
+-- lock_acquire: takes a free lock, or returns how long it is still held.
 -- KEYS[1]  hash      owner field -> holds
 -- ARGV[1]  owner     field name, never used before
 -- ARGV[2]  lease_ms  integer > 0
 -- Returns  nil       acquired
 --          integer   remaining lease of the holder in ms, -1 if its key has no expiry
--- Idempotent: a repeated call finds its own field and only makes sure of the lease.
--- After Redisson RedissonLock.tryLockInnerAsync; the lease is never shortened, as it is there.
+-- Idempotent: a repeated call finds its own field and only extends the lease if needed.
+-- After Redisson RedissonLock.tryLockInnerAsync, except that the lease is never shortened.
 local key, owner, lease_ms = KEYS[1], ARGV[1], tonumber(ARGV[2])
 local left_ms = redis.call('pttl', key)
 if left_ms == -2 then

@@ -1,4 +1,4 @@
--- lock_force_release: frees a lock, whatever holds it.
+-- lock_force_release: frees a lock, whoever holds it.
 -- KEYS[1]  hash      owner field -> holds
 -- ARGV[1]  channel   where waiters listen
 -- ARGV[2]  publish   PUBLISH or SPUBLISH

@@ -1,8 +1,8 @@
--- lock_inspect: who holds a lock, how often, for how long, for what.
+-- lock_inspect: returns who holds a lock, how often, for how long, and for what.
 -- KEYS[1]  hash       owner field -> holds
--- ARGV[1]  described  the key of what is said of holders, if there can be one
--- Returns  array      remaining lease in ms (-1 none, -2 free), what is said of its holders, then owner and
---                     count of each hold
+-- ARGV[1]  described  the key of the descriptions of holders, if there can be one
+-- Returns  array      remaining lease in ms (-1 none, -2 free), the descriptions of the holders, then owner
+--                     and count of each hold
 local found = redis.call('hgetall', KEYS[1])
 table.insert(found, 1, redis.call('pttl', KEYS[1]))
 table.insert(found, 2, described(ARGV[1]))

@@ -1,4 +1,4 @@
--- lock_reenter: raises the count of a hold to a target, if the hold is still there.
+-- lock_reenter: raises the count of a hold to a target, if the hold still exists.
 -- KEYS[1]  hash      owner field -> holds
 -- ARGV[1]  owner     field name
 -- ARGV[2]  lease_ms  integer > 0

@@ -1,10 +1,10 @@
--- lock_take_over: passes a hold on to another owner, with a lease of its own.
+-- lock_take_over: passes a hold to another owner, with a new lease.
 -- KEYS[1]  hash      owner field -> holds
 -- ARGV[1]  from      field name of the hold that ends
 -- ARGV[2]  owner     field name of the new hold, never used before
 -- ARGV[3]  lease_ms  integer > 0
 -- Returns  1         taken over
---          nil       neither hold is there
+--          nil       neither hold exists
 -- Idempotent: a repeated call finds its own field, and shortens no lease.
 -- Between the two holds the lock is never free.
 local key, from, owner, lease_ms = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3])

@@ -1,11 +1,11 @@
 -- multi_acquire: takes several free locks at once, or none.
 -- The scripts that take one lock precede this text, each as a local function of KEYS and ARGV.
 -- KEYS[1..n]   hash      for each lock its key (a string for a string lock), then its extra keys
--- ARGV[3i-2]   script    integer: the number of the one that takes the i-th lock
+-- ARGV[3i-2]   script    integer: the number of the script that takes the i-th lock
 -- ARGV[3i-1]   owner     field name or token, never used before
 -- ARGV[3i]     lease_ms  integer > 0
--- Returns  integer   which lock is held by somebody else, from 1
---          array     how many locks, then for each what its script returns: nil, or {token}
+-- Returns  integer   the number of a lock that another owner holds, from 1
+--          array     the number of locks, then for each what its script returns: nil, or {token}
 -- Idempotent: a repeated call finds its own fields.
 local scripts = { lock_acquire, fenced_acquire, string_acquire, write_acquire }
 local keys_of = { 1, 2, 1, 1 }
@@ -34,14 +34,15 @@ local replies = { #locks }
 for i, lock in ipairs(locks) do
   local fine, reply = pcall(scripts[lock.number], lock.keys, { lock.owner, lock.lease_ms })
   if not fine then
-    -- All were free, or this call's own: nobody else's hold is at these keys.
+    -- The locks taken so far were free or had this call's own fields, so no other owner's hold is
+    -- at these keys.
     for n = 1, i do
       redis.call('del', locks[n].keys[1])
     end
-    -- A table since Redis 7, a text before.
+    -- An error is a table since Redis 7, and a text before.
     return type(reply) == 'table' and reply or redis.error_reply(reply)
   end
-  -- In an array false means nil, which would end it.
+  -- In an array, false becomes nil in the reply. A Lua nil would end the array.
   replies[i + 1] = reply or false
 end
 return replies

@@ -1,4 +1,4 @@
--- permit_acquire: takes permits with ids if so many are there.
+-- permit_acquire: takes permits with ids if enough are available.
 -- KEYS[1]  string    permits that are available
 -- KEYS[2]  zset      id -> epoch ms until which it is held
 -- ARGV[1]  channel   where added permits are published
@@ -8,7 +8,8 @@
 -- Returns  nil       acquired
 --          integer   ms until the lease of a permit ends, -1 if none does
 -- Idempotent: a repeated call finds its own ids, and never shortens their lease.
--- After Redisson RedissonPermitExpirableSemaphore.tryAcquireAsync; all expired permits come back.
+-- After Redisson RedissonPermitExpirableSemaphore.tryAcquireAsync. All expired permits come back
+-- first.
 local name, held, lease_ms = KEYS[1], KEYS[2], tonumber(ARGV[4])
 local ids, now = ids_of(ARGV[3]), now_ms()
 local until_ms = string.format('%.0f', now + lease_ms)
@@ -31,12 +32,13 @@ redis.call('decrby', name, #ids)
 for _, id in ipairs(ids) do
   local kept = redis.pcall('zadd', held, 'nx', until_ms, id)
   if type(kept) == 'table' then
-    -- Refused, and so was the first one: permits that nobody is known to hold would never come back.
+    -- Redis refused the first id, and so all of them. Undo the decrement: permits without a known
+    -- holder would never come back.
     redis.call('incrby', name, #ids)
     return kept
   end
   if kept == 0 then
-    -- Taken by an earlier call, of which the first id was given back since.
+    -- An earlier call took this id. Its first id has been given back since then.
     redis.call('incrby', name, 1)
   end
 end

@@ -1,5 +1,5 @@
--- What the scripts of the permit-expirable semaphore begin with. An id travels as 32 hex digits, a
--- holder of several has them one after another; in Redis an id is 16 bytes, as Redisson's.
+-- The beginning of the permit scripts. In arguments an id is 32 hex digits, and several ids are
+-- joined without a separator. In Redis an id is 16 bytes, as in Redisson.
 local DEAD_AT_ONCE = 1000
 
 local function ids_of(owner)

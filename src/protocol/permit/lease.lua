@@ -1,4 +1,4 @@
--- permit_lease: how long a permit is held.
+-- permit_lease: returns how long a permit is still held.
 -- KEYS[1]  zset      id -> epoch ms until which it is held
 -- ARGV[1]  ids       id, 32 hex digits
 -- Returns  integer   ms; -1 if it does not expire, -2 if it is not held

@@ -1,14 +1,15 @@
--- permit_release: gives permits back and tells how many there are now.
+-- permit_release: gives permits back and publishes how many are available.
 -- KEYS[1]  string    permits that are available
 -- KEYS[2]  zset      id -> epoch ms until which it is held
 -- ARGV[1]  channel   where added permits are published
 -- ARGV[2]  publish   PUBLISH or SPUBLISH
 -- ARGV[3]  ids       ids, 32 hex digits each
--- ARGV[4]  all       integer: 1: all of them or none; 0: those that are still there
+-- ARGV[4]  all       integer: 1 releases all of them or none, 0 those that are still held
 -- Returns  nil       nothing was released
 --          integer   released; how many subscribers received the message
 -- Idempotent: an id is never used again.
--- After Redisson RedissonPermitExpirableSemaphore.tryReleaseAsync; the message is the number of available permits.
+-- After Redisson RedissonPermitExpirableSemaphore.tryReleaseAsync. The message is the number of
+-- available permits.
 local name, held, ids = KEYS[1], KEYS[2], ids_of(ARGV[3])
 purge(name, held, ARGV[1], ARGV[2], now_ms())
 if ARGV[4] == '1' then

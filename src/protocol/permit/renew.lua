@@ -1,5 +1,4 @@
--- permit_renew: gives the permits of holders a new lease, to each only where all of its permits are
--- still there.
+-- permit_renew: renews the permits of each holder that still has all of its permits.
 -- KEYS[1..n]  zset      id -> epoch ms until which it is held
 -- ARGV[2i-1]  ids       ids in KEYS[i], 32 hex digits each
 -- ARGV[2i]    lease_ms  integer > 0

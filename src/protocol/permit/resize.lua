@@ -1,10 +1,10 @@
--- permit_resize: sets the total of all permits, held ones included.
+-- permit_resize: sets the total number of permits, held ones included.
 -- KEYS[1]  string    permits that are available
 -- KEYS[2]  zset      id -> epoch ms until which it is held
 -- ARGV[1]  channel   where added permits are published
 -- ARGV[2]  publish   PUBLISH or SPUBLISH
 -- ARGV[3]  permits   integer >= 0
--- Returns  integer   permits that are available; negative if more are held than there shall be
+-- Returns  integer   available permits; negative if more are held than the new total
 -- Idempotent. After Redisson RedissonPermitExpirableSemaphore.setPermitsAsync.
 purge(KEYS[1], KEYS[2], ARGV[1], ARGV[2], now_ms())
 local before = tonumber(redis.call('get', KEYS[1]) or 0)

@@ -1,4 +1,4 @@
--- rw_force_release: frees one side of a read/write lock, whatever holds it.
+-- rw_force_release: frees one side of a read/write lock, whoever holds it.
 -- KEYS[1]  hash      mode -> read or write; owner field -> holds
 -- ARGV[1]  channel   where waiters listen
 -- ARGV[2]  publish   PUBLISH or SPUBLISH

@@ -1,11 +1,11 @@
--- read_extend: makes a read hold last longer, if it is still there.
+-- read_extend: extends a read hold, if it still exists.
 -- KEYS[1]  hash      mode -> read or write; owner field -> holds
--- KEYS[2]  string    lives as long as this hold
+-- KEYS[2]  string    expires with this hold
 -- ARGV[1]  owner     field name
 -- ARGV[2]  lease_ms  integer > 0
 -- Returns  1         held
 --          nil       the hold is gone
--- Idempotent; no lease is ever shortened.
+-- Idempotent. No lease is ever shortened.
 if redis.call('hexists', KEYS[1], ARGV[1]) == 0 then
   return nil
 end

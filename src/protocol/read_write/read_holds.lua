@@ -1,10 +1,10 @@
--- What the releases of the read/write lock begin with: whether read holds are left, and how long they
--- live. A reader of which no hold lives any more leaves the hash: it would stay there as long as others
--- read.
--- A number of holds that no reader has is not followed to its end.
+-- The beginning of the releases of a read/write lock: whether read holds are left, and how long
+-- they last. A reader all of whose holds have expired is removed from the hash, where it would
+-- otherwise stay for as long as others read. More holds than any reader has are not counted to the
+-- end.
 local MOST_HOLDS = 10000
--- With more readers than FEW only SOME of them are looked at, unless these say too little: else
--- thousands of readers would cost each release milliseconds, in which Redis does nothing else.
+-- With more readers than FEW, only SOME of them are looked at first, unless that is inconclusive.
+-- Otherwise thousands of readers would make each release block Redis for milliseconds.
 local FEW, SOME = 16, 8
 
 local function longest_of(key, prefix, fields)
@@ -24,10 +24,9 @@ local function longest_of(key, prefix, fields)
   return longest_ms
 end
 
--- Whether read holds are left; then the hash lives as long as the longest of them. Of many readers it may
--- live longer than that: at most twice as long, or as long as a reader was given whose hold did not end
--- now.
--- ended_ms: how long the hold that ended now would have lived.
+-- Whether read holds are left. If so, the hash gets the expiry of the longest of them. With many
+-- readers it may expire later: after at most twice that time, or after the longest lease of a
+-- reader whose hold did not end now. ended_ms: how long the hold that ended now would have lasted.
 local function readers_left(key, prefix, ended_ms)
   if redis.call('hlen', key) > FEW then
     local left_ms = redis.call('pttl', key)
@@ -40,7 +39,7 @@ local function readers_left(key, prefix, ended_ms)
   if longest_ms == 0 then
     return false
   end
-  -- Refused, it stays: too long is safe, and the hold has ended.
+  -- If Redis refuses this, the expiry stays: too long is safe, and the hold has ended.
   redis.pcall('pexpire', key, longest_ms)
   return true
 end

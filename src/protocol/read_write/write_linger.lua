@@ -1,14 +1,17 @@
--- write_linger: leaves a write hold whose guards are gone to its expiry, and publishes that there is another one.
+-- write_linger: leaves a write hold without guards to its expiry, and publishes that the expiry has
+-- changed.
 -- KEYS[1]  hash      mode -> read or write; owner field -> holds
--- KEYS[2]  string    what the keys of all read holds begin with; no key itself
+-- KEYS[2]  string    the prefix of the keys of all read holds; not a key itself
 -- ARGV[1]  channel   where waiters listen
 -- ARGV[2]  publish   PUBLISH or SPUBLISH
 -- ARGV[3]  owner     field name
--- ARGV[4]  rest_ms   after this the write hold is over, integer > 0
+-- ARGV[4]  rest_ms   the write hold ends after this time, integer > 0
 -- Returns  nil       no such hold
---          integer   left; how many subscribers received the message (0 also if PUBLISH was refused)
--- Idempotent: a field is never used again, and a repeated call brings what is left by then.
--- Read holds of its owner keep their leases: the hash lives as long as the longest of them, and the writer in it.
+--          integer   done; how many subscribers received the message (0 also if PUBLISH was refused)
+-- Idempotent: a field is never used again, and a repeated call brings the time that is left by
+-- then.
+-- Read holds of the same owner keep their leases. The hash expires with the longest of them, and so
+-- does the writer.
 local key, owner, rest_ms = KEYS[1], ARGV[3], tonumber(ARGV[4])
 local holds = redis.call('hget', key, owner)
 if not holds then

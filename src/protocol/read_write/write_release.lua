@@ -1,14 +1,15 @@
--- write_release: ends a write hold: frees the lock, or leaves it to the read holds of its owner, and
--- says so.
+-- write_release: ends a write hold, and publishes that the lock is free or left to the read holds
+-- of the same owner.
 -- KEYS[1]  hash      mode -> read or write; owner field -> holds
--- KEYS[2]  string    what the keys of all read holds begin with; no key itself
+-- KEYS[2]  string    the prefix of the keys of all read holds; not a key itself
 -- ARGV[1]  channel   where waiters listen
 -- ARGV[2]  publish   PUBLISH or SPUBLISH
 -- ARGV[3]  owner     field name
 -- Returns  nil       no such hold
 --          integer   released; how many subscribers received the message (0 also if PUBLISH was refused)
 -- Idempotent: a field is never used again. A count is lowered by lock_release.
--- After Redisson RedissonWriteLock.unlockInnerAsync; a downgrade is published to waiting readers too.
+-- After Redisson RedissonWriteLock.unlockInnerAsync. Here a downgrade is also published to waiting
+-- readers.
 local key, channel, publish, owner = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
 if redis.call('hdel', key, owner) == 0 then
   return nil

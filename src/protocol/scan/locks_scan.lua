@@ -1,18 +1,18 @@
 -- locks_scan: one step of a search for locks.
--- KEYS[1]  string    no key: where the search is, so that it has a slot
+-- KEYS[1]  string    not a key: gives the search a slot
 -- ARGV[1]  cursor    0 at first
 -- ARGV[2]  pattern   of names, as for SCAN
--- ARGV[3]  count     integer > 0, how much work one step is
+-- ARGV[3]  count     integer > 0, how many keys one step visits
 -- ARGV[4]  before    the prefix of the queue of a fair lock
 -- ARGV[5]  token     the prefix of the counter of a fenced lock
--- ARGV[6]  said      the prefix of what is said of holders
+-- ARGV[6]  said      the prefix of the descriptions of holders
 -- ARGV[7]  numsub    NUMSUB or SHARDNUMSUB
 -- Returns  array     the next cursor; then for each lock an array: name, type, remaining lease in ms,
---                    length of its fair queue, 1 if it has a token counter, what is said of its holders,
---                    clients that listen for its release (-1 not known); then of a string its value, of a
---                    hash each field, its value and what is left of its own lease in ms, without readers
---                    whose lease ended
--- A string of more than 128 bytes is left out, and a hash of more fields than a lock may have: data.
+--                    length of its fair queue, 1 if it has a token counter, descriptions of its holders,
+--                    number of clients that listen for its release (-1 unknown); then for a string its
+--                    value, for a hash each field, its value and the rest of its own lease in ms. Readers
+--                    whose lease has ended are left out.
+-- A string of more than 128 bytes and a hash with too many fields are data and are left out.
 local MOST_HOLDERS = 64
 local MOST_READERS = 1024
 local MOST_NESTED = 100
@@ -27,7 +27,7 @@ local function may_be_lock(name)
   end
   return fields <= MOST_READERS and redis.call('hget', name, 'mode') == 'read'
 end
--- A second colon: the keys of `x` and `{x}` are two.
+-- A name with braces gets a second colon, so that `x` and `{x}` have different keys.
 local function said_of(name)
   return described(ARGV[6] .. (string.find(name, '{', 1, true) and '::' or ':') .. tagged(name))
 end
@@ -35,13 +35,13 @@ local function listening_for(name, mode)
   local prefix = mode and 'redisson_rwlock:' or 'redisson_lock__channel:'
   return listening(ARGV[7], prefix .. tagged(name))
 end
--- There may be anything under the name of the queue.
+-- The key of the queue may hold anything.
 local function queue_of(name)
   local waiters = redis.pcall('llen', ARGV[4] .. ':' .. tagged(name))
   return type(waiters) == 'number' and waiters or 0
 end
--- The longest lease of the nested read holds of one owner in ms, -2 if there is none. A number of holds
--- that no reader has is not followed to its end.
+-- The longest lease of the nested read holds of one owner in ms, -2 if there is none. More holds
+-- than any reader has are not counted to the end.
 local function longest_read(name, owner, holds)
   local lives = tagged(name) .. ':' .. owner .. ':rwlock_timeout:'
   local longest_ms = -2
@@ -64,7 +64,7 @@ for _, name in ipairs(step[2]) do
       if mode and field ~= 'mode' then
         own_ms = longest_read(name, field, value)
       end
-      -- A reader that died stays in the hash until the others have left.
+      -- A dead reader stays in the hash until the others have left.
       if own_ms ~= -2 or field == 'mode' or mode ~= 'read' then
         lock[#lock + 1] = field
         lock[#lock + 1] = value

@@ -1,4 +1,4 @@
--- semaphore_acquire: takes permits if so many are there.
+-- semaphore_acquire: takes permits if enough are available.
 -- KEYS[1]  string    permits that are available
 -- KEYS[2]  zset      owner:permits -> epoch ms until which it holds them
 -- ARGV[1]  channel   where added permits are published
@@ -8,12 +8,12 @@
 -- Returns  nil       acquired
 --          integer   ms until the lease of a holder ends, -1 if no holder is known
 -- Idempotent: a repeated call finds its own hold, and never shortens its lease.
--- After Redisson RedissonSemaphore.tryAcquire; the holds are ours, Redisson keeps none.
+-- After Redisson RedissonSemaphore.tryAcquire. Redisson keeps no holds.
 local name, holds, owner, lease_ms = KEYS[1], KEYS[2], ARGV[3], tonumber(ARGV[4])
 local now = now_ms()
 local until_ms = string.format('%.0f', now + lease_ms)
--- The holds end with the semaphore: those of the next one of that name are others. Other programs may
--- give it a life at any time, or take it away.
+-- Makes the holds expire with the semaphore, because a later semaphore of the same name has other
+-- holds. Other programs may set or remove the expiry of the semaphore at any time.
 local function live_as_long()
   local ends_ms = redis.call('pttl', name)
   if ends_ms > 0 then
@@ -35,7 +35,8 @@ if tonumber(redis.call('get', name) or 0) >= permits then
   redis.call('decrby', name, permits)
   local kept = redis.pcall('zadd', holds, until_ms, owner)
   if type(kept) == 'table' then
-    -- Refused: permits that nobody is known to hold would never come back.
+    -- Redis refused to store the hold. Undo the decrement: permits without a known holder would
+    -- never come back.
     redis.call('incrby', name, permits)
     return kept
   end

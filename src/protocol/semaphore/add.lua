@@ -1,17 +1,17 @@
--- semaphore_add: adds permits, or takes some away, and tells how many there are now.
+-- semaphore_add: adds or removes permits, and publishes how many are available.
 -- KEYS[1]  string    permits that are available
--- KEYS[2]  string    the last request of its client that used this key, and the reply, for a while
--- KEYS[3]  zset      holds, of either kind of semaphore; a semaphore that is made begins without
+-- KEYS[2]  string    the latest request of this client that used this key, and its reply, for a while
+-- KEYS[3]  zset      holds, of either kind of semaphore; a new semaphore starts without
 -- ARGV[1]  channel   where added permits are published
 -- ARGV[2]  publish   PUBLISH or SPUBLISH
 -- ARGV[3]  permits   integer, negative to take away
 -- ARGV[4]  request   its number, integer > 0
 -- ARGV[5]  keep_ms   how long the reply is kept, integer > 0
--- ARGV[6]  make      1: a semaphore that is not there is made; 0: it is left alone
--- Returns  integer   permits that are available
---          nil       it is not there, and was not made
--- Idempotent while the reply is kept. After Redisson RedissonSemaphore.addPermitsAsync, releaseAsync
--- and releaseIfExistsAsync; an expiry of the semaphore is left alone.
+-- ARGV[6]  make      1 creates a semaphore that does not exist; 0 does not
+-- Returns  integer   available permits
+--          nil       the semaphore does not exist and was not created
+-- Idempotent while the reply is kept. After Redisson RedissonSemaphore.addPermitsAsync,
+-- releaseAsync and releaseIfExistsAsync. An expiry of the semaphore stays as it is.
 local before = reply_before(KEYS[2], ARGV[4])
 if before then
   return before

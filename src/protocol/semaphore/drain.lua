@@ -1,15 +1,15 @@
--- semaphore_drain: takes all permits that are available and leaves none.
+-- semaphore_drain: takes all available permits.
 -- KEYS[1]  string    permits that are available
--- KEYS[2]  string    the last request of its client that used this key, and the reply, for a while
+-- KEYS[2]  string    the latest request of this client that used this key, and its reply, for a while
 -- KEYS[3]  zset      owner:permits -> epoch ms until which it holds them
 -- ARGV[1]  channel   where added permits are published
 -- ARGV[2]  publish   PUBLISH or SPUBLISH
 -- ARGV[3]  request   its number, integer > 0
 -- ARGV[4]  keep_ms   how long the reply is kept, integer > 0
--- Returns  integer   how many were taken, those of dead holders included; negative if permits had
---                    been taken away
--- Idempotent while the reply is kept. After Redisson RedissonSemaphore.drainPermitsAsync; an expiry
--- of the semaphore is left alone.
+-- Returns  integer   how many were taken, including those of dead holders; negative if the number was
+--                    negative
+-- Idempotent while the reply is kept. After Redisson RedissonSemaphore.drainPermitsAsync. An expiry
+-- of the semaphore stays as it is.
 local before = reply_before(KEYS[2], ARGV[3])
 if before then
   return before

@@ -1,5 +1,5 @@
--- What the scripts of the semaphore begin with: the permits of holders whose lease ended come back.
--- A member of the holds is a field that ends with the number of its permits.
+-- The beginning of the semaphore scripts: returns the permits of holders whose lease has ended. A
+-- hold is a field that ends with the number of its permits.
 local DEAD_AT_ONCE = 1000
 
 local function permits_of(owner)

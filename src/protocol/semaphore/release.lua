@@ -1,4 +1,4 @@
--- semaphore_release: gives the permits of a hold back and tells how many there are now.
+-- semaphore_release: gives the permits of a hold back and publishes how many are available.
 -- KEYS[1]  string    permits that are available
 -- KEYS[2]  zset      owner:permits -> epoch ms until which it holds them
 -- ARGV[1]  channel   where added permits are published
@@ -6,7 +6,7 @@
 -- ARGV[3]  hold      field name that ends with :permits
 -- Returns  nil       no such hold
 --          integer   released; how many subscribers received the message
--- Idempotent: a field is never used again. A semaphore that was deleted is not made again.
+-- Idempotent: a field is never used again. A deleted semaphore is not created again.
 if redis.call('zrem', KEYS[2], ARGV[3]) == 0 then
   return nil
 end

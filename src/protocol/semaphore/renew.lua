@@ -1,9 +1,9 @@
--- semaphore_renew: gives holds a new lease, each only where it is still there.
+-- semaphore_renew: renews holds that still exist.
 -- KEYS[1..n]  zset      owner:permits -> epoch ms until which it holds them
 -- ARGV[2i-1]  hold      member of KEYS[i]
 -- ARGV[2i]    lease_ms  integer > 0
 -- Returns     array of 0 or 1, 0 where the hold is gone
--- Idempotent. A lost hold is never resurrected, and none is shortened.
+-- Idempotent. A lost hold is never resurrected, and no lease is shortened.
 local now = now_ms()
 local renewed = {}
 for i, holds in ipairs(KEYS) do

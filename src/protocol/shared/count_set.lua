@@ -1,15 +1,15 @@
--- count_set: sets the number of a semaphore or a latch, if there is none, and publishes that.
+-- count_set: sets the number of a semaphore or latch that does not exist, and publishes a message.
 -- KEYS[1]  string    the number
--- KEYS[2]  string    the last request of its client that used this key, and the reply, for a while
--- KEYS[3]  zset      of a semaphore: its holds; those of the one before are over
--- ARGV[1]  channel   where the release is published
+-- KEYS[2]  string    the latest request of this client that used this key, and its reply, for a while
+-- KEYS[3]  zset      for a semaphore: its holds; those of an earlier semaphore are removed
+-- ARGV[1]  channel   where the message is published
 -- ARGV[2]  publish   PUBLISH or SPUBLISH
 -- ARGV[3]  number    integer
 -- ARGV[4]  message   what is published
 -- ARGV[5]  request   its number, integer > 0
 -- ARGV[6]  keep_ms   how long the reply is kept, integer > 0
--- ARGV[7]  life_ms   after this the number is gone; 0: never
--- Returns  1 if it was set, 0 if there was a number
+-- ARGV[7]  life_ms   the number expires after this time; 0: never
+-- Returns  1 if it was set, 0 if there was one
 -- Idempotent while the reply is kept. After Redisson RedissonSemaphore.trySetPermitsAsync and
 -- RedissonCountDownLatch.trySetCountAsync.
 local before = reply_before(KEYS[2], ARGV[5])

@@ -1,4 +1,5 @@
--- Adds permits and publishes that, unless the semaphore was deleted. Returns how many subscribers received it.
+-- Adds permits and publishes that, unless the semaphore was deleted. Returns how many subscribers
+-- received the message.
 local function give_back(name, permits, channel, publish)
   if permits == 0 or redis.call('exists', name) == 0 then
     return 0

@@ -1,5 +1,5 @@
--- Whether this user may run a command. Asked first, as a refusal would be in the log of the server. Before
--- Redis 7.0 only trying tells.
+-- Whether this user may run a command. Asking first avoids an entry in the server's ACL log. Before
+-- Redis 7.0 there is no way to ask, so the command is tried.
 local function may(...)
   local told, allowed = pcall(redis.acl_check_cmd, ...)
   return allowed or not told

@@ -1,10 +1,11 @@
--- string_extend: makes a hold last longer, if it is still there.
+-- string_extend: extends a hold, if it still exists.
 -- KEYS[1]  string    the owner's token
 -- ARGV[1]  owner     token
 -- ARGV[2]  lease_ms  integer > 0
 -- Returns  1         held
 --          nil       the hold is gone
--- Idempotent; the lease is never shortened. A key without expiry gets one: its owner asked for it.
+-- Idempotent. The lease is never shortened. A key without expiry gets one, because its owner asked
+-- for it.
 if redis.call('get', KEYS[1]) ~= ARGV[1] then
   return nil
 end

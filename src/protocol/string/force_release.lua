@@ -1,4 +1,4 @@
--- string_force_release: frees a lock, whatever holds it.
+-- string_force_release: frees a lock, whoever holds it.
 -- KEYS[1]  string    the owner's token
 -- Returns  1 if it was held, else 0
 -- Data of another type is refused, not deleted.

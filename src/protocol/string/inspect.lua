@@ -1,7 +1,7 @@
--- string_inspect: who holds a lock, for how long, for what.
+-- string_inspect: returns who holds a lock, for how long, and for what.
 -- KEYS[1]  string     the owner's token
--- ARGV[1]  described  the key of what is said of holders, if there can be one
--- Returns  array      remaining lease in ms (-1 none, -2 free), what is said of its holder, then the token and 1
+-- ARGV[1]  described  the key of the descriptions of holders, if there can be one
+-- Returns  array      remaining lease in ms (-1 none, -2 free), the description of its holder, the token, 1
 local held = redis.call('get', KEYS[1])
 if not held then
   return { -2, {} }

@@ -1,10 +1,11 @@
--- string_linger: leaves a token whose guards are gone to its expiry.
+-- string_linger: leaves a hold without guards to its expiry.
 -- KEYS[1]  string    the owner's token
 -- ARGV[1]  owner     token
--- ARGV[2]  rest_ms   after this the lock is free, integer > 0
+-- ARGV[2]  rest_ms   the lock is free after this time, integer > 0
 -- Returns  nil       no such hold
---          0         left
--- Idempotent: a token is never used again, and a repeated call brings what is left by then.
+--          0         done
+-- Idempotent: a token is never used again, and a repeated call brings the time that is left by
+-- then.
 if redis.call('get', KEYS[1]) ~= ARGV[1] then
   return nil
 end

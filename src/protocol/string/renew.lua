@@ -1,10 +1,10 @@
--- string_renew: gives holds a new lease, each only where its token is still there.
+-- string_renew: renews holds whose token is still there.
 -- KEYS[1..n]  string    the owner's token
 -- ARGV[2i-1]  owner     token in KEYS[i]
 -- ARGV[2i]    lease_ms  integer > 0
 -- Returns     array of 0 or 1, 0 where the hold is gone
--- Idempotent. A lost lock is never resurrected, and no lease is shortened: it may have been extended
--- while this call was on its way.
+-- Idempotent. A lost lock is never resurrected. No lease is shortened, because it may have been
+-- extended while this call was in flight.
 local renewed = {}
 for i, key in ipairs(KEYS) do
   local lease_ms = tonumber(ARGV[2 * i])

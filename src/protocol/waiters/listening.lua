@@ -1,4 +1,5 @@
--- How many clients listen on a channel, by PUBSUB NUMSUB or SHARDNUMSUB; -1 if this user may not ask.
+-- How many clients listen on a channel, by PUBSUB NUMSUB or SHARDNUMSUB; -1 if this user may not
+-- ask.
 local function listening(numsub, channel)
   if not may('pubsub', numsub, channel) then
     return -1

@@ -1,11 +1,11 @@
--- lock_waiters: who waits for a lock.
+-- lock_waiters: returns who waits for a lock.
 -- KEYS[1]  any type  the lock
--- KEYS[2]  list      of a fair lock: owners that wait, the next one first
--- KEYS[3]  zset      of a fair lock: owner -> epoch ms until which its place is kept
+-- KEYS[2]  list      for a fair lock: waiting owners, the next one first
+-- KEYS[3]  zset      for a fair lock: owner -> epoch ms until which its place is kept
 -- ARGV[1]  numsub    NUMSUB or SHARDNUMSUB
--- ARGV[2]  channel   of its waiters, if they share one
--- ARGV[3]  most      integer > 0, owners that are returned
--- Returns  array     clients that listen, -1 if that is not known; then the owners whose place is kept, in order
+-- ARGV[2]  channel   the channel of its waiters, if they share one
+-- ARGV[3]  most      integer > 0, how many owners are returned at most
+-- Returns  array     number of listening clients, -1 if unknown; then the owners with a place, in order
 local found = { ARGV[2] ~= '' and listening(ARGV[1], ARGV[2]) or -1 }
 if KEYS[2] then
   local now = now_ms()
