@@ -1,16 +1,16 @@
-//! The engine's clock: tokio's, so that paused time makes every expiry exact.
+//! The engine's clock is tokio's, so that expiries are exact under paused time.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Epoch milliseconds are counted from a fixed moment, so that a run can be repeated.
+/// Epoch time starts at a fixed moment, so that runs are reproducible.
 const START_US: i64 = 1_700_000_000_000_000;
 
 #[derive(Debug)]
 pub(crate) struct Clock {
     origin: Instant,
-    /// Epoch microseconds at `origin`; moved by [`Clock::jump`].
+    /// Epoch microseconds at `origin`. [`Clock::jump`] moves it.
     base_us: i64,
 }
 
@@ -26,7 +26,7 @@ impl Clock {
         self.base_us.saturating_add(micros(self.origin.elapsed()))
     }
 
-    /// Moves the server's clock forward: keys expire early.
+    /// Moves the server's clock forward, so that keys expire early.
     pub(crate) fn jump(&mut self, by: Duration) {
         self.base_us = self.base_us.saturating_add(micros(by));
     }

@@ -1,4 +1,4 @@
-//! The commands that the scripts and their tests need. Anything else is a clear error.
+//! The commands that the scripts and their tests need. Any other command is an error that says so.
 
 mod hashes;
 mod keys;
@@ -15,7 +15,7 @@ pub(crate) type Words<'a> = &'a [Bytes];
 
 struct Command {
     name: &'static str,
-    /// How many words, its name included; negative: at least so many.
+    /// The number of words including the name. Negative: at least that many.
     arity: i32,
     run: fn(&mut Store, Words<'_>) -> Outcome,
 }
@@ -49,7 +49,7 @@ const OWN: &[Command] = &[
     command("pubsub", -2, pubsub),
 ];
 
-/// Why a command cannot be started. The error has one text for clients and another for scripts.
+/// Why a command cannot be run. Clients and scripts get different texts.
 pub(crate) enum Unusable {
     Unknown,
     WrongArity(&'static str),
@@ -86,13 +86,13 @@ pub(crate) fn wrong_arity(name: &str) -> ErrorReply {
     ))
 }
 
-/// The error for a client.
+/// The error text for a client.
 pub(crate) fn unusable(why: &Unusable, words: Words<'_>) -> ErrorReply {
     match why {
         Unusable::WrongArity(name) => wrong_arity(name),
         Unusable::Unknown => {
             let given: Vec<String> = words[1..].iter().map(|word| show(word)).collect();
-            // Each in quotes, with a space after it.
+            // Each word in quotes, followed by a space.
             let given = given
                 .iter()
                 .flat_map(|word| ["'", word, "' "])
@@ -128,7 +128,7 @@ fn time(store: &mut Store, _: Words<'_>) -> Outcome {
     Ok(Reply::bulks([part(now / 1_000_000), part(now % 1_000_000)]))
 }
 
-/// Of its subcommands those that count subscribers.
+/// Only the subcommands that count subscribers.
 fn pubsub(store: &mut Store, words: Words<'_>) -> Outcome {
     let count = |channel: &Bytes| store.subscribers.get(channel).copied().unwrap_or(0);
     let (sharded, plain) = (is(&words[1], "shardnumsub"), is(&words[1], "numsub"));

@@ -1,11 +1,11 @@
-//! Lua values to replies and back, by the rules of Redis (RESP2).
+//! Converts Lua values to replies and back, by the rules of Redis (RESP2).
 
 use mlua::{Lua, Table, Value};
 
 use super::number::format_float;
 use super::reply::{Bytes, ErrorReply, Outcome, Reply};
 
-/// An argument of `redis.call`: a string or a number, else nothing.
+/// An argument of `redis.call`: a string or a number. Other values are not allowed.
 #[expect(
     clippy::cast_precision_loss,
     reason = "a number of Lua 5.1 is a double"
@@ -43,7 +43,8 @@ pub(crate) fn to_lua(lua: &Lua, outcome: Outcome) -> mlua::Result<Value> {
     }
 }
 
-/// A list of any length. Values are added one by one: Lua holds only some 8000 outside a table.
+/// A list of any length. Values are added one by one, because Lua can hold only about 8000 outside
+/// a table.
 pub(crate) fn sequence(
     lua: &Lua,
     items: impl Iterator<Item = mlua::Result<Value>>,
@@ -55,7 +56,7 @@ pub(crate) fn sequence(
     Ok(table)
 }
 
-/// The reply that a client gets for a script's result.
+/// The reply to a client for the result of a script.
 pub(crate) fn from_lua(value: &Value) -> Outcome {
     Ok(match value {
         Value::String(text) => Reply::Bulk(text.as_bytes().to_vec()),
@@ -67,7 +68,7 @@ pub(crate) fn from_lua(value: &Value) -> Outcome {
     })
 }
 
-/// A cast of C: a number that does not fit becomes the smallest number, as on x86.
+/// Behaves like a cast in C: a number that does not fit becomes the smallest integer, as on x86.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_precision_loss,
@@ -98,7 +99,7 @@ fn from_table(table: &Table) -> Outcome {
     Ok(Reply::Array(items))
 }
 
-/// On one line, as the protocol demands.
+/// On a single line, as the protocol demands.
 fn text_field(table: &Table, name: &str) -> Option<String> {
     match table.raw_get(name) {
         Ok(Value::String(text)) => Some(text.to_string_lossy().replace(['\r', '\n'], " ")),

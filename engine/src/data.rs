@@ -23,7 +23,7 @@ impl Data {
         }
     }
 
-    /// Redis has no empty collections: their key goes with the last element.
+    /// Redis has no empty collections. A key disappears with its last element.
     pub(crate) fn is_empty(&self) -> bool {
         match self {
             Data::Text(_) => false,
@@ -34,7 +34,7 @@ impl Data {
     }
 }
 
-/// One type of value, so that the keyspace can look for "a hash under this key".
+/// One type of value, so that the keyspace can find "a hash at this key".
 pub(crate) trait Kind: Default {
     fn of(data: &mut Data) -> Option<&mut Self>;
     fn wrap(self) -> Data;
@@ -64,7 +64,7 @@ kind!(Zset, Zset);
 
 pub(crate) type List = VecDeque<Bytes>;
 
-/// Fields in the order of their arrival, as a small hash of Redis lists them.
+/// Fields in insertion order, as Redis lists a small hash.
 #[derive(Debug, Default)]
 pub(crate) struct Hash {
     fields: BTreeMap<Bytes, (u64, Bytes)>,
@@ -76,7 +76,7 @@ impl Hash {
         self.fields.get(field).map(|(_, value)| value)
     }
 
-    /// Says whether the field is new.
+    /// True if the field is new.
     pub(crate) fn set(&mut self, field: &[u8], value: Bytes) -> bool {
         if let Some((_, old)) = self.fields.get_mut(field) {
             *old = value;
@@ -105,7 +105,7 @@ impl Hash {
     }
 }
 
-/// A score; never NaN.
+/// A score, which is never NaN.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Score(pub(crate) f64);
 
@@ -135,10 +135,10 @@ impl Zset {
         self.scores.get(member).map(|score| score.0)
     }
 
-    /// Says whether the member is new.
+    /// True if the member is new.
     pub(crate) fn set(&mut self, member: &[u8], score: f64) -> bool {
         let new = !self.remove(member);
-        // Redis keeps whole scores as integers: the zero has no sign.
+        // Redis stores whole scores as integers, so zero has no sign.
         let score = Score(score + 0.0);
         self.scores.insert(member.to_vec(), score);
         self.order.insert((score, member.to_vec()));

@@ -2,8 +2,8 @@
 //!
 //! # Locking
 //!
-//! `inner` is held for one command or one script, never across an await. The locks of a connection may
-//! be taken while it is held (to deliver messages), never the other way round.
+//! `inner` is held for one command or one script, never across an await. Locks of connections may
+//! be taken while it is held, to deliver messages, but not the other way round.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -36,14 +36,14 @@ struct Inner {
     scripts: Scripts,
     /// The ids of the connections that are subscribed to a channel.
     subscribers: BTreeMap<Bytes, BTreeSet<u64>>,
-    /// By their id.
+    /// By connection id.
     connections: BTreeMap<u64, Arc<ServerConnection>>,
     connections_made: u64,
-    /// The clients, the oldest first. Dropped ones are removed when the next one is added.
+    /// The clients, oldest first. Dropped clients are removed when the next one is added.
     links: Vec<Weak<Link>>,
     links_made: u64,
     password: Option<String>,
-    /// How often clients ran each script, by its SHA-1.
+    /// How often clients ran each script, by SHA-1.
     scripts_run: BTreeMap<String, u64>,
 }
 
@@ -67,7 +67,7 @@ impl Engine {
         })
     }
 
-    /// Runs one command of a client, at one moment of the clock.
+    /// Runs one command of a client. The clock stands still while it runs.
     pub(crate) fn execute(&self, words: Words<'_>) -> Outcome {
         let mut inner = self.inner.lock();
         let outcome = inner.command(words);
@@ -130,7 +130,7 @@ impl Engine {
         self.heal();
     }
 
-    /// The server starts again: its script cache and all subscriptions are gone, perhaps its data.
+    /// Restarts the server: it loses its script cache and all subscriptions, and perhaps its data.
     fn forget(&self, data: Restart) {
         let mut inner = self.inner.lock();
         inner.scripts.forget();
@@ -166,7 +166,7 @@ impl Engine {
             .for_each(|link| link.back.notify_waiters());
     }
 
-    /// Forgets a connection and its subscriptions.
+    /// Removes a connection and its subscriptions.
     pub(crate) fn remove_connection(&self, id: u64) {
         let mut inner = self.inner.lock();
         inner.connections.remove(&id);
@@ -239,7 +239,7 @@ impl Engine {
         link
     }
 
-    /// The clients that were neither dropped nor crashed.
+    /// The clients that were not dropped and have not crashed.
     pub(crate) fn clients(&self) -> Vec<Arc<Link>> {
         let links: Vec<_> = self
             .inner
@@ -279,7 +279,7 @@ impl fmt::Debug for Engine {
 
 impl Drop for Engine {
     fn drop(&mut self) {
-        // Tasks of connections do not own the engine, and must not outlive it.
+        // Connection tasks hold no reference to the engine and must not outlive it.
         self.connections()
             .iter()
             .for_each(|connection| connection.abort());
@@ -357,7 +357,7 @@ impl Inner {
             .or_insert(0) += 1;
     }
 
-    /// Hands published messages to the subscribed connections, in order.
+    /// Sends published messages to the subscribed connections, in order.
     fn deliver_published(&mut self) {
         let sent = std::mem::take(&mut self.scripts.store().outbox);
         for message in sent {
@@ -393,7 +393,7 @@ impl Inner {
         }
     }
 
-    /// Tells the store how many connections are subscribed: PUBLISH answers that, also in scripts.
+    /// Tells the store the number of subscribers, which PUBLISH returns, also in scripts.
     fn count_subscribers(&mut self, channel: &[u8]) {
         let mut store = self.scripts.store();
         match self.subscribers.get(channel) {

@@ -1,5 +1,5 @@
-//! What may go wrong with the engine and with the connections of a client: how likely, and how slow. All of it is
-//! drawn from one seed.
+//! Faults of the engine and of a client's connections: how likely and how slow. Everything random
+//! is drawn from one seed.
 
 use std::time::Duration;
 
@@ -56,7 +56,7 @@ pub enum Restart {
 pub enum Direction {
     /// From the client to the server.
     Requests,
-    /// From the server to the client: answers and messages.
+    /// From the server to the client: replies and messages.
     Replies,
 }
 

@@ -1,4 +1,4 @@
-//! What a test sees of the engine without a connection.
+//! What a test can see of the engine without a connection.
 
 use std::collections::BTreeMap;
 

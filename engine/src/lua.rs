@@ -1,7 +1,8 @@
-//! Runs scripts as Redis does: Lua 5.1, a sandbox with access to the keyspace only, errors as replies.
+//! Runs scripts as Redis does: Lua 5.1, a sandbox that can only access the keyspace, and errors as
+//! replies.
 //!
-//! The keyspace lives inside the Lua state as its application data, so that `redis.call` finds it
-//! without a lock of its own.
+//! The keyspace is the application data of the Lua state, so that `redis.call` reaches it without
+//! another lock.
 
 use std::collections::HashMap;
 
@@ -70,7 +71,7 @@ impl Scripts {
         self.loaded.clear();
     }
 
-    /// Compiles a script, unless that was done before; answers its hash.
+    /// Compiles a script unless that was done before. Returns its hash.
     pub(crate) fn load(&mut self, text: &[u8]) -> Result<String, ErrorReply> {
         let sha1 = sha1_hex(text);
         if !self.loaded.contains_key(&sha1) {
@@ -85,7 +86,7 @@ impl Scripts {
         Ok(sha1)
     }
 
-    /// Runs a loaded script. Its writes before an error stay, as in Redis.
+    /// Runs a loaded script. Writes before an error remain, as in Redis.
     pub(crate) fn run(&self, sha1: &str, keys: &[Bytes], args: &[Bytes]) -> Outcome {
         let Some(script) = self.loaded.get(sha1) else {
             return Err("NOSCRIPT No matching script. Please use EVAL.".into());
@@ -117,7 +118,7 @@ pub(crate) fn sha1_hex(text: &[u8]) -> String {
     sha1_smol::Sha1::from(text).digest().to_string()
 }
 
-/// `redis.call`: an error reply ends the script. Not written in Lua: a tail call of it would hide
+/// `redis.call`: an error reply ends the script. Not written in Lua, because a tail call would hide
 /// the line of the script.
 #[expect(clippy::needless_pass_by_value, reason = "as mlua calls it")]
 fn call(lua: &Lua, words: MultiValue) -> mlua::Result<Value> {
@@ -154,13 +155,13 @@ fn run_words(lua: &Lua, words: &[Bytes]) -> Outcome {
     })
 }
 
-/// The error reply within an error that [`call`] raised.
+/// The error reply in an error that [`call`] raised.
 fn raised(error: &mlua::Error) -> String {
     let reply = error.downcast_ref::<ErrorReply>();
     reply.map_or_else(|| format!("ERR {error}"), |reply| reply.0.clone())
 }
 
-/// The value of an error that `pcall` returns: the text of an error reply, any other value unchanged.
+/// The error value that `pcall` returns: an error reply as text, any other value unchanged.
 fn reason(lua: &Lua, error: Value) -> mlua::Result<Value> {
     match &error {
         Value::Error(inner) => Ok(Value::String(lua.create_string(raised(inner))?)),
@@ -172,7 +173,7 @@ fn reason(lua: &Lua, error: Value) -> mlua::Result<Value> {
     }
 }
 
-/// Adds the line of the script to an error.
+/// Adds the line number of the script to an error.
 fn explain(lua: &Lua, error: Value) -> mlua::Result<Table> {
     let one_field = |text: String| lua.create_table_from([("err", text)]);
     let table = match error {
@@ -216,7 +217,7 @@ fn uncompiled(error: &mlua::Error) -> ErrorReply {
     ErrorReply(format!("ERR Error compiling script (new function): {text}"))
 }
 
-/// `math.random` of Redis: the same numbers in every engine.
+/// `math.random` of Redis. Every engine returns the same sequence.
 #[expect(clippy::needless_pass_by_value, reason = "as mlua calls it")]
 fn random(lua: &Lua, bounds: Variadic<f64>) -> mlua::Result<f64> {
     let mut state: AppDataRefMut<'_, Lrand48> = lua

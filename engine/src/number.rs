@@ -19,7 +19,7 @@ pub(crate) fn int(text: &[u8]) -> Result<i64, ErrorReply> {
     parse_int(text).ok_or_else(|| "ERR value is not an integer or out of range".into())
 }
 
-/// As `strtod` reads it, as far as Redis lets it; never NaN.
+/// Like `strtod`, within the limits of Redis. Never NaN.
 pub(crate) fn parse_float(text: &[u8]) -> Option<f64> {
     let text = std::str::from_utf8(text).ok()?;
     let number: f64 = text.parse().ok()?;
@@ -31,7 +31,7 @@ pub(crate) fn parse_float(text: &[u8]) -> Option<f64> {
 pub(crate) fn format_float(number: f64) -> String {
     const DIGITS: i32 = 17;
     if number.is_nan() {
-        // x86 makes a negative NaN of 0/0; Redis shows the sign.
+        // On x86, 0/0 is a negative NaN, and Redis shows the sign.
         return if number.is_sign_negative() {
             "-nan"
         } else {

@@ -1,4 +1,4 @@
-//! The random numbers of scripts: `lrand48`, begun where Redis begins.
+//! The random numbers of scripts: `lrand48` with the initial state of Redis.
 
 #[derive(Debug)]
 pub(crate) struct Lrand48(u64);
@@ -19,7 +19,7 @@ impl Lrand48 {
         Lrand48(seed << 16 | 0x330E)
     }
 
-    /// From 0 up to, not including, 1.
+    /// At least 0 and less than 1.
     #[expect(clippy::cast_precision_loss, reason = "31 bits fit")]
     pub(crate) fn next_part(&mut self) -> f64 {
         const MASK: u64 = (1 << 48) - 1;

@@ -1,6 +1,6 @@
 //! Replies with their RESP2 types.
 
-/// Text of Redis: any bytes.
+/// A Redis string: any bytes.
 pub(crate) type Bytes = Vec<u8>;
 
 /// A reply that is not an error.
@@ -14,7 +14,7 @@ pub enum Reply {
     Status(String),
     /// `$2`
     Bulk(Vec<u8>),
-    /// `*2`; an element may be an error, if a script answers so.
+    /// `*2`. An element is an error if a script returned one.
     Array(Vec<Result<Reply, ErrorReply>>),
 }
 

@@ -2,14 +2,14 @@
 //!
 //! # Invariants
 //!
-//! - **I1** No collection in the map is empty.
-//! - **I2** An expired key is never seen: every access goes through [`Store::entry`], which removes
-//!   it. There is no background task; paused time therefore is exact.
-//! - **I3** The time stands still while one command or one script runs, as in Redis.
+//! - **STORE-1** No collection in the map is empty.
+//! - **STORE-2** An expired key is never visible: every access goes through [`Store::entry`], which
+//!   removes expired keys. There is no background task, so expiries are exact under paused time.
+//! - **STORE-3** Time stands still while a command or a script runs, as in Redis.
 //!
 //! # Bounds
 //!
-//! As many keys as callers make. An expired key is removed when it is next looked at or listed.
+//! As many keys as callers create. An expired key is removed when it is next accessed or listed.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -25,11 +25,11 @@ pub(crate) const WRONG_TYPE: &str =
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) data: Data,
-    /// Epoch milliseconds: the key exists at this moment, and not after it.
+    /// In epoch milliseconds: the last moment at which the key exists.
     pub(crate) expires_at: Option<i64>,
 }
 
-/// A published message that waits to be sent out.
+/// A published message that is still to be sent.
 #[derive(Clone, Debug)]
 pub(crate) struct Message {
     pub(crate) channel: Bytes,
@@ -41,10 +41,10 @@ pub(crate) struct Store {
     keys: BTreeMap<Bytes, Entry>,
     clock: Clock,
     now_us: i64,
-    /// How many clients are subscribed to a channel.
+    /// The number of subscribers of each channel.
     pub(crate) subscribers: BTreeMap<Bytes, usize>,
     pub(crate) outbox: Vec<Message>,
-    /// How often each command ran, in lower case, also within scripts.
+    /// How often each command ran, also within scripts. Names in lower case.
     pub(crate) commands_run: BTreeMap<String, u64>,
     random: Lrand48,
 }
@@ -64,7 +64,7 @@ impl Store {
         }
     }
 
-    /// A number below `below`. Every engine gives the same sequence.
+    /// A number below `below`. Every engine returns the same sequence.
     #[expect(
         clippy::cast_precision_loss,
         clippy::cast_possible_truncation,
@@ -75,7 +75,7 @@ impl Store {
         (self.random.next_part() * below as f64) as usize
     }
 
-    /// Begins a command or a script: until the next one the time stands still.
+    /// Starts a command or a script. Time stands still until the next one.
     pub(crate) fn tick(&mut self) {
         self.now_us = self.clock.now_us();
     }
@@ -116,7 +116,8 @@ impl Store {
         }
     }
 
-    /// The value of a key, made empty if there is none: the caller fills it (I1).
+    /// The value of a key. Creates an empty value if there is none, which the caller must fill
+    /// (STORE-1).
     pub(crate) fn make<K: Kind>(&mut self, key: &[u8]) -> Result<&mut K, ErrorReply> {
         if self.entry(key).is_none() {
             self.put(key, K::default().wrap(), None);
@@ -128,14 +129,14 @@ impl Store {
         self.keys.insert(key.to_vec(), Entry { data, expires_at });
     }
 
-    /// Says whether the key was there.
+    /// True if the key existed.
     pub(crate) fn remove(&mut self, key: &[u8]) -> bool {
         let there = self.entry(key).is_some();
         self.keys.remove(key);
         there
     }
 
-    /// Ends a key whose last element was taken (I1).
+    /// Removes a key whose last element was taken (STORE-1).
     pub(crate) fn prune(&mut self, key: &[u8]) {
         if self
             .keys

@@ -1,4 +1,4 @@
-//! Commands of the engine that no real server can be compared with, or that need no connection.
+//! Commands of the engine that cannot be compared with a real server or need no connection.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +17,7 @@ async fn values_are_bytes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn fields_are_drawn_without_repetition_and_each_has_its_turn() {
+async fn random_fields_are_distinct_and_each_field_is_drawn() {
     let redis = Engine::new();
     for number in 0..20 {
         redis

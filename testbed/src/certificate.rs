@@ -1,4 +1,4 @@
-//! A certificate that an authority of its own has signed, in files.
+//! A certificate signed by its own authority, in files.
 
 use std::path::PathBuf;
 

@@ -1,7 +1,8 @@
-//! What `LEASEHOLD_DEPLOYMENT` names: `cluster`, `sentinel`, or one server if it is not set.
+//! The deployment that `LEASEHOLD_DEPLOYMENT` names: `cluster`, `sentinel`, or a single server if
+//! it is not set.
 //!
-//! Behaviours are the same on all of them. One server is started for each test; a cluster takes two
-//! seconds, so those that were not broken go to the next test, empty.
+//! Locks behave the same on all of them. A single server is started for each test. A cluster takes
+//! two seconds to start, so the next test reuses it, emptied, unless a test broke it.
 
 pub(crate) mod cluster;
 pub(crate) mod migration;
@@ -20,7 +21,7 @@ use crate::process::proxy::Proxy;
 use crate::process::resp::{Connection, Reply};
 use crate::process::server::Server;
 
-/// Nobody is elected where nobody has failed, however busy the machine is.
+/// So long that nobody is elected without a failure, however busy the machine is.
 const PATIENT: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
@@ -100,10 +101,10 @@ impl Deployment {
     pub fn channels(&self) -> Vec<String> {
         let ask = |server: &Server, what| match server.command(&["PUBSUB", what]) {
             Reply::Array(channels) => channels.iter().map(Reply::text).collect(),
-            // Redis 6.2 has none of one slot.
+            // Redis 6.2 has no command for a single slot.
             _ => Vec::new(),
         };
-        // Sentinels listen, too.
+        // Sentinels subscribe to channels, too.
         let is_theirs = |channel: &String| channel.starts_with("__sentinel__:");
         let all = self
             .servers()
@@ -123,7 +124,7 @@ impl Deployment {
                 (0..cluster.nodes().len()).for_each(|node| cluster.kill(node));
             }
             Deployment::Sentinels(sentinels) => {
-                // Nobody is left to see the servers go.
+                // Nobody is left to watch the servers stop.
                 let all = sentinels.sentinels().len();
                 (0..all).for_each(|sentinel| sentinels.kill_sentinel(sentinel));
                 (0..sentinels.servers().len()).for_each(|server| sentinels.kill(server));
@@ -183,7 +184,7 @@ impl Deployment {
         self.servers().iter().chain(sentinels)
     }
 
-    /// Makes it as if it had just been started; false if that cannot be had.
+    /// Restores the state right after the start. False if that is impossible.
     fn freshen(&self) -> bool {
         if !self.processes().all(Server::is_up) {
             return false;
@@ -193,7 +194,8 @@ impl Deployment {
             Deployment::Cluster(cluster) => cluster.rest(),
             Deployment::Sentinels(sentinels) => sentinels.rest(),
         }
-        // The clients of the test before are on their way out. One that stays has no place here.
+        // Clients of the previous test are just leaving. A client that stays makes the deployment
+        // unusable.
         let limit = Instant::now() + Duration::from_secs(3);
         while self
             .servers()
@@ -214,7 +216,7 @@ impl Deployment {
     }
 }
 
-/// How often a command was called, in the text of INFO commandstats of one server or of several.
+/// How often a command was called, according to the INFO commandstats of one or several servers.
 pub fn calls(stats: &str, command: &str) -> u64 {
     let beginning = format!("cmdstat_{command}:calls=");
     let numbers = stats
@@ -225,7 +227,7 @@ pub fn calls(stats: &str, command: &str) -> u64 {
         .sum()
 }
 
-/// Anybody but who asks, and those who belong to the deployment.
+/// Whether there are clients other than this connection and the deployment's own servers.
 fn has_clients(server: SocketAddr) -> bool {
     let list = |kind: &str| {
         let mut connection = Connection::open(server)?;
@@ -264,7 +266,7 @@ impl Borrowed {
 impl Drop for Borrowed {
     fn drop(&mut self) {
         let deployment = self.0.take().expect("until now");
-        // One server is started as fast as it is emptied, and surely is as it was.
+        // Starting a single server is as fast as emptying it, and certain to give a clean one.
         let is_whole = !matches!(deployment, Deployment::Server(_))
             && deployment.processes().all(Server::is_up)
             && !std::thread::panicking();

@@ -1,10 +1,10 @@
-//! What becomes of holds and of those who wait for them.
+//! Waits for the end of holds, and for waiters.
 
 use leasehold::{Client, Ended, Lock, LockGuard, LossReason};
 
 use crate::eventually;
 
-/// Resolves when the hold has come to its end, which must be a loss.
+/// Resolves when the hold has ended, which must be by a loss.
 pub fn lost(guard: &LockGuard) -> impl Future<Output = LossReason> + Send + 'static {
     let ended = guard.ended();
     async move {

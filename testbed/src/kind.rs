@@ -1,4 +1,4 @@
-//! Every kind of lock, for tests of what all of them do.
+//! Every kind of lock, for tests of behaviour that all of them share.
 
 use leasehold::{Client, Lock};
 
@@ -19,7 +19,7 @@ pub struct Kind {
     /// A majority of its keys is enough: what is slower is left out of a grant, and released in the
     /// background. Its waiters ask again after a pause, without a place in a queue.
     pub quorum: bool,
-    /// What is put behind the name for each key that exists while it is held.
+    /// The suffix of the name of each key that exists while the lock is held.
     parts: &'static [&'static str],
     make: fn(&Client, &str) -> Lock,
 }

@@ -1,14 +1,14 @@
-//! What the tests of leasehold run on, so that no suite writes it again.
+//! The common ground of leasehold's tests.
 //!
-//! - A [`Bed`] for a behaviour that is the same on the embedded engine and on servers, and [`behaviours!`], which makes
-//!   a test on each.
-//! - Servers: [`Server`], [`Cluster`], [`Sentinels`], or the [`Deployment`] that `LEASEHOLD_DEPLOYMENT` names. They are
-//!   processes of the test's own on free loopback ports, and end with it. A [`Proxy`], or a [`Line`] of them, misbehaves
-//!   on request.
-//! - A client that depends on nothing: [`Connection`] to one server, [`Routes`] to a deployment.
+//! - A [`Bed`] for behaviour that is the same on the embedded engine and on servers, and
+//!   [`behaviours!`], which makes a test on each.
+//! - Servers: [`Server`], [`Cluster`], [`Sentinels`], or the [`Deployment`] that
+//!   `LEASEHOLD_DEPLOYMENT` names. They are processes on free loopback ports, which belong to one
+//!   test and end with it. A [`Proxy`], or a [`Line`] of them, disturbs connections on request.
+//! - A client without dependencies: [`Connection`] to one server, [`Routes`] to a deployment.
 //! - [`KINDS`]: every kind of lock.
-//! - Waiting for a condition, never for a duration: [`eventually`], [`soon`], [`timed`], and [`wait_until`] for a
-//!   thread.
+//! - Waiting for a condition rather than for a duration: [`eventually`], [`soon`], [`timed`], and
+//!   [`wait_until`] for threads.
 #![expect(missing_docs, reason = "most names of a test bed explain themselves")]
 #![expect(
     clippy::panic,
@@ -32,8 +32,9 @@ mod hold;
 #[cfg(feature = "locks")]
 mod kind;
 pub mod preload;
-/// A server, a proxy and a connection, by the standard library alone. They lie in the library, because its published
-/// package has them for its unit tests, and can have no files of this crate.
+/// A server, a proxy and a connection that need only the standard library. Their files are in the
+/// library crate, because its published package needs them for its unit tests and cannot contain
+/// files of this crate.
 #[path = "../../src/transport/redis/tests/process"]
 mod process {
     pub mod keeper;

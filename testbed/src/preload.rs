@@ -1,4 +1,4 @@
-//! Libraries that are put in front of the system's, so that a process sees another world.
+//! Libraries that are loaded before the system's, so that a process sees another world.
 
 use std::path::Path;
 use std::process::Command;

@@ -63,7 +63,7 @@ enum Unit {
     Epoch,
 }
 
-/// The remaining milliseconds, or the number that Redis answers instead.
+/// The remaining milliseconds, or the number that Redis returns instead.
 pub(crate) fn left_ms(store: &mut Store, key: &[u8]) -> Result<i64, i64> {
     const NO_KEY: i64 = -2;
     const NO_EXPIRY: i64 = -1;
@@ -96,7 +96,7 @@ fn invalid_expire(name: &str) -> ErrorReply {
 }
 
 fn expire(store: &mut Store, words: Words<'_>, name: &str, unit: Unit) -> Outcome {
-    // The conditions of Redis 7, which no script may use on 6.2.
+    // The conditions of Redis 7, which scripts for 6.2 must not use.
     if let Some(option) = words.get(3) {
         let shown = String::from_utf8_lossy(option);
         return Err(ErrorReply(format!("ERR Unsupported option {shown}")));
@@ -119,7 +119,7 @@ fn expire(store: &mut Store, words: Words<'_>, name: &str, unit: Unit) -> Outcom
     Ok(Reply::Int(1))
 }
 
-/// All keys in one answer: a cursor would have to survive changes in between.
+/// Returns all keys at once: a cursor would have to survive changes between calls.
 fn scan(store: &mut Store, words: Words<'_>) -> Outcome {
     let cursor = std::str::from_utf8(&words[1])
         .ok()
@@ -156,12 +156,13 @@ fn matching(store: &mut Store, pattern: &[u8], kind: Option<&[u8]>) -> Vec<Bytes
         .collect()
 }
 
-/// `*`, `?`, `[a-c]`, `[^a]` and `\`, as in Redis.
+/// Supports `*`, `?`, `[a-c]`, `[^a]` and `\`, as in Redis.
 ///
-/// Of several stars only the last one that was met takes more when the rest does not fit: an earlier one that took more
-/// would leave less for the same rest. So the time is the product of both lengths at most.
+/// On a mismatch, only the last star needs to match one byte more: a longer match for an earlier
+/// star would leave less text for the same rest. So the time is bounded by the product of both
+/// lengths.
 pub(crate) fn glob(mut pattern: &[u8], mut text: &[u8]) -> bool {
-    // What follows the last star, and the text from where that is to fit next.
+    // The pattern after the last star, and the text at which to try it next.
     let mut star: Option<(&[u8], &[u8])> = None;
     loop {
         if let [b'*', rest @ ..] = pattern {
@@ -182,7 +183,7 @@ pub(crate) fn glob(mut pattern: &[u8], mut text: &[u8]) -> bool {
     }
 }
 
-/// What follows the first part of a pattern, if that is no star and fits the first byte.
+/// The rest of a pattern after its first element, if that is not a star and matches the first byte.
 fn step<'a>(pattern: &'a [u8], text: &[u8]) -> Option<&'a [u8]> {
     let first = text.first()?;
     let (fits, rest) = match pattern {
@@ -195,7 +196,8 @@ fn step<'a>(pattern: &'a [u8], text: &[u8]) -> Option<&'a [u8]> {
     fits.then_some(rest)
 }
 
-/// Whether a byte is in the class that begins here, and what follows the class.
+/// Whether the class at the beginning of the pattern contains the byte, and the pattern after the
+/// class.
 fn class(pattern: &[u8], byte: u8) -> (bool, &[u8]) {
     let (negated, mut rest) = match pattern {
         [b'^', rest @ ..] => (true, rest),
@@ -252,7 +254,7 @@ mod tests {
         }
     }
 
-    /// As the documentation says it, with every length for every star.
+    /// The definition, by trying every length for every star.
     fn slowly(pattern: &[u8], text: &[u8]) -> bool {
         match pattern {
             [] => text.is_empty(),
@@ -267,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_star_alone_need_take_more() {
+    fn only_the_last_star_is_extended() {
         let mut random = fastrand::Rng::with_seed(1);
         let mut some = |of: &[u8], length: usize| -> Vec<u8> {
             (0..random.usize(0..length))
@@ -286,7 +288,7 @@ mod tests {
 
     #[test]
     fn many_stars_take_no_longer_than_one_for_each_byte() {
-        // Each star with every length of its own would take longer than this machine lasts.
+        // Trying every length for every star would never end.
         let (pattern, text) = ("*a".repeat(200), "a".repeat(199) + "b");
         assert!(!glob(pattern.as_bytes(), text.as_bytes()));
     }

@@ -64,7 +64,7 @@ fn pop_count(word: &[u8]) -> Result<usize, ErrorReply> {
     count.ok_or_else(|| "ERR value is out of range, must be positive".into())
 }
 
-/// Turns first and last, both counted from the end if negative, into a range of positions.
+/// Turns first and last, which count from the end if negative, into a range of positions.
 pub(super) fn range(first: i64, last: i64, len: usize) -> std::ops::Range<usize> {
     let size = i64::try_from(len).unwrap_or(i64::MAX);
     let place = |index: i64| {

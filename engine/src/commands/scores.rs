@@ -1,4 +1,4 @@
-//! Scores of sorted sets: how they are written, read and bounded.
+//! Scores of sorted sets: how they are written, parsed and bounded.
 
 use std::cmp::Ordering;
 
@@ -28,7 +28,7 @@ impl Bound {
     fn parse(word: &[u8]) -> Result<Self, ErrorReply> {
         let inner = word.strip_prefix(b"(");
         let score = match inner.unwrap_or(word) {
-            // As `strtod` reads it.
+            // Like `strtod`.
             [] => 0.0,
             text => parse_float(text).ok_or("ERR min or max is not a float")?,
         };
@@ -39,7 +39,7 @@ impl Bound {
     }
 }
 
-/// From `min` to `max`, as in ZRANGEBYSCORE.
+/// The interval from `min` to `max` of ZRANGEBYSCORE.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
     min: Bound,

@@ -61,7 +61,7 @@ struct AddOptions {
 }
 
 impl AddOptions {
-    /// Also says where the scores begin.
+    /// Also returns the position of the first score.
     fn parse(words: Words<'_>) -> Result<(Self, usize), ErrorReply> {
         let mut options = AddOptions::default();
         let mut place = 2;
@@ -170,7 +170,7 @@ fn with_scores(found: impl IntoIterator<Item = (f64, Bytes)>) -> Reply {
     )
 }
 
-/// By position only: BYSCORE, BYLEX and REV are missing.
+/// By position only. BYSCORE, BYLEX and REV are missing.
 fn zrange(store: &mut Store, words: Words<'_>) -> Outcome {
     let options = &words[4..];
     if !options.iter().all(|word| is(word, "withscores")) {
@@ -206,7 +206,7 @@ fn zrangebyscore(store: &mut Store, words: Words<'_>) -> Outcome {
     }
     let bounds = Bounds::parse(&words[2], &words[3])?;
     let found = within(store, &words[1], bounds)?;
-    // A negative offset finds nothing, a negative number takes all.
+    // A negative offset matches nothing. A negative count means all.
     let skip = usize::try_from(skip).unwrap_or(usize::MAX);
     let take = usize::try_from(take).unwrap_or(usize::MAX);
     let found = found.into_iter().skip(skip).take(take);

@@ -1,4 +1,4 @@
-//! The commands that concern the connection; the engine runs all others.
+//! The commands that concern the connection. The engine runs all others.
 
 use super::encode;
 use super::server_connection::{Phase, ServerConnection};
@@ -21,7 +21,7 @@ const NAME: &str = "ERR Client names cannot contain spaces, newlines or special 
 const LOADING: &str = "LOADING Redis is loading the dataset in memory";
 
 impl ServerConnection {
-    /// Runs one command and sends its answer.
+    /// Runs one command and sends its reply.
     pub(super) fn run(&self, engine: &Engine, words: Words<'_>) {
         let Some(name) = words.first() else { return };
         let name = name.to_ascii_lowercase();
@@ -71,7 +71,7 @@ impl ServerConnection {
     }
 
     fn negotiate(&self, engine: &Engine, words: Words<'_>) -> Result<(), ErrorReply> {
-        // RESP2 is not spoken.
+        // RESP2 is not supported.
         match words.get(1).map(|number| parse_int(number)) {
             None | Some(Some(3)) => {}
             Some(Some(_)) => return Err("NOPROTO unsupported protocol version".into()),
@@ -121,7 +121,7 @@ impl ServerConnection {
         Ok(Reply::ok())
     }
 
-    /// There is one user; without a password every password is right.
+    /// There is one user. If no password is set, every password is accepted.
     fn authenticate(
         &self,
         engine: &Engine,
@@ -172,7 +172,7 @@ impl ServerConnection {
     }
 
     fn subscribe(&self, engine: &Engine, channels: &[Bytes]) {
-        // Before the engine knows: no message may come before the confirmation.
+        // Before the engine knows about the subscription: no message may precede the confirmation.
         self.with(|state| {
             for channel in channels {
                 state.channels.insert(channel.clone());
@@ -185,7 +185,7 @@ impl ServerConnection {
         engine.subscribe(self.id, channels);
     }
 
-    /// Unsubscribes from these channels; from all, if there are none.
+    /// Unsubscribes from these channels, or from all if there are none.
     fn unsubscribe(&self, engine: &Engine, channels: &[Bytes]) {
         let all: Vec<Bytes>;
         let left = if channels.is_empty() {
@@ -194,7 +194,7 @@ impl ServerConnection {
         } else {
             channels
         };
-        // From here on no message comes: none may come behind the confirmation.
+        // No message arrives from here on, because none may follow the confirmation.
         engine.unsubscribe(self.id, left);
         self.with(|state| {
             for channel in left {

@@ -1,8 +1,8 @@
-//! Commands as clients send them: arrays of bulk strings.
+//! Parses commands in the form that clients send: arrays of bulk strings.
 //!
 //! # Bounds
 //!
-//! Those of Redis. An announced length reserves no memory.
+//! The same as those of Redis. An announced length does not reserve memory.
 
 use bytes::{Buf as _, BytesMut};
 
@@ -13,8 +13,8 @@ const WORDS_MAX: usize = 1 << 20;
 const WORD_MAX: usize = 512 << 20;
 const LINE_MAX: usize = 64 << 10;
 
-/// Takes the command at the front of a buffer, if all of it has arrived. After an error nobody knows where the next
-/// command begins.
+/// Takes the command at the front of a buffer, if it has arrived completely. After an error, the
+/// beginning of the next command is unknown.
 pub(super) fn command(buffer: &mut BytesMut) -> Result<Option<Vec<Bytes>>, String> {
     let mut rest = &buffer[..];
     let Some(words) = words(&mut rest)? else {
@@ -26,7 +26,7 @@ pub(super) fn command(buffer: &mut BytesMut) -> Result<Option<Vec<Bytes>>, Strin
     Ok(Some(words))
 }
 
-/// The search begins anew when more bytes have arrived. It skips the words, so it costs little.
+/// Starts over when more bytes have arrived. That is cheap, because it skips over the words.
 fn words<'a>(bytes: &mut &'a [u8]) -> Result<Option<Vec<&'a [u8]>>, String> {
     let Some(count) = number(bytes, b'*', WORDS_MAX)? else {
         return Ok(None);
@@ -51,7 +51,7 @@ fn words<'a>(bytes: &mut &'a [u8]) -> Result<Option<Vec<&'a [u8]>>, String> {
     Ok(Some(words))
 }
 
-/// The number on a line that begins with this letter.
+/// The number on a line that begins with `letter`.
 fn number(bytes: &mut &[u8], letter: u8, max: usize) -> Result<Option<usize>, String> {
     match bytes.first() {
         None => return Ok(None),

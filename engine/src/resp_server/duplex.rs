@@ -1,7 +1,7 @@
-//! A connection as a plain state: two pipes, their faults, and how it breaks.
+//! The state of a connection: two pipes, their faults, and how it breaks.
 //!
-//! Bytes arrive when their reader takes them. Bytes that it has not taken when the connection breaks
-//! were in flight.
+//! Bytes arrive when their reader takes them. Bytes not yet taken when the connection breaks were
+//! in flight.
 
 use std::io;
 use std::task::{Context, Waker};
@@ -18,7 +18,7 @@ pub(super) enum Read {
     Some,
     End,
     Lost(io::Error),
-    /// More bytes are due: the reader yields before it takes them.
+    /// More bytes are due, but the reader must yield before it takes them.
     Yield,
     /// Nothing is due before this time, or before the connection changes.
     Later(Option<Instant>),
@@ -27,13 +27,13 @@ pub(super) enum Read {
 pub(super) struct Duplex {
     faults: Faults,
     rng: fastrand::Rng,
-    /// What this connection adds to each delay.
+    /// Added to each delay of this connection.
     extra_delay: Duration,
     requests: Pipe,
     replies: Pipe,
-    /// Until when the client cannot dial, after the connection broke.
+    /// The client cannot dial until this instant, because the connection broke.
     broken: Option<Instant>,
-    /// Tasks to wake when the lock is released.
+    /// Tasks to wake once the lock is released.
     pub(super) woken: Vec<Waker>,
 }
 
@@ -67,19 +67,19 @@ impl Duplex {
         }
     }
 
-    /// Until when the client cannot dial, if the connection broke.
+    /// The instant from which the client can dial again, if the connection broke.
     pub(super) fn away_until(&self) -> Option<Instant> {
         self.broken
     }
 
-    /// Whether both ends are there, as far as the client can know.
+    /// True if both ends exist, as far as the client can know.
     pub(super) fn is_open(&self) -> bool {
         let ended = self.requests.has_end() || self.replies.has_end();
         self.broken.is_none() && !ended && !self.replies.is_unread
     }
 
     pub(super) fn chance(&mut self, part: f64) -> bool {
-        // A chance of zero draws no number: the seed gives the same history without it.
+        // A chance of zero draws no number, so that the seed gives the same run without that fault.
         part > 0.0 && self.rng.f64() < part
     }
 
@@ -95,7 +95,7 @@ impl Duplex {
         self.after(now, delay) + self.extra_delay
     }
 
-    /// Takes bytes for the other end: how many, or `None` while there is no room.
+    /// Accepts bytes for the other end, and returns how many. `None` while there is no room.
     pub(super) fn write(
         &mut self,
         direction: Direction,
@@ -130,7 +130,7 @@ impl Duplex {
         Ok(Some(taken))
     }
 
-    /// Whether the client could have noticed the end.
+    /// True if the client could have noticed the end.
     fn has_client_noticed(&self, now: Instant) -> bool {
         self.replies.delivery == Delivery::Passes && self.replies.ended(now).is_some()
     }
@@ -171,7 +171,8 @@ impl Duplex {
         }
     }
 
-    /// One chunk of the bytes that are due, or what arrives of it before the connection breaks.
+    /// One chunk of the bytes that are due, or the part of it that arrives before the connection
+    /// breaks.
     fn hand_over(
         &mut self,
         direction: Direction,
@@ -199,7 +200,7 @@ impl Duplex {
         size
     }
 
-    /// Whether the connection breaks at this chunk, which then is shorter.
+    /// True if the connection breaks within this chunk, which is shortened to that point.
     fn breaks_within(&mut self, direction: Direction, size: &mut usize) -> bool {
         if self.broken.is_some() {
             return false;
@@ -223,7 +224,7 @@ impl Duplex {
         breaks
     }
 
-    /// Breaks the connection when so many more bytes have arrived.
+    /// Breaks the connection after `bytes` more bytes have arrived.
     pub(super) fn break_after(&mut self, direction: Direction, bytes: u64, now: Instant) {
         let pipe = self.pipe(direction);
         pipe.breaks_at = Some(pipe.arrived + bytes);
@@ -232,7 +233,7 @@ impl Duplex {
         }
     }
 
-    /// Breaks the connection for its client, and decides the fate of the bytes in flight.
+    /// Breaks the connection for the client, and decides what happens to the bytes in flight.
     pub(super) fn break_up(&mut self, now: Instant) {
         if self.broken.is_some() {
             return;
@@ -252,7 +253,7 @@ impl Duplex {
         let (mut kept, mut due) = (0, now);
         if self.chance(self.faults.late_after_cut) {
             let all = self.requests.in_flight();
-            // Of one command all bytes are needed.
+            // Keep or drop a command as a whole.
             kept = if self.rng.bool() {
                 all
             } else {
@@ -272,7 +273,7 @@ impl Duplex {
         self.wake_all();
     }
 
-    /// The writer of a direction is done.
+    /// The writer of a direction has finished.
     pub(super) fn close(&mut self, direction: Direction, now: Instant) {
         if self.pipe(direction).has_end() {
             return;
@@ -310,14 +311,14 @@ impl Duplex {
         self.woken.extend(writer);
     }
 
-    /// From now on nothing arrives in this direction; its writer notices as soon as it is full.
+    /// From now on nothing arrives in this direction. Its writer notices when the pipe is full.
     pub(super) fn stall(&mut self, direction: Direction) {
         if self.broken.is_none() {
             self.pipe(direction).delivery = Delivery::Stalls;
         }
     }
 
-    /// From now on what goes in this direction vanishes.
+    /// From now on, bytes in this direction vanish.
     pub(super) fn half_open(&mut self, direction: Direction) {
         if self.broken.is_none() {
             let pipe = self.pipe(direction);
@@ -327,7 +328,8 @@ impl Duplex {
         }
     }
 
-    /// Lets bytes pass again. Where some are missing, the two ends find out that it is broken.
+    /// Lets bytes pass again. If some are missing, both ends find out that the connection is
+    /// broken.
     pub(super) fn heal(&mut self, now: Instant) {
         if self.requests.has_gap || self.replies.has_gap {
             self.break_up(now);

@@ -1,7 +1,7 @@
-//! Answers and messages as bytes, as Redis writes them.
+//! Writes replies and messages as Redis does.
 //!
-//! Some commands answer with other types in RESP3 than in scripts (the fields of HGETALL as a map, a
-//! score as a double). Here they answer as in scripts.
+//! In RESP3, some commands reply with other types than in scripts: HGETALL with a map, a score as a
+//! double. Here they reply as in scripts.
 
 use bytes::BytesMut;
 
@@ -33,7 +33,7 @@ pub(super) fn message(out: &mut BytesMut, message: &Message) {
     bulk(out, &message.payload);
 }
 
-/// Confirms one channel, or that there was none to unsubscribe from.
+/// Confirms one channel, or that there was nothing to unsubscribe from.
 pub(super) fn confirmation(out: &mut BytesMut, verb: &str, channel: Option<&[u8]>, left: usize) {
     line(out, '>', "3");
     bulk(out, verb.as_bytes());
@@ -44,7 +44,7 @@ pub(super) fn confirmation(out: &mut BytesMut, verb: &str, channel: Option<&[u8]
     line(out, ':', &left.to_string());
 }
 
-/// The answer to HELLO.
+/// The reply to HELLO.
 pub(super) fn welcome(out: &mut BytesMut, id: u64) {
     line(out, '%', "7");
     let texts = |out: &mut BytesMut, name: &str, text: &str| {

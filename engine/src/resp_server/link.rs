@@ -1,4 +1,4 @@
-//! One client: its connections, and their faults.
+//! One client: its connections and their faults.
 
 use std::io;
 use std::sync::Arc;
@@ -23,18 +23,18 @@ pub(super) struct State {
     faults: Faults,
     rng: fastrand::Rng,
     opened: u64,
-    /// By their number. Connections that have ended are removed when a test or a dial looks at the list.
+    /// By number. Ended connections are removed when a test or a dial looks at the list.
     connections: Vec<(u64, LinkConnection)>,
-    /// No connection can be made until it is healed.
+    /// No connection can be made until the link is healed.
     pub(super) is_cut: bool,
     pub(super) is_alive: bool,
-    /// Refuses connections until then.
+    /// Refuses connections until this instant.
     away_until: Option<Instant>,
-    /// After how many bytes the next connection breaks, and of which direction.
+    /// When the next connection breaks: after how many bytes, in which direction.
     pub(super) next_breaks: Option<(Direction, u64)>,
 }
 
-/// One connection: the stream, and the server's end.
+/// One connection: the stream and the server's end.
 #[derive(Clone)]
 pub(super) struct LinkConnection {
     pub(super) stream: Arc<Stream>,
@@ -68,7 +68,7 @@ impl Link {
         self.with(|state| state.is_alive)
     }
 
-    /// A stream, if a connection can be made.
+    /// Opens a stream, if connections can be made.
     pub(super) fn open(&self) -> io::Result<Arc<Stream>> {
         self.with(|state| {
             state.prune();
@@ -93,7 +93,7 @@ impl Link {
         });
     }
 
-    /// The connections that either end still has, the oldest first.
+    /// The connections that exist at either end, oldest first.
     pub(super) fn connections(&self) -> Vec<(u64, LinkConnection)> {
         self.with(|state| {
             state.prune();

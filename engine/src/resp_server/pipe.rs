@@ -2,8 +2,8 @@
 //!
 //! # Invariants
 //!
-//! - **I1** The lengths in `written` add up to the length of `bytes`.
-//! - **I2** No bytes are due before their predecessors, nor is the end.
+//! - **PIPE-1** The lengths in `written` add up to the length of `bytes`.
+//! - **PIPE-2** No bytes are due before earlier bytes, and the end is not due before any byte.
 
 use std::collections::VecDeque;
 use std::task::Waker;
@@ -12,7 +12,7 @@ use bytes::{Buf as _, BytesMut};
 use tokio::io::ReadBuf;
 use tokio::time::Instant;
 
-/// What becomes of bytes in flight.
+/// What happens to bytes in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Delivery {
     Passes,
@@ -22,7 +22,7 @@ pub(super) enum Delivery {
     Drops,
 }
 
-/// How a reader finds that nothing more comes.
+/// How a reader learns that nothing more comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StreamEnd {
     Closed,
@@ -33,21 +33,21 @@ pub(super) enum StreamEnd {
 pub(super) struct Pipe {
     pub(super) delivery: Delivery,
     bytes: BytesMut,
-    /// How many bytes were written together, and when they are due.
+    /// The sizes of the writes, and when each is due.
     written: VecDeque<(usize, Instant)>,
     last_due: Instant,
     end: Option<(Instant, StreamEnd)>,
-    /// The reader is gone: bytes that are written vanish.
+    /// The reader is gone, so written bytes vanish.
     pub(super) is_unread: bool,
-    /// Bytes were dropped: the direction cannot go on.
+    /// Bytes were dropped, so the direction cannot continue.
     pub(super) has_gap: bool,
-    /// The next chunk does not come before.
+    /// The next chunk does not come before this instant.
     pub(super) pauses_until: Option<Instant>,
-    /// A chunk was read: the next one is an event of its own.
+    /// A chunk was read. The next one must be a separate event.
     pub(super) yields: bool,
     pub(super) sent: u64,
     pub(super) arrived: u64,
-    /// The connection breaks when so many bytes have arrived.
+    /// The connection breaks when this many bytes have arrived.
     pub(super) breaks_at: Option<u64>,
     pub(super) reader: Option<Waker>,
     pub(super) writer: Option<Waker>,
@@ -95,7 +95,7 @@ impl Pipe {
         self.last_due
     }
 
-    /// How many bytes are due.
+    /// The number of bytes that are due.
     pub(super) fn due(&self, now: Instant) -> usize {
         self.written
             .iter()
@@ -104,14 +104,14 @@ impl Pipe {
             .sum()
     }
 
-    /// When the next bytes are due, or the end.
+    /// When the next bytes or the end are due.
     pub(super) fn next_due(&self) -> Option<Instant> {
         let end = self.end.map(|(due, _)| due);
         let next = self.written.front().map(|(_, due)| *due).or(end)?;
         Some(self.pauses_until.map_or(next, |until| until.max(next)))
     }
 
-    /// The end, if it is due and every byte before it has arrived.
+    /// The end, if it is due and all bytes before it have arrived.
     pub(super) fn ended(&self, now: Instant) -> Option<StreamEnd> {
         let (due, how) = self.end?;
         (self.bytes.is_empty() && due <= now).then_some(how)
@@ -121,7 +121,7 @@ impl Pipe {
         self.end.is_some()
     }
 
-    /// Hands over the first bytes.
+    /// Hands over the first `count` bytes.
     pub(super) fn hand_over(&mut self, count: usize, into: &mut ReadBuf<'_>) {
         into.put_slice(&self.bytes[..count]);
         self.bytes.advance(count);
@@ -140,7 +140,8 @@ impl Pipe {
         }
     }
 
-    /// Ends the direction anew: the first `kept` bytes are due then, and the end right after them.
+    /// Replaces the end of the direction: the first `kept` bytes are due at `due`, followed by the
+    /// end.
     pub(super) fn end_with(&mut self, kept: usize, due: Instant, how: StreamEnd) {
         self.bytes.truncate(kept);
         self.written.clear();

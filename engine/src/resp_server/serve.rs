@@ -1,4 +1,4 @@
-//! The task of one connection: reads commands, runs them, sends the output.
+//! The task of one connection: reads commands, runs them, and sends the output.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -14,12 +14,12 @@ use super::stream::{ReadHalf, WriteHalf};
 use crate::engine::Engine;
 use crate::faults::{Activity, Direction};
 
-/// As much as Redis reads at once.
+/// The amount that Redis reads at once.
 const READ_MAX: usize = 16 * 1024;
-/// With less room than that the buffer gets another piece.
+/// With less free space than this, the buffer grows.
 const READ_MIN: usize = 1024;
 
-/// When the task is dropped, the stream ends and the engine forgets the connection.
+/// Its drop ends the stream and removes the connection from the engine.
 pub(super) struct ServerTask {
     engine: Weak<Engine>,
     connection: Arc<ServerConnection>,
@@ -48,7 +48,7 @@ impl ServerTask {
             };
             match self.connection.phase() {
                 Phase::Aborted | Phase::Ended => return,
-                // A server that is paused neither reads nor writes.
+                // A paused server neither reads nor writes.
                 _ if activity == Activity::Paused => self.connection.woken().await,
                 Phase::Draining if !self.connection.has_unsent() => return,
                 Phase::Draining => {
@@ -70,7 +70,7 @@ impl ServerTask {
         }
     }
 
-    /// Runs the next command, if all of it has arrived.
+    /// Runs the next command, if it has arrived completely.
     fn run_next(&mut self) -> bool {
         let Some(engine) = self.engine.upgrade() else {
             return false;
@@ -89,8 +89,8 @@ impl ServerTask {
         self.connection.with(|state| state.end(Phase::Draining));
     }
 
-    /// Waits for more bytes, or for a wake-up. The requests of a client that does not read its answers
-    /// are read all the same.
+    /// Waits for more bytes or for a wake-up. Requests are read even if the client does not read
+    /// its replies.
     async fn wait(&mut self) -> More {
         let has_unsent = self.connection.has_unsent();
         tokio::select! {
@@ -113,8 +113,8 @@ impl Drop for ServerTask {
     }
 }
 
-/// One command at a time: connections take turns, in the order of their commands. Of tasks that yield tokio runs the
-/// last one first.
+/// Yields after one command, so that connections take turns in the order of their commands. Not
+/// `yield_now`: of several tasks that yield, tokio runs the last one first.
 async fn its_turn_is_over() {
     let mut is_over = false;
     poll_fn(|context| {
@@ -144,7 +144,7 @@ async fn read(reader: &mut ReadHalf, into: &mut BytesMut) -> More {
     }
 }
 
-/// Sends all output. Nothing is lost if the future is dropped.
+/// Sends all output. Dropping the future loses nothing.
 async fn send(writer: &mut WriteHalf, connection: &ServerConnection, sending: &mut BytesMut) {
     poll_fn(|context| {
         loop {

@@ -1,4 +1,4 @@
-//! The server's end of one connection: its state, and the output that waits.
+//! The server's end of one connection: its state and its pending output.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -25,9 +25,9 @@ pub(super) struct State {
     pub(super) is_authenticated: bool,
     pub(super) name: Bytes,
     pub(super) channels: BTreeSet<Bytes>,
-    /// Output that the task has not fetched.
+    /// Output that the task has not taken yet.
     out: BytesMut,
-    /// How many bytes the stream has not taken, `out` included.
+    /// The number of bytes that the stream has not accepted, including `out`.
     unsent: usize,
     pub(super) phase: Phase,
 }
@@ -62,7 +62,7 @@ impl ServerConnection {
         }
     }
 
-    /// No command is run before the client has given the password.
+    /// Requires the password before any other command.
     pub(crate) fn require_password(&self) {
         self.with(|state| state.is_authenticated = false);
     }
@@ -80,7 +80,7 @@ impl ServerConnection {
         self.wake.notified().await;
     }
 
-    /// A message for this connection left the server.
+    /// Sends a published message to this connection.
     pub(crate) fn publish(&self, message: &Message) {
         let limit = self.stream.with(|duplex, _| duplex.faults().output_max);
         let mut state = self.state.lock();
@@ -140,7 +140,7 @@ impl State {
         self.unsent += self.out.len() - before;
     }
 
-    /// No phase returns to an earlier one.
+    /// A connection never returns to an earlier phase.
     pub(super) fn end(&mut self, phase: Phase) {
         self.phase = self.phase.max(phase);
     }

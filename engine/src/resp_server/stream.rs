@@ -1,4 +1,4 @@
-//! The halves of a byte stream, as each end has them.
+//! The two halves of a byte stream, for each end.
 
 use std::fmt;
 use std::io;
@@ -21,7 +21,7 @@ impl Stream {
         Arc::new(Stream(Mutex::new(duplex)))
     }
 
-    /// Changes the duplex, and then wakes the tasks that the change concerns.
+    /// Changes the duplex and afterwards wakes the affected tasks.
     pub(super) fn with<R>(&self, job: impl FnOnce(&mut Duplex, Instant) -> R) -> R {
         let mut duplex = self.0.lock();
         let result = job(&mut duplex, Instant::now());

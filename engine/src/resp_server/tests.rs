@@ -1,4 +1,4 @@
-//! A client of raw bytes: the answers of the server, and the effects of its faults.
+//! A client that sends raw bytes: the replies of the server, and the effects of faults.
 
 mod answers;
 mod breaks;

@@ -1,9 +1,9 @@
-//! A cluster of private servers on loopback, which is gone when it is dropped.
+//! A cluster of private servers on loopback, which ends when it is dropped.
 //!
-//! Shard `i` is what master `i` has at the beginning: that node, its replicas, and its part of the slots.
-//! Nodes are numbers: masters first, then their replicas in the same order, over and over.
+//! Shard `i` is what master `i` has at the beginning: that node, its replicas, and its slots. Nodes
+//! are numbered: first the masters, then their replicas in the same order, round by round.
 //!
-//! A new cluster takes 2 s: that long a master refuses everything after its start
+//! A new cluster takes 2 s, because a master refuses everything for that long after its start
 //! (`CLUSTER_WRITABLE_DELAY` in the server's source).
 
 use std::collections::BTreeSet;
@@ -18,7 +18,7 @@ use crate::process::resp::Reply;
 use crate::process::server::Server;
 use crate::process::waiting::wait_until;
 
-/// Far above what a busy machine takes for any step.
+/// Far longer than any step takes, even on a busy machine.
 pub(super) const LIMIT: Duration = Duration::from_secs(60);
 
 /// What a cluster is made of.
@@ -54,7 +54,7 @@ pub struct Cluster {
     routes: Mutex<Routes>,
 }
 
-/// A node as one of them, or itself, sees it.
+/// A node, as it or another node sees it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Sighting {
     port: u16,
@@ -79,8 +79,8 @@ impl Cluster {
         let coverage = if shape.full_coverage { "yes" } else { "no" };
         let mut arguments = vec!["--cluster-node-timeout", &node_timeout];
         arguments.extend(["--cluster-require-full-coverage", coverage]);
-        // A replica takes part in an election however long it has heard nothing, as long as the shard
-        // has no other.
+        // With this factor, a replica may be elected however long its master has been silent, as
+        // long as the shard has no other replica.
         arguments.extend(["--cluster-replica-validity-factor", "0"]);
         arguments.extend(["--repl-diskless-sync-delay", "0"]);
         arguments.extend(shape.arguments.iter().map(String::as_str));
@@ -102,8 +102,8 @@ impl Cluster {
         cluster
     }
 
-    /// Each slot has its owner before the nodes meet, with epochs that differ: there is nothing to agree
-    /// upon.
+    /// Assigns the slots before the nodes meet, with different epochs, so that the nodes have
+    /// nothing to agree on.
     fn form(&self) {
         let masters = self.shape.masters;
         for (epoch, node) in (1..).zip(&self.nodes) {
@@ -116,7 +116,7 @@ impl Cluster {
                 .chain(slots.iter().map(String::as_str));
             done(&self.nodes[shard].command(&words.collect::<Vec<_>>()));
         }
-        // Each meets each: nobody has to wait for gossip.
+        // Introduce all nodes to each other, so that none has to wait for gossip.
         for (at, one) in self.nodes.iter().enumerate() {
             let mut connection = one.connection();
             for other in &self.nodes[at + 1..] {
@@ -184,7 +184,7 @@ impl Cluster {
 
     /// The shard's master, as it says itself. Of two the one that was elected later.
     pub fn master(&self, shard: usize) -> usize {
-        // Roles may change between the questions to one and to the other.
+        // Roles may change between the two questions.
         let mut master = None;
         wait_until("the shard has a master that runs", LIMIT, || {
             let members = self.members(shard).filter(|&node| self.nodes[node].is_up());
@@ -331,7 +331,7 @@ impl Cluster {
         self.nodes[node].command(&["CLUSTER", "MYID"]).text()
     }
 
-    /// Those that run and have slots, or could have.
+    /// The running masters that have slots or could have some.
     pub(super) fn masters(&self) -> Vec<usize> {
         let is_master = |&node: &usize| {
             self.view(node)
@@ -367,7 +367,7 @@ impl Cluster {
         first.len() == running.len() && nodes.all(|node| view(node) == first)
     }
 
-    /// All nodes as this one sees them.
+    /// All nodes, as this one sees them.
     fn view(&self, node: usize) -> Vec<Sighting> {
         let text = self.nodes[node].command(&["CLUSTER", "NODES"]).text();
         text.lines().map(sighting).collect()
@@ -384,7 +384,7 @@ fn sighting(line: &str) -> Sighting {
         .and_then(|port| port.parse().ok())
         .expect("a port");
     let flags: Vec<_> = words[2].split(',').collect();
-    // What is in brackets is on its way, and still this node's.
+    // Slots in brackets are being migrated, and still belong to this node.
     let slots = words[8..].iter().filter(|slots| !slots.starts_with('['));
     let number = |text: &str| text.parse().expect("a slot");
     let slots = slots.map(|slots| match slots.split_once('-') {
@@ -403,7 +403,8 @@ fn sighting(line: &str) -> Sighting {
     }
 }
 
-/// A master is in step with itself; a replica, if it has read as far as its master has written.
+/// A master is in step with itself. A replica is in step if it has read everything that its master
+/// has written.
 pub(super) fn is_in_step(servers: &[Server], server: &Server) -> bool {
     let field = |server: &Server, name: &str| {
         let info = server.command(&["INFO", "replication"]).text();
@@ -432,7 +433,7 @@ fn url(nodes: &[Server]) -> String {
     format!("redis-cluster://{}", addresses.join(","))
 }
 
-/// It was taken.
+/// Asserts that the command was accepted.
 pub(super) fn done(reply: &Reply) {
     assert_eq!(*reply, Reply::Status("OK".to_owned()));
 }

@@ -1,4 +1,5 @@
-//! A slot of a cluster on its way from one master to another, as far as a test lets it go.
+//! A slot on its way from one master of a cluster to another, step by step under the test's
+//! control.
 
 use super::cluster::{Cluster, LIMIT, done};
 use crate::process::resp::Reply;
@@ -64,12 +65,12 @@ impl Migration<'_> {
             let mut words = vec!["MIGRATE", "127.0.0.1", &port, "", "0", "5000", "KEYS"];
             words.extend(keys.iter().map(String::as_str));
             let mut moved = String::new();
-            // A target that has just come to its office refuses for a moment.
+            // A target that has just become a master refuses for a moment.
             wait_until("the target takes keys", LIMIT, || {
                 moved = connection.command(&words).expect("it answers").text();
                 !moved.contains("CLUSTERDOWN")
             });
-            // Those that have ended meanwhile are not there to be moved.
+            // Keys that have expired in the meantime cannot be moved.
             assert!(["OK", "NOKEY"].contains(&moved.as_str()), "{moved}");
         }
         keys.len()
@@ -88,7 +89,7 @@ impl Migration<'_> {
         self.set(self.to, &["STABLE"]);
     }
 
-    /// First the target, so that the slot never is nobody's.
+    /// Tell the target first, so that the slot always has an owner.
     fn hand_over(self) {
         let id = self.cluster.id(self.to);
         let others = self.cluster.masters();

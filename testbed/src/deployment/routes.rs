@@ -1,9 +1,9 @@
-//! One command at a time to a deployment, whatever it is: to one server, to the master that sentinels
-//! name, or to the nodes of a cluster that it concerns.
+//! Sends single commands to a deployment of any kind: to one server, to the master that the
+//! sentinels name, or to the right nodes of a cluster.
 //!
-//! What is about keys goes to the owner of their slot, also along `MOVED` and `ASK`. What is about a
-//! server goes to all masters, or to all nodes, whose replies are joined: numbers add up, lists and texts
-//! follow each other.
+//! A command about keys goes to the owner of their slot, and follows `MOVED` and `ASK`. A command
+//! about servers goes to all masters or to all nodes, whose replies are joined: numbers are added,
+//! lists and texts concatenated.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 use super::slots::keyslot;
 use crate::process::resp::{Connection, Reply};
 
-/// How long a command is repeated while nobody is there who can carry it out.
+/// How long a command is repeated while no server can execute it.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// More than this is a loop.
+/// More redirections than this are a loop.
 const HOPS: usize = 5;
 
 #[derive(Debug)]
@@ -33,16 +33,16 @@ enum Way {
     },
     Cluster {
         nodes: BTreeSet<SocketAddr>,
-        /// Where the slots were found last.
+        /// The owners of the slots, as last seen.
         owners: BTreeMap<u16, SocketAddr>,
     },
 }
 
-/// Whom a command concerns.
+/// Which servers a command concerns.
 enum Scope {
-    /// Who owns the slot of this key.
+    /// The owner of this key's slot.
     Key(String),
-    /// Of these words, which follow the first, each by itself.
+    /// The owners of each of the words after the first.
     EachKey,
     Masters,
     Nodes,
@@ -174,7 +174,7 @@ impl Routes {
         }
     }
 
-    /// The nodes that one of them thinks are alive.
+    /// The nodes that at least one of them considers alive.
     fn members(&mut self, scope: &Scope) -> io::Result<Vec<SocketAddr>> {
         let Way::Cluster { nodes, .. } = &self.way else {
             return Ok(Vec::new());
@@ -208,7 +208,7 @@ impl Routes {
         Ok(members)
     }
 
-    /// The one that the sentinel names which knows the newest.
+    /// The master that the sentinel with the newest information names.
     fn master(&mut self) -> io::Result<SocketAddr> {
         let Way::Sentinels { name, sentinels } = &self.way else {
             return Err(io::Error::other("no sentinels"));
@@ -236,7 +236,7 @@ impl Routes {
     }
 
     fn ask(&mut self, address: SocketAddr, words: &[&str]) -> io::Result<Reply> {
-        // One that was opened earlier may have ended with its server, which may be there again.
+        // An older connection may have ended with its server, which may be running again.
         if let Some(mut connection) = self.connections.remove(&address)
             && let Ok(reply) = connection.command(words)
         {
@@ -272,7 +272,7 @@ fn scope(words: &[&str]) -> Scope {
         ("DEL" | "EXISTS" | "MGET" | "TOUCH" | "UNLINK", _) => Scope::EachKey,
         ("EVAL" | "EVALSHA" | "EVAL_RO" | "EVALSHA_RO" | "FCALL", _) if words[2] != "0" => key(3),
         ("OBJECT", _) | ("MEMORY", Some("USAGE")) => key(2),
-        // Messages without a slot go round by themselves, to whoever listens at any node.
+        // Messages without a slot reach subscribers at every node.
         ("CLUSTER" | "COMMAND" | "ECHO" | "PING" | "PUBLISH" | "TIME", _) => Scope::Anyone,
         ("ACL" | "CLIENT" | "CONFIG" | "PUBSUB" | "SCRIPT" | "WAIT", _) => Scope::Nodes,
         (
@@ -283,7 +283,7 @@ fn scope(words: &[&str]) -> Scope {
     }
 }
 
-/// What several nodes replied, as if one had.
+/// Joins the replies of several nodes as if they came from one.
 fn join(words: &[&str], replies: Vec<Reply>) -> Reply {
     if let Some(error) = replies
         .iter()

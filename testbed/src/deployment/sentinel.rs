@@ -1,6 +1,7 @@
-//! A master with replicas, and the sentinels that watch over it, on loopback; gone when it is dropped.
+//! A master with replicas, and the sentinels that watch it, on loopback. They end when they are
+//! dropped.
 //!
-//! Servers and sentinels are numbers; server 0 is the master at the beginning.
+//! Servers and sentinels are numbered. Server 0 is the master at the beginning.
 
 use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
@@ -13,10 +14,10 @@ use crate::process::resp::{Connection, Reply};
 use crate::process::server::Server;
 use crate::process::waiting::wait_until;
 
-/// Far above what a busy machine takes for any step. A sentinel that has not run for two seconds does nothing for
-/// thirty (TILT).
+/// Far longer than any step takes, even on a busy machine. A sentinel that was stopped for two
+/// seconds does nothing for thirty (TILT).
 const LIMIT: Duration = Duration::from_secs(60);
-/// After this a failover by order that has not come about is ordered again.
+/// A failover by order that has not happened within this time is ordered again.
 const GIVEN_UP: Duration = Duration::from_secs(8);
 /// What the sentinels call their master.
 pub const MASTER: &str = "locks";
@@ -76,7 +77,7 @@ impl Sentinels {
         if is_name {
             follow.extend(["--replica-announce-ip", host]);
         }
-        // Before 6.2 sentinels know no names, and refuse these lines.
+        // Sentinels before 6.2 do not support host names and refuse these lines.
         let names = if is_name {
             "sentinel resolve-hostnames yes\nsentinel announce-hostnames yes\n"
         } else {
@@ -102,7 +103,7 @@ impl Sentinels {
                     .into_iter()
                     .map(|replica| replica.join().expect("it starts")),
             );
-            // They look for replicas when they start, and then every ten seconds.
+            // Sentinels look for replicas when they start, and then every ten seconds.
             wait_until("the replicas are in step", LIMIT, || in_step(&servers));
             let sentinels: Vec<_> = (0..watch.sentinels)
                 .map(|_| scope.spawn(|| Server::start_sentinel(&configuration)))
@@ -122,9 +123,9 @@ impl Sentinels {
         all
     }
 
-    /// A failover needs a majority that knows each other, and replicas that were seen.
+    /// A failover needs a majority of sentinels that know each other and have seen the replicas.
     fn until_they_know_each_other(&self) {
-        // They tell each other who they are every two seconds, and since 7.0 as often as they are told.
+        // Sentinels introduce themselves every two seconds, and since 7.0 as often as configured.
         let often = |millis: &str| {
             for sentinel in &self.watchers {
                 drop(sentinel.command(&["SENTINEL", "DEBUG", "PUBLISH-PERIOD", millis]));
@@ -242,7 +243,8 @@ impl Sentinels {
         let sentinel = sentinel.expect("a sentinel that runs");
         let mut ordered = None;
         wait_until("the order is carried out", LIMIT, || {
-            // One that has not seen a replica for some seconds has no good one: it refuses, or gives up later.
+            // A sentinel that has not heard a replica for some seconds considers none suitable: it
+            // refuses, or gives up later.
             if ordered.is_none_or(|since: Instant| since.elapsed() > GIVEN_UP) {
                 let reply = sentinel.command(&["SENTINEL", "FAILOVER", MASTER]);
                 ordered = matches!(reply, Reply::Status(_)).then(Instant::now);
@@ -262,7 +264,7 @@ impl Sentinels {
         master
     }
 
-    /// All sentinels that run name the same other master.
+    /// True if all running sentinels name the same other master.
     fn is_named_instead_of(&self, old: usize) -> bool {
         let old = self.servers[old].port().to_string();
         let up = self.watchers.iter().filter(|sentinel| sentinel.is_up());
@@ -321,7 +323,7 @@ impl Announcements {
     }
 }
 
-/// One master that runs, and all others that run follow it and have all that it has.
+/// True if one master runs, and all other running servers follow it and have all its data.
 fn in_step(servers: &[Server]) -> bool {
     let up: Vec<_> = servers.iter().filter(|server| server.is_up()).collect();
     let is_master = |server: &Server| server.command(&["ROLE"]).array()[0].text() == "master";
@@ -329,7 +331,7 @@ fn in_step(servers: &[Server]) -> bool {
     masters == 1 && up.iter().all(|server| is_in_step(servers, server))
 }
 
-/// Of what a sentinel knows about the master.
+/// A field of what a sentinel knows about the master.
 fn field(sentinel: &Server, wanted: &str) -> String {
     let reply = sentinel.command(&["SENTINEL", "MASTER", MASTER]);
     let pair = reply

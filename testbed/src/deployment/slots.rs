@@ -1,4 +1,4 @@
-//! Which slot of a cluster a key is in.
+//! The slot of a key in a cluster.
 
 /// How many there are.
 pub const SLOTS: u16 = 16_384;
@@ -15,7 +15,7 @@ pub fn keyslot(key: &str) -> u16 {
     crc16(hashed.as_bytes()) % SLOTS
 }
 
-/// XMODEM: polynomial 0x1021, beginning at 0.
+/// XMODEM: polynomial 0x1021, initial value 0.
 fn crc16(bytes: &[u8]) -> u16 {
     bytes.iter().fold(0, |crc, byte| {
         (0..8).fold(crc ^ (u16::from(*byte) << 8), |crc, _| {

@@ -1,4 +1,4 @@
-//! Without faults: the server answers as Redis 7.0.15 does, byte by byte.
+//! Without faults, the server replies like Redis 7.0.15, byte for byte.
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, duplex};
 
@@ -130,7 +130,7 @@ async fn subscriptions_and_messages() {
         [2, 1]
     );
     let message = ">3\r\n$7\r\nmessage\r\n$1\r\na\r\n$2\r\nhi\r\n";
-    // Before the answer to the publisher, as in Redis.
+    // Before the reply to the publisher, as in Redis.
     other
         .asks(&["PUBLISH", "a", "hi"], &format!("{message}:2\r\n"))
         .await;
@@ -187,9 +187,9 @@ async fn garbage_is_an_error_and_ends_the_connection() {
     }
 }
 
-/// Not as text: bytes that are no UTF-8 arrive and come back as they are.
+/// Bytes that are not UTF-8 come back unchanged.
 #[tokio::test(start_paused = true)]
-async fn words_are_bytes() {
+async fn words_may_be_any_bytes() {
     let redis = Engine::new();
     let (dialer, _) = client(&redis);
     let mut raw = Raw::connect(&dialer).await;
@@ -199,7 +199,7 @@ async fn words_are_bytes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn client_may_bring_a_stream_of_its_own() {
+async fn a_client_may_bring_its_own_stream() {
     let redis = Engine::new();
     let (dialer, control) = client(&redis);
     let (mut ours, theirs) = duplex(16);
@@ -220,7 +220,7 @@ async fn client_may_bring_a_stream_of_its_own() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn paused_engine_runs_what_piled_up() {
+async fn a_resumed_engine_runs_pending_commands() {
     let redis = Engine::new();
     let (dialer, _) = client(&redis);
     let mut raw = Raw::connect(&dialer).await;
@@ -236,7 +236,7 @@ async fn paused_engine_runs_what_piled_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn restart_ends_connections_and_what_they_had_sent() {
+async fn a_restart_drops_connections_and_their_pending_commands() {
     let redis = Engine::new();
     let (dialer, control) = client(&redis);
     let mut raw = Raw::connect(&dialer).await;

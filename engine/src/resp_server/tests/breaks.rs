@@ -1,4 +1,4 @@
-//! A connection that breaks at every byte of either direction.
+//! A connection that breaks at each byte of either direction.
 
 use std::time::Duration;
 
@@ -42,7 +42,7 @@ async fn request_whose_answer_is_cut_was_run() {
         let (dialer, control) = client(&redis);
         let mut raw = Raw::connect(&dialer).await;
         raw.send(&["EVAL", SCRIPT, "0"]).await;
-        // A cut before the first byte would lose the request, too: it has to run first.
+        // A cut before the first byte would also lose the request, so let it run first.
         settle().await;
         newest(&control).cut_after(Direction::Replies, cut as u64);
         assert_eq!(raw.rest().await, &ANSWER.as_bytes()[..cut]);
@@ -71,7 +71,7 @@ async fn next_connection_breaks_within_its_handshake() {
     Raw::connect(&dialer).await;
 }
 
-/// Executed long after its client has connected again.
+/// The request runs long after its client has reconnected.
 #[tokio::test(start_paused = true)]
 async fn request_of_a_broken_connection_may_run_later() {
     let late = Delay::fixed(Duration::from_millis(100));
@@ -108,7 +108,7 @@ async fn request_of_a_broken_connection_may_run_later() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_sent_is_run_though_its_client_is_gone() {
+async fn a_sent_request_runs_although_its_client_is_gone() {
     let late = Delay::fixed(Duration::from_millis(100));
     let request = Delay::fixed(Duration::from_millis(5));
     for (chance, at) in [(0.0, 5), (1.0, 100)] {
@@ -133,7 +133,7 @@ async fn what_was_sent_is_run_though_its_client_is_gone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_sent_may_vanish_with_its_client() {
+async fn a_sent_request_may_vanish_with_its_client() {
     let faults = Faults {
         lost_at_close: 1.0,
         ..Faults::default()
@@ -176,7 +176,7 @@ async fn part_of_an_answer_may_arrive_before_the_break() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn crashed_client_runs_and_hears_nothing_more() {
+async fn a_crashed_client_sends_and_receives_nothing_more() {
     let redis = Engine::new();
     let (dialer, control) = client(&redis);
     let mut raw = Raw::connect(&dialer).await;

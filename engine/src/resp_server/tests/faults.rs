@@ -1,4 +1,4 @@
-//! Directions that stall, drop bytes or hesitate; chunks of any size.
+//! Directions that stall, drop bytes or delay them, and chunks of any size.
 
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ async fn stalled_server_stops_its_client_from_writing() {
     raw.hears("+OK\r\n").await;
 }
 
-/// A client that does not read its answers has its commands run all the same.
+/// Commands of a client run even if it does not read its replies.
 #[tokio::test(start_paused = true)]
 async fn slow_consumer_gets_everything_later() {
     let redis = Engine::new();
@@ -66,7 +66,7 @@ async fn slow_consumer_gets_everything_later() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn server_hangs_up_on_a_listener_that_is_too_slow() {
+async fn a_subscriber_that_is_too_slow_is_disconnected() {
     let redis = Engine::new();
     let (dialer, control) = client(&redis);
     control.set_faults(
@@ -180,7 +180,7 @@ async fn frames_are_split_and_joined() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn bytes_are_as_late_as_told() {
+async fn bytes_arrive_after_the_set_delay() {
     let redis = Engine::new();
     let (dialer, control) = client(&redis);
     let ms = |span| Delay::fixed(Duration::from_millis(span));
@@ -212,7 +212,7 @@ async fn bytes_are_as_late_as_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn chances_break_refuse_and_keep_away() {
+async fn random_faults_break_refuse_and_delay_connections() {
     let redis = Engine::new();
     let (dialer, control) = client(&redis);
     let none = Faults::default;

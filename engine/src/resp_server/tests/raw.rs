@@ -1,4 +1,4 @@
-//! A client that knows nothing but bytes.
+//! A client that only knows bytes.
 
 use std::io;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ pub(super) struct Raw {
     pub(super) writer: WriteHalf,
 }
 
-/// Long enough for everything that needs no timer.
+/// Waits long enough for everything that needs no timer.
 pub(super) async fn settle() {
     for _ in 0..200 {
         tokio::task::yield_now().await;
@@ -33,7 +33,7 @@ pub(super) fn newest(control: &LinkControl) -> ConnectionControl {
     control.connections().pop().expect("a connection")
 }
 
-/// A command as its bytes.
+/// The bytes of a command.
 pub(super) fn frame(words: &[&str]) -> Vec<u8> {
     let word = |word: &&str| format!("${}\r\n{word}\r\n", word.len());
     let words: Vec<String> = std::iter::once(format!("*{}\r\n", words.len()))
@@ -48,7 +48,7 @@ impl Raw {
         Ok(Raw { reader, writer })
     }
 
-    /// After the handshake.
+    /// Connects and completes the handshake.
     pub(super) async fn connect(dialer: &Dialer) -> Raw {
         let mut raw = Raw::dial(dialer).expect("a connection");
         raw.send(&["HELLO", "3"]).await;
@@ -66,7 +66,7 @@ impl Raw {
         drop(self.writer.write_all(bytes).await);
     }
 
-    /// An answer of known length.
+    /// Reads a reply of known length.
     pub(super) async fn hears(&mut self, expected: &str) {
         let mut heard = vec![0; expected.len()];
         let read = timeout(Duration::from_secs(60), self.reader.read_exact(&mut heard)).await;
@@ -83,7 +83,7 @@ impl Raw {
         self.hears(expected).await;
     }
 
-    /// All bytes up to a known end.
+    /// Reads up to a known end.
     pub(super) async fn frame_end(&mut self, end: &str) -> String {
         let mut heard = String::new();
         while !heard.ends_with(end) {
@@ -93,7 +93,7 @@ impl Raw {
         heard
     }
 
-    /// All bytes up to the end of the connection.
+    /// Reads up to the end of the connection.
     pub(super) async fn rest(&mut self) -> Vec<u8> {
         let mut heard = Vec::new();
         // A reset is an end as well.

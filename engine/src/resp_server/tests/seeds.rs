@@ -40,7 +40,7 @@ fn storm() -> Faults {
     }
 }
 
-/// Two clients that call, subscribe and reconnect: every byte that they read, and when.
+/// Two clients that call, subscribe and reconnect. Returns every byte that they read, and when.
 async fn play(seed: u64) -> Vec<String> {
     let redis = Engine::new();
     let start = Instant::now();
@@ -83,7 +83,7 @@ async fn play(seed: u64) -> Vec<String> {
 }
 
 #[test]
-fn seed_decides_the_course() {
+fn the_same_seed_gives_the_same_run() {
     for seed in 1..20 {
         assert_eq!(course(seed), course(seed));
     }
