@@ -30,13 +30,13 @@ async fn main() -> Result<(), Failure> {
         .try_lock_now(Lease::fixed(LEASE))
         .await?;
     let old = stale.token();
-    let seen = accounts.claim(7, old)?.expect("nobody was here before");
+    let seen = accounts.fence(7, old)?.expect("nobody was here before");
     println!("the slow one holds token {old}, reads {seen}, and stands still");
     sleep(LEASE * 2).await;
 
     let guard = quick.fenced_lock(LOCK).lock().await?;
     let new = guard.token();
-    let balance = accounts.claim(7, new)?.expect("the latest token");
+    let balance = accounts.fence(7, new)?.expect("the latest token");
     assert!(accounts.set_balance(7, balance + 50, new)?);
     println!(
         "the quick one holds token {new}, reads {balance} and writes {}",
@@ -57,9 +57,9 @@ async fn main() -> Result<(), Failure> {
     // The lock again, a new token, and everything from the beginning.
     let guard = slow.fenced_lock(LOCK).lock().await?;
     let newest = guard.token();
-    let balance = accounts.claim(7, newest)?.expect("the latest token");
+    let balance = accounts.fence(7, newest)?.expect("the latest token");
     assert!(accounts.set_balance(7, balance + 10, newest)?);
-    assert_eq!(accounts.claim(7, newest)?, Some(160));
+    assert_eq!(accounts.fence(7, newest)?, Some(160));
     println!("the slow one begins again with token {newest}: 160");
     guard.unlock().await?;
     Ok(())
@@ -82,7 +82,7 @@ impl Accounts {
     }
 
     /// Shuts all earlier holders out, and then reads: what is read cannot change behind our back.
-    fn claim(&self, id: u32, token: FencingToken) -> rusqlite::Result<Option<i64>> {
+    fn fence(&self, id: u32, token: FencingToken) -> rusqlite::Result<Option<i64>> {
         let sql = "UPDATE account SET fence = ?1 WHERE id = ?2 AND fence <= ?1 RETURNING balance";
         let mut rows = self.0.prepare(sql)?;
         let mut rows = rows.query(params![token.value(), id])?;

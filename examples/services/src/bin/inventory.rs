@@ -27,7 +27,7 @@ const TABLE: &str = "CREATE TABLE IF NOT EXISTS stock (
 )";
 const FILL: &str = "INSERT INTO stock (item, count) VALUES ($1, $2)";
 /// Shuts all earlier holders out, and then reads: what is read cannot change behind our back.
-const CLAIM: &str = "UPDATE stock SET fence = $1 WHERE item = $2 AND fence <= $1 RETURNING count";
+const FENCE: &str = "UPDATE stock SET fence = $1 WHERE item = $2 AND fence <= $1 RETURNING count";
 /// Changes nothing if a later holder has been here.
 const WRITE: &str = "UPDATE stock SET fence = $1, count = $2 WHERE item = $3 AND fence <= $1";
 
@@ -50,7 +50,7 @@ async fn main() -> Result<(), Failure> {
         .await?;
     let token = guard.token();
     let count = stock
-        .claim(item, token)
+        .fence(item, token)
         .await?
         .ok_or("no such item, or a later seller is here")?;
     if count < wanted {
@@ -101,15 +101,15 @@ impl Stock {
         Ok(())
     }
 
-    async fn claim(&mut self, item: i64, token: FencingToken) -> Result<Option<i64>, Failure> {
+    async fn fence(&mut self, item: i64, token: FencingToken) -> Result<Option<i64>, Failure> {
         let token = token.value();
         match self {
             Stock::Postgres(client) => {
-                let row = client.query_opt(CLAIM, &[&token, &item]).await?;
+                let row = client.query_opt(FENCE, &[&token, &item]).await?;
                 Ok(row.map(|row| row.get(0)))
             }
             Stock::Sqlite(connection) => {
-                let mut statement = connection.prepare(CLAIM)?;
+                let mut statement = connection.prepare(FENCE)?;
                 let mut rows = statement.query(params![token, item])?;
                 Ok(rows.next()?.map(|row| row.get(0)).transpose()?)
             }
