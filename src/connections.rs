@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn others_have_the_name_that_they_gave() {
+    fn connections_of_other_libraries_have_their_own_name() {
         let other = read("id=7 addr=[::1]:4711 name=a:b age=1 idle=0 lib-name= lib-ver=");
         assert_eq!(
             (other.name.as_deref(), other.client, other.library),

@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_no_server_could_do_is_refused() {
+    fn copies_that_no_server_can_keep_are_refused() {
         let second = Duration::from_secs(1);
         let refused = [
             Durability::replicas(0),

@@ -18,7 +18,7 @@ use std::time::Duration;
 /// # async fn main() -> Result<(), leasehold::Error> {
 /// let lock = leasehold::Client::embedded().lock("orders:42");
 /// let guard = lock.lock().await?;
-/// let holder = lock.holder().await?.expect("it is held");
+/// let holder = lock.holder().await?.expect("held");
 /// assert_eq!((&*holder.owner, holder.holds), (guard.owner(), 1));
 /// guard.unlock().await?;
 /// # Ok(())

@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_shown_on_one_line() {
+    fn stats_are_shown_on_one_line() {
         let shown = Stats {
             acquired_at_once: 2,
             ..Stats::default()

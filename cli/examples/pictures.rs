@@ -116,7 +116,7 @@ impl Runs {
         runs.extend(
             (0..2).map(|_| run("tickets", &["--kind", "fair", "--as", "desk@pod-6"], rest)),
         );
-        wait_until("both wait", LATE, || {
+        wait_until("both queued", LATE, || {
             count(&["LLEN", "redisson_lock_queue:{tickets}"]) == 2
         });
         // A lock that changes hands.
@@ -129,9 +129,7 @@ impl Runs {
             .env("LEASEHOLD_URL", server.url())
             .stdin(Stdio::null());
         runs.push(often.spawn().expect("a shell"));
-        wait_until("it is held", LATE, || {
-            count(&["EXISTS", "mail:outbox"]) == 1
-        });
+        wait_until("held", LATE, || count(&["EXISTS", "mail:outbox"]) == 1);
         Runs(runs)
     }
 }
@@ -140,7 +138,7 @@ impl Drop for Runs {
     fn drop(&mut self) {
         for run in &mut self.0 {
             let pid = Pid::from_raw(i32::try_from(run.id()).expect("a pid"));
-            kill(pid, Signal::SIGTERM).expect("it runs");
+            kill(pid, Signal::SIGTERM).expect("running");
             drop(run.wait());
         }
     }

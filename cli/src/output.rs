@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_others_wrote_does_nothing_to_a_terminal() {
+    fn foreign_text_cannot_control_the_terminal() {
         assert_eq!(harmless("orders:42 é (nightly)"), "orders:42 é (nightly)");
         let hostile = "x\u{1b}[2J\ny\u{9b}31m\r";
         assert_eq!(harmless(hostile), "x\\u{1b}[2J\\ny\\u{9b}31m\\r");

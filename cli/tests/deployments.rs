@@ -12,7 +12,7 @@ fn output(url: &str, words: &[&str]) -> Output {
         .env("LEASEHOLD_URL", url)
         .stdin(Stdio::null())
         .output()
-        .expect("it starts")
+        .expect("started")
 }
 
 /// A run inside a run for each name: the innermost command sees all of these locks. Afterwards there are none.

@@ -78,7 +78,7 @@ fn a_refusal_of_the_server_has_a_code_of_its_own() {
 }
 
 #[test]
-fn bad_usage_is_told_before_anything_is_sent() {
+fn bad_usage_is_reported_before_anything_is_sent() {
     let cases: [(&[&str], &str); 9] = [
         (&["run", "job"], "COMMAND"),
         (&["run", "job", "--wait", "soon", "--", "true"], "--wait"),
@@ -100,7 +100,7 @@ fn bad_usage_is_told_before_anything_is_sent() {
         (&["sing"], "sing"),
     ];
     for (arguments, part) in cases {
-        let output = bare(arguments).output().expect("it starts");
+        let output = bare(arguments).output().expect("started");
         assert_eq!(
             exit_code(&output),
             124,
@@ -126,14 +126,14 @@ fn bad_usage_is_told_before_anything_is_sent() {
         &["--password-file", "/none"],
     ] {
         let words = [&["run", "job"], arguments, &["--url", &url, "--", "true"]].concat();
-        let output = bare(&words).output().expect("it starts");
+        let output = bare(&words).output().expect("started");
         assert_eq!(exit_code(&output), 124, "{words:?}: {}", stderr(&output));
         assert!(listener.accept().is_err(), "{words:?}: somebody connected");
     }
 }
 
 #[test]
-fn a_command_that_cannot_be_started_is_told_as_in_a_shell() {
+fn a_command_that_cannot_be_started_exits_like_in_a_shell() {
     if is_missing() {
         return;
     }
@@ -148,7 +148,7 @@ fn a_command_that_cannot_be_started_is_told_as_in_a_shell() {
 #[test]
 fn help_and_version_are_no_errors() {
     for arguments in [&["--help"][..], &["--version"], &["run", "--help"]] {
-        let output = bare(arguments).output().expect("it starts");
+        let output = bare(arguments).output().expect("started");
         assert_eq!(exit_code(&output), 0);
         assert!(stdout(&output).contains("leasehold"), "{}", stdout(&output));
     }

@@ -31,7 +31,7 @@ fn end_of_lease(bed: &Testbed) -> u128 {
         let left = bed.left("job");
         let renewed = left > last;
         last = left;
-        end = asked + left.expect("it is held").as_nanos();
+        end = asked + left.expect("held").as_nanos();
         renewed
     });
     end
@@ -191,7 +191,7 @@ fn the_command_ends_with_its_runner_although_the_reaper_is_killed_too() {
     let reaper = reaper_of(&runner, &command);
     // The runner is stopped first, so that it does not replace the reaper.
     runner.signal(Signal::SIGSTOP);
-    kill(reaper, Signal::SIGKILL).expect("it runs");
+    kill(reaper, Signal::SIGKILL).expect("running");
     runner.signal(Signal::SIGKILL);
     wait_until("the command ends", LATE, || !runs(&command));
 }
@@ -209,7 +209,7 @@ fn a_reaper_that_was_killed_is_replaced() {
         .expect("two")
         .to_owned();
     let first = reaper_of(&runner, &command);
-    kill(first, Signal::SIGKILL).expect("it runs");
+    kill(first, Signal::SIGKILL).expect("running");
     wait_until("there is another", LATE, || {
         children(&runner)
             .iter()
@@ -272,7 +272,7 @@ fn the_lock_is_kept_until_the_last_process_of_the_group_ends() {
     let runner = bed.run(&["job", "--lease", "1s"], &script);
     let background = await_line(&bed.file("pid"));
     let mut last = bed.left("job");
-    wait_until("it is renewed", LATE, || {
+    wait_until("renewed", LATE, || {
         let left = bed.left("job");
         std::mem::replace(&mut last, left) < left
     });
@@ -314,7 +314,7 @@ fn at_least_outlives_a_runner_that_is_killed() {
     let ready = bed.file("ready");
     let script = format!("echo >{}; read x", ready.display());
     let runner = bed.run(&["job", "--lease", "1s", "--at-least", "1h"], &script);
-    wait_until("it is ready", LATE, || ready.exists());
+    wait_until("ready", LATE, || ready.exists());
     runner.signal(Signal::SIGKILL);
     runner.end();
     let left = bed.left("job").expect("it is kept");

@@ -85,7 +85,7 @@ fn without_the_hold_of_the_outer_run_nothing_runs() {
             .env("LEASEHOLD_NAME", "job")
             .env("LEASEHOLD_OWNER", owner)
             .stdin(Stdio::null());
-        inner.output().expect("it starts")
+        inner.output().expect("started")
     };
     let ours = "9f2d47a8-5b6c-4e21-8d11-0c3a5e7f9b10:1";
     for held in [false, true] {
@@ -115,7 +115,7 @@ fn without_the_hold_of_the_outer_run_nothing_runs() {
     assert_eq!(stdout(&stale(ours)), "ran\n", "it is the owner");
 
     let mut odd = bed.leasehold(&["run", "job", "--", "echo", "ran"]);
-    let output = odd.env("LEASEHOLD_HELD", "{").output().expect("it starts");
+    let output = odd.env("LEASEHOLD_HELD", "{").output().expect("started");
     assert_eq!(
         (exit_code(&output), &*stdout(&output)),
         (124, ""),
@@ -123,10 +123,7 @@ fn without_the_hold_of_the_outer_run_nothing_runs() {
         stderr(&output)
     );
     let mut odd = bed.leasehold(&["run", "job", "--", "echo", "ran"]);
-    let output = odd
-        .env("LEASEHOLD_OWNER", ours)
-        .output()
-        .expect("it starts");
+    let output = odd.env("LEASEHOLD_OWNER", ours).output().expect("started");
     assert_eq!(
         (exit_code(&output), &*stdout(&output)),
         (124, ""),

@@ -165,7 +165,7 @@ fn locks_of_redis_py_are_shown_waited_for_and_broken() {
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
-        .expect("it starts");
+        .expect("started");
     wait_until("it holds the lock", LATE, || bed.is_held("py"));
     let mut token = String::new();
     BufReader::new(peer.stdout.take().expect("piped"))

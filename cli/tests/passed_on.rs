@@ -20,7 +20,7 @@ fn standard_input_and_output_are_those_of_the_runner() {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-        .expect("it starts");
+        .expect("started");
     let mut input = runner.stdin.take().expect("piped");
     input.write_all(b"line\nwithout end").expect("it reads");
     drop(input);
@@ -102,7 +102,7 @@ fn signals_reach_the_command() {
             ready.display()
         );
         let runner = bed.run(&["job"], &format!("{trap} while :; do sleep 0.01; done"));
-        wait_until("it is ready", LATE, || ready.exists());
+        wait_until("ready", LATE, || ready.exists());
         runner.signal(signal);
         let (code, told) = runner.end();
         assert_eq!(
@@ -116,14 +116,14 @@ fn signals_reach_the_command() {
         &["job"],
         &format!("echo >{}; while :; do sleep 9; done", ready.display()),
     );
-    wait_until("it is ready", LATE, || ready.exists());
+    wait_until("ready", LATE, || ready.exists());
     runner.signal(Signal::SIGTERM);
     assert_eq!(runner.end().0, 128 + 15, "a signal ended the command");
     assert!(!bed.is_held("job"), "it is released");
 }
 
 #[test]
-fn what_was_ignored_stays_ignored() {
+fn an_ignored_signal_stays_ignored() {
     if is_missing() {
         return;
     }
@@ -140,7 +140,7 @@ fn what_was_ignored_stays_ignored() {
         .args(["-c", &script])
         .env("LEASEHOLD_URL", bed.server.url());
     let runner = Runner::start(shell);
-    wait_until("it is ready", LATE, || ready.exists());
+    wait_until("ready", LATE, || ready.exists());
     runner.signal(Signal::SIGHUP);
     assert_eq!(runner.end().0, 5);
 }
@@ -155,7 +155,7 @@ fn a_signal_ends_the_wait_and_leaves_nothing() {
     let ran = bed.file("ran");
     for signal in [Signal::SIGTERM, Signal::SIGINT] {
         let runner = bed.run(&["job"], &format!("echo >{}", ran.display()));
-        wait_until("it listens", LATE, || {
+        wait_until("listening", LATE, || {
             !bed.server.clients("sub=1").is_empty()
         });
         runner.signal(signal);
@@ -179,7 +179,7 @@ fn a_command_that_is_suspended_goes_on_with_its_lock() {
     );
     let pid = await_line(&file);
     let child = nix::unistd::Pid::from_raw(pid.parse().expect("a pid"));
-    nix::sys::signal::kill(child, Signal::SIGSTOP).expect("it runs");
+    nix::sys::signal::kill(child, Signal::SIGSTOP).expect("running");
     // Its runner is not suspended: it goes on to renew the lock, for longer than a lease.
     let mut renewals = 0;
     let mut last = bed.left("job");

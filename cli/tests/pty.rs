@@ -50,8 +50,8 @@ impl Pty {
         for (name, value) in environment {
             command.env(name, value);
         }
-        let child = pair.slave.spawn_command(command).expect("it starts");
-        let input = pair.master.take_writer().expect("it is the first");
+        let child = pair.slave.spawn_command(command).expect("started");
+        let input = pair.master.take_writer().expect("first caller");
         let mut output = pair.master.try_clone_reader().expect("it can be read");
         let parser = Parser::new(rows, cols, 0);
         let shown = Arc::new(Mutex::new(Shown {

@@ -138,7 +138,7 @@ fn ls_lists_the_locks_of_java_and_of_this_library() {
 }
 
 #[test]
-fn show_tells_one_lock_of_whatever_kind() {
+fn show_describes_a_lock_of_any_kind() {
     if is_missing() {
         return;
     }
@@ -193,7 +193,7 @@ fn a_run_says_who_it_is_and_what_for() {
     let runner = bed.run(&[&["job"][..], &named].concat(), &script);
     let owner = await_line(&file);
     let holder = || json(&bed, &["show", "job"])["holders"][0].clone();
-    wait_until("it is told", LATE, || {
+    wait_until("purpose shown", LATE, || {
         holder()["purpose"] == json!("nightly invoices")
     });
     assert_eq!(
@@ -224,7 +224,7 @@ fn a_run_says_who_it_is_and_what_for() {
 
     // By itself it says the name of its command, and not its arguments.
     let runner = bed.run(&["other"], "exec cat");
-    wait_until("it is told", LATE, || {
+    wait_until("purpose shown", LATE, || {
         let shown = json(&bed, &["show", "other"]);
         shown["held"] == json!(true) && shown["holders"][0]["purpose"] == json!("sh")
     });
@@ -232,7 +232,7 @@ fn a_run_says_who_it_is_and_what_for() {
 }
 
 #[test]
-fn a_run_refuses_names_and_purposes_that_cannot_be_told() {
+fn a_run_refuses_names_and_purposes_that_cannot_be_stored() {
     if is_missing() {
         return;
     }
@@ -252,7 +252,7 @@ fn a_run_refuses_names_and_purposes_that_cannot_be_told() {
 }
 
 #[test]
-fn those_who_wait_are_told() {
+fn waiters_are_listed() {
     if is_missing() {
         return;
     }
@@ -273,7 +273,7 @@ fn those_who_wait_are_told() {
 
     let runner = bed.run(&["java:plain", "--wait", "1m"], "exec cat");
     let listening = || json(&bed, &["show", "java:plain"])["listening"] == json!(1);
-    wait_until("it listens", LATE, listening);
+    wait_until("listening", LATE, listening);
     assert!(stdout(&bed.output(&["show", "java:plain"])).contains("1 client listens"));
     let list = stdout(&bed.output(&["ls", "java:plain"]));
     assert!(
@@ -374,25 +374,23 @@ fn watch_writes_a_line_for_each_change() {
         .stdout(output)
         .stdin(Stdio::null())
         .spawn()
-        .expect("it starts");
+        .expect("started");
     let has = |part: &str| crate::testbed::text(&lines).contains(part);
-    wait_until("it is held", LATE, || {
+    wait_until("held", LATE, || {
         has(&format!("held    java:job (lock) by {JAVA}"))
     });
     bed.server.command(&["DEL", "java:job"]);
-    wait_until("it is free", LATE, || has("free    java:job"));
+    wait_until("free", LATE, || has("free    java:job"));
     bed.server.command(&[
         "HSET",
         "java:job",
         "11111111-2222-4333-8444-555555555555:7",
         "1",
     ]);
-    wait_until("it is held again", LATE, || {
-        has("555555555555:7, no expiry")
-    });
+    wait_until("held again", LATE, || has("555555555555:7, no expiry"));
     bed.hold_by_another("java:job");
     wait_until("it has two holders", LATE, || has("changed java:job"));
-    watch.kill().expect("it runs");
+    watch.kill().expect("running");
     watch.wait().expect("it ends");
     assert_eq!(crate::testbed::text(&lines).lines().count(), 4);
 }
@@ -424,20 +422,20 @@ fn watch_writes_json_and_goes_on_after_an_outage() {
         .stderr(errors)
         .stdin(Stdio::null())
         .spawn()
-        .expect("it starts");
+        .expect("started");
     await_line(&lines);
     bed.server.kill();
     await_line(&bed.file("errors"));
     bed.server.restart();
-    wait_until("it is told free", LATE, || {
+    wait_until("reported free", LATE, || {
         crate::testbed::text(&lines).contains("free    job")
     });
-    watch.kill().expect("it runs");
+    watch.kill().expect("running");
     watch.wait().expect("it ends");
 }
 
 #[test]
-fn preflight_tells_what_the_server_gives() {
+fn preflight_reports_the_guarantee_of_the_server() {
     if is_missing() {
         return;
     }
@@ -491,15 +489,15 @@ fn bench_measures_and_leaves_nothing() {
 
 #[test]
 fn completions_and_manual_know_every_command() {
-    let output = bare(&["completions", "bash"]).output().expect("it starts");
+    let output = bare(&["completions", "bash"]).output().expect("started");
     let script = stdout(&output);
     let folder = std::env::temp_dir().join(format!("leasehold-manual-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder");
     let manual = bare(&["man", "--dir", &folder.to_string_lossy()])
         .output()
-        .expect("it starts");
+        .expect("started");
     assert_eq!(exit_code(&manual), 0, "{}", stderr(&manual));
-    let page = stdout(&bare(&["man"]).output().expect("it starts"));
+    let page = stdout(&bare(&["man"]).output().expect("started"));
     for task in [
         "run",
         "ls",
@@ -529,7 +527,7 @@ fn completions_and_manual_know_every_command() {
         "{script} {page}"
     );
     assert!(page.contains("\\-\\-password\\-file"), "{page}");
-    std::fs::remove_dir_all(&folder).expect("its own");
+    std::fs::remove_dir_all(&folder).expect("re-entered");
 }
 
 #[test]
@@ -545,10 +543,7 @@ fn a_password_comes_from_the_environment_or_a_file() {
     std::fs::write(&file, "s e#cret\n").expect("a file");
     let run = |name: &str, value: &str, arguments: &[&str]| {
         let arguments = [&["ls", "--url", &url], arguments].concat();
-        let output = bare(&arguments)
-            .env(name, value)
-            .output()
-            .expect("it starts");
+        let output = bare(&arguments).env(name, value).output().expect("started");
         (exit_code(&output), stderr(&output))
     };
     assert_eq!(run("LEASEHOLD_PASSWORD", "s e#cret", &[]).0, 0);
@@ -573,12 +568,12 @@ fn a_password_comes_from_the_environment_or_a_file() {
     let output = both
         .env("LEASEHOLD_PASSWORD", "s e#cret")
         .output()
-        .expect("it starts");
+        .expect("started");
     assert_eq!(exit_code(&output), 0, "{}", stderr(&output));
 }
 
 #[test]
-fn what_ps_shows_has_no_password() {
+fn ps_shows_no_password() {
     if is_missing() || !cfg!(target_os = "linux") {
         return;
     }

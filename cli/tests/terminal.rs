@@ -69,7 +69,7 @@ fn the_shell_has_the_terminal_again() {
     let bed = Testbed::new();
     let mut shell = shell(&bed);
     shell.send("$L run job -- sh -c 'read a; exit 7'; echo code $?.\r");
-    wait_until("it runs", LATE, || bed.is_held("job"));
+    wait_until("running", LATE, || bed.is_held("job"));
     shell.send("line\r");
     shell.await_text("code 7.");
     shell.send("$L run job -- sh -c 'kill -9 $$'; echo code $?.\r");
@@ -236,7 +236,7 @@ fn break_asks_first() {
 }
 
 #[test]
-fn break_spares_a_holder_that_came_meanwhile() {
+fn break_spares_a_new_holder() {
     if is_missing() {
         return;
     }
@@ -283,7 +283,7 @@ fn watch_shows_changes_and_leaves_the_terminal_as_it_was() {
         Pid::from_raw(i32::try_from(watch.pid()).expect("a pid")),
         Signal::SIGTERM,
     )
-    .expect("it runs");
+    .expect("running");
     assert_eq!(watch.end(), 0);
     wait_until("the screen is as it was", LATE, || {
         !watch.screen().alternate_screen()

@@ -37,7 +37,7 @@ impl Testbed {
         self.leasehold(arguments)
             .stdin(Stdio::null())
             .output()
-            .expect("it starts")
+            .expect("started")
     }
 
     /// Runs a script of `sh` under a lock, in the background.
@@ -101,7 +101,7 @@ impl Runner {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         Runner {
-            process: piped.spawn().expect("it starts"),
+            process: piped.spawn().expect("started"),
         }
     }
 
@@ -110,7 +110,7 @@ impl Runner {
     }
 
     pub(crate) fn signal(&self, signal: Signal) {
-        kill(self.pid(), signal).expect("it runs");
+        kill(self.pid(), signal).expect("running");
     }
 
     /// The exit code, and what was written to standard error.

@@ -1,9 +1,9 @@
-//! Moments count the time for which the machine was suspended, timers do not.
+//! Moments count the time for which the machine was suspended; timers do not.
 
 use super::*;
 
 const HOUR: Duration = Duration::from_secs(3600);
-/// Two clocks are not read at one instant.
+/// Two clocks cannot be read at the same instant.
 const NOISE: Duration = Duration::from_millis(1);
 
 #[tokio::test(start_paused = true)]
@@ -38,7 +38,7 @@ async fn under_paused_time_moments_are_those_of_the_timers() {
     }
 }
 
-/// The thread that reads the clocks may stand still between any two of them.
+/// The thread that reads the clocks may be stopped between any two of them.
 #[test]
 fn a_moment_is_read_within_the_call() {
     let clock = Clock::new(Counts::AllTime);

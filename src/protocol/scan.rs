@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_found_is_a_lock_or_nothing() {
+    fn only_locks_are_found() {
         let owner = "0b4e4b9c-9a1f-4c0e-8f6a-0c5f9d6b0f11:57";
         let writer = format!("{owner}:write");
         let kind = |value: &Value| lock(value).map(|found| found.kind);

@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn what_means_nothing_for_a_kind_is_refused() {
+    fn a_setting_without_meaning_for_a_kind_is_refused() {
         let count = OwnSettings {
             retry_count: Some(0),
             ..OwnSettings::default()

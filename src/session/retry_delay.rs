@@ -160,7 +160,7 @@ mod tests {
     fn pauses(seed: u64, number: usize) -> Vec<Duration> {
         let mut delay = asks(seed);
         (0..number)
-            .map(|_| delay.next(None).expect("it asks again"))
+            .map(|_| delay.next(None).expect("asked again"))
             .collect()
     }
 
@@ -195,11 +195,14 @@ mod tests {
             for left in [0, 3, 40].map(ms) {
                 let mut asks = asks(seed);
                 for _ in 0..20 {
-                    let pause = asks.next(Some(left)).expect("it asks again");
+                    let pause = asks.next(Some(left)).expect("asked again");
                     assert!(pause < left + ms(10), "{pause:?} of {left:?}");
                 }
                 let pause = listens(seed).next(Some(left)).expect("it ends");
-                assert!(pause > left && pause < left + ms(10), "{pause:?} of {left:?}");
+                assert!(
+                    pause > left && pause < left + ms(10),
+                    "{pause:?} of {left:?}"
+                );
                 let polls = listens_and_polls(seed).next(Some(left)).expect("it ends");
                 assert!(
                     polls > left && polls < left + ms(10),
@@ -212,7 +215,7 @@ mod tests {
     #[test]
     fn a_listening_waiter_without_an_expiry_waits_for_a_message() {
         assert_eq!(listens(1).next(None), None);
-        let polls = listens_and_polls(1).next(None).expect("it polls");
+        let polls = listens_and_polls(1).next(None).expect("polled");
         assert!(polls >= ms(800) && polls <= ms(1200), "{polls:?}");
     }
 }

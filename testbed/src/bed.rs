@@ -1,4 +1,4 @@
-//! What one behaviour runs on: the embedded engine, or real servers.
+//! What a behaviour runs on: the embedded engine, or real servers.
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::{Borrowed, SOON, eventually, ms, wait_until};
 /// How a suite makes its connections to a URL.
 pub type Connect = fn(&str) -> ClientBuilder;
 
-/// A place where locks live, and a look at it from outside.
+/// The engine or servers of one test, with a view of Redis from outside.
 #[derive(Debug)]
 pub enum Bed {
     Server(Box<Borrowed>, Connect),
@@ -22,7 +22,8 @@ pub enum Bed {
 }
 
 impl Bed {
-    /// The deployment that `LEASEHOLD_DEPLOYMENT` names: `cluster`, `sentinel`, or one server if it is not set.
+    /// The deployment that `LEASEHOLD_DEPLOYMENT` names: `cluster`, `sentinel`, or a single server
+    /// if it is not set.
     pub fn server() -> Self {
         Bed::server_through(Client::builder)
     }
@@ -37,7 +38,7 @@ impl Bed {
         Bed::Embedded(EmbeddedRedis::new())
     }
 
-    /// An engine that knows all scripts: each call is one request.
+    /// An engine that knows all scripts, so that each call is one request.
     pub fn engine() -> EmbeddedRedis {
         let redis = EmbeddedRedis::new();
         for (name, text, _) in scripts() {
@@ -64,8 +65,8 @@ impl Bed {
 impl Bed {
     pub fn builder(&self) -> ClientBuilder {
         match self {
-            // The machine may stall: a client that connects is not what a test is about, nor is a reply that is
-            // read late.
+            // Generous timeouts, because the machine may stall while the client connects or reads a
+            // reply.
             Bed::Server(server, connect) => connect(&server.url())
                 .connect_timeout(SOON)
                 .command_timeout(SOON / 2),
@@ -73,7 +74,7 @@ impl Bed {
         }
     }
 
-    /// Without polls within a test: a waiter goes on when it gets a message, or not at all.
+    /// Without polls within a test, so that waiters depend on messages.
     pub fn without_polls(&self) -> ClientBuilder {
         self.builder().safety_poll(Duration::from_secs(60))
     }
@@ -117,13 +118,13 @@ impl Bed {
         ms(if self.is_embedded() { span } else { span * 4 })
     }
 
-    /// A lease that must not end while a test goes on, and what is compared with it. On a server it outlasts a
-    /// machine that stalls for a second.
+    /// A lease that must outlast a part of the test. On a server it outlasts a stall of the machine
+    /// of one second.
     pub fn lease(&self, span: u64) -> Duration {
         ms(if self.is_embedded() { span } else { span * 10 })
     }
 
-    /// How late something may be. On a server only what never comes is a fault.
+    /// How late something may be. On a server, only something that never happens is a fault.
     pub fn late(&self, span: u64) -> Duration {
         if self.is_embedded() {
             ms(span)
@@ -132,8 +133,8 @@ impl Bed {
         }
     }
 
-    /// How much earlier a span may be over on a server's clock: it counts whole milliseconds, when the span begins
-    /// and when it ends, and while it is corrected it runs faster by up to a thousandth.
+    /// How much earlier a span may end by a server's clock. The clock counts whole milliseconds at
+    /// both ends of the span, and runs faster by up to a thousandth while it is being corrected.
     pub fn early(&self, span: Duration) -> Duration {
         if self.is_embedded() {
             ms(1)
@@ -142,10 +143,10 @@ impl Bed {
         }
     }
 
-    /// A wait that must fail because somebody else has the lock. On a server whose machine stalls, the last reply of
-    /// a wait may be lost; the wait is repeated then.
+    /// Expects a wait to fail because another owner has the lock. On a server, tries once more if
+    /// a stalled machine lost the last reply of the wait.
     pub async fn in_vain<T: Debug>(&self, wait: impl AsyncFn() -> Result<T, Error>) -> Error {
-        // The first wait may take as long as its caller says.
+        // The caller measures how long the first wait takes.
         let mut limit = None;
         loop {
             let error = wait().await.expect_err("somebody has it");
@@ -159,16 +160,17 @@ impl Bed {
         }
     }
 
-    /// Checks that a wait which cannot be repeated timed out, or lost its last reply on a machine that stalled.
+    /// Asserts that a wait which cannot be repeated has failed: by a timeout, or on a stalled
+    /// machine by a lost reply.
     pub fn timed_out(&self, error: &Error) {
         let is_lost = !self.is_embedded() && error.is_retryable();
         assert!(error.is_timeout() || is_lost, "{error}");
     }
 
-    /// Stops the process for this long, in the middle of a poll.
+    /// Blocks the process for a while in the middle of a poll.
     pub fn stall(&self) -> fn(Duration) {
         if self.is_embedded() {
-            // Its first poll moves the clock.
+            // The first poll moves the clock.
             |span| {
                 let advanced = tokio::time::advance(span);
                 advanced.now_or_never().unwrap_or_default();
@@ -179,9 +181,9 @@ impl Bed {
     }
 }
 
-/// What is in Redis, and what becomes of it.
+/// Redis from outside: its keys, its switches, its counters.
 impl Bed {
-    /// The text of a reply to one command; `nil` if there is none.
+    /// Runs a command and returns its reply as text; `nil` if it is empty.
     pub fn command(&self, words: &[&str]) -> String {
         match self {
             Bed::Server(server, _) => match server.command(words) {
@@ -222,7 +224,7 @@ impl Bed {
         self.number(&["PTTL", key])
     }
 
-    /// Deletes a key that must be there; nobody gets a message.
+    /// Deletes a key that must exist, without a message.
     pub fn delete(&self, key: &str) {
         assert_eq!(self.number(&["DEL", key]), 1, "it was there");
     }
@@ -236,7 +238,7 @@ impl Bed {
         wait_until("the key is gone", SOON, || !self.exists(key));
     }
 
-    /// A message as a release sends it.
+    /// Publishes a message like a release.
     pub fn publish(&self, channel: &str, message: &str) {
         let in_cluster = matches!(self, Bed::Server(server, _) if server.is_cluster());
         let send = |command| self.command(&[command, channel, message]);
@@ -246,7 +248,7 @@ impl Bed {
         }
     }
 
-    /// The channels that somebody listens to.
+    /// The channels that have subscribers.
     pub fn channels(&self) -> Vec<String> {
         match self {
             Bed::Server(server, _) => server.channels(),
@@ -258,7 +260,7 @@ impl Bed {
         }
     }
 
-    /// How many scripts clients have run.
+    /// The number of scripts that clients have run.
     pub fn calls(&self) -> u64 {
         match self {
             Bed::Server(server, _) => server.calls("evalsha"),
@@ -266,14 +268,14 @@ impl Bed {
         }
     }
 
-    /// The clock of the server, as milliseconds since 1970.
+    /// The server's clock, in milliseconds since 1970.
     pub fn clock(&self) -> i64 {
         let parts = self.list(&["TIME"]);
         let [seconds, micros] = [0, 1].map(|at| parts[at].parse::<i64>().expect("a number"));
         seconds * 1000 + micros / 1000
     }
 
-    /// Nobody answers any more.
+    /// Stops all replies for good.
     pub fn fail(&mut self) {
         match self {
             Bed::Server(server, _) => server.kill(),
@@ -281,7 +283,7 @@ impl Bed {
         }
     }
 
-    /// Nobody answers until [`resume`](Bed::resume), and all connections stay.
+    /// Stops all replies until [`resume`](Bed::resume), without closing connections.
     pub fn pause(&self) {
         match self {
             Bed::Server(server, _) => server.pause(),
@@ -289,7 +291,7 @@ impl Bed {
         }
     }
 
-    /// What was sent meanwhile is executed.
+    /// Executes what was sent in the meantime.
     pub fn resume(&self) {
         match self {
             Bed::Server(server, _) => server.resume(),

@@ -1,11 +1,12 @@
-//! One behaviour, two tests: on the engine and on real servers.
+//! One behaviour, two tests: on the embedded engine and on real servers.
 
 use tokio::runtime::Builder;
 
 use crate::Bed;
 
-/// Makes two tests of each behaviour of a list, `on_redis::FILE::NAME` and `embedded::FILE::NAME`. The list begins with
-/// what a behaviour is, [`task`] or [`thread`], and what makes the [`Bed`] with servers.
+/// Makes two tests of each behaviour in a list, `on_redis::FILE::NAME` and `embedded::FILE::NAME`.
+/// The list begins with the form of the behaviours, [`task`] or [`thread`], and the function that
+/// makes the [`Bed`] with servers.
 #[macro_export]
 macro_rules! behaviours {
     ($run:ident on $server:path; $($module:ident { $($behaviour:ident,)* })*) => {
@@ -35,7 +36,7 @@ macro_rules! behaviours {
 #[derive(Clone, Copy, Debug)]
 pub enum On {
     Engine,
-    /// What this makes.
+    /// The servers that this function makes.
     Servers(fn() -> Bed),
 }
 

@@ -23,6 +23,6 @@ pub async fn waiting(client: &Client, waiters: u64) {
 
 /// Takes a lock that is free, and gives it back.
 pub async fn take_and_release(lock: &Lock) {
-    let guard = lock.lock().await.expect("it is free");
-    guard.unlock().await.expect("it is held");
+    let guard = lock.lock().await.expect("free");
+    guard.unlock().await.expect("held");
 }

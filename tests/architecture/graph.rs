@@ -9,7 +9,7 @@ pub(crate) type Module = String;
 
 pub(crate) struct Import {
     path: Vec<String>,
-    /// It is a re-export.
+    /// The import is a re-export.
     public: bool,
 }
 
@@ -29,10 +29,7 @@ fn sources(src: &Path) -> BTreeMap<Module, Vec<Import>> {
             if path.is_dir() {
                 folders.push(path);
             } else if path.extension().is_some_and(|extension| extension == "rs") {
-                let inside = path
-                    .strip_prefix(src)
-                    .expect("it is in src")
-                    .with_extension("");
+                let inside = path.strip_prefix(src).expect("in src").with_extension("");
                 let module = inside.to_string_lossy().replace(['/', '\\'], "::");
                 let text = fs::read_to_string(&path).expect("a source file");
                 modules.insert(module, imports(&text));
@@ -42,7 +39,8 @@ fn sources(src: &Path) -> BTreeMap<Module, Vec<Import>> {
     modules
 }
 
-/// The paths that a file names: in `use` statements, and in its code if they begin at the crate or above.
+/// The paths that a file names, in `use` statements and elsewhere if they begin at the crate or
+/// above.
 fn imports(text: &str) -> Vec<Import> {
     let code = text
         .lines()
@@ -126,12 +124,13 @@ fn expand(before: &str, tree: &str, add: &mut impl FnMut(Vec<String>)) {
 
 pub(crate) struct Graph {
     pub(crate) modules: BTreeMap<Module, Vec<Import>>,
-    /// Which file defines an item that a module exports again.
+    /// Which file defines an item that a module re-exports.
     exported: BTreeMap<(Module, String), Module>,
 }
 
 impl Graph {
-    /// The files below the root of a crate, but for unit tests and the root itself, which knows all of them.
+    /// The files below the root of a crate, except unit tests and the root itself, which knows all
+    /// of them.
     pub(crate) fn of(root: &Path) -> Self {
         let mut graph = Graph {
             modules: sources(root),
@@ -153,7 +152,7 @@ impl Graph {
         graph
     }
 
-    /// The file that defines what a path means in a module; none if it is another crate's.
+    /// The file that defines what a path means in a module. None if it belongs to another crate.
     fn resolve(&self, module: &str, path: &[String]) -> Option<Module> {
         let mut at: Vec<&str> = module.split("::").collect();
         let mut path = path;
@@ -193,7 +192,7 @@ impl Graph {
         (!origin.is_empty()).then_some(origin)
     }
 
-    /// The files that a file imports, but for its ancestors.
+    /// The files that a file imports, except its ancestors.
     pub(crate) fn imported_by(&self, module: &str) -> BTreeSet<Module> {
         let imports = self.modules.get(module).into_iter().flatten();
         let files = imports.filter_map(|import| self.resolve(module, &import.path));
@@ -206,14 +205,14 @@ impl Graph {
         files.filter(|file| !is_above(file)).collect()
     }
 
-    /// The imports that are part of a circle.
+    /// The imports that are part of a cycle.
     pub(crate) fn circles(&self) -> Vec<String> {
         let mut left: BTreeMap<Module, BTreeSet<Module>> = self
             .modules
             .keys()
             .map(|module| (module.clone(), self.imported_by(module)))
             .collect();
-        // A file that imports nothing that is left is in no circle.
+        // A file whose imports are all gone is in no cycle.
         while let Some(leaf) = left.iter().find(|(_, imports)| imports.is_empty()) {
             let leaf = leaf.0.clone();
             left.remove(&leaf);
@@ -221,7 +220,7 @@ impl Graph {
                 imports.remove(&leaf);
             }
         }
-        // Nor is a file that nothing left imports.
+        // Neither is a file that no remaining file imports.
         loop {
             let imported: BTreeSet<_> = left.values().flatten().cloned().collect();
             let before = left.len();
@@ -236,7 +235,7 @@ impl Graph {
     }
 }
 
-/// Every file of a folder of sources that is no unit test.
+/// Every source file of a folder except unit tests.
 pub(crate) fn each_source(folder: &Path, look: &mut impl FnMut(&Path, &str)) {
     for entry in fs::read_dir(folder).expect("a folder of src") {
         let path = entry.expect("an entry").path();

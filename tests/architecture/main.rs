@@ -1,7 +1,7 @@
 //! The layers of `docs/architecture.md`: which package may depend on which, and that imports in `src` point down.
 //!
-//! A file may name what its ancestors define: `lock/guard.rs` belongs to `lock.rs`. A re-export counts as
-//! an import of the file that defines the item. Unit tests are not looked at.
+//! A file may name what its ancestors define: `lock/guard.rs` belongs to `lock.rs`. A re-export
+//! counts as an import of the file that defines the item. Unit tests are ignored.
 #![expect(clippy::panic, reason = "a test fails by it, also in its helpers")]
 
 mod graph;
@@ -12,7 +12,8 @@ use std::path::{Path, PathBuf};
 
 use graph::{Graph, each_source};
 
-/// The layers, from the ground up; a module at the top of `src` that is not named is a public type.
+/// The layers, from the ground up. A module at the top of `src` that is not listed is a public
+/// type.
 const LAYERS: [&[&str]; 4] = [
     &[
         "client_id",
@@ -72,7 +73,7 @@ fn imports_point_down() {
     );
 }
 
-/// Nobody else sees whether code of others is called under a lock (F1 in `src/sync.rs`).
+/// Only the locks of `src/sync.rs` notice foreign code that runs under a lock (FOREIGN-1).
 #[test]
 fn all_locks_are_those_of_sync() {
     let others = [
@@ -91,7 +92,7 @@ fn all_locks_are_those_of_sync() {
             .unwrap_or_default();
         let inside = path
             .strip_prefix(&src)
-            .expect("it is in src")
+            .expect("in src")
             .display()
             .to_string();
         let named = |line: &str| others.iter().any(|other| line.contains(other));
@@ -103,7 +104,7 @@ fn all_locks_are_those_of_sync() {
     assert!(found.is_empty(), "use those of `crate::sync` in {found:?}");
 }
 
-/// What may reach a recorder or a subscriber is told by `telemetry/observer.rs`, which looks at F1.
+/// Only `telemetry/observer.rs`, which respects FOREIGN-1, may reach a recorder or a subscriber.
 #[test]
 fn only_telemetry_names_recorders_and_subscribers() {
     let src = folder(LIBRARY);
@@ -121,7 +122,7 @@ fn only_telemetry_names_recorders_and_subscribers() {
         };
         let inside = path
             .strip_prefix(&src)
-            .expect("it is in src")
+            .expect("in src")
             .display()
             .to_string();
         if !inside.starts_with("telemetry") && code.clone().any(names) {
@@ -136,7 +137,7 @@ fn the_engine_knows_nothing_of_the_library() {
     let mut files = 0;
     each_source(&folder(ENGINE), &mut |path, text| {
         files += 1;
-        // Its own name is that of the library and a word.
+        // Its own name contains that of the library.
         let others = text.replace("leasehold_engine", "");
         assert!(
             !others.contains("leasehold"),
@@ -156,7 +157,7 @@ fn only_the_embedded_transport_names_the_engine() {
     let mut found = BTreeSet::new();
     each_source(&src, &mut |path, text| {
         if text.contains("leasehold_engine") {
-            found.insert(path.strip_prefix(&src).expect("it is in src").to_owned());
+            found.insert(path.strip_prefix(&src).expect("in src").to_owned());
         }
     });
     let right = ["transport/embedded.rs", "transport/embedded/testing.rs"].map(PathBuf::from);

@@ -6,18 +6,19 @@ use std::path::{Path, PathBuf};
 
 use crate::graph::{Graph, each_file};
 
-/// From the ground up. A package that is not named is above all of these: a suite, a tool, the command line.
+/// From the ground up. A package that is not listed is above all of these: a suite, a tool, the
+/// command line.
 const LEVELS: [&str; 3] = ["leasehold-engine", "leasehold", "leasehold-testbed"];
 
 /// A package of the workspace.
 struct Member {
-    /// From the root of the repository; empty for the library.
+    /// Relative to the root of the repository; empty for the library.
     folder: String,
     name: String,
     is_published: bool,
-    /// Packages of the workspace that it is built with.
+    /// Packages of the workspace that its code depends on.
     needs: BTreeSet<String>,
-    /// And those that only its tests are built with.
+    /// Packages that only its tests depend on.
     tests_need: BTreeSet<String>,
 }
 
@@ -89,7 +90,8 @@ fn members() -> Vec<Member> {
     members
 }
 
-/// The engine knows nothing of the library, the library nothing of the testbed, and nobody needs a suite or a tool.
+/// The engine does not know the library, the library does not know the testbed, and nobody depends
+/// on a suite or a tool.
 #[test]
 fn packages_depend_on_lower_ones() {
     let mut upward = Vec::new();
@@ -99,7 +101,8 @@ fn packages_depend_on_lower_ones() {
                 upward.push(format!("{} -> {needed}", member.name));
             }
         }
-        // The tests of the library have the library itself, with its switches for faults, and the testbed.
+        // The library's tests depend on the library itself, with its switches for faults, and on
+        // the testbed.
         let highest = LEVELS.len() - 1;
         for needed in &member.tests_need {
             if level(needed) > highest || (member.level() == 0 && !member.tests_need.is_empty()) {
@@ -115,7 +118,7 @@ fn packages_depend_on_lower_ones() {
 }
 
 #[test]
-fn what_is_published_needs_only_what_is_published() {
+fn published_crates_need_only_published_crates() {
     let members = members();
     let published: BTreeSet<_> = members
         .iter()
@@ -134,12 +137,12 @@ fn what_is_published_needs_only_what_is_published() {
     }
 }
 
-/// Each folder that is the root of modules: `src`, and those of test programs.
+/// Each folder that is the root of a crate: `src`, and those of test programs.
 fn crates(member: &Member) -> Vec<PathBuf> {
     let folder = root().join(&member.folder);
     let mut roots = vec![folder.join("src"), folder.join("tests")];
     if member.folder.is_empty() {
-        // Each folder there is a test program of the library, or a package of its own.
+        // Each folder there is a test program of the library or a separate package.
         let packages: BTreeSet<_> = members().into_iter().map(|other| other.folder).collect();
         roots.pop();
         let entries = fs::read_dir(root().join("tests")).expect("the suites");
@@ -178,8 +181,8 @@ fn no_file_imports_itself_by_a_detour() {
     );
 }
 
-/// A file belongs to one crate. The published library cannot depend on the testbed, so the testbed has some files of the
-/// unit tests.
+/// A file belongs to one crate. The exception: the testbed uses some files of the unit tests,
+/// because the published library cannot depend on the testbed.
 #[test]
 fn no_crate_takes_files_of_another_one() {
     let mut taken = BTreeMap::new();

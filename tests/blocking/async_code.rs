@@ -1,4 +1,5 @@
-//! Blocking calls where futures are polled: refused, loudly, before anything is sent; and where they are not.
+//! Blocking calls on threads that poll futures are refused before anything is sent. On other
+//! threads they work.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -119,7 +120,8 @@ pub(crate) fn a_thread_that_has_entered_a_runtime_may_call(bed: &Bed) {
     }
 }
 
-/// A client keeps its connections on a server when its runtime ends; the embedded engine ends with it.
+/// A client on a server keeps its connections when its runtime ends. A client of the embedded
+/// engine ends with the runtime.
 pub(crate) fn the_runtime_of_an_async_client_may_end(bed: &Bed) {
     let holder = bed.blocking_client();
     for runtime in runtimes() {
@@ -128,7 +130,7 @@ pub(crate) fn the_runtime_of_an_async_client_may_end(bed: &Bed) {
         let guard = holder.lock("x").lock().unwrap();
         thread::scope(|scope| {
             let waiting = scope.spawn(|| client.lock("x").try_lock(SOON * 10, Lease::Renewed));
-            // A runtime of one thread drives nothing while nobody blocks on it.
+            // A single-threaded runtime drives nothing while nobody blocks on it.
             runtime.block_on(async {
                 while client.stats().waiting == 0 {
                     tokio::task::yield_now().await;

@@ -6,15 +6,15 @@ use leasehold::blocking::Client;
 use leasehold::{ConfigError, Error, Lease};
 use leasehold_testbed::ms;
 
-/// A port that nobody listens on while the listener is kept: connections to it are never accepted.
+/// A port on which connections are never accepted, as long as the listener is kept.
 fn silent() -> (TcpListener, String) {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
-    let url = format!("redis://{}", listener.local_addr().expect("its address"));
+    let url = format!("redis://{}", listener.local_addr().expect("an address"));
     (listener, url)
 }
 
 #[test]
-fn what_cannot_be_a_setting_is_refused() {
+fn a_bad_setting_is_refused() {
     let refused = Client::connect("http://127.0.0.1");
     assert!(
         matches!(refused, Err(Error::Config(ConfigError::Url { .. }))),

@@ -13,7 +13,7 @@ use crate::harness::{in_vain, on_another_thread, until_waiting};
 
 type Kind = (&'static str, fn(&Client) -> Lock);
 
-/// Locks of every kind that one owner at a time holds, all of one type.
+/// All kinds of locks with one owner at a time.
 pub(crate) const KINDS: [Kind; 8] = [
     ("lock", |client| client.lock("x")),
     ("non-reentrant", |client| client.non_reentrant_lock("x")),
@@ -81,19 +81,14 @@ pub(crate) fn a_release_wakes_a_thread_of_another_client(bed: &Bed) {
     is_woken(&bed.blocking_client(), &bed.blocking_client());
 }
 
-/// Neither client polls: the thread goes on because it is told.
+/// Neither client polls, so only the message can wake the thread.
 fn is_woken(holder: &Client, waiter: &Client) {
     let guard = holder.lock("x").lock().unwrap();
     thread::scope(|scope| {
         let waiting = scope.spawn(|| waiter.lock("x").try_lock(SOON, Lease::Renewed));
         until_waiting(waiter, 1);
         guard.unlock().unwrap();
-        waiting
-            .join()
-            .unwrap()
-            .expect("it was woken")
-            .unlock()
-            .unwrap();
+        waiting.join().unwrap().expect("woken").unlock().unwrap();
     });
 }
 

@@ -120,7 +120,7 @@ pub(crate) fn a_quorum_is_one_lock(bed: &Bed) {
     let (one, ones) = clients();
     let (two, twos) = clients();
     let lock = one.quorum_lock(&ones, "q");
-    // The lock works on when the blocking clients are gone.
+    // The lock still works when the blocking clients are gone.
     drop((one, ones));
     let guard = lock.try_lock(SOON, Lease::Renewed).unwrap();
     let lock = two.quorum_lock(&twos, "q");
@@ -203,7 +203,7 @@ pub(crate) fn a_latch_lets_all_threads_go(bed: &Bed) {
     });
 }
 
-pub(crate) fn what_is_held_is_told(bed: &Bed) {
+pub(crate) fn held_locks_are_reported(bed: &Bed) {
     let client = bed.blocking_client();
     client.ping().unwrap();
     let lock = client.lock("x");

@@ -1,4 +1,5 @@
-//! A thread learns that its lock is lost: by looking, from another thread, and at the end of its work.
+//! A thread learns that its lock is lost: by checking, from another thread, or at the end of its
+//! work.
 
 use std::thread;
 use std::time::Duration;
@@ -9,12 +10,12 @@ use tokio::time::Instant;
 
 use crate::harness::until_renewed;
 
-/// A machine that stalls for a second loses nothing.
+/// A stall of the machine of one second loses nothing.
 const LEASE: Duration = ms(3000);
 /// A lease that ends.
 const SHORT: Duration = ms(300);
 
-pub(crate) fn a_thread_that_looks_on_is_told(bed: &Bed) {
+pub(crate) fn another_thread_learns_of_the_loss(bed: &Bed) {
     let guard = bed
         .blocking_client_with_lease(LEASE)
         .lock("x")
@@ -103,7 +104,7 @@ pub(crate) fn work_is_not_begun_without_the_lock(bed: &Bed) {
     ));
 }
 
-pub(crate) fn work_that_outlives_the_lock_is_told_at_its_end(bed: &Bed) {
+pub(crate) fn work_that_outlives_the_lock_ends_with_the_loss(bed: &Bed) {
     let client = bed.blocking_client_with_lease(LEASE);
     let mut ended = false;
     let done = client.lock("x").run(SOON, Lease::Renewed, |guard| {
@@ -123,7 +124,7 @@ pub(crate) fn work_that_outlives_the_lock_is_told_at_its_end(bed: &Bed) {
         "{done:?}"
     );
 
-    // Lost and not yet noticed: the release finds out.
+    // Lost but not yet noticed: the release finds out.
     let done = client
         .lock("x")
         .run(SOON, Lease::fixed(SOON), |_| bed.delete("x"));

@@ -41,17 +41,17 @@ leasehold_testbed::behaviours! {
         a_guard_goes_on_in_async_code,
     }
     loss {
-        a_thread_that_looks_on_is_told,
+        another_thread_learns_of_the_loss,
         an_unlock_after_a_loss_says_so,
         a_fixed_lease_ends,
         a_renewed_lease_does_not_end,
         a_lease_that_is_extended_ends_later,
         the_longest_hold_ends,
         work_is_not_begun_without_the_lock,
-        work_that_outlives_the_lock_is_told_at_its_end,
+        work_that_outlives_the_lock_ends_with_the_loss,
     }
     sections {
-        what_the_work_calls_takes_the_lock_again,
+        a_callee_of_the_work_reenters_the_lock,
         a_thread_that_the_work_starts_is_shut_out,
         a_lock_that_is_not_re_entrant_is_refused_inside,
         work_returns_its_result_and_the_lock_is_free,
@@ -78,7 +78,7 @@ leasehold_testbed::behaviours! {
         permits_are_counted,
         permits_with_ids_are_given_back_by_id,
         a_latch_lets_all_threads_go,
-        what_is_held_is_told,
+        held_locks_are_reported,
     }
     settings {
         every_setting_arrives,

@@ -1,4 +1,4 @@
-//! Threads and the process around them: seen in processes of their own, because other tests have threads too.
+//! Threads and their process, observed in separate processes, because other tests have threads too.
 
 use std::fs;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -13,7 +13,7 @@ use crate::harness::until_waiting;
 
 const URL: &str = "LEASEHOLD_TEST_URL";
 
-/// Runs one of the ignored tests below in a process of its own; its output is that of this test.
+/// Runs one of the ignored tests below in its own process, with the output of this test.
 fn ends(test: &str, url: &str) -> ExitStatus {
     let binary = std::env::current_exe().expect("this binary");
     let mut child = Command::new(binary)
@@ -21,7 +21,7 @@ fn ends(test: &str, url: &str) -> ExitStatus {
         .env(URL, url)
         .stdin(Stdio::null())
         .spawn()
-        .expect("it starts");
+        .expect("started");
     let mut status = None;
     let mut has_ended = |child: &mut Child| {
         status = child.try_wait().expect("it can be waited for");
@@ -43,7 +43,7 @@ fn a_process_ends_though_threads_hold_and_wait() {
     wait_until("its lease ends", SOON, || !exists());
 }
 
-/// The guard is in a static: no drop releases it.
+/// The guard is in a static, so no drop releases it.
 #[test]
 #[ignore = "a_process_ends_though_threads_hold_and_wait starts it"]
 fn leaves_a_hold_and_a_waiter() {

@@ -10,7 +10,7 @@ use crate::harness::{in_vain, on_another_thread};
 
 const NOW: Duration = Duration::ZERO;
 
-pub(crate) fn what_the_work_calls_takes_the_lock_again(bed: &Bed) {
+pub(crate) fn a_callee_of_the_work_reenters_the_lock(bed: &Bed) {
     let client = bed.blocking_client();
     let outer = client.lock("x").run(SOON, Lease::Renewed, |guard| {
         let inner = client
@@ -105,7 +105,7 @@ pub(crate) fn a_panic_in_the_work_frees_the_lock(bed: &Bed) {
     let unwound = catch_unwind(AssertUnwindSafe(panics));
     assert!(unwound.is_err());
     bed.wait_until_gone("x");
-    // The thread is not inside any more.
+    // The thread has left the section.
     let guard = lock.try_lock(SOON, Lease::Renewed).unwrap();
     in_vain(|| lock.try_lock_now(Lease::Renewed));
     guard.unlock().unwrap();

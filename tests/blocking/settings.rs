@@ -1,4 +1,4 @@
-//! Each setting of a blocking value is that of the async value inside.
+//! Each setting of a blocking value is passed on to the async value inside.
 
 use std::thread;
 use std::time::Duration;
@@ -18,7 +18,7 @@ fn is_out_of_range<T>(refused: Result<T, Error>, setting: &str) {
     assert!(told, "{setting}: {error}");
 }
 
-/// A bad one is refused: it has arrived.
+/// Passes a bad value: that it is refused shows that it arrived.
 pub(crate) fn every_setting_arrives(bed: &Bed) {
     let client = bed.blocking_client();
     let (bad, now) = (ms(9), Duration::ZERO);
@@ -87,8 +87,8 @@ pub(crate) fn every_setting_of_an_acquisition_arrives(bed: &Bed) {
         .lock()
         .unwrap();
     assert!(guard.remaining() > LONG / 2);
-    let purpose = || lock.holder().unwrap().expect("it is held").purpose;
-    wait_until("it is told", SOON, || {
+    let purpose = || lock.holder().unwrap().expect("held").purpose;
+    wait_until("purpose shown", SOON, || {
         purpose().as_deref() == Some("the report")
     });
     let waited = lock.acquire().wait(ms(50)).lock().unwrap_err();
@@ -152,14 +152,14 @@ pub(crate) fn a_quorum_is_held_on_every_server(bed: &Bed) {
         .quorum_lock(&clients, "q")
         .lock()
         .unwrap();
-    // A majority is enough for the guard, and the last one follows.
+    // A majority is enough for the guard; the last member follows.
     for server in others.iter().chain([bed]) {
-        wait_until("it is held there", SOON, || server.exists("q"));
+        wait_until("held", SOON, || server.exists("q"));
     }
     guard.unlock().unwrap();
 }
 
-/// What drives the connections is a thread of the blocking values.
+/// A thread of the blocking values drives the connections.
 pub(crate) fn connections_outlive_the_last_blocking_value(bed: &Bed) {
     let client = bed.blocking_client();
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -169,7 +169,7 @@ pub(crate) fn connections_outlive_the_last_blocking_value(bed: &Bed) {
     let session = client.as_async().clone();
     let lock = client.as_async().lock("x");
     drop(client);
-    // Where a thread ends, its connections are given up soon.
+    // Connections are closed soon after their thread has ended.
     for _ in 0..300 {
         runtime
             .block_on(async { lock.lock().await.unwrap().unlock().await })

@@ -1,4 +1,5 @@
-//! What the background task does for many names at once. Only the embedded engine has the switches.
+//! The background task with many names at once. Only the embedded engine has the switches for these
+//! tests.
 
 mod heartbeats;
 mod polls;
@@ -16,7 +17,7 @@ const BATCH: usize = 500;
 /// Longer than any of these tests.
 const LONG: Lease = Lease::Fixed(Duration::from_secs(600));
 
-/// From now on a call takes so long, there and back.
+/// Sets how long a call takes from now on, there and back.
 fn set_round_trip(link: &LinkControl, time: Duration) {
     let half = Delay::fixed(time / 2);
     link.set_faults(

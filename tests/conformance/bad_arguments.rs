@@ -1,5 +1,5 @@
-//! Every call that can be asked: what it tells of a bad argument, of a closed client and of a server
-//! that is gone. One table for all of them, so that a new call is entered once.
+//! Every call with a bad argument, on a closed client and without a server. One table lists all
+//! calls, so that a new call is added once.
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -10,10 +10,10 @@ use leasehold_testbed::{Bed, eventually, ms};
 
 const ID: &str = "0123456789abcdef0123456789abcdef";
 const NOW: Duration = Duration::ZERO;
-/// Locks that are several, which are never text.
+/// Locks with several members, which have no text form.
 const SEVERAL: [&str; 3] = ["multi", "mixed", "red"];
 
-/// What was asked in vain, and the errors.
+/// The calls that failed, and their errors.
 #[derive(Default)]
 struct Told(Vec<(String, Error)>);
 
@@ -29,7 +29,7 @@ impl Told {
     }
 }
 
-/// Every kind of lock, alone and among others.
+/// Every kind of lock, alone and as a member.
 fn locks(client: &Client, name: &str) -> Vec<(&'static str, Lock)> {
     let (read, write) = client.read_write_lock(name).split();
     vec![
@@ -50,7 +50,7 @@ fn locks(client: &Client, name: &str) -> Vec<(&'static str, Lock)> {
     ]
 }
 
-/// Names that no kind takes, and one that only a lock of a single key does.
+/// Whether a kind accepts a name. Only locks with a single key accept some names.
 fn may_be_called(kind: &str, name: &str) -> bool {
     ["string", "red"].contains(&kind) && name.contains('}')
 }
@@ -166,7 +166,7 @@ async fn ask_semaphores(told: &mut Told, client: &Client, name: &str) {
     told.note("permits.permits", permits.permits().await);
 }
 
-/// A hold of each single kind that was handed on, and the lock that takes it over.
+/// A handed-on hold of each single kind, and the lock that takes it over.
 async fn handed_on(client: &Client) -> Vec<(&'static str, Lock, String)> {
     let mut texts = Vec::new();
     for number in 0..locks(client, "h").len() {
@@ -203,7 +203,7 @@ async fn ask_here(told: &mut Told, client: &Client, name: &str) {
     told.note("semaphore.add_permits none", semaphore.add_permits(0).await);
 }
 
-/// Nothing was sent, and nobody waits.
+/// Asserts that nothing was sent and nobody waits.
 fn untouched(client: &Client) {
     let stats = client.stats();
     assert_eq!(
@@ -241,7 +241,7 @@ pub(crate) async fn a_bad_prefix_is_named(bed: Bed) {
         refused.contains("a}") && refused.contains("closing brace"),
         "{refused}"
     );
-    // A key alone may be called anything.
+    // A lock with only one key may have any name.
     client
         .string_lock("b")
         .lock()
@@ -437,7 +437,7 @@ pub(crate) async fn a_closed_client_refuses(bed: Bed) {
     assert_eq!(client.stats().calls, calls);
 }
 
-pub(crate) async fn a_dead_server_is_told(mut bed: Bed) {
+pub(crate) async fn a_dead_server_is_reported_by_every_call(mut bed: Bed) {
     let client = bed
         .builder()
         .command_timeout(ms(100))
@@ -474,7 +474,7 @@ pub(crate) async fn an_odd_name_is_a_name(bed: Bed) {
             let guard = lock.lock().await.expect(&what);
             let release = async {
                 let calls = other.stats().calls;
-                eventually("it asks in vain", async || other.stats().calls > calls).await;
+                eventually("refused again", async || other.stats().calls > calls).await;
                 guard.unlock().await
             };
             let (taken, released) = tokio::join!(wanted.lock(), release);

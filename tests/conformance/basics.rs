@@ -1,4 +1,4 @@
-//! What every kind of lock does, in its plainest form.
+//! What every kind of lock does, in the simplest form.
 
 use std::time::Duration;
 
@@ -42,7 +42,7 @@ pub(crate) async fn every_kind_of_lock_excludes_and_wakes(bed: Bed) {
         let next = next.0.unwrap();
         next.check().unwrap();
         drop(next);
-        eventually("it is free", async || !second.is_locked().await.unwrap()).await;
+        eventually("free", async || !second.is_locked().await.unwrap()).await;
     }
 }
 
@@ -120,7 +120,7 @@ pub(crate) async fn permits_are_counted(bed: Bed) {
     assert_eq!(second.available().await.unwrap(), 0);
     all.forget();
     let side = "leasehold_semaphore:{s}";
-    eventually("it is off the books", async || !bed.exists(side)).await;
+    eventually("removed", async || !bed.exists(side)).await;
     first.release(2).await.unwrap();
     assert_eq!(second.drain().await.unwrap(), 2);
 
@@ -170,7 +170,7 @@ pub(crate) async fn a_latch_lets_all_go(bed: Bed) {
     assert_eq!(latch.count_down().await.unwrap(), 0);
 }
 
-pub(crate) async fn what_is_held_is_listed(bed: Bed) {
+pub(crate) async fn held_locks_are_listed(bed: Bed) {
     let client = bed.client().await;
     let (plain, fair) = (client.lock("list:plain"), client.fair_lock("list:fair"));
     let (string, rw) = (
@@ -249,12 +249,12 @@ pub(crate) async fn a_name_that_reads_like_another_kind_is_a_lock_of_its_own(bed
     ] {
         guards.push(client.lock(format!("{kind} x")).lock().await.unwrap());
     }
-    // Two that wait for the rival, and would be handed what is not theirs.
+    // Two waiters behind the rival, to which nothing of this client may be handed over.
     let lock = client.read_write_lock("x");
     let writing = tokio::spawn(async move { lock.write().lock().await });
     let lock = client.read_write_lock("x").prefer_writers();
     let reading = tokio::spawn(async move { lock.read().lock().await });
-    eventually("they wait", async || client.stats().waiting == 2).await;
+    eventually("all queued", async || client.stats().waiting == 2).await;
     for guard in guards {
         guard.unlock().await.unwrap();
     }
@@ -262,7 +262,7 @@ pub(crate) async fn a_name_that_reads_like_another_kind_is_a_lock_of_its_own(bed
     assert!(!writing.is_finished() && !reading.is_finished());
     rival.unlock().await.unwrap();
     for taking in [writing, reading] {
-        timed("its turn", taking)
+        timed("granted", taking)
             .await
             .0
             .unwrap()

@@ -1,4 +1,4 @@
-//! One owner on both sides of a read/write lock: downgrades, upgrades, and who follows it in.
+//! One owner on both sides of a read/write lock: downgrades, upgrades, and who follows.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ pub(crate) async fn a_read_inside_a_write_comes_and_goes(bed: Bed) {
     assert!(lock.write().is_locked().await.unwrap() && lock.write().is_held().await.unwrap());
     assert!(!lock.read().is_locked().await.unwrap(), "nobody reads");
     assert!(!other.read_write_lock("x").write().is_held().await.unwrap());
-    // One with a lease of its own, so short that it would end the write if it counted for it.
+    // The read has its own lease, so short that it would end the write hold if it applied to that.
     let reading = lock
         .read()
         .try_lock(Duration::ZERO, Lease::fixed(ms(5000)))
@@ -56,7 +56,7 @@ pub(crate) async fn a_downgrade_lets_readers_in_at_once(bed: Bed) {
     eventually("both listen", async || other.stats().listeners == 2).await;
     writing.unlock().await.unwrap();
     for reading in [near, far] {
-        let (guard, took) = timed("it is told", reading).await;
+        let (guard, took) = timed("granted", reading).await;
         assert!(
             took < bed.late(500),
             "by the message, not by a poll: {took:?}"
@@ -105,7 +105,7 @@ pub(crate) async fn a_downgrade_is_not_handed_over(bed: Bed) {
     nothing_is_left(&bed).await;
 }
 
-/// Whoever restores the text would write while this client still reads.
+/// Otherwise whoever restores the text could write while this client still reads.
 pub(crate) async fn a_writer_that_reads_is_not_handed_on(bed: Bed) {
     let (one, other) = (bed.client().await, bed.client().await);
     let lock = one.read_write_lock("x").owned_by(&Owner::new());
@@ -117,14 +117,14 @@ pub(crate) async fn a_writer_that_reads_is_not_handed_on(bed: Bed) {
         "{refused}"
     );
     reading.check().unwrap();
-    eventually("it is released as by a drop", async || {
+    eventually("released", async || {
         bed.command(&["HGET", "x", "mode"]) == "read"
     })
     .await;
     bed.in_vain(async || write(&other, Lease::fixed(ms(1000))).await)
         .await;
     reading.unlock().await.unwrap();
-    // Forgetting passes the lock to nobody: a reader within does not change what it does.
+    // Forgetting passes the lock to nobody, so a reader inside makes no difference.
     let writing = lock.write().lock().await.unwrap();
     let reading = lock.read().lock().await.unwrap();
     writing.forget();
@@ -218,7 +218,7 @@ pub(crate) async fn a_reader_follows_its_owner_that_came_to_write(bed: Bed) {
     let lock = client.read_write_lock("x").owned_by(&owner);
     let writing = tokio::spawn(async move { lock.write().lock().await });
     waiting(&client, 1).await;
-    // A reader of somebody else is ahead of it, and waits for its own owner.
+    // A reader of another owner is ahead, and waits for that owner.
     let other = reader(&client);
     waiting(&client, 2).await;
     let lock = client.read_write_lock("x").owned_by(&owner);
@@ -253,14 +253,14 @@ pub(crate) async fn a_waiting_upgrade_is_refused_when_its_owner_comes_to_read(be
         listens(&client).await;
         let mut lock = client.read_write_lock("x").owned_by(&owner);
         if polite {
-            // It does not let the writer go first for ever: that one gives up here.
+            // The reader does not let the writer go first forever: the writer gives up here.
             lock = lock.prefer_writers();
             bed.in_vain(async || lock.read().try_lock(bed.span(50), Lease::Renewed).await)
                 .await;
             lock = client.read_write_lock("x").owned_by(&owner);
         }
         let reading = timed("readers pass", lock.read().lock()).await.0.unwrap();
-        let (refused, took) = timed("it would wait for itself", writing).await;
+        let (refused, took) = timed("refused", writing).await;
         let refused = refused.unwrap().unwrap_err();
         assert!(matches!(refused, Error::AlreadyHeld { .. }), "{refused}");
         assert!(took < bed.late(500), "{took:?}");
@@ -289,7 +289,7 @@ pub(crate) async fn a_nested_reader_that_let_writers_go_first_follows_its_owner(
         .lock()
         .await
         .unwrap();
-    // The writer waits for the outer one, and the reader ahead of it for the writer.
+    // The writer waits for the outer reader, and the reader ahead waits for the writer.
     let (inner, took) = timed("nested", polite.pop().unwrap()).await;
     assert!(took < bed.late(500), "told, not by a poll: {took:?}");
     assert!(!polite[0].is_finished() && !writing.is_finished());

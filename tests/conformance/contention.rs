@@ -49,7 +49,7 @@ pub(crate) async fn a_zero_wait_asks_once(bed: Bed) {
 
 pub(crate) async fn a_zero_wait_never_rests(bed: Bed) {
     let (a, b) = (bed.client().await, bed.client().await);
-    // The other client keeps its subscription warm, so a release is told to somebody.
+    // The other client keeps its subscription warm, so the release has a subscriber.
     let guard = a.lock("x").lock().await.unwrap();
     bed.in_vain(async || b.lock("x").try_lock(ms(30), Lease::Renewed).await)
         .await;
@@ -69,7 +69,7 @@ pub(crate) async fn a_zero_wait_never_rests(bed: Bed) {
 pub(crate) async fn a_wait_ends_when_it_should(bed: Bed) {
     let (a, b) = (bed.client().await, bed.client().await);
     let _guard = a.lock("x").lock().await.unwrap();
-    // The front of a room, and one behind it.
+    // The contender, and a waiter behind it.
     let (front, behind) = (b.lock("x"), b.lock("x"));
     for (lock, wait) in [(&front, ms(300)), (&behind, ms(150))] {
         let start = Instant::now();
@@ -102,7 +102,7 @@ pub(crate) async fn a_waiter_of_the_same_client_is_woken(bed: Bed) {
     let waiter = tokio::spawn(async move { other.lock().await.unwrap().unlock().await });
     waiting(&client, 1).await;
     drop(guard);
-    let (done, took) = timed("the waiter gets it", waiter).await;
+    let (done, took) = timed("granted", waiter).await;
     done.unwrap().unwrap();
     assert!(took < bed.late(500), "{took:?}");
     bed.until_gone("x").await;
@@ -114,13 +114,13 @@ pub(crate) async fn a_waiter_of_another_client_is_woken(bed: Bed) {
     let before = bed.calls();
     let other = b.lock("x");
     let waiter = tokio::spawn(async move { other.lock().await.unwrap().unlock().await });
-    // It has asked again since it listens: what it is told now is news.
+    // The waiter has asked again since it listens, so only a message can tell it more.
     let asked = async || b.stats().listeners == 1 && bed.calls() >= before + 2;
-    eventually("it listens", asked).await;
+    eventually("listening", asked).await;
     guard.unlock().await.unwrap();
-    let (done, took) = timed("the waiter gets it", waiter).await;
+    let (done, took) = timed("granted", waiter).await;
     done.unwrap().unwrap();
-    // Well before the safety poll (48 s at the least) and the lease (30 s).
+    // Well before the safety poll (48 s at least) and the end of the lease (30 s).
     assert!(took < bed.late(500), "{took:?}");
     eventually("its wake is counted", async || b.stats().wakes > 0).await;
     assert_eq!(b.stats().wakes, 1);
@@ -142,7 +142,7 @@ pub(crate) async fn local_waiters_are_served_in_order(bed: Bed) {
     }
     guard.unlock().await.unwrap();
     for task in tasks {
-        timed("everybody is served", task).await.0.unwrap();
+        timed("all served", task).await.0.unwrap();
     }
     assert_eq!(*served.lock(), (0..20).collect::<Vec<_>>());
     let stats = client.stats();
@@ -192,7 +192,7 @@ pub(crate) async fn a_fixed_lease_is_not_handed_over(bed: Bed) {
     waiting(&client, 1).await;
     let before = (client.stats().calls, guard.owner().to_owned());
     guard.unlock().await.unwrap();
-    let next = timed("the next gets it", waiter).await.0.unwrap().unwrap();
+    let next = timed("granted", waiter).await.0.unwrap().unwrap();
     let stats = client.stats();
     assert_eq!((stats.calls - before.0, stats.handed_over), (2, 0));
     assert_eq!(
@@ -217,8 +217,9 @@ pub(crate) async fn a_shorter_lease_is_not_handed_over(bed: Bed) {
     let waiter = tokio::spawn(async move { next.lock().await });
     waiting(&client, 1).await;
     guard.unlock().await.unwrap();
-    let next = timed("the next gets it", waiter).await.0.unwrap().unwrap();
-    // Waiters elsewhere know of 30 s: they must hear that the lock was free in between.
+    let next = timed("granted", waiter).await.0.unwrap().unwrap();
+    // Waiters of other clients know the end of the 30 s lease, so they must learn that the lock was
+    // free in between.
     assert_eq!(client.stats().handed_over, 0);
     assert!(bed.left("x") <= 7000);
     next.unlock().await.unwrap();
@@ -237,7 +238,7 @@ pub(crate) async fn without_hand_over_every_release_goes_to_redis(bed: Bed) {
     waiting(&client, 1).await;
     let owner = guard.owner().to_owned();
     guard.unlock().await.unwrap();
-    let next = timed("the next gets it", waiter).await.0.unwrap().unwrap();
+    let next = timed("granted", waiter).await.0.unwrap().unwrap();
     assert_ne!(next.owner(), owner);
     assert_eq!(client.stats().handed_over, 0);
 }
@@ -277,7 +278,7 @@ pub(crate) async fn other_clients_get_their_turn_where_waiters_ask(bed: Bed) {
     .await;
 }
 
-/// `busy` has four that want it always, `other` one.
+/// Four tasks of `busy` and one of `other` always want the lock.
 #[expect(
     clippy::fn_params_excessive_bools,
     reason = "what is expected of this kind"
@@ -285,14 +286,15 @@ pub(crate) async fn other_clients_get_their_turn_where_waiters_ask(bed: Bed) {
 async fn get_their_turn(bed: &Bed, make: fn(&Client) -> Lock, lease: Lease, hands_over: bool) {
     let (busy, other) = (bed.client().await, bed.client_without_polls().await);
     if let Bed::Embedded(engine) = bed {
-        // Who has had its turn is always the nearer one: it must wait on purpose.
+        // The client that has just had its turn is always the nearer one, so it must wait on
+        // purpose.
         let far = Faults {
             request: Delay::fixed(Duration::from_micros(300)),
             ..Faults::default()
         };
         engine.links().pop().unwrap().set_faults(far, 1);
     }
-    // Where nobody is told of anything, others are known only once they were met.
+    // Without messages, other clients are known only once they were met.
     let met = make(&other).lock().await.unwrap();
     let stop = Arc::new(AtomicU64::new(0));
     let tasks: Vec<_> = (0..4)
@@ -310,7 +312,7 @@ async fn get_their_turn(bed: &Bed, make: fn(&Client) -> Lock, lease: Lease, hand
     waiting(&busy, 4).await;
     met.unlock().await.unwrap();
     for _ in 0..20 {
-        let (guard, took) = timed("its turn", make(&other).lock()).await;
+        let (guard, took) = timed("granted", make(&other).lock()).await;
         guard.unwrap().unlock().await.unwrap();
         assert!(took < bed.late(800), "{took:?}");
     }
@@ -341,13 +343,13 @@ pub(crate) async fn many_clients_all_get_it(bed: Bed) {
         }
     }
     for task in tasks {
-        timed("all complete", task).await.0.unwrap();
+        timed("all done", task).await.0.unwrap();
     }
     bed.until_gone("x").await;
 }
 
 async fn rests(client: &Client) {
-    eventually("nothing waits or is owed", async || {
+    eventually("settled", async || {
         let stats = client.stats();
         (stats.waiting, stats.listeners, stats.releases_pending) == (0, 0, 0)
     })
@@ -383,7 +385,7 @@ pub(crate) async fn a_dropped_front_passes_the_front_on(bed: Bed) {
     front.abort();
     waiting(&b, 1).await;
     guard.unlock().await.unwrap();
-    let (guard, took) = timed("the next is the front now", next).await;
+    let (guard, took) = timed("granted", next).await;
     guard.unwrap().unwrap().unlock().await.unwrap();
     assert!(took < bed.late(500), "{took:?}");
 }
@@ -397,10 +399,10 @@ pub(crate) async fn an_abandoned_hand_over_goes_to_the_next(bed: Bed) {
         assert!(abandoned.as_mut().now_or_never().is_none());
         let next = tokio::spawn(async move { second.try_lock(ms(9000), Lease::Renewed).await });
         waiting(&client, 2).await;
-        // It is told of its turn, and never looks.
+        // The waiter is woken for its turn and never polled.
         guard.unlock().await.unwrap();
         drop(abandoned);
-        let (guard, took) = timed("the next gets it", next).await;
+        let (guard, took) = timed("granted", next).await;
         guard.unwrap().unwrap().unlock().await.unwrap();
         assert!(took < bed.late(2000), "{took:?}");
         bed.until_gone("x").await;
@@ -414,7 +416,7 @@ pub(crate) async fn a_waiter_hears_of_every_kind_of_end(bed: Bed) {
         let guard = held.lock().await.unwrap();
         let other = b.lock("x");
         let waiter = tokio::spawn(async move { other.lock().await.unwrap().unlock().await });
-        eventually("it listens", async || {
+        eventually("listening", async || {
             b.stats().listeners == 1 && b.stats().calls >= 2
         })
         .await;
@@ -436,13 +438,13 @@ pub(crate) async fn a_key_of_another_client_is_taken_at_its_expiry(bed: Bed) {
     let start = Instant::now();
     bed.command(&["PEXPIRE", "x", "700"]);
     let lock = client.lock("x");
-    let (guard, _) = timed("it expires", lock.lock()).await;
+    let (guard, _) = timed("expired", lock.lock()).await;
     let took = start.elapsed();
     guard.unwrap().unlock().await.unwrap();
     assert!(took > ms(500) && took < ms(700) + bed.late(200), "{took:?}");
 }
 
-/// Waiters behind a hold of their own client do not ask: nobody else would tell them.
+/// Waiters behind a hold of their own client do not ask, so nobody else would notice.
 pub(crate) async fn a_hold_that_is_gone_lets_local_waiters_in(bed: Bed) {
     let kinds: [fn(&Client) -> Lock; 4] = [
         |client| client.lock("x"),
@@ -456,7 +458,7 @@ pub(crate) async fn a_hold_that_is_gone_lets_local_waiters_in(bed: Bed) {
             .try_lock(Duration::ZERO, Lease::fixed(ms(60_000)))
             .await
             .unwrap();
-        // Other names that it waits for are held all the while.
+        // Other waited-for names are held all the time.
         let other = bed.client().await;
         let mut others = Vec::new();
         let mut waiters = Vec::new();
@@ -469,7 +471,7 @@ pub(crate) async fn a_hold_that_is_gone_lets_local_waiters_in(bed: Bed) {
         let waiter = tokio::spawn(async move { lock.lock().await });
         waiting(&client, 3).await;
         bed.command(&["DEL", "x"]);
-        let guard = timed("the poll finds it", waiter).await.0.unwrap().unwrap();
+        let guard = timed("granted", waiter).await.0.unwrap().unwrap();
         assert!(matches!(
             held.check(),
             Err(Error::Lost {
@@ -485,16 +487,16 @@ pub(crate) async fn a_hold_that_is_gone_lets_local_waiters_in(bed: Bed) {
     }
 }
 
-pub(crate) async fn the_safety_poll_finds_what_no_message_told(bed: Bed) {
+pub(crate) async fn the_safety_poll_makes_up_for_a_lost_message(bed: Bed) {
     let client = bed.builder().safety_poll(ms(200)).connect().await.unwrap();
     bed.command(&["HSET", "x", "somebody:1", "1"]);
     bed.command(&["PEXPIRE", "x", "60000"]);
     let lock = client.lock("x");
     let waiter = tokio::spawn(async move { lock.lock().await });
-    eventually("it listens", async || client.stats().listeners == 1).await;
+    eventually("listening", async || client.stats().listeners == 1).await;
     // Nothing is published.
     bed.command(&["DEL", "x"]);
-    let (guard, took) = timed("the poll finds it", waiter).await;
+    let (guard, took) = timed("granted", waiter).await;
     guard.unwrap().unwrap().unlock().await.unwrap();
     assert!(took < bed.late(600), "{took:?}");
 }
@@ -511,22 +513,23 @@ pub(crate) async fn a_warm_channel_that_is_used_again_is_kept(bed: Bed) {
     );
     let (lock, before) = (b.lock("x"), b.stats().calls);
     let waiter = tokio::spawn(async move { lock.lock().await });
-    eventually("it listens and asked", async || {
+    eventually("asked and listening", async || {
         b.stats().listeners == 1 && b.stats().calls > before
     })
     .await;
-    // Longer than a channel without waiters is kept.
+    // Longer than a channel without waiters stays subscribed.
     sleep(ms(5000)).await;
     assert_eq!((b.stats().listeners, b.stats().subscriptions), (1, 1));
     guard.unlock().await.unwrap();
-    let (guard, took) = timed("it is told", waiter).await;
+    let (guard, took) = timed("granted", waiter).await;
     guard.unwrap().unwrap().unlock().await.unwrap();
     assert!(took < bed.late(500), "{took:?}");
 }
 
-/// A channel is kept for who waits, not for who only asks: each release would be told to nobody.
+/// A channel stays subscribed for waiters only. Otherwise each release would be sent to clients
+/// that do not want the lock.
 #[tokio::test(start_paused = true)]
-async fn who_only_asks_keeps_no_channel_warm() {
+async fn a_try_without_waiting_keeps_no_channel_warm() {
     let bed = Bed::embedded();
     let (a, b) = (bed.client().await, bed.client().await);
     for wait in [None, Some(ms(50)), Some(Duration::ZERO)] {
@@ -550,7 +553,7 @@ async fn who_only_asks_keeps_no_channel_warm() {
     }
 }
 
-/// What is released while the channel is heard is not missed: a refusal needs no second question.
+/// On a subscribed channel no release is missed, so one refusal is enough before the waiter sleeps.
 #[tokio::test(start_paused = true)]
 async fn on_a_warm_channel_a_waiter_asks_once() {
     let bed = Bed::embedded();
@@ -559,12 +562,12 @@ async fn on_a_warm_channel_a_waiter_asks_once() {
         let guard = a.lock("x").lock().await.unwrap();
         let (lock, before) = (b.lock("x"), b.stats().calls);
         let waiter = tokio::spawn(async move { lock.lock().await });
-        eventually("it is asked", async || b.stats().calls - before == asks).await;
-        // What it does before it waits is done.
-        eventually("it listens", async || b.stats().listeners == 1).await;
+        eventually("asked", async || b.stats().calls - before == asks).await;
+        // Everything that happens before the wait is over.
+        eventually("listening", async || b.stats().listeners == 1).await;
         guard.unlock().await.unwrap();
-        let next = timed("it is told", waiter).await.0.unwrap().unwrap();
-        // Granted with one question more.
+        let next = timed("granted", waiter).await.0.unwrap().unwrap();
+        // Granted with one more call.
         assert_eq!(b.stats().calls - before, asks + 1);
         next.unlock().await.unwrap();
     }

@@ -1,5 +1,5 @@
-//! Grants and renewals that wait for copies, while their connection is replaced. A server knows what to wait
-//! for only on the connection that wrote: on another one it answers at once.
+//! Grants and renewals that wait for copies while their connection is replaced. A server can wait
+//! only for writes of the same connection: on another one it replies immediately.
 
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -14,13 +14,13 @@ use tokio::time::sleep;
 
 use crate::memory_server::{encoded, request, to_the_connection};
 
-/// A server in memory: the engine, and one replica that has everything.
+/// A server in memory: the engine and one replica that has everything.
 #[derive(Clone, Default)]
 struct Replicated {
     engine: EmbeddedRedis,
     connections: Arc<Mutex<Vec<AbortHandle>>>,
     waits: Arc<Mutex<u64>>,
-    /// Frozen by the next script, before its reply is sent.
+    /// The next script freezes this gate before its reply is sent.
     freezes: Arc<Mutex<Option<Gate>>>,
 }
 
@@ -40,7 +40,7 @@ impl Replicated {
         builder.connect().await.unwrap()
     }
 
-    /// All connections end.
+    /// Ends all connections.
     fn drop_connections(&self) {
         self.connections
             .lock()
@@ -77,7 +77,7 @@ impl Replicated {
     }
 }
 
-/// The reply is there, and before anybody reads it the connection is another one.
+/// The reply has arrived, and the connection is replaced before anybody reads it.
 #[tokio::test(start_paused = true)]
 async fn a_grant_whose_connection_was_replaced_before_the_wait_has_no_copies() {
     let locks: [fn(&Client) -> Lock; 3] = [
@@ -90,7 +90,7 @@ async fn a_grant_whose_connection_was_replaced_before_the_wait_has_no_copies() {
             let server = Replicated::default();
             let client = server.client(Gate::default()).await;
             let lock = lock(&client);
-            // A server that does not know the script is told it by whoever is polled again.
+            // Load the script first: a caller that is polled again would have to send it.
             lock.lock()
                 .await
                 .expect("free, and copied")
@@ -108,7 +108,7 @@ async fn a_grant_whose_connection_was_replaced_before_the_wait_has_no_copies() {
             if replaced {
                 server.drop_connections();
                 let is_replaced = || server.connections.lock().unwrap().len() >= 3;
-                eventually("it is replaced", async || {
+                eventually("reconnected", async || {
                     is_replaced() && client.ping().await.is_ok()
                 })
                 .await;
@@ -143,12 +143,12 @@ async fn a_renewal_whose_connection_was_replaced_before_the_wait_has_no_copies()
         let (server, gate) = (Replicated::default(), Gate::default());
         let client = server.client(gate.clone()).await;
         let guard = client.lock("a").lock().await.expect("free, and copied");
-        // As soon as it is renewed again, the client sees nothing of it.
-        eventually("it is renewed", async || client.stats().renewed == 1).await;
+        // From its renewal on, the client sees nothing more.
+        eventually("renewed", async || client.stats().renewed == 1).await;
         let waits = server.waits();
         *server.freezes.lock().unwrap() = Some(gate.clone());
-        eventually("it is renewed again", async || gate.is_frozen()).await;
-        // Its reply arrives.
+        eventually("renewed again", async || gate.is_frozen()).await;
+        // The reply arrives.
         sleep(ms(1)).await;
         if replaced {
             server.drop_connections();
@@ -167,9 +167,6 @@ async fn a_renewal_whose_connection_was_replaced_before_the_wait_has_no_copies()
             HoldState::Held
         };
         assert_eq!(guard.state(), state);
-        eventually("it is renewed once more", async || {
-            guard.state() == HoldState::Held
-        })
-        .await;
+        eventually("renewed again", async || guard.state() == HoldState::Held).await;
     }
 }

@@ -1,5 +1,5 @@
-//! A process that holds permits and is killed: they come back to who waits. Real servers only; the
-//! embedded engine's clients die in `semaphores` and `permits`.
+//! A process that holds permits is killed, and its permits go to a waiter. Real servers only;
+//! clients of the embedded engine die in `semaphores` and `permits`.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -9,11 +9,11 @@ use leasehold_testbed::{Server, is_missing, ms, timed, waiting};
 
 const SERVER: &str = "LEASEHOLD_CRASH_SERVER";
 
-/// This test binary again, in the part of the one that dies.
+/// This test binary, run again as the process that is killed.
 struct Doomed(Child);
 
 impl Doomed {
-    /// Returns when it holds all permits.
+    /// Returns when the process holds all permits.
     fn start(server: &Server) -> Self {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args([
@@ -81,7 +81,7 @@ async fn permits_of_a_killed_process_come_back() {
     assert_eq!(counted.available().await.unwrap(), 0);
     assert_eq!(named.available().await.unwrap(), 0);
     let both = async { tokio::join!(counted.acquire(2), named.acquire(Lease::fixed(ms(5000)))) };
-    let (got, ()) = tokio::join!(timed("they come back", both), async {
+    let (got, ()) = tokio::join!(timed("granted", both), async {
         waiting(&client, 2).await;
         drop(doomed);
     });

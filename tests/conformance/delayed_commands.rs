@@ -1,5 +1,5 @@
-//! Calls of a broken connection that the server runs all the same, long after whatever was sent
-//! behind them: what they take is given back. Only the embedded engine has the switch.
+//! Calls of a broken connection that the server still runs, long after the calls sent behind them:
+//! what they take is given back. Only the embedded engine has the switch.
 
 use std::time::Duration;
 
@@ -9,17 +9,16 @@ use leasehold::{Client, EmbeddedRedis, Ended, Lease, LockGuard, LossReason};
 use leasehold_testbed::{Bed, eventually, ms, waiting};
 use tokio::time::{Instant, sleep, sleep_until};
 
-/// So long after a connection broke the server runs what was on its way.
+/// How long after a connection broke the server runs the calls that were in flight.
 pub(crate) const LATE: Duration = ms(12_000);
-/// Longer than any of these tests: what is left behind is seen.
+/// Longer than any of these tests, so that a hold left behind is noticed.
 const LONG: Duration = ms(600_000);
-/// Between two repetitions of an undo lies less.
+/// The longest time between two repetitions of an undo.
 const UNDONE: Duration = ms(7000);
-/// A broken connection loses the call on its way or runs it late: some of these do the one, and
-/// some the other.
+/// A broken connection loses the call in flight or runs it late. Among these seeds, both happen.
 pub(crate) const SEEDS: std::ops::Range<u64> = 0..8;
 
-/// An engine whose second client, of this link, is watched.
+/// An engine, and a second client whose link is watched.
 pub(crate) struct Testbed {
     pub(crate) redis: EmbeddedRedis,
     rival: Client,
@@ -42,7 +41,8 @@ impl Testbed {
         }
     }
 
-    /// From now on a call is on its way for so long; what is cut off then may run late.
+    /// From now on a call takes this long to arrive. If the connection breaks then, the call may
+    /// run late.
     pub(crate) fn slow(&self, request: Duration) {
         let (request, late) = (Delay::fixed(request), Delay::fixed(LATE));
         let faults = Faults {
@@ -54,7 +54,7 @@ impl Testbed {
         self.link.set_faults(faults, self.seed);
     }
 
-    /// The connection breaks under the one call that is on its way.
+    /// Breaks the connection while exactly one call is in flight.
     pub(crate) async fn breaks(&self) -> Instant {
         eventually("a call is on its way", async || {
             self.client.calls_under_way() == 1
@@ -78,7 +78,8 @@ impl Testbed {
             .sum()
     }
 
-    /// Whether the late call came, with nobody asking any more; it has left nothing at `end`.
+    /// Whether the late call ran, with nobody asking any more. Asserts that it has left nothing at
+    /// `end`.
     async fn came_late(&self, what: &str, end: Instant) -> bool {
         let asked = self.asked();
         sleep_until(end).await;
@@ -93,7 +94,7 @@ impl Testbed {
     }
 }
 
-/// Its undo finds the place that an earlier call was given, and that says nothing of a later one.
+/// The undo finds the place of an earlier call, which says nothing about a later one.
 #[tokio::test(start_paused = true)]
 async fn a_late_call_of_a_waiter_that_left_its_line_takes_nothing() {
     let mut came = 0;
@@ -110,7 +111,7 @@ async fn a_late_call_of_a_waiter_that_left_its_line_takes_nothing() {
                 .into_iter()
                 .find(|channel| channel.starts_with("redisson_lock__channel:{x}:"))
         };
-        eventually("it listens", async || told().is_some()).await;
+        eventually("listening", async || told().is_some()).await;
         sleep(ms(10)).await;
         testbed.slow(ms(30));
         testbed
@@ -128,7 +129,7 @@ async fn a_late_call_of_a_waiter_that_left_its_line_takes_nothing() {
     assert!((1..8).contains(&came), "{came} came late");
 }
 
-/// How a hold ends that is not released by its guard.
+/// Ends a hold without a release by its guard.
 async fn lose(testbed: &Testbed, guard: &LockGuard, reason: LossReason) {
     match reason {
         LossReason::Gone => {
@@ -144,7 +145,7 @@ async fn lose(testbed: &Testbed, guard: &LockGuard, reason: LossReason) {
     }
 }
 
-/// The undo of a lost hold finds the field of the second call, and that says nothing of the first.
+/// The undo of a lost hold finds the field of the second call, which says nothing about the first.
 #[tokio::test(start_paused = true)]
 async fn a_late_call_of_a_lost_hold_takes_nothing() {
     use LossReason::{Closed, Expired, Gone, MaxHold};
@@ -178,7 +179,7 @@ async fn a_late_call_of_a_lost_hold_takes_nothing() {
     }
 }
 
-/// The undo of a grant that is worth nothing finds it, and that says nothing of the call before.
+/// The undo of a worthless grant finds that grant, which says nothing about the call before.
 #[tokio::test(start_paused = true)]
 async fn a_late_call_before_a_grant_that_came_too_late_takes_nothing() {
     let mut came = 0;
@@ -222,7 +223,8 @@ async fn a_late_call_before_a_grant_that_came_too_late_takes_nothing() {
     assert!((1..8).contains(&came), "{came} came late");
 }
 
-/// A wait that ended while a call was on its way was unknown, and an undo, with a round trip above 25 ms.
+/// Once, with a round trip above 25 ms, a wait that ended with a call in flight was always unknown
+/// and undone.
 #[tokio::test(start_paused = true)]
 async fn a_slow_line_leaves_no_doubt_when_a_wait_ends() {
     for trip in [24, 28, 60, 150, 300] {
@@ -264,7 +266,7 @@ async fn a_slow_line_leaves_no_doubt_when_a_wait_ends() {
     }
 }
 
-/// Of two calls without an answer the first one is in doubt for longest, although its line is gone.
+/// Of two calls without a reply, the first is in doubt for longer, although its connection is gone.
 #[tokio::test(start_paused = true)]
 async fn the_older_of_two_calls_in_doubt_counts() {
     for fair in [false, true] {
@@ -291,7 +293,7 @@ async fn the_older_of_two_calls_in_doubt_counts() {
             let connected = || testbed.client.stats().reconnects >= 2;
             let second = async || connected() && testbed.client.calls_under_way() == 1;
             eventually("the second one is on the new line", second).await;
-            // Its answer comes when it has timed out, and the third one is executed as well.
+            // Its reply comes after its timeout, and the third call is executed as well.
             let late = Faults {
                 reply: Delay::fixed(ms(1500)),
                 ..Faults::default()
@@ -312,7 +314,7 @@ async fn the_older_of_two_calls_in_doubt_counts() {
     }
 }
 
-/// That it left its line settles what it has there by then, and not what comes later.
+/// Leaving the queue settles what is there at that time, but not what a late call takes afterwards.
 #[tokio::test(start_paused = true)]
 async fn a_late_call_of_a_waiter_that_timed_out_takes_nothing() {
     let mut came = 0;
@@ -338,7 +340,7 @@ async fn a_late_call_of_a_waiter_that_timed_out_takes_nothing() {
     assert!((1..8).contains(&came), "{came} came late");
 }
 
-/// The next local waiter would have the field of a call that may yet come.
+/// Otherwise the next local waiter would get the field of a call that may still run.
 #[tokio::test(start_paused = true)]
 async fn a_hold_that_was_in_doubt_is_not_handed_over() {
     let mut came = 0;
@@ -370,7 +372,7 @@ async fn a_hold_that_was_in_doubt_is_not_handed_over() {
     assert!((1..8).contains(&came), "{came} came late");
 }
 
-/// A re-entry or a partial release that is not settled may be executed for the next owner of the field.
+/// A re-entry or an inner release in flight could be executed for the next owner of the field.
 #[tokio::test(start_paused = true)]
 async fn a_hold_with_calls_that_are_not_settled_is_not_handed_over() {
     for case in ["on the wire", "in doubt", "made up for", "settled"] {
@@ -394,7 +396,7 @@ async fn a_hold_with_calls_that_are_not_settled_is_not_handed_over() {
         let mut lowering = None;
         match case {
             "on the wire" => {
-                // It is sent, and its reply is not there.
+                // The call is sent, and its reply has not arrived.
                 let mut inner = Box::pin(guard.reenter().await.unwrap().unlock());
                 assert!(futures::poll!(inner.as_mut()).is_pending());
                 lowering = Some(inner);
@@ -427,7 +429,7 @@ async fn a_hold_with_calls_that_are_not_settled_is_not_handed_over() {
     }
 }
 
-/// A release that leaves the field in Redis does not end what a renewal on its way may do.
+/// A release that leaves the field to its expiry does not stop a renewal that is in flight.
 #[tokio::test(start_paused = true)]
 async fn a_renewal_after_the_release_keeps_no_lock_beyond_its_moment() {
     let testbed = Testbed::new(0);
@@ -444,7 +446,7 @@ async fn a_renewal_after_the_release_keeps_no_lock_beyond_its_moment() {
     let renewals = || testbed.redis.scripts_run()["lock_renew"];
     assert!(!testbed.redis.scripts_run().contains_key("lock_renew"));
     guard.unlock().await.unwrap();
-    eventually("it is renewed", async || {
+    eventually("renewed", async || {
         testbed.redis.scripts_run().contains_key("lock_renew") && renewals() == 1
     })
     .await;
@@ -453,8 +455,8 @@ async fn a_renewal_after_the_release_keeps_no_lock_beyond_its_moment() {
     assert!(testbed.redis.dump().is_empty());
 }
 
-/// The hold that the renewal is for is over, and the next hold of its field was left to its expiry. It was due for a
-/// renewal as well, which comes after that of the hold before, and makes up for both.
+/// The hold that the renewal is for has ended, and the next hold of its field was left to its
+/// expiry. That hold was due for a renewal too, which comes later and makes up for both.
 #[tokio::test(start_paused = true)]
 async fn a_renewal_of_the_hold_before_keeps_no_lock_beyond_its_moment() {
     let mut testbed = Testbed::new(0);
@@ -463,7 +465,7 @@ async fn a_renewal_of_the_hold_before_keeps_no_lock_beyond_its_moment() {
         time: LONG,
     };
     let builder = testbed.redis.builder().local_handover(streak);
-    // No poll is on its way instead of the renewal.
+    // No poll is in flight instead of the renewal.
     let builder = builder.safety_poll(ms(60_000));
     testbed.client = builder.connect().await.unwrap();
     testbed.link = testbed.redis.links().pop().unwrap();
@@ -505,7 +507,7 @@ async fn a_renewal_of_the_hold_before_keeps_no_lock_beyond_its_moment() {
     );
 }
 
-/// Leases that end while their grants are on the way, are picked up, handed over or released.
+/// Leases that end while their grants are in flight, picked up, handed over or released.
 #[tokio::test(start_paused = true)]
 async fn leases_about_as_long_as_a_reply_takes_wedge_no_name() {
     const NAMES: usize = 40;

@@ -1,4 +1,4 @@
-//! Quorums of an even number of members: a majority is more than half of them, and the others are spare.
+//! Quorums with an even number of members: more than half are a majority, and the others are spare.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ fn delete(bed: &Bed, names: &[String]) {
     }
 }
 
-/// A busy server may be left out of a grant: until none is.
+/// Retries until all members hold the lock. A busy server may be left out of a grant.
 async fn held_by_all(bed: &Bed, lock: &Lock, members: usize) -> LockGuard {
     loop {
         let guard = timed("a majority", lock.try_lock(ms(5000), LONG))
@@ -58,7 +58,7 @@ pub(crate) async fn more_refusals_than_are_spare_end_the_wait(bed: Bed) {
                 assert!(matches!(error, Error::Protocol { .. }), "{what}: {error}");
             }
             let settled = async || client.stats().releases_pending == 0;
-            eventually("nothing is owed", settled).await;
+            eventually("settled", settled).await;
             delete(&bed, &names);
         }
     }
@@ -81,7 +81,7 @@ pub(crate) async fn half_of_the_members_are_no_majority(bed: Bed) {
             .await
             .0
             .unwrap();
-        // Each of these is needed.
+        // Each remaining member is needed.
         bed.command(&["DEL", &names(members)[members - 1]]);
         let error = guard.extend(ms(600_000)).await.unwrap_err();
         assert!(matches!(error, Error::Lost { .. }), "{members}: {error}");
@@ -91,7 +91,7 @@ pub(crate) async fn half_of_the_members_are_no_majority(bed: Bed) {
             guard.unlock().await.unwrap();
         }
         let free = async || !names(members).iter().any(|name| bed.exists(name));
-        eventually("nothing is left", free).await;
+        eventually("no key left", free).await;
     }
 }
 
@@ -109,12 +109,12 @@ pub(crate) async fn spare_members_may_be_lost_and_no_more(bed: Bed) {
             assert_eq!(guard.check().is_ok(), enough, "{what}");
             assert_eq!(guard.unlock().await.is_ok(), enough, "{what}");
             let settled = async || client.stats().releases_pending == 0;
-            eventually("nothing is owed", settled).await;
-            // The release itself finds out as well.
+            eventually("settled", settled).await;
+            // The release itself notices the loss, too.
             let guard = held_by_all(&bed, &lock, members).await;
             delete(&bed, &names[..lost]);
             assert_eq!(guard.unlock().await.is_ok(), enough, "{what}, unseen");
-            eventually("nothing is owed", settled).await;
+            eventually("settled", settled).await;
             delete(&bed, &names);
         }
     }

@@ -1,4 +1,4 @@
-//! How a hold of any kind ends: lost, dropped, shut down, given away.
+//! How a hold of any kind ends: lost, dropped, shut down, handed on.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ pub(crate) async fn a_fixed_lease_ends_for_a_waiter(bed: Bed) {
     let lease = bed.lease(300);
     for_each_exclusive_kind(async |kind| {
         let start = Instant::now();
-        // A quorum that was not answered within a twentieth of its lease asks again.
+        // A quorum that is not answered within a twentieth of its lease asks again.
         let guard = kind
             .lock(client, kind.name)
             .try_lock(SOON, Lease::fixed(lease))
@@ -24,9 +24,9 @@ pub(crate) async fn a_fixed_lease_ends_for_a_waiter(bed: Bed) {
         let (next, _) = timed("at the end of the lease", next.lock()).await;
         let (next, took) = (next.unwrap(), start.elapsed());
         assert_eq!(guard.state(), HoldState::Lost, "the guard knows first");
-        // A waiter that asks again is late by one pause.
+        // A polling waiter is late by one pause.
         let late = lease + bed.late(kind.late_ms());
-        // A quorum allows for drift: it is lost, and released, before its lease ends.
+        // A quorum allows for drift, so it is lost and released before its lease ends.
         let earliest = if kind.quorum {
             guard.deadline() - start
         } else {
@@ -62,7 +62,7 @@ pub(crate) async fn a_dead_holder_costs_one_lease(bed: Bed) {
     let (client, elsewhere) = (&bed.client_with_lease(lease).await, &bed.client().await);
     for_each_kind(async |kind| {
         let start = Instant::now();
-        // As a process leaves it that died.
+        // Leave the lock like a process that died.
         kind.lock(client, kind.name).lock().await.unwrap().forget();
         assert!(kind.lock(elsewhere, kind.name).is_locked().await.unwrap());
         if kind.exclusive {
@@ -79,7 +79,7 @@ pub(crate) async fn a_dead_holder_costs_one_lease(bed: Bed) {
     .await;
 }
 
-pub(crate) async fn what_is_lost_is_told_and_what_follows_is_renewed(bed: Bed) {
+pub(crate) async fn a_loss_is_reported_and_the_next_hold_is_renewed(bed: Bed) {
     let lease = bed.lease(300);
     let client = &bed.client_with_lease(lease).await;
     for_each_kind(async |kind| {
@@ -93,7 +93,7 @@ pub(crate) async fn what_is_lost_is_told_and_what_follows_is_renewed(bed: Bed) {
         }
         for guard in guards {
             assert_eq!(
-                timed("told", guard.ended()).await.0,
+                timed("lost", guard.ended()).await.0,
                 Ended::Lost(LossReason::Gone)
             );
             assert!(matches!(guard.unlock().await, Err(Error::Lost { .. })));
@@ -157,7 +157,7 @@ pub(crate) async fn a_dropped_acquisition_leaves_nothing(bed: Bed) {
         }
     })
     .await;
-    // No place in a queue, no lease of a reader; the counter of tokens is meant to stay.
+    // No place in a queue and no lease of a reader. Only the counter of tokens stays on purpose.
     let left = bed.list(&["KEYS", "*"]);
     assert_eq!(left, ["redisson_lock_token:{fenced}"]);
 }
@@ -177,11 +177,11 @@ pub(crate) async fn a_shutdown_ends_acquisitions_on_their_way(bed: Bed) {
                 "{}, after {steps} steps",
                 kind.name
             );
-            match timed("told", taking).await.0.unwrap() {
+            match timed("ended", taking).await.0.unwrap() {
                 Err(error) => assert!(matches!(error, Error::Closed), "{error}"),
                 Ok(guard) => {
                     assert_eq!(
-                        timed("told", guard.ended()).await.0,
+                        timed("lost", guard.ended()).await.0,
                         Ended::Lost(LossReason::Closed)
                     );
                 }
@@ -206,7 +206,7 @@ pub(crate) async fn a_shutdown_ends_hand_overs_on_their_way(bed: Bed) {
         client.shutdown(ms(5000)).await.unwrap();
         assert!(!are_there(&bed, kind, kind.name).await, "{}", kind.name);
         assert!(matches!(
-            timed("told", next).await.0.unwrap(),
+            timed("ended", next).await.0.unwrap(),
             Err(Error::Closed)
         ));
     }
@@ -224,7 +224,7 @@ pub(crate) async fn a_longest_hold_ends_it(bed: Bed) {
             timed("it ends", guard.ended()).await.0,
             Ended::Lost(LossReason::MaxHold)
         );
-        let next = timed("it is released", kind.lock(elsewhere, kind.name).lock())
+        let next = timed("released", kind.lock(elsewhere, kind.name).lock())
             .await
             .0
             .unwrap();
@@ -240,7 +240,7 @@ pub(crate) async fn a_longest_hold_ends_it(bed: Bed) {
     .await;
 }
 
-pub(crate) async fn what_was_handed_on_is_renewed_and_released_by_who_took_it_over(bed: Bed) {
+pub(crate) async fn a_handed_on_hold_is_renewed_and_released_by_its_receiver(bed: Bed) {
     let lease = bed.lease(300);
     let (client, elsewhere) = (&bed.client().await, &bed.client_with_lease(lease).await);
     for_each_kind(async |kind| {
@@ -288,7 +288,7 @@ pub(crate) async fn a_dropped_restore_leaves_nothing(bed: Bed) {
         }
         let client = bed.client().await;
         let lock = kind.lock(&client, kind.name);
-        // The server knows the script: it does not ask for it, when nobody would send it any more.
+        // Load the script first, because nobody would send it after the future is dropped.
         let text = lock.lock().await.unwrap().hand_on().unwrap();
         lock.restore(&text).await.unwrap().unlock().await.unwrap();
         for polls in (1..5).cycle().take(40) {
@@ -303,19 +303,20 @@ pub(crate) async fn a_dropped_restore_leaves_nothing(bed: Bed) {
                 sleep(ms(1)).await;
             }
             drop(restoring);
-            // A machine that stands still for a moment passes the future over: then somebody else drops it.
+            // If the machine stalls for a moment, the future is passed over, and somebody else
+            // drops it.
             eventually("free", async || {
                 if client.stats().releases_pending == 0
                     && let Ok(guard) = lock.restore(&text).await
                 {
-                    // It was dropped before it was sent: then the text is as good as before.
+                    // Dropped before it was sent, so the text is still valid.
                     guard.unlock().await.unwrap();
                 }
                 !lock.is_locked().await.unwrap()
             })
             .await;
             eventually("released", async || client.stats().releases_pending == 0).await;
-            // Whatever was sent has been executed by now, on both lanes.
+            // Everything that was sent has been executed by now, on both lanes.
             assert!(!lock.is_locked().await.unwrap(), "after {polls} polls");
             assert!(
                 !are_there(&bed, kind, kind.name).await,

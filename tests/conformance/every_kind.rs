@@ -1,4 +1,4 @@
-//! What every kind of lock does alike, whatever else sets it apart.
+//! What all kinds of locks have in common.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep};
 use crate::for_each_kind::{are_there, for_each_exclusive_kind, for_each_kind, is_sure, wait};
 use crate::semaphores::in_vain;
 
-pub(crate) async fn it_is_seen_from_everywhere(bed: Bed) {
+pub(crate) async fn every_client_sees_a_held_lock(bed: Bed) {
     let (client, elsewhere) = (&bed.client().await, &bed.client().await);
     for_each_kind(async |kind| {
         let lock = kind.lock(client, kind.name);
@@ -31,7 +31,8 @@ pub(crate) async fn it_is_seen_from_everywhere(bed: Bed) {
             let guard = lock.lock().await.unwrap();
             assert!(lock.is_locked().await.unwrap() && lock.is_held().await.unwrap());
             assert_eq!(lock.hold_count().await.unwrap(), 1);
-            // Any value of this client, but none of an owner that did not take it, or of another client.
+            // Any lock value of this client counts as held, but not with another owner or from
+            // another client.
             for (other, ours) in others.iter().zip([true, false, false]) {
                 assert!(other.is_locked().await.unwrap());
                 assert_eq!(other.is_held().await.unwrap(), ours);
@@ -54,7 +55,7 @@ pub(crate) async fn nested_holds_are_counted(bed: Bed) {
         let rival = kind.lock(elsewhere, kind.name);
         let outer = lock.try_lock(Duration::ZERO, Lease::Renewed).await.unwrap();
         let inner = lock.try_lock(Duration::ZERO, Lease::Renewed).await.unwrap();
-        // Each read is a hold of its own.
+        // Each read is a separate hold.
         let nested = if kind.exclusive { 2 } else { 1 };
         assert_eq!((outer.hold_count(), inner.hold_count()), (nested, nested));
         let seen = if kind.counted { 2 } else { 1 };
@@ -103,13 +104,13 @@ pub(crate) async fn a_second_time_may_be_an_error(bed: Bed) {
             (guard.hold_count(), lock.hold_count().await.unwrap()),
             (1, 1)
         );
-        // For anybody else it is a lock like others: the next one waits and gets it.
+        // To another owner it is an ordinary lock: the next waiter waits and gets it.
         let next = kind.lock(elsewhere, kind.name);
         let release = async {
             guard.check().unwrap();
             guard.unlock().await.unwrap();
         };
-        let (next, ()) = tokio::join!(timed("the next", next.lock()), release);
+        let (next, ()) = tokio::join!(timed("granted", next.lock()), release);
         next.0.unwrap().unlock().await.unwrap();
         lock.lock().await.unwrap().unlock().await.unwrap();
     })
@@ -138,7 +139,7 @@ pub(crate) async fn a_wait_that_is_over_ends(bed: Bed) {
         }
         guard.check().unwrap();
         guard.unlock().await.unwrap();
-        // What gave up is not in the way.
+        // The waiter that gave up is not in the way.
         lock.try_lock(Duration::ZERO, Lease::Renewed)
             .await
             .unwrap()
@@ -160,7 +161,7 @@ pub(crate) async fn a_forced_release_frees(bed: Bed) {
         assert!(other.force_unlock().await.unwrap());
         assert!(!other.is_locked().await.unwrap() && !lock.is_held().await.unwrap());
         assert_eq!(
-            timed("the holder is told", guard.ended()).await.0,
+            timed("lost", guard.ended()).await.0,
             Ended::Lost(LossReason::Gone)
         );
         let late = guard.unlock().await.unwrap_err();
@@ -179,7 +180,7 @@ pub(crate) async fn a_forced_release_frees(bed: Bed) {
     .await;
 }
 
-pub(crate) async fn the_rest_of_a_lease_is_told(bed: Bed) {
+pub(crate) async fn the_remaining_lease_is_reported(bed: Bed) {
     let (client, elsewhere) = (&bed.client().await, &bed.client().await);
     for_each_kind(async |kind| {
         let lock = kind.lock(client, kind.name);
@@ -219,7 +220,7 @@ pub(crate) async fn inner_releases_leave_the_lease_alone(bed: Bed) {
             .try_lock(Duration::ZERO, Lease::fixed(ms(20_000)))
             .await
             .unwrap();
-        // Neither a shorter lease nor one of the same length adds to it or takes from it.
+        // A shorter or equal lease changes nothing.
         let second = lock
             .try_lock(Duration::ZERO, Lease::fixed(ms(9000)))
             .await
@@ -243,7 +244,7 @@ pub(crate) async fn inner_releases_leave_the_lease_alone(bed: Bed) {
     .await;
 }
 
-pub(crate) async fn what_another_holds_is_not_released(bed: Bed) {
+pub(crate) async fn a_lock_of_another_owner_is_not_released(bed: Bed) {
     let (client, elsewhere) = (&bed.client().await, &bed.client().await);
     for_each_kind(async |kind| {
         let other = kind.lock(elsewhere, kind.name);
@@ -318,7 +319,7 @@ pub(crate) async fn contenders_of_many_clients_all_get_it(bed: Bed) {
 
 pub(crate) async fn a_waiter_gets_what_is_released_in_time(bed: Bed) {
     for_each_exclusive_kind(async |kind| {
-        // Neither a poll nor the end of a lease can be what lets it in.
+        // So that neither a poll nor the end of a lease can let the waiter in.
         let (client, elsewhere) = (bed.client().await, bed.client_without_polls().await);
         let guard = kind.lock(&client, kind.name).lock().await.unwrap();
         let next = kind.lock(&elsewhere, kind.name);
@@ -329,14 +330,14 @@ pub(crate) async fn a_waiter_gets_what_is_released_in_time(bed: Bed) {
             let stats = elsewhere.stats();
             stats.subscriptions > 0 && stats.calls > 1 || stats.listeners == 0 && stats.calls > 4
         };
-        eventually("it listens or asks", settled).await;
+        eventually("listening or polling", settled).await;
         assert!(!next.is_finished(), "it is held");
         let listens = elsewhere.stats().listeners > 0;
         guard.unlock().await.unwrap();
         let (next, took) = timed("in time", next).await;
         assert!(took < bed.late(kind.late_ms().max(200)), "{took:?}");
         next.unwrap().unwrap().unlock().await.unwrap();
-        // A beat finds it as well, and the message comes all the same.
+        // A heartbeat notices the release too, but the message still comes.
         eventually("by the message", async || {
             !listens || elsewhere.stats().wakes > 0
         })
@@ -408,7 +409,8 @@ pub(crate) async fn futures_of_one_owner_share_what_they_wait_for(bed: Bed) {
         let expected = if kind.reentrant { 3 } else { 1 };
         assert_eq!(guards.len(), expected);
         for count in guards.iter().map(|guard| guard.hold_count() as usize) {
-            // What a busy server left out of one grant of a quorum counts for the others only.
+            // A member that a busy server left out of one grant of a quorum counts only for the
+            // other grants.
             let left_out = kind.quorum && !bed.is_embedded() && count > 0;
             assert!(count == expected || left_out && count < expected, "{count}");
         }
@@ -417,7 +419,7 @@ pub(crate) async fn futures_of_one_owner_share_what_they_wait_for(bed: Bed) {
             client.stats().releases_pending == 0 && !are_there(&bed, kind, kind.name).await
         })
         .await;
-        // No place in a queue is left by those that came in by the way.
+        // Acquisitions that bypassed the queue leave no place in it.
         let next = kind
             .lock(&elsewhere, kind.name)
             .try_lock(Duration::ZERO, Lease::fixed(ms(5000)))
@@ -441,7 +443,7 @@ pub(crate) async fn a_tag_keeps_all_keys_together(bed: Bed) {
                     tokio::spawn(
                         async move { other.try_lock(ms(10), Lease::fixed(ms(1000))).await },
                     );
-                // On a busy machine the reply may take longer than so short a wait.
+                // On a busy machine, a reply may take longer than this short wait.
                 let refused = waiter.await.unwrap().unwrap_err();
                 let too_few = matches!(refused, Error::Quorum { .. });
                 assert!(

@@ -1,4 +1,4 @@
-//! Every acquisition is an owner of its own, and who may take a lock again.
+//! Every acquisition is its own owner, and who may take a lock again.
 #![expect(clippy::future_not_send, reason = "a test is polled in one task")]
 
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::for_each_kind::{for_each_exclusive_kind, for_each_kind};
 
-/// A critical section that sees who else is inside.
+/// A critical section that counts who is inside.
 #[derive(Clone, Debug, Default)]
 struct Section(Arc<AtomicU32>);
 
@@ -34,18 +34,18 @@ async fn visit_and_unlock(section: Section, guard: LockGuard) {
     guard.unlock().await.unwrap();
 }
 
-/// With each of these ten of ten tasks were inside, when a lock value was an owner.
+/// When a lock value was the owner, all ten tasks were inside at once with each of these patterns.
 pub(crate) async fn every_pattern_of_a_service_excludes(bed: Bed) {
     let client = &bed.client().await;
     for_each_exclusive_kind(async |kind| {
         let (lock, section) = (kind.lock(client, kind.name), Section::default());
-        // A loop that spawns with each guard.
+        // A loop that spawns a task with each guard.
         let mut tasks = JoinSet::new();
         for _ in 0..5 {
             let guard = lock.lock().await.unwrap();
             tasks.spawn(visit_and_unlock(section.clone(), guard));
         }
-        // One value in shared state.
+        // One lock value in shared state.
         let shared = Arc::new(lock.clone());
         for _ in 0..5 {
             let (lock, section) = (shared.clone(), section.clone());
@@ -54,7 +54,7 @@ pub(crate) async fn every_pattern_of_a_service_excludes(bed: Bed) {
                 visit_and_unlock(section, guard).await;
             });
         }
-        // Futures of one task.
+        // Several futures of one task.
         let take = async || visit_and_unlock(section.clone(), lock.lock().await.unwrap()).await;
         tokio::join!(take(), take(), take());
         join_all((0..5).map(|_| take())).await;
@@ -69,7 +69,8 @@ fn reentrant() -> impl Iterator<Item = &'static Kind> {
     KINDS.iter().filter(|kind| kind.reentrant)
 }
 
-/// Taken again at once, held until the outermost goes, free then.
+/// Asserts that the lock is taken again immediately, held until the outermost guard is gone, and
+/// free then.
 async fn is_nested(rival: &Lock, kind: &Kind, outer: LockGuard, inner: Result<LockGuard, Error>) {
     let inner = inner.unwrap();
     inner.check().unwrap();
@@ -89,7 +90,7 @@ pub(crate) async fn nested_sections_re_enter(bed: Bed) {
             kind.lock(elsewhere, kind.name),
         );
         let is_nested = async |outer, inner| is_nested(&rival, kind, outer, inner).await;
-        // By its name, in a section.
+        // By its name, inside a section.
         let outer = lock.lock().await.unwrap();
         let by_name = kind.lock(client, kind.name);
         let inner = outer
@@ -109,7 +110,7 @@ pub(crate) async fn nested_sections_re_enter(bed: Bed) {
             .within(&outer)
             .await;
         is_nested(outer, inner).await;
-        // By an owner, and from a section of a section.
+        // By an owner, and from a section inside a section.
         let owned = lock.clone().owned_by(&Owner::new());
         let outer = owned.lock().await.unwrap();
         let inner = owned.try_lock_now(Lease::Renewed).await;
@@ -132,14 +133,14 @@ pub(crate) async fn nested_sections_re_enter(bed: Bed) {
     }
 }
 
-pub(crate) async fn what_is_not_inside_is_shut_out(bed: Bed) {
+pub(crate) async fn code_outside_a_section_is_excluded(bed: Bed) {
     let (client, elsewhere) = (&bed.client().await, &bed.client().await);
     for_each_exclusive_kind(async |kind| {
         let lock = kind.lock(client, kind.name);
         let now = async |lock: &Lock| lock.try_lock_now(Lease::Renewed).await.map(drop);
         let is_out = |tried: Result<(), Error>| bed.timed_out(&tried.unwrap_err());
         let guard = lock.lock().await.unwrap();
-        // A task that is spawned in a section, also on the thread of the section.
+        // A task spawned inside a section, also on the same thread.
         let spawned = lock.clone();
         is_out(
             guard
@@ -160,19 +161,19 @@ pub(crate) async fn what_is_not_inside_is_shut_out(bed: Bed) {
                 .await
                 .unwrap(),
         );
-        // A future that is made inside and polled outside.
+        // A future made inside and polled outside.
         let mut made_inside = None;
         let make = async { made_inside = Some(lock.try_lock_now(Lease::Renewed)) };
         guard.run(make).await.unwrap();
         is_out(made_inside.unwrap().await.map(drop));
-        // Whoever comes when the section has ended.
+        // Anybody after the section has ended.
         is_out(now(&lock).await);
         guard.unlock().await.unwrap();
     })
     .await;
 }
 
-/// The tasks of a `LocalSet` are polled within the section that polls the set.
+/// A task of a `LocalSet` is polled while the section that polls the set is on the stack.
 pub(crate) async fn a_task_of_a_local_set_is_not_inside(bed: Bed) {
     let client = bed.client().await;
     let lock = client.lock("x");
@@ -188,7 +189,7 @@ pub(crate) async fn a_task_of_a_local_set_is_not_inside(bed: Bed) {
     guard.unlock().await.unwrap();
 }
 
-/// An inner acquisition is an acquisition: where the outer hold is lost it stands on its own.
+/// An inner acquisition is an ordinary acquisition: if the outer hold is lost, it stands alone.
 pub(crate) async fn a_section_whose_hold_is_lost_lets_nobody_in(bed: Bed) {
     let (client, elsewhere) = (bed.client().await, bed.client().await);
     let lock = client.lock("x");
@@ -199,7 +200,7 @@ pub(crate) async fn a_section_whose_hold_is_lost_lets_nobody_in(bed: Bed) {
         let inner = lock.try_lock(ms(50), Lease::Renewed).await;
         (rival, inner.map(drop))
     });
-    // Asking is what tells the outer one that it is lost.
+    // The inner call is how the outer section learns that it is lost.
     let lost = inner.await.unwrap_err();
     assert!(
         matches!(
@@ -278,7 +279,7 @@ pub(crate) async fn a_time_out_says_whether_its_own_client_is_in_the_way(bed: Be
     .await;
 }
 
-/// An upgrade would wait for its own release.
+/// An upgrade would wait for the release of its own owner.
 pub(crate) async fn the_sides_of_a_lock_follow_the_same_rule(bed: Bed) {
     let (client, elsewhere) = (bed.client().await, bed.client().await);
     let (both, others) = (client.read_write_lock("x"), elsewhere.read_write_lock("x"));
@@ -292,7 +293,7 @@ pub(crate) async fn the_sides_of_a_lock_follow_the_same_rule(bed: Bed) {
             "{refused:?}"
         );
     }
-    // Reading under the own write hold, and beyond it.
+    // Reading under the owner's write hold, and after it.
     let reading = both.write().run(ms(5000), Lease::Renewed, async |guard| {
         let inside = both.read().lock().await.unwrap();
         let shown = both.read().acquire().within(&*guard).await.unwrap();
@@ -311,14 +312,14 @@ pub(crate) async fn the_sides_of_a_lock_follow_the_same_rule(bed: Bed) {
         guard.unlock().await.unwrap();
     }
     others.write().lock().await.unwrap().unlock().await.unwrap();
-    // Without a proof the writer of this client is anybody.
+    // Without a proof, another acquisition of this client is a rival.
     let writing = both.write().lock().await.unwrap();
     bed.in_vain(async || both.read().try_lock_now(Lease::Renewed).await)
         .await;
     writing.unlock().await.unwrap();
 }
 
-pub(crate) async fn every_end_of_a_hold_is_told(bed: Bed) {
+pub(crate) async fn every_end_of_a_hold_is_reported(bed: Bed) {
     let (client, elsewhere) = (
         &bed.client_with_lease(bed.lease(400)).await,
         &bed.client().await,
@@ -326,7 +327,7 @@ pub(crate) async fn every_end_of_a_hold_is_told(bed: Bed) {
     for_each_kind(async |kind| {
         let lock = kind.lock(client, kind.name);
         let taken = async || lock.lock().await.unwrap();
-        let told = async |ended| timed("the end is told", ended).await.0;
+        let told = async |ended| timed("ended", ended).await.0;
         let guard = taken().await;
         let ended = guard.ended();
         assert!(
@@ -357,7 +358,7 @@ pub(crate) async fn every_end_of_a_hold_is_told(bed: Bed) {
             .force_unlock()
             .await
             .unwrap();
-        // What two guards share has ended when both are gone.
+        // The shared hold ends when both guards are gone.
         if kind.reentrant && kind.exclusive {
             let guard = taken().await;
             let (inner, ended) = (guard.reenter().await.unwrap(), guard.ended());
@@ -368,14 +369,14 @@ pub(crate) async fn every_end_of_a_hold_is_told(bed: Bed) {
                 "the inner guard holds it"
             );
             inner.unlock().await.unwrap();
-            assert_eq!(timed("the end is told", ended).await.0, Ended::Released);
+            assert_eq!(timed("ended", ended).await.0, Ended::Released);
         }
     })
     .await;
 }
 
-/// A retry wrapper paid twice.
-pub(crate) async fn what_was_done_is_returned_whatever_becomes_of_the_release(bed: Bed) {
+/// Otherwise a wrapper that retries would pay twice.
+pub(crate) async fn the_result_of_the_work_is_returned_even_if_the_release_fails(bed: Bed) {
     let client = bed
         .builder()
         .command_timeout(bed.span(100))
@@ -405,7 +406,7 @@ pub(crate) async fn what_was_done_is_returned_whatever_becomes_of_the_release(be
     );
 }
 
-/// `run` exists wherever something is held.
+/// `run` exists for everything that is held.
 pub(crate) async fn work_runs_under_permits_too(bed: Bed) {
     let client: Client = bed.client().await;
     let semaphore = client.semaphore("s");

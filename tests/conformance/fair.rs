@@ -14,9 +14,9 @@ use crate::semaphores::in_vain;
 
 pub(crate) const QUEUE: &str = "redisson_lock_queue:{x}";
 pub(crate) const DEADLINES: &str = "redisson_lock_timeout:{x}";
-/// How long a client keeps a place, if it is not set.
+/// The default claim.
 pub(crate) const CLAIM: i64 = 2000;
-/// A waiter of this library that is dead, and one of Redisson.
+/// A dead waiter of this library, and one of Redisson.
 pub(crate) const DEAD: &str = "0b4e4b9c-9a1f-4c0e-8f6a-0c5f9d6b0f11:4000000000000000007";
 pub(crate) const JAVA: &str = "0b4e4b9c-9a1f-4c0e-8f6a-0c5f9d6b0f12:57";
 
@@ -40,7 +40,7 @@ pub(crate) fn deadline(bed: &Bed, owner: &str) -> Option<i64> {
         .map(|(_, at)| at)
 }
 
-/// Puts a waiter into the queue that nobody keeps alive.
+/// Puts a waiter into the queue that sends no heartbeats.
 pub(crate) fn put(bed: &Bed, owner: &str, kept: Duration) {
     let kept_until = bed.clock() + i64::try_from(kept.as_millis()).expect("short");
     bed.command(&["RPUSH", QUEUE, owner]);
@@ -52,20 +52,17 @@ pub(crate) async fn queued(bed: &Bed, client: &Client) -> Taking {
     let places = queue(bed).len();
     let lock = client.fair_lock("x");
     let taking = tokio::spawn(async move { lock.lock().await });
-    eventually("it is in the queue", async || {
-        queue(bed).len() == places + 1
-    })
-    .await;
+    eventually("in the queue", async || queue(bed).len() == places + 1).await;
     taking
 }
 
 pub(crate) async fn served(what: &str, taking: Taking) -> (LockGuard, Duration) {
     let (guard, took) = timed(what, taking).await;
-    (guard.expect("no panic").expect("its turn"), took)
+    (guard.expect("no panic").expect("granted"), took)
 }
 
 pub(crate) async fn nothing_is_left(bed: &Bed) {
-    eventually("nothing is left", async || bed.number(&["DBSIZE"]) == 0).await;
+    eventually("no key left", async || bed.number(&["DBSIZE"]) == 0).await;
 }
 
 pub(crate) async fn waiters_of_all_clients_are_served_in_order(bed: Bed) {
@@ -81,14 +78,11 @@ pub(crate) async fn waiters_of_all_clients_are_served_in_order(bed: Bed) {
             sleep(ms(5)).await;
             guard.unlock().await.unwrap();
         }));
-        eventually("it is in the queue", async || {
-            queue(&bed).len() == number + 1
-        })
-        .await;
+        eventually("in the queue", async || queue(&bed).len() == number + 1).await;
     }
     guard.unlock().await.unwrap();
     for task in tasks {
-        timed("everybody is served", task).await.0.unwrap();
+        timed("all served", task).await.0.unwrap();
     }
     assert_eq!(*served.lock(), (0..12).collect::<Vec<_>>());
     assert!(clients.iter().all(|client| client.stats().handed_over == 0));
@@ -97,7 +91,7 @@ pub(crate) async fn waiters_of_all_clients_are_served_in_order(bed: Bed) {
 
 pub(crate) async fn leases_that_end_pass_it_on_in_order(bed: Bed) {
     let (one, other) = (bed.client().await, bed.client().await);
-    // What is granted must be told before it ends, or it is asked for anew.
+    // Long enough that the reply arrives before the lease ends; otherwise the waiter asks again.
     let lease = if bed.is_embedded() {
         ms(1000)
     } else {
@@ -124,13 +118,13 @@ pub(crate) async fn leases_that_end_pass_it_on_in_order(bed: Bed) {
             guard.forget();
         }));
         let served = |client: &Client| client.stats().acquired_after_waiting;
-        eventually("it is in the queue or has been", async || {
+        eventually("queued or served", async || {
             queue(&bed).len() as u64 + served(&one) + served(&other) > number
         })
         .await;
     }
     for task in tasks {
-        timed("everybody is served", task).await.0.unwrap();
+        timed("all served", task).await.0.unwrap();
     }
     assert_eq!(*served.lock(), (0..6).collect::<Vec<_>>());
     let took = start.elapsed();
@@ -152,10 +146,10 @@ pub(crate) async fn a_crowd_is_served(bed: Bed) {
             })
         })
         .collect();
-    eventually("all are in the queue", async || queue(&bed).len() == 100).await;
+    eventually("all in the queue", async || queue(&bed).len() == 100).await;
     guard.unlock().await.unwrap();
     for task in tasks {
-        timed("everybody is served", task).await.0.unwrap().unwrap();
+        timed("all served", task).await.0.unwrap().unwrap();
     }
     nothing_is_left(&bed).await;
 }
@@ -179,7 +173,7 @@ pub(crate) async fn live_waiters_outlast_a_holder_of_four_claims(bed: Bed) {
     }
     guard.unlock().await.unwrap();
     for (taking, owner) in takings.into_iter().zip(line) {
-        let (guard, _) = served("its turn", taking).await;
+        let (guard, _) = served("granted", taking).await;
         assert_eq!(guard.owner(), owner);
         guard.unlock().await.unwrap();
     }
@@ -198,7 +192,7 @@ pub(crate) async fn a_wait_that_was_given_up_delays_nobody(bed: Bed) {
         })
         .await;
     }
-    eventually("it left the queue", async || !bed.exists(QUEUE)).await;
+    eventually("left the queue", async || !bed.exists(QUEUE)).await;
     assert!(!bed.exists(DEADLINES));
     guard.unlock().await.unwrap();
     let next = one
@@ -227,9 +221,9 @@ pub(crate) async fn a_zero_wait_neither_queues_nor_passes(bed: Bed) {
     assert!(!bed.exists(QUEUE) && !bed.exists(DEADLINES));
     guard.forget();
     bed.until_gone("x").await;
-    // With an empty queue a free lock is anybody's.
+    // If the queue is empty, anybody may take the free lock.
     ask().await.unwrap().unlock().await.unwrap();
-    // With somebody in it, it is not, though the lock is free.
+    // If somebody is in the queue, the lock is reserved even though it is free.
     put(&bed, DEAD, ms(60_000));
     bed.in_vain(ask).await;
     assert_eq!(queue(&bed), [DEAD]);
@@ -251,7 +245,7 @@ pub(crate) async fn a_cancelled_head_passes_its_message_on(bed: Bed) {
         let guard = one.fair_lock("x").lock().await.unwrap();
         let lock = other.fair_lock("x");
         let mut head = Box::pin(lock.lock());
-        eventually("it is in the queue", async || {
+        eventually("in the queue", async || {
             assert!(futures::poll!(head.as_mut()).is_pending());
             queue(&bed).len() == 1
         })
@@ -263,12 +257,12 @@ pub(crate) async fn a_cancelled_head_passes_its_message_on(bed: Bed) {
         };
         eventually("the next listens", listens).await;
         let woken = one.stats().wakes;
-        // It is told of its turn, and never looks.
+        // The waiter is woken for its turn and never polled.
         guard.unlock().await.unwrap();
         drop(head);
-        let (guard, took) = served("the next", next).await;
+        let (guard, took) = served("granted", next).await;
         assert!(took < bed.late(100), "before a beat: {took:?}");
-        // On a server a beat may be the first to find it, and the message comes all the same.
+        // On a server, a heartbeat may notice it first, but the message still comes.
         eventually("by the message", async || one.stats().wakes > woken).await;
         guard.unlock().await.unwrap();
         nothing_is_left(&bed).await;
@@ -281,14 +275,14 @@ pub(crate) async fn a_timed_out_head_lets_the_next_in(bed: Bed) {
     let lock = other.fair_lock("x");
     let wait = bed.span(200);
     let head = tokio::spawn(async move { lock.try_lock(wait, Lease::fixed(ms(5000))).await });
-    eventually("it is in the queue", async || queue(&bed).len() == 1).await;
+    eventually("in the queue", async || queue(&bed).len() == 1).await;
     let next = queued(&bed, &one).await;
-    bed.timed_out(&timed("it gives up", head).await.0.unwrap().unwrap_err());
-    eventually("it left", async || queue(&bed).len() == 1).await;
+    bed.timed_out(&timed("gave up", head).await.0.unwrap().unwrap_err());
+    eventually("left the queue", async || queue(&bed).len() == 1).await;
     eventually("the next listens", async || one.stats().subscriptions == 1).await;
     let woken = one.stats().wakes;
     guard.unlock().await.unwrap();
-    let (guard, took) = served("the next", next).await;
+    let (guard, took) = served("granted", next).await;
     assert!(took < bed.late(100), "before a beat: {took:?}");
     eventually("by the message, not by a beat", async || {
         one.stats().wakes > woken
@@ -298,15 +292,15 @@ pub(crate) async fn a_timed_out_head_lets_the_next_in(bed: Bed) {
     nothing_is_left(&bed).await;
 }
 
-/// A caller that was told of its time-out may ask again at once, or tell somebody else to.
-pub(crate) async fn who_timed_out_has_left_the_queue(bed: Bed) {
+/// A caller that got its timeout may ask again immediately, or let somebody else ask.
+pub(crate) async fn a_waiter_that_timed_out_has_left_the_queue(bed: Bed) {
     let (one, other) = (bed.client().await, bed.client().await);
     let guard = one.fair_lock("x").lock().await.unwrap();
     let lock = other.fair_lock("x");
     for _ in 0..20 {
         let start = Instant::now();
         in_vain(async || lock.try_lock(ms(10), Lease::Renewed).await).await;
-        // A server that does not confirm it is not waited for longer than that.
+        // The caller does not wait longer than that for a server that does not confirm.
         if start.elapsed() < ms(10 + 25) {
             assert_eq!(queue(&bed), [""; 0], "its place is in nobody's way");
         }
@@ -321,8 +315,8 @@ pub(crate) async fn who_timed_out_has_left_the_queue(bed: Bed) {
     nothing_is_left(&bed).await;
 }
 
-/// Also where an earlier reply was lost: more than one call about its place is to be settled then.
-pub(crate) async fn who_timed_out_in_doubt_has_left_the_queue(bed: Bed) {
+/// Also after a lost reply, when more than one call about its place must be settled.
+pub(crate) async fn a_waiter_that_timed_out_in_doubt_has_left_the_queue(bed: Bed) {
     let one = bed.client().await;
     let (other, line) = FaultyConnection::with(&bed, |builder| builder).await;
     let guard = one.fair_lock("x").lock().await.unwrap();
@@ -330,11 +324,11 @@ pub(crate) async fn who_timed_out_in_doubt_has_left_the_queue(bed: Bed) {
     let lock = other.fair_lock("x");
     let (wait, start) = (ms(4000), Instant::now());
     let taking = tokio::spawn(async move { lock.try_lock(wait, Lease::fixed(ms(5000))).await });
-    eventually("it is in the queue", async || queue(&bed).len() == 1).await;
+    eventually("in the queue", async || queue(&bed).len() == 1).await;
     line.reconnect();
     eventually("it knows", async || other.stats().listeners == 1).await;
-    let error = timed("it gives up", taking).await.0.unwrap().unwrap_err();
-    // On a busy machine the last reply may come too late to count.
+    let error = timed("gave up", taking).await.0.unwrap().unwrap_err();
+    // On a busy machine, the last reply may come too late to count.
     assert!(error.is_retryable(), "{error}");
     if start.elapsed() < wait + ms(25) {
         assert!(error.is_timeout(), "{error}");
@@ -354,11 +348,11 @@ pub(crate) async fn a_holder_re_enters_past_the_queue(bed: Bed) {
     inner.unlock().await.unwrap();
     assert!(!next.is_finished());
     outer.unlock().await.unwrap();
-    served("the next", next).await.0.unlock().await.unwrap();
+    served("granted", next).await.0.unlock().await.unwrap();
     nothing_is_left(&bed).await;
 }
 
-pub(crate) async fn a_forced_release_tells_the_head(bed: Bed) {
+pub(crate) async fn a_forced_release_notifies_the_head_of_the_queue(bed: Bed) {
     let (one, other) = (bed.client_without_polls().await, bed.client().await);
     let guard = one.fair_lock("x").lock().await.unwrap();
     let (first, second) = (queued(&bed, &one).await, queued(&bed, &other).await);
@@ -385,7 +379,7 @@ pub(crate) async fn a_client_that_ends_leaves_the_queue(bed: Bed) {
     other.shutdown(ms(5000)).await.unwrap();
     for taking in gone {
         assert!(matches!(
-            timed("told", taking).await.0.unwrap(),
+            timed("ended", taking).await.0.unwrap(),
             Err(Error::Closed)
         ));
     }
@@ -395,7 +389,7 @@ pub(crate) async fn a_client_that_ends_leaves_the_queue(bed: Bed) {
         "its places are gone when it has ended"
     );
     guard.unlock().await.unwrap();
-    served("the next", next).await.0.unlock().await.unwrap();
+    served("granted", next).await.0.unlock().await.unwrap();
     nothing_is_left(&bed).await;
 }
 
@@ -409,12 +403,12 @@ pub(crate) async fn the_queue_is_called_after_the_prefixed_name(bed: Bed) {
         "redisson_lock_queue:{app:x}",
         "redisson_lock_timeout:{app:x}",
     ];
-    eventually("it is in the queue", async || bed.exists(there[1])).await;
+    eventually("in the queue", async || bed.exists(there[1])).await;
     let mut keys = bed.list(&["KEYS", "*"]);
     keys.sort();
     assert_eq!(keys, there);
     guard.unlock().await.unwrap();
-    served("the next", next).await.0.unlock().await.unwrap();
+    served("granted", next).await.0.unlock().await.unwrap();
     nothing_is_left(&bed).await;
 }
 
@@ -426,7 +420,8 @@ pub(crate) async fn a_waiter_that_comes_back_to_a_free_lock_gets_it(bed: Bed) {
         one.stats().listeners + other.stats().listeners == 2
     })
     .await;
-    // It is kept by a beat, then taken off by mistake; and it asks before any other does.
+    // Heartbeats keep the place, then it is removed by mistake. The waiter asks before any other
+    // does.
     sleep(ms(600)).await;
     let head = queue(&bed).remove(0);
     let start = Instant::now();

@@ -1,5 +1,5 @@
-//! Turns between clients: a far one beside a busy near one, several near ones, and subscribers that want nothing.
-//! Only the embedded engine has the switches.
+//! Turns between clients: a far client beside a busy near one, several near ones, and subscribers
+//! that do not want the lock. Only the embedded engine has the switches.
 
 #![expect(clippy::print_stdout, reason = "with --nocapture it shows the shares")]
 
@@ -14,14 +14,14 @@ use leasehold_testbed::{ms, waiting};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
-/// Each way; a message takes as long.
+/// One way. A message takes as long.
 const DISTANCES_US: [u64; 4] = [500, 2_000, 10_000, 50_000];
-/// The far client keeps the lock so long.
+/// How long the far client keeps the lock.
 const SHORT: Duration = ms(1);
-/// The sections of the near one: many in a turn, or one.
+/// The sections of the near client: many in a turn, or one.
 const SECTIONS: [Duration; 2] = [ms(2), ms(100)];
 
-/// Eight tasks that want the lock always.
+/// Eight tasks that always want the lock.
 struct Busy {
     tasks: Vec<JoinHandle<()>>,
     taken: Arc<AtomicU32>,
@@ -60,12 +60,12 @@ impl Busy {
     }
 }
 
-/// What a far client had beside a busy near one.
+/// What a far client got beside a busy near one.
 struct Seen {
     near: u32,
     far: u32,
     longest_wait: Duration,
-    /// Of what it would have if the two had their turns one after the other.
+    /// The fraction of what it would get if the two took turns.
     share: f64,
 }
 
@@ -84,14 +84,14 @@ async fn beside_a_busy_one(
         ..Faults::default()
     };
     engine.links().pop().unwrap().set_faults(uneven, 1);
-    // Where nobody is told of anything, others are known only once they were met.
+    // Without messages, other clients are known only once they were met.
     let met = make(&far).lock().await.unwrap();
     let busy = Busy::begin(&near, make, section).await;
     met.unlock().await.unwrap();
     let LocalHandover::Streak { time: streak, .. } = LocalHandover::default() else {
         panic!("holds are handed over")
     };
-    // A turn of the near client, the message of its end, a turn of the far one.
+    // A turn of the near client, the message that ends it, and a turn of the far one.
     let round = streak.max(section) + pause + 4 * distance + SHORT;
     let (span, begin) = (ms(2000) + rounds * round, Instant::now());
     let (lock, mut turns, mut longest_wait) = (make(&far), 0, Duration::ZERO);
@@ -113,7 +113,7 @@ async fn beside_a_busy_one(
     }
 }
 
-/// Its waiters pause so long on average, at the longest.
+/// `pause` is the longest average pause of its waiters.
 async fn far_clients_have_their_share(make: fn(&Client) -> Lock, rounds: u32, pause: Duration) {
     fastrand::seed(1);
     let mut starved = Vec::new();
@@ -140,23 +140,23 @@ async fn far_clients_have_their_share(make: fn(&Client) -> Lock, rounds: u32, pa
 }
 
 #[tokio::test(start_paused = true)]
-async fn they_have_their_share_of_a_lock() {
+async fn far_clients_get_their_share_of_a_lock() {
     far_clients_have_their_share(|client| client.lock("x"), 80, ms(0)).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn they_have_their_share_of_a_spin_lock() {
+async fn far_clients_get_their_share_of_a_spin_lock() {
     far_clients_have_their_share(|client| client.spin_lock("x"), 40, ms(96)).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn they_have_their_share_of_a_string_lock() {
+async fn far_clients_get_their_share_of_a_string_lock() {
     far_clients_have_their_share(|client| client.string_lock("x"), 40, ms(75)).await;
 }
 
-/// A client that waited a moment ago is told of each release, and wants nothing.
+/// A client that waited a moment ago receives each release, but does not want the lock.
 #[tokio::test(start_paused = true)]
-async fn those_who_do_not_want_it_cost_little() {
+async fn subscribers_that_do_not_want_the_lock_cost_little() {
     fastrand::seed(1);
     let engine = EmbeddedRedis::new();
     let (near, other) = (engine.client(), engine.client());
@@ -165,7 +165,7 @@ async fn those_who_do_not_want_it_cost_little() {
     first.unlock().await.unwrap();
     let begin = Instant::now();
     while begin.elapsed() < ms(20_000) {
-        // It may come while it is let first: then it did not wait.
+        // The idle client may come while it is let first; then it did not wait.
         while other
             .lock("x")
             .try_lock(ms(1), Lease::Renewed)
@@ -181,11 +181,11 @@ async fn those_who_do_not_want_it_cost_little() {
     assert!(had > 0.92, "{had}");
 }
 
-/// One way from a near client to the engine.
+/// One way between a near client and the engine.
 const NEAR: Duration = Duration::from_micros(100);
 
-/// How often each of several busy near clients takes the lock. Idle ones wait a moment every three seconds and stay
-/// subscribed.
+/// How often each of several busy near clients takes the lock. Idle clients wait for a moment every
+/// three seconds and so stay subscribed.
 async fn shares_of_near_clients(clients: usize, idle: usize) -> Vec<u32> {
     fastrand::seed(1);
     let engine = EmbeddedRedis::new();

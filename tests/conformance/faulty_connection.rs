@@ -1,4 +1,4 @@
-//! A client whose line to the server can be made to fail, whatever the server is.
+//! A client whose connection can be made to fail, on any backend.
 
 use std::time::Duration;
 
@@ -6,14 +6,14 @@ use leasehold::test_util::LinkControl;
 use leasehold::{Client, ClientBuilder};
 use leasehold_testbed::{Bed, Line, SOON};
 
-/// One client's line.
+/// The connection of one client.
 pub(crate) enum FaultyConnection {
     Line(Box<Line>),
     Link(LinkControl),
 }
 
 impl FaultyConnection {
-    /// Makes a client with a line of its own.
+    /// Makes a client with its own connection.
     pub(crate) async fn with(
         bed: &Bed,
         settings: impl Fn(ClientBuilder) -> ClientBuilder,
@@ -34,12 +34,12 @@ impl FaultyConnection {
         }
     }
 
-    /// With default settings, but for the lease.
+    /// With default settings except for the lease.
     pub(crate) async fn with_lease(bed: &Bed, lease: Duration) -> (Client, FaultyConnection) {
         FaultyConnection::with(bed, |builder| builder.lease(lease)).await
     }
 
-    /// Requests are executed, and no reply comes back.
+    /// Requests are executed, but no reply comes back.
     pub(crate) fn lose_replies(&self) {
         match self {
             FaultyConnection::Line(line) => line.swallow_replies(),
@@ -55,7 +55,7 @@ impl FaultyConnection {
         }
     }
 
-    /// Breaks the connections; they come back at once, as good as new.
+    /// Breaks the connections, which can be made again immediately.
     pub(crate) fn reconnect(&self) {
         match self {
             FaultyConnection::Line(line) => line.pass(),
@@ -66,7 +66,7 @@ impl FaultyConnection {
         }
     }
 
-    /// The client is gone without a farewell.
+    /// The client disappears without closing anything.
     pub(crate) fn die(&self) {
         match self {
             FaultyConnection::Line(line) => line.half_open(),

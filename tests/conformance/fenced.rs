@@ -17,22 +17,22 @@ pub(crate) async fn every_way_in_takes_the_next_token(bed: Bed) {
     };
     let guard = one.fenced_lock("x").lock().await.unwrap();
     next(&guard);
-    // By another task of the client, with a fixed lease and with a renewed one.
+    // Another task of the same client, with a fixed lease and with a renewed one.
     let waiter = one.fenced_lock("x");
     let taking =
         tokio::spawn(async move { waiter.try_lock(ms(9000), Lease::fixed(ms(30_000))).await });
     waiting(&one, 1).await;
     guard.unlock().await.unwrap();
-    let guard = timed("the next one", taking).await.0.unwrap().unwrap();
+    let guard = timed("granted", taking).await.0.unwrap().unwrap();
     next(&guard);
     let waiter = one.fenced_lock("x");
     let taking = tokio::spawn(async move { waiter.lock().await });
     waiting(&one, 1).await;
     guard.unlock().await.unwrap();
-    let guard = timed("the next one", taking).await.0.unwrap().unwrap();
+    let guard = timed("granted", taking).await.0.unwrap().unwrap();
     next(&guard);
     guard.unlock().await.unwrap();
-    // By another client, without a wait, with a wait.
+    // Another client, without a wait and with one.
     let guard = other
         .fenced_lock("x")
         .try_lock(Duration::ZERO, Lease::fixed(ms(5000)))
@@ -47,7 +47,7 @@ pub(crate) async fn every_way_in_takes_the_next_token(bed: Bed) {
         .unwrap();
     next(&guard);
     guard.unlock().await.unwrap();
-    // From the text of a hold: its token is not that of the next one.
+    // A restored hold gets a token of its own.
     let lock: leasehold::Lock = one.fenced_lock("x").into();
     let guard = lock.lock().await.unwrap();
     next(&guard);
@@ -110,7 +110,7 @@ pub(crate) async fn the_counter_outlives_every_end_of_a_hold(bed: Bed) {
     let guard = one.fenced_lock("x").lock().await.unwrap();
     assert!(other.fenced_lock("x").force_unlock().await.unwrap());
     drop(guard);
-    // What is granted must be told before it ends, or it is asked for anew.
+    // Long enough that the reply arrives before the lease ends; otherwise the waiter asks again.
     let brief = Lease::fixed(bed.lease(300));
     let guard = other
         .fenced_lock("x")
@@ -125,7 +125,7 @@ pub(crate) async fn the_counter_outlives_every_end_of_a_hold(bed: Bed) {
     let guard = other.fenced_lock("x").lock().await.unwrap();
     assert_eq!(token(&guard), 3);
     guard.unlock().await.unwrap();
-    // Counters of Redisson are gone on with.
+    // A counter of Redisson is continued.
     bed.command(&["SET", COUNTER, "41"]);
     let guard = other.fenced_lock("x").lock().await.unwrap();
     assert_eq!(token(&guard), 42);
@@ -134,7 +134,7 @@ pub(crate) async fn the_counter_outlives_every_end_of_a_hold(bed: Bed) {
 }
 
 pub(crate) async fn tokens_are_exact_as_far_as_the_counter_goes(bed: Bed) {
-    // A double, which is what a number is to a script, does not tell these two from each other.
+    // A double, which is what scripts use for numbers, cannot tell these two apart.
     let (one, other) = (1_i64 << 53, (1_i64 << 53) + 1);
     let client = bed.client_with_long_streaks().await;
     bed.command(&["SET", COUNTER, &(one - 1).to_string()]);
@@ -223,13 +223,13 @@ pub(crate) async fn a_resource_takes_the_last_token_and_later_ones(bed: Bed) {
         assert_eq!(bed.command(&["GET", VALUE]), "b");
         assert_eq!(bed.command(&["GET", FENCE]), token.to_string());
     }
-    // Another key of the same slot is another resource.
+    // Another key in the same slot is another resource.
     let tagged = client
         .set_fenced("{value}", FencingToken::from_value(1), "first")
         .await;
     tagged.unwrap();
     assert_eq!(bed.command(&["GET", "leasehold_fence::{value}"]), "1");
-    // What is no token refuses everybody.
+    // A value that is not a token refuses everybody.
     for fence in ["a word", "", "1.5", " 1"] {
         bed.command(&["SET", FENCE, fence]);
         let refused = set(i64::MAX, "stale").await.unwrap_err();

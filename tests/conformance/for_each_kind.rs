@@ -1,4 +1,4 @@
-//! One test for every kind of lock, and what it looks at that is not the same for all of them.
+//! Runs one test for every kind of lock, and helpers for the differences between kinds.
 #![expect(
     clippy::future_not_send,
     reason = "all of a test is polled in one task"
@@ -11,7 +11,7 @@ use futures::future::join_all;
 use leasehold::{Client, HoldState, LockGuard};
 use leasehold_testbed::{Bed, KINDS, Kind, eventually};
 
-/// Tests all kinds at once, and says which one failed.
+/// Tests all kinds at once, and names the one that failed.
 pub(crate) async fn for_each_kind(test: impl AsyncFn(&Kind)) {
     let tests = KINDS.iter().map(|kind| async {
         let outcome = AssertUnwindSafe(test(kind)).catch_unwind().await;
@@ -20,7 +20,7 @@ pub(crate) async fn for_each_kind(test: impl AsyncFn(&Kind)) {
     join_all(tests).await;
 }
 
-/// As [`each`], without those that several owners hold at once.
+/// Like [`for_each_kind`], without kinds that several owners hold at once.
 pub(crate) async fn for_each_exclusive_kind(test: impl AsyncFn(&Kind)) {
     for_each_kind(async |kind| {
         if kind.exclusive {
@@ -34,7 +34,7 @@ pub(crate) async fn are_there(bed: &Bed, kind: &Kind, name: &str) -> bool {
     let keys = kind.keys(name);
     let there = || keys.iter().filter(|key| bed.exists(key)).count();
     if kind.quorum {
-        // What is not needed is released in the background.
+        // Members that are not needed are released in the background.
         eventually("enough or none", async || {
             there() == 0 || there() >= kind.need()
         })
@@ -45,7 +45,7 @@ pub(crate) async fn are_there(bed: &Bed, kind: &Kind, name: &str) -> bool {
     there() > 0
 }
 
-/// Waits until so many waiters of a fresh client wait; those of a quorum ask and pause instead.
+/// Waits until a fresh client has this many waiters. Those of a quorum ask and pause instead.
 pub(crate) async fn wait(client: &Client, kind: &Kind, waiters: u64) {
     let refused = waiters * kind.need() as u64;
     eventually("the waiters wait", async || {
@@ -59,7 +59,7 @@ pub(crate) async fn wait(client: &Client, kind: &Kind, waiters: u64) {
     .await;
 }
 
-/// A renewal that is slow may be on its way.
+/// Waits until the guard is certain. A slow renewal may be in flight.
 pub(crate) async fn is_sure(guard: &LockGuard) {
-    eventually("it is sure", async || guard.state() == HoldState::Held).await;
+    eventually("certain", async || guard.state() == HoldState::Held).await;
 }

@@ -1,5 +1,5 @@
-//! Replies that no script of ours gives, as of a proxy that mixes them up: whatever was done behind
-//! them is undone. Only the embedded engine has the switch.
+//! Replies that no script sends, for instance because a proxy mixes them up: their effects are
+//! undone. Only the embedded engine has the switch.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use leasehold::test_util::{Delay, Faults, LinkControl};
 use leasehold::{EmbeddedRedis, Error, Lease, LockGuard, Owner};
 use leasehold_testbed::{KINDS, eventually, ms};
 
-/// Longer than any of these tests: what is left behind is seen.
+/// Longer than any of these tests, so that a hold left behind is noticed.
 const LEASE: Lease = Lease::fixed(ms(3_600_000));
 
-/// Garbles the reply of what is sent next, until `applied`; what comes later is answered as it should.
+/// Garbles the reply to the next call, until `applied` is true. Later replies are correct.
 async fn garbled_until(link: &LinkControl, applied: impl AsyncFnMut() -> bool) {
     let reply = Delay::fixed(ms(20));
     link.set_faults(
@@ -54,7 +54,7 @@ async fn nothing_is_left(what: &str, redis: &EmbeddedRedis) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_taken_by_a_call_with_an_odd_reply_is_given_back() {
+async fn a_grant_with_an_odd_reply_is_given_back() {
     for kind in &KINDS {
         for wait in [Duration::ZERO, ms(5000)] {
             let redis = EmbeddedRedis::new();
@@ -76,7 +76,7 @@ async fn what_was_taken_by_a_call_with_an_odd_reply_is_given_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn permits_that_came_with_an_odd_reply_are_given_back() {
+async fn permits_with_an_odd_reply_are_given_back() {
     let redis = EmbeddedRedis::new();
     let client = redis.client();
     let link = redis.links().remove(0);
@@ -94,7 +94,7 @@ async fn permits_that_came_with_an_odd_reply_are_given_back() {
     let taken = async || ids.available().await.unwrap() == 2;
     let acquired = tokio::join!(named.acquire(LEASE), garbled_until(&link, taken)).0;
     not_understood("expirable permits", acquired);
-    eventually("all are back", async || {
+    eventually("all back", async || {
         (
             left.available().await.unwrap(),
             ids.available().await.unwrap(),
@@ -103,9 +103,9 @@ async fn permits_that_came_with_an_odd_reply_are_given_back() {
     .await;
 }
 
-/// What turns one field into another: neither of them may stay.
+/// The call renames one field to another: neither may stay.
 #[tokio::test(start_paused = true)]
-async fn what_was_taken_over_with_an_odd_reply_is_given_back() {
+async fn a_take_over_with_an_odd_reply_is_given_back() {
     for kind in KINDS.iter().filter(|kind| kind.has_fields()) {
         let redis = EmbeddedRedis::new();
         let (client, other) = (redis.client(), redis.client());
@@ -125,7 +125,7 @@ async fn what_was_taken_over_with_an_odd_reply_is_given_back() {
     }
 }
 
-/// A count that was raised is lowered, a release is repeated.
+/// A raised count is lowered again, and a release is repeated.
 #[tokio::test(start_paused = true)]
 async fn a_hold_outlives_odd_replies_and_ends_all_the_same() {
     for kind in KINDS
@@ -154,9 +154,6 @@ async fn a_hold_outlives_odd_replies_and_ends_all_the_same() {
         };
         not_understood(kind.name, released);
         nothing_is_left(kind.name, &redis).await;
-        eventually("nothing is owed", async || {
-            client.stats().releases_pending == 0
-        })
-        .await;
+        eventually("settled", async || client.stats().releases_pending == 0).await;
     }
 }

@@ -1,4 +1,5 @@
-//! Calls of a cluster for keys of many slots: one to each node, for its own keys. The nodes are in memory.
+//! In a cluster, calls about many slots become one call to each node, for its own keys. The nodes
+//! are in memory.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -16,20 +17,20 @@ const NODES: u16 = 3;
 const FIRST_PORT: u16 = 7000;
 const NAMES: usize = 90;
 
-/// One script that a node was asked to run.
+/// A script that a node was asked to run.
 #[derive(Debug)]
 struct Asked {
     node: u16,
-    /// It takes its keys as arguments.
+    /// The keys came as arguments.
     undeclared: bool,
     keys: Vec<String>,
 }
 
-/// Three nodes. A node refuses what is not in its slots, as those of Redis do.
+/// Three nodes. Like Redis, a node refuses keys that are not in its slots.
 #[derive(Clone, Default)]
 struct Nodes {
     engine: EmbeddedRedis,
-    /// Slots that are not where they were.
+    /// Slots that have moved.
     moved: Arc<Mutex<BTreeMap<u16, u16>>>,
     asked: Arc<Mutex<Vec<Asked>>>,
 }
@@ -52,12 +53,12 @@ impl Nodes {
         moved.unwrap_or_else(|| at_first(slot))
     }
 
-    /// No client is told.
+    /// Moves a slot without telling any client.
     fn move_slot(&self, slot: u16, node: u16) {
         self.moved.lock().unwrap().insert(slot, node);
     }
 
-    /// What was asked since it was looked at last.
+    /// Takes the calls since the last look.
     fn take_asked(&self) -> Vec<Asked> {
         std::mem::take(&mut *self.asked.lock().unwrap())
     }
@@ -133,7 +134,7 @@ async fn take_all(client: &Client) -> Vec<LockGuard> {
     join_all(taking).await
 }
 
-/// One call to each node, for all its keys.
+/// Asserts that each node got one call for all its keys.
 fn are_one_to_each(nodes: &Nodes, asked: &[Asked]) {
     let mut keys = BTreeSet::new();
     for asked in asked {
@@ -152,10 +153,7 @@ fn are_one_to_each(nodes: &Nodes, asked: &[Asked]) {
 
 async fn until_renewed(client: &Client, times: usize) {
     let renewed = (times * NAMES) as u64;
-    eventually("all are renewed", async || {
-        client.stats().renewed >= renewed
-    })
-    .await;
+    eventually("all renewed", async || client.stats().renewed >= renewed).await;
     assert_eq!(
         (client.stats().renewed, client.stats().renewals_failed),
         (renewed, 0)
@@ -175,7 +173,7 @@ async fn holds_of_many_slots_are_renewed_by_one_call_to_each_node() {
     drop(guards);
 }
 
-/// All of its node are refused together. They do not wait for a later renewal.
+/// All keys of the node are refused together. They must not wait for a later renewal.
 #[tokio::test(start_paused = true)]
 async fn a_slot_that_moved_unseen_costs_no_renewal() {
     let nodes = Nodes::default();
@@ -194,7 +192,7 @@ async fn a_slot_that_moved_unseen_costs_no_renewal() {
         .filter(|asked| asked.undeclared && asked.node == home);
     assert_eq!(refused.count(), 1, "a refusal is one call");
     assert!(guards.iter().all(|guard| guard.state() == HoldState::Held));
-    // Slot by slot for a while, each where it is now.
+    // For a while slot by slot, each at its current node.
     until_renewed(&client, 3).await;
     let asked = nodes.take_asked();
     assert!(asked.len() > NAMES / 2, "{}", asked.len());
@@ -216,7 +214,7 @@ async fn a_slot_that_moved_unseen_costs_no_renewal() {
     are_one_to_each(&nodes, &nodes.take_asked());
 }
 
-/// No message of a release arrives here.
+/// No release message arrives in this test.
 #[tokio::test(start_paused = true)]
 async fn the_safety_poll_is_one_call_to_each_node() {
     let nodes = Nodes::default();
@@ -227,7 +225,7 @@ async fn the_safety_poll_is_one_call_to_each_node() {
     );
     let guards = take_all(&holder).await;
     let taking = tokio::spawn(async move { take_all(&waiter).await });
-    eventually("all wait", async || {
+    eventually("all queued", async || {
         nodes.asked.lock().unwrap().len() >= 3 * NAMES
     })
     .await;

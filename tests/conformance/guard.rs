@@ -99,12 +99,12 @@ pub(crate) async fn run_looks_at_the_clock_before_each_poll(bed: Bed) {
         let work = poll_fn(move |context| {
             polls += 1;
             assert_eq!(polls, 1, "polled after the end of the lease");
-            // It is to be polled again at once, and then the process stands still: no timer fires.
+            // The future asks to be polled again, and then the process stalls: no timer fires.
             context.waker().wake_by_ref();
             stall(lease);
             Poll::<()>::Pending
         });
-        // A task of its own goes on without a look at the timers.
+        // A separate task continues without looking at timers.
         let worked = tokio::spawn(async move { guard.run(work).await });
         let (worked, _) = timed("it ends", worked).await;
         let error = worked.expect("no panic").unwrap_err();
@@ -174,7 +174,7 @@ pub(crate) async fn extend_moves_the_deadline_forward_only(bed: Bed) {
     assert!(!bed.exists("x"), "not resurrected");
 }
 
-pub(crate) async fn what_was_released_in_time_is_never_lost(bed: Bed) {
+pub(crate) async fn a_hold_released_in_time_is_never_reported_lost(bed: Bed) {
     let client = bed.client().await;
     for names in [vec!["x"], vec!["x", "y"]] {
         let lock = client.multi_lock(names);
@@ -184,7 +184,7 @@ pub(crate) async fn what_was_released_in_time_is_never_lost(bed: Bed) {
             .unwrap();
         let (told, late) = (tokio::spawn(guard.ended()), guard.ended());
         guard.unlock().await.unwrap();
-        assert_eq!(timed("told", told).await.0.unwrap(), Ended::Released);
+        assert_eq!(timed("ended", told).await.0.unwrap(), Ended::Released);
         sleep(bed.lease(300)).await;
         assert_eq!(late.now_or_never(), Some(Ended::Released));
     }
@@ -255,7 +255,7 @@ pub(crate) async fn a_text_of_an_ended_hold_is_refused(bed: Bed) {
     let error = lock.restore(&text).await.unwrap_err();
     assert!(matches!(error, Error::NotOwner { .. }), "{error}");
     assert!(!bed.exists("x"));
-    // What is not taken over in time is free.
+    // A text that nobody restores in time leaves the lock free.
     let short = Lease::fixed(bed.lease(200));
     let text = lock
         .try_lock(Duration::ZERO, short)
@@ -279,7 +279,7 @@ pub(crate) async fn one_of_several_guards_is_not_handed_on(bed: Bed) {
     );
     assert_eq!(outer.hold_count(), 1);
     let counted = async || bed.number(&["HGET", "x", outer.owner()]) == 1;
-    eventually("it is released as by a drop", counted).await;
+    eventually("released", counted).await;
     bed.command(&["DEL", "x"]);
     outer.extend(ms(1000)).await.unwrap_err();
     let refused = outer.hand_on().unwrap_err();
@@ -295,7 +295,7 @@ pub(crate) async fn shutdown_releases_and_wakes_everybody(bed: Bed) {
     }
     let mut tasks = Vec::new();
     for number in 0..30 {
-        // Fronts, waiters behind a front, and waiters behind our own holds.
+        // Contenders, waiters behind a contender, and waiters behind this client's own holds.
         let name = if number < 10 {
             "theirs".to_owned()
         } else {
@@ -341,7 +341,7 @@ pub(crate) async fn a_client_that_is_dropped_releases(bed: Bed) {
     bed.until_gone("y").await;
 }
 
-pub(crate) async fn nothing_is_left_at_rest(bed: Bed) {
+pub(crate) async fn finished_acquisitions_leave_nothing_behind(bed: Bed) {
     let client = bed.client().await;
     for round in 0..300_u64 {
         let lock = client.lock(format!("x:{}", round % 7));
@@ -382,7 +382,7 @@ pub(crate) async fn a_text_that_was_given_away_is_not_the_next_holders(bed: Bed)
     let [first, second, thief] = &mut locks;
     let held = first.lock().await.unwrap();
     let text = held.owner().to_owned();
-    let (next, ()) = tokio::join!(timed("the next", second.lock()), async {
+    let (next, ()) = tokio::join!(timed("granted", second.lock()), async {
         waiting(&client, 1).await;
         held.unlock().await.unwrap();
     });

@@ -1,4 +1,4 @@
-//! Those who hold permits of a semaphore: dead, told, counted once.
+//! Holders of semaphore permits: dead, notified, counted once.
 
 use leasehold::{Ended, Error, LossReason};
 use leasehold_testbed::{Bed, eventually, ms, timed};
@@ -14,12 +14,12 @@ pub(crate) async fn permits_of_a_dead_client_come_back(bed: Bed) {
     let held = semaphore.acquire(2).await.unwrap();
     line.die();
     let start = Instant::now();
-    let (all, took) = timed("they come back", waiter.semaphore("s").acquire(3)).await;
+    let (all, took) = timed("granted", waiter.semaphore("s").acquire(3)).await;
     assert!(
         held.guard().unwrap().check().is_err(),
         "the dead one believes no longer"
     );
-    // It renewed at most a third of its lease before it died; the poll comes within 1.2 s.
+    // The holder renewed at most a third of its lease before it died. The poll comes within 1.2 s.
     assert!(start.elapsed() >= lease / 2, "{took:?}");
     if bed.is_embedded() {
         assert!(took < lease + ms(1300), "{took:?}");
@@ -27,7 +27,7 @@ pub(crate) async fn permits_of_a_dead_client_come_back(bed: Bed) {
     drop(held);
     drop(all);
     let semaphore = waiter.semaphore("s");
-    eventually("all three", async || {
+    eventually("all three back", async || {
         semaphore.available().await.unwrap() == 3
     })
     .await;
@@ -45,7 +45,7 @@ pub(crate) async fn permits_are_renewed_while_they_are_held(bed: Bed) {
     assert_eq!(semaphore.available().await.unwrap(), 2);
 }
 
-pub(crate) async fn a_permit_that_is_taken_away_is_told(bed: Bed) {
+pub(crate) async fn a_stolen_permit_is_reported_lost(bed: Bed) {
     let client = bed.client_with_lease(bed.lease(300)).await;
     let semaphore = set(&client, "s", 1).await;
     let held = semaphore.acquire(1).await.unwrap();
@@ -54,7 +54,7 @@ pub(crate) async fn a_permit_that_is_taken_away_is_told(bed: Bed) {
         bed.number(&["ZREM", "leasehold_semaphore:{s}", guard.owner()]),
         1
     );
-    let (ended, _) = timed("it is told", guard.ended()).await;
+    let (ended, _) = timed("lost", guard.ended()).await;
     assert_eq!(ended, Ended::Lost(LossReason::Gone));
     assert!(matches!(held.release().await, Err(Error::Lost { .. })));
     assert_eq!(
@@ -64,13 +64,13 @@ pub(crate) async fn a_permit_that_is_taken_away_is_told(bed: Bed) {
     );
 }
 
-/// Without braces and with, a name gives Redis the same tag.
+/// With and without braces, a name has the same hash tag.
 pub(crate) async fn a_name_in_braces_has_holds_of_its_own(bed: Bed) {
     let lease = bed.lease(300);
     let client = bed.client_with_lease(lease).await;
     let plain = set(&client, "x", 3).await;
     let held = plain.acquire(1).await.unwrap();
-    // It begins without holds, and so does not end those of the other.
+    // The new semaphore has no holds and must not end those of the other.
     let tagged = set(&client, "{x}", 5).await;
     let (mortal, line) = FaultyConnection::with_lease(&bed, lease).await;
     let dead = mortal.semaphore("{x}").acquire(2).await.unwrap();
@@ -110,7 +110,7 @@ pub(crate) async fn a_great_number_of_dead_holds_comes_back_in_one_call(bed: Bed
     assert!(!bed.exists("leasehold_semaphore:{s}"));
 }
 
-/// The server of `s` knows the scripts: a call whose reply is lost was executed.
+/// Loads the scripts, so that a call whose reply is lost was executed.
 async fn scripts_known(bed: &Bed) {
     let known = bed.client().await.semaphore("{s}known");
     known.try_set_permits(1).await.unwrap();
@@ -139,8 +139,8 @@ pub(crate) async fn a_change_whose_reply_was_lost_counts_once(bed: Bed) {
     let (done, ()) = tokio::join!(semaphore.release_if_exists(1), cut_when("8"));
     assert!(done.unwrap());
     line.lose_replies();
-    // Before the lease of the first one would end.
-    let take = timed("it finds its own", semaphore.acquire(5));
+    // Before the lease of the first hold would end.
+    let take = timed("found", semaphore.acquire(5));
     let (done, ()) = tokio::join!(take, cut_when("3"));
     let five = done.0.unwrap();
     line.lose_replies();
@@ -161,10 +161,10 @@ pub(crate) async fn a_cancelled_acquisition_gives_back_what_it_took(bed: Bed) {
     line.lose_replies();
     tokio::select! {
         taken = semaphore.acquire(3) => panic!("no reply came: {taken:?}"),
-        () = eventually("it is taken", async || bed.command(&["GET", "s"]) == "2") => {}
+        () = eventually("taken", async || bed.command(&["GET", "s"]) == "2") => {}
     }
     line.reconnect();
-    eventually("it is undone", async || bed.command(&["GET", "s"]) == "5").await;
+    eventually("undone", async || bed.command(&["GET", "s"]) == "5").await;
     eventually("off the books", async || {
         !bed.exists("leasehold_semaphore:{s}")
     })

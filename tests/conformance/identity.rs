@@ -1,4 +1,4 @@
-//! Who a client is, and whether its server answers.
+//! The identity of a client, and whether its server answers.
 
 use leasehold::{Error, Lease};
 use leasehold_testbed::{Bed, ms};
@@ -27,9 +27,9 @@ pub(crate) async fn every_owner_text_begins_with_the_id_of_its_client(bed: Bed) 
 pub(crate) async fn connections_are_called_as_they_shall_be(bed: Bed) {
     let client = bed.client().await;
     let named = bed.builder().name("billing@pod-7").connect().await.unwrap();
-    // The engine in memory has no list.
+    // The embedded engine has no list.
     if let Bed::Server(server, _) = &bed {
-        // Each master of a cluster has connections of its own.
+        // In a cluster, the client has connections to each master.
         let masters = if server.is_cluster() { 3 } else { 1 };
         for name in [
             format!("leasehold:{}", client.id()),
@@ -45,14 +45,14 @@ pub(crate) async fn connections_are_called_as_they_shall_be(bed: Bed) {
     named.ping().await.unwrap();
 }
 
-pub(crate) async fn a_ping_is_one_call_that_tells_whether_the_server_answers(mut bed: Bed) {
+pub(crate) async fn a_ping_is_one_call_and_checks_that_the_server_answers(mut bed: Bed) {
     let client = bed
         .builder()
         .command_timeout(ms(200))
         .connect()
         .await
         .unwrap();
-    // The first one may bring the script.
+    // The first call may have to load the script.
     client.ping().await.unwrap();
     let before = bed.calls();
     client.ping().await.unwrap();

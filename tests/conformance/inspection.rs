@@ -1,4 +1,4 @@
-//! What can be asked about a lock, and what it looks like to others.
+//! Queries about a lock, and what others see of it.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! Replies to changes that must not take effect twice: how many are kept, and what a late copy finds.
+//! Stored replies of changes that must take effect once: how many there are, and what a late copy
+//! finds.
 
 use futures::FutureExt;
 use futures::future::join_all;
@@ -13,7 +14,7 @@ fn replies(bed: &Bed) -> usize {
     bed.list(&["KEYS", "leasehold_reply:*"]).len()
 }
 
-/// The calls of one name that are under way at once have a key each, and the next ones use it again.
+/// Concurrent calls about one name have a key each, and later calls reuse those keys.
 pub(crate) async fn a_thousand_changes_keep_a_handful_of_replies(bed: Bed) {
     let client = bed.client().await;
     let (latch, semaphore) = (client.count_down_latch("l"), client.semaphore("s"));
@@ -38,24 +39,25 @@ pub(crate) async fn a_thousand_changes_keep_a_handful_of_replies(bed: Bed) {
     assert!(replies(&bed) <= 1 + 8 + 8, "{}", replies(&bed));
 }
 
-/// The key of a call whose future is gone serves the next one, and each of them is done.
+/// The key of a dropped call is reused by the next one, and each of the two is executed.
 pub(crate) async fn a_dropped_change_keeps_no_key_for_itself(bed: Bed) {
     let client = bed.client().await;
     let semaphore = client.semaphore("s");
     semaphore.release(1).await.unwrap();
     for _ in 0..100 {
-        // It is sent, and nobody waits for its reply.
+        // Sent, with nobody waiting for the reply.
         drop(semaphore.release(1).now_or_never());
         semaphore.release(1).await.unwrap();
     }
-    // What is dropped at its first poll is sent by connections of our own; `fred` may not have begun.
+    // A call dropped at its first poll is sent by this crate's own connections. `fred` may not have
+    // started it.
     if std::env::var_os("LEASEHOLD_CONNECTION").is_none() {
         eventually("all are done", async || bed.command(&["GET", "s"]) == "201").await;
     }
     assert_eq!(replies(&bed), 1);
 }
 
-/// What is changed, and which number it has when that and what follows were done once.
+/// The changes, and the number after each change and the two that follow were executed once.
 const CHANGES: [(&str, &str); 5] = [
     ("release", "3"),
     ("add", "3"),
@@ -86,7 +88,7 @@ async fn change(client: &Client, what: &str) {
     }
 }
 
-/// Two further changes, whose replies are kept where that of the first one was.
+/// Two more changes, which reuse the key of the first one's reply.
 async fn change_again(client: &Client, what: &str) {
     for _ in 0..2 {
         match what {
@@ -97,8 +99,8 @@ async fn change_again(client: &Client, what: &str) {
     }
 }
 
-/// A call was repeated after its connection broke, and its first copy comes when the reply to it is kept no
-/// more.
+/// A call was repeated after its connection broke. Its first copy comes when its reply is no longer
+/// stored.
 #[tokio::test(start_paused = true)]
 async fn a_late_copy_of_a_change_counts_once() {
     for (what, number) in CHANGES {
@@ -137,7 +139,7 @@ async fn a_late_copy_of_a_change_counts_once() {
     }
 }
 
-/// A call that was dropped before it was executed is overtaken by one of a later number.
+/// A call that was dropped before it ran is overtaken by a call with a later number.
 #[tokio::test(start_paused = true)]
 async fn a_dropped_change_that_comes_late_is_done_once_at_most() {
     for seed in SEEDS {

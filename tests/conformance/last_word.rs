@@ -1,5 +1,5 @@
-//! The last word is Redis', not that of a message which may be lost: at the end of a wait, and after a
-//! waiter has subscribed.
+//! Redis itself decides, not a message, which may be lost: at the end of a wait, and after a waiter
+//! has subscribed.
 
 use std::time::Duration;
 
@@ -12,17 +12,17 @@ use tokio::time::{Instant, sleep, sleep_until};
 use crate::faulty_connection::FaultyConnection;
 use crate::for_each_kind::for_each_exclusive_kind;
 
-/// The wait, and when what is waited for is released: on a busy machine neither may be late.
+/// The wait, and when the lock is released. On a busy machine neither may be late.
 const fn times(bed: &Bed) -> [Duration; 2] {
     match bed {
         Bed::Server(..) => [ms(6000), ms(0)],
-        // No beat comes in between.
+        // No heartbeat comes in between.
         Bed::Embedded(_) => [ms(1400), ms(1300)],
     }
 }
 
-/// What is released so late, and was told in vain, is seen by the last question.
-pub(crate) async fn what_no_message_told_is_found_at_the_end_of_the_wait(bed: Bed) {
+/// A release near the end of the wait, whose message is lost, is found by the last call.
+pub(crate) async fn a_lost_message_is_made_up_for_at_the_end_of_the_wait(bed: Bed) {
     let other = &bed.client().await;
     let [wait, release] = times(&bed);
     let asks_last = async |kind: &Kind| {
@@ -34,12 +34,12 @@ pub(crate) async fn what_no_message_told_is_found_at_the_end_of_the_wait(bed: Be
             let taken = lock.try_lock(wait, Lease::fixed(ms(9000))).await;
             (taken, start.elapsed())
         });
-        // Kinds that ask, and do not listen, find it sooner.
+        // Polling kinds find the release earlier.
         let settled = async || {
             let stats = client.stats();
             stats.subscriptions == 1 || stats.listeners == 0 && stats.calls > 4
         };
-        eventually("it listens or asks", settled).await;
+        eventually("listening or polling", settled).await;
         line.lose_messages();
         sleep_until(start + release).await;
         guard.unlock().await.unwrap();
@@ -48,7 +48,7 @@ pub(crate) async fn what_no_message_told_is_found_at_the_end_of_the_wait(bed: Be
     };
     for_each_exclusive_kind(async |kind| {
         let (mut taken, mut took, mut line) = asks_last(kind).await;
-        // A machine that stalls loses the last answer: on a server, then, once more.
+        // On a server, repeat if a stalled machine lost the last reply.
         for _ in 0..4 {
             let lost = matches!(&taken, Err(error) if error.may_be_held());
             if lost && !bed.is_embedded() {
@@ -71,13 +71,13 @@ pub(crate) async fn a_latch_that_opened_unheard_is_found_at_the_end_of_the_wait(
         let opens = other.count_down_latch("l");
         assert!(opens.try_set_count(1).await.unwrap());
         let (start, [wait, release]) = (Instant::now(), times(&bed));
-        // The front, and one that waits behind it.
+        // The contender, and a waiter behind it.
         let waits = [(); 2].map(|()| {
             let latch = client.count_down_latch("l");
             tokio::spawn(async move { latch.wait(wait).await })
         });
         waiting(&client, 2).await;
-        eventually("it listens", async || client.stats().subscriptions == 1).await;
+        eventually("listening", async || client.stats().subscriptions == 1).await;
         line.lose_messages();
         sleep_until(start + release).await;
         assert_eq!(opens.count_down().await.unwrap(), 0);
@@ -97,9 +97,9 @@ pub(crate) async fn a_latch_that_opened_unheard_is_found_at_the_end_of_the_wait(
     found.into_iter().for_each(Result::unwrap);
 }
 
-/// Nor is it that of a subscription which is not confirmed, as over a connection that is half open.
+/// Also if the subscription is never confirmed, for instance on a half-open connection.
 #[tokio::test(start_paused = true)]
-async fn who_still_subscribes_at_the_end_of_the_wait_asks_once_more() {
+async fn a_waiter_still_subscribing_at_the_end_of_its_wait_asks_once_more() {
     let redis = EmbeddedRedis::new();
     let (other, client) = (redis.client(), redis.client());
     let guard = other.lock("x").lock().await.unwrap();
@@ -113,16 +113,16 @@ async fn who_still_subscribes_at_the_end_of_the_wait_asks_once_more() {
         sleep(ms(100)).await;
         guard.unlock().await.unwrap();
     };
-    // Asked at once and answered at 300 ms; it would be heard from 600 ms on.
+    // Asked immediately and answered at 300 ms. The subscription would be confirmed at 600 ms.
     let lock = client.lock("x");
     let taking = lock.try_lock(ms(500), Lease::fixed(ms(9000)));
     let (taken, ()) = tokio::join!(taking, release);
     taken.expect("free for 400 ms").unlock().await.unwrap();
 }
 
-/// Check, listen, check again: what is released in between is told to nobody.
+/// Check, listen, check again: the message of a release in between reaches nobody.
 #[tokio::test(start_paused = true)]
-async fn what_is_released_while_a_waiter_subscribes_is_found() {
+async fn a_release_during_a_subscription_is_noticed() {
     for_each_exclusive_kind(async |kind| {
         let redis = EmbeddedRedis::new();
         let (other, polls) = (redis.client(), ms(60_000));
@@ -141,7 +141,7 @@ async fn what_is_released_while_a_waiter_subscribes_is_found() {
             sleep(ms(150)).await;
             guard.unlock().await.unwrap();
         };
-        // Asked at 100 ms; it would be heard from 200 ms on.
+        // Asked at 100 ms. The subscription would be confirmed at 200 ms.
         let start = Instant::now();
         let lock = kind.lock(&client, kind.name);
         let (taken, ()) = tokio::join!(lock.try_lock(SOON, Lease::fixed(polls)), release);

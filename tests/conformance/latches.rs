@@ -1,5 +1,5 @@
-//! What Redisson's tests pin of the latch; and nobody who waits for it hangs, however late it comes
-//! and whatever it missed.
+//! Behaviour of the latch that Redisson's tests define. No waiter hangs, however late it comes and
+//! whatever it missed.
 
 use std::time::Duration;
 
@@ -131,7 +131,7 @@ pub(crate) async fn a_count_is_set_once_until_it_is_zero(bed: Bed) {
     assert_eq!(latch.count().await.unwrap(), 3);
 }
 
-/// It would be open, and could not be set any more.
+/// A stored zero would be open and could not be set again.
 pub(crate) async fn a_count_of_zero_sets_nothing(bed: Bed) {
     let client = bed.client().await;
     let latch = client.count_down_latch("l");
@@ -144,20 +144,20 @@ pub(crate) async fn a_count_of_zero_sets_nothing(bed: Bed) {
 }
 
 pub(crate) async fn deleting_lets_all_go(bed: Bed) {
-    // A safety poll must not be what tells them.
+    // So that no safety poll can wake the waiters.
     let slow = bed.builder().safety_poll(ms(60_000)).connect();
     let (one, other) = (bed.client().await, slow.await.unwrap());
     let latch = set(&one, 3).await;
     let tasks = waiters(&other, 3);
     waiting(&other, 3).await;
     let listens = async || other.stats().listeners == 1 && other.stats().calls >= 2;
-    eventually("it listens", listens).await;
+    eventually("listening", listens).await;
     assert!(latch.delete().await.unwrap());
     all_go(tasks).await;
     assert!(!latch.delete().await.unwrap());
 }
 
-pub(crate) async fn who_comes_late_goes_at_once(bed: Bed) {
+pub(crate) async fn a_late_waiter_finds_the_latch_open(bed: Bed) {
     let (one, other) = (bed.client().await, bed.client().await);
     let latch = set(&one, 1).await;
     let early = waiters(&other, 1);
@@ -175,7 +175,7 @@ pub(crate) async fn a_lost_message_costs_one_poll(bed: Bed) {
     let tasks = waiters(&deaf, 3);
     waiting(&deaf, 3).await;
     let listens = async || deaf.stats().listeners == 1 && deaf.stats().calls >= 2;
-    eventually("it listens", listens).await;
+    eventually("listening", listens).await;
     line.lose_messages();
     assert_eq!(latch.count_down().await.unwrap(), 0);
     let took = all_go(tasks).await;
@@ -185,40 +185,40 @@ pub(crate) async fn a_lost_message_costs_one_poll(bed: Bed) {
 }
 
 pub(crate) async fn a_latch_that_opened_during_an_outage_is_found_open(bed: Bed) {
-    // The poll must not be what finds it.
+    // So that no poll can find it.
     let slow = |builder: leasehold::ClientBuilder| builder.safety_poll(ms(60_000));
     let (cut_off, line) = FaultyConnection::with(&bed, slow).await;
     let one = bed.client().await;
     let latch = set(&one, 1).await;
-    // The server knows the question.
+    // Load the script.
     in_vain(async || one.count_down_latch("l").wait(Duration::ZERO).await).await;
     let before = bed.calls();
     let tasks = waiters(&cut_off, 3);
     waiting(&cut_off, 3).await;
-    // It was asked again since it listens: no answer can tell it any more.
+    // The waiter has asked again since it listens, so no further call will tell it.
     let asked = async || cut_off.stats().listeners == 1 && bed.calls() >= before + 2;
-    eventually("it asked again", asked).await;
+    eventually("asked again", asked).await;
     line.lose_messages();
     latch.count_down().await.unwrap();
-    // The message was on its way when the connection broke.
+    // The message was in flight when the connection broke.
     sleep(ms(50)).await;
     assert!(tasks.iter().all(|task| !task.is_finished()));
     line.reconnect();
     all_go(tasks).await;
 }
 
-/// A message is a hint: anybody may publish one.
+/// A message is only a hint, because anybody may publish one.
 pub(crate) async fn a_message_does_not_open_a_latch(bed: Bed) {
     let (one, other) = (bed.client().await, bed.client_without_polls().await);
     let latch = set(&one, 1).await;
     let tasks = waiters(&other, 2);
     waiting(&other, 2).await;
     let listens = async || other.stats().listeners == 1 && other.stats().calls >= 2;
-    eventually("it listens", listens).await;
+    eventually("listening", listens).await;
     for channel in bed.channels() {
         bed.publish(&channel, "0");
     }
-    eventually("it is told", async || other.stats().wakes == 1).await;
+    eventually("woken", async || other.stats().wakes == 1).await;
     sleep(bed.span(50)).await;
     assert!(tasks.iter().all(|task| !task.is_finished()), "it is closed");
     assert_eq!(latch.count_down().await.unwrap(), 0);
@@ -230,7 +230,7 @@ pub(crate) async fn a_latch_that_vanishes_is_open(bed: Bed) {
     set(&client, 3).await;
     let tasks = waiters(&client, 2);
     waiting(&client, 2).await;
-    // Evicted, flushed, restarted empty: nobody is told.
+    // Evicted, flushed or restarted empty: no message is sent.
     bed.command(&["DEL", "l"]);
     all_go(tasks).await;
 }
@@ -240,7 +240,7 @@ pub(crate) async fn a_waiter_that_gives_up_leaves_the_others_waiting(bed: Bed) {
     let latch = set(&one, 1).await;
     let mut tasks = waiters(&other, 3);
     waiting(&other, 3).await;
-    // The front, and one behind it.
+    // The contender, and a waiter behind it.
     tasks.remove(0).abort();
     waiting(&other, 2).await;
     in_vain(async || other.count_down_latch("l").wait(ms(20)).await).await;
@@ -257,7 +257,7 @@ pub(crate) async fn a_front_that_nobody_polls_hides_nothing(bed: Bed) {
     let listens = async || other.stats().listeners == 1 && other.stats().calls >= 2;
     tokio::select! {
         done = &mut front => panic!("it is not open: {done:?}"),
-        () = eventually("it listens", listens) => {}
+        () = eventually("listening", listens) => {}
     }
     let patient = waiters(&other, 1);
     let (behind, span) = (other.count_down_latch("l"), bed.lease(500));
@@ -265,7 +265,7 @@ pub(crate) async fn a_front_that_nobody_polls_hides_nothing(bed: Bed) {
     waiting(&other, 3).await;
     assert_eq!(latch.count_down().await.unwrap(), 0);
     timed("it sees for itself", wait).await.0.unwrap().unwrap();
-    // What it saw it tells all who waited.
+    // What the contender saw lets all waiters go.
     all_go(patient).await;
     timed("the front goes", front).await.0.unwrap();
     assert_eq!(other.stats().timed_out, 0);
@@ -279,12 +279,12 @@ pub(crate) async fn shutdown_ends_the_wait(bed: Bed) {
     waiting(&other, 3).await;
     other.shutdown(ms(5000)).await.unwrap();
     for task in tasks {
-        let ended = timed("it ends", task).await.0.unwrap();
+        let ended = timed("ended", task).await.0.unwrap();
         assert!(matches!(ended, Err(Error::Closed)), "{ended:?}");
     }
 }
 
-/// A first call that is stuck in an old connection may come late.
+/// A first call that is stuck in an old connection may still come.
 pub(crate) async fn a_reply_is_kept_until_no_late_copy_can_come(bed: Bed) {
     for (time_out, kept) in [(1000, 30_000), (9000, 36_000)] {
         let client = bed

@@ -1,5 +1,5 @@
-//! Releases that are refused for a while, or whose outcome is known late. Only the embedded engine has the
-//! switches.
+//! Releases that are refused for a while, or whose outcome becomes known late. Only the embedded
+//! engine has the switches.
 
 use std::time::Duration;
 
@@ -11,9 +11,9 @@ use tokio::time::{Instant, sleep};
 /// How long the server refuses calls.
 const BUSY: Duration = ms(180);
 
-/// BUSY, LOADING, OOM, TRYAGAIN: the connection lives, so that no reconnect says that it is over.
+/// BUSY, LOADING, OOM, TRYAGAIN: the connection stays, so no reconnect announces the end.
 #[tokio::test(start_paused = true)]
-async fn what_a_busy_server_refuses_is_repeated_soon_and_not_too_often() {
+async fn a_call_refused_by_a_busy_server_is_repeated_soon_but_not_too_often() {
     let redis = Bed::engine();
     let client = redis.client();
     let latch = client.count_down_latch("l");
@@ -48,7 +48,8 @@ async fn what_a_busy_server_refuses_is_repeated_soon_and_not_too_often() {
     }
 }
 
-/// The lease was over when the call was sent that found nothing: another may have held the lock meanwhile.
+/// The lease had ended when the call that found nothing was sent, so another owner may have held
+/// the lock in between.
 #[tokio::test(start_paused = true)]
 async fn a_release_in_doubt_that_is_confirmed_after_the_lease_is_a_loss() {
     let lease = ms(300);
@@ -78,10 +79,10 @@ async fn a_release_in_doubt_that_is_confirmed_after_the_lease_is_a_loss() {
                 link.heal();
             };
             let done = if kept {
-                // Not polled, it goes on in the background.
+                // Without being polled, the release continues in the background.
                 outage.await;
                 sleep(ms(50)).await;
-                timed("it is told", unlock).await.0
+                timed("released", unlock).await.0
             } else {
                 tokio::join!(unlock, outage).0
             };

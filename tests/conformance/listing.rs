@@ -9,14 +9,14 @@ use leasehold_testbed::{Bed, eventually};
 use tokio::task::JoinSet;
 
 const ONCE: Duration = Duration::ZERO;
-/// An owner as a thread of Redisson's is one.
+/// An owner in the form of a Redisson thread.
 const THREAD: &str = "0b4e4b9c-9a1f-4c0e-8f6a-0c5f9d6b0f11:57";
 
 const fn seconds(span: u64) -> Duration {
     Duration::from_secs(span)
 }
 
-/// The lease that was given some seconds ago, if it was a multiple of twenty.
+/// The lease that was given a few seconds ago, provided it was a multiple of twenty seconds.
 fn given(left: Option<Duration>) -> Option<u128> {
     left.map(|left| left.as_millis().div_ceil(20_000) * 20)
 }
@@ -31,7 +31,7 @@ fn holders(lock: &LockInfo) -> Vec<(&str, u64, Option<u128>)> {
     holders
 }
 
-/// A key that lives as long as one of the nested read holds of the thread.
+/// A key that expires with one of the thread's nested read holds.
 fn read_by_thread(bed: &Bed, hold: u64, lease: Duration) {
     let key = format!("{{rw}}:{THREAD}:rwlock_timeout:{hold}");
     bed.command(&["SET", &key, "1", "PX", &lease.as_millis().to_string()]);
@@ -58,7 +58,7 @@ pub(crate) async fn a_reader_whose_lease_ended_is_not_listed(bed: Bed) {
             .collect::<Vec<_>>()
     };
     eventually("its lease ends", async || holders().await == [live.owner()]).await;
-    // A thread that nested, in Redisson's form; the outer hold of it is over.
+    // A nested thread in Redisson's form, whose outer hold has expired.
     bed.command(&["HSET", "rw", THREAD, "2"]);
     read_by_thread(&bed, 2, seconds(60));
     assert_eq!(holders().await.len(), 2);
@@ -78,7 +78,7 @@ pub(crate) async fn each_reader_is_listed_with_its_own_lease(bed: Bed) {
         .try_lock(ONCE, Lease::fixed(seconds(20)))
         .await
         .unwrap();
-    // A thread that nested three times; the second of its holds lives longest.
+    // A thread with three nested holds, of which the second lasts longest.
     bed.command(&["HSET", "rw", THREAD, "3"]);
     for (hold, lease) in [(1, 40), (2, 80), (3, 60)] {
         read_by_thread(&bed, hold, seconds(lease));
@@ -92,7 +92,7 @@ pub(crate) async fn each_reader_is_listed_with_its_own_lease(bed: Bed) {
     expected.sort_unstable();
     assert_eq!(holders(&found[0]), expected);
     assert_eq!(given(found[0].lease), Some(100));
-    // The lock itself tells of one reader, with the longest lease of all.
+    // The lock itself reports one reader, with the longest lease.
     let seen = client
         .read_write_lock("rw")
         .read()
@@ -102,7 +102,7 @@ pub(crate) async fn each_reader_is_listed_with_its_own_lease(bed: Bed) {
         .unwrap();
     assert!(expected.iter().any(|(owner, ..)| *owner == seen.owner));
     assert_eq!(given(seen.lease), Some(100));
-    // The hold that lives is neither the first nor the last.
+    // The living hold is neither the first nor the last.
     for hold in [1, 3] {
         bed.command(&["DEL", &format!("{{rw}}:{THREAD}:rwlock_timeout:{hold}")]);
     }
@@ -121,7 +121,7 @@ pub(crate) async fn a_writers_own_read_is_listed_with_its_own_lease(bed: Bed) {
         .unwrap();
     let reading = rw.read().acquire().lease(Lease::fixed(seconds(40)));
     let read = reading.within(&write).await.unwrap();
-    // A read of which nothing tells how long it lives.
+    // A read without a key that says how long it lasts.
     bed.command(&["HSET", "rw", THREAD, "1"]);
     let found = client.locks("rw").await.unwrap();
     let mut expected = [
@@ -152,7 +152,7 @@ pub(crate) async fn a_count_that_is_no_readers_is_not_followed(bed: Bed) {
     guard.unlock().await.unwrap();
 }
 
-/// A hold with a lease of so many seconds.
+/// A hold with a lease in seconds.
 async fn held<G: Guard>(lock: &Lock<G>, lease: u64) -> G {
     let lease = Lease::fixed(seconds(lease));
     lock.try_lock(ONCE, lease).await.unwrap()
@@ -242,7 +242,7 @@ pub(crate) async fn every_kind_is_listed_as_what_it_is(bed: Bed) {
 pub(crate) async fn other_keys_are_left_out_and_in_nobodys_way(bed: Bed) {
     let client = bed.client().await;
     let guard = client.lock("x").lock().await.unwrap();
-    // Where the queue of a fair lock of that name would be.
+    // At the key of the queue that a fair lock of that name would have.
     bed.command(&["SET", "redisson_lock_queue:{x}", "no list"]);
     let owner = guard.owner().to_owned();
     for key in ["list", "set", "zset", "stream"] {
@@ -258,7 +258,7 @@ pub(crate) async fn other_keys_are_left_out_and_in_nobodys_way(bed: Bed) {
     let mut words = vec!["HSET", "hash"];
     words.extend(many.iter().flat_map(|field| [field.as_str(), "1"]));
     bed.command(&words);
-    // A name that is no text, of data and of a lock.
+    // Names that are not valid text: one of data, one of a lock.
     let odd = format!(
         "redis.call('set', KEYS[1] .. '\\255', '\\254') redis.call('hset', KEYS[1] .. 'y\\255', '{owner}', 1)"
     );
@@ -278,7 +278,7 @@ pub(crate) async fn other_keys_are_left_out_and_in_nobodys_way(bed: Bed) {
     guard.unlock().await.unwrap();
 }
 
-pub(crate) async fn patterns_and_prefixes_are_told_apart(bed: Bed) {
+pub(crate) async fn a_prefix_is_not_taken_as_a_pattern(bed: Bed) {
     let odd = bed
         .builder()
         .key_prefix("a*[b]?\\^:")
@@ -289,7 +289,7 @@ pub(crate) async fn patterns_and_prefixes_are_told_apart(bed: Bed) {
     let names = ["one", "two", "t*", "[t]wo"];
     let ours: Vec<_> = names.iter().map(|name| odd.lock(name)).collect();
     let held = try_join_all(ours.iter().map(Lock::lock)).await.unwrap();
-    // It fits the prefix if that is taken for a pattern.
+    // Matches the prefix if that is mistaken for a pattern.
     let other = plain.lock("axxb?\\^:one").lock().await.unwrap();
     let found = async |pattern: &str| -> Vec<String> {
         let found = odd.locks(pattern).await.unwrap();

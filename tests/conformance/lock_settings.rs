@@ -1,4 +1,4 @@
-//! Settings of one lock value: lease, safety poll, how often it asks again and when.
+//! Settings of one lock value: lease, safety poll, number of retries and pauses.
 
 use std::time::Duration;
 
@@ -70,7 +70,7 @@ pub(crate) async fn each_hold_is_renewed_by_its_own_lease(bed: Bed) {
         client.stats().renewed,
         start.elapsed().as_millis() / (lease / 3).as_millis(),
     );
-    // Every third of two leases, of the one.
+    // One renewal for each third of a lease, over two leases.
     assert!(
         renewed >= 4 && u128::from(renewed) <= thirds + 1,
         "{renewed} in {thirds} thirds"
@@ -79,7 +79,7 @@ pub(crate) async fn each_hold_is_renewed_by_its_own_lease(bed: Bed) {
     assert_eq!(long.deadline(), deadline);
 }
 
-/// Waiters elsewhere know how long the lock is held at most.
+/// Waiters of other clients know how long the lock is held at most.
 pub(crate) async fn a_hold_passes_to_no_shorter_lease(bed: Bed) {
     let client = bed.client_with_long_streaks().await;
     let with_lease = |lease| {
@@ -90,19 +90,19 @@ pub(crate) async fn a_hold_passes_to_no_shorter_lease(bed: Bed) {
     let shorter = with_lease(ms(10_000));
     waiting(&client, 1).await;
     guard.unlock().await.unwrap();
-    let guard = timed("its turn", shorter).await.0.unwrap().unwrap();
+    let guard = timed("granted", shorter).await.0.unwrap().unwrap();
     assert_eq!(client.stats().handed_over, 0);
     assert!(bed.left("x") <= 10_000);
     let longer = with_lease(ms(20_000));
     waiting(&client, 1).await;
     let owner = guard.owner().to_owned();
     guard.unlock().await.unwrap();
-    let guard = timed("its turn", longer).await.0.unwrap().unwrap();
+    let guard = timed("granted", longer).await.0.unwrap().unwrap();
     assert_eq!((client.stats().handed_over, guard.owner()), (1, &*owner));
     eventually("it has its own lease", async || bed.left("x") > 10_000).await;
 }
 
-/// The outer guard relies on its lease: that long it may be cut off.
+/// The outer guard relies on its lease to survive an outage of that length.
 pub(crate) async fn a_nested_lease_does_not_shorten_renewals(bed: Bed) {
     let client = bed.client().await;
     let (long, short) = (bed.lease(1000), bed.lease(300));
@@ -128,7 +128,7 @@ pub(crate) async fn a_nested_lease_does_not_shorten_renewals(bed: Bed) {
     inner.unlock().await.unwrap();
     sleep(long / 2).await;
     assert!(outer.remaining() > long / 2, "{:?}", outer.remaining());
-    // A fixed lease is not renewed: the inner guard has its own.
+    // A fixed lease is not renewed, so the inner guard has its own.
     let outer = client
         .lock("y")
         .owned_by(&owner)
@@ -148,12 +148,12 @@ pub(crate) async fn a_nested_lease_does_not_shorten_renewals(bed: Bed) {
     drop(outer);
 }
 
-/// Waits for a key of somebody else, which is deleted without a message.
-async fn finds_what_no_message_told(bed: &Bed, client: &Client, lock: Lock) -> Duration {
+/// Waits for a foreign key, which is deleted without a message.
+async fn deletion_is_found_after(bed: &Bed, client: &Client, lock: Lock) -> Duration {
     bed.command(&["HSET", "x", "somebody:1", "1"]);
     bed.command(&["PEXPIRE", "x", "600000"]);
     let waiter = tokio::spawn(async move { lock.lock().await });
-    eventually("it listens", async || client.stats().listeners == 1).await;
+    eventually("listening", async || client.stats().listeners == 1).await;
     bed.command(&["DEL", "x"]);
     let (guard, took) = timed("a poll finds it", waiter).await;
     guard.unwrap().unwrap().unlock().await.unwrap();
@@ -163,7 +163,7 @@ async fn finds_what_no_message_told(bed: &Bed, client: &Client, lock: Lock) -> D
 pub(crate) async fn a_lock_has_a_safety_poll_of_its_own(bed: Bed) {
     let client = bed.client_without_polls().await;
     let lock = client.lock("x").with_safety_poll(ms(200));
-    let took = finds_what_no_message_told(&bed, &client, lock).await;
+    let took = deletion_is_found_after(&bed, &client, lock).await;
     assert!(took < bed.late(300), "{took:?}");
     assert_eq!(client.stats().polls, 0, "it asked for itself");
 }
@@ -175,14 +175,11 @@ pub(crate) async fn a_lock_that_waits_for_long_asks_again(bed: Bed) {
     let waiter = tokio::spawn(async move { lock.lock().await });
     waiting(&client, 1).await;
     let calls = client.stats().calls;
-    eventually("it asks again", async || client.stats().calls >= calls + 5).await;
+    eventually("asked again", async || client.stats().calls >= calls + 5).await;
     held.unlock().await.unwrap();
-    drop(timed("its turn", waiter).await.0.unwrap().unwrap());
-    eventually("it is released", async || {
-        client.stats().releases_pending == 0
-    })
-    .await;
-    // Nobody waits, nobody asks.
+    drop(timed("granted", waiter).await.0.unwrap().unwrap());
+    eventually("released", async || client.stats().releases_pending == 0).await;
+    // Nobody waits, so nobody asks.
     let calls = client.stats().calls;
     sleep(ms(500)).await;
     assert_eq!(client.stats().calls, calls);
@@ -225,7 +222,7 @@ pub(crate) async fn retries_end_an_acquisition(bed: Bed) {
                 .with_retry_count(retries)
                 .with_retry_pause(pause, pause);
             let (before, start) = (client.stats().calls, Instant::now());
-            let error = timed("it ends", lock.lock()).await.0.unwrap_err();
+            let error = timed("ended", lock.lock()).await.0.unwrap_err();
             assert!(error.is_timeout(), "{name}: {error}");
             if name != "quorum" {
                 let calls = client.stats().calls - before;
@@ -250,7 +247,7 @@ pub(crate) async fn retries_end_an_acquisition(bed: Bed) {
     }
 }
 
-/// A set goes on until its wait is over, but not beyond what its members may ask.
+/// A multi lock continues until its wait is over, unless a member has used up its retries.
 pub(crate) async fn retries_end_an_acquisition_of_several_locks(bed: Bed) {
     let (client, other) = (bed.client_without_polls().await, bed.client().await);
     let strings = || ["a", "b", "c"].map(|name| client.string_lock(name));
@@ -258,8 +255,9 @@ pub(crate) async fn retries_end_an_acquisition_of_several_locks(bed: Bed) {
         let guard = other.string_lock(held).lock().await.unwrap();
         for retries in [0, 3] {
             let lock = Lock::multi(strings()).with_retry_count(retries);
-            // A machine that stalls loses an answer, and what was in doubt then is given back a little later.
-            timed("it ends", bed.in_vain(async || lock.lock().await)).await;
+            // On a stalled machine a reply is lost, and what was in doubt is given back a little
+            // later.
+            timed("ended", bed.in_vain(async || lock.lock().await)).await;
             for free in ["a", "b", "c"].into_iter().filter(|name| *name != held) {
                 let is_engine = bed.is_embedded();
                 assert!(!is_engine || !bed.exists(free), "{held}: {free}");
@@ -291,7 +289,7 @@ pub(crate) async fn pauses_are_as_they_were_set(bed: Bed) {
         let most = u64::try_from(start.elapsed().as_millis()).unwrap() / 200 + 2;
         assert!((2..=most).contains(&calls), "{name}: {calls} calls");
         guard.unlock().await.unwrap();
-        drop(timed("its turn", waiter).await.0.unwrap().unwrap());
+        drop(timed("granted", waiter).await.0.unwrap().unwrap());
     }
 }
 
@@ -308,7 +306,7 @@ pub(crate) async fn bad_settings_are_refused_before_anything_is_sent(bed: Bed) {
         client.read_write_lock("x").with_lease(bad).read().clone(),
         Lock::multi(names()).with_lease(bad),
         Lock::multi([client.lock("a"), client.lock("b").with_lease(bad)]),
-        // It would go on without that member.
+        // A quorum would continue without that member.
         Lock::quorum(["a", "b", "c"].map(|name| {
             let lock = client.lock(name);
             if name == "b" {
@@ -357,7 +355,7 @@ pub(crate) async fn bad_settings_are_refused_before_anything_is_sent(bed: Bed) {
     mended.lock().await.unwrap().unlock().await.unwrap();
 }
 
-/// Where one had the lease of another, Redis would free it while its guard says that it is held.
+/// If one lock got the lease of another, Redis could free it while its guard still says *held*.
 pub(crate) async fn locks_that_are_taken_by_one_call_have_their_own_leases(bed: Bed) {
     let client = bed.client().await;
     let (short, long) = (ms(5000), ms(60_000));
@@ -381,7 +379,7 @@ pub(crate) async fn locks_that_are_taken_by_one_call_have_their_own_leases(bed: 
     }
 }
 
-pub(crate) async fn a_lost_reply_of_one_call_tells_the_longest_lease(bed: Bed) {
+pub(crate) async fn a_lost_reply_of_one_call_reports_the_longest_lease(bed: Bed) {
     let (client, line) =
         FaultyConnection::with(&bed, |builder| builder.command_timeout(ms(300))).await;
     let (short, long) = (ms(5000), ms(60_000));
@@ -391,7 +389,7 @@ pub(crate) async fn a_lost_reply_of_one_call_tells_the_longest_lease(bed: Bed) {
             client.lock("{s}a").with_lease(a),
             client.lock("{s}b").with_lease(b),
         ]);
-        let error = timed("it ends", both.try_lock_now(Lease::Renewed))
+        let error = timed("ended", both.try_lock_now(Lease::Renewed))
             .await
             .0
             .unwrap_err();

@@ -1,4 +1,4 @@
-//! Holds that end without being released, and who learns of it.
+//! Holds that end without being released, and who learns about it.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::for_each_kind::is_sure;
 
-pub(crate) async fn a_fixed_lease_ends_by_itself(bed: Bed) {
+pub(crate) async fn a_fixed_lease_ends_without_a_release(bed: Bed) {
     let (client, rival) = (bed.client().await, bed.client_without_polls().await);
     let start = Instant::now();
     let guard = client
@@ -17,15 +17,15 @@ pub(crate) async fn a_fixed_lease_ends_by_itself(bed: Bed) {
         .await
         .unwrap();
     if bed.is_embedded() {
-        // Elsewhere the machine may stand still before the call is sent.
+        // On a server, the machine may stall before the call is sent.
         assert!(guard.deadline() <= start + ms(600));
     }
-    let (next, _) = timed("it expires", rival.lock("x").lock()).await;
+    let (next, _) = timed("expired", rival.lock("x").lock()).await;
     let took = start.elapsed();
     assert_eq!(guard.state(), HoldState::Lost);
     assert!(took > ms(500) && took < ms(600) + bed.late(200), "{took:?}");
     assert_eq!(
-        timed("told", guard.ended()).await.0,
+        timed("lost", guard.ended()).await.0,
         Ended::Lost(LossReason::Expired)
     );
     let late = guard.unlock().await.unwrap_err();
@@ -48,7 +48,7 @@ pub(crate) async fn a_renewed_lease_outlives_its_length(bed: Bed) {
         bed.client().await,
     );
     let lock = client.lock("x");
-    // A second hold of the same name is renewed as the first was.
+    // A second hold of the same name is renewed like the first.
     for _ in 0..2 {
         let guard = lock.lock().await.unwrap();
         bed.in_vain(async || {
@@ -69,7 +69,7 @@ pub(crate) async fn a_deleted_key_is_noticed(bed: Bed) {
     let client = bed.client_with_lease(bed.lease(600)).await;
     let guard = client.lock("x").lock().await.unwrap();
     bed.command(&["DEL", "x"]);
-    let (ended, took) = timed("told", guard.ended()).await;
+    let (ended, took) = timed("lost", guard.ended()).await;
     assert_eq!(ended, Ended::Lost(LossReason::Gone));
     assert!(took < bed.late(400), "within a renewal tick: {took:?}");
     eventually("it is counted", async || client.stats().lost == 1).await;
@@ -92,7 +92,7 @@ pub(crate) async fn a_forced_release_is_noticed_and_wakes(bed: Bed) {
     let guard = client.lock("x").lock().await.unwrap();
     let waiting = other.lock("x");
     let waiter = tokio::spawn(async move { waiting.lock().await });
-    eventually("it listens", async || other.stats().listeners == 1).await;
+    eventually("listening", async || other.stats().listeners == 1).await;
     assert!(other.lock("x").force_unlock().await.unwrap());
     let (next, took) = timed("the waiter is woken", waiter).await;
     assert!(took < bed.late(500), "{took:?}");
@@ -100,7 +100,7 @@ pub(crate) async fn a_forced_release_is_noticed_and_wakes(bed: Bed) {
         other.stats().wakes > 0
     })
     .await;
-    let (ended, took) = timed("the holder is told", guard.ended()).await;
+    let (ended, took) = timed("lost", guard.ended()).await;
     assert_eq!(ended, Ended::Lost(LossReason::Gone));
     assert!(took < bed.late(400), "{took:?}");
     next.unwrap().unwrap().unlock().await.unwrap();
@@ -111,7 +111,7 @@ pub(crate) async fn a_lost_lock_is_not_resurrected(bed: Bed) {
     let client = bed.client_with_lease(bed.lease(300)).await;
     let guard = client.lock("x").lock().await.unwrap();
     bed.command(&["DEL", "x"]);
-    timed("told", guard.ended()).await;
+    timed("lost", guard.ended()).await;
     sleep(bed.lease(500)).await;
     assert!(!bed.exists("x"));
     assert_eq!(guard.state(), HoldState::Lost);
@@ -124,7 +124,7 @@ pub(crate) async fn a_lock_taken_by_another_is_reported_lost(bed: Bed) {
     bed.command(&["HSET", "x", "somebody:1", "1"]);
     bed.command(&["PEXPIRE", "x", "5000"]);
     assert_eq!(
-        timed("told", guard.ended()).await.0,
+        timed("lost", guard.ended()).await.0,
         Ended::Lost(LossReason::Gone)
     );
     drop(guard);
@@ -176,7 +176,7 @@ pub(crate) async fn a_key_of_another_type_is_a_loss(bed: Bed) {
     ];
     bed.command(&["SET", "x", "a string"]);
     assert_eq!(
-        timed("told", guards[0].ended()).await.0,
+        timed("lost", guards[0].ended()).await.0,
         Ended::Lost(LossReason::Gone)
     );
     sleep(bed.lease(400)).await;
@@ -196,12 +196,12 @@ pub(crate) async fn a_loss_lets_the_next_local_waiter_in(bed: Bed) {
         let waiter = tokio::spawn(async move { next.lock().await });
         waiting(&client, 1).await;
         bed.command(&["DEL", "x"]);
-        let (next, took) = timed("the waiter gets it", waiter).await;
+        let (next, took) = timed("granted", waiter).await;
         assert!(took < bed.late(600), "by the safety poll: {took:?}");
         assert_eq!(guard.state(), HoldState::Lost);
         next.unwrap().unwrap().unlock().await.unwrap();
     }
-    // A fixed lease that ends with its guard alive.
+    // A fixed lease that ends while its guard is alive.
     let client = bed.client_without_polls().await;
     let guard = client
         .lock("x")

@@ -1,4 +1,4 @@
-//! More readers of one lock than a release looks at: how long it lives, and when it is free.
+//! More readers of one lock than a release checks: how long the lock lasts, and when it is free.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::read_write::{listens, nothing_is_left, read, writer};
 
 const MANY: u32 = 30;
 
-/// What keeps the read holds alive, one for each.
+/// The keys that keep the read holds alive, one for each.
 fn lives(bed: &Bed) -> Vec<String> {
     bed.list(&["KEYS", "{x}:*:rwlock_timeout:1"])
 }
@@ -57,7 +57,7 @@ pub(crate) async fn a_release_never_ends_the_lease_of_another_reader(bed: Bed) {
     fastrand::shuffle(&mut guards);
     while let Some(guard) = guards.pop() {
         guard.unlock().await.unwrap();
-        // In this order: both only fall.
+        // In this order, because both only decrease.
         let (left, longest) = (bed.left("x"), longest_life(&bed));
         assert!(
             guards.is_empty() || left >= longest,
@@ -93,7 +93,7 @@ pub(crate) async fn the_last_one_alive_frees_the_lock_among_dead_ones(bed: Bed) 
     let writing = writer(&other);
     listens(&other).await;
     living.unlock().await.unwrap();
-    let guard = timed("when it is told", writing).await.0.unwrap().unwrap();
+    let guard = timed("granted", writing).await.0.unwrap().unwrap();
     guard.unlock().await.unwrap();
     nothing_is_left(&bed).await;
 }

@@ -1,11 +1,11 @@
-//! The bytes of a server in memory, for a client whose network is a function of the test.
+//! A server in memory, byte by byte, for a client whose network the test controls.
 
 use std::io;
 
 use leasehold::test_util::{ErrorReply, Reply};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader, DuplexStream};
 
-/// The next request.
+/// Reads the next request.
 pub(crate) async fn request(stream: &mut BufReader<DuplexStream>) -> io::Result<Vec<String>> {
     let mut words = Vec::new();
     for _ in 0..number(stream).await? {
@@ -25,7 +25,7 @@ async fn number(stream: &mut BufReader<DuplexStream>) -> io::Result<usize> {
     Ok(line[1..].trim_end().parse().expect("a number"))
 }
 
-/// The answers to the handshake of a connection, and to a subscription.
+/// The replies to the handshake of a connection and to a subscription.
 pub(crate) fn to_the_connection(words: &[String]) -> Option<String> {
     Some(match words[0].as_str() {
         "HELLO" => "%2\r\n$5\r\nproto\r\n:3\r\n$4\r\nrole\r\n$6\r\nmaster\r\n".into(),
@@ -60,7 +60,7 @@ pub(crate) fn bulk(text: &str) -> String {
     format!("${}\r\n{text}\r\n", text.len())
 }
 
-/// Of parts that are encoded.
+/// An array of encoded elements.
 pub(crate) fn array(parts: &[String]) -> String {
     format!("*{}\r\n{}", parts.len(), parts.concat())
 }

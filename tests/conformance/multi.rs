@@ -1,4 +1,4 @@
-//! Several locks as one: all of them or none, and never two that wait for each other.
+//! Several locks as one: all or none, and no two acquisitions that wait for each other.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -29,7 +29,7 @@ pub(crate) async fn settled(client: &Client) {
     .await;
 }
 
-pub(crate) async fn it_is_held_when_every_member_is(bed: Bed) {
+pub(crate) async fn a_multi_lock_is_held_when_every_member_is(bed: Bed) {
     let client = bed.client().await;
     let owner = Owner::new();
     let multi = client.multi_lock(NAMES).owned_by(&owner);
@@ -46,11 +46,11 @@ pub(crate) async fn it_is_held_when_every_member_is(bed: Bed) {
             assert!(!member.is_held().await.unwrap() && !member.is_locked().await.unwrap());
         }
     }
-    // Some of them are not all of them.
+    // Holding some members is not holding all.
     let member = client.lock("b").owned_by(&owner);
     let guard = member.lock().await.unwrap();
     assert!(!multi.is_held().await.unwrap());
-    // But its owner takes the others beside it, and gives back only what it took.
+    // But its owner takes the missing members in addition, and gives back only those.
     let all = timed("the others are free", multi.lock()).await.0.unwrap();
     assert!(multi.is_held().await.unwrap());
     assert_eq!(guard.hold_count(), 2);
@@ -59,13 +59,13 @@ pub(crate) async fn it_is_held_when_every_member_is(bed: Bed) {
     guard.unlock().await.unwrap();
 }
 
-pub(crate) async fn what_was_taken_is_given_back_and_no_more(bed: Bed) {
+pub(crate) async fn a_failed_multi_lock_gives_back_exactly_what_it_took(bed: Bed) {
     let (one, other) = (bed.client().await, bed.client().await);
     let owner = Owner::new();
     let outer = one.lock("a").owned_by(&owner);
     let outer = outer.lock().await.unwrap();
     let held = other.lock("c").lock().await.unwrap();
-    // Held by ourselves, free, held by another.
+    // One held by the same owner, one free, one held by another owner.
     for wait in [Duration::ZERO, ms(100)] {
         let multi = one.multi_lock(NAMES).owned_by(&owner);
         in_vain(async || multi.try_lock(wait, Lease::Renewed).await).await;
@@ -142,7 +142,7 @@ pub(crate) async fn opposite_orders_do_not_wait_for_each_other(bed: Bed) {
             let client = clients[number % 2].clone();
             tokio::spawn(async move {
                 for _ in 0..5 {
-                    // Half of them one by one, of another kind.
+                    // Half of them in order, with members of another kind.
                     let multi = if number < 4 {
                         client.multi_lock(orders[number % 4])
                     } else {
@@ -165,21 +165,18 @@ pub(crate) async fn opposite_orders_do_not_wait_for_each_other(bed: Bed) {
 
 pub(crate) async fn a_peer_with_another_order_is_given_way(bed: Bed) {
     let (one, peer) = (bed.client().await, bed.client().await);
-    // As Redisson does it: in the order given, and it keeps what it has.
+    // Like Redisson: in the given order, keeping what it has.
     let later = peer.lock("b").lock().await.unwrap();
     let multi = Lock::multi([one.fenced_lock("a").into(), one.lock("b")]);
     let taking = tokio::spawn(async move { multi.lock().await });
-    // By its counter, which stays when it has given way already.
+    // Its counter shows that it was taken, even after it has been given back.
     let taken = async || bed.exists("redisson_lock_token:{a}");
     eventually("it has the first, or had it", taken).await;
-    let first = timed("it gives way", peer.lock("a").lock())
-        .await
-        .0
-        .unwrap();
+    let first = timed("given back", peer.lock("a").lock()).await.0.unwrap();
     assert!(!taking.is_finished());
     first.unlock().await.unwrap();
     later.unlock().await.unwrap();
-    timed("its turn", taking)
+    timed("granted", taking)
         .await
         .0
         .unwrap()
@@ -189,7 +186,7 @@ pub(crate) async fn a_peer_with_another_order_is_given_way(bed: Bed) {
         .unwrap();
 }
 
-pub(crate) async fn a_member_with_a_long_queue_is_had_in_the_end(bed: Bed) {
+pub(crate) async fn a_member_with_a_long_queue_is_taken_in_the_end(bed: Bed) {
     let client = bed.client_with_long_streaks().await;
     let done = Arc::new(AtomicBool::new(false));
     let others: Vec<_> = (0..25)
@@ -205,9 +202,9 @@ pub(crate) async fn a_member_with_a_long_queue_is_had_in_the_end(bed: Bed) {
         })
         .collect();
     waiting(&client, 24).await;
-    // Longer than it is waited for while another one is held.
+    // Longer than the acquisition waits for a member while it holds another.
     let lock = client.multi_lock(NAMES);
-    let guard = timed("its turn", lock.lock()).await.0.unwrap();
+    let guard = timed("granted", lock.lock()).await.0.unwrap();
     done.store(true, SeqCst);
     guard.unlock().await.unwrap();
     for other in others {
@@ -225,7 +222,7 @@ pub(crate) async fn there_is_one_deadline_for_all(bed: Bed) {
     let wait = bed.span(400);
     let (start, multi) = (Instant::now(), one.multi_lock(NAMES));
     let taking = tokio::spawn(async move { multi.try_lock(wait, Lease::fixed(ms(5000))).await });
-    // Each member is released at another time; the last one not in time.
+    // The members are released at different times, the last one too late.
     held.remove(0).unlock().await.unwrap();
     sleep(wait / 2).await;
     held.remove(0).unlock().await.unwrap();
@@ -267,14 +264,15 @@ pub(crate) async fn a_fixed_lease_begins_when_the_last_is_taken(bed: Bed) {
         let taking = tokio::spawn(async move { multi.acquire().lease(Lease::fixed(lease)).await });
         waiting(&one, 1).await;
         if bed.is_embedded() {
-            // Elsewhere the machine may have stood still, and it has given way.
+            // On a server the machine may have stalled, so the members may have been given back.
             assert_eq!(there(&bed), NAMES);
         }
-        // More than a twentieth of the lease, less than it is patient with some of them in hand.
+        // More than a twentieth of the lease, but less than the wait for a member while others are
+        // held.
         sleep(ms(450)).await;
         let released = Instant::now();
         held.unlock().await.unwrap();
-        let guard = timed("its turn", taking).await.0.unwrap().unwrap();
+        let guard = timed("granted", taking).await.0.unwrap().unwrap();
         let margin = lease / 20 + ms(1) + lease / 1000;
         assert!(
             guard.deadline() + margin >= released + lease,
@@ -287,7 +285,7 @@ pub(crate) async fn a_fixed_lease_begins_when_the_last_is_taken(bed: Bed) {
 
 pub(crate) async fn members_of_members_have_one_order(bed: Bed) {
     let (one, other) = (bed.client().await, bed.client().await);
-    // All on one node, where the deployment has several.
+    // All on one node, if the deployment has several.
     let [a, b, c] = ["{m}a", "{m}b", "{m}c"];
     let nested = || Lock::multi([one.multi_lock([c, a]), one.lock(b)]);
     nested().lock().await.unwrap().unlock().await.unwrap();
@@ -295,11 +293,11 @@ pub(crate) async fn members_of_members_have_one_order(bed: Bed) {
     let guard = nested().lock().await.unwrap();
     assert_eq!(bed.calls() - seen, 1, "they are one set");
     guard.unlock().await.unwrap();
-    // Nobody who holds a later one is waited for with an earlier one free.
+    // A holder of a later member is not waited for while an earlier one is free.
     let held = other.lock(b).lock().await.unwrap();
     let lock = nested();
     let taking = tokio::spawn(async move { lock.lock().await });
-    eventually("it waits for the second", async || {
+    eventually("waiting", async || {
         assert!(
             !bed.exists(c),
             "a later one is never had before an earlier one"
@@ -308,11 +306,11 @@ pub(crate) async fn members_of_members_have_one_order(bed: Bed) {
     })
     .await;
     if bed.is_embedded() {
-        // Elsewhere the machine may have stood still, and it has given way.
+        // On a server the machine may have stalled, so the members may have been given back.
         assert_eq!([a, b, c].map(|name| bed.exists(name)), [true, true, false]);
     }
     held.unlock().await.unwrap();
-    timed("its turn", taking)
+    timed("granted", taking)
         .await
         .0
         .unwrap()
@@ -338,7 +336,7 @@ pub(crate) async fn one_name_on_two_servers_has_one_order(bed: Bed) {
         }
         let lock = Lock::multi(pair);
         let taking = tokio::spawn(async move { lock.lock().await });
-        eventually("it waits", async || {
+        eventually("queued", async || {
             here.stats().waiting + there.stats().waiting == 1
         })
         .await;
@@ -346,7 +344,7 @@ pub(crate) async fn one_name_on_two_servers_has_one_order(bed: Bed) {
         for held in held {
             held.unlock().await.unwrap();
         }
-        timed("its turn", taking)
+        timed("granted", taking)
             .await
             .0
             .unwrap()
@@ -376,7 +374,7 @@ pub(crate) async fn one_that_is_locked_in_part_looks_locked(bed: Bed) {
     assert!(multi.is_locked().await.unwrap());
     assert_eq!(multi.holder().await.unwrap().unwrap().owner, held.owner());
     assert!(multi.remaining_lease().await.unwrap() > Some(ms(50_000)));
-    // One of three is in nobody's way.
+    // One of three members is in nobody's way.
     let quorum = Lock::quorum(NAMES.map(|name| client.lock(name)));
     assert!(!quorum.is_locked().await.unwrap());
     assert_eq!(
@@ -389,7 +387,7 @@ pub(crate) async fn one_that_is_locked_in_part_looks_locked(bed: Bed) {
     held.unlock().await.unwrap();
 }
 
-pub(crate) async fn a_member_without_expiry_is_told(bed: Bed) {
+pub(crate) async fn a_member_without_expiry_is_reported(bed: Bed) {
     let client = bed.client().await;
     let members = || NAMES.map(|name| client.string_lock(name));
     let told = async |lock: Lock, wait: Duration| {
@@ -402,16 +400,22 @@ pub(crate) async fn a_member_without_expiry_is_told(bed: Bed) {
     for wait in [Duration::ZERO, bed.span(100)] {
         for name in NAMES {
             bed.command(&["SET", name, "somebody"]);
-            // A wait that a stall used up asked nobody, or not all of them.
-            eventually("told", async || told(Lock::multi(members()), wait).await).await;
+            // A wait that a stall used up asked no member, or not all of them.
+            eventually("reported", async || {
+                told(Lock::multi(members()), wait).await
+            })
+            .await;
             bed.command(&["PEXPIRE", name, "60000"]);
             assert!(!told(Lock::multi(members()), wait).await);
             bed.command(&["DEL", name]);
         }
-        // A quorum is kept out by two of them; with one of the two it waits for the other.
+        // Two held members block a quorum. With one of the two freed, it takes the other.
         bed.command(&["SET", "a", "somebody"]);
         bed.command(&["SET", "b", "somebody"]);
-        eventually("told", async || told(Lock::quorum(members()), wait).await).await;
+        eventually("reported", async || {
+            told(Lock::quorum(members()), wait).await
+        })
+        .await;
         bed.command(&["PEXPIRE", "b", "60000"]);
         assert!(!told(Lock::quorum(members()), wait).await);
         eventually("given back", async || there(&bed) == ["a", "b"]).await;
@@ -445,7 +449,7 @@ pub(crate) async fn sets_that_make_no_sense_are_refused(bed: Bed) {
             );
         }
     }
-    // A bad name among good ones is no server that is down.
+    // A bad name among good ones is not a server that is down.
     let bad = [
         client.multi_lock(["a", ""]),
         Lock::multi([client.fair_lock("a"), client.multi_lock(["b", ""])]),
@@ -460,7 +464,7 @@ pub(crate) async fn sets_that_make_no_sense_are_refused(bed: Bed) {
             );
         }
     }
-    // The same name on clients of two servers would be two locks; one server never grants both.
+    // The same name on clients of two servers would be two locks, and one server never grants both.
     let error = Lock::multi([client.lock("a"), other.fair_lock("a")])
         .lock()
         .await
@@ -471,7 +475,7 @@ pub(crate) async fn sets_that_make_no_sense_are_refused(bed: Bed) {
     );
     assert_eq!((client.stats().calls, other.stats().calls), (0, 0));
     assert_eq!(there(&bed), [""; 0]);
-    // Unless both only read.
+    // Unless both are only read.
     let read = |client: &Client| client.read_write_lock("a").split().0;
     let both = Lock::multi([read(&client), read(&other)])
         .lock()

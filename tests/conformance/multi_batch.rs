@@ -1,14 +1,14 @@
-//! Several locks by one call: which can be taken so, and what is left if one of them cannot.
+//! Several locks by one call: which sets qualify, and what is left if one member cannot be taken.
 
 use std::time::Duration;
 
 use leasehold::{Client, Error, Lease, Lock};
 use leasehold_testbed::{Bed, ms};
 
-/// A call is for the names of one slot of a cluster.
+/// In a cluster, one call is limited to names of one slot.
 const NAMES: [&str; 3] = ["{m}a", "{m}b", "{m}c"];
 
-/// One of each kind that a call for all can take, if their names begin with a tag.
+/// One lock of each kind that a single call can take, if their names share a tag.
 fn one_of_each(client: &Client, tag: &str) -> Vec<Lock> {
     let name = |name: &str| format!("{tag}{name}");
     vec![
@@ -77,7 +77,7 @@ pub(crate) async fn free_locks_of_several_kinds_are_one_call(bed: Bed) {
     }
 }
 
-pub(crate) async fn a_kind_that_needs_more_is_taken_by_itself(bed: Bed) {
+pub(crate) async fn kinds_that_do_not_fit_into_one_call_are_taken_one_by_one(bed: Bed) {
     let client = bed.client().await;
     let (read, _) = client.read_write_lock("sides").split();
     let lock = Lock::multi([client.lock("plain"), client.fair_lock("fair"), read]);
@@ -95,7 +95,7 @@ pub(crate) async fn one_that_cannot_be_taken_leaves_none(bed: Bed) {
         ("string", ["HSET", "string", "f", "1"].as_slice()),
         ("tokens", &["SET", "tokens", "1"]),
         ("sides", &["SET", "sides", "1"]),
-        // Only when the others were taken is it found.
+        // Found only after the others were taken.
         (
             "redisson_lock_token:{tokens}",
             &["SET", "redisson_lock_token:{tokens}", "many"],

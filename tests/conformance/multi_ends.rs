@@ -1,4 +1,4 @@
-//! How several locks as one end: a member that is lost, a client that closes, a caller that goes.
+//! How several locks as one end: a lost member, a closed client, a caller that leaves.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep};
 use crate::multi::{NAMES, settled, there};
 
 async fn is_lost(guard: &LockGuard, reason: LossReason) {
-    assert_eq!(timed("told", guard.ended()).await.0, Ended::Lost(reason));
+    assert_eq!(timed("lost", guard.ended()).await.0, Ended::Lost(reason));
     assert_eq!(guard.state(), HoldState::Lost);
     assert!(matches!(guard.check(), Err(Error::Lost { .. })));
 }
@@ -90,7 +90,7 @@ pub(crate) async fn a_cancelled_one_leaves_nothing(bed: Bed) {
 
 pub(crate) async fn a_client_that_closes_ends_what_needs_it(bed: Bed) {
     let (stays, other) = (bed.client().await, bed.client().await);
-    // In the middle of a wait: what was taken from the other client is given back.
+    // In the middle of a wait: the members of the other client are given back.
     let held = other.lock("b").lock().await.unwrap();
     for closes_first in [true, false] {
         let closing = bed.client().await;
@@ -100,20 +100,20 @@ pub(crate) async fn a_client_that_closes_ends_what_needs_it(bed: Bed) {
             [&stays, &closing]
         };
         let lock = Lock::multi([a.fenced_lock("a").into(), b.lock("b")]);
-        // By its counter, which stays when it has given way already.
+        // The counter shows that it was taken, even after it has been given back.
         let counted = || bed.command(&["GET", "redisson_lock_token:{a}"]);
         let before = counted();
         let taking = tokio::spawn(async move { lock.lock().await });
         eventually("it has the first, or had it", async || counted() != before).await;
         waiting(b, 1).await;
         closing.shutdown(ms(5000)).await.unwrap();
-        let error = timed("it is told", taking).await.0.unwrap().unwrap_err();
+        let error = timed("ended", taking).await.0.unwrap().unwrap_err();
         assert!(matches!(error, Error::Closed), "{error}");
         eventually("given back", async || there(&bed) == ["b"]).await;
         settled(&stays).await;
     }
     held.unlock().await.unwrap();
-    // While held: the end of a set, and one vote less of a quorum.
+    // While held: a set ends, a quorum has one vote less.
     let clients = [bed.client().await, bed.client().await, bed.client().await];
     let members = || {
         clients
@@ -124,7 +124,8 @@ pub(crate) async fn a_client_that_closes_ends_what_needs_it(bed: Bed) {
     let (all, most) = (Lock::multi(members()), Lock::quorum(members()));
     let guard = all.lock().await.unwrap();
     guard.unlock().await.unwrap();
-    // Whoever answers much later than the others has no part in it: on a busy machine, anybody.
+    // A server that answers much later than the others is left out. On a busy machine that may be
+    // any server.
     let guard = loop {
         let guard = most
             .try_lock(ms(5000), Lease::fixed(ms(60_000)))
@@ -159,16 +160,17 @@ pub(crate) async fn a_client_that_closes_ends_the_wait_for_another_ones_lock(bed
     let taking = tokio::spawn(async move { lock.lock().await });
     waiting(&stays, 1).await;
     closing.shutdown(ms(5000)).await.unwrap();
-    let error = timed("it is told", taking).await.0.unwrap().unwrap_err();
+    let error = timed("ended", taking).await.0.unwrap().unwrap_err();
     assert!(matches!(error, Error::Closed), "{error}");
     settled(&stays).await;
     assert_eq!(there(&bed), ["a"]);
     held.unlock().await.unwrap();
 }
 
-/// Each member is released when it ends, although its renewal works and its lease has not ended.
+/// Each member is released when `max_hold` ends, although it is renewed and its lease has not
+/// ended.
 pub(crate) async fn a_longest_hold_ends_a_quorum(bed: Bed) {
-    // The leases last longer than what may be late: on a busy machine, that is more.
+    // The leases exceed the tolerance for lateness, which is larger on a busy machine.
     let (lease, longest) = match bed {
         Bed::Server(..) => (ms(12_000), ms(6000)),
         Bed::Embedded(_) => (ms(300), ms(250)),
@@ -194,7 +196,7 @@ pub(crate) async fn a_longest_hold_ends_a_quorum(bed: Bed) {
     guard.check().unwrap();
     is_lost(&guard, LossReason::MaxHold).await;
     let ended = Instant::now();
-    eventually("all are released", async || there(&bed).is_empty()).await;
+    eventually("all released", async || there(&bed).is_empty()).await;
     let took = ended.elapsed();
     assert!(took < bed.late(20), "before their leases end: {took:?}");
     let late = guard.unlock().await.unwrap_err();
@@ -213,7 +215,7 @@ pub(crate) async fn a_longest_hold_ends_a_quorum(bed: Bed) {
     }
 }
 
-/// A member that takes part in some of the nested grants only does not count for what is held.
+/// A member that takes part in only some of the nested grants does not count for the hold count.
 pub(crate) async fn a_quorum_counts_as_its_majority_does(bed: Bed) {
     let (client, other) = (bed.client().await, bed.client().await);
     let rival = other.lock("c").lock().await.unwrap();
@@ -223,10 +225,7 @@ pub(crate) async fn a_quorum_counts_as_its_majority_does(bed: Bed) {
     // A busy server may be left out again.
     let inner = loop {
         let inner = lock.lock().await.unwrap();
-        eventually("nothing is owed", async || {
-            client.stats().releases_pending == 0
-        })
-        .await;
+        eventually("settled", async || client.stats().releases_pending == 0).await;
         if there(&bed) == NAMES && lock.hold_count().await.unwrap() == 2 {
             break inner;
         }
@@ -243,7 +242,7 @@ pub(crate) async fn a_quorum_counts_as_its_majority_does(bed: Bed) {
 }
 
 pub(crate) async fn members_on_several_servers_are_all_needed(bed: Bed) {
-    // Three servers: this one, and two more of its kind.
+    // Three servers: this one and two more of the same kind.
     let others = [bed.another(), bed.another()];
     let beds = [&bed, &others[0], &others[1]];
     let mut clients = Vec::new();
@@ -281,7 +280,8 @@ pub(crate) async fn a_member_that_is_lost_does_not_count_for_the_deadline(bed: B
     let client = bed.client().await;
     let owner = Owner::new();
     let quorum = Lock::quorum(NAMES.map(|name| client.lock(name))).owned_by(&owner);
-    // Whoever answers much later than the others has no part in it: on a busy machine, anybody.
+    // A server that answers much later than the others is left out. On a busy machine that may be
+    // any server.
     let guard = loop {
         let guard = quorum
             .try_lock(ms(5000), Lease::fixed(ms(10_000)))

@@ -1,4 +1,4 @@
-//! What goes wrong with one member of several locks while the others are waited for.
+//! Faults of one member while the acquisition waits for others.
 
 use leasehold::{Client, Error, Lease, Lock, LockGuard};
 use leasehold_testbed::{Bed, eventually, ms, timed};
@@ -8,10 +8,10 @@ use tokio::time::{Instant, sleep};
 use crate::faulty_connection::FaultyConnection;
 use crate::multi::{NAMES, settled, there};
 
-/// Longer than the others are held while one of them is waited for.
+/// Longer than the other members are held while one is waited for.
 const GIVEN_WAY: std::time::Duration = ms(2000);
 
-/// Begins to take all of them, and takes the first one away while the last is waited for.
+/// Starts to take all members, and takes the first one away while the last is waited for.
 async fn loses_the_first(
     bed: &Bed,
     client: &Client,
@@ -30,15 +30,16 @@ async fn loses_the_first(
             }
             sleep(ms(1)).await;
         }
-        // This machine stood still meanwhile: it has given way, and waits for the last one with nothing in hand.
+        // If the machine stalled, the acquisition has given back its members and waits for the last
+        // one with nothing held.
         taking.abort();
         settled(client).await;
     }
     panic!("it never held the others")
 }
 
-/// A guard that does not hold all is no guard.
-pub(crate) async fn a_member_that_was_lost_meanwhile_is_taken_again(bed: Bed) {
+/// A guard must hold all members.
+pub(crate) async fn a_member_lost_during_the_wait_is_taken_again(bed: Bed) {
     let (client, other) = (
         bed.client_with_lease(bed.lease(300)).await,
         bed.client().await,
@@ -54,7 +55,7 @@ pub(crate) async fn a_member_that_was_lost_meanwhile_is_taken_again(bed: Bed) {
         let held = other.lock("c").lock().await.unwrap();
         let taking = loses_the_first(&bed, &client, make).await;
         held.unlock().await.unwrap();
-        let guard = timed("its turn", taking).await.0.unwrap().unwrap();
+        let guard = timed("granted", taking).await.0.unwrap().unwrap();
         guard.check().unwrap();
         assert_eq!(there(&bed), NAMES);
         guard.unlock().await.unwrap();
@@ -62,19 +63,19 @@ pub(crate) async fn a_member_that_was_lost_meanwhile_is_taken_again(bed: Bed) {
     }
 }
 
-/// What comes after a call without an answer, others in the way or an outage, says nothing about it.
-pub(crate) async fn a_doubt_of_an_earlier_round_is_told_in_the_end(bed: Bed) {
+/// Later refusals or an outage say nothing about an earlier call without a reply.
+pub(crate) async fn a_doubt_of_an_earlier_round_is_reported_at_the_end(bed: Bed) {
     let (client, line) = FaultyConnection::with(&bed, |builder| {
         builder.command_timeout(ms(400)).safety_poll(ms(100))
     })
     .await;
     let other = bed.client().await;
-    // No call takes both, and the server of both knows the scripts.
+    // The locks do not fit into one call, and the server knows the scripts.
     let [a, b] = ["{m}a", "{m}b"];
     let first = |client: &Client| client.fair_lock(a);
     first(&other).lock().await.unwrap().unlock().await.unwrap();
     let held = other.fenced_lock(b).lock().await.unwrap();
-    // What was ever run, however soon it is undone.
+    // The counter shows whether the member was ever taken, however soon it is given back.
     let taken = || bed.number(&["GET", "redisson_lock_token:{m}b"]);
     let before = taken();
     let lock = Lock::multi([first(&client), client.fenced_lock(b).into()]);
@@ -86,10 +87,11 @@ pub(crate) async fn a_doubt_of_an_earlier_round_is_told_in_the_end(bed: Bed) {
     line.lose_replies();
     held.unlock().await.unwrap();
     eventually("it has the second, and no reply", async || taken() > before).await;
-    // It gives back what it has, after a while. From then on somebody else is in the way.
-    let held = timed("it gives way", first(&other).lock()).await.0.unwrap();
+    // The acquisition gives back what it has after a while. From then on another owner is in the
+    // way.
+    let held = timed("given back", first(&other).lock()).await.0.unwrap();
     line.reconnect();
-    let error = timed("it gives up", taking).await.0.unwrap().unwrap_err();
+    let error = timed("gave up", taking).await.0.unwrap().unwrap_err();
     assert!(error.may_be_held(), "{error}");
     held.unlock().await.unwrap();
     let none = async || !bed.exists(a) && !bed.exists(b);

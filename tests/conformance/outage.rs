@@ -1,5 +1,5 @@
-//! An engine that cannot be reached, and replies that do not come; only the embedded engine has the
-//! switches. `tests/faults` does the like to a real server.
+//! An unreachable engine and missing replies. Only the embedded engine has the switches;
+//! `tests/faults` does the same with a real server.
 
 use std::time::Duration;
 
@@ -49,7 +49,7 @@ async fn waiters_ride_out_an_outage() {
     redis.heal();
     guard.unlock().await.unwrap();
     for task in tasks {
-        timed("everybody is served", task).await.0.unwrap().unwrap();
+        timed("all served", task).await.0.unwrap().unwrap();
     }
 }
 
@@ -76,7 +76,8 @@ async fn a_holder_that_is_cut_off_knows_before_others_get_in() {
     assert!(known < got_in, "{:?}", known - got_in);
 }
 
-/// The server counts a lease from when it runs the call, which may be long before the reply comes.
+/// The server counts a lease from when it runs the call, which may be long before the reply
+/// arrives.
 #[tokio::test(start_paused = true)]
 async fn a_lease_is_counted_from_before_it_was_asked_for() {
     for kind in KINDS.iter().filter(|kind| kind.is_single()) {
@@ -106,7 +107,7 @@ async fn a_lease_is_counted_from_before_it_was_asked_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_in_doubt_stays_unknown() {
+async fn an_acquisition_in_doubt_stays_unknown() {
     let redis = EmbeddedRedis::new();
     let client = redis
         .builder()
@@ -117,7 +118,7 @@ async fn what_was_in_doubt_stays_unknown() {
     let lock = client.lock("x").owned_by(&Owner::new());
     let link = redis.links().remove(0);
     let outer = lock.lock().await.unwrap();
-    // First the replies do not come, then nothing can be sent: both calls may have been applied.
+    // First replies are lost, then nothing can be sent: both calls may have been executed.
     for deeper in [true, false] {
         link.mute();
         let cut = async {
@@ -136,7 +137,7 @@ async fn what_was_in_doubt_stays_unknown() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn several_locks_that_may_be_held_are_not_told_as_free() {
+async fn a_multi_lock_in_doubt_is_reported_as_possibly_held() {
     let redis = Bed::engine();
     let client = redis
         .builder()
@@ -158,7 +159,7 @@ async fn several_locks_that_may_be_held_are_not_told_as_free() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_extended_is_released_however_long_the_outage() {
+async fn an_extended_hold_is_released_however_long_the_outage() {
     let redis = EmbeddedRedis::new();
     let client = redis.client();
     let guard = client
@@ -179,14 +180,14 @@ async fn what_was_extended_is_released_however_long_the_outage() {
     redis.cut();
     drop((guard, back));
     kept.forget();
-    // Many leases, but for those that stand in Redis.
+    // Many leases, but shorter than the extended one in Redis.
     sleep(ms(600_000)).await;
     redis.heal();
     sleep(ms(10_000)).await;
     assert_eq!(client.stats().releases_failed, 0);
     assert!(!client.lock("x").is_locked().await.unwrap());
     assert_eq!(semaphore.available().await.unwrap(), 1);
-    // The one that is kept comes back by no lease.
+    // The kept permit does not come back by a lease.
     sleep(ms(3_600_000)).await;
     assert_eq!(semaphore.available().await.unwrap(), 1);
 }
@@ -218,9 +219,9 @@ async fn a_change_in_doubt_stays_unknown_at_the_shutdown() {
     );
 }
 
-/// Renewals and extensions go over two connections: which of them runs first is not known.
+/// Renewals and extensions use two connections, so their order is not known.
 #[tokio::test(start_paused = true)]
-async fn a_renewal_on_its_way_shortens_nothing_that_was_extended_meanwhile() {
+async fn a_renewal_in_flight_does_not_shorten_an_extension() {
     for kind in &KINDS {
         let redis = EmbeddedRedis::new();
         let client = redis.builder().lease(ms(3000)).connect().await.unwrap();
@@ -270,10 +271,7 @@ async fn a_restore_that_was_not_sent_changes_nothing() {
             kind.name
         );
         link.heal();
-        eventually("nothing is owed", async || {
-            second.stats().releases_pending == 0
-        })
-        .await;
+        eventually("settled", async || second.stats().releases_pending == 0).await;
         sleep(ms(5000)).await;
         let guard = lock.restore(&text).await;
         assert!(guard.is_ok(), "{}: {:?}", kind.name, guard.err());
@@ -282,7 +280,7 @@ async fn a_restore_that_was_not_sent_changes_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_extended_is_released_after_a_long_outage() {
+async fn an_extended_hold_is_released_after_a_long_outage() {
     let redis = EmbeddedRedis::new();
     let client = redis.client();
     let lock = client.lock("x").owned_by(&Owner::new());
@@ -303,11 +301,11 @@ async fn what_was_extended_is_released_after_a_long_outage() {
         drop((inner, guard));
         sleep(Duration::from_secs(60)).await;
         redis.heal();
-        eventually("it is free", async || redis.dump().is_empty()).await;
+        eventually("free", async || redis.dump().is_empty()).await;
     }
 }
 
-/// More calls in doubt than releases go at once: their undos are repeated for a whole lease.
+/// More calls in doubt than releases in flight: their undos are repeated for a whole lease.
 #[tokio::test(start_paused = true)]
 async fn undos_that_are_repeated_hold_up_no_release() {
     let redis = EmbeddedRedis::new();
@@ -343,7 +341,7 @@ async fn undos_that_are_repeated_hold_up_no_release() {
     drop(outer.reenter().await.unwrap());
     let count = async || lock.hold_count().await.unwrap() == 1;
     eventually("an inner release is told", count).await;
-    eventually("it is free", async || {
+    eventually("free", async || {
         !client.lock("x").is_locked().await.unwrap()
     })
     .await;
@@ -354,7 +352,7 @@ async fn undos_that_are_repeated_hold_up_no_release() {
         "all are repeated yet"
     );
     outer.unlock().await.unwrap();
-    // The late calls would have come within a lease.
+    // Late calls would have arrived within a lease.
     sleep(ms(31_000)).await;
     assert_eq!(client.stats().releases_pending, 0);
 }
@@ -388,7 +386,7 @@ async fn a_shutdown_is_over_when_all_is_released_or_its_time_is() {
             assert!(matches!(error, Error::Unknown { .. }), "{error}");
             assert!((deadline..deadline + ms(10)).contains(&took), "{took:?}");
             assert_eq!(redis.dump().len(), 1, "it is held until its lease ends");
-            // The one that comes later knows as little, whether the client has given up or not.
+            // A second shutdown learns no more, whether or not the client has given up.
             sleep(ms(1000)).await;
             let error = client.shutdown(ms(3000)).await.unwrap_err();
             assert!(error.may_be_held(), "{error}");

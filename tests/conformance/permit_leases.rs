@@ -1,4 +1,5 @@
-//! The leases of permits under extensions, repetitions and thefts; and semaphores that are made anew.
+//! Leases of permits with extensions, repetitions and stolen ids, and semaphores that are created
+//! again.
 
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ async fn set(client: &Client, permits: u32) -> PermitExpirableSemaphore {
     semaphore
 }
 
-/// Runs a script as a late copy of a call would.
+/// Runs a script like a late copy of a call.
 fn again(bed: &Bed, script: &str, keys: [&str; 2], args: [&str; 4]) -> String {
     let scripts = leasehold::test_util::scripts();
     let (_, text, _) = scripts
@@ -36,7 +37,7 @@ pub(crate) async fn an_extension_never_shortens(bed: Bed) {
     held.extend(bed.span(50)).await.unwrap();
     let left = semaphore.remaining_lease(held.id()).await.unwrap().unwrap();
     assert!(left > ms(50_000), "{left:?}");
-    // It lasts as long as its guard believes.
+    // The permit lasts as long as its guard believes.
     sleep(bed.span(60)).await;
     held.check().unwrap();
     assert_eq!(semaphore.acquired().await.unwrap(), 1);
@@ -63,7 +64,7 @@ pub(crate) async fn a_late_copy_of_an_acquisition_changes_nothing(bed: Bed) {
     assert_eq!(copy(), "nil");
     let left = semaphore.remaining_lease(held.id()).await.unwrap().unwrap();
     assert!(left > ms(50_000), "{left:?}");
-    // What was given back by its id is not taken again under the others.
+    // An id that was given back is not taken again with the others.
     let ids: Vec<String> = held.ids().map(str::to_owned).collect();
     semaphore.release(&ids[2]).await.unwrap();
     assert_eq!(copy(), "nil");
@@ -87,7 +88,7 @@ pub(crate) async fn a_late_copy_of_an_acquisition_changes_nothing(bed: Bed) {
 }
 
 pub(crate) async fn permits_that_lost_one_of_them_are_lost(bed: Bed) {
-    // Longer than what may be late: on a busy machine, that is more.
+    // Longer than the tolerance for lateness, which is larger on a busy machine.
     let lease = match bed {
         Bed::Server(..) => ms(9000),
         Bed::Embedded(_) => ms(300),
@@ -100,12 +101,12 @@ pub(crate) async fn permits_that_lost_one_of_them_are_lost(bed: Bed) {
         .unwrap();
     let one = held.ids().nth(1).unwrap().to_owned();
     semaphore.release(&one).await.unwrap();
-    let (ended, took) = timed("it is told", held.ended()).await;
+    let (ended, took) = timed("lost", held.ended()).await;
     assert_eq!(ended, Ended::Lost(LossReason::Gone));
     assert!(took < lease / 3 + bed.late(50), "by a renewal: {took:?}");
-    // What was left of it comes back at once, and not by its lease.
+    // The remaining permits come back at once rather than at the end of the lease.
     let ended = Instant::now();
-    eventually("all are back", async || {
+    eventually("all back", async || {
         semaphore.available().await.unwrap() == 3
     })
     .await;
@@ -128,7 +129,7 @@ pub(crate) async fn a_renewal_is_not_longer_than_redis_can_be_kept(bed: Bed) {
         );
     }
     let before = (client.stats().calls, client.stats().renewed);
-    eventually("all are renewed", async || {
+    eventually("all renewed", async || {
         client.stats().renewed >= before.1 + 4
     })
     .await;
@@ -145,18 +146,18 @@ pub(crate) async fn a_renewal_is_not_longer_than_redis_can_be_kept(bed: Bed) {
 pub(crate) async fn a_semaphore_that_is_made_anew_has_no_holds(bed: Bed) {
     let client = bed.client_with_lease(bed.lease(300)).await;
     let semaphore = client.semaphore("s");
-    // Set anew, and made anew by a release.
+    // Created again by setting the number, and by a release.
     for made_by_release in [false, true] {
         assert!(semaphore.try_set_permits(2).await.unwrap());
         let held = semaphore.acquire(1).await.unwrap();
-        // As by Redisson's `delete()`, which knows of no holds.
+        // Like Redisson's `delete()`, which does not know about holds.
         bed.command(&["DEL", "s"]);
         if made_by_release {
             semaphore.release(2).await.unwrap();
         } else {
             assert!(semaphore.try_set_permits(2).await.unwrap());
         }
-        let (ended, _) = timed("it is told", held.guard().unwrap().ended()).await;
+        let (ended, _) = timed("lost", held.guard().unwrap().ended()).await;
         assert_eq!(ended, Ended::Lost(LossReason::Gone));
         assert!(held.release().await.is_err());
         assert_eq!(semaphore.available().await.unwrap(), 2);
@@ -177,7 +178,7 @@ pub(crate) async fn a_semaphore_that_is_made_anew_has_no_holds(bed: Bed) {
     }
 }
 
-/// Redisson's `addPermits` and `drainPermits` write the number anew, without an expiry.
+/// Redisson's `addPermits` and `drainPermits` store the number again, without an expiry.
 pub(crate) async fn holds_outlast_a_life_that_java_took_away(bed: Bed) {
     let client = bed.client().await;
     let semaphore = client.semaphore("s");
@@ -199,7 +200,7 @@ pub(crate) async fn holds_outlast_a_life_that_java_took_away(bed: Bed) {
     }
 }
 
-/// As by Redisson's `expire`, after they were taken.
+/// Like Redisson's `expire`, after the permits were taken.
 pub(crate) async fn holds_end_with_a_life_that_came_later(bed: Bed) {
     let client = bed.client().await;
     let semaphore = client.semaphore("s");

@@ -1,5 +1,5 @@
-//! What Redisson's tests pin of permits with ids and leases, and what becomes of those whose holder
-//! died, was robbed or was not answered.
+//! Behaviour of permits with ids and leases that Redisson's tests define, and permits whose holder
+//! died, lost them or got no reply.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep};
 use crate::faulty_connection::FaultyConnection;
 use crate::semaphores::{in_vain, step, while_waiting};
 
-/// An id that nobody was given.
+/// An id that was never given out.
 const UNKNOWN: &str = "00112233445566778899aabbccddeeff";
 /// The score by which Redisson marks a permit that does not expire.
 const NEVER: &str = "922337203685477";
@@ -44,7 +44,7 @@ fn ids(permits: &[ExpirablePermit]) -> Vec<String> {
         .collect()
 }
 
-/// Leaves the permits to their leases; what they are called.
+/// Leaves the permits to their leases, and returns their ids.
 fn forgotten(permits: Vec<ExpirablePermit>) -> Vec<String> {
     let ids = ids(&permits);
     permits.into_iter().for_each(ExpirablePermit::forget);
@@ -93,7 +93,7 @@ pub(crate) async fn a_lease_can_be_changed_by_id(bed: Bed) {
         "shorter, too"
     );
     let back = async || semaphore.available().await.unwrap() == 1;
-    eventually("it is back", back).await;
+    eventually("given back", back).await;
     assert!(!semaphore.update_lease(&id, longer).await.unwrap());
     let bad = semaphore.update_lease(&id, Duration::ZERO).await;
     assert!(matches!(bad, Err(Error::Config(_))));
@@ -137,18 +137,18 @@ pub(crate) async fn a_semaphore_that_expires_leaves_no_key(bed: Bed) {
     let before = semaphore.acquire(Lease::Renewed).await.unwrap();
     assert!(semaphore.expire_after(life).await.unwrap());
     let after = semaphore.acquire(Lease::Renewed).await.unwrap();
-    timed("it expires", bed.until_gone("p")).await;
+    timed("expired", bed.until_gone("p")).await;
     timed("its permits, too", bed.until_gone("{p}:timeout")).await;
     for permit in [before, after] {
         assert!(matches!(permit.release().await, Err(Error::Lost { .. })));
     }
     assert_eq!(bed.number(&["EXISTS", "p", "{p}:timeout"]), 0);
 
-    // The same if no permit is held when it is told to end.
+    // The same if no permit is held when the expiry is set.
     semaphore.try_set_permits(2).await.unwrap();
     assert!(semaphore.expire_after(life).await.unwrap());
     let held = semaphore.acquire(Lease::Renewed).await.unwrap();
-    timed("it expires", bed.until_gone("p")).await;
+    timed("expired", bed.until_gone("p")).await;
     timed("its permit, too", bed.until_gone("{p}:timeout")).await;
     drop(held);
 }
@@ -158,7 +158,7 @@ pub(crate) async fn a_waiter_gets_the_permit_at_the_end_of_its_lease(bed: Bed) {
     let (semaphore, waiter) = (set(&one, 1).await, other.permit_expirable_semaphore("p"));
     let (lease, start) = (bed.span(400), Instant::now());
     let id = forgotten(vec![semaphore.acquire(Lease::fixed(lease)).await.unwrap()]).remove(0);
-    let (next, _) = timed("it ends", waiter.try_acquire(ms(9000), Lease::Renewed)).await;
+    let (next, _) = timed("granted", waiter.try_acquire(ms(9000), Lease::Renewed)).await;
     let next = next.unwrap();
     assert!(start.elapsed() >= lease, "{:?}", start.elapsed());
     if bed.is_embedded() {
@@ -195,7 +195,7 @@ pub(crate) async fn the_number_of_permits_can_be_changed(bed: Bed) {
 }
 
 pub(crate) async fn growing_lets_waiters_in(bed: Bed) {
-    // A safety poll must not be what wakes it.
+    // So that no safety poll can wake the waiter.
     let slow = bed.builder().safety_poll(ms(60_000)).connect();
     let (one, other) = (bed.client().await, slow.await.unwrap());
     let (semaphore, waiter) = (set(&one, 0).await, other.permit_expirable_semaphore("p"));
@@ -259,7 +259,7 @@ pub(crate) async fn several_at_once_are_all_or_none(bed: Bed) {
         .try_acquire_many(2, Duration::ZERO, Lease::fixed(ms(9000)))
         .await
         .unwrap();
-    // Part by part, by id.
+    // One by one, by id.
     let ids = forgotten(vec![three]);
     semaphore.release(&ids[0]).await.unwrap();
     assert_eq!(semaphore.available().await.unwrap(), 1);
@@ -291,10 +291,7 @@ pub(crate) async fn a_waiter_for_many_waits_for_all(bed: Bed) {
             let vain = other.stats().wakes_in_vain;
             held.pop().unwrap().release().await.unwrap();
             if given < 2 {
-                eventually("it asks in vain", async || {
-                    other.stats().wakes_in_vain > vain
-                })
-                .await;
+                eventually("refused again", async || other.stats().wakes_in_vain > vain).await;
             }
         }
     });
@@ -360,7 +357,7 @@ pub(crate) async fn the_next_call_brings_expired_permits_back(bed: Bed) {
     brief.forget();
     sleep(lease).await;
     assert_eq!(bed.command(&["GET", "p"]), "1", "nobody has looked");
-    // Whichever call comes next: a release, an acquisition.
+    // Whichever call comes next: a release or an acquisition.
     semaphore.release(&live).await.unwrap();
     assert_eq!(bed.command(&["GET", "p"]), "10");
     let brief = semaphore
@@ -396,7 +393,7 @@ pub(crate) async fn a_great_number_of_expired_permits_comes_back_in_one_call(bed
     drop(one);
 }
 
-pub(crate) async fn what_is_left_of_a_lease_can_be_asked(bed: Bed) {
+pub(crate) async fn the_remaining_lease_of_a_permit_is_reported(bed: Bed) {
     let client = bed.client().await;
     let semaphore = set(&client, 2).await;
     let held = semaphore.acquire(Lease::fixed(ms(60_000))).await.unwrap();
@@ -415,7 +412,8 @@ pub(crate) async fn what_is_left_of_a_lease_can_be_asked(bed: Bed) {
 pub(crate) async fn a_permit_that_never_expires_is_left_alone(bed: Bed) {
     let client = bed.client().await;
     let semaphore = set(&client, 1).await;
-    // As Redisson has it after an acquisition without a lease; this id is text in both forms.
+    // The form of a Redisson acquisition without a lease. This id is the same text in both
+    // encodings.
     let (member, id) = ("permit-of-a-java", "7065726d69742d6f662d612d6a617661");
     bed.command(&["ZADD", "{p}:timeout", NEVER, member]);
     bed.command(&["DECR", "p"]);
@@ -432,7 +430,7 @@ pub(crate) async fn a_permit_that_never_expires_is_left_alone(bed: Bed) {
         sleep(ms(20)).await;
         semaphore.release(id).await.unwrap();
     };
-    let (next, ()) = tokio::join!(timed("it is released", &mut wait), released);
+    let (next, ()) = tokio::join!(timed("released", &mut wait), released);
     next.0.unwrap().release().await.unwrap();
     assert_eq!(counts(&semaphore).await, (1, 0, 1));
 }
@@ -515,7 +513,7 @@ pub(crate) async fn permits_of_a_dead_client_come_back(bed: Bed) {
     let start = Instant::now();
     let waiter = rescuer.permit_expirable_semaphore("p");
     let (all, took) = timed(
-        "they come back",
+        "granted",
         waiter.try_acquire_many(3, ms(9000), Lease::fixed(lease)),
     )
     .await;
@@ -525,7 +523,10 @@ pub(crate) async fn permits_of_a_dead_client_come_back(bed: Bed) {
         assert!(took < lease + ms(20), "their lease is known: {took:?}");
     }
     drop((held, all));
-    eventually("all three", async || waiter.available().await.unwrap() == 3).await;
+    eventually("all three back", async || {
+        waiter.available().await.unwrap() == 3
+    })
+    .await;
 }
 
 pub(crate) async fn permits_are_renewed_while_they_are_held(bed: Bed) {
@@ -549,12 +550,12 @@ pub(crate) async fn permits_are_renewed_while_they_are_held(bed: Bed) {
     assert_eq!(counts(&semaphore).await, (3, 0, 3));
 }
 
-pub(crate) async fn a_permit_that_is_taken_away_is_told(bed: Bed) {
+pub(crate) async fn a_stolen_permit_is_reported_lost(bed: Bed) {
     let client = bed.client_with_lease(bed.lease(300)).await;
     let semaphore = set(&client, 1).await;
     let held = semaphore.acquire(Lease::Renewed).await.unwrap();
     semaphore.release(held.id()).await.unwrap();
-    let (ended, _) = timed("it is told", held.ended()).await;
+    let (ended, _) = timed("lost", held.ended()).await;
     assert_eq!(ended, Ended::Lost(LossReason::Gone));
     assert!(matches!(held.release().await, Err(Error::Lost { .. })));
     assert_eq!(counts(&semaphore).await, (1, 0, 1), "given back once");

@@ -1,6 +1,7 @@
-//! A caller that polls its future late is slow, and not gone: it gets what it waits for.
+//! A caller that polls its future late is slow but not gone: it gets what it waits for.
 //!
-//! Such a caller is an actor: `select!` over its future and a channel that is never empty, with work for each item.
+//! Such a caller is an actor: a `select!` over its future and a channel that is never empty, with
+//! work for each item.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -13,11 +14,11 @@ use crate::for_each_kind::for_each_kind;
 
 /// The work between two polls.
 const SPANS: [u64; 7] = [30, 60, 90, 150, 250, 400, 3000];
-/// A slow caller needs two polls: the first one asks, and the second one has the answer. It was passed over before, once
-/// for each doubling of what it is allowed, and each call that it makes after the first costs a poll.
+/// A slow caller needs two polls: the first sends the call, the second gets the reply. Before, it
+/// is passed over once for each doubling of its patience, and each further call costs a poll.
 const FEW: u32 = 30;
 
-/// Polls a future between pieces of work that take so long; says how often.
+/// Polls a future between pieces of work of this length, and counts the polls.
 async fn polled_between_work<F: Future>(work: Duration, future: F) -> (F::Output, u32) {
     let mut future = pin!(future);
     for polls in 1..=500 {
@@ -40,8 +41,8 @@ fn spans(bed: &Bed) -> impl Iterator<Item = Duration> {
         .map(ms)
 }
 
-/// It was never granted: not with 500 polls, in up to 200 s.
-pub(crate) async fn a_free_lock_is_had_with_a_few_polls(bed: Bed) {
+/// Once, it was never granted: not with 500 polls in up to 200 s.
+pub(crate) async fn a_rarely_polled_caller_gets_a_free_lock(bed: Bed) {
     let client = &bed.client().await;
     let bed = &bed;
     for_each_kind(async |kind| {
@@ -55,13 +56,13 @@ pub(crate) async fn a_free_lock_is_had_with_a_few_polls(bed: Bed) {
     .await;
 }
 
-/// The first poll asks, the last one has the answer, and between them each doubling costs a poll: 40 ms, 80 ms, and so
-/// on, after the first 40 ms.
+/// The first poll sends the call and the last one gets the reply. In between, each doubling costs a
+/// poll: after 40 ms, 80 ms, and so on.
 pub(crate) async fn each_doubling_costs_one_poll(bed: Bed) {
     let client = bed.client().await;
     let lock = client.lock("n");
     for (span, needed) in SPANS.into_iter().zip([2, 2, 3, 4, 5, 6, 9]) {
-        // The looks begin with what is woken next.
+        // The looks start when something is woken.
         tokio::time::sleep(ms(1000)).await;
         let before = client.stats().passed_over;
         let (guard, polls) = polled_between_work(ms(span), lock.lock()).await;
@@ -79,7 +80,7 @@ pub(crate) async fn each_doubling_costs_one_poll(bed: Bed) {
     }
 }
 
-pub(crate) async fn a_lock_that_others_hold_and_wait_for_is_had_in_the_end(bed: Bed) {
+pub(crate) async fn a_rarely_polled_caller_gets_a_contended_lock_in_the_end(bed: Bed) {
     let (client, elsewhere) = (&bed.client().await, &bed.client().await);
     let bed = &bed;
     for_each_kind(async |kind| {
@@ -113,7 +114,7 @@ pub(crate) async fn a_lock_that_others_hold_and_wait_for_is_had_in_the_end(bed: 
     .await;
 }
 
-pub(crate) async fn a_further_guard_is_had_with_a_few_polls(bed: Bed) {
+pub(crate) async fn a_rarely_polled_caller_gets_a_further_guard(bed: Bed) {
     let client = &bed.client().await;
     let bed = &bed;
     for_each_kind(async |kind| {
@@ -131,8 +132,8 @@ pub(crate) async fn a_further_guard_is_had_with_a_few_polls(bed: Bed) {
     .await;
 }
 
-/// What it took over was given back, and nobody could restore it any more.
-pub(crate) async fn a_hold_that_was_handed_on_is_had_with_a_few_polls(bed: Bed) {
+/// Once, the hold was given back after the take-over, and nobody could restore it any more.
+pub(crate) async fn a_rarely_polled_caller_restores_a_hold(bed: Bed) {
     let client = &bed.client().await;
     let bed = &bed;
     for_each_kind(async |kind| {
@@ -150,7 +151,7 @@ pub(crate) async fn a_hold_that_was_handed_on_is_had_with_a_few_polls(bed: Bed) 
     .await;
 }
 
-pub(crate) async fn permits_and_an_open_latch_are_had_with_a_few_polls(bed: Bed) {
+pub(crate) async fn a_rarely_polled_caller_gets_permits_and_passes_an_open_latch(bed: Bed) {
     let client = bed.client().await;
     let (semaphore, permits) = (
         client.semaphore("s"),
@@ -178,13 +179,13 @@ pub(crate) async fn permits_and_an_open_latch_are_had_with_a_few_polls(bed: Bed)
     }
 }
 
-/// It said that another owner held the lock, which was free.
+/// Once, the error said that another owner held the lock, which was free.
 pub(crate) async fn a_time_out_says_that_its_future_was_polled_too_rarely(bed: Bed) {
     let client = &bed.client().await;
     for_each_kind(async |kind| {
         let lock = kind.lock(client, kind.name);
         lock.lock().await.unwrap().unlock().await.unwrap();
-        // Where a machine that stalls does not look in time, it is had: then once more.
+        // On a stalled machine the look is late, and the caller gets the lock. Then try again.
         for _ in 0..5 {
             let wait = lock.try_lock(ms(600), Lease::Renewed);
             match polled_between_work(ms(300), wait).await.0 {
@@ -209,8 +210,9 @@ pub(crate) async fn a_time_out_says_that_its_future_was_polled_too_rarely(bed: B
     .await;
 }
 
-/// What it is allowed grows as it comes late, and no faster: a future that is kept then is in nobody's way for longer.
-pub(crate) async fn who_was_late_once_holds_up_others_twice_as_long_at_most(bed: Bed) {
+/// Patience grows with the caller's lateness, and no faster. A future that is kept afterwards
+/// blocks others for no longer.
+pub(crate) async fn a_late_caller_delays_others_for_at_most_twice_its_lateness(bed: Bed) {
     let (client, elsewhere) = (bed.client().await, bed.client().await);
     let (lock, rival) = (client.lock("n"), elsewhere.lock("n"));
     lock.lock().await.unwrap().unlock().await.unwrap();
@@ -220,12 +222,9 @@ pub(crate) async fn who_was_late_once_holds_up_others_twice_as_long_at_most(bed:
             futures::poll!(kept.as_mut()).is_pending(),
             "its call is on the way"
         );
-        eventually("it is granted", async || rival.is_locked().await.unwrap()).await;
+        eventually("granted", async || rival.is_locked().await.unwrap()).await;
         let granted = Instant::now();
-        eventually("it is passed over", async || {
-            client.stats().passed_over > late
-        })
-        .await;
+        eventually("passed over", async || client.stats().passed_over > late).await;
         let limit = Lock::UNATTENDED * 2_u32.pow(u32::try_from(late).unwrap());
         assert!(
             granted.elapsed() < limit + bed.late(20),

@@ -1,4 +1,4 @@
-//! Locks whose waiters ask again instead of listening: the spin lock and the string lock.
+//! Locks whose waiters poll instead of listening: the spin lock and the string lock.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ pub(crate) async fn a_waiter_never_subscribes(bed: Bed) {
         }
         guard.unlock().await.unwrap();
         for taking in takings {
-            timed("its turn", taking).await.0.unwrap().unwrap();
+            timed("granted", taking).await.0.unwrap().unwrap();
         }
     }
 }
@@ -55,7 +55,8 @@ pub(crate) async fn pauses_grow_to_their_longest(bed: Bed) {
         })
         .await;
         sleep(ms(600)).await;
-        // Between half of the longest pause and all of it, and one asks for all of a client.
+        // Between half of the longest pause and all of it. One waiter polls for all waiters of a
+        // client.
         let (before, start) = (other.stats().calls, Instant::now());
         sleep(ms(2000)).await;
         let calls = other.stats().calls - before;
@@ -90,10 +91,10 @@ pub(crate) async fn pauses_double_from_the_first(bed: Bed) {
             "{:?} of {all:?}",
             start.elapsed()
         );
-        // A machine that stalls lets each of them look longer or shorter.
+        // On a stalled machine a pause may look longer or shorter.
         for (times, pause_ms) in asked.windows(2).zip(pauses_ms) {
             let (pause, whole) = (times[1] - times[0], ms(*pause_ms));
-            // The timer and this look at it are late by up to a millisecond each.
+            // The timer and this measurement are late by up to a millisecond each.
             let fits = pause + ms(1) >= whole / 2 && pause <= whole + ms(2);
             let exact = bed.is_embedded();
             assert!(fits || !exact, "{pause:?} of {whole:?}, all: {asked:?}");
@@ -103,15 +104,15 @@ pub(crate) async fn pauses_double_from_the_first(bed: Bed) {
     }
 }
 
-pub(crate) async fn a_spin_lock_tells_others_of_its_release(bed: Bed) {
+pub(crate) async fn a_spin_lock_publishes_its_release(bed: Bed) {
     let (one, other) = (bed.client().await, bed.client().await);
-    // A waiter of the plain lock of that name, as a Java client's.
+    // A waiter of the plain lock of that name, like a Java client.
     for end in ["unlock", "drop", "force"] {
         let held = one.spin_lock("x");
         let guard = held.lock().await.unwrap();
         let (lock, before) = (other.lock("x"), other.stats());
         let taking = tokio::spawn(async move { lock.lock().await });
-        eventually("it listens and asked again", async || {
+        eventually("asked again", async || {
             let stats = other.stats();
             stats.listeners == 1 && stats.calls >= before.calls + 2
         })
@@ -127,8 +128,8 @@ pub(crate) async fn a_spin_lock_tells_others_of_its_release(bed: Bed) {
             "{end}: by the message, not by a poll: {took:?}"
         );
         guard.unwrap().unwrap().unlock().await.unwrap();
-        // On a server a poll may be the first to find it, and the message comes all the same.
-        eventually("it is told", async || other.stats().wakes > before.wakes).await;
+        // On a server, a poll may notice it first, but the message still comes.
+        eventually("woken", async || other.stats().wakes > before.wakes).await;
     }
 }
 
@@ -148,7 +149,7 @@ pub(crate) async fn a_spin_lock_takes_a_wait_as_long_as_it_is(bed: Bed) {
         took >= ms(3000) && took < ms(3000) + bed.late(500),
         "{took:?}"
     );
-    // A release in time is found within a pause.
+    // A release in time is found within one pause.
     let lock = other.spin_lock("x");
     let taking =
         tokio::spawn(async move { lock.try_lock(ms(5000), Lease::fixed(ms(30_000))).await });
@@ -159,7 +160,7 @@ pub(crate) async fn a_spin_lock_takes_a_wait_as_long_as_it_is(bed: Bed) {
     guard.unwrap().unwrap().unlock().await.unwrap();
 }
 
-pub(crate) async fn a_string_key_without_expiry_is_told_and_left(bed: Bed) {
+pub(crate) async fn a_string_key_without_expiry_is_reported_and_not_touched(bed: Bed) {
     let client = bed.client().await;
     bed.command(&["SET", "x", "somebody"]);
     for wait in [Duration::ZERO, ms(100)] {
@@ -187,7 +188,7 @@ pub(crate) async fn a_string_key_without_expiry_is_told_and_left(bed: Bed) {
         client.string_lock("x").remaining_lease().await.unwrap(),
         Some(Duration::MAX)
     );
-    // The same key with an expiry is a holder like others.
+    // The same key with an expiry is an ordinary holder.
     bed.command(&["PEXPIRE", "x", "60000"]);
     let lock = client.string_lock("x");
     let error = bed
@@ -203,7 +204,7 @@ pub(crate) async fn a_string_key_without_expiry_is_told_and_left(bed: Bed) {
         ),
         "{error}"
     );
-    // Whoever knows the token may go on with it; a key without expiry gets one then.
+    // Whoever knows the token may continue the hold. A key without expiry gets one then.
     bed.command(&["PERSIST", "x"]);
     let guard = client.string_lock("x").restore("somebody").await.unwrap();
     assert!(bed.left("x") > 20_000, "{}", bed.left("x"));
@@ -211,7 +212,7 @@ pub(crate) async fn a_string_key_without_expiry_is_told_and_left(bed: Bed) {
     assert!(!bed.exists("x"));
 }
 
-pub(crate) async fn a_hash_key_without_expiry_is_told_and_left(bed: Bed) {
+pub(crate) async fn a_hash_key_without_expiry_is_reported_and_not_touched(bed: Bed) {
     let client = bed.client().await;
     bed.command(&["HSET", "x", "somebody:1", "1"]);
     for lock in [
@@ -246,7 +247,7 @@ pub(crate) async fn a_string_lock_is_a_token_with_an_expiry(bed: Bed) {
     assert_eq!(bed.command(&["GET", "laravel_cache_x{"]), guard.owner());
     assert!((25_000..=30_000).contains(&bed.left("laravel_cache_x{")));
     assert_eq!(bed.number(&["DBSIZE"]), 1, "no side keys");
-    // A peer that compares and deletes does not delete what is ours; nor do we delete a peer's.
+    // A peer that compares and deletes does not delete our key, and we do not delete a peer's.
     let holder = lock.holder().await.unwrap().unwrap();
     assert_eq!((&*holder.owner, holder.holds), (guard.owner(), 1));
     bed.command(&["SET", "laravel_cache_x{", "a peer"]);
@@ -259,7 +260,7 @@ pub(crate) async fn a_string_lock_that_a_peer_has_taken_is_lost(bed: Bed) {
     let guard = client.string_lock("x").lock().await.unwrap();
     bed.command(&["SET", "x", "a peer", "PX", "60000"]);
     assert_eq!(
-        timed("told", guard.ended()).await.0,
+        timed("lost", guard.ended()).await.0,
         Ended::Lost(LossReason::Gone)
     );
     drop(guard);
@@ -267,10 +268,10 @@ pub(crate) async fn a_string_lock_that_a_peer_has_taken_is_lost(bed: Bed) {
     assert_eq!(bed.command(&["GET", "x"]), "a peer");
 }
 
-pub(crate) async fn every_waiter_is_told_of_a_missing_expiry(bed: Bed) {
+pub(crate) async fn every_waiter_reports_a_missing_expiry(bed: Bed) {
     let client = bed.client().await;
     bed.command(&["SET", "x", "somebody"]);
-    // Long enough for an answer.
+    // Long enough for a reply.
     let wait = bed.span(500);
     let waits = (0..3).map(|_| async {
         let lock = client.string_lock("x");

@@ -1,5 +1,5 @@
-//! When the two keys of a fair queue expire: after its dead waiters, and never while a waiter of
-//! Redisson is in it.
+//! When the two keys of a fair queue expire: after its dead waiters, and never while a Redisson
+//! waiter is in the queue.
 
 use std::time::Duration;
 
@@ -10,17 +10,17 @@ use tokio::time::{Instant, sleep};
 use crate::fair::{DEADLINES, JAVA, QUEUE, nothing_is_left, put, queue, queued, served};
 use crate::faulty_connection::FaultyConnection;
 
-/// For how long a queue stays that no client calls for.
+/// For how long a queue stays if no client sends heartbeats.
 const KEPT: i64 = 24 * 60 * 60 * 1000;
 const NO_EXPIRY: [i64; 2] = [-1, -1];
 const LONG: Lease = Lease::Fixed(Duration::from_secs(600));
 
-/// What is left of both keys.
+/// The remaining time of both keys.
 fn left(bed: &Bed) -> [i64; 2] {
     [QUEUE, DEADLINES].map(|key| bed.left(key))
 }
 
-/// Both keys were given their whole time a moment ago.
+/// Whether both keys got their full time a moment ago.
 fn fresh(bed: &Bed) -> bool {
     left(bed)
         .iter()
@@ -42,7 +42,7 @@ pub(crate) async fn a_queue_of_the_dead_expires(bed: Bed) {
     let waiter = queued(&bed, &doomed).await;
     assert!(fresh(&bed), "its first call: {:?}", left(&bed));
     bed.command(&["DEL", QUEUE, DEADLINES]);
-    eventually("it is back", async || queue(&bed).len() == 1).await;
+    eventually("back in the queue", async || queue(&bed).len() == 1).await;
     assert!(fresh(&bed), "its return: {:?}", left(&bed));
     for key in [QUEUE, DEADLINES] {
         bed.command(&["PERSIST", key]);
@@ -70,12 +70,13 @@ pub(crate) async fn a_living_waiter_keeps_its_queue(bed: Bed) {
     }
     guard.unlock().await.unwrap();
     for taking in [first, second] {
-        served("its turn", taking).await.0.unlock().await.unwrap();
+        served("granted", taking).await.0.unlock().await.unwrap();
     }
     nothing_is_left(&bed).await;
 }
 
-/// A place that was taken off by mistake is put back behind those of the same client: the list is not made anew.
+/// A place removed by mistake is put back behind those of the same client. The list must not be
+/// created again.
 pub(crate) async fn a_place_that_is_put_back_leaves_the_expiry(bed: Bed) {
     let (holder, client) = (bed.client().await, bed.client().await);
     let guard = held(&holder).await;
@@ -83,17 +84,17 @@ pub(crate) async fn a_place_that_is_put_back_leaves_the_expiry(bed: Bed) {
     let places = queue(&bed);
     bed.command(&["LREM", QUEUE, "0", &places[1]]);
     bed.command(&["ZREM", DEADLINES, &places[1]]);
-    eventually("it is back", async || queue(&bed) == places).await;
+    eventually("back in the queue", async || queue(&bed) == places).await;
     assert!(!left(&bed).contains(&-1), "{:?}", left(&bed));
     guard.unlock().await.unwrap();
     for taking in taking {
-        served("its turn", taking).await.0.unlock().await.unwrap();
+        served("granted", taking).await.0.unlock().await.unwrap();
     }
     nothing_is_left(&bed).await;
 }
 
-/// A thread joined behind a waiter of ours, whose queue was to expire. While the waiter stays, its heartbeat sees the
-/// thread; if it leaves, the call with which it leaves does.
+/// A Redisson thread joined behind a waiter of ours, whose queue was to expire. While our waiter
+/// stays, its heartbeat sees the thread. When it leaves, the call with which it leaves does.
 pub(crate) async fn a_queue_with_a_thread_of_redisson_stays(bed: Bed) {
     for way in [
         "granted",
@@ -110,7 +111,7 @@ pub(crate) async fn a_queue_with_a_thread_of_redisson_stays(bed: Bed) {
         let waiter = if way == "timed out" {
             let lock = one.fair_lock("x");
             let waiter = tokio::spawn(async move { lock.try_lock(ms(100), LONG).await });
-            eventually("it is in the queue", async || queue(&bed).len() == 1).await;
+            eventually("in the queue", async || queue(&bed).len() == 1).await;
             waiter
         } else {
             queued(&bed, &one).await
@@ -121,28 +122,28 @@ pub(crate) async fn a_queue_with_a_thread_of_redisson_stays(bed: Bed) {
         match way {
             "granted" => {
                 guard.unlock().await.unwrap();
-                guards.push(served("its turn", waiter).await.0);
+                guards.push(served("granted", waiter).await.0);
                 assert_eq!(queue(&bed), [JAVA]);
             }
             "left" => {
                 waiter.abort();
-                eventually("it left", async || queue(&bed) == [JAVA]).await;
+                eventually("left the queue", async || queue(&bed) == [JAVA]).await;
                 guards.push(guard);
             }
             "timed out" => {
                 assert!(waiter.await.unwrap().unwrap_err().is_timeout());
-                eventually("it left", async || queue(&bed) == [JAVA]).await;
+                eventually("left the queue", async || queue(&bed) == [JAVA]).await;
                 guards.push(guard);
             }
             "joined" => {
                 let behind = queued(&bed, &other).await;
                 assert_eq!(left(&bed), NO_EXPIRY, "{way}");
-                // Both ends are ours, and heartbeats go on.
+                // Both ends of the queue are ours, and heartbeats continue.
                 sleep(ms(1200)).await;
                 assert_eq!((queue(&bed).len(), left(&bed)), (3, NO_EXPIRY));
                 waiter.abort();
                 behind.abort();
-                eventually("they left", async || queue(&bed) == [JAVA]).await;
+                eventually("left the queue", async || queue(&bed) == [JAVA]).await;
                 guards.push(guard);
             }
             "dead" => {
@@ -154,7 +155,7 @@ pub(crate) async fn a_queue_with_a_thread_of_redisson_stays(bed: Bed) {
             }
             "forced" => {
                 assert!(other.fair_lock("x").force_unlock().await.unwrap());
-                guards.push(served("its turn", waiter).await.0);
+                guards.push(served("granted", waiter).await.0);
             }
             _ => {
                 eventually(way, async || left(&bed) == NO_EXPIRY).await;
@@ -165,7 +166,7 @@ pub(crate) async fn a_queue_with_a_thread_of_redisson_stays(bed: Bed) {
         one.shutdown(SOON).await.unwrap();
         other.shutdown(SOON).await.unwrap();
         if bed.is_embedded() {
-            // Nobody of ours is left.
+            // No waiter of ours is left.
             sleep(Duration::from_secs(25 * 60 * 60)).await;
         }
         assert_eq!(queue(&bed), [JAVA], "{way}");
@@ -185,6 +186,6 @@ pub(crate) async fn a_queue_that_the_last_thread_left_expires_again(bed: Bed) {
     bed.command(&["ZREM", DEADLINES, JAVA]);
     eventually("it has gone", async || fresh(&bed)).await;
     guard.unlock().await.unwrap();
-    served("its turn", waiter).await.0.unlock().await.unwrap();
+    served("granted", waiter).await.0.unlock().await.unwrap();
     nothing_is_left(&bed).await;
 }

@@ -1,4 +1,4 @@
-//! Places in the queue of a fair lock: how long they are kept, and how they are lost and found.
+//! Places in the queue of a fair lock: how long they last, how they are lost and regained.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ pub(crate) async fn deadlines_are_the_servers_and_do_not_add_up(bed: Bed) {
     let mut takings = Vec::new();
     for number in 0..8 {
         takings.push(queued(&bed, if number % 2 == 0 { &one } else { &other }).await);
-        // Others come and go, with waits and leases of their own.
+        // Other waiters come and go, with their own waits and leases.
         bed.in_vain(async || {
             other
                 .fair_lock("x")
@@ -33,18 +33,18 @@ pub(crate) async fn deadlines_are_the_servers_and_do_not_add_up(bed: Bed) {
                 .await
         })
         .await;
-        eventually("they left", async || queue(&bed).len() == number + 1).await;
+        eventually("left the queue", async || queue(&bed).len() == number + 1).await;
         for (owner, at) in deadlines(&bed) {
             let bounds = before..=bed.clock() + CLAIM;
             assert!(bounds.contains(&at), "{owner}: {at} is not in {bounds:?}");
         }
     }
-    // Nor do they when waiters are granted, or when time passes.
+    // Grants and passing time do not change them either.
     guard.unlock().await.unwrap();
     for taking in takings {
-        let (guard, _) = served("its turn", taking).await;
+        let (guard, _) = served("granted", taking).await;
         sleep(ms(700)).await;
-        // Beats go on meanwhile: the deadlines are read between two looks at the clock.
+        // Heartbeats continue in between, so read the deadlines between two looks at the clock.
         let (before, deadlines, now) = (bed.clock(), deadlines(&bed), bed.clock());
         for (owner, at) in deadlines {
             assert!(
@@ -65,10 +65,10 @@ pub(crate) async fn a_leaver_moves_nobodys_deadline(bed: Bed) {
     let (third, fourth) = (queued(&bed, &one).await, queued(&bed, &other).await);
     let (line, before) = (queue(&bed), deadlines(&bed));
     second.abort();
-    eventually("it left", async || queue(&bed).len() == 3).await;
+    eventually("left the queue", async || queue(&bed).len() == 3).await;
     assert_eq!(queue(&bed), [&*line[0], &line[2], &line[3]]);
     for (owner, at) in before.into_iter().filter(|(owner, _)| *owner != line[1]) {
-        let now = deadline(&bed, &owner).expect("it waits");
+        let now = deadline(&bed, &owner).expect("queued");
         assert!(
             now >= at,
             "{owner}: a beat may move it on, nothing moves it back"
@@ -76,7 +76,7 @@ pub(crate) async fn a_leaver_moves_nobodys_deadline(bed: Bed) {
     }
     guard.unlock().await.unwrap();
     for taking in [first, third, fourth] {
-        served("its turn", taking).await.0.unlock().await.unwrap();
+        served("granted", taking).await.0.unlock().await.unwrap();
     }
     nothing_is_left(&bed).await;
 }
@@ -100,7 +100,7 @@ pub(crate) async fn a_grant_moves_nobodys_deadline(bed: Bed) {
     }
     guard.unlock().await.unwrap();
     for taking in takings {
-        served("its turn", taking).await.0.unlock().await.unwrap();
+        served("granted", taking).await.0.unlock().await.unwrap();
     }
 }
 
@@ -122,7 +122,7 @@ pub(crate) async fn dead_places_cost_one_claim_together(bed: Bed) {
     );
     assert!(!bed.exists(QUEUE) && !bed.exists(DEADLINES));
     guard.unlock().await.unwrap();
-    // So it is when the lock is held meanwhile: they die beside the holder.
+    // The same while the lock is held: they expire during the hold.
     let guard = client.fair_lock("x").lock().await.unwrap();
     put(&bed, DEAD, claim);
     let next = queued(&bed, &client).await;
@@ -147,7 +147,7 @@ pub(crate) async fn a_dead_java_waiter_costs_its_deadline(bed: Bed) {
     let (first, second) = (queued(&bed, &one).await, queued(&bed, &other).await);
     let line = queue(&bed);
     assert_eq!(line[0], JAVA);
-    // A granted Java client would take its wait off these; they must outlast that.
+    // A Java client that is granted would subtract its wait from these. They must outlast that.
     for owner in &line[1..] {
         assert!(deadline(&bed, owner).unwrap() > bed.clock() + 290_000);
     }
@@ -167,10 +167,10 @@ pub(crate) async fn a_dead_java_waiter_costs_its_deadline(bed: Bed) {
     nothing_is_left(&bed).await;
 }
 
-pub(crate) async fn nobody_spins_behind_a_dead_head(bed: Bed) {
+pub(crate) async fn no_waiter_spins_behind_a_dead_head(bed: Bed) {
     for dead in [DEAD, JAVA] {
         for held in [false, true] {
-            // A claim so long that a dead head of our own stays as well.
+            // The claim is so long that a dead head of ours stays as well.
             let client = async || {
                 bed.builder()
                     .fair_claim(ms(60_000))
@@ -193,7 +193,7 @@ pub(crate) async fn nobody_spins_behind_a_dead_head(bed: Bed) {
             sleep(ms(600)).await;
             let (before, start) = (bed.calls(), Instant::now());
             sleep(ms(2000)).await;
-            // Two clients that beat at least every half second.
+            // Two clients that send heartbeats at least every half second.
             let (calls, seconds) = (bed.calls() - before, start.elapsed().as_secs());
             assert!(
                 (2..=8 * (seconds + 1)).contains(&calls),
@@ -201,7 +201,7 @@ pub(crate) async fn nobody_spins_behind_a_dead_head(bed: Bed) {
             );
             assert_eq!(queue(&bed).len(), 7, "all live ones keep their places");
             takings.iter().for_each(JoinHandle::abort);
-            eventually("they left", async || queue(&bed) == [dead]).await;
+            eventually("left the queue", async || queue(&bed) == [dead]).await;
             if let Some(guard) = guard {
                 guard.unlock().await.unwrap();
             }
@@ -227,10 +227,10 @@ pub(crate) async fn a_purged_waiter_gets_its_place_back(bed: Bed) {
     let (one, other) = (bed.client().await, bed.client().await);
     let guard = one.fair_lock("x").lock().await.unwrap();
     let (first, second) = (queued(&bed, &one).await, queued(&bed, &other).await);
-    // It is kept by its beats before it is taken off.
+    // Heartbeats keep the place before it is removed.
     sleep(ms(600)).await;
     let line = queue(&bed);
-    // As a Java client does whose clock, or whose arithmetic, says that it is late.
+    // Like a Java client whose clock or arithmetic says that the waiter is late.
     bed.command(&["LREM", QUEUE, "0", &line[0]]);
     bed.command(&["ZREM", DEADLINES, &line[0]]);
     eventually("it is back, and before the other", async || {
@@ -256,27 +256,27 @@ pub(crate) async fn a_deleted_queue_forms_again(bed: Bed) {
             tokio::spawn(async move { lock.lock().await?.unlock().await })
         })
         .collect();
-    eventually("all are in the queue", async || queue(&bed).len() == 8).await;
+    eventually("all in the queue", async || queue(&bed).len() == 8).await;
     let mut line = queue(&bed);
     bed.command(&["DEL", QUEUE, DEADLINES]);
-    eventually("all are back", async || queue(&bed).len() == 8).await;
+    eventually("all back", async || queue(&bed).len() == 8).await;
     assert_eq!(deadlines(&bed).len(), 8);
-    // No client knows how those of another stood, but each knows how its own did.
+    // No client knows the order of another client's waiters, but each knows its own.
     let mut again = queue(&bed);
     let client = |owner: &String| owner.rsplit_once(':').map(|(client, _)| client.to_owned());
     line.sort_by_key(client);
     again.sort_by_key(client);
     assert_eq!(again, line);
-    // And with the lock itself gone: whoever is at the head gets it.
+    // With the lock itself gone, the head of the queue gets it.
     bed.command(&["DEL", QUEUE, DEADLINES, "x"]);
     for taking in takings {
-        timed("its turn", taking).await.0.unwrap().unwrap();
+        timed("granted", taking).await.0.unwrap().unwrap();
     }
     assert!(matches!(guard.unlock().await, Err(Error::Lost { .. })));
     nothing_is_left(&bed).await;
 }
 
-/// A program is set anew one process after another: old and new settings stand in one queue.
+/// A rolling deployment with a new setting: old and new claims are in one queue.
 pub(crate) async fn claims_of_different_lengths_keep_their_order(bed: Bed) {
     let one = bed
         .builder()
@@ -291,7 +291,7 @@ pub(crate) async fn claims_of_different_lengths_keep_their_order(bed: Bed) {
     let end = Instant::now() + ms(1500);
     while Instant::now() < end {
         assert_eq!(queue(&bed).first(), Some(&head));
-        // Its own setting counts, whoever else beats.
+        // Each waiter's own claim counts, whoever else sends heartbeats.
         assert!(deadline(&bed, &head).unwrap() > bed.clock() + 30_000);
         sleep(ms(10)).await;
     }
@@ -301,7 +301,7 @@ pub(crate) async fn claims_of_different_lengths_keep_their_order(bed: Bed) {
     nothing_is_left(&bed).await;
 }
 
-/// The ways in which a client of ours takes a dead waiter off the queue of a free lock.
+/// The ways in which a client of ours removes a dead waiter from the queue of a free lock.
 const PURGES: [&str; 6] = [
     "a heartbeat",
     "an acquisition",
@@ -311,11 +311,12 @@ const PURGES: [&str; 6] = [
     "a leaver",
 ];
 
-/// A thread of Redisson gives no heartbeat: it hears that it is next, or sleeps for as long as it was told.
-pub(crate) async fn a_thread_behind_the_dead_is_told(bed: Bed) {
+/// A Redisson thread sends no heartbeats: it is notified that it is next, or sleeps for as long as
+/// the reply said.
+pub(crate) async fn a_redisson_thread_behind_dead_waiters_is_notified(bed: Bed) {
     let ours = bed.client().await;
     let lock = ours.fair_lock("x");
-    // A plain lock of such a name has the channel of that thread.
+    // A plain lock of such a name shares the channel of that thread.
     let (name, holder) = (format!("{{x}}:{JAVA}"), bed.client().await);
     for way in PURGES {
         let thread = bed.client_without_polls().await;
@@ -326,8 +327,8 @@ pub(crate) async fn a_thread_behind_the_dead_is_told(bed: Bed) {
             .unwrap();
         let (listening, before) = (thread.lock(&name), thread.stats().calls);
         let listening = tokio::spawn(async move { listening.lock().await });
-        // It asks once more when it listens.
-        eventually("it listens", async || thread.stats().calls == before + 2).await;
+        // The thread asks once more after it has subscribed.
+        eventually("listening", async || thread.stats().calls == before + 2).await;
         let released = way.ends_with("release") && way != "a forced release";
         let guard = if released {
             Some(lock.try_lock(Duration::ZERO, LONG).await.unwrap())
@@ -356,7 +357,7 @@ pub(crate) async fn a_thread_behind_the_dead_is_told(bed: Bed) {
         match way {
             "a heartbeat" => {}
             "a release" | "a late release" => {
-                let held = guard.expect("it is held").unlock().await.is_ok();
+                let held = guard.expect("held").unlock().await.is_ok();
                 assert_eq!(held, way == "a release");
             }
             _ => {
@@ -364,7 +365,7 @@ pub(crate) async fn a_thread_behind_the_dead_is_told(bed: Bed) {
                 if way == "a forced release" {
                     assert!(!lock.force_unlock().await.unwrap());
                 } else if way == "a leaver" {
-                    behind.take().expect("it waits").abort();
+                    behind.take().expect("queued").abort();
                 } else {
                     bed.in_vain(async || lock.try_lock(Duration::ZERO, LONG).await)
                         .await;

@@ -1,4 +1,4 @@
-//! Readers and writers: who gets in beside whom, and how long what lasts.
+//! Readers and writers: who is admitted beside whom, and how long holds last.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::SeqCst};
@@ -40,14 +40,14 @@ pub(crate) fn writer(client: &Client) -> Taking {
 }
 
 pub(crate) async fn listens(client: &Client) {
-    eventually("it listens", async || client.stats().listeners > 0).await;
+    eventually("listening", async || client.stats().listeners > 0).await;
 }
 
 pub(crate) async fn nothing_is_left(bed: &Bed) {
-    eventually("nothing is left", async || bed.number(&["DBSIZE"]) == 0).await;
+    eventually("no key left", async || bed.number(&["DBSIZE"]) == 0).await;
 }
 
-/// Between so long and a little more.
+/// Asserts that a time is as expected or a little more.
 fn about(bed: &Bed, took: Duration, expected: Duration) {
     let late = expected + bed.late(100);
     assert!(
@@ -72,7 +72,7 @@ pub(crate) async fn a_writer_waits_for_the_last_lease_of_readers(bed: Bed) {
         .unwrap();
     about(&bed, start.elapsed(), bed.lease(500));
     guard.unlock().await.unwrap();
-    // A reader that comes later and goes does not make the first one's hold longer.
+    // A later reader that comes and goes does not extend the first reader's hold.
     let start = Instant::now();
     read(&one, Lease::fixed(bed.lease(500)))
         .await
@@ -266,7 +266,7 @@ pub(crate) async fn waiting_readers_come_in_together(bed: Bed) {
     let start = Instant::now();
     let mut guards = Vec::new();
     for reading in readings {
-        // None of them waits for another's release.
+        // Readers do not wait for each other's release.
         guards.push(timed("it reads", reading).await.0.unwrap().unwrap());
     }
     assert!(start.elapsed() < bed.late(300), "{:?}", start.elapsed());
@@ -307,7 +307,7 @@ pub(crate) async fn a_side_is_forced_without_the_other(bed: Bed) {
 
 pub(crate) async fn readers_and_writers_mix(bed: Bed) {
     let clients = [bed.client().await, bed.client().await, bed.client().await];
-    // Readers inside; a writer counts as a thousand negative ones.
+    // Readers inside. A writer counts as minus one thousand.
     let inside = Arc::new(AtomicI64::new(0));
     let tasks: Vec<_> = (0..12)
         .map(|number| {
@@ -330,7 +330,7 @@ pub(crate) async fn readers_and_writers_mix(bed: Bed) {
         })
         .collect();
     for task in tasks {
-        timed("all complete", task).await.0.unwrap();
+        timed("all done", task).await.0.unwrap();
     }
     nothing_is_left(&bed).await;
 }
@@ -341,7 +341,7 @@ pub(crate) async fn a_dead_reader_does_not_live_on_others_renewals(bed: Bed) {
         bed.client_with_lease(lease).await,
         bed.client_with_lease(lease).await,
     ];
-    // Sixty of them, as processes leave them that died.
+    // Sixty readers, left behind by processes that died.
     for _ in 0..60 {
         read(&clients[0], Lease::Renewed).await.unwrap().forget();
     }
@@ -355,7 +355,7 @@ pub(crate) async fn a_dead_reader_does_not_live_on_others_renewals(bed: Bed) {
         "the hash, and the lease of the one that lives"
     );
     assert_eq!(bed.number(&["HLEN", "x"]), 62);
-    // Whoever goes takes the dead along: at least seven of those eight that it looks at among many.
+    // Each leaving reader removes dead ones: at least seven of the eight that it checks among many.
     for _ in 0..9 {
         read(&clients[0], Lease::fixed(lease))
             .await
@@ -414,7 +414,7 @@ pub(crate) async fn a_dropped_reader_leaves_nothing(bed: Bed) {
         }
         drop(reading);
         settled(&other).await;
-        // One that is let in beside its own write hold.
+        // A reader that is admitted beside its owner's write hold.
         let mut reading = Box::pin(holder.read().lock());
         for _ in 0..polls {
             if reading.as_mut().now_or_never().is_some() {
@@ -438,7 +438,7 @@ pub(crate) async fn preferred_writers_go_first(bed: Bed) {
         .owned_by(&Owner::new())
         .prefer_writers();
     let reading = holder.read().lock().await.unwrap();
-    // Without a waiting writer it is as ever.
+    // Without a waiting writer nothing changes.
     polite.read().lock().await.unwrap().unlock().await.unwrap();
     let writing = writer(&client);
     waiting(&client, 1).await;
@@ -456,7 +456,7 @@ pub(crate) async fn preferred_writers_go_first(bed: Bed) {
             .await
     })
     .await;
-    // Who reads already would wait for itself.
+    // An owner that already reads would wait for itself.
     timed("nested", holder.read().lock())
         .await
         .0
@@ -464,7 +464,7 @@ pub(crate) async fn preferred_writers_go_first(bed: Bed) {
         .unlock()
         .await
         .unwrap();
-    // Others know nothing of it.
+    // Other clients do not know about the preference.
     read(&client, Lease::fixed(ms(5000)))
         .await
         .unwrap()
@@ -480,7 +480,7 @@ pub(crate) async fn preferred_writers_go_first(bed: Bed) {
     let late = tokio::spawn(async move { polite.read().lock().await });
     waiting(&client, 2).await;
     let third = client.read_write_lock("x").prefer_writers();
-    // Nor does it pass when another reader waits.
+    // The preference does not end when another reader waits.
     bed.in_vain(async || {
         third
             .read()
@@ -522,7 +522,7 @@ pub(crate) async fn readers_go_on_when_the_writer_gives_up(bed: Bed) {
         if cancelled {
             writing.abort();
         } else {
-            bed.timed_out(&timed("it gives up", writing).await.0.unwrap().unwrap_err());
+            bed.timed_out(&timed("gave up", writing).await.0.unwrap().unwrap_err());
         }
         for late in late {
             let (guard, took) = timed("the reader", late).await;
@@ -551,7 +551,7 @@ pub(crate) async fn readers_are_not_starved_by_writers_of_their_client(bed: Bed)
         .collect();
     waiting(&client, 3).await;
     for _ in 0..20 {
-        // One of them holds the lock at any time, and the next one waits for it.
+        // One of them always holds the lock, and the next one waits for it.
         let guard = timed("a reader's turn", reader(&client))
             .await
             .0
@@ -561,7 +561,7 @@ pub(crate) async fn readers_are_not_starved_by_writers_of_their_client(bed: Bed)
     }
     enough.store(true, SeqCst);
     for writer in writers {
-        timed("it ends", writer).await.0.unwrap();
+        timed("ended", writer).await.0.unwrap();
     }
     nothing_is_left(&bed).await;
 }
@@ -572,9 +572,6 @@ async fn asked<T>(client: &Client, ask: impl AsyncFn() -> Result<T, Error>) -> R
     if !matches!(&outcome, Err(error) if error.may_be_held()) {
         return outcome;
     }
-    eventually("it is undone", async || {
-        client.stats().releases_pending == 0
-    })
-    .await;
+    eventually("undone", async || client.stats().releases_pending == 0).await;
     ask().await
 }

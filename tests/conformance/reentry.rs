@@ -61,7 +61,7 @@ pub(crate) async fn futures_of_one_owner_share_a_hold(bed: Bed) {
         waiting(&client, 3).await;
         held.unlock().await.unwrap();
     };
-    let ((guards, ()), _) = timed("all get in", async { tokio::join!(all, release) }).await;
+    let ((guards, ()), _) = timed("all granted", async { tokio::join!(all, release) }).await;
     let guards = [guards.0.unwrap(), guards.1.unwrap(), guards.2.unwrap()];
     assert_eq!(guards[0].hold_count(), 3);
     assert!(
@@ -91,9 +91,9 @@ pub(crate) async fn futures_of_one_owner_share_the_next_hold(bed: Bed) {
             assert!(taking.as_mut().now_or_never().is_none());
         }
         held.unlock().await.unwrap();
-        // Those that are called in look before the one to which it was handed over.
+        // The signalled waiters look before the one to which the hold was handed over.
         let all = futures::future::join_all(takings.into_iter().rev());
-        let guards = timed("all get in", all).await.0;
+        let guards = timed("all granted", all).await.0;
         let guards: Vec<_> = guards.into_iter().map(Result::unwrap).collect();
         assert!(guards.iter().all(|guard| guard.hold_count() == 3));
         assert_eq!(
@@ -190,7 +190,7 @@ pub(crate) async fn a_lost_hold_is_not_re_entered(bed: Bed) {
     let fresh = lock.try_lock(ms(2000), Lease::Renewed).await.unwrap();
     assert_eq!(outer.state(), HoldState::Lost);
     assert_eq!(
-        timed("told", outer.ended()).await.0,
+        timed("lost", outer.ended()).await.0,
         Ended::Lost(LossReason::Gone)
     );
     assert_ne!(fresh.owner(), outer.owner());
@@ -234,7 +234,7 @@ pub(crate) async fn an_owner_of_one_client_is_nobody_to_another(bed: Bed) {
     let (client, elsewhere) = (bed.client().await, bed.client().await);
     let owner = Owner::new();
     let outer = client.lock("x").owned_by(&owner).lock().await.unwrap();
-    // The other client may be connected to another server: the hold here says nothing there.
+    // The other client may be connected to another server, so the hold here means nothing there.
     bed.in_vain(async || {
         elsewhere
             .lock("x")
@@ -279,7 +279,8 @@ pub(crate) async fn futures_of_one_owner_share_what_is_handed_over(bed: Bed) {
         let [first, second] = &mut locks;
         let mut first = Box::pin(first.try_lock(ms(60_000), lease));
         let mut second = Box::pin(second.try_lock(ms(60_000), lease));
-        // In this order they come, and in the other one they learn that the first has it.
+        // They arrive in this order, and learn in the opposite order that the first one has the
+        // lock.
         assert!(first.as_mut().now_or_never().is_none());
         assert!(second.as_mut().now_or_never().is_none());
         before.unlock().await.unwrap();
@@ -303,10 +304,10 @@ pub(crate) async fn a_dropped_inner_guard_is_not_counted_for_the_next_owner(bed:
         (next, guard)
     });
     waiting(&client, 1).await;
-    // Both go before the count could be lowered.
+    // Both guards go before the count could be lowered.
     drop(inner);
     drop(outer);
-    let (next, guard) = timed("its turn", taking).await.0.unwrap();
+    let (next, guard) = timed("granted", taking).await.0.unwrap();
     assert_eq!(
         (guard.hold_count(), next.hold_count().await.unwrap()),
         (1, 1)
@@ -315,7 +316,7 @@ pub(crate) async fn a_dropped_inner_guard_is_not_counted_for_the_next_owner(bed:
     bed.until_gone("x").await;
 }
 
-/// An `Owner` forgets dead names when it knows many: a name with waiters is not dead.
+/// An `Owner` forgets dead names when it has many. A name with waiters is not dead.
 pub(crate) async fn an_owner_of_many_names_lets_its_waiters_in(bed: Bed) {
     let (client, rival) = (bed.client().await, bed.client().await);
     let owner = Owner::new();

@@ -1,4 +1,4 @@
-//! What is refused, and that nothing was sent.
+//! What is refused before anything is sent.
 
 use std::time::Duration;
 
@@ -90,7 +90,7 @@ pub(crate) async fn a_key_of_another_type_is_reported(bed: Bed) {
     }
     assert!(matches!(lock.holder().await, Err(Error::Protocol { .. })));
     assert_eq!(bed.command(&["GET", "x"]), "a string");
-    eventually("nothing is left", async || client.stats().local_queues == 0).await;
+    eventually("no key left", async || client.stats().local_queues == 0).await;
 }
 
 pub(crate) async fn an_absurdly_long_wait_is_for_ever(bed: Bed) {

@@ -1,4 +1,4 @@
-//! A hold that is handed on as a text, and taken over by one of those who have it.
+//! A hold that is handed on as text, and restored by one of those who have the text.
 
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
@@ -9,12 +9,12 @@ use leasehold::{Client, ConfigError, Ended, Error, Lease, Lock, LockGuard, LossR
 use leasehold_testbed::{Bed, KINDS, Kind, eventually, ms, timed, waiting};
 use tokio::runtime::Handle;
 
-/// All that can be handed on as a text.
+/// All kinds that can be handed on as text.
 fn texted() -> impl Iterator<Item = &'static Kind> {
     KINDS.iter().filter(|kind| kind.is_single())
 }
 
-/// Those whose hold gets a fresh field when it is taken over.
+/// The kinds whose hold gets a fresh field when it is taken over.
 fn with_fields() -> impl Iterator<Item = &'static Kind> {
     KINDS.iter().filter(|kind| kind.has_fields())
 }
@@ -28,7 +28,7 @@ async fn is_nobodys(lock: &Lock, text: &str, what: &str) {
 }
 
 async fn all_is_released(client: &Client) {
-    eventually("all is released", async || {
+    eventually("all released", async || {
         client.stats().releases_pending == 0
     })
     .await;
@@ -62,7 +62,7 @@ pub(crate) async fn other_futures_of_the_owner_re_enter_what_was_restored(bed: B
     }
 }
 
-pub(crate) async fn who_holds_it_already_restores_nothing_twice(bed: Bed) {
+pub(crate) async fn a_hold_with_a_live_guard_is_not_restored_again(bed: Bed) {
     let client = bed.client().await;
     for kind in texted() {
         let lock = kind.lock(&client, kind.name);
@@ -81,7 +81,8 @@ pub(crate) async fn who_holds_it_already_restores_nothing_twice(bed: Bed) {
     }
 }
 
-/// What a hash has beside its owners is nobody's text, and a side of a lock takes none of the other.
+/// Other entries of the hash are no owner's text, and one side of a lock accepts no text of the
+/// other.
 pub(crate) async fn a_text_that_is_no_owners_changes_nothing(bed: Bed) {
     let (client, elsewhere) = (bed.client().await, bed.client().await);
     let (held, lock) = (elsewhere.read_write_lock("x"), client.read_write_lock("x"));
@@ -150,7 +151,7 @@ pub(crate) async fn an_owner_text_may_be_anything_within_its_limit(bed: Bed) {
     assert_eq!(client.stats().calls, calls);
 }
 
-/// How a hold ends while Redis does not answer.
+/// How a hold ends while Redis does not reply.
 #[derive(Clone, Copy, Debug)]
 enum End {
     Dropped,
@@ -161,8 +162,8 @@ enum End {
     HeldTooLong,
 }
 
-/// Only of a string lock the text of a guard is known while it lives.
-pub(crate) async fn what_is_being_released_is_given_to_nobody(bed: Bed) {
+/// Only the text of a string lock is known while its guard lives.
+pub(crate) async fn a_hold_under_release_is_given_to_nobody(bed: Bed) {
     let hasty = bed
         .builder()
         .command_timeout(ms(300))
@@ -205,8 +206,8 @@ pub(crate) async fn what_is_being_released_is_given_to_nobody(bed: Bed) {
                 assert!(restored.is_none(), "{what}: {restored:?}");
             }
             End::HeldTooLong => {
-                eventually("it is lost", async || hasty.stats().holds == 0).await;
-                let ended = timed("it is told", guard.ended()).await.0;
+                eventually("lost", async || hasty.stats().holds == 0).await;
+                let ended = timed("lost", guard.ended()).await.0;
                 assert_eq!(ended, Ended::Lost(LossReason::MaxHold));
                 lost = Some(guard);
             }
@@ -223,15 +224,15 @@ pub(crate) async fn what_is_being_released_is_given_to_nobody(bed: Bed) {
     }
 }
 
-pub(crate) async fn what_a_cancelled_restore_took_is_given_to_nobody(bed: Bed) {
+pub(crate) async fn a_hold_taken_by_a_cancelled_restore_is_given_to_nobody(bed: Bed) {
     let (hasty, other) = (bed.client().await, bed.client().await);
     for kind in with_fields() {
         let lock = kind.lock(&hasty, kind.name);
-        // The server knows the script: it does not ask for it, when nobody would send it any more.
+        // Load the script first, because nobody would send it after the future is dropped.
         let text = lock.lock().await.unwrap().hand_on().unwrap();
         let text = lock.restore(&text).await.unwrap().hand_on().unwrap();
         bed.pause();
-        // It is sent, and nobody answers.
+        // Sent without a reply.
         let unanswered = tokio::time::timeout(bed.span(50), lock.restore(&text)).await;
         assert!(unanswered.is_err(), "{}", kind.name);
         bed.resume();
@@ -243,7 +244,7 @@ pub(crate) async fn what_a_cancelled_restore_took_is_given_to_nobody(bed: Bed) {
     }
 }
 
-pub(crate) async fn what_was_handed_over_can_be_handed_on_at_once(bed: Bed) {
+pub(crate) async fn a_hold_that_was_handed_over_can_be_handed_on_at_once(bed: Bed) {
     let (client, elsewhere) = (bed.client_with_long_streaks().await, bed.client().await);
     for name in ["lock", "spin", "write"] {
         let kind = texted().find(|kind| kind.name == name).unwrap();
@@ -263,7 +264,7 @@ pub(crate) async fn what_was_handed_over_can_be_handed_on_at_once(bed: Bed) {
     }
 }
 
-pub(crate) async fn of_many_that_restore_one_text_one_has_it(bed: Bed) {
+pub(crate) async fn only_one_of_many_restores_of_one_text_succeeds(bed: Bed) {
     let clients = [bed.client().await, bed.client().await, bed.client().await];
     for (kind, many) in with_fields().flat_map(|kind| [(kind, 2), (kind, 10)]) {
         let what = format!("{} of {many}", kind.name);
@@ -282,7 +283,7 @@ pub(crate) async fn of_many_that_restore_one_text_one_has_it(bed: Bed) {
             .collect();
         let mut winners = Vec::new();
         for restoring in restoring {
-            match timed("told", restoring).await.0.unwrap() {
+            match timed("ended", restoring).await.0.unwrap() {
                 Ok(guard) => winners.push(guard),
                 Err(error) => assert!(matches!(error, Error::NotOwner { .. }), "{what}: {error}"),
             }
@@ -299,13 +300,13 @@ pub(crate) async fn of_many_that_restore_one_text_one_has_it(bed: Bed) {
     }
 }
 
-pub(crate) async fn of_threads_that_restore_one_text_at_once_one_has_it(bed: Bed) {
+pub(crate) async fn only_one_of_several_threads_restores_one_text(bed: Bed) {
     let (client, runtime) = (bed.client().await, Handle::current());
     for (lock, has_fields) in [(client.lock("x"), true), (client.string_lock("y"), false)] {
         let mut text = lock.lock().await.unwrap().hand_on().unwrap();
         for round in 0..250 {
             let (ready, all) = (AtomicUsize::new(0), 2);
-            // The first poll of each looks whether it may, on a thread of its own.
+            // The first poll of each checks whether it may restore, on its own thread.
             let restoring = std::thread::scope(|threads| {
                 let polling = [&lock; 2].map(|lock| {
                     let (ready, runtime, text) = (&ready, &runtime, &*text);
@@ -313,7 +314,7 @@ pub(crate) async fn of_threads_that_restore_one_text_at_once_one_has_it(bed: Bed
                         let _runtime = runtime.enter();
                         let mut restoring = Box::pin(lock.restore(text));
                         ready.fetch_add(1, SeqCst);
-                        // A barrier would wake one of them much later than the other.
+                        // A barrier would wake one thread much later than the other.
                         while ready.load(SeqCst) < all {
                             std::thread::yield_now();
                         }
@@ -345,7 +346,7 @@ pub(crate) async fn of_threads_that_restore_one_text_at_once_one_has_it(bed: Bed
     }
 }
 
-pub(crate) async fn what_is_handed_on_is_not_given_to_those_who_wait(bed: Bed) {
+pub(crate) async fn a_handed_on_hold_is_not_given_to_waiters(bed: Bed) {
     let (client, elsewhere) = (bed.client().await, bed.client().await);
     for kind in texted().filter(|kind| kind.exclusive) {
         let guard = kind.lock(&client, kind.name).lock().await.unwrap();
@@ -390,7 +391,7 @@ pub(crate) async fn a_text_that_is_used_again_can_be_restored_again(bed: Bed) {
             2 => {
                 bed.command(&["DEL", "x"]);
                 guard.extend(ms(60_000)).await.unwrap_err();
-                // Kept: a guard of a lost hold is in nobody's way.
+                // Kept on purpose: a guard of a lost hold must not be in the way.
                 lost.push(guard);
             }
             _ => {

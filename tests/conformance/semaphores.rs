@@ -1,5 +1,5 @@
-//! What Redisson's tests pin of the semaphore, and what holders owe that die, are robbed or are not
-//! answered.
+//! Behaviour of the semaphore that Redisson's tests define, and holders that died, lost their
+//! permits or got no reply.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub(crate) async fn set(client: &Client, name: &str, permits: u32) -> Semaphore 
     semaphore
 }
 
-/// Waits in vain. A machine that stalls loses the last answer of a wait: then once more.
+/// Expects a wait to fail. Tries once more if a stalled machine lost the last reply.
 pub(crate) async fn in_vain<T: Debug>(wait: impl AsyncFn() -> Result<T, Error>) -> Error {
     let limit = Instant::now() + SOON;
     while Instant::now() < limit {
@@ -33,7 +33,7 @@ pub(crate) async fn in_vain<T: Debug>(wait: impl AsyncFn() -> Result<T, Error>) 
     panic!("no wait was answered")
 }
 
-/// Runs a wait beside what happens when all of its waiters wait, and the front of them listens.
+/// Runs a wait next to something that starts when all its waiters wait and the contender listens.
 pub(crate) async fn while_waiting<T>(
     client: &Client,
     waiters: u64,
@@ -41,12 +41,12 @@ pub(crate) async fn while_waiting<T>(
     then: impl Future<Output = ()>,
 ) -> T {
     let (before, is_warm) = (client.stats().calls, client.stats().subscriptions > 0);
-    let (done, ()) = tokio::join!(timed("the waiters get it", wait), async {
+    let (done, ()) = tokio::join!(timed("granted", wait), async {
         waiting(client, waiters).await;
-        // It asks, listens and asks again; once, if the channel is subscribed.
+        // The contender asks, subscribes and asks again; only once if the channel is subscribed.
         let asks = before + if is_warm { 1 } else { 2 };
         let listens = async || client.stats().listeners >= 1 && client.stats().calls >= asks;
-        eventually("it listens", listens).await;
+        eventually("listening", listens).await;
         then.await;
     });
     done.0
@@ -59,8 +59,8 @@ pub(crate) async fn a_waiter_for_two_needs_two(bed: Bed) {
     let first = semaphore.acquire(1).await.unwrap();
     let two = while_waiting(&other, 1, waiter.acquire(2), async {
         first.release().await.unwrap();
-        // One is there now: it asks in vain.
-        eventually("it was woken", async || other.stats().wakes_in_vain == 1).await;
+        // One permit is available now, which is too few.
+        eventually("woken", async || other.stats().wakes_in_vain == 1).await;
         assert_eq!(semaphore.available().await.unwrap(), 1);
         assert_eq!(other.stats().waiting, 1);
         semaphore.add_permits(1).await.unwrap();
@@ -72,7 +72,7 @@ pub(crate) async fn a_waiter_for_two_needs_two(bed: Bed) {
     );
 }
 
-pub(crate) async fn none_is_taken_and_given_without_redis(bed: Bed) {
+pub(crate) async fn zero_permits_need_no_call(bed: Bed) {
     let client = bed.client().await;
     let semaphore = client.semaphore("s");
     let before = client.stats().calls;
@@ -124,10 +124,10 @@ pub(crate) async fn a_semaphore_with_a_life_ends_with_its_holds(bed: Bed) {
     semaphore.add_permits(3).await.unwrap();
     let left = u64::try_from(bed.left("s")).expect("adding leaves the expiry alone");
     assert!(ms(left) <= life);
-    timed("it expires", bed.until_gone("s")).await;
+    timed("expired", bed.until_gone("s")).await;
     timed("its holds, too", bed.until_gone("leasehold_semaphore:{s}")).await;
     assert!(semaphore.try_set_permits(1).await.unwrap());
-    // A hold of the one before gives nothing to the one of now.
+    // A hold of the former semaphore gives nothing to the present one.
     assert!(matches!(held.release().await, Err(Error::Lost { .. })));
     assert_eq!(semaphore.available().await.unwrap(), 1);
     let refused = client
@@ -167,10 +167,7 @@ pub(crate) async fn a_waiter_for_many_waits_for_all(bed: Bed) {
             let vain = other.stats().wakes_in_vain;
             held.pop().unwrap().release().await.unwrap();
             if given < 2 {
-                eventually("it asks in vain", async || {
-                    other.stats().wakes_in_vain > vain
-                })
-                .await;
+                eventually("refused again", async || other.stats().wakes_in_vain > vain).await;
             }
         }
     });
@@ -233,18 +230,15 @@ pub(crate) async fn a_release_may_leave_a_missing_semaphore_missing(bed: Bed) {
     set(&client, "s", 0).await;
     assert!(semaphore.release_if_exists(2).await.unwrap());
     assert_eq!(semaphore.available().await.unwrap(), 2);
-    // A hold that outlived its semaphore does not make it again either.
+    // A hold that outlived its semaphore does not create it again.
     let held = semaphore.acquire(1).await.unwrap();
     bed.command(&["DEL", "s"]);
     drop(held);
-    eventually("it is released", async || {
-        !bed.exists("leasehold_semaphore:{s}")
-    })
-    .await;
+    eventually("released", async || !bed.exists("leasehold_semaphore:{s}")).await;
     assert!(!bed.exists("s"));
 }
 
-/// A number that is read, and written after a while: two at once lose a step.
+/// A number that is read and written a little later, so that two at once lose a step.
 pub(crate) async fn step(number: &AtomicU64) {
     let before = number.load(SeqCst);
     tokio::task::yield_now().await;
@@ -295,7 +289,7 @@ pub(crate) async fn small_and_huge_acquisitions_all_complete(bed: Bed) {
             }
         })
     });
-    let (done, _) = timed("all complete", join_all(tasks)).await;
+    let (done, _) = timed("all done", join_all(tasks)).await;
     for done in done {
         done.unwrap();
     }
@@ -315,7 +309,7 @@ async fn all_get_one(bed: &Bed, clients: &[Client], message: impl AsyncFnOnce())
     let each = 6 / u64::try_from(clients.len()).unwrap();
     for client in clients {
         let listens = async || client.stats().listeners == 1 && client.stats().calls >= 2;
-        eventually("it listens", listens).await;
+        eventually("listening", listens).await;
         waiting(client, each).await;
     }
     let start = Instant::now();
@@ -338,7 +332,7 @@ async fn all_get_one(bed: &Bed, clients: &[Client], message: impl AsyncFnOnce())
 pub(crate) async fn one_release_lets_many_in(bed: Bed) {
     let giver = bed.client().await;
     let semaphore = set(&giver, "s", 0).await;
-    // A safety poll must not be what wakes them.
+    // So that no safety poll can wake the waiters.
     let slow = || bed.builder().safety_poll(ms(60_000)).connect();
     let one = [slow().await.unwrap()];
     all_get_one(&bed, &one, async || semaphore.release(6).await.unwrap()).await;
@@ -352,7 +346,7 @@ pub(crate) async fn one_release_lets_many_in(bed: Bed) {
         semaphore.release(6).await.unwrap();
     })
     .await;
-    // The same by the release of one hold that stood for all.
+    // The same with one hold of all permits.
     let all = semaphore.acquire(6).await.unwrap();
     all_get_one(&bed, &three, async || all.release().await.unwrap()).await;
 }
@@ -360,13 +354,13 @@ pub(crate) async fn one_release_lets_many_in(bed: Bed) {
 pub(crate) async fn a_front_that_gives_up_lets_the_next_ask(bed: Bed) {
     let (one, other) = (bed.client().await, bed.client().await);
     set(&one, "s", 2).await;
-    // Served in the order in which they came: who wants less waits behind who wants more.
+    // Served in order of arrival: a waiter for few permits waits behind one for many.
     let (many, few) = (other.semaphore("s"), other.semaphore("s"));
     let front = tokio::spawn(async move { many.try_acquire(3, ms(9000)).await });
     waiting(&other, 1).await;
     let behind = tokio::spawn(async move { few.acquire(2).await.unwrap() });
     waiting(&other, 2).await;
-    // A zero wait asks beside the queue.
+    // A wait of zero bypasses the queue.
     other
         .semaphore("s")
         .try_acquire(1, Duration::ZERO)

@@ -1,4 +1,4 @@
-//! What the types promise to whoever stores, sends and shares them.
+//! What the types promise to code that stores, sends and shares them.
 
 use std::fmt::Debug;
 use std::path::Path;
@@ -84,7 +84,7 @@ async fn every_future_may_be_sent() {
 async fn a_wait_fits_where_it_is_stored() {
     let client = EmbeddedRedis::new().client();
     let lock = client.lock("x");
-    // Ten thousand waiting tasks are forty megabytes: more would be felt.
+    // Ten thousand waiting tasks take forty megabytes. More would be noticed.
     assert!(
         size_of_val(&lock.lock()) <= 4096,
         "{}",
@@ -92,7 +92,7 @@ async fn a_wait_fits_where_it_is_stored() {
     );
 }
 
-/// What a caller must know of a call stands at it; `docs/` and the tests say whether it is true.
+/// Each call documents what its caller must know. `docs/` and the tests say whether it is true.
 #[test]
 fn every_call_says_what_it_costs_leaves_and_fails_with() {
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");

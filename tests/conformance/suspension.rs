@@ -1,4 +1,4 @@
-//! A machine that was suspended: the timers of its clients stood still, the leases in Redis did not.
+//! A suspended machine: the timers of its clients stood still, but not the leases in Redis.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ async fn client_on(machine: &Machine, bed: &Bed) -> Client {
         .unwrap()
 }
 
-/// Nothing has run since the machine woke up.
+/// Checks the guard before anything has run after the wake-up.
 async fn assert_lost_at_once(guard: &LockGuard, why: LossReason) {
     let checked = guard.check().unwrap_err();
     assert!(
@@ -42,13 +42,13 @@ pub(crate) async fn a_hold_is_lost_at_once_when_the_suspension_was_longer_than_i
             .await
             .unwrap();
         let ended = tokio::spawn(guard.ended());
-        // Its timer is set.
+        // Let it set its timer.
         tokio::task::yield_now().await;
         machine.was_suspended(LEASE);
         assert_lost_at_once(&guard, LossReason::Expired).await;
-        let (ended, _) = timed("the end is told", ended).await;
+        let (ended, _) = timed("ended", ended).await;
         assert_eq!(ended.unwrap(), Ended::Lost(LossReason::Expired));
-        // Here no time has passed in Redis: the client gives back what it no longer believes in.
+        // Here no time has passed in Redis: the client gives back what it no longer trusts.
         timed("the lock is free", rival.lock("x").lock())
             .await
             .0
@@ -83,8 +83,8 @@ pub(crate) async fn a_hold_is_renewed_soon_when_the_suspension_was_shorter_than_
     assert!(guard.remaining() < LEASE / 3, "{:?}", guard.remaining());
     let renewed = async || guard.remaining() > LEASE / 3 * 2;
     let since = Instant::now();
-    eventually("it is renewed", renewed).await;
-    // A timer that was set before would fire after a third of the lease.
+    eventually("renewed", renewed).await;
+    // A timer set before would fire after a third of the lease.
     assert!(since.elapsed() < bed.late(2_000), "{:?}", since.elapsed());
     assert_eq!((guard.state(), client.stats().lost), (HoldState::Held, 0));
     guard.unlock().await.unwrap();
@@ -117,7 +117,7 @@ pub(crate) async fn a_waiter_of_the_same_client_goes_on(bed: Bed) {
     let guard = client.lock("x").lock().await.unwrap();
     let lock = client.lock("x");
     let waiter = tokio::spawn(async move { lock.lock().await });
-    eventually("it waits", async || client.stats().waiting == 1).await;
+    eventually("queued", async || client.stats().waiting == 1).await;
     machine.was_suspended(LEASE);
     let (next, _) = timed("the waiter goes on", waiter).await;
     next.unwrap().unwrap().check().unwrap();

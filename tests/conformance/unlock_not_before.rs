@@ -21,10 +21,10 @@ async fn take(lock: &Lock, span: Duration) -> LockGuard {
         .unwrap()
 }
 
-/// It is locked until then and free soon after it, whatever else happens.
+/// Asserts that the lock is locked until then and free soon afterwards, whatever else happens.
 async fn is_free_then(bed: &Bed, keys: &[String], begin: Instant, span: Duration) {
     let most = span + ms(1);
-    // However late a look is at what is left: together they are no less than that.
+    // However late the remaining time is read, the sum is never too small.
     let left = |key: &String| {
         let left = ms(bed.left(key).try_into().unwrap_or(0));
         let passed = begin.elapsed();
@@ -39,7 +39,7 @@ async fn is_free_then(bed: &Bed, keys: &[String], begin: Instant, span: Duration
     })
     .await;
     sleep_until(begin + span - bed.span(20).min(span / 2)).await;
-    eventually("it is free", async || {
+    eventually("free", async || {
         keys.iter()
             .all(|key| left(key) == ms(0) && !bed.exists(key))
     })
@@ -79,7 +79,7 @@ pub(crate) async fn a_quick_release_keeps_every_kind_locked_until_then(bed: Bed)
                 .await
         });
         late.await;
-        // Neither waiter knew of any end but that of the lease, of half a minute.
+        // Neither waiter knew any other end than that of the half-minute lease.
         for wait in waits {
             let granted = timed("it is free then", wait).await.0.unwrap();
             let took = granted - begin;
@@ -101,19 +101,19 @@ pub(crate) async fn a_later_release_frees_at_once(bed: Bed) {
     sleep(ms(60)).await;
     guard.unlock().await.unwrap();
     assert!(!bed.exists("x"));
-    // And the next one passes it on again.
+    // And the next holder passes it on again.
     let guard = take(&lock, ms(10)).await;
     let waiter = tokio::spawn(async move { lock.lock().await });
     waiting(&client, 1).await;
     sleep(ms(20)).await;
     guard.unlock().await.unwrap();
-    drop(timed("its turn", waiter).await.0.unwrap().unwrap());
+    drop(timed("granted", waiter).await.0.unwrap().unwrap());
     assert_eq!(client.stats().handed_over, 1);
 }
 
-/// Redis counts whole milliseconds: what is left of one is one more, and not none.
+/// Redis counts whole milliseconds: a remainder below one millisecond is sent as one, not as zero.
 #[tokio::test(start_paused = true)]
-async fn what_is_left_of_the_last_millisecond_keeps_it_too() {
+async fn a_fraction_of_a_millisecond_keeps_the_lock() {
     for kind in KINDS
         .iter()
         .filter(|kind| kind.is_single() && kind.name != "read")
@@ -166,7 +166,7 @@ pub(crate) async fn every_end_of_a_guard_keeps_it(bed: Bed) {
         .max_hold(span / 4)
         .unlock_not_before(span)
         .await
-        .expect("it is free");
+        .expect("free");
     let (ended, _) = timed("it ends", guard.ended()).await;
     assert_eq!(ended, Ended::Lost(LossReason::MaxHold));
     is_free_then(&bed, &keys, begin, span).await;
@@ -181,8 +181,8 @@ pub(crate) async fn a_dead_process_keeps_it(bed: Bed) {
     drop(guard);
 }
 
-/// The lease of the acquisition is a long one, and losses are found as soon as ever.
-pub(crate) async fn it_is_renewed_as_often_as_ever(bed: Bed) {
+/// The first lease is long, but losses must be noticed as soon as usual.
+pub(crate) async fn a_hold_with_a_long_first_lease_is_renewed_as_often_as_any_other(bed: Bed) {
     let lease = bed.lease(300);
     let client = bed.client_with_lease(lease).await;
     let guard = take(&client.lock("x"), lease * 100).await;
@@ -207,7 +207,7 @@ pub(crate) async fn it_is_renewed_as_often_as_ever(bed: Bed) {
     assert!(took < lease / 2 + bed.late(0), "{took:?}");
 }
 
-/// After it, a call whose reply is lost was executed.
+/// Loads the scripts, so that a call whose reply is lost was executed.
 async fn knows_the_scripts(bed: &Bed, kind: fn(&Client) -> Lock) {
     let client = bed.client().await;
     let guard = take(&kind(&client), ms(20)).await;
@@ -217,8 +217,8 @@ async fn knows_the_scripts(bed: &Bed, kind: fn(&Client) -> Lock) {
     kind(&client).lock().await.unwrap().unlock().await.unwrap();
 }
 
-pub(crate) async fn what_was_never_had_is_free_at_once(bed: Bed) {
-    // The caller goes while its call is on the way.
+pub(crate) async fn a_hold_that_never_reached_its_caller_does_not_linger(bed: Bed) {
+    // The caller leaves while its call is in flight.
     knows_the_scripts(&bed, |client| client.lock("x")).await;
     let patient = |builder: ClientBuilder| builder.command_timeout(ms(10_000));
     let (client, line) = FaultyConnection::with(&bed, patient).await;
@@ -226,7 +226,7 @@ pub(crate) async fn what_was_never_had_is_free_at_once(bed: Bed) {
     let lock = client.lock("x");
     let mut taking = Box::pin(async { take(&lock, ms(60_000)).await });
     assert!(futures::poll!(&mut taking).is_pending());
-    eventually("it was executed", async || {
+    eventually("executed", async || {
         let _ = futures::poll!(&mut taking).is_pending();
         bed.exists("x")
     })
@@ -234,7 +234,7 @@ pub(crate) async fn what_was_never_had_is_free_at_once(bed: Bed) {
     drop(taking);
     line.reconnect();
     bed.until_gone("x").await;
-    // The first member was had, and the second was not.
+    // The first member was taken, and the second was not.
     let other = bed.client().await;
     let held = other.lock("b").lock().await.unwrap();
     let both = other.multi_lock(["a", "b"]);
@@ -255,32 +255,29 @@ pub(crate) async fn lost_replies_change_nothing(bed: Bed) {
         [|client| client.lock("x"), |client| client.string_lock("x")];
     for kind in kinds {
         knows_the_scripts(&bed, kind).await;
-        // Of the acquisition, which is repeated.
+        // The acquisition is repeated.
         let settings = |builder: ClientBuilder| builder.command_timeout(ms(100)).lease(span * 2);
         let (client, line) = FaultyConnection::with(&bed, settings).await;
         let lock = kind(&client);
         line.lose_replies();
         let (begin, asked) = (Instant::now(), lock.clone());
         let taking = tokio::spawn(async move { asked.acquire().unlock_not_before(span).await });
-        eventually("it was executed", async || bed.exists("x")).await;
+        eventually("executed", async || bed.exists("x")).await;
         line.reconnect();
         let guard = timed("it is repeated", taking).await.0.unwrap().unwrap();
-        // Of the release.
+        // The release is repeated.
         line.lose_replies();
         let unlocking = tokio::spawn(guard.unlock());
         let shortened = i64::try_from(span.as_millis()).unwrap();
-        eventually("it was executed", async || bed.left("x") <= shortened).await;
+        eventually("executed", async || bed.left("x") <= shortened).await;
         line.reconnect();
         let _confirmed_or_not = timed("it ends", unlocking).await.0.unwrap();
         assert!(bed.exists("x"));
         // The first call was executed some time after the beginning.
-        eventually("it is free", async || !bed.exists("x")).await;
+        eventually("free", async || !bed.exists("x")).await;
         assert!(begin.elapsed() >= span);
-        // What is still under way takes it no more.
-        eventually("all is settled", async || {
-            client.stats().releases_pending == 0
-        })
-        .await;
+        // Calls that are still in flight do not take the lock again.
+        eventually("all settled", async || client.stats().releases_pending == 0).await;
         assert!(!bed.exists("x"));
         assert_eq!(
             (client.stats().holds, client.stats().releases_failed),
@@ -301,7 +298,7 @@ pub(crate) async fn the_latest_moment_of_nested_acquisitions_counts(bed: Bed) {
         outer.unlock().await.unwrap();
         is_free_then(&bed, &keys, begin, long).await;
     }
-    // The same owner has nothing to re-enter any more.
+    // The same owner cannot re-enter any more.
     let begin = Instant::now();
     let outer = lock.lock().await.unwrap();
     take(&lock, short).await.unlock().await.unwrap();
@@ -310,7 +307,7 @@ pub(crate) async fn the_latest_moment_of_nested_acquisitions_counts(bed: Bed) {
     bed.in_vain(async || lock.try_lock_now(Lease::Renewed).await)
         .await;
     is_free_then(&bed, &keys, begin, short).await;
-    // A further guard of the same hold asks for nothing of its own.
+    // A further guard of the same hold does not ask for a time of its own.
     let outer = take(&lock, short).await;
     sleep(short).await;
     let again = outer.reenter().await.unwrap();
@@ -364,8 +361,8 @@ pub(crate) async fn a_forced_release_frees_it_at_once(bed: Bed) {
     assert!(!bed.exists("x"));
 }
 
-/// A hold that is handed over without a call has no lease that covers it.
-pub(crate) async fn the_next_waiter_keeps_it_as_long(bed: Bed) {
+/// A hold that is handed over without a call has no lease that covers the time.
+pub(crate) async fn the_next_waiter_keeps_the_lock_for_its_own_time(bed: Bed) {
     let client = bed.client_with_long_streaks().await;
     let span = ms(60_000);
     let guard = client.lock("x").lock().await.unwrap();
@@ -373,15 +370,18 @@ pub(crate) async fn the_next_waiter_keeps_it_as_long(bed: Bed) {
     let waiter = tokio::spawn(async move { lock.acquire().unlock_not_before(span).await.unwrap() });
     waiting(&client, 1).await;
     guard.unlock().await.unwrap();
-    let guard = timed("its turn", waiter).await.0.unwrap();
+    let guard = timed("granted", waiter).await.0.unwrap();
     assert_eq!(client.stats().handed_over, 0, "it needs a longer lease");
     assert!(bed.left("x") > 50_000, "{}", bed.left("x"));
     drop(guard);
-    eventually("it is left", async || client.stats().releases_pending == 0).await;
+    eventually("left to expire", async || {
+        client.stats().releases_pending == 0
+    })
+    .await;
     assert!(bed.left("x") > 50_000, "{}", bed.left("x"));
 }
 
-pub(crate) async fn what_holders_share_cannot_be_kept(bed: Bed) {
+pub(crate) async fn a_lock_with_several_holders_cannot_linger(bed: Bed) {
     let client = bed.client().await;
     let reads = || client.read_write_lock("x").read().clone();
     let sets = [
@@ -409,7 +409,7 @@ pub(crate) async fn what_holders_share_cannot_be_kept(bed: Bed) {
     assert_eq!(client.stats().calls, calls);
 }
 
-/// What is left of the write hold must not end the read hold.
+/// The remaining time of the write hold must not end the read hold.
 pub(crate) async fn a_read_hold_that_was_taken_under_it_is_not_shortened(bed: Bed) {
     let (client, other) = (bed.client().await, bed.client().await);
     let span = bed.lease(300);
@@ -421,8 +421,8 @@ pub(crate) async fn a_read_hold_that_was_taken_under_it_is_not_shortened(bed: Be
     sleep_until(begin + span + bed.span(50)).await;
     let writes = async || seen.write().try_lock_now(Lease::Renewed).await;
     bed.in_vain(writes).await;
-    reading.unlock().await.expect("it was held");
-    // A read hold whose own lease is shorter than the rest does not end it.
+    reading.unlock().await.expect("held");
+    // A read hold with a shorter lease does not end the write hold either.
     let (lock, seen) = (client.read_write_lock("y"), other.read_write_lock("y"));
     let begin = Instant::now();
     let writing = take(lock.write(), span).await;

@@ -1,4 +1,4 @@
-//! A future that nobody polls holds nobody up: polled a few times, kept, and never dropped.
+//! A future that nobody polls blocks nobody: it is polled a few times, kept, and never dropped.
 
 use std::pin::Pin;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use tokio::time::{Instant, timeout};
 
 use crate::for_each_kind::{for_each_exclusive_kind, for_each_kind};
 
-/// Polls a future for a while, and not any more after that.
+/// Polls a future for a while and not afterwards.
 async fn polled_for<F: Future>(span: Duration, future: F) -> Pin<Box<F>> {
     let mut future = Box::pin(future);
     assert!(
@@ -19,7 +19,7 @@ async fn polled_for<F: Future>(span: Duration, future: F) -> Pin<Box<F>> {
     future
 }
 
-/// What is not picked up goes on within that; waiters that ask look for it a pause later.
+/// The time within which the next waiter goes on. Polling waiters notice one pause later.
 fn limit(bed: &Bed, kind: &Kind) -> Duration {
     let pause = if kind.quorum {
         2 * kind.late_ms()
@@ -29,7 +29,7 @@ fn limit(bed: &Bed, kind: &Kind) -> Duration {
     Lock::UNATTENDED + bed.late(pause)
 }
 
-/// It was renewed for ever: another client timed out after 24 hours.
+/// Once, the grant was renewed forever: another client timed out after 24 hours.
 pub(crate) async fn a_grant_that_is_not_picked_up_goes_to_another_client(bed: Bed) {
     let (client, elsewhere) = (&bed.client().await, &bed.client().await);
     for_each_exclusive_kind(async |kind| {
@@ -42,7 +42,7 @@ pub(crate) async fn a_grant_that_is_not_picked_up_goes_to_another_client(bed: Be
         guard.unlock().await.unwrap();
         let (rivals, took) = timed("the rival gets it", rival.lock()).await;
         assert!(took < limit(&bed, kind), "{}: {took:?}", kind.name);
-        // Polled again it begins again, as anybody.
+        // If it is polled again, it starts over like any other.
         let kept = polled_for(bed.span(60), kept).await;
         rivals.unwrap().unlock().await.unwrap();
         timed("it is polled again", kept)
@@ -71,9 +71,9 @@ pub(crate) async fn a_grant_that_is_not_picked_up_goes_to_the_next_waiter(bed: B
             tokio::task::yield_now().await;
             guard.unlock().await.unwrap();
         };
-        let (next, ()) = tokio::join!(timed("the next", lock.lock()), release);
+        let (next, ()) = tokio::join!(timed("granted", lock.lock()), release);
         let (next, took) = next;
-        // Each in front of it costs as much.
+        // Each such future ahead costs as much.
         assert!(took < limit(&bed, kind) * 4, "{}: {took:?}", kind.name);
         next.unwrap().unlock().await.unwrap();
         drop(kept);
@@ -81,8 +81,8 @@ pub(crate) async fn a_grant_that_is_not_picked_up_goes_to_the_next_waiter(bed: B
     .await;
 }
 
-/// The reply that grants it is there, and nobody takes it.
-pub(crate) async fn a_free_lock_that_was_asked_for_once_is_free_again(bed: Bed) {
+/// The reply with the grant has arrived, and nobody takes it.
+pub(crate) async fn a_grant_that_nobody_picks_up_is_released(bed: Bed) {
     let elsewhere = &bed.client().await;
     for_each_kind(async |kind| {
         let client = &bed.client().await;
@@ -90,7 +90,7 @@ pub(crate) async fn a_free_lock_that_was_asked_for_once_is_free_again(bed: Bed) 
             kind.lock(client, kind.name),
             kind.lock(elsewhere, kind.name),
         );
-        // A server that does not know the script is told it by whoever is polled again.
+        // Load the script first: a caller that is polled again would have to send it.
         lock.lock().await.unwrap().unlock().await.unwrap();
         let mut kept = Box::pin(lock.try_lock(ms(60_000), Lease::Renewed));
         assert!(
@@ -98,15 +98,9 @@ pub(crate) async fn a_free_lock_that_was_asked_for_once_is_free_again(bed: Bed) 
             "its call is on the way"
         );
         let start = Instant::now();
-        // It is locked meanwhile, but a machine that stands still does not see that.
-        eventually("it is granted, and passed over", async || {
-            client.stats().passed_over > 0
-        })
-        .await;
-        eventually("it is given back", async || {
-            !rival.is_locked().await.unwrap()
-        })
-        .await;
+        // The lock is taken for a moment, which a stalled machine may not see.
+        eventually("passed over", async || client.stats().passed_over > 0).await;
+        eventually("given back", async || !rival.is_locked().await.unwrap()).await;
         let took = start.elapsed();
         assert!(took < limit(&bed, kind), "{}: {took:?}", kind.name);
         assert_eq!(client.stats().renewed, 0, "it was not renewed meanwhile");
@@ -121,7 +115,7 @@ pub(crate) async fn a_free_lock_that_was_asked_for_once_is_free_again(bed: Bed) 
     .await;
 }
 
-/// It starved the waiters of this client although the key was gone.
+/// Once, it starved the waiters of this client although the key was gone.
 pub(crate) async fn an_unlock_is_carried_out_whether_it_is_polled_or_not(bed: Bed) {
     let (client, elsewhere) = (&bed.client().await, &bed.client().await);
     for_each_exclusive_kind(async |kind| {
@@ -130,7 +124,7 @@ pub(crate) async fn an_unlock_is_carried_out_whether_it_is_polled_or_not(bed: Be
             kind.lock(elsewhere, kind.name),
         );
         for polls in 0..2 {
-            // For a waiter of another client, and for one of this client that is woken in no other way.
+            // For a waiter of another client, and for one of this client that nothing else wakes.
             for next in [&rival, &lock] {
                 let guard = lock.lock().await.unwrap();
                 let waits = next.lock();
@@ -143,7 +137,7 @@ pub(crate) async fn an_unlock_is_carried_out_whether_it_is_polled_or_not(bed: Be
                     }
                     kept = Some(unlock);
                 };
-                let ((next, took), ()) = tokio::join!(timed("the next", waits), release);
+                let ((next, took), ()) = tokio::join!(timed("granted", waits), release);
                 assert!(
                     took < limit(&bed, kind),
                     "{}, {polls} polls: {took:?}",
@@ -153,10 +147,10 @@ pub(crate) async fn an_unlock_is_carried_out_whether_it_is_polled_or_not(bed: Be
                 drop(kept);
             }
         }
-        // Polled after all, it says that it was done.
+        // If it is polled after all, it reports the release.
         let kept = lock.lock().await.unwrap().unlock();
         eventually("free", async || !rival.is_locked().await.unwrap()).await;
-        timed("it is told", kept).await.0.unwrap();
+        timed("released", kept).await.0.unwrap();
     })
     .await;
 }
@@ -181,22 +175,22 @@ pub(crate) async fn a_re_entry_that_is_not_picked_up_keeps_nothing(bed: Bed) {
             client.stats().passed_over >= 2
         })
         .await;
-        // They borrow it: whoever drops the guard dropped them.
+        // They borrow the guard, so dropping it drops them first.
         drop((kept, shown));
         guard.unlock().await.unwrap();
-        let (next, _took) = timed("the next", rival.lock()).await;
+        let (next, _took) = timed("granted", rival.lock()).await;
         next.unwrap().unlock().await.unwrap();
     })
     .await;
 }
 
-/// Members that were taken are not held for a future that does not wait for the rest.
+/// Members are not kept for a future that does not wait for the rest.
 pub(crate) async fn members_of_a_lock_of_several_are_not_kept(bed: Bed) {
     let (client, elsewhere) = (bed.client().await, bed.client().await);
     let both = client.multi_lock(["a", "b"]);
     let last = elsewhere.lock("b").lock().await.unwrap();
     let kept = polled_for(bed.span(100), both.lock()).await;
-    // After its time it lets go of `a`, or would if it was polled.
+    // After its time the future lets go of `a`, or would if it were polled.
     let (first, took) = timed("the first member", elsewhere.lock("a").lock()).await;
     assert!(took < ms(2000) + bed.late(200), "{took:?}");
     last.unlock().await.unwrap();
@@ -219,7 +213,7 @@ pub(crate) async fn permits_and_latches_do_not_wait_for_it_either(bed: Bed) {
     let held = semaphore.acquire(1).await.unwrap();
     let kept = polled_for(bed.span(40), semaphore.acquire(1)).await;
     held.release().await.unwrap();
-    let (next, took) = timed("the next", semaphore.acquire(1)).await;
+    let (next, took) = timed("granted", semaphore.acquire(1)).await;
     assert!(took < Lock::UNATTENDED + bed.late(1500), "{took:?}");
     next.unwrap().release().await.unwrap();
     drop(kept);
@@ -229,7 +223,7 @@ pub(crate) async fn permits_and_latches_do_not_wait_for_it_either(bed: Bed) {
     let held = permits.acquire(Lease::Renewed).await.unwrap();
     let kept = polled_for(bed.span(40), permits.acquire(Lease::Renewed)).await;
     held.release().await.unwrap();
-    let (next, took) = timed("the next", permits.acquire(Lease::Renewed)).await;
+    let (next, took) = timed("granted", permits.acquire(Lease::Renewed)).await;
     assert!(took < Lock::UNATTENDED + bed.late(1500), "{took:?}");
     next.unwrap().release().await.unwrap();
     drop(kept);
@@ -244,8 +238,7 @@ pub(crate) async fn permits_and_latches_do_not_wait_for_it_either(bed: Bed) {
     timed("polled again", kept).await.0.unwrap();
 }
 
-/// A fair queue stands in Redis, where beats of the background kept the place of a future that nobody
-/// polled.
+/// A fair queue is in Redis, where heartbeats kept the place of a future that nobody polled.
 pub(crate) async fn a_place_in_a_fair_queue_is_not_kept_for_it(bed: Bed) {
     let (client, elsewhere) = (bed.client().await, bed.client().await);
     let guard = elsewhere.fair_lock("x").lock().await.unwrap();
@@ -255,7 +248,7 @@ pub(crate) async fn a_place_in_a_fair_queue_is_not_kept_for_it(bed: Bed) {
     let queued = async || !queue().is_empty();
     tokio::select! {
         taken = kept.as_mut() => panic!("it is held: {taken:?}"),
-        () = eventually("it is in the queue", queued) => {}
+        () = eventually("in the queue", queued) => {}
     }
     let first = queue();
     let kept = polled_for(bed.span(100), kept).await;
@@ -266,7 +259,7 @@ pub(crate) async fn a_place_in_a_fair_queue_is_not_kept_for_it(bed: Bed) {
         eventually("the rival is in the queue", comes).await;
         guard.unlock().await.unwrap();
     };
-    let ((next, took), ()) = tokio::join!(timed("the next", rival.lock()), release);
+    let ((next, took), ()) = tokio::join!(timed("granted", rival.lock()), release);
     assert!(took < Lock::UNATTENDED + bed.late(250), "{took:?}");
     next.unwrap().unlock().await.unwrap();
     timed("polled again", kept)

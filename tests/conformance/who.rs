@@ -5,7 +5,7 @@ use leasehold::{Client, ConfigError, Error, Lease, Lock};
 use leasehold_testbed::{Bed, KINDS, eventually, ms, timed, waiting};
 use tokio::task::JoinSet;
 
-/// Those that are one lock, of which there is one holder to be told.
+/// The kinds that are a single lock, with one holder to report.
 fn single_kinds() -> impl Iterator<Item = &'static leasehold_testbed::Kind> {
     KINDS.iter().filter(|kind| kind.is_single())
 }
@@ -16,23 +16,23 @@ async fn billing(bed: &Bed) -> Client {
 }
 
 async fn holder(lock: &Lock) -> Holder {
-    lock.holder().await.unwrap().expect("it is held")
+    lock.holder().await.unwrap().expect("held")
 }
 
-/// Its purpose, as soon as one is told.
+/// Waits until the lock has this purpose.
 async fn purpose(lock: &Lock, expected: Option<&str>) {
     let told = async || {
         let holder = holder(lock).await;
         holder.held_for.is_some() && holder.purpose.as_deref() == expected
     };
-    eventually("it is told", told).await;
+    eventually("purpose shown", told).await;
 }
 
 fn key(name: &str) -> String {
     format!("leasehold_holders:{{{name}}}")
 }
 
-pub(crate) async fn a_holder_tells_its_name_and_its_purpose(bed: Bed) {
+pub(crate) async fn a_holder_shows_its_name_and_purpose(bed: Bed) {
     let (teller, other) = (billing(&bed).await, bed.client().await);
     for kind in single_kinds() {
         let lock = kind.lock(&teller, kind.name);
@@ -54,12 +54,12 @@ pub(crate) async fn a_holder_tells_its_name_and_its_purpose(bed: Bed) {
         assert_eq!(told.name.as_deref(), Some("billing@pod-7"), "{}", kind.name);
         assert_eq!(told.purpose.as_deref(), Some("nightly invoices"));
         assert!(told.held_for.is_some());
-        // It is there no longer than the lock.
+        // The description lasts no longer than the lock.
         let left = bed.left(&key(kind.name));
         assert!(left > 0 && left <= 30_000, "{}: {left}", kind.name);
         guard.unlock().await.unwrap();
 
-        // The next holder does not inherit it.
+        // The next holder does not inherit the description.
         let guard = kind.lock(&other, kind.name).lock().await.unwrap();
         let told = holder(&seen).await;
         assert_eq!(
@@ -80,7 +80,7 @@ pub(crate) async fn a_client_that_describes_its_holds_needs_no_purpose(bed: Bed)
         holder(&other.lock("x")).await.name.as_deref(),
         Some("billing@pod-7")
     );
-    // And one with a purpose needs no name.
+    // A hold with a purpose does not need a client name.
     let named = other.lock("y").acquire().purpose("backup").await.unwrap();
     purpose(&teller.lock("y"), Some("backup")).await;
     assert_eq!(holder(&teller.lock("y")).await.name, None);
@@ -88,13 +88,13 @@ pub(crate) async fn a_client_that_describes_its_holds_needs_no_purpose(bed: Bed)
     guard.unlock().await.unwrap();
 }
 
-pub(crate) async fn what_is_told_lasts_with_the_renewals(bed: Bed) {
+pub(crate) async fn a_description_lasts_as_long_as_the_renewals(bed: Bed) {
     let lease = bed.lease(300);
     let teller = bed.client_with_lease(lease).await;
     let lock = teller.lock("x");
     let guard = lock.acquire().purpose("long").await.unwrap();
     purpose(&lock, Some("long")).await;
-    // Somebody takes it away, and a renewal brings it back.
+    // Somebody deletes the description, and a renewal restores it.
     bed.command(&["DEL", &key("x")]);
     purpose(&lock, Some("long")).await;
     let renewed = teller.stats().renewed;
@@ -108,13 +108,13 @@ pub(crate) async fn what_is_told_lasts_with_the_renewals(bed: Bed) {
         told >= lease / 3,
         "since its grant, not since a renewal: {told:?}"
     );
-    // Without its lock there is nothing that it tells of.
+    // Without its lock, a description means nothing.
     bed.command(&["DEL", "x"]);
-    let _ = timed("it is told", guard.ended()).await;
+    let _ = timed("lost", guard.ended()).await;
     bed.until_gone(&key("x")).await;
 }
 
-pub(crate) async fn a_hold_that_was_handed_over_tells_its_own_purpose(bed: Bed) {
+pub(crate) async fn a_hold_that_was_handed_over_has_its_own_purpose(bed: Bed) {
     let client = bed.client_with_long_streaks().await;
     let lock = client.lock("x");
     let first = lock.acquire().purpose("first").await.unwrap();
@@ -134,13 +134,13 @@ pub(crate) async fn a_hold_that_was_handed_over_tells_its_own_purpose(bed: Bed) 
     purpose(&lock, Some("second")).await;
     second.unlock().await.unwrap();
     let third = third.await.unwrap().unwrap();
-    // It has none, and the one before it is gone.
+    // The new hold has no purpose, and that of the former one is gone.
     purpose(&lock, None).await;
     third.unlock().await.unwrap();
     assert!(client.stats().handed_over >= 2);
 }
 
-pub(crate) async fn many_readers_are_told_apart(bed: Bed) {
+pub(crate) async fn many_readers_are_described_separately(bed: Bed) {
     let (teller, other) = (billing(&bed).await, bed.client().await);
     let read = |purpose: &str| {
         let (lock, purpose) = (teller.read_write_lock("x"), purpose.to_owned());
@@ -168,10 +168,10 @@ pub(crate) async fn many_readers_are_told_apart(bed: Bed) {
         }
         holders.len()
     };
-    // As many as there is room for.
+    // As many as fit.
     eventually("64 are told", async || told().await == 64).await;
     assert_eq!(bed.number(&["HLEN", &key("x")]), 64);
-    // Those that left make room.
+    // Leaving readers make room.
     for guard in guards.drain(..60) {
         guard.unlock().await.unwrap();
     }
@@ -208,7 +208,7 @@ pub(crate) async fn a_time_out_with_a_purpose_says_who_is_in_the_way(bed: Bed) {
                 panic!("{text}")
             };
             assert_eq!((&*holder.owner, holder.holds), (guard.owner(), 1));
-            // Without a purpose it is not asked for.
+            // Without a purpose, the holder is not asked for.
             let ask = async || asking.try_lock(wait, Lease::Renewed).await;
             let error = bed.in_vain(ask).await;
             assert!(
@@ -220,10 +220,10 @@ pub(crate) async fn a_time_out_with_a_purpose_says_who_is_in_the_way(bed: Bed) {
     }
 }
 
-pub(crate) async fn who_tells_nothing_pays_nothing(bed: Bed) {
+pub(crate) async fn a_client_without_descriptions_pays_nothing(bed: Bed) {
     let client = bed.client_without_polls().await;
     let lock = client.lock("x");
-    // The first one may bring the script.
+    // The first call may have to load the script.
     lock.lock().await.unwrap().unlock().await.unwrap();
     let (before, sent) = (bed.calls(), client.stats().calls);
     for _ in 0..10 {
@@ -239,11 +239,11 @@ pub(crate) async fn who_tells_nothing_pays_nothing(bed: Bed) {
     let guard = lock.acquire().purpose("one more").await.unwrap();
     purpose(&lock, Some("one more")).await;
     guard.unlock().await.unwrap();
-    // What was asked to see that it is told comes on top.
+    // The calls that checked the description come on top.
     assert!(client.stats().calls >= sent + 4);
 }
 
-pub(crate) async fn a_purpose_that_cannot_be_told_is_refused(bed: Bed) {
+pub(crate) async fn a_purpose_that_cannot_be_stored_is_refused(bed: Bed) {
     let client = bed.client().await;
     let sent = client.stats().calls;
     for bad in ["", "two\nlines", "a\0", &"x".repeat(257), "\u{7f}"] {
@@ -258,7 +258,7 @@ pub(crate) async fn a_purpose_that_cannot_be_told_is_refused(bed: Bed) {
         };
         assert!(given.len() <= 256 && !given.contains('\n'), "{given}");
     }
-    // No key beside it is in its slot.
+    // No extra key would be in its slot.
     let refused = client
         .string_lock("a{b")
         .acquire()
@@ -266,7 +266,7 @@ pub(crate) async fn a_purpose_that_cannot_be_told_is_refused(bed: Bed) {
         .await
         .unwrap_err();
     assert!(matches!(refused, Error::Config(_)), "{refused}");
-    // Nor is one of several, of which none is asked then.
+    // Neither is a lock with several members, whose members are not asked.
     let members = || {
         [
             client.string_lock("a"),
@@ -299,7 +299,7 @@ pub(crate) async fn a_key_of_another_kind_in_its_place_harms_nobody(bed: Bed) {
     bed.command(&["SET", &key("x"), "no hash"]);
     let guard = client.lock("x").lock().await.unwrap();
     let lock = client.lock("x");
-    // What is told of the second one is told after what is told of the first.
+    // The description of the second hold is written after that of the first.
     let second = client.lock("y").acquire().purpose("later").await.unwrap();
     purpose(&client.lock("y"), Some("later")).await;
     second.unlock().await.unwrap();
@@ -310,9 +310,9 @@ pub(crate) async fn a_key_of_another_kind_in_its_place_harms_nobody(bed: Bed) {
     assert_eq!(bed.command(&["GET", &key("x")]), "no hash");
 }
 
-/// Anybody may write there: neither so much that it harms a server or a connection, nor what harms a terminal or a
-/// log, is passed on.
-pub(crate) async fn what_others_say_in_its_place_is_not_told(bed: Bed) {
+/// Anybody may write to the key. Text that could harm a server, a connection, a terminal or a log
+/// is not passed on.
+pub(crate) async fn foreign_text_in_a_description_is_not_passed_on(bed: Bed) {
     let client = bed.client().await;
     let lock = client.lock("x");
     let guard = lock.lock().await.unwrap();
@@ -344,7 +344,7 @@ pub(crate) async fn what_others_say_in_its_place_is_not_told(bed: Bed) {
         (None, None),
         "of more owners than are described"
     );
-    // It is not ours: it stays as it is, and the lock is described no more.
+    // A foreign key stays as it is, and the lock is no longer described.
     let teller = client.lock("y").acquire().purpose("first").await.unwrap();
     purpose(&client.lock("y"), Some("first")).await;
     teller.unlock().await.unwrap();
@@ -357,7 +357,7 @@ pub(crate) async fn what_others_say_in_its_place_is_not_told(bed: Bed) {
     guard.unlock().await.unwrap();
 }
 
-pub(crate) async fn those_who_wait_are_told(bed: Bed) {
+pub(crate) async fn waiters_are_listed(bed: Bed) {
     let (client, other, third) = (bed.client().await, bed.client().await, bed.client().await);
     let (plain, fair) = (client.lock("plain"), client.fair_lock("fair"));
     let guards = [plain.lock().await.unwrap(), fair.lock().await.unwrap()];
@@ -371,7 +371,7 @@ pub(crate) async fn those_who_wait_are_told(bed: Bed) {
         let lock = waiter.lock("plain");
         tasks.spawn(async move { lock.lock().await });
     }
-    // Each client listens once, however many of it wait.
+    // Each client listens once, however many of its tasks wait.
     let listening = async || plain.waiters().await.unwrap().listening == Some(2);
     eventually("two clients listen", listening).await;
     let found = client.locks("plain").await.unwrap();
@@ -381,7 +381,7 @@ pub(crate) async fn those_who_wait_are_told(bed: Bed) {
         let lock = waiter.fair_lock("fair");
         tasks.spawn(async move { lock.lock().await });
         let queued = async || fair.waiters().await.unwrap().queue.len() == at + 1;
-        eventually("it has its place", queued).await;
+        eventually("in the queue", queued).await;
     }
     let queue = fair.waiters().await.unwrap().queue;
     let of: Vec<_> = queue

@@ -1,4 +1,4 @@
-//! A node whose address the others have lost: it forgot who it is, and came back as a stranger.
+//! A node whose address the others have lost: it forgot its identity and came back as a stranger.
 
 use std::fs;
 use std::time::Duration;
@@ -18,7 +18,7 @@ async fn is_served(lock: &Lock) -> bool {
     }
 }
 
-/// No majority of the masters is left to elect a replica: it takes over by order.
+/// No majority of masters is left to elect a replica, so it takes over by order.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_failover_is_followed_while_another_node_has_no_address() {
     let shape = Shape {
@@ -33,7 +33,7 @@ async fn a_failover_is_followed_while_another_node_has_no_address() {
     assert!(is_served(&lock).await && is_served(&elsewhere).await);
 
     let (former, replica, lost) = (cluster.master(0), cluster.replica_of(0), cluster.master(2));
-    // So that the slots of the lost one are nobody else's.
+    // So that nobody else takes the slots of the lost node.
     let heir = cluster.replica_of(2);
     cluster.kill(heir);
     cluster.kill(lost);

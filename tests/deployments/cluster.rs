@@ -1,4 +1,4 @@
-//! The cluster of the tests: slots, failovers, migrations, and commands that find their way.
+//! The cluster that the tests use: slots, failovers, migrations, and commands that find their node.
 
 use std::time::Instant;
 
@@ -120,7 +120,7 @@ fn a_replica_follows_a_master_that_is_gone() {
     cluster.until_in_step();
     assert_eq!(cluster.replica_of(0), killed);
 
-    // One that stands still is a master again until it hears of its successor.
+    // A paused former master is still master until it hears of its successor.
     cluster.pause(successor);
     assert_eq!(cluster.until_replaced(0, successor), killed);
     cluster.resume(successor);

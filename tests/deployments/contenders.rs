@@ -1,4 +1,4 @@
-//! Contenders of every kind of lock, from two clients, and what they believe.
+//! Contenders for every kind of lock, from two clients, and which holds they trust.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
@@ -10,7 +10,7 @@ use leasehold_testbed::KINDS;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
-/// How long anything may take that is expected to happen: the machine may be slow.
+/// The limit for anything that is expected to happen. The machine may be slow.
 pub(crate) const LIMIT: Duration = Duration::from_secs(30);
 
 const WAIT: Duration = Duration::from_secs(5);
@@ -19,14 +19,14 @@ const SECTION: Duration = Duration::from_millis(2);
 /// Names of each kind.
 pub(crate) const NAMES: usize = 3;
 
-/// Two clients with tasks that take locks, until they are stopped.
+/// Two clients whose tasks take locks until they are stopped.
 pub(crate) struct Contenders {
     pub(crate) clients: [Client; 2],
     shared: Arc<Shared>,
     tasks: Vec<JoinHandle<()>>,
 }
 
-/// Who may be inside beside the holder.
+/// Who may be inside besides the holder.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Admits {
     Nobody,
@@ -38,9 +38,9 @@ struct Shared {
     stop: AtomicBool,
     /// Acquisitions of each client and name.
     acquired: Mutex<HashMap<(usize, String), u64>>,
-    /// Who is in which section.
+    /// The guards inside each section.
     inside: Mutex<HashMap<String, Vec<Arc<LockGuard>>>>,
-    /// Holds that were believed in when another one was granted.
+    /// Holds whose guards were still trusted when another one was granted.
     doubles: Mutex<Vec<Arc<LockGuard>>>,
     /// Errors that no caller may see.
     faults: Mutex<Vec<String>>,
@@ -48,7 +48,7 @@ struct Shared {
 }
 
 impl Contenders {
-    /// So many tasks of each client, over all kinds and names.
+    /// Starts this many tasks of each client, over all kinds and names.
     pub(crate) fn start(clients: [Client; 2], each: usize) -> Self {
         let shared = Arc::<Shared>::default();
         let mut tasks = Vec::new();
@@ -89,12 +89,12 @@ impl Contenders {
         self.shared.errors.load(SeqCst)
     }
 
-    /// Holds that were believed in while another one was granted.
+    /// The number of holds that were still trusted when another one was granted.
     pub(crate) fn doubles(&self) -> usize {
         self.shared.doubles.lock().expect("no panic").len()
     }
 
-    /// Waits until each client has won each of its names anew; says how long that took.
+    /// Waits until each client has taken each of its names again. Returns how long that took.
     pub(crate) async fn all_win_again(&self) -> Duration {
         let (since, before) = (Instant::now(), self.counts());
         loop {
@@ -111,7 +111,8 @@ impl Contenders {
         }
     }
 
-    /// Stops all. Every waiter ends, every double hold has been told, nothing is held.
+    /// Stops everything. Asserts that every waiter ends, every double hold was reported, and
+    /// nothing is held.
     pub(crate) async fn stop(self) -> [Client; 2] {
         self.shared.stop.store(true, SeqCst);
         for task in self.tasks {
@@ -124,7 +125,7 @@ impl Contenders {
         assert!(faults.is_empty(), "{faults:#?}");
         let doubles = std::mem::take(&mut *self.shared.doubles.lock().expect("no panic"));
         for hold in doubles {
-            let ended = timeout(LIMIT, hold.ended()).await.expect("it is told");
+            let ended = timeout(LIMIT, hold.ended()).await.expect("lost");
             assert_ne!(ended, Ended::HandedOn, "{hold:?}");
         }
         for client in &self.clients {
@@ -167,14 +168,14 @@ impl Shared {
                 .extend(believed.cloned());
             others.push(guard.clone());
         }
-        // The section lasts; another task may only come in after it.
+        // Another task may enter only after the section.
         sleep(SECTION).await;
         if admits == Admits::Nobody {
             let mut inside = self.inside.lock().expect("no panic");
             let others = inside.get_mut(name).expect("it is inside");
             others.retain(|other| !Arc::ptr_eq(other, &guard));
         }
-        // Another task may be looking at it, as a double hold.
+        // Another task may be looking at the guard as a double hold.
         match Arc::try_unwrap(guard) {
             Ok(guard) => match guard.unlock().await {
                 Ok(()) | Err(Error::Lost { .. }) => {}
@@ -184,7 +185,7 @@ impl Shared {
         }
     }
 
-    /// Errors that a caller has to expect while servers fail.
+    /// Accepts only errors that a caller must expect while servers fail.
     fn refused(&self, name: &str, error: &Error) {
         self.errors.fetch_add(1, SeqCst);
         if !error.is_retryable() {
@@ -196,7 +197,7 @@ impl Shared {
     }
 }
 
-/// Takes all names by one client, and asks for them by another one.
+/// Takes all names by one client and waits for them by another.
 pub(crate) async fn held_and_waited_for(
     [holder, waiter]: [&Client; 2],
     names: &[String],
@@ -214,7 +215,7 @@ pub(crate) async fn held_and_waited_for(
 
 pub(crate) async fn two_clients(url: &str) -> [Client; 2] {
     let connect = || async {
-        // A name that only the end of a lease frees would miss the limit.
+        // Waiting for the end of a lease would exceed the limit.
         let builder = Client::builder(url).lease(2 * LIMIT);
         builder
             .connect_timeout(LIMIT)
@@ -225,7 +226,7 @@ pub(crate) async fn two_clients(url: &str) -> [Client; 2] {
     [connect().await, connect().await]
 }
 
-/// A size for CI, or what the variable says.
+/// The size for CI, or the value of the variable.
 pub(crate) fn size(variable: &str, default: usize) -> usize {
     std::env::var(variable)
         .ok()

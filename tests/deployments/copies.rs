@@ -1,4 +1,4 @@
-//! Grants that some replicas have copied and others have not, when one of the others is promoted.
+//! Grants that some replicas have and others lack when one of the others is promoted.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ async fn connect(sentinels: &Sentinels, replicas: u32) -> Client {
         .connect_timeout(LIMIT);
     let builder = builder.durability(Durability::replicas(replicas).within(within));
     let client = builder.connect().await.expect("connects");
-    // A replica that has just come acknowledges nothing for a moment.
+    // A new replica acknowledges nothing for a moment.
     eventually("grants are copied", async || {
         let guard = client.lock("warm").try_lock(LIMIT, Lease::Renewed).await;
         guard.is_ok_and(|guard| {
@@ -31,7 +31,7 @@ async fn connect(sentinels: &Sentinels, replicas: u32) -> Client {
     client
 }
 
-/// The complaint: one replica acknowledged, another was promoted, and nobody was told.
+/// A known complaint: one replica acknowledged, another was promoted, and nobody noticed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_grant_that_the_promoted_replica_lacks_is_lost_and_fenced() {
     let down_after = Duration::from_secs(1);
@@ -49,15 +49,12 @@ async fn a_grant_that_the_promoted_replica_lacks_is_lost_and_fenced() {
         .unlock()
         .await
         .expect("held");
-    eventually("all is settled", async || {
-        client.stats().releases_pending == 0
-    })
-    .await;
+    eventually("all settled", async || client.stats().releases_pending == 0).await;
     sentinels.until_in_step();
     let master = sentinels.current_master();
     let [copies, lacks] = [(master + 1) % 3, (master + 2) % 3];
     sentinels.pause(lacks);
-    // It has no connection either: nothing waits for it there.
+    // It has no connections, so nothing waits for it there.
     sentinels
         .server(master)
         .command(&["CLIENT", "KILL", "TYPE", "replica"]);
@@ -74,7 +71,7 @@ async fn a_grant_that_the_promoted_replica_lacks_is_lost_and_fenced() {
     sentinels.kill(master);
     sentinels.resume(lacks);
     assert_eq!(sentinels.until_replaced(master), lacks);
-    let ended = timeout(LIMIT, guard.ended()).await.expect("it is told");
+    let ended = timeout(LIMIT, guard.ended()).await.expect("lost");
     assert_eq!(ended, Ended::Lost(LossReason::Gone));
     // No replica is left to copy anything.
     drop(rival);
@@ -113,10 +110,10 @@ async fn a_grant_that_the_promoted_replica_lacks_is_lost_and_fenced() {
     );
 }
 
-/// The complaint: too few replicas block every acquisition, and leave counts behind.
+/// A known complaint: too few replicas block every acquisition and leave counts behind.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn where_all_replicas_must_copy_one_that_stands_still_refuses_grants() {
-    // Nobody is elected meanwhile.
+async fn a_stopped_replica_refuses_grants_if_all_must_acknowledge() {
+    // Nobody is elected during the test.
     let sentinels = Sentinels::start_with(&Watch {
         down_after: LONG,
         ..Watch::default()
@@ -156,11 +153,11 @@ async fn where_all_replicas_must_copy_one_that_stands_still_refuses_grants() {
             counts && refused.is_retryable() && !refused.may_be_held(),
             "{refused:?}"
         );
-        eventually("nothing is left", async || {
+        eventually("no key left", async || {
             master.command(&["EXISTS", "n"]).int() == 0 && client.stats().releases_pending == 0
         })
         .await;
-        // Who does not ask for copies is not concerned.
+        // A client that does not ask for copies is not affected.
         plain
             .lock("n")
             .try_lock(LIMIT, Lease::Renewed)

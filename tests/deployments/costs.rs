@@ -1,7 +1,8 @@
-//! What each operation costs, counted by the servers: the same on one server, with sentinels and on a cluster, but
-//! for what has its keys on several masters.
+//! What each operation costs, counted by the servers: the same on one server, with sentinels and in
+//! a cluster, except for operations with keys on several masters.
 //!
-//! The table of `docs/deployments.md` is compared with what was counted. With `LEASEHOLD_WRITE_COSTS=1` it is written.
+//! The table of `docs/deployments.md` is compared with the counts. `LEASEHOLD_WRITE_COSTS=1` writes
+//! the table.
 
 mod counted;
 
@@ -27,7 +28,7 @@ const BEGIN: &str =
 const END: &str = "<!-- The end of what is written. -->";
 
 const MASTERS: u16 = 3;
-/// More than one call renews.
+/// More than one call can renew.
 const HOLDS: u64 = 1_000;
 
 const ONE_SLOT: &str = "three locks of one slot: lock, unlock";
@@ -120,11 +121,11 @@ async fn of_locks(counted: &mut Counted) -> Costs {
     let clients = counted.clients().await;
     costs.push(("`holder`", counted.cost(clients, seen).await));
     let entered = async |_: &mut Counted, _: &[Client; 1], _| {
-        // The lease is shorter by then, and is made long again.
+        // The lease has become shorter by then, and is extended again.
         sleep(Duration::from_millis(2)).await;
         held.reenter()
             .await
-            .expect("its own")
+            .expect("re-entered")
             .unlock()
             .await
             .expect("held");
@@ -238,9 +239,9 @@ async fn of_several(counted: &mut Counted) -> Costs {
     }
     let renewed = async |_: &mut Counted, [client]: &[Client; 1], _| {
         let before = client.stats().renewed;
-        // All are due, and renewed when the client notices.
+        // All holds are due, and are renewed when the client notices.
         machine.was_suspended(LONG / 2);
-        eventually("all are renewed", async || {
+        eventually("all renewed", async || {
             client.stats().renewed == before + HOLDS
         })
         .await;
@@ -259,14 +260,14 @@ fn master_of(key: &str) -> u16 {
     keyslot(key) / SLOTS.div_ceil(MASTERS)
 }
 
-/// A tag whose slot is on this master of a cluster.
+/// A hash tag whose slot is on this master.
 fn tag_in(master: u16) -> String {
     let mut tags = (0..).map(|number: u64| format!("{{{number}}}"));
     tags.find(|tag| master_of(tag) == master)
         .expect("one of many")
 }
 
-/// Names without braces of which all are on one master.
+/// Names without braces that are all on one master.
 fn untagged_name(what: &str, number: u64) -> String {
     let names = (0..).map(|number: u64| format!("{what}:{number}"));
     let number = usize::try_from(number).expect("a few");
@@ -303,7 +304,7 @@ fn table(server: &Costs, sentinels: &Costs, cluster: &Costs) -> String {
 /// The page with this table between the marks.
 fn filled(table: &str) -> String {
     let (before, rest) = PAGE.split_once(BEGIN).expect("it begins");
-    let (_, after) = rest.split_once(END).expect("it ends");
+    let (_, after) = rest.split_once(END).expect("an end mark");
     format!("{before}{BEGIN}\n{table}\n{END}{after}")
 }
 
@@ -329,7 +330,7 @@ fn costs_are_those_of_one_server_where_the_keys_are_on_one_master() {
             Deployment::Cluster(Box::new(Cluster::start_with(shape)))
         },
     ];
-    // Each has a runtime of its own: a question to a server blocks its thread.
+    // Each has its own runtime, because a question to a server blocks its thread.
     let [server, sentinels, cluster] = thread::scope(|scope| {
         let counting = starts.map(|start| {
             scope.spawn(move || {

@@ -1,6 +1,6 @@
-//! Masters that are replaced, by order, by death, and by standing still, under contenders of every kind.
+//! Masters that are replaced by order, by death and by a pause, under contenders of every kind.
 //!
-//! `LEASEHOLD_FAILOVERS` is how often, for each deployment (3, one of each sort).
+//! `LEASEHOLD_FAILOVERS` is the number of failovers for each deployment (3, one of each sort).
 
 use std::time::Instant;
 

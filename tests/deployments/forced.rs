@@ -1,7 +1,8 @@
-//! Masters that are replaced by force, while a replica lacks what they granted last.
+//! Masters that are replaced by force while a replica lacks their last grants.
 //!
-//! `LEASEHOLD_FORCED` is how often, for each setting of durability (3); `LEASEHOLD_SEED` is the seed. With
-//! `--nocapture` it prints the rows of the table in `docs/guarantees.md`.
+//! `LEASEHOLD_FORCED` is the number of failovers for each setting of durability (3);
+//! `LEASEHOLD_SEED` is the seed. With `--nocapture` it prints the rows of the table in
+//! `docs/guarantees.md`.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
@@ -17,20 +18,21 @@ use crate::contenders::{LIMIT, size};
 
 const NAMES: usize = 12;
 const WAIT: Duration = Duration::from_secs(5);
-/// How long the replica that is promoted has heard nothing by then, in ms.
+/// For how long the promoted replica has received nothing, in ms.
 const LAG: std::ops::Range<u64> = 100..400;
 /// How long a holder stays inside, in ms.
 const SECTION: std::ops::Range<u64> = 20..400;
 
-/// A name, and what its lock protects.
+/// A name and the resource that its lock protects.
 #[derive(Default)]
 struct Place {
     inside: Mutex<Vec<Arc<Section>>>,
-    /// The step that the resource took last: it refuses lower tokens, and equal ones of other work.
+    /// The last step that the resource accepted. It refuses lower tokens, and equal ones of other
+    /// work.
     last: Mutex<(i64, u64)>,
 }
 
-/// Somebody inside.
+/// A holder inside its section.
 struct Section {
     guard: LockGuard,
     work: u64,
@@ -118,7 +120,7 @@ impl Run {
             self.counts
                 .refused
                 .fetch_add(u64::from(section.refused.load(SeqCst)), SeqCst);
-            // One of a double hold is kept, until one of both has been told.
+            // One guard of a double hold is kept until one of the two reports the loss.
             if let Ok(section) = Arc::try_unwrap(section) {
                 match section.guard.unlock().await {
                     Ok(()) | Err(Error::Lost { .. }) => {}
@@ -136,8 +138,8 @@ impl Run {
         }
     }
 
-    /// One of each two that were inside at once is told that its hold is lost, and the resource has refused a
-    /// step of one of them.
+    /// Asserts for each double hold that one guard reports its loss, and that the resource has
+    /// refused a step of one of the two.
     async fn settle(&self) -> usize {
         let doubles = std::mem::take(&mut *self.doubles.lock().expect("no panic"));
         for [one, other] in &doubles {
@@ -147,7 +149,7 @@ impl Run {
                     ended = other.guard.ended() => ended,
                 }
             });
-            let ended = ended.await.expect("it is told");
+            let ended = ended.await.expect("lost");
             assert!(matches!(ended, Ended::Lost(_)), "{ended:?}");
         }
         for pair in &doubles {
@@ -162,7 +164,7 @@ impl Run {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_double_hold_is_told_and_refused() {
+async fn every_double_hold_is_reported_and_refused_by_the_resource() {
     let cluster = Cluster::start_with(Shape {
         masters: 1,
         replicas: 2,
@@ -180,7 +182,7 @@ async fn every_double_hold_is_told_and_refused() {
     assert_eq!(all, 0, "a grant that every replica had was lost");
 }
 
-/// Double holds in so many failovers.
+/// The number of double holds in this many failovers.
 async fn forced(cluster: &Cluster, durability: Option<Durability>, seed: usize) -> usize {
     let run = Arc::<Run>::default();
     let mut random = Rng::with_seed(u64::try_from(seed).expect("a seed"));
@@ -227,13 +229,13 @@ async fn forced(cluster: &Cluster, durability: Option<Durability>, seed: usize) 
     doubles
 }
 
-/// Cuts a replica off and makes it the master a while later, without anybody's vote. The former master lives,
+/// Cuts a replica off and makes it master a while later, without a vote. The former master lives,
 /// and follows when it hears of it.
 async fn replace_by_force(cluster: &Cluster, lag: Duration) {
     let (old, new) = (cluster.master(0), cluster.replica_of(0));
     let mut master = cluster.node(old).connection();
-    let mut command = |words: &[&str]| master.command(words).expect("it answers");
-    // Whoever is connected stays so; the replica does not come back.
+    let mut command = |words: &[&str]| master.command(words).expect("answered");
+    // Existing connections stay, but the replica cannot return.
     command(&["CONFIG", "SET", "requirepass", "nobody knows"]);
     cluster
         .node(new)

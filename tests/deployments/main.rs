@@ -1,7 +1,7 @@
-//! Clusters and sentinels whose masters change, and whose slots move; what operations cost there.
+//! Clusters and sentinels with changing masters and moving slots, and what operations cost there.
 //!
-//! In `cluster`, `sentinel` and `pool` the test bed itself is tested, by commands that share no code with the
-//! library: what the other tests conclude from it is worth no more than it is.
+//! `cluster`, `sentinel` and `pool` test the test bed itself with commands that share no code with
+//! the library, because the conclusions of the other tests depend on it.
 #![expect(clippy::disallowed_methods, reason = "real servers take real time")]
 
 mod addresses;

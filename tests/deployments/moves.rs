@@ -30,7 +30,7 @@ async fn slots_that_move_cost_nobody_an_error() {
             .into_iter()
             .find(|node| *node != home)
             .expect("another master");
-        // One key at a time, and many; there, and back.
+        // One key at a time, and many; there and back.
         let moving = cluster.begin_migration(*slot, away);
         let many = if round % 2 == 0 { 1 } else { 100 };
         while moving.move_keys(many) > 0 {
@@ -46,8 +46,8 @@ async fn slots_that_move_cost_nobody_an_error() {
     drop(contenders.stop().await);
 }
 
-/// The release of a reader looks at the lifetimes of the others, by keys that the server is not told. On the
-/// node that takes the slot over, those that have not come yet look like those that are over.
+/// The release of a reader checks the lifetimes of other readers through undeclared keys. On the
+/// importing node, lifetimes that have not arrived look like those that have ended.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_reader_whose_lifetime_is_on_its_way_is_not_passed_over() {
     let cluster = Cluster::start_with(Shape {

@@ -1,4 +1,4 @@
-//! Servers that are known by names, and move to other ports behind them.
+//! Servers that are known by names, and move to other ports behind those names.
 
 use std::time::Duration;
 
@@ -25,19 +25,19 @@ fn hosts(servers: &[Server]) -> String {
     hosts.join(",")
 }
 
-/// Somebody waits, the holder releases, and the lock goes on to who waited.
+/// A waiter queues, the holder releases, and the waiter gets the lock.
 async fn passes_on(holder: LockGuard, client: &Client) -> LockGuard {
     let lock = client.lock(holder.name());
     let waiting = tokio::spawn(async move { lock.lock().await.expect("released") });
-    eventually("it waits", async || client.stats().listeners == 1).await;
+    eventually("queued", async || client.stats().listeners == 1).await;
     holder.unlock().await.expect("held");
     timeout(LIMIT, waiting)
         .await
-        .expect("it is woken")
+        .expect("woken")
         .expect("no panic")
 }
 
-/// The complaint: a primary that is known by a name, and whose successor is at another address behind it, is not
+/// A known complaint: the successor of a primary, at another address behind the same name, is not
 /// found, or not for as long as the program runs.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sentinels_and_servers_are_found_by_name() {
@@ -69,12 +69,12 @@ async fn sentinels_and_servers_are_found_by_name() {
         1,
         "at another port of the same name"
     );
-    eventually("it is verified", async || guard.state() == HoldState::Held).await;
+    eventually("verified", async || guard.state() == HoldState::Held).await;
     let guard = passes_on(guard, &other).await;
     guard.unlock().await.expect("held all the time");
 }
 
-/// What clients are told of where masters are.
+/// How nodes describe the addresses of masters to clients.
 fn endpoints_are(node: &Server, sort: &str) -> bool {
     let slots = node.command(&["CLUSTER", "SLOTS"]);
     let expected = if sort == "hostname" {
@@ -88,12 +88,12 @@ fn endpoints_are(node: &Server, sort: &str) -> bool {
         .all(|range| range.array()[2].array()[0] == expected)
 }
 
-/// The same of a cluster, whose nodes tell clients names, or only ports.
+/// The same for a cluster whose nodes announce names, or only ports.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nodes_are_found_by_name_and_without_one() {
     let mut cluster = Cluster::start();
     for sort in ["hostname", "unknown-endpoint"] {
-        // Redis 6.2 refuses that, and tells addresses.
+        // Redis 6.2 refuses that and announces addresses.
         let sets = |node: &Server, what, value| {
             node.command(&["CONFIG", "SET", what, value]) == Reply::Status("OK".into())
         };
@@ -119,7 +119,7 @@ async fn nodes_are_found_by_name_and_without_one() {
         } else {
             cluster.failover(0);
         }
-        eventually("it is verified", async || guard.state() == HoldState::Held).await;
+        eventually("verified", async || guard.state() == HoldState::Held).await;
         let guard = passes_on(guard, &other).await;
         guard.unlock().await.expect("held all the time");
         for shard in 0..3 {

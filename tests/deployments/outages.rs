@@ -1,6 +1,7 @@
-//! Shards that are down for a while, and come back, as those see it who hold and wait there, and elsewhere.
+//! Shards that are down for a while and come back, from the point of view of holders and waiters
+//! there and elsewhere.
 //!
-//! `LEASEHOLD_OUTAGE` is how long, in seconds (3).
+//! `LEASEHOLD_OUTAGE` is the duration in seconds (3).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
@@ -13,13 +14,13 @@ use tokio::time::timeout;
 
 use crate::contenders::{LIMIT, size};
 
-/// No hold ends in an outage for lack of renewals.
+/// No hold ends during an outage for lack of renewals.
 const LONG: Duration = Duration::from_secs(300);
 
-/// A hold ends in an outage, and is renewed all the time otherwise.
+/// Ends during an outage, and is renewed otherwise.
 const SHORT: Duration = Duration::from_millis(1_500);
 
-/// A hold outlasts a failover of busy servers, and is renewed every five seconds.
+/// Outlasts a failover of busy servers, and is renewed every five seconds.
 const RENEWED: Duration = Duration::from_secs(15);
 
 const WAIT: Duration = Duration::from_millis(500);
@@ -44,13 +45,13 @@ async fn take(client: &Client, name: &str, lease: Duration) -> LockGuard {
 /// How the holds of pairs end.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
-    /// With an answer, which says that it was held.
+    /// With a reply, which confirms that the lock was held.
     Unlocked,
-    /// In the background, whoever answers when.
+    /// In the background.
     Dropped,
 }
 
-/// Locks that are taken and released as fast as that goes. None may fail.
+/// Takes and releases locks as fast as possible. None may fail.
 struct Pairs {
     done: Arc<AtomicU64>,
     stop: Arc<AtomicBool>,
@@ -93,10 +94,12 @@ impl Pairs {
     }
 }
 
-/// Nobody could be asked: the wait ends as it should, with the reason, and nothing is held.
+/// Asserts that a wait with no reachable server ends in time, with the reason, and that nothing is
+/// held.
 async fn is_refused(client: &Client, name: &str) {
     let since = Instant::now();
-    // In a task: on a busy machine the thread of the test is woken late, and taken for gone.
+    // In a task: on a busy machine, the test's thread is woken late and its future would be passed
+    // over.
     let lock = client.lock(name);
     let trying = tokio::spawn(async move { lock.try_lock(WAIT, Lease::Renewed).await });
     let refused = trying.await.expect("no panic").expect_err("it is down");
@@ -112,7 +115,7 @@ async fn is_refused(client: &Client, name: &str) {
     assert!(refused.is_retryable(), "{refused:?}");
 }
 
-/// A waiter without a limit on a name that is free as soon as somebody serves it.
+/// A waiter without a limit for a name that is free as soon as a server serves it.
 fn waiter(client: &Client, name: &str) -> JoinHandle<()> {
     let lock = client.lock(name);
     tokio::spawn(async move {
@@ -132,7 +135,7 @@ async fn goes_on(waiting: JoinHandle<()>) {
         .expect("no panic");
 }
 
-/// The complaint: one bad node blocks the healthy ones, and who waited at it hangs when it is back.
+/// A known complaint: one bad node blocks the healthy ones, and its waiters hang when it is back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[expect(
     clippy::print_stderr,
@@ -188,10 +191,8 @@ async fn without_full_coverage_a_shard_that_is_down_is_its_own_affair() {
         after[0] > before[0] + 10 && after[1] > before[1] + 10,
         "{before:?} to {after:?}"
     );
-    // The renewal of a long lease is not due yet; the short one has been in vain all the time.
-    let ended = timeout(LIMIT, kept_short.ended())
-        .await
-        .expect("it is told");
+    // The renewal of the long lease is not due yet. That of the short one has failed all the time.
+    let ended = timeout(LIMIT, kept_short.ended()).await.expect("lost");
     assert_eq!(ended, Ended::Lost(LossReason::Expired));
     assert!(!waiting.is_finished());
 
@@ -223,7 +224,7 @@ async fn without_full_coverage_a_shard_that_is_down_is_its_own_affair() {
     }
 }
 
-/// How often a server was asked something about the cluster.
+/// How often a server was asked about the cluster.
 fn looks(server: &Server) -> u64 {
     let stats = server.command(&["INFO", "commandstats"]).text();
     let calls = |line: &str| {
@@ -238,7 +239,8 @@ fn looks(server: &Server) -> u64 {
     stats.lines().filter_map(calls).sum::<u64>()
 }
 
-/// Nobody knows better meanwhile: who asks again and again keeps the healthy ones busy.
+/// Nobody knows more in the meantime, so clients that keep asking would only load the healthy
+/// nodes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[expect(
     clippy::print_stderr,
@@ -276,7 +278,7 @@ async fn a_master_that_is_down_does_not_make_the_others_answer_all_the_time() {
     }
 }
 
-/// The complaint: healthy masters answer CLUSTERDOWN, which callers take for the end. It passes.
+/// A known complaint: healthy masters answer CLUSTERDOWN, which callers take for permanent.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn with_full_coverage_all_wait_and_all_go_on() {
     let mut cluster = Cluster::start_with(Shape {
@@ -298,12 +300,12 @@ async fn with_full_coverage_all_wait_and_all_go_on() {
     .await;
     let since = Instant::now();
     let waiting = waiter(&client, &waited);
-    eventually("it is uncertain", async || short.state() != HoldState::Held).await;
+    eventually("uncertain", async || short.state() != HoldState::Held).await;
     while since.elapsed() < outage() {
         is_refused(&client, &healthy).await;
         assert_ne!(kept.state(), HoldState::Lost, "its lease is long enough");
     }
-    let ended = timeout(LIMIT, short.ended()).await.expect("it is told");
+    let ended = timeout(LIMIT, short.ended()).await.expect("lost");
     assert_eq!(ended, Ended::Lost(LossReason::Expired));
     assert!(!waiting.is_finished());
 
@@ -312,11 +314,12 @@ async fn with_full_coverage_all_wait_and_all_go_on() {
     let done = pairs.done();
     eventually("pairs go on", async || pairs.done() > done + 10).await;
     pairs.stop().await;
-    eventually("it is certain", async || kept.state() == HoldState::Held).await;
+    eventually("certain", async || kept.state() == HoldState::Held).await;
     kept.unlock().await.expect("held all the time");
 }
 
-/// The complaint: one bad node blocks the healthy ones, above all when a slot moves between these.
+/// A known complaint: one bad node blocks the healthy ones, especially when a slot moves between
+/// those.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_slot_moves_while_another_shard_stands_still() {
     let shape = Shape {
@@ -344,7 +347,7 @@ async fn a_slot_moves_while_another_shard_stands_still() {
     })
     .await;
     cluster.pause(2);
-    // Somebody is on the way to it all the time.
+    // A waiter tries to reach it all the time.
     let stuck = waiter(&client, &cluster.name_in(2, "stuck"));
     for owner in [1, 0, 1] {
         cluster.migrate(keyslot(&moving), owner);
@@ -357,7 +360,7 @@ async fn a_slot_moves_while_another_shard_stands_still() {
                 .all(|(pairs, before)| pairs.done() > before + 10)
         })
         .await;
-        eventually("all are renewed", async || {
+        eventually("all renewed", async || {
             client.stats().renewed > renewed + 40
         })
         .await;
@@ -377,19 +380,19 @@ async fn a_slot_moves_while_another_shard_stands_still() {
     }
 }
 
-/// A hold is renewed again, within what its lease leaves.
+/// Asserts that a hold is renewed again within what is left of its lease.
 async fn is_renewed(client: &Client, guard: &LockGuard) {
     let before = client.stats().renewed;
-    eventually("it is renewed", async || {
+    eventually("renewed", async || {
         assert_ne!(guard.state(), HoldState::Lost, "{:?}", client.stats());
         client.stats().renewed > before
     })
     .await;
-    eventually("it is certain", async || guard.state() == HoldState::Held).await;
+    eventually("certain", async || guard.state() == HoldState::Held).await;
 }
 
-/// The complaint: "MOVED redirection loop detected" at renewals, after masters were down and up again
-/// with roles swapped, and swapped back.
+/// A known complaint: "MOVED redirection loop detected" for renewals, after masters were down and
+/// came up with swapped roles, twice.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn renewals_go_on_when_roles_are_swapped_and_swapped_back() {
     let mut cluster = Cluster::start();
@@ -421,7 +424,8 @@ async fn renewals_go_on_when_a_former_primary_is_the_primary_again() {
     let guard = take(&client, "n", RENEWED).await;
     for _ in 0..2 {
         sentinels.until_in_step();
-        // They stand still, and keep what they have: a busy sentinel may choose one too early.
+        // Pause the sentinels, which keep their state: a busy sentinel may choose a new master too
+        // early.
         let old = sentinels.current_master();
         sentinels.pause(old);
         sentinels.until_replaced(old);

@@ -1,5 +1,5 @@
-//! What one program starts for many tests, the ways into it that can be made to fail, and what of it
-//! outlives the program: nothing.
+//! What one program starts for many tests, the proxies in front of it, and that nothing outlives
+//! the program.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
@@ -10,7 +10,7 @@ use leasehold_testbed::{Borrowed, Connection, Reply, Routes, wait_until};
 
 const DEPLOYMENTS: [&str; 2] = ["cluster", "sentinel"];
 
-/// This binary again, as another process that runs one ignored test on a deployment.
+/// This binary, run as another process with one ignored test on a deployment.
 fn child(test: &str, deployment: &str) -> Child {
     let mut child = Command::new(std::env::current_exe().expect("our own path"));
     child.args([test, "--exact", "--ignored", "--nocapture"]);
@@ -22,14 +22,14 @@ fn child(test: &str, deployment: &str) -> Child {
 }
 
 #[test]
-fn nothing_outlives_a_program_that_is_killed() {
+fn no_server_outlives_a_killed_test_program() {
     for deployment in DEPLOYMENTS {
         let mut program = child("pool::starts_and_stays", deployment);
         let lines = BufReader::new(program.stdout.take().expect("piped")).lines();
         let url = lines
             .map(|line| line.expect("text"))
             .find(|line| line.contains("redis-"));
-        let url = url.expect("it starts");
+        let url = url.expect("started");
         let hosts = url
             .split_once("://")
             .expect("a URL")
@@ -44,7 +44,7 @@ fn nothing_outlives_a_program_that_is_killed() {
         for address in &addresses {
             Connection::open(*address).expect("it runs, although it stands still");
         }
-        program.kill().expect("it runs");
+        program.kill().expect("running");
         program.wait().expect("it was started");
         let begin = format!("leasehold-test-{}-", program.id());
         wait_until(
@@ -75,10 +75,10 @@ fn starts_and_stays() {
 }
 
 #[test]
-fn what_one_test_leaves_the_next_one_gets_empty() {
+fn the_next_test_gets_an_emptied_deployment() {
     for deployment in DEPLOYMENTS {
         let program = child("pool::goes_from_test_to_test", deployment);
-        let output = program.wait_with_output().expect("it runs");
+        let output = program.wait_with_output().expect("running");
         assert!(
             output.status.success(),
             "{}",
@@ -120,7 +120,7 @@ fn goes_from_test_to_test() {
 fn lines_can_be_made_to_fail() {
     for deployment in DEPLOYMENTS {
         let program = child("pool::line_that_fails", deployment);
-        let output = program.wait_with_output().expect("it runs");
+        let output = program.wait_with_output().expect("running");
         assert!(
             output.status.success(),
             "{}",
@@ -148,7 +148,7 @@ fn line_that_fails() {
         Reply::Int(3),
         "on a new connection"
     );
-    // The nodes that it was told of are the proxies.
+    // The addresses that the deployment announces are those of the proxies.
     let own: Vec<_> = deployment
         .url()
         .split([',', '/', ':'])

@@ -1,4 +1,5 @@
-//! What preflight says of a failover, compared with the lease: of real sentinels, and of a real cluster.
+//! What preflight says about failovers compared with the lease, for real sentinels and a real
+//! cluster.
 
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ async fn report(url: &str, lease: Duration) -> Preflight {
     let builder = Client::builder(url).lease(lease).connect_timeout(LIMIT);
     let client = builder.connect().await.expect("connects");
     let report = client.preflight().uses([]).await;
-    report.expect("it answers")
+    report.expect("answered")
 }
 
 fn told(report: &Preflight, severity: Severity, part: &str) -> bool {
@@ -24,7 +25,7 @@ fn told(report: &Preflight, severity: Severity, part: &str) -> bool {
         .any(|found| found.severity == severity && found.text.contains(part))
 }
 
-/// What is said of failovers, for better or worse.
+/// The findings about failovers.
 fn of_failovers(report: &Preflight) -> Vec<&str> {
     let texts = report.findings.iter().map(|found| found.text.as_str());
     texts
@@ -32,7 +33,7 @@ fn of_failovers(report: &Preflight) -> Vec<&str> {
         .collect()
 }
 
-/// What is missing to a failover within the lease.
+/// What is missing for a failover within the lease.
 async fn missing(url: &str, lease: Duration) -> Vec<String> {
     let requirements = Requirements::new().failover_within_lease();
     let builder = Client::builder(url).lease(lease).connect_timeout(LIMIT);
@@ -54,7 +55,7 @@ async fn missing(url: &str, lease: Duration) -> Vec<String> {
     }
 }
 
-/// On every sentinel, each of which has settings of its own.
+/// On every sentinel, because each has its own settings.
 fn set(sentinels: &Sentinels, setting: &str, value: &str) {
     for sentinel in sentinels.sentinels() {
         let reply = sentinel.command(&["SENTINEL", "SET", MASTER, setting, value]);
@@ -99,7 +100,7 @@ async fn sentinels_that_notice_late_are_compared_with_the_lease() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn too_few_sentinels_are_told() {
+async fn too_few_sentinels_are_reported() {
     let mut sentinels = Sentinels::start();
     let url = sentinels.url();
     set(&sentinels, "quorum", "3");
@@ -121,7 +122,7 @@ async fn too_few_sentinels_are_told() {
     let unmet = "the sentinels: 3 sentinels are up, and a failover needs 4";
     assert_eq!(missing(&url, LEASE).await, [unmet]);
 
-    // Two of three are gone: one is no majority, whatever the quorum is.
+    // Two of three are gone. One is no majority, whatever the quorum is.
     set(&sentinels, "quorum", "1");
     assert_eq!(of_failovers(&report(&url, LEASE).await), Vec::<&str>::new());
     sentinels.kill_sentinel(0);
@@ -161,7 +162,7 @@ async fn sentinels_that_do_not_tell_are_not_taken_for_good_ones() {
         "{report}"
     );
 
-    // A user that may ask for the primary, and no more.
+    // A user that may only ask for the primary.
     let user =
         "ACL SETUSER some on >secret resetchannels &+switch-master -@all +hello +ping +subscribe";
     let words = [user, "+sentinel|master", "+sentinel|sentinels"].join(" ");
@@ -189,7 +190,7 @@ async fn the_node_timeout_of_a_cluster_is_compared_with_the_lease() {
     assert_eq!(of_failovers(&good), Vec::<&str>::new(), "{good}");
     assert_eq!(missing(&url, LEASE).await, Vec::<String>::new());
 
-    // One node is enough: some locks are on it.
+    // One node is enough, because some locks are on it.
     let slow = cluster.node(1);
     slow.command(&["CONFIG", "SET", "cluster-node-timeout", "15000"]);
     let bad = report(&url, LEASE).await;

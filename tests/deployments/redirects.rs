@@ -1,5 +1,5 @@
-//! A node that sends everybody to itself, as one does that has not heard yet what it owns: others flood it. One that
-//! sends everybody to ever new addresses.
+//! A node that redirects everybody to itself, like a node that does not know its slots yet: other
+//! clients flood it. And a node that redirects everybody to ever new addresses.
 
 use std::io::{self, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -15,22 +15,23 @@ use tokio::time::timeout;
 
 use crate::contenders::LIMIT;
 
-/// Sends of one call: the first, and five after a redirect.
+/// The maximum number of sends of one call: the first, and five after a redirect.
 const SENDS_MAX: u64 = 6;
 
-/// Pauses of one call between them: 2, 4, 8, 16 and 32 ms.
+/// The pauses of one call between its sends: 2, 4, 8, 16 and 32 ms.
 const PAUSES: Duration = Duration::from_millis(62);
 
-/// The shortest pause of a caller between two calls that failed.
+/// The shortest pause of a caller between two failed calls.
 const BETWEEN_CALLS: Duration = Duration::from_millis(40);
 
-/// The shortest pause between two questions for the layout, which are two commands.
+/// The shortest pause between two queries of the layout, which are two commands each.
 const BETWEEN_LAYOUTS: Duration = Duration::from_millis(25);
 
-/// Of each sort.
+/// Callers of each sort.
 const CALLERS: u32 = 7;
 
-/// In front of a node. As long as it is wrong, the node answers each script with MOVED to this address.
+/// A proxy in front of a node. While it is wrong, each script is answered with MOVED to this
+/// address.
 struct Misled {
     address: SocketAddr,
     shared: Arc<Shared>,
@@ -39,18 +40,18 @@ struct Misled {
 #[derive(Default)]
 struct Shared {
     is_wrong: AtomicBool,
-    /// Whom it names then, one after the other, if not itself.
+    /// The addresses that it names in turn, if not its own.
     others: Mutex<Vec<SocketAddr>>,
-    /// Scripts that were answered so.
+    /// The number of scripts that were answered so.
     misled: AtomicU64,
-    /// All commands.
+    /// The number of all commands.
     commands: AtomicU64,
 }
 
 impl Misled {
     fn before(node: SocketAddr) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let address = listener.local_addr().expect("its address");
+        let address = listener.local_addr().expect("an address");
         let shared = Arc::<Shared>::default();
         let own = shared.clone();
         thread::spawn(move || {
@@ -108,7 +109,7 @@ fn join(
             let is_script = request[0].starts_with(b"EVAL");
             let sent = if is_script && shared.is_wrong.load(SeqCst) {
                 shared.misled.fetch_add(1, SeqCst);
-                // The node answers in the right order by itself.
+                // The node itself answers in the right order.
                 let slot = slot_of(&request);
                 let other = shared.others.lock().expect("nobody panics").pop();
                 let address = other.unwrap_or(address);
@@ -130,7 +131,7 @@ fn join(
     Ok(())
 }
 
-/// Of a script: with its keys, or with their number and the keys as arguments.
+/// The slot of a script, whose keys are declared or passed as arguments after their number.
 fn slot_of(script: &[Vec<u8>]) -> u16 {
     let key = if script[2] == b"0" {
         &script[4]
@@ -175,7 +176,7 @@ where
     locks.map(|lock| tokio::spawn(work(lock))).collect()
 }
 
-/// A cluster of one node, which says that it is where it is misled.
+/// A cluster of one node, which is announced at the address of the proxy.
 async fn misled_cluster() -> (Cluster, Misled, Client) {
     let cluster = Cluster::start_with(Shape {
         masters: 1,
@@ -187,15 +188,15 @@ async fn misled_cluster() -> (Cluster, Misled, Client) {
     let words = ["CONFIG", "SET", "cluster-announce-port", &port];
     assert_eq!(cluster.node(0).command(&words).text(), "OK");
     let builder = Client::builder(&format!("redis-cluster://{}", misled.address));
-    // On a machine that stalls an answer is late, not lost.
+    // On a stalled machine a reply is late, but not lost.
     let builder = builder.connect_timeout(LIMIT).command_timeout(LIMIT / 6);
     let builder = builder.lease(Duration::from_secs(6));
     let client = builder.connect().await.expect("connects");
     (cluster, misled, client)
 }
 
-/// The complaint: 150 000 requests for a lock in five seconds to a server that answers MOVED, and "MOVED
-/// redirection loop detected" for calls and renewals long after that.
+/// A known complaint: 150 000 requests for one lock in five seconds to a server that answers MOVED,
+/// and "MOVED redirection loop detected" for calls and renewals long after that.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[expect(
     clippy::print_stderr,
@@ -204,7 +205,7 @@ async fn misled_cluster() -> (Cluster, Misled, Client) {
 async fn a_node_that_sends_everybody_to_itself_is_asked_with_pauses() {
     let (cluster, misled, client) = misled_cluster().await;
     let held = client.lock("held").lock().await.expect("free");
-    eventually("it is renewed", async || client.stats().renewed > 0).await;
+    eventually("renewed", async || client.stats().renewed > 0).await;
 
     let (span, misled_at) = (Duration::from_secs(2), misled.address);
     let (calls, commands, since) = (client.stats().calls, misled.commands(), Instant::now());
@@ -226,7 +227,7 @@ async fn a_node_that_sends_everybody_to_itself_is_asked_with_pauses() {
                 .try_lock(wait, Lease::Renewed)
                 .await
                 .expect_err("misled");
-            // A call may be under way when the wait ends.
+            // A call may be in flight when the wait ends.
             assert!(refused.is_retryable(), "{refused:?}");
         }
     });
@@ -254,7 +255,7 @@ async fn a_node_that_sends_everybody_to_itself_is_asked_with_pauses() {
     );
     assert!(sent <= calls * SENDS_MAX, "{sent} sends of {calls} calls");
     let sends = |pause: Duration| (took.as_secs_f64() / pause.as_secs_f64() + 1.0) * 6.0;
-    // Two of three callers pause between calls, and so do the renewals and the safety poll.
+    // Two of three callers pause between calls. So do the renewals and the safety poll.
     let callers = f64::from(CALLERS);
     let scripts = callers * sends(PAUSES) + (2.0 * callers + 2.0) * sends(PAUSES + BETWEEN_CALLS);
     let layouts = 2.0 * took.as_secs_f64() / BETWEEN_LAYOUTS.as_secs_f64();
@@ -266,10 +267,7 @@ async fn a_node_that_sends_everybody_to_itself_is_asked_with_pauses() {
     );
 
     misled.go_right();
-    eventually("it is renewed again", async || {
-        held.state() == HoldState::Held
-    })
-    .await;
+    eventually("renewed again", async || held.state() == HoldState::Held).await;
     for waiting in for_ever {
         timeout(LIMIT, waiting)
             .await
@@ -288,7 +286,7 @@ async fn a_node_that_sends_everybody_to_itself_is_asked_with_pauses() {
     assert_eq!(cluster.node(0).command(&["DBSIZE"]).int(), 0);
 }
 
-/// Somebody who accepts every connection, and says nothing.
+/// A server that accepts every connection and says nothing.
 struct Silent {
     listener: TcpListener,
     open: Vec<TcpStream>,
@@ -297,17 +295,17 @@ struct Silent {
 impl Silent {
     fn listen() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        listener.set_nonblocking(true).expect("it may");
+        listener.set_nonblocking(true).expect("permitted");
         Silent {
             listener,
             open: Vec::new(),
         }
     }
 
-    /// Connections that the other side has not closed.
+    /// The number of connections that the other side has not closed.
     fn open(&mut self) -> usize {
         while let Ok((stream, _)) = self.listener.accept() {
-            stream.set_nonblocking(true).expect("it may");
+            stream.set_nonblocking(true).expect("permitted");
             self.open.push(stream);
         }
         self.open.retain_mut(|stream| {
@@ -325,18 +323,20 @@ impl Silent {
     }
 }
 
-/// Each address is a node with connections that are tried again and again, until a layout says that it is none.
+/// Each address becomes a node whose connections are retried, until a layout says that there is no
+/// such node.
 #[tokio::test]
 async fn a_node_that_names_ever_new_addresses_costs_no_more_than_some() {
     const ADDRESSES: usize = 100;
-    // So many nodes that no layout names are kept. None answers: the other connections do not follow its first.
+    // How many nodes that no layout names are kept. None answers, so only the first connection of
+    // each is made.
     const MOST: usize = 16;
 
     let (_cluster, misled, client) = misled_cluster().await;
     let mut silent: Vec<_> = (0..ADDRESSES).map(|_| Silent::listen()).collect();
     let addresses = silent
         .iter()
-        .map(|one| one.listener.local_addr().expect("its address"));
+        .map(|one| one.listener.local_addr().expect("an address"));
     misled.scatter(addresses.collect());
     let calls = (0..ADDRESSES).map(|number| {
         let lock = client.lock(format!("scattered:{number}"));
@@ -352,7 +352,7 @@ async fn a_node_that_names_ever_new_addresses_costs_no_more_than_some() {
 
     misled.go_right();
     let lock = client.lock("scattered:0");
-    eventually("it serves again", async || {
+    eventually("answered again", async || {
         lock.try_lock_now(Lease::Renewed).await.is_ok()
     })
     .await;

@@ -1,4 +1,4 @@
-//! Replies that never come, of every deployment.
+//! Lost replies in every deployment.
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use crate::contenders::LIMIT;
 /// The end of a lease frees nothing within a test.
 const LONG: Duration = Duration::from_secs(300);
 
-/// Those whose acquisitions are scripts of their own.
+/// The kinds that have their own acquire scripts.
 const SORTS: [&str; 5] = ["lock", "fair", "fenced", "string", "write"];
 
-/// One reply is lost; the library may say so, or go on by itself.
+/// One reply is lost. The library may report that, or continue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Caller {
     Patient,
@@ -22,7 +22,8 @@ enum Caller {
     Hurried,
 }
 
-/// The complaint: a script whose reply was lost is sent again, the hold counts two, and its release leaves one.
+/// A known complaint: a script whose reply was lost is sent again, the hold counts two, and its
+/// release leaves one.
 async fn is_counted_once(deployment: &Deployment) {
     let line = deployment.line();
     let builder = Client::builder(line.url())
@@ -32,7 +33,7 @@ async fn is_counted_once(deployment: &Deployment) {
     let client = builder.connect().await.expect("connects");
     let exists = |name: &str| deployment.command(&["EXISTS", name]).int() == 1;
     for kind in KINDS.iter().filter(|kind| SORTS.contains(&kind.name)) {
-        // The server that has the slot knows the script.
+        // Load the script on the server of the slot.
         let warm = kind.lock(&client, &format!("{{{}}}:warm", kind.name));
         warm.lock()
             .await
@@ -54,12 +55,12 @@ async fn is_counted_once(deployment: &Deployment) {
                 async move { lock.try_lock(wait, Lease::Renewed).await }
             });
             if caller == Caller::Hurried {
-                // It is granted all the same, and undone soon after this.
+                // Granted all the same, and undone soon afterwards.
                 let unknown = taking.await.expect("no panic").expect_err("no reply");
                 assert!(unknown.may_be_held(), "{name}: {unknown:?}");
                 line.pass();
             } else {
-                eventually("it is granted", async || exists(&name)).await;
+                eventually("granted", async || exists(&name)).await;
                 line.pass();
                 let guard = timeout(LIMIT, taking)
                     .await
@@ -83,7 +84,7 @@ async fn is_counted_once(deployment: &Deployment) {
             other.expect("free").unlock().await.expect("held");
         }
     }
-    eventually("all is settled", async || client.stats().holds == 0).await;
+    eventually("all settled", async || client.stats().holds == 0).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,4 +1,4 @@
-//! TLS to every server of a deployment, also to those of which it tells by itself.
+//! TLS to every server of a deployment, including servers that only the deployment announces.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ fn builder(certificate: &Certificate, url: &str) -> ClientBuilder {
         .connect_timeout(LIMIT)
 }
 
-/// How a server was reached by these: the local ports of their connections.
+/// The local ports of the connections by which a server was reached.
 fn ports_of(server: &Server, client: &Client) -> Vec<String> {
     let own = server.clients(&client.id());
     let port = |line: &String| {
@@ -43,7 +43,8 @@ fn is_secured(server: &Server, client: &Client) -> bool {
     ports.len() == 3
 }
 
-/// Redirected, woken by messages, and never in plain text, although all servers have a plain port, too.
+/// Redirected and woken by messages without plain text, although all servers also have a plain
+/// port.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_node_of_a_cluster_is_reached_by_tls() {
     let certificate = Certificate::new("cluster");
@@ -72,16 +73,16 @@ async fn every_node_of_a_cluster_is_reached_by_tls() {
         let guard = client.lock(&name).lock().await.expect("free");
         let lock = other.lock(&name);
         let waiting = tokio::spawn(async move { lock.lock().await.expect("released") });
-        eventually("it waits", async || other.stats().listeners == 1).await;
+        eventually("queued", async || other.stats().listeners == 1).await;
         guard.unlock().await.expect("held");
         let woken = timeout(LIMIT, waiting)
             .await
-            .expect("it is woken")
+            .expect("woken")
             .expect("no panic");
         woken.unlock().await.expect("held");
     }
     assert!(cluster.nodes().iter().all(|node| is_secured(node, &client)));
-    // Who does not trust that certificate is told.
+    // A client that does not trust the certificate gets an error.
     let stranger = Client::builder(&url)
         .connect_timeout(Duration::from_secs(2))
         .connect()
@@ -90,7 +91,7 @@ async fn every_node_of_a_cluster_is_reached_by_tls() {
     assert!(refused.contains("certificate"), "{refused}");
 }
 
-/// Sentinels and servers, and the server that another one is replaced by.
+/// Sentinels, servers, and the server that replaces another one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sentinels_and_both_primaries_are_reached_by_tls() {
     let certificate = Certificate::new("sentinel");

@@ -1,4 +1,4 @@
-//! The sentinels of the tests: failovers by order and by death, and what is announced.
+//! The sentinels that the tests use: failovers by order and by death, and what is announced.
 
 use std::time::Instant;
 
@@ -45,7 +45,7 @@ fn a_replica_follows_a_master_that_is_gone() {
     sentinels.until_in_step();
     assert_ne!(sentinels.replica(), 0);
 
-    // They bring it in again as what it is now.
+    // The sentinels reconfigure it as a replica.
     sentinels.restart(0);
     sentinels.until_in_step();
     assert!(!sentinels.is_master(0));

@@ -1,4 +1,5 @@
-//! A cluster whose nodes fail or whose slots move, as those see it who are not concerned, and their waiters.
+//! A cluster whose nodes fail or whose slots move, from the point of view of clients that are not
+//! affected and of their waiters.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
@@ -11,10 +12,10 @@ use tokio::time::timeout;
 
 use crate::contenders::{LIMIT, held_and_waited_for};
 
-/// A poll would find what a message did not tell.
+/// So rare that a poll cannot make up for a lost message.
 const NO_POLL: Duration = Duration::from_secs(60);
 
-/// So would the end of a lease, on which a waiter has a timer.
+/// So long that the end of the lease cannot wake a waiter either.
 const LONG: Duration = Duration::from_secs(300);
 
 fn builder(cluster: &Cluster) -> ClientBuilder {
@@ -72,7 +73,7 @@ async fn a_shard_that_stands_still_costs_the_others_nothing() {
     };
     let whole = rate().await;
     cluster.pause(2);
-    // Somebody waits there, and is told in time.
+    // A waiter is queued there, and woken in time.
     let lock = client.lock(cluster.name_in(2, "n"));
     let since = Instant::now();
     let refused = lock
@@ -83,7 +84,7 @@ async fn a_shard_that_stands_still_costs_the_others_nothing() {
         refused.is_retryable() && since.elapsed() >= span,
         "{refused:?}"
     );
-    // What makes other clients stand still: a slot that moves between the others.
+    // Something that makes other clients stop: a slot that moves between the healthy shards.
     let slot = keyslot(&healthy(0));
     let moving = cluster.begin_migration(slot, 1);
     while moving.move_keys(10) > 0 {}
@@ -91,7 +92,7 @@ async fn a_shard_that_stands_still_costs_the_others_nothing() {
     let without = rate().await;
     eprintln!("pairs a second with three masters {whole:.0}, with one of them frozen {without:.0}");
     let renewed = client.stats().renewed;
-    eventually("all are renewed twice", async || {
+    eventually("all renewed twice", async || {
         client.stats().renewed >= renewed + 2 * 98
     })
     .await;
@@ -113,7 +114,7 @@ async fn a_shard_that_stands_still_costs_the_others_nothing() {
     }
 }
 
-/// Waiters who hear of a release only by its message.
+/// Waiters that depend on the message of the release.
 async fn woken(sharded: ShardedPubSub, change: impl AsyncFnOnce(&Cluster, u16)) {
     let cluster = masters_only();
     let make = || {
@@ -135,7 +136,7 @@ async fn woken(sharded: ShardedPubSub, change: impl AsyncFnOnce(&Cluster, u16)) 
     for waiter in waiting {
         let woken = timeout(LIMIT, waiter)
             .await
-            .expect("it is woken")
+            .expect("woken")
             .expect("no panic");
         woken.expect("held");
     }
@@ -163,7 +164,7 @@ async fn waiters_of_a_lost_connection_come_back() {
     .await;
 }
 
-/// So many holds of one client, 1500 unless the environment says otherwise.
+/// The number of holds of one client: 1500, unless the environment says otherwise.
 fn holds() -> u32 {
     let given = std::env::var("LEASEHOLD_HOLDS");
     given.map_or(1_500, |number| {
@@ -171,9 +172,9 @@ fn holds() -> u32 {
     })
 }
 
-/// The calls that renew so many holds, and how many were renewed.
+/// The number of calls that renew these holds, and of renewed holds.
 async fn renewals(url: &str, holds: u32) -> (u64, u64) {
-    // The longer it takes to take them, the coarser is the grid on which they are renewed.
+    // The longer it takes to take them, the coarser the grid of renewals.
     let lease = Duration::from_millis(8) * holds;
     let builder = Client::builder(url).connect_timeout(LIMIT);
     let client = connect(builder.lease(lease).safety_poll(NO_POLL)).await;
@@ -219,7 +220,8 @@ async fn renewals_are_one_call_to_each_master() {
         eprintln!("{what}: {calls} calls renewed {renewed} of {holds} holds");
     }
     let (calls, renewed) = of_cluster;
-    // 1500 holds are three calls to one server. They are taken over a while, and renewed so.
+    // 1500 holds are three calls to one server. They are taken over a while and renewed
+    // accordingly.
     let to_one_server = u64::from(holds).div_ceil(500) * renewed / u64::from(holds);
     assert!(
         calls <= 3 * to_one_server + 12,

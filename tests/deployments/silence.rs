@@ -1,4 +1,4 @@
-//! Connections to sentinels that stay open and carry nothing any more, while the primary changes.
+//! Connections to sentinels that stay open but carry nothing, while the primary changes.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -9,17 +9,17 @@ use tokio::time::timeout;
 
 use crate::contenders::LIMIT;
 
-/// Neither a poll nor the end of a lease finds what a message did not tell.
+/// So long that neither a poll nor the end of a lease makes up for a lost message.
 const NEVER: Duration = Duration::from_secs(60);
 
-/// What is in front of the sentinels, and a client that knows them by that only.
+/// Proxies in front of the sentinels, and a client that knows only the proxies.
 struct Line {
     proxies: Vec<Proxy>,
     client: Client,
 }
 
 impl Line {
-    /// What sentinels tell of each other leads to the proxies.
+    /// The addresses that sentinels announce lead to the proxies.
     async fn to(sentinels: &Sentinels) -> Self {
         let addresses: Vec<SocketAddr> =
             sentinels.sentinels().iter().map(Server::address).collect();
@@ -39,7 +39,7 @@ impl Line {
     }
 }
 
-/// Waits until the client's calls arrive at the new primary; says how long that took.
+/// Waits until the client's calls arrive at the new primary. Returns how long that took.
 async fn follows(client: &Client, server: &Server) -> Duration {
     let (since, id) = (Instant::now(), client.id());
     eventually("its connections lead to the new primary", async || {
@@ -49,8 +49,8 @@ async fn follows(client: &Client, server: &Server) -> Duration {
     since.elapsed()
 }
 
-/// The complaint: a subscription to a sentinel that was dead for weeks, and a switch that nobody noticed. The
-/// former primary lives, and takes writes for about ten seconds.
+/// A known complaint: a subscription to a sentinel was dead for weeks, and a failover went
+/// unnoticed. The former primary lives, and accepts writes for about ten seconds.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[expect(
     clippy::print_stderr,
@@ -69,7 +69,7 @@ async fn a_switch_is_noticed_although_every_sentinel_has_fallen_silent() {
         let lock = client.lock("waited");
         async move { lock.lock().await.expect("released").unlock().await }
     });
-    eventually("it listens", async || client.stats().subscriptions == 1).await;
+    eventually("listening", async || client.stats().subscriptions == 1).await;
     sentinels.until_in_step();
 
     let old = sentinels.current_master();
@@ -81,17 +81,14 @@ async fn a_switch_is_noticed_although_every_sentinel_has_fallen_silent() {
         sentinels.is_master(old),
         "it has not ended the connections itself"
     );
-    // The subscription has followed, too: no poll is due for a minute.
+    // The subscription has moved as well: no poll is due for a minute.
     eventually("it listens there", async || {
         !channels(sentinels.server(new)).is_empty()
     })
     .await;
-    eventually("it is verified", async || held.state() == HoldState::Held).await;
+    eventually("verified", async || held.state() == HoldState::Held).await;
     follows(&other, sentinels.server(new)).await;
-    eventually("it is verified", async || {
-        in_the_way.state() == HoldState::Held
-    })
-    .await;
+    eventually("verified", async || in_the_way.state() == HoldState::Held).await;
     in_the_way.unlock().await.expect("held");
     let woken = timeout(NEVER / 3, waiting)
         .await
@@ -99,7 +96,7 @@ async fn a_switch_is_noticed_although_every_sentinel_has_fallen_silent() {
         .expect("no panic");
     woken.expect("held");
     held.unlock().await.expect("held all the time");
-    // On the former primary it would have been granted, too.
+    // The former primary would also have granted it.
     assert_eq!(
         sentinels.server(old).clients(&client.id()),
         Vec::<String>::new()
@@ -113,7 +110,8 @@ fn channels(server: &Server) -> Vec<String> {
         .collect()
 }
 
-/// One sentinel that has not fallen silent is enough, and each switch is followed, also the one back.
+/// One sentinel that still answers is enough, and each failover is followed, including the one
+/// back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_sentinel_that_speaks_is_enough() {
     let sentinels = Sentinels::start();

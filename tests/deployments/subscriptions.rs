@@ -1,7 +1,7 @@
-//! Subscriptions of many slots, which come back after a loss, and end while their slots move.
+//! Subscriptions in many slots, which are restored after a loss, and end while their slots move.
 //!
 //! `LEASEHOLD_UNSUBSCRIPTIONS` is how often slots move under subscriptions that come and go (20);
-//! `LEASEHOLD_SEED` replays when they do.
+//! `LEASEHOLD_SEED` replays the times.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
@@ -15,7 +15,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::contenders::{LIMIT, held_and_waited_for, size};
 
-/// Neither a poll nor the end of a lease finds what a message did not tell.
+/// So long that neither a poll nor the end of a lease makes up for a lost message.
 const NEVER: Duration = Duration::from_secs(60);
 
 const SLOTS: usize = 500;
@@ -37,8 +37,8 @@ fn deaf(cluster: &Cluster) -> ClientBuilder {
         .sharded_pubsub(ShardedPubSub::On)
 }
 
-/// The complaint: channels of several slots of one node are subscribed again by one command, and all are
-/// refused with CROSSSLOT.
+/// A known complaint: channels in several slots of one node are subscribed by one command, and all
+/// are refused with CROSSSLOT.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_thousand_channels_of_five_hundred_slots_come_back() {
     let cluster = masters_only();
@@ -77,13 +77,13 @@ async fn a_thousand_channels_of_five_hundred_slots_come_back() {
     for waiter in waiting {
         let woken = timeout(LIMIT, waiter)
             .await
-            .expect("it is woken")
+            .expect("woken")
             .expect("no panic");
         woken.expect("held");
     }
 }
 
-/// Calls whose answers are known, each by the same connections as all others.
+/// Calls whose replies are known, over the same connections as all others.
 struct Asking {
     stop: Arc<AtomicBool>,
     asked: Arc<AtomicU64>,
@@ -91,7 +91,7 @@ struct Asking {
 }
 
 impl Asking {
-    /// Each number is the state of its own latch, and no other has it.
+    /// Each number is the count of its own latch, and unique.
     async fn start(client: &Client, names: &[String]) -> Self {
         let (stop, asked) = (Arc::<AtomicBool>::default(), Arc::<AtomicU64>::default());
         let mut tasks = Vec::new();
@@ -119,8 +119,8 @@ impl Asking {
     }
 }
 
-/// The complaint: where SUNSUBSCRIBE meets a slot that moves, the server's own message answers it, or an error,
-/// or both, and all replies after that belong to other calls.
+/// A known complaint: if SUNSUBSCRIBE meets a moving slot, the server replies with its own message,
+/// an error or both, and all later replies are assigned to the wrong calls.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[expect(
     clippy::print_stderr,
@@ -140,7 +140,7 @@ async fn replies_stay_in_step_when_unsubscribed_slots_move() {
         held.push(holder.fair_lock(name).lock().await.expect("free"));
     }
     let asking = Asking::start(&client, &names).await;
-    // Each wait subscribes a channel of its own, and ends it.
+    // Each wait subscribes its own channel and unsubscribes it.
     let stop = Arc::<AtomicBool>::default();
     let waiting = (0..12).map(|number| {
         let (lock, stop) = (client.fair_lock(&names[number % names.len()]), stop.clone());
@@ -150,7 +150,7 @@ async fn replies_stay_in_step_when_unsubscribed_slots_move() {
             while !stop.load(SeqCst) {
                 let wait = Duration::from_micros(random.u64(500..20_000));
                 match lock.try_lock(wait, Lease::Renewed).await {
-                    // A call is under way when the wait ends, or finds its slot on the way.
+                    // A call is in flight when the wait ends, or meets a moving slot.
                     Err(
                         Error::Timeout { .. } | Error::Unavailable { .. } | Error::Unknown { .. },
                     ) => {}
@@ -178,13 +178,13 @@ async fn replies_stay_in_step_when_unsubscribed_slots_move() {
     let asked = asking.stop().await;
     eprintln!("{rounds} slots moved in {took:?} under {waited} subscriptions and {asked} calls");
     assert_eq!(client.stats().reconnects, 0, "no connection was given up");
-    // Who waits now is told.
+    // New waiters are woken.
     let waiting = names.iter().map(|name| {
         let lock = client.fair_lock(name);
         tokio::spawn(async move { lock.lock().await.expect("released").unlock().await })
     });
     let waiting: Vec<_> = waiting.collect();
-    eventually("all wait", async || {
+    eventually("all queued", async || {
         client.stats().listeners == names.len() as u64
     })
     .await;
@@ -194,7 +194,7 @@ async fn replies_stay_in_step_when_unsubscribed_slots_move() {
     for waiter in waiting {
         let woken = timeout(LIMIT, waiter)
             .await
-            .expect("it is woken")
+            .expect("woken")
             .expect("no panic");
         woken.expect("held");
     }

@@ -1,4 +1,4 @@
-//! What a client of Sentinel knows of a primary that is replaced.
+//! What a Sentinel client knows about a primary that is replaced.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ async fn client(sentinels: &Sentinels) -> Client {
     builder.connect().await.expect("connects")
 }
 
-/// How many scripts a server has run.
+/// The number of scripts that a server has run.
 fn scripts(server: &Server) -> u64 {
     let stats = server.command(&["INFO", "commandstats"]).text();
     let calls = |line: &str| {
@@ -30,7 +30,7 @@ fn scripts(server: &Server) -> u64 {
     stats.lines().find_map(calls).unwrap_or(0)
 }
 
-/// Writes to the replicas behind the back of their master: what a failover would have lost.
+/// Writes to the replicas without their master: what a failover would lose.
 fn on_replicas(sentinels: &Sentinels, words: &[&str]) {
     let master = sentinels.current_master();
     for (server, number) in sentinels.servers().iter().zip(0..) {
@@ -41,7 +41,7 @@ fn on_replicas(sentinels: &Sentinels, words: &[&str]) {
     }
 }
 
-/// A former master takes writes for about ten seconds after its successor was announced.
+/// A former master accepts writes for about ten seconds after its successor was announced.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_former_master_that_lives_is_not_asked_any_more() {
     let sentinels = Sentinels::start();
@@ -59,7 +59,7 @@ async fn a_former_master_that_lives_is_not_asked_any_more() {
     let new = sentinels.failover();
     let lock = client.lock("n");
     eventually("it has gone on to the new master", async || {
-        // While it goes over it may be told that nobody is there.
+        // During the move the call may fail because there is no connection.
         drop(
             lock.try_lock(Duration::from_millis(100), Lease::Renewed)
                 .await,
@@ -69,14 +69,14 @@ async fn a_former_master_that_lives_is_not_asked_any_more() {
     .await;
     let before = scripts(sentinels.server(old));
     assert!(sentinels.is_master(old), "it does not know yet");
-    eventually("it is demoted", async || {
+    eventually("demoted", async || {
         lock.lock()
             .await
             .expect("free")
             .unlock()
             .await
             .expect("held");
-        // A replica runs none by itself, and none of ours any more.
+        // A replica runs no scripts of its own, and the client sends it none any more.
         assert_eq!(scripts(sentinels.server(old)), before);
         !sentinels.is_master(old)
     })
@@ -98,9 +98,9 @@ async fn a_hold_that_the_new_master_lacks_is_lost_at_once() {
     on_replicas(&sentinels, &["DEL", "renewed", "fixed"]);
     sentinels.failover();
     for guard in [&renewed, &fixed] {
-        eventually("it is told", async || guard.state() == HoldState::Lost).await;
+        eventually("lost", async || guard.state() == HoldState::Lost).await;
     }
-    eventually("it is verified", async || kept.state() == HoldState::Held).await;
+    eventually("verified", async || kept.state() == HoldState::Held).await;
     let refused = renewed.unlock().await.expect_err("lost");
     assert!(
         matches!(
@@ -115,7 +115,7 @@ async fn a_hold_that_the_new_master_lacks_is_lost_at_once() {
     kept.unlock().await.expect("held");
 }
 
-/// Sentinels may replace the master again before its replicas have all that it has.
+/// Sentinels may replace the master again before its replicas have all its data.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lost_hold_is_released_on_a_later_master_that_has_it() {
     let sentinels = Sentinels::start();
@@ -125,11 +125,11 @@ async fn a_lost_hold_is_released_on_a_later_master_that_has_it() {
     sentinels.until_in_step();
     on_replicas(&sentinels, &["DEL", "n"]);
     let first = sentinels.failover();
-    eventually("it is told", async || guard.state() == HoldState::Lost).await;
+    eventually("lost", async || guard.state() == HoldState::Lost).await;
     sentinels.until_followed(first);
     on_replicas(&sentinels, &["HSET", "n", &owner, "1"]);
     let second = sentinels.failover();
-    eventually("it is released", async || {
+    eventually("released", async || {
         sentinels.server(second).command(&["EXISTS", "n"]).int() == 0
     })
     .await;
@@ -145,13 +145,13 @@ async fn a_release_that_the_new_master_lacks_is_repeated() {
     sentinels.until_in_step();
     on_replicas(&sentinels, &["HSET", "n", &owner, "1"]);
     let new = sentinels.failover();
-    eventually("it is released again", async || {
+    eventually("released again", async || {
         sentinels.server(new).command(&["EXISTS", "n"]).int() == 0
     })
     .await;
 }
 
-/// The field of a lock that was passed on is not that of the hold that was released.
+/// The field of a lock that was passed on differs from that of the released hold.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_take_over_that_the_new_master_lacks_is_repeated() {
     let sentinels = Sentinels::start();
@@ -166,7 +166,7 @@ async fn a_take_over_that_the_new_master_lacks_is_repeated() {
     sentinels.until_in_step();
     on_replicas(&sentinels, &["HSET", "n", &first, "1"]);
     let new = sentinels.failover();
-    eventually("it is released again", async || {
+    eventually("released again", async || {
         sentinels.server(new).command(&["EXISTS", "n"]).int() == 0
     })
     .await;
@@ -195,7 +195,7 @@ async fn without_sentinels_the_master_is_kept() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_the_sentinels_do_not_know_is_said() {
+async fn errors_name_what_the_sentinels_do_not_know() {
     let sentinels = Sentinels::start();
     let url = sentinels.url().replace("/locks", "/others");
     let short = Duration::from_secs(3);

@@ -1,4 +1,4 @@
-//! The caller's runtime stands still, and with it the connection that it drives.
+//! The caller's runtime is blocked, and with it the connection that it drives.
 
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -9,15 +9,15 @@ use leasehold_testbed::{Server, ms};
 
 use crate::testbed::{Outside, builder, runtime, turn};
 
-/// The runtime stands still for so long: sooner its connections are not moved elsewhere.
+/// How long the runtime is blocked. Its connections are not moved before that.
 const BLOCKED: Duration = Duration::from_secs(3);
-/// What does not depend on the runtime is done before that, also if the machine stands still meanwhile.
+/// Work that does not depend on the runtime is done within this time, even if the machine stalls.
 const MEANWHILE: Duration = ms(2500);
 
-/// More than have a call on the wire at once.
+/// More than can be in flight at once.
 const UNDOS: usize = 400;
 
-/// A guard is let go while the only worker of its runtime is blocked: when is its key gone?
+/// Drops a guard while the only worker of its runtime is blocked. Returns when the key is gone.
 fn gone_while_blocked(
     take: impl AsyncFnOnce(Client) -> LockGuard,
     let_go: impl FnOnce(&Client, LockGuard) -> Option<LockGuard>,
@@ -52,7 +52,7 @@ fn gone_while_blocked(
     took
 }
 
-/// It took 7.8 s: its release waited on the caller's lane.
+/// Once, it took 7.8 s, because the release waited on the caller's lane.
 #[test]
 fn a_longest_hold_ends_under_a_blocked_runtime() {
     let take = async |client: Client| {
@@ -67,7 +67,7 @@ fn a_longest_hold_ends_under_a_blocked_runtime() {
     assert!(took < MEANWHILE, "{took:?}");
 }
 
-/// Releases that need the other lane stood behind hundreds of undos that could not be sent.
+/// Once, releases for the other lane waited behind hundreds of undos that could not be sent.
 #[test]
 fn undos_that_cannot_be_sent_hold_up_no_release() {
     let take = async |client: Client| client.lock("n").lock().await.expect("free");

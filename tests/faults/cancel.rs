@@ -1,7 +1,7 @@
 //! A dropped future leaves nothing behind, wherever it is dropped.
 //!
-//! Two sweeps: after every number of polls until the call completes, and after every delay from
-//! nothing to three round trips. After each cut Redis and the client's own books are looked at.
+//! There are two sweeps: after every number of polls until the call completes, and after every
+//! delay up to three round trips. After each cut, Redis and the client's counters are checked.
 
 use std::time::{Duration, Instant};
 
@@ -12,27 +12,27 @@ use crate::testbed::{
     Outside, alone, at_rest, connect, cut_after, cut_after_polls, idle, note, size, threads,
 };
 
-/// A dropped call is settled within this, long before a lease ends.
+/// A dropped call is settled within this time, long before a lease ends.
 const SETTLED: Duration = Duration::from_secs(5);
-/// The delays of a sweep: a slow machine tries as many, further apart.
+/// The number of delays in a sweep. On a slow machine they are further apart.
 const CUTS: u32 = 400;
-/// A contended call that is not cut ends by itself after this.
+/// When a contended call that is not cut ends.
 const WAIT: Duration = ms(12);
 const FIXED: Lease = Lease::fixed(ms(30_000));
 
 /// Where the future is cut.
 #[derive(Clone, Copy, Debug)]
 enum Cut {
-    /// After so many polls, at once.
+    /// After this many polls, immediately.
     Polls(usize),
-    /// After so many polls, when whatever was sent has been answered.
+    /// After this many polls, when everything sent has been answered.
     Answered(usize),
-    /// After so long.
+    /// After this time.
     Delay(Duration),
 }
 
 impl Cut {
-    /// So that what was there is still to be had.
+    /// True if nothing is sent, so that everything is still available.
     fn begins_nothing(self) -> bool {
         matches!(self, Cut::Polls(0) | Cut::Answered(0))
     }
@@ -47,7 +47,7 @@ impl Cut {
     }
 }
 
-/// What is being cut.
+/// The call that is cut.
 #[derive(Clone, Copy, Debug)]
 enum Scene {
     /// `try_lock` of a free lock.
@@ -100,7 +100,7 @@ impl Scene {
 
 const PLAIN: Kind = KINDS[0];
 
-/// Every key and what it holds, but for the counters of tokens: what a call may leave behind.
+/// Every key with its contents, except the counters of tokens, which a call may leave behind.
 const CONTENTS: &str = "local keys, all = redis.call('keys', '*'), {}
 table.sort(keys)
 for _, key in ipairs(keys) do
@@ -129,11 +129,11 @@ impl Stage {
             other: connect(&server.url()).await,
             outside: Outside::of(server),
         };
-        // The scripts are known to the server from here on: what is sent is carried out.
+        // Load the scripts, so that everything sent is executed.
         let lock = stage.lock("warm");
         let guard = lock.lock().await.expect("free");
         if kind.reentrant {
-            drop(guard.reenter().await.expect("its own"));
+            drop(guard.reenter().await.expect("re-entered"));
         }
         if kind.is_single() {
             let text = guard.hand_on().expect("held");
@@ -154,7 +154,7 @@ impl Stage {
         self.kind.lock(&self.client, name)
     }
 
-    /// Somebody else's hold that keeps this kind of lock out.
+    /// A hold of another owner that blocks this kind of lock.
     async fn rival(&self, name: &str) -> LockGuard {
         let other = &self.other;
         let taken = if self.kind.exclusive {
@@ -163,7 +163,7 @@ impl Stage {
             other.read_write_lock(name).write().lock().await
         };
         paid(other).await;
-        taken.expect("it is free")
+        taken.expect("free")
     }
 
     async fn taken(&self, lock: &Lock) -> LockGuard {
@@ -176,7 +176,7 @@ impl Stage {
         self.outside.command(&["EVAL", CONTENTS, "0"])
     }
 
-    /// Plays a scene with a cut; true if the call was done before it.
+    /// Plays a scene with a cut. True if the call completed before the cut.
     async fn play(&mut self, scene: Scene, cut: Cut) -> bool {
         let name = "cut";
         let lock = self.lock(name);
@@ -211,7 +211,7 @@ impl Stage {
             Scene::UnlockInner => {
                 let outer = self.taken(&lock).await;
                 let before = self.contents();
-                let inner = outer.reenter().await.expect("its own");
+                let inner = outer.reenter().await.expect("re-entered");
                 let done = released(&what, cut.apply(inner.unlock()).await);
                 self.settled(&what, &before).await;
                 outer.check().expect("the outer hold is not touched");
@@ -234,7 +234,7 @@ impl Stage {
         let before = self.contents();
         let done = if matches!(scene, Scene::TryHeld) {
             match cut.apply(lock.try_lock(WAIT, FIXED)).await {
-                // A reply that a stalled machine brings after the wait counts as lost.
+                // A reply that a stalled machine delivers after the wait counts as lost.
                 Some(Err(error)) if error.is_timeout() || is_lost_reply(&error) => true,
                 None => false,
                 Some(other) => panic!("{what}: {other:?}"),
@@ -264,7 +264,7 @@ impl Stage {
         let text = guard.hand_on().expect("held");
         let done = kept(what, cut.apply(lock.restore(&text)).await);
         if !done {
-            // A call that never left took nothing: then the text is as good as before.
+            // A call that was never sent took nothing, so the text is still valid.
             paid(&self.client).await;
             match lock.restore(&text).await {
                 Ok(guard) => drop(guard),
@@ -288,7 +288,7 @@ impl Stage {
         done
     }
 
-    /// Redis is as it was, and the client has nothing to do.
+    /// Waits until Redis is as before and the client has nothing to do.
     async fn settled(&mut self, what: &str, expected: &Reply) {
         let deadline = Instant::now() + SETTLED;
         loop {
@@ -307,15 +307,15 @@ impl Stage {
     }
 }
 
-/// What a quorum left out of a grant is given back.
+/// Waits until members that a quorum left out of a grant are given back.
 async fn paid(client: &Client) {
-    eventually_within(SETTLED, "nothing is owed", async || {
+    eventually_within(SETTLED, "settled", async || {
         client.stats().releases_pending == 0
     })
     .await;
 }
 
-/// True if the call was done; its guard is dropped.
+/// True if the call completed; drops its guard.
 fn kept(what: &str, outcome: Option<Result<LockGuard, Error>>) -> bool {
     match outcome {
         None => false,
@@ -323,7 +323,7 @@ fn kept(what: &str, outcome: Option<Result<LockGuard, Error>>) -> bool {
             drop(guard);
             true
         }
-        // Through a slow proxy the wait may be over first.
+        // Through a slow proxy, the wait may end first.
         Some(Err(error)) if error.is_timeout() || is_lost_reply(&error) => true,
         Some(Err(error)) => panic!("{what}: {error:?}"),
     }
@@ -341,7 +341,7 @@ fn released(what: &str, outcome: Option<Result<(), Error>>) -> bool {
     }
 }
 
-/// Cuts every scene after every number of polls, again and again.
+/// Cuts every scene after every number of polls, repeatedly.
 async fn sweep_polls(stage: &mut Stage, repetitions: usize) {
     let kind = stage.kind;
     for scene in SCENES.into_iter().filter(|scene| scene.fits(&kind)) {
@@ -355,7 +355,7 @@ async fn sweep_polls(stage: &mut Stage, repetitions: usize) {
                     Cut::Answered(polls)
                 };
                 let done = Box::pin(stage.play(scene, cut)).await;
-                // `lock` of a held lock is never done: past all its steps is enough.
+                // `lock` of a held lock never completes; past all its steps is enough.
                 if done || matches!(scene, Scene::LockHeld) && polls == 12 {
                     most = most.max(polls);
                     break;
@@ -449,7 +449,7 @@ async fn sweep(stage: &mut Stage, line: &str, step: Duration) {
     assert_eq!(stage.contents(), Reply::Array(vec![]));
 }
 
-/// The median of some calls.
+/// The median duration of some calls.
 async fn round_trip(client: &Client) -> Duration {
     let lock = client.lock("trip");
     let mut trips = Vec::new();
@@ -479,11 +479,11 @@ fn a_dropped_waiter_lets_the_next_one_in() {
                 assert!(gone.is_none(), "it is held");
                 guard.unlock().await.expect("held");
                 let outcome = crate::testbed::within("the next waiter", SETTLED, next).await;
-                outcome.expect("no panic").expect("its turn");
+                outcome.expect("no panic").expect("granted");
                 let what = format!("{}, {polls} polls", kind.name);
                 stage.settled(&what, &Reply::Array(vec![])).await;
             }
-            // Where waiters ask, a room remembers for a while that it met another client.
+            // Local queues of polling kinds remember other clients for a while.
             idle(&stage.client, Duration::from_secs(5)).await;
         }
     });

@@ -1,4 +1,4 @@
-//! What calls cost Redis, counted by Redis itself.
+//! What calls cost Redis, counted by Redis.
 
 use std::time::{Duration, Instant};
 
@@ -10,22 +10,22 @@ use crate::testbed::{Outside, SILENCE, alone, builder, within};
 
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// A client that sends nothing of itself for a while: no safety poll, no renewal within the test, nothing
-/// again whose reply is read late.
+/// A client that sends nothing on its own for a while: no safety poll, no renewal within the test,
+/// no retries of late replies.
 fn quiet(server: &Server) -> ClientBuilder {
     builder(&server.url())
         .safety_poll(Duration::from_secs(60))
         .command_timeout(SILENCE)
 }
 
-/// The server knows all scripts that the client will use.
+/// Loads all scripts that the client will use.
 async fn warm(client: &Client) {
     let lock = client.lock("warm");
     let outer = lock.lock().await.expect("free");
     outer
         .reenter()
         .await
-        .expect("its own")
+        .expect("re-entered")
         .unlock()
         .await
         .expect("held");
@@ -51,7 +51,7 @@ fn lock_and_unlock_are_one_call_each() {
                 .expect("held");
             assert_eq!(outside.calls("evalsha"), 2 * round);
         }
-        // The scripts' own commands, and no other of the client.
+        // The scripts' own commands, and no other command of the client.
         for (command, count) in [("eval", 0), ("script", 0), ("subscribe", 0), ("get", 0)] {
             assert_eq!(outside.calls(command), count, "{command}");
         }
@@ -84,7 +84,7 @@ fn re_entrance_is_one_call_each_way() {
         let lock = client.lock("n");
         let outer = lock.lock().await.expect("free");
         outside.reset_stats();
-        let inner = outer.reenter().await.expect("its own");
+        let inner = outer.reenter().await.expect("re-entered");
         assert_eq!(outside.calls("evalsha"), 1);
         assert_eq!(outside.holds("n"), [(outer.owner().to_owned(), 2)]);
         inner.unlock().await.expect("held");
@@ -113,24 +113,24 @@ fn a_contended_acquisition_is_two_calls_a_subscription_and_one_for_each_wake() {
             })
             .await;
             assert_eq!(outside.calls("subscribe"), 1);
-            // Messages that mean nothing: each costs one call.
+            // Each meaningless message costs one call.
             for wakes in 1..=3 {
                 outside.command(&[
                     "PUBLISH",
                     &format!("redisson_lock__channel:{{{channel}}}"),
                     "0",
                 ]);
-                eventually_within(LIMIT, "it asked again", async || {
+                eventually_within(LIMIT, "asked again", async || {
                     outside.calls("evalsha") == 2 + wakes
                 })
                 .await;
             }
             guard.unlock().await.expect("held");
-            let guard = within("its turn", LIMIT, next)
+            let guard = within("granted", LIMIT, next)
                 .await
                 .expect("no panic")
                 .expect("free");
-            // 2 and 3 in vain, the release, and the one wake that counts.
+            // 2 and 3 for nothing, the release, and the one after the real wake.
             assert_eq!(outside.calls("evalsha"), 2 + 3 + 1 + 1);
             assert_eq!(outside.calls("subscribe"), 1);
             guard.unlock().await.expect("held");
@@ -152,15 +152,15 @@ fn a_hot_name_keeps_its_subscription() {
             let guard = holder.lock("hot").lock().await.expect("free");
             let lock = waiter.lock("hot");
             let next = tokio::spawn(async move { lock.lock().await });
-            eventually_within(LIMIT, "it waits", async || waiter.stats().listeners == 1).await;
+            eventually_within(LIMIT, "queued", async || waiter.stats().listeners == 1).await;
             guard.unlock().await.expect("held");
-            let guard = within("its turn", LIMIT, next)
+            let guard = within("granted", LIMIT, next)
                 .await
                 .expect("no panic")
                 .expect("free");
             guard.unlock().await.expect("held");
         }
-        // One for each client: the holder listens, too, when it lets the waiter's client go first.
+        // One for each client: the holder subscribes too when it lets the waiter's client go first.
         assert!(
             outside.calls("subscribe") <= 2,
             "{}",
@@ -193,16 +193,16 @@ fn local_waiters_of_a_held_lock_cost_nothing_and_are_served_without_calls() {
                 tokio::spawn(async move { lock.lock().await?.unlock().await })
             })
             .collect();
-        eventually_within(LIMIT, "all wait", async || client.stats().waiting == 200).await;
+        eventually_within(LIMIT, "all queued", async || client.stats().waiting == 200).await;
         assert_eq!(outside.calls("evalsha"), 1);
         guard.unlock().await.expect("held");
         for waiter in waiters {
-            within("its turn", LIMIT, waiter)
+            within("granted", LIMIT, waiter)
                 .await
                 .expect("no panic")
                 .expect("held");
         }
-        // The first acquisition and the last release; renewals were not due.
+        // The first acquisition and the last release. No renewal was due.
         assert_eq!(outside.calls("evalsha"), 2);
         assert_eq!(client.stats().handed_over, 200);
     });
@@ -238,22 +238,23 @@ fn renewals_of_many_holds_share_calls() {
         .await;
         let calls = outside.calls("evalsha");
         let renewed = client.stats().renewed - before.renewed;
-        // Batches of up to 500, on a grid of more than 13 ms over the time in which they were taken.
+        // Batches of up to 500, on a grid of more than 13 ms over the time in which the holds were
+        // taken.
         let batches = taking.as_millis() / 13 + 4;
         let rounds = u128::from(renewed.div_ceil(1_000));
         let text = format!("{renewed} renewals of holds taken in {taking:?}: {calls} calls");
         assert!(u128::from(calls) <= rounds * batches, "{text}");
         crate::testbed::note(&text);
         drop(guards);
-        eventually_within(LIMIT, "all are free", async || outside.keys() == 0).await;
+        eventually_within(LIMIT, "all free", async || outside.keys() == 0).await;
     });
 }
 
 const QUEUE: &str = "redisson_lock_queue:{n}";
-/// The longest: whoever is cut off keeps its place meanwhile.
+/// The longest claim, so that a client that is cut off keeps its place.
 const CLAIM: Duration = Duration::from_secs(60);
 
-/// Scripts that the server ran since the last reset, and all commands of them.
+/// The number of scripts run since the last reset, and all commands that they ran.
 fn work(outside: &mut Outside) -> (u64, Vec<(String, u64)>) {
     let info = outside.command(&["INFO", "commandstats"]).text();
     let calls = |line: &str| {
@@ -263,7 +264,7 @@ fn work(outside: &mut Outside) -> (u64, Vec<(String, u64)>) {
     };
     let mut work: Vec<_> = info.lines().filter_map(calls).collect();
     let ours = ["info", "config|resetstat", "llen"];
-    // Subscriptions and the care for connections go on beside them.
+    // Subscriptions and probes of connections continue on the side.
     let beside = |command: &str| command.ends_with("subscribe") || command == "ping";
     work.retain(|(command, _)| !ours.contains(&&**command) && !beside(command));
     work.sort();
@@ -271,7 +272,7 @@ fn work(outside: &mut Outside) -> (u64, Vec<(String, u64)>) {
     (scripts.map_or(0, |(_, calls)| *calls), work)
 }
 
-/// The commands of so many scripts, if no other ran beside them.
+/// The commands of this many scripts, if no other script ran.
 async fn work_of(scripts: u64, outside: &mut Outside) -> Option<Vec<(String, u64)>> {
     let mut seen = (0, Vec::new());
     eventually_within(LIMIT, "it ran", async || {
@@ -290,7 +291,7 @@ async fn in_queue(outside: &mut Outside, number: i64) {
     .await;
 }
 
-/// What one waiter and one holder of a fair lock cost with so many others in the queue.
+/// What one waiter and one holder of a fair lock cost with this many others in the queue.
 async fn fair_costs(others: i64) -> Vec<(&'static str, Vec<(String, u64)>)> {
     let server = Server::start();
     let proxy = Proxy::start(server.address());
@@ -323,7 +324,7 @@ async fn fair_costs(others: i64) -> Vec<(&'static str, Vec<(String, u64)>)> {
         tokio::spawn(async move { lock.lock().await.map(drop) });
     }
     in_queue(&mut outside, others).await;
-    // They stay in the queue, and say nothing any more.
+    // The others stay in the queue and send nothing more.
     proxy.refuse();
     proxy.cut();
     eventually_within(LIMIT, "they are cut off", async || {
@@ -348,12 +349,12 @@ async fn fair_costs(others: i64) -> Vec<(&'static str, Vec<(String, u64)>)> {
         if let Some(work) = work_of(2, &mut outside).await {
             break (waits, work);
         }
-        // It took so long that it gave a sign of life.
+        // So slow that the waiter sent a heartbeat.
         waits.abort();
         in_queue(&mut outside, others).await;
     };
     costs.push(("to join", joins));
-    // The first beat may be sent twice: its script was not known.
+    // The first heartbeat may be sent twice, because its script was not loaded.
     work_of(4, &mut outside).await;
     costs.push((
         "a beat",
@@ -381,7 +382,7 @@ fn the_length_of_a_fair_queue_costs_nothing() {
         let (one, many) = (fair_costs(1).await, fair_costs(500).await);
         crate::testbed::note(&format!("{one:?}"));
         assert_eq!(one, many);
-        // Nor does a script look at the whole of it.
+        // No script reads the whole queue either.
         let looks = |command: &str| ["lrange", "zrange", "zrangebyscore"].contains(&command);
         assert!(
             !many
@@ -413,7 +414,7 @@ fn a_release_among_many_readers_looks_at_few_of_them() {
         for guard in guards.drain(100..200) {
             guard.unlock().await.expect("held");
         }
-        // Its own lease, that of the lock and of eight readers.
+        // Its own lease, that of the lock, and those of eight readers.
         assert!(
             outside.calls("pttl") <= 100 * 10,
             "{}",

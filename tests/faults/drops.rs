@@ -1,4 +1,4 @@
-//! Dropping a guard or a client: never a panic, never a block, and nothing stays behind.
+//! Dropping a guard or a client never panics, never blocks, and leaves nothing behind.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
@@ -12,14 +12,15 @@ use crate::testbed::{
 };
 
 const LIMIT: Duration = Duration::from_secs(20);
-/// A drop takes no longer, whatever the state of the world. What it could wait for takes far longer.
+/// The limit for a drop, whatever the state of Redis. Anything that it could wait for takes far
+/// longer.
 const AT_ONCE: Duration = GIVEN_UP;
-/// Where a test waits for its end.
+/// For tests that wait for the end of the lease.
 const LEASE: Duration = ms(1_000);
-/// What a machine may add that is busy, or stands still: less than what could be waited for.
+/// The delay that a busy machine may add: less than anything a drop could wait for.
 const NOISE: Duration = ms(1_750);
 
-/// A client that takes no silence for a lost reply: whoever waited for one would wait for long.
+/// A client with long timeouts, so that waiting for a reply would take long.
 async fn patient(url: &str) -> Client {
     builder(url)
         .command_timeout(SILENCE)
@@ -35,7 +36,7 @@ fn timed(what: &str, drops: impl FnOnce()) {
     assert!(took < AT_ONCE, "{what} took {took:?}");
 }
 
-/// Looks at Redis from outside, and knows how long a release takes that is waited for.
+/// Watches Redis from outside, and knows how long an awaited release takes.
 struct Watch {
     outside: Outside,
     usual: Duration,
@@ -52,11 +53,11 @@ impl Watch {
             assert!(!outside.exists("usual"));
             usual = usual.max(started.elapsed());
         }
-        client.shutdown(LIMIT).await.expect("nothing is left");
+        client.shutdown(LIMIT).await.expect("no key left");
         Watch { outside, usual }
     }
 
-    /// Waits until a key that was given up a moment ago is free, no longer than an unlock would take.
+    /// Waits until the key of a dropped guard is free, for no longer than an unlock would take.
     async fn freed(&mut self, key: &str) {
         let limit = self.usual * 4 + NOISE;
         eventually_within(limit, &format!("`{key}` is free"), async || {
@@ -123,7 +124,7 @@ fn a_guard_dropped_while_unwinding_frees_the_key_at_once() {
         let guard = hold(&client, "n").await;
         let caught = catch_unwind(AssertUnwindSafe(move || {
             let _guard: LockGuard = guard;
-            // Without the message of a panic in the test's output.
+            // Without the panic message in the test's output.
             std::panic::resume_unwind(Box::new("on purpose"));
         }));
         assert!(caught.is_err());
@@ -180,7 +181,7 @@ fn a_guard_dropped_after_its_runtime_is_gone_frees_the_key() {
     block_on(LIMIT, async {
         watch.freed("n").await;
         at_rest(&client, LIMIT).await;
-        // The caller's connections have moved: the client works on.
+        // The caller's connections have moved, so the client still works.
         within("another round", LIMIT, async {
             loop {
                 if let Ok(guard) = client
@@ -320,7 +321,7 @@ fn a_client_whose_runtime_ended_leaves_no_connection_and_no_thread() {
 }
 
 #[test]
-fn shutdown_frees_all_and_tells_all_waiters() {
+fn shutdown_releases_all_holds_and_ends_all_waits() {
     alone(LIMIT, async {
         let server = Borrowed::take();
         let other = patient(&server.url()).await;
@@ -333,7 +334,7 @@ fn shutdown_frees_all_and_tells_all_waiters() {
         for number in 0..50 {
             foreign.push(hold(&other, &format!("foreign{number}")).await);
         }
-        // Half of the waiters stand behind their own client, half behind another.
+        // Half of the waiters wait behind their own client, half behind another.
         for number in 0..100 {
             let name = if number < 50 {
                 format!("foreign{number}")
@@ -343,7 +344,7 @@ fn shutdown_frees_all_and_tells_all_waiters() {
             let lock = client.lock(name);
             waiters.push(tokio::spawn(async move { lock.lock().await.map(drop) }));
         }
-        eventually_within(LIMIT, "all wait", async || client.stats().waiting == 100).await;
+        eventually_within(LIMIT, "all queued", async || client.stats().waiting == 100).await;
         let started = Instant::now();
         client
             .shutdown(Duration::from_secs(5))
@@ -417,7 +418,7 @@ fn shutdown_waits_for_a_server_that_answers_before_its_deadline() {
             proxy.pass();
         };
         let (outcome, ()) = tokio::join!(client.shutdown(LIMIT), silence);
-        outcome.expect("it is released");
+        outcome.expect("released");
         assert!(!Outside::of(&server).exists("n"));
     });
 }

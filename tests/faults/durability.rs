@@ -10,7 +10,7 @@ use crate::testbed::{LATE, Outside, SILENCE, alone, at_rest, builder};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// A server that replicates another.
+/// A replica of another server.
 fn replica_of(server: &Server) -> Server {
     let port = server.port().to_string();
     let replica = Server::start_with(&[
@@ -20,7 +20,7 @@ fn replica_of(server: &Server) -> Server {
         "--repl-ping-replica-period",
         "1",
     ]);
-    // A link that is up says nothing of the replica's acknowledgements, which begin later.
+    // A link may be up before the replica begins to acknowledge.
     let mut primary = server.connection();
     let mut answer = |words: &[&str]| primary.command(words).expect("an answer");
     wait_until("the replica acknowledges", LIMIT, || {
@@ -31,7 +31,7 @@ fn replica_of(server: &Server) -> Server {
     replica
 }
 
-/// Takes and frees a lock, until that is acknowledged: a replica that has just come may be silent for a while.
+/// Takes and frees a lock until it is acknowledged. A new replica may be silent for a while.
 async fn warm(client: &Client) {
     let end = Instant::now() + LIMIT;
     loop {
@@ -42,7 +42,7 @@ async fn warm(client: &Client) {
     }
 }
 
-/// A client that waits for copies for so long that it is seen to do so.
+/// A client that waits for copies long enough for the test to see it.
 async fn patient(server: &Server) -> Client {
     let durability = Durability::replicas(1).within(LATE);
     let client = builder(&server.url())
@@ -101,7 +101,7 @@ fn a_grant_with_too_few_copies_is_given_back() {
                 is_told && refused.is_retryable() && !refused.may_be_held(),
                 "{refused:?}"
             );
-            eventually_within(LIMIT, "it is given back", async || !outside.exists("n")).await;
+            eventually_within(LIMIT, "given back", async || !outside.exists("n")).await;
         }
         let several = Lock::multi([client.lock("{x}1"), client.lock("{x}2")]);
         let refused = several.lock().await.expect_err("no copy");
@@ -140,12 +140,12 @@ fn a_renewal_with_too_few_copies_is_uncertain_until_there_are_enough() {
         warm(&client).await;
         let guard = client.lock("n").lock().await.expect("free, and copied");
         replica.pause();
-        eventually_within(LIMIT, "it is uncertain", async || {
+        eventually_within(LIMIT, "uncertain", async || {
             guard.state() == HoldState::Uncertain
         })
         .await;
         replica.resume();
-        eventually_within(LIMIT, "it is certain again", async || {
+        eventually_within(LIMIT, "certain again", async || {
             guard.state() == HoldState::Held
         })
         .await;
@@ -163,14 +163,14 @@ fn a_future_that_is_dropped_while_it_waits_for_copies_leaves_nothing() {
         replica.pause();
         let lock = client.lock("n");
         let taking = tokio::spawn(async move { lock.lock().await });
-        eventually_within(LIMIT, "it waits for copies", async || outside.exists("n")).await;
+        eventually_within(LIMIT, "granted", async || outside.exists("n")).await;
         taking.abort();
-        eventually_within(LIMIT, "it is given back", async || !outside.exists("n")).await;
+        eventually_within(LIMIT, "given back", async || !outside.exists("n")).await;
         at_rest(&client, LIMIT).await;
     });
 }
 
-/// It answers `UNBLOCKED`, and from then on that a replica cannot wait.
+/// The server answers `UNBLOCKED`, and from then on that a replica cannot wait.
 #[test]
 fn a_primary_that_is_demoted_during_the_wait_has_no_copies() {
     alone(LIMIT, async {
@@ -179,7 +179,7 @@ fn a_primary_that_is_demoted_during_the_wait_has_no_copies() {
         let client = patient(&server).await;
         let lock = client.lock("n");
         let taking = tokio::spawn(async move { lock.lock().await });
-        eventually_within(LIMIT, "it waits for copies", async || outside.exists("n")).await;
+        eventually_within(LIMIT, "granted", async || outside.exists("n")).await;
         outside.command(&["REPLICAOF", "127.0.0.1", "1"]);
         let refused = taking.await.expect("no panic").expect_err("no copy");
         assert!(
@@ -187,13 +187,13 @@ fn a_primary_that_is_demoted_during_the_wait_has_no_copies() {
             "{refused:?}"
         );
         outside.command(&["REPLICAOF", "NO", "ONE"]);
-        eventually_within(LIMIT, "it is given back", async || !outside.exists("n")).await;
+        eventually_within(LIMIT, "given back", async || !outside.exists("n")).await;
         at_rest(&client, LIMIT).await;
     });
 }
 
 #[test]
-fn a_server_without_replicas_is_said_to_have_none() {
+fn a_server_without_replicas_is_reported() {
     alone(LIMIT, async {
         let server = Server::start();
         let client = builder(&server.url()).durability(Durability::replicas(2).within(ms(50)));

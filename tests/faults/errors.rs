@@ -1,4 +1,4 @@
-//! Every fault of a server has its documented error; nothing hangs; bad input is never sent.
+//! Every fault of a server has its documented error. Nothing hangs, and bad input is never sent.
 
 use std::time::Duration;
 
@@ -10,10 +10,11 @@ use crate::testbed::{
 };
 
 pub(crate) const LIMIT: Duration = Duration::from_secs(30);
-/// One call, with the time-outs of `brisk` and a repetition; or a connection. What hangs takes longer.
+/// The limit for one call with the timeouts of `brisk` and one retry, or for a connection. Anything
+/// longer counts as hanging.
 pub(crate) const CALL: Duration = Duration::from_secs(6);
 
-/// One question, one answer.
+/// One call, one reply.
 async fn ask(client: &Client, name: &str) -> Result<(), Error> {
     let lock = client.lock(name);
     let asked = lock.try_lock(Duration::ZERO, Lease::fixed(ms(5_000)));
@@ -25,7 +26,7 @@ async fn refused_connect(url: &str) -> Result<Client, Error> {
     within("a connect", CALL, brisk(url).connect()).await
 }
 
-/// The client works again, once the fault has ended.
+/// Asserts that the client works again once the fault has ended.
 async fn recovers(client: &Client) {
     within("it works again", Duration::from_secs(5), async {
         while ask(client, "again").await.is_err() {
@@ -48,7 +49,7 @@ fn loading_is_unavailable() {
         let client = brisk(&server.url()).connect().await.expect("connects");
         let mut outside = Outside::of(&server);
         for number in 0..200 {
-            // Not to be compressed: the server answers after each kilobyte that it has loaded.
+            // Incompressible, because the server answers after each kilobyte that it has loaded.
             let value: String = std::iter::repeat_with(fastrand::alphanumeric)
                 .take(200)
                 .collect();
@@ -69,10 +70,10 @@ fn loading_is_unavailable() {
             }
         })
         .await;
-        // A loading server takes connections; each call says what is the matter.
+        // A loading server accepts connections, and each call reports the reason.
         let second = refused_connect(&server.url()).await.expect("connects");
         assert_unavailable("a call", ask(&second, "n").await, "LOADING");
-        // Who is patient waits for the end of it.
+        // A caller with a long wait gets the lock after loading.
         let lock = client.lock("patient");
         let guard = within("loaded", LIMIT, lock.lock())
             .await
@@ -89,7 +90,7 @@ fn read_only_and_master_down_are_unavailable() {
         let server = Server::start();
         let client = brisk(&server.url()).connect().await.expect("connects");
         let mut outside = Outside::of(&server);
-        // Nobody listens on port 1: a replica without its master.
+        // Nobody listens on port 1, so this is a replica without its master.
         outside.command(&["REPLICAOF", "127.0.0.1", "1"]);
         assert_unavailable("replica", ask(&client, "n").await, "READONLY");
         outside.command(&["CONFIG", "SET", "replica-serve-stale-data", "no"]);
@@ -153,7 +154,7 @@ fn a_full_server_renews_what_is_held() {
         let (read, write) = (client.read_write_lock("r"), client.read_write_lock("w"));
         let mut guards = Vec::new();
         for lock in locks.iter().chain([read.read(), write.write()]) {
-            guards.push(lock.lock().await.expect("it is free"));
+            guards.push(lock.lock().await.expect("free"));
         }
         let semaphore = client.semaphore("semaphore");
         semaphore.try_set_permits(2).await.expect("set");
@@ -163,21 +164,21 @@ fn a_full_server_renews_what_is_held() {
         let several = expirable.try_acquire_many(2, Duration::ZERO, Lease::Renewed);
         let several = several.await.expect("there are two");
         outside.command(&["CONFIG", "SET", "maxmemory", "1"]);
-        // Each of them twice: the second time shows that the first one counted.
+        // Renewed twice: the second renewal shows that the first one counted.
         let renewed = client.stats().renewed;
         let each_twice = || client.stats().renewed >= renewed + 16;
-        eventually_within(LIMIT, "all are renewed twice", async || each_twice()).await;
+        eventually_within(LIMIT, "all renewed twice", async || each_twice()).await;
         assert_eq!(client.stats().renewals_failed, 0);
         for guard in guards {
-            guard.unlock().await.expect("it is held");
+            guard.unlock().await.expect("held");
         }
-        permits.release().await.expect("it is held");
+        permits.release().await.expect("held");
         several.release().await.expect("they are held");
         assert_eq!(client.stats().lost, 0);
     });
 }
 
-/// Whoever makes room for others is not refused, although that is written.
+/// Calls that make room for others are not refused, although they write.
 #[test]
 fn a_full_server_lets_waiters_go() {
     beside(LIMIT, async {
@@ -197,24 +198,24 @@ fn a_full_server_lets_waiters_go() {
         outside.command(&["CONFIG", "SET", "maxmemory", "1"]);
         let wait = latch.wait(LIMIT);
         let open = async {
-            eventually_within(LIMIT, "it waits", async || client.stats().listeners == 1).await;
+            eventually_within(LIMIT, "queued", async || client.stats().listeners == 1).await;
             assert_eq!(latch.count_down().await.expect("it frees"), 1);
             assert_eq!(latch.count_down().await.expect("it frees"), 0);
         };
         let (opened, ()) = tokio::join!(wait, open);
         opened.expect("it is open");
-        semaphore.release(1).await.expect("it gives");
-        assert!(semaphore.release_if_exists(1).await.expect("it gives"));
-        semaphore.add_permits(1).await.expect("it gives");
+        semaphore.release(1).await.expect("added");
+        assert!(semaphore.release_if_exists(1).await.expect("added"));
+        semaphore.add_permits(1).await.expect("added");
         assert_eq!(semaphore.available().await.expect("asked"), 3);
-        expirable.add_permits(1).await.expect("it gives");
-        assert_eq!(expirable.set_permits(4).await.expect("it gives"), 3);
-        // Whoever takes is refused as ever.
+        expirable.add_permits(1).await.expect("added");
+        assert_eq!(expirable.set_permits(4).await.expect("added"), 3);
+        // Calls that take something are still refused.
         assert_unavailable("taking away", semaphore.add_permits(-1).await, "OOM");
         assert_unavailable("fewer", expirable.set_permits(1).await, "OOM");
-        permit.release().await.expect("it is held");
+        permit.release().await.expect("held");
         let memory = async {
-            eventually_within(LIMIT, "it waits", async || client.stats().waiting == 1).await;
+            eventually_within(LIMIT, "queued", async || client.stats().waiting == 1).await;
             outside.command(&["CONFIG", "SET", "maxmemory", "0"]);
         };
         let (taken, ()) = tokio::join!(semaphore.acquire(3), memory);
@@ -222,7 +223,7 @@ fn a_full_server_lets_waiters_go() {
             .expect("there is memory")
             .release()
             .await
-            .expect("it is held");
+            .expect("held");
     });
 }
 
@@ -246,7 +247,7 @@ fn logins_that_are_missing_or_wrong_are_protocol() {
             .await
             .expect("the right password");
         ask(&client, "n").await.expect("works");
-        // The password changes under a living client: its next connections are refused.
+        // The password changes while the client lives, so its next connections are refused.
         let mut outside = Outside::of(&server);
         outside.command(&["CONFIG", "SET", "requirepass", "changed"]);
         outside.command(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
@@ -304,7 +305,7 @@ fn missing_rights_are_protocol() {
         ask(&client, "app:n").await.expect("within its rights");
         at_rest(&client, LIMIT).await;
 
-        // Without channels: the lock works, a release tells nobody, a waiter cannot listen.
+        // Without channels, the lock works, a release wakes nobody, and a waiter cannot listen.
         let client = brisk(&user("deaf")).connect().await.expect("connects");
         ask(&client, "n").await.expect("a free lock");
         let other = connect(&server.url()).await;
@@ -329,7 +330,7 @@ fn a_key_of_another_type_is_protocol() {
         let client = brisk(&server.url()).connect().await.expect("connects");
         let mut outside = Outside::of(&server);
         outside.command(&["SET", "n", "a string"]);
-        // The server knows the scripts from here on.
+        // Load the scripts.
         assert_protocol("asked once", ask(&client, "n").await, "WRONGTYPE");
         let lock = client.lock("n");
         let mut costs = Vec::new();
@@ -397,18 +398,18 @@ fn a_full_server_is_unavailable() {
 }
 
 #[test]
-fn nobody_there_is_unavailable() {
+fn a_missing_server_is_unavailable() {
     beside(LIMIT, async {
         let port = {
             let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
-            listener.local_addr().expect("its address").port()
+            listener.local_addr().expect("an address").port()
         };
         let refused = refused_connect(&format!("redis://127.0.0.1:{port}")).await;
         assert_unavailable("refused", refused, "refused");
         let nowhere = refused_connect("redis://leasehold.invalid:6379").await;
         assert_unavailable("unknown host", nowhere, "leasehold.invalid");
         let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let url = format!("redis://{}", silent.local_addr().expect("its address"));
+        let url = format!("redis://{}", silent.local_addr().expect("an address"));
         assert_unavailable("silent", refused_connect(&url).await, "cannot connect");
         let server = Server::start();
         let proxy = Proxy::start(server.address());
@@ -426,7 +427,7 @@ fn tls_with_a_plain_server_is_unavailable() {
     });
 }
 
-/// Which slots are whose, as a server reads it when it starts. The other one need not be there.
+/// The slot assignment that a server reads when it starts. The other node need not exist.
 const ALL_SLOTS_ELSEWHERE: &str = "\
 aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa 127.0.0.1:1@1 myself,master - 0 0 1 connected
 bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb 127.0.0.1:2@2 master - 0 0 2 connected 0-16383
@@ -434,7 +435,7 @@ vars currentEpoch 2 lastVoteEpoch 0
 ";
 
 #[test]
-fn a_node_of_a_cluster_is_told_as_such() {
+fn a_cluster_node_is_reported_as_such() {
     beside(LIMIT, async {
         let file = std::env::temp_dir().join(format!("leasehold-nodes-{}", std::process::id()));
         std::fs::write(&file, ALL_SLOTS_ELSEWHERE).expect("a temporary file");

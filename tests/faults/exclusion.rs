@@ -1,4 +1,4 @@
-//! At most one holder at any time, across processes; nobody starves.
+//! At most one holder at any time across processes, and nobody starves.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,9 +10,9 @@ use crate::testbed::{Outside, at_rest, beside, child, connect, note, size};
 
 const PROCESSES: usize = 4;
 const TASKS: usize = 16;
-/// All processes contend at least so long.
+/// All processes contend for at least this time.
 const SHORTEST: Duration = Duration::from_secs(6);
-/// Between two turns of a process. The machine may stand still for a part of it.
+/// The longest time between two turns of a process. The machine may stall for a part of it.
 const STARVED: Duration = Duration::from_secs(4);
 const CHILD: &str = "exclusion::contending_process";
 
@@ -54,7 +54,7 @@ fn processes_and_tasks_exclude_each_other_and_all_progress() {
     );
 }
 
-/// A process's share, and its longest time without a turn.
+/// The number of a process's turns, and its longest time without one.
 fn report(text: &str) -> (usize, Duration) {
     let line = text
         .lines()
@@ -68,7 +68,7 @@ fn report(text: &str) -> (usize, Duration) {
     )
 }
 
-/// How regularly a process has its turn.
+/// How regularly a process gets its turn.
 struct Turns {
     started: Instant,
     last: Instant,
@@ -84,7 +84,7 @@ impl Turns {
         }
     }
 
-    /// A turn; how long ago the first wait began.
+    /// Records a turn. Returns how long ago the first wait began.
     fn take(&mut self) -> Duration {
         let now = Instant::now();
         self.longest = self.longest.max(now - self.last);
@@ -105,7 +105,7 @@ fn contending_process() {
     beside(Duration::from_secs(600), async move {
         let client = connect(&url).await;
         let mut judge = Routes::to(&url);
-        // All start together: a process that comes late has no share.
+        // All start together, because a late process would get no turn.
         judge.command(&["INCR", "ready"]);
         let processes = i64::try_from(PROCESSES).expect("few");
         eventually_within(ms(20_000), "all are ready", async || {
@@ -127,11 +127,11 @@ fn contending_process() {
                         guard.check().expect("held while inside");
                         let age = turns.lock().take();
                         let count = ask(&["INCR", "count"]);
-                        // Others of this process may run while we are inside.
+                        // Others of this process may run while this task is inside.
                         tokio::task::yield_now().await;
                         assert_eq!(ask(&["DECR", "inside"]), 0, "two in the section");
                         guard.unlock().await.expect("held until now");
-                        // A fast machine is done before every process can have had a turn.
+                        // A fast machine would finish before every process has had a turn.
                         if count > target && age > SHORTEST {
                             return done;
                         }

@@ -1,4 +1,4 @@
-//! The queue of a fair lock: what dead, silent and leaving waiters cost those that live.
+//! The queue of a fair lock: what dead, silent and leaving waiters cost the living ones.
 
 use std::time::{Duration, Instant};
 
@@ -13,9 +13,9 @@ use crate::testbed::{
 const LIMIT: Duration = Duration::from_secs(60);
 const QUEUE: &str = "redisson_lock_queue:{n}";
 const DEADLINES: &str = "redisson_lock_timeout:{n}";
-/// How long those that die keep their places: two of them last longer than one and what may be late.
+/// The claim of dying waiters. Two such claims are longer than one plus the tolerance for lateness.
 const CLAIM: Duration = ms(7_000);
-/// Of a waiter that the machine may keep from its beats, and that is to live.
+/// The claim of a living waiter whose heartbeats the machine may delay.
 const LONG_CLAIM: Duration = ms(3_000);
 const DEAD: usize = 50;
 const CHILD: &str = "fair::queueing_process";
@@ -31,7 +31,7 @@ async fn queued(outside: &mut Outside, client: &Client) -> Taking {
     let before = places(outside);
     let lock = client.fair_lock("n");
     let taking = tokio::spawn(async move { lock.lock().await });
-    eventually_within(LIMIT, "it is in the queue", async || {
+    eventually_within(LIMIT, "in the queue", async || {
         places(outside) == before + 1
     })
     .await;
@@ -42,7 +42,7 @@ async fn served(what: &str, limit: Duration, taking: Taking) -> LockGuard {
     within(what, limit, taking)
         .await
         .expect("no panic")
-        .expect("its turn")
+        .expect("granted")
 }
 
 /// Another process whose clients are all in the queue, one of them perhaps as the holder.
@@ -50,11 +50,11 @@ async fn crowd(server: &Deployment, outside: &mut Outside) -> Running {
     let held = outside.exists("n");
     let process = child(CHILD, &[("LEASEHOLD_CHILD_URL", server.url())]);
     let all = if held { DEAD } else { DEAD - 1 };
-    eventually_within(LIMIT, "all wait", async || places(outside) == all).await;
+    eventually_within(LIMIT, "all queued", async || places(outside) == all).await;
     process
 }
 
-/// One process of the tests below: so many clients that wait until they are killed.
+/// One process of the tests below, with this many clients that wait until they are killed.
 #[test]
 #[ignore = "a child of another test"]
 fn queueing_process() {
@@ -90,7 +90,7 @@ fn killed_waiters_cost_those_behind_them_one_claim() {
         ];
         process.kill();
         let killed = Instant::now();
-        // Its message goes to a dead one.
+        // The message goes to a dead waiter.
         guard.unlock().await.expect("held");
         let newcomer = connect(&server.url()).await;
         let last = queued(&mut outside, &newcomer).await;
@@ -128,7 +128,7 @@ fn a_killed_holder_with_killed_waiters_costs_the_longer_of_lease_and_claim() {
         ));
         // The holder's lease is shorter than the claim.
         assert!(took < CLAIM + LATE, "{took:?}");
-        guard.expect("its turn").unlock().await.expect("held");
+        guard.expect("granted").unlock().await.expect("held");
         assert!(!outside.exists(QUEUE) && !outside.exists(DEADLINES) && outside.keys() == 0);
     });
 }
@@ -174,7 +174,7 @@ fn a_full_server_keeps_the_places_of_those_who_live() {
 }
 
 #[test]
-fn nobody_hammers_redis_behind_a_dead_java_waiter() {
+fn waiters_behind_a_dead_java_waiter_do_not_hammer_redis() {
     alone(LIMIT, async {
         let server = Borrowed::take();
         let mut outside = Outside::of(&server);
@@ -188,8 +188,8 @@ fn nobody_hammers_redis_behind_a_dead_java_waiter() {
         for number in 0..20 {
             takings.push(queued(&mut outside, &clients[number % 2]).await);
         }
-        // Free, and not their turn: this is where a Java client asks as fast as it can.
-        // A listener is counted when it asks for its channel, which the server hears of later.
+        // The lock is free and reserved for another waiter: here a Java client asks as fast as it
+        // can. A listener is counted when it subscribes, which the server hears later.
         eventually_within(LIMIT, "the server serves every listener", async || {
             let channels = server.channels().len();
             channels == 20 && clients.iter().all(|client| client.stats().listeners == 10)
@@ -205,14 +205,14 @@ fn nobody_hammers_redis_behind_a_dead_java_waiter() {
         note(&format!(
             "20 waiters behind a dead head: {calls} calls in {seconds} s"
         ));
-        // Two clients that beat every half second, at the least.
+        // Two clients that send heartbeats at least every half second.
         assert!(calls >= 8 && calls <= 8 * seconds, "{calls} calls");
         assert_eq!(outside.calls("subscribe"), 0);
-        // It is taken off by hand, and by nobody told: a beat finds out.
+        // The head is removed by hand without a message. A heartbeat finds out.
         outside.command(&["LPOP", QUEUE]);
         outside.command(&["ZREM", DEADLINES, java]);
         for taking in takings {
-            served("its turn", LIMIT, taking)
+            served("granted", LIMIT, taking)
                 .await
                 .unlock()
                 .await
@@ -231,7 +231,7 @@ fn a_waiter_whose_writes_are_paused_gives_up_in_time_and_leaves_the_queue() {
         let server = Borrowed::take();
         let mut outside = Outside::of(&server);
         let holder = connect(&server.url()).await;
-        // Nothing but the end of its wait ends its last call within the test.
+        // Only the end of its wait can end its last call within the test.
         let client = builder(&server.url())
             .command_timeout(SILENCE)
             .connect()
@@ -246,27 +246,21 @@ fn a_waiter_whose_writes_are_paused_gives_up_in_time_and_leaves_the_queue() {
         let (wait, started) = (ms(800), Instant::now());
         let taking =
             tokio::spawn(async move { lock.try_lock(wait, Lease::fixed(ms(5_000))).await });
-        eventually_within(LIMIT, "it is in the queue", async || {
-            places(&mut outside) == 1
-        })
-        .await;
+        eventually_within(LIMIT, "in the queue", async || places(&mut outside) == 1).await;
         outside.command(&["CLIENT", "PAUSE", "60000", "WRITE"]);
-        let refused = within("it gives up", LIMIT, taking)
+        let refused = within("gave up", LIMIT, taking)
             .await
             .expect("no panic")
             .expect_err("no");
         let took = started.elapsed();
         assert!(took >= wait && took < wait + LATE, "{took:?}");
         outside.command(&["CLIENT", "UNPAUSE"]);
-        // Whether its last question was answered, it cannot know.
+        // The waiter cannot know whether its last call was answered.
         assert!(
             matches!(refused, Error::Timeout { .. } | Error::Unknown { .. }),
             "{refused:?}"
         );
-        eventually_within(ms(5_000), "it left the queue", async || {
-            !outside.exists(QUEUE)
-        })
-        .await;
+        eventually_within(ms(5_000), "left the queue", async || !outside.exists(QUEUE)).await;
         assert!(!outside.exists(DEADLINES));
         guard.unlock().await.expect("held");
         at_rest(&client, LIMIT).await;
@@ -281,7 +275,8 @@ fn a_waiter_that_hears_nothing_comes_all_the_same() {
         let proxy = server.line();
         let mut outside = Outside::of(&server);
         let holder = connect(&server.url()).await;
-        // A silent connection is given up after many seconds only: it must not be the reconnect.
+        // A silent connection is given up only after many seconds, so no reconnect wakes the
+        // waiter.
         let deaf = builder(proxy.url())
             .command_timeout(SILENCE)
             .connect()
@@ -291,7 +286,7 @@ fn a_waiter_that_hears_nothing_comes_all_the_same() {
             let guard = holder.fair_lock("n").lock().await.expect("free");
             let taking = queued(&mut outside, &deaf).await;
             // A listener is counted before the server has confirmed it, which is a message, too.
-            eventually_within(LIMIT, "it listens", async || server.channels().len() == 1).await;
+            eventually_within(LIMIT, "listening", async || server.channels().len() == 1).await;
             if kill {
                 outside.command(&["CLIENT", "KILL", "TYPE", "pubsub"]);
             } else {
@@ -299,18 +294,15 @@ fn a_waiter_that_hears_nothing_comes_all_the_same() {
             }
             let reconnects = deaf.stats().reconnects;
             guard.unlock().await.expect("held");
-            // A beat finds that it is its turn, within half a second.
-            let guard = served("its turn", LATE, taking).await;
+            // A heartbeat finds within half a second that the waiter is next.
+            let guard = served("granted", LATE, taking).await;
             assert!(
                 kill || deaf.stats().reconnects == reconnects,
                 "it was the beat"
             );
             guard.unlock().await.expect("held");
             proxy.pass();
-            eventually_within(LIMIT, "it is connected again", async || {
-                deaf.stats().reconnects > 0
-            })
-            .await;
+            eventually_within(LIMIT, "reconnected", async || deaf.stats().reconnects > 0).await;
         }
         at_rest(&deaf, LIMIT).await;
         assert_eq!(outside.keys(), 0);
@@ -345,7 +337,7 @@ fn a_waiter_that_is_cut_off_is_passed_over_and_comes_back() {
             cut.elapsed()
         ));
         proxy.pass();
-        eventually_within(LIMIT, "it is back in the queue", async || {
+        eventually_within(LIMIT, "back in the queue", async || {
             places(&mut outside) == 1
         })
         .await;

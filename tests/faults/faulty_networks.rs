@@ -1,4 +1,4 @@
-//! Two clients contend on lines that misbehave: no two guards believe at once.
+//! Two clients contend over faulty connections: never are two guards trusted at once.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -34,7 +34,7 @@ fn a_hand_over_whose_reply_is_lost_is_never_two_holds() {
             } else {
                 Lease::Renewed
             };
-            // Once without a fault: the scripts are known then.
+            // Once without a fault, to load the scripts.
             for lose in [false, true] {
                 let first = client.lock("n");
                 let second = client.lock("n");
@@ -58,7 +58,7 @@ fn a_hand_over_whose_reply_is_lost_is_never_two_holds() {
                 })
                 .await;
                 proxy.pass();
-                // Both get it, one after the other.
+                // Both get the lock, one after the other.
                 let (next, theirs) = (spans(next), spans(theirs));
                 let (next, theirs) = tokio::join!(next, theirs);
                 assert!(most <= 1, "two holds at once");
@@ -70,7 +70,7 @@ fn a_hand_over_whose_reply_is_lost_is_never_two_holds() {
     });
 }
 
-/// From when to when somebody believed to hold the lock.
+/// The time span during which a client believed that it held the lock.
 type Span = (Instant, Instant);
 
 async fn spans(taking: tokio::task::JoinHandle<Result<LockGuard, Error>>) -> Option<Span> {
@@ -80,7 +80,7 @@ async fn spans(taking: tokio::task::JoinHandle<Result<LockGuard, Error>>) -> Opt
         .ok()?;
     let from = Instant::now();
     tokio::time::sleep(ms(20)).await;
-    // In this order: the machine may stand still between the two.
+    // In this order, because the machine may stall between the two.
     let now = Instant::now();
     let until = if guard.check().is_ok() {
         now
@@ -97,8 +97,8 @@ fn disjoint(spans: &[Option<Span>]) -> bool {
     spans.windows(2).all(|pair| pair[0].1 <= pair[1].0)
 }
 
-/// Several clients, each behind a line of its own that misbehaves at random; all that anybody
-/// believed is compared at the end, on one clock.
+/// Several clients, each behind a connection with random faults. At the end, all spans are compared
+/// on one clock.
 #[test]
 fn no_two_guards_believe_at_once_whatever_the_lines_do() {
     let seconds = size("LEASEHOLD_CHAOS_SECONDS", 12);
@@ -182,7 +182,7 @@ async fn contend(
             random.u64(0..4)
         };
         tokio::time::sleep(ms(stay)).await;
-        // What the guard vouches for: until now, or until its deadline passed.
+        // The time for which the guard vouches: until now, or until its deadline passed.
         let now = Instant::now();
         let to = if guard.check().is_ok() {
             now
@@ -193,7 +193,7 @@ async fn contend(
         if random.bool() {
             drop(guard);
         } else {
-            // Lost, unknown and unavailable are all to be expected here.
+            // Lost, unknown and unavailable are all expected here.
             drop(guard.unlock().await);
         }
     }
@@ -215,7 +215,7 @@ async fn misbehave(line: Arc<Line>, mut random: fastrand::Rng, end: Instant) {
             }
         }
         tokio::time::sleep(ms(random.u64(1..250))).await;
-        // A stream with a piece missing is nothing that a network does: such a connection ends.
+        // A stream with a missing piece does not occur in a real network, so end such a connection.
         if fault > 2 && random.bool() {
             line.flow();
         } else {

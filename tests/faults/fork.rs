@@ -12,7 +12,7 @@ use crate::testbed::{Outside, alone, builder, child, connect, runtime};
 const LIMIT: Duration = Duration::from_secs(60);
 const CHILD: &str = "fork::process_that_forks";
 
-/// The child hung in `try_lock`, or released what its parent held.
+/// Once, the child hung in `try_lock`, or released the lock that its parent held.
 #[test]
 fn a_fork_of_a_client_fails_and_takes_nothing_from_its_parent() {
     alone(LIMIT, async {
@@ -49,14 +49,15 @@ fn process_that_forks() {
         .expect("free");
     let lock = client.lock("held");
     let waiter = runtime.spawn(async move { lock.lock().await });
-    runtime.block_on(eventually_within(LIMIT, "it waits", async || {
+    runtime.block_on(eventually_within(LIMIT, "queued", async || {
         client.stats().waiting == 1
     }));
-    // It forks, see `fork.c`. The parent goes on when the child has ended.
+    // Forks, see `fork.c`. The parent continues when the child has ended.
     let ended_well = match std::os::unix::process::parent_id() {
         0 => {
             let forked = AssertUnwindSafe(|| in_the_fork(&url, &client, held, dropped));
-            // Not by a return: there is no thread of the test harness to return to.
+            // Exit instead of returning, because the thread of the test harness does not exist
+            // here.
             std::process::exit(i32::from(catch_unwind(forked).is_err()));
         }
         ended => ended == 1,
@@ -72,7 +73,7 @@ fn process_that_forks() {
         held.unlock().await.expect("held all the time");
         let next = waiter.await.expect("no panic").expect("handed over");
         next.unlock().await.expect("held");
-        client.shutdown(LIMIT).await.expect("all is released");
+        client.shutdown(LIMIT).await.expect("all released");
     });
 }
 
@@ -81,7 +82,7 @@ fn is_refused<T: std::fmt::Debug>(what: &str, outcome: &Result<T, Error>) {
 }
 
 fn in_the_fork(url: &str, client: &Client, held: LockGuard, dropped: LockGuard) {
-    // The threads of the parent's runtime are not here.
+    // The threads of the parent's runtime do not exist here.
     let runtime = Builder::new_current_thread()
         .enable_all()
         .build()
@@ -95,7 +96,7 @@ fn in_the_fork(url: &str, client: &Client, held: LockGuard, dropped: LockGuard) 
                 .try_lock(LIMIT, Lease::Renewed)
                 .await,
         );
-        // The waiter of the parent is in front of it.
+        // The parent's waiter is ahead.
         is_refused(
             "a lock that is waited for",
             &client.lock("held").lock().await,
@@ -107,7 +108,7 @@ fn in_the_fork(url: &str, client: &Client, held: LockGuard, dropped: LockGuard) 
         is_refused("an extension", &held.extend(LIMIT).await);
         is_refused("an unlock", &dropped.unlock().await);
         is_refused("a shutdown", &client.shutdown(LIMIT).await);
-        // It would be handed over, to a waiter that is not here.
+        // Otherwise the lock would be handed over to a waiter that does not exist here.
         drop(held);
         let own = builder(url).connect().await.expect("the server answers");
         for name in ["held", "dropped"] {
@@ -124,6 +125,6 @@ fn in_the_fork(url: &str, client: &Client, held: LockGuard, dropped: LockGuard) 
             .unlock()
             .await
             .expect("held");
-        own.shutdown(LIMIT).await.expect("all is released");
+        own.shutdown(LIMIT).await.expect("all released");
     });
 }

@@ -1,4 +1,4 @@
-//! A script that the server refuses in its middle has written before: nothing of that stays.
+//! A script that the server refuses half-way has already written: nothing of that stays.
 
 use std::time::Duration;
 
@@ -11,12 +11,12 @@ use crate::testbed::{Outside, beside, builder, connect};
 
 const LIMIT: Duration = Duration::from_secs(20);
 const SOON: Duration = Duration::from_secs(5);
-/// Long enough that nothing here ends by it.
+/// So long that nothing here ends with its lease.
 const LEASE: Lease = Lease::Fixed(Duration::from_secs(600));
 
 type Make = fn(&Client) -> Lock;
 
-/// A client that may do all that it needs, but for these commands.
+/// A client with all rights that it needs, except for these commands.
 async fn without(server: &Server, commands: &[&str]) -> Client {
     let mut outside = Outside::of(server);
     let refused: Vec<_> = commands
@@ -29,7 +29,7 @@ async fn without(server: &Server, commands: &[&str]) -> Client {
     builder(&url).connect().await.expect("connects")
 }
 
-/// What may stand for ever: the tokens.
+/// True for keys that may stay forever: the counters of tokens.
 fn is_counter(key: &str) -> bool {
     key.starts_with("redisson_lock_token:")
 }
@@ -48,7 +48,7 @@ fn no_lock_is_left_behind_by_a_script_that_was_refused() {
     beside(LIMIT * 3, async {
         let server = Server::start();
         let mut outside = Outside::of(&server);
-        // Each kind, and the commands without which its script stops after a first write.
+        // For each kind, the commands without which its script stops after a first write.
         let stopping = |kind: &str| match kind {
             "string" => &[][..],
             "read" => &["pexpire", "set"],
@@ -67,7 +67,7 @@ fn no_lock_is_left_behind_by_a_script_that_was_refused() {
     });
 }
 
-/// The client may not undo what the script leaves: the script takes back all of it.
+/// The client may not undo what the script left, so the script itself takes everything back.
 #[test]
 fn a_set_whose_member_was_half_written_is_taken_back_by_its_script() {
     beside(LIMIT, async {
@@ -84,7 +84,7 @@ fn a_set_whose_member_was_half_written_is_taken_back_by_its_script() {
         let client = without(&server, &["pexpire", "hdel"]).await;
         for (kind, lock) in half_written {
             let whole = |name: &str| client.string_lock(name);
-            // It is the first one, the last one, and one between others.
+            // The bad member is the first one, the last one, or one in the middle.
             for set in [
                 vec![lock(&client), whole("orders:c")],
                 vec![whole("orders:a"), lock(&client)],
@@ -136,7 +136,7 @@ fn a_reader_that_is_refused_shortens_no_lease_and_ends_no_hold() {
         let before = outside.pttl("orders:1");
         let client = without(&server, &["pexpire"]).await;
         let ours = client.read_write_lock("orders:1");
-        // Longer than the other: it has to lengthen the lease of the lock.
+        // Longer than the other, so it must extend the lease of the lock.
         assert!(ours.read().try_lock(ms(0), LEASE).await.is_err());
         let fields = |outside: &mut Outside| outside.command(&["HLEN", "orders:1"]).int();
         eventually_within(SOON, "the other is alone", async || {
@@ -144,19 +144,19 @@ fn a_reader_that_is_refused_shortens_no_lease_and_ends_no_hold() {
         })
         .await;
         assert!((before - 20_000..=before).contains(&outside.pttl("orders:1")));
-        // A shorter one needs no such right.
+        // A shorter one does not need that right.
         let inside = ours
             .read()
             .try_lock(ms(0), Lease::Fixed(ms(30_000)))
             .await
-            .expect("it may");
+            .expect("permitted");
         inside.unlock().await.expect("it may do so as well");
         reading.unlock().await.expect("held");
-        eventually_within(SOON, "it is free", async || left(&mut outside).is_empty()).await;
+        eventually_within(SOON, "free", async || left(&mut outside).is_empty()).await;
     });
 }
 
-/// One permit of two is taken in vain, of both kinds: soon both are there again.
+/// A failed attempt on one of two permits, of both kinds: soon both are available again.
 async fn both_permits_come_back(command: &str) {
     let server = Server::start();
     let (mut outside, other) = (Outside::of(&server), connect(&server.url()).await);
@@ -167,7 +167,7 @@ async fn both_permits_come_back(command: &str) {
         semaphore
             .try_set_permits_for(2, life)
             .await
-            .expect("it may")
+            .expect("permitted")
     );
     let taken = client.semaphore("orders:s").try_acquire(1, ms(0)).await;
     assert!(refused(&taken), "{taken:?}");
@@ -175,14 +175,14 @@ async fn both_permits_come_back(command: &str) {
         outside.command(&["GET", "orders:s"]).text() == "2"
     })
     .await;
-    eventually_within(SOON, "nobody has it", async || {
+    eventually_within(SOON, "free", async || {
         !outside.exists("leasehold_semaphore:{orders:s}")
     })
     .await;
 
     let permits = other.permit_expirable_semaphore("orders:p");
-    assert!(permits.try_set_permits(2).await.expect("it may"));
-    assert!(permits.expire_after(life).await.expect("it may"));
+    assert!(permits.try_set_permits(2).await.expect("permitted"));
+    assert!(permits.expire_after(life).await.expect("permitted"));
     let ours = client.permit_expirable_semaphore("orders:p");
     let taken = ours.try_acquire(ms(0), LEASE).await;
     assert!(refused(&taken), "{taken:?}");
@@ -190,14 +190,11 @@ async fn both_permits_come_back(command: &str) {
         outside.command(&["GET", "orders:p"]).text() == "2"
     })
     .await;
-    eventually_within(SOON, "nobody has it", async || {
-        !outside.exists("{orders:p}:timeout")
-    })
-    .await;
+    eventually_within(SOON, "free", async || !outside.exists("{orders:p}:timeout")).await;
 }
 
 #[test]
-fn permits_that_nobody_could_be_told_to_hold_are_not_taken() {
+fn permits_whose_hold_cannot_be_stored_are_not_taken() {
     beside(LIMIT, both_permits_come_back("zadd"));
 }
 

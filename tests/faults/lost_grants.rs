@@ -1,4 +1,4 @@
-//! Replies that never come, for every kind of lock: what the server did is found again or undone.
+//! Lost replies for every kind of lock: what the server did is found again or undone.
 
 use std::fmt::Debug;
 use std::time::{Duration, Instant};
@@ -13,18 +13,18 @@ const LIMIT: Duration = Duration::from_secs(120);
 /// Longer than any undo may take.
 const LONG: Duration = ms(20_000);
 
-/// Plays one scene for each kind, on a server of its own.
+/// Plays one scene for each kind, on its own server.
 fn for_each_kind(scene: &impl AsyncFn(&Kind, &mut Testbed)) {
     alone(LIMIT, async {
         for kind in &KINDS {
             let mut testbed = Testbed::new().await;
-            // Its scripts are known to the server: a call is one round trip.
+            // Load the scripts, so that a call is one round trip.
             for client in [&testbed.client, &testbed.rival] {
                 let guard = kind.lock(client, "n").lock().await.expect("free");
                 guard.unlock().await.expect("held");
             }
             scene(kind, &mut testbed).await;
-            eventually_within(HEALED, "nothing is left", async || {
+            eventually_within(HEALED, "no key left", async || {
                 nothing_is_left(&mut testbed)
             })
             .await;
@@ -36,7 +36,7 @@ fn nothing_is_left(testbed: &mut Testbed) -> bool {
     only(testbed, &[])
 }
 
-/// No keys but these, and the counters of tokens, which stay.
+/// True if there are no keys except these and the counters of tokens.
 fn only(testbed: &mut Testbed, expected: &[String]) -> bool {
     let keys = testbed.outside.command(&["KEYS", "*"]);
     let mut keys: Vec<_> = keys.array().iter().map(Reply::text).collect();
@@ -53,12 +53,12 @@ fn are_there(testbed: &mut Testbed, kind: &Kind) -> bool {
         >= kind.need()
 }
 
-/// Which one is first of several does not matter.
+/// True if the lock is granted. Of several locks, any one may be first.
 fn is_granted(testbed: &mut Testbed, kind: &Kind) -> bool {
     kind.keys("n").iter().any(|key| testbed.outside.exists(key))
 }
 
-/// A quorum gives back what it may have, and says that nobody answered.
+/// A quorum gives back what it may have, and reports that nobody answered.
 fn assert_unknown<T: Debug>(kind: &Kind, outcome: &Result<T, Error>) {
     let told = match outcome {
         Err(error @ Error::Unknown { .. }) => error.may_be_held() && !kind.quorum,
@@ -68,7 +68,7 @@ fn assert_unknown<T: Debug>(kind: &Kind, outcome: &Result<T, Error>) {
     assert!(told, "{}: {outcome:?}", kind.name);
 }
 
-/// The rival gets it and keeps it, undisturbed by what may come late.
+/// The rival gets the lock and keeps it, undisturbed by late calls.
 async fn rival_takes(testbed: &mut Testbed, kind: &Kind) {
     let lock = kind.lock(&testbed.rival, "n");
     let guard = within("the rival's turn", LIMIT, lock.lock())
@@ -94,7 +94,7 @@ fn a_lost_grant_of_any_kind_is_unknown_and_undone() {
             .await;
         assert_unknown(kind, &outcome);
         testbed.proxy.pass();
-        eventually_within(HEALED, "it is undone", async || nothing_is_left(testbed)).await;
+        eventually_within(HEALED, "undone", async || nothing_is_left(testbed)).await;
         rival_takes(testbed, kind).await;
     });
 }
@@ -111,7 +111,7 @@ fn a_lost_grant_of_any_sort_that_is_dropped_is_undone() {
         .await;
         taking.abort();
         testbed.proxy.pass();
-        eventually_within(HEALED, "it is undone", async || nothing_is_left(testbed)).await;
+        eventually_within(HEALED, "undone", async || nothing_is_left(testbed)).await;
         rival_takes(testbed, kind).await;
     });
 }
@@ -189,13 +189,13 @@ fn a_lost_take_over_of_any_kind_is_unknown_and_undone() {
             kind.lock(&testbed.client, "n"),
         );
         let text = giver.lock().await.expect("free").hand_on().expect("held");
-        // Its script is known to the server from here on.
+        // Load the script.
         let guard = taker.restore(&text).await.expect("still there");
         let text = guard.hand_on().expect("held");
         testbed.proxy.swallow_replies();
         assert_unknown(kind, &taker.restore(&text).await);
         testbed.proxy.pass();
-        eventually_within(HEALED, "it is undone", async || nothing_is_left(testbed)).await;
+        eventually_within(HEALED, "undone", async || nothing_is_left(testbed)).await;
         rival_takes(testbed, kind).await;
         let late = giver.restore(&text).await;
         assert!(
@@ -216,10 +216,7 @@ fn a_lost_release_of_any_kind_is_repeated_and_harms_nobody() {
             .expect("free");
         testbed.proxy.swallow_replies();
         let releasing = tokio::spawn(guard.unlock());
-        eventually_within(LIMIT, "redis released it", async || {
-            nothing_is_left(testbed)
-        })
-        .await;
+        eventually_within(LIMIT, "released", async || nothing_is_left(testbed)).await;
         // While the release is repeated.
         rival_takes(testbed, kind).await;
         testbed.proxy.pass();
@@ -243,25 +240,22 @@ fn a_lost_refusal_of_any_sort_leaves_the_holder_alone() {
         let outcome = lock.try_lock(ms(300), Lease::fixed(LONG)).await;
         assert!(outcome.is_err(), "{}", kind.name);
         testbed.proxy.pass();
-        eventually_within(HEALED, "nothing of it is left", async || {
+        eventually_within(HEALED, "no key left", async || {
             only(testbed, &kind.keys("n"))
         })
         .await;
         guard.check().expect("the holder is not touched");
         assert!(are_there(testbed, kind));
-        // And a patient one is served once, in spite of it.
+        // A patient waiter is still served exactly once.
         testbed.proxy.swallow_replies();
         let taking = tokio::spawn(async move { lock.lock().await });
-        eventually_within(LIMIT, "it waits", async || {
-            testbed.client.stats().waiting > 0
-        })
-        .await;
+        eventually_within(LIMIT, "queued", async || testbed.client.stats().waiting > 0).await;
         guard.unlock().await.expect("held");
         testbed.proxy.pass();
-        let guard = within("its turn", LIMIT, taking)
+        let guard = within("granted", LIMIT, taking)
             .await
             .expect("no panic")
-            .expect("its own");
+            .expect("re-entered");
         assert_eq!(guard.hold_count(), 1);
         guard.unlock().await.expect("held");
     });

@@ -1,4 +1,4 @@
-//! Releases whose replies never come: each ends one hold, once, and nobody else's.
+//! Releases whose replies are lost: each ends one hold, once, and no other.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ fn a_release_whose_reply_is_lost_stays_unknown_when_the_line_goes_down() {
         testbed.proxy.swallow_replies();
         let releasing = tokio::spawn(guard.unlock());
         let mut outside = testbed.outside;
-        eventually_within(LIMIT, "redis released it", async || !outside.exists("n")).await;
+        eventually_within(LIMIT, "released", async || !outside.exists("n")).await;
         testbed.proxy.refuse();
         testbed.proxy.cut();
         assert_unknown(
@@ -39,7 +39,7 @@ fn an_inner_release_whose_reply_is_lost_does_not_free_the_outer_hold() {
             .await
             .expect("free");
         let owner = outer.owner().to_owned();
-        let inner = outer.reenter().await.expect("its own");
+        let inner = outer.reenter().await.expect("re-entered");
         testbed.proxy.swallow_replies();
         assert_unknown(within("an answer", HEALED, inner.unlock()).await);
         outer.check().expect("the outer hold is not touched");
@@ -62,16 +62,13 @@ fn an_inner_release_whose_reply_is_lost_does_not_free_the_outer_hold() {
 #[test]
 fn a_release_whose_first_reply_is_lost_is_ok_once() {
     alone(LIMIT, async {
-        // It is not given up for its time before its line is back.
+        // Long timeouts, so that the call is not given up before the connection is back.
         let mut testbed = Testbed::with(|client| client.command_timeout(SILENCE)).await;
         let guard = hold(&testbed.client, "n").await;
         testbed.proxy.swallow_replies();
         let releasing = tokio::spawn(guard.unlock());
-        eventually_within(LIMIT, "redis released it", async || {
-            !testbed.outside.exists("n")
-        })
-        .await;
-        // Somebody else has it before the repetition comes.
+        eventually_within(LIMIT, "released", async || !testbed.outside.exists("n")).await;
+        // Another owner takes the lock before the repetition comes.
         let other = hold(&testbed.rival, "n").await;
         testbed.proxy.pass();
         let outcome = within("the release", HEALED, releasing)
@@ -88,7 +85,7 @@ fn a_release_whose_first_reply_is_lost_is_ok_once() {
 fn a_release_on_a_line_that_was_just_cut_is_ok() {
     alone(LIMIT, async {
         let testbed = Testbed::new().await;
-        // Not many: the pause before a connection is made again grows if they do not last.
+        // Only a few, because the pause before a reconnect grows if connections do not last.
         for round in 0..5 {
             let guard = hold(&testbed.client, "n").await;
             testbed.proxy.cut();
@@ -105,9 +102,9 @@ fn a_release_without_any_reply_is_unknown_and_releases_nobody_else() {
         let mut testbed = Testbed::new().await;
         let guard = hold(&testbed.client, "n").await;
         testbed.proxy.swallow_replies();
-        // It does not wait for the end of the lease.
+        // The call does not wait for the end of the lease.
         assert_unknown(within("an answer", HEALED, guard.unlock()).await);
-        // It was applied: the rival takes over while the client goes on repeating.
+        // The release was executed: the rival takes over while the client still repeats it.
         testbed.rival_takes("n", AT_ONCE).await;
         let guard = hold(&testbed.rival, "n").await;
         testbed.proxy.pass();
@@ -135,10 +132,7 @@ fn a_release_that_never_arrived_is_repeated_until_it_does() {
         assert!(told, "{outcome:?}");
         assert!(testbed.outside.exists("n"), "the lease goes on");
         testbed.proxy.pass();
-        eventually_within(HEALED, "it is released", async || {
-            !testbed.outside.exists("n")
-        })
-        .await;
+        eventually_within(HEALED, "released", async || !testbed.outside.exists("n")).await;
         at_rest(&testbed.client, HEALED).await;
     });
 }
@@ -156,10 +150,7 @@ fn a_dropped_guard_is_released_when_the_line_is_back() {
         drop(guard);
         assert!(testbed.outside.exists("n"));
         testbed.proxy.pass();
-        eventually_within(HEALED, "it is released", async || {
-            !testbed.outside.exists("n")
-        })
-        .await;
+        eventually_within(HEALED, "released", async || !testbed.outside.exists("n")).await;
         at_rest(&testbed.client, HEALED).await;
     });
 }
@@ -168,8 +159,8 @@ fn a_dropped_guard_is_released_when_the_line_is_back() {
 fn releases_do_not_wait_for_undos_that_are_repeated() {
     alone(LIMIT, async {
         let mut testbed = Testbed::new().await;
-        // More than releases go at once. Their undos are repeated for a lease, as an acquisition in
-        // an old socket may come yet.
+        // More than the releases in flight at once. Their undos are repeated for a lease, because
+        // an acquisition in an old socket may still come.
         let many = 400;
         let crowd = || -> Vec<_> {
             let locks = (0..many).map(|number| testbed.client.lock(format!("n{number}")));
@@ -182,9 +173,9 @@ fn releases_do_not_wait_for_undos_that_are_repeated() {
             };
             locks.map(|lock| tokio::spawn(take(lock))).collect()
         };
-        // Now the script that takes many is known, too.
+        // Load the script that takes several locks.
         for one in crowd() {
-            within("all are free", LIMIT, one).await.expect("no panic");
+            within("all free", LIMIT, one).await.expect("no panic");
         }
         testbed.proxy.swallow_replies();
         let taking = crowd();
@@ -201,11 +192,8 @@ fn releases_do_not_wait_for_undos_that_are_repeated() {
         let guard = hold(&testbed.client, "x").await;
         assert!(testbed.outside.exists("x"));
         drop(guard);
-        eventually_within(ms(5_000), "it is released", async || {
-            !testbed.outside.exists("x")
-        })
-        .await;
-        // And the one of `x`, if its reply is still on the way.
+        eventually_within(ms(5_000), "released", async || !testbed.outside.exists("x")).await;
+        // And the release of `x`, if its reply is still in flight.
         let pending = testbed.client.stats().releases_pending;
         assert!(
             (400..=401).contains(&pending),

@@ -1,6 +1,6 @@
-//! Replies that never come: nothing is held twice, nothing is held for ever, nobody else's hold ends.
+//! Lost replies: nothing is held twice, nothing is held forever, and no hold of another owner ends.
 //!
-//! The client under test goes through a proxy that swallows, delays and cuts; Redis is watched and
+//! The client under test uses a proxy that swallows, delays and cuts. Redis is watched and
 //! contended for directly.
 
 use std::time::{Duration, Instant};
@@ -15,10 +15,10 @@ use crate::testbed::{
 
 pub(crate) const LIMIT: Duration = Duration::from_secs(30);
 pub(crate) const LEASE: Duration = ms(3_000);
-/// From the end of a fault to the end of what it left: a reconnect and a repetition. The rest is for a
-/// machine that stands still, and ends before a lease does.
+/// The time from the end of a fault until its effects are gone: a reconnect and a repetition. The
+/// rest is for a machine that stalls, and ends before a lease does.
 pub(crate) const HEALED: Duration = ms(2_700);
-/// What is free is had before a lease could have ended.
+/// A free lock is taken before a lease could have ended.
 pub(crate) const AT_ONCE: Duration = ms(2_000);
 
 pub(crate) struct Testbed {
@@ -36,7 +36,7 @@ impl Testbed {
         Self::with(|client| client).await
     }
 
-    /// With other settings of the client under test.
+    /// With other settings for the client under test.
     pub(crate) async fn with(settings: impl FnOnce(ClientBuilder) -> ClientBuilder) -> Self {
         let server = Borrowed::take();
         let proxy = server.line();
@@ -44,14 +44,14 @@ impl Testbed {
         let client = builder.connect().await.expect("connects");
         let rival = connect(&server.url()).await;
         let outside = Outside::of(&server);
-        // All scripts are known to the server of the name: a call is one round trip.
+        // Load all scripts on the server of the name, so that a call is one round trip.
         for client in [&client, &rival] {
             let lock = client.lock("{n}:warm");
             let outer = lock.lock().await.expect("free");
             outer
                 .reenter()
                 .await
-                .expect("its own")
+                .expect("re-entered")
                 .unlock()
                 .await
                 .expect("held");
@@ -99,10 +99,7 @@ fn an_acquisition_whose_reply_is_lost_is_unknown_and_undone() {
         );
         assert_unknown(outcome);
         testbed.proxy.pass();
-        eventually_within(HEALED, "it is undone", async || {
-            !testbed.outside.exists("n")
-        })
-        .await;
+        eventually_within(HEALED, "undone", async || !testbed.outside.exists("n")).await;
         testbed.rival_takes("n", AT_ONCE).await;
         // The undo is repeated for a lease: nothing may come later.
         assert!(testbed.client.stats().holds == 0);
@@ -117,13 +114,10 @@ fn an_acquisition_whose_reply_is_lost_stays_unknown_when_the_line_goes_down() {
         let lock = testbed.client.lock("n");
         let taking =
             tokio::spawn(async move { lock.try_lock(ms(3_000), Lease::fixed(ms(20_000))).await });
-        eventually_within(LIMIT, "redis granted it", async || {
-            testbed.outside.exists("n")
-        })
-        .await;
+        eventually_within(LIMIT, "granted", async || testbed.outside.exists("n")).await;
         testbed.proxy.refuse();
         testbed.proxy.cut();
-        // The later calls were certainly not applied, but the first was.
+        // The later calls were certainly not executed, but the first one was.
         assert_unknown(
             within("an answer", ms(5_000), taking)
                 .await
@@ -131,10 +125,7 @@ fn an_acquisition_whose_reply_is_lost_stays_unknown_when_the_line_goes_down() {
         );
         assert!(testbed.outside.exists("n"));
         testbed.proxy.pass();
-        eventually_within(HEALED, "it is undone", async || {
-            !testbed.outside.exists("n")
-        })
-        .await;
+        eventually_within(HEALED, "undone", async || !testbed.outside.exists("n")).await;
         testbed.rival_takes("n", AT_ONCE).await;
     });
 }
@@ -161,21 +152,18 @@ fn a_patient_acquisition_gets_its_lost_grant_back() {
         testbed.proxy.swallow_replies();
         let lock = testbed.client.lock("n");
         let taking = tokio::spawn(async move { lock.lock().await });
-        eventually_within(LIMIT, "redis granted it", async || {
-            testbed.outside.exists("n")
-        })
-        .await;
+        eventually_within(LIMIT, "granted", async || testbed.outside.exists("n")).await;
         let granted = testbed.outside.holds("n");
         testbed.proxy.pass();
         let guard = within("the grant", HEALED, taking)
             .await
             .expect("no panic")
-            .expect("its own");
+            .expect("re-entered");
         assert_eq!(testbed.outside.holds("n"), granted, "the same field, once");
         assert_eq!(granted, [(guard.owner().to_owned(), 1)]);
         guard.unlock().await.expect("held");
         assert_eq!(testbed.outside.keys(), 0);
-        // An attempt of the lost connection might come late: the undo goes on for a lease.
+        // An attempt of the lost connection might come late, so the undo continues for a lease.
         at_rest(&testbed.client, LEASE + HEALED).await;
         assert_eq!(testbed.outside.keys(), 0);
     });
@@ -193,7 +181,7 @@ fn a_slow_grant_counts_from_when_it_was_asked_for() {
             .await
             .expect("free");
         assert!(asked.elapsed() >= ms(200));
-        // Redis counts from when it ran the script, which is soon after it was asked.
+        // Redis counts from when it ran the script, which is soon after the call was sent.
         assert!(
             guard.deadline() < asked + LEASE,
             "{:?}",
@@ -212,13 +200,10 @@ fn an_acquisition_cut_off_before_its_reply_is_neither_lost_nor_doubled() {
             testbed.proxy.delay_replies(ms(30));
             let lock = testbed.client.lock("n");
             let taking = tokio::spawn(async move { lock.lock().await });
-            eventually_within(LIMIT, "redis granted it", async || {
-                testbed.outside.exists("n")
-            })
-            .await;
+            eventually_within(LIMIT, "granted", async || testbed.outside.exists("n")).await;
             testbed.proxy.pass();
             let guard = within("the grant", HEALED, taking).await.expect("no panic");
-            let guard = guard.expect("its own");
+            let guard = guard.expect("re-entered");
             assert_eq!(
                 testbed.outside.holds("n"),
                 [(guard.owner().to_owned(), 1)],
@@ -239,16 +224,10 @@ fn a_dropped_acquisition_whose_reply_is_lost_is_undone() {
         testbed.proxy.swallow_replies();
         let lock = testbed.client.lock("n");
         let taking = tokio::spawn(async move { lock.lock().await.map(drop) });
-        eventually_within(LIMIT, "redis granted it", async || {
-            testbed.outside.exists("n")
-        })
-        .await;
+        eventually_within(LIMIT, "granted", async || testbed.outside.exists("n")).await;
         taking.abort();
         testbed.proxy.pass();
-        eventually_within(HEALED, "it is undone", async || {
-            !testbed.outside.exists("n")
-        })
-        .await;
+        eventually_within(HEALED, "undone", async || !testbed.outside.exists("n")).await;
         testbed.rival_takes("n", AT_ONCE).await;
     });
 }
@@ -287,7 +266,7 @@ fn a_re_entry_whose_reply_is_lost_leaves_the_outer_hold() {
 fn renewals_without_replies_make_a_hold_uncertain_then_lost_and_then_free() {
     for applied in [true, false] {
         beside(LIMIT, async {
-            // Neither a call nor a connection is given up for its time before the lease ends.
+            // Neither a call nor a connection times out before the lease ends.
             let mut testbed =
                 Testbed::with(|client| client.command_timeout(SILENCE).connect_timeout(SILENCE))
                     .await;
@@ -308,7 +287,7 @@ fn renewals_without_replies_make_a_hold_uncertain_then_lost_and_then_free() {
             let reason = within("lost", LIMIT, lost).await.expect("no panic");
             let after = cut.elapsed();
             assert_eq!(reason, LossReason::Expired);
-            // Before a renewal that was due with it could have been given up.
+            // Before a renewal that was due then could have timed out.
             assert!(after < LEASE + LATE, "{after:?}");
             // The guard knows first, by a margin of 2.5 ms: if we look in time. Where calls get
             // through, the client releases what is lost, and may be quicker than this look.
@@ -318,7 +297,7 @@ fn renewals_without_replies_make_a_hold_uncertain_then_lost_and_then_free() {
                 there || late > ms(2),
                 "redis ended it first, {late:?} after the deadline"
             );
-            // Never longer than another lease, whatever became of the renewals.
+            // Never longer than another lease, whatever happened to the renewals.
             let started = Instant::now();
             eventually_within(LEASE + HEALED, "free", async || {
                 !testbed.outside.exists("n")
@@ -366,7 +345,7 @@ fn a_short_outage_of_renewals_costs_nothing() {
     });
 }
 
-/// Replies that come after their callers have gone must not reach anybody else.
+/// Replies that come after their callers have left must not reach another caller.
 #[test]
 fn a_late_reply_is_nobody_elses() {
     let seed = seed("a_late_reply");
@@ -382,7 +361,8 @@ fn a_late_reply_is_nobody_elses() {
                 tokio::spawn(async move {
                     let mut granted = 0;
                     while Instant::now() < end {
-                        // Half of the time somebody else holds it: then no reply may grant it.
+                        // Half of the time another owner holds the lock, and then no reply may
+                        // grant it.
                         let other = random
                             .bool()
                             .then(|| theirs.try_lock(ms(2_000), Lease::fixed(LEASE)));

@@ -1,10 +1,10 @@
 //! The hard claims, on a real Redis that is stopped, killed, cut off and lied about.
 //!
-//! Each module is one claim. A test has a private server on a loopback port; most of them watch
-//! Redis from outside through a connection that shares no code with the library. Nothing here waits
-//! for a duration where a condition can be waited for.
+//! Each module tests one claim. A test has a private server on a loopback port. Most tests watch
+//! Redis from outside, through a connection that shares no code with the library. Tests wait for
+//! conditions, not for durations, wherever possible.
 //!
-//! Sizes are small by default and come from the environment, so that the same test runs long by
+//! Sizes are small by default and come from the environment, so that the same test can run long by
 //! hand:
 //!
 //! | variable | default | what |

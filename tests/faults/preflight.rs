@@ -1,4 +1,4 @@
-//! What a deployment gives is told before it is relied on, and less than is required is refused.
+//! Preflight reports what a deployment gives, and a client refuses less than it requires.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ fn state(report: &Preflight) -> &ServerState {
         .unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// There is a finding of this weight that says this.
+/// True if there is a finding of this severity with this text.
 fn tells(report: &Preflight, severity: Severity, part: &str) {
     let findings = &report.findings;
     let told = findings
@@ -32,7 +32,7 @@ fn tells(report: &Preflight, severity: Severity, part: &str) {
     assert!(told, "{severity} {part}: {report}");
 }
 
-/// What is not known or not met, as `requirement: found`.
+/// What is unknown or not met, as `requirement: found`.
 async fn refused(url: &str, requirements: Requirements) -> Vec<String> {
     match builder(url)
         .command_timeout(LATE)
@@ -66,7 +66,7 @@ async fn accepted(url: &str, requirements: Requirements) {
     );
 }
 
-/// Servers tell a user its rights from 7.0 on.
+/// Servers report a user's rights since 7.0.
 fn tells_rights(report: &Preflight) -> bool {
     state(report).version >= Some(Version::new(7, 0))
 }
@@ -89,11 +89,11 @@ fn user(server: &Server, changes: &[&str]) -> String {
 }
 
 #[test]
-fn a_server_without_persistence_is_told_as_it_is() {
+fn a_server_without_persistence_is_reported() {
     beside(LIMIT, async {
         let server = Server::start();
         let client = connect(&server.url()).await;
-        let report = client.preflight().await.expect("it answers");
+        let report = client.preflight().await.expect("answered");
 
         assert_eq!(report.deployment, DeploymentKind::Single);
         assert_eq!(
@@ -148,12 +148,12 @@ fn a_server_without_persistence_is_told_as_it_is() {
 }
 
 #[test]
-fn it_costs_as_many_commands_as_it_says_and_writes_nothing() {
+fn preflight_costs_the_documented_commands_and_writes_nothing() {
     beside(LIMIT, async {
         let server = Server::start();
         let mut outside = Outside::of(&server);
         let client = connect(&server.url()).await;
-        let report = client.preflight().await.expect("it answers");
+        let report = client.preflight().await.expect("answered");
         let commands = [
             "ping",
             "time",
@@ -168,7 +168,7 @@ fn it_costs_as_many_commands_as_it_says_and_writes_nothing() {
             _ => command,
         });
         let before = counted.map(|command| outside.calls(command));
-        client.preflight().await.expect("it answers");
+        client.preflight().await.expect("answered");
         let after = counted.map(|command| outside.calls(command));
         let sent: Vec<_> = before
             .iter()
@@ -179,7 +179,7 @@ fn it_costs_as_many_commands_as_it_says_and_writes_nothing() {
         assert_eq!(sent[1..], [1, 1, 4, 1, 1]);
         assert!(sent[0] >= 5);
         assert_eq!(outside.keys(), 0);
-        client.shutdown(LATE).await.expect("nothing is left");
+        client.shutdown(LATE).await.expect("no key left");
         let refused = client.preflight().await;
         assert!(matches!(refused, Err(Error::Closed)), "{refused:?}");
     });
@@ -194,7 +194,7 @@ fn eviction_is_a_danger_and_may_be_refused() {
             .await
             .preflight()
             .await
-            .expect("it answers");
+            .expect("answered");
         assert_eq!(state(&report).evicts(), Some(true));
         assert_eq!(report.worst(), Some(Severity::Danger));
         tells(&report, Severity::Danger, "allkeys-lru evicts locks");
@@ -215,12 +215,12 @@ fn eviction_is_a_danger_and_may_be_refused() {
 }
 
 #[test]
-fn what_a_restart_loses_is_told_and_may_be_refused() {
+fn a_loss_by_a_restart_is_reported_and_may_be_refused() {
     beside(LIMIT, async {
         let server = Server::start_with(&["--appendonly", "yes", "--appendfsync", "always"]);
         let url = server.url();
         let client = connect(&url).await;
-        let report = client.preflight().await.expect("it answers");
+        let report = client.preflight().await.expect("answered");
         assert_eq!(state(&report).persistence, Some(Persistence::Always));
         let survives = report.guarantee.survives.join("\n");
         assert!(
@@ -231,7 +231,7 @@ fn what_a_restart_loses_is_told_and_may_be_refused() {
 
         let mut outside = Outside::of(&server);
         outside.command(&["CONFIG", "SET", "appendfsync", "everysec"]);
-        let report = client.preflight().await.expect("it answers");
+        let report = client.preflight().await.expect("answered");
         let broken_by = report.guarantee.broken_by.join("\n");
         assert!(
             broken_by.contains("everysec loses up to about a second"),
@@ -250,17 +250,17 @@ fn what_a_restart_loses_is_told_and_may_be_refused() {
 
         outside.command(&["CONFIG", "SET", "appendonly", "no"]);
         outside.command(&["CONFIG", "SET", "save", "3600 1"]);
-        let report = client.preflight().await.expect("it answers");
+        let report = client.preflight().await.expect("answered");
         assert_eq!(state(&report).persistence, Some(Persistence::Snapshots));
     });
 }
 
 #[test]
-fn what_a_user_may_not_look_at_is_not_known_and_not_met() {
+fn what_the_user_may_not_see_is_unknown_and_not_met() {
     beside(LIMIT, async {
         let server = Server::start();
         let url = user(&server, &[]);
-        let report = connect(&url).await.preflight().await.expect("it answers");
+        let report = connect(&url).await.preflight().await.expect("answered");
         let found = state(&report);
         assert_eq!(
             (found.version, found.is_primary, found.clock),
@@ -292,9 +292,9 @@ fn what_a_user_may_not_look_at_is_not_known_and_not_met() {
             "{unmet:?}"
         );
 
-        // INFO without CONFIG GET, as many managed servers have it.
+        // INFO without CONFIG GET, as on many managed servers.
         let url = user(&server, &["+info"]);
-        let report = connect(&url).await.preflight().await.expect("it answers");
+        let report = connect(&url).await.preflight().await.expect("answered");
         let found = state(&report);
         assert_eq!(
             (found.evicts(), found.replicas_in_step()),
@@ -314,7 +314,7 @@ fn the_documented_rights_are_all_that_is_asked_for() {
         let server = Server::start();
         let client = connect(&user(&server, &[])).await;
         let of_lock = || client.preflight().uses([Use::Lock]).name("orders:1");
-        let report = of_lock().await.expect("it answers");
+        let report = of_lock().await.expect("answered");
         if !matches!(state(&report).rights, Rights::Known { .. }) {
             // Redis 6.2.
             tells(&report, Severity::Info, "from Redis 7.0 on");
@@ -327,7 +327,7 @@ fn the_documented_rights_are_all_that_is_asked_for() {
             .name("orders:1")
             .await;
         assert_eq!(
-            missing(&report.expect("it answers")),
+            missing(&report.expect("answered")),
             ["get", "incr", "the key redisson_lock_token:{orders:1}"]
         );
         // A name for which the user has no rights.
@@ -335,7 +335,7 @@ fn the_documented_rights_are_all_that_is_asked_for() {
             .preflight()
             .uses([Use::Lock])
             .await
-            .expect("it answers");
+            .expect("answered");
         let channel = "redisson_lock__channel:{preflight}";
         let of_channel = ["publish", "subscribe"].map(|command| format!("{command} {channel}"));
         assert_eq!(missing(&report)[0], "the key preflight");
@@ -344,11 +344,7 @@ fn the_documented_rights_are_all_that_is_asked_for() {
         let mut outside = Outside::of(&server);
         outside.command(&rule("kinds"));
         let client = connect(&server.url().replace("redis://", "redis://kinds:secret@")).await;
-        let report = client
-            .preflight()
-            .name("orders:1")
-            .await
-            .expect("it answers");
+        let report = client.preflight().name("orders:1").await.expect("answered");
         assert_eq!(missing(&report), Vec::<String>::new(), "{report}");
     });
 }
@@ -361,7 +357,7 @@ fn rights_that_are_missing_are_named_and_may_be_refused() {
             .await
             .preflight()
             .await
-            .expect("it answers");
+            .expect("answered");
         let requirements = || Requirements::new().rights_for([Use::Lock], "orders:1");
         let url = user(&server, &["-publish", "-hexists"]);
         if !tells_rights(&report) {
@@ -380,15 +376,15 @@ fn rights_that_are_missing_are_named_and_may_be_refused() {
             .uses([Use::Lock])
             .name("orders:1")
             .await;
-        tells(&report.expect("it answers"), Severity::Danger, lacks);
+        tells(&report.expect("answered"), Severity::Danger, lacks);
 
         let url = user(&server, &["+publish", "+hexists"]);
         let wanting = builder(&url)
             .command_timeout(LATE)
             .durability(Durability::replicas(1));
-        let wanting = wanting.connect().await.expect("it may");
+        let wanting = wanting.connect().await.expect("permitted");
         let report = wanting.preflight().uses([Use::Lock]).name("orders:1").await;
-        assert_eq!(missing(&report.expect("it answers")), ["wait"]);
+        assert_eq!(missing(&report.expect("answered")), ["wait"]);
 
         let url = user(&server, &["-eval"]);
         assert_eq!(
@@ -397,7 +393,7 @@ fn rights_that_are_missing_are_named_and_may_be_refused() {
         );
         let url = user(&server, &["+eval"]);
         accepted(&url, requirements()).await;
-        // Others than those that are required do not matter.
+        // Rights that are not required do not matter.
         accepted(&url, Requirements::new()).await;
     });
 }
@@ -414,7 +410,7 @@ fn a_replica_that_is_silent_does_not_count() {
                 .preflight()
                 .uses([Use::Lock])
                 .await
-                .expect("it answers");
+                .expect("answered");
             (state(&report).replicas_in_step(), report)
         };
         let wait = async |wanted: usize| loop {
@@ -455,8 +451,8 @@ fn a_replica_that_is_silent_does_not_count() {
             .durability(Durability::replicas(2))
             .connect()
             .await
-            .expect("it may");
-        let report = wanting.preflight().await.expect("it answers");
+            .expect("permitted");
+        let report = wanting.preflight().await.expect("answered");
         tells(
             &report,
             Severity::Danger,
@@ -480,14 +476,14 @@ fn a_replica_that_is_silent_does_not_count() {
             .preflight()
             .uses([Use::Lock])
             .await
-            .expect("it answers");
+            .expect("answered");
         assert_eq!(state(&report).is_primary, Some(false));
         tells(&report, Severity::Danger, "it is a replica");
     });
 }
 
 #[test]
-fn a_server_that_does_not_answer_is_told_for_itself() {
+fn an_unreachable_server_is_reported_separately() {
     beside(LIMIT, async {
         let mut server = Server::start();
         let client = connect(&server.url()).await;
@@ -533,7 +529,7 @@ fn each_node_of_a_cluster_is_looked_at() {
         })
         .await;
         let url = format!("redis-cluster://127.0.0.1:{}", server.port());
-        let report = connect(&url).await.preflight().await.expect("it answers");
+        let report = connect(&url).await.preflight().await.expect("answered");
         assert_eq!(report.deployment, DeploymentKind::Cluster);
         let cluster = state(&report).cluster.expect("it is one");
         assert_eq!(
@@ -580,12 +576,12 @@ fn a_node_that_is_frozen_costs_the_report_of_the_others_nothing() {
             replicas: 0,
             ..Shape::default()
         });
-        let client = builder(&cluster.url()).connect().await.expect("it answers");
+        let client = builder(&cluster.url()).connect().await.expect("answered");
         let report = client
             .preflight()
             .uses([Use::Lock])
             .await
-            .expect("it answers");
+            .expect("answered");
         assert_eq!(report.nodes.len(), cluster.shards(), "{report}");
         assert!(
             report.nodes.iter().all(|node| node.state.is_ok()),
@@ -622,7 +618,7 @@ fn behind_sentinels_the_primary_is_looked_at() {
             .await
             .preflight()
             .await
-            .expect("it answers");
+            .expect("answered");
         assert_eq!(report.deployment, DeploymentKind::Sentinel);
         let found = state(&report);
         let primary = sentinel.server(sentinel.current_master()).port();

@@ -1,5 +1,5 @@
-//! Two threads end something at the same moment: a shutdown beside guards that go, two guards of one
-//! hold.
+//! Two threads end something at the same moment: a shutdown while guards are dropped, two guards of
+//! one hold.
 
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
@@ -14,15 +14,15 @@ const LIMIT: Duration = Duration::from_secs(30);
 /// Guards of one client in each round.
 const GUARDS: usize = 10;
 
-/// How a guard goes.
+/// How a guard ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     Drop,
     Unlock,
-    /// A task of the same client waits for it.
+    /// While a task of the same client waits for the lock.
     DropBesideAWaiter,
     UnlockBesideAWaiter,
-    /// It was handed on, and is taken over again.
+    /// Handed on and restored.
     Restore,
 }
 
@@ -34,7 +34,8 @@ const WAYS: [Way; 5] = [
     Way::Restore,
 ];
 
-/// At `ac8ccd1` 34 to 250 of 1,500 were left until their leases ended, with `Ok` from the shutdown.
+/// At `ac8ccd1`, 34 to 250 of 1,500 holds stayed until their leases ended, although the shutdown
+/// returned `Ok`.
 #[test]
 fn a_shutdown_beside_guards_that_go_leaves_nothing() {
     alone(10 * LIMIT, async {
@@ -54,7 +55,7 @@ fn a_shutdown_beside_guards_that_go_leaves_nothing() {
                     std::hint::spin_loop();
                 }
                 client.shutdown(LIMIT).await.expect("redis confirms all");
-                // A hold that was handed on and not taken over is nobody's: it keeps its owner.
+                // A hold that was handed on and not restored keeps its owner.
                 let handed_on = |outside: &mut Outside, (name, owner): (&String, &String)| {
                     way == Way::Restore && outside.command(&["HDEL", name, owner]).int() == 1
                 };
@@ -79,7 +80,7 @@ fn a_shutdown_beside_guards_that_go_leaves_nothing() {
 async fn guards(client: &Client, way: Way) -> Vec<LockGuard> {
     let mut guards = Vec::with_capacity(GUARDS);
     for number in 0..GUARDS {
-        // One kind is handed over without a call, the other by one.
+        // One kind is handed over without a call, the other is not.
         let lock = match number % 2 {
             0 => client.lock(format!("n{number}")),
             _ => client.fenced_lock(format!("n{number}")).into(),
@@ -91,7 +92,7 @@ async fn guards(client: &Client, way: Way) -> Vec<LockGuard> {
     }
     let waiters = client.stats().waiting;
     if matches!(way, Way::DropBesideAWaiter | Way::UnlockBesideAWaiter) {
-        eventually_within(LIMIT, "all wait", async || {
+        eventually_within(LIMIT, "all queued", async || {
             client.stats().waiting == GUARDS as u64
         })
         .await;
@@ -101,7 +102,7 @@ async fn guards(client: &Client, way: Way) -> Vec<LockGuard> {
     guards
 }
 
-/// Ends them one after another, on a thread of its own.
+/// Ends the guards one after another on another thread.
 fn going(client: &Client, guards: Vec<LockGuard>, way: Way) -> std::thread::JoinHandle<()> {
     let (client, runtime) = (client.clone(), tokio::runtime::Handle::current());
     let (mut guards, mut texts) = (guards, Vec::new());
@@ -116,7 +117,7 @@ fn going(client: &Client, guards: Vec<LockGuard>, way: Way) -> std::thread::Join
     std::thread::spawn(move || {
         for guard in guards {
             match way {
-                // Also when it is not polled.
+                // Also without being polled.
                 Way::Unlock | Way::UnlockBesideAWaiter if fastrand::bool() => drop(guard.unlock()),
                 Way::Unlock | Way::UnlockBesideAWaiter => {
                     let _lost_or_not = runtime.block_on(guard.unlock());
@@ -130,7 +131,7 @@ fn going(client: &Client, guards: Vec<LockGuard>, way: Way) -> std::thread::Join
     })
 }
 
-/// At `ac8ccd1` 21 of 20,000 were told that the lock was lost.
+/// At `ac8ccd1`, 21 of 20,000 unlocks reported that the lock was lost.
 #[test]
 fn two_guards_of_one_hold_may_go_at_once() {
     alone(10 * LIMIT, async {

@@ -1,4 +1,4 @@
-//! Bad input: refused with its value and the limit, and nothing is sent.
+//! Bad input is refused with its value and the limit, and nothing is sent.
 
 use std::time::Duration;
 
@@ -48,7 +48,7 @@ fn bad_names_are_refused_unsent_with_value_and_limit() {
             }
         }
         assert_eq!(client.stats().calls, before);
-        // At the limit, and with everything odd that is allowed.
+        // At the limit, and with every odd character that is allowed.
         for name in [
             &*"n".repeat(1_024),
             "a{b}c",
@@ -105,7 +105,7 @@ fn bad_leases_are_refused_unsent_and_endless_waits_are_not_bad() {
             }
         }
         assert_eq!(client.stats().calls, before);
-        // Without end is a wait like any other; a fraction of a millisecond is cut off.
+        // An endless wait is an ordinary wait. A fraction of a millisecond is cut off.
         for wait in [
             Duration::MAX,
             Duration::from_secs(u64::MAX),
@@ -118,7 +118,7 @@ fn bad_leases_are_refused_unsent_and_endless_waits_are_not_bad() {
                 lock.try_lock(wait, Lease::fixed(Duration::from_micros(10_999))),
             );
             let left = guard.await.map(|guard| guard.deadline());
-            // A machine that stalls is granted it when so short a lease has ended.
+            // On a stalled machine, such a short lease may have ended when the grant arrives.
             let late = |error: &Error| error.is_retryable();
             assert!(left.as_ref().err().is_none_or(late), "{left:?}");
             let longest = Duration::from_secs(31_536_000);
@@ -251,7 +251,7 @@ fn corrupt_texts_are_refused_unsent() {
             .unlock()
             .await
             .expect("held");
-        // Its hold has ended: the text takes nothing.
+        // The hold has ended, so the text takes nothing.
         let again = lock.restore(&text).await;
         assert!(matches!(again, Err(Error::NotOwner { .. })), "{again:?}");
         assert_eq!(Outside::of(&server).keys(), 0);

@@ -1,4 +1,4 @@
-//! A name that does not resolve for a while.
+//! A host name that does not resolve for a while.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use crate::testbed::{Outside, Running, alone, beside, builder, child, note};
 const LIMIT: Duration = Duration::from_secs(60);
 const CHILD: &str = "resolver::process_that_knows_a_name";
 
-/// What `redis.test` means to the processes that are started with it.
+/// What `redis.test` resolves to in processes started with it.
 struct Names {
     folder: PathBuf,
 }
@@ -33,7 +33,7 @@ impl Names {
 
     /// Gives the name an address, or none.
     fn point_to(&self, address: &str) {
-        // In one step: it may be read meanwhile.
+        // In one step, because it may be read at the same time.
         fs::write(self.path("next"), address).expect("written");
         fs::rename(self.path("next"), self.path("address")).expect("renamed");
     }
@@ -65,7 +65,7 @@ impl Drop for Names {
     }
 }
 
-/// Others keep the failure, and ask no more.
+/// Other clients keep the failure and do not ask again.
 #[test]
 fn a_name_that_does_not_resolve_for_a_while_is_asked_for_again() {
     alone(LIMIT, async {
@@ -74,16 +74,16 @@ fn a_name_that_does_not_resolve_for_a_while_is_asked_for_again() {
         outside.command(&["HSET", "end", "somebody:1", "1"]);
         names.point_to("127.0.0.1");
         let process = names.child(&server);
-        eventually_within(LIMIT, "it holds", async || outside.exists("n")).await;
+        eventually_within(LIMIT, "held", async || outside.exists("n")).await;
         names.point_to("");
         for kind in ["normal", "pubsub"] {
             outside.command(&["CLIENT", "KILL", "TYPE", kind]);
         }
-        eventually_within(LIMIT, "it has asked in vain", async || names.refused() >= 3).await;
+        eventually_within(LIMIT, "refused", async || names.refused() >= 3).await;
         assert!(server.clients("name=leasehold:").is_empty());
         names.point_to("127.0.0.1");
         let known = Instant::now();
-        eventually_within(LIMIT, "it is back", async || {
+        eventually_within(LIMIT, "back", async || {
             server.clients("name=leasehold:").len() == 3
         })
         .await;

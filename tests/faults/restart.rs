@@ -1,4 +1,5 @@
-//! A server that comes back empty, for every kind of lock: who held is told, who waits goes on.
+//! A server that comes back empty, for every kind of lock: holders learn of the loss, and waiters
+//! go on.
 
 use std::time::{Duration, Instant};
 
@@ -26,8 +27,8 @@ fn holds_of_every_kind_are_lost_and_later_ones_are_renewed() {
         }
         server.restart();
         for (guard, kind) in guards.into_iter().zip(KINDS) {
-            within("told", LEASE * 2, lost(&guard)).await;
-            let late = within("told", LEASE, guard.unlock()).await;
+            within("lost", LEASE * 2, lost(&guard)).await;
+            let late = within("ended", LEASE, guard.unlock()).await;
             assert!(
                 matches!(late, Err(Error::Lost { .. })),
                 "{}: {late:?}",
@@ -73,14 +74,15 @@ fn waiters_of_every_kind_are_served_after_it() {
                 ));
             }
         }
-        // Those of a quorum are refused by two of three, and are in no room while they pause.
+        // Waiters of a quorum are refused by two of three servers, and are in no local queue while
+        // they pause.
         let asking = KINDS.iter().filter(|kind| kind.quorum).count() as u64 * 3;
         let waiting = takings.len() as u64 - asking;
         let wait = |stats: Stats| stats.waiting >= waiting && stats.timed_out >= asking * 2;
-        eventually_within(LIMIT, "all wait", async || wait(client.stats())).await;
+        eventually_within(LIMIT, "all queued", async || wait(client.stats())).await;
         server.restart();
         for taking in takings {
-            within("its turn", LIMIT, taking)
+            within("granted", LIMIT, taking)
                 .await
                 .expect("no panic")
                 .expect("held");

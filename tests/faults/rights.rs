@@ -1,4 +1,4 @@
-//! The rights that `docs/operations.md` lists are enough for a client, and none is there in vain.
+//! The rights listed in `docs/operations.md` are sufficient, and all of them are needed.
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use crate::testbed::{Outside, beside};
 
 const LIMIT: Duration = Duration::from_secs(20);
 const PAGE: &str = include_str!("../../docs/operations.md");
-/// Sent on connecting; a refusal is ignored.
+/// Sent when connecting; a refusal is ignored.
 const OPTIONAL: &[&str] = &["client", "client|setinfo", "info"];
 
-/// An ACL rule of the page, for locks named `orders:…`, word by word.
+/// An ACL rule of the page for locks named `orders:…`, word by word.
 pub(crate) fn rule(user: &str) -> Vec<&'static str> {
     let begin = format!("ACL SETUSER {user} ");
     let rule = PAGE.lines().find(|line| line.starts_with(&begin));
@@ -21,7 +21,7 @@ pub(crate) fn rule(user: &str) -> Vec<&'static str> {
         .collect()
 }
 
-/// The commands, keys and channels that somebody was refused.
+/// The commands, keys and channels that were refused.
 fn refused(outside: &mut Outside) -> Vec<String> {
     let log = outside.command(&["ACL", "LOG"]);
     let objects = log.array().iter().map(|entry| {
@@ -35,7 +35,7 @@ fn refused(outside: &mut Outside) -> Vec<String> {
         .collect()
 }
 
-/// All that a client can do with plain locks.
+/// Everything that a client can do with plain locks.
 async fn everything(a: &Client, b: &Client) -> Result<(), Error> {
     let (held, wanted) = (a.lock("orders:1"), b.lock("orders:1"));
     let outer = held.lock().await?;
@@ -47,18 +47,18 @@ async fn everything(a: &Client, b: &Client) -> Result<(), Error> {
     inner.unlock().await?;
     outer.extend(ms(2000)).await?;
     assert!(wanted.is_locked().await? && held.is_held().await?);
-    // Another client waits, is renewed meanwhile, and is woken.
+    // Another client waits, its holder is renewed, and the waiter is woken.
     let unlock = async {
         eventually_within(LIMIT, "it waits, and we renew", async || {
             b.stats().listeners == 1 && a.stats().renewed > 0
         })
         .await;
-        eventually_within(LIMIT, "it polls", async || b.stats().polls > 0).await;
+        eventually_within(LIMIT, "polled", async || b.stats().polls > 0).await;
         outer.unlock().await
     };
     let (taken, unlocked) = tokio::join!(wanted.lock(), unlock);
     unlocked?;
-    // Another waiter of the same client takes over with a lease of its own.
+    // Another waiter of the same client takes over with its own lease.
     let next = b.lock("orders:1");
     let (taken_over, unlocked) = tokio::join!(
         next.try_lock(ms(5000), Lease::fixed(ms(5000))),
@@ -73,7 +73,7 @@ async fn everything(a: &Client, b: &Client) -> Result<(), Error> {
     Ok(())
 }
 
-/// Another client waits for a lock, and gets it.
+/// Another client waits for a lock and gets it.
 async fn contend(
     (holder, held): (&Client, &Lock),
     (waiter, wanted): (&Client, &Lock),
@@ -99,7 +99,8 @@ async fn contend(
     Ok(())
 }
 
-/// It may, and gets nothing. On a busy machine the last reply may come too late to count.
+/// The call is allowed and takes nothing. On a busy machine the last reply may come too late to
+/// count.
 fn in_vain<T>(taken: Result<T, Error>) {
     assert!(
         matches!(&taken, Err(error) if error.is_retryable()),
@@ -108,7 +109,7 @@ fn in_vain<T>(taken: Result<T, Error>) {
     );
 }
 
-/// A fair waiter whose place is taken away, behind a Java client that waits.
+/// A fair waiter whose place is removed, behind a waiting Java client.
 async fn lose_the_place(a: &Client, b: &Client, outside: &mut Outside) -> Result<(), Error> {
     let held = a.fair_lock("orders:line").lock().await?;
     let wanted = b.fair_lock("orders:line");
@@ -118,18 +119,18 @@ async fn lose_the_place(a: &Client, b: &Client, outside: &mut Outside) -> Result
     );
     let disturb = async {
         let calls = |outside: &mut Outside, command| outside.calls(command);
-        // It knows of its place.
-        eventually_within(LIMIT, "it is in line", async || b.stats().listeners == 1).await;
+        // The waiter knows that it has a place.
+        eventually_within(LIMIT, "in the queue", async || b.stats().listeners == 1).await;
         let [looked, put_back] = ["lrange", "lpush"].map(|command| calls(outside, command));
         outside.command(&["RPUSH", queue, "java:1"]);
         outside.command(&["ZADD", deadlines, "99999999999999", "java:1"]);
-        eventually_within(LIMIT, "it keeps its place", async || {
+        eventually_within(LIMIT, "place kept", async || {
             calls(outside, "lrange") > looked
         })
         .await;
         outside.command(&["LPOP", queue]);
         outside.command(&["ZPOPMIN", deadlines]);
-        eventually_within(LIMIT, "it is in front again", async || {
+        eventually_within(LIMIT, "at the front", async || {
             calls(outside, "lpush") > put_back
         })
         .await;
@@ -140,7 +141,7 @@ async fn lose_the_place(a: &Client, b: &Client, outside: &mut Outside) -> Result
     let (taken, unlocked) = tokio::join!(wanted.lock(), disturb);
     unlocked?;
     taken?.unlock().await?;
-    // One that gives up.
+    // A waiter that gives up.
     let held = a.fair_lock("orders:line").lock().await?;
     in_vain(wanted.try_lock(ms(100), Lease::Renewed).await);
     held.unlock().await
@@ -190,7 +191,7 @@ async fn count(a: &Client, b: &Client) -> Result<(), Error> {
     theirs.wait(ms(0)).await
 }
 
-/// One that says what it is for, after one that has left.
+/// A hold with a purpose, after a described hold that has ended.
 async fn tell(a: &Client, b: &Client) -> Result<(), Error> {
     let (ours, theirs) = (a.lock("orders:told"), b.lock("orders:told"));
     for purpose in ["first", "second"] {
@@ -209,7 +210,7 @@ async fn tell(a: &Client, b: &Client) -> Result<(), Error> {
     Ok(())
 }
 
-/// All that a client can do with the other kinds.
+/// Everything that a client can do with the other kinds.
 async fn every_kind(a: &Client, b: &Client, outside: &mut Outside) -> Result<(), Error> {
     let kinds: [fn(&Client) -> Lock; 6] = [
         |client| client.fair_lock("orders:fair"),
@@ -230,7 +231,7 @@ async fn every_kind(a: &Client, b: &Client, outside: &mut Outside) -> Result<(),
         b.read_write_lock("orders:rw"),
     );
     contend((b, theirs.write()), (a, ours.write())).await?;
-    // So many that a release does not look at all of them.
+    // So many that a release does not check all of them.
     let mut crowd = Vec::new();
     for _ in 0..20 {
         crowd.push(ours.read().lock().await?);
@@ -252,12 +253,12 @@ async fn every_kind(a: &Client, b: &Client, outside: &mut Outside) -> Result<(),
     guard.unlock().await
 }
 
-/// Each right of a rule was used at some time.
+/// Asserts that each right of a rule was used.
 async fn all_used(rule: &[&str], outside: &mut Outside) {
     for right in rule.iter().filter_map(|word| word.strip_prefix('+')) {
-        // Redis 6.2 counts all commands of CLIENT together.
+        // Redis 6.2 counts all subcommands of CLIENT together.
         let command = right.split('|').next().unwrap_or_default();
-        // Unsubscribed when nobody has waited for some seconds.
+        // Channels are unsubscribed after some seconds without waiters.
         let mut used = || outside.calls(right) + outside.calls(command) > 0;
         eventually_within(LIMIT, right, async || used()).await;
     }
@@ -282,7 +283,7 @@ fn the_documented_rights_are_enough_and_all_are_used() {
             client().await.expect("connects"),
         );
 
-        everything(&a, &b).await.expect("it may");
+        everything(&a, &b).await.expect("permitted");
         all_used(&rule, &mut outside).await;
         assert_eq!(refused(&mut outside), Vec::<String>::new());
         assert_eq!(b.stats().acquired_after_waiting, 2);
@@ -306,10 +307,10 @@ fn the_documented_rights_of_all_kinds_are_enough_and_all_are_used() {
 
         Box::pin(every_kind(&a, &b, &mut outside))
             .await
-            .expect("it may");
+            .expect("permitted");
         all_used(&rule, &mut outside).await;
         assert_eq!(refused(&mut outside), Vec::<String>::new());
-        // Beyond the rights, a search fails as a whole.
+        // Without the rights, a search fails as a whole.
         outside.command(&["SET", "data", "x"]);
         let error = a.locks("*").await.unwrap_err();
         assert!(matches!(&error, Error::Protocol { .. }), "{error}");

@@ -1,4 +1,4 @@
-//! What all tests here share: turns, limits, a look at Redis from outside, children, seeds.
+//! Shared by all tests here: turns, limits, a view of Redis from outside, child processes, seeds.
 
 use std::fmt::Debug;
 use std::future::Future;
@@ -11,22 +11,22 @@ use leasehold::{Client, ClientBuilder, Error, LockGuard};
 use leasehold_testbed::{Borrowed, Connection, Deployment, Reply, Routes, Server, ms};
 use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-/// Tests that measure time or look at the whole process run alone, all others beside each other.
+/// Tests that measure time or inspect the whole process run alone. All others run at the same time.
 static TURNS: RwLock<()> = RwLock::new(());
 
-/// Runs a test beside others; one that takes longer than `limit` hangs.
+/// Runs a test at the same time as others. It fails if it takes longer than `limit`.
 pub(crate) fn beside(limit: Duration, test: impl Future<Output = ()>) {
     let _turn: RwLockReadGuard<'_, ()> = TURNS.read();
     block_on(limit, test);
 }
 
-/// Runs a test with the machine to itself.
+/// Runs a test alone on the machine.
 pub(crate) fn alone(limit: Duration, test: impl Future<Output = ()>) {
     let _turn = turn();
     block_on(limit, test);
 }
 
-/// For a test that has a runtime of its own: the machine is its own while it has this.
+/// For a test with its own runtime: it runs alone while it has this guard.
 pub(crate) fn turn() -> RwLockWriteGuard<'static, ()> {
     TURNS.write()
 }
@@ -54,7 +54,7 @@ pub(crate) async fn within<T>(what: &str, limit: Duration, call: impl Future<Out
     done.unwrap_or_else(|_| panic!("not done within {limit:?}: {what}"))
 }
 
-/// A size that the environment may set.
+/// A size that the environment may override.
 pub(crate) fn size(variable: &str, default: usize) -> usize {
     match std::env::var(variable) {
         Ok(text) => text
@@ -86,22 +86,23 @@ pub(crate) fn note(text: &str) {
     eprintln!("note: {text}");
 }
 
-/// What a machine that stands still for a moment may add, several times over. What it is to be told
-/// from comes later still.
+/// The delay that a stalled machine may add, several times over. Faults show themselves later than
+/// this.
 pub(crate) const LATE: Duration = ms(5_000);
 
-/// A client in the making. The machine may stand still while it connects, which is no part of what is
-/// shown.
+/// A client builder with generous timeouts, because the machine may stall while the client
+/// connects.
 pub(crate) fn builder(url: &str) -> ClientBuilder {
     Client::builder(url).connect_timeout(SILENCE)
 }
 
-/// A `command_timeout` that nothing waits for in a test that passes.
+/// A `command_timeout` that no passing test waits for.
 pub(crate) const SILENCE: Duration = Duration::from_secs(20);
-/// With it, no silent connection is given up before this: two PINGs a second apart get no answer first.
+/// With [`SILENCE`], no silent connection is given up before this: first, two PINGs one second
+/// apart get no reply.
 pub(crate) const GIVEN_UP: Duration = ms(2_000);
 
-/// Short limits, so that faults are noticed within a test's patience.
+/// Short limits, so that faults are noticed within a test.
 pub(crate) fn brisk(url: &str) -> ClientBuilder {
     builder(url)
         .command_timeout(ms(300))
@@ -109,7 +110,7 @@ pub(crate) fn brisk(url: &str) -> ClientBuilder {
         .safety_poll(ms(300))
 }
 
-/// A client that takes no reply for lost that is read late.
+/// A client that does not take a late reply for a lost one.
 pub(crate) async fn connect(url: &str) -> Client {
     builder(url)
         .command_timeout(LATE)
@@ -144,7 +145,7 @@ impl Watched for Borrowed {
     }
 }
 
-/// Redis from outside. Of several servers it is those that serve a key, or all primaries.
+/// Redis from outside. With several servers, those that serve a key, or all primaries.
 #[derive(Debug)]
 pub(crate) enum Outside {
     Server(Connection),
@@ -204,12 +205,12 @@ impl Outside {
         pairs.map(|pair| (pair[0].text(), pair[1].int())).collect()
     }
 
-    /// Calls of a command since the last reset, refused ones included.
+    /// Calls of a command since the last reset, including refused ones.
     pub(crate) fn calls(&mut self, command: &str) -> u64 {
         self.sum("commandstats", &format!("cmdstat_{command}:calls="))
     }
 
-    /// The numbers behind `line` in a section of INFO, of all servers.
+    /// The sum of the numbers after `line` in a section of INFO, over all servers.
     fn sum(&mut self, section: &str, line: &str) -> u64 {
         let info = self.command(&["INFO", section]).text();
         let numbers = info
@@ -224,13 +225,13 @@ impl Outside {
         self.command(&["CONFIG", "RESETSTAT"]);
     }
 
-    /// All commands so far, this one included.
+    /// The number of all commands so far, including this one.
     pub(crate) fn commands(&mut self) -> u64 {
         self.sum("stats", "total_commands_processed:")
     }
 }
 
-/// Nothing of a client's work is left, in its own books.
+/// Waits until the client's counters show no work.
 pub(crate) async fn at_rest(client: &Client, limit: Duration) {
     let deadline = Instant::now() + limit;
     loop {
@@ -252,8 +253,8 @@ pub(crate) async fn at_rest(client: &Client, limit: Duration) {
     }
 }
 
-/// As [`at_rest`], without rooms: they may keep a pause for others until the next poll, or remember
-/// for ten seconds that they met some.
+/// Like [`at_rest`], and without local queues, which may yield to others until the next sweep, or
+/// remember for ten seconds that they met some.
 pub(crate) async fn idle(client: &Client, limit: Duration) {
     let deadline = Instant::now() + limit;
     loop {
@@ -296,10 +297,10 @@ pub(crate) fn assert_protocol<T: Debug>(what: &str, outcome: Result<T, Error>, p
     }
 }
 
-/// Polls a future `polls` times and drops it after `linger`, at the latest when nothing has woken
-/// it for a while; its outcome if it was done before.
+/// Polls a future `polls` times and drops it after `linger`, or as soon as nothing has woken it for
+/// a while. Returns its outcome if it completed before.
 ///
-/// While it lingers its call is answered, and nobody takes the answer.
+/// While the future lingers, its call is answered and nobody takes the reply.
 pub(crate) async fn cut_after_polls<F: Future>(
     polls: usize,
     linger: Duration,
@@ -316,7 +317,7 @@ pub(crate) async fn cut_after_polls<F: Future>(
     done
 }
 
-/// Resolves when the future is done, or after so many polls.
+/// Resolves when the future completes, or after `left` polls.
 async fn poll_times<F: Future>(mut future: Pin<&mut F>, left: &mut usize) -> Option<F::Output> {
     std::future::poll_fn(move |cx| {
         if *left == 0 {
@@ -332,7 +333,7 @@ async fn poll_times<F: Future>(mut future: Pin<&mut F>, left: &mut usize) -> Opt
     .await
 }
 
-/// Runs a future for a time too short for timers, and drops it.
+/// Runs a future for a time that is too short for timers, and drops it.
 pub(crate) async fn cut_after<F: Future>(delay: Duration, future: F) -> Option<F::Output> {
     let end = Instant::now() + delay;
     tokio::select! {
@@ -342,7 +343,7 @@ pub(crate) async fn cut_after<F: Future>(delay: Duration, future: F) -> Option<F
     }
 }
 
-/// This binary again, as another process that runs one ignored test.
+/// This binary, run as another process with one ignored test.
 pub(crate) fn child(role: &str, variables: &[(&str, String)]) -> Running {
     let process = Command::new(std::env::current_exe().expect("our own path"))
         .args([role, "--exact", "--ignored", "--nocapture"])
@@ -360,13 +361,13 @@ pub(crate) fn child(role: &str, variables: &[(&str, String)]) -> Running {
 pub(crate) struct Running(Child);
 
 impl Running {
-    /// SIGKILL, as the out-of-memory killer sends it.
+    /// SIGKILL, like from the out-of-memory killer.
     pub(crate) fn kill(mut self) {
-        self.0.kill().expect("it runs");
+        self.0.kill().expect("running");
         self.0.wait().expect("it was started");
     }
 
-    /// What it printed; panics if it failed.
+    /// Returns the output; panics if the child failed.
     pub(crate) fn finish(mut self) -> String {
         let mut text = String::new();
         let mut errors = String::new();
@@ -389,7 +390,7 @@ impl Drop for Running {
     }
 }
 
-/// Threads of this process that are the library's.
+/// The number of the library's threads in this process.
 pub(crate) fn threads() -> usize {
     let Ok(tasks) = std::fs::read_dir("/proc/self/task") else {
         return 0;
@@ -401,7 +402,7 @@ pub(crate) fn threads() -> usize {
         .count()
 }
 
-/// Takes a lock that must be free, by a client of its own.
+/// Takes a free lock by another client.
 pub(crate) async fn hold(client: &Client, name: &str) -> LockGuard {
-    client.lock(name).lock().await.expect("it is free")
+    client.lock(name).lock().await.expect("free")
 }

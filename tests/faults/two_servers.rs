@@ -7,14 +7,14 @@ use crate::testbed::{LATE, beside, connect};
 
 const LIMIT: std::time::Duration = ms(60_000);
 
-/// Which connection is cut. The first of a client is for renewals; the others follow it.
+/// Which connection is cut. The first of a client carries renewals, and the others follow it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cut {
     Renewals,
     Others,
 }
 
-/// The ids of the client's connections, the oldest first.
+/// The ids of the client's connections, oldest first.
 fn connections(server: &Server) -> Vec<u64> {
     let id = |line: &String| line.split_once("id=")?.1.split(' ').next()?.parse().ok();
     let mut ids: Vec<_> = server
@@ -49,9 +49,10 @@ async fn two_servers(lead: impl Fn(&Proxy, [&Server; 2])) -> (Server, Server, Pr
     (a, b, proxy, client)
 }
 
-/// The same client would be granted the lock again, by the other server, while its guard says `Held`.
+/// Otherwise the other server could grant the lock to the same client again, while its first guard
+/// still says `Held`.
 #[test]
-fn where_the_address_moves_no_guard_is_held_beside_another() {
+fn a_moved_address_leaves_no_two_valid_guards() {
     for which in [Cut::Renewals, Cut::Others] {
         beside(LIMIT, async {
             let (a, b, proxy, client) = two_servers(|_, _| {}).await;
@@ -59,7 +60,7 @@ fn where_the_address_moves_no_guard_is_held_beside_another() {
             let guard = lock.try_lock(LATE, Lease::Renewed).await.expect("free");
             proxy.lead_to(&[&b]);
             cut(&a, which);
-            // As soon as anybody is granted it by the other server, the first holder knows.
+            // As soon as the other server grants the lock to anybody, the first holder knows.
             let second = loop {
                 let state = guard.state();
                 if let Ok(second) = lock.try_lock(ms(0), Lease::Renewed).await {
@@ -72,10 +73,7 @@ fn where_the_address_moves_no_guard_is_held_beside_another() {
                 }
                 tokio::time::sleep(ms(1)).await;
             };
-            eventually_within(LATE, "it is told", async || {
-                guard.state() == HoldState::Lost
-            })
-            .await;
+            eventually_within(LATE, "lost", async || guard.state() == HoldState::Lost).await;
             eventually_within(LATE, "nobody is left behind", async || {
                 connections(&a).is_empty()
             })
@@ -101,10 +99,7 @@ fn behind_a_balancer_a_lost_connection_costs_no_hold() {
                     now.len() == 3 && now != before
                 })
                 .await;
-                eventually_within(LATE, "it is renewed", async || {
-                    client.stats().renewed > renewed
-                })
-                .await;
+                eventually_within(LATE, "renewed", async || client.stats().renewed > renewed).await;
                 assert_eq!(guard.state(), HoldState::Held, "{which:?}, round {round}");
             }
             assert!(connections(&b).is_empty(), "{which:?}");

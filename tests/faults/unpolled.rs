@@ -1,4 +1,4 @@
-//! Futures that are polled late, and waiters whose runtime stands still.
+//! Futures that are polled late, and waiters whose runtime is blocked.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -13,23 +13,23 @@ use crate::testbed::{Outside, alone, assert_protocol, builder, connect, runtime,
 
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// A guard is unlocked and the future is polled when it was passed over: what does it say?
+/// Unlocks a guard and polls the future after it was passed over. Returns what it reports.
 async fn unlocked_late(spoil: &[&str]) -> Result<(), Error> {
     let server = Deployment::start();
     let client = connect(&server.url()).await;
     let guard = client.lock("n").lock().await.expect("free");
     Outside::of(&server).command(spoil);
     let mut unlock = pin!(guard.unlock());
-    eventually_within(LIMIT, "it is passed over", async || {
+    eventually_within(LIMIT, "passed over", async || {
         client.stats().passed_over == 1
     })
     .await;
     unlock.as_mut().await
 }
 
-/// It was `Ok`.
+/// Once, the result was `Ok`.
 #[test]
-fn an_unlock_that_is_polled_late_tells_that_the_hold_was_gone() {
+fn an_unlock_polled_late_reports_that_the_hold_was_gone() {
     alone(LIMIT, async {
         let outcome = unlocked_late(&["DEL", "n"]).await;
         assert!(matches!(outcome, Err(Error::Lost { .. })), "{outcome:?}");
@@ -38,18 +38,18 @@ fn an_unlock_that_is_polled_late_tells_that_the_hold_was_gone() {
     });
 }
 
-/// It was `Ok`, and the key stood.
+/// Once, the result was `Ok`, and the key stayed.
 #[test]
-fn an_unlock_that_is_polled_late_tells_that_it_was_refused() {
+fn an_unlock_polled_late_reports_that_it_was_refused() {
     alone(LIMIT, async {
         let outcome = unlocked_late(&["ACL", "SETUSER", "default", "-hdel"]).await;
         assert_protocol("unlock", outcome, "can't run this command");
     });
 }
 
-/// It was `Ok`, and the key stood.
+/// Once, the result was `Ok`, and the key stayed.
 #[test]
-fn a_shutdown_tells_of_a_release_that_was_refused() {
+fn a_shutdown_reports_a_refused_release() {
     alone(LIMIT, async {
         for drop_it_first in [false, true] {
             let server = Deployment::start();
@@ -82,14 +82,14 @@ fn waits_on_a_still_runtime<F: Future<Output: Send> + Send + 'static>(
         .build()
         .expect("a runtime");
     let waiting = still.spawn(waiter);
-    still.block_on(eventually_within(LIMIT, "it waits", async || {
+    still.block_on(eventually_within(LIMIT, "queued", async || {
         client.stats().waiting == 1
     }));
     (still, waiting)
 }
 
-/// The front of a lock that asks again and again had a timer that nobody drove: the others of its client
-/// never got a free lock.
+/// Once, the contender of a polling lock had a timer that nobody drove, and the other waiters of
+/// its client never got a free lock.
 #[test]
 fn a_front_on_a_still_runtime_does_not_keep_the_others_from_a_free_lock() {
     let _turn = turn();
@@ -115,14 +115,14 @@ fn a_front_on_a_still_runtime_does_not_keep_the_others_from_a_free_lock() {
     }
 }
 
-/// The waiter got a guard that was lost, with `Ok`.
+/// Once, the waiter got a lost guard with `Ok`.
 #[test]
 fn a_hold_whose_lease_ended_before_it_was_picked_up_is_not_granted() {
     let _turn = turn();
     let server = Borrowed::take();
     let runtime = runtime(2);
-    // It ends before a waiter on a runtime that stands still is passed over.
-    // However long it was held before, it is handed over.
+    // The lease ends before a waiter on a blocked runtime is passed over. The long streak hands the
+    // lock over however long it was held.
     let streak = LocalHandover::Streak {
         count: 256,
         time: LIMIT,
@@ -137,12 +137,10 @@ fn a_hold_whose_lease_ended_before_it_was_picked_up_is_not_granted() {
         lock.lock().await.expect("the lock is free").deadline()
     });
     runtime.block_on(async {
-        // A hold whose renewal is on its way is not handed over: the next one is a while off.
+        // A hold with a renewal in flight is not handed over. The next renewal is not due for a
+        // while.
         let renewed = client.stats().renewed;
-        eventually_within(LIMIT, "it was renewed just now", async || {
-            client.stats().renewed > renewed
-        })
-        .await;
+        eventually_within(LIMIT, "renewed", async || client.stats().renewed > renewed).await;
         guard.unlock().await.expect("held");
         ended.await;
         eventually_within(LIMIT, "what was handed over is lost", async || {
@@ -155,7 +153,7 @@ fn a_hold_whose_lease_ended_before_it_was_picked_up_is_not_granted() {
     assert!(deadline > goes_on, "its lease had ended");
 }
 
-/// Each grant was passed over after a second, and asked for again: for ever.
+/// Once, each grant was passed over after a second and asked for again, forever.
 #[test]
 fn a_runtime_that_polls_late_by_more_than_a_second_gets_a_free_lock() {
     let _turn = turn();

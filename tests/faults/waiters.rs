@@ -1,4 +1,4 @@
-//! Nobody waits for ever and nobody asks too often, whatever becomes of messages and servers.
+//! Nobody waits forever and nobody asks too often, whatever happens to messages and servers.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,9 +14,10 @@ use crate::testbed::{
 };
 
 const LIMIT: Duration = Duration::from_secs(60);
-/// Between two safety polls; `brisk` has it.
+/// The safety poll interval of `brisk`.
 const POLL: Duration = ms(300);
-/// A waiter whose message is lost waits for a poll. Without it the lease of 30 s would have to end.
+/// A waiter with a lost message waits for a poll. Without the poll, the lease of 30 s would have to
+/// end.
 const WOKEN: Duration = ms(10_000);
 
 /// A wait that faults may not prolong.
@@ -24,7 +25,7 @@ const SHORT_WAIT: Duration = ms(200);
 
 type Taking = tokio::task::JoinHandle<Result<Duration, Error>>;
 
-/// Somebody who waits as long as it takes; how long it took.
+/// A waiter without a limit, and how long it waited.
 async fn waiter(client: &Client, name: &str) -> Taking {
     let before = client.stats().listeners;
     let lock = client.lock(name);
@@ -35,14 +36,14 @@ async fn waiter(client: &Client, name: &str) -> Taking {
         guard.unlock().await?;
         Ok(took)
     });
-    eventually_within(LIMIT, "it listens", async || {
+    eventually_within(LIMIT, "listening", async || {
         client.stats().listeners > before
     })
     .await;
     taking
 }
 
-/// Questions of waiters: each asks, listens, and asks again.
+/// Calls of waiters. Each asks, subscribes, and asks again.
 fn asked(client: &Client) -> u64 {
     let stats = client.stats();
     stats.calls - stats.polls
@@ -52,7 +53,7 @@ async fn served(what: &str, limit: Duration, taking: Taking) {
     within(what, limit, taking)
         .await
         .expect("no panic")
-        .expect("its turn");
+        .expect("granted");
 }
 
 #[test]
@@ -66,7 +67,7 @@ fn a_waiter_whose_subscription_is_killed_is_woken() {
             .await
             .expect("connects");
         let mut outside = Outside::of(&server);
-        // By the reconnect alone: there is no poll within the test.
+        // Only by the reconnect, because there is no poll within the test.
         let mut longest = Duration::ZERO;
         for _ in 0..5 {
             let guard = hold(&holder, "n").await;
@@ -90,23 +91,21 @@ fn a_waiter_whose_messages_are_swallowed_is_woken_by_the_safety_poll() {
         let server = Borrowed::take();
         let proxy = server.line();
         let holder = connect(&server.url()).await;
-        // A silent connection is given up after some seconds only: it must not be the reconnect.
+        // A silent connection is given up only after some seconds, so no reconnect wakes the
+        // waiter.
         let client = brisk(proxy.url())
             .command_timeout(ms(5_000))
             .connect()
             .await;
         let client = client.expect("connects");
         let mut longest = Duration::ZERO;
-        // On a channel that it hears already it would ask once.
+        // On a channel that it already listens to, the waiter would ask only once.
         for name in ["first", "second", "third"] {
             let guard = hold(&holder, name).await;
             let before = asked(&client);
             let taking = waiter(&client, name).await;
-            // The second question follows the confirmation, which must not be swallowed.
-            eventually_within(LIMIT, "it asked again", async || {
-                asked(&client) >= before + 2
-            })
-            .await;
+            // The second call follows the confirmation, which must not be swallowed.
+            eventually_within(LIMIT, "asked again", async || asked(&client) >= before + 2).await;
             proxy.swallow_messages();
             let reconnects = client.stats().reconnects;
             guard.unlock().await.expect("held");
@@ -115,7 +114,7 @@ fn a_waiter_whose_messages_are_swallowed_is_woken_by_the_safety_poll() {
             longest = longest.max(started.elapsed());
             assert_eq!(client.stats().reconnects, reconnects, "it was the poll");
             proxy.pass();
-            eventually_within(LIMIT, "all is well again", async || {
+            eventually_within(LIMIT, "reconnected", async || {
                 client.stats().reconnects >= reconnects + 3
             })
             .await;
@@ -162,13 +161,13 @@ fn a_waiter_is_woken_when_a_holder_dies() {
             .expect("connects");
         let client = brisk(&server.url()).connect().await.expect("connects");
         let mut outside = Outside::of(&server);
-        // As a dead process leaves it: nobody will release it, and no poll comes within the test.
+        // Left by a dead process: nobody will release it, and no poll comes within the test.
         outside.command(&["HSET", "n", "somebody:1", "1"]);
         outside.command(&["PEXPIRE", "n", "700"]);
         let taking = waiter(&unpolled, "n").await;
         served("after its lease", WOKEN, taking).await;
         at_rest(&unpolled, LIMIT).await;
-        // A key without an expiry that is deleted by hand: the poll finds out.
+        // A key without expiry is deleted by hand, and the poll finds out.
         outside.command(&["HSET", "n", "somebody:1", "1"]);
         let taking = waiter(&client, "n").await;
         outside.command(&["DEL", "n"]);
@@ -177,7 +176,8 @@ fn a_waiter_is_woken_when_a_holder_dies() {
     });
 }
 
-/// A client learns how long its replies take: a little longer is what it waits for one that decides.
+/// Lets a client learn how long replies take. It waits a little longer than that for a reply that
+/// decides.
 async fn learns(client: &Client) {
     let lock = client.lock("trip");
     for _ in 0..50 {
@@ -190,14 +190,15 @@ fn an_impatient_call_ends_in_time_when_redis_is_stopped_killed_or_silent() {
     alone(LIMIT, async {
         let mut server = Borrowed::take();
         let proxy = server.line();
-        // A call that is not ended with the wait ends with its connection or the command's time.
+        // A call that does not end with the wait ends with its connection or with the command
+        // timeout.
         let patient = |url: &str| builder(url).command_timeout(SILENCE);
         let direct = patient(&server.url()).connect().await.expect("connects");
         let slow = patient(proxy.url()).connect().await.expect("connects");
         let holder = connect(&server.url()).await;
         let guard = hold(&holder, "held").await;
         let mut longest = Duration::ZERO;
-        // Its connection would not be given up sooner.
+        // Its connection would not be given up earlier.
         let mut check = async |what: &str, client: &Client, name: &str| {
             let started = Instant::now();
             let outcome = client
@@ -210,10 +211,7 @@ fn an_impatient_call_ends_in_time_when_redis_is_stopped_killed_or_silent() {
             outcome.expect_err(what)
         };
         let well = async |client: &Client| {
-            eventually_within(LIMIT, "it is back", async || {
-                client.stats().releases_pending == 0
-            })
-            .await;
+            eventually_within(LIMIT, "back", async || client.stats().releases_pending == 0).await;
             learns(client).await;
         };
         for name in ["free", "held"] {
@@ -238,7 +236,7 @@ fn an_impatient_call_ends_in_time_when_redis_is_stopped_killed_or_silent() {
             let waiting =
                 tokio::spawn(async move { lock.try_lock(SHORT_WAIT * 2, lease).await.map(drop) });
             let listens = || direct.stats().listeners == 1;
-            eventually_within(LIMIT, "it listens", async || {
+            eventually_within(LIMIT, "listening", async || {
                 listens() || waiting.is_finished()
             })
             .await;
@@ -253,7 +251,7 @@ fn an_impatient_call_ends_in_time_when_redis_is_stopped_killed_or_silent() {
         let took = started.elapsed();
         assert!(outcome.is_err() && took < GIVEN_UP, "{took:?}");
         let first = patient(&server.url()).connect_timeout(SHORT_WAIT).connect();
-        // The time for a connection of these clients is far longer.
+        // The connect timeout of these clients is far longer.
         let error = within("a first connect", LATE, first)
             .await
             .expect_err("it is stopped");
@@ -280,7 +278,7 @@ fn all_waiters_of_a_restarted_server_get_their_turn_without_a_storm() {
         let mut server = Server::start();
         let names = 10;
         let holder = brisk(&server.url()).connect().await.expect("connects");
-        // What was in doubt when the server died stays on the books for a lease.
+        // What was in doubt when the server died stays pending for a lease.
         let client = || builder(&server.url()).lease(ms(3_000)).connect();
         let clients = [
             client().await.expect("connects"),
@@ -307,10 +305,10 @@ fn all_waiters_of_a_restarted_server_get_their_turn_without_a_storm() {
                 .map(|client| client.stats().waiting)
                 .sum::<u64>()
         };
-        eventually_within(LIMIT, "all wait", async || waiting() == waiters as u64).await;
+        eventually_within(LIMIT, "all queued", async || waiting() == waiters as u64).await;
         server.kill();
         let down = Instant::now();
-        eventually_within(LIMIT, "it stays down for a while", async || {
+        eventually_within(LIMIT, "down for a while", async || {
             down.elapsed() > ms(1_500)
         })
         .await;
@@ -326,7 +324,8 @@ fn all_waiters_of_a_restarted_server_get_their_turn_without_a_storm() {
         let took = up.elapsed();
         let mut outside = Outside::of(&server);
         let commands = outside.commands();
-        // Logins and subscriptions of three clients, two calls and their commands for each turn.
+        // Logins and subscriptions of three clients, and two calls with their commands for each
+        // turn.
         let bound = 400 + 12 * waiters as u64;
         note(&format!(
             "{waiters} waiters after a restart: {took:?}, {commands} commands"
@@ -363,7 +362,7 @@ fn a_dead_server_is_not_hammered() {
                 tokio::spawn(async move { lock.lock().await.map(drop) })
             })
             .collect();
-        eventually_within(LIMIT, "all wait", async || client.stats().waiting == 100).await;
+        eventually_within(LIMIT, "all queued", async || client.stats().waiting == 100).await;
         proxy.refuse();
         proxy.cut();
         let (before, calls) = (proxy.accepted(), client.stats().calls);
@@ -385,7 +384,7 @@ fn a_dead_server_is_not_hammered() {
     });
 }
 
-/// How many a connection is subscribed to, by its line of CLIENT LIST.
+/// The number of channels of a connection, by its line in CLIENT LIST.
 fn channels_of(line: &str) -> usize {
     let number = |field| line.split(' ').find_map(|part| part.strip_prefix(field));
     let numbers = ["sub=", "ssub="].into_iter().filter_map(number);
@@ -399,7 +398,7 @@ fn waiters_of_many_names_share_one_connection() {
     let waiters = size("LEASEHOLD_WAITERS", 2_000);
     alone(LIMIT * 3, async move {
         let server = Borrowed::take();
-        // No renewal comes within the test: its script's commands would be counted.
+        // No renewal comes within the test, because its commands would be counted.
         let holder = builder(&server.url())
             .command_timeout(LATE)
             .lease(LIMIT * 10)
@@ -470,7 +469,7 @@ fn waiters_of_one_name_cost_redis_one_contender() {
         let mut outside = Outside::of(&server);
         let guard = hold(&holder, "n").await;
         let single = waiter(&client, "n").await;
-        eventually_within(LIMIT, "it asked again", async || asked(&client) >= 2).await;
+        eventually_within(LIMIT, "asked again", async || asked(&client) >= 2).await;
         let alone = idle_requests(&server, &mut outside, 1).await;
         let calls = client.stats().calls;
         let takings: Vec<_> = (1..waiters)
@@ -479,7 +478,7 @@ fn waiters_of_one_name_cost_redis_one_contender() {
                 tokio::spawn(async move { lock.lock().await?.unlock().await })
             })
             .collect();
-        eventually_within(LIMIT, "all wait", async || {
+        eventually_within(LIMIT, "all queued", async || {
             client.stats().waiting == waiters as u64
         })
         .await;
@@ -507,16 +506,17 @@ fn waiters_of_one_name_cost_redis_one_contender() {
             "{waiters} waiters of one name: {together} requests a second ({alone} for one); served \
              in {took:?} with {calls} calls"
         ));
-        // A release and an acquisition for each streak; nobody else is there.
+        // A release and an acquisition for each streak; there is no other client.
         assert!(calls < 20 + waiters as u64 / 5, "{calls} calls");
         at_rest(&client, Duration::from_secs(10)).await;
         assert_eq!(outside.keys(), 0);
     });
 }
 
-/// Requests a second while everybody waits, bounded by what polls and PINGs may cost.
+/// Requests per second while everybody waits, bounded by the cost of polls and PINGs.
 async fn idle_requests(server: &Deployment, outside: &mut Outside, names: usize) -> u64 {
-    // A poll is one request for each 500 names, or to each primary. What its script asks is no request: EXISTS.
+    // A poll is one request for each 500 names, or one to each primary. The EXISTS inside its
+    // script is not a request.
     let mut requests = || {
         let asked_by_scripts = outside.calls("exists");
         outside.commands() - asked_by_scripts
@@ -540,7 +540,7 @@ async fn idle_requests(server: &Deployment, outside: &mut Outside, names: usize)
     rate
 }
 
-/// Two threads that look at a free lock at the same moment: one gets it, the other is told at once.
+/// Two threads try a free lock at the same moment: one gets it, the other is refused immediately.
 #[test]
 fn a_zero_wait_never_stands_in_line() {
     let _turn = turn();
@@ -551,7 +551,7 @@ fn a_zero_wait_never_stands_in_line() {
         for _ in 0..8_000 {
             let lock = client.lock("n");
             start.wait();
-            // The one that gets it keeps it until the other has its answer.
+            // The winner keeps the lock until the other has its reply.
             let taken = runtime.block_on(async {
                 tokio::time::timeout(
                     POLL * 20,

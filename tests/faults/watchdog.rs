@@ -1,4 +1,4 @@
-//! A hold lasts as long as it should, and not longer; who lost it is told.
+//! A hold lasts as long as it should and no longer, and its holder learns of a loss.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -14,10 +14,11 @@ use crate::testbed::{
 
 const LIMIT: Duration = Duration::from_secs(60);
 const LEASE: Duration = ms(6_000);
-/// A renewal is due every third of the lease; the rest is for its way, and ends before the next is due.
+/// A renewal is due every third of the lease. The rest is for its round trip, and ends before the
+/// next one is due.
 const TICK: Duration = ms(2_000 + 1_900);
 
-/// The shortest remaining lease of many keys, and how many of them are gone.
+/// The shortest remaining lease of many keys, and the number of missing keys.
 const SHORTEST: &str = "
 local least, gone = 1e9, 0
 for i = 0, ARGV[1] - 1 do
@@ -30,7 +31,7 @@ return {least, gone}";
 fn blocked_workers_cost_nobody_a_lock() {
     let _turn = turn();
     let holds = size("LEASEHOLD_HOLDS", 2_000);
-    // What is left of it at a renewal is enough for a machine that stands still for a moment, too.
+    // What is left of the lease at a renewal is enough even for a machine that stalls for a moment.
     let lease = ms(5_000);
     let time = lease * u32::try_from(size("LEASEHOLD_LEASES", 3)).expect("not too many");
     let server = Server::start();
@@ -52,7 +53,7 @@ fn blocked_workers_cost_nobody_a_lock() {
             (client, guards)
         });
         let (client, guards) = within("all held", LIMIT, taking).await.expect("no panic");
-        // Both workers at the same time: 60 ms of every 100 ms nothing of the caller's runs.
+        // Both workers at the same time: for 60 ms of every 100 ms, nothing of the caller runs.
         let (start, stop) = (Instant::now(), Arc::new(AtomicBool::new(false)));
         for _ in 0..2 {
             let stop = stop.clone();
@@ -84,7 +85,7 @@ fn blocked_workers_cost_nobody_a_lock() {
         assert_eq!(stats.lost, 0);
         assert!(guards.iter().all(|guard| guard.check().is_ok()));
         drop(guards);
-        eventually_within(ms(5_000), "all are free", async || outside.keys() == 0).await;
+        eventually_within(ms(5_000), "all free", async || outside.keys() == 0).await;
         at_rest(&client, ms(5_000)).await;
     });
     callers.shutdown_timeout(ms(500));
@@ -111,7 +112,7 @@ fn a_deleted_hold_is_lost_within_a_renewal_and_never_comes_back() {
             eventually_within(LIMIT, "some time", async || started.elapsed() > pause).await;
             let deleted = Instant::now();
             assert_eq!(outside.command(&["DEL", "n"]).int(), 1);
-            // In every other round somebody else takes it at once.
+            // In every other round, another owner takes the lock immediately.
             let theirs = if round % 2 == 0 {
                 None
             } else {
@@ -144,7 +145,7 @@ fn a_deleted_hold_is_lost_within_a_renewal_and_never_comes_back() {
     });
 }
 
-/// How long it takes from a deletion to the news.
+/// How long it takes from a deletion until the guard reports it.
 async fn lost_after(client: &Client, outside: &mut Outside) -> Duration {
     let guard = hold(client, "measured").await;
     outside.command(&["DEL", "measured"]);
@@ -229,7 +230,7 @@ fn a_dead_server_ends_holds_at_their_deadline() {
         let proxy = Proxy::start(server.address());
         for cut in [false, true] {
             let url = if cut { proxy.url() } else { server.url() };
-            // The lease is over long before a renewal that is on its way is given up.
+            // The lease ends long before a renewal in flight is given up.
             let client = builder(&url)
                 .command_timeout(SILENCE)
                 .lease(ms(600))
@@ -303,7 +304,7 @@ impl Drop for Mark {
 fn a_leaked_guard_is_ended_by_its_longest_hold() {
     beside(LIMIT, async {
         let server = Borrowed::take();
-        // The lease of the last renewal before its end has so much left then.
+        // How much is left of the last renewed lease when the hold ends.
         let client = brisk(&server.url())
             .lease(LATE * 2)
             .connect()
@@ -331,7 +332,8 @@ fn a_leaked_guard_is_ended_by_its_longest_hold() {
 fn fixed_leases_end_by_themselves_and_are_never_renewed() {
     beside(LIMIT, async {
         let server = Borrowed::take();
-        // Renewed holds of this client are renewed once before the fixed lease ends, and last for longer.
+        // Renewed holds of this client are renewed once before the fixed lease ends, and last
+        // longer.
         let (fixed, renewed) = (ms(4_000), LATE * 2);
         let client = brisk(&server.url())
             .lease(renewed)
@@ -357,7 +359,7 @@ fn fixed_leases_end_by_themselves_and_are_never_renewed() {
         eventually_within(LATE, "free", async || !outside.exists("n")).await;
         assert!(started.elapsed() < renewed, "{:?}", started.elapsed());
         assert_eq!(client.stats().renewed, 0);
-        // The same name with a renewed lease has all of it at once.
+        // A renewed lease on the same name has its full length immediately.
         let guard = lock
             .try_lock(Duration::ZERO, Lease::Renewed)
             .await
@@ -374,7 +376,7 @@ fn quick_rounds_leave_no_key_and_no_entry() {
     let seed = seed("quick_rounds");
     alone(LIMIT + ms(rounds as u64), async move {
         let server = Borrowed::take();
-        // No hold ends by its lease, and no reply counts as lost, if the machine stands still.
+        // No hold ends by its lease and no reply counts as lost, even if the machine stalls.
         let lease = ms(5_000);
         let client = builder(&server.url())
             .lease(lease)

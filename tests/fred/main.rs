@@ -1,5 +1,5 @@
-//! What is special to connections that fred makes; the behaviours on them are those of
-//! `tests/conformance` with `LEASEHOLD_CONNECTION=fred`.
+//! What is special about connections made by fred. `tests/conformance` with
+//! `LEASEHOLD_CONNECTION=fred` tests the behaviours on them.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fmt;
@@ -118,7 +118,7 @@ async fn more_than_one_server_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn who_is_not_let_in_is_told_so_and_no_secret_is_shown() {
+async fn a_refused_login_is_reported_without_showing_a_secret() {
     if is_missing() {
         return;
     }
@@ -145,7 +145,7 @@ async fn who_is_not_let_in_is_told_so_and_no_secret_is_shown() {
     let refused = builder(database).connect().await.unwrap_err();
     assert!(matches!(refused, Error::Protocol { .. }), "{refused}");
 
-    // Its answer repeats the words that it was sent.
+    // Its reply repeats the words that it received.
     let without = ["--requirepass", "secret", "--rename-command", "HELLO", ""];
     let server = Server::start_with(&without);
     let unknown = Config {
@@ -185,7 +185,7 @@ async fn connections_have_our_name_and_end_with_the_client() {
         .unwrap();
     assert_eq!(server.clients("name=billing@7").len(), 3);
     client.shutdown(LIMIT).await.unwrap();
-    wait_until("they are closed", LIMIT, || {
+    wait_until("closed", LIMIT, || {
         server.clients("name=billing@7").is_empty()
     });
     let client = builder(config(&server))
@@ -194,7 +194,7 @@ async fn connections_have_our_name_and_end_with_the_client() {
         .await
         .unwrap();
     drop(client);
-    wait_until("they are closed", LIMIT, || {
+    wait_until("closed", LIMIT, || {
         server.clients("name=billing@8").is_empty()
     });
 }
@@ -229,7 +229,7 @@ async fn a_unix_socket_will_do() {
     std::fs::remove_dir_all(folder).unwrap();
 }
 
-/// The server answers where fred expects no answer.
+/// The server replies where fred expects no reply.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_channel_that_is_refused_disturbs_no_other() {
     if is_missing() {
@@ -254,7 +254,7 @@ async fn a_channel_that_is_refused_disturbs_no_other() {
         password: Some("x".into()),
         ..config(&server)
     };
-    // It is told, or it waits.
+    // Either its waiter is woken, or it waits.
     let builder = || builder(config.clone()).safety_poll(Duration::from_secs(60));
     let (holder, client) = (
         builder().connect().await.unwrap(),
@@ -279,7 +279,7 @@ async fn a_channel_that_is_refused_disturbs_no_other() {
         );
     }
     let [free, _other] = holds;
-    // Whoever publishes needs the right, too: the one for this channel is there.
+    // The publisher needs the right, too, and has it for this channel.
     let (released, taken) = tokio::join!(free.unlock(), waiting);
     released.unwrap();
     taken.unwrap().unlock().await.unwrap();
@@ -306,7 +306,7 @@ async fn a_preflight_reads_the_same_through_fred() {
         .unwrap();
     let (ours, theirs) = (ours.nodes[0].state.clone(), theirs.nodes[0].state.clone());
     let (ours, mut theirs) = (ours.unwrap(), theirs.unwrap());
-    // What differs from one look to the next.
+    // What differs between two looks.
     (theirs.clock, theirs.round_trips) = (ours.clock, ours.round_trips);
     assert_eq!(theirs, ours);
 }

@@ -1,8 +1,10 @@
-//! JVM threads and tasks of this process share one lock: never two inside, and neither side starves.
+//! JVM threads and tasks of this process share one lock: never two inside, and neither side
+//! starves.
 //!
-//! Who is inside raises a counter, over a connection that is not the lock's: it must then be 1. The
-//! token of a fenced lock must be higher than any before, whichever side had that. The tasks go on
-//! until the threads have had all their rounds, so that no round of a thread is without contention.
+//! Whoever is inside raises a counter over a separate connection, and the counter must then be 1.
+//! The token of a fenced lock must be higher than any before, on whichever side. The tasks continue
+//! until the threads have finished all their rounds, so that no round of a thread is without
+//! contention.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -38,8 +40,8 @@ async fn mixed_contenders_of_a_tagged_name_exclude_each_other() {
     .await;
 }
 
-/// `rounds` of each thread, and at least as many of each task. The name of several locks is that of
-/// each, with a plus between them.
+/// `rounds` for each thread, and at least as many for each task. The name of a multi lock joins
+/// those of its members by a plus sign.
 pub(crate) async fn contend(
     theirs: &str,
     ours: fn(&Client, &str) -> Lock,
@@ -68,16 +70,16 @@ pub(crate) async fn contend(
 /// JVM threads with a lock of theirs, and a task for each of ours.
 pub(crate) struct Contest<'a> {
     pub(crate) theirs: &'a str,
-    /// Of each thread, and at least of each task.
+    /// For each thread, and at least for each task.
     pub(crate) rounds: u32,
     /// Between two rounds, at most.
     pub(crate) rest: Duration,
-    /// How often either side must have come after the other.
+    /// How often each side must have followed the other.
     pub(crate) least_switches: u64,
 }
 
 impl Contest<'_> {
-    /// The longest wait of all. They count on the server that Redisson was first connected to.
+    /// Returns the longest wait of all. They count on the server that Redisson connected to first.
     pub(crate) async fn run(&self, java: &Redisson, ours: Vec<Lock>, url: &str) -> Duration {
         let &Contest {
             theirs,
@@ -93,7 +95,7 @@ impl Contest<'_> {
             rest,
         };
         let threads = java.contend_lock(who, theirs, "inside");
-        // The JVM has started to take the lock: from here on both sides want it.
+        // The JVM has started to take the lock, so from here on both sides want it.
         observer.wait_until("EXISTS inside:last", 1).await;
         let enough = Arc::new(AtomicBool::new(false));
         let least = u64::try_from(ours.len()).expect("few") * u64::from(rounds);
@@ -113,7 +115,7 @@ impl Contest<'_> {
         assert_eq!((tasks.violations, threads.violations), (0, 0));
         assert!(tasks.rounds >= least);
         assert_eq!(threads.rounds, u64::from(JVM_THREADS * rounds));
-        // The sides take turns, whoever is faster.
+        // The sides take turns, whichever is faster.
         let switches = tasks.switches.min(threads.switches);
         assert!(
             switches >= least_switches,
@@ -172,7 +174,7 @@ async fn repeat(
     tally
 }
 
-/// On a deployment with replicas Redisson waits for them in each acquisition: fewer rounds take as long.
+/// With replicas, Redisson waits for them in each acquisition, so fewer rounds take as long.
 fn scaled(rounds: u32) -> u32 {
     match std::env::var_os("LEASEHOLD_DEPLOYMENT") {
         Some(_) => (rounds / 10).max(25),

@@ -1,5 +1,5 @@
-//! Threads and futures that share a number of permits, checked from outside: a counter of those who
-//! are in is never higher than that number.
+//! Threads and futures that share permits. A counter of those inside, kept outside the semaphore,
+//! is never higher than the number of permits.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -24,7 +24,7 @@ const FUTURES: usize = 3;
 const ROUNDS: u32 = 30;
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
-/// Futures that contend with `threads` until those have had all their rounds.
+/// Futures that contend with `threads` until the threads have finished all their rounds.
 #[expect(clippy::future_not_send, reason = "one test runs all of them")]
 pub(crate) async fn contend<P>(
     harness: &mut Harness,

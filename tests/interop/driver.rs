@@ -1,6 +1,6 @@
-//! The driver itself: every command once, the real Redisson alone.
+//! The driver itself: every command once, with the real Redisson alone.
 //!
-//! What the other tests conclude from its replies is worth no more than they are.
+//! The conclusions of the other tests depend on its replies.
 
 use std::time::Duration;
 
@@ -177,9 +177,7 @@ async fn driver_uses_permits_that_expire() {
     assert_eq!(java.permit_acquired("seats").await, 2);
     assert_eq!(java.permit_total("seats").await, 2);
 
-    java.permit_release("seats", &first)
-        .await
-        .expect("it is held");
+    java.permit_release("seats", &first).await.expect("held");
     java.permit_release("seats", &first)
         .await
         .expect_err("it is not held any more");
@@ -239,11 +237,11 @@ async fn driver_contends_for_every_kind_of_lock() {
         assert_eq!(observer.ask(&format!("GET {lock}")).await, ["0"]);
         assert_eq!(observer.ask(&format!("GET {lock}:last")).await, ["java"]);
     }
-    // What stands there is higher than any token that this lock has given.
+    // The stored token is higher than any that this lock has given out.
     observer.ask("SET fenced:e:token 1000").await;
     let tally = java.contend_lock(CROWD, "fenced:e", "fenced:e").await;
     assert_eq!(tally.violations, 1, "the first token is too low");
-    // Readers are in together, which is what a violation is here.
+    // Readers are inside together, which counts as a violation here.
     let readers = java.contend_lock(CROWD, "read:g", "readers").await;
     assert!(readers.violations > 0, "{readers:?}");
     let report = java.contend(2, 3, "lock:a", "brief").await;
@@ -302,7 +300,7 @@ async fn driver_enters_a_fair_lock_in_order() {
     let java = Redisson::start_with(&server.url(), timeouts).await;
     let mut observer = Observer::of(&server.url());
 
-    // Asked now: a thread that waits for the lock answers nothing.
+    // Asked now, because a thread that waits for the lock answers nothing.
     let first = java.owner("c").await;
     java.lock("door", "fair:queue", None).await;
     let mut entering = Vec::new();
@@ -312,7 +310,7 @@ async fn driver_enters_a_fair_lock_in_order() {
             .wait_until("LLEN redisson_lock_queue:{queue}", queued)
             .await;
     }
-    // The first may wait for the rest of the lease and for its own time, both of 10 s.
+    // The first waiter may wait for the rest of the lease and for its own time, both 10 s.
     let deadline = format!("ZSCORE redisson_lock_timeout:{{queue}} {first}");
     let now: i64 = observer.ask("TIME").await[0].parse().expect("seconds");
     let left = observer.integer(&deadline).await / 1000 - now;

@@ -1,4 +1,4 @@
-//! What every kind of lock with one holder shows, whatever else it can do.
+//! What all kinds of locks with one holder have in common.
 
 use leasehold::{Client, Error, HoldState, Lease, Lock};
 use leasehold_testbed::lost;
@@ -9,17 +9,17 @@ use crate::harness::{Harness, NEARLY_WHOLE, NOW, SHORT, SOON, TWO_LEASES, joined
 /// A kind of lock on both sides.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Kind {
-    /// As the driver calls it: `fair`.
+    /// The driver's name for the kind, such as `fair`.
     pub(crate) theirs: &'static str,
     pub(crate) ours: fn(&Client, &str) -> Lock,
     pub(crate) reentrant: bool,
-    /// What stands in Redis while somebody holds the lock `seen`, and nobody waits.
+    /// The keys that exist while somebody holds the lock `seen` and nobody waits.
     pub(crate) keys: &'static [&'static str],
 }
 
 const ROUNDS: usize = 3;
 
-/// A waiter gets in when the other side releases, long before the lease would have ended.
+/// A waiter gets the lock when the other side releases it, long before the lease would have ended.
 pub(crate) async fn waiters_wake(kind: Kind) {
     let mut harness = Harness::start().await;
     let theirs = format!("{}:wake", kind.theirs);
@@ -54,7 +54,7 @@ pub(crate) async fn waiters_wake(kind: Kind) {
     joined("java wakes on a drop in rust", waiting).await;
 }
 
-/// Each side sees what the other one holds, and cannot release it.
+/// Each side sees the holds of the other and cannot release them.
 pub(crate) async fn each_sees_the_other(kind: Kind) {
     let mut harness = Harness::start().await;
     let theirs = format!("{}:seen", kind.theirs);
@@ -70,12 +70,7 @@ pub(crate) async fn each_sees_the_other(kind: Kind) {
         "{inner:?}"
     );
     assert!(harness.java.is_locked(&theirs).await);
-    let left = harness
-        .java
-        .ttl(&theirs)
-        .await
-        .try_into()
-        .expect("it expires");
+    let left = harness.java.ttl(&theirs).await.try_into().expect("expired");
     assert!(
         NEARLY_WHOLE.contains(&std::time::Duration::from_millis(left)),
         "{left} ms"
@@ -113,9 +108,9 @@ pub(crate) async fn each_sees_the_other(kind: Kind) {
         .remaining_lease()
         .await
         .expect("remaining_lease")
-        .expect("it is held");
+        .expect("held");
     assert!(NEARLY_WHOLE.contains(&left), "{left:?}");
-    let holder = lock.holder().await.expect("holder").expect("it is held");
+    let holder = lock.holder().await.expect("holder").expect("held");
     assert_eq!(holder.owner, harness.java.owner("a").await);
     assert_eq!(holder.holds, holds);
     let refused = lock
@@ -168,7 +163,8 @@ pub(crate) async fn a_forced_release_is_noticed(kind: Kind) {
     guard.unlock().await.expect("the next holder is not harmed");
 }
 
-/// A lease that is renewed keeps the lock from the other side; one that is not ends for it.
+/// A renewed lease keeps the lock from the other side. A lease that is not renewed ends, and the
+/// other side gets the lock.
 pub(crate) async fn leases_end(kind: Kind) {
     let mut harness = Harness::with_short_leases().await;
     let theirs = format!("{}:leased", kind.theirs);
@@ -182,7 +178,7 @@ pub(crate) async fn leases_end(kind: Kind) {
     )
     .await;
     assert!(taken.elapsed() >= SHORT);
-    // Our deadline lies before the server's, so by now it has passed.
+    // Our deadline is before the server's, so it has passed by now.
     assert_eq!(guard.state(), HoldState::Lost);
     guard
         .unlock()
@@ -194,11 +190,7 @@ pub(crate) async fn leases_end(kind: Kind) {
         .await
         .expect_err("it is renewed");
     assert!(refused.is_timeout(), "{refused}");
-    harness
-        .java
-        .unlock("a", &theirs)
-        .await
-        .expect("it was renewed");
+    harness.java.unlock("a", &theirs).await.expect("renewed");
 
     let taken = Instant::now();
     harness.java.lock("a", &theirs, Some(SHORT)).await;
@@ -211,7 +203,7 @@ pub(crate) async fn leases_end(kind: Kind) {
         !harness.java.try_lock("a", &theirs, TWO_LEASES, None).await,
         "it is renewed"
     );
-    guard.unlock().await.expect("it was renewed");
+    guard.unlock().await.expect("renewed");
 
     harness.java.lock("a", &theirs, None).await;
     harness.java.kill();

@@ -1,4 +1,4 @@
-//! One server, one JVM, one client of ours, and somebody who watches.
+//! One server, one JVM, one client of ours, and an observer.
 
 use std::time::Duration;
 
@@ -12,19 +12,20 @@ use crate::observer::Observer;
 use crate::redisson::{Redisson, Timeouts};
 
 pub(crate) const NOW: Duration = Duration::ZERO;
-/// Far below the lease of 30 s, and above what a busy machine may cost.
+/// Far below the lease of 30 s, and above the delays of a busy machine.
 pub(crate) const SOON: Duration = Duration::from_secs(10);
-/// A lease whose end a test waits for. Two thirds of it are left when it is renewed: enough for a
-/// machine that stalls for a second.
+/// A lease whose end a test waits for. Two thirds are left when it is renewed, which is enough for
+/// a machine that stalls for a second.
 pub(crate) const SHORT: Duration = Duration::from_secs(3);
-/// More than two of them: a contender that waits this long is the passing of time.
+/// More than two leases: the time for which a test lets a contender wait.
 pub(crate) const TWO_LEASES: Duration = Duration::from_millis(6500);
-/// What is left of a lease of 30 s that was taken, or renewed, a moment ago.
+/// The rest of a lease of 30 s that was taken or renewed a moment ago.
 pub(crate) const NEARLY_WHOLE: std::ops::RangeInclusive<Duration> =
     Duration::from_secs(15)..=Duration::from_secs(30);
 
-/// A client in the making. The machine may stall while it connects, or while a reply is on its way.
-/// `LEASEHOLD_SHARDED` says for both sides how messages go in a cluster.
+/// A client builder with generous timeouts, because the machine may stall while it connects or
+/// waits for a reply. `LEASEHOLD_SHARDED` says for both sides how messages are published in a
+/// cluster.
 pub(crate) fn builder(url: &str) -> ClientBuilder {
     let builder = Client::builder(url)
         .connect_timeout(SOON)
@@ -44,8 +45,8 @@ pub(crate) struct Harness {
 }
 
 impl Harness {
-    /// With the leases of 30 s that both sides have by themselves. Our client polls so seldom that
-    /// only what it is told can wake its waiters within a test.
+    /// With the default leases of 30 s on both sides. Our client polls so rarely that only messages
+    /// wake its waiters within a test.
     pub(crate) async fn start() -> Harness {
         Harness::with(None, |ours| ours.safety_poll(Duration::from_secs(60))).await
     }
@@ -79,8 +80,8 @@ impl Harness {
         }
     }
 
-    /// Lets somebody wait who asks by scripts, until only a message or the end of a lease makes
-    /// him ask again: he has asked, listens, and has asked again.
+    /// Starts a waiter that asks by scripts, and waits until only a message or the end of a lease
+    /// can make it ask again: it has asked, subscribed, and asked again.
     pub(crate) async fn waiting<F>(
         &mut self,
         wait: impl FnOnce(&Harness) -> F,
@@ -91,7 +92,7 @@ impl Harness {
         self.waiting_by(&["eval", "evalsha"], wait).await
     }
 
-    /// The same, of somebody who asks by these commands.
+    /// The same for a waiter that asks by these commands.
     pub(crate) async fn waiting_by<F>(
         &mut self,
         commands: &[&str],
@@ -100,7 +101,7 @@ impl Harness {
     where
         F: Future<Output: Send> + Send + 'static,
     {
-        // On a channel that our client hears since a waiter before, a waiter asks once.
+        // On a channel to which our client is still subscribed, a waiter asks only once.
         self.until("no channel is warm", |stats| {
             stats.subscriptions == 0 || stats.listeners > 0
         })
@@ -129,7 +130,7 @@ impl Harness {
         }
     }
 
-    /// Waits until so many of our futures wait.
+    /// Waits until this many of our futures wait.
     pub(crate) async fn until_waiting(&self, futures: u64) {
         self.until("they wait", |stats| stats.waiting == futures)
             .await;
@@ -145,7 +146,7 @@ impl Harness {
     }
 }
 
-/// What has happened already, or happens long before a lease of 30 s ends.
+/// The result of something that has already happened, or happens long before a lease of 30 s ends.
 pub(crate) async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
     let asked = Instant::now();
     let done = timeout(SOON, future)

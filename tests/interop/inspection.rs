@@ -24,7 +24,7 @@ async fn redisson_sees_our_hold() {
 
     let guard = lock.lock().await.expect("lock");
     assert!(java.is_locked(LOCK).await);
-    let left = Duration::from_millis(java.ttl(LOCK).await.try_into().expect("it expires"));
+    let left = Duration::from_millis(java.ttl(LOCK).await.try_into().expect("expired"));
     assert!(NEARLY_WHOLE.contains(&left), "{left:?}");
     assert!(!java.is_held("a", LOCK).await);
     assert_eq!(java.hold_count("a", LOCK).await, 0);
@@ -59,9 +59,9 @@ async fn we_see_the_hold_of_redisson() {
         .remaining_lease()
         .await
         .expect("remaining_lease")
-        .expect("it is held");
+        .expect("held");
     assert!(NEARLY_WHOLE.contains(&left), "{left:?}");
-    let holder = lock.holder().await.expect("holder").expect("it is held");
+    let holder = lock.holder().await.expect("holder").expect("held");
     assert_eq!(holder.owner, java.owner("a").await);
     assert_eq!(holder.holds, 2);
     let refused = lock
@@ -74,8 +74,8 @@ async fn we_see_the_hold_of_redisson() {
     assert!(lock.holder().await.expect("holder").is_none());
 }
 
-/// Our owner is a client id of 36 characters and a number, as Redisson's is: whoever looks at the
-/// hash cannot tell who wrote it.
+/// Our owner is a client id of 36 characters and a number, like Redisson's, so nobody can tell from
+/// the hash who wrote it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn our_hash_has_the_form_of_redissons() {
     let server = Borrowed::take();
@@ -98,8 +98,8 @@ async fn our_hash_has_the_form_of_redissons() {
     assert_eq!(observer.ask("HVALS ours").await, ["2"]);
 }
 
-/// Nothing in the list of clients leads from a holder of Redisson to its connections: they have neither its id nor
-/// a name, unless `clientName` gives one.
+/// `CLIENT LIST` does not lead from a Redisson holder to its connections: they have neither its id
+/// nor a name, unless `clientName` sets one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn connections_tell_our_owners_and_not_redissons() {
     let server = Server::start();
@@ -134,9 +134,10 @@ async fn connections_tell_our_owners_and_not_redissons() {
     java.unlock("a", LOCK).await.expect("unlock");
 }
 
-/// A thread of Redisson that waits listens as one client, and the place of another one is told.
+/// A waiting Redisson thread counts as one listening client, and the place of another one is
+/// listed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn waiters_of_redisson_are_told() {
+async fn waiters_of_redisson_are_listed() {
     let server = Borrowed::take();
     let java = Redisson::start(&server.url(), None).await;
     let client = builder(&server.url()).connect().await.expect("connect");
@@ -148,10 +149,10 @@ async fn waiters_of_redisson_are_told() {
 
     let waiting = java.lock("a", LOCK, None);
     let listening = async || lock.waiters().await.expect("waiters").listening == Some(1);
-    eventually("it listens", listening).await;
+    eventually("listening", listening).await;
     let queued = java.lock("b", "fair:in-line", None);
     let owner = java.owner("b");
-    eventually("it has its place", async || {
+    eventually("in the queue", async || {
         fair.waiters().await.expect("waiters").queue.len() == 1
     })
     .await;

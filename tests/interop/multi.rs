@@ -1,4 +1,4 @@
-//! Several plain locks as one: a multi lock of one side, of the other, and plain locks among them.
+//! Several plain locks as one: multi locks of both sides, and plain locks among them.
 
 use std::time::Duration;
 
@@ -68,8 +68,8 @@ async fn multi_waiters_wake_when_the_other_side_releases() {
         .expect("unlock");
 }
 
-/// Ours are taken in the order of their names, theirs as given: each side holds what the other one
-/// waits for, until one of them lets go.
+/// Ours are taken in the order of their names, theirs in the given order: each side holds what the
+/// other one waits for, until one of them lets go.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn multi_locks_in_opposite_order_come_to_an_end() {
     let always = LocalHandover::Streak {
@@ -85,7 +85,7 @@ async fn multi_locks_in_opposite_order_come_to_an_end() {
     let lock = harness.client.multi_lock(["a", "b"]);
     let ours = tokio::spawn(async move { lock.lock().await.expect("lock").unlock().await });
     harness.until_waiting(1).await;
-    // Handed over to our other waiter: now each side has one of the two.
+    // Handed over to our other waiter, so each side now has one of the two.
     door.unlock().await.expect("unlock");
     harness
         .until("it is handed over", |stats| stats.handed_over == 1)
@@ -141,7 +141,7 @@ async fn multi_holds_are_seen_by_the_other_side() {
     assert!(harness.observer.ask("KEYS *").await.is_empty());
 }
 
-/// One member that is forced open is all of it lost.
+/// If one member is forced open, the whole lock is lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn multi_holders_notice_a_forced_release_of_one_member() {
     let harness = Harness::with_short_leases().await;

@@ -1,4 +1,4 @@
-//! What Redis itself says, over a connection that belongs to neither side.
+//! A view of Redis over a connection that belongs to neither side.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep};
 /// How often a condition is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 
-/// A command blocks its thread, for as long as it takes to be answered; others are let in before it.
+/// A command blocks its thread until it is answered. Other tasks get a turn before it.
 #[derive(Debug)]
 pub(crate) struct Observer(Routes);
 
@@ -17,7 +17,8 @@ impl Observer {
         Observer(Routes::to(url))
     }
 
-    /// Sends a command; the values of its reply in order, with arrays laid flat. Nil is empty.
+    /// Sends a command. Returns the values of its reply in order, with arrays flattened and nil as
+    /// empty text.
     pub(crate) async fn ask(&mut self, command: &str) -> Vec<String> {
         let words: Vec<_> = command.split(' ').collect();
         let mut values = Vec::new();
@@ -30,13 +31,14 @@ impl Observer {
         self.ask(command).await[0].parse().expect("an integer")
     }
 
-    /// How many keys live. `DBSIZE` would count those that have expired and are not removed yet.
+    /// The number of living keys. `DBSIZE` would also count expired keys that have not been removed
+    /// yet.
     pub(crate) async fn keys(&mut self) -> usize {
         self.ask("KEYS *").await.len()
     }
 
-    /// How often the server has run these commands so far, those in scripts included. A script that
-    /// the server did not know yet was not run.
+    /// How often the server has run these commands so far, including those in scripts. A script
+    /// that the server did not know was not run.
     pub(crate) async fn calls(&mut self, commands: &[&str]) -> u64 {
         let stats = self.ask("INFO commandstats").await.remove(0);
         let calls = |line: &str| -> Option<u64> {
@@ -52,7 +54,7 @@ impl Observer {
         stats.lines().filter_map(calls).sum()
     }
 
-    /// How many listen to a channel, as one of a slot or as one of all.
+    /// The number of subscribers of a channel, sharded or not.
     pub(crate) async fn listeners(&mut self, channel: &str) -> i64 {
         let all = self.ask(&format!("PUBSUB NUMSUB {channel}")).await;
         let of_slot = self.ask(&format!("PUBSUB SHARDNUMSUB {channel}")).await;
@@ -62,7 +64,7 @@ impl Observer {
             .sum()
     }
 
-    /// Waits until a command that replies with an integer replies with this one.
+    /// Waits until a command replies with this integer.
     pub(crate) async fn wait_until(&mut self, command: &str, wanted: i64) {
         let limit = Instant::now() + Duration::from_secs(20);
         while self.integer(command).await != wanted {

@@ -148,7 +148,7 @@ async fn permits_are_seen_by_the_other_side() {
     assert_eq!(harness.java.permit_total("seats").await, 1);
 }
 
-/// Whoever knows the id may release it; the holder notices.
+/// Anybody who knows the id may release the permit, and its holder notices.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn permit_holders_notice_a_release_by_the_other_side() {
     let harness = Harness::with_short_leases().await;
@@ -212,7 +212,7 @@ async fn permits_whose_lease_ended_come_back_to_the_other_side() {
         .permit_try_acquire("a", "seats", TWO_LEASES, None)
         .await;
     assert_eq!(refused, None, "it is renewed");
-    renewed.release().await.expect("it was renewed");
+    renewed.release().await.expect("renewed");
 
     harness.java.permit_acquire("a", "seats", Some(SHORT)).await;
     harness.java.kill();

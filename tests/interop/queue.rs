@@ -1,5 +1,5 @@
-//! The one queue of a fair lock: threads and tasks are served strictly in the order in which they
-//! came, whoever they are, however long the lock is held, and whoever of them died or gave up.
+//! The queue of a fair lock, shared by threads and tasks: they are served strictly in the order in
+//! which they came, however long the lock is held, and whoever of them died or gave up.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -13,18 +13,18 @@ use crate::harness::{Harness, NOW, builder, joined};
 use crate::observer::Observer;
 
 const QUEUE: &str = "redisson_lock_queue:{door}";
-/// A third of it may pass between two beats: the rest is for a machine that stalls.
+/// A third of it may pass between two heartbeats. The rest is for a machine that stalls.
 const CLAIM: Duration = Duration::from_secs(3);
-/// Longer than our claim, twice.
+/// More than twice our claim.
 const LONG: Duration = Duration::from_secs(7);
-/// Longer than a test takes, shorter than Redisson's own wait of 5 min.
+/// Longer than a test takes, shorter than Redisson's default wait of 5 min.
 const A_WHILE: Duration = Duration::from_secs(40);
 const A_MOMENT: Duration = Duration::from_millis(20);
 
-/// Who comes next.
+/// The kinds of waiters.
 #[derive(Clone, Copy, Debug)]
 enum Comes {
-    /// A thread in `lock()`: its wait of 5 min comes off all deadlines behind it.
+    /// A thread in `lock()`, whose wait of 5 min is subtracted from all deadlines behind it.
     Thread,
     /// A thread in `tryLock(wait)`.
     ThreadFor(Duration),
@@ -32,20 +32,20 @@ enum Comes {
     Task,
     /// A task of another client of ours.
     OtherTask,
-    /// A task that waits so long.
+    /// A task with a limited wait.
     TaskFor(Duration),
 }
 
-/// A queue at a fair lock that somebody holds.
+/// The queue of a fair lock that somebody holds.
 struct Line {
     harness: Harness,
     other: Client,
-    /// Everybody that came and shall enter, by his number.
+    /// Everybody who came and shall enter, with their numbers.
     waiting: Vec<(usize, JoinHandle<bool>)>,
     numbers: usize,
     /// Every entry that was seen in the queue.
     seen: HashSet<String>,
-    /// What stands between the server and clients that died.
+    /// The proxies in front of clients that died.
     dead: Vec<testbed::Line>,
 }
 
@@ -67,7 +67,7 @@ impl Line {
         }
     }
 
-    /// Lets somebody queue, and returns when he stands at the end of the queue.
+    /// Lets a waiter queue, and returns when it is at the end of the queue.
     async fn comes(&mut self, who: Comes) {
         let number = self.numbers;
         self.numbers += 1;
@@ -82,7 +82,7 @@ impl Line {
         self.stands_in_line().await;
     }
 
-    /// A task of a client of its own queues, and its process dies.
+    /// A task with its own client queues, and its process dies.
     async fn dies(&mut self) {
         let line = self.harness.server.line();
         let client = builder(line.url()).fair_claim(CLAIM).connect().await;
@@ -133,7 +133,7 @@ impl Line {
         })
     }
 
-    /// Everybody enters, in the order in which he came, and nobody else.
+    /// Asserts that everybody enters in the order in which they came, and nobody else.
     async fn served_in_order(mut self) {
         eprintln!(
             "the queue: {:?}",
@@ -161,7 +161,7 @@ impl Line {
     }
 }
 
-/// The same number of everybody, in an order that the test prints.
+/// The same number of each kind, in an order that the test prints.
 fn shuffled(each: &[(Comes, usize)]) -> Vec<Comes> {
     let mut all: Vec<_> = each
         .iter()
@@ -187,7 +187,7 @@ async fn a_mixed_queue_at_a_lock_of_ours_served_in_order() {
     for who in shuffled(CROWD) {
         line.comes(who).await;
     }
-    // Not a condition but the point: they stand there for longer than a claim.
+    // This is the point of the test: they wait for longer than a claim.
     sleep(LONG).await;
     guard.unlock().await.expect("unlock");
     line.served_in_order().await;
@@ -213,7 +213,7 @@ async fn a_mixed_queue_at_a_lock_of_javas_served_in_order() {
     line.served_in_order().await;
 }
 
-/// Each thread that is granted takes its wait off our places behind it.
+/// Each thread that is granted subtracts its wait from our places behind it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn our_places_behind_threads_survive_their_grants() {
     let mut line = Line::with_claim(CLAIM).await;
@@ -241,7 +241,7 @@ async fn our_places_behind_threads_survive_their_grants() {
     line.served_in_order().await;
 }
 
-/// Redisson takes the wait of a thread that leaves off all deadlines behind it, too.
+/// Redisson also subtracts the wait of a thread that leaves.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn waiters_that_give_up_strand_nobody() {
     let mut line = Line::with_claim(CLAIM).await;
@@ -253,7 +253,7 @@ async fn waiters_that_give_up_strand_nobody() {
         let (_, leaving) = line.waiting.pop().expect("it came");
         line.comes(Comes::Thread).await;
         line.comes(Comes::Task).await;
-        assert!(!joined("it gives up", leaving).await);
+        assert!(!joined("gave up", leaving).await);
     }
     line.harness
         .observer
@@ -263,8 +263,8 @@ async fn waiters_that_give_up_strand_nobody() {
     line.served_in_order().await;
 }
 
-/// Nobody of ours is left in the queue who could take the dead ones off: what their places are kept
-/// for beyond the claim must be what the threads before them take off, and no more.
+/// No waiter of ours is left to remove the dead ones. Their places must last beyond the claim by
+/// exactly what the threads before them subtract.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_dead_task_between_threads_costs_about_its_claim() {
     let mut line = Line::with_claim(CLAIM).await;
@@ -277,14 +277,14 @@ async fn a_dead_task_between_threads_costs_about_its_claim() {
     line.dies().await;
     line.dies().await;
     line.comes(Comes::Thread).await;
-    // When their turn comes their claim is over: else Redisson tells a dead one, and nobody else.
+    // Their claims have ended before their turn; otherwise Redisson notifies only a dead waiter.
     sleep(LONG).await;
     guard.unlock().await.expect("unlock");
     line.served_in_order().await;
 }
 
-/// Behind a thread that waits less than Redisson's 5 min the dead one's place is kept for the rest
-/// of them, unless somebody of ours waits.
+/// Behind a thread that waits less than Redisson's 5 min, the dead waiter's place is kept for the
+/// rest of them, unless a waiter of ours is in the queue.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_living_task_takes_off_a_dead_one_behind_a_short_wait() {
     let mut line = Line::with_claim(CLAIM).await;
@@ -301,9 +301,10 @@ async fn a_living_task_takes_off_a_dead_one_behind_a_short_wait() {
     line.served_in_order().await;
 }
 
-/// The release told the dead one, and no task is left that would take it off: by hand, then.
+/// The release notified the dead waiter, and no task is left to remove it, so a forced release
+/// does.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_thread_behind_a_dead_task_is_told_when_the_free_lock_is_forced() {
+async fn a_thread_behind_a_dead_task_is_notified_when_the_free_lock_is_forced() {
     let mut line = Line::with_claim(CLAIM).await;
     let door: Lock = line.harness.client.fair_lock("door");
     let guard = door.lock().await.expect("lock");
@@ -311,7 +312,7 @@ async fn a_thread_behind_a_dead_task_is_told_when_the_free_lock_is_forced() {
     line.comes(Comes::Thread).await;
     line.harness.java.until_parked("1").await;
     guard.unlock().await.expect("unlock");
-    // Not a condition but the point: the dead one has had its claim.
+    // This is the point of the test: the dead waiter has used up its claim.
     sleep(LONG).await;
     assert!(
         !door.force_unlock().await.expect("force_unlock"),

@@ -34,10 +34,12 @@ impl Side {
     }
 }
 
-/// Enters one side, looks who else is in, and leaves: false if somebody was in who must not be.
+/// Enters one side, checks who else is inside, and leaves. False if somebody was inside who must
+/// not be.
 async fn round(lock: &ReadWriteLock, redis: &mut Observer, side: Side) -> bool {
     let guard = side.of(lock).lock().await.expect("lock");
-    // Everybody counts himself first: of two that must not be in together the later one sees it.
+    // Everybody first counts themselves. Of two that must not be inside together, the later one
+    // sees it.
     let (own, others, most) = match side {
         Side::Read => ("inside:readers", "inside:writers", i64::MAX),
         Side::Write => ("inside:writers", "inside:readers", 1),
@@ -114,8 +116,8 @@ async fn task_waits(harness: &mut Harness, side: Side) -> JoinHandle<LockGuard> 
     wait.await
 }
 
-/// Lets a thread wait for one side until it sleeps: who is still on his way to sleep misses what
-/// Redisson tells when a writer leaves, and sleeps until the lease that he last saw ends.
+/// Lets a thread wait for one side until it sleeps. A thread on its way to sleep misses the message
+/// of a leaving writer, and sleeps until the lease that it last saw ends.
 async fn thread_waits(harness: &mut Harness, thread: &str, lock: &str) -> JoinHandle<()> {
     let waiting = harness
         .waiting(|harness| harness.java.lock(thread, lock, None))
@@ -194,7 +196,7 @@ async fn a_writer_wakes_when_the_last_reader_leaves() {
     drop(joined("a rust writer wakes when a java reader leaves last", writer).await);
 }
 
-/// Redisson tells nobody of a downgrade; our readers find it by asking once in a safety poll.
+/// Redisson publishes no downgrade. Our readers find it by polling about once a second.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn readers_come_in_after_a_downgrade_of_the_other_side() {
     let mut harness = Harness::with(None, |ours| ours).await;
@@ -205,7 +207,7 @@ async fn readers_come_in_after_a_downgrade_of_the_other_side() {
         .acquire()
         .within(&writing)
         .await
-        .expect("its own");
+        .expect("re-entered");
     assert!(harness.java.is_locked(READ).await && harness.java.is_locked(WRITE).await);
     let reader = thread_waits(&mut harness, "a", READ).await;
     let writer = thread_waits(&mut harness, "w", WRITE).await;
@@ -242,7 +244,7 @@ async fn readers_are_seen_by_the_other_side() {
         harness.observer.ask(&format!("HGET stock {theirs}")).await,
         ["2"]
     );
-    // Ours has a field for each hold, theirs a count; each hold has a key that lives as long.
+    // Ours has a field for each hold, theirs a count. Each hold has a key with the same lease.
     for owner in [first.owner(), second.owner()] {
         assert_eq!(
             harness.observer.ask(&format!("HGET stock {owner}")).await,
@@ -375,7 +377,8 @@ async fn readers_and_writers_notice_a_forced_release() {
     harness.java.unlock("a", READ).await.expect_err("a lost it");
 }
 
-/// Each read hold ends at its own time; what lives keeps the lock, what does not lets a writer in.
+/// Each read hold ends at its own time. A living one keeps the lock; after the last one, a writer
+/// gets it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn read_and_write_leases_end_for_the_other_side() {
     let mut harness = Harness::with_short_leases().await;
@@ -399,11 +402,7 @@ async fn read_and_write_leases_end_for_the_other_side() {
         .await
         .expect_err("renewed");
     assert!(refused.is_timeout(), "{refused}");
-    harness
-        .java
-        .unlock("w", WRITE)
-        .await
-        .expect("it was renewed");
+    harness.java.unlock("w", WRITE).await.expect("renewed");
 
     harness.java.lock("a", READ, Some(SHORT)).await;
     let writing = soon(
@@ -415,7 +414,7 @@ async fn read_and_write_leases_end_for_the_other_side() {
         !harness.java.try_lock("a", READ, TWO_LEASES, None).await,
         "it is renewed"
     );
-    writing.unlock().await.expect("it was renewed");
+    writing.unlock().await.expect("renewed");
 
     // A reader of ours beside one of a JVM that renews, and then dies.
     let reading = lock.read().lock().await.expect("lock");

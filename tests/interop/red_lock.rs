@@ -1,9 +1,8 @@
-//! A quorum of plain locks and Redisson's red lock of the same name, on three servers that know
-//! nothing of each other.
+//! A quorum of plain locks and Redisson's red lock of the same name, on three independent servers.
 //!
-//! Redisson asks one server after the other and waits at each for its part of the time; ours asks
-//! all at once, gives back what is no majority and asks again. A majority is enough for both, so
-//! either may stand on two servers only.
+//! Redisson asks one server after the other and waits at each for its part of the time. Our lock
+//! asks all at once, gives back what is no majority and asks again. A majority is enough for both,
+//! so either may be held on two servers only.
 
 use std::time::Duration;
 
@@ -17,12 +16,14 @@ use crate::redisson::{Redisson, Timeouts};
 const SERVERS: usize = 3;
 const NAME: &str = "red";
 const RED: &str = "red:red";
-/// So long that a thread waits at each server longer than `soon` does: only a message helps it.
+/// So long that a thread waits at each server longer than `soon` does, so that only a message helps
+/// it.
 const LONG_WAIT: Duration = Duration::from_secs(45);
-/// Nobody waits longer than this: a thread that waits at a server which another one holds goes on
-/// to the next after a second and a half, and begins again after three such waits.
+/// Nobody waits longer than this. A thread at a server that another owner holds moves to the next
+/// one after a second and a half, and starts over after three such waits.
 const LONGEST_WAIT: Duration = Duration::from_secs(20);
-/// Threads that never rest hand it to each other by their messages, and ours ask in vain.
+/// Without rests, the threads hand the lock to each other by their messages, and our tasks never
+/// get it.
 const REST: Duration = Duration::from_millis(100);
 
 struct Several {
@@ -66,7 +67,7 @@ impl Several {
         Lock::quorum(self.clients.iter().map(|client| client.lock(NAME)))
     }
 
-    /// Takes it until all servers have granted it: one that answered late is given back.
+    /// Retries until all servers have granted it, because a late grant is given back.
     async fn held_by_all(&self, lock: &Lock) -> LockGuard {
         let taken = async {
             loop {
@@ -81,7 +82,7 @@ impl Several {
         soon("rust has it on all servers", taken).await
     }
 
-    /// Nothing of ours is owed to any server that is up.
+    /// Waits until no release of ours is pending for any server that is up.
     async fn settled(&self) {
         let owed = || {
             self.clients
@@ -89,10 +90,10 @@ impl Several {
                 .map(|client| client.stats().releases_pending)
                 .sum::<u64>()
         };
-        eventually("nothing is owed", async || owed() == 0).await;
+        eventually("settled", async || owed() == 0).await;
     }
 
-    /// On how many servers that are up somebody holds it.
+    /// The number of servers that are up and on which the lock is held.
     fn holding(&self) -> usize {
         self.up()
             .filter(|&server| !self.fields(server).is_empty())
@@ -103,7 +104,7 @@ impl Several {
         (0..SERVERS).filter(|server| Some(*server) != self.down)
     }
 
-    /// Who holds it on this server, and how often.
+    /// The holders on this server, with their counts.
     fn fields(&self, server: usize) -> Vec<String> {
         let fields = self.servers[server].command(&["HGETALL", NAME]);
         fields.array().iter().map(Reply::text).collect()
@@ -135,7 +136,7 @@ impl Several {
         self.java.try_lock(thread, RED, NOW, None).await
     }
 
-    /// Redisson's red lock never tells that a hold was gone, nor that a server did not answer.
+    /// Redisson's red lock reports neither a hold that was gone nor a server that did not answer.
     async fn java_leaves(&self, thread: &str) {
         self.java
             .unlock(thread, RED)
@@ -214,7 +215,7 @@ async fn red_holds_are_seen_by_the_other_side() {
     several.settled().await;
     assert_eq!(lock.hold_count().await.expect("hold_count"), 1);
     guard.unlock().await.expect("unlock");
-    eventually("all is released", async || several.holding() == 0).await;
+    eventually("all released", async || several.holding() == 0).await;
 
     several.java.lock("a", RED, None).await;
     assert!(several.java_enters("a").await, "re-entered");
@@ -247,7 +248,7 @@ async fn red_holds_are_seen_by_the_other_side() {
     assert_eq!(several.holding(), 0);
 }
 
-/// A stranger has one server, and leaves it while the others are taken.
+/// A third owner holds one server, and leaves while the others are taken.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn red_majorities_exclude_each_other() {
     let several = Several::start().await;
@@ -255,7 +256,7 @@ async fn red_majorities_exclude_each_other() {
         let lock = several.clients[server].lock(NAME);
         let stranger = lock.lock().await.expect("lock");
         assert!(several.java_enters("a").await, "a majority is enough");
-        // Although it has been granted: Redisson asks whether the thread has every member.
+        // Although it was granted: Redisson asks whether the thread has every member.
         assert!(!several.java.is_held("a", RED).await);
         several.refused().await;
         stranger.unlock().await.expect("unlock");
@@ -279,7 +280,7 @@ async fn red_majorities_exclude_each_other() {
         );
         guard.check().expect("held");
         guard.unlock().await.expect("unlock");
-        eventually("all is released", async || several.holding() == 0).await;
+        eventually("all released", async || several.holding() == 0).await;
     }
 }
 
@@ -306,7 +307,7 @@ async fn red_holders_notice_that_a_majority_forgot_them() {
     let guard = soon("rust takes what is left", lock.lock())
         .await
         .expect("lock");
-    // What Redisson tells of a loss, and only if it is asked.
+    // How Redisson reports a loss, and only when asked.
     assert!(!several.java.is_held("a", RED).await);
     several.java_leaves("a").await;
     guard.check().expect("held");
@@ -366,8 +367,8 @@ async fn red_leases_end_for_the_other_side() {
     guard.unlock().await.expect("unlock");
 }
 
-/// Redisson asks a dead server again and again, for five to ten seconds with its defaults, and only
-/// then the next one.
+/// With its defaults, Redisson retries a dead server for five to ten seconds before it asks the
+/// next one.
 async fn without_one_server(dead: usize) {
     let mut several = Several::start().await;
     several.kill(dead);
@@ -386,9 +387,9 @@ async fn without_one_server(dead: usize) {
     assert!(!several.java_enters("a").await);
     guard.check().expect("held");
     guard.unlock().await.expect("unlock");
-    eventually("all is released", async || several.holding() == 0).await;
-    // Of a wait nothing is left after the dead server. Redisson then gives up, although it could
-    // have the others: unless it has them already.
+    eventually("all released", async || several.holding() == 0).await;
+    // After the dead server, nothing is left of the wait. Redisson then gives up, although it could
+    // get the others, unless it has them already.
     let a_second = Duration::from_secs(1);
     assert_eq!(
         several.java.try_lock("b", RED, a_second, None).await,
@@ -406,8 +407,8 @@ async fn red_holders_exclude_each_other_without_the_last_server() {
     without_one_server(SERVERS - 1).await;
 }
 
-/// Redisson does not look what is left of a fixed lease when it has asked all servers, and sets it
-/// once more on every key: whoever holds that by now.
+/// Redisson does not check how much of a fixed lease is left when it has asked all servers, and
+/// sets the lease once more on every key, whoever holds it by then.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_red_lock_of_java_may_have_ended_when_it_is_granted() {
     let mut several = Several::start().await;

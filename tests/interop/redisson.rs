@@ -1,13 +1,14 @@
-//! The real Redisson in a child process, driven a line at a time (`tests/redisson`).
+//! The real Redisson in a child process that is driven line by line (`tests/redisson`).
 //!
-//! A request is sent when a method is called, not when its future is first polled: a test can let
-//! a Java thread wait for a lock and go on. Every reply is awaited with a deadline. The child ends
-//! when its standard input closes, and is killed when this is dropped.
+//! A request is sent when a method is called, not when its future is first polled. So a test can
+//! let a Java thread wait for a lock and continue. Every reply is awaited with a deadline. The
+//! child ends when its standard input closes, and is killed when this value is dropped.
 //!
-//! A thread does one thing after another: while it waits for a lock it answers nothing else.
+//! A thread does one thing after another: while it waits for a lock, it answers nothing else.
 //!
-//! `LEASEHOLD_REDISSON` names another version of Redisson than that of the driver's pom. A test that needs what this
-//! version does not have ends with "not applicable" (`tests/redisson/versions` tells it from a failure).
+//! `LEASEHOLD_REDISSON` names another version of Redisson than that of the driver's pom. A test
+//! that needs a feature which that version lacks ends with "not applicable"
+//! (`tests/redisson/versions` tells it from a failure).
 
 pub(crate) mod contention;
 mod latch;
@@ -47,7 +48,7 @@ struct Requests {
     last_id: u64,
 }
 
-/// What else than Redisson's defaults a client is to use.
+/// Settings of a client that differ from Redisson's defaults.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Timeouts {
     /// `lockWatchdogTimeout`
@@ -73,7 +74,7 @@ impl Redisson {
         .await
     }
 
-    /// For several servers, a client each: their URLs with a semicolon between them.
+    /// One client for each of several servers, whose URLs are separated by semicolons.
     pub(crate) async fn start_with(url: &str, timeouts: Timeouts) -> Redisson {
         let java = Redisson::launch();
         let [watchdog, fair_wait] =
@@ -126,7 +127,7 @@ impl Redisson {
         self.owner_on(0, thread)
     }
 
-    /// The same of the client for one of several servers.
+    /// The same for the client of one of several servers.
     pub(crate) fn owner_on(&self, server: usize, thread: &str) -> Reply<String> {
         self.expect(&format!("owner {thread} {server}"))
     }
@@ -148,7 +149,7 @@ impl Redisson {
         self.done("shutdown")
     }
 
-    /// Ends the JVM at once, as a crash would.
+    /// Kills the JVM, like a crash.
     pub(crate) fn kill(&mut self) {
         self.child.kill().expect("kill");
         self.child.wait().expect("wait");
@@ -160,7 +161,7 @@ impl Redisson {
         Box::pin(async move { drop(reply.await) })
     }
 
-    /// The same, of one that may be refused.
+    /// The same for a command that may be refused.
     fn attempt(&self, command: &str) -> Reply<Result<(), Thrown>> {
         let reply = self.ask::<String>(command);
         Box::pin(async move { reply.await.map(drop) })
@@ -206,7 +207,7 @@ impl Redisson {
 
 impl Drop for Redisson {
     fn drop(&mut self) {
-        // It may have ended by itself already.
+        // The process may have ended already.
         drop(self.child.kill());
         drop(self.child.wait());
     }
@@ -246,7 +247,8 @@ fn deliver(output: ChildStdout, pending: &Pending) {
             continue;
         };
         if let Some(missing) = reply.strip_prefix("unsupported ") {
-            // The test fails by it, now or when what the call should have done does not come.
+            // The test fails because of this line, now or when the effect of the call does not
+            // occur.
             eprintln!("not applicable: this Redisson has no {missing}");
         }
         let waiting = id

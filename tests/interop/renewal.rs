@@ -1,5 +1,5 @@
-//! Leases: a renewed one outlives its length many times, a fixed or abandoned one ends at its time,
-//! and a lock that was taken away is noticed.
+//! Leases: a renewed one outlives its length many times, a fixed or abandoned one ends in time, and
+//! a stolen lock is noticed.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::harness::{SHORT, SOON, TWO_LEASES, builder};
 use crate::redisson::Redisson;
 
 const LOCK: &str = "lock:leased";
-/// What the end of a lease is late by, at most: what is not told of it comes after 30 s.
+/// How late the end of a lease may be noticed. Without a notice it would take 30 s.
 const LATE: Duration = Duration::from_secs(5);
 
 async fn client_with_lease(server: &Borrowed, lease: Duration) -> Client {
@@ -77,7 +77,7 @@ async fn we_take_a_fixed_lease_of_redisson_when_it_ends() {
         "rust has a java lease of {SHORT:?} after {:.2?}",
         locked.elapsed()
     );
-    // Not before it could have ended, whenever in between Redis counted from.
+    // Not before it could have ended, whenever Redis started to count.
     assert!(taken.elapsed() >= SHORT);
     assert!(locked.elapsed() < SHORT + LATE);
     guard.unlock().await.expect("unlock");
@@ -144,7 +144,7 @@ async fn we_notice_that_redisson_forced_our_lock_open() {
     let reason = timeout(SOON, lost(&guard))
         .await
         .expect("noticed at the next renewal");
-    // Not by the end of the lease, for which it would have been lost as well.
+    // Not by the end of the lease, which would also have been a loss.
     assert_eq!(reason, LossReason::Gone);
     eprintln!("noticed after {:.2?}: {reason}", forced.elapsed());
     assert_eq!(guard.state(), HoldState::Lost);

@@ -115,7 +115,7 @@ async fn semaphore_permits_are_seen_by_the_other_side() {
     assert_eq!(semaphore.drain().await.expect("drain"), 4);
     assert_eq!(harness.java.semaphore_drain("slots").await, 0);
 
-    // What we give up for good comes back by whoever releases it.
+    // Permits that we keep for good come back when somebody releases permits.
     harness.java.semaphore_add("slots", 1).await;
     semaphore.acquire(1).await.expect("acquire").forget();
     harness
@@ -126,8 +126,8 @@ async fn semaphore_permits_are_seen_by_the_other_side() {
     assert_eq!(semaphore.available().await.expect("available"), 1);
 }
 
-/// Redisson keeps no books: what a JVM held stays taken. What a dead client of ours held comes back
-/// to both sides, if one of ours is left to ask.
+/// Redisson stores no holds, so permits of a dead JVM stay taken. Those of a dead client of ours
+/// come back to both sides, if another client of ours is left to ask.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn semaphore_permits_of_a_dead_client_come_back() {
     let mut harness = Harness::with_short_leases().await;
@@ -162,7 +162,7 @@ async fn semaphore_permits_of_a_dead_client_come_back() {
             .expect_err("for ever")
             .is_timeout()
     );
-    ours.release().await.expect("it was renewed");
+    ours.release().await.expect("renewed");
     assert_eq!(
         semaphore.try_acquire(1, NOW).await.expect("ours").permits(),
         1

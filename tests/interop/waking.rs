@@ -28,7 +28,7 @@ async fn thread_waits(harness: &mut Harness, thread: &str, name: &str) -> JoinHa
         .await
 }
 
-/// Prints what was seen, and fails if a round came near the end of a lease.
+/// Prints the results, and fails if a round came near the end of a lease.
 fn judge(what: &str, mut waits: Vec<Duration>) {
     waits.sort_unstable();
     let (median, longest) = (waits[waits.len() / 2], waits[waits.len() - 1]);
@@ -36,7 +36,8 @@ fn judge(what: &str, mut waits: Vec<Duration>) {
         "{what}: median {median:.2?}, longest {longest:.2?} of {}",
         waits.len()
     );
-    // A message did it: no poll comes for a minute, and no lease ends for half of one.
+    // Only a message can have done it: no poll comes for a minute, and no lease ends for half a
+    // minute.
     assert!(longest < SOON, "{what}: {longest:?}");
 }
 

@@ -9,7 +9,7 @@ use leasehold_testbed::{Connection, Reply, Server};
 /// How far leases may be apart: the two sides are asked one after the other.
 const TOLERANCE_MS: i64 = 100;
 
-/// How sure a number in a reply is.
+/// How exact a number in a reply is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Numbers {
     Exact,
@@ -33,8 +33,8 @@ pub(crate) struct Pair {
     letter: Letter,
 }
 
-/// How far texts agree: error texts and fractions are written as Redis 7.0 does it; other versions
-/// word some errors otherwise and write fractions shorter.
+/// How exactly texts must agree. Error texts and fractions are those of Redis 7.0; other versions
+/// word some errors differently and write shorter fractions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Letter {
     Every,
@@ -78,7 +78,7 @@ impl Pair {
         let unordered = ["keys", "scan"]
             .iter()
             .any(|name| words[0].eq_ignore_ascii_case(name));
-        // Two that are a millisecond apart on one side may be equal on the other.
+        // Two scores that differ by a millisecond on one side may be equal on the other.
         let by_time = numbers == Numbers::Leases && words[0] == "ZRANGE";
         let (theirs, ours) = if by_time {
             (by_member(theirs), by_member(ours))
@@ -98,7 +98,7 @@ impl Pair {
         ))
     }
 
-    /// The same but for how another version writes it.
+    /// Equal, except for how another version writes it.
     fn alike(&self, theirs: &Reply, ours: &Reply, numbers: Numbers) -> bool {
         let code = |text: &str| text.split(' ').next().map(str::to_owned);
         let number = |text: &[u8]| String::from_utf8_lossy(text).parse::<f64>().ok();
@@ -127,7 +127,7 @@ impl Pair {
                 "hash" => &["HGETALL", &key],
                 "list" => &["LRANGE", &key, "0", "-1"],
                 "zset" => &["ZRANGE", &key, "0", "-1", "WITHSCORES"],
-                // It expired in between.
+                // The key expired in between.
                 _ => &["EXISTS", &key],
             };
             // Scores may be times of day.
@@ -149,7 +149,7 @@ fn micros(time: &Reply) -> u64 {
 
 fn convert(outcome: Result<Own, ErrorReply>) -> Reply {
     match outcome {
-        // The other side's reader takes the space off the end of a line.
+        // The other side's parser removes the space at the end of a line.
         Err(error) => Reply::Error(error.0.trim_end().to_owned()),
         Ok(Own::Nil) => Reply::Nil,
         Ok(Own::Int(number)) => Reply::Int(number),

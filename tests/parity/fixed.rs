@@ -1,4 +1,4 @@
-//! Conversions, errors and the sandbox, one by one: the texts are compared to the letter.
+//! Conversions, errors and the sandbox, one by one. Texts must be equal to the letter.
 
 use leasehold_testbed::{Reply, Server, is_missing};
 
@@ -217,7 +217,7 @@ fn scripts_and_commands_of_the_list_agree() {
     let server = Server::start();
     let mut pair = Pair::new(&server);
     if pair.letter() == Letter::Meaning {
-        // Some of these change with the version; the random sequences compare the rest.
+        // Some of these change with the version. The random sequences compare the rest.
         return;
     }
     let mut differences = Vec::new();
@@ -237,7 +237,7 @@ fn scripts_and_commands_of_the_list_agree() {
     pair.compare_all().unwrap();
 }
 
-/// The scripts that pass a hold on: random fields are seldom those of a hold that is there.
+/// Scripts that pass a hold on. Random fields are rarely those of an existing hold.
 #[test]
 fn holds_that_are_passed_on_agree() {
     if is_missing() {
@@ -258,7 +258,8 @@ fn holds_that_are_passed_on_agree() {
         run(&["hset", "k1", "mode", "read", "a", "1"]);
         run(&["pexpire", "k1", "5000"]);
         run(&["set", "k2", "7"]);
-        // Taken over, again with a shorter lease and with a longer one, and by one who comes too late.
+        // Taken over, repeated with a shorter and with a longer lease, and by a client that comes
+        // too late.
         for (from, owner, lease) in [
             ("a", "b", "9000"),
             ("a", "b", "100"),
@@ -310,7 +311,7 @@ fn holds_that_linger_agree() {
         // A waiter that is next, one without a deadline before it.
         run(&["rpush", "k2", "dead", "next"]);
         run(&["zadd", "k3", "99999999999999", "next"]);
-        // Left, again with another rest, and somebody else's.
+        // Left to its expiry, repeated with another rest, and for another owner.
         for (owner, rest) in [("a", "3000"), ("a", "4000"), ("b", "100")] {
             let (keys, number) = (["k1", "k2", "k3"], header.keys.0.len());
             let args = header.args.0.iter().map(|part| match part.name.as_str() {

@@ -216,7 +216,7 @@ fn command() -> Words {
         .boxed()
 }
 
-/// Now and then a word too few, one too many, or another case.
+/// Sometimes a word too few or too many, or in another case.
 fn spoil((mut words, how, place): (Vec<String>, u8, prop::sample::Index)) -> Vec<String> {
     let place = place.index(words.len());
     match how {
@@ -256,7 +256,7 @@ fn key_of(part: &Part) -> BoxedStrategy<String> {
     }
 }
 
-/// Fixed parts once, the others as often as told.
+/// Fixed parts once, the others `times` times.
 fn filled(
     fixed: &[Part],
     repeated: &[Part],
@@ -272,7 +272,7 @@ fn filled(
         .boxed()
 }
 
-/// A search goes through the keys in an order that is each engine's own.
+/// A search visits keys in an order that differs between engines.
 fn ordered() -> Vec<Header> {
     headers()
         .iter()
@@ -306,7 +306,7 @@ fn script() -> Words {
     (one.prop_map(call), 0..30_u8).prop_map(cut_short).boxed()
 }
 
-/// Now and then a script misses its last argument.
+/// Sometimes a script lacks its last argument.
 fn cut_short((mut words, how): (Vec<String>, u8)) -> Vec<String> {
     if how == 0 && words.len() > 4 {
         words.pop();

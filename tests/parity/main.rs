@@ -1,9 +1,9 @@
 //! The embedded engine agrees with a real server.
 //!
-//! Both are driven with the same random sequences of commands and scripts, with plausible and with
-//! hostile arguments; replies, leases and at the end the whole keyspace are compared. The number of
-//! sequences is in `LEASEHOLD_CASES`; a failure prints the shortest sequence that proptest found,
-//! and the seed that makes it again with `LEASEHOLD_SEED`.
+//! Both run the same random sequences of commands and scripts, with plausible and hostile
+//! arguments. Replies, leases and, at the end, the whole keyspace are compared. `LEASEHOLD_CASES`
+//! is the number of sequences. A failure prints the shortest failing sequence and the seed, which
+//! `LEASEHOLD_SEED` replays.
 
 mod compare;
 mod fixed;

@@ -11,7 +11,7 @@ use crate::compare::{Pair, Step};
 use crate::generate::steps;
 use crate::scripts::headers;
 
-/// A difference must show again: an expiry between the two sides' answers does not.
+/// A difference must occur again. One that is caused by an expiry between the two replies does not.
 const TRIES: usize = 3;
 
 fn number(name: &str) -> Option<u64> {

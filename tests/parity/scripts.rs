@@ -7,12 +7,12 @@ use std::sync::OnceLock;
 pub(crate) struct Part {
     /// `2`, `1..n`, `2i-1`, `4..`
     pub(crate) index: String,
-    /// Of an argument its name, of a key its type.
+    /// The name of an argument, the type of a key.
     pub(crate) name: String,
     pub(crate) text: String,
 }
 
-/// Parts that come once, and parts that may be repeated.
+/// Parts that occur once, and parts that may be repeated.
 pub(crate) type Parts = (Vec<Part>, Vec<Part>);
 
 #[derive(Clone, Debug)]
@@ -39,7 +39,7 @@ pub(crate) fn headers() -> &'static [Header] {
     })
 }
 
-/// From the script's own first line on: others that it calls may stand before it.
+/// The text from the script's own first line, because other scripts may precede it.
 fn head<'a>(name: &str, text: &'a str) -> &'a str {
     let first = format!("-- {name}: ");
     &text[text

@@ -1,10 +1,11 @@
-//! Many that enter by turns and count beside the lock; the drivers have the same.
+//! Many tasks that take turns and count while they hold the lock. The drivers of the other
+//! libraries do the same.
 
 use leasehold::Lock;
 use leasehold_testbed::{Connection, Reply, Server, ms, soon};
 use tokio::time::sleep;
 
-/// Each of them enters so many times; panics if somebody else is inside.
+/// Each task enters this many times. Panics if another one is inside.
 pub(crate) async fn enter_all(
     locks: impl IntoIterator<Item = Lock>,
     outside: &Server,
@@ -19,7 +20,7 @@ pub(crate) async fn enter_all(
 
 async fn enter(lock: Lock, mut outside: Connection, rounds: usize) {
     for _ in 0..rounds {
-        let guard = soon("its turn", lock.lock()).await.unwrap();
+        let guard = soon("granted", lock.lock()).await.unwrap();
         assert_eq!(
             outside.command(&["INCR", "inside"]).unwrap().int(),
             1,
@@ -40,7 +41,7 @@ async fn enter(lock: Lock, mut outside: Connection, rounds: usize) {
     }
 }
 
-/// How often anybody entered.
+/// The number of all entries.
 pub(crate) fn entered(outside: &Server) -> i64 {
     outside.command(&["GET", "entered"]).int()
 }

@@ -1,4 +1,4 @@
-//! One key with the locks of Go's redsync and redislock and of node-redlock, both ways.
+//! One key shared with Go's redsync and redislock and with node-redlock, in both directions.
 
 use leasehold::{Client, Error, Lease, Lock, LossReason};
 use leasehold_testbed::{Server, eventually, ms, soon};
@@ -15,7 +15,7 @@ with_each! {
         each_keeps_to_extensions_of_the_other,
         each_waits_for_a_renewed_hold,
         each_is_freed_by_its_expiry,
-        what_comes_late_touches_nobody,
+        a_late_call_affects_nobody,
         each_takes_over_what_the_other_took,
         in_a_crowd_nobody_meets_anybody,
     ]
@@ -31,7 +31,7 @@ struct Both {
     lock: Lock,
 }
 
-/// One key; a lock of the peer at it, called `it`, and a lock of ours.
+/// One key, a lock of the peer at it, called `it`, and a lock of ours.
 async fn both(library: Library, lease_ms: u32) -> Both {
     let server = Server::start();
     let peer = Process::start(library, &[server.url()]);
@@ -90,15 +90,15 @@ async fn each_waits_for_the_other(library: Library) {
     let guard = both.lock.lock().await.unwrap();
     let before = asked(&both.server);
     let waits = both.peer.ask("lock it");
-    eventually("it asks again", async || asked(&both.server) > before + 1).await;
+    eventually("asked again", async || asked(&both.server) > before + 1).await;
     guard.unlock().await.unwrap();
     assert_eq!(waits.await.unwrap(), "locked");
 
     let lock = both.client.string_lock(KEY);
     let waits = tokio::spawn(async move { lock.lock().await });
-    eventually("it waits", async || both.client.stats().waiting == 1).await;
+    eventually("queued", async || both.client.stats().waiting == 1).await;
     assert!(both.peer.is("release it").await);
-    soon("it gets in", waits)
+    soon("granted", waits)
         .await
         .unwrap()
         .unwrap()
@@ -114,7 +114,7 @@ async fn each_sees_what_the_other_stores(library: Library) {
     let form = match library {
         // 16 random bytes in base64.
         Library::Redsync => owner.len() == 24 && owner.ends_with("=="),
-        // The same without padding, and what the program added.
+        // The same without padding, followed by the program's own text.
         Library::Redislock => owner.len() == 22 + 7 && owner.ends_with("/job-17"),
         // In hex.
         _ => owner.len() == 32 && owner.bytes().all(|byte| byte.is_ascii_hexdigit()),
@@ -145,7 +145,7 @@ async fn each_keeps_to_extensions_of_the_other(library: Library) {
     assert!(both.peer.is("extend it 60000").await);
     assert!(both.left() > 20_000);
     assert!(both.lock.remaining_lease().await.unwrap() > Some(ms(20_000)));
-    // Theirs may become shorter, too.
+    // The peer's lease may also become shorter.
     assert!(both.peer.is("extend it 10000").await);
     assert!(both.lock.remaining_lease().await.unwrap() <= Some(ms(10_000)));
     both.refused().await;
@@ -216,14 +216,14 @@ async fn each_is_freed_by_its_expiry(library: Library) {
         })
     ));
     assert!(guard.unlock().await.is_err());
-    eventually("nothing is owed", async || {
+    eventually("settled", async || {
         both.client.stats().releases_pending == 0
     })
     .await;
     assert_eq!(both.value(), both.peer.tell("owner it").await);
 }
 
-async fn what_comes_late_touches_nobody(library: Library) {
+async fn a_late_call_affects_nobody(library: Library) {
     let both = both(library, LONG).await;
     assert!(both.peer.is("try it").await);
     assert!(both.lock.force_unlock().await.unwrap());
@@ -233,7 +233,7 @@ async fn what_comes_late_touches_nobody(library: Library) {
     guard.check().unwrap();
     assert_eq!(both.value(), guard.owner());
 
-    // An operator deletes the key, and nobody has told us yet.
+    // An operator deletes the key, and this client does not know yet.
     both.server.command(&["DEL", KEY]);
     assert!(both.peer.is("try it").await);
     let gone = guard.extend(ms(60_000)).await.unwrap_err();
@@ -280,8 +280,8 @@ async fn each_takes_over_what_the_other_took(library: Library) {
 
     let guard = both.lock.lock().await.unwrap();
     let owner = guard.hand_on().unwrap();
-    // Of somebody else nothing is taken over, and nothing released: redislock refuses the first,
-    // the others the second.
+    // A foreign hold is neither taken over nor released: redislock refuses the former, the others
+    // the latter.
     if both.peer.ask("adopt it stranger").await.is_ok() {
         assert!(!both.peer.is("release it").await);
     }
@@ -330,7 +330,7 @@ async fn several_keys_of_node_redlock_are_as_many_locks() {
                 .is_some_and(|holder| holder.owner == owner)
         );
     }
-    // One of them is released for it: then it can release only the other.
+    // Release one of them for it, so that it can release only the other.
     one.restore(&owner).await.unwrap().unlock().await.unwrap();
     assert!(!both.peer.is("extend it 50000").await);
     assert!(!both.peer.is("release it").await, "not as many as it took");

@@ -1,7 +1,7 @@
-//! The format of Laravel's `Cache::lock`: its keys and values, by the commands that it sends. Laravel
-//! itself does not run here.
+//! The format of Laravel's `Cache::lock`: its keys and values, by the commands that it sends.
+//! Laravel itself does not run here.
 //!
-//! What it sends was looked up in its sources; the script here does the same in our words.
+//! The commands were looked up in its sources; the script here does the same in other words.
 
 use leasehold::{Client, Error, Lease, Lock};
 use leasehold_testbed::{Reply, Server, eventually, ms, soon};
@@ -28,7 +28,7 @@ const fn form(connection: &'static str, cache: &'static str, database: u8) -> Fo
     }
 }
 
-/// What an application without a name has, by the configuration that its Laravel came with.
+/// The default configuration of an application without a name.
 const V11: Form = form("laravel_database_", "laravel_cache_", 0);
 const FORMS: [Form; 7] = [
     // 5.8 to 8, and 9 and 10: the store itself puts a colon behind the prefix of the cache.
@@ -36,9 +36,9 @@ const FORMS: [Form; 7] = [
     form("laravel_database_", "laravel_cache_:", 0),
     V11,
     form("laravel-database-", "laravel-cache-", 0),
-    // No `lock_connection`: that of the cached values.
+    // Without `lock_connection`, locks use the connection of the cached values.
     form("laravel_database_", "laravel_cache_", 1),
-    // A `lock_connection` with a prefix and a database of its own.
+    // A `lock_connection` with its own prefix and database.
     form("locks:", "laravel-cache-", 3),
     form("", "", 0),
 ];
@@ -51,7 +51,7 @@ struct Peer {
     key: String,
 }
 
-/// A key of a peer, and our lock at it: both prefixes come from the client.
+/// A key of a peer, and our lock with the same key. Both prefixes come from the client.
 async fn peer(form: &Form, name: &str) -> Peer {
     let (server, database) = (Server::start(), form.database);
     let prefix = format!("{}{}", form.connection, form.cache);
@@ -114,7 +114,7 @@ async fn laravel_excludes_and_is_excluded() {
         assert_eq!(shop.script(GIVE_BACK, &[LARAVEL]), 0, "not its lock");
         guard.unlock().await.unwrap();
         assert!(shop.set(LARAVEL, &TEN));
-        // The same key by its whole name; no other database has it.
+        // The same key by its whole name. No other database has it.
         for database in [0, shop.database] {
             let url = format!("{}/{database}", shop.server.url());
             let whole = builder(&url)
@@ -134,7 +134,7 @@ async fn laravel_excludes_and_is_excluded() {
 }
 
 #[test]
-fn laravels_keys_are_told_by_its_version() {
+fn laravels_keys_follow_its_version() {
     let key = |form: &Form| format!("{}{}orders", form.connection, form.cache);
     let page = include_str!("../../docs/coming-from.md");
     for form in &FORMS[..4] {
@@ -153,9 +153,9 @@ async fn laravel_blocks_by_asking_until_we_release() {
     assert!(shop.set(LARAVEL, &TEN));
     let lock = shop.client.string_lock("orders");
     let waits = tokio::spawn(async move { lock.lock().await });
-    eventually("it waits", async || shop.client.stats().waiting == 1).await;
+    eventually("queued", async || shop.client.stats().waiting == 1).await;
     assert_eq!(shop.script(GIVE_BACK, &[LARAVEL]), 1);
-    soon("it asks again", waits)
+    soon("asked again", waits)
         .await
         .unwrap()
         .unwrap()
@@ -189,7 +189,7 @@ async fn laravels_lock_for_ever_ends_by_a_forced_release() {
     );
     // `forceRelease`, theirs and ours.
     shop.command(&["DEL", &shop.key]);
-    soon("it is free", shop.lock.lock())
+    soon("free", shop.lock.lock())
         .await
         .unwrap()
         .unlock()
@@ -210,7 +210,7 @@ async fn laravels_owner_is_restored_and_restores() {
     guard.check().unwrap();
     guard.unlock().await.unwrap();
     assert_eq!(shop.value(), Reply::Nil);
-    // One without expiry gets one: its owner asked for it.
+    // A key without expiry gets one, because its owner asked for it.
     assert_eq!(shop.command(&["SETNX", &shop.key, LARAVEL]).int(), 1);
     let guard = shop.lock.restore(LARAVEL).await.unwrap();
     assert!(shop.left() > 20_000);

@@ -7,7 +7,7 @@
     reason = "a test fails by panicking"
 )]
 
-/// Tests, and what each of them is run with.
+/// The tests, and the values that each of them runs with.
 macro_rules! with_each {
     (@ $module:ident $arguments:tt [$($test:ident,)*]) => {
         mod $module {
@@ -38,17 +38,18 @@ use leasehold_testbed::{LIMIT, Server};
 
 const ONCE: Duration = Duration::ZERO;
 const KEY: &str = "my-global-mutex";
-/// For what is not to end in the test.
+/// For leases and waits that must not end within the test.
 const LONG: u32 = 60_000;
 
-/// A client in the making. The machine may stall while it connects, or while a reply is on its way.
+/// A client builder with generous timeouts, because the machine may stall while it connects or
+/// waits for a reply.
 fn builder(url: &str) -> ClientBuilder {
     Client::builder(url)
         .connect_timeout(LIMIT)
         .command_timeout(LIMIT / 4)
 }
 
-/// How often anybody but us has asked: all peers set the key, or look whether it is there.
+/// How often the peers have asked. All peers set the key or check whether it exists.
 fn asked(server: &Server) -> u64 {
     let info = server.command(&["INFO", "commandstats"]).text();
     let calls = |line: &str| {

@@ -1,4 +1,4 @@
-//! A process with the locks of another library in it: a driver that answers line by line.
+//! A process with the locks of another library: a driver that answers line by line.
 
 use std::collections::HashMap;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -30,7 +30,7 @@ impl Library {
         }
     }
 
-    /// What `tests/run` prepares for it, and how its driver is started.
+    /// What `tests/run` prepares for the library, and how its driver is started.
     fn driver(self) -> (PathBuf, Command) {
         let sources = Path::new(env!("CARGO_MANIFEST_DIR"));
         let prepared = sources.join("../../target/peers");
@@ -65,7 +65,7 @@ pub(crate) struct Process {
     pending: Pending,
 }
 
-/// The class and text of what was raised.
+/// The class and text of an exception.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Raised(pub(crate) String);
 
@@ -101,7 +101,7 @@ impl Process {
         }
     }
 
-    /// Sends a command now; the future is its answer.
+    /// Sends a command immediately. The future resolves to its answer.
     pub(crate) fn ask(
         &self,
         command: &str,
@@ -128,7 +128,7 @@ impl Process {
         }
     }
 
-    /// A command that must not raise.
+    /// A command that must not raise an exception.
     pub(crate) async fn tell(&self, command: &str) -> String {
         let answer = self.ask(command).await;
         answer.unwrap_or_else(|raised| panic!("{command}: {raised:?}"))
@@ -140,7 +140,8 @@ impl Process {
             .await;
     }
 
-    /// Starts a crowd in the Go and Node drivers; the future says how many met somebody inside.
+    /// Starts a crowd in the Go and Node drivers. The future returns how many tasks met another one
+    /// inside.
     pub(crate) fn contend(
         &self,
         contenders: usize,

@@ -1,4 +1,4 @@
-//! A quorum of string locks and the same lock of redsync on three servers, of node-redlock on five.
+//! A quorum of string locks, shared with redsync on three servers and with node-redlock on five.
 
 use leasehold::{Client, Error, Lease, Lock, LossReason};
 use leasehold_testbed::{Reply, Server, eventually, ms, soon};
@@ -12,7 +12,7 @@ with_each! {
         each_waits_for_the_other,
         each_keeps_to_extensions_of_the_other,
         each_is_freed_by_its_expiry,
-        what_comes_late_touches_nobody,
+        a_late_call_affects_nobody,
         without_a_minority_each_excludes_the_other,
         in_a_crowd_nobody_meets_anybody,
     ]
@@ -27,7 +27,7 @@ struct Both {
     lock: Lock,
 }
 
-/// One key on all the servers; a lock of the peer at it, called `it`, and a lock of ours.
+/// One key on all servers, a lock of the peer at it, called `it`, and a lock of ours.
 async fn both(library: Library, servers: Vec<Server>, lease_ms: u32) -> Both {
     let urls: Vec<_> = servers.iter().map(Server::url).collect();
     let peer = Process::start(library, &urls);
@@ -49,7 +49,7 @@ fn start(number: usize) -> Vec<Server> {
     (0..number).map(|_| Server::start()).collect()
 }
 
-/// Each acquisition is an owner of its own.
+/// Each acquisition is its own owner.
 fn quorum(clients: &[Client]) -> Lock {
     Lock::quorum(clients.iter().map(|client| client.string_lock(KEY)))
 }
@@ -59,7 +59,7 @@ impl Both {
         self.servers.len() / 2 + 1
     }
 
-    /// On how many servers the key has this value.
+    /// The number of servers on which the key has this value.
     fn holding(&self, owner: &str) -> usize {
         let value = |server: &&Server| server.command(&["GET", KEY]);
         let of_owner = |reply: &Reply| *reply != Reply::Nil && reply.text() == owner;
@@ -69,7 +69,7 @@ impl Both {
             .count()
     }
 
-    /// On how many servers so much of a lease is left.
+    /// The number of servers on which at least this much of a lease is left.
     fn lasting(&self, least_ms: i64) -> usize {
         let left = |server: &&Server| server.command(&["PTTL", KEY]).int();
         self.servers
@@ -83,7 +83,7 @@ impl Both {
         assert!(refused.is_timeout(), "{refused}");
     }
 
-    /// Nothing is owed to any server that is up.
+    /// Waits until no release is pending for any server that is up.
     async fn settled(&self) {
         let owed = || {
             self.clients
@@ -91,7 +91,7 @@ impl Both {
                 .map(|client| client.stats().releases_pending)
                 .sum::<u64>()
         };
-        eventually("nothing is owed", async || owed() == 0).await;
+        eventually("settled", async || owed() == 0).await;
     }
 }
 
@@ -109,7 +109,7 @@ async fn each_excludes_the_other(library: Library, number: usize) {
     assert!(both.lock.is_locked().await.unwrap());
     assert!(both.peer.is("release it").await);
 
-    let guard = soon("it is free", both.lock.lock()).await.unwrap();
+    let guard = soon("free", both.lock.lock()).await.unwrap();
     assert!(!both.peer.is("try it").await);
     guard.check().unwrap();
     assert!(
@@ -127,24 +127,21 @@ async fn each_waits_for_the_other(library: Library, number: usize) {
     let guard = both.lock.lock().await.unwrap();
     let before = asked(&both.servers[0]);
     let waits = both.peer.ask("lock it");
-    eventually("it asks again", async || {
-        asked(&both.servers[0]) > before + 1
-    })
-    .await;
+    eventually("asked again", async || asked(&both.servers[0]) > before + 1).await;
     guard.unlock().await.unwrap();
     assert_eq!(waits.await.unwrap(), "locked");
 
     let lock = quorum(&both.clients);
     let waits = tokio::spawn(async move { lock.lock().await });
-    // The peer has a majority, which need not have the first server in it.
+    // The peer has a majority, which need not include the first server.
     let refused = || {
         both.clients
             .iter()
             .any(|client| client.stats().timed_out > 0)
     };
-    eventually("it was refused", async || refused()).await;
+    eventually("refused", async || refused()).await;
     assert!(both.peer.is("release it").await);
-    soon("it gets in", waits)
+    soon("granted", waits)
         .await
         .unwrap()
         .unwrap()
@@ -163,7 +160,7 @@ async fn each_keeps_to_extensions_of_the_other(library: Library, number: usize) 
     assert!(both.peer.is("release it").await);
 
     let guard = soon(
-        "it is free",
+        "free",
         both.lock.try_lock(ms(5000), Lease::fixed(ms(20_000))),
     )
     .await
@@ -205,11 +202,11 @@ async fn each_is_freed_by_its_expiry(library: Library, number: usize) {
     assert!(both.holding(&owner) >= both.majority());
 }
 
-async fn what_comes_late_touches_nobody(library: Library, number: usize) {
+async fn a_late_call_affects_nobody(library: Library, number: usize) {
     let both = both(library, start(number), LONG).await;
     assert!(both.peer.is("try it").await);
     assert!(both.lock.force_unlock().await.unwrap());
-    let guard = soon("it is free", both.lock.lock()).await.unwrap();
+    let guard = soon("free", both.lock.lock()).await.unwrap();
     assert!(!both.peer.is("extend it 50000").await);
     assert!(!both.peer.is("release it").await);
     guard.check().unwrap();
@@ -226,7 +223,7 @@ async fn what_comes_late_touches_nobody(library: Library, number: usize) {
     assert!(both.peer.is("release it").await);
 }
 
-/// As many servers are down as a majority can do without.
+/// As many servers are down as a majority can spare.
 async fn without_a_minority_each_excludes_the_other(library: Library, number: usize) {
     let mut servers = start(number);
     servers[..number / 2].iter_mut().for_each(Server::kill);
@@ -234,7 +231,7 @@ async fn without_a_minority_each_excludes_the_other(library: Library, number: us
     assert!(both.peer.is("try it").await);
     both.refused().await;
     assert!(both.peer.is("release it").await);
-    let guard = soon("it is free", both.lock.lock()).await.unwrap();
+    let guard = soon("free", both.lock.lock()).await.unwrap();
     assert!(!both.peer.is("try it").await);
     guard.check().unwrap();
     guard.unlock().await.unwrap();
@@ -249,5 +246,5 @@ async fn in_a_crowd_nobody_meets_anybody(library: Library, number: usize) {
     assert_eq!(theirs.await.unwrap(), "0", "the peer met somebody");
     assert_eq!(crowd::entered(&both.servers[0]), 2 * 8 + 2 * 8);
     both.settled().await;
-    eventually("all is released", async || both.lasting(-2) == 0).await;
+    eventually("all released", async || both.lasting(-2) == 0).await;
 }

@@ -1,4 +1,4 @@
-//! One lock with redis-py's `Lock`, both ways.
+//! One lock shared with redis-py's `Lock`, in both directions.
 
 use leasehold::{Client, Ended, Error, Lease, Lock, LossReason};
 use leasehold_testbed::{Server, eventually, ms, soon};
@@ -74,15 +74,15 @@ async fn each_waits_for_the_other() {
     let guard = both.lock.lock().await.unwrap();
     let before = asked(&both.server);
     let waits = both.python.ask("acquire py none");
-    eventually("it asks again", async || asked(&both.server) > before + 1).await;
+    eventually("asked again", async || asked(&both.server) > before + 1).await;
     guard.unlock().await.unwrap();
     assert_eq!(waits.await.unwrap(), "True");
 
     let lock = both.client.string_lock("shared");
     let waits = tokio::spawn(async move { lock.lock().await });
-    eventually("it waits", async || both.client.stats().waiting == 1).await;
+    eventually("queued", async || both.client.stats().waiting == 1).await;
     both.python.tell("release py").await;
-    soon("it gets in", waits)
+    soon("granted", waits)
         .await
         .unwrap()
         .unwrap()
@@ -110,7 +110,7 @@ async fn each_is_freed_by_its_expiry() {
         .try_lock(ONCE, Lease::fixed(ms(400)))
         .await
         .unwrap();
-    // What it takes now is to be its own at the end, however slow the machine is.
+    // A long lease, so that Python still holds the lock at the end, however slow the machine is.
     both.python.tell("make py shared 60000").await;
     let waits = both.python.ask("acquire py none");
     assert_eq!(waits.await.unwrap(), "True");
@@ -122,9 +122,9 @@ async fn each_is_freed_by_its_expiry() {
         })
     ));
     assert!(guard.unlock().await.is_err());
-    // What is undone in the background is ours only.
+    // Only our own acquisitions are undone in the background.
     let settled = || both.client.stats().releases_pending == 0;
-    eventually("nothing is owed", async || settled()).await;
+    eventually("settled", async || settled()).await;
     assert!(both.python.is("owned py").await);
 }
 
@@ -132,7 +132,7 @@ async fn each_is_freed_by_its_expiry() {
 async fn a_release_that_comes_late_touches_nobody() {
     let both = both("60000").await;
     let guard = both.lock.lock().await.unwrap();
-    // An operator deletes the key, and nobody has told us yet.
+    // An operator deletes the key, and this client does not know yet.
     both.server.command(&["DEL", "shared"]);
     assert!(both.python.is("acquire py 0").await);
     let lost = guard.unlock().await.unwrap_err();
@@ -229,7 +229,7 @@ async fn a_lock_of_ours_is_taken_over_by_python() {
 }
 
 #[tokio::test]
-async fn what_python_takes_away_is_told() {
+async fn a_lock_taken_away_by_python_is_reported_lost() {
     let server = Server::start();
     let python = Process::start(Library::RedisPy, &[server.url()]);
     let client = builder(&server.url())
@@ -244,7 +244,7 @@ async fn what_python_takes_away_is_told() {
         .await;
     python.tell("release py").await;
     assert_eq!(
-        soon("it is told", guard.ended()).await,
+        soon("lost", guard.ended()).await,
         Ended::Lost(LossReason::Gone)
     );
     assert!(python.is("acquire py 0").await);
@@ -253,7 +253,7 @@ async fn what_python_takes_away_is_told() {
 }
 
 #[tokio::test]
-async fn a_lock_without_expiry_is_told_as_such() {
+async fn a_lock_without_expiry_is_reported() {
     let both = both("none").await;
     assert!(both.python.is("acquire py 0").await);
     assert_eq!(both.left(), -1);
@@ -270,7 +270,7 @@ async fn a_lock_without_expiry_is_told_as_such() {
     );
     assert_eq!(both.left(), -1, "it is left alone");
     both.python.tell("release py").await;
-    soon("it is free", both.lock.lock())
+    soon("free", both.lock.lock())
         .await
         .unwrap()
         .unlock()

@@ -1,4 +1,4 @@
-//! Clocks: how long a grant is believed in, and servers whose clock jumps.
+//! Clocks: how long a grant is trusted, and servers whose clock jumps.
 //!
 //! Five embedded engines under paused time, where every millisecond counts.
 
@@ -38,7 +38,7 @@ async fn validity_is_the_lease_less_the_asking_and_the_drift() {
         .try_lock(Duration::ZERO, Lease::fixed(lease))
         .await
         .unwrap();
-    // A hundredth of the lease and two milliseconds, beside the margin of every lock.
+    // A hundredth of the lease and two milliseconds, in addition to the margin of every lock.
     let drift = ms(100 + 2);
     let margin = ms(10 + 1);
     assert_eq!(guard.deadline() + drift + margin, start + lease);
@@ -80,7 +80,7 @@ async fn a_silent_server_costs_a_part_of_the_lease_at_most() {
     assert!(error.is_timeout(), "four answered: {error}");
     let took = start.elapsed();
     assert!(took >= ms(200) && took < ms(210), "{took:?}");
-    // What it did later for those who gave up is undone.
+    // What the server grants later, after it was given up, is undone.
     engines.0[4].resume();
     sleep(ms(500)).await;
     assert!(!ours[4].string_lock(NAME).is_locked().await.unwrap());
@@ -102,7 +102,7 @@ async fn a_silent_server_does_not_hold_up_an_extension() {
     assert!(guard.deadline() > start + ms(58_000));
     engines.0[3].pause();
     guard.extend(ms(120_000)).await.unwrap();
-    // A minority has agreed to that, and what holds is what a majority has agreed to.
+    // Only a minority has agreed, so the earlier extension of the majority still counts.
     engines.0[2].cut();
     let before = guard.deadline();
     let error = guard.extend(ms(240_000)).await.unwrap_err();
@@ -110,7 +110,7 @@ async fn a_silent_server_does_not_hold_up_an_extension() {
     assert_eq!(guard.deadline(), before);
 }
 
-/// The clocks of servers drift for the whole of a lease that is asked for later, too.
+/// The clocks also drift during a lease that is asked for later.
 #[tokio::test(start_paused = true)]
 async fn an_extension_allows_for_the_drift_of_its_own_lease() {
     let clients = Engines::five().clients();
@@ -131,7 +131,7 @@ async fn an_extension_allows_for_the_drift_of_its_own_lease() {
     assert_eq!(start + lease - single.deadline(), lease / 1000 + ms(1));
 }
 
-/// Renewals that ask for a longer lease than the first one, and for a shorter one.
+/// Renewals with a longer lease than the first one, and with a shorter one.
 #[tokio::test(start_paused = true)]
 async fn a_renewal_allows_for_the_drift_of_its_own_lease() {
     for kept in [None, Some(ms(120_000))] {
@@ -157,7 +157,7 @@ async fn a_renewal_allows_for_the_drift_of_its_own_lease() {
     }
 }
 
-/// The drift is allowed for also where an owner holds a member already, by its own.
+/// Drift is also allowed for if the owner already holds a member separately.
 #[tokio::test(start_paused = true)]
 async fn a_nested_quorum_allows_for_drift() {
     let clients = Engines::five().clients();
@@ -181,9 +181,9 @@ async fn a_nested_quorum_allows_for_drift() {
     assert!(guard.deadline() + ms(100 + 2) + ms(10 + 1) <= start + lease);
 }
 
-/// Whoever releases is told what matters more: that it was lost, not that a server is away.
+/// A release reports the more important fact: that the lock was lost, not that a server is away.
 #[tokio::test(start_paused = true)]
-async fn a_loss_is_told_before_an_outage() {
+async fn a_loss_is_reported_before_an_outage() {
     let engines = Engines::five();
     let clients = engines.clients();
     let patient = engines.0[0]
@@ -206,7 +206,7 @@ async fn a_loss_is_told_before_an_outage() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_clock_that_jumps_gives_nothing_away() {
+async fn one_clock_that_jumps_does_not_free_the_lock() {
     let engines = Engines::five();
     let (ours, theirs) = (engines.clients(), engines.clients());
     let guard = quorum(&ours).lock().await.unwrap();
@@ -218,7 +218,7 @@ async fn one_clock_that_jumps_gives_nothing_away() {
             .unwrap_err()
             .is_timeout()
     );
-    // The one that forgot is told of at the next renewal; the four others go on.
+    // The next renewal reports the server that forgot. The other four continue.
     sleep(Duration::from_secs(120)).await;
     guard.check().unwrap();
     assert!(
@@ -232,9 +232,9 @@ async fn one_clock_that_jumps_gives_nothing_away() {
     drop(quorum(&theirs).try_lock(ms(900), LONG).await.unwrap());
 }
 
-/// What the quorum does not give: a majority of clocks that jump is a majority that forgets.
+/// A limit of the quorum: if the clocks of a majority jump, a majority forgets.
 #[tokio::test(start_paused = true)]
-async fn three_clocks_that_jump_give_it_away_and_the_next_renewal_tells() {
+async fn three_clocks_that_jump_free_the_lock_and_the_next_renewal_reports_it() {
     let engines = Engines::five();
     let (ours, theirs) = (engines.clients(), engines.clients());
     let guard = quorum(&ours).lock().await.unwrap();
@@ -255,9 +255,10 @@ async fn three_clocks_that_jump_give_it_away_and_the_next_renewal_tells() {
     second.check().unwrap();
 }
 
-/// Nor does it help that a majority agreed, if one server of it forgets and two had no part in it.
+/// A majority that agreed does not help if one of its servers forgets and two others had no part in
+/// it.
 #[tokio::test(start_paused = true)]
-async fn two_that_were_away_and_one_clock_that_jumps_give_it_away() {
+async fn two_absent_servers_and_one_clock_that_jumps_free_the_lock() {
     let engines = Engines::five();
     let (ours, theirs) = (engines.clients(), engines.clients());
     engines.0[3..].iter().for_each(EmbeddedRedis::cut);
@@ -272,12 +273,13 @@ async fn two_that_were_away_and_one_clock_that_jumps_give_it_away() {
     );
     engines.0[0].jump_clock(Duration::from_secs(3600));
     drop(quorum(&theirs).try_lock(ms(900), LONG).await.unwrap());
-    // A fixed lease is not renewed, and so nobody tells the first one before its end.
+    // A fixed lease is not renewed, so the first holder does not learn of it before its end.
     guard.check().unwrap();
     assert_eq!(lost(&guard).await, LossReason::Expired);
 }
 
-/// While one clock after another jumps, never two of them within one lease, nobody meets anybody.
+/// While clocks jump one after another, never two within one lease, no two contenders are inside at
+/// once.
 #[tokio::test(start_paused = true)]
 async fn contenders_meet_nobody_while_a_clock_jumps() {
     let engines = Engines::five();
@@ -306,7 +308,7 @@ async fn contenders_meet_nobody_while_a_clock_jumps() {
         .collect();
     let jumps = async {
         loop {
-            // A hold lasts a tenth of a second: two jumps never fall into one.
+            // A hold lasts a tenth of a second, so no two jumps fall into one hold.
             sleep(ms(150)).await;
             engines.0[fastrand::usize(..5)].jump_clock(Duration::from_secs(3));
         }

@@ -1,4 +1,5 @@
-//! Many at once: each gets it, none beside another, as seen by a server that takes no part.
+//! Many contenders at once: each gets the lock and none beside another, as counted on a server that
+//! takes no part.
 
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use tokio::time::sleep;
 
 use crate::testbed::{NAME, Nodes, Servers};
 
-/// Enters so many times, and counts who is inside and how often that was.
+/// Enters this many times, and counts who is inside and the number of entries.
 async fn enter(lock: Lock, mut outside: Connection, rounds: u32, lease: Lease) {
     for _ in 0..rounds {
         let entering = async {
@@ -20,13 +21,13 @@ async fn enter(lock: Lock, mut outside: Connection, rounds: u32, lease: Lease) {
                 }
             }
         };
-        let guard = soon("its turn", entering).await;
+        let guard = soon("granted", entering).await;
         assert_eq!(
             outside.command(&["INCR", "inside"]).unwrap().int(),
             1,
             "two inside"
         );
-        // A step that a second one inside would undo.
+        // A step that a second task inside would destroy.
         let before = outside.command(&["GET", "entered"]).unwrap();
         let before = if before == leasehold_testbed::Reply::Nil {
             0
@@ -70,7 +71,7 @@ async fn ten_tasks_of_three_clients_on_five_servers() {
     assert_eq!(servers.holding(NAME), 0);
 }
 
-/// Redisson's: seven locks on two servers, ten owners.
+/// From Redisson's tests: seven locks on two servers, ten owners.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ten_owners_of_seven_locks_on_two_servers() {
     let servers = Servers::start(2);

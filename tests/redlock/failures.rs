@@ -9,11 +9,11 @@ use tokio::time::{Instant, sleep, sleep_until};
 use crate::testbed::{LONG, NAME, Nodes, Servers, in_vain, proxies, scripts_known};
 
 const ONCE: Duration = Duration::ZERO;
-/// A renewed lease that a test can outlive, and a machine that stalls cannot; a server may take a twentieth
-/// of it to answer.
+/// A renewed lease that is short enough for a test and long enough for a stalled machine. A server
+/// may take a twentieth of it to answer.
 const LEASE: Duration = ms(5000);
 
-/// After an outage a doubt is settled within a lease; a call fails sooner than by default.
+/// After an outage, doubts are settled within a lease, and a call fails earlier than by default.
 fn brief(builder: ClientBuilder) -> ClientBuilder {
     builder.lease(LEASE).command_timeout(ms(500))
 }
@@ -27,7 +27,7 @@ async fn two_may_be_down_from_the_start() {
     let refused = theirs.lock().try_lock(ms(300), LONG).await.unwrap_err();
     in_vain(&refused);
     guard.unlock().await.unwrap();
-    // They come, and take part.
+    // They start, and take part.
     servers.0[0].restart();
     servers.0[1].restart();
     let all = theirs.held_by_all(&servers, &theirs.lock(), LONG).await;
@@ -35,7 +35,7 @@ async fn two_may_be_down_from_the_start() {
 }
 
 #[tokio::test]
-async fn who_may_be_away_may_not_be_refused() {
+async fn connecting_in_the_background_does_not_tolerate_a_refusal() {
     let server = Server::start_with(&["--requirepass", "x"]);
     let builder = Client::builder(&format!("redis://:y@{}", server.address()));
     let refused = builder.connect_in_background().await.unwrap_err();
@@ -43,7 +43,7 @@ async fn who_may_be_away_may_not_be_refused() {
 }
 
 #[tokio::test]
-async fn who_waits_for_a_server_that_is_away_gets_in_when_it_comes() {
+async fn a_waiter_gets_the_lock_when_an_absent_server_returns() {
     let mut server = Server::start();
     server.kill();
     let builder = Client::builder(&server.url()).safety_poll(Duration::from_secs(60));
@@ -52,23 +52,24 @@ async fn who_waits_for_a_server_that_is_away_gets_in_when_it_comes() {
     assert!(matches!(&refused, Error::Unavailable { .. }), "{refused}");
     let lock = client.lock("x");
     let waits = tokio::spawn(async move { lock.lock().await });
-    eventually("it waits", async || client.stats().waiting == 1).await;
+    eventually("queued", async || client.stats().waiting == 1).await;
     server.restart();
-    let guard = soon("it gets in", waits).await.unwrap().unwrap();
-    // Its messages arrive, too: the holder is another client, and nothing else wakes for a minute.
+    let guard = soon("granted", waits).await.unwrap().unwrap();
+    // Their messages arrive as well: the holder is another client, and nothing else wakes the
+    // waiter for a minute.
     let holder = Client::connect(&server.url()).await.unwrap();
     guard.unlock().await.unwrap();
     let guard = holder.lock("x").try_lock(ONCE, LONG).await.unwrap();
     let (other, before) = (client.lock("x"), client.stats());
     let waits = tokio::spawn(async move { other.lock().await });
-    eventually("it asked and listens", async || {
+    eventually("listening", async || {
         let stats = client.stats();
         let asks = if before.subscriptions == 0 { 2 } else { 1 };
         stats.listeners == 1 && stats.calls >= before.calls + asks
     })
     .await;
     guard.unlock().await.unwrap();
-    soon("the next", waits)
+    soon("granted", waits)
         .await
         .unwrap()
         .unwrap()
@@ -87,11 +88,11 @@ async fn two_may_die_while_it_is_held() {
     let guard = nodes.held_by_all(&servers, &lock, Lease::Renewed).await;
     let first = guard.deadline();
     servers.kill(3..5);
-    // Until after what it was granted for: renewed by the other three.
+    // Until after the end of the first lease: renewed by the other three.
     sleep_until(first + ms(200)).await;
     guard.check().unwrap();
-    // A renewal that is slow may be on its way.
-    eventually("it is sure", async || guard.state() == HoldState::Held).await;
+    // A slow renewal may be in flight.
+    eventually("certain", async || guard.state() == HoldState::Held).await;
     assert!(nodes.lock().try_lock(ONCE, LONG).await.is_err());
     let left = Servers(servers.0.drain(..3).collect());
     assert_eq!(left.holding(NAME), 3);
@@ -100,29 +101,26 @@ async fn two_may_die_while_it_is_held() {
 }
 
 #[tokio::test]
-async fn when_three_die_the_loss_is_told_in_time() {
+async fn a_loss_is_reported_in_time_when_three_of_five_die() {
     let mut servers = Servers::start(5);
     let nodes = servers.clients_with(brief).await;
     let lock = nodes.lock();
     let guard = nodes.held_by_all(&servers, &lock, Lease::Renewed).await;
     servers.kill(0..3);
-    // A renewal that was on its way may have counted; none is confirmed from here on.
+    // A renewal that was in flight may have counted. None is confirmed from here on.
     sleep(ms(100)).await;
     let deadline = guard.deadline();
     guard.check().unwrap();
-    eventually("it is no longer sure", async || {
-        guard.state() != HoldState::Held
-    })
-    .await;
-    let reason = soon("it is told", lost(&guard)).await;
+    eventually("uncertain", async || guard.state() != HoldState::Held).await;
+    let reason = soon("lost", lost(&guard)).await;
     assert_eq!(reason, LossReason::Expired);
     assert_eq!(guard.deadline(), deadline);
     assert!(Instant::now() >= deadline, "not before its time");
     assert!(matches!(guard.check(), Err(Error::Lost { .. })));
     assert!(guard.unlock().await.is_err());
-    // What is left of it on the others is gone by then, or by its own lease.
+    // What is left on the other servers is gone by then, or ends with its lease.
     let left = Servers(servers.0.split_off(3));
-    eventually("nothing is left", async || left.holding(NAME) == 0).await;
+    eventually("no key left", async || left.holding(NAME) == 0).await;
 }
 
 #[tokio::test]
@@ -134,7 +132,7 @@ async fn a_slow_server_is_not_waited_for() {
     proxies[0].delay_replies(ms(400));
     let lock = nodes.lock();
     let guard = soon("four of five", lock.lock()).await.unwrap();
-    // Its answer comes after more than a twentieth of the lease.
+    // Its reply comes after more than a twentieth of the lease.
     let slow = || servers.0[0].command(&["EXISTS", NAME]).int();
     eventually("the late grant is undone", async || slow() == 0).await;
     guard.check().unwrap();
@@ -154,7 +152,7 @@ async fn a_frozen_server_is_not_waited_for() {
     guard.unlock().await.unwrap();
     let guard = soon("and again", nodes.lock().lock()).await.unwrap();
     servers.0[4].resume();
-    // What it does now for those who gave up on it is undone.
+    // What the server grants now, after it was given up, is undone.
     nodes.settled().await;
     assert_eq!(servers.0[4].command(&["EXISTS", NAME]).int(), 0);
     guard.check().unwrap();
@@ -165,12 +163,12 @@ async fn a_frozen_server_is_not_waited_for() {
 }
 
 #[tokio::test]
-async fn what_was_taken_by_a_lost_reply_is_given_back() {
+async fn a_grant_with_a_lost_reply_is_given_back() {
     let servers = Servers::start(5);
     let proxies = proxies(&servers);
     let nodes = Nodes::connect(proxies.iter().map(Proxy::url), brief).await;
     scripts_known(&nodes).await;
-    // One reply is lost: granted by the others, and given back there.
+    // One reply is lost: the other servers grant the lock, and that grant is given back.
     proxies[0].swallow_replies();
     let guard = soon("four of five", nodes.lock().lock()).await.unwrap();
     eventually("given back there", async || {
@@ -182,7 +180,7 @@ async fn what_was_taken_by_a_lost_reply_is_given_back() {
     guard.unlock().await.unwrap();
     nodes.settled().await;
 
-    // Three are lost: not granted, and given back everywhere.
+    // Three replies are lost: the lock is not granted, and everything is given back.
     for proxy in &proxies[..3] {
         proxy.swallow_replies();
     }
@@ -217,7 +215,7 @@ async fn a_dropped_acquisition_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn one_restarted_empty_does_not_give_it_away() {
+async fn one_server_restarted_empty_does_not_free_the_lock() {
     let mut servers = Servers::start(5);
     let (ours, theirs) = (
         servers.clients_with(brief).await,
@@ -232,7 +230,7 @@ async fn one_restarted_empty_does_not_give_it_away() {
     sleep_until(first + ms(200)).await;
     guard.check().unwrap();
     guard.unlock().await.unwrap();
-    soon("it is free", theirs.lock().lock())
+    soon("free", theirs.lock().lock())
         .await
         .unwrap()
         .unlock()
@@ -240,11 +238,12 @@ async fn one_restarted_empty_does_not_give_it_away() {
         .unwrap();
 }
 
-/// What the quorum does not give: a majority that forgets is a majority that is free.
+/// A limit of the quorum: if a majority forgets, the lock is free.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_majority_restarted_empty_gives_it_away_and_the_next_renewal_tells() {
+async fn a_majority_restarted_empty_frees_the_lock_and_the_next_renewal_reports_it() {
     let mut servers = Servers::start(5);
-    // No renewal in vain, however long the restarts take: what is told is that the servers forgot.
+    // No renewal fails, however long the restarts take, so the reported reason is that the servers
+    // forgot.
     let longer = |builder: ClientBuilder| brief(builder).lease(LEASE * 4);
     let (ours, theirs) = (
         servers.clients_with(longer).await,
@@ -258,13 +257,8 @@ async fn a_majority_restarted_empty_gives_it_away_and_the_next_renewal_tells() {
         servers
     });
     let _servers = soon("they restart", restarting).await.unwrap();
-    let second = soon("it is given away", theirs.lock().lock())
-        .await
-        .unwrap();
-    assert_eq!(
-        soon("the first is told", told).await.unwrap(),
-        LossReason::Gone
-    );
+    let second = soon("granted", theirs.lock().lock()).await.unwrap();
+    assert_eq!(soon("lost", told).await.unwrap(), LossReason::Gone);
     second.check().unwrap();
     second.unlock().await.unwrap();
 }

@@ -1,7 +1,8 @@
-//! The quorum lock over independent servers: what it survives, what it reports, and what no lock of
-//! this kind can give.
+//! The quorum lock over independent servers: what it survives, what it reports, and what no such
+//! lock can guarantee.
 //!
-//! Real servers are killed, frozen, restarted empty and made to jump in time. Where exactness
+//! Real servers are killed, frozen, restarted empty, and their clocks are set. Where exact times
+//! matter, five embedded engines under paused time are used instead.
 //! counts there are five embedded engines under paused time instead.
 #![expect(clippy::disallowed_methods, reason = "tests spawn tasks of their own")]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]

@@ -1,4 +1,5 @@
-//! Who may have it: what Redisson's tests of its `RedLock` pin, and the two ways to be refused.
+//! Who may take the lock: what Redisson's tests of its `RedLock` define, and the two ways to be
+//! refused.
 
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use crate::testbed::{LONG, NAME, Servers};
 
 const ONCE: Duration = Duration::ZERO;
 
-/// Three locks of one name each on three servers, some of them held by somebody else.
+/// Three locks with one name each on three servers. Another owner holds some of them.
 async fn with_held(held: &[usize]) -> (Servers, Lock, Vec<LockGuard>) {
     let servers = Servers::start(3);
     let (ours, theirs) = (servers.clients().await, servers.clients().await);
@@ -36,7 +37,7 @@ async fn a_majority_held_by_another_is_a_timeout() {
     for guard in guards {
         guard.unlock().await.unwrap();
     }
-    soon("it is free", lock.lock())
+    soon("free", lock.lock())
         .await
         .unwrap()
         .unlock()
@@ -70,7 +71,7 @@ async fn a_forced_release_lets_a_waiter_in() {
     let lock = ours.lock();
     let waits = tokio::spawn(async move { lock.lock().await });
     let refused = || ours.0.iter().any(|client| client.stats().timed_out > 0);
-    eventually("it was refused", async || refused()).await;
+    eventually("refused", async || refused()).await;
     assert!(!waits.is_finished());
     assert!(theirs.0[1].string_lock(NAME).force_unlock().await.unwrap());
     soon("two of three are free", waits)
@@ -88,7 +89,7 @@ async fn too_few_answers_are_no_quorum() {
     let nodes = servers.clients().await;
     servers.kill(0..3);
     let lock = nodes.lock();
-    // One that is alive may be too slow now and then.
+    // A living server may be too slow now and then.
     soon("two answer", async {
         loop {
             let error = lock.try_lock(ms(200), LONG).await.unwrap_err();
@@ -120,7 +121,7 @@ async fn a_server_that_refuses_for_good_ends_the_wait() {
     for server in &servers.0 {
         server.command(&["LPUSH", NAME, "not a lock"]);
     }
-    let error = soon("it is told", servers.clients().await.lock().lock())
+    let error = soon("refused", servers.clients().await.lock().lock())
         .await
         .unwrap_err();
     assert!(matches!(error, Error::Protocol { .. }), "{error}");
@@ -167,7 +168,7 @@ async fn an_owner_re_enters_by_name() {
 }
 
 #[tokio::test]
-async fn it_is_re_entrant_and_inspected_by_majority() {
+async fn a_quorum_lock_is_reentrant_and_inspected_by_majority() {
     let servers = Servers::start(3);
     let (nodes, rivals) = (servers.clients().await, servers.clients().await);
     let (lock, rival) = (nodes.lock(), rivals.lock());

@@ -1,4 +1,4 @@
-//! Independent servers, a client for each, and a look at all of them from outside.
+//! Independent servers, a client for each, and a view of all of them from outside.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use futures::future::join_all;
 use leasehold::{Client, ClientBuilder, Error, Lease, Lock, LockGuard};
 use leasehold_testbed::{Proxy, Server, eventually, ms, soon};
 
-/// The one lock of most tests.
+/// The name of the lock in most tests.
 pub(crate) const NAME: &str = "red";
 /// For tests in which no lease may end.
 pub(crate) const LONG: Lease = Lease::Fixed(Duration::from_secs(60));
@@ -23,7 +23,7 @@ impl Servers {
         self.clients_with(|builder| builder).await
     }
 
-    /// A server may be down.
+    /// One client for each server, which may be down.
     pub(crate) async fn clients_with(
         &self,
         settings: impl Fn(ClientBuilder) -> ClientBuilder,
@@ -36,7 +36,7 @@ impl Servers {
         self.0[nodes].iter_mut().for_each(Server::kill);
     }
 
-    /// On how many of these servers the key is there.
+    /// The number of servers on which the key exists.
     pub(crate) fn holding(&self, key: &str) -> usize {
         let there = |server: &&Server| server.command(&["EXISTS", key]).int() == 1;
         self.0.iter().filter(there).count()
@@ -56,7 +56,7 @@ impl Nodes {
         Nodes(clients.into_iter().map(Result::unwrap).collect())
     }
 
-    /// Each acquisition is an owner of its own.
+    /// Each acquisition is its own owner.
     pub(crate) fn lock(&self) -> Lock {
         self.0[0].quorum_lock(&self.0[1..], NAME)
     }
@@ -90,7 +90,7 @@ impl Nodes {
                 .map(|client| client.stats().releases_pending)
                 .sum::<u64>()
         };
-        eventually("nothing is owed", async || owed() == 0).await;
+        eventually("settled", async || owed() == 0).await;
     }
 }
 

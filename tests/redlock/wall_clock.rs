@@ -41,7 +41,7 @@ fn jump(offset: &Path, by: Duration) {
 }
 
 #[tokio::test]
-async fn a_server_whose_clock_jumps_forward_gives_nothing_away() {
+async fn a_server_whose_clock_jumps_forward_does_not_free_the_lock() {
     let mut servers = Servers::start(4);
     let Clock { server, offset } = Clock::start();
     servers.0.push(server);
@@ -57,7 +57,7 @@ async fn a_server_whose_clock_jumps_forward_gives_nothing_away() {
     in_vain(&refused);
     guard.check().unwrap();
     guard.unlock().await.unwrap();
-    soon("it is free", theirs.lock().lock())
+    soon("free", theirs.lock().lock())
         .await
         .unwrap()
         .unlock()

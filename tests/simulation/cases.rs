@@ -1,4 +1,4 @@
-//! What the simulation found once and meets too rarely to rely on it.
+//! Cases that the simulation once found, and finds too rarely to rely on it.
 
 use leasehold::EmbeddedRedis;
 use leasehold::test_util::{Delay, Dumped, Faults, Reply, scripts};
@@ -7,7 +7,8 @@ use tokio::time::{sleep, timeout};
 
 use crate::plan::ms;
 
-/// It held the lock without knowing it, and waited for a writer that waited for it.
+/// Once, the reader held the lock without knowing it, and waited for a writer that waited for the
+/// reader.
 #[tokio::test(start_paused = true)]
 async fn a_reader_in_doubt_asks_again_before_it_lets_writers_go_first() {
     let engine = EmbeddedRedis::new();
@@ -21,7 +22,7 @@ async fn a_reader_in_doubt_asks_again_before_it_lets_writers_go_first() {
         .connect()
         .await
         .expect("a client");
-    let link = engine.links().pop().expect("its link");
+    let link = engine.links().pop().expect("a link");
     let reader = client.read_write_lock("lock").prefer_writers();
     let writer = client.read_write_lock("lock");
 
@@ -29,7 +30,7 @@ async fn a_reader_in_doubt_asks_again_before_it_lets_writers_go_first() {
     let reading_first = async {
         let reading = timeout(ms(2000), reader.read().lock()).await;
         let reading = reading.expect("in time").expect("a read hold");
-        reading.unlock().await.expect("it was held");
+        reading.unlock().await.expect("held");
     };
     let writing_next = async {
         sleep(ms(100)).await;
@@ -45,12 +46,12 @@ async fn a_reader_in_doubt_asks_again_before_it_lets_writers_go_first() {
             .expect("a write hold")
             .unlock()
             .await
-            .expect("it was held");
+            .expect("held");
     };
     tokio::join!(reading_first, writing_next);
 }
 
-/// It stood behind a reader that waited for its write hold.
+/// Once, the writer waited behind a reader that waited for the writer's own hold.
 #[tokio::test(start_paused = true)]
 async fn a_writer_that_reads_rides_out_a_lost_reply_ahead_of_waiting_readers() {
     let engine = EmbeddedRedis::new();
@@ -60,7 +61,7 @@ async fn a_writer_that_reads_rides_out_a_lost_reply_ahead_of_waiting_readers() {
         .connect()
         .await
         .expect("a client");
-    let link = engine.links().pop().expect("its link");
+    let link = engine.links().pop().expect("a link");
     let writer = client.read_write_lock("lock");
     let reader = client.read_write_lock("lock");
 
@@ -77,8 +78,8 @@ async fn a_writer_that_reads_rides_out_a_lost_reply_ahead_of_waiting_readers() {
             heal
         );
         let reading = reading.expect("in time").expect("a read hold");
-        writing.unlock().await.expect("it was held");
-        reading.unlock().await.expect("it was held");
+        writing.unlock().await.expect("held");
+        reading.unlock().await.expect("held");
     };
     let other = async {
         let reading = timeout(ms(4000), reader.read().lock()).await;
@@ -87,19 +88,20 @@ async fn a_writer_that_reads_rides_out_a_lost_reply_ahead_of_waiting_readers() {
             .expect("a read hold")
             .unlock()
             .await
-            .expect("it was held");
+            .expect("held");
     };
     tokio::join!(downgrade, other);
 }
 
-/// Beats followed one another, so a client far from its server had no time for all its locks.
+/// Once, heartbeats were sent one after another, and a client far from its server had no time for
+/// all its locks.
 #[tokio::test(start_paused = true)]
 async fn places_in_many_queues_are_kept_over_a_slow_line() {
     let engine = EmbeddedRedis::new();
     let holder = engine.client();
     let far = engine.client();
     let slow = Delay::fixed(ms(10));
-    let link = engine.links().pop().expect("its link");
+    let link = engine.links().pop().expect("a link");
     link.set_faults(
         Faults {
             request: slow,
@@ -151,6 +153,6 @@ async fn places_in_many_queues_are_kept_over_a_slow_line() {
     }
     drop(guards);
     while let Some(owner) = waits.join_next().await {
-        owner.expect("no panic").expect("its turn");
+        owner.expect("no panic").expect("granted");
     }
 }

@@ -8,11 +8,11 @@ use parking_lot::Mutex;
 
 use crate::plan::{Plan, Weather, ms};
 
-/// What lasts until it is ended.
+/// Troubles that last until they are ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Trouble {
     Cut,
-    /// The connection for messages alone.
+    /// Only the connection for messages is cut.
     CutMessages,
     /// Messages vanish.
     Deaf,
@@ -20,7 +20,7 @@ pub(crate) enum Trouble {
     Mute,
 }
 
-/// The switches of one client, with what is drawn for them.
+/// The switches of one client, and the random values drawn for it.
 #[derive(Clone)]
 pub(crate) struct Connection {
     link: LinkControl,
@@ -30,7 +30,7 @@ pub(crate) struct Connection {
 impl Connection {
     /// Of the client that was made last.
     pub(crate) fn of(engine: &EmbeddedRedis) -> Self {
-        let link = engine.links().pop().expect("its link");
+        let link = engine.links().pop().expect("a link");
         let rng = fastrand::Rng::with_seed(link.id());
         Connection {
             link,
@@ -38,7 +38,7 @@ impl Connection {
         }
     }
 
-    /// Everything gets through again, without a fault.
+    /// Everything passes again without faults.
     pub(crate) fn clear(&self, plan: &Plan) {
         let request = plan.line.request;
         self.link.set_faults(
@@ -64,7 +64,7 @@ impl Connection {
         self.link.heal();
     }
 
-    /// The connection for messages breaks within the next one, and the client knows it.
+    /// The connection for messages breaks with the next message, and the client knows it.
     pub(crate) fn lag(&self) {
         let mut rng = self.rng.lock();
         for connection in self.link.listening() {
@@ -106,7 +106,7 @@ impl Connection {
             }
         }
         if faults.chunk_max < 100 {
-            // Of each chunk: what is cut in pieces is not to break more often.
+            // Per chunk, because a request that is cut in pieces must not break more often.
             faults.cut_request /= 8.0;
             faults.cut_reply /= 8.0;
             faults.hesitate /= 8.0;
@@ -114,7 +114,7 @@ impl Connection {
         self.link.set_faults(faults, rng.u64(..));
     }
 
-    /// Connections of today answer no more; the client may make others.
+    /// Present connections no longer answer. The client may make new ones.
     fn mute(&self) {
         let mut rng = self.rng.lock();
         for connection in self.link.connections() {
@@ -129,7 +129,7 @@ impl Connection {
     }
 }
 
-/// The other half is what one connection may be slower than another.
+/// The other half is how much slower one connection may be than another.
 fn half(delay: Delay) -> Delay {
     Delay::between(delay.min.min(delay.max / 2), delay.max / 2)
 }

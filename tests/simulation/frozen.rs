@@ -1,4 +1,4 @@
-//! When each process was frozen: what it is late for is excused for so long, and no longer.
+//! When each process was frozen. Its lateness is excused for that time and no longer.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ impl Frozen {
         }
     }
 
-    /// How much of the time since then it was frozen.
+    /// For how much of the time since then the process was frozen.
     pub(crate) fn since(&self, process: usize, at: Instant) -> Duration {
         let now = Instant::now();
         let part = |(from, to): &Span| to.unwrap_or(now).saturating_duration_since(at.max(*from));
@@ -43,7 +43,7 @@ impl Frozen {
             .sum()
     }
 
-    /// It is frozen, or was so a moment ago.
+    /// True if the process is frozen or was a moment ago.
     pub(crate) fn lately(&self, process: usize) -> bool {
         let moment = Duration::from_millis(60);
         Instant::now()

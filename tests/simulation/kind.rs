@@ -6,7 +6,7 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cast {
     Usual,
-    /// Each client of a lock has one user more, who does what is rare.
+    /// Each client of a lock has an additional user that does rare things.
     Wild,
 }
 
@@ -17,7 +17,7 @@ pub(crate) enum Kind {
     Fenced,
     ReadWrite,
     NonReentrant,
-    /// Half of the clients take it as a plain lock: the two are one on the wire.
+    /// Half of the clients take it as a plain lock, which is the same on the wire.
     Spin,
     String,
     Semaphore,
@@ -43,7 +43,7 @@ const NAMES: [(Kind, &str); 12] = [
     (Kind::Quorum, "quorum"),
 ];
 
-/// How often each lock comes in seeds that follow each other; each meets every weather in its turn.
+/// How often each lock occurs in consecutive seeds. Each meets every weather in turn.
 const LOCKS: [Kind; 12] = [
     Kind::Plain,
     Kind::Fair,
@@ -59,7 +59,7 @@ const LOCKS: [Kind; 12] = [
     Kind::Plain,
 ];
 
-/// The others come after the locks, once in each round. They have no wild users.
+/// The other kinds come after the locks, once in each round. They have no wild users.
 const OTHERS: [Kind; 5] = [
     Kind::Semaphore,
     Kind::Permits,
@@ -94,7 +94,7 @@ impl Kind {
             .map(|(kind, _)| kind)
     }
 
-    /// The random numbers of one purpose. The seeds of each kind are worlds of their own.
+    /// The random numbers for one purpose. Each kind has its own sequence of seeds.
     pub(crate) fn rng(self, seed: u64, purpose: u64) -> fastrand::Rng {
         fastrand::Rng::with_seed(seed ^ (self as u64) << 40 ^ purpose)
     }
@@ -104,7 +104,7 @@ impl Kind {
         !OTHERS.contains(&self)
     }
 
-    /// The longest pause between two questions, ms, of those that ask instead of listening.
+    /// The longest pause between two polls in ms, for kinds that poll.
     pub(crate) fn asks_within_ms(self) -> Option<u64> {
         match self {
             Kind::Spin => Some(128),

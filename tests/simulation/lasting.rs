@@ -1,4 +1,4 @@
-//! Since when something has been so that may be so for a moment only.
+//! How long a temporary state has lasted.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -17,13 +17,13 @@ impl<K> Default for Lasting<K> {
 }
 
 impl<K: Ord + Debug> Lasting<K> {
-    /// It is so of these now; what is not named any more begins anew.
+    /// The state holds for these now. Those that are not named start over.
     pub(crate) fn are(&mut self, now: impl IntoIterator<Item = K>) {
         self.are_from(now.into_iter().map(|key| (key, None)));
     }
 
-    /// As [`are`](Self::are), where the time of each may begin at a moment of its own, be it later
-    /// than now.
+    /// Like [`are`](Self::are), but each may count from its own instant, which may be in the
+    /// future.
     pub(crate) fn are_from(&mut self, now: impl IntoIterator<Item = (K, Option<Instant>)>) {
         let since = |(key, from): (K, Option<Instant>)| {
             let since = self.0.get(&key).copied().unwrap_or_else(Instant::now);
@@ -32,7 +32,7 @@ impl<K: Ord + Debug> Lasting<K> {
         self.0 = now.into_iter().map(since).collect();
     }
 
-    /// Says what has been so for longer than it may.
+    /// Reports what has lasted for longer than allowed.
     pub(crate) fn check(&self, ledger: &Ledger, what: &str, limit: Option<Duration>) {
         let Some(limit) = limit else { return };
         for (key, since) in &self.0 {

@@ -1,5 +1,5 @@
-//! Latches. What must hold: nobody passes a latch that was closed all the while; nobody waits at an open
-//! one; each count counts once, and at most once if its outcome is not known.
+//! Latches. Invariants: nobody passes a latch that was closed all the time; nobody waits at an open
+//! one; each count counts once, and at most once if its outcome is unknown.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,23 +17,23 @@ use crate::user::{Request, User, Users};
 use crate::workload::Workload;
 use crate::world::World;
 
-/// What is known of a latch. It is set, counted down and opened in rounds; between two rounds
-/// whatever was in doubt has come to an end.
+/// What is known about a latch. It is set, counted down and opened in rounds. Between two rounds,
+/// everything in doubt is settled.
 #[derive(Debug, Default)]
 struct Round {
-    /// Tells it from those before.
+    /// Distinguishes it from earlier rounds.
     since: Option<Instant>,
     count: i64,
-    /// Since when it is surely closed; nothing that might open it has begun.
+    /// Since when it is certainly closed, with nothing started that might open it.
     closed_since: Option<Instant>,
-    /// Counts that may still be begun.
+    /// Counts that may still be started.
     tickets: i64,
     begun: i64,
     done: i64,
     in_doubt: i64,
-    /// What counts were told that is left; no two the same.
+    /// The numbers that counts returned, no two of which may be equal.
     lefts: Vec<i64>,
-    /// It is being set or deleted, or the server forgot it.
+    /// The latch is being set or deleted, or the server forgot it.
     void: bool,
     /// The server forgot it.
     broken: bool,
@@ -50,7 +50,7 @@ pub(crate) struct Shared(Arc<Mutex<Vec<Round>>>);
 
 pub(crate) struct Latches {
     shared: Shared,
-    /// Wishes that wait at an open latch.
+    /// Waits at an open latch.
     idle: Lasting<u64>,
     rng: Rng,
 }
@@ -80,8 +80,8 @@ impl Latches {
         }
     }
 
-    /// Somebody tells of the count of a closed latch, as Redisson does of a new one. Never of an open
-    /// one: a wake that was lost stays lost.
+    /// Publishes the count of a closed latch, as Redisson does for a new one. Never for an open
+    /// one, because a lost wake-up must stay lost.
     fn tell(&mut self, world: &World, number: usize) {
         let closed = self.shared.0.lock()[number].closed_since.is_some();
         if closed && self.rng.u8(0..12) == 0 {
@@ -98,7 +98,7 @@ impl Latches {
     }
 }
 
-/// What the server has.
+/// The count on the server.
 fn count_of(world: &World, number: usize) -> i64 {
     let dump = world.engines[0].dump();
     let text = |entry: &leasehold::test_util::Dumped| {
@@ -254,7 +254,7 @@ impl User<Shared> {
                 } else {
                     self.open(&latch, number).await;
                 }
-                // Long enough to see who hangs.
+                // Long enough to notice waiters that hang.
                 if self.rng.bool() {
                     let long = self.plan.prompt_within().unwrap_or_default() + ms(100);
                     sleep(long).await;
@@ -265,11 +265,11 @@ impl User<Shared> {
         self.delete(&latch, number).await;
     }
 
-    /// Whatever was sent comes to an end.
+    /// Waits until every call has ended.
     async fn quiet(&self, number: usize) {
         self.shared.0.lock()[number].tickets = 0;
         let patience = Instant::now() + ms(6000);
-        // Who counts may have died.
+        // A client that counts may have died.
         while self.shared.0.lock()[number].under_way() > 0 && Instant::now() < patience {
             sleep(ms(20)).await;
         }
@@ -311,7 +311,7 @@ impl User<Shared> {
         false
     }
 
-    /// Until enough has been counted.
+    /// Waits until enough has been counted.
     async fn open(&mut self, latch: &CountDownLatch, number: usize) {
         while !self.is_over() {
             sleep(ms(20)).await;

@@ -1,8 +1,8 @@
-//! What happened in one run: who holds what, who waits for what, as their users see it, and the first
-//! thing that must not be.
+//! The record of one run: who holds what and who waits for what, as their users see it, and the
+//! first violation.
 //!
-//! A hold is *void* from when its server broke its promise about it until its guard is told, or until
-//! a renewal shows that it had survived. What nobody can rely on is not checked.
+//! A hold is *void* from the moment when its server broke its promise until its guard reports that,
+//! or until a renewal shows that it survived. Void holds are not checked.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -21,7 +21,7 @@ use tokio::time::Instant;
 pub(crate) struct Actor {
     pub(crate) process: usize,
     pub(crate) number: usize,
-    /// Actors of one process that share an owner may be in a section together.
+    /// Actors of one process with the same owner may be in a section together.
     pub(crate) owner: usize,
 }
 
@@ -55,7 +55,7 @@ impl fmt::Debug for Actor {
     }
 }
 
-/// How a lock is held. What has no sides is written.
+/// How a lock is held. Locks without sides count as written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
     Read,
@@ -68,7 +68,7 @@ impl Side {
     }
 }
 
-/// What somebody wants, or has: names by number, and how much of each.
+/// What a user wants or has: names by number, and how much of each.
 #[derive(Clone)]
 pub(crate) struct Wish {
     pub(crate) actor: Actor,
@@ -145,7 +145,8 @@ impl Deref for Held {
 }
 
 impl Held {
-    /// A future that is dropped before it is polled is another case than a guard that is dropped.
+    /// Releases the guard. Dropping this future before its first poll is another case than dropping
+    /// the guard.
     pub(crate) fn release(self) -> BoxFuture<'static, Result<(), Error>> {
         match self {
             Held::Lock(guard) => alone(guard).unlock().boxed(),
@@ -164,24 +165,24 @@ impl Held {
     }
 }
 
-/// A guard that nobody else has in hand.
+/// The guard, which nobody else may have.
 pub(crate) fn alone<T>(guard: Arc<T>) -> T {
     Arc::into_inner(guard).expect("a guard in two hands")
 }
 
-/// A guard that is in use.
+/// A guard in use.
 #[derive(Clone)]
 pub(crate) struct Entry {
     pub(crate) id: u64,
     pub(crate) wish: Wish,
     pub(crate) held: Held,
-    /// The server broke its promise about this hold then.
+    /// When the server broke its promise about this hold.
     void_since: Arc<Mutex<Option<Instant>>>,
     lost: bool,
 }
 
 impl Entry {
-    /// Its user may rely on it.
+    /// True if its user may rely on it.
     pub(crate) fn is_valid(&self) -> bool {
         !self.is_void() && self.held.check().is_ok()
     }
@@ -190,8 +191,8 @@ impl Entry {
         self.void_since.lock().is_some()
     }
 
-    /// Forgets a break after which the hold was surely asked for, or renewed. What no lease can reach
-    /// was not confirmed before.
+    /// Forgets a break if the hold was certainly acquired or renewed after it: no earlier lease
+    /// could reach that far.
     fn outlive(&self, lease_max: Duration) {
         let deadline = self.held.deadline();
         let mut since = self.void_since.lock();
@@ -207,14 +208,14 @@ struct State {
     wishes: BTreeMap<u64, Wish>,
     next: u64,
     granted: u64,
-    /// What each process asked for: acquisitions and extensions.
+    /// The number of acquisitions and extensions of each process.
     asked: BTreeMap<usize, u64>,
     /// When the server last forgot holds of a name.
     breaks: BTreeMap<usize, Instant>,
-    /// Names that somebody is about to force open: how many do.
+    /// For each name, how many users are about to force it open.
     forcing: BTreeMap<usize, u32>,
     last_crash: Option<Instant>,
-    /// Processes that shut down, since when, and whether nothing may be left of them.
+    /// Processes that shut down: since when, and whether nothing may be left of them.
     closed: BTreeMap<usize, (Instant, bool)>,
 }
 
@@ -225,7 +226,7 @@ pub(crate) struct Ledger {
     lease_max: Duration,
 }
 
-/// A wait in progress; dropping it ends it.
+/// A wait in progress. Dropping it ends the wait.
 pub(crate) struct Waiting {
     ledger: Ledger,
     id: u64,
@@ -254,7 +255,7 @@ impl Ledger {
             .push(format!("{:>12.6} {text}", at.as_secs_f64()));
     }
 
-    /// Records the first thing that must not be.
+    /// Records the first violation.
     pub(crate) fn violation(&self, text: String) {
         self.note(&format!("VIOLATION {text}"));
         self.state.lock().violation.get_or_insert(text);
@@ -272,7 +273,7 @@ impl Ledger {
         self.state.lock().granted
     }
 
-    /// Something that must cost a few calls and no more.
+    /// Counts an operation that may cost only a few calls.
     pub(crate) fn asks(&self, actor: Actor) {
         *self.state.lock().asked.entry(actor.process).or_default() += 1;
     }
@@ -309,7 +310,7 @@ impl Ledger {
         let mut state = self.state.lock();
         state.granted += 1;
         state.next += 1;
-        // The reply may have been on its way when the server forgot it.
+        // The reply may have been in flight when the server forgot the hold.
         let broken = wish
             .names
             .iter()
@@ -328,7 +329,7 @@ impl Ledger {
         entry
     }
 
-    /// The valid guard of somebody else that this one cannot be beside.
+    /// The valid guard of another user that must not coexist with this one.
     pub(crate) fn rival(&self, entry: &Entry) -> Option<Wish> {
         let state = self.state.lock();
         let rival = state.entries.iter().find(|other| {
@@ -339,7 +340,7 @@ impl Ledger {
             .map(|rival| rival.wish.clone())
     }
 
-    /// Its user gives the guard up, or lets go of it in whatever way.
+    /// Called when its user gives up the guard in any way.
     pub(crate) fn leaves(&self, entry: &Entry) {
         self.note(&format!(
             "{:?} leaves {:?}",
@@ -363,7 +364,7 @@ impl Ledger {
         }
     }
 
-    /// Somebody else ends this hold.
+    /// Another user ends this hold.
     pub(crate) fn void_one(entry: &Entry) {
         *entry.void_since.lock() = Some(Instant::now());
     }
@@ -386,13 +387,13 @@ impl Ledger {
             .is_some_and(|number| *number > 0)
     }
 
-    /// Did the server forget holds of a name since then?
+    /// True if the server forgot holds of a name since then.
     pub(crate) fn broken_since(&self, name: usize, at: Instant) -> bool {
         let last = self.state.lock().breaks.get(&name).copied();
         self.is_forced(name) || last.is_some_and(|last| last >= at)
     }
 
-    /// A process is gone without a farewell: its guards mean nothing any more.
+    /// A process died, so its guards mean nothing any more.
     pub(crate) fn crashed(&self, process: usize) {
         self.note(&format!("process {process} crashes"));
         let mut state = self.state.lock();
@@ -404,7 +405,7 @@ impl Ledger {
             .partition(|entry| entry.wish.actor.process == process);
         state.entries = alive;
         drop(state);
-        // Their drops must not reach anybody.
+        // Their drops must have no effect.
         std::mem::forget::<Vec<Entry>>(dead);
     }
 
@@ -419,7 +420,7 @@ impl Ledger {
             .insert(process, (Instant::now(), false));
     }
 
-    /// The shutdown has said that nothing is left.
+    /// The shutdown has reported that nothing is left.
     pub(crate) fn has_closed(&self, process: usize) {
         if let Some((_, settled)) = self.state.lock().closed.get_mut(&process) {
             *settled = true;
@@ -430,7 +431,7 @@ impl Ledger {
         self.state.lock().closed.contains_key(&process)
     }
 
-    /// Processes whose shutdown has begun, each with whether it has ended well.
+    /// Processes whose shutdown has begun, and whether it has succeeded.
     pub(crate) fn closed(&self) -> Vec<(usize, bool)> {
         let state = self.state.lock();
         let begun = state
@@ -442,12 +443,12 @@ impl Ledger {
             .collect()
     }
 
-    /// The client was shut down, and says so.
+    /// True if the client was shut down and reports that.
     pub(crate) fn excuses(&self, actor: Actor, error: &Error) -> bool {
         matches!(error, Error::Closed) && self.is_closed(actor.process)
     }
 
-    /// What must hold of every guard at every moment.
+    /// Checks the invariants of all guards.
     pub(crate) fn check_guards(&self) {
         let mut violation = None;
         for entry in &mut self.state.lock().entries {

@@ -1,4 +1,4 @@
-//! How long what may be for a moment may be, by weather and kind.
+//! How long temporary states may last, by weather and kind.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use crate::kind::Kind;
 use crate::plan::{Plan, Weather, ms};
 
 impl Plan {
-    /// How long a lock may be free while somebody waits for it, in a storm when it is over.
+    /// How long a lock may be free while somebody waits for it. In a storm, after the storm.
     pub(crate) fn prompt_within(&self) -> Option<Duration> {
         let soon = ms(250) + self.kept_unpolled();
         match (self.weather, self.kind) {
@@ -16,18 +16,19 @@ impl Plan {
             (Weather::Storm, kind) if !kind.is_lock() => None,
             // A dead waiter of a fair lock keeps its place for a claim.
             (Weather::Crash, Kind::Multi) => Some(ms(900) + self.claim),
-            // They ask again after a pause, each for itself.
+            // Each waiter polls for itself, after a pause.
             (_, Kind::Multi | Kind::Quorum) => Some(ms(800)),
             _ if self.reads_end_untold() => Some(soon + 2 * self.poll),
-            // Messages are lost without notice until then.
+            // Until then, messages may be lost without notice.
             (Weather::Storm, _) if !self.hears => Some(soon + 2 * self.poll),
-            // The place of a dead waiter is kept for a claim; the next beat finds that it is over.
+            // The place of a dead waiter lasts for a claim, and the next heartbeat finds that it is
+            // over.
             (Weather::Crash, Kind::Fair) => Some(soon + self.claim + ms(20)),
             _ => Some(soon),
         }
     }
 
-    /// Futures that nobody polls are passed over one after the other; each client has one at most.
+    /// Futures that nobody polls are passed over one after the other. Each client has at most one.
     fn kept_unpolled(&self) -> Duration {
         let processes = u32::try_from(self.processes).expect("few");
         match self.kind {
@@ -37,8 +38,8 @@ impl Plan {
         }
     }
 
-    /// Until when after a storm a client may find out what it missed: the longest pause of an outage,
-    /// a command's time-out, and the leases of holds that the server forgot.
+    /// When a client must have recovered after a storm: the longest pause of an outage, a command
+    /// timeout, and the leases of holds that the server forgot.
     pub(crate) fn recovers_within(&self) -> Duration {
         match self.weather {
             Weather::Storm => ms(2000) + self.lease,

@@ -316,7 +316,7 @@ impl Workload for Locks {
                     .try_lock(Duration::ZERO, Lease::Renewed)
                     .await
                 {
-                    Ok(guard) => guard.unlock().await.expect("it was free"),
+                    Ok(guard) => guard.unlock().await.expect("free"),
                     Err(error) => world.ledger.violation(format!("{name} at rest: {error}")),
                 }
             }

@@ -1,4 +1,4 @@
-//! What is told to exporters and tracers, compared with what was done.
+//! What exporters and tracers receive, compared with what was done.
 #![expect(clippy::disallowed_methods, reason = "tests spawn tasks of their own")]
 #![expect(
     clippy::unwrap_used,

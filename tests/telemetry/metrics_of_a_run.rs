@@ -1,5 +1,5 @@
-//! A script that does a known number of everything: the metrics say just that, on the embedded engine and on a
-//! server.
+//! A script that does a known number of everything. The metrics must say exactly that, on the
+//! embedded engine and on a server.
 
 use std::time::Duration;
 
@@ -26,13 +26,13 @@ fn embedded() -> Place {
     }
 }
 
-/// All of it. The client's own numbers at the end, and the metrics.
+/// Runs the script. Returns the client's own statistics at the end, and the metrics.
 async fn run(place: Place) -> (leasehold::Stats, Recorded) {
     let exporter = Exporter::start().await;
     let Place { builder, take_away } = place;
     let client = builder.lease(LEASE).connect().await.expect("it connects");
 
-    // Three that find the lock free, and release it.
+    // Three acquisitions that find the lock free, and release it.
     for _ in 0..3 {
         client
             .lock("free")
@@ -44,7 +44,7 @@ async fn run(place: Place) -> (leasehold::Stats, Recorded) {
             .unwrap();
     }
 
-    // One that waits in vain, and one that is dropped while it waits.
+    // One wait that times out, and one that is dropped.
     let guard = client.lock("held").lock().await.unwrap();
     let short = Duration::from_millis(20);
     let refused = client.lock("held").try_lock(short, Lease::Renewed).await;
@@ -53,12 +53,12 @@ async fn run(place: Place) -> (leasehold::Stats, Recorded) {
     let dropped = tokio::time::timeout(short, lock.lock()).await;
     assert!(dropped.is_err());
 
-    // Two that wait: one gets the lock, and hands it over to the other.
+    // Two waiters: one gets the lock and hands it over to the other.
     let [first, second] = [(); 2].map(|()| {
         let lock = client.lock("held");
         tokio::spawn(async move { lock.lock().await })
     });
-    eventually("both wait", async || client.stats().waiting == 2).await;
+    eventually("both queued", async || client.stats().waiting == 2).await;
     let during = exporter.take();
     assert_eq!(during.number("leasehold.acquire.active{kind=lock}"), 2);
     assert_eq!(during.number("leasehold.hold.active{kind=lock}"), 1);
@@ -66,20 +66,20 @@ async fn run(place: Place) -> (leasehold::Stats, Recorded) {
     first.await.unwrap().unwrap().unlock().await.unwrap();
     let guard = second.await.unwrap().unwrap();
 
-    // It is renewed, and then lost.
+    // Renewed, and then lost.
     let renewed = client.stats().renewed;
-    eventually("it is renewed twice", async || {
+    eventually("renewed twice", async || {
         client.stats().renewed >= renewed + 2
     })
     .await;
     take_away("held");
     let ended = tokio::time::timeout(SOON, guard.ended())
         .await
-        .expect("it is told");
+        .expect("ended");
     assert_eq!(ended, Ended::Lost(LossReason::Gone));
     drop(guard);
 
-    // A lease that ends by itself, of another kind.
+    // A fixed lease of another kind that ends.
     let guard = client
         .fair_lock("fixed")
         .try_lock_now(Lease::fixed(LEASE / 2))
@@ -88,7 +88,7 @@ async fn run(place: Place) -> (leasehold::Stats, Recorded) {
     assert_eq!(guard.ended().await, Ended::Lost(LossReason::Expired));
     drop(guard);
 
-    eventually("all is settled", async || {
+    eventually("all settled", async || {
         let stats = client.stats();
         stats.releases_pending == 0 && stats.holds == 0 && stats.waiting == 0
     })
@@ -98,7 +98,7 @@ async fn run(place: Place) -> (leasehold::Stats, Recorded) {
 
     let mut all = exporter.take();
     for (name, number) in during.numbers {
-        // Gauges are as they are now.
+        // Gauges show the present value.
         if !name.contains(".active") {
             *all.numbers.entry(name).or_default() += number;
         }
@@ -141,7 +141,7 @@ fn check(stats: &leasehold::Stats, all: &Recorded) {
             ("leasehold.losses{kind=lock,reason=gone}", 1),
         ])
     );
-    // The one that was handed over within the client was not released.
+    // The hold that was handed over within the client was not released.
     assert_eq!(
         of("leasehold.release.duration"),
         expected(&[(
@@ -154,10 +154,10 @@ fn check(stats: &leasehold::Stats, all: &Recorded) {
         stats.renewed
     );
     assert_eq!(all.count("leasehold.acquire.calls{kind=lock}"), 8);
-    // Gauges are at rest.
+    // Gauges are back at zero.
     assert_eq!(of("leasehold.acquire.active"), []);
     assert_eq!(of("leasehold.hold.active"), []);
-    // The counters are the client's own.
+    // The counters equal the client's own statistics.
     for (name, number) in stats.iter() {
         let metric = all.number(&format!("leasehold.{name}"));
         match name {
@@ -175,13 +175,13 @@ fn check(stats: &leasehold::Stats, all: &Recorded) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn they_equal_what_was_done_on_the_embedded_engine() {
+async fn metrics_equal_what_was_done_on_the_embedded_engine() {
     let (stats, all) = run(embedded()).await;
     check(&stats, &all);
 }
 
 #[tokio::test]
-async fn they_equal_what_was_done_on_a_server() {
+async fn metrics_equal_what_was_done_on_a_server() {
     let server = Server::start();
     let builder = Client::builder(&server.url());
     let take_away = Box::new(move |name: &str| {

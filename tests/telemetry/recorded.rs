@@ -1,4 +1,4 @@
-//! Metrics as an exporter has them: of all threads, so of one test at a time.
+//! Metrics as an exporter sees them. They are process-wide, so one test at a time records them.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -8,10 +8,10 @@ use metrics_util::MetricKind;
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
 use tokio::sync::{Mutex, MutexGuard};
 
-/// The only test that is told to; gone with this.
+/// The exclusive exporter of one test, until it is dropped.
 pub(crate) struct Exporter {
     snapshotter: MutexGuard<'static, Snapshotter>,
-    /// A snapshot has what a gauge has changed by since the one before.
+    /// A snapshot contains only the change of a gauge since the previous one.
     gauges: RefCell<BTreeMap<String, f64>>,
 }
 
@@ -22,8 +22,8 @@ static RECORDER: LazyLock<Mutex<Snapshotter>> = LazyLock::new(|| {
     Mutex::new(snapshotter)
 });
 
-/// By the name with its labels, as `leasehold.losses{kind=lock,reason=gone}`: a number, or how many values a histogram
-/// has.
+/// By name with labels, such as `leasehold.losses{kind=lock,reason=gone}`: a number, or the number
+/// of values of a histogram.
 #[derive(Debug, Default)]
 pub(crate) struct Recorded {
     pub(crate) numbers: BTreeMap<String, u64>,
@@ -31,10 +31,10 @@ pub(crate) struct Recorded {
 }
 
 impl Exporter {
-    /// Before the clients are made.
+    /// Call this before the clients are made.
     pub(crate) async fn start() -> Self {
         let snapshotter = RECORDER.lock().await;
-        // What an earlier test left.
+        // Discard what an earlier test recorded.
         drop(snapshotter.snapshot());
         Exporter {
             snapshotter,
@@ -42,7 +42,7 @@ impl Exporter {
         }
     }
 
-    /// What was recorded since it was asked last. Gauges stay.
+    /// What was recorded since the last call. Gauges keep their value.
     pub(crate) fn take(&self) -> Recorded {
         let mut recorded = Recorded::default();
         for (key, _, _, value) in self.snapshotter.snapshot().into_vec() {
@@ -86,12 +86,12 @@ impl Recorded {
         self.numbers.get(name).copied().unwrap_or(0)
     }
 
-    /// How many values.
+    /// The number of values.
     pub(crate) fn count(&self, name: &str) -> usize {
         self.histograms.get(name).map_or(0, Vec::len)
     }
 
-    /// The names of a metric, with labels, and how many values or which number each has.
+    /// The series of a metric with labels, each with its number of values or its number.
     pub(crate) fn of(&self, metric: &str) -> Vec<(String, u64)> {
         let is_it = |name: &str| name.split('{').next() == Some(metric);
         let numbers = self

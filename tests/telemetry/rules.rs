@@ -1,4 +1,4 @@
-//! Rules and dashboard: each expression is one, of metrics that there are.
+//! Alert rules and dashboard: each expression is valid and uses existing metrics.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,7 +12,8 @@ fn read(file: &str) -> String {
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// As Prometheus has them: those of the table, which a test of the library compares with the code.
+/// Metrics by their Prometheus names: those of the table, which a test of the library compares with
+/// the code.
 fn metrics() -> BTreeSet<String> {
     let mut metrics = BTreeSet::new();
     for line in read("telemetry.md").lines() {
@@ -51,7 +52,7 @@ impl ExprVisitor for Names {
 }
 
 fn check(expression: &str, metrics: &BTreeSet<String>) {
-    // Grafana puts a span there.
+    // Grafana inserts a time span there.
     let text = expression.replace("$__rate_interval", "5m");
     let parsed = parser::parse(&text).unwrap_or_else(|error| panic!("{expression}: {error}"));
     let mut names = Names(BTreeSet::new());

@@ -16,7 +16,7 @@ use crate::recorded::Exporter;
 
 type Fields = BTreeMap<String, String>;
 
-/// Spans that were closed, and events, each with its fields.
+/// The closed spans and the events, each with its fields.
 #[derive(Clone, Default)]
 struct Seen(Arc<Mutex<Vec<(String, Fields)>>>);
 
@@ -79,7 +79,7 @@ fn values<'a>(all: &'a [Fields], field: &str) -> Vec<&'a str> {
 
 #[tokio::test(start_paused = true)]
 async fn spans_and_events_say_what_happened() {
-    // The metrics of this run are nobody else's.
+    // No other test records metrics at the same time.
     let _alone = Exporter::start().await;
     let seen = Seen::default();
     let subscriber = tracing_subscriber::registry().with(seen.clone());

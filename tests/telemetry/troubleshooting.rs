@@ -1,4 +1,4 @@
-//! The page for those who have an error message: each text in it is one that the library has.
+//! The troubleshooting page: each error text on it is one that the library produces.
 
 use std::fs;
 use std::path::Path;

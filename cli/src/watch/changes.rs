@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn each_change_is_told_once_and_counted() {
+    fn each_change_is_reported_once_and_counted() {
         let (mut seen, start) = (Seen::default(), Instant::now());
         let at = |second| start + Duration::from_secs(second);
         let (first, second) = (lock("a", "x"), lock("a", "y"));

@@ -1,4 +1,5 @@
-//! Who is passed over, and when: clients whose background task looks, mostly under paused time.
+//! When futures are passed over. The background task of a client looks at them, mostly under paused
+//! time.
 #![expect(
     clippy::disallowed_methods,
     reason = "tests spawn tasks, and block a worker"
@@ -15,11 +16,11 @@ use crate::transport::tests::inline_waker::{does_not_hang, poll_and_drop_when_wo
 use crate::{Client, EmbeddedRedis};
 
 const MOMENT: Duration = Duration::from_millis(1);
-/// Than what lies between two looks.
+/// A little less than the time between two looks.
 const A_LITTLE_LESS: Duration = Duration::from_millis(35);
 const LONG: Duration = Duration::from_secs(60);
 
-/// Work that ends when it is told to, says when it is dropped, and can be woken.
+/// A test future that completes on command, reports its drop, and can be woken.
 #[derive(Clone, Default)]
 struct Work(Arc<(Notify, AtomicBool, AtomicBool)>);
 
@@ -56,7 +57,7 @@ impl Work {
     }
 }
 
-/// A client, what it attends to, and the work of one such future.
+/// A client, the futures that it attends, and the work of one of them.
 struct Testbed {
     client: Client,
     attendance: Arc<Attendance>,
@@ -78,7 +79,7 @@ impl Testbed {
         Attended::new(&self.attendance, Patience::FIRST, work)
     }
 
-    /// Attended, and polled once.
+    /// An attended future that was polled once.
     fn attended(&self) -> Pin<Box<dyn Kept>> {
         let mut attended = Box::pin(self.attend(self.work.future()));
         assert!(poll_once(&mut attended).is_pending());
@@ -94,7 +95,7 @@ impl Testbed {
     }
 }
 
-/// A future that is kept, and how many entries in lists it has.
+/// A kept future, and the number of its entries in lists.
 trait Kept: Future<Output = Result<(), PassedOver>> + Send {
     fn entries(&self) -> usize;
 }
@@ -110,10 +111,10 @@ fn poll_once<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_is_polled_when_it_is_woken_is_never_passed_over() {
+async fn a_future_polled_when_it_is_woken_is_never_passed_over() {
     let testbed = Testbed::new();
     let task = tokio::spawn(testbed.attended());
-    // At all distances to the looks, also many times between two of them.
+    // At all distances to the looks, and many times between two of them.
     for span in (0..200).chain([0; 200]) {
         testbed.work.wake();
         sleep(Duration::from_millis(span)).await;
@@ -124,7 +125,7 @@ async fn who_is_polled_when_it_is_woken_is_never_passed_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_is_not_woken_may_wait_for_ever() {
+async fn a_future_that_is_not_woken_may_wait_forever() {
     let testbed = Testbed::new();
     let mut kept = testbed.attended();
     sleep(LONG).await;
@@ -135,8 +136,8 @@ async fn who_is_not_woken_may_wait_for_ever() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_is_woken_and_not_polled_is_passed_over_in_time_and_is_told() {
-    // Whenever it is woken between two looks at others.
+async fn a_woken_future_that_is_not_polled_is_passed_over_in_time() {
+    // Whenever it is woken between two looks at other futures.
     for offset in 0..80 {
         let testbed = Testbed::new();
         let mut kept = testbed.attended();
@@ -156,7 +157,7 @@ async fn who_is_woken_and_not_polled_is_passed_over_in_time_and_is_told() {
         }
         assert!(woken.elapsed() >= LOOK, "{:?}", woken.elapsed());
         assert_eq!(testbed.passed_over(), 1);
-        // Whatever comes later changes nothing.
+        // Nothing that happens later makes a difference.
         testbed.work.finish();
         assert_eq!(poll!(&mut kept), Poll::Ready(Err(PassedOver)));
         other.finish();
@@ -166,7 +167,7 @@ async fn who_is_woken_and_not_polled_is_passed_over_in_time_and_is_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_begins_before_the_first_poll_is_passed_over_without_one() {
+async fn work_attended_before_its_first_poll_is_passed_over() {
     let testbed = Testbed::new();
     let kept = testbed.attendance.attend_now(testbed.work.future());
     let never_polled = testbed.attend(Work::default().future());
@@ -176,16 +177,17 @@ async fn what_begins_before_the_first_poll_is_passed_over_without_one() {
     drop(never_polled);
 }
 
-/// Its caller is slow, and there: each look finds that it was polled since the one before.
+/// The caller is slow but present: each look finds that the future was polled since the previous
+/// one.
 #[tokio::test(start_paused = true)]
-async fn who_is_polled_between_two_looks_is_not_passed_over() {
+async fn a_future_polled_between_two_looks_is_not_passed_over() {
     let testbed = Testbed::new();
     let mut kept = testbed.attended();
     for _ in 0..50 {
         testbed.work.wake();
         sleep(A_LITTLE_LESS).await;
         assert!(poll_once(&mut kept).is_pending());
-        // Woken again at once: it stays in the list.
+        // Woken again immediately, so it stays in the list.
         testbed.work.wake();
         sleep(2 * MOMENT).await;
     }
@@ -193,9 +195,10 @@ async fn who_is_polled_between_two_looks_is_not_passed_over() {
     assert!(!testbed.work.is_dropped());
 }
 
-/// A process that stood still: the look is as late as the caller, which gets its turn before the next.
+/// The process was stopped: the look is as late as the caller, which gets its turn before the next
+/// look.
 #[tokio::test(start_paused = true)]
-async fn a_late_look_passes_nobody_over_that_had_no_turn() {
+async fn a_late_look_passes_over_no_future_that_could_not_be_polled() {
     for woken_before in [MOMENT, A_LITTLE_LESS] {
         let testbed = Testbed::new();
         let mut kept = testbed.attended();
@@ -203,7 +206,7 @@ async fn a_late_look_passes_nobody_over_that_had_no_turn() {
         testbed.work.wake();
         sleep(woken_before).await;
         advance(LONG).await;
-        // The look that was due has been made.
+        // The look that was due has happened.
         for _ in 0..10 {
             tokio::task::yield_now().await;
         }
@@ -214,7 +217,7 @@ async fn a_late_look_passes_nobody_over_that_had_no_turn() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_kept_of_who_is_idle_or_gone() {
+async fn idle_and_dropped_futures_leave_no_entry() {
     let testbed = Testbed::new();
     let mut idle = testbed.attended();
     for _ in 0..3 {
@@ -224,7 +227,7 @@ async fn nothing_is_kept_of_who_is_idle_or_gone() {
         assert_eq!(idle.entries(), 1, "once in the list");
         sleep(2 * UNATTENDED_MAX).await;
         assert_eq!((idle.entries(), testbed.is_idle()), (0, true));
-        // A look saw it before it was polled.
+        // A look saw the future before it was polled.
         testbed.work.wake();
         sleep(LOOK + 5 * MOMENT).await;
         assert!(poll_once(&mut idle).is_pending());
@@ -248,20 +251,20 @@ async fn nothing_is_kept_of_who_is_idle_or_gone() {
 
 /// A waker may drop its future before it returns.
 #[tokio::test(start_paused = true)]
-async fn who_is_dropped_by_its_own_waker_waits_for_nobody() {
+async fn a_future_dropped_by_its_own_waker_blocks_nobody() {
     let testbed = Testbed::new();
     let kept = testbed.attended();
     poll_and_drop_when_woken(async move { assert_eq!(kept.await, Ok(())) });
     let work = testbed.work.clone();
-    does_not_hang("it is woken", move || work.wake());
+    does_not_hang("woken", move || work.wake());
     assert!(testbed.work.is_dropped());
     sleep(2 * UNATTENDED_MAX).await;
     assert_eq!((testbed.passed_over(), testbed.is_idle()), (0, true));
 }
 
-/// Dropped while it is polled, by a waker that is called inside: what is in it ends all the same.
+/// A waker that the poll calls drops the future: its work is dropped all the same.
 #[tokio::test(start_paused = true)]
-async fn who_is_dropped_while_it_is_polled_is_not_put_back() {
+async fn a_future_dropped_while_it_is_polled_is_not_put_back() {
     let testbed = Testbed::new();
     let attended = testbed.attend(testbed.work.future());
     let shared = attended.0.clone();
@@ -275,9 +278,9 @@ async fn who_is_dropped_while_it_is_polled_is_not_put_back() {
     assert!(matches!(shared.state.lock().slot, Slot::Gone));
 }
 
-/// It was never looked at again: kept without a poll, it would have held up others for ever.
+/// Once, it was never looked at again, and would have blocked others forever.
 #[tokio::test(start_paused = true)]
-async fn who_is_polled_for_longer_than_looks_take_is_looked_at_again() {
+async fn a_future_polled_for_longer_than_a_look_is_looked_at_again() {
     let testbed = Testbed::new();
     let kept = testbed.attend(testbed.work.future());
     let Slot::Ready(future) = kept.0.begin_poll() else {
@@ -304,7 +307,7 @@ async fn who_is_polled_for_longer_than_looks_take_is_looked_at_again() {
         begun.elapsed()
     );
     assert_eq!((kept.await, testbed.passed_over()), (Err(PassedOver), 1));
-    // Nor is it forgotten if nothing woke it until it was put back.
+    // It is not forgotten either if nothing wakes it until it is put back.
     let (work, attendance) = (Work::default(), &testbed.attendance);
     let later = Attended::new(attendance, Patience::FIRST, work.future());
     let Slot::Ready(future) = later.0.begin_poll() else {
@@ -317,9 +320,10 @@ async fn who_is_polled_for_longer_than_looks_take_is_looked_at_again() {
     assert!(work.is_dropped());
 }
 
-/// As long as it was late once, it may be late again: whatever its pace, it gets on, and nobody waits for it longer.
+/// A caller may be as late again as it was once. Whatever its pace, it makes progress, and nobody
+/// waits for it longer.
 #[tokio::test(start_paused = true)]
-async fn who_comes_back_is_allowed_twice_as_long() {
+async fn a_caller_that_polls_again_is_allowed_twice_as_long() {
     let testbed = Testbed::new();
     let started = Arc::new(Mutex::new(Vec::new()));
     let work = |_| {
@@ -353,7 +357,7 @@ async fn who_comes_back_is_allowed_twice_as_long() {
         );
     }
     assert_eq!(testbed.passed_over(), 12);
-    // Each poll begins the time anew, while it goes on.
+    // Each poll resets the age.
     assert!(poll_once(&mut attended).is_pending());
     for _ in 0..5 {
         let work = started.lock().last().unwrap().clone();
@@ -367,7 +371,7 @@ async fn who_comes_back_is_allowed_twice_as_long() {
     assert_eq!((started.lock().len(), testbed.passed_over()), (13, 12));
 }
 
-/// A waiter is polled before and after the only worker of its runtime stands still.
+/// Polls a waiter before and after the only worker of its runtime is blocked.
 fn polled_by_a_worker_that_sleeps(until: impl FnOnce(&Testbed)) -> (Result<(), PassedOver>, u64) {
     let session_runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
@@ -412,7 +416,7 @@ fn a_runtime_that_is_slow_for_everybody_loses_no_turn() {
 
 #[test]
 fn a_runtime_that_stands_still_is_not_waited_for() {
-    // However long it takes: where the machine stands still as well, nobody is passed over for that.
+    // However long it takes: if the whole machine stalls, nobody is passed over for that.
     let stands_still = |testbed: &Testbed| {
         let end = std::time::Instant::now() + LONG;
         while testbed.passed_over() == 0 && std::time::Instant::now() < end {

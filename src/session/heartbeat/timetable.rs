@@ -167,7 +167,7 @@ mod tests {
 
     /// Between two calls of one heartbeat, the holder may leave or the first waiter may die.
     #[tokio::test(start_paused = true)]
-    async fn of_different_ends_the_earliest_counts() {
+    async fn the_earliest_of_several_ends_counts() {
         let ends = [Some(ms(20)), Some(ms(300)), Some(ms(9000)), None];
         for first in ends {
             for second in ends {

@@ -1,4 +1,4 @@
-//! What a hold knows when its last guard goes and a reader comes at the same moment.
+//! What a hold knows when its last guard leaves and a reader comes at the same moment.
 
 use super::*;
 use crate::clock::{Counts, Machine};
@@ -15,7 +15,7 @@ pub(super) const TERMS: HoldTerms = HoldTerms {
 
 type Becoming = fn(Hold) -> Hold;
 
-/// What may have become of a hold by the time its last guard goes.
+/// What may have happened to a hold when its last guard leaves.
 const STAINS: [(&str, Becoming); 8] = [
     ("it is to stay locked for a while", |hold| {
         changed(hold, |hold| hold.unlock_not_before(Duration::from_secs(1)))
@@ -61,7 +61,7 @@ fn changed(hold: Hold, change: impl FnOnce(&Hold)) -> Hold {
     hold
 }
 
-/// The next owner would have a field about which something is not known.
+/// Otherwise the next owner would get a field with unknown calls.
 #[tokio::test]
 async fn only_a_hold_of_which_all_is_known_is_handed_over() {
     for (stain, become_so) in STAINS {
@@ -103,7 +103,8 @@ async fn a_write_hold_with_a_reader_under_it_is_not_handed_over() {
     assert!(!hold.can_hand_over());
 }
 
-/// Its field may be the next writer's by then: a reader that named it would get in while that writer writes.
+/// By then the field may belong to the next writer, and a reader that names it would be admitted
+/// while that writer writes.
 #[tokio::test]
 async fn no_reader_comes_under_a_write_hold_whose_last_guard_went() {
     let hold = write_hold();
@@ -112,7 +113,7 @@ async fn no_reader_comes_under_a_write_hold_whose_last_guard_went() {
     assert!(hold.can_hand_over(), "it may be handed over");
 }
 
-/// The lease of a call that was under way while the machine was suspended began before.
+/// The lease of a call that was in flight during a suspension began before it.
 #[tokio::test]
 async fn a_grant_that_was_sent_before_a_suspension_is_lost() {
     let machine = Machine::default();

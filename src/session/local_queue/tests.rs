@@ -1,4 +1,4 @@
-//! A waker may drop its future at once, which then leaves the queue that is being changed.
+//! A waker may drop its future at once, which then leaves the queue that is just being changed.
 #![expect(
     clippy::disallowed_methods,
     reason = "a contender is a task of its own"
@@ -23,7 +23,7 @@ use crate::{Client, EmbeddedRedis, Error, Lease, Lock, LockGuard, Owner};
 
 /// Longer than any of these tests.
 const LONG: Duration = Duration::from_secs(60);
-/// Until everything that is on its way has come.
+/// Long enough for everything that is in flight to arrive.
 const MOMENT: Duration = Duration::from_millis(5);
 
 type Taking = Pin<Box<dyn Future<Output = Result<LockGuard, Error>> + Send>>;
@@ -32,7 +32,7 @@ fn taking(lock: Lock, lease: Lease) -> Taking {
     Box::pin(async move { lock.try_lock(LONG, lease).await })
 }
 
-/// All of it on one thread under paused time; the thread is left behind if it waits for itself.
+/// Runs a test on one thread under paused time. If the thread deadlocks, it is left behind.
 fn without_hanging(what: &str, test: impl AsyncFnOnce() + Send + 'static) {
     does_not_hang(what, move || {
         let runtime = Builder::new_current_thread()
@@ -43,7 +43,7 @@ fn without_hanging(what: &str, test: impl AsyncFnOnce() + Send + 'static) {
     });
 }
 
-/// Waits, as a future that is dropped by the code that wakes it.
+/// Waits in a future that its own waker drops.
 async fn waits(client: &Client, mut future: impl Future + Send + Unpin + 'static) {
     assert!(
         timeout(MOMENT, &mut future).await.is_err(),
@@ -53,7 +53,7 @@ async fn waits(client: &Client, mut future: impl Future + Send + Unpin + 'static
     assert_ne!(client.stats().waiting, 0);
 }
 
-/// Two waiters that go when they are signalled; the next one after them gets the lock.
+/// Two waiters that leave when they are signalled. The waiter behind them gets the lock.
 async fn wait_and_go(client: &Client, make: fn(&Client) -> Lock, lease: Lease) {
     waits(client, taking(make(client), lease)).await;
     waits(client, taking(make(client), lease)).await;
@@ -84,7 +84,7 @@ const KINDS: [fn(&Client) -> Lock; 4] = [
 ];
 
 #[test]
-fn who_leaves_while_a_hold_is_handed_over_to_it_hangs_nobody() {
+fn a_waiter_that_leaves_during_its_hand_over_blocks_nobody() {
     for make in KINDS {
         for lease in [Lease::Renewed, Lease::fixed(LONG)] {
             without_hanging("a hand-over", async move || {
@@ -104,7 +104,7 @@ fn who_leaves_while_a_hold_is_handed_over_to_it_hangs_nobody() {
 }
 
 #[test]
-fn who_leaves_while_it_becomes_the_front_after_a_release_hangs_nobody() {
+fn a_waiter_that_leaves_while_it_becomes_the_contender_after_a_release_blocks_nobody() {
     for make in KINDS {
         without_hanging("a release", async move || {
             let redis = EmbeddedRedis::new();
@@ -123,7 +123,7 @@ fn who_leaves_while_it_becomes_the_front_after_a_release_hangs_nobody() {
 }
 
 #[test]
-fn who_leaves_while_it_becomes_the_front_hangs_nobody() {
+fn a_waiter_that_leaves_while_it_becomes_the_contender_blocks_nobody() {
     for make in KINDS {
         without_hanging("the contender leaves", async move || {
             let redis = EmbeddedRedis::new();
@@ -140,7 +140,7 @@ fn who_leaves_while_it_becomes_the_front_hangs_nobody() {
 }
 
 #[test]
-fn who_leaves_while_all_are_woken_hangs_nobody() {
+fn a_waiter_that_leaves_while_all_are_woken_blocks_nobody() {
     for make in KINDS {
         without_hanging("a shutdown", async move || {
             let redis = EmbeddedRedis::new();
@@ -154,9 +154,9 @@ fn who_leaves_while_all_are_woken_hangs_nobody() {
     }
 }
 
-/// A poll finds that the key is gone.
+/// The safety poll finds that the key is gone.
 #[test]
-fn a_front_that_leaves_while_it_is_told_to_ask_hangs_nobody() {
+fn a_contender_that_leaves_while_it_is_woken_blocks_nobody() {
     without_hanging("a poll", async || {
         let redis = EmbeddedRedis::new();
         let (client, elsewhere) = (redis.client(), redis.client());
@@ -170,7 +170,7 @@ fn a_front_that_leaves_while_it_is_told_to_ask_hangs_nobody() {
 }
 
 #[test]
-fn who_leaves_while_a_latch_opens_hangs_nobody() {
+fn a_waiter_that_leaves_while_a_latch_opens_blocks_nobody() {
     without_hanging("a latch opens", async || {
         let redis = EmbeddedRedis::new();
         let (client, elsewhere) = (redis.client(), redis.client());
@@ -198,7 +198,7 @@ impl<F: FnMut()> Drop for OnDrop<F> {
     }
 }
 
-/// Code of others runs in the middle of a grant: another waiter of the same owner is woken.
+/// Foreign code runs in the middle of a grant: another waiter of the same owner is woken.
 #[test]
 fn a_hold_that_is_lost_while_it_is_granted_leaves_its_name_free() {
     for make in KINDS {
@@ -244,7 +244,7 @@ const TERMS: HoldTerms = HoldTerms {
     clocks: Clocks::OfOne,
 };
 
-/// Two threads: one says that the hold was granted, the other that it is lost.
+/// Two threads: one reports that the hold was granted, the other that it is lost.
 #[test]
 fn a_grant_and_a_loss_in_any_order_leave_the_queue_free() {
     let resource = Arc::new(Resource::new(Kind::Lock, "", "x").unwrap());
@@ -279,7 +279,7 @@ fn a_grant_and_a_loss_in_any_order_leave_the_queue_free() {
     }
 }
 
-/// Whatever the cause: a queue that waits for a hold that is over goes on within two sweeps.
+/// Whatever the cause, a queue that waits for a hold that is over continues within two sweeps.
 #[test]
 fn a_queue_whose_hold_ended_without_leaving_it_is_repaired() {
     without_hanging("a wedged queue", async || {
@@ -290,7 +290,7 @@ fn a_queue_whose_hold_ended_without_leaving_it_is_repaired() {
                 hold.lose(LossReason::Gone);
                 session.holds.watchdog.disarm(hold);
             },
-            // Nobody renews it, and nobody sees the end of its lease.
+            // Nobody renews the hold, and nobody notices the end of its lease.
             |session, hold| session.holds.watchdog.disarm(hold),
         ];
         for end in ends {

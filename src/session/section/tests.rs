@@ -1,4 +1,5 @@
-//! Which holds the running future is inside of, whatever becomes of sections and of futures beside them.
+//! Which sections the running future is inside, whatever happens to the sections and to other
+//! futures.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
@@ -18,10 +19,10 @@ fn inside() -> Vec<String> {
 }
 
 async fn hold(client: &Client, name: &str) -> LockGuard {
-    client.lock(name).lock().await.expect("it is free")
+    client.lock(name).lock().await.expect("free")
 }
 
-/// Is inside of `names` and of nothing else, over many awaits.
+/// Asserts that it is inside `names` and nothing else, over many awaits.
 async fn is_inside(names: &[&str]) {
     for _ in 0..3 {
         assert_eq!(inside(), names);
@@ -42,7 +43,7 @@ async fn a_panic_inside_ends_the_section() {
         let ended = AssertUnwindSafe(panics).catch_unwind().await;
         assert!(ended.is_err());
         is_inside(&["a"]).await;
-        // Two at once are left in the same poll.
+        // Two nested sections are left in the same poll.
         let both = AssertUnwindSafe(a.run(b.run(async { panic!("as intended") })));
         assert!(both.catch_unwind().await.is_err());
         is_inside(&["a"]).await;
@@ -51,7 +52,7 @@ async fn a_panic_inside_ends_the_section() {
     is_inside(&[]).await;
 }
 
-/// The stack of sections is right while a panic unwinds, too.
+/// The stack of sections is also right while a panic unwinds.
 #[test]
 fn a_section_is_left_while_the_thread_unwinds() {
     struct Looks(usize);
@@ -109,7 +110,7 @@ async fn sections_side_by_side_end_in_any_order() {
         let (one, other, ()) = tokio::join!(one, other, is_inside(&[]));
         one.unwrap();
         other.unwrap();
-        // One is dropped in its middle, between two polls of the other.
+        // One section is dropped between two polls of the other.
         let kept = b.run(async {
             wait(3).await;
             is_inside(&["b"]).await;
@@ -121,7 +122,7 @@ async fn sections_side_by_side_end_in_any_order() {
     }
 }
 
-/// Two tasks on one thread, the one inside of a section that polls the other.
+/// Two tasks on one thread. One of them is inside a section and polls the other.
 #[tokio::test(start_paused = true)]
 async fn tasks_that_are_polled_inside_are_not_inside() {
     let client = Client::embedded();

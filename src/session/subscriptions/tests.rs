@@ -1,4 +1,5 @@
-//! A waker may end its waiter at once, whose listener then leaves the channel whose message is being handed out.
+//! A waker may end its waiter at once, whose listener then leaves the channel whose message is
+//! being delivered.
 
 use super::*;
 use crate::EmbeddedRedis;
@@ -32,7 +33,7 @@ async fn a_waiter_that_leaves_while_it_is_woken_does_not_wait_for_itself() {
         });
         assert_eq!(subscriptions.listening(), 1);
         let telling = subscriptions.clone();
-        does_not_hang("it is told", move || tell(&telling));
+        does_not_hang("woken", move || tell(&telling));
         assert_eq!(subscriptions.listening(), 0);
     }
 }

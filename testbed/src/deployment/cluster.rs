@@ -89,7 +89,7 @@ impl Cluster {
             let starting: Vec<_> = (0..number).map(|_| start()).collect();
             starting
                 .into_iter()
-                .map(|node| node.join().expect("it starts"))
+                .map(|node| node.join().expect("started"))
                 .collect()
         });
         let routes = Mutex::new(Routes::to(&url(&nodes)));
@@ -128,7 +128,7 @@ impl Cluster {
                     &other.port().to_string(),
                     &bus,
                 ];
-                done(&connection.command(&words).expect("it answers"));
+                done(&connection.command(&words).expect("answered"));
             }
         }
         wait_until("the nodes know each other", LIMIT, || {

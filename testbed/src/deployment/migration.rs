@@ -55,7 +55,7 @@ impl Migration<'_> {
         let (slot, count) = (self.slot.to_string(), at_most.to_string());
         let keys = connection.command(&["CLUSTER", "GETKEYSINSLOT", &slot, &count]);
         let keys: Vec<_> = keys
-            .expect("it answers")
+            .expect("answered")
             .array()
             .iter()
             .map(Reply::text)
@@ -67,7 +67,7 @@ impl Migration<'_> {
             let mut moved = String::new();
             // A target that has just become a master refuses for a moment.
             wait_until("the target takes keys", LIMIT, || {
-                moved = connection.command(&words).expect("it answers").text();
+                moved = connection.command(&words).expect("answered").text();
                 !moved.contains("CLUSTERDOWN")
             });
             // Keys that have expired in the meantime cannot be moved.

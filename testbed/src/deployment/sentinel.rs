@@ -101,7 +101,7 @@ impl Sentinels {
             servers.extend(
                 replicas
                     .into_iter()
-                    .map(|replica| replica.join().expect("it starts")),
+                    .map(|replica| replica.join().expect("started")),
             );
             // Sentinels look for replicas when they start, and then every ten seconds.
             wait_until("the replicas are in step", LIMIT, || in_step(&servers));
@@ -110,7 +110,7 @@ impl Sentinels {
                 .collect();
             sentinels
                 .into_iter()
-                .map(|sentinel| sentinel.join().expect("it starts"))
+                .map(|sentinel| sentinel.join().expect("started"))
                 .collect()
         });
         let routes = Mutex::new(Routes::to(&url(&watchers)));
@@ -302,7 +302,7 @@ impl Sentinels {
         let mut connection = self.watchers[sentinel].connection();
         let reply = connection
             .command(&["SUBSCRIBE", "+switch-master"])
-            .expect("it answers");
+            .expect("answered");
         assert_eq!(reply.array()[0].text(), "subscribe");
         Announcements(connection)
     }

@@ -1,4 +1,5 @@
-//! Waiters of fair locks keep their places, however many they are and whatever becomes of one call.
+//! Waiters of fair locks keep their places, however many there are and whatever happens to a single
+//! call.
 
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use super::{LONG, name, runs, set_round_trip};
 
 const CLAIM: Duration = ms(2000);
 
-/// For how long Redis keeps the place of each waiter of a fair lock.
+/// For how long Redis still keeps the place of each waiter of a fair lock.
 fn places_kept(bed: &Bed, name: &str) -> Vec<i64> {
     let deadlines = format!("redisson_lock_timeout:{{{name}}}");
     let flat = bed.list(&["ZRANGE", &deadlines, "0", "-1", "WITHSCORES"]);
@@ -43,7 +44,7 @@ async fn every_waiter_of_a_long_line_keeps_its_place() {
     let waiters = 450;
     let _waiting: Vec<_> = (0..waiters).map(|_| queue_for(&client, "x")).collect();
     let queue = || bed.list(&["LRANGE", "redisson_lock_queue:{x}", "0", "-1"]);
-    eventually("all are in the queue", async || queue().len() == waiters).await;
+    eventually("all in the queue", async || queue().len() == waiters).await;
     let before = queue();
     let end = Instant::now() + CLAIM * 4;
     while Instant::now() < end {
@@ -68,13 +69,14 @@ async fn a_beat_without_an_answer_costs_nobody_a_place() {
     let mut waiters = Vec::new();
     for name in ["a", "b"] {
         waiters.push(queue_for(&client, name));
-        // Their beats come at different times.
+        // Send their heartbeats at different times.
         sleep(ms(200)).await;
     }
     let beats = || runs(&redis, "fair_heartbeat");
     let before = beats();
     eventually("a beat", async || beats() > before).await;
-    // From now on beats are run, and no answer comes, on a line that is not given up for a minute.
+    // From now on heartbeats run but get no reply, on a connection that is not given up for a
+    // minute.
     link.mute();
     let end = Instant::now() + CLAIM * 4;
     while Instant::now() < end {
@@ -88,7 +90,7 @@ async fn a_beat_without_an_answer_costs_nobody_a_place() {
     }
 }
 
-/// The most calls that are under way at one time.
+/// The largest number of calls in flight at one time.
 async fn most_calls_under_way(client: &Client, time: Duration) -> usize {
     let end = Instant::now() + time;
     let mut most = 0;

@@ -1,4 +1,4 @@
-//! Names that nobody here was told of are found by the safety poll.
+//! The safety poll finds names whose release was not announced.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use tokio::time::{sleep, timeout};
 
 use super::{BATCH, LONG, name, runs, take_all};
 
-/// So seldom that a test sees one of them.
+/// So rare that a test sees only one poll.
 const POLL: Duration = ms(10_000);
 
 type Waiter = JoinHandle<LockGuard>;
@@ -21,9 +21,9 @@ fn wait_for(client: &Client, name: &str) -> Waiter {
     tokio::spawn(async move { lock.lock().await.unwrap() })
 }
 
-/// Everybody's guard, at the next safety poll at the latest.
+/// The guards of all waiters, which they get by the next safety poll.
 async fn soon_served(waiters: Vec<Waiter>) -> Vec<LockGuard> {
-    // It comes between 80 % and 120 % of the time.
+    // The poll comes between 80 % and 120 % of the interval.
     let guards = timeout(POLL.mul_f64(1.3), join_all(waiters)).await;
     let guards = guards.expect("one poll finds them");
     guards.into_iter().map(|guard| guard.unwrap()).collect()
@@ -104,7 +104,7 @@ async fn a_hold_that_is_younger_than_the_poll_is_not_lost() {
     let channel = format!("redisson_lock__channel:{{{}}}", name(0));
     redis.command(&["PUBLISH", &channel, "0"]).unwrap();
     let [first, _second] = waiters;
-    let (guard, took) = timed("its turn", first).await;
+    let (guard, took) = timed("granted", first).await;
     assert!(took < slow, "the answer of the poll has not come");
     sleep(slow * 2).await;
     assert_eq!(guard.unwrap().state(), HoldState::Held);

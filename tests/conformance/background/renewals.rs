@@ -1,4 +1,4 @@
-//! Renewals that are refused, or that get no answer.
+//! Renewals that are refused or get no reply.
 
 use std::time::Duration;
 
@@ -10,9 +10,9 @@ use tokio::time::{Instant, advance, sleep};
 
 use super::{BATCH, LONG, name, runs, set_round_trip, take_all};
 
-/// Releases in the background that are under way at once.
+/// Releases in flight at once in the background.
 const AT_ONCE: u64 = 256;
-/// More than are let go in one step of the background.
+/// More than the background releases in one step.
 const GUARDS: usize = 6000;
 
 #[tokio::test(start_paused = true)]
@@ -76,7 +76,7 @@ async fn a_renewal_without_an_answer_leaves_time_for_another_one() {
     assert_eq!(guard.state(), HoldState::Held);
 }
 
-/// They lost a hold, and delayed the renewals of the others by a third of a second.
+/// Once, they delayed the renewals of others by a third of a second, and a hold was lost.
 #[tokio::test(start_paused = true)]
 async fn thousands_of_guards_that_are_let_go_delay_no_renewal() {
     let redis = Bed::engine();
@@ -84,19 +84,19 @@ async fn thousands_of_guards_that_are_let_go_delay_no_renewal() {
     let many = take_all(&client, 0..GUARDS, LONG).await;
     let kept = client.lock("kept").lock().await.unwrap();
     drop(many);
-    // It is due when the first release can be sent.
+    // The renewal is due when the first release can be sent.
     advance(ms(150)).await;
     let ahead = taken_up_before(&redis, &client, "lock_renew").await;
     assert!(ahead < GUARDS / 4, "{ahead} releases were taken up before");
     let settled = async || client.stats().releases_pending == 0;
-    eventually("all are released", settled).await;
+    eventually("all released", settled).await;
     assert_eq!(
         (kept.state(), client.stats().releases_failed),
         (HoldState::Held, 0)
     );
 }
 
-/// Each that had come was looked at again for every few that came.
+/// Once, all waiting releases were polled again for every few new ones.
 #[tokio::test(start_paused = true)]
 async fn the_first_of_thousands_of_releases_does_not_wait_for_the_last() {
     let redis = Bed::engine();
@@ -106,7 +106,7 @@ async fn the_first_of_thousands_of_releases_does_not_wait_for_the_last() {
     assert!(ahead < GUARDS / 4, "{ahead} releases were taken up before");
 }
 
-/// How many releases the background had begun to work on when the first run of a script was over.
+/// How many releases the background had started when the first run of a script was over.
 async fn taken_up_before(redis: &EmbeddedRedis, client: &Client, script: &str) -> usize {
     while runs(redis, script) == 0 {
         assert_eq!(client.stats().releases_failed, 0);
@@ -116,7 +116,7 @@ async fn taken_up_before(redis: &EmbeddedRedis, client: &Client, script: &str) -
     usize::try_from(client.stats().releases_queued).unwrap()
 }
 
-/// On the connection and on the server, too: only so many are under way.
+/// Also on the connection and on the server: only a limited number is in flight.
 #[tokio::test(start_paused = true)]
 async fn a_renewal_is_behind_few_releases_on_the_line() {
     let redis = EmbeddedRedis::new();

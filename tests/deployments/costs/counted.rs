@@ -1,4 +1,4 @@
-//! What the masters of a deployment have run, and what operations of its clients cost.
+//! The commands that the masters of a deployment have run, and what operations of clients cost.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,14 +10,14 @@ use leasehold_testbed::{Connection, Deployment, Server, eventually};
 
 use crate::contenders::LIMIT;
 
-/// No renewal, no poll and no election comes in between.
+/// So long that no renewal, poll or election comes in between.
 pub(super) const LONG: Duration = Duration::from_secs(300);
 pub(super) const NO_POLL: Duration = Duration::from_secs(60);
-/// Each operation is done as often, always at the same cost.
+/// How often each operation is repeated, always at the same cost.
 const TIMES: u64 = 5;
 
-/// The commands of a server that belong to no operation: of this test, of replicas and sentinels, and of each
-/// connection, whatever it is used for.
+/// Commands that belong to no operation: of this test, of replicas and sentinels, and of each
+/// connection.
 const BESIDE: [&str; 12] = [
     "auth", "client", "cluster", "config", "hello", "info", "ping", "psync", "pubsub", "replconf",
     "role", "select",
@@ -25,9 +25,9 @@ const BESIDE: [&str; 12] = [
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Cost {
-    /// Of the clients: calls, and subscriptions.
+    /// Requests of clients: calls and subscriptions.
     pub(super) requests: u64,
-    /// Those of scripts, and the scripts themselves.
+    /// Commands run by scripts, and the scripts themselves.
     pub(super) commands: u64,
 }
 
@@ -104,7 +104,7 @@ impl Counted {
         }
     }
 
-    /// Clients for one operation: what one leaves behind is no cost of the next.
+    /// Fresh clients for one operation, so that nothing left over from another one is counted.
     pub(super) async fn clients<const N: usize>(&self) -> [Client; N] {
         let url = self.deployment.url();
         let builder = || {
@@ -133,14 +133,15 @@ impl Counted {
         counts
     }
 
-    /// Of one of several operations after the first, which may have sent its scripts.
+    /// The cost of one of several operations after the first, which may have sent its scripts.
     pub(super) async fn cost<const N: usize>(
         &mut self,
         clients: [Client; N],
         mut operation: impl AsyncFnMut(&mut Counted, &[Client; N], u64),
     ) -> Cost {
         operation(self, &clients, 0).await;
-        // What sentinels publish through their master cannot be told from what scripts publish.
+        // Messages that sentinels publish through their master cannot be told from those of
+        // scripts.
         self.sentinels().iter().for_each(Server::pause);
         let sum = |of: fn(&Stats) -> u64| clients.iter().map(|client| of(&client.stats())).sum();
         let (calls, passed_over) = (
@@ -149,7 +150,7 @@ impl Counted {
         );
         let mut number = 0;
         let (counts, calls) = loop {
-            eventually("all is released", async || {
+            eventually("all released", async || {
                 sum(|stats| stats.releases_pending) == 0
             })
             .await;
@@ -158,14 +159,15 @@ impl Counted {
                 number += 1;
                 operation(self, &clients, number).await;
             }
-            // Who stands still for a moment is cleaned up after, by calls that are no part of the operation.
+            // If a client stalls for a moment, the clean-up sends calls that do not belong to the
+            // operation.
             if passed_over() == before.2 {
                 break (self.counts() - before.0, calls() - before.1);
             }
         };
         self.sentinels().iter().for_each(Server::resume);
         for client in &clients {
-            client.shutdown(LIMIT).await.expect("nothing is left");
+            client.shutdown(LIMIT).await.expect("no key left");
         }
         assert_eq!(counts.scripts(), calls, "{counts:?}");
         let (requests, commands) = (calls + counts.subscriptions(), counts.all());

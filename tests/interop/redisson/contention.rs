@@ -1,5 +1,5 @@
-//! Threads that contend, with each other and with tasks of this process that count in the same
-//! keys. What they check is in `Contention.java` and its neighbours.
+//! Threads that contend with each other and with tasks of this process, which count in the same
+//! keys. `Contention.java` and its neighbours have the checks.
 
 use std::str::FromStr;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Grants that cross a change of the primary.
+//! Grants in flight while the primary changes.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use crate::{EmbeddedRedis, HoldState, Lease};
 
 const ON_ITS_WAY: Duration = Duration::from_millis(100);
 
-/// Nobody would find out before the next renewal, and with a fixed lease nobody at all.
+/// Otherwise nobody would notice before the next renewal, and with a fixed lease nobody at all.
 #[tokio::test(start_paused = true)]
 async fn a_grant_that_was_asked_for_before_the_primary_changed_is_verified() {
     for lease in [Lease::Renewed, Lease::fixed(Duration::from_secs(60))] {
