@@ -16,26 +16,6 @@ pub(super) struct Guards {
     lease: Duration,
     /// The longest lease that was ever asked for.
     longest: Duration,
-    first_lease: FirstLease,
-}
-
-/// How the first lease of a hold compares with the lease of its renewals.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum FirstLease {
-    Usual,
-    /// The first lease is longer. Renewals do not wait until it has nearly ended, because they also
-    /// detect losses.
-    Longer,
-}
-
-impl FirstLease {
-    fn of(terms: HoldTerms, lease: Duration) -> Self {
-        if terms.first_lease() > lease {
-            FirstLease::Longer
-        } else {
-            FirstLease::Usual
-        }
-    }
 }
 
 impl Guards {
@@ -46,7 +26,6 @@ impl Guards {
             renewed: terms.renewed.into(),
             lease: terms.lease,
             longest: terms.first_lease(),
-            first_lease: FirstLease::of(terms, terms.lease),
         }
     }
 
@@ -82,9 +61,6 @@ impl Guards {
                 Duration::ZERO
             };
             self.lease = terms.lease.max(outer);
-            if FirstLease::of(terms, self.lease) == FirstLease::Longer {
-                self.first_lease = FirstLease::Longer;
-            }
             self.renewed += 1;
         }
     }
@@ -98,10 +74,8 @@ impl Guards {
     pub(super) fn renew_at(&self, deadline: &Deadline, now: Moment) -> Option<Moment> {
         let third = self.lease / 3;
         let before_its_end = deadline.lease_ends().checked_sub(third * 2).unwrap_or(now);
-        let due = match self.first_lease {
-            FirstLease::Usual => before_its_end,
-            FirstLease::Longer => before_its_end.min(deadline.confirmed() + third),
-        };
+        // A longer lease does not put the renewal off, because renewals also detect losses.
+        let due = before_its_end.min(deadline.confirmed() + third);
         self.are_renewed().then_some(due)
     }
 }
