@@ -47,46 +47,48 @@ impl Plan {
         }
     }
 
-    /// By how much a wait may be overrun, where that can be said.
+    /// By how much a wait may overrun, if that is known.
     pub(crate) fn slack(&self) -> Option<Duration> {
         let trip = 2 * (self.line.request.max + self.line.reply.max);
         let slack = match self.weather {
             Weather::Storm if !self.kind.is_lock() => return None,
-            // Twice: the last answer, and the way out of a queue.
+            // Twice: the last reply, and leaving a queue.
             Weather::Storm => 2 * self.command_timeout,
-            // The last answer is waited for as long as replies usually take, a command's time at most.
+            // The last reply is awaited for as long as replies usually take, at most for a command
+            // timeout.
             Weather::Lossy if self.kind.is_lock() => self.command_timeout,
-            // And the release of what was taken.
+            // Plus the release of what was taken.
             Weather::Lossy | Weather::Minority => self.command_timeout + trip + ms(20),
             _ => trip,
         };
         Some(slack + ms(60))
     }
 
-    /// Whether waiters are served in the order in which they came to the engine.
+    /// True if waiters are served in the order in which they reached the engine.
     pub(crate) fn keeps_order(&self) -> bool {
         self.kind == Kind::Fair && self.weather != Weather::Storm
     }
 
-    /// How long a hold may stand in Redis that no guard stands for, where that is known.
+    /// How long a hold without a guard may stay in Redis, if that is known.
     pub(crate) fn orphans_within(&self) -> Option<Duration> {
         match (self.weather, self.kind) {
             (Weather::Calm | Weather::Busy | Weather::Lag, _) => Some(ms(250)),
-            // A lost reply costs a command's time-out, and an undo may lose some of its own.
+            // A lost reply costs a command timeout, and an undo may lose some of its own.
             (Weather::Lossy, Kind::ReadWrite) => Some(ms(2500)),
             (Weather::Lossy, kind) if kind.is_lock() => Some(ms(5000)),
             (Weather::Lossy, _) => Some(ms(3000)),
-            // They end with their leases. In a storm who does not hear the reply asks again and again.
+            // They end with their leases. In a storm, a client that gets no reply asks again and
+            // again.
             (_, kind) if kind.is_lock() => Some(self.lease + ms(250)),
             _ => None,
         }
     }
 
-    /// How long a waiter may wait when nothing is wrong.
+    /// How long a waiter may wait when nothing goes wrong.
     pub(crate) fn served_within(&self) -> Duration {
         let shares = self.kind == Kind::ReadWrite;
         match self.weather {
-            // Who asks only now and then cannot be let first, and readers pass waiting writers.
+            // Clients that poll rarely cannot be let first, and readers pass waiting writers.
             Weather::Busy if self.kind.asks_within_ms().is_none() && !shares && !self.wild => {
                 ms(1500)
             }
@@ -94,13 +96,13 @@ impl Plan {
         }
     }
 
-    /// How long an undo may be repeated once nothing goes wrong: a lease. The reply to a change of a
+    /// How long an undo may be repeated after the last fault: a lease. The reply to a change of a
     /// number is kept for half a minute.
     pub(crate) fn rests_within(&self) -> Duration {
         2 * self.lease + ms(if self.kind.is_lock() { 20_000 } else { 50_000 })
     }
 
-    /// The longest pause of a server. A repeated change is known as such for half a minute at least.
+    /// The longest pause of a server. A repeated change is recognized for at least half a minute.
     pub(crate) fn longest_pause(&self) -> Duration {
         if self.changes() || self.kind == Kind::Latch {
             ms(600)

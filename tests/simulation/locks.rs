@@ -1,13 +1,14 @@
-//! Locks of one name on one server, of every kind. What must hold, looked at every few milliseconds of
+//! Locks of every kind, with one name on one server. Invariants, checked every few milliseconds of
 //! simulated time:
 //!
-//! - every key is as its kind of lock must have it;
-//! - what a valid guard believes stands in Redis, for as long as it believes;
-//! - no hold stands in Redis without a guard for longer than a moment;
+//! - every key has the layout that its kind requires;
+//! - while a guard is valid, Redis has its hold;
+//! - no hold without a guard stays in Redis for longer than a moment;
 //! - no lock is free for longer than a moment while somebody waits for it;
 //! - fair locks are granted in the order of their queues;
-//! - of a process that was shut down no guard is valid, and once that went well nothing is left;
-//! - what was written with a token is never followed by a lower one.
+//! - a process that was shut down has no valid guard, and after a successful shutdown it has left
+//!   nothing behind;
+//! - a write with a token is never followed by a write with a lower one.
 
 mod queue_order;
 mod redis_state;
@@ -43,10 +44,10 @@ pub(crate) struct Locks {
     wild: Rng,
     /// Names that are free although somebody waits for them.
     free: Lasting<usize>,
-    /// Fields that stand for no guard.
+    /// Fields without a guard.
     orphans: Lasting<String>,
     order: QueueOrder,
-    /// The tokens that were last written to each resource, and how often all was lost before.
+    /// The token of the last write to each resource, and how often everything was lost before.
     resources: (u32, BTreeMap<String, i64>),
 }
 
@@ -63,7 +64,7 @@ impl Locks {
         }
     }
 
-    /// What was written last has the highest token.
+    /// Asserts that the last write has the highest token.
     fn look_at_resources(&mut self, world: &World, dump: &Dump) {
         let emptied = self.shared.emptied();
         if self.resources.0 != emptied {
@@ -107,7 +108,8 @@ impl Locks {
             };
             let here = wishes.values().filter(|wish| wish.names == [*name]);
             let here = here.filter(|wish| world.processes[wish.actor.process].alive);
-            // Who waits behind a hold of its own client goes on when that one's guard is told.
+            // A waiter behind a hold of its own client goes on when the guard of that hold learns
+            // of the loss.
             let untold = world.ledger.is_forced(*name)
                 || entries.iter().any(|entry| {
                     let void = entry.is_void() && entry.held.check().is_ok();
@@ -148,7 +150,8 @@ impl Locks {
             } else {
                 Takers::None
             };
-            // A waiter that nobody polled when its turn came loses its place, and is put back too.
+            // A waiter that was not polled when its turn came loses its place, and is also put
+            // back.
             let weather = if world.plan.wild {
                 Weather::Lossy
             } else {
@@ -160,8 +163,8 @@ impl Locks {
         }
     }
 
-    /// A process that was shut down has no guard that is worth something; once it said so, nothing of
-    /// it is left but what it had handed on.
+    /// A process that was shut down has no valid guard. Once it has reported success, nothing of it
+    /// is left except holds that it handed on.
     fn check_the_closed(&self, world: &World, all: &BTreeMap<usize, RedisState>) {
         for (process, settled) in world.ledger.closed() {
             let entries = world.ledger.entries();
@@ -183,13 +186,13 @@ impl Locks {
         }
     }
 
-    /// What one client may ask while it waits, of kinds whose waiters do not only listen.
+    /// How much one client may ask while it waits, for kinds whose waiters do not only listen.
     fn cost_of_waiting(world: &World, asked: u64) -> u64 {
         let waited = world.plan.names as u64 * in_ms(world.ledger.start.elapsed());
         match world.plan.kind {
-            // A beat in each third of the claim, and one when somebody's lease ends.
+            // A heartbeat in each third of the claim, and one whenever a lease ends.
             Kind::Fair => 2 * waited / in_ms((world.plan.claim / 3).min(ms(500))) + asked,
-            // Pauses double up to the longest, and are at least half of what they may be.
+            // Pauses double up to the longest. Each is at least half of its nominal length.
             kind => kind
                 .asks_within_ms()
                 .map_or(0, |most| waited / (most / 2) + 8 * asked),
@@ -197,7 +200,7 @@ impl Locks {
     }
 }
 
-/// What a guard believes must be so.
+/// Checks that what valid guards believe is true.
 fn check_guards_stand(world: &World, all: &BTreeMap<usize, RedisState>) {
     for entry in world.ledger.entries() {
         let name = entry.wish.names[0];
@@ -270,7 +273,7 @@ impl Workload for Locks {
         self.shared.is_emptied();
     }
 
-    /// Of a fair lock the queue or its deadlines, or both, may go as well.
+    /// For a fair lock, the queue or its deadlines or both may be evicted as well.
     fn evicted_with(&self, name: usize, rng: &mut Rng) -> Vec<String> {
         if self.kind != Kind::Fair {
             return Vec::new();
@@ -279,8 +282,8 @@ impl Workload for Locks {
         keys.filter(|_| rng.bool()).collect()
     }
 
-    /// Without faults an acquisition costs at most four calls and one for each wake or lease that
-    /// ended; what is renewed, undone or lost costs its own.
+    /// Without faults an acquisition costs at most four calls, plus one for each wake or ended
+    /// lease. Renewals, undos and losses cost calls of their own.
     fn check_the_whole(&self, world: &World) {
         if !matches!(world.plan.weather, Weather::Calm | Weather::Busy) {
             return;
@@ -300,7 +303,7 @@ impl Workload for Locks {
         }
     }
 
-    /// A place of a dead waiter is taken off by whoever comes next.
+    /// The next client that comes by removes the place of a dead waiter.
     fn pass_by<'a>(&'a self, world: &'a World) -> BoxFuture<'a, ()> {
         let dead_may_wait = matches!(world.plan.weather, Weather::Crash | Weather::Storm);
         async move {

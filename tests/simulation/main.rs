@@ -1,11 +1,11 @@
-//! Many clients, one engine or several, faults, paused time: seeded worlds and the checks of their
-//! history. A *plan* is drawn from the seed (`plan.rs`), the *weather* is what goes wrong in a *world*,
-//! and each kind is a *workload*: what its users do, and what is checked of it.
+//! Many clients, one or several engines, faults, paused time: seeded worlds whose histories are
+//! checked. A *plan* is drawn from the seed (`plan.rs`), the *weather* is what goes wrong in a
+//! *world*, and each kind is a *workload*: what its users do and what is checked.
 //!
-//! `LEASEHOLD_SEEDS` says how many seeds are run, `LEASEHOLD_FIRST` where they begin. `LEASEHOLD_SEED`
-//! is the one that `one_seed` runs, printing every step.
-//! `LEASEHOLD_KIND` names one kind (`kind.rs`); without it each seed has its own.
-//! With `LEASEHOLD_WILD=1` that one seed has wild users, if it is of a lock.
+//! `LEASEHOLD_SEEDS` is the number of seeds, `LEASEHOLD_FIRST` the first one. `LEASEHOLD_SEED` is
+//! the one that `one_seed` runs, printing every step. `LEASEHOLD_KIND` names one kind (`kind.rs`);
+//! without it each seed has its own. With `LEASEHOLD_WILD=1` that one seed has wild users, if it is
+//! a seed of a lock.
 #![expect(
     clippy::disallowed_methods,
     reason = "tests spawn tasks of their own and measure real time"
@@ -54,7 +54,7 @@ impl fmt::Display for Seed {
 }
 
 impl Seed {
-    /// Of the kind that was chosen, or that of the number.
+    /// Of the chosen kind, or of the kind that belongs to the number.
     fn new(number: u64, cast: Cast) -> Self {
         let kind = match std::env::var("LEASEHOLD_KIND") {
             Ok(name) => Kind::named(&name).unwrap_or_else(|| panic!("no such kind: {name}")),
@@ -63,7 +63,7 @@ impl Seed {
         Seed { kind, number, cast }
     }
 
-    /// How to see it again.
+    /// How to run it again.
     pub(crate) fn replay(self) -> String {
         let wild = if self.cast == Cast::Wild {
             "LEASEHOLD_WILD=1 "
@@ -76,7 +76,7 @@ impl Seed {
         )
     }
 
-    /// Fails unless nothing is found; says how many acquisitions there were.
+    /// Fails if anything is found. Returns the number of acquisitions.
     fn must_hold(self) -> u64 {
         let outcome = run(self);
         if let Some(violation) = outcome.violation {
@@ -88,8 +88,8 @@ impl Seed {
     }
 }
 
-/// Seeds that found a fault, each with what it was. They are always run. What a seed means changes
-/// with the draws of `plan.rs`; scenes that must stay as they are stand in `cases.rs`.
+/// Seeds that once found a fault, each with a description. They are always run. Changes of the
+/// draws in `plan.rs` change what a seed means; scenes that must not change are in `cases.rs`.
 const KEPT: &[(Kind, u64, &str)] = &[
     (
         Kind::Plain,
@@ -201,7 +201,8 @@ fn seeds_that_once_failed_hold() {
         }
         .must_hold();
     }
-    // Their cast was wild: who comes back before others under a new name, and a queue whose clients all ended.
+    // They had wild users: a waiter that returns at the front under a new name, and a queue whose
+    // clients all ended.
     for number in [5005, 5032] {
         Seed {
             kind: Kind::Fair,
@@ -212,7 +213,7 @@ fn seeds_that_once_failed_hold() {
     }
 }
 
-/// Each engine and client has a number of its own in what it says of itself.
+/// Removes the numbers by which engines and clients differ.
 fn nameless(step: &str) -> String {
     let mut parts = step.split("embedded-");
     let first = parts.next().unwrap_or_default().to_owned();
@@ -223,7 +224,7 @@ fn nameless(step: &str) -> String {
 #[test]
 fn a_seed_gives_one_history() {
     for kind in Kind::all() {
-        // The others under every weather.
+        // Other kinds in every weather.
         let numbers = if kind.is_lock() {
             vec![3, 4, 5, 6, 9, 11]
         } else {

@@ -1,6 +1,6 @@
-//! Several locks as one: all of them or none, whatever their kinds and the order they are given in. What
-//! must hold: no two valid guards share a name; nobody waits for ever, or for long when all is free;
-//! nothing stands for a process that neither holds nor wants it.
+//! Several locks as one: all or none, whatever their kinds and order. Invariants: no two valid
+//! guards share a name; nobody waits forever, or for long when all is free; no hold of a process
+//! stays that neither holds nor wants it.
 
 use fastrand::Rng;
 use futures::FutureExt;
@@ -16,7 +16,7 @@ use crate::user::{Request, User, Users};
 use crate::workload::Workload;
 use crate::world::World;
 
-/// The kinds of the members, the same for all of one run.
+/// The kind of all members of one run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Plain,
@@ -38,13 +38,13 @@ const KINDS: [Kind; 6] = [
 
 pub(crate) struct Several {
     kinds: Vec<Kind>,
-    /// Wishes all of which is free.
+    /// Waits whose names are all free.
     idle: Lasting<u64>,
     /// Names that are held for a process that neither holds nor wants them.
     orphans: Lasting<(usize, usize)>,
 }
 
-/// The process whose field this is.
+/// The process that this field belongs to.
 fn holder(world: &World, number: usize, held: &Dumped) -> Option<usize> {
     let engine = number % world.engines.len();
     let text = held
@@ -137,7 +137,7 @@ impl Workload for Several {
         );
     }
 
-    /// Places of dead waiters of fair locks are cleared by whoever comes next.
+    /// The next client that comes by removes the places of dead waiters of fair locks.
     fn pass_by<'a>(&'a self, world: &'a World) -> BoxFuture<'a, ()> {
         async {
             for (number, kind) in self.kinds.iter().enumerate() {
@@ -163,7 +163,7 @@ impl Workload for Several {
 
 impl User<Vec<Kind>> {
     async fn run(mut self) {
-        // Some take the members one by one, in another order than a lock of several does.
+        // Some users take the members one by one, in another order than a multi lock.
         let old_school = self.actor.number == 3;
         while !self.is_over() {
             self.pauses().await;
@@ -204,7 +204,7 @@ impl User<Vec<Kind>> {
         Some(entry)
     }
 
-    /// As a program that knows nothing of locks of several.
+    /// Like a program that does not use multi locks.
     async fn one_by_one(&mut self, names: &[usize]) {
         let mut entries = Vec::new();
         for number in names {

@@ -1,7 +1,7 @@
-//! What one seed means: which kind, how many clients, what they do, what goes wrong.
+//! What one seed means: its kind, the number of clients, what they do, and what goes wrong.
 //!
-//! The order of the draws is part of what a seed means: a new draw comes after the others, or has a
-//! stream of its own.
+//! The order of the draws is part of the meaning of a seed: a new draw comes after the others, or
+//! has its own stream.
 
 use std::time::Duration;
 
@@ -12,17 +12,17 @@ use crate::kind::{Cast, Kind};
 /// The kinds of weather.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Weather {
-    /// No faults: everything must be prompt, nothing may be left behind for a moment.
+    /// No faults: everything must be prompt, and nothing may be left behind even for a moment.
     Calm,
-    /// No faults, and one client that never lets go by itself: others must get their turn.
+    /// No faults, but one client that never yields on its own: others must get their turn.
     Busy,
-    /// Messages go missing, and the client knows it: waiters must be as prompt as ever.
+    /// Messages are lost, and the client knows it: waiters must be as prompt as ever.
     Lag,
-    /// Replies go missing: what was taken in doubt must be undone long before its lease ends.
+    /// Replies are lost: what was taken in doubt must be undone long before its lease ends.
     Lossy,
-    /// Clients die without a farewell: their locks end with their leases, not later.
+    /// Clients die without closing anything: their locks end with their leases, not later.
     Crash,
-    /// Less than half of the servers are down, slow, or were restarted, at any time.
+    /// At any time, less than half of the servers are down, slow or restarted.
     Minority,
     /// All of it: cuts, half-open links, restarts, evictions, clock jumps, frozen processes.
     Storm,
@@ -40,7 +40,8 @@ impl Weather {
     }
 }
 
-/// What makes the ledger of a synchronizer harder to keep; not both, so that it can be kept.
+/// What makes the ledger of a synchronizer harder to keep. Not both at once, so that it can be
+/// kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Upset {
     /// The number of permits changes while they are used.
@@ -54,7 +55,7 @@ pub(crate) enum Upset {
 pub(crate) struct Line {
     pub(crate) request: Delay,
     pub(crate) reply: Delay,
-    /// How long none can be made after one broke.
+    /// How long no new connection can be made after one broke.
     pub(crate) away: Delay,
 }
 
@@ -64,29 +65,30 @@ pub(crate) struct Plan {
     pub(crate) seed: u64,
     pub(crate) kind: Kind,
     pub(crate) weather: Weather,
-    /// Some users do what is rare: force locks open, hand holds on, keep futures without polling them.
+    /// Some users do rare things: force locks open, hand holds on, keep futures without polling
+    /// them.
     pub(crate) wild: bool,
-    /// No message is lost without notice, so that the safety poll is not needed.
+    /// No message is lost without notice, so the safety poll is not needed.
     pub(crate) hears: bool,
     pub(crate) engines: usize,
-    /// Each has one client for each engine.
+    /// Each process has one client for each engine.
     pub(crate) processes: usize,
     pub(crate) actors: usize,
     pub(crate) names: usize,
-    /// Permits of a semaphore.
+    /// The permits of a semaphore.
     pub(crate) permits: u32,
     pub(crate) upset: Option<Upset>,
-    /// The servers' clocks run ahead, by no more than a lease allows for.
+    /// The servers' clocks run ahead, but within the margin of a lease.
     pub(crate) drifts: bool,
-    /// Of renewed holds, and the longest of fixed ones.
+    /// The lease of renewed holds, and the longest fixed one.
     pub(crate) lease: Duration,
-    /// Fixed leases are short, and users forget to look at them.
+    /// Fixed leases are short, and users forget to check them.
     pub(crate) overrun: bool,
     pub(crate) poll: Duration,
     pub(crate) command_timeout: Duration,
     pub(crate) duration: Duration,
     pub(crate) line: Line,
-    /// How long a place in the queue of a fair lock is kept.
+    /// The claim of fair waiters.
     pub(crate) claim: Duration,
 }
 
@@ -145,7 +147,8 @@ impl Plan {
                 (false, _) => ms(rng.u64(3000..6000)),
             },
             line,
-            // A lost reply costs a beat: enough of it must be left for the next one.
+            // A lost reply costs a heartbeat, and enough of the claim must be left for the next
+            // one.
             claim: ms(rng.u64(if weather == Weather::Lossy {
                 1500..4000
             } else {
@@ -153,7 +156,7 @@ impl Plan {
             })),
         };
         if plan.hears && weather != Weather::Lossy && !plan.reads_end_untold() {
-            // Where waiters must be prompt, the safety poll must not be what makes them so.
+            // If waiters must be prompt, the safety poll must not be the cause.
             plan.poll = ms(30_000);
         }
         if !kind.is_lock() {
@@ -178,15 +181,15 @@ impl Plan {
         self.upset == Some(Upset::Breaks)
     }
 
-    /// Nothing goes wrong that anybody may notice.
+    /// True if nothing noticeable goes wrong.
     pub(crate) fn is_calm(&self) -> bool {
         matches!(self.weather, Weather::Calm | Weather::Busy | Weather::Lag)
     }
 
-    /// Whether read holds end by their lease. A release that leaves a shorter lease of another reader
-    /// behind tells nobody, so that the end of that one is found by the safety poll.
+    /// True if read holds may end with their leases. A release that leaves another reader with a
+    /// shorter lease publishes nothing, so the safety poll finds the end of that lease.
     pub(crate) fn reads_end_untold(&self) -> bool {
-        // A wild hold may be handed on and not taken over.
+        // A wild hold may be handed on and never restored.
         self.kind == Kind::ReadWrite && (self.wild || self.overrun || !self.is_calm())
     }
 
@@ -199,20 +202,21 @@ impl Plan {
         }
     }
 
-    /// The names that stand on a server: all, but each member of several locks on one.
+    /// The names on a server: all of them, except that each member of a multi lock is on one
+    /// server.
     pub(crate) fn names_on(&self, engine: usize) -> impl Iterator<Item = usize> {
         let here = move |name: &usize| self.kind != Kind::Multi || name % self.engines == engine;
         (0..self.names).filter(here)
     }
 
-    /// How far a server's clock may run ahead within a lease, unnoticed: a hundredth of the
-    /// shortest one.
+    /// How far a server's clock may run ahead within a lease without being noticed: a hundredth of
+    /// the shortest lease.
     pub(crate) fn drift(&self) -> Duration {
         self.lease / 200
     }
 }
 
-/// How many engines, processes, users of each process, and names.
+/// The numbers of engines, processes, users of each process, and names.
 fn numbers(kind: Kind, weather: Weather, rng: &mut fastrand::Rng) -> (usize, usize, usize, usize) {
     match kind {
         Kind::Quorum => {
@@ -245,8 +249,8 @@ fn numbers(kind: Kind, weather: Weather, rng: &mut fastrand::Rng) -> (usize, usi
 }
 
 fn line(kind: Kind, rng: &mut fastrand::Rng) -> Line {
-    // Timers count in milliseconds: where clients ask again and again, the same ones would be first
-    // for ever with less between them.
+    // Timers count in milliseconds. With smaller differences, the same polling clients would always
+    // be first.
     let slow = us(rng.u64(if kind.is_lock() { 50 } else { 2500 }..6000));
     let reply_max = if rng.u8(0..3) == 0 { ms(30) } else { slow };
     Line {

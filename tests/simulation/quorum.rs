@@ -1,10 +1,11 @@
-//! The quorum lock. What is promised, and checked whenever anybody looks:
+//! The quorum lock. The invariant, checked at every look:
 //!
-//! While a guard is valid its field stands on a majority of the servers, where a server that forgot
-//! its keys, or whose clock jumped, within the last lease counts as if it stood there. Two guards
-//! that are valid at once have two majorities, which share a server; a server holds one field of a
-//! name. So two are valid at once only if a server broke its promise within a lease and its vote was
-//! needed; never while servers are merely down, slow, unreachable or restarted with their data.
+//! While a guard is valid, its field is on a majority of the servers. A server that forgot its
+//! keys, or whose clock jumped, within the last lease counts as having it. Two guards that are
+//! valid at once have two majorities, which share a server, and a server holds one field of a name.
+//! So two guards are valid at once only if a server broke its promise within a lease and its vote
+//! was needed. That never happens while servers are merely down, slow, unreachable or restarted
+//! with their data.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -31,7 +32,7 @@ pub(crate) enum Kind {
     String,
 }
 
-/// The servers, as one who sees all of them.
+/// The servers, seen from outside.
 #[derive(Clone)]
 pub(crate) struct Servers {
     kind: Kind,
@@ -43,11 +44,11 @@ pub(crate) struct Servers {
 
 pub(crate) struct Quorums {
     servers: Servers,
-    /// Wishes whose name is free on every server.
+    /// Waits whose name is free on every server.
     idle: Lasting<u64>,
     /// When each field was first seen.
     seen: BTreeMap<String, Instant>,
-    /// Fields whose acquisition is over, and so is the hold.
+    /// Fields whose acquisition and hold are both over.
     orphans: Lasting<String>,
 }
 
@@ -71,7 +72,8 @@ impl Servers {
         self.engines.iter().map(owner).collect()
     }
 
-    /// The promise; `ids` are what the fields of the entry's process begin with on each server.
+    /// Checks the invariant. `ids` are the prefixes of the fields of the entry's process on each
+    /// server.
     fn check(&self, ledger: &Ledger, entry: &Entry, ids: &[String]) {
         if !entry.is_valid() {
             return;
@@ -198,10 +200,10 @@ impl User<Servers> {
         };
         self.check(&entry);
         if self.plan.overrun && request.lease != Lease::Renewed {
-            // To the last moment.
+            // Until the last moment.
             sleep_until(entry.held.deadline().checked_sub(us(200)).expect("later")).await;
         } else if self.rng.u8(0..6) == 0 {
-            // Some members may be lost meanwhile.
+            // Some members may be lost in the meantime.
             sleep(self.plan.lease.mul_f64(2.0 * self.rng.f64())).await;
         } else {
             self.works(&entry).await;

@@ -1,4 +1,4 @@
-//! One seed, under paused time in one thread, from the first call to empty engines.
+//! One seed, on one thread under paused time, from the first call until the engines are empty.
 
 use std::sync::atomic::Ordering::SeqCst;
 
@@ -15,7 +15,7 @@ use crate::workload::Workload;
 use crate::world::World;
 use crate::{latch, locks, multi, quorum, semaphore};
 
-/// What a run came to.
+/// The result of a run.
 pub(crate) struct Outcome {
     pub(crate) violation: Option<String>,
     pub(crate) trace: Vec<String>,
@@ -25,7 +25,7 @@ pub(crate) struct Outcome {
 /// Runs one seed.
 pub(crate) fn run(seed: Seed) -> Outcome {
     let _watchdog = Watchdog::watch(seed.replay());
-    // The library's own jitter comes from this thread's generator.
+    // The library's own jitter uses this thread's generator.
     fastrand::seed(seed.number);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
@@ -93,7 +93,7 @@ impl World {
         }
     }
 
-    /// Nothing has been found yet.
+    /// True if nothing has been found yet.
     fn holds(&self) -> bool {
         self.ledger.verdict().is_none()
     }
@@ -103,11 +103,11 @@ impl World {
         workload.look(self);
     }
 
-    /// The weather clears: everybody must come to an end.
+    /// The weather clears, and everybody must finish.
     async fn settle(&mut self, workload: &mut dyn Workload) {
         self.clear();
         workload.repair(self).await;
-        // After a storm work goes on, and must be as prompt as ever.
+        // After a storm, work continues and must be as prompt as ever.
         let storm = self.plan.weather == Weather::Storm;
         let lull = if storm {
             self.plan.recovers_within() + ms(1500)
@@ -154,7 +154,7 @@ impl World {
         }
     }
 
-    /// In the end every table, queue and key must be gone.
+    /// At the end, every table, queue and key must be gone.
     async fn rest(&self, workload: &dyn Workload) {
         let limit = Instant::now() + self.plan.rests_within();
         let mut passed_by = false;
@@ -193,7 +193,7 @@ impl World {
                 keys.filter(|key| !workload.stays(key))
                     .map(|key| format!("key {key}")),
             );
-            // While their clients live: each of them has ended what nobody uses.
+            // While the clients live, because each removes what nobody uses.
             let channels = engine.listeners().into_keys();
             left.extend(channels.map(|channel| format!("listener of {channel}")));
         }

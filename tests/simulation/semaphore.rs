@@ -1,10 +1,10 @@
-//! Semaphores of both kinds: permits are never given out twice, and none is ever missing. What must
-//! hold:
+//! Semaphores of both kinds. Permits are never given out twice, and none is ever missing.
+//! Invariants:
 //!
-//! - what is available and what is held is all there is, at every moment;
-//! - the permits of valid guards are never more than that, and no id comes twice;
-//! - whoever is first of its client is served as soon as there is enough for it, permits of the dead
-//!   included;
+//! - the available and the held permits add up to the total, at every moment;
+//! - valid guards never have more permits than that, and no id is given out twice;
+//! - the first waiter of each client is served as soon as there are enough permits for it,
+//!   including those of dead holders;
 //! - no permit is held without a guard for longer than a moment, unless it was left to its lease.
 
 mod named;
@@ -32,7 +32,7 @@ use crate::world::World;
 use named::Named;
 use totals::Totals;
 
-/// What the users of one run know together.
+/// What the users of one run share.
 #[derive(Clone)]
 pub(crate) struct Shared {
     kind: Kind,
@@ -45,16 +45,16 @@ pub(crate) struct Shared {
 
 pub(crate) struct Permits {
     shared: Shared,
-    /// Wishes that could be granted.
+    /// Waits that could be granted.
     idle: Lasting<u64>,
-    /// Holds that stand for no guard.
+    /// Holds without a guard.
     orphans: Lasting<String>,
 }
 
 /// A semaphore as its server has it.
 struct RedisState {
     available: Option<i64>,
-    /// Field or id, how many permits, and whether its lease is over.
+    /// Field or id, number of permits, and whether the lease is over.
     holds: Vec<(String, i64, bool)>,
 }
 
@@ -104,8 +104,8 @@ impl Shared {
         self.check_sum(ledger, entry.wish.names[0]);
     }
 
-    /// Those who rely on permits never rely on more than there are. When the last of them was
-    /// granted the others were held already, so there were so many then.
+    /// Valid guards never have more permits than there are. When the last of them was granted the
+    /// others were already held, so there were that many at that time.
     fn check_sum(&self, ledger: &Ledger, name: usize) {
         let entries = ledger.entries();
         let valid = entries
@@ -123,7 +123,7 @@ impl Shared {
     }
 }
 
-/// What the server knows a guard by.
+/// The fields or ids by which the server knows a guard.
 fn ids_of(entry: &Entry) -> Vec<String> {
     match &entry.held {
         Held::Permit(permit) => permit.ids().map(str::to_owned).collect(),
@@ -168,7 +168,7 @@ impl Permits {
         }
     }
 
-    /// Permits that are there and permits that are held are all that there are, at every moment.
+    /// The available and the held permits add up to the total, at every moment.
     fn check_total(&self, world: &World, name: usize, state: &RedisState) {
         let Some(available) = state.available else {
             return;
@@ -181,7 +181,7 @@ impl Permits {
         }
     }
 
-    /// Whoever is first of its process is served as soon as there is enough for it.
+    /// The first waiter of each process is served as soon as there are enough permits for it.
     fn find_idle(world: &World, name: usize, state: &RedisState) -> Vec<u64> {
         let Some(available) = state.available else {
             return Vec::new();

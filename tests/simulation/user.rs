@@ -1,4 +1,4 @@
-//! One user: what the users of all kinds do alike.
+//! One user: what the users of all kinds have in common.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use crate::kind::Kind;
 use crate::ledger::{Actor, Entry, Held, Ledger, Side, Wish};
 use crate::plan::{Plan, Weather, in_ms, ms, us};
 
-/// The lives of users.
+/// The futures of users.
 pub(crate) type Users = Vec<BoxFuture<'static, ()>>;
 
-/// `S` is what the users of one kind know together.
+/// `S` is what the users of one kind share.
 pub(crate) struct User<S> {
     pub(crate) actor: Actor,
     /// With another user of its process.
@@ -33,10 +33,10 @@ pub(crate) struct User<S> {
     pub(crate) shared: S,
 }
 
-/// How one acquisition is asked for.
+/// The settings of one acquisition.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Request {
-    /// `None`: without end.
+    /// `None` waits without a limit.
     pub(crate) wait: Option<Duration>,
     pub(crate) lease: Lease,
     pub(crate) side: Side,
@@ -79,8 +79,8 @@ impl<S> User<S> {
         self.ledger.asks(self.actor);
     }
 
-    /// Takes locks again and again, without a pause, and in no way that would make the client give
-    /// them back to Redis.
+    /// Takes locks again and again without a pause, and in a way that never makes the client
+    /// release them to Redis.
     pub(crate) fn is_relentless(&self) -> bool {
         self.plan.weather == Weather::Busy && self.actor.process == 0
     }
@@ -121,7 +121,7 @@ impl<S> User<S> {
     }
 
     fn fixed_lease(&mut self) -> Duration {
-        // Each server may take its part of the lease to answer.
+        // Each server may use its part of the lease to answer.
         let quorum = self.plan.kind == Kind::Quorum;
         let most = if quorum {
             self.plan.lease
@@ -132,7 +132,7 @@ impl<S> User<S> {
         ms(self.rng.u64(in_ms(least)..in_ms(most)))
     }
 
-    /// Those who never pause only write: readers may pass writers for ever.
+    /// Users that never pause only write, because readers may pass writers forever.
     fn side(&mut self) -> Side {
         let reads = self.plan.kind == Kind::ReadWrite && !self.is_relentless();
         if reads && self.rng.u8(0..10) < 6 {
@@ -169,7 +169,7 @@ impl<S> User<S> {
             Some(Err(error)) => {
                 self.refused(request.wait, &error);
                 if matches!(error, Error::AlreadyHeld { .. }) {
-                    // The other future of this owner needs time to go on.
+                    // The other future of this owner needs time to continue.
                     sleep(us(100)).await;
                 }
             }
@@ -177,7 +177,7 @@ impl<S> User<S> {
         None
     }
 
-    /// The outcome, or nothing if it was dropped before: after a time, or after a few polls.
+    /// The outcome, or `None` if the future was dropped before: after a time, or after a few polls.
     pub(crate) async fn cancelled_at<F: Future>(
         &mut self,
         at: Option<Duration>,
@@ -221,7 +221,7 @@ impl<S> User<S> {
         }
         let own = matches!(error, Error::AlreadyHeld { .. }) && self.shares_owner;
         let own = own && matches!(self.plan.kind, Kind::ReadWrite | Kind::NonReentrant);
-        // Servers that are asked for a part of a short lease only may be too slow for it.
+        // Servers may be too slow if they are asked only for a part of a short lease.
         let slow = !self.plan.kind.is_lock() && self.plan.line.reply.max > ms(20);
         let slow = slow && matches!(error, Error::Unavailable { .. } | Error::Quorum { .. });
         let unhurt = self.plan.is_calm() && !error.is_timeout() && !slow;
@@ -243,7 +243,7 @@ impl<S> User<S> {
             _ => us(self.rng.u64(0..1_000_000).pow(2) / 2_000_000),
         };
         if self.rng.bool() && !self.plan.overrun {
-            // Stops by itself when the hold is lost.
+            // Ends on its own when the hold is lost.
             let _ended = entry.held.run(sleep(work)).await;
         } else {
             sleep(work).await;

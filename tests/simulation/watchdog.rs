@@ -1,23 +1,24 @@
-//! A run that does not end in real time is named: a busy loop lets no clock go on, paused time least.
+//! Reports a run that does not end in real time: a busy loop stops every clock, paused time
+//! included.
 
 use std::io::Write as _;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
-/// A seed takes a few hundred milliseconds; this is for machines that are busy elsewhere.
+/// A seed takes a few hundred milliseconds; the rest is for busy machines.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Barks unless it is dropped in time.
+/// Ends the process unless it is dropped in time.
 pub(crate) struct Watchdog {
     _leash: Sender<()>,
 }
 
 impl Watchdog {
-    /// Ends the process, as nothing else ends a busy loop; `replay` says how to see it again.
+    /// Ends the process, because nothing else ends a busy loop. `replay` says how to run it again.
     pub(crate) fn watch(replay: String) -> Watchdog {
         Watchdog::barking(PATIENCE, move || {
-            // Not by `println!`: what a test prints is kept until it ends.
+            // Not by `println!`, because the output of a test is kept until it ends.
             let text = format!("a run does not end within {PATIENCE:?} of real time: {replay}\n");
             drop(std::io::stderr().write_all(text.as_bytes()));
             std::process::abort();

@@ -1,4 +1,4 @@
-//! What goes wrong when, drawn from the seed.
+//! What goes wrong and when, drawn from the seed.
 
 use std::time::Duration;
 
@@ -13,9 +13,9 @@ use crate::world::World;
 
 pub(crate) struct Changes {
     rng: fastrand::Rng,
-    /// Faults that end by themselves: when, and whose.
+    /// Faults that will be ended, with the time of their end.
     pending: Vec<(Instant, Fault)>,
-    /// When which process shuts its clients down, in the midst of its work.
+    /// Which process shuts its clients down in the middle of its work, and when.
     closes: Option<(Instant, usize)>,
     /// When the clock of each server last ran ahead a little.
     drifted: Vec<Instant>,
@@ -31,10 +31,10 @@ enum Fault {
     Paused(usize),
 }
 
-/// What is over in a moment.
+/// Faults that are over in a moment.
 #[derive(Clone, Copy, Debug)]
 enum Strike {
-    /// A name is gone, and perhaps what belongs to it.
+    /// A name is evicted, perhaps with other keys of its lock.
     Eviction,
     /// With its data.
     Restart,
@@ -57,12 +57,12 @@ impl Changes {
     fn closing(plan: &Plan) -> Option<(Instant, usize)> {
         let mut rng = plan.kind.rng(plan.seed, 0xC105E);
         let at = Instant::now() + plan.duration.mul_f64(0.2 + 0.7 * rng.f64());
-        // The one that never pauses is what others are measured by.
+        // The client that never pauses is the measure for the others.
         let process = rng.usize(1..plan.processes);
         (plan.wild && rng.bool()).then_some((at, process))
     }
 
-    /// Microseconds to the next look.
+    /// Microseconds until the next look.
     pub(crate) fn step(&mut self) -> u64 {
         self.rng.u64(5_000..30_000)
     }
@@ -113,7 +113,7 @@ impl Changes {
 
     fn crash(&mut self, world: &mut World) {
         let victim = self.rng.usize(0..world.processes.len());
-        // Somebody counts, and looks after the latches.
+        // One process must stay to look after the latches.
         let spared = world.plan.kind == Kind::Latch && victim == 0;
         let alive = world
             .processes
@@ -126,7 +126,7 @@ impl Changes {
         }
     }
 
-    /// At most once within any lease, and by less than a lease allows for.
+    /// At most once within any lease, and within the margin of a lease.
     fn drift(&mut self, world: &World) {
         let engine = self.rng.usize(0..world.engines.len());
         if self.drifted[engine].elapsed() > world.plan.lease + ms(20) {
@@ -138,7 +138,7 @@ impl Changes {
         }
     }
 
-    /// Something happens to a minority of the servers.
+    /// Troubles a minority of the servers.
     fn trouble_one(&mut self, world: &World, workload: &mut dyn Workload) {
         let engine = self.rng.usize(0..world.engines.len());
         let bad = |fault: &Fault| match fault {
@@ -171,7 +171,7 @@ impl Changes {
         let victim = self.rng.usize(0..world.processes.len());
         let name = self.rng.usize(0..world.plan.names);
         let engine = match (world.plan.kind, world.engines.len()) {
-            // Where this name is.
+            // The engine of this name.
             (Kind::Multi, engines) => name % engines,
             (_, 1) => 0,
             (_, engines) => self.rng.usize(0..engines),
@@ -194,7 +194,7 @@ impl Changes {
             5 => Fault::Paused(engine),
             6 if breaks => return strike(Strike::Eviction),
             7 => return strike(Strike::Restart),
-            // Replies to repeated counts of a latch are kept by this clock.
+            // Replies to repeated counts of a latch expire by this clock.
             9 if breaks && !latch => return strike(Strike::ClockJump),
             8 | 9 if breaks => return strike(Strike::Emptying),
             10 => return strike(Strike::ScriptFlush),
@@ -250,7 +250,7 @@ impl Changes {
         }
     }
 
-    /// Faults of a moment. Those by which the server forgets holds void them.
+    /// Momentary faults. Those by which the server forgets holds make them void.
     fn strike(
         &mut self,
         world: &World,

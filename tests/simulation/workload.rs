@@ -1,4 +1,4 @@
-//! What a world does, by kind: its users, and the checker that looks at it.
+//! What happens in a world, by kind: its users, and the checker of their history.
 
 use fastrand::Rng;
 use futures::FutureExt;
@@ -8,34 +8,34 @@ use crate::user::Users;
 use crate::world::World;
 
 pub(crate) trait Workload: Send + Sync {
-    /// The lives of the users of one process.
+    /// The futures of the users of one process.
     fn users(&mut self, world: &World, process: usize, rng: &mut Rng) -> Users;
 
-    /// What must hold at every moment; looked at every few milliseconds of simulated time.
+    /// Checks the invariants. Called every few milliseconds of simulated time.
     fn look(&mut self, world: &World);
 
-    /// A server is about to forget what it has of these names: keys are lost, or its clock jumps.
+    /// A server is about to forget these names: their keys are lost, or its clock jumps.
     fn forgets(&mut self, world: &World, _engine: usize, names: &[usize]) {
         world.ledger.void(names);
     }
 
-    /// A server is about to lose all it has.
+    /// A server is about to lose all its data.
     fn is_emptied(&mut self) {}
 
-    /// Keys that are evicted with that of a name.
+    /// Keys that are evicted together with that of a name.
     fn evicted_with(&self, _name: usize, _rng: &mut Rng) -> Vec<String> {
         Vec::new()
     }
 
-    /// The weather has cleared: what users cannot mend themselves.
+    /// The weather has cleared: repairs what users cannot repair.
     fn repair<'a>(&'a mut self, _world: &'a World) -> BoxFuture<'a, ()> {
         std::future::ready(()).boxed()
     }
 
-    /// Everybody is gone: what the run as a whole must have kept to.
+    /// Everybody is gone: checks the run as a whole.
     fn check_the_whole(&self, _world: &World) {}
 
-    /// What only the next user would take away.
+    /// Does what only the next user would do.
     fn pass_by<'a>(&'a self, _world: &'a World) -> BoxFuture<'a, ()> {
         std::future::ready(()).boxed()
     }
@@ -45,7 +45,7 @@ pub(crate) trait Workload: Send + Sync {
         false
     }
 
-    /// What else is not as it should be then. To ask may take away what the dead have left.
+    /// What else is wrong at the end. Asking may remove what dead clients have left.
     fn left<'a>(&'a self, _world: &'a World) -> BoxFuture<'a, Vec<String>> {
         std::future::ready(Vec::new()).boxed()
     }

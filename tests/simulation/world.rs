@@ -22,11 +22,11 @@ pub(crate) struct Process {
     /// One for each engine.
     pub(crate) clients: Vec<Client>,
     pub(crate) connections: Vec<Connection>,
-    /// What the fields of its clients begin with.
+    /// The prefixes of the fields of its clients.
     pub(crate) ids: Vec<String>,
     pub(crate) gate: Gate,
     pub(crate) users: Vec<JoinHandle<()>>,
-    /// It has not crashed.
+    /// The process has not crashed.
     pub(crate) alive: bool,
 }
 
@@ -36,7 +36,7 @@ pub(crate) struct World {
     pub(crate) ledger: Ledger,
     pub(crate) processes: Vec<Process>,
     pub(crate) frozen: Frozen,
-    /// Users come to an end.
+    /// Users shall come to an end.
     pub(crate) over: Arc<AtomicBool>,
     /// When the weather cleared.
     pub(crate) cleared: Option<Instant>,
@@ -87,7 +87,7 @@ impl World {
         }
     }
 
-    /// What a user begins with.
+    /// A user at its start.
     pub(crate) fn user<S>(&self, actor: Actor, rng: Rng, shared: S) -> User<S> {
         User {
             actor,
@@ -102,7 +102,7 @@ impl World {
         }
     }
 
-    /// All users of a process, where they are alike.
+    /// All users of a process, for kinds whose users are alike.
     pub(crate) fn users<S: Clone>(
         &self,
         process: usize,
@@ -114,7 +114,7 @@ impl World {
         (0..self.plan.actors).map(user).map(life).collect()
     }
 
-    /// Since when nothing goes wrong that takes more than a moment.
+    /// Since when nothing has gone wrong for longer than a moment.
     pub(crate) fn unhurt_since(&self) -> Option<Instant> {
         match self.plan.weather {
             Weather::Storm => self.cleared,
@@ -128,7 +128,7 @@ impl World {
         processes.filter(|(number, one)| one.alive && !self.ledger.is_closed(*number))
     }
 
-    /// The clients of a process that lives, one for each engine.
+    /// The clients of a living process, one for each engine.
     pub(crate) fn witnesses(&self) -> &[Client] {
         let (_, process) = self.alive().next().expect("somebody lives");
         &process.clients
@@ -139,14 +139,15 @@ impl World {
         self.frozen.thaws(process);
     }
 
-    /// The process dies without a farewell: its tasks are gone, and nothing of it is executed.
+    /// The process dies without closing anything: its tasks are gone and nothing of it is executed.
     pub(crate) fn crash(&mut self, number: usize) {
         let process = &mut self.processes[number];
         process.alive = false;
         process.connections.iter().for_each(Connection::crash);
         process.gate.freeze();
         self.ledger.crashed(number);
-        // Dropped behind a closed gate, its handles would queue releases that nobody sends.
+        // Dropped behind a closed gate, so that its handles cannot queue releases, which nobody
+        // would send.
         process.users.drain(..).for_each(|user| user.abort());
     }
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::redis_state::RedisState;
 use crate::plan::Weather;
 
-/// Whether somebody may have taken over a hold that was handed on.
+/// Whether somebody may have restored a hold that was handed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Takers {
     None,
@@ -14,21 +14,22 @@ pub(crate) enum Takers {
 
 #[derive(Default)]
 pub(crate) struct QueueOrder {
-    /// What was seen of each name at the look before.
+    /// The queue of each name at the last look.
     last: BTreeMap<usize, Vec<String>>,
-    /// Whose turn is over or has begun.
+    /// Fields whose turn is over or has begun.
     served: BTreeSet<String>,
-    /// Who was told of its turn.
+    /// Fields whose grant reached the client.
     told: BTreeSet<String>,
-    /// Everybody that was ever seen waiting.
+    /// Every field that was ever seen waiting.
     known: BTreeSet<String>,
 }
 
 impl QueueOrder {
-    /// Compares a queue with the one before; `granted` were told of their turn since.
+    /// Compares a queue with the previous one. `granted` are the fields that were granted in
+    /// between.
     ///
-    /// Those who take a hold over never waited.
-    /// Between two looks many may come and go: who is in both queues waited all the time.
+    /// A restored hold never waited. Between two looks many waiters may come and go, but a field
+    /// that is in both queues waited all the time.
     pub(crate) fn look(
         &mut self,
         weather: Weather,
@@ -44,7 +45,7 @@ impl QueueOrder {
         self.told.extend(granted.iter().cloned());
         let mut served = Vec::new();
         for field in granted.iter().chain(state.holds.keys()) {
-            // A hold that is taken over was never waited for.
+            // A restored hold never waited.
             let taken_over = takers == Takers::Some && !self.known.contains(field);
             let renamed = is_lossy && !self.known.contains(field) && self.has_an_untold(field);
             if self.served.insert(field.clone()) && !taken_over && !renamed {
@@ -65,7 +66,7 @@ impl QueueOrder {
             }
         }
         self.known.extend(now.iter().cloned());
-        // Behind its own client's.
+        // Behind those of its own client.
         let put_back = |field: &&String| {
             is_lossy && !before.contains(field) && of_same_client(self.served.iter(), field)
         };
@@ -81,14 +82,14 @@ impl QueueOrder {
         None
     }
 
-    /// Whose grant came when its lease was over is told nothing, and is put back under a new name, before all
-    /// others: is there such a turn of the client of this field?
+    /// A waiter whose grant came after its lease had ended is put back at the front under a new
+    /// name. True if there is such a turn of this field's client.
     fn has_an_untold(&self, field: &str) -> bool {
         of_same_client(self.served.difference(&self.told), field)
     }
 
-    /// Whose turn had come and was over before the lost reply was asked for again comes back to where
-    /// it was: before all others.
+    /// A waiter whose turn came and ended before its lost reply was asked for again returns to its
+    /// former place, at the front.
     fn put_back<'a>(&self, before: &mut Vec<String>, fields: impl Iterator<Item = &'a String>) {
         let mut back = Vec::new();
         for field in fields {
@@ -101,7 +102,7 @@ impl QueueOrder {
     }
 }
 
-/// Is one of them of the same client?
+/// True if one of them belongs to the same client.
 fn of_same_client<'a>(mut others: impl Iterator<Item = &'a String>, field: &str) -> bool {
     let client = |field: &str| field.rsplit_once(':').map(|(client, _)| client.to_owned());
     others.any(|other| client(other) == client(field))

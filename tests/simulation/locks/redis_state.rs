@@ -1,4 +1,4 @@
-//! What the keys in the engine say, and whether each is as its kind of lock must have it.
+//! Reads the keys in the engine, and checks that each has the layout that its kind requires.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,19 +8,19 @@ use crate::kind::Kind;
 use crate::ledger::Side;
 use crate::plan::{Plan, name_of};
 
-/// With more fields than that a release leaves the hash a longer life than its holds have.
+/// With more fields, a release may leave the hash a longer expiry than its holds have.
 const EXACT_MOST: usize = 16;
 
-/// What stands in the engine for one name.
+/// What the engine has for one name.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RedisState {
-    /// Owner fields that hold it, each with what is left of its own lease, ms.
+    /// The owner fields that hold the lock, each with the rest of its own lease in ms.
     pub(crate) holds: BTreeMap<String, i64>,
-    /// How it is held, if it is.
+    /// How the lock is held, if it is.
     pub(crate) side: Option<Side>,
-    /// Owner fields that wait in Redis, the next one first.
+    /// The owner fields that wait in Redis, the next one first.
     pub(crate) queue: Vec<String>,
-    /// Owner fields whose place in that queue is kept.
+    /// The owner fields whose place in that queue is kept.
     pub(crate) kept: BTreeSet<String>,
 }
 
@@ -38,21 +38,21 @@ const QUEUE: &str = "redisson_lock_queue:";
 const DEADLINES: &str = "redisson_lock_timeout:";
 const TOKENS: &str = "redisson_lock_token:";
 pub(crate) const RESOURCE: &str = "resource:";
-/// A queue is kept for a day, and no world lasts for an hour.
+/// A queue is kept for a day, and no run lasts an hour.
 const LONGEST_SEEN: i64 = 23 * 60 * 60 * 1000;
 const LIVES: &str = ":rwlock_timeout:1";
 
-/// Keys that stay when everything has ended.
+/// True for keys that stay when everything has ended.
 pub(crate) fn stays(kind: Kind, key: &str) -> bool {
     kind == Kind::Fenced && (key.starts_with(TOKENS) || is_resource(key))
 }
 
-/// What users of a fenced lock write, and the highest token that wrote it.
+/// The values that users of a fenced lock write, with the highest token that wrote each.
 fn is_resource(key: &str) -> bool {
     key.starts_with(RESOURCE) || key.starts_with("leasehold_fence:")
 }
 
-/// The tokens that were last written to each resource.
+/// The token of the last write to each resource.
 pub(crate) fn resources(dump: &Dump) -> BTreeMap<String, i64> {
     let all = dump
         .iter()
@@ -64,7 +64,7 @@ pub(crate) fn resources(dump: &Dump) -> BTreeMap<String, i64> {
         .collect()
 }
 
-/// What stands for each name, or the first key that should not be as it is.
+/// The state of each name, or the first key with a wrong layout.
 pub(crate) fn read(plan: &Plan, dump: &Dump) -> Result<BTreeMap<usize, RedisState>, String> {
     let kind = plan.kind;
     let mut all = BTreeMap::new();
@@ -97,7 +97,7 @@ pub(crate) fn read(plan: &Plan, dump: &Dump) -> Result<BTreeMap<usize, RedisStat
     }
 }
 
-/// The content of a key and what is left of its lease.
+/// The content of a key and the rest of its lease.
 type Found<Left> = Result<Option<(Vec<String>, Left)>, String>;
 
 struct Reading<'a> {
@@ -135,7 +135,7 @@ impl Reading<'_> {
         }
     }
 
-    /// A key that expires, and long after every place that is kept in it.
+    /// A key that expires long after every place in it.
     fn outlasts_places(&mut self, key: &str, kind: &str) -> Result<Vec<String>, String> {
         match self.leased(key, kind)? {
             Some((content, left)) if left < LONGEST_SEEN => {
@@ -175,7 +175,7 @@ impl Reading<'_> {
         }))
     }
 
-    /// A mode; one writer, or none; readers, each with a key that lives as long as its hold.
+    /// A mode; one writer or none; readers, each with a key that expires with its hold.
     fn sides(&mut self) -> Result<RedisState, String> {
         let mut lives = BTreeMap::new();
         let ours = format!("{{{}}}:", self.name);
@@ -225,7 +225,7 @@ impl Reading<'_> {
         if longest > left + 1 {
             return odd("ends before its holds");
         }
-        // Among many readers a release does not look at each of them.
+        // Among many readers, a release does not check each of them.
         if left > longest + 1 && fields_and_counts.len() <= EXACT_MOST {
             return odd("outlives its holds");
         }
@@ -236,7 +236,7 @@ impl Reading<'_> {
         })
     }
 
-    /// A queue, and for each in it until when its place is kept.
+    /// A queue, and for each entry until when its place is kept.
     fn queue(&mut self, state: RedisState) -> Result<RedisState, String> {
         let [queue, deadlines] = keys_of_queue(self.name);
         let queue = self.outlasts_places(&queue, "list")?;
@@ -256,7 +256,7 @@ impl Reading<'_> {
         })
     }
 
-    /// The last token, for ever.
+    /// The last token, which stays forever.
     fn counter(&mut self, state: RedisState) -> Result<RedisState, String> {
         let token = self.unleased(&format!("{TOKENS}{{{}}}", self.name), "string")?;
         match token.first().map(|token| token.parse::<i64>()) {

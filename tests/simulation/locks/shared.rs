@@ -1,5 +1,5 @@
-//! What the users of locks do and its checkers must know: tokens that were given out, turns that came,
-//! and holds that change hands.
+//! What the users and the checkers of locks share: tokens that were given out, turns that came, and
+//! holds that change hands.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,23 +12,23 @@ use crate::ledger::{Entry, Side};
 use crate::plan::ms;
 use crate::user::User;
 
-/// A hold that was handed on, for whoever takes it.
+/// A hold that was handed on and may be restored.
 #[derive(Clone, Debug)]
 pub(crate) struct Offer {
     pub(crate) name: usize,
     pub(crate) side: Side,
     pub(crate) text: String,
     pub(crate) field: String,
-    /// Its lease ends then at the earliest.
+    /// Its lease ends at this instant at the earliest.
     pub(crate) until: Instant,
     pub(crate) process: usize,
     /// When it was granted.
     pub(crate) since: Instant,
-    /// Somebody tried before.
+    /// Somebody has tried before.
     pub(crate) tried: bool,
 }
 
-/// Whether an offer that is tried is left to others as well.
+/// Whether an offer that is tried stays available to others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Left {
     No,
@@ -37,20 +37,20 @@ pub(crate) enum Left {
 
 #[derive(Default)]
 struct State {
-    /// The highest fencing token of each name and the hold that has it.
+    /// The highest fencing token of each name, and the hold that has it.
     tokens: BTreeMap<usize, (i64, String)>,
-    /// Whose turn has come, by name and owner field, since that was last asked.
+    /// Whose turn has come since the last call, by name and owner field.
     served: Vec<(usize, String)>,
-    /// How many owners were made that no user is.
+    /// The number of owners that belong to no user.
     fresh_owners: usize,
     offers: Vec<Offer>,
-    /// Texts, each with whether somebody has its hold.
+    /// Texts, and whether somebody has restored each.
     taken: BTreeMap<String, bool>,
-    /// Fields that stand without a guard, and until when they may.
+    /// Fields without a guard, and until when they may exist.
     strays: BTreeMap<String, Instant>,
-    /// Who takes holds over, by name, and when somebody last did; beside the queue.
+    /// By name: how many restores are under way, and when the last one happened.
     moves: BTreeMap<usize, (u32, Instant)>,
-    /// How often the server lost all it had.
+    /// How often the server lost all its data.
     emptied: u32,
 }
 
@@ -58,10 +58,10 @@ struct State {
 pub(crate) struct Shared(Arc<Mutex<State>>);
 
 impl Shared {
-    /// A guard was given out: nobody else's may be valid now.
+    /// A guard was given out: no other guard may be valid now.
     pub(crate) fn check_grant<S>(&self, user: &User<S>, entry: &Entry) {
         let (Entry { wish, held, .. }, ledger) = (entry, &user.ledger);
-        // What was forced open before anybody looked was served before those who wait now.
+        // A waiter that got a lock before it was forced open was served before the present waiters.
         if entry.is_void() || ledger.is_forced(wish.names[0]) {
             return;
         }
@@ -82,8 +82,8 @@ impl Shared {
         }
     }
 
-    /// What is odd about the token of a new guard. Tokens grow with each outermost acquisition and are
-    /// the same in nested ones.
+    /// What is wrong with the token of a new guard. Tokens grow with each outermost acquisition and
+    /// are the same in nested ones.
     fn check_token(&self, kind: Kind, entry: &Entry) -> Option<String> {
         let token = entry.held.token().map(leasehold::FencingToken::value);
         if kind != Kind::Fenced {
@@ -107,7 +107,7 @@ impl Shared {
         (!follows).then(|| format!("token {token} after {last}"))
     }
 
-    /// The server lost all it had, the last tokens included.
+    /// The server lost all its data, including the last tokens.
     pub(crate) fn is_emptied(&self) {
         let mut state = self.0.lock();
         state.emptied += 1;
@@ -123,12 +123,12 @@ impl Shared {
         self.0.lock().served.push(turn);
     }
 
-    /// Names and owner fields that were granted since this was last asked.
+    /// Names and owner fields that were granted since the last call.
     pub(crate) fn served(&self) -> Vec<(usize, String)> {
         std::mem::take(&mut self.0.lock().served)
     }
 
-    /// Every acquisition without an owner is one of its own.
+    /// Every acquisition without an owner is its own owner.
     pub(crate) fn fresh_owner(&self) -> usize {
         let mut state = self.0.lock();
         state.fresh_owners += 1;
@@ -142,7 +142,7 @@ impl Shared {
         state.offers.push(offer);
     }
 
-    /// An offer that `fits`; it is left to be tried by another, too, if it is `left` and was not.
+    /// An offer that `fits`. With `left`, another user may try it too, once.
     pub(crate) fn offer(&self, left: Left, fits: impl Fn(&Offer) -> bool) -> Option<Offer> {
         let mut state = self.0.lock();
         let at = state.offers.iter().position(fits)?;
@@ -154,14 +154,14 @@ impl Shared {
         Some(offer)
     }
 
-    /// A hold was taken over; false if somebody else had it before.
+    /// A hold was restored. False if another user had restored it before.
     pub(crate) fn takes(&self, offer: &Offer) -> bool {
         let mut state = self.0.lock();
         state.strays.remove(&offer.field);
         state.taken.insert(offer.text.clone(), true) != Some(true)
     }
 
-    /// A hold is being taken over: nobody stands in the queue for it.
+    /// A hold is being restored, without a place in the queue.
     pub(crate) fn begins_to_move(&self, name: usize) {
         let mut state = self.0.lock();
         state.moves.entry(name).or_insert((0, Instant::now())).0 += 1;
@@ -173,18 +173,19 @@ impl Shared {
         }
     }
 
-    /// Is a hold being taken over, or was one a moment ago? A call that was given up may run yet.
+    /// True if a hold is being restored or was a moment ago. A call that was given up may still
+    /// run.
     pub(crate) fn is_moved(&self, name: usize) -> bool {
         let moves = self.0.lock().moves.get(&name).copied();
         moves.is_some_and(|(number, last)| number > 0 || last.elapsed() <= ms(100))
     }
 
-    /// May this field stand without a guard?
+    /// True if this field may exist without a guard.
     pub(crate) fn is_stray(&self, field: &str) -> bool {
         self.0.lock().strays.contains_key(field)
     }
 
-    /// What has outlived its lease is nobody's any more.
+    /// Forgets fields whose leases have ended.
     pub(crate) fn sweep(&self) {
         self.0
             .lock()

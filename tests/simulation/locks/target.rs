@@ -1,4 +1,4 @@
-//! What one user takes: a lock of the kind that is simulated, or its two sides.
+//! What one user takes: a lock of the simulated kind, or its two sides.
 
 use leasehold::{Lock, Owner, ReadWriteLock};
 

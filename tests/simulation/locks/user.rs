@@ -1,4 +1,4 @@
-//! One user of locks: takes, nests, works, cancels, lets go, in every way there is.
+//! One user of locks: takes, nests, works, cancels and releases in every possible way.
 
 use std::sync::Arc;
 
@@ -40,7 +40,7 @@ impl User<Owned> {
         }
     }
 
-    /// One acquisition, with whatever happens in it.
+    /// One acquisition and everything that happens in it.
     async fn visit(&mut self, lock: &Target, wish: Wish) {
         let request = self.request();
         let wish = Wish {
@@ -68,7 +68,7 @@ impl User<Owned> {
                 (Kind::ReadWrite, Side::Write) if depth == 0 && self.rng.bool() => {
                     return self.downgrade(lock, entry).await;
                 }
-                // In calm weather that always works while it is held.
+                // In calm weather this always works while the lock is held.
                 _ => {
                     if let Some(inner) = self.again(lock, entry.wish.names[0], side).await {
                         Box::pin(self.inside(lock, inner, depth + 1)).await;
@@ -81,7 +81,7 @@ impl User<Owned> {
         self.lets_go(entry).await;
     }
 
-    /// Reads under the own write hold, and goes on reading when that is released.
+    /// Reads under its own write hold, and continues to read after releasing that.
     async fn downgrade(&mut self, lock: &Target, entry: Entry) {
         match self.again(lock, entry.wish.names[0], Side::Read).await {
             Some(inner) if self.rng.bool() => {
@@ -100,7 +100,7 @@ impl User<Owned> {
         }
     }
 
-    /// Takes what it holds once more.
+    /// Takes once more what it holds.
     async fn again(&mut self, lock: &Target, name: usize, side: Side) -> Option<Entry> {
         let lease = if self.rng.bool() {
             Lease::Renewed
@@ -120,14 +120,14 @@ impl User<Owned> {
             Ok(inner) => return Some(self.has(Wish::of_lock(self.actor, name, side), inner)),
             Err(error) => error,
         };
-        // What it held may be lost, and the owner's other future may hold the other side.
+        // Its hold may be lost, and the owner's other future may hold the other side.
         let shares_sides = self.shares_owner && self.plan.kind == Kind::ReadWrite;
         let told = matches!(error, Error::AlreadyHeld { .. }) && side == Side::Write;
         if told && shares_sides || self.ledger.excuses(self.actor, &error) {
             return None;
         }
-        // A fixed lease may have ended meanwhile, or the lock was forced open: then somebody else may
-        // hold it.
+        // A fixed lease may have ended or the lock been forced open in the meantime, so that
+        // another user may hold it.
         if self.plan.is_calm() && !(error.is_timeout() && self.may_be_lost(name)) {
             self.violation(&format!("cannot re-enter: {error}"));
         }
@@ -137,14 +137,14 @@ impl User<Owned> {
         None
     }
 
-    /// A guard that was given out beside [`takes`](User::takes).
+    /// A guard that was obtained otherwise than by [`takes`](User::takes).
     pub(crate) fn has(&self, wish: Wish, guard: LockGuard) -> Entry {
         let entry = self.ledger.enters(wish, Held::Lock(Arc::new(guard)));
         self.shared.shared.check_grant(self, &entry);
         entry
     }
 
-    /// Its owner has no valid guard of a name, or somebody's is void and does not know yet.
+    /// True if its owner has no valid guard of a name, or a guard is void without knowing yet.
     fn may_be_lost(&self, name: usize) -> bool {
         let entries = self.ledger.entries();
         let mut valid = entries

@@ -1,4 +1,4 @@
-//! A guard in the hands of a user that may be dropped at any moment.
+//! A guard of a user that may be dropped at any moment.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,10 +9,10 @@ use tokio::time::Instant;
 use super::{Wanted, Wild};
 use crate::ledger::{Entry, Held, Ledger, Wish, alone};
 
-/// A grant is given to its caller within this, or to nobody.
+/// A grant reaches its caller within this time, or nobody.
 const ON_ITS_WAY: Duration = Duration::from_millis(300);
 
-/// Dropped, it leaves the ledger and then the lock.
+/// Its drop removes it from the ledger first and then releases the lock.
 pub(super) struct Grip {
     ledger: Ledger,
     entry: Option<Entry>,
@@ -25,7 +25,7 @@ impl Grip {
         Grip::shared(user, wanted, Arc::new(guard))
     }
 
-    /// Of a guard that somebody else releases.
+    /// For a guard that somebody else releases.
     pub(super) fn shared(user: &Wild, wanted: &Wanted, guard: Arc<LockGuard>) -> Self {
         let wish = Wish::of_lock(wanted.actor, wanted.name, wanted.side);
         let entry = user.ledger.enters(wish, Held::Lock(guard));
@@ -47,7 +47,7 @@ impl Grip {
         }
     }
 
-    /// The guard, which nobody else has.
+    /// The guard, which nobody else may have.
     pub(super) fn into_guard(mut self) -> LockGuard {
         let guard = self.guard();
         drop(self.leave());

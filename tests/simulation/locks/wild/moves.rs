@@ -1,4 +1,4 @@
-//! Holds that change hands, and those that are ended by others.
+//! Holds that change hands, and holds that others end.
 
 use leasehold::{ConfigError, Error, LockGuard};
 use tokio::time::{Instant, sleep};
@@ -27,7 +27,7 @@ impl Wild {
             Ok(text) => {
                 self.notes(wanted, "hands it on");
                 let tried = false;
-                // What an earlier call asked for may be longer than what was confirmed.
+                // An earlier call may have asked for a longer lease than the confirmed one.
                 let until = until + self.plan.lease;
                 let offer = Offer {
                     name,
@@ -52,10 +52,10 @@ impl Wild {
         }
     }
 
-    /// Takes over what somebody handed on, twice at once or after somebody else.
+    /// Restores a hold that was handed on: twice at once, or after another user.
     pub(super) async fn takes_over(&mut self) {
         let (own, kind) = (self.actor.process, self.plan.kind);
-        // The value of a string lock stays as it is: two clients would both have it.
+        // The value of a string lock does not change, so two clients would both have it.
         let fits = |offer: &Offer| kind != Kind::String || offer.process == own;
         let left = if self.rng.bool() {
             Left::ForOthers
@@ -97,7 +97,7 @@ impl Wild {
                 Err(error) => {
                     self.notes(&wanted, &format!("does not take over: {error}"));
                     let odd = match error {
-                        // The value of a string lock may be handed on again and again.
+                        // The value of a string lock may be handed on repeatedly.
                         Error::NotOwner { .. } => calm && alone && in_time && kind != Kind::String,
                         Error::AlreadyHeld { .. } => kind != Kind::String,
                         _ => calm,
@@ -126,7 +126,7 @@ impl Wild {
         (wanted, grip)
     }
 
-    /// Ends whatever is held there.
+    /// Ends every hold of the lock.
     pub(super) async fn forces(&mut self, wanted: &Wanted) {
         self.notes(wanted, "forces it open");
         self.asks();
@@ -134,7 +134,7 @@ impl Wild {
         let forced = wanted.lock.side(wanted.side).force_unlock().await;
         self.notes(wanted, &format!("forced it: {forced:?}"));
         if forced.is_err() && matches!(self.plan.weather, Weather::Storm | Weather::Lossy) {
-            // It may come late: a server that is paused executes it when it goes on.
+            // The call may run late: a paused server executes it when it resumes.
             sleep(ms(600) + 2 * self.plan.lease.min(ms(2500))).await;
         }
         self.ledger.has_forced(wanted.name);
