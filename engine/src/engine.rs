@@ -23,8 +23,8 @@ use super::store::Store;
 
 /// A Redis server in memory, for the clients of one process.
 ///
-/// Clients that share an engine see the same keys, as processes that share a server do. Nothing is kept when the last
-/// reference is gone: connections end with their engine.
+/// Clients that share an engine see the same keys, like processes that share a server. When its
+/// last reference is gone, so are its data and its connections.
 pub struct Engine {
     inner: Mutex<Inner>,
     paused: AtomicBool,
@@ -82,13 +82,13 @@ impl Engine {
         job(&mut store)
     }
 
-    /// Deletes a key, and tells no client: as after the failover to a replica that had not seen the key. Answers
-    /// whether the key was there.
+    /// Deletes a key without a message, as if a failover had gone to a replica without it. Returns
+    /// whether the key existed.
     pub fn remove(&self, key: &[u8]) -> bool {
         self.with_store(|store| store.remove(key))
     }
 
-    /// Moves the server's clock, and only that: keys expire early.
+    /// Moves only the server's clock, so that keys expire early.
     pub fn jump_clock(&self, by: Duration) {
         self.with_store(|store| store.jump_clock(by));
     }
@@ -112,18 +112,18 @@ impl Engine {
             .for_each(|link| link.back.notify_waiters());
     }
 
-    /// Executes no request until [`resume`](Self::resume); requests pile up.
+    /// Executes no request until [`resume`](Self::resume). Requests are kept.
     pub fn pause(&self) {
         self.set_activity(Activity::Paused);
     }
 
-    /// Executes the requests that piled up, and goes on.
+    /// Executes the kept requests, and continues.
     pub fn resume(&self) {
         self.set_activity(Activity::Runs);
     }
 
-    /// All connections break, and can be made again. The script cache is empty, and with [`Restart::Empty`] the
-    /// keyspace too.
+    /// Breaks all connections, which can be made again at once. Empties the script cache, and with
+    /// [`Restart::Empty`] also the keyspace.
     pub fn restart(&self, data: Restart) {
         self.cut();
         self.forget(data);
@@ -150,7 +150,8 @@ impl Engine {
         self.inner.lock().connections.values().cloned().collect()
     }
 
-    /// Breaks all connections; no client can connect until [`heal`](Self::heal). The keys stay as they are.
+    /// Breaks all connections and refuses new ones until [`heal`](Self::heal). The keys do not
+    /// change.
     pub fn cut(&self) {
         self.cut.store(true, Ordering::Release);
         self.connections()
@@ -158,7 +159,7 @@ impl Engine {
             .for_each(|connection| connection.cut());
     }
 
-    /// Lets connections be made.
+    /// Allows connections again.
     pub fn heal(&self) {
         self.cut.store(false, Ordering::Release);
         self.clients()
@@ -194,7 +195,7 @@ impl Engine {
         }
     }
 
-    /// How many connections are subscribed to each channel.
+    /// The number of subscribed connections of each channel.
     pub fn listeners(&self) -> BTreeMap<String, usize> {
         let inner = self.inner.lock();
         let name = |channel: &Bytes| String::from_utf8_lossy(channel).into_owned();
@@ -205,7 +206,7 @@ impl Engine {
             .collect()
     }
 
-    /// How often clients ran each script, by its SHA-1.
+    /// How often clients ran each script, by SHA-1.
     pub fn scripts_run(&self) -> BTreeMap<String, u64> {
         self.inner.lock().scripts_run.clone()
     }
@@ -251,7 +252,7 @@ impl Engine {
         links.into_iter().filter(|link| link.is_alive()).collect()
     }
 
-    /// From now on a connection has to give this password first.
+    /// Requires this password of new connections.
     pub fn require_password(&self, password: &str) {
         self.inner.lock().password = Some(password.to_owned());
     }

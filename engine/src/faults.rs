@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-/// A time drawn evenly between two ends.
+/// A random time, uniformly distributed between two bounds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Delay {
     /// The shortest.
@@ -13,7 +13,7 @@ pub struct Delay {
 }
 
 impl Delay {
-    /// Always the same.
+    /// Always the same time.
     pub fn fixed(time: Duration) -> Self {
         Delay {
             min: time,
@@ -21,7 +21,7 @@ impl Delay {
         }
     }
 
-    /// Anything between the two.
+    /// Any time between the two.
     pub fn between(min: Duration, max: Duration) -> Self {
         Delay { min, max }
     }
@@ -42,16 +42,16 @@ pub(crate) enum Activity {
     Paused,
 }
 
-/// What a restart leaves.
+/// What is left after a restart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Restart {
-    /// As after a restart with an append-only file.
+    /// Everything, like with an append-only file.
     WithData,
-    /// As after a failover to an empty replica.
+    /// Nothing, like after a failover to an empty replica.
     Empty,
 }
 
-/// Which way bytes go.
+/// The direction of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Direction {
     /// From the client to the server.
@@ -64,44 +64,45 @@ pub enum Direction {
 /// and no delays.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Faults {
-    /// So many bytes arrive at once at most. Each chunk has a random size, independent of the frames.
+    /// The largest number of bytes that arrive at once. Each chunk has a random size, independent
+    /// of frames.
     pub chunk_max: usize,
-    /// How many bytes a direction holds before its reader has read them.
+    /// How many unread bytes fit into one direction.
     pub capacity: usize,
     /// From the client to the server.
     pub request: Delay,
     /// From the server to the client.
     pub reply: Delay,
-    /// What each connection adds to both directions, drawn once.
+    /// An additional delay of each connection in both directions, drawn once.
     pub uneven: Delay,
-    /// After a chunk the next chunk is late by `hesitation`.
+    /// The chance that the chunk after this one is late by `hesitation`.
     pub hesitate: f64,
     /// How late.
     pub hesitation: Delay,
-    /// The connection breaks within a chunk in flight to the server.
+    /// The chance that the connection breaks within a chunk in flight to the server.
     pub cut_request: f64,
-    /// The connection breaks within a chunk in flight to the client.
+    /// The chance that the connection breaks within a chunk in flight to the client.
     pub cut_reply: f64,
-    /// When a connection breaks, some of the bytes in flight to the client still arrive.
+    /// The chance that some bytes in flight to the client still arrive when the connection breaks.
     pub torn_reply: f64,
-    /// When a connection breaks, the first bytes (none up to all) in flight to the server still arrive,
-    /// `late` after the break, and only then does the server notice. When its client closes the
-    /// connection, all bytes in flight are as late.
+    /// The chance that the first bytes (none to all) in flight to the server still arrive, `late`
+    /// after the connection broke. Only then does the server notice the break. When the client
+    /// closes the connection, all bytes in flight are as late.
     pub late_after_cut: f64,
     /// How late.
     pub late: Delay,
-    /// When a client closes a connection, the last bytes (none up to all) in flight to the server
-    /// vanish.
+    /// The chance that the last bytes (none to all) in flight to the server vanish when a client
+    /// closes a connection.
     pub lost_at_close: f64,
-    /// A connection cannot be made.
+    /// The chance that a connection cannot be made.
     pub refuse_dial: f64,
-    /// How long after a break no connection can be made.
+    /// For how long no connection can be made after a break.
     pub away: Delay,
-    /// The server refuses a script before it runs it.
+    /// The chance that the server refuses a script before running it.
     pub refuse: f64,
-    /// The server runs a script, and answers what no script gives.
+    /// The chance that the server runs a script and sends a reply that no script sends.
     pub garble: f64,
-    /// The server drops a subscriber with more unsent bytes than that.
+    /// The server disconnects a subscriber with more unsent bytes than this.
     pub output_max: usize,
 }
 

@@ -7,19 +7,20 @@ use super::engine::Engine;
 use super::number::format_float;
 use super::reply::{Bytes, ErrorReply, Reply};
 
-/// A key as it is in the engine.
+/// A key in the engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dumped {
     /// `string`, `hash`, `list` or `zset`.
     pub kind: &'static str,
     /// The milliseconds until it expires.
     pub pttl: Option<i64>,
-    /// The string; the elements in order; fields or members each followed by value or score.
+    /// The string; the elements in order; or fields and members, each followed by its value or
+    /// score.
     pub content: Vec<Vec<u8>>,
 }
 
 impl Engine {
-    /// Runs one command, as if a client had sent it; needs no client and knows no faults.
+    /// Runs one command like a client, but without a connection and its faults.
     ///
     /// # Errors
     ///
@@ -51,7 +52,7 @@ impl Engine {
         })
     }
 
-    /// How often each command ran, by clients and by scripts; names in lower case.
+    /// How often each command ran, by clients and by scripts. Names in lower case.
     pub fn commands_run(&self) -> BTreeMap<String, u64> {
         self.with_store(|store| store.commands_run.clone())
     }

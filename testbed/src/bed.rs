@@ -28,7 +28,7 @@ impl Bed {
         Bed::server_through(Client::builder)
     }
 
-    /// The same, for clients with connections of another kind.
+    /// The same for clients with another kind of connection.
     pub fn server_through(connect: Connect) -> Self {
         Bed::Server(Box::new(Borrowed::take()), connect)
     }
@@ -51,7 +51,7 @@ impl Bed {
         matches!(self, Bed::Embedded(_))
     }
 
-    /// Another bed of the same kind, which knows nothing of this one.
+    /// Another, independent bed of the same kind.
     #[must_use]
     pub fn another(&self) -> Self {
         match self {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 
-/// One certificate for all servers, which is good for their address, and who signed it.
+/// One certificate for the addresses of all servers, and the authority that signed it.
 #[derive(Debug)]
 pub struct Certificate {
     pub folder: PathBuf,
@@ -37,7 +37,7 @@ impl Certificate {
         Certificate { folder }
     }
 
-    /// With which a server shows it.
+    /// The server's arguments for using it.
     pub fn arguments(&self) -> Vec<String> {
         let file = |name: &str| self.folder.join(name).to_string_lossy().into_owned();
         let files = [

@@ -32,7 +32,7 @@ pub enum Deployment {
 }
 
 impl Deployment {
-    /// The one that the environment names.
+    /// The deployment that the environment names.
     pub fn start() -> Self {
         match std::env::var("LEASEHOLD_DEPLOYMENT").as_deref() {
             Ok("cluster") => {
@@ -66,7 +66,7 @@ impl Deployment {
         }
     }
 
-    /// One command, to whom it concerns.
+    /// Sends one command to the servers that it concerns.
     pub fn command(&self, words: &[&str]) -> Reply {
         match self {
             Deployment::Server(server) => server.command(words),
@@ -75,13 +75,14 @@ impl Deployment {
         }
     }
 
-    /// How often a command was called since the last reset, refused calls included; of all servers together.
+    /// How often a command was called since the last reset, including refused calls, on all servers
+    /// together.
     pub fn calls(&self, command: &str) -> u64 {
         let stats = self.command(&["INFO", "commandstats"]).text();
         calls(&stats, command)
     }
 
-    /// How many servers a client has to be connected to.
+    /// How many servers a client must be connected to.
     pub fn primaries(&self) -> usize {
         match self {
             Deployment::Cluster(cluster) => cluster.shards(),
@@ -89,7 +90,7 @@ impl Deployment {
         }
     }
 
-    /// The lines of CLIENT LIST that contain `part`, of all that have data.
+    /// The lines of CLIENT LIST that contain `part`, on all servers with data.
     pub fn clients(&self, part: &str) -> Vec<String> {
         self.servers()
             .iter()
@@ -97,7 +98,7 @@ impl Deployment {
             .collect()
     }
 
-    /// The channels that somebody listens to, of one slot or of all.
+    /// The channels that have subscribers, sharded or not.
     pub fn channels(&self) -> Vec<String> {
         let ask = |server: &Server, what| match server.command(&["PUBSUB", what]) {
             Reply::Array(channels) => channels.iter().map(Reply::text).collect(),
@@ -142,7 +143,7 @@ impl Deployment {
         self.processes().for_each(Server::resume);
     }
 
-    /// A way in that can be made to fail.
+    /// Proxies through which clients can be made to fail.
     pub fn line(&self) -> Line {
         let addresses: Vec<_> = self.processes().map(Server::address).collect();
         let proxies = Proxy::start_for_all(&addresses);
@@ -166,7 +167,7 @@ impl Deployment {
         Line { url, proxies }
     }
 
-    /// Those that have data.
+    /// The servers with data.
     pub fn servers(&self) -> &[Server] {
         match self {
             Deployment::Server(server) => std::slice::from_ref(server),
@@ -249,7 +250,7 @@ pub struct Borrowed(Option<Deployment>);
 static IDLE: Mutex<Vec<Deployment>> = Mutex::new(Vec::new());
 
 impl Borrowed {
-    /// One that is idle, or a new one.
+    /// An idle deployment, or a new one.
     pub fn take() -> Self {
         loop {
             let idle = IDLE.lock().unwrap_or_else(PoisonError::into_inner).pop();
@@ -292,7 +293,8 @@ impl DerefMut for Borrowed {
     }
 }
 
-/// A client that comes in by its URL reaches every process of the deployment through a proxy.
+/// Proxies in front of every process of the deployment. A client with their URL reaches the
+/// processes only through them.
 #[derive(Debug)]
 pub struct Line {
     url: String,

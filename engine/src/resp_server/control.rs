@@ -9,7 +9,7 @@ use crate::engine::Engine;
 use crate::faults::{Direction, Faults};
 
 impl Engine {
-    /// The clients that were neither dropped nor crashed, the oldest first.
+    /// The clients that were not dropped and have not crashed, oldest first.
     pub fn links(&self) -> Vec<LinkControl> {
         self.clients().into_iter().map(LinkControl::new).collect()
     }
@@ -26,18 +26,18 @@ impl LinkControl {
         LinkControl { client }
     }
 
-    /// Numbers clients in the order in which they were made, from 1.
+    /// Clients are numbered from 1 in the order in which they were made.
     pub fn id(&self) -> u64 {
         self.client.id
     }
 
-    /// Sets what goes wrong from now on, drawn anew from a seed.
+    /// Sets the faults from now on, drawn from a new seed.
     pub fn set_faults(&self, faults: Faults, seed: u64) {
         self.client.set_faults(faults, seed);
     }
 
-    /// The connections that either end still has, the oldest first. The server may have one longer
-    /// than its client.
+    /// The connections that exist at either end, oldest first. A connection may exist longer at the
+    /// server's end.
     pub fn connections(&self) -> Vec<ConnectionControl> {
         let connections = self.client.connections().into_iter();
         connections
@@ -45,7 +45,7 @@ impl LinkControl {
             .collect()
     }
 
-    /// The connections with subscriptions, the oldest first.
+    /// The connections with subscriptions, oldest first.
     pub fn listening(&self) -> Vec<ConnectionControl> {
         let connections = self.connections().into_iter();
         connections
@@ -53,26 +53,26 @@ impl LinkControl {
             .collect()
     }
 
-    /// Breaks all connections; until they are healed none can be made.
+    /// Breaks all connections and refuses new ones until [`heal`](Self::heal).
     pub fn cut(&self) {
         self.client.with(|state| state.is_cut = true);
         self.connections().iter().for_each(ConnectionControl::cut);
     }
 
-    /// Breaks the connections with subscriptions; others still work. Until they are healed no
-    /// connection can be made.
+    /// Breaks the connections with subscriptions and leaves the others. No connection can be made
+    /// until [`heal`](Self::heal).
     pub fn cut_pubsub(&self) {
         self.client.with(|state| state.is_cut = true);
         self.listening().iter().for_each(ConnectionControl::cut);
     }
 
-    /// Breaks the connection that is made next after so many bytes of one direction.
+    /// Breaks the next connection after this many bytes of one direction.
     pub fn cut_next_after(&self, direction: Direction, bytes: u64) {
         self.client
             .with(|state| state.next_breaks = Some((direction, bytes)));
     }
 
-    /// No answers arrive any more on its connections without subscriptions.
+    /// Stops all replies on connections without subscriptions.
     pub fn mute(&self) {
         let silent = self
             .connections()
@@ -81,21 +81,21 @@ impl LinkControl {
         silent.for_each(|connection| connection.half_open(Direction::Replies));
     }
 
-    /// No messages arrive any more on its connections with subscriptions.
+    /// Stops all messages on connections with subscriptions.
     pub fn deafen(&self) {
         self.listening()
             .iter()
             .for_each(|connection| connection.half_open(Direction::Replies));
     }
 
-    /// Lets connections be made, and bytes pass.
+    /// Allows connections again, and lets bytes pass.
     pub fn heal(&self) {
         self.client.with(|state| state.is_cut = false);
         self.connections().iter().for_each(ConnectionControl::heal);
         self.client.back.notify_waiters();
     }
 
-    /// The client vanishes: no command of it is executed any more, no message delivered.
+    /// Makes the client vanish: no command of it is executed and no message delivered any more.
     pub fn crash(&self) {
         self.client.with(|state| state.is_alive = false);
         for connection in self.connections() {
@@ -104,7 +104,7 @@ impl LinkControl {
         }
     }
 
-    /// Whether the client was neither dropped nor crashed.
+    /// True if the client was not dropped and has not crashed.
     pub fn is_alive(&self) -> bool {
         self.client.is_alive()
     }
@@ -126,12 +126,12 @@ pub struct ConnectionControl {
 }
 
 impl ConnectionControl {
-    /// Numbers the connections of a client in the order of their making, from 1.
+    /// Connections of a client are numbered from 1 in the order in which they were made.
     pub fn number(&self) -> u64 {
         self.number
     }
 
-    /// How many channels the server knows that it listens to.
+    /// The number of channels that this connection is subscribed to at the server.
     pub fn subscriptions(&self) -> usize {
         self.connection.server.channels()
     }
@@ -141,23 +141,23 @@ impl ConnectionControl {
         self.connection.stream.with(Duplex::break_up);
     }
 
-    /// Breaks the connection when exactly so many more bytes of one direction have arrived.
+    /// Breaks the connection after exactly this many more bytes of one direction.
     pub fn cut_after(&self, direction: Direction, bytes: u64) {
         self.connection
             .stream
             .with(|duplex, now| duplex.break_after(direction, bytes, now));
     }
 
-    /// Bytes of this direction vanish, and neither end notices. If bytes were lost, the connection breaks
-    /// when it is healed.
+    /// Bytes of this direction vanish, and neither end notices. If bytes were lost, the connection
+    /// breaks when it is healed.
     pub fn half_open(&self, direction: Direction) {
         self.connection
             .stream
             .with(|duplex, _| duplex.half_open(direction));
     }
 
-    /// No bytes arrive in this direction until it is healed. Its writer waits when the bytes in flight
-    /// reach the capacity.
+    /// No bytes arrive in this direction until it is healed. Its writer blocks when the bytes in
+    /// flight reach the capacity.
     pub fn stall(&self, direction: Direction) {
         self.connection
             .stream
@@ -169,21 +169,21 @@ impl ConnectionControl {
         self.connection.stream.with(Duplex::heal);
     }
 
-    /// How many bytes the writer of a direction has got rid of.
+    /// The number of bytes that the writer of a direction has handed over.
     pub fn sent(&self, direction: Direction) -> u64 {
         self.connection
             .stream
             .with(|duplex, _| duplex.pipe(direction).sent)
     }
 
-    /// How many bytes the reader of a direction has got.
+    /// The number of bytes that the reader of a direction has received.
     pub fn arrived(&self, direction: Direction) -> u64 {
         self.connection
             .stream
             .with(|duplex, _| duplex.pipe(direction).arrived)
     }
 
-    /// Whether it neither broke nor was closed by an end.
+    /// True if the connection neither broke nor was closed.
     pub fn is_open(&self) -> bool {
         self.connection.stream.with(|duplex, _| duplex.is_open())
     }

@@ -16,7 +16,7 @@ use crate::engine::Engine;
 use crate::faults::Direction;
 
 impl Engine {
-    /// How one client reaches the engine. The server's ends of its connections are tasks on `runtime`.
+    /// Makes a dialer for one client. The server's ends of its connections are tasks on `runtime`.
     pub fn dialer(self: &Arc<Self>, runtime: &Handle) -> Dialer {
         Dialer {
             engine: self.clone(),
@@ -26,7 +26,7 @@ impl Engine {
     }
 }
 
-/// Makes the connections of one client. The client is gone when its dialer is.
+/// Makes the connections of one client. Dropping the dialer removes the client.
 pub struct Dialer {
     engine: Arc<Engine>,
     link: Arc<Link>,
@@ -34,11 +34,12 @@ pub struct Dialer {
 }
 
 impl Dialer {
-    /// Connects: the halves of a stream of bytes, RESP3 in both directions.
+    /// Connects. Returns the halves of a stream of bytes, with RESP3 in both directions.
     ///
     /// # Errors
     ///
-    /// [`io::ErrorKind::ConnectionRefused`] while the engine or the client is cut off, and as its faults have it.
+    /// [`io::ErrorKind::ConnectionRefused`] while the engine or the client is cut off, or because
+    /// of its faults.
     pub fn dial(&self) -> io::Result<(ReadHalf, WriteHalf)> {
         let stream = self.link.open()?;
         let accepted = self
@@ -55,11 +56,11 @@ impl Dialer {
         Ok((stream.reader(reader), stream.writer(writer)))
     }
 
-    /// Serves a client that comes by a stream of its own, a TCP connection for example, until it ends.
+    /// Serves a client that brings its own stream, such as a TCP connection, until the stream ends.
     ///
     /// # Errors
     ///
-    /// If no connection can be made ([`dial`](Self::dial)), or one of the two streams breaks.
+    /// If no connection can be made ([`dial`](Self::dial)) or one of the two streams breaks.
     pub async fn serve(
         &self,
         mut stream: impl AsyncRead + AsyncWrite + Unpin + Send,

@@ -53,7 +53,7 @@ impl fmt::Debug for Stream {
     }
 }
 
-/// The end of a connection where bytes come out. Dropped, it reads no more: what is written to it vanishes.
+/// The reading half of an end of a connection. After its drop, bytes written to it vanish.
 #[derive(Debug)]
 pub struct ReadHalf {
     stream: Arc<Stream>,
@@ -96,7 +96,7 @@ impl Drop for ReadHalf {
     }
 }
 
-/// The end of a connection where bytes go in. Dropped, it closes its direction.
+/// The writing half of an end of a connection. Its drop closes its direction.
 #[derive(Debug)]
 pub struct WriteHalf {
     stream: Arc<Stream>,

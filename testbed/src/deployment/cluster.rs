@@ -21,15 +21,15 @@ use crate::process::waiting::wait_until;
 /// Far longer than any step takes, even on a busy machine.
 pub(super) const LIMIT: Duration = Duration::from_secs(60);
 
-/// What a cluster is made of.
+/// The shape of a cluster.
 #[derive(Clone, Debug)]
 pub struct Shape {
     pub masters: usize,
-    /// Of each master.
+    /// The number of replicas of each master.
     pub replicas: usize,
-    /// After this a silent node is suspected, and its replica elected.
+    /// A node that is silent for this long is suspected, and its replica elected.
     pub node_timeout: Duration,
-    /// Whether a shard that is down takes the others with it, as is the servers' default.
+    /// Whether one shard that is down stops the others, which is the servers' default.
     pub full_coverage: bool,
     pub arguments: Vec<String>,
 }
@@ -147,7 +147,7 @@ impl Cluster {
         self.until_in_step();
     }
 
-    /// For clients that are told of all nodes.
+    /// For clients that know all nodes.
     pub fn url(&self) -> String {
         url(&self.nodes)
     }
@@ -172,8 +172,8 @@ impl Cluster {
         edge(shard)..edge(shard + 1)
     }
 
-    /// A name in a shard, as long as that has the slots which it had at the beginning; `part` tells it
-    /// from others.
+    /// A name in a shard, as long as the shard has its initial slots. `part` distinguishes it from
+    /// other names.
     pub fn name_in(&self, shard: usize, part: &str) -> String {
         let slots = self.slots_of(shard);
         let names = (0..).map(|number| format!("{part}:{number}"));
@@ -182,7 +182,8 @@ impl Cluster {
             .expect("one of many")
     }
 
-    /// The shard's master, as it says itself. Of two the one that was elected later.
+    /// The shard's master, as that node sees itself. Of two masters, the one that was elected
+    /// later.
     pub fn master(&self, shard: usize) -> usize {
         // Roles may change between the two questions.
         let mut master = None;
@@ -201,7 +202,7 @@ impl Cluster {
         master.expect("it was found").1
     }
 
-    /// One of the shard's nodes that runs and follows its master.
+    /// A running node of the shard that follows its master.
     pub fn replica_of(&self, shard: usize) -> usize {
         let master = self.master(shard);
         let mut members = self.members(shard);
@@ -209,7 +210,7 @@ impl Cluster {
         replica.expect("a replica that runs")
     }
 
-    /// Who serves a slot, as it says itself.
+    /// The node that serves a slot, as that node sees itself.
     pub fn owner(&self, slot: u16) -> usize {
         let claims = self.up().filter_map(|node| {
             let me = self
@@ -229,7 +230,7 @@ impl Cluster {
         self.owner(keyslot(key))
     }
 
-    /// One command, to whom it concerns.
+    /// Sends one command to the nodes that it concerns.
     pub fn command(&self, words: &[&str]) -> Reply {
         self.routes
             .lock()
@@ -260,12 +261,13 @@ impl Cluster {
         self.nodes[node].resume();
     }
 
-    /// It comes back empty, and remembers who it is. Its shard may have another master by now.
+    /// Restarts the node, empty but with its identity. Its shard may have another master by now.
     pub fn restart(&mut self, node: usize) {
         self.nodes[node].restart();
     }
 
-    /// Makes a replica the master of its shard by order, with nothing lost. Its number.
+    /// Makes a replica the master of its shard by order, without losing anything. Returns its
+    /// number.
     pub fn failover(&self, shard: usize) -> usize {
         let replica = self.replica_of(shard);
         self.until_in_step();
@@ -283,7 +285,8 @@ impl Cluster {
         replica
     }
 
-    /// Waits until another node than this one is master of the shard, and all that run agree. Its number.
+    /// Waits until another node than this one is master of the shard, and all running nodes agree.
+    /// Returns its number.
     pub fn until_replaced(&self, shard: usize, old: usize) -> usize {
         wait_until("the shard has another master", LIMIT, || {
             let mut members = self.members(shard).filter(|&node| node != old);
@@ -296,7 +299,7 @@ impl Cluster {
         self.master(shard)
     }
 
-    /// Waits until all nodes that run serve, and see the same owners of slots and the same masters.
+    /// Waits until all running nodes serve, and agree about the owners of slots and the masters.
     pub fn until_agreed(&self) {
         wait_until("the nodes agree", LIMIT, || {
             let serves = |node: usize| {
@@ -307,7 +310,7 @@ impl Cluster {
         });
     }
 
-    /// The same of the masters only. Their replicas follow by gossip.
+    /// The same for the masters only. Replicas follow by gossip.
     pub fn until_masters_agree(&self) {
         wait_until("the masters agree", LIMIT, || {
             let is_master = |&node: &usize| {
@@ -319,7 +322,7 @@ impl Cluster {
         });
     }
 
-    /// Waits until replicas that run have all that their masters have.
+    /// Waits until the running replicas have all the data of their masters.
     pub fn until_in_step(&self) {
         wait_until("the replicas are in step", LIMIT, || {
             self.up()

@@ -5,7 +5,8 @@ use super::cluster::{Cluster, LIMIT, done};
 use crate::process::resp::Reply;
 use crate::process::waiting::wait_until;
 
-/// The source answers for the keys that it still has, and sends clients to the target for others.
+/// While a slot is migrating, the source answers for the keys that it still has, and sends clients
+/// to the target for others.
 #[derive(Debug)]
 #[must_use = "a slot stays on its way until the migration is finished or given up"]
 pub struct Migration<'a> {
@@ -16,7 +17,7 @@ pub struct Migration<'a> {
 }
 
 impl Cluster {
-    /// A slot with all its keys gets another owner.
+    /// Moves a slot with all its keys to another owner.
     pub fn migrate(&self, slot: u16, to: usize) {
         self.begin_migration(slot, to).finish();
     }
@@ -35,7 +36,7 @@ impl Cluster {
         migration
     }
 
-    /// A slot without keys gets another owner at once, without a migration.
+    /// Moves a slot without keys to another owner at once, without a migration.
     pub fn move_empty_slot(&self, slot: u16, to: usize) {
         Migration {
             cluster: self,
@@ -48,7 +49,7 @@ impl Cluster {
 }
 
 impl Migration<'_> {
-    /// Moves so many keys, if there are so many. How many they were.
+    /// Moves at most this many keys. Returns how many were moved.
     pub fn move_keys(&self, at_most: usize) -> usize {
         let (from, to) = (self.cluster.node(self.from), self.cluster.node(self.to));
         let mut connection = from.connection();
@@ -76,14 +77,14 @@ impl Migration<'_> {
         keys.len()
     }
 
-    /// Moves the rest, and tells all masters.
+    /// Moves the rest, and informs all masters.
     pub fn finish(self) {
         while self.move_keys(100) > 0 {}
         self.hand_over();
     }
 
-    /// The slot stays where its owner is; keys that were moved are left behind at the target, and are
-    /// lost for clients.
+    /// Leaves the slot with its owner. Keys that were moved stay at the target and are lost for
+    /// clients.
     pub fn give_up(self) {
         self.set(self.from, &["STABLE"]);
         self.set(self.to, &["STABLE"]);

@@ -50,7 +50,7 @@ enum Scope {
 }
 
 impl Routes {
-    /// By the URL that clients are given.
+    /// To the deployment at the URL that clients use.
     pub fn to(url: &str) -> Self {
         let (scheme, rest) = url.split_once("://").expect("a URL");
         let rest = rest.rsplit_once('@').map_or(rest, |(_, hosts)| hosts);
@@ -76,12 +76,12 @@ impl Routes {
         }
     }
 
-    /// Closes all connections; they are opened again when they are needed.
+    /// Closes all connections. They are opened again when needed.
     pub fn rest(&mut self) {
         self.connections.clear();
     }
 
-    /// Repeated while there is nobody who takes it, as during a failover.
+    /// Sends a command, and repeats it while no server accepts it, as during a failover.
     pub fn command(&mut self, words: &[&str]) -> Reply {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -105,7 +105,7 @@ impl Routes {
         }
     }
 
-    /// One attempt.
+    /// Sends a command once.
     pub fn once(&mut self, words: &[&str]) -> io::Result<Reply> {
         if let Way::Server(address) = self.way {
             return self.ask(address, words);

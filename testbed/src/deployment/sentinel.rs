@@ -19,20 +19,20 @@ use crate::process::waiting::wait_until;
 const LIMIT: Duration = Duration::from_secs(60);
 /// A failover by order that has not happened within this time is ordered again.
 const GIVEN_UP: Duration = Duration::from_secs(8);
-/// What the sentinels call their master.
+/// The sentinels' name for their master.
 pub const MASTER: &str = "locks";
 
-/// What is watched, and how.
+/// What the sentinels watch, and how.
 #[derive(Clone, Debug)]
 pub struct Watch {
     pub replicas: usize,
     pub sentinels: usize,
-    /// After this a silent server is suspected.
+    /// A server that is silent for this long is suspected.
     pub down_after: Duration,
     pub failover_timeout: Duration,
-    /// Of the servers, not of the sentinels.
+    /// The arguments of the servers, not of the sentinels.
     pub arguments: Vec<String>,
-    /// What servers and sentinels call each other by: an address, or a name of it.
+    /// How servers and sentinels address each other: an address, or a host name for it.
     pub host: &'static str,
 }
 
@@ -146,7 +146,7 @@ impl Sentinels {
         often("2000");
     }
 
-    /// For clients that are told of all sentinels.
+    /// For clients that know all sentinels.
     pub fn url(&self) -> String {
         url(&self.watchers)
     }
@@ -167,7 +167,7 @@ impl Sentinels {
         &self.watchers[sentinel]
     }
 
-    /// The master that the sentinel names which knows the newest.
+    /// The master that the sentinel with the newest information names.
     pub fn current_master(&self) -> usize {
         let up = self.watchers.iter().filter(|sentinel| sentinel.is_up());
         let newest = up.max_by_key(|sentinel| {
@@ -183,7 +183,7 @@ impl Sentinels {
         server.expect("one of ours")
     }
 
-    /// One that runs and follows the master.
+    /// A running server that follows the master.
     pub fn replica(&self) -> usize {
         let master = self.current_master();
         let mut servers = 0..self.servers.len();
@@ -191,7 +191,7 @@ impl Sentinels {
         replica.expect("a replica that runs")
     }
 
-    /// One command to the master.
+    /// Sends one command to the master.
     pub fn command(&self, words: &[&str]) -> Reply {
         self.routes
             .lock()
@@ -222,7 +222,7 @@ impl Sentinels {
         self.servers[server].resume();
     }
 
-    /// A server comes back empty, as what it was in the beginning, until the sentinels change that.
+    /// Restarts a server, empty and in its original role, until the sentinels change that.
     pub fn restart(&mut self, server: usize) {
         self.servers[server].restart();
     }
@@ -235,8 +235,8 @@ impl Sentinels {
         self.watchers[sentinel].restart();
     }
 
-    /// Another master by order of a sentinel, with nothing lost; its number. The old one serves on until
-    /// the sentinels tell it, some ten seconds later.
+    /// Makes another server the master by order of a sentinel, without losing anything. Returns its
+    /// number. The old master continues until the sentinels reconfigure it, some ten seconds later.
     pub fn failover(&self) -> usize {
         let old = self.current_master();
         let sentinel = self.watchers.iter().find(|sentinel| sentinel.is_up());
@@ -254,7 +254,8 @@ impl Sentinels {
         self.until_replaced(old)
     }
 
-    /// Waits until all sentinels that run name another master than this one, and it serves. Its number.
+    /// Waits until all running sentinels name another master than this one and it serves. Returns
+    /// its number.
     pub fn until_replaced(&self, old: usize) -> usize {
         wait_until("the sentinels name another master", LIMIT, || {
             self.is_named_instead_of(old)
@@ -272,17 +273,17 @@ impl Sentinels {
         named.iter().all(|port| *port == named[0]) && named[0] != old
     }
 
-    /// What this server says itself.
+    /// Whether this server considers itself a master.
     pub fn is_master(&self, server: usize) -> bool {
         self.servers[server].command(&["ROLE"]).array()[0].text() == "master"
     }
 
-    /// Waits until all servers that run have all that the master has.
+    /// Waits until all running servers have all the data of the master.
     pub fn until_in_step(&self) {
         wait_until("the replicas are in step", LIMIT, || in_step(&self.servers));
     }
 
-    /// Waits until a replica has all that this master has. A former master follows it only later.
+    /// Waits until a replica has all the data of this master. A former master follows only later.
     pub fn until_followed(&self, master: usize) {
         let port = self.servers[master].port().to_string();
         let follows = |server: &Server| {
@@ -297,7 +298,7 @@ impl Sentinels {
         });
     }
 
-    /// Listens to a sentinel. What is announced before this returns is not heard.
+    /// Subscribes to a sentinel. Announcements before this returns are missed.
     pub fn listen(&self, sentinel: usize) -> Announcements {
         let mut connection = self.watchers[sentinel].connection();
         let reply = connection

@@ -1,9 +1,10 @@
 //! The slot of a key in a cluster.
 
-/// How many there are.
+/// The number of slots.
 pub const SLOTS: u16 = 16_384;
 
-/// By the part in the first pair of braces, if there is something in it; else by the whole key.
+/// The slot of a key: of the non-empty part in the first pair of braces, otherwise of the whole
+/// key.
 pub fn keyslot(key: &str) -> u16 {
     let inside = key
         .split_once('{')
