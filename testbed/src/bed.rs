@@ -9,7 +9,7 @@ use leasehold::test_util::{ErrorReply, Reply, scripts};
 use leasehold::{Client, ClientBuilder, EmbeddedRedis, Error, blocking};
 use tokio::time::Instant;
 
-use crate::{Borrowed, SOON, eventually, ms, wait_until};
+use crate::{Borrowed, Outside, SOON, eventually, ms, wait_until};
 
 /// How a suite makes its connections to a URL.
 pub type Connect = fn(&str) -> ClientBuilder;
@@ -263,7 +263,7 @@ impl Bed {
     /// The number of scripts that clients have run.
     pub fn calls(&self) -> u64 {
         match self {
-            Bed::Server(server, _) => server.calls("evalsha"),
+            Bed::Server(server, _) => Outside::of(&**server).calls("evalsha"),
             Bed::Embedded(engine) => engine.scripts_run().values().sum(),
         }
     }

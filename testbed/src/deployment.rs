@@ -75,13 +75,6 @@ impl Deployment {
         }
     }
 
-    /// How often a command was called since the last reset, including refused calls, on all servers
-    /// together.
-    pub fn calls(&self, command: &str) -> u64 {
-        let stats = self.command(&["INFO", "commandstats"]).text();
-        calls(&stats, command)
-    }
-
     /// How many servers a client must be connected to.
     pub fn primaries(&self) -> usize {
         match self {
@@ -215,17 +208,6 @@ impl Deployment {
         }
         true
     }
-}
-
-/// How often a command was called, according to the INFO commandstats of one or several servers.
-pub fn calls(stats: &str, command: &str) -> u64 {
-    let beginning = format!("cmdstat_{command}:calls=");
-    let numbers = stats
-        .lines()
-        .filter_map(|line| line.strip_prefix(&beginning)?.split(',').next());
-    numbers
-        .map(|number| number.parse::<u64>().expect("a number"))
-        .sum()
 }
 
 /// Whether there are clients other than this connection and the deployment's own servers.

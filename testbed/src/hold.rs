@@ -1,8 +1,11 @@
 //! Waits for the end of holds, and for waiters.
 
-use leasehold::{Client, Ended, Lock, LockGuard, LossReason};
+use std::time::Duration;
 
-use crate::eventually;
+use leasehold::{Client, Ended, Lock, LockGuard, LossReason, Stats};
+use tokio::time::{Instant, sleep};
+
+use crate::{LIMIT, ms};
 
 /// Resolves when the hold has ended, which must be by a loss.
 pub fn lost(guard: &LockGuard) -> impl Future<Output = LossReason> + Send + 'static {
@@ -17,8 +20,29 @@ pub fn lost(guard: &LockGuard) -> impl Future<Output = LossReason> + Send + 'sta
 
 /// Waits until a client has this many waiters.
 pub async fn waiting(client: &Client, waiters: u64) {
-    let wait = || client.stats().waiting == waiters;
-    eventually("the waiters wait", async || wait()).await;
+    until_stats(client, LIMIT, "the waiters wait", |stats| {
+        stats.waiting == waiters
+    })
+    .await;
+}
+
+/// Waits until the counters of a client are as expected; panics with `what` and the counters if they never are.
+pub async fn until_stats(
+    client: &Client,
+    limit: Duration,
+    what: &str,
+    holds: impl Fn(&Stats) -> bool,
+) {
+    let deadline = Instant::now() + limit;
+    loop {
+        let stats = client.stats();
+        if holds(&stats) {
+            return;
+        }
+        let now = Instant::now();
+        assert!(now < deadline, "not within {limit:?}: {what}: {stats:?}");
+        sleep(ms(1)).await;
+    }
 }
 
 /// Takes a lock that is free, and gives it back.

@@ -5,7 +5,8 @@
 //! - Servers: [`Server`], [`Cluster`], [`Sentinels`], or the [`Deployment`] that
 //!   `LEASEHOLD_DEPLOYMENT` names. They are processes on free loopback ports, which belong to one
 //!   test and end with it. A [`Proxy`], or a [`Line`] of them, disturbs connections on request.
-//! - A client without dependencies: [`Connection`] to one server, [`Routes`] to a deployment.
+//! - A client without dependencies: [`Connection`] to one server, [`Routes`] to a deployment, and
+//!   [`Outside`], which knows what tests ask of either.
 //! - [`KINDS`]: every kind of lock.
 //! - Waiting for a condition rather than for a duration: [`eventually`], [`soon`], [`timed`], and
 //!   [`wait_until`] for threads.
@@ -31,6 +32,7 @@ mod deployment;
 mod hold;
 #[cfg(feature = "locks")]
 mod kind;
+mod outside;
 pub mod preload;
 /// A server, a proxy and a connection that need only the standard library. Their files are in the
 /// library crate, because its published package needs them for its unit tests and cannot contain
@@ -55,11 +57,12 @@ pub use deployment::migration::Migration;
 pub use deployment::routes::Routes;
 pub use deployment::sentinel::{Announcements, MASTER, Sentinels, Watch};
 pub use deployment::slots::{SLOTS, keyslot};
-pub use deployment::{Borrowed, Deployment, Line, calls};
+pub use deployment::{Borrowed, Deployment, Line};
 #[cfg(feature = "locks")]
-pub use hold::{lost, take_and_release, waiting};
+pub use hold::{lost, take_and_release, until_stats, waiting};
 #[cfg(feature = "locks")]
 pub use kind::{KINDS, Kind};
+pub use outside::{CommandStats, Outside, command_stats};
 pub use process::keeper;
 pub use process::proxy::Proxy;
 pub use process::resp::{Connection, Reply};

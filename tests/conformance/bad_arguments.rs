@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use leasehold::settings::LocalHandover;
 use leasehold::{Client, ConfigError, Error, FencingToken, Lease, Lock};
-use leasehold_testbed::{Bed, eventually, ms};
+use leasehold_testbed::{Bed, eventually, ms, take_and_release};
 
 const ID: &str = "0123456789abcdef0123456789abcdef";
 const NOW: Duration = Duration::ZERO;
@@ -242,14 +242,7 @@ pub(crate) async fn a_bad_prefix_is_named(bed: Bed) {
         "{refused}"
     );
     // A lock with only one key may have any name.
-    client
-        .string_lock("b")
-        .lock()
-        .await
-        .unwrap()
-        .unlock()
-        .await
-        .unwrap();
+    take_and_release(&client.string_lock("b")).await;
 }
 
 pub(crate) async fn one_bad_member_refuses_all(bed: Bed) {

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use leasehold::settings::Durability;
 use leasehold::test_util::Gate;
 use leasehold::{Client, EmbeddedRedis, Error, HoldState, Lock};
-use leasehold_testbed::{eventually, ms};
+use leasehold_testbed::{eventually, ms, take_and_release};
 use tokio::io::{AsyncWriteExt, BufReader, DuplexStream, duplex};
 use tokio::task::AbortHandle;
 use tokio::time::sleep;
@@ -91,12 +91,7 @@ async fn a_grant_whose_connection_was_replaced_before_the_wait_has_no_copies() {
             let client = server.client(Gate::default()).await;
             let lock = lock(&client);
             // Load the script first: a caller that is polled again would have to send it.
-            lock.lock()
-                .await
-                .expect("free, and copied")
-                .unlock()
-                .await
-                .unwrap();
+            take_and_release(&lock).await;
             let waits = server.waits();
             let mut taking = Box::pin(lock.lock());
             assert!(futures::poll!(taking.as_mut()).is_pending());

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use leasehold::{Ended, Error, HoldState, Lease, LossReason, Owner};
-use leasehold_testbed::{Bed, KINDS, SOON, eventually, ms, timed};
+use leasehold_testbed::{Bed, KINDS, SOON, eventually, ms, take_and_release, timed};
 use tokio::time::{Instant, sleep};
 
 use crate::for_each_kind::{are_there, for_each_exclusive_kind, for_each_kind, is_sure, wait};
@@ -335,13 +335,7 @@ pub(crate) async fn a_dead_server_is_an_error(mut bed: Bed) {
         .await
         .unwrap();
     for kind in &KINDS {
-        kind.lock(client, kind.name)
-            .lock()
-            .await
-            .unwrap()
-            .unlock()
-            .await
-            .unwrap();
+        take_and_release(&kind.lock(client, kind.name)).await;
     }
     bed.fail();
     for_each_kind(async |kind| {

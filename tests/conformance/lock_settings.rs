@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use leasehold::{Client, ConfigError, Error, HoldState, Lease, Lock, Owner};
-use leasehold_testbed::{Bed, eventually, ms, timed, waiting};
+use leasehold_testbed::{Bed, eventually, ms, take_and_release, timed, waiting};
 use tokio::time::{Instant, sleep};
 
 use crate::faulty_connection::FaultyConnection;
@@ -237,13 +237,7 @@ pub(crate) async fn retries_end_an_acquisition(bed: Bed) {
         }
         assert!(client.stats().waiting == 0);
         guard.unlock().await.unwrap();
-        lock.with_retry_count(0)
-            .lock()
-            .await
-            .unwrap()
-            .unlock()
-            .await
-            .unwrap();
+        take_and_release(&lock.with_retry_count(0)).await;
     }
 }
 
@@ -266,14 +260,7 @@ pub(crate) async fn retries_end_an_acquisition_of_several_locks(bed: Bed) {
         }
         guard.unlock().await.unwrap();
     }
-    Lock::multi(strings())
-        .with_retry_count(0)
-        .lock()
-        .await
-        .unwrap()
-        .unlock()
-        .await
-        .unwrap();
+    take_and_release(&Lock::multi(strings()).with_retry_count(0)).await;
 }
 
 pub(crate) async fn pauses_are_as_they_were_set(bed: Bed) {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use leasehold::{Client, Error, Lease, Lock};
-use leasehold_testbed::{Bed, ms};
+use leasehold_testbed::{Bed, ms, take_and_release};
 
 /// In a cluster, one call is limited to names of one slot.
 const NAMES: [&str; 3] = ["{m}a", "{m}b", "{m}c"];
@@ -29,14 +29,7 @@ fn keys(bed: &Bed) -> Vec<String> {
 
 pub(crate) async fn free_plain_locks_of_one_client_are_one_call(bed: Bed) {
     let client = bed.client().await;
-    client
-        .multi_lock(NAMES)
-        .lock()
-        .await
-        .unwrap()
-        .unlock()
-        .await
-        .unwrap();
+    take_and_release(&client.multi_lock(NAMES)).await;
     let (before, seen) = (client.stats().calls, bed.calls());
     let guard = client.multi_lock(NAMES).lock().await.unwrap();
     assert_eq!((client.stats().calls - before, bed.calls() - seen), (1, 1));

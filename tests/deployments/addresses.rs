@@ -4,9 +4,7 @@ use std::fs;
 use std::time::Duration;
 
 use leasehold::{Client, Lease, Lock};
-use leasehold_testbed::{Cluster, Shape, eventually};
-
-use crate::contenders::LIMIT;
+use leasehold_testbed::{Cluster, LIMIT, Shape, eventually};
 
 async fn is_served(lock: &Lock) -> bool {
     match lock

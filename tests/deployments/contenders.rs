@@ -5,13 +5,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use leasehold::{Client, Ended, Error, HoldState, Lease, LockGuard};
-use leasehold_testbed::KINDS;
+use leasehold::{Client, Ended, Error, HoldState, Lease, LockGuard, Stats};
+use leasehold_testbed::{KINDS, LIMIT, until_stats};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
-
-/// The limit for anything that is expected to happen. The machine may be slow.
-pub(crate) const LIMIT: Duration = Duration::from_secs(30);
 
 const WAIT: Duration = Duration::from_secs(5);
 const SECTION: Duration = Duration::from_millis(2);
@@ -129,11 +126,8 @@ impl Contenders {
             assert_ne!(ended, Ended::HandedOn, "{hold:?}");
         }
         for client in &self.clients {
-            let since = Instant::now();
-            while client.stats().holds + client.stats().waiting > 0 {
-                assert!(since.elapsed() < LIMIT, "{:?}", client.stats());
-                sleep(Duration::from_millis(5)).await;
-            }
+            let is_idle = |stats: &Stats| stats.holds + stats.waiting == 0;
+            until_stats(client, LIMIT, "nothing is held", is_idle).await;
         }
         self.clients
     }

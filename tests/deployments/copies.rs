@@ -4,10 +4,8 @@ use std::time::Duration;
 
 use leasehold::settings::Durability;
 use leasehold::{Client, Ended, Error, HoldState, Lease, LossReason};
-use leasehold_testbed::{Reply, Sentinels, Watch, eventually};
+use leasehold_testbed::{LIMIT, Reply, Sentinels, Watch, eventually, take_and_release};
 use tokio::time::timeout;
-
-use crate::contenders::LIMIT;
 
 /// No renewal is due within a test.
 const LONG: Duration = Duration::from_secs(300);
@@ -41,14 +39,7 @@ async fn a_grant_that_the_promoted_replica_lacks_is_lost_and_fenced() {
     });
     let [client, rival] = [connect(&sentinels, 1).await, connect(&sentinels, 1).await];
     // Both replicas have this token.
-    client
-        .fenced_lock("n")
-        .lock()
-        .await
-        .expect("free")
-        .unlock()
-        .await
-        .expect("held");
+    take_and_release(&client.fenced_lock("n").into()).await;
     eventually("all settled", async || client.stats().releases_pending == 0).await;
     sentinels.until_in_step();
     let master = sentinels.current_master();

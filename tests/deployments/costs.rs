@@ -13,14 +13,12 @@ use std::time::Duration;
 use leasehold::test_util::Machine;
 use leasehold::{Client, Lease, Lock, LockGuard};
 use leasehold_testbed::{
-    Cluster, Deployment, SLOTS, Sentinels, Server, Shape, Watch, eventually, keyslot,
+    Cluster, Deployment, LIMIT, SLOTS, Sentinels, Server, Shape, Watch, eventually, keyslot,
 };
 use tokio::runtime::Runtime;
 use tokio::time::sleep;
 
 use counted::{Cost, Counted, LONG, NO_POLL};
-
-use crate::contenders::LIMIT;
 
 const PAGE: &str = include_str!("../../docs/deployments.md");
 const BEGIN: &str =

@@ -11,10 +11,10 @@ use std::time::Duration;
 use fastrand::Rng;
 use leasehold::settings::Durability;
 use leasehold::{Client, Ended, Error, FencingToken, HoldState, Lease, Lock, LockGuard};
-use leasehold_testbed::{Cluster, Shape, eventually};
+use leasehold_testbed::{Cluster, LIMIT, Shape, eventually};
 use tokio::time::{sleep, timeout};
 
-use crate::contenders::{LIMIT, size};
+use crate::contenders::size;
 
 const NAMES: usize = 12;
 const WAIT: Duration = Duration::from_secs(5);

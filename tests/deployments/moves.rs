@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 
 use leasehold::HoldState;
-use leasehold_testbed::{Cluster, KINDS, Shape, eventually, keyslot};
+use leasehold_testbed::{Cluster, KINDS, Shape, command_stats, eventually, keyslot};
 
 use crate::contenders::{Contenders, NAMES, size, two_clients};
 
@@ -88,11 +88,8 @@ async fn a_reader_whose_lifetime_is_on_its_way_is_not_passed_over() {
     assert_eq!(cluster.node(from).command(&words).text(), "OK");
     let rejected = || {
         let stats = cluster.node(from).command(&["INFO", "commandstats"]).text();
-        let line = stats
-            .lines()
-            .find(|line| line.starts_with("cmdstat_evalsha:"));
-        let count = line.and_then(|line| line.split("rejected_calls=").nth(1)?.split(',').next());
-        count.map_or(0, |count| count.parse::<u64>().expect("a number"))
+        let scripts = command_stats(&stats).remove("evalsha");
+        scripts.map_or(0, |scripts| scripts.rejected)
     };
     let before = rejected();
     let release = tokio::spawn(leaving.unlock());

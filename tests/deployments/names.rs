@@ -3,10 +3,8 @@
 use std::time::Duration;
 
 use leasehold::{Client, HoldState, Lease, LockGuard};
-use leasehold_testbed::{Cluster, MASTER, Reply, Sentinels, Server, Watch, eventually};
+use leasehold_testbed::{Cluster, LIMIT, MASTER, Reply, Sentinels, Server, Watch, eventually};
 use tokio::time::timeout;
-
-use crate::contenders::LIMIT;
 
 const NAME_OF_ALL: &str = "localhost";
 

@@ -8,11 +8,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 use leasehold::{Client, Ended, Error, HoldState, Lease, Lock, LockGuard, LossReason};
-use leasehold_testbed::{Cluster, Sentinels, Server, Shape, Watch, eventually, keyslot};
+use leasehold_testbed::{
+    Cluster, CommandStats, LIMIT, Sentinels, Server, Shape, Watch, command_stats, eventually,
+    keyslot, take_and_release,
+};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use crate::contenders::{LIMIT, size};
+use crate::contenders::size;
 
 /// No hold ends during an outage for lack of renewals.
 const LONG: Duration = Duration::from_secs(300);
@@ -119,12 +122,7 @@ async fn is_refused(client: &Client, name: &str) {
 fn waiter(client: &Client, name: &str) -> JoinHandle<()> {
     let lock = client.lock(name);
     tokio::spawn(async move {
-        lock.lock()
-            .await
-            .expect("in the end")
-            .unlock()
-            .await
-            .expect("held");
+        take_and_release(&lock).await;
     })
 }
 
@@ -227,16 +225,11 @@ async fn without_full_coverage_a_shard_that_is_down_is_its_own_affair() {
 /// How often a server was asked about the cluster.
 fn looks(server: &Server) -> u64 {
     let stats = server.command(&["INFO", "commandstats"]).text();
-    let calls = |line: &str| {
-        line.strip_prefix("cmdstat_cluster")?
-            .split_once("calls=")?
-            .1
-            .split(',')
-            .next()?
-            .parse::<u64>()
-            .ok()
+    let looks = |(command, stats): (String, CommandStats)| {
+        let is_look = command.starts_with("cluster");
+        is_look.then_some(stats.calls)
     };
-    stats.lines().filter_map(calls).sum::<u64>()
+    command_stats(&stats).into_iter().filter_map(looks).sum()
 }
 
 /// Nobody knows more in the meantime, so clients that keep asking would only load the healthy
@@ -256,12 +249,7 @@ async fn a_master_that_is_down_does_not_make_the_others_answer_all_the_time() {
     let client = connect(&cluster.url()).await;
     let name = cluster.name_in(2, "busy");
     let lock = client.lock(&name);
-    lock.lock()
-        .await
-        .expect("free")
-        .unlock()
-        .await
-        .expect("held");
+    take_and_release(&lock).await;
     cluster.kill(2);
     let waiting: Vec<_> = (0..4).map(|_| waiter(&client, &name)).collect();
     let (before, since) = (looks(cluster.node(0)), Instant::now());

@@ -5,9 +5,7 @@ use std::time::Duration;
 
 use leasehold::preflight::{Preflight, Requirements, SentinelState, Severity, Unmet};
 use leasehold::{Client, Error};
-use leasehold_testbed::{Cluster, MASTER, Reply, Sentinels, Shape, eventually};
-
-use crate::contenders::LIMIT;
+use leasehold_testbed::{Cluster, LIMIT, MASTER, Reply, Sentinels, Shape, eventually};
 
 const LEASE: Duration = Duration::from_secs(30);
 

@@ -9,11 +9,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use leasehold::{Client, Error, HoldState, Lease, Lock};
-use leasehold_testbed::{Cluster, Shape, eventually, keyslot};
+use leasehold_testbed::{Cluster, LIMIT, Shape, eventually, keyslot, take_and_release};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
-
-use crate::contenders::LIMIT;
 
 /// The maximum number of sends of one call: the first, and five after a redirect.
 const SENDS_MAX: u64 = 6;
@@ -232,12 +230,7 @@ async fn a_node_that_sends_everybody_to_itself_is_asked_with_pauses() {
         }
     });
     let for_ever = spawn_each(&client, "ever", |lock: Lock| async move {
-        lock.lock()
-            .await
-            .expect("in the end")
-            .unlock()
-            .await
-            .expect("held");
+        take_and_release(&lock).await;
     });
     for calling in at_once.into_iter().chain(for_a_while) {
         calling.await.expect("no panic");
@@ -274,14 +267,7 @@ async fn a_node_that_sends_everybody_to_itself_is_asked_with_pauses() {
             .expect("it goes on")
             .expect("no panic");
     }
-    client
-        .lock("once:0")
-        .lock()
-        .await
-        .expect("free")
-        .unlock()
-        .await
-        .expect("held");
+    take_and_release(&client.lock("once:0")).await;
     held.unlock().await.expect("held");
     assert_eq!(cluster.node(0).command(&["DBSIZE"]).int(), 0);
 }

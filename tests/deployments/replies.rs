@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use leasehold::{Client, HoldState, Lease};
-use leasehold_testbed::{Cluster, Deployment, KINDS, Sentinels, Server, eventually};
+use leasehold_testbed::{
+    Cluster, Deployment, KINDS, LIMIT, Sentinels, Server, eventually, take_and_release,
+};
 use tokio::time::timeout;
-
-use crate::contenders::LIMIT;
 
 /// The end of a lease frees nothing within a test.
 const LONG: Duration = Duration::from_secs(300);
@@ -35,12 +35,7 @@ async fn is_counted_once(deployment: &Deployment) {
     for kind in KINDS.iter().filter(|kind| SORTS.contains(&kind.name)) {
         // Load the script on the server of the slot.
         let warm = kind.lock(&client, &format!("{{{}}}:warm", kind.name));
-        warm.lock()
-            .await
-            .expect("free")
-            .unlock()
-            .await
-            .expect("held");
+        take_and_release(&warm).await;
         for caller in [Caller::Patient, Caller::Hurried] {
             let name = format!("{{{}}}:{caller:?}", kind.name);
             line.swallow_replies();

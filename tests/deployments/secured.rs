@@ -4,10 +4,8 @@ use std::time::Duration;
 
 use leasehold::settings::TlsOptions;
 use leasehold::{Client, ClientBuilder, Lease};
-use leasehold_testbed::{Certificate, Cluster, MASTER, Server, Shape, eventually, keyslot};
+use leasehold_testbed::{Certificate, Cluster, LIMIT, MASTER, Server, Shape, eventually, keyslot};
 use tokio::time::timeout;
-
-use crate::contenders::LIMIT;
 
 const LONG: Duration = Duration::from_secs(300);
 

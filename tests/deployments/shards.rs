@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use leasehold::settings::ShardedPubSub;
 use leasehold::{Client, ClientBuilder, HoldState, Lease};
-use leasehold_testbed::{Cluster, Server, Shape, eventually, keyslot};
+use leasehold_testbed::{Cluster, LIMIT, Server, Shape, eventually, keyslot, until_stats};
 use tokio::time::timeout;
 
-use crate::contenders::{LIMIT, held_and_waited_for};
+use crate::contenders::held_and_waited_for;
 
 /// So rare that a poll cannot make up for a lost message.
 const NO_POLL: Duration = Duration::from_secs(60);
@@ -188,14 +188,8 @@ async fn renewals(url: &str, holds: u32) -> (u64, u64) {
     }
     let holds = u64::from(holds);
     let until_renewed = async |number| {
-        let deadline = Instant::now() + lease;
-        while client.stats().renewed < number {
-            assert!(
-                Instant::now() < deadline,
-                "{number} renewals within a lease"
-            );
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
+        let what = format!("{number} renewals");
+        until_stats(&client, lease, &what, |stats| stats.renewed >= number).await;
     };
     until_renewed(holds).await;
     let before = client.stats();

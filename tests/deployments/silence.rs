@@ -4,10 +4,8 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use leasehold::{Client, HoldState, Lease};
-use leasehold_testbed::{MASTER, Proxy, Sentinels, Server, eventually};
+use leasehold_testbed::{LIMIT, MASTER, Proxy, Sentinels, Server, eventually, take_and_release};
 use tokio::time::timeout;
-
-use crate::contenders::LIMIT;
 
 /// So long that neither a poll nor the end of a lease makes up for a lost message.
 const NEVER: Duration = Duration::from_secs(60);
@@ -117,12 +115,7 @@ async fn one_sentinel_that_speaks_is_enough() {
     let sentinels = Sentinels::start();
     let Line { proxies, client } = Line::to(&sentinels).await;
     let lock = client.lock("n");
-    lock.lock()
-        .await
-        .expect("free")
-        .unlock()
-        .await
-        .expect("held");
+    take_and_release(&lock).await;
     sentinels.until_in_step();
     proxies[1..].iter().for_each(Proxy::half_open);
     let old = sentinels.current_master();

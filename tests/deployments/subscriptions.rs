@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 
 use leasehold::settings::ShardedPubSub;
 use leasehold::{Client, ClientBuilder, Error, Lease};
-use leasehold_testbed::{Cluster, Shape, eventually, keyslot};
+use leasehold_testbed::{Cluster, LIMIT, Shape, eventually, keyslot};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
-use crate::contenders::{LIMIT, held_and_waited_for, size};
+use crate::contenders::{held_and_waited_for, size};
 
 /// So long that neither a poll nor the end of a lease makes up for a lost message.
 const NEVER: Duration = Duration::from_secs(60);

@@ -3,9 +3,7 @@
 use std::time::Duration;
 
 use leasehold::{Client, Error, HoldState, Lease, LossReason};
-use leasehold_testbed::{Sentinels, Server, eventually};
-
-use crate::contenders::LIMIT;
+use leasehold_testbed::{LIMIT, Outside, Sentinels, Server, eventually, take_and_release};
 
 /// So long that no renewal is due within a test.
 const LONG: Duration = Duration::from_secs(300);
@@ -19,15 +17,7 @@ async fn client(sentinels: &Sentinels) -> Client {
 
 /// The number of scripts that a server has run.
 fn scripts(server: &Server) -> u64 {
-    let stats = server.command(&["INFO", "commandstats"]).text();
-    let calls = |line: &str| {
-        let count = line
-            .strip_prefix("cmdstat_evalsha:calls=")?
-            .split(',')
-            .next()?;
-        count.parse::<u64>().ok()
-    };
-    stats.lines().find_map(calls).unwrap_or(0)
+    Outside::of(server).calls("evalsha")
 }
 
 /// Writes to the replicas without their master: what a failover would lose.
@@ -47,14 +37,7 @@ async fn a_former_master_that_lives_is_not_asked_any_more() {
     let sentinels = Sentinels::start();
     let client = client(&sentinels).await;
     let old = sentinels.current_master();
-    client
-        .lock("n")
-        .lock()
-        .await
-        .expect("free")
-        .unlock()
-        .await
-        .expect("held");
+    take_and_release(&client.lock("n")).await;
     sentinels.until_in_step();
     let new = sentinels.failover();
     let lock = client.lock("n");
@@ -70,12 +53,7 @@ async fn a_former_master_that_lives_is_not_asked_any_more() {
     let before = scripts(sentinels.server(old));
     assert!(sentinels.is_master(old), "it does not know yet");
     eventually("demoted", async || {
-        lock.lock()
-            .await
-            .expect("free")
-            .unlock()
-            .await
-            .expect("held");
+        take_and_release(&lock).await;
         // A replica runs no scripts of its own, and the client sends it none any more.
         assert_eq!(scripts(sentinels.server(old)), before);
         !sentinels.is_master(old)
@@ -181,14 +159,7 @@ async fn without_sentinels_the_master_is_kept() {
         sentinels.kill_sentinel(sentinel);
     }
     for _ in 0..100 {
-        client
-            .lock("m")
-            .lock()
-            .await
-            .expect("free")
-            .unlock()
-            .await
-            .expect("held");
+        take_and_release(&client.lock("m")).await;
     }
     assert_eq!(guard.state(), HoldState::Held);
     guard.unlock().await.expect("held");

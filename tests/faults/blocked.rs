@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use futures::FutureExt;
 use leasehold::{Client, LockGuard};
-use leasehold_testbed::{Server, ms};
+use leasehold_testbed::{Outside, Server, ms};
 
-use crate::testbed::{Outside, builder, runtime, turn};
+use crate::testbed::{builder, runtime, turn};
 
 /// How long the runtime is blocked. Its connections are not moved before that.
 const BLOCKED: Duration = Duration::from_secs(3);

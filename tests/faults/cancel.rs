@@ -6,10 +6,12 @@
 use std::time::{Duration, Instant};
 
 use leasehold::{Client, Error, Lease, Lock, LockGuard};
-use leasehold_testbed::{Borrowed, Deployment, KINDS, Kind, Reply, eventually_within, ms};
+use leasehold_testbed::{
+    Borrowed, Deployment, KINDS, Kind, Outside, Reply, eventually_within, ms, within,
+};
 
 use crate::testbed::{
-    Outside, alone, at_rest, connect, cut_after, cut_after_polls, idle, note, size, threads,
+    alone, at_rest, connect, cut_after, cut_after_polls, idle, note, size, threads,
 };
 
 /// A dropped call is settled within this time, long before a lease ends.
@@ -478,7 +480,7 @@ fn a_dropped_waiter_lets_the_next_one_in() {
                 let gone = cut_after_polls(polls, ms(1), Box::pin(first.lock())).await;
                 assert!(gone.is_none(), "it is held");
                 guard.unlock().await.expect("held");
-                let outcome = crate::testbed::within("the next waiter", SETTLED, next).await;
+                let outcome = within(SETTLED, "the next waiter", next).await;
                 outcome.expect("no panic").expect("granted");
                 let what = format!("{}, {polls} polls", kind.name);
                 stage.settled(&what, &Reply::Array(vec![])).await;

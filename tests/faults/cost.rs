@@ -4,9 +4,11 @@ use std::time::{Duration, Instant};
 
 use leasehold::settings::LocalHandover;
 use leasehold::{Client, ClientBuilder, Lease};
-use leasehold_testbed::{Proxy, Reply, Server, eventually_within, ms};
+use leasehold_testbed::{
+    Outside, Proxy, Reply, Server, eventually_within, ms, take_and_release, within,
+};
 
-use crate::testbed::{Outside, SILENCE, alone, builder, within};
+use crate::testbed::{SILENCE, alone, builder};
 
 const LIMIT: Duration = Duration::from_secs(20);
 
@@ -41,14 +43,7 @@ fn lock_and_unlock_are_one_call_each() {
         warm(&client).await;
         outside.reset_stats();
         for round in 1..=100 {
-            client
-                .lock("n")
-                .lock()
-                .await
-                .expect("free")
-                .unlock()
-                .await
-                .expect("held");
+            take_and_release(&client.lock("n")).await;
             assert_eq!(outside.calls("evalsha"), 2 * round);
         }
         // The scripts' own commands, and no other command of the client.
@@ -126,7 +121,7 @@ fn a_contended_acquisition_is_two_calls_a_subscription_and_one_for_each_wake() {
                 .await;
             }
             guard.unlock().await.expect("held");
-            let guard = within("granted", LIMIT, next)
+            let guard = within(LIMIT, "granted", next)
                 .await
                 .expect("no panic")
                 .expect("free");
@@ -154,7 +149,7 @@ fn a_hot_name_keeps_its_subscription() {
             let next = tokio::spawn(async move { lock.lock().await });
             eventually_within(LIMIT, "queued", async || waiter.stats().listeners == 1).await;
             guard.unlock().await.expect("held");
-            let guard = within("granted", LIMIT, next)
+            let guard = within(LIMIT, "granted", next)
                 .await
                 .expect("no panic")
                 .expect("free");
@@ -197,7 +192,7 @@ fn local_waiters_of_a_held_lock_cost_nothing_and_are_served_without_calls() {
         assert_eq!(outside.calls("evalsha"), 1);
         guard.unlock().await.expect("held");
         for waiter in waiters {
-            within("granted", LIMIT, waiter)
+            within(LIMIT, "granted", waiter)
                 .await
                 .expect("no panic")
                 .expect("held");
@@ -256,18 +251,14 @@ const CLAIM: Duration = Duration::from_secs(60);
 
 /// The number of scripts run since the last reset, and all commands that they ran.
 fn work(outside: &mut Outside) -> (u64, Vec<(String, u64)>) {
-    let info = outside.command(&["INFO", "commandstats"]).text();
-    let calls = |line: &str| {
-        let (command, stats) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
-        let calls = stats.split(',').next()?.parse().expect("a number");
-        Some((command.to_owned(), calls))
-    };
-    let mut work: Vec<_> = info.lines().filter_map(calls).collect();
+    let stats = outside.command_stats().into_iter();
+    let mut work: Vec<_> = stats
+        .map(|(command, stats)| (command, stats.calls))
+        .collect();
     let ours = ["info", "config|resetstat", "llen"];
     // Subscriptions and probes of connections continue on the side.
     let beside = |command: &str| command.ends_with("subscribe") || command == "ping";
     work.retain(|(command, _)| !ours.contains(&&**command) && !beside(command));
-    work.sort();
     let scripts = work.iter().find(|(command, _)| command == "evalsha");
     (scripts.map_or(0, |(_, calls)| *calls), work)
 }
@@ -307,13 +298,7 @@ async fn fair_costs(others: i64) -> Vec<(&'static str, Vec<(String, u64)>)> {
         .await
         .expect("connects");
     let lock = || client.fair_lock("n");
-    lock()
-        .lock()
-        .await
-        .expect("free")
-        .unlock()
-        .await
-        .expect("held");
+    take_and_release(&lock()).await;
     let guard = lock()
         .try_lock(Duration::ZERO, Lease::fixed(ms(600_000)))
         .await

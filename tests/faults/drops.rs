@@ -4,11 +4,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
 use leasehold::{Client, Error, HoldState, Lease, LockGuard, LossReason};
-use leasehold_testbed::{Borrowed, Deployment, eventually_within, lost, ms};
+use leasehold_testbed::{Borrowed, Deployment, Outside, eventually_within, lost, ms, within};
 
 use crate::testbed::{
-    GIVEN_UP, Outside, SILENCE, alone, at_rest, block_on, brisk, builder, hold, note, runtime,
-    threads, turn, within,
+    GIVEN_UP, SILENCE, alone, at_rest, block_on, brisk, builder, hold, note, runtime, threads, turn,
 };
 
 const LIMIT: Duration = Duration::from_secs(20);
@@ -182,7 +181,7 @@ fn a_guard_dropped_after_its_runtime_is_gone_frees_the_key() {
         watch.freed("n").await;
         at_rest(&client, LIMIT).await;
         // The caller's connections have moved, so the client still works.
-        within("another round", LIMIT, async {
+        within(LIMIT, "another round", async {
             loop {
                 if let Ok(guard) = client
                     .lock("n")
@@ -354,12 +353,12 @@ fn shutdown_releases_all_holds_and_ends_all_waits() {
         assert!(took < Duration::from_secs(4), "{took:?}");
         assert_eq!(outside.keys(), 50, "only the other client's are left");
         for waiter in waiters {
-            let outcome = within("a waiter", AT_ONCE, waiter).await.expect("no panic");
+            let outcome = within(AT_ONCE, "a waiter", waiter).await.expect("no panic");
             assert!(matches!(outcome, Err(Error::Closed)), "{outcome:?}");
         }
         for guard in &guards {
             assert_eq!(
-                within("lost", AT_ONCE, lost(guard)).await,
+                within(AT_ONCE, "lost", lost(guard)).await,
                 LossReason::Closed
             );
             assert!(matches!(guard.check(), Err(Error::Lost { .. })));

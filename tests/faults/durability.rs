@@ -4,9 +4,9 @@ use std::time::{Duration, Instant};
 
 use leasehold::settings::Durability;
 use leasehold::{Client, Error, HoldState, Lease, Lock};
-use leasehold_testbed::{Server, eventually_within, ms, wait_until};
+use leasehold_testbed::{Outside, Server, eventually_within, ms, take_and_release, wait_until};
 
-use crate::testbed::{LATE, Outside, SILENCE, alone, at_rest, builder};
+use crate::testbed::{LATE, SILENCE, alone, at_rest, builder};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -115,14 +115,7 @@ fn a_grant_with_too_few_copies_is_given_back() {
             outside.command(&["WAIT", "1", "100"]).int() == 1
         })
         .await;
-        client
-            .lock("n")
-            .lock()
-            .await
-            .expect("copied again")
-            .unlock()
-            .await
-            .expect("held");
+        take_and_release(&client.lock("n")).await;
         at_rest(&client, LIMIT).await;
     });
 }

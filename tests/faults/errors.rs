@@ -3,11 +3,9 @@
 use std::time::Duration;
 
 use leasehold::{Client, Error, Lease};
-use leasehold_testbed::{Proxy, Server, eventually_within, ms};
+use leasehold_testbed::{Outside, Proxy, Server, eventually_within, ms, within};
 
-use crate::testbed::{
-    Outside, assert_protocol, assert_unavailable, at_rest, beside, brisk, connect, hold, within,
-};
+use crate::testbed::{assert_protocol, assert_unavailable, at_rest, beside, brisk, connect, hold};
 
 pub(crate) const LIMIT: Duration = Duration::from_secs(30);
 /// The limit for one call with the timeouts of `brisk` and one retry, or for a connection. Anything
@@ -18,17 +16,17 @@ pub(crate) const CALL: Duration = Duration::from_secs(6);
 async fn ask(client: &Client, name: &str) -> Result<(), Error> {
     let lock = client.lock(name);
     let asked = lock.try_lock(Duration::ZERO, Lease::fixed(ms(5_000)));
-    let guard = within("a call", CALL, asked).await?;
-    within("a release", CALL, guard.unlock()).await
+    let guard = within(CALL, "a call", asked).await?;
+    within(CALL, "a release", guard.unlock()).await
 }
 
 async fn refused_connect(url: &str) -> Result<Client, Error> {
-    within("a connect", CALL, brisk(url).connect()).await
+    within(CALL, "a connect", brisk(url).connect()).await
 }
 
 /// Asserts that the client works again once the fault has ended.
 async fn recovers(client: &Client) {
-    within("it works again", Duration::from_secs(5), async {
+    within(Duration::from_secs(5), "it works again", async {
         while ask(client, "again").await.is_err() {
             tokio::time::sleep(ms(5)).await;
         }
@@ -56,8 +54,9 @@ fn loading_is_unavailable() {
             outside.command(&["SET", &format!("k{number}"), &value]);
         }
         outside.command(&["CONFIG", "SET", "key-load-delay", "10000"]);
-        outside.send(&["DEBUG", "RELOAD"]);
-        within("it loads", LIMIT, async {
+        let mut loading = server.connection();
+        loading.send(&["DEBUG", "RELOAD"]).expect("it is sent");
+        within(LIMIT, "it loads", async {
             loop {
                 match ask(&client, "n").await {
                     Err(Error::Unavailable { source, .. }) => {
@@ -75,11 +74,11 @@ fn loading_is_unavailable() {
         assert_unavailable("a call", ask(&second, "n").await, "LOADING");
         // A caller with a long wait gets the lock after loading.
         let lock = client.lock("patient");
-        let guard = within("loaded", LIMIT, lock.lock())
+        let guard = within(LIMIT, "loaded", lock.lock())
             .await
             .expect("it passes");
         guard.unlock().await.expect("held");
-        assert_eq!(outside.read().text(), "OK");
+        assert_eq!(loading.read().expect("a reply").text(), "OK");
         recovers(&client).await;
     });
 }
@@ -107,8 +106,10 @@ fn busy_is_unavailable() {
         let server = Server::start_with(&["--lua-time-limit", "50"]);
         let client = brisk(&server.url()).connect().await.expect("connects");
         let mut outside = Outside::of(&server);
-        let mut looping = Outside::of(&server);
-        looping.send(&["EVAL", "while true do end", "0"]);
+        let mut looping = server.connection();
+        looping
+            .send(&["EVAL", "while true do end", "0"])
+            .expect("it is sent");
         eventually_within(LIMIT, "it is busy", async || {
             outside.command(&["GET", "x"]) != leasehold_testbed::Reply::Nil
         })
@@ -251,7 +252,7 @@ fn logins_that_are_missing_or_wrong_are_protocol() {
         let mut outside = Outside::of(&server);
         outside.command(&["CONFIG", "SET", "requirepass", "changed"]);
         outside.command(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
-        within("it is noticed", LIMIT, async {
+        within(LIMIT, "it is noticed", async {
             loop {
                 match ask(&client, "n").await {
                     Err(Error::Unavailable { source, .. })
@@ -296,7 +297,7 @@ fn missing_rights_are_protocol() {
         let client = brisk(&user("nothing")).connect().await.expect("connects");
         assert_protocol("no scripts", ask(&client, "n").await, "NOPERM");
         let lock = client.lock("n");
-        let outcome = within("lock", CALL, lock.lock()).await;
+        let outcome = within(CALL, "lock", lock.lock()).await;
         assert_protocol("no scripts, patient", outcome, "NOPERM");
         at_rest(&client, LIMIT).await;
 
@@ -312,8 +313,8 @@ fn missing_rights_are_protocol() {
         let guard = hold(&other, "n").await;
         let lock = client.lock("n");
         let outcome = within(
-            "it cannot wait",
             CALL,
+            "it cannot wait",
             lock.try_lock(ms(500), Lease::fixed(ms(1_000))),
         )
         .await;
@@ -338,7 +339,7 @@ fn a_key_of_another_type_is_protocol() {
             at_rest(&client, LIMIT).await;
             let before = client.stats().calls;
             if patient {
-                let outcome = within("lock", CALL, lock.lock()).await;
+                let outcome = within(CALL, "lock", lock.lock()).await;
                 assert_protocol("patient", outcome, "WRONGTYPE");
             } else {
                 assert_protocol("asked once", ask(&client, "n").await, "WRONGTYPE");
@@ -450,7 +451,7 @@ fn a_cluster_node_is_reported_as_such() {
         let server = Server::start_with(&[node, patience].concat());
         let client = connect(&server.url()).await;
         let lock = client.lock("n");
-        let refused = within("it is refused", CALL * 5, lock.lock()).await;
+        let refused = within(CALL * 5, "it is refused", lock.lock()).await;
         assert_protocol("lock", refused, "node of a cluster");
         let refused = lock.try_lock(ms(60_000), Lease::Renewed).await;
         assert_protocol("try_lock", refused, "MOVED");

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use leasehold_testbed::{Borrowed, Routes, eventually_within, ms};
+use leasehold_testbed::{Borrowed, Outside, Routes, eventually_within, ms};
 use parking_lot::Mutex;
 
-use crate::testbed::{Outside, at_rest, beside, child, connect, note, size};
+use crate::testbed::{at_rest, beside, child, connect, note, size};
 
 const PROCESSES: usize = 4;
 const TASKS: usize = 16;

@@ -3,11 +3,10 @@
 use std::time::{Duration, Instant};
 
 use leasehold::{Client, Error, Lease, LockGuard};
-use leasehold_testbed::{Borrowed, Deployment, eventually_within, ms};
+use leasehold_testbed::{Borrowed, Deployment, Outside, eventually_within, ms, within};
 
 use crate::testbed::{
-    LATE, Outside, Running, SILENCE, alone, at_rest, beside, brisk, builder, child, connect, note,
-    within,
+    LATE, Running, SILENCE, alone, at_rest, beside, brisk, builder, child, connect, note,
 };
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -39,7 +38,7 @@ async fn queued(outside: &mut Outside, client: &Client) -> Taking {
 }
 
 async fn served(what: &str, limit: Duration, taking: Taking) -> LockGuard {
-    within(what, limit, taking)
+    within(limit, what, taking)
         .await
         .expect("no panic")
         .expect("granted")
@@ -121,7 +120,7 @@ fn a_killed_holder_with_killed_waiters_costs_the_longer_of_lease_and_claim() {
         process.kill();
         let killed = Instant::now();
         let newcomer = connect(&server.url()).await;
-        let guard = within("the newcomer", LIMIT, newcomer.fair_lock("n").lock()).await;
+        let guard = within(LIMIT, "the newcomer", newcomer.fair_lock("n").lock()).await;
         let took = killed.elapsed();
         note(&format!(
             "killed with the holder: a newcomer gets in {took:?} after the kill"
@@ -248,7 +247,7 @@ fn a_waiter_whose_writes_are_paused_gives_up_in_time_and_leaves_the_queue() {
             tokio::spawn(async move { lock.try_lock(wait, Lease::fixed(ms(5_000))).await });
         eventually_within(LIMIT, "in the queue", async || places(&mut outside) == 1).await;
         outside.command(&["CLIENT", "PAUSE", "60000", "WRITE"]);
-        let refused = within("gave up", LIMIT, taking)
+        let refused = within(LIMIT, "gave up", taking)
             .await
             .expect("no panic")
             .expect_err("no");

@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 
 use leasehold::settings::LocalHandover;
 use leasehold::{Client, Error, Lease, LockGuard};
-use leasehold_testbed::{Borrowed, Line, eventually_within, ms};
+use leasehold_testbed::{Borrowed, Line, Outside, eventually_within, ms, within};
 use parking_lot::Mutex;
 
 use crate::lost_replies::{HEALED, LEASE, LIMIT};
 
-use crate::testbed::{Outside, alone, at_rest, brisk, connect, note, seed, size, within};
+use crate::testbed::{alone, at_rest, brisk, connect, note, seed, size};
 
 #[test]
 fn a_hand_over_whose_reply_is_lost_is_never_two_holds() {
@@ -74,7 +74,7 @@ fn a_hand_over_whose_reply_is_lost_is_never_two_holds() {
 type Span = (Instant, Instant);
 
 async fn spans(taking: tokio::task::JoinHandle<Result<LockGuard, Error>>) -> Option<Span> {
-    let guard = within("a turn", LIMIT, taking)
+    let guard = within(LIMIT, "a turn", taking)
         .await
         .expect("no panic")
         .ok()?;

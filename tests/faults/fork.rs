@@ -4,10 +4,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use leasehold::{Client, Error, Lease, LockGuard};
-use leasehold_testbed::{Server, eventually_within, preload};
+use leasehold_testbed::{Outside, Server, eventually_within, preload, take_and_release};
 use tokio::runtime::Builder;
 
-use crate::testbed::{Outside, alone, builder, child, connect, runtime};
+use crate::testbed::{alone, builder, child, connect, runtime};
 
 const LIMIT: Duration = Duration::from_secs(60);
 const CHILD: &str = "fork::process_that_forks";
@@ -118,13 +118,7 @@ fn in_the_fork(url: &str, client: &Client, held: LockGuard, dropped: LockGuard) 
                 "its parent holds {name}"
             );
         }
-        own.lock("free")
-            .lock()
-            .await
-            .expect("free")
-            .unlock()
-            .await
-            .expect("held");
+        take_and_release(&own.lock("free")).await;
         own.shutdown(LIMIT).await.expect("all released");
     });
 }

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use leasehold::{Client, Error, Lease, Lock};
-use leasehold_testbed::{KINDS, Reply, Server, eventually_within, ms};
+use leasehold_testbed::{KINDS, Outside, Reply, Server, eventually_within, ms};
 
 use crate::rights::rule;
-use crate::testbed::{Outside, beside, builder, connect};
+use crate::testbed::{beside, builder, connect};
 
 const LIMIT: Duration = Duration::from_secs(20);
 const SOON: Duration = Duration::from_secs(5);

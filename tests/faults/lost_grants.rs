@@ -4,10 +4,10 @@ use std::fmt::Debug;
 use std::time::{Duration, Instant};
 
 use leasehold::{Error, Lease};
-use leasehold_testbed::{KINDS, Kind, Reply, eventually_within, ms};
+use leasehold_testbed::{KINDS, Kind, Reply, eventually_within, ms, within};
 
 use crate::lost_replies::{HEALED, Testbed};
-use crate::testbed::{alone, within};
+use crate::testbed::alone;
 
 const LIMIT: Duration = Duration::from_secs(120);
 /// Longer than any undo may take.
@@ -71,7 +71,7 @@ fn assert_unknown<T: Debug>(kind: &Kind, outcome: &Result<T, Error>) {
 /// The rival gets the lock and keeps it, undisturbed by late calls.
 async fn rival_takes(testbed: &mut Testbed, kind: &Kind) {
     let lock = kind.lock(&testbed.rival, "n");
-    let guard = within("the rival's turn", LIMIT, lock.lock())
+    let guard = within(LIMIT, "the rival's turn", lock.lock())
         .await
         .expect("free");
     let end = Instant::now() + ms(400);
@@ -127,7 +127,7 @@ fn a_patient_acquisition_of_any_sort_gets_its_lost_grant_back() {
         })
         .await;
         testbed.proxy.pass();
-        let taken = within("the grant", LIMIT, taking).await.expect("no panic");
+        let taken = within(LIMIT, "the grant", taking).await.expect("no panic");
         let guard = taken.unwrap_or_else(|error| panic!("{}: {error:?}", kind.name));
         assert_eq!(guard.hold_count(), 1);
         assert!(are_there(testbed, kind));
@@ -168,7 +168,7 @@ fn a_lost_re_entry_of_any_sort_leaves_the_outer_hold() {
         outer.check().expect("the outer hold is not touched");
         assert_eq!(outer.hold_count(), 1, "{}", kind.name);
         testbed.proxy.pass();
-        within("redis is told", HEALED, async {
+        within(HEALED, "redis is told", async {
             while lock.hold_count().await.ok() != Some(1) {
                 tokio::task::yield_now().await;
             }
@@ -220,7 +220,7 @@ fn a_lost_release_of_any_kind_is_repeated_and_harms_nobody() {
         // While the release is repeated.
         rival_takes(testbed, kind).await;
         testbed.proxy.pass();
-        let outcome = within("an answer", LIMIT, releasing)
+        let outcome = within(LIMIT, "an answer", releasing)
             .await
             .expect("no panic");
         let told = matches!(outcome, Ok(()) | Err(Error::Unknown { .. }));
@@ -252,7 +252,7 @@ fn a_lost_refusal_of_any_sort_leaves_the_holder_alone() {
         eventually_within(LIMIT, "queued", async || testbed.client.stats().waiting > 0).await;
         guard.unlock().await.expect("held");
         testbed.proxy.pass();
-        let guard = within("granted", LIMIT, taking)
+        let guard = within(LIMIT, "granted", taking)
             .await
             .expect("no panic")
             .expect("re-entered");

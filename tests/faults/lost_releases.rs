@@ -3,10 +3,10 @@
 use std::time::{Duration, Instant};
 
 use leasehold::{Error, Lease, Lock};
-use leasehold_testbed::{eventually_within, ms};
+use leasehold_testbed::{eventually_within, ms, within};
 
 use crate::lost_replies::{AT_ONCE, HEALED, LEASE, LIMIT, Testbed};
-use crate::testbed::{SILENCE, alone, assert_unknown, at_rest, beside, hold, within};
+use crate::testbed::{SILENCE, alone, assert_unknown, at_rest, beside, hold};
 
 #[test]
 fn a_release_whose_reply_is_lost_stays_unknown_when_the_line_goes_down() {
@@ -20,7 +20,7 @@ fn a_release_whose_reply_is_lost_stays_unknown_when_the_line_goes_down() {
         testbed.proxy.refuse();
         testbed.proxy.cut();
         assert_unknown(
-            within("an answer", HEALED, releasing)
+            within(HEALED, "an answer", releasing)
                 .await
                 .expect("no panic"),
         );
@@ -41,7 +41,7 @@ fn an_inner_release_whose_reply_is_lost_does_not_free_the_outer_hold() {
         let owner = outer.owner().to_owned();
         let inner = outer.reenter().await.expect("re-entered");
         testbed.proxy.swallow_replies();
-        assert_unknown(within("an answer", HEALED, inner.unlock()).await);
+        assert_unknown(within(HEALED, "an answer", inner.unlock()).await);
         outer.check().expect("the outer hold is not touched");
         testbed.proxy.pass();
         eventually_within(HEALED, "the count is right", async || {
@@ -71,7 +71,7 @@ fn a_release_whose_first_reply_is_lost_is_ok_once() {
         // Another owner takes the lock before the repetition comes.
         let other = hold(&testbed.rival, "n").await;
         testbed.proxy.pass();
-        let outcome = within("the release", HEALED, releasing)
+        let outcome = within(HEALED, "the release", releasing)
             .await
             .expect("no panic");
         outcome.expect("the first of the two did it");
@@ -89,7 +89,7 @@ fn a_release_on_a_line_that_was_just_cut_is_ok() {
         for round in 0..5 {
             let guard = hold(&testbed.client, "n").await;
             testbed.proxy.cut();
-            let outcome = within("the release", HEALED, guard.unlock()).await;
+            let outcome = within(HEALED, "the release", guard.unlock()).await;
             outcome.unwrap_or_else(|error| panic!("round {round}: {error:?}"));
         }
         at_rest(&testbed.client, LEASE + HEALED).await;
@@ -103,7 +103,7 @@ fn a_release_without_any_reply_is_unknown_and_releases_nobody_else() {
         let guard = hold(&testbed.client, "n").await;
         testbed.proxy.swallow_replies();
         // The call does not wait for the end of the lease.
-        assert_unknown(within("an answer", HEALED, guard.unlock()).await);
+        assert_unknown(within(HEALED, "an answer", guard.unlock()).await);
         // The release was executed: the rival takes over while the client still repeats it.
         testbed.rival_takes("n", AT_ONCE).await;
         let guard = hold(&testbed.rival, "n").await;
@@ -124,7 +124,7 @@ fn a_release_that_never_arrived_is_repeated_until_it_does() {
             .await
             .expect("free");
         testbed.proxy.half_open();
-        let outcome = within("an answer", HEALED, guard.unlock()).await;
+        let outcome = within(HEALED, "an answer", guard.unlock()).await;
         let told = matches!(
             outcome,
             Err(Error::Unknown { .. } | Error::Unavailable { .. })
@@ -175,7 +175,7 @@ fn releases_do_not_wait_for_undos_that_are_repeated() {
         };
         // Load the script that takes several locks.
         for one in crowd() {
-            within("all free", LIMIT, one).await.expect("no panic");
+            within(LIMIT, "all free", one).await.expect("no panic");
         }
         testbed.proxy.swallow_replies();
         let taking = crowd();
@@ -185,7 +185,7 @@ fn releases_do_not_wait_for_undos_that_are_repeated() {
         .await;
         testbed.proxy.pass();
         for one in taking {
-            within("the second answer", LIMIT, one)
+            within(LIMIT, "the second answer", one)
                 .await
                 .expect("no panic");
         }

@@ -6,11 +6,11 @@
 use std::time::{Duration, Instant};
 
 use leasehold::{Client, ClientBuilder, Error, HoldState, Lease, LossReason};
-use leasehold_testbed::{Borrowed, Line, eventually_within, lost, ms};
+use leasehold_testbed::{Borrowed, Line, Outside, eventually_within, lost, ms, within};
 
 use crate::testbed::{
-    GIVEN_UP, LATE, Outside, SILENCE, alone, assert_unknown, at_rest, beside, brisk, connect, hold,
-    note, seed, within,
+    GIVEN_UP, LATE, SILENCE, alone, assert_unknown, at_rest, beside, brisk, connect, hold, note,
+    seed,
 };
 
 pub(crate) const LIMIT: Duration = Duration::from_secs(30);
@@ -70,7 +70,7 @@ impl Testbed {
     /// disturbed.
     pub(crate) async fn rival_takes(&mut self, name: &str, limit: Duration) {
         let lock = self.rival.lock(name);
-        let guard = within("the rival's turn", limit, lock.lock())
+        let guard = within(limit, "the rival's turn", lock.lock())
             .await
             .expect("free");
         let owner = guard.owner().to_owned();
@@ -119,7 +119,7 @@ fn an_acquisition_whose_reply_is_lost_stays_unknown_when_the_line_goes_down() {
         testbed.proxy.cut();
         // The later calls were certainly not executed, but the first one was.
         assert_unknown(
-            within("an answer", ms(5_000), taking)
+            within(ms(5_000), "an answer", taking)
                 .await
                 .expect("no panic"),
         );
@@ -155,7 +155,7 @@ fn a_patient_acquisition_gets_its_lost_grant_back() {
         eventually_within(LIMIT, "granted", async || testbed.outside.exists("n")).await;
         let granted = testbed.outside.holds("n");
         testbed.proxy.pass();
-        let guard = within("the grant", HEALED, taking)
+        let guard = within(HEALED, "the grant", taking)
             .await
             .expect("no panic")
             .expect("re-entered");
@@ -188,7 +188,7 @@ fn a_slow_grant_counts_from_when_it_was_asked_for() {
             guard.deadline() - asked
         );
         testbed.proxy.flow();
-        within("lost", LIMIT, lost(&guard)).await;
+        within(LIMIT, "lost", lost(&guard)).await;
     });
 }
 
@@ -202,7 +202,7 @@ fn an_acquisition_cut_off_before_its_reply_is_neither_lost_nor_doubled() {
             let taking = tokio::spawn(async move { lock.lock().await });
             eventually_within(LIMIT, "granted", async || testbed.outside.exists("n")).await;
             testbed.proxy.pass();
-            let guard = within("the grant", HEALED, taking).await.expect("no panic");
+            let guard = within(HEALED, "the grant", taking).await.expect("no panic");
             let guard = guard.expect("re-entered");
             assert_eq!(
                 testbed.outside.holds("n"),
@@ -284,7 +284,7 @@ fn renewals_without_replies_make_a_hold_uncertain_then_lost_and_then_free() {
             guard.check().expect("nobody else can have it yet");
             assert!(testbed.outside.exists("n"));
             let lost = tokio::spawn(lost(&guard));
-            let reason = within("lost", LIMIT, lost).await.expect("no panic");
+            let reason = within(LIMIT, "lost", lost).await.expect("no panic");
             let after = cut.elapsed();
             assert_eq!(reason, LossReason::Expired);
             // Before a renewal that was due then could have timed out.

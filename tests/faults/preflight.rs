@@ -8,10 +8,10 @@ use leasehold::preflight::{
 };
 use leasehold::settings::Durability;
 use leasehold::{Client, Error};
-use leasehold_testbed::{Cluster, Reply, Sentinels, Server, Shape, eventually_within, ms};
+use leasehold_testbed::{Cluster, Outside, Reply, Sentinels, Server, Shape, eventually_within, ms};
 
 use crate::rights::rule;
-use crate::testbed::{LATE, Outside, beside, builder, connect};
+use crate::testbed::{LATE, beside, builder, connect};
 
 const LIMIT: Duration = Duration::from_secs(30);
 

@@ -5,9 +5,9 @@ use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 use leasehold::{Client, Lease, LockGuard};
-use leasehold_testbed::{Borrowed, eventually_within};
+use leasehold_testbed::{Borrowed, Outside, eventually_within};
 
-use crate::testbed::{Outside, alone, connect, note, size};
+use crate::testbed::{alone, connect, note, size};
 
 const LIMIT: Duration = Duration::from_secs(30);
 

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use leasehold::{Client, ConfigError, Error, Lease};
-use leasehold_testbed::{Proxy, Server, ms};
+use leasehold_testbed::{Outside, Proxy, Server, ms, within};
 
 use crate::errors::{CALL, LIMIT};
-use crate::testbed::{Outside, at_rest, beside, connect, hold, within};
+use crate::testbed::{at_rest, beside, connect, hold};
 
 #[test]
 fn bad_names_are_refused_unsent_with_value_and_limit() {
@@ -113,8 +113,8 @@ fn bad_leases_are_refused_unsent_and_endless_waits_are_not_bad() {
         ] {
             let lock = client.lock("n");
             let guard = within(
-                "free",
                 CALL,
+                "free",
                 lock.try_lock(wait, Lease::fixed(Duration::from_micros(10_999))),
             );
             let left = guard.await.map(|guard| guard.deadline());
@@ -123,8 +123,8 @@ fn bad_leases_are_refused_unsent_and_endless_waits_are_not_bad() {
             assert!(left.as_ref().err().is_none_or(late), "{left:?}");
             let longest = Duration::from_secs(31_536_000);
             let guard = within(
-                "free",
                 CALL,
+                "free",
                 client.lock("long").try_lock(wait, Lease::fixed(longest)),
             )
             .await;

@@ -4,9 +4,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use leasehold_testbed::{Server, eventually_within, preload};
+use leasehold_testbed::{Outside, Server, eventually_within, preload};
 
-use crate::testbed::{Outside, Running, alone, beside, builder, child, note};
+use crate::testbed::{Running, alone, beside, builder, child, note};
 
 const LIMIT: Duration = Duration::from_secs(60);
 const CHILD: &str = "resolver::process_that_knows_a_name";

@@ -4,9 +4,9 @@
 use std::time::{Duration, Instant};
 
 use leasehold::{Error, HoldState, Stats};
-use leasehold_testbed::{KINDS, Server, eventually_within, lost, ms};
+use leasehold_testbed::{KINDS, Server, eventually_within, lost, ms, within};
 
-use crate::testbed::{alone, at_rest, brisk, within};
+use crate::testbed::{alone, at_rest, brisk};
 
 const LIMIT: Duration = Duration::from_secs(60);
 const LEASE: Duration = ms(3_000);
@@ -27,8 +27,8 @@ fn holds_of_every_kind_are_lost_and_later_ones_are_renewed() {
         }
         server.restart();
         for (guard, kind) in guards.into_iter().zip(KINDS) {
-            within("lost", LEASE * 2, lost(&guard)).await;
-            let late = within("ended", LEASE, guard.unlock()).await;
+            within(LEASE * 2, "lost", lost(&guard)).await;
+            let late = within(LEASE, "ended", guard.unlock()).await;
             assert!(
                 matches!(late, Err(Error::Lost { .. })),
                 "{}: {late:?}",
@@ -37,7 +37,7 @@ fn holds_of_every_kind_are_lost_and_later_ones_are_renewed() {
         }
         let mut guards = Vec::new();
         for lock in &locks {
-            guards.push(within("again", LIMIT, lock.lock()).await.expect("free"));
+            guards.push(within(LIMIT, "again", lock.lock()).await.expect("free"));
         }
         let end = Instant::now() + LEASE * 2;
         eventually_within(LIMIT, "several leases", async || {
@@ -82,7 +82,7 @@ fn waiters_of_every_kind_are_served_after_it() {
         eventually_within(LIMIT, "all queued", async || wait(client.stats())).await;
         server.restart();
         for taking in takings {
-            within("granted", LIMIT, taking)
+            within(LIMIT, "granted", taking)
                 .await
                 .expect("no panic")
                 .expect("held");

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use leasehold::{Client, Error, Lease, Lock};
-use leasehold_testbed::{Reply, Server, eventually_within, ms};
+use leasehold_testbed::{Outside, Reply, Server, eventually_within, ms};
 
-use crate::testbed::{Outside, beside};
+use crate::testbed::beside;
 
 const LIMIT: Duration = Duration::from_secs(20);
 const PAGE: &str = include_str!("../../docs/operations.md");

@@ -7,8 +7,8 @@ use std::process::{Child, Command, Stdio};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use leasehold::{Client, ClientBuilder, Error, LockGuard};
-use leasehold_testbed::{Borrowed, Connection, Deployment, Reply, Routes, Server, ms};
+use leasehold::{Client, ClientBuilder, Error, LockGuard, Stats};
+use leasehold_testbed::{ms, until_stats};
 use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// Tests that measure time or inspect the whole process run alone. All others run at the same time.
@@ -46,12 +46,6 @@ pub(crate) fn runtime(workers: usize) -> tokio::runtime::Runtime {
         .enable_all()
         .build()
         .expect("a runtime")
-}
-
-/// The outcome of a call that must end within `limit`.
-pub(crate) async fn within<T>(what: &str, limit: Duration, call: impl Future<Output = T>) -> T {
-    let done = tokio::time::timeout(limit, Box::pin(call)).await;
-    done.unwrap_or_else(|_| panic!("not done within {limit:?}: {what}"))
 }
 
 /// A size that the environment may override.
@@ -119,161 +113,26 @@ pub(crate) async fn connect(url: &str) -> Client {
         .expect("the server answers")
 }
 
-/// What can be watched from outside.
-pub(crate) trait Watched {
-    fn outside(&self) -> Outside;
-}
-
-impl Watched for Server {
-    fn outside(&self) -> Outside {
-        Outside::Server(self.connection())
-    }
-}
-
-impl Watched for Deployment {
-    fn outside(&self) -> Outside {
-        match self {
-            Deployment::Server(server) => server.outside(),
-            _ => Outside::Deployment(Routes::to(&self.url())),
-        }
-    }
-}
-
-impl Watched for Borrowed {
-    fn outside(&self) -> Outside {
-        (**self).outside()
-    }
-}
-
-/// Redis from outside. With several servers, those that serve a key, or all primaries.
-#[derive(Debug)]
-pub(crate) enum Outside {
-    Server(Connection),
-    Deployment(Routes),
-}
-
-impl Outside {
-    pub(crate) fn of(watched: &impl Watched) -> Self {
-        watched.outside()
-    }
-
-    pub(crate) fn command(&mut self, words: &[&str]) -> Reply {
-        match self {
-            Outside::Server(connection) => connection
-                .command(words)
-                .unwrap_or_else(|error| panic!("{words:?}: {error}")),
-            Outside::Deployment(routes) => routes.command(words),
-        }
-    }
-
-    pub(crate) fn send(&mut self, words: &[&str]) {
-        let sent = self.connection().send(words);
-        sent.unwrap_or_else(|error| panic!("{words:?}: {error}"));
-    }
-
-    pub(crate) fn read(&mut self) -> Reply {
-        self.connection().read().expect("a reply")
-    }
-
-    fn connection(&mut self) -> &mut Connection {
-        match self {
-            Outside::Server(connection) => connection,
-            Outside::Deployment(_) => panic!("not of a deployment"),
-        }
-    }
-
-    pub(crate) fn exists(&mut self, key: &str) -> bool {
-        self.command(&["EXISTS", key]).int() == 1
-    }
-
-    pub(crate) fn keys_like(&mut self, pattern: &str) -> i64 {
-        i64::try_from(self.command(&["KEYS", pattern]).array().len()).expect("few")
-    }
-
-    pub(crate) fn keys(&mut self) -> i64 {
-        self.command(&["DBSIZE"]).int()
-    }
-
-    pub(crate) fn pttl(&mut self, key: &str) -> i64 {
-        self.command(&["PTTL", key]).int()
-    }
-
-    /// Who holds a lock, and how often.
-    pub(crate) fn holds(&mut self, key: &str) -> Vec<(String, i64)> {
-        let flat = self.command(&["HGETALL", key]);
-        let pairs = flat.array().chunks(2);
-        pairs.map(|pair| (pair[0].text(), pair[1].int())).collect()
-    }
-
-    /// Calls of a command since the last reset, including refused ones.
-    pub(crate) fn calls(&mut self, command: &str) -> u64 {
-        self.sum("commandstats", &format!("cmdstat_{command}:calls="))
-    }
-
-    /// The sum of the numbers after `line` in a section of INFO, over all servers.
-    fn sum(&mut self, section: &str, line: &str) -> u64 {
-        let info = self.command(&["INFO", section]).text();
-        let numbers = info
-            .lines()
-            .filter_map(|text| text.strip_prefix(line)?.split(',').next());
-        numbers
-            .map(|number| number.parse::<u64>().expect("a number"))
-            .sum()
-    }
-
-    pub(crate) fn reset_stats(&mut self) {
-        self.command(&["CONFIG", "RESETSTAT"]);
-    }
-
-    /// The number of all commands so far, including this one.
-    pub(crate) fn commands(&mut self) -> u64 {
-        self.sum("stats", "total_commands_processed:")
-    }
-}
-
 /// Waits until the client's counters show no work.
 pub(crate) async fn at_rest(client: &Client, limit: Duration) {
-    let deadline = Instant::now() + limit;
-    loop {
-        let stats = client.stats();
-        let left = [
-            stats.waiting,
-            stats.listeners,
-            stats.holds,
-            stats.releases_pending,
-        ];
-        if left == [0; 4] && stats.local_queues == 0 {
-            return;
-        }
-        assert!(
-            Instant::now() < deadline,
-            "not at rest after {limit:?}: {stats:?}"
-        );
-        tokio::time::sleep(ms(1)).await;
-    }
+    let rests = |stats: &Stats| is_idle(stats) && stats.local_queues == 0;
+    until_stats(client, limit, "it is at rest", rests).await;
 }
 
-/// Like [`at_rest`], and without local queues, which may yield to others until the next sweep, or
+/// Like [`at_rest`], except for local queues, which may yield to others until the next sweep, or
 /// remember for ten seconds that they met some.
 pub(crate) async fn idle(client: &Client, limit: Duration) {
-    let deadline = Instant::now() + limit;
-    loop {
-        let stats = client.stats();
-        let left = [
-            stats.waiting,
-            stats.listeners,
-            stats.holds,
-            stats.releases_pending,
-        ];
-        if left == [0; 4] {
-            return;
-        }
-        assert!(
-            Instant::now() < deadline,
-            "not idle after {limit:?}: {stats:?}"
-        );
-        tokio::time::sleep(Duration::from_micros(200)).await;
-    }
+    until_stats(client, limit, "it is idle", is_idle).await;
+}
+
+fn is_idle(stats: &Stats) -> bool {
+    let left = [
+        stats.waiting,
+        stats.listeners,
+        stats.holds,
+        stats.releases_pending,
+    ];
+    left == [0; 4]
 }
 
 pub(crate) fn assert_unknown<T: Debug>(outcome: Result<T, Error>) {

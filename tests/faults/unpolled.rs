@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use leasehold::settings::LocalHandover;
 use leasehold::{Client, Error, Lease, Lock};
-use leasehold_testbed::{Borrowed, Deployment, eventually_within, ms};
+use leasehold_testbed::{Borrowed, Deployment, Outside, eventually_within, ms};
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::Instant;
 
-use crate::testbed::{Outside, alone, assert_protocol, builder, connect, runtime, turn};
+use crate::testbed::{alone, assert_protocol, builder, connect, runtime, turn};
 
 const LIMIT: Duration = Duration::from_secs(20);
 

@@ -6,11 +6,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use leasehold::{Client, Error, Lease, LossReason};
-use leasehold_testbed::{Borrowed, Deployment, Server, eventually_within, lost, ms};
+use leasehold_testbed::{
+    Borrowed, Deployment, Outside, Server, eventually_within, lost, ms, within,
+};
 
 use crate::testbed::{
-    GIVEN_UP, LATE, Outside, SILENCE, alone, at_rest, beside, brisk, builder, connect, hold, note,
-    runtime, size, turn, within,
+    GIVEN_UP, LATE, SILENCE, alone, at_rest, beside, brisk, builder, connect, hold, note, runtime,
+    size, turn,
 };
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -50,7 +52,7 @@ fn asked(client: &Client) -> u64 {
 }
 
 async fn served(what: &str, limit: Duration, taking: Taking) {
-    within(what, limit, taking)
+    within(limit, what, taking)
         .await
         .expect("no panic")
         .expect("granted");
@@ -245,14 +247,14 @@ fn an_impatient_call_ends_in_time_when_redis_is_stopped_killed_or_silent() {
             }
         };
         server.pause();
-        let outcome = within("the waiter", LIMIT, waiting)
+        let outcome = within(LIMIT, "the waiter", waiting)
             .await
             .expect("no panic");
         let took = started.elapsed();
         assert!(outcome.is_err() && took < GIVEN_UP, "{took:?}");
         let first = patient(&server.url()).connect_timeout(SHORT_WAIT).connect();
         // The connect timeout of these clients is far longer.
-        let error = within("a first connect", LATE, first)
+        let error = within(LATE, "a first connect", first)
             .await
             .expect_err("it is stopped");
         assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
@@ -316,7 +318,7 @@ fn all_waiters_of_a_restarted_server_get_their_turn_without_a_storm() {
         server.restart();
         let up = Instant::now();
         for taking in takings {
-            within("a turn", Duration::from_secs(10), taking)
+            within(Duration::from_secs(10), "a turn", taking)
                 .await
                 .expect("no panic")
                 .expect("it");
@@ -335,7 +337,7 @@ fn all_waiters_of_a_restarted_server_get_their_turn_without_a_storm() {
             "{commands} commands for {waiters} waiters"
         );
         for guard in &guards {
-            let reason = within("lost", LIMIT, lost(guard)).await;
+            let reason = within(LIMIT, "lost", lost(guard)).await;
             assert!(
                 matches!(reason, LossReason::Gone | LossReason::Expired),
                 "{reason:?}"
@@ -410,7 +412,7 @@ fn waiters_of_many_names_share_one_connection() {
             let lock = holder.lock(format!("n{number}"));
             async move { lock.lock().await.expect("free") }
         });
-        let guards = within("all held", LIMIT, futures::future::join_all(holds)).await;
+        let guards = within(LIMIT, "all held", futures::future::join_all(holds)).await;
         let started = Instant::now();
         let takings: Vec<_> = (0..waiters)
             .map(|number| {
@@ -440,10 +442,10 @@ fn waiters_of_many_names_share_one_connection() {
         let releases = guards
             .into_iter()
             .map(|guard| async { guard.unlock().await });
-        let outcomes = within("released", LIMIT, futures::future::join_all(releases)).await;
+        let outcomes = within(LIMIT, "released", futures::future::join_all(releases)).await;
         assert!(outcomes.iter().all(Result::is_ok));
         for taking in takings {
-            within("a turn", LIMIT, taking)
+            within(LIMIT, "a turn", taking)
                 .await
                 .expect("no panic")
                 .expect("held");
@@ -496,7 +498,7 @@ fn waiters_of_one_name_cost_redis_one_contender() {
         guard.unlock().await.expect("held");
         served("the first", LIMIT, single).await;
         for taking in takings {
-            within("a turn", LIMIT, taking)
+            within(LIMIT, "a turn", taking)
                 .await
                 .expect("no panic")
                 .expect("held");

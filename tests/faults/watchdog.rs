@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use leasehold::{Client, Error, Lease, LossReason};
-use leasehold_testbed::{Borrowed, Proxy, Server, eventually_within, lost, ms};
+use leasehold_testbed::{Borrowed, Outside, Proxy, Server, eventually_within, lost, ms, within};
 
 use crate::testbed::{
-    GIVEN_UP, LATE, Outside, SILENCE, alone, at_rest, beside, block_on, brisk, builder, connect,
-    cut_after, hold, note, runtime, seed, size, turn, within,
+    GIVEN_UP, LATE, SILENCE, alone, at_rest, beside, block_on, brisk, builder, connect, cut_after,
+    hold, note, runtime, seed, size, turn,
 };
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -52,7 +52,7 @@ fn blocked_workers_cost_nobody_a_lock() {
             let guards = futures::future::join_all(locks).await;
             (client, guards)
         });
-        let (client, guards) = within("all held", LIMIT, taking).await.expect("no panic");
+        let (client, guards) = within(LIMIT, "all held", taking).await.expect("no panic");
         // Both workers at the same time: for 60 ms of every 100 ms, nothing of the caller runs.
         let (start, stop) = (Instant::now(), Arc::new(AtomicBool::new(false)));
         for _ in 0..2 {
@@ -150,7 +150,7 @@ async fn lost_after(client: &Client, outside: &mut Outside) -> Duration {
     let guard = hold(client, "measured").await;
     outside.command(&["DEL", "measured"]);
     let deleted = Instant::now();
-    assert_eq!(within("lost", TICK, lost(&guard)).await, LossReason::Gone);
+    assert_eq!(within(TICK, "lost", lost(&guard)).await, LossReason::Gone);
     deleted.elapsed()
 }
 
@@ -171,7 +171,7 @@ fn a_flushed_server_is_noticed_within_a_renewal() {
         outside.command(&["FLUSHALL"]);
         let flushed = Instant::now();
         let losses = guards.iter().map(lost);
-        let reasons = within("all are lost", TICK, futures::future::join_all(losses)).await;
+        let reasons = within(TICK, "all are lost", futures::future::join_all(losses)).await;
         assert!(
             reasons.iter().all(|reason| *reason == LossReason::Gone),
             "{reasons:?}"
@@ -200,7 +200,7 @@ fn a_server_that_comes_back_empty_is_noticed() {
             let deadline = guard.deadline();
             server.restart();
             let up = Instant::now();
-            let reason = within("lost", LEASE + LATE, lost(&guard)).await;
+            let reason = within(LEASE + LATE, "lost", lost(&guard)).await;
             let gone = reason == LossReason::Gone;
             assert!(
                 gone || tokio::time::Instant::now() >= deadline,
@@ -244,7 +244,7 @@ fn a_dead_server_ends_holds_at_their_deadline() {
             } else {
                 server.kill();
             }
-            let reason = within("lost", GIVEN_UP, lost(&guard)).await;
+            let reason = within(GIVEN_UP, "lost", lost(&guard)).await;
             assert_eq!(reason, LossReason::Expired);
             let (late, after) = (guard.deadline().elapsed(), fault.elapsed());
             note(&format!(
@@ -277,7 +277,7 @@ fn work_stops_when_the_lock_is_lost() {
             std::future::pending::<()>().await;
         });
         let delete = async { outside.command(&["DEL", "n"]) };
-        let (outcome, _) = tokio::join!(within("stopped", TICK, run), delete);
+        let (outcome, _) = tokio::join!(within(TICK, "stopped", run), delete);
         assert!(
             matches!(
                 outcome,
@@ -316,7 +316,7 @@ fn a_leaked_guard_is_ended_by_its_longest_hold() {
         let guard = lock.acquire().max_hold(longest).await.expect("free");
         let lost = lost(&guard);
         std::mem::forget(guard);
-        let reason = within("lost", longest + LATE, lost).await;
+        let reason = within(longest + LATE, "lost", lost).await;
         assert_eq!(reason, LossReason::MaxHold);
         assert!(
             started.elapsed() + ms(10) >= longest,
@@ -348,7 +348,7 @@ fn fixed_leases_end_by_themselves_and_are_never_renewed() {
             .await
             .expect("free");
         assert_eq!(
-            within("lost", fixed + LATE, lost(&guard)).await,
+            within(fixed + LATE, "lost", lost(&guard)).await,
             LossReason::Expired
         );
         assert!(

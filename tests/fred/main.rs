@@ -11,7 +11,7 @@ use fred::clients::Client as Fred;
 use fred::error::Error as FredError;
 use fred::types::config::{Config, CredentialProvider, Server as At, ServerConfig};
 use leasehold::{Client, ClientBuilder, ConfigError, Error};
-use leasehold_testbed::{Server, is_missing, wait_until};
+use leasehold_testbed::{Server, is_missing, take_and_release, wait_until};
 
 const LIMIT: Duration = Duration::from_secs(10);
 
@@ -66,14 +66,7 @@ async fn credentials_are_asked_for_at_each_connection() {
     let mut config = config(&server);
     config.credential_provider = Some(Arc::new(vault.clone()));
     let client = builder(config).connect().await.unwrap();
-    client
-        .lock("x")
-        .lock()
-        .await
-        .unwrap()
-        .unlock()
-        .await
-        .unwrap();
+    take_and_release(&client.lock("x")).await;
 
     "second".clone_into(&mut vault.0.lock().unwrap());
     admin
@@ -85,14 +78,7 @@ async fn credentials_are_asked_for_at_each_connection() {
     admin
         .command(&["CLIENT", "KILL", "TYPE", "pubsub"])
         .unwrap();
-    client
-        .lock("x")
-        .lock()
-        .await
-        .unwrap()
-        .unlock()
-        .await
-        .unwrap();
+    take_and_release(&client.lock("x")).await;
 }
 
 #[tokio::test]
@@ -217,14 +203,7 @@ async fn a_unix_socket_will_do() {
     .connect()
     .await
     .unwrap();
-    client
-        .lock("x")
-        .lock()
-        .await
-        .unwrap()
-        .unlock()
-        .await
-        .unwrap();
+    take_and_release(&client.lock("x")).await;
     client.shutdown(LIMIT).await.unwrap();
     std::fs::remove_dir_all(folder).unwrap();
 }

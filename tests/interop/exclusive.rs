@@ -1,10 +1,10 @@
 //! What all kinds of locks with one holder have in common.
 
 use leasehold::{Client, Error, HoldState, Lease, Lock};
-use leasehold_testbed::lost;
+use leasehold_testbed::{SOON, lost};
 use tokio::time::{Instant, timeout};
 
-use crate::harness::{Harness, NEARLY_WHOLE, NOW, SHORT, SOON, TWO_LEASES, joined, soon};
+use crate::harness::{Harness, NEARLY_WHOLE, NOW, SHORT, TWO_LEASES, joined, soon};
 
 /// A kind of lock on both sides.
 #[derive(Clone, Copy, Debug)]

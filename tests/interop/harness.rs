@@ -4,16 +4,13 @@ use std::time::Duration;
 
 use leasehold::settings::ShardedPubSub;
 use leasehold::{Client, ClientBuilder, Stats};
-use leasehold_testbed::Borrowed;
+use leasehold_testbed::{Borrowed, LIMIT, SOON, eventually, timed, until_stats};
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, timeout};
 
 use crate::observer::Observer;
 use crate::redisson::{Redisson, Timeouts};
 
 pub(crate) const NOW: Duration = Duration::ZERO;
-/// Far below the lease of 30 s, and above the delays of a busy machine.
-pub(crate) const SOON: Duration = Duration::from_secs(10);
 /// A lease whose end a test waits for. Two thirds are left when it is renewed, which is enough for
 /// a machine that stalls for a second.
 pub(crate) const SHORT: Duration = Duration::from_secs(3);
@@ -108,26 +105,20 @@ impl Harness {
         .await;
         let before = self.observer.calls(commands).await;
         let waiting = tokio::spawn(wait(self));
-        let limit = Instant::now() + Duration::from_secs(20);
-        while self.observer.calls(commands).await < before + 2 {
-            assert!(Instant::now() < limit, "it does not wait");
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
+        eventually("it waits", async || {
+            self.observer.calls(commands).await >= before + 2
+        })
+        .await;
         waiting
     }
 
     /// Waits until the keys are gone that Redisson keeps for a moment after each release.
     pub(crate) async fn java_has_cleaned_up(&mut self) {
-        let limit = Instant::now() + Duration::from_secs(20);
-        while !self
-            .observer
-            .ask("KEYS redisson_unlock_latch:*")
-            .await
-            .is_empty()
-        {
-            assert!(Instant::now() < limit, "its latch keys stay");
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
+        eventually("its latch keys are gone", async || {
+            let keys = self.observer.ask("KEYS redisson_unlock_latch:*");
+            keys.await.is_empty()
+        })
+        .await;
     }
 
     /// Waits until this many of our futures wait.
@@ -138,30 +129,18 @@ impl Harness {
 
     /// Waits until our client says so.
     pub(crate) async fn until(&self, what: &str, holds: impl Fn(&Stats) -> bool + Sync) {
-        let limit = Instant::now() + Duration::from_secs(20);
-        while !holds(&self.client.stats()) {
-            assert!(Instant::now() < limit, "still not: {what}");
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
+        until_stats(&self.client, LIMIT, what, holds).await;
     }
 }
 
 /// The result of something that has already happened, or happens long before a lease of 30 s ends.
 pub(crate) async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
-    let asked = Instant::now();
-    let done = timeout(SOON, future)
-        .await
-        .unwrap_or_else(|_| panic_with(what));
-    eprintln!("{what}: {:.2?}", asked.elapsed());
+    let (done, elapsed) = timed(what, future).await;
+    eprintln!("{what}: {elapsed:.2?}");
     done
 }
 
 /// The same, of something that was spawned.
 pub(crate) async fn joined<T>(what: &str, handle: JoinHandle<T>) -> T {
     soon(what, handle).await.expect("no panic")
-}
-
-#[expect(clippy::panic, reason = "ends the test")]
-fn panic_with(what: &str) -> ! {
-    panic!("not within {SOON:?}: {what}")
 }

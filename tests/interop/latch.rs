@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use leasehold::Client;
+use leasehold_testbed::eventually;
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, sleep};
 
-use crate::harness::{Harness, NOW, SOON, joined};
+use crate::harness::{Harness, NOW, joined};
 
 const A_MOMENT: Duration = Duration::from_millis(50);
 /// Redisson throws if it cannot subscribe within the wait, as on a busy machine.
@@ -32,11 +32,10 @@ async fn all_wait(harness: &mut Harness) -> Vec<JoinHandle<bool>> {
     }
     // Each side with one connection.
     let channel = "redisson_countdownlatch__channel__{start}";
-    let limit = Instant::now() + SOON;
-    while harness.observer.listeners(channel).await != 2 {
-        assert!(Instant::now() < limit, "one side does not listen");
-        sleep(Duration::from_millis(2)).await;
-    }
+    eventually("both sides listen", async || {
+        harness.observer.listeners(channel).await == 2
+    })
+    .await;
     waiting
 }
 

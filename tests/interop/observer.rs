@@ -1,20 +1,14 @@
 //! A view of Redis over a connection that belongs to neither side.
 
-use std::time::Duration;
-
-use leasehold_testbed::{Reply, Routes};
-use tokio::time::{Instant, sleep};
-
-/// How often a condition is looked at.
-const LOOK_EVERY: Duration = Duration::from_millis(2);
+use leasehold_testbed::{Outside, Reply, eventually};
 
 /// A command blocks its thread until it is answered. Other tasks get a turn before it.
 #[derive(Debug)]
-pub(crate) struct Observer(Routes);
+pub(crate) struct Observer(Outside);
 
 impl Observer {
     pub(crate) fn of(url: &str) -> Observer {
-        Observer(Routes::to(url))
+        Observer(Outside::to(url))
     }
 
     /// Sends a command. Returns the values of its reply in order, with arrays flattened and nil as
@@ -40,18 +34,10 @@ impl Observer {
     /// How often the server has run these commands so far, including those in scripts. A script
     /// that the server did not know was not run.
     pub(crate) async fn calls(&mut self, commands: &[&str]) -> u64 {
-        let stats = self.ask("INFO commandstats").await.remove(0);
-        let calls = |line: &str| -> Option<u64> {
-            let (name, rest) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
-            let number = |text: &str| text.split(',').next()?.parse::<u64>().ok();
-            let failed = rest
-                .split_once("failed_calls=")
-                .and_then(|(_, rest)| number(rest));
-            commands
-                .contains(&name)
-                .then(|| Some(number(rest)? - failed.unwrap_or(0)))?
-        };
-        stats.lines().filter_map(calls).sum()
+        tokio::task::yield_now().await;
+        let stats = self.0.command_stats();
+        let counted = commands.iter().filter_map(|command| stats.get(*command));
+        counted.map(|stats| stats.calls - stats.failed).sum()
     }
 
     /// The number of subscribers of a channel, sharded or not.
@@ -66,11 +52,10 @@ impl Observer {
 
     /// Waits until a command replies with this integer.
     pub(crate) async fn wait_until(&mut self, command: &str, wanted: i64) {
-        let limit = Instant::now() + Duration::from_secs(20);
-        while self.integer(command).await != wanted {
-            assert!(Instant::now() < limit, "{command} never became {wanted}");
-            sleep(LOOK_EVERY).await;
-        }
+        eventually(&format!("{command} is {wanted}"), async || {
+            self.integer(command).await == wanted
+        })
+        .await;
     }
 }
 

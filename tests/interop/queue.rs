@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use leasehold::{Client, Lease, Lock};
 use leasehold_testbed as testbed;
+use leasehold_testbed::eventually;
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 
 use crate::harness::{Harness, NOW, builder, joined};
 use crate::observer::Observer;
@@ -95,20 +96,12 @@ impl Line {
     }
 
     async fn stands_in_line(&mut self) {
-        let limit = Instant::now() + Duration::from_secs(20);
-        loop {
-            let last = self
-                .harness
-                .observer
-                .ask(&format!("LINDEX {QUEUE} -1"))
-                .await
-                .remove(0);
-            if !last.is_empty() && self.seen.insert(last) {
-                return;
-            }
-            assert!(Instant::now() < limit, "it does not queue");
-            sleep(Duration::from_millis(2)).await;
-        }
+        let last = format!("LINDEX {QUEUE} -1");
+        eventually("it queues", async || {
+            let last = self.harness.observer.ask(&last).await.remove(0);
+            !last.is_empty() && self.seen.insert(last)
+        })
+        .await;
     }
 
     fn thread(&self, number: usize, wait: Option<Duration>) -> JoinHandle<bool> {

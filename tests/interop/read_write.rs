@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use leasehold::{HoldState, Lease, Lock, LockGuard, ReadWriteLock};
-use leasehold_testbed::lost;
+use leasehold_testbed::{SOON, lost};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
-use crate::harness::{Harness, NEARLY_WHOLE, NOW, SHORT, SOON, TWO_LEASES, builder, joined, soon};
+use crate::harness::{Harness, NEARLY_WHOLE, NOW, SHORT, TWO_LEASES, builder, joined, soon};
 use crate::observer::Observer;
 use crate::redisson::contention::Contenders;
 

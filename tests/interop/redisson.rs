@@ -24,8 +24,9 @@ use std::str::FromStr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use leasehold_testbed::eventually_within;
 use tokio::sync::oneshot;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::timeout;
 
 /// How long the work of one request may take; long enough for a lock to be waited for.
 const DEADLINE: Duration = Duration::from_secs(180);
@@ -134,14 +135,8 @@ impl Redisson {
 
     /// Waits until this thread, which works on a request, sleeps until a message comes.
     pub(crate) async fn until_parked(&self, thread: &str) {
-        let limit = Instant::now() + DEADLINE;
-        while !self.expect::<bool>(&format!("parked {thread}")).await {
-            assert!(
-                Instant::now() < limit,
-                "`{thread}` is not parked within {DEADLINE:?}"
-            );
-            sleep(Duration::from_millis(2)).await;
-        }
+        let parked = format!("parked {thread}");
+        eventually_within(DEADLINE, &parked, async || self.expect(&parked).await).await;
     }
 
     /// Ends the client in good order; what it holds stays held.

@@ -4,10 +4,10 @@
 use std::time::Duration;
 
 use leasehold::{Client, HoldState, Lease, LossReason};
-use leasehold_testbed::{Borrowed, lost};
+use leasehold_testbed::{Borrowed, SOON, lost};
 use tokio::time::{Instant, timeout};
 
-use crate::harness::{SHORT, SOON, TWO_LEASES, builder};
+use crate::harness::{SHORT, TWO_LEASES, builder};
 use crate::redisson::Redisson;
 
 const LOCK: &str = "lock:leased";

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use leasehold::{Lock, LockGuard};
+use leasehold_testbed::SOON;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
-use crate::harness::{Harness, SOON, builder};
+use crate::harness::{Harness, builder};
 
 const ROUNDS: usize = 20;
 

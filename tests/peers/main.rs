@@ -34,7 +34,7 @@ mod redis_py;
 use std::time::Duration;
 
 use leasehold::{Client, ClientBuilder};
-use leasehold_testbed::{LIMIT, Server};
+use leasehold_testbed::{LIMIT, Outside, Server};
 
 const ONCE: Duration = Duration::ZERO;
 const KEY: &str = "my-global-mutex";
@@ -51,11 +51,6 @@ fn builder(url: &str) -> ClientBuilder {
 
 /// How often the peers have asked. All peers set the key or check whether it exists.
 fn asked(server: &Server) -> u64 {
-    let info = server.command(&["INFO", "commandstats"]).text();
-    let calls = |line: &str| {
-        let (command, rest) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
-        let counted = ["set", "exists"].contains(&command);
-        counted.then(|| rest.split(',').next()?.parse::<u64>().ok())?
-    };
-    info.lines().filter_map(calls).sum()
+    let mut outside = Outside::of(server);
+    outside.calls("set") + outside.calls("exists")
 }

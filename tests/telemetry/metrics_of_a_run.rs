@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use leasehold::{Client, ClientBuilder, EmbeddedRedis, Ended, Error, Lease, LossReason};
-use leasehold_testbed::{Server, eventually};
+use leasehold_testbed::{Server, eventually, take_and_release};
 
 use crate::recorded::{Exporter, Recorded};
 
@@ -34,14 +34,7 @@ async fn run(place: Place) -> (leasehold::Stats, Recorded) {
 
     // Three acquisitions that find the lock free, and release it.
     for _ in 0..3 {
-        client
-            .lock("free")
-            .lock()
-            .await
-            .unwrap()
-            .unlock()
-            .await
-            .unwrap();
+        take_and_release(&client.lock("free")).await;
     }
 
     // One wait that times out, and one that is dropped.
@@ -203,14 +196,7 @@ async fn a_name_is_a_label_only_by_the_users_function() {
         .await
         .unwrap();
     for name in ["orders:1", "orders:2", "users:1"] {
-        client
-            .lock(name)
-            .lock()
-            .await
-            .unwrap()
-            .unlock()
-            .await
-            .unwrap();
+        take_and_release(&client.lock(name)).await;
     }
     assert_eq!(
         exporter.take().of("leasehold.acquire.duration"),

@@ -6,9 +6,7 @@ use std::ops::{AddAssign, Sub};
 use std::time::Duration;
 
 use leasehold::{Client, ClientBuilder, Stats};
-use leasehold_testbed::{Connection, Deployment, Server, eventually};
-
-use crate::contenders::LIMIT;
+use leasehold_testbed::{Connection, Deployment, LIMIT, Server, command_stats, eventually};
 
 /// So long that no renewal, poll or election comes in between.
 pub(super) const LONG: Duration = Duration::from_secs(300);
@@ -128,7 +126,7 @@ impl Counted {
                 .command(&["INFO", "commandstats"])
                 .expect("an answer")
                 .text();
-            counts += Counts(info.lines().filter_map(calls).collect());
+            counts += Counts(calls(&info));
         }
         counts
     }
@@ -188,10 +186,10 @@ async fn connect<const N: usize>(builder: impl Fn() -> ClientBuilder) -> [Client
     clients.try_into().expect("so many")
 }
 
-/// `cmdstat_NAME[|SUBCOMMAND]:calls=N,…`
-fn calls(line: &str) -> Option<(String, u64)> {
-    let (name, stats) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
-    let (calls, _) = stats.split_once(',')?;
-    let command = name.split('|').next()?;
-    (!BESIDE.contains(&command)).then(|| (name.to_owned(), calls.parse().expect("a number")))
+/// Calls by command, without those that run beside what is counted.
+fn calls(info: &str) -> BTreeMap<String, u64> {
+    let mut all = command_stats(info);
+    all.retain(|name, _| !BESIDE.contains(&name.split('|').next().unwrap_or(name)));
+    let calls = all.into_iter().map(|(name, stats)| (name, stats.calls));
+    calls.collect()
 }

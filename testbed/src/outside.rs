@@ -1,0 +1,148 @@
+//! Redis as nobody's client sees it, over connections that belong to no client of a test.
+
+use std::collections::BTreeMap;
+
+use crate::deployment::routes::Routes;
+use crate::deployment::{Borrowed, Deployment};
+use crate::process::resp::{Connection, Reply};
+use crate::process::server::Server;
+
+/// What can be observed.
+pub trait Watched {
+    fn outside(&self) -> Outside;
+}
+
+impl Watched for Server {
+    fn outside(&self) -> Outside {
+        Outside(Way::Server(self.connection()))
+    }
+}
+
+impl Watched for Deployment {
+    fn outside(&self) -> Outside {
+        match self {
+            Deployment::Server(server) => server.outside(),
+            _ => Outside::to(&self.url()),
+        }
+    }
+}
+
+impl Watched for Borrowed {
+    fn outside(&self) -> Outside {
+        (**self).outside()
+    }
+}
+
+/// One server, or a deployment: there a command goes to the servers of its keys, or to all primaries.
+#[derive(Debug)]
+pub struct Outside(Way);
+
+#[derive(Debug)]
+enum Way {
+    Server(Connection),
+    Deployment(Routes),
+}
+
+impl Outside {
+    pub fn of(watched: &impl Watched) -> Self {
+        watched.outside()
+    }
+
+    /// By the URL that clients are given, without a password.
+    pub fn to(url: &str) -> Self {
+        Outside(Way::Deployment(Routes::to(url)))
+    }
+
+    pub fn command(&mut self, words: &[&str]) -> Reply {
+        match &mut self.0 {
+            Way::Server(connection) => connection
+                .command(words)
+                .unwrap_or_else(|error| panic!("{words:?}: {error}")),
+            Way::Deployment(routes) => routes.command(words),
+        }
+    }
+
+    pub fn exists(&mut self, key: &str) -> bool {
+        self.command(&["EXISTS", key]).int() == 1
+    }
+
+    pub fn keys_like(&mut self, pattern: &str) -> i64 {
+        i64::try_from(self.command(&["KEYS", pattern]).array().len()).expect("few")
+    }
+
+    /// Those that have expired and are not removed yet count as well.
+    pub fn keys(&mut self) -> i64 {
+        self.command(&["DBSIZE"]).int()
+    }
+
+    pub fn pttl(&mut self, key: &str) -> i64 {
+        self.command(&["PTTL", key]).int()
+    }
+
+    /// The fields of a lock with their counts.
+    pub fn holds(&mut self, key: &str) -> Vec<(String, i64)> {
+        let flat = self.command(&["HGETALL", key]);
+        let pairs = flat.array().chunks(2);
+        pairs.map(|pair| (pair[0].text(), pair[1].int())).collect()
+    }
+
+    /// What all commands have cost since the last reset.
+    pub fn command_stats(&mut self) -> BTreeMap<String, CommandStats> {
+        let info = self.command(&["INFO", "commandstats"]);
+        command_stats(&info.text())
+    }
+
+    /// Calls of a command since the last reset, refused ones included.
+    pub fn calls(&mut self, command: &str) -> u64 {
+        let stats = self.command_stats();
+        stats.get(command).map_or(0, |stats| stats.calls)
+    }
+
+    pub fn reset_stats(&mut self) {
+        self.command(&["CONFIG", "RESETSTAT"]);
+    }
+
+    /// All commands so far, this one included.
+    pub fn commands(&mut self) -> u64 {
+        let info = self.command(&["INFO", "stats"]).text();
+        let numbers = info
+            .lines()
+            .filter_map(|line| line.strip_prefix("total_commands_processed:"));
+        numbers
+            .map(|number| number.parse::<u64>().expect("a number"))
+            .sum()
+    }
+}
+
+/// How often one command was called since the last reset.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CommandStats {
+    /// Failed calls included, rejected ones not.
+    pub calls: u64,
+    pub failed: u64,
+    pub rejected: u64,
+}
+
+/// The text of INFO commandstats by command, of all servers together. A subcommand stands behind `|`.
+pub fn command_stats(info: &str) -> BTreeMap<String, CommandStats> {
+    let mut all = BTreeMap::<_, CommandStats>::new();
+    for line in info.lines() {
+        let parts = line
+            .strip_prefix("cmdstat_")
+            .and_then(|line| line.split_once(':'));
+        let Some((command, numbers)) = parts else {
+            continue;
+        };
+        let stats = all.entry(command.to_owned()).or_default();
+        for (name, number) in numbers.split(',').filter_map(|pair| pair.split_once('=')) {
+            let total = match name {
+                "calls" => &mut stats.calls,
+                "failed_calls" => &mut stats.failed,
+                "rejected_calls" => &mut stats.rejected,
+                _ => continue,
+            };
+            *total += number.parse::<u64>().expect("a number");
+        }
+    }
+    all
+}
