@@ -112,6 +112,8 @@ mod connections;
 #[cfg(all(doctest, feature = "embedded"))]
 mod doctests;
 mod durability;
+#[cfg(feature = "embedded")]
+mod embedded;
 mod error;
 mod fencing;
 mod holder;
@@ -122,17 +124,17 @@ mod lock;
 mod locks;
 mod permits;
 pub mod preflight;
-mod process;
 mod protocol;
 mod read_write;
 mod semaphore;
 mod session;
 pub mod settings;
 mod stats;
-mod sync;
 mod synchronizer;
 mod telemetry;
-mod transport;
+
+use leasehold_transport as transport;
+use leasehold_transport::sync;
 
 pub use client::{Client, ClientBuilder};
 pub use error::{Cause, ConfigError, Error};
@@ -151,16 +153,16 @@ pub use stats::Stats;
 pub use ::fred;
 
 #[cfg(feature = "embedded")]
-pub use transport::embedded::EmbeddedRedis;
+pub use embedded::EmbeddedRedis;
 
 /// Fault switches and inspection for this crate's own tests; no promise of stability.
 #[cfg(feature = "test-util")]
 #[doc(hidden)]
 pub mod test_util {
     pub use crate::clock::{Machine, suspended};
-    pub use crate::session::gate::Gate;
-    pub use crate::transport::embedded::testing::{
+    pub use crate::embedded::testing::{
         ConnectionControl, Delay, Direction, Dumped, ErrorReply, Faults, LinkControl, Reply,
         Restart, scripts,
     };
+    pub use crate::session::gate::Gate;
 }

@@ -46,6 +46,7 @@ pub use self::node::{
 pub use self::requirements::Requirements;
 pub use crate::error::Unmet;
 pub use crate::protocol::rights::Use;
+#[doc(inline)]
 pub use crate::transport::DeploymentKind;
 
 /// The lock whose keys and channels are checked by default.

@@ -214,3 +214,9 @@ async fn sleep_until_some(at: Option<Instant>) {
         None => std::future::pending().await,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #[cfg(feature = "embedded")]
+    pub(super) mod inline_waker;
+}

@@ -2,9 +2,8 @@
 
 pub use crate::client::LocalHandover;
 pub use crate::durability::Durability;
-pub use crate::transport::ShardedPubSub;
-pub use crate::transport::redis::credentials::{
-    Credentials, CredentialsFuture, CredentialsProvider,
-};
 #[cfg(feature = "tls")]
-pub use crate::transport::redis::tls::TlsOptions;
+#[doc(inline)]
+pub use crate::transport::TlsOptions;
+#[doc(inline)]
+pub use crate::transport::{Credentials, CredentialsFuture, CredentialsProvider, ShardedPubSub};

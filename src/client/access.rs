@@ -5,8 +5,7 @@ use tokio::runtime::Handle;
 use super::builder::ClientBuilder;
 use super::streams::Streams;
 use crate::error::ConfigError;
-use crate::transport::redis::deployment::Deployment;
-use crate::transport::redis::dial::Tls;
+use crate::transport::{Deployment, Tls};
 
 impl ClientBuilder {
     /// Refuses TLS options and credentials that the deployment does not need.
@@ -49,12 +48,9 @@ impl ClientBuilder {
             return Ok(None);
         }
         let options = self.tls.clone().unwrap_or_default();
-        let tls = Tls::load(options, runtime).await?;
-        deployment
-            .endpoints()
-            .iter()
-            .try_for_each(|endpoint| tls.can_name(endpoint))?;
-        Ok(Some(tls))
+        let tls = Tls::load(options, runtime).await;
+        let named = tls.and_then(|tls| tls.can_name_all(deployment).map(|()| tls));
+        named.map(Some).map_err(ConfigError::of_transport)
     }
 
     #[cfg(not(feature = "tls"))]
@@ -78,9 +74,9 @@ mod tests {
     use super::*;
     use crate::client::Client;
     use crate::error::Error;
-    use crate::transport::redis::credentials::Credentials;
+    use crate::transport::Credentials;
     #[cfg(feature = "tls")]
-    use crate::transport::redis::tls::TlsOptions;
+    use crate::transport::TlsOptions;
 
     /// Tries to connect, and returns the error that must come before anything is sent.
     async fn refusal(url: &str, set: impl FnOnce(ClientBuilder) -> ClientBuilder) -> ConfigError {

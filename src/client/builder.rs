@@ -12,11 +12,9 @@ use crate::preflight::Requirements;
 #[cfg(feature = "metrics")]
 use crate::telemetry::NameLabel;
 use crate::telemetry::Telemetry;
-use crate::transport::ShardedPubSub;
-use crate::transport::redis::credentials::{CredentialsProvider, Provider};
-use crate::transport::redis::deployment::Deployment;
 #[cfg(feature = "tls")]
-use crate::transport::redis::tls::TlsOptions;
+use crate::transport::TlsOptions;
+use crate::transport::{CredentialsProvider, Deployment, Provider, ShardedPubSub};
 
 const LEASE_DEFAULT: Duration = Duration::from_secs(30);
 /// A round trip takes well under a millisecond in one data centre: a second is far too long.
@@ -80,7 +78,8 @@ pub struct ClientBuilder {
 
 impl ClientBuilder {
     pub(crate) fn new(url: &str) -> Self {
-        ClientBuilder::on(Deployment::parse(url), Streams::Sockets)
+        let deployment = Deployment::parse(url).map_err(ConfigError::of_transport);
+        ClientBuilder::on(deployment, Streams::Sockets)
     }
 
     pub(super) fn on(deployment: Result<Deployment, ConfigError>, streams: Streams) -> Self {
@@ -272,6 +271,21 @@ impl ClientBuilder {
     ///
     /// Certificates and keys are read and checked before anything is sent. The options are refused for other
     /// URLs, for the embedded engine and for a client of fred.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # async fn example() -> Result<(), leasehold::Error> {
+    /// use leasehold::Client;
+    /// use leasehold::settings::TlsOptions;
+    ///
+    /// let tls = TlsOptions::new()
+    ///     .ca_file("/etc/redis-tls/ca.crt")
+    ///     .client_certificate_files("/etc/redis-tls/tls.crt", "/etc/redis-tls/tls.key");
+    /// let client = Client::builder("rediss://redis.internal:6380").tls(tls).connect().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     #[cfg(feature = "tls")]
     pub fn tls(mut self, options: TlsOptions) -> Self {
         self.tls = Some(options);
@@ -284,6 +298,23 @@ impl ClientBuilder {
     /// [`CredentialsProvider`] says when the provider is asked. A provider is refused if the URL has
     /// credentials, for the embedded engine, and for a client of fred. It is not used for sentinels: their
     /// user and password stay in the URL.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # async fn example() -> Result<(), leasehold::Error> {
+    /// use leasehold::Client;
+    /// use leasehold::settings::Credentials;
+    ///
+    /// // A file that an agent keeps up to date.
+    /// let provider = || async {
+    ///     let password = tokio::task::spawn_blocking(|| std::fs::read_to_string("/run/redis")).await??;
+    ///     Ok(Credentials::new("orders", password.trim()))
+    /// };
+    /// let client = Client::builder("rediss://redis.example").credentials(provider).connect().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn credentials(mut self, provider: impl CredentialsProvider) -> Self {
         self.credentials = Some(Provider::new(provider));
         self

@@ -10,15 +10,13 @@ use super::builder::ClientBuilder;
 #[cfg(any(feature = "embedded", feature = "fred"))]
 use super::streams::Streams;
 use crate::client_id::ClientId;
+#[cfg(feature = "embedded")]
+use crate::embedded::EmbeddedRedis;
 use crate::error::{Cause, ConfigError, Error};
 use crate::session::background::{self, Thread};
 use crate::session::{Parts, Reported, Session};
 use crate::stats::Counters;
-use crate::transport::Transport;
-#[cfg(feature = "embedded")]
-use crate::transport::embedded::EmbeddedRedis;
-use crate::transport::redis::IfUnreachable;
-use crate::transport::redis::setup::{Runtimes, Setup};
+use crate::transport::{IfUnreachable, Runtimes, Setup, Transport};
 
 impl ClientBuilder {
     /// Checks the settings and connects.
@@ -142,7 +140,7 @@ impl ClientBuilder {
         mut self,
         dial: impl Fn(&str) -> std::io::Result<tokio::io::DuplexStream> + Send + Sync + 'static,
     ) -> Self {
-        use crate::transport::redis::dial::StreamDialer;
+        use crate::transport::StreamDialer;
 
         let dial = move |address: &str| dial(address).map(tokio::io::split);
         self.streams = Streams::Test(StreamDialer::new(dial));
@@ -151,13 +149,9 @@ impl ClientBuilder {
 
     #[cfg(feature = "fred")]
     pub(crate) fn with_fred(pattern: &fred::clients::Client) -> Self {
-        use crate::transport::redis::{deployment::Deployment, fred};
-
-        match fred::dialer(pattern) {
-            Ok((dialer, endpoint)) => {
-                ClientBuilder::on(Ok(Deployment::Single(endpoint)), Streams::Fred(dialer))
-            }
-            Err(error) => ClientBuilder::on(Err(error), Streams::Sockets),
+        match crate::transport::fred_dialer(pattern) {
+            Ok((dialer, deployment)) => ClientBuilder::on(Ok(deployment), Streams::Fred(dialer)),
+            Err(reason) => ClientBuilder::on(Err(ConfigError::Fred { reason }), Streams::Sockets),
         }
     }
 }

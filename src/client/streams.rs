@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tokio::runtime::Handle;
 
-use crate::transport::redis::dial::StreamDialer;
+use crate::transport::StreamDialer;
 
 #[derive(Clone)]
 #[cfg_attr(

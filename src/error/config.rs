@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::transport;
+
 /// A setting or an argument that is not allowed. Nothing was sent, and the message says what is allowed.
 ///
 /// # Examples
@@ -123,6 +125,14 @@ pub enum ConfigError {
 }
 
 impl ConfigError {
+    /// What the transport refuses. No `From`: that would make the transport a part of the public API.
+    pub(crate) fn of_transport(error: transport::ConfigError) -> Self {
+        match error {
+            transport::ConfigError::Url { reason } => ConfigError::Url { reason },
+            transport::ConfigError::Tls { reason } => ConfigError::Tls { reason },
+        }
+    }
+
     pub(crate) fn out_of_range(
         what: &'static str,
         given: impl fmt::Display,
@@ -133,5 +143,20 @@ impl ConfigError {
             given: given.to_string(),
             allowed: allowed.into(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_transport_refuses_says_what_is_unusable() {
+        let reason = || "because".to_owned();
+        let url = transport::ConfigError::Url { reason: reason() };
+        let tls = transport::ConfigError::Tls { reason: reason() };
+        let texts = [url, tls].map(|error| ConfigError::of_transport(error).to_string());
+        let expected = ["unusable url: because", "unusable TLS options: because"];
+        assert_eq!(texts, expected);
     }
 }

@@ -121,3 +121,18 @@ pub(crate) fn all_scripts() -> impl Iterator<Item = &'static Script> {
     ];
     kinds.into_iter().flatten().copied()
 }
+
+#[cfg(all(test, feature = "test-util"))]
+mod tests {
+    use super::all_scripts;
+
+    /// They look at the keys of other readers of a read/write lock.
+    #[test]
+    fn scripts_that_read_undeclared_keys_are_marked() {
+        for script in all_scripts() {
+            let text = include_str!("read_write/read_holds.lua");
+            let reads = script.text.contains(text);
+            assert_eq!(script.reads_undeclared_keys, reads, "{}", script.name);
+        }
+    }
+}

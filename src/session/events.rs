@@ -1,5 +1,6 @@
 //! Passes the transport's events to the parts of the session that need them.
 
+use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use super::holds::recent_releases::RecentReleases;
 use super::holds::watchdog::Watchdog;
 use super::subscriptions::Subscriptions;
 use crate::stats::Counters;
-use crate::telemetry::Telemetry;
+use crate::telemetry::{self, Telemetry};
 use crate::transport::{Lane, Missed, TransportEvents};
 
 /// The parts of a session that handle the transport's events. They are made before the session and
@@ -45,6 +46,14 @@ impl TransportEvents for Reported {
 
     fn greeted(&self, after: Duration) {
         self.reply_times.came_after(after);
+    }
+
+    fn disconnected(&self, server: &dyn Display, why: &dyn Display) {
+        telemetry::connection_lost(server, why);
+    }
+
+    fn reconnected(&self, server: &dyn Display) {
+        telemetry::reconnected(server);
     }
 
     fn missed(&self, what: Missed<'_>) {

@@ -332,7 +332,7 @@ impl LocalQueues {
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.map.len()
+        self.map.count()
     }
 
     pub(crate) fn waiting(&self) -> usize {
@@ -369,7 +369,7 @@ impl LocalQueues {
 impl fmt::Debug for LocalQueues {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LocalQueues")
-            .field("queues", &self.map.len())
+            .field("queues", &self.map.count())
             .finish_non_exhaustive()
     }
 }

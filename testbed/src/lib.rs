@@ -22,6 +22,7 @@
     reason = "starting a process and waiting for it takes real time, outside any runtime"
 )]
 
+mod authority;
 #[cfg(feature = "locks")]
 mod bed;
 #[cfg(feature = "locks")]
@@ -34,10 +35,7 @@ mod hold;
 mod kind;
 mod outside;
 pub mod preload;
-/// A server, a proxy and a connection that need only the standard library. Their files are in the
-/// library crate, because its published package needs them for its unit tests and cannot contain
-/// files of this crate.
-#[path = "../../src/transport/redis/tests/process"]
+/// A server, a proxy and a connection that need only the standard library.
 mod process {
     pub mod keeper;
     pub(crate) mod proxy;
@@ -45,8 +43,10 @@ mod process {
     pub(crate) mod server;
     pub(crate) mod waiting;
 }
+mod secure;
 mod waiting;
 
+pub use authority::{Authority, Issued};
 #[cfg(feature = "locks")]
 pub use bed::{Bed, Connect};
 #[cfg(feature = "locks")]
@@ -68,4 +68,5 @@ pub use process::proxy::Proxy;
 pub use process::resp::{Connection, Reply};
 pub use process::server::{Server, is_missing, run_as_users};
 pub use process::waiting::wait_until;
+pub use secure::{Folder, Secure};
 pub use waiting::{LIMIT, SOON, eventually, eventually_within, ms, soon, timed, within};

@@ -5,12 +5,14 @@
 #![expect(clippy::disallowed_methods, reason = "real servers take real time")]
 
 mod addresses;
+mod certificates;
 mod cluster;
 mod contenders;
 mod copies;
 mod costs;
 mod failovers;
 mod forced;
+mod logins;
 mod moves;
 mod names;
 mod outages;

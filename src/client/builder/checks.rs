@@ -11,7 +11,7 @@ use crate::error::ConfigError;
 use crate::lease::Lease;
 use crate::session::Settings;
 use crate::session::lock_settings::{SAFETY_POLL, in_range};
-use crate::transport::redis::Timing;
+use crate::transport::Timing;
 
 const CONNECT_TIMEOUT_DEFAULT: Duration = Duration::from_secs(1);
 /// A server makes about a hundred TLS handshakes a second: a crowd that reconnects has to wait.

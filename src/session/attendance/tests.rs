@@ -12,7 +12,7 @@ use futures::poll;
 use tokio::time::{Instant, advance, sleep};
 
 use super::*;
-use crate::transport::tests::inline_waker::{does_not_hang, poll_and_drop_when_woken};
+use crate::session::tests::inline_waker::{does_not_hang, poll_and_drop_when_woken};
 use crate::{Client, EmbeddedRedis};
 
 const MOMENT: Duration = Duration::from_millis(1);

@@ -7,8 +7,8 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::error::Error;
-use crate::process::Process;
 use crate::session::sleep_until_some;
+use crate::transport::Process;
 
 /// Unconfirmed releases are retried for at least this long after a stop, and longer only while
 /// somebody waits for them.

@@ -17,8 +17,8 @@ use crate::lease::LossReason;
 use crate::protocol::kind::Kind;
 use crate::session::Session;
 use crate::session::hold::{Clocks, HoldIdentity};
+use crate::session::tests::inline_waker::{does_not_hang, poll_and_drop_when_woken};
 use crate::settings::LocalHandover;
-use crate::transport::tests::inline_waker::{does_not_hang, poll_and_drop_when_woken};
 use crate::{Client, EmbeddedRedis, Error, Lease, Lock, LockGuard, Owner};
 
 /// Longer than any of these tests.

@@ -33,8 +33,9 @@ fn faults(root: &Path, patch: &Patch) -> Vec<String> {
     if let Err(fault) = apply(root, &patch.path, &["--check"]) {
         faults.push(format!("{name} does not apply: {fault}"));
     }
-    if patch.files.is_empty() || patch.files.iter().any(|file| !file.starts_with("src/")) {
-        faults.push(format!("{name}: a fault is in src"));
+    let is_ours = |file: &String| file.starts_with("src/") || file.starts_with("transport/src/");
+    if patch.files.is_empty() || !patch.files.iter().all(is_ours) {
+        faults.push(format!("{name}: a fault is in src or transport/src"));
     }
     if !is_written(
         &root.join(patch.test.place.folder()),
@@ -59,7 +60,13 @@ fn faults(root: &Path, patch: &Patch) -> Vec<String> {
 /// Faults are patches: no source that is packaged knows of them.
 fn sources_that_name_faults(root: &Path) -> Vec<String> {
     let mut sources = Vec::new();
-    for folder in ["src", "engine/src", "examples", "testbed/src"] {
+    for folder in [
+        "src",
+        "transport/src",
+        "engine/src",
+        "examples",
+        "testbed/src",
+    ] {
         visit(&root.join(folder), &mut |path, text| {
             if text.to_lowercase().contains("mutant") {
                 sources.push(format!("{} names mutants", path.display()));

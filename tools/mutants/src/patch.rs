@@ -16,7 +16,7 @@
 //! | `fault` | one sentence |
 //! | `kind` | of lock, or the part of the library |
 //! | `was` | what is known of it from before; may be left out |
-//! | `test` | where the test is: `lib`, one of `tests/`, or `model` (`lib` with `--cfg shuttle`); and its whole name |
+//! | `test` | where the test is: `lib`, `transport`, one of `tests/`, or `model` (`transport` with `--cfg shuttle`); and its whole name |
 //! | `env` | `NAME=value` for the test; may be left out |
 //! | `seconds` | how long the test may take; may be left out |
 //! | `hangs` | `yes`: the fault is found if the test takes longer than that |
@@ -62,7 +62,9 @@ pub(crate) struct Test {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Place {
     Lib,
-    /// The unit tests on the schedules of `shuttle`.
+    /// The unit tests of the transport.
+    Transport,
+    /// Those on the schedules of `shuttle`.
     Model,
     /// A folder of `tests/`.
     Tests(String),
@@ -72,7 +74,8 @@ impl Place {
     /// Where it is written, from the root of the repository.
     pub(crate) fn folder(&self) -> PathBuf {
         match self {
-            Place::Lib | Place::Model => PathBuf::from("src"),
+            Place::Lib => PathBuf::from("src"),
+            Place::Transport | Place::Model => PathBuf::from("transport/src"),
             Place::Tests(name) => Path::new("tests").join(name),
         }
     }
@@ -80,6 +83,7 @@ impl Place {
     pub(crate) fn name(&self) -> &str {
         match self {
             Place::Lib => "lib",
+            Place::Transport => "transport",
             Place::Model => "model",
             Place::Tests(name) => name,
         }
@@ -142,6 +146,7 @@ fn parse(name: &str, path: &Path, text: &str) -> Result<Patch> {
         .ok_or("a test is a place and a name")?;
     let place = match place {
         "lib" => Place::Lib,
+        "transport" => Place::Transport,
         "model" => Place::Model,
         place => Place::Tests(place.into()),
     };
@@ -257,7 +262,7 @@ mod tests {
         let model = parsed("fault: A.\nkind: all\ntest: model a::b\n").unwrap();
         assert_eq!(
             (model.test.place.name(), model.test.place.folder()),
-            ("model", "src".into())
+            ("model", "transport/src".into())
         );
     }
 

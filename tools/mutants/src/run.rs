@@ -38,22 +38,23 @@ impl Copy {
         // As `tests/run` builds it: dependencies with other features would be built again.
         let (target, built) = match place {
             Place::Model => (self.place.join("model"), "shuttle/debug"),
-            Place::Lib | Place::Tests(_) => (self.place.join("build"), "debug"),
+            Place::Lib | Place::Transport | Place::Tests(_) => (self.place.join("build"), "debug"),
         };
         self.seed(&target, built)?;
         cargo.arg("--target-dir").arg(target);
         match place {
-            Place::Lib => cargo.args(["--workspace", "--all-features", "--lib"]),
+            Place::Lib | Place::Transport => cargo.args(["--workspace", "--all-features", "--lib"]),
             Place::Tests(name) => cargo.args(["--workspace", "--all-features", "--test", name]),
             Place::Model => {
                 let flags = std::env::var("RUSTFLAGS").unwrap_or_default();
                 cargo.env("RUSTFLAGS", format!("{flags} --cfg shuttle"));
-                cargo.args(["--no-default-features", "--lib"])
+                cargo.args(["--package", "leasehold-transport", "--lib"])
             }
         };
         let said = self.cargo(&mut cargo)?;
         let name = match place {
-            Place::Lib | Place::Model => "leasehold",
+            Place::Lib => "leasehold",
+            Place::Transport | Place::Model => "leasehold_transport",
             Place::Tests(name) => name,
         };
         program(&said, name)

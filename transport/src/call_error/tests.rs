@@ -1,0 +1,77 @@
+//! Which error replies mean *not applied*, and which *refused*.
+
+use super::*;
+
+#[test]
+fn conditions_that_pass_are_not_applied() {
+    let texts = [
+        "LOADING Redis is loading the dataset in memory",
+        "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
+        "BUSY Redis is busy running a script. You can only call SCRIPT KILL.",
+        "READONLY You can't write against a read only replica.",
+        "READONLY You can't write against a read only replica. script: 1, on @user_script:1.",
+        "OOM command not allowed when used memory > 'maxmemory'.",
+        "CLUSTERDOWN The cluster is down",
+        "NOAUTH Authentication required.",
+        "TRYAGAIN Multiple keys request during rehashing of slot",
+        "MISCONF Redis is configured to save RDB snapshots",
+        "NOREPLICAS Not enough good replicas to write.",
+        "NOSCRIPT No matching script. Please use EVAL.",
+        "UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)",
+        "ERR WAIT cannot be used with replica instances. Please also note that since Redis 4.0 ...",
+        "ERR WAITAOF cannot be used with replica instances. Please also note that writes ...",
+        "ERR max number of clients reached",
+        "ERR max number of clients + cluster connections reached",
+        "ERR Error running script (call to f_24d6): @user_script:1: @user_script: 1: \
+         -READONLY You can't write against a read only replica.",
+        "ERR Error running script (call to f_24d6): @user_script:1: -OOM command not allowed",
+        "@user_script: 13: -OOM command not allowed when used memory > 'maxmemory'.\r\n",
+    ];
+    for text in texts {
+        assert_eq!(
+            sort_error_reply(text),
+            CallError::NotApplied(Fault(text.to_owned()))
+        );
+    }
+}
+
+#[test]
+fn what_somebody_has_to_change_is_refused() {
+    let texts = [
+        "WRONGTYPE Operation against a key holding the wrong kind of value",
+        "WRONGPASS invalid username-password pair or user is disabled.",
+        "NOPERM this user has no permissions to run the 'evalsha' command",
+        "ERR user_script:1: Script attempted to access nonexistent global variable 'x'",
+        "ERR Error running script (call to f_24d6): @user_script:1: \
+         WRONGTYPE Operation against a key holding the wrong kind of value",
+        "@user_script: 13: Unknown Redis command called from Lua script",
+        "ERR the text of a script may say: max number of clients",
+        "EXECABORT Transaction discarded",
+        "ERR",
+        "",
+    ];
+    for text in texts {
+        assert_eq!(
+            sort_error_reply(text),
+            CallError::Refused(Fault(text.to_owned()))
+        );
+    }
+}
+
+#[test]
+fn a_node_of_a_cluster_is_refused_with_what_to_do() {
+    let texts = [
+        "MOVED 3999 127.0.0.1:6381",
+        "ASK 3999 127.0.0.1:6381",
+        "CROSSSLOT Keys in request don't hash to the same slot",
+    ];
+    for text in texts {
+        let refused = crate::transport::not_a_cluster_client(sort_error_reply(text));
+        let CallError::Refused(fault) = refused else {
+            panic!("{text}")
+        };
+        assert!(fault.0.starts_with(text), "{fault}");
+        assert!(fault.0.contains("node of a cluster"), "{fault}");
+        assert!(fault.0.contains("connect with redis-cluster://"), "{fault}");
+    }
+}

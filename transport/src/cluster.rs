@@ -1,0 +1,307 @@
+//! A cluster: each key belongs to one of 16,384 slots, each slot to a node, until it moves.
+//!
+//! | file | what it is |
+//! | --- | --- |
+//! | `keyslot` | the slot of a key |
+//! | `map` | which node serves a slot |
+//! | `nodes` | the nodes, each with connections of its own |
+//! | `redirect` | what a node answers that does not serve a slot |
+//! | `calls` | a call, which follows redirects |
+//! | `layout`, `discovery` | which node serves which slots, as the nodes themselves say |
+//! | `channels` | subscriptions, each at the node that serves the slot of its channel |
+//!
+//! # One sick node
+//!
+//! costs the others nothing: nodes share no connection, no queue and no pause. The map is read without
+//! waiting, and learned anew beside the calls (`discovery.rs`).
+//!
+//! # Keys of several slots
+//!
+//! A node takes declared keys of one slot only. Renewals and searches concern many keys and need no
+//! atomicity: they go to a node in one call with keys that are not declared (`KeyForm::Undeclared`), which a
+//! server allows for its own slots. A node that refuses that, because one of the slots has moved, is asked
+//! slot by slot for [`BY_SLOT`].
+
+mod calls;
+mod channels;
+mod discovery;
+mod keyslot;
+mod layout;
+mod map;
+mod nodes;
+mod redirect;
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tokio::sync::Notify;
+use tokio::time::{Duration, Instant, timeout_at};
+
+use self::channels::Channels;
+use self::keyslot::{SLOTS, keyslot};
+use self::map::SlotMap;
+use self::nodes::Nodes;
+use super::IfUnreachable;
+use super::deployment::ClusterDeployment;
+use super::endpoint::HostPort;
+use super::node::Node;
+use super::request::{CallOutcome, KeyForm};
+use super::setup::Setup;
+use super::task::AbortOnDrop;
+use crate::Call;
+use crate::sync::Mutex;
+use crate::{CallError, Epoch, Fault, Group, Lane, PubSub, ShardedPubSub};
+
+/// After a node refused a call for several slots, its keys are asked for slot by slot for this long.
+const BY_SLOT: Duration = Duration::from_secs(10);
+
+pub(crate) struct Cluster {
+    pub(super) shared: Arc<Shared>,
+    tasks: [AbortOnDrop<()>; 2],
+}
+
+pub(super) struct Shared {
+    deployment: ClusterDeployment,
+    setup: Setup,
+    map: Arc<SlotMap>,
+    /// The owner of each slot in the last layout; redirects are ahead of it.
+    last_view: Mutex<Vec<u32>>,
+    nodes: Nodes,
+    channels: Channels,
+    /// The map may be wrong: a node was lost, or refuses.
+    doubted: Arc<Notify>,
+    /// The map was wrong: a redirect came.
+    moved: Notify,
+    by_slot_until: Mutex<Option<Instant>>,
+    /// Whether channels are those of the shards. With [`ShardedPubSub::Auto`] the servers decide.
+    is_sharded: AtomicBool,
+}
+
+impl Cluster {
+    pub(super) async fn connect(
+        deployment: ClusterDeployment,
+        setup: Setup,
+        if_unreachable: IfUnreachable,
+    ) -> Result<Self, CallError> {
+        // The errors of a URL come before anything is sent.
+        deployment
+            .seeds
+            .iter()
+            .try_for_each(|seed| setup.server(seed).map(drop))?;
+        let (own, limit) = (
+            setup.runtimes.own.clone(),
+            Instant::now() + setup.timing.connect,
+        );
+        let is_sharded = AtomicBool::new(setup.sharded_pubsub == ShardedPubSub::On);
+        let shared = Arc::new(Shared {
+            deployment,
+            setup,
+            map: Arc::new(SlotMap::new()),
+            last_view: Mutex::new(vec![0; SLOTS]),
+            nodes: Nodes::default(),
+            channels: Channels::default(),
+            doubted: Arc::default(),
+            moved: Notify::new(),
+            by_slot_until: Mutex::default(),
+            is_sharded,
+        });
+        let first = timeout_at(limit, discovery::discover(&shared)).await;
+        let late = || CallError::NotApplied(Fault("no node has described the cluster".into()));
+        match first.unwrap_or_else(|_| Err(late())) {
+            Ok(_) => {}
+            Err(CallError::NotApplied(_)) if if_unreachable == IfUnreachable::RetryLater => {}
+            Err(error) => return Err(error),
+        }
+        // CANCEL: the tasks end, and the connections close, when this is dropped.
+        let tasks = [
+            AbortOnDrop(own.spawn(discovery::run(shared.clone()))),
+            AbortOnDrop(own.spawn(channels::run(shared.clone()))),
+        ];
+        let cluster = Cluster { shared, tasks };
+        if if_unreachable == IfUnreachable::Fail {
+            cluster.shared.first_connections(limit).await?;
+        }
+        Ok(cluster)
+    }
+
+    pub(super) async fn call_group(&self, group: Group, lane: Lane, call: Call) -> CallOutcome {
+        let shared = &*self.shared;
+        if group.slot.is_some() {
+            return shared.call(lane, call).await;
+        }
+        let Some(node) = shared.nodes.get(group.node) else {
+            return Err(retired());
+        };
+        let outcome = shared
+            .ask(&node, lane, call, KeyForm::Undeclared, None)
+            .await;
+        match outcome {
+            // A script that was refused in its middle has renewed what came before.
+            Err(CallError::Refused(Fault(text))) if concerns_slots(&text) => {
+                *shared.by_slot_until.lock() = Some(Instant::now() + BY_SLOT);
+                shared.doubted.notify_one();
+                Err(CallError::NotApplied(Fault(text)))
+            }
+            outcome => outcome,
+        }
+    }
+
+    pub(super) async fn command(&self, group: Group, lane: Lane, words: &[&[u8]]) -> CallOutcome {
+        let node = self.shared.nodes.get(group.node).ok_or_else(retired)?;
+        node.command(lane, words).await
+    }
+
+    pub(super) fn server_of(&self, group: Group) -> String {
+        let node = self.shared.nodes.get(group.node);
+        node.map_or_else(
+            || "a node that was retired".to_owned(),
+            |node| node.server(),
+        )
+    }
+
+    pub(super) fn group(&self, key: &str) -> Group {
+        let slot = keyslot(key);
+        let node = self.shared.map.owner(slot).unwrap_or_default();
+        let by_slot = self
+            .shared
+            .by_slot_until
+            .lock()
+            .is_some_and(|until| Instant::now() < until);
+        Group {
+            node,
+            slot: by_slot.then_some(slot),
+        }
+    }
+
+    pub(super) fn groups(&self) -> Vec<Group> {
+        let owners = self.shared.map.owners().into_iter();
+        owners.map(|node| Group { node, slot: None }).collect()
+    }
+
+    pub(super) fn epoch(&self, lane: Lane, key: &str) -> Epoch {
+        let slot = keyslot(key);
+        let served = self.shared.map.changes(slot);
+        let node = self.shared.map.owner(slot).unwrap_or_default();
+        let connection = self
+            .shared
+            .nodes
+            .get(node)
+            .map_or(0, |node| node.epoch(lane));
+        Epoch {
+            connection,
+            node,
+            served,
+        }
+    }
+
+    pub(super) async fn subscribe(&self, channel: &Arc<str>, key: &str) -> Result<(), CallError> {
+        channels::subscribe(&self.shared, channel, self.shared.pubsub(channel, key)).await
+    }
+
+    pub(super) fn unsubscribe(&self, channel: &Arc<str>) {
+        channels::unsubscribe(&self.shared, channel);
+    }
+
+    pub(super) fn server(&self) -> String {
+        self.shared.deployment.to_string()
+    }
+
+    pub(super) fn reconnects(&self) -> u64 {
+        self.shared.nodes.reconnects()
+    }
+
+    pub(super) async fn close(&self) {
+        self.tasks.iter().for_each(|task| task.0.abort());
+        let nodes = self.shared.nodes.all();
+        futures_util::future::join_all(nodes.iter().map(|(_, node)| node.close())).await;
+    }
+}
+
+impl fmt::Debug for Cluster {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cluster")
+            .field("deployment", &self.server())
+            .field("nodes", &self.shared.nodes.all())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Shared {
+    /// The node at an address that the node `by` has told.
+    fn node_at(&self, address: &HostPort, by: u32) -> u32 {
+        let mut address = address.clone();
+        if address.host.is_empty()
+            && let Some(HostPort { host, .. }) = self.nodes.address(by)
+        {
+            address.host = host;
+        }
+        let number = self.node(&address);
+        if let Some(stranger) = self.nodes.is_met(number) {
+            self.retire(stranger);
+        }
+        number
+    }
+
+    /// The node at an address. Its connections are opened if it is new.
+    fn node(&self, address: &HostPort) -> u32 {
+        self.nodes.at_or_else(address, |number| {
+            let endpoint = self.deployment.servers.at(address);
+            let remote = self.setup.server(&endpoint).map(Arc::new).map_err(|error| {
+                Fault(format!(
+                    "a node at an address that cannot be used: {error:?}"
+                ))
+            });
+            let setup = Setup {
+                events: Arc::new(channels::OfNode::new(number, self)),
+                ..self.setup.clone()
+            };
+            Node::open(remote, setup, self.doubted.clone())
+        })
+    }
+
+    pub(super) fn pubsub(&self, channel: &str, key: &str) -> PubSub {
+        // A script may publish to a channel of a shard only if that is the shard of its keys.
+        let is_sharded =
+            self.is_sharded.load(Ordering::Relaxed) && keyslot(channel) == keyslot(key);
+        if is_sharded {
+            PubSub::Sharded
+        } else {
+            PubSub::Plain
+        }
+    }
+
+    /// Waits until a connection to each node was tried. An error if there is none at all.
+    async fn first_connections(&self, limit: Instant) -> Result<(), CallError> {
+        let nodes = self.nodes.all();
+        let all = nodes.iter().map(|(_, node)| node.first_attempts());
+        drop(timeout_at(limit, futures_util::future::join_all(all)).await);
+        let missing = nodes.iter().map(|(_, node)| node.why_not_connected());
+        match missing.collect::<Option<Vec<_>>>() {
+            Some(errors) => Err(errors.into_iter().next().unwrap_or_else(retired)),
+            None => Ok(()),
+        }
+    }
+}
+
+pub(super) fn are_of_one_slot(keys: &mut dyn Iterator<Item = &str>) -> bool {
+    let mut slots = keys.map(keyslot);
+    let first = slots.next();
+    slots.all(|slot| Some(slot) == first)
+}
+
+fn retired() -> CallError {
+    CallError::NotApplied(Fault("the node does not serve the slot any more".into()))
+}
+
+/// Whether a script was refused because of the slots of its keys.
+fn concerns_slots(text: &str) -> bool {
+    [
+        "non local key",
+        "cluster is down",
+        "hash to the same slot",
+        "MOVED ",
+    ]
+    .iter()
+    .any(|part| text.contains(part))
+}

@@ -1,0 +1,178 @@
+//! A call, and where a node redirects it to.
+//!
+//! | answer | what follows |
+//! | --- | --- |
+//! | MOVED | the slot belongs to that node from now on; the call goes there |
+//! | ASK | the call goes there once, in one piece with ASKING; a script that reads undeclared keys waits |
+//! | TRYAGAIN, a script misses a key | a pause, and the call goes to the slot's node again |
+//! | CLUSTERDOWN, no connection, no reply | the outcome is the caller's: *not applied*, or *unknown* |
+//!
+//! A redirected call was not run, so sending it again is no repetition. It is sent again by the caller's own
+//! future: once that is gone, nobody sends the call again, and it cannot come behind its undo. All this
+//! within the time of one call, and at most [`REDIRECTS_MAX`] times.
+
+use tokio::time::{Duration, Instant, sleep, timeout_at};
+
+use super::keyslot::keyslot;
+use super::redirect::Redirect;
+use super::{Shared, retired};
+use crate::Call;
+use crate::node::{Node, answer};
+use crate::request::{CallOutcome, KeyForm};
+use crate::{CallError, Fault, Lane, Role};
+
+/// How often one call is sent again because of MOVED and ASK.
+pub(super) const REDIRECTS_MAX: u32 = 5;
+
+/// Pauses of a call that is answered TRYAGAIN.
+const PAUSE_MIN: Duration = Duration::from_millis(2);
+const PAUSE_MAX: Duration = Duration::from_millis(50);
+
+impl Shared {
+    pub(crate) async fn call(&self, lane: Lane, call: Call) -> CallOutcome {
+        let Some(key) = call.keys.first() else {
+            return self.call_anywhere(lane, call).await;
+        };
+        let slot = keyslot(key);
+        let mut is_begun = false;
+        let outcome = self.call_slot(slot, lane, call, &mut is_begun).await;
+        // Whatever the last attempt says of itself.
+        if is_begun {
+            outcome.map_err(CallError::in_doubt)
+        } else {
+            outcome
+        }
+    }
+
+    /// Follows redirects. `is_begun`: an attempt was stopped in its middle, and may have written before.
+    async fn call_slot(
+        &self,
+        slot: u16,
+        lane: Lane,
+        call: Call,
+        is_begun: &mut bool,
+    ) -> CallOutcome {
+        let limit = Instant::now() + self.setup.timing.command;
+        // Where ASK sends the next attempt.
+        let mut detour = None;
+        let (mut redirects, mut pause) = (0, PAUSE_MIN);
+        // The first attempt needs no timer: it ends with the time-out of its connection.
+        let mut beyond_first = None;
+        loop {
+            let (number, keys) = match detour.take() {
+                Some(number) => (number, KeyForm::Asking),
+                None => (self.owner(slot)?, KeyForm::Declared),
+            };
+            let Some(node) = self.nodes.get(number) else {
+                self.doubted.notify_one();
+                return Err(retired());
+            };
+            let error = match self
+                .ask(&node, lane, call.clone(), keys, beyond_first)
+                .await
+            {
+                Ok(value) => return Ok(value),
+                Err(error) => error,
+            };
+            let Some(redirect) = Redirect::of(&error) else {
+                return Err(error);
+            };
+            *is_begun |= redirect == Redirect::InAScript;
+            beyond_first = Some(limit);
+            let mut waits = true;
+            match redirect {
+                Redirect::Moved(slot, to) => {
+                    let to = self.node_at(&to, number);
+                    self.moved(slot, to);
+                    redirects += 1;
+                    waits = to == number;
+                }
+                Redirect::Ask(to) if !call.script.reads_undeclared_keys => {
+                    // INVARIANT MAP-1.
+                    self.map.detour(slot);
+                    detour = Some(self.node_at(&to, number));
+                    redirects += 1;
+                    waits = false;
+                }
+                Redirect::Ask(_) | Redirect::TryAgain | Redirect::InAScript => {}
+            }
+            if redirects > REDIRECTS_MAX || Instant::now() + pause >= limit {
+                return Err(redirected(&error, &node));
+            }
+            if waits {
+                sleep(pause).await;
+                pause = (pause * 2).min(PAUSE_MAX);
+            }
+        }
+    }
+
+    /// A call that concerns no key.
+    async fn call_anywhere(&self, lane: Lane, call: Call) -> CallOutcome {
+        let nodes = self.nodes.all();
+        let connected = nodes
+            .iter()
+            .find(|(_, node)| node.why_not_connected().is_none());
+        let Some((_, node)) = connected.or(nodes.first()) else {
+            return Err(retired());
+        };
+        self.ask(node, lane, call, KeyForm::Declared, None).await
+    }
+
+    /// Sends a call to one node, once. A node that is met for the first time is waited for.
+    pub(super) async fn ask(
+        &self,
+        node: &Node,
+        lane: Lane,
+        call: Call,
+        keys: KeyForm,
+        limit: Option<Instant>,
+    ) -> CallOutcome {
+        let role = Role::Calls(lane);
+        if node.is_opening(role) {
+            let limit = limit.unwrap_or_else(|| Instant::now() + self.setup.timing.command);
+            drop(timeout_at(limit, node.first_attempt(role)).await);
+        }
+        let sent = node
+            .send(lane, call, keys)
+            .inspect_err(|_| self.doubted.notify_one())?;
+        let outcome = match limit {
+            None => answer(sent).await,
+            Some(limit) => timeout_at(limit, answer(sent)).await.unwrap_or_else(|_| {
+                Err(CallError::Unknown(Fault(
+                    "no answer after a redirect".into(),
+                )))
+            }),
+        };
+        if let Err(CallError::NotApplied(Fault(text))) = &outcome
+            && text.starts_with("CLUSTERDOWN")
+        {
+            self.doubted.notify_one();
+        }
+        outcome
+    }
+
+    /// A node says that another one serves the slot.
+    pub(super) fn moved(&self, slot: u16, to: u32) {
+        if self.map.give(slot, to) {
+            self.moved.notify_one();
+        } else {
+            self.doubted.notify_one();
+        }
+    }
+
+    pub(super) fn owner(&self, slot: u16) -> Result<u32, CallError> {
+        self.map.owner(slot).ok_or_else(|| {
+            self.doubted.notify_one();
+            CallError::NotApplied(Fault(format!("no node is known to serve slot {slot}")))
+        })
+    }
+}
+
+pub(super) fn redirected(error: &CallError, node: &Node) -> CallError {
+    let by = node.server();
+    let text = |text| format!("redirected within the time of a call, last by {by}: {text}");
+    match error.clone().reworded(text) {
+        CallError::Refused(fault) => CallError::NotApplied(fault),
+        other => other,
+    }
+}

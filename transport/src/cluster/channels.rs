@@ -1,0 +1,275 @@
+//! Subscriptions of a cluster: each at the node that serves the slot of its channel.
+//!
+//! # Invariants
+//!
+//! - **CHANNELS-1** A channel that is wanted is subscribed at the node of its slot, or a round of [`run`] is to come:
+//!   whatever may part the two asks for a round (a new map, a node that is connected again, a
+//!   subscription that the server ended or refused).
+//! - **CHANNELS-2** A channel that was moved reports that messages may have been missed, after the server has
+//!   confirmed it at its new node.
+//!
+//! # Locking
+//!
+//! `wanted`; a node's registry is locked under it, never the other way round. Never across an await.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Display;
+use std::sync::Arc;
+
+use futures_util::future::join_all;
+use tokio::sync::{Notify, oneshot};
+use tokio::time::{Duration, Instant, sleep, timeout, timeout_at};
+
+use super::calls::{REDIRECTS_MAX, redirected};
+use super::map::SlotMap;
+use super::redirect::Redirect;
+use super::{Shared, keyslot};
+use crate::request::SubscribeOutcome;
+use crate::sync::Mutex;
+use crate::{CallError, Fault, Lane, Missed, PubSub, Role, TransportEvents};
+
+/// The pause before a round that follows a failure.
+const RETRY: Duration = Duration::from_millis(100);
+
+#[derive(Default)]
+pub(super) struct Channels {
+    wanted: Arc<Mutex<BTreeMap<Arc<str>, Wanted>>>,
+    round: Arc<Notify>,
+}
+
+/// A channel that somebody waits for.
+struct Wanted {
+    pubsub: PubSub,
+    /// The node at which it is registered; zero if at none.
+    node: u32,
+    /// Tells it from a later subscription of the same channel.
+    since: Instant,
+}
+
+impl Channels {
+    /// Another node may serve a channel.
+    pub(super) fn may_have_moved(&self) {
+        self.round.notify_one();
+    }
+}
+
+/// Receives the events of one node.
+pub(super) struct OfNode {
+    number: u32,
+    events: Arc<dyn TransportEvents>,
+    map: Arc<SlotMap>,
+    wanted: Arc<Mutex<BTreeMap<Arc<str>, Wanted>>>,
+    round: Arc<Notify>,
+}
+
+impl OfNode {
+    pub(super) fn new(number: u32, shared: &Shared) -> Self {
+        let (wanted, round) = (
+            shared.channels.wanted.clone(),
+            shared.channels.round.clone(),
+        );
+        OfNode {
+            number,
+            events: shared.setup.events.clone(),
+            map: shared.map.clone(),
+            wanted,
+            round,
+        }
+    }
+
+    fn channels(&self) -> BTreeSet<Arc<str>> {
+        let wanted = self.wanted.lock();
+        let here = wanted
+            .iter()
+            .filter(|(_, wanted)| wanted.node == self.number);
+        here.map(|(channel, _)| channel.clone()).collect()
+    }
+}
+
+impl TransportEvents for OfNode {
+    fn message(&self, channel: &str, payload: &[u8]) {
+        self.events.message(channel, payload);
+    }
+
+    fn greeted(&self, after: Duration) {
+        self.events.greeted(after);
+    }
+
+    fn disconnected(&self, server: &dyn Display, why: &dyn Display) {
+        self.events.disconnected(server, why);
+    }
+
+    fn reconnected(&self, server: &dyn Display) {
+        self.events.reconnected(server);
+    }
+
+    fn missed(&self, what: Missed<'_>) {
+        match what {
+            // The waiters of other nodes have missed nothing.
+            Missed::All => {
+                let here = self.channels();
+                self.events
+                    .missed(Missed::Where(&|channel| here.contains(channel)));
+            }
+            Missed::Channel(_) | Missed::Where(_) => self.events.missed(what),
+        }
+        self.round.notify_one();
+    }
+
+    fn restored(&self, lane: Lane) {
+        self.events.restored(lane);
+    }
+
+    fn primary_changed(&self, concerns: &dyn Fn(&str) -> bool) {
+        let is_here = |key: &str| self.map.owner(keyslot(key)) == Some(self.number);
+        self.events
+            .primary_changed(&|key| is_here(key) && concerns(key));
+    }
+}
+
+pub(super) async fn subscribe(
+    shared: &Shared,
+    channel: &Arc<str>,
+    pubsub: PubSub,
+) -> Result<(), CallError> {
+    let limit = Instant::now() + shared.setup.timing.command;
+    let since = {
+        let mut wanted = shared.channels.wanted.lock();
+        let new = || Wanted {
+            pubsub,
+            node: 0,
+            since: Instant::now(),
+        };
+        wanted.entry(channel.clone()).or_insert_with(new).since
+    };
+    let mut redirects = 0;
+    loop {
+        let number = shared.owner(keyslot(channel))?;
+        let Some(node) = shared.nodes.get(number) else {
+            return Err(super::retired());
+        };
+        if node.is_opening(Role::Messages) {
+            drop(timeout_at(limit, node.first_attempt(Role::Messages)).await);
+        }
+        let Some(asked) = shared.register(channel, since, number)? else {
+            return Err(CallError::NotApplied(Fault("it was unsubscribed".into())));
+        };
+        let error = match timeout_at(limit, asked).await {
+            Ok(Ok(Ok(()))) => return Ok(()),
+            Ok(Ok(Err(error))) => error,
+            Ok(Err(_)) | Err(_) => {
+                shared.channels.may_have_moved();
+                let late = "the subscription was not confirmed in time";
+                return Err(CallError::Unknown(Fault(late.into())));
+            }
+        };
+        redirects += 1;
+        match Redirect::of(&error) {
+            Some(Redirect::Moved(slot, to)) if redirects <= REDIRECTS_MAX => {
+                shared.moved(slot, shared.node_at(&to, number));
+            }
+            _ => {
+                shared.doubted.notify_one();
+                shared.channels.may_have_moved();
+                return Err(redirected(&error, &node));
+            }
+        }
+    }
+}
+
+pub(super) fn unsubscribe(shared: &Shared, channel: &Arc<str>) {
+    let mut wanted = shared.channels.wanted.lock();
+    if let Some(Wanted { node, .. }) = wanted.remove(channel)
+        && let Some(node) = shared.nodes.get(node)
+    {
+        node.unsubscribe(channel);
+    }
+}
+
+/// Moves channels after their slots, until it is dropped.
+pub(super) async fn run(shared: Arc<Shared>) {
+    loop {
+        shared.channels.round.notified().await;
+        while !round(&shared).await {
+            shared.doubted.notify_one();
+            sleep(RETRY.mul_f64(0.5 + fastrand::f64())).await;
+        }
+    }
+}
+
+/// Subscribes each channel where it belongs. False if one could not be subscribed yet.
+async fn round(shared: &Shared) -> bool {
+    let astray: Vec<_> = {
+        let wanted = shared.channels.wanted.lock();
+        let astray = wanted.iter().filter(|(channel, wanted)| {
+            shared.map.owner(keyslot(channel)) != Some(wanted.node)
+                || shared
+                    .nodes
+                    .get(wanted.node)
+                    .is_none_or(|node| !node.is_subscribed(channel))
+        });
+        astray
+            .map(|(channel, wanted)| (channel.clone(), wanted.since))
+            .collect()
+    };
+    let moved = join_all(
+        astray
+            .iter()
+            .map(|(channel, since)| move_one(shared, channel, *since)),
+    );
+    moved.await.into_iter().all(|done| done)
+}
+
+async fn move_one(shared: &Shared, channel: &Arc<str>, since: Instant) -> bool {
+    let Ok(number) = shared.owner(keyslot(channel)) else {
+        return false;
+    };
+    let asked = match shared.register(channel, since, number) {
+        Ok(Some(asked)) => asked,
+        // Nobody wants it any more.
+        Ok(None) => return true,
+        Err(_) => return false,
+    };
+    match timeout(shared.setup.timing.command, asked).await {
+        Ok(Ok(Ok(()))) => {
+            // INVARIANT CHANNELS-2.
+            shared.setup.events.missed(Missed::Channel(channel));
+            true
+        }
+        Ok(Ok(Err(error))) => {
+            if let Some(Redirect::Moved(slot, to)) = Redirect::of(&error) {
+                shared.moved(slot, shared.node_at(&to, number));
+            }
+            false
+        }
+        Ok(Err(_)) | Err(_) => false,
+    }
+}
+
+impl Shared {
+    /// Registers a channel at a node, and nowhere else; nothing if it is not wanted any more.
+    fn register(
+        &self,
+        channel: &Arc<str>,
+        since: Instant,
+        number: u32,
+    ) -> Result<Option<oneshot::Receiver<SubscribeOutcome>>, CallError> {
+        let mut wanted = self.channels.wanted.lock();
+        let Some(wanted) = wanted
+            .get_mut(channel)
+            .filter(|wanted| wanted.since == since)
+        else {
+            return Ok(None);
+        };
+        if wanted.node != number {
+            if let Some(before) = self.nodes.get(wanted.node) {
+                before.unsubscribe(channel);
+            }
+            wanted.node = 0;
+        }
+        let node = self.nodes.get(number).ok_or_else(super::retired)?;
+        let asked = node.start_subscribe(channel, wanted.pubsub)?;
+        wanted.node = number;
+        Ok(Some(asked))
+    }
+}

@@ -1,0 +1,144 @@
+//! The nodes of a cluster that this client has met, by number and by address.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::sync::Mutex;
+
+use crate::endpoint::HostPort;
+use crate::node::Node;
+
+/// At most this many nodes are kept that no layout names. A node that is joining is named soon.
+const STRANGERS_MAX: usize = 16;
+
+#[derive(Default)]
+pub(super) struct Nodes {
+    table: Mutex<Table>,
+    /// Reconnects of nodes that were retired.
+    reconnects: AtomicU64,
+}
+
+#[derive(Default)]
+struct Table {
+    /// A node stands at its number less one. Numbers are never reused: an epoch names a node by its number.
+    nodes: Vec<Option<Member>>,
+    /// A node may be known by several: by its name and by its number on the network.
+    addresses: HashMap<HostPort, u32>,
+    /// Known by redirects alone, the newest last.
+    strangers: VecDeque<u32>,
+}
+
+#[derive(Clone)]
+struct Member {
+    node: Arc<Node>,
+    address: HostPort,
+    /// A layout names it.
+    is_named: bool,
+}
+
+impl Nodes {
+    /// `None` for zero, and if the node was retired.
+    pub(super) fn get(&self, number: u32) -> Option<Arc<Node>> {
+        self.table
+            .lock()
+            .member(number)
+            .map(|member| member.node.clone())
+    }
+
+    pub(super) fn address(&self, number: u32) -> Option<HostPort> {
+        self.table
+            .lock()
+            .member(number)
+            .map(|member| member.address.clone())
+    }
+
+    pub(super) fn at(&self, address: &HostPort) -> Option<u32> {
+        self.table.lock().addresses.get(address).copied()
+    }
+
+    /// The node at an address, which is made if it is not known.
+    pub(super) fn at_or_else(&self, address: &HostPort, make: impl FnOnce(u32) -> Node) -> u32 {
+        if let Some(number) = self.at(address) {
+            return number;
+        }
+        let mut table = self.table.lock();
+        // Another task may have been faster.
+        if let Some(number) = table.addresses.get(address) {
+            return *number;
+        }
+        let number = u32::try_from(table.nodes.len() + 1).expect("BUG: more nodes than numbers");
+        let node = Arc::new(make(number));
+        table.nodes.push(Some(Member {
+            node,
+            address: address.clone(),
+            is_named: false,
+        }));
+        table.addresses.insert(address.clone(), number);
+        number
+    }
+
+    /// A layout names this node.
+    pub(super) fn is_named(&self, number: u32) {
+        let mut table = self.table.lock();
+        if let Some(member) = table.member_mut(number)
+            && !std::mem::replace(&mut member.is_named, true)
+        {
+            table.strangers.retain(|other| *other != number);
+        }
+    }
+
+    /// A redirect led to this node. The one to retire, if that makes too many that no layout names: who answers with
+    /// ever new addresses would have a connection to each.
+    pub(super) fn is_met(&self, number: u32) -> Option<u32> {
+        let mut table = self.table.lock();
+        if table.member(number)?.is_named || table.strangers.contains(&number) {
+            return None;
+        }
+        table.strangers.push_back(number);
+        (table.strangers.len() > STRANGERS_MAX).then(|| table.strangers.pop_front())?
+    }
+
+    /// Another address of a node.
+    pub(super) fn is_also_at(&self, number: u32, address: HostPort) {
+        self.table.lock().addresses.insert(address, number);
+    }
+
+    pub(super) fn all(&self) -> Vec<(u32, Arc<Node>)> {
+        let table = self.table.lock();
+        let numbers = (1..).zip(&table.nodes);
+        numbers
+            .filter_map(|(number, node)| Some((number, node.as_ref()?.node.clone())))
+            .collect()
+    }
+
+    /// Takes a node out. If it comes back it is another one.
+    pub(super) fn retire(&self, number: u32) -> Option<Arc<Node>> {
+        let mut table = self.table.lock();
+        table.addresses.retain(|_, other| *other != number);
+        table.strangers.retain(|other| *other != number);
+        let member = index(number).and_then(|at| table.nodes.get_mut(at)?.take())?;
+        self.reconnects
+            .fetch_add(member.node.reconnects(), Ordering::Relaxed);
+        Some(member.node)
+    }
+
+    pub(super) fn reconnects(&self) -> u64 {
+        let living: u64 = self.all().iter().map(|(_, node)| node.reconnects()).sum();
+        living + self.reconnects.load(Ordering::Relaxed)
+    }
+}
+
+impl Table {
+    fn member(&self, number: u32) -> Option<&Member> {
+        self.nodes.get(index(number)?)?.as_ref()
+    }
+
+    fn member_mut(&mut self, number: u32) -> Option<&mut Member> {
+        self.nodes.get_mut(index(number)?)?.as_mut()
+    }
+}
+
+fn index(number: u32) -> Option<usize> {
+    usize::try_from(number).ok()?.checked_sub(1)
+}

@@ -1,0 +1,110 @@
+//! What a node answers that does not serve the slot of a call. The call was not run.
+
+use super::keyslot::SLOTS;
+use crate::endpoint::HostPort;
+use crate::{CallError, Fault};
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Redirect {
+    /// Another node serves the slot.
+    Moved(u16, HostPort),
+    /// Another node takes the slot over, and has the key already or would make it.
+    Ask(HostPort),
+    /// Some of the keys are here and others there: the node that takes the slot over will have all.
+    TryAgain,
+    /// The same, noticed by a script at a key that it was not given. It may have written before, and may be
+    /// repeated.
+    InAScript,
+}
+
+impl Redirect {
+    pub(super) fn of(error: &CallError) -> Option<Self> {
+        let (CallError::Refused(Fault(text)) | CallError::NotApplied(Fault(text))) = error else {
+            return None;
+        };
+        if text.contains("non local key") {
+            return Some(Redirect::InAScript);
+        }
+        let mut words = text.split(' ');
+        match words.next()? {
+            "TRYAGAIN" => Some(Redirect::TryAgain),
+            "MOVED" => {
+                let slot = words
+                    .next()?
+                    .parse()
+                    .ok()
+                    .filter(|slot| usize::from(*slot) < SLOTS)?;
+                Some(Redirect::Moved(slot, address(words.next()?)?))
+            }
+            "ASK" => {
+                let _slot = words.next()?;
+                address(words.next()?).map(Redirect::Ask)
+            }
+            _ => None,
+        }
+    }
+}
+
+/// `host:port`; the port is behind the last colon, as an IPv6 address has others.
+fn address(text: &str) -> Option<HostPort> {
+    let (host, port) = text.rsplit_once(':')?;
+    let port = port.parse().ok().filter(|port| *port != 0)?;
+    Some(HostPort {
+        host: if host == "?" { "" } else { host }.to_owned(),
+        port,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sort_error_reply;
+
+    fn read(text: &str) -> Option<Redirect> {
+        Redirect::of(&sort_error_reply(text))
+    }
+
+    fn at(host: &str, port: u16) -> HostPort {
+        HostPort {
+            host: host.to_owned(),
+            port,
+        }
+    }
+
+    #[test]
+    fn redirects_of_every_form() {
+        let moved = |address| Some(Redirect::Moved(3_999, address));
+        assert_eq!(
+            read("MOVED 3999 127.0.0.1:6381"),
+            moved(at("127.0.0.1", 6381))
+        );
+        assert_eq!(read("MOVED 3999 fe80::1:6381"), moved(at("fe80::1", 6381)));
+        assert_eq!(read("MOVED 3999 :6381"), moved(at("", 6381)));
+        assert_eq!(read("MOVED 3999 ?:6381"), moved(at("", 6381)));
+        assert_eq!(
+            read("ASK 1 redis-1.local:7"),
+            Some(Redirect::Ask(at("redis-1.local", 7)))
+        );
+        assert_eq!(
+            read("TRYAGAIN Multiple keys request during rehashing of slot"),
+            Some(Redirect::TryAgain)
+        );
+        let script = "ERR Script attempted to access a non local key in a cluster node script: f";
+        assert_eq!(read(script), Some(Redirect::InAScript));
+    }
+
+    #[test]
+    fn what_is_no_redirect() {
+        for text in [
+            "MOVED",
+            "MOVED x h:1",
+            "MOVED 16384 h:1",
+            "MOVED 1 h:0",
+            "ASK 1 h",
+            "MOVEDX 1 h:1",
+            "ERR MOVED",
+        ] {
+            assert_eq!(read(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! RESP3: what a server sends, taken out of a buffer piece by piece.
+//!
+//! `boundary.rs` finds where a reply ends and holds the limits; only then `resp-rs` parses it,
+//! once and whole. So a reply that arrives in a thousand pieces costs one parse, and the parser
+//! never sees a reply that is too big, too deep or incomplete.
+//!
+//! Attributes are skipped. Streamed types (`$?`, `*?`), which no server sends, are malformed.
+//!
+//! # Bounds
+//!
+//! The reader decodes every whole frame before it reads again. The rest of its buffer is less than one
+//! reply, and a reply that announces more than [`REPLY_BYTES`] is malformed before it has arrived. So a
+//! buffer holds at most [`REPLY_BYTES`], one line and one read. An announced length reserves no memory.
+
+mod boundary;
+
+#[cfg(test)]
+mod tests;
+
+use bytes::{Bytes, BytesMut};
+use resp_rs::resp3::{Frame, parse_frame};
+
+use self::boundary::Boundary;
+use crate::Value;
+
+/// The greatest reply, in encoded bytes: far more than any script of ours answers.
+const REPLY_BYTES: usize = 64 << 20;
+
+/// The greatest depth of nested arrays. The parser and the drop of its result recurse, so this
+/// bounds the stack.
+const DEPTH: usize = 32;
+
+/// How many elements a reply may announce, at all depths together. An element has at least 3 encoded
+/// bytes and up to 64 in memory: without this bound, 64 MiB would become more than a gigabyte.
+const ELEMENTS: usize = 1 << 20;
+
+/// One thing that the server sent.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Incoming {
+    /// The answer to the oldest command without one; `Err` is the text of an error answer, or of
+    /// one inside an array.
+    Reply(Result<Value, String>),
+    /// A message, the confirmation of a subscription, or another push. Its kind comes first.
+    Push(Vec<Value>),
+}
+
+/// Bytes that are not RESP3, or a reply beyond the limits. The beginning of the next reply is unknown
+/// then: the connection is of no use any more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Malformed(pub(crate) String);
+
+/// Takes frames out of the bytes that were read from one connection.
+#[derive(Debug, Default)]
+pub(crate) struct Decoder {
+    boundary: Boundary,
+}
+
+impl Decoder {
+    /// The next frame, if the buffer holds all of it.
+    ///
+    /// Until there is one, the buffer may only be appended to.
+    pub(crate) fn decode(&mut self, buffer: &mut BytesMut) -> Result<Option<Incoming>, Malformed> {
+        let Some(end) = self.boundary.find(buffer)? else {
+            return Ok(None);
+        };
+        let incoming = match parse(buffer.split_to(end).freeze())? {
+            Frame::Push(items) => Incoming::Push(values(items).map_err(Unfit::in_push)?),
+            frame => Incoming::Reply(match value(frame) {
+                Ok(value) => Ok(value),
+                Err(Unfit::Error(text)) => Err(text),
+                Err(Unfit::Streamed) => return Err(streamed()),
+            }),
+        };
+        Ok(Some(incoming))
+    }
+}
+
+/// The one frame that `bytes` are, without the attributes in front of it.
+fn parse(mut bytes: Bytes) -> Result<Frame, Malformed> {
+    loop {
+        match parse_frame(bytes) {
+            Ok((Frame::Attribute(_), rest)) => bytes = rest,
+            Ok((frame, rest)) if rest.is_empty() => return Ok(frame),
+            Ok(_) => return Err(Malformed("a reply that ends too early".to_owned())),
+            Err(error) => return Err(Malformed(format!("not RESP3: {error}"))),
+        }
+    }
+}
+
+/// Why a frame cannot become a value.
+enum Unfit {
+    /// The frame is an error, or has an error in it.
+    Error(String),
+    /// A piece of a streamed reply. The boundary refuses streamed replies before the parser sees them.
+    Streamed,
+}
+
+impl Unfit {
+    fn in_push(self) -> Malformed {
+        match self {
+            Unfit::Error(text) => Malformed(format!("an error in a push: {text}")),
+            Unfit::Streamed => streamed(),
+        }
+    }
+}
+
+fn streamed() -> Malformed {
+    Malformed("a streamed reply".to_owned())
+}
+
+fn value(frame: Frame) -> Result<Value, Unfit> {
+    Ok(match frame {
+        Frame::Integer(number) => Value::Int(number),
+        Frame::Boolean(truth) => Value::Int(truth.into()),
+        Frame::Null | Frame::BulkString(None) | Frame::Array(None) => Value::Nil,
+        Frame::BulkString(Some(bytes))
+        | Frame::SimpleString(bytes)
+        | Frame::BigNumber(bytes)
+        | Frame::SpecialFloat(bytes) => Value::Text(text(&bytes)),
+        Frame::VerbatimString { payload } => {
+            // The first four bytes are its format, as in `txt:`.
+            Value::Text(text(payload.get(4..).unwrap_or_default()))
+        }
+        Frame::Double(number) => Value::Text(number.to_string()),
+        Frame::Array(Some(items)) | Frame::Set(items) | Frame::Push(items) => {
+            Value::Array(values(items)?)
+        }
+        Frame::Map(pairs) => Value::Array(values(
+            pairs.into_iter().flat_map(|(key, item)| [key, item]),
+        )?),
+        Frame::Error(bytes) | Frame::BlobError(bytes) => return Err(Unfit::Error(text(&bytes))),
+        Frame::Attribute(_)
+        | Frame::StreamTerminator
+        | Frame::StreamedStringHeader
+        | Frame::StreamedBlobErrorHeader
+        | Frame::StreamedVerbatimStringHeader
+        | Frame::StreamedArrayHeader
+        | Frame::StreamedSetHeader
+        | Frame::StreamedMapHeader
+        | Frame::StreamedAttributeHeader
+        | Frame::StreamedPushHeader
+        | Frame::StreamedStringChunk(_)
+        | Frame::StreamedString(_)
+        | Frame::StreamedArray(_)
+        | Frame::StreamedSet(_)
+        | Frame::StreamedMap(_)
+        | Frame::StreamedAttribute(_)
+        | Frame::StreamedPush(_) => return Err(Unfit::Streamed),
+    })
+}
+
+fn values(frames: impl IntoIterator<Item = Frame>) -> Result<Vec<Value>, Unfit> {
+    frames.into_iter().map(value).collect()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}

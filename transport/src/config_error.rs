@@ -1,0 +1,16 @@
+//! What cannot be used. It is refused before anything is sent.
+
+/// A URL or options that cannot be used. Nothing was sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ConfigError {
+    /// The URL cannot be used. The text says why, and never contains a password.
+    Url {
+        /// What is wrong, and what is allowed.
+        reason: String,
+    },
+    /// The TLS options cannot be used. The text never contains part of a key.
+    Tls {
+        /// What is wrong, and in which file.
+        reason: String,
+    },
+}

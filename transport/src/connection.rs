@@ -1,0 +1,335 @@
+//! One connection in use: its requests, and the task that writes and reads for all of them.
+//!
+//! A caller pushes a call and waits for the answer. The driver, one task, writes all waiting requests
+//! with one system call and hands out all replies of one read. While the server has nothing to do,
+//! a caller writes itself: at once if calls come one at a time, which saves a switch of tasks,
+//! and in crowds when half of them wait, so that the server serves one half while the other asks.
+//!
+//! # Invariants
+//!
+//! - **CONNECTION-1** Bytes enter the outbox in the order of the ledger, under both locks; they leave it in
+//!   that order, under its lock.
+//! - **CONNECTION-2** After [`Connection::end`] nothing is written any more: bytes that the kernel has not taken
+//!   by then are never sent. So the ledger knows what was not sent, even if the driver's runtime
+//!   stands still in the middle of a write.
+//!
+//! # Locking
+//!
+//! `outbox`, then `ledger`; neither across an await; no notification is delivered under either. The
+//! outbox is locked during a system call that does not block.
+//!
+//! # Bounds
+//!
+//! The outbox holds [`CHUNK`] and one request; the ledger a request for each future inside `call`, and
+//! one for each whose reply is still to come. One task, no timer: see `supervisor.rs`.
+
+mod driver;
+mod outbox;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll, Waker, ready};
+
+use tokio::sync::{Notify, oneshot};
+use tokio::time::{Duration, Instant};
+
+use self::outbox::Outbox;
+use super::codec::Incoming;
+use super::ledger::Ledger;
+use super::request::{
+    CallOutcome, CallRequest, CommandRequest, KeyForm, Notification, Request, ScriptForm,
+    SubscribeRequest, SubscriptionObserver,
+};
+use super::stream::Writer;
+use crate::process::Process;
+use crate::sync::{AtomicU64, AtomicUsize, AtomicWaker, Mutex};
+use crate::{Call, Value};
+use crate::{CallError, Fault, Missed, PubSub, TransportEvents};
+
+/// How many bytes are gathered for one write.
+const CHUNK: usize = 64 * 1024;
+
+pub(super) use self::driver::drive;
+
+pub(super) struct Connection {
+    /// The process that made it.
+    process: Process,
+    ledger: Mutex<Ledger>,
+    outbox: Mutex<Outbox>,
+    driver: AtomicWaker,
+    /// How many requests were in flight after the last write.
+    crowd: AtomicUsize,
+    received: AtomicU64,
+    /// Notified when the server refused a call for the state of this connection, or its own.
+    refused: Notify,
+    /// Notified when no request is left, after [`Connection::close`].
+    drained: Notify,
+}
+
+impl Connection {
+    pub(super) fn new(writer: Writer) -> Self {
+        Connection {
+            process: Process::this(),
+            ledger: Mutex::default(),
+            outbox: Mutex::new(Outbox::new(writer)),
+            driver: AtomicWaker::new(),
+            crowd: AtomicUsize::new(0),
+            received: AtomicU64::new(0),
+            refused: Notify::new(),
+            drained: Notify::new(),
+        }
+    }
+
+    #[cfg(feature = "test-util")]
+    pub(super) fn calls_under_way(&self) -> usize {
+        self.ledger.lock().calls().count()
+    }
+
+    /// Sends a call. An error says why this connection takes no requests any more.
+    pub(super) fn call(
+        &self,
+        call: Call,
+        keys: KeyForm,
+    ) -> Result<oneshot::Receiver<CallOutcome>, CallError> {
+        let (answer, receiver) = oneshot::channel();
+        self.push(Request::Call(CallRequest {
+            call,
+            answer,
+            form: ScriptForm::Hash,
+            keys,
+        }))?;
+        Ok(receiver)
+    }
+
+    /// Sends a command that is no script.
+    pub(super) fn command(
+        &self,
+        words: &[&[u8]],
+    ) -> Result<oneshot::Receiver<CallOutcome>, CallError> {
+        let (answer, receiver) = oneshot::channel();
+        let words = words.iter().map(|word| word.to_vec()).collect();
+        self.push(Request::Command(CommandRequest { words, answer }))?;
+        Ok(receiver)
+    }
+
+    pub(super) fn subscribe(&self, request: SubscribeRequest) -> Result<(), CallError> {
+        self.push(Request::Subscribe(request))
+    }
+
+    pub(super) fn unsubscribe(&self, channel: &Arc<str>, pubsub: PubSub) -> Result<(), CallError> {
+        self.push(Request::Unsubscribe(channel.clone(), pubsub))
+    }
+
+    /// The receiver resolves when every earlier request is answered.
+    pub(super) fn ping(&self) -> Result<oneshot::Receiver<()>, CallError> {
+        let (pong, receiver) = oneshot::channel();
+        self.push(Request::Ping(Some(pong)))?;
+        Ok(receiver)
+    }
+
+    fn push(&self, request: Request) -> Result<(), CallError> {
+        // A fork would write between the bytes of its parent, or wake nobody.
+        if !self.process.is_this() {
+            return Err(CallError::Forked);
+        }
+        let since = Instant::now();
+        let (waiting, due) = {
+            let mut ledger = self.ledger.lock();
+            ledger.push(request, since)?;
+            let (waiting, crowd) = (ledger.waiting(), self.crowd.load(Ordering::Relaxed));
+            // While the server has nothing to do, half a crowd does not wait for the other.
+            (waiting, ledger.in_flight() == 0 && 2 * waiting >= crowd)
+        };
+        // Of several waiting requests, the first has woken the driver.
+        if (!due || !self.write_now()) && waiting == 1 {
+            self.driver.wake();
+        }
+        Ok(())
+    }
+
+    /// Writes the waiting requests in the caller's place; `false` if another task writes.
+    fn write_now(&self) -> bool {
+        let Some(mut outbox) = self.outbox.try_lock() else {
+            return false;
+        };
+        if !outbox.bytes.is_empty() {
+            return false;
+        }
+        let rest = self.encode(&mut outbox);
+        // No waker of the driver is replaced: it waits for the kernel only if bytes are left.
+        let written = outbox.write(&mut Context::from_waker(Waker::noop()));
+        drop(outbox);
+        if rest || !matches!(written, Poll::Ready(Ok(()))) {
+            self.driver.wake();
+        }
+        true
+    }
+
+    /// Moves waiting requests to the outbox; says whether more are waiting.
+    fn encode(&self, outbox: &mut Outbox) -> bool {
+        // LOCKS: outbox, then ledger.
+        let mut ledger = self.ledger.lock();
+        ledger.encode(&mut outbox.bytes, CHUNK);
+        self.crowd.store(ledger.in_flight(), Ordering::Relaxed);
+        // All waiting requests may have been abandoned.
+        self.notify_if_drained(&ledger);
+        ledger.waiting() > 0
+    }
+
+    /// Counts replies and pushes. Bytes that never become one count as silence.
+    pub(super) fn received(&self) -> u64 {
+        self.received.load(Ordering::Relaxed)
+    }
+
+    /// Waits for a call that is answered READONLY or NOAUTH from now on.
+    pub(super) async fn refused(&self) -> Fault {
+        self.refused.notified().await;
+        Fault("the server is read-only, or has forgotten the login".into())
+    }
+
+    /// How long the oldest call may still wait; `limit` if there is none.
+    pub(super) fn until_expiry(&self, limit: Duration) -> Duration {
+        let oldest = self.ledger.lock().calls().min();
+        let left = |since: Instant| (since + limit).saturating_duration_since(Instant::now());
+        // A clock that was paused may have gone back.
+        oldest.map_or(limit, left).min(limit)
+    }
+
+    /// Ends the calls that are older than `limit`.
+    pub(super) fn expire(&self, limit: Duration, observer: &dyn SubscriptionObserver) {
+        let Some(oldest) = Instant::now().checked_sub(limit) else {
+            return;
+        };
+        let fault = Fault(format!("no answer within {} ms", limit.as_millis()));
+        let mut notifications = Vec::new();
+        {
+            let Outbox { bytes, taken, .. } = &mut *self.outbox.lock();
+            let mut ledger = self.ledger.lock();
+            if ledger.expire(oldest, &fault, bytes, *taken, &mut notifications) {
+                // INVARIANT LEDGER-6: it shows whether the replies still belong to their requests.
+                drop(ledger.push(Request::Ping(None), Instant::now()));
+                self.driver.wake();
+            }
+        }
+        Notification::deliver(notifications, observer);
+    }
+
+    /// Takes no more requests. A request in flight may still be answered.
+    pub(super) fn close(&self, observer: &dyn SubscriptionObserver) {
+        let mut notifications = Vec::new();
+        self.ledger
+            .lock()
+            .close(&CallError::Closed, &mut notifications);
+        Notification::deliver(notifications, observer);
+        self.driver.wake();
+    }
+
+    /// Waits until every request is answered, after [`Connection::close`].
+    pub(super) async fn drained(&self) {
+        loop {
+            let drained = self.drained.notified();
+            if self.ledger.lock().is_drained() {
+                return;
+            }
+            drained.await;
+        }
+    }
+
+    /// Owed after each step that takes a request out of the ledger.
+    fn notify_if_drained(&self, ledger: &Ledger) {
+        if ledger.is_drained() {
+            self.drained.notify_waiters();
+        }
+    }
+
+    /// Ends the connection; each request gets the outcome that is known.
+    pub(super) fn end(&self, fault: &Fault, observer: &dyn SubscriptionObserver) {
+        let mut notifications = Vec::new();
+        {
+            let mut outbox = self.outbox.lock();
+            // INVARIANT CONNECTION-2. The socket closes when the driver's half is gone, too.
+            drop(outbox.writer.take());
+            self.ledger
+                .lock()
+                .end(fault, outbox.taken, &mut notifications);
+        }
+        Notification::deliver(notifications, observer);
+    }
+
+    /// Writes the waiting requests; pending when the kernel takes no more or no request waits.
+    fn poll_write(&self, cx: &mut Context<'_>) -> Poll<Result<(), Fault>> {
+        let mut outbox = self.outbox.lock();
+        loop {
+            if outbox.bytes.is_empty() {
+                self.encode(&mut outbox);
+            }
+            if outbox.bytes.is_empty() && !outbox.to_flush {
+                return Poll::Pending;
+            }
+            ready!(outbox.write(cx))?;
+        }
+    }
+
+    /// Takes one frame in.
+    pub(super) fn receive(
+        &self,
+        incoming: Incoming,
+        observer: &dyn SubscriptionObserver,
+        events: &dyn TransportEvents,
+    ) -> Result<(), Fault> {
+        self.received.fetch_add(1, Ordering::Relaxed);
+        let notification = match incoming {
+            Incoming::Reply(reply) => {
+                let refuses =
+                    |text: &String| text.contains("READONLY") || text.starts_with("NOAUTH ");
+                if reply.as_ref().is_err_and(refuses) {
+                    self.refused.notify_waiters();
+                }
+                // A task in the middle of a write has this lock until it knows what was taken.
+                let taken = self.outbox.lock().taken;
+                let mut ledger = self.ledger.lock();
+                let notification = ledger.replied(reply, taken)?;
+                if ledger.waiting() > 0 {
+                    // It may be this call, which is sent again with its text.
+                    self.driver.wake();
+                }
+                self.notify_if_drained(&ledger);
+                notification
+            }
+            Incoming::Push(push) => match push.as_slice() {
+                [
+                    Value::Text(kind),
+                    Value::Text(channel),
+                    Value::Text(payload),
+                ] if kind == "message" || kind == "smessage" => {
+                    events.message(channel, payload.as_bytes());
+                    None
+                }
+                [Value::Text(kind), Value::Text(channel), Value::Int(_)]
+                    if kind == "sunsubscribe" =>
+                {
+                    self.ledger.lock().unsubscribed(channel);
+                    if observer.revoked(channel) {
+                        events.missed(Missed::Channel(channel));
+                    }
+                    None
+                }
+                [Value::Text(kind), Value::Text(channel), Value::Int(_)]
+                    if ["subscribe", "ssubscribe", "unsubscribe"].contains(&kind.as_str()) =>
+                {
+                    let mut ledger = self.ledger.lock();
+                    let notification = ledger.confirmed(kind, channel);
+                    self.notify_if_drained(&ledger);
+                    notification
+                }
+                // Invalidations, and pushes that servers may send in future: no request caused them.
+                _ => None,
+            },
+        };
+        Notification::deliver(notification, observer);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

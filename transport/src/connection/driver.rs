@@ -1,0 +1,87 @@
+//! The task of a connection, which writes and reads for all requests.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll, ready};
+
+use bytes::BytesMut;
+use tokio::io::AsyncReadExt as _;
+
+use super::Connection;
+use crate::codec::{Decoder, Malformed};
+use crate::request::SubscriptionObserver;
+use crate::stream::Reader;
+use crate::{Fault, TransportEvents};
+
+/// How much is read at once, and how often before other tasks get their turn.
+const READ: usize = 16 * 1024;
+const READS: usize = 16;
+
+/// Writes and reads until the connection is of no use, and says why.
+pub(crate) async fn drive(
+    connection: Arc<Connection>,
+    mut reader: Reader,
+    mut inbox: BytesMut,
+    observer: Arc<dyn SubscriptionObserver>,
+    events: Arc<dyn TransportEvents>,
+) -> Fault {
+    let mut decoder = Decoder::default();
+    let connection = &*connection;
+    let (mut gathers, mut broken) = (false, None);
+    std::future::poll_fn(move |cx| {
+        connection.driver.register(cx.waker());
+        // In a crowd, other tasks that can run ask first: one write for all.
+        gathers = !gathers && connection.crowd.load(Ordering::Relaxed) > 1;
+        if gathers {
+            // Not by waking itself: a runtime of several threads wakes another thread for that.
+            let _ = std::pin::pin!(tokio::task::yield_now()).poll(cx);
+        } else if let Poll::Ready(Err(fault)) = connection.poll_write(cx) {
+            // Not before the replies that are here already: they are true.
+            broken = Some(fault);
+        }
+        for _ in 0..READS {
+            loop {
+                let fault = match decoder.decode(&mut inbox) {
+                    Ok(None) => break,
+                    Ok(Some(incoming)) => {
+                        match connection.receive(incoming, &*observer, &*events) {
+                            Ok(()) => continue,
+                            Err(fault) => fault,
+                        }
+                    }
+                    Err(Malformed(text)) => Fault(text),
+                };
+                return Poll::Ready(fault);
+            }
+            let read = poll_read(&mut reader, cx, &mut inbox);
+            if let (Poll::Pending, Some(fault)) = (&read, broken.take()) {
+                return Poll::Ready(fault);
+            }
+            match ready!(read) {
+                Ok(0) => return Poll::Ready(Fault("the server closed the connection".into())),
+                Ok(_) => {}
+                Err(error) => return Poll::Ready(lost(&error)),
+            }
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await
+}
+
+fn poll_read(
+    reader: &mut Reader,
+    cx: &mut Context<'_>,
+    inbox: &mut BytesMut,
+) -> Poll<std::io::Result<usize>> {
+    if inbox.is_empty() && inbox.capacity() > 64 * READ {
+        // After one great reply the buffer is given back.
+        *inbox = BytesMut::new();
+    }
+    inbox.reserve(READ);
+    std::pin::pin!(reader.read_buf(inbox)).poll(cx)
+}
+
+pub(super) fn lost(error: &std::io::Error) -> Fault {
+    Fault(format!("the connection was lost: {error}"))
+}

@@ -1,0 +1,93 @@
+//! A connection for a few commands, to a server that carries no calls: a sentinel, or a node of a cluster
+//! that is asked for the others.
+
+use std::sync::Arc;
+
+use tokio::time::{Duration, timeout};
+
+use super::connection::{Connection, drive};
+use super::handshake::not_connected;
+use super::node::answer;
+use super::remote::{OpenError, Opened, Remote};
+use super::request::CallOutcome;
+use super::setup::Setup;
+use super::subscriptions::SubscriptionRegistry;
+use super::task::AbortOnDrop;
+use crate::{CallError, Fault, Lane, Missed, PubSub, TransportEvents};
+
+pub(super) struct ControlConnection {
+    connection: Arc<Connection>,
+    registry: Arc<SubscriptionRegistry>,
+    /// Ends the connection when this is dropped.
+    _driver: AbortOnDrop<Fault>,
+}
+
+impl ControlConnection {
+    /// Connects within the time-out for that, on the library's own runtime.
+    pub(super) async fn open(
+        remote: &Arc<Remote>,
+        setup: &Setup,
+        events: Arc<dyn TransportEvents>,
+    ) -> Result<Self, CallError> {
+        let own = &setup.runtimes.own;
+        // Its login is not renewed: a server that ends it for that is asked on the next connection.
+        let opened = remote.open_on(own, own, None, setup.timing.connect).await;
+        let Opened {
+            reader,
+            writer,
+            greeting,
+        } = opened.map_err(OpenError::into_call)?;
+        let registry = Arc::<SubscriptionRegistry>::default();
+        let connection = Arc::new(Connection::new(writer));
+        registry.connected(&connection, 0);
+        let driver = drive(
+            connection.clone(),
+            reader,
+            greeting.inbox,
+            registry.clone(),
+            events,
+        );
+        let ended = (connection.clone(), registry.clone());
+        let driver = own.spawn(async move {
+            let fault = driver.await;
+            // Whoever waits for an answer learns it at once.
+            ended.0.end(&fault, &*ended.1);
+            fault
+        });
+        Ok(ControlConnection {
+            connection,
+            registry,
+            _driver: AbortOnDrop(driver),
+        })
+    }
+
+    pub(super) async fn command(&self, words: &[&[u8]], limit: Duration) -> CallOutcome {
+        let reply = self.connection.command(words)?;
+        timeout(limit, answer(reply)).await.unwrap_or_else(|_| {
+            Err(CallError::Unknown(Fault(format!(
+                "no answer within {} ms",
+                limit.as_millis()
+            ))))
+        })
+    }
+
+    pub(super) async fn subscribe(&self, channel: &str, limit: Duration) -> Result<(), CallError> {
+        let confirmed = self
+            .registry
+            .subscribe(&Arc::from(channel), PubSub::Plain)?;
+        match timeout(limit, confirmed).await {
+            Ok(Ok(outcome)) => outcome,
+            _ => Err(not_connected("the subscription was not confirmed in time")),
+        }
+    }
+}
+
+/// Ignores all events: nothing is subscribed on the connection.
+pub(super) struct Deaf;
+
+impl TransportEvents for Deaf {
+    fn message(&self, _: &str, _: &[u8]) {}
+    fn missed(&self, _: Missed<'_>) {}
+    fn restored(&self, _: Lane) {}
+    fn primary_changed(&self, _: &dyn Fn(&str) -> bool) {}
+}

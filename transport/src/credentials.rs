@@ -1,0 +1,188 @@
+//! User and password, given once or by a provider that is asked at each login.
+
+use std::collections::HashSet;
+use std::error::Error;
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+
+use super::task::AbortOnDrop;
+use crate::{CallError, Fault};
+
+/// No message shows this many bytes of a password in a row: a server may repeat a part of it.
+const SECRET_MAX: usize = 8;
+
+/// User and password for a server. `Debug` shows neither.
+///
+/// # Examples
+///
+/// ```
+/// # mod leasehold { pub mod settings { pub use leasehold_transport::Credentials; } }
+/// use std::time::Duration;
+///
+/// use leasehold::settings::Credentials;
+///
+/// let of_a_person = Credentials::new("ann", "p@ss/word"); // not percent-encoded, as in a URL
+/// let of_the_default_user = Credentials::password("secret");
+/// let token = Credentials::new("object-id", "eyJ0…").valid_for(Duration::from_secs(3600));
+/// assert_eq!(format!("{token:?}"), "Credentials");
+/// ```
+#[derive(Clone, PartialEq, Eq)]
+pub struct Credentials {
+    /// `None`: the server's default user.
+    pub(super) user: Option<String>,
+    pub(super) password: String,
+    pub(super) valid_for: Option<Duration>,
+}
+
+/// Gives the credentials for a login: for passwords that are rotated, and for tokens that expire.
+///
+/// It is asked once for each new connection of the client, so three times when the client connects, and
+/// again for each connection before its credentials expire ([`Credentials::valid_for`]). It runs on the
+/// client's own thread, which also renews leases: it must not block the thread. It has the time-out of a
+/// connection attempt (`ClientBuilder::connect_timeout`, 1 s by default), the
+/// rest of the attempt included: keep a token until it expires rather than fetch it each time.
+///
+/// [`Credentials`] are a provider of themselves. So are functions, as in the example of `ClientBuilder::credentials`.
+pub trait CredentialsProvider: Send + Sync + 'static {
+    /// The credentials for a login that begins now.
+    ///
+    /// # Errors
+    ///
+    /// An error fails this login, and its text becomes part of the client's `Error::Unavailable`: it must not
+    /// contain the password. The login is
+    /// tried again as a lost connection is, about once a second.
+    fn credentials(&self) -> CredentialsFuture<'_>;
+}
+
+/// What a [`CredentialsProvider`] returns.
+pub type CredentialsFuture<'a> =
+    Pin<Box<dyn Future<Output = Result<Credentials, Box<dyn Error + Send + Sync>>> + Send + 'a>>;
+
+impl Credentials {
+    /// Of a user of the server's access control list.
+    pub fn new(user: impl Into<String>, password: impl Into<String>) -> Self {
+        Credentials {
+            user: Some(user.into()),
+            password: password.into(),
+            valid_for: None,
+        }
+    }
+
+    /// Of the server's default user: the password of `requirepass`.
+    pub fn password(password: impl Into<String>) -> Self {
+        Credentials {
+            user: None,
+            password: password.into(),
+            valid_for: None,
+        }
+    }
+
+    /// How long the server accepts them, counted from now. Default: as long as the connection lives.
+    ///
+    /// When three quarters of this time are over, the provider is asked again, and `AUTH` is sent on the
+    /// living connection. If that fails, it is repeated with pauses of a thirtieth of this time (of 1 s to
+    /// 30 s), and the connection is used meanwhile. If the server still refuses when the time is over, the
+    /// connection is given up, and a login on a new one is tried.
+    #[must_use = "it returns the credentials with their time"]
+    pub fn valid_for(mut self, span: Duration) -> Self {
+        self.valid_for = Some(span);
+        self
+    }
+
+    /// The user as AUTH needs it.
+    pub(super) fn user(&self) -> &str {
+        self.user.as_deref().unwrap_or("default")
+    }
+
+    /// The same error without the bytes of the password, whoever wrote it.
+    pub(super) fn hidden_in(&self, error: CallError) -> CallError {
+        error.reworded(|text| without_secret(&text, &self.password))
+    }
+}
+
+pub(super) fn without_secret(text: &str, secret: &str) -> String {
+    let length = secret.len().min(SECRET_MAX);
+    if length == 0 {
+        return text.to_owned();
+    }
+    let parts: HashSet<&[u8]> = secret.as_bytes().windows(length).collect();
+    let (mut shown, mut hidden_to) = (Vec::new(), 0);
+    for (at, byte) in text.bytes().enumerate() {
+        if text
+            .as_bytes()
+            .get(at..at + length)
+            .is_some_and(|part| parts.contains(part))
+        {
+            if hidden_to <= at {
+                shown.extend(b"***");
+            }
+            hidden_to = at + length;
+        }
+        if hidden_to <= at {
+            shown.push(byte);
+        }
+    }
+    String::from_utf8_lossy(&shown).into_owned()
+}
+
+impl fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Credentials")
+    }
+}
+
+impl CredentialsProvider for Credentials {
+    fn credentials(&self) -> CredentialsFuture<'_> {
+        Box::pin(std::future::ready(Ok(self.clone())))
+    }
+}
+
+impl<F, C> CredentialsProvider for F
+where
+    F: Fn() -> C + Send + Sync + 'static,
+    C: Future<Output = Result<Credentials, Box<dyn Error + Send + Sync>>> + Send + 'static,
+{
+    fn credentials(&self) -> CredentialsFuture<'_> {
+        Box::pin(self())
+    }
+}
+
+/// A provider that all connections of a client share.
+#[derive(Clone)]
+pub struct Provider(Arc<dyn CredentialsProvider>);
+
+impl Provider {
+    /// Shares this provider.
+    pub fn new(provider: impl CredentialsProvider) -> Self {
+        Provider(Arc::new(provider))
+    }
+
+    /// Asks on a runtime that runs even if the caller's stands still. The caller limits the time.
+    pub(super) async fn ask(&self, runtime: &Handle) -> Result<Credentials, Fault> {
+        let provider = self.0.clone();
+        let asking = async move {
+            let failed = |error: Box<dyn Error + Send + Sync>| error.to_string();
+            provider.credentials().await.map_err(failed)
+        };
+        match (&mut AbortOnDrop(runtime.spawn(asking)).0).await {
+            Ok(Ok(credentials)) => Ok(credentials),
+            Ok(Err(text)) => Err(Fault(format!(
+                "the provider of the credentials failed: {text}"
+            ))),
+            Err(error) if error.is_panic() => {
+                Err(Fault("the provider of the credentials panicked".into()))
+            }
+            Err(_) => Err(Fault("the client's thread has ended".into())),
+        }
+    }
+}
+
+impl fmt::Debug for Provider {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("CredentialsProvider")
+    }
+}

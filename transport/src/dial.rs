@@ -1,0 +1,166 @@
+//! How a server is reached: by TCP, TLS, a Unix socket, or a stream that a function opens.
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::runtime::Handle;
+use tokio::sync::Notify;
+
+use super::stream::{Reader, Writer, tcp};
+use crate::CallError;
+use crate::endpoint::{Address, Endpoint};
+
+#[cfg(feature = "tls")]
+pub use super::tls::Tls;
+
+/// Never made: without the feature `tls`, no endpoint needs TLS.
+#[cfg(not(feature = "tls"))]
+#[derive(Clone, Copy, Debug)]
+pub enum Tls {}
+
+/// Makes streams to one server.
+#[derive(Clone)]
+pub(crate) enum Dial {
+    Tcp {
+        host: String,
+        port: u16,
+    },
+    #[cfg(feature = "tls")]
+    Tls {
+        host: String,
+        port: u16,
+        tls: Tls,
+        /// What the server's certificate must name.
+        name: tokio_rustls::rustls::pki_types::ServerName<'static>,
+    },
+    #[cfg(unix)]
+    Unix(std::path::PathBuf),
+    Stream(StreamDialer, String),
+}
+
+impl Dial {
+    /// `tls` is there if the endpoint needs it. Without it no connection is made: never a plain one.
+    pub(crate) fn to(endpoint: &Endpoint, tls: Option<&Tls>) -> Result<Self, CallError> {
+        match (endpoint.address(), tls) {
+            (Address::Tcp { host, port }, _) => Ok(Dial::Tcp {
+                host: host.clone(),
+                port: *port,
+            }),
+            (Address::Tls { .. }, None) => Err(refused("there are no TLS settings")),
+            #[cfg(feature = "tls")]
+            (Address::Tls { host, port }, Some(tls)) => Ok(Dial::Tls {
+                host: host.clone(),
+                port: *port,
+                tls: tls.clone(),
+                name: tls.name_of(host)?,
+            }),
+            #[cfg(not(feature = "tls"))]
+            (Address::Tls { .. }, Some(never)) => match *never {},
+            #[cfg(unix)]
+            (Address::Unix { path }, _) => Ok(Dial::Unix(path.clone())),
+            #[cfg(not(unix))]
+            (Address::Unix { .. }, _) => Err(refused("no Unix sockets on this platform")),
+        }
+    }
+
+    /// Resolves and connects, to `peer` first if there is one, and says where to. The caller limits the time.
+    ///
+    /// Hosts are resolved and files are read on `resolver`: the blocking threads of the caller's runtime
+    /// may all be taken, even by tasks that wait for this connection.
+    pub(super) async fn connect(
+        &self,
+        peer: Option<SocketAddr>,
+        resolver: &Handle,
+    ) -> io::Result<(Reader, Writer, Option<SocketAddr>)> {
+        match self {
+            Dial::Tcp { host, port } => {
+                let stream = tcp(host, *port, peer, resolver).await?;
+                let peer = stream.peer_addr().ok();
+                let (reader, writer) = stream.into_split();
+                Ok((Box::new(reader), Box::new(writer), peer))
+            }
+            #[cfg(feature = "tls")]
+            Dial::Tls {
+                host,
+                port,
+                tls,
+                name,
+            } => {
+                let stream = tcp(host, *port, peer, resolver).await?;
+                let peer = stream.peer_addr().ok();
+                let (reader, writer) = tls.connect(name.clone(), stream, resolver).await?;
+                Ok((Box::new(reader), Box::new(writer), peer))
+            }
+            #[cfg(unix)]
+            Dial::Unix(path) => {
+                let (reader, writer) = tokio::net::UnixStream::connect(path).await?.into_split();
+                Ok((Box::new(reader), Box::new(writer), None))
+            }
+            Dial::Stream(dialer, address) => {
+                let (reader, writer) = dialer.dial(address)?;
+                Ok((reader, writer, None))
+            }
+        }
+    }
+}
+
+/// Opens streams in place of sockets: to the embedded engine, through `fred`, or wherever a test leads. It gets
+/// `host:port`, or the path of a Unix socket.
+#[derive(Clone)]
+pub struct StreamDialer {
+    dial: Arc<DialByText>,
+    /// Of an engine in this process: notified when it can be reached again.
+    back: Option<Arc<Notify>>,
+}
+
+type DialByText = dyn Fn(&str) -> io::Result<(Reader, Writer)> + Send + Sync;
+
+impl StreamDialer {
+    /// `dial` opens the two halves of a stream.
+    pub fn new<R, W>(dial: impl Fn(&str) -> io::Result<(R, W)> + Send + Sync + 'static) -> Self
+    where
+        R: AsyncRead + Send + Unpin + 'static,
+        W: AsyncWrite + Send + Unpin + 'static,
+    {
+        let dial = move |address: &str| -> io::Result<(Reader, Writer)> {
+            let (reader, writer) = dial(address)?;
+            Ok((Box::new(reader), Box::new(writer)))
+        };
+        StreamDialer {
+            dial: Arc::new(dial),
+            back: None,
+        }
+    }
+
+    /// To an engine of this process. It is tried again at once whenever this is notified.
+    #[must_use = "it returns the dialer"]
+    pub fn back_at(mut self, back: Arc<Notify>) -> Self {
+        self.back = Some(back);
+        self
+    }
+
+    pub(super) fn back(&self) -> Option<&Arc<Notify>> {
+        self.back.as_ref()
+    }
+
+    pub(crate) fn to(&self, endpoint: &Endpoint) -> Dial {
+        Dial::Stream(self.clone(), endpoint.address().to_string())
+    }
+
+    pub(super) fn dial(&self, address: &str) -> io::Result<(Reader, Writer)> {
+        (self.dial)(address)
+    }
+}
+
+impl fmt::Debug for StreamDialer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("StreamDialer")
+    }
+}
+
+fn refused(text: &str) -> CallError {
+    CallError::Refused(crate::Fault(text.to_owned()))
+}

@@ -1,0 +1,97 @@
+//! Commands as bytes: arrays of bulk strings.
+
+use bytes::{BufMut as _, BytesMut};
+
+use super::request::{KeyForm, Request, ScriptForm};
+use crate::PubSub;
+use crate::{Arg, Call};
+
+/// Any request. `next_ping` numbers PING.
+pub(super) fn request(out: &mut BytesMut, request: &Request, next_ping: impl FnOnce() -> u64) {
+    match request {
+        Request::Call(request) => call(out, &request.call, request.form, request.keys),
+        Request::Command(request) => {
+            let words: Vec<_> = request.words.iter().map(Vec::as_slice).collect();
+            command(out, &words);
+        }
+        Request::Subscribe(request) => {
+            let name: &[u8] = match request.pubsub {
+                PubSub::Plain => b"SUBSCRIBE",
+                PubSub::Sharded => b"SSUBSCRIBE",
+            };
+            command(out, &[name, request.channel.as_bytes()]);
+        }
+        Request::Unsubscribe(channel, PubSub::Plain) => {
+            command(out, &[b"UNSUBSCRIBE", channel.as_bytes()]);
+        }
+        Request::Unsubscribe(channel, PubSub::Sharded) => {
+            command(out, &[b"SUNSUBSCRIBE", channel.as_bytes()]);
+            // INVARIANT LEDGER-5: its reply is not taken for that to SUNSUBSCRIBE.
+            command(out, &[b"PING"]);
+        }
+        Request::Ping(_) => command(out, &[b"PING", next_ping().to_string().as_bytes()]),
+    }
+}
+
+/// EVALSHA, or EVAL where the server does not know the script.
+pub(super) fn call(out: &mut BytesMut, call: &Call, form: ScriptForm, keys: KeyForm) {
+    if keys == KeyForm::Asking {
+        command(out, &[b"ASKING"]);
+    }
+    let is_undeclared = keys == KeyForm::Undeclared;
+    head(
+        out,
+        b'*',
+        3 + usize::from(is_undeclared) + call.keys.len() + call.args.len(),
+    );
+    let (text, sha1) = match keys {
+        KeyForm::Declared | KeyForm::Asking => (call.script.text, call.script.sha1()),
+        KeyForm::Undeclared => call.script.undeclared(),
+    };
+    match form {
+        ScriptForm::Hash => {
+            bulk(out, b"EVALSHA");
+            bulk(out, sha1.as_bytes());
+        }
+        ScriptForm::Text => {
+            bulk(out, b"EVAL");
+            bulk(out, text.as_bytes());
+        }
+    }
+    if is_undeclared {
+        number(out, 0);
+    }
+    number(out, call.keys.len());
+    for key in &call.keys {
+        bulk(out, key.as_bytes());
+    }
+    for argument in &call.args {
+        match argument {
+            Arg::Int(given) => number(out, *given),
+            Arg::Text(text) => bulk(out, text.as_bytes()),
+        }
+    }
+}
+
+pub(super) fn command(out: &mut BytesMut, words: &[&[u8]]) {
+    head(out, b'*', words.len());
+    for word in words {
+        bulk(out, word);
+    }
+}
+
+fn number(out: &mut BytesMut, number: impl itoa::Integer) {
+    bulk(out, itoa::Buffer::new().format(number).as_bytes());
+}
+
+fn bulk(out: &mut BytesMut, word: &[u8]) {
+    head(out, b'$', word.len());
+    out.extend_from_slice(word);
+    out.extend_from_slice(b"\r\n");
+}
+
+fn head(out: &mut BytesMut, kind: u8, number: usize) {
+    out.put_u8(kind);
+    out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
+    out.extend_from_slice(b"\r\n");
+}

@@ -1,0 +1,395 @@
+//! A stream to a server through the client `fred`, for programs that configure their Redis with it.
+//!
+//! `fred` lends no stream of bytes, so a task plays the server at the other end of a pipe. It reads the commands of a
+//! connection, gives each to a client of `fred`, and writes the replies and the messages back. The connection, its
+//! ledger and its handshake see a server like any other. The client of `fred` connects once: it repeats nothing and
+//! never reconnects.
+//!
+//! # Limits
+//!
+//! - A command that the pipe took may have been sent: without a reply it is *unknown*, even if it never left.
+//! - `fred` flushes each command: one system call for each.
+//! - `fred` answers SUBSCRIBE before it is written, and gives a refusal to any command that waits at that time. So each
+//!   SUBSCRIBE is sent with a PING that has a number: its reply confirms the channel, an error in its place is the
+//!   refusal. After a refusal replies and commands no longer belong together, and the stream ends.
+//! - `fred` drops messages that are not taken in time. The stream ends then: the next connection reports that messages
+//!   may have been missed.
+//!
+//! # Bounds
+//!
+//! Two tasks, ours and that of `fred`, which ends with ours. One boxed future for each command without a reply;
+//! [`MESSAGES`] messages; [`PIPE`] bytes each way.
+
+#![expect(
+    clippy::large_futures,
+    reason = "futures of fred have several kilobytes; those of commands are boxed"
+)]
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::future::{pending, poll_fn};
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::BytesMut;
+use fred::clients::Client;
+use fred::error::{Error, ErrorKind};
+use fred::interfaces::{ClientLike as _, EventInterface as _, PubsubInterface as _};
+use fred::socket2::TcpKeepalive;
+use fred::types::config::{
+    Blocking, Config, ConnectionConfig, PerformanceConfig, ServerConfig, TcpConfig,
+};
+use fred::types::{ClusterHash, CustomCommand, Message, Resp3Frame, RespVersion};
+use futures_util::future::{MaybeDone, join, maybe_done};
+use redis_protocol::resp3::encode::complete::extend_encode;
+use redis_protocol::resp3::types::Resp3Frame as _;
+use tokio::io::{
+    AsyncRead, AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, ReadBuf, ReadHalf, WriteHalf,
+    duplex, split,
+};
+use tokio::runtime::Handle;
+use tokio::sync::broadcast::Receiver;
+use tokio::sync::broadcast::error::RecvError;
+use tokio::time::Duration;
+
+use super::codec::{Decoder, Incoming, Malformed};
+use super::credentials::without_secret;
+use super::deployment::Deployment;
+use super::dial::StreamDialer;
+use super::endpoint::{Address, Endpoint};
+use super::stream::KEEPALIVE;
+use super::task::AbortOnDrop;
+use crate::Value;
+
+/// How many messages, and other events, `fred` keeps for a slow reader. It reserves room for all of them.
+const MESSAGES: usize = 1_024;
+
+const PIPE: usize = 64 * 1024;
+
+/// The supervisor limits an attempt to connect, and drops it: `fred` must not give up before.
+const UNLIMITED: Duration = Duration::from_secs(60 * 60);
+
+/// Opens streams with the configuration and the resolver of the client of a single server, on the runtime that a
+/// stream is opened on. Says which server that is.
+///
+/// # Errors
+///
+/// It is not for a single server: the reason, and what is allowed.
+pub fn dialer(template: &Client) -> Result<(StreamDialer, Deployment), &'static str> {
+    let config = template.client_config();
+    let address = match &config.server {
+        ServerConfig::Centralized { server } => {
+            let (host, port) = (server.host.to_string(), server.port);
+            if config.uses_tls() {
+                Address::Tls { host, port }
+            } else {
+                Address::Tcp { host, port }
+            }
+        }
+        #[cfg(unix)]
+        ServerConfig::Unix { path } => Address::Unix { path: path.clone() },
+        ServerConfig::Sentinel { .. } | ServerConfig::Clustered { .. } => {
+            let reason = "Sentinel and Cluster are not supported by this version; \
+                          give one server as `ServerConfig::Centralized`";
+            return Err(reason);
+        }
+    };
+    // `fred` logs in; the handshake selects the database.
+    let endpoint = Endpoint::new(address, None, config.database);
+    let template = template.clone();
+    let dialer = StreamDialer::new(move |_| {
+        let (ours, theirs) = duplex(PIPE);
+        let (pipe, writer) = split(ours);
+        let task = AbortOnDrop(Handle::current().spawn(serve(template.clone(), theirs)));
+        Ok((FredReader { pipe, task }, writer))
+    });
+    Ok((dialer, Deployment::Single(endpoint)))
+}
+
+/// What the server sent, and at the end why no more comes. The task ends with it.
+struct FredReader {
+    pipe: ReadHalf<DuplexStream>,
+    task: AbortOnDrop<io::Error>,
+}
+
+impl AsyncRead for FredReader {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        ready!(Pin::new(&mut self.pipe).poll_read(cx, buffer))?;
+        if buffer.filled().len() > before {
+            return Poll::Ready(Ok(()));
+        }
+        let ended = ready!(Pin::new(&mut self.task.0).poll(cx));
+        Poll::Ready(Err(ended.unwrap_or_else(io::Error::other)))
+    }
+}
+
+/// Why the stream ends.
+struct Ended {
+    why: String,
+    /// It is the last reply of the server.
+    is_refusal: bool,
+}
+
+impl From<Error> for Ended {
+    fn from(error: Error) -> Self {
+        Ended::because(error.to_string())
+    }
+}
+
+impl From<io::Error> for Ended {
+    fn from(error: io::Error) -> Self {
+        Ended::because(error.to_string())
+    }
+}
+
+impl Ended {
+    fn because(why: impl Into<String>) -> Self {
+        Ended {
+            why: why.into(),
+            is_refusal: false,
+        }
+    }
+
+    /// The server answered this error.
+    fn refused(why: String) -> Self {
+        Ended {
+            why,
+            is_refusal: true,
+        }
+    }
+}
+
+/// Plays the server at the other end of the pipe, and says why that ended.
+async fn serve(template: Client, pipe: DuplexStream) -> io::Error {
+    let (commands, mut replies) = split(pipe);
+    let Err(Ended { why, is_refusal }) = relay(&template, commands, &mut replies).await;
+    if is_refusal {
+        let refusal = Resp3Frame::SimpleError {
+            data: why.clone().into(),
+            attributes: None,
+        };
+        // The connection may be gone.
+        drop(write(&mut replies, &refusal).await);
+    }
+    io::Error::other(why)
+}
+
+async fn relay(
+    template: &Client,
+    mut commands: ReadHalf<DuplexStream>,
+    replies: &mut WriteHalf<DuplexStream>,
+) -> Result<Infallible, Ended> {
+    let (client, mut router, mut messages) = connect(template).await?;
+    let (mut decoder, mut inbox) = (Decoder::default(), BytesMut::new());
+    let (mut answers, mut number) = (VecDeque::new(), 0_u64);
+    loop {
+        tokio::select! {
+            biased;
+            answer = first(&mut answers) => write(replies, &answer?).await?,
+            message = messages.recv() => match message {
+                Ok(message) => write(replies, &as_push(&message)).await?,
+                Err(RecvError::Lagged(_)) => return Err(Ended::because("fred dropped messages")),
+                Err(RecvError::Closed) => return Err(Ended::because("fred ended")),
+            },
+            read = commands.read_buf(&mut inbox) => {
+                if read? == 0 {
+                    return Err(Ended::because("the connection was given up"));
+                }
+                while let Some(words) = next_command(&mut decoder, &mut inbox)? {
+                    number += 1;
+                    let mut answer = Box::pin(maybe_done(answer(client.clone(), words, number)));
+                    // The first poll hands it to fred: commands are sent in their order.
+                    poll_fn(|cx| Poll::Ready(answer.as_mut().poll(cx).is_ready())).await;
+                    answers.push_back(answer);
+                }
+            }
+            // Last, so that replies that came before the end are delivered.
+            ended = &mut router.0 => match ended {
+                Ok(Err(error)) => return Err(error.into()),
+                Ok(Ok(())) | Err(_) => return Err(Ended::because("the task of fred ended")),
+            },
+        }
+    }
+}
+
+/// The client, the task of its connection, and the messages that come.
+type Connected = (Client, AbortOnDrop<Result<(), Error>>, Receiver<Message>);
+
+/// Connects and logs in. If the server refuses that, the refusal is the reply to the first command.
+async fn connect(template: &Client) -> Result<Connected, Ended> {
+    let config = Config {
+        fail_fast: true,
+        blocking: Blocking::Block,
+        // Messages and replies come on one connection.
+        version: RespVersion::RESP3,
+        database: None,
+        ..template.client_config()
+    };
+    let secret = config.password.clone().unwrap_or_default();
+    let performance = PerformanceConfig {
+        broadcast_channel_capacity: MESSAGES,
+        ..PerformanceConfig::default()
+    };
+    let client = Client::new(config, Some(performance), Some(connection()), None);
+    let resolver = template.inner().get_resolver().await;
+    client.inner().set_resolver(resolver).await;
+    let (messages, mut up) = (client.message_rx(), client.reconnect_rx());
+    let mut router = AbortOnDrop(client.connect());
+    tokio::select! {
+        biased;
+        // fred takes a connection that is closed during its handshake for a good one: ours finds out.
+        _ = up.recv() => Ok((client, router, messages)),
+        ended = &mut router.0 => Err(match ended {
+            Ok(Err(error)) => {
+                let text = without_secret(error.details(), &secret);
+                if is_reply(&error) { Ended::refused(text) } else {
+                    Ended::because(text)
+                }
+            }
+            Ok(Ok(())) | Err(_) => Ended::because("the task of fred ended"),
+        }),
+    }
+}
+
+fn connection() -> ConnectionConfig {
+    let keepalive = TcpKeepalive::new()
+        .with_time(KEEPALIVE)
+        .with_interval(KEEPALIVE / 2);
+    ConnectionConfig {
+        connection_timeout: UNLIMITED,
+        internal_command_timeout: UNLIMITED,
+        // A script is sent once. The session decides whether to repeat it.
+        max_command_attempts: 1,
+        // A bounded queue can end the client for good when the connection dies.
+        max_command_buffer_len: 0,
+        auto_client_setname: false,
+        tcp: TcpConfig {
+            nodelay: Some(true),
+            keepalive: Some(keepalive),
+            ..TcpConfig::default()
+        },
+        ..ConnectionConfig::default()
+    }
+}
+
+/// Whether the error of an attempt to connect is a reply of the server: `fred` mixes its own with those.
+fn is_reply(error: &Error) -> bool {
+    let has_code = error.details().split_once(' ').is_some_and(|(code, _)| {
+        code.len() > 1 && code.bytes().all(|byte| byte.is_ascii_uppercase())
+    });
+    match error.kind() {
+        ErrorKind::Auth => true,
+        ErrorKind::Unknown | ErrorKind::InvalidArgument | ErrorKind::InvalidCommand => has_code,
+        _ => false,
+    }
+}
+
+/// The next whole command in the buffer.
+fn next_command(decoder: &mut Decoder, inbox: &mut BytesMut) -> Result<Option<Vec<String>>, Ended> {
+    let word = |word| match word {
+        Value::Text(word) => word,
+        Value::Int(_) | Value::Nil | Value::Array(_) => unreachable!("BUG: a word is a text"),
+    };
+    match decoder.decode(inbox) {
+        Ok(Some(Incoming::Reply(Ok(Value::Array(words))))) => {
+            Ok(Some(words.into_iter().map(word).collect()))
+        }
+        Ok(None) => Ok(None),
+        Ok(Some(_)) => Err(Ended::because("a command is an array")),
+        Err(Malformed(why)) => Err(Ended::because(why)),
+    }
+}
+
+type Sent<F> = Pin<Box<MaybeDone<F>>>;
+
+/// The reply to the oldest command; pending without one.
+async fn first<F>(answers: &mut VecDeque<Sent<F>>) -> Result<Resp3Frame, Ended>
+where
+    F: Future<Output = Result<Resp3Frame, Ended>>,
+{
+    let Some(answer) = answers.front_mut() else {
+        return pending().await;
+    };
+    answer.as_mut().await;
+    let reply = answer.as_mut().take_output();
+    answers.pop_front();
+    reply.expect("BUG: a reply is taken once")
+}
+
+/// What the server answers to a command.
+async fn answer(client: Client, words: Vec<String>, number: u64) -> Result<Resp3Frame, Ended> {
+    let (command, arguments) = words.split_first().expect("BUG: a command has a name");
+    match (command.as_str(), arguments) {
+        ("SUBSCRIBE", [channel]) => {
+            // Both in one poll: fred drops an error that comes while no command waits for a reply, so the PING must be
+            // there before the server can refuse.
+            let number = number.to_string();
+            let asked = send(&client, "PING", std::slice::from_ref(&number));
+            let (subscribed, reply) = join(client.subscribe(channel.clone()), asked).await;
+            subscribed?;
+            let reply = reply?;
+            let text = reply.as_str().unwrap_or_default();
+            match &reply {
+                _ if text == number => Ok(confirmation("subscribe", channel)),
+                Resp3Frame::SimpleError { .. } | Resp3Frame::BlobError { .. } => {
+                    Err(Ended::refused(text.to_owned()))
+                }
+                _ => Err(Ended::because("replies no longer belong to their commands")),
+            }
+        }
+        ("UNSUBSCRIBE", [channel]) => {
+            client.unsubscribe(channel.clone()).await?;
+            Ok(confirmation("unsubscribe", channel))
+        }
+        _ => Ok(send(&client, command, arguments).await?),
+    }
+}
+
+/// Sends a command raw: a reply is never mistaken for an error of `fred`.
+async fn send(client: &Client, command: &str, arguments: &[String]) -> Result<Resp3Frame, Error> {
+    let command = CustomCommand::new(command, ClusterHash::Random, false);
+    client.custom_raw(command, arguments.to_vec()).await
+}
+
+fn confirmation(kind: &str, channel: &str) -> Resp3Frame {
+    let count = Resp3Frame::Number {
+        data: 0,
+        attributes: None,
+    };
+    push([text(kind.as_bytes()), text(channel.as_bytes()), count])
+}
+
+fn as_push(message: &Message) -> Resp3Frame {
+    let payload = message.value.as_bytes().unwrap_or_default();
+    push([
+        text(b"message"),
+        text(message.channel.as_bytes()),
+        text(payload),
+    ])
+}
+
+fn push(parts: [Resp3Frame; 3]) -> Resp3Frame {
+    Resp3Frame::Push {
+        data: parts.into(),
+        attributes: None,
+    }
+}
+
+fn text(bytes: &[u8]) -> Resp3Frame {
+    Resp3Frame::BlobString {
+        data: bytes.to_vec().into(),
+        attributes: None,
+    }
+}
+
+async fn write(replies: &mut WriteHalf<DuplexStream>, frame: &Resp3Frame) -> io::Result<()> {
+    let mut bytes = BytesMut::new();
+    extend_encode(&mut bytes, frame, false).map_err(io::Error::other)?;
+    replies.write_all(&bytes).await
+}

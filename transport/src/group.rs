@@ -1,0 +1,113 @@
+//! Which keys can be in one call.
+//!
+//! A caller hands over what it asks about, and gets it back in groups, each of which is one call's work. On one server
+//! all keys are of one group. A node of a cluster takes the keys of all its slots in one call, unless one of the slots
+//! has moved: then its keys are asked for slot by slot for a while.
+
+use std::collections::BTreeMap;
+
+use crate::cluster;
+use crate::transport::{Nodes, Transport};
+use crate::{Call, Value};
+use crate::{CallError, Group, Lane};
+
+impl Transport {
+    /// As [`call`](Self::call), for a script that takes any keys of one group.
+    ///
+    /// # Errors
+    ///
+    /// It has no reply of its script.
+    pub async fn call_group(
+        &self,
+        group: Group,
+        lane: Lane,
+        call: Call,
+    ) -> Result<Value, CallError> {
+        match self.nodes() {
+            Nodes::One(_) => self.call(lane, call).await,
+            Nodes::Many(cluster) => Box::pin(cluster.call_group(group, lane, call)).await,
+        }
+    }
+
+    /// A command that is no script, to the node of a group.
+    ///
+    /// # Errors
+    ///
+    /// It has no reply.
+    pub async fn command(
+        &self,
+        group: Group,
+        lane: Lane,
+        words: &[&[u8]],
+    ) -> Result<Value, CallError> {
+        match self.nodes() {
+            Nodes::One(node) => node.command(lane, words).await,
+            Nodes::Many(cluster) => cluster.command(group, lane, words).await,
+        }
+    }
+
+    /// The server of a group: of a cluster, the node.
+    pub fn server_of(&self, group: Group) -> String {
+        match self.nodes() {
+            Nodes::One(node) => node.server(),
+            Nodes::Many(cluster) => cluster.server_of(group),
+        }
+    }
+
+    /// The group of a key at present.
+    pub fn group(&self, key: &str) -> Group {
+        match self.nodes() {
+            Nodes::One(_) => Group::default(),
+            Nodes::Many(cluster) => cluster.group(key),
+        }
+    }
+
+    /// All groups, for a script that searches the keys of a whole node.
+    pub fn groups(&self) -> Vec<Group> {
+        match self.nodes() {
+            Nodes::One(_) => vec![Group::default()],
+            Nodes::Many(cluster) => cluster.groups(),
+        }
+    }
+
+    /// Items by the groups of their keys, those of a group in their order.
+    pub fn grouped<T>(&self, items: Vec<T>, key: impl Fn(&T) -> &str) -> BTreeMap<Group, Vec<T>> {
+        let mut groups = BTreeMap::<_, Vec<T>>::new();
+        for item in items {
+            let group = self.group(key(&item));
+            groups.entry(group).or_default().push(item);
+        }
+        groups
+    }
+
+    /// The items of a group whose call was not applied, in groups that may be asked at once.
+    ///
+    /// # Errors
+    ///
+    /// No other groups are better: the items.
+    pub fn regrouped<T>(
+        &self,
+        group: Group,
+        items: Vec<T>,
+        key: impl Fn(&T) -> &str,
+    ) -> Result<Vec<(Group, Vec<T>)>, Vec<T>> {
+        // Some of the keys of a slot that is moving are here and others there.
+        if group.slot.is_some() && items.len() > 1 {
+            let alone = items.into_iter().map(|item| (group, vec![item]));
+            return Ok(alone.collect());
+        }
+        // Some of the keys belong to another node meanwhile.
+        if items.iter().any(|item| self.group(key(item)) != group) {
+            return Ok(self.grouped(items, key).into_iter().collect());
+        }
+        Err(items)
+    }
+
+    /// Whether one call can write to all these keys, and is never seen in part.
+    pub fn run_as_one<'a>(&self, mut keys: impl Iterator<Item = &'a str>) -> bool {
+        match self.nodes() {
+            Nodes::One(_) => true,
+            Nodes::Many(_) => cluster::are_of_one_slot(&mut keys),
+        }
+    }
+}

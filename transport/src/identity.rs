@@ -1,0 +1,93 @@
+//! Which server a connection leads to.
+//!
+//! An address is not a server: behind a balancer, a name that moves or a restart, the same address leads to
+//! another process with other data. A server says its *run id* in `INFO server`. To a user who may not ask
+//! for it, and in front of one that is too busy to answer, the address at the other end of the stream is all
+//! that is known.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use crate::Value;
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Identity {
+    run_id: Option<Arc<str>>,
+    /// None for a stream that has none: a Unix socket.
+    pub(super) peer: Option<SocketAddr>,
+}
+
+impl Identity {
+    /// `info` is what the server answered to `INFO server`, if it did.
+    pub(super) fn of(info: Option<&Value>, peer: Option<SocketAddr>) -> Self {
+        let run_id = match info {
+            Some(Value::Text(text)) => text.lines().find_map(|line| line.strip_prefix("run_id:")),
+            _ => None,
+        };
+        Identity {
+            run_id: run_id.map(Arc::from),
+            peer,
+        }
+    }
+
+    /// Whether this is surely another server than the one that was known.
+    pub(super) fn is_other_than(&self, known: &Identity) -> bool {
+        match (&self.run_id, &known.run_id) {
+            (Some(one), Some(other)) => one != other,
+            _ => self.peer.is_some() && known.peer.is_some() && self.peer != known.peer,
+        }
+    }
+
+    /// More is known of the same server.
+    pub(super) fn learn(&mut self, more: &Identity) {
+        self.run_id = self.run_id.take().or_else(|| more.run_id.clone());
+        self.peer = more.peer.or(self.peer);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn identity(info: &str, peer: &str) -> Identity {
+        Identity::of(Some(&Value::Text(info.into())), peer.parse().ok())
+    }
+
+    #[test]
+    fn the_run_id_counts_and_else_the_address() {
+        let known = identity(
+            "# Server\r\nredis_version:7.0.15\r\nrun_id:ab\r\n",
+            "10.0.0.1:6379",
+        );
+        let others = [
+            (
+                identity("run_id:ab\r\n", "10.0.0.2:6379"),
+                false,
+                "reached by another address",
+            ),
+            (
+                identity("run_id:cd\r\n", "10.0.0.1:6379"),
+                true,
+                "another process there",
+            ),
+            (
+                Identity::of(None, "10.0.0.1:6379".parse().ok()),
+                false,
+                "it does not say",
+            ),
+            (
+                Identity::of(None, "10.0.0.2:6379".parse().ok()),
+                true,
+                "nor is it there",
+            ),
+            (Identity::of(None, None), false, "nothing is known"),
+        ];
+        for (met, is_other, why) in others {
+            assert_eq!(met.is_other_than(&known), is_other, "{why}");
+            assert_eq!(known.is_other_than(&met), is_other, "{why}");
+        }
+        let mut learnt = Identity::of(None, "10.0.0.1:6379".parse().ok());
+        learnt.learn(&known);
+        assert_eq!(learnt, known);
+    }
+}

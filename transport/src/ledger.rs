@@ -1,0 +1,316 @@
+//! The account of one connection: its requests and their outcomes. No I/O, no clock, no lock.
+//!
+//! Bytes are numbered from the first that this ledger encoded. A request knows the numbers of its
+//! bytes; the outbox knows how many the kernel has taken (`connection.rs`). A server cannot run half a
+//! command, so the number of its last byte decides what is known of a request without a reply.
+//!
+//! # States of a request
+//!
+//! | state | event | next state, or outcome |
+//! | --- | --- | --- |
+//! | waiting | its turn comes, its future is gone | forgotten, never sent |
+//! | waiting | it is too old, or the connection ends | *not applied* |
+//! | waiting | its turn comes: it is encoded | in flight |
+//! | in flight | its reply comes | answered |
+//! | in flight | the reply to the ASKING before it comes | in flight |
+//! | in flight | NOSCRIPT comes, and its future is there | waiting, at the front, with the text |
+//! | in flight | too old, none of it taken: withdrawn from the outbox | *not applied* |
+//! | in flight | too old, some of it taken | *unknown*; its entry waits for the reply |
+//! | in flight | the connection ends, its last byte not taken | *not applied* |
+//! | in flight | the connection ends, its last byte taken | *unknown* |
+//!
+//! # Invariants
+//!
+//! - **LEDGER-1** Requests are sent in the order in which they were pushed, each once. `in_flight` has the
+//!   order of the bytes, and replies have the same order. A reply without a request ends the connection.
+//! - **LEDGER-2** A request is answered at most once, by exactly one of the rows above.
+//! - **LEDGER-3** The undo of a call is pushed after the call's future was dropped. A call is sent again with
+//!   its text only if its future is still there: the undo then comes behind it.
+//! - **LEDGER-4** ASKING and its call are one request: no other command is sent between the two, and none of
+//!   the two is withdrawn without the other.
+//! - **LEDGER-5** No reply is taken for the answer to SUNSUBSCRIBE: the server's own `sunsubscribe` may
+//!   overtake it, and then it is an error. A PING in the same request says that it was answered.
+//! - **LEDGER-6** PING is answered with its own number, or by a proxy that answers it itself with PONG each time, or with
+//!   an error, and only EVALSHA is answered NOSCRIPT.
+//!   Anything else answers a later request: a reply was left out before it, and the connection ends. Behind
+//!   a call that was too old there is a PING, which shows it.
+
+mod in_flight;
+mod order;
+
+use std::collections::VecDeque;
+
+use bytes::{Buf as _, BytesMut};
+use tokio::time::Instant;
+
+use self::in_flight::{Before, InFlight};
+use self::order::Order;
+use super::encode;
+use super::request::{CallRequest, CommandRequest, Notification, Request, ScriptForm};
+use crate::Value;
+use crate::{CallError, Fault, PubSub, sort_error_reply};
+
+#[derive(Debug, Default)]
+pub(super) struct Ledger {
+    waiting: VecDeque<Waiting>,
+    in_flight: VecDeque<InFlight>,
+    /// The number of the next byte.
+    encoded: u64,
+    order: Order,
+    /// Set once no more requests are accepted, with the reason.
+    closed: Option<CallError>,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    request: Request,
+    since: Instant,
+}
+
+impl Ledger {
+    pub(super) fn push(&mut self, request: Request, since: Instant) -> Result<(), CallError> {
+        if let Some(error) = &self.closed {
+            return Err(error.clone());
+        }
+        self.waiting.push_back(Waiting { request, since });
+        Ok(())
+    }
+
+    /// How many requests are not sent yet.
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// How many requests were sent and have no reply yet.
+    pub(super) fn in_flight(&self) -> usize {
+        self.in_flight.len()
+    }
+
+    /// The ledger is closed, and every request is answered.
+    pub(super) fn is_drained(&self) -> bool {
+        self.closed.is_some() && self.is_idle()
+    }
+
+    fn is_idle(&self) -> bool {
+        self.waiting.is_empty() && self.in_flight.is_empty()
+    }
+
+    /// For each call without a reply, the instant at which it was pushed.
+    pub(super) fn calls(&self) -> impl Iterator<Item = Instant> {
+        let waiting = self
+            .waiting
+            .iter()
+            .map(|waiting| (Some(&waiting.request), waiting.since));
+        let in_flight = self
+            .in_flight
+            .iter()
+            .map(|sent| (sent.request.as_ref(), sent.since));
+        let calls = waiting
+            .chain(in_flight)
+            .filter(|(one, _)| one.is_some_and(Request::is_call));
+        calls.map(|(_, since)| since)
+    }
+
+    /// Moves waiting requests to the outbox, until that has `enough` bytes.
+    pub(super) fn encode(&mut self, out: &mut BytesMut, enough: usize) {
+        while out.len() < enough
+            && let Some(Waiting { request, since }) = self.waiting.pop_front()
+        {
+            if request.is_abandoned() {
+                continue;
+            }
+            let (first, had) = (self.encoded, out.len());
+            encode::request(out, &request, || self.order.next_ping());
+            self.encoded += (out.len() - had) as u64;
+            let length = u32::try_from(out.len() - had).expect("BUG: a request of 4 GiB");
+            let before = Before::of(&request);
+            self.in_flight.push_back(InFlight {
+                request: Some(request),
+                since,
+                first,
+                length,
+                before,
+            });
+        }
+    }
+
+    /// A reply came while the kernel had taken so many bytes. An error means that replies and
+    /// requests no longer belong together.
+    pub(super) fn replied(
+        &mut self,
+        reply: Result<Value, String>,
+        taken: u64,
+    ) -> Result<Option<Notification>, Fault> {
+        let not_asked = || Fault("the server answered what it was not asked".into());
+        let sent = self.in_flight.front_mut().ok_or_else(not_asked)?;
+        if sent.absorbs(&reply) {
+            return Ok(None);
+        }
+        if sent.end() > taken {
+            return Err(not_asked());
+        }
+        // LOCKS: if this fails, the request stays. Its caller learns of it as the connection ends, when nothing is
+        // locked.
+        self.order.check(sent.request.as_ref(), &reply)?;
+        let (request, since) = (sent.request.take(), sent.since);
+        self.in_flight.pop_front();
+        Ok(request.and_then(|request| self.answered(request, since, reply)))
+    }
+
+    /// What the reply to a request means for its caller.
+    fn answered(
+        &mut self,
+        request: Request,
+        since: Instant,
+        reply: Result<Value, String>,
+    ) -> Option<Notification> {
+        match request {
+            Request::Unsubscribe(..) => None,
+            Request::Ping(pong) => pong.map(Notification::Pong),
+            Request::Subscribe(request) => {
+                let refusal = reply.err().map(|text| sort_error_reply(&text));
+                refusal.map(|error| Notification::Subscribed(request, Err(error)))
+            }
+            Request::Call(mut request)
+                if request.form == ScriptForm::Hash
+                    && matches!(&reply, Err(text) if text.starts_with("NOSCRIPT")) =>
+            {
+                // INVARIANT LEDGER-3.
+                if !request.answer.is_closed() {
+                    request.form = ScriptForm::Text;
+                    self.waiting.push_front(Waiting {
+                        request: Request::Call(request),
+                        since,
+                    });
+                }
+                None
+            }
+            Request::Call(CallRequest { answer, .. })
+            | Request::Command(CommandRequest { answer, .. }) => {
+                let outcome = reply.map_err(|text| sort_error_reply(&text));
+                Some(Notification::Called(answer, outcome))
+            }
+        }
+    }
+
+    /// The server sent `subscribe`, `ssubscribe` or `unsubscribe` for a channel. A push that does not
+    /// answer the oldest request shifts nothing.
+    pub(super) fn confirmed(&mut self, kind: &str, channel: &str) -> Option<Notification> {
+        let asked = self
+            .in_flight
+            .front()
+            .is_some_and(|sent| match &sent.request {
+                Some(Request::Subscribe(request)) => {
+                    let confirmation = match request.pubsub {
+                        PubSub::Plain => "subscribe",
+                        PubSub::Sharded => "ssubscribe",
+                    };
+                    kind == confirmation && *request.channel == *channel
+                }
+                Some(Request::Unsubscribe(gone, PubSub::Plain)) => {
+                    kind == "unsubscribe" && **gone == *channel
+                }
+                _ => false,
+            });
+        if !asked {
+            return None;
+        }
+        match self.in_flight.pop_front()?.request? {
+            Request::Subscribe(request) => Some(Notification::Subscribed(request, Ok(()))),
+            _ => None,
+        }
+    }
+
+    /// The server sent `sunsubscribe` for a channel: as the answer to the oldest request, or unasked.
+    pub(super) fn unsubscribed(&mut self, channel: &str) {
+        if let Some(InFlight {
+            request: Some(Request::Unsubscribe(gone, _)),
+            before,
+            ..
+        }) = self.in_flight.front_mut()
+            && **gone == *channel
+            && let Before::Unsubscribed { pushed, .. } = before
+        {
+            *pushed = true;
+        }
+    }
+
+    /// Ends the calls that were pushed at `oldest` or before, and withdraws their bytes from the outbox. Says
+    /// whether the reply to one of them may still come.
+    pub(super) fn expire(
+        &mut self,
+        oldest: Instant,
+        fault: &Fault,
+        out: &mut BytesMut,
+        taken: u64,
+        ended: &mut Vec<Notification>,
+    ) -> bool {
+        let (mut withdrawn, mut waits) = (0, false);
+        self.in_flight.retain_mut(|sent| {
+            sent.first -= withdrawn;
+            if sent.since > oldest || !sent.request.as_ref().is_some_and(Request::is_call) {
+                return true;
+            }
+            let is_taken = sent.first < taken;
+            if !is_taken {
+                withdraw(out, sent.first - taken, sent.end() - taken);
+                withdrawn += u64::from(sent.length);
+            }
+            let error = if is_taken {
+                CallError::Unknown
+            } else {
+                CallError::NotApplied
+            };
+            let request = sent.request.take();
+            ended.extend(request.and_then(|request| request.unanswered(error(fault.clone()))));
+            waits |= is_taken;
+            is_taken
+        });
+        self.encoded -= withdrawn;
+        for waiting in std::mem::take(&mut self.waiting) {
+            if waiting.since > oldest || !waiting.request.is_call() {
+                self.waiting.push_back(waiting);
+            } else {
+                let error = CallError::NotApplied(fault.clone());
+                ended.extend(waiting.request.unanswered(error));
+            }
+        }
+        waits
+    }
+
+    /// Takes no more requests, and ends the waiting ones. A request in flight may still be answered.
+    pub(super) fn close(&mut self, error: &CallError, ended: &mut Vec<Notification>) {
+        self.closed.get_or_insert_with(|| error.clone());
+        for waiting in std::mem::take(&mut self.waiting) {
+            ended.extend(waiting.request.unanswered(error.clone()));
+        }
+    }
+
+    /// The connection has ended, for this reason, when the kernel had taken so many bytes.
+    pub(super) fn end(&mut self, fault: &Fault, taken: u64, ended: &mut Vec<Notification>) {
+        self.close(&CallError::NotApplied(fault.clone()), ended);
+        for sent in std::mem::take(&mut self.in_flight) {
+            let is_taken = sent.end() <= taken;
+            let error = if is_taken {
+                CallError::Unknown
+            } else {
+                CallError::NotApplied
+            };
+            ended.extend(
+                sent.request
+                    .and_then(|request| request.unanswered(error(fault.clone()))),
+            );
+        }
+    }
+}
+
+/// Takes these bytes out of the middle.
+fn withdraw(out: &mut BytesMut, first: u64, end: u64) {
+    let offset = |number| usize::try_from(number).expect("BUG: more bytes than memory");
+    let mut rest = out.split_off(offset(first));
+    rest.advance(offset(end - first));
+    out.unsplit(rest);
+}
+
+#[cfg(test)]
+mod tests;

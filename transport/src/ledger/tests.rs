@@ -1,0 +1,774 @@
+//! Every row of the table of states, and the invariants, without a stream and without a clock.
+
+use std::sync::Arc;
+
+use tokio::sync::oneshot::{self, error::TryRecvError};
+use tokio::time::Duration;
+
+use super::*;
+use crate::request::{CallOutcome, CallRequest, KeyForm, SubscribeOutcome, SubscribeRequest};
+use crate::subscriptions::SubscriptionRegistry;
+use crate::{Arg, Call, Script};
+
+static SCRIPT: Script = Script::new("script", "return ARGV[1]");
+
+const ALL: usize = usize::MAX;
+
+/// A ledger and its outbox. The test takes bytes in the place of the kernel.
+struct Testbed {
+    ledger: Ledger,
+    out: BytesMut,
+    taken: u64,
+    /// Every byte that was taken.
+    written: Vec<u8>,
+    /// The time: seconds since this.
+    start: Instant,
+}
+
+/// The receiving end of a call.
+type Answer = oneshot::Receiver<CallOutcome>;
+
+impl Testbed {
+    fn new() -> Self {
+        let (ledger, out, start) = (Ledger::default(), BytesMut::new(), Instant::now());
+        Testbed {
+            ledger,
+            out,
+            taken: 0,
+            written: Vec::new(),
+            start,
+        }
+    }
+
+    fn at(&self, second: u64) -> Instant {
+        self.start + Duration::from_secs(second)
+    }
+
+    fn call(&mut self, number: i64, second: u64) -> Answer {
+        let (answer, receiver) = oneshot::channel();
+        let request = CallRequest {
+            call: call(number),
+            answer,
+            form: ScriptForm::Hash,
+            keys: KeyForm::Declared,
+        };
+        self.ledger
+            .push(Request::Call(request), self.at(second))
+            .unwrap();
+        receiver
+    }
+
+    fn encode(&mut self) -> usize {
+        let before = self.ledger.in_flight();
+        self.ledger.encode(&mut self.out, ALL);
+        self.ledger.in_flight() - before
+    }
+
+    /// So many bytes are taken.
+    fn take(&mut self, bytes: usize) {
+        let bytes = bytes.min(self.out.len());
+        self.written.extend(self.out.split_to(bytes));
+        self.taken += bytes as u64;
+    }
+
+    fn reply(&mut self, reply: Result<Value, &str>) -> Result<(), Fault> {
+        let notification = self
+            .ledger
+            .replied(reply.map_err(str::to_owned), self.taken)?;
+        deliver(notification);
+        Ok(())
+    }
+
+    /// Calls that were pushed up to this second time out. Returns since when the oldest other call waits.
+    fn expire(&mut self, second: u64) -> Option<Instant> {
+        let (oldest, mut notifications) = (self.at(second), Vec::new());
+        self.ledger.expire(
+            oldest,
+            &late(),
+            &mut self.out,
+            self.taken,
+            &mut notifications,
+        );
+        deliver(notifications);
+        self.ledger.calls().min()
+    }
+
+    fn end(&mut self) {
+        let mut notifications = Vec::new();
+        self.ledger.end(&cut(), self.taken, &mut notifications);
+        deliver(notifications);
+    }
+}
+
+fn deliver(notifications: impl IntoIterator<Item = Notification>) {
+    let registry = SubscriptionRegistry::default();
+    Notification::deliver(notifications, &registry);
+}
+
+fn call(number: i64) -> Call {
+    Call {
+        script: &SCRIPT,
+        keys: vec![Arc::from("k")],
+        args: vec![Arg::Int(number)],
+    }
+}
+
+/// A call as bytes.
+fn by_hash(number: i64) -> BytesMut {
+    let mut bytes = BytesMut::new();
+    encode::call(
+        &mut bytes,
+        &call(number),
+        ScriptForm::Hash,
+        KeyForm::Declared,
+    );
+    bytes
+}
+
+/// The same with the text of its script.
+fn by_text(number: i64) -> BytesMut {
+    let mut bytes = BytesMut::new();
+    encode::call(
+        &mut bytes,
+        &call(number),
+        ScriptForm::Text,
+        KeyForm::Declared,
+    );
+    bytes
+}
+
+fn length(number: i64) -> usize {
+    by_hash(number).len()
+}
+
+fn late() -> Fault {
+    Fault("late".into())
+}
+
+fn cut() -> Fault {
+    Fault("cut".into())
+}
+
+fn not_applied(fault: Fault) -> CallOutcome {
+    Err(CallError::NotApplied(fault))
+}
+
+fn unknown(fault: Fault) -> CallOutcome {
+    Err(CallError::Unknown(fault))
+}
+
+/// Where a request is when something happens to it.
+#[derive(Clone, Copy, Debug)]
+enum Stage {
+    Waiting,
+    /// Encoded, and so many of its bytes are taken.
+    Taken(usize),
+}
+
+/// What happens.
+#[derive(Clone, Copy, Debug)]
+enum Event {
+    Ends,
+    TooOld,
+    Answered,
+}
+
+#[test]
+fn each_row_of_a_call_whose_future_waits() {
+    use {Event as E, Stage as S};
+    let n = length(7);
+    let answered = || Ok(Value::Int(1));
+    let rows = [
+        (S::Waiting, E::TooOld, not_applied(late())),
+        (S::Waiting, E::Ends, not_applied(cut())),
+        (S::Taken(0), E::TooOld, not_applied(late())),
+        (S::Taken(0), E::Ends, not_applied(cut())),
+        (S::Taken(1), E::TooOld, unknown(late())),
+        (S::Taken(1), E::Ends, not_applied(cut())),
+        (S::Taken(n - 1), E::TooOld, unknown(late())),
+        (S::Taken(n - 1), E::Ends, not_applied(cut())),
+        (S::Taken(n), E::TooOld, unknown(late())),
+        (S::Taken(n), E::Ends, unknown(cut())),
+        (S::Taken(n), E::Answered, answered()),
+    ];
+    for (stage, event, expected) in rows {
+        let mut testbed = Testbed::new();
+        let mut answer = testbed.call(7, 1);
+        if let Stage::Taken(bytes) = stage {
+            assert_eq!(testbed.encode(), 1);
+            testbed.take(bytes);
+        }
+        assert_eq!(answer.try_recv(), Err(TryRecvError::Empty));
+        match event {
+            Event::Ends => testbed.end(),
+            Event::TooOld => assert_eq!(testbed.expire(1), None),
+            Event::Answered => testbed.reply(Ok(Value::Int(1))).unwrap(),
+        }
+        assert_eq!(answer.try_recv(), Ok(expected), "{stage:?} {event:?}");
+        // INVARIANT LEDGER-2: nothing is left that could be answered again.
+        let place = matches!((stage, event), (Stage::Taken(1..), Event::TooOld));
+        assert_eq!(testbed.ledger.is_idle(), !place, "{stage:?} {event:?}");
+        // The rest of the outbox is taken now. The call is in it only if a part of it was taken before.
+        testbed.encode();
+        testbed.take(ALL);
+        let sent = match stage {
+            Stage::Taken(1..) => n,
+            _ => 0,
+        };
+        // After the end the outbox is not written any more.
+        if !matches!(event, Event::Ends) {
+            assert_eq!(testbed.written.len(), sent, "{stage:?} {event:?}");
+        }
+    }
+}
+
+#[test]
+fn what_is_dropped_while_it_waits_is_forgotten() {
+    let mut testbed = Testbed::new();
+    let (one, two, three) = (testbed.call(1, 1), testbed.call(2, 1), testbed.call(3, 1));
+    drop(two);
+    assert_eq!(testbed.encode(), 2);
+    testbed.take(ALL);
+    assert_eq!(testbed.written, [by_hash(1), by_hash(3)].concat());
+    for (number, mut answer) in [(1, one), (3, three)] {
+        testbed.reply(Ok(Value::Int(number))).unwrap();
+        assert_eq!(answer.try_recv(), Ok(Ok(Value::Int(number))));
+    }
+    assert!(testbed.ledger.is_idle());
+}
+
+#[test]
+fn what_is_dropped_after_it_was_encoded_keeps_its_place() {
+    for taken in [0, length(1), ALL] {
+        let mut testbed = Testbed::new();
+        let (one, mut two) = (testbed.call(1, 1), testbed.call(2, 1));
+        testbed.encode();
+        testbed.take(taken);
+        drop(one);
+        testbed.take(ALL);
+        testbed.reply(Ok(Value::Int(1))).unwrap();
+        assert_eq!(
+            two.try_recv(),
+            Err(TryRecvError::Empty),
+            "not the reply of the other"
+        );
+        testbed.reply(Ok(Value::Int(2))).unwrap();
+        assert_eq!(two.try_recv(), Ok(Ok(Value::Int(2))));
+    }
+}
+
+#[test]
+fn a_call_without_its_script_is_sent_again_with_it_before_what_waits() {
+    let mut testbed = Testbed::new();
+    let mut one = testbed.call(1, 1);
+    testbed.encode();
+    testbed.take(ALL);
+    let mut two = testbed.call(2, 1);
+    testbed.reply(Err("NOSCRIPT no")).unwrap();
+    assert_eq!(
+        (one.try_recv(), testbed.ledger.waiting()),
+        (Err(TryRecvError::Empty), 2)
+    );
+    testbed.written.clear();
+    testbed.encode();
+    testbed.take(ALL);
+    assert_eq!(testbed.written, [by_text(1), by_hash(2)].concat());
+    // Not a third time: this is the script's own answer.
+    testbed.reply(Err("NOSCRIPT again")).unwrap();
+    assert_eq!(
+        one.try_recv(),
+        Ok(not_applied(Fault("NOSCRIPT again".into())))
+    );
+    testbed.reply(Ok(Value::Int(2))).unwrap();
+    assert_eq!(two.try_recv(), Ok(Ok(Value::Int(2))));
+    assert!(testbed.ledger.is_idle());
+}
+
+#[test]
+fn a_call_without_its_script_and_without_its_future_is_not_sent_again() {
+    // Dropped before the answer, between the answer and its turn, or timed out.
+    for case in 0..3 {
+        let mut testbed = Testbed::new();
+        let mut one = Some(testbed.call(1, 1));
+        testbed.encode();
+        testbed.take(ALL);
+        let undo = testbed.call(2, 2);
+        match case {
+            0 => drop(one.take()),
+            1 => {}
+            _ => {
+                testbed.expire(1);
+                assert_eq!(one.as_mut().unwrap().try_recv(), Ok(unknown(late())));
+            }
+        }
+        testbed.reply(Err("NOSCRIPT no")).unwrap();
+        drop(one);
+        testbed.written.clear();
+        assert_eq!(testbed.encode(), 1, "case {case}");
+        testbed.take(ALL);
+        assert_eq!(testbed.written, by_hash(2), "case {case}");
+        drop(undo);
+    }
+}
+
+#[test]
+fn a_call_that_waits_to_be_sent_with_its_text_was_not_applied() {
+    for ends in [false, true] {
+        let mut testbed = Testbed::new();
+        let mut one = testbed.call(1, 1);
+        testbed.encode();
+        testbed.take(ALL);
+        testbed.reply(Err("NOSCRIPT no")).unwrap();
+        if ends {
+            testbed.end();
+            assert_eq!(one.try_recv(), Ok(not_applied(cut())));
+        } else {
+            // It keeps its age.
+            assert_eq!(testbed.expire(0), Some(testbed.at(1)));
+            assert_eq!(testbed.expire(1), None);
+            assert_eq!(one.try_recv(), Ok(not_applied(late())));
+        }
+        assert_eq!(testbed.encode(), 0);
+    }
+}
+
+/// Of three calls, sent one second after the other, any may time out, after any number of taken bytes.
+#[test]
+fn what_is_withdrawn_leaves_the_others_whole() {
+    let lengths = [1, 22, 333].map(length);
+    let whole: usize = lengths.iter().sum();
+    for taken in 0..=whole {
+        for old in [
+            [true, false, false],
+            [false, true, false],
+            [false, false, true],
+            [true; 3],
+        ] {
+            let mut testbed = Testbed::new();
+            let numbers = [1, 22, 333];
+            let second = |old: bool| if old { 1 } else { 2 };
+            let mut answers: Vec<_> = (0..3)
+                .map(|at| testbed.call(numbers[at], second(old[at])))
+                .collect();
+            testbed.encode();
+            testbed.take(taken);
+            testbed.expire(1);
+            let mut expected = BytesMut::new();
+            let mut first = 0;
+            let mut left = Vec::new();
+            for at in 0..3 {
+                // Withdrawn if it has timed out and none of it was taken.
+                let begun = first < taken;
+                first += lengths[at];
+                if old[at] {
+                    let outcome = if begun {
+                        unknown(late())
+                    } else {
+                        not_applied(late())
+                    };
+                    assert_eq!(answers[at].try_recv(), Ok(outcome), "{taken} {old:?} {at}");
+                }
+                if begun || !old[at] {
+                    expected.extend(by_hash(numbers[at]));
+                    left.push(at);
+                }
+            }
+            testbed.take(ALL);
+            assert_eq!(testbed.written, expected, "{taken} {old:?}");
+            // Each of the others gets its own reply, and so does a later call.
+            let mut later = testbed.call(4, 3);
+            testbed.encode();
+            testbed.take(ALL);
+            for at in left {
+                testbed.reply(Ok(Value::Int(numbers[at]))).unwrap();
+                if !old[at] {
+                    assert_eq!(answers[at].try_recv(), Ok(Ok(Value::Int(numbers[at]))));
+                }
+            }
+            testbed.reply(Ok(Value::Int(4))).unwrap();
+            assert_eq!(later.try_recv(), Ok(Ok(Value::Int(4))), "{taken} {old:?}");
+            assert!(testbed.ledger.is_idle());
+        }
+    }
+}
+
+#[test]
+fn the_oldest_call_that_has_not_timed_out_is_known() {
+    let mut testbed = Testbed::new();
+    let early = [testbed.call(1, 1), testbed.call(2, 5)];
+    testbed.encode();
+    let later = [testbed.call(3, 3), testbed.call(4, 9)];
+    for (second, rest) in [
+        (0, Some(1)),
+        (1, Some(3)),
+        (2, Some(3)),
+        (3, Some(5)),
+        (8, Some(9)),
+    ] {
+        assert_eq!(
+            testbed.expire(second),
+            rest.map(|rest| testbed.at(rest)),
+            "{second}"
+        );
+    }
+    assert_eq!(testbed.expire(9), None);
+    drop((early, later));
+}
+
+/// INVARIANT LEDGER-1.
+#[test]
+fn a_reply_without_a_request_is_a_fault() {
+    let mut testbed = Testbed::new();
+    assert!(testbed.reply(Ok(Value::Nil)).is_err(), "nothing was asked");
+    let mut one = testbed.call(1, 1);
+    assert!(testbed.reply(Ok(Value::Nil)).is_err(), "it waits");
+    testbed.encode();
+    for _ in 0..length(1) {
+        assert!(
+            testbed.reply(Ok(Value::Nil)).is_err(),
+            "not all of it was sent"
+        );
+        testbed.take(1);
+    }
+    assert_eq!(one.try_recv(), Err(TryRecvError::Empty));
+    testbed.reply(Ok(Value::Nil)).unwrap();
+    assert_eq!(one.try_recv(), Ok(Ok(Value::Nil)));
+    assert!(testbed.reply(Ok(Value::Nil)).is_err(), "it was answered");
+}
+
+/// INVARIANT LEDGER-1: of every prefix that is encoded at once.
+#[test]
+fn order_is_that_of_the_pushes_however_much_is_encoded_at_once() {
+    for enough in 1..3 * length(10) {
+        let mut testbed = Testbed::new();
+        let answers: Vec<_> = (10..30).map(|number| testbed.call(number, 1)).collect();
+        while testbed.ledger.waiting() > 0 {
+            let before = testbed.ledger.in_flight();
+            testbed.ledger.encode(&mut testbed.out, enough);
+            let sent = testbed.ledger.in_flight() - before;
+            assert!(
+                sent > 0 && testbed.out.len() < enough + length(10),
+                "{enough}: {sent}"
+            );
+            testbed.take(ALL);
+        }
+        let expected: Vec<_> = (10..30).map(by_hash).collect();
+        assert_eq!(testbed.written, expected.concat());
+        drop(answers);
+    }
+}
+
+#[test]
+fn what_is_closed_takes_nothing_more_and_answers_what_was_sent() {
+    let mut testbed = Testbed::new();
+    let mut sent = testbed.call(1, 1);
+    testbed.encode();
+    testbed.take(ALL);
+    let mut waits = testbed.call(2, 1);
+    let mut notifications = Vec::new();
+    testbed.ledger.close(&CallError::Closed, &mut notifications);
+    deliver(notifications);
+    assert_eq!(waits.try_recv(), Ok(Err(CallError::Closed)));
+    let refused = testbed.ledger.push(Request::Ping(None), testbed.at(2));
+    assert_eq!(refused, Err(CallError::Closed));
+    assert!(!testbed.ledger.is_drained());
+    testbed.reply(Ok(Value::Nil)).unwrap();
+    assert_eq!(sent.try_recv(), Ok(Ok(Value::Nil)));
+    assert!(testbed.ledger.is_drained());
+    // The first reason stays.
+    testbed.end();
+    assert_eq!(
+        testbed.ledger.push(Request::Ping(None), testbed.at(2)),
+        Err(CallError::Closed)
+    );
+}
+
+#[test]
+fn after_the_end_everything_is_refused_with_the_reason() {
+    let mut testbed = Testbed::new();
+    testbed.end();
+    let refused = testbed.ledger.push(Request::Ping(None), testbed.at(1));
+    assert_eq!(refused, Err(CallError::NotApplied(cut())));
+}
+
+fn subscribe(testbed: &mut Testbed, channel: &str) -> oneshot::Receiver<SubscribeOutcome> {
+    let (answer, receiver) = oneshot::channel();
+    let request = SubscribeRequest {
+        channel: Arc::from(channel),
+        generation: 1,
+        epoch: 0,
+        pubsub: PubSub::Plain,
+        answer: Some(answer),
+    };
+    testbed
+        .ledger
+        .push(Request::Subscribe(request), testbed.at(1))
+        .unwrap();
+    receiver
+}
+
+#[test]
+fn a_subscription_is_answered_by_its_own_push_or_by_an_error() {
+    let mut testbed = Testbed::new();
+    let mut before = testbed.call(1, 1);
+    let (mut a, mut b) = (subscribe(&mut testbed, "a"), subscribe(&mut testbed, "b"));
+    let mut after = testbed.call(2, 1);
+    testbed.encode();
+    testbed.take(ALL);
+    let confirmed = |testbed: &mut Testbed, kind, channel| {
+        deliver(testbed.ledger.confirmed(kind, channel));
+    };
+    // Not yet its turn: no request was sent for it.
+    confirmed(&mut testbed, "subscribe", "a");
+    testbed.reply(Ok(Value::Int(1))).unwrap();
+    assert_eq!(before.try_recv(), Ok(Ok(Value::Int(1))));
+    let others = [
+        ("subscribe", "b"),
+        ("subscribe", "A"),
+        ("subscribe", ""),
+        ("unsubscribe", "a"),
+    ];
+    for (kind, channel) in others {
+        confirmed(&mut testbed, kind, channel);
+        assert_eq!(a.try_recv(), Err(TryRecvError::Empty), "{kind:?} {channel}");
+    }
+    confirmed(&mut testbed, "subscribe", "a");
+    assert_eq!(a.try_recv(), Ok(Ok(())));
+    testbed.reply(Err("NOPERM no")).unwrap();
+    let refused = CallError::Refused(Fault("NOPERM no".into()));
+    assert_eq!(b.try_recv(), Ok(Err(refused)));
+    confirmed(&mut testbed, "subscribe", "b");
+    testbed.reply(Ok(Value::Int(2))).unwrap();
+    assert_eq!(after.try_recv(), Ok(Ok(Value::Int(2))));
+    assert!(testbed.ledger.is_idle());
+}
+
+#[test]
+fn an_unsubscription_is_answered_by_its_own_push_or_by_an_error() {
+    for refused in [false, true] {
+        let mut testbed = Testbed::new();
+        testbed
+            .ledger
+            .push(
+                Request::Unsubscribe(Arc::from("a"), PubSub::Plain),
+                testbed.at(1),
+            )
+            .unwrap();
+        let mut call = testbed.call(1, 1);
+        testbed.encode();
+        testbed.take(ALL);
+        if refused {
+            testbed.reply(Err("NOPERM no")).unwrap();
+        } else {
+            deliver(testbed.ledger.confirmed("subscribe", "a"));
+            deliver(testbed.ledger.confirmed("unsubscribe", "b"));
+            assert!(testbed.ledger.confirmed("unsubscribe", "a").is_none());
+        }
+        testbed.reply(Ok(Value::Int(1))).unwrap();
+        assert_eq!(call.try_recv(), Ok(Ok(Value::Int(1))));
+    }
+}
+
+/// What a server may answer to SUNSUBSCRIBE and the PING behind it, its own push in front of it or not.
+#[test]
+fn a_sharded_unsubscription_ends_with_its_ping_whatever_came_before() {
+    const PUSH: Option<Result<Value, &str>> = None;
+    let pong = || Some(Ok(Value::Text("PONG".into())));
+    let (moved, busy) = (Some(Err("MOVED 1 h:1")), Some(Err("BUSY a script runs")));
+    for answers in [
+        vec![PUSH, pong()],
+        vec![PUSH, PUSH, pong()],
+        vec![PUSH, moved.clone(), pong()],
+        vec![moved.clone(), pong()],
+        vec![busy.clone(), busy.clone()],
+        vec![PUSH, busy.clone()],
+        vec![PUSH, moved.clone(), busy.clone()],
+        vec![moved, busy],
+    ] {
+        let mut testbed = Testbed::new();
+        let request = Request::Unsubscribe(Arc::from("a"), PubSub::Sharded);
+        testbed.ledger.push(request, testbed.at(1)).unwrap();
+        let mut call = testbed.call(1, 1);
+        testbed.encode();
+        testbed.take(ALL);
+        for answer in answers.clone() {
+            assert_eq!(testbed.ledger.in_flight(), 2, "{answers:?}");
+            match answer {
+                None => testbed.ledger.unsubscribed("a"),
+                Some(reply) => testbed.reply(reply).unwrap(),
+            }
+        }
+        testbed.reply(Ok(Value::Int(1))).unwrap();
+        assert_eq!(call.try_recv(), Ok(Ok(Value::Int(1))), "{answers:?}");
+    }
+}
+
+/// ASKING and its call are one request: sent, withdrawn and timed out together.
+#[test]
+fn asking_belongs_to_its_call() {
+    let asked = |testbed: &mut Testbed| {
+        let (answer, receiver) = oneshot::channel();
+        let (form, keys) = (ScriptForm::Hash, KeyForm::Asking);
+        let request = CallRequest {
+            call: call(1),
+            answer,
+            form,
+            keys,
+        };
+        testbed
+            .ledger
+            .push(Request::Call(request), testbed.at(1))
+            .unwrap();
+        receiver
+    };
+    // Answered, also where the script is not known.
+    let mut testbed = Testbed::new();
+    let mut answer = asked(&mut testbed);
+    for reply in [Err("NOSCRIPT no"), Ok(Value::Int(1))] {
+        assert_eq!(testbed.encode(), 1);
+        testbed.take(ALL);
+        testbed.reply(Ok(Value::Text("OK".into()))).unwrap();
+        assert_eq!(answer.try_recv(), Err(TryRecvError::Empty));
+        testbed.reply(reply).unwrap();
+    }
+    assert_eq!(answer.try_recv(), Ok(Ok(Value::Int(1))));
+    let asking = b"*1\r\n$6\r\nASKING\r\n";
+    assert_eq!(
+        testbed
+            .written
+            .windows(asking.len())
+            .filter(|some| some == asking)
+            .count(),
+        2
+    );
+    // Too old before it was sent: no ASKING is left for the next command.
+    let mut testbed = Testbed::new();
+    let answer = asked(&mut testbed);
+    testbed.encode();
+    testbed.expire(1);
+    testbed.take(ALL);
+    assert!(testbed.written.is_empty() && testbed.ledger.is_idle());
+    drop(answer);
+    // Too old when it was sent: both replies are still its own.
+    let mut testbed = Testbed::new();
+    let answer = asked(&mut testbed);
+    testbed.encode();
+    testbed.take(ALL);
+    testbed.expire(1);
+    let mut next = testbed.call(2, 3);
+    testbed.encode();
+    testbed.take(ALL);
+    for reply in ["OK", "late", "next"] {
+        testbed.reply(Ok(Value::Text(reply.into()))).unwrap();
+    }
+    assert_eq!(next.try_recv(), Ok(Ok(Value::Text("next".into()))));
+    drop(answer);
+}
+
+#[test]
+fn a_subscription_that_is_answered_like_a_call_is_a_fault() {
+    let mut testbed = Testbed::new();
+    let answer = subscribe(&mut testbed, "a");
+    testbed.encode();
+    testbed.take(ALL);
+    assert!(testbed.reply(Ok(Value::Nil)).is_err());
+    drop(answer);
+}
+
+/// A PING is answered with its number, or with an error: anything else is the answer to another request.
+#[test]
+fn an_answer_that_is_not_that_of_ping_is_a_fault() {
+    for (reply, is_answer) in [
+        (Ok(Value::Text("1".into())), true),
+        (Ok(Value::Text("2".into())), false),
+        (Ok(Value::Text("PONG".into())), true),
+        (
+            Err("NOPERM this user has no permissions to run the 'ping' command"),
+            true,
+        ),
+        (Err("NOSCRIPT No matching script. Please use EVAL."), false),
+        (Ok(Value::Nil), false),
+        (Ok(Value::Text("x".into())), false),
+    ] {
+        let mut testbed = Testbed::new();
+        testbed
+            .ledger
+            .push(Request::Ping(None), testbed.at(1))
+            .unwrap();
+        testbed.encode();
+        testbed.take(ALL);
+        assert_eq!(testbed.reply(reply.clone()).is_ok(), is_answer, "{reply:?}");
+    }
+}
+
+/// As the first PING was answered, so are the others; and where that is by PONG, nothing else is.
+#[test]
+fn who_answers_pong_answers_it_each_time() {
+    let text = |text: &str| Ok(Value::Text(text.into()));
+    for (first, second, is_answer) in [
+        ("1", "2", true),
+        ("1", "PONG", false),
+        ("PONG", "PONG", true),
+        ("PONG", "2", false),
+    ] {
+        let mut testbed = Testbed::new();
+        for reply in [first, second] {
+            testbed
+                .ledger
+                .push(Request::Ping(None), testbed.at(1))
+                .unwrap();
+            testbed.encode();
+            testbed.take(ALL);
+            let is_taken = testbed.reply(text(reply)).is_ok();
+            assert_eq!(is_taken, is_answer || reply == first, "{first} {second}");
+        }
+        if !is_answer {
+            // Its connection is over.
+            continue;
+        }
+        let call = testbed.call(1, 1);
+        testbed.encode();
+        testbed.take(ALL);
+        assert_eq!(
+            testbed.reply(text("PONG")).is_ok(),
+            first != "PONG",
+            "{first} {second}"
+        );
+        drop(call);
+    }
+}
+
+/// Only calls have a time-out in the ledger: the caller of a subscription limits its time.
+#[test]
+fn what_is_not_a_call_is_never_too_old() {
+    let mut testbed = Testbed::new();
+    let mut subscription = subscribe(&mut testbed, "a");
+    testbed
+        .ledger
+        .push(
+            Request::Unsubscribe(Arc::from("b"), PubSub::Plain),
+            testbed.at(1),
+        )
+        .unwrap();
+    let (pong, mut ponged) = oneshot::channel();
+    testbed
+        .ledger
+        .push(Request::Ping(Some(pong)), testbed.at(1))
+        .unwrap();
+    let mut call = testbed.call(1, 1);
+    for encoded in [false, true] {
+        if encoded {
+            call = testbed.call(1, 1);
+            testbed.encode();
+        }
+        assert_eq!(testbed.expire(1), None);
+        assert_eq!(call.try_recv(), Ok(not_applied(late())));
+    }
+    testbed.take(ALL);
+    deliver(testbed.ledger.confirmed("subscribe", "a"));
+    assert_eq!(subscription.try_recv(), Ok(Ok(())));
+    assert!(testbed.ledger.confirmed("unsubscribe", "b").is_none());
+    testbed.reply(Ok(Value::Text("1".into()))).unwrap();
+    assert_eq!(ponged.try_recv(), Ok(()));
+    assert!(testbed.ledger.is_idle());
+}

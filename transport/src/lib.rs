@@ -1,0 +1,226 @@
+//! Carries the calls of [`leasehold`](https://docs.rs/leasehold) to Redis or Valkey, and messages back.
+//!
+//! It is a part of that library, without a promise of stability of its own: use `leasehold`. It knows nothing of
+//! locks. A [`Transport`] leads to a [`Deployment`]: one server, Sentinel, a cluster, or a [stream](StreamDialer) that a
+//! function opens, in which the server may be a part of this process.
+//!
+//! # Outcomes
+//!
+//! A call has exactly one of three outcomes: a reply, *certainly not applied*, or *unknown*. The
+//! transport makes one attempt for each call. Its caller decides whether to repeat it. Nothing here waits without a
+//! time-out.
+//!
+//! # Lanes
+//!
+//! Calls on one lane are executed in the order in which they were sent, as long as the lane's
+//! connection lives. A call whose future is dropped is executed in its place in that order, or not at
+//! all. [`Transport::epoch`] changes whenever the lane's connection for a key was lost, or another node
+//! may have been asked for the key. While the epoch stays the same, a call whose future was dropped is
+//! surely settled before a call for the same key that is sent later.
+//!
+//! # Files
+//!
+//! | file | what it is |
+//! | --- | --- |
+//! | `transport` | a deployment, as its caller sees it |
+//! | `call`, `script`, `call_error` | what is sent, and what comes back |
+//! | `deployment`, `endpoint`, `url` | the URL of a deployment, and of a server, checked |
+//! | `sentinel` | which server is the primary now |
+//! | `cluster` | which node serves a key now |
+//! | `group` | which keys can be in one call |
+//! | `node` | three connections to one server |
+//! | `node/supervisor` | opens a connection, watches it, makes the next |
+//! | `slot`, `subscriptions` | what callers and subscribers see of the present connection |
+//! | `connection` | one ledger, one outbox, one driver |
+//! | `ledger` | the requests without a reply, and which of them were surely not sent |
+//! | `request` | the requests of a connection, and the notifications that end them |
+//! | `handshake`, `identity` | the first commands on a stream, and which server it leads to |
+//! | `pacer` | the pauses between attempts |
+//! | `control` | a connection for a few commands |
+//! | `setup`, `remote` | what the connections of a client have in common, and how one server is reached |
+//! | `credentials`, `login` | who logs in, and how a login is renewed |
+//! | `codec`, `encode` | RESP3 |
+//! | `dial`, `stream`, `tls` | a stream of bytes to the server |
+//! | `fred` | a stream whose commands the client `fred` sends |
+//! | `sync`, `process` | locks and wake-ups, and the process that made a client: `leasehold` uses them too |
+//!
+//! A connection is never repaired, and no request moves from one connection to the next: a call either
+//! finds a connection or fails at once, and is sent once. Only a cluster sends a call again, to another
+//! node, when the first answered that it has not run it.
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+mod call;
+mod call_error;
+mod cluster;
+mod codec;
+mod config_error;
+mod connection;
+mod control;
+mod credentials;
+mod deployment;
+mod dial;
+mod encode;
+mod endpoint;
+#[cfg(feature = "fred")]
+mod fred;
+mod group;
+mod handshake;
+mod identity;
+mod ledger;
+mod login;
+mod node;
+mod pacer;
+mod process;
+mod remote;
+mod request;
+mod script;
+mod sentinel;
+mod setup;
+mod slot;
+mod stream;
+mod subscriptions;
+pub mod sync;
+mod task;
+#[cfg(test)]
+mod tests;
+#[cfg(feature = "tls")]
+mod tls;
+mod transport;
+mod url;
+
+use std::fmt::Display;
+use std::time::Duration;
+
+pub use call::{Arg, Call, Value};
+pub use call_error::{CallError, Fault, sort_error_reply};
+pub use config_error::ConfigError;
+pub use credentials::{Credentials, CredentialsFuture, CredentialsProvider, Provider};
+pub use deployment::Deployment;
+pub use dial::{StreamDialer, Tls};
+#[cfg(feature = "fred")]
+pub use fred::dialer as fred_dialer;
+pub use process::Process;
+pub use script::Script;
+pub use setup::{Runtimes, Setup};
+#[cfg(feature = "tls")]
+pub use tls::TlsOptions;
+pub use transport::{IfUnreachable, Timing, Transport};
+
+/// The connection that carries a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Lane {
+    /// Driven by the caller's runtime: the shortest way for a call with a waiting caller.
+    Caller,
+    /// Driven by the library's own thread: renewals and releases, even if the caller's runtime stands
+    /// still.
+    Background,
+}
+
+/// What a connection is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    Calls(Lane),
+    Messages,
+}
+
+/// The commands by which a channel is published to and subscribed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PubSub {
+    /// PUBLISH and SUBSCRIBE: in a cluster, every node hears it.
+    Plain,
+    /// SPUBLISH and SSUBSCRIBE: only the node that serves the channel's slot hears it.
+    Sharded,
+}
+
+/// Whether the releases of a cluster's locks are published within their shard (`SPUBLISH`), or to all nodes
+/// (`PUBLISH`); see `ClientBuilder::sharded_pubsub`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ShardedPubSub {
+    /// Within the shard, if the servers can: from Redis 7.0, and all of Valkey.
+    #[default]
+    Auto,
+    /// Within the shard.
+    On,
+    /// To all nodes.
+    Off,
+}
+
+impl PubSub {
+    pub(crate) fn publish_command(self) -> &'static str {
+        match self {
+            PubSub::Plain => "PUBLISH",
+            PubSub::Sharded => "SPUBLISH",
+        }
+    }
+}
+
+/// What has carried the calls for a key on one lane. While it stays the same, the same connection does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Epoch {
+    /// How many connections the lane's node has lost.
+    pub connection: u64,
+    pub(crate) node: u32,
+    /// How often another node was asked for the key's slot.
+    pub(crate) served: u32,
+}
+
+/// Keys of one group can be in one call.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Group {
+    node: u32,
+    /// `None`: the node takes keys of several slots in one call.
+    slot: Option<u16>,
+}
+
+impl Group {
+    /// The number of the node that serves the group.
+    pub fn node(self) -> u32 {
+        self.node
+    }
+}
+
+/// Where messages may have been missed.
+#[derive(Clone, Copy)]
+#[expect(missing_debug_implementations, reason = "it has a function")]
+pub enum Missed<'a> {
+    /// On every channel.
+    All,
+    /// On this channel.
+    Channel(&'a str),
+    /// On every channel for which this is true.
+    Where(&'a dyn Fn(&str) -> bool),
+}
+
+/// Receives messages and reconnections. Each call must return at once.
+pub trait TransportEvents: Send + Sync + 'static {
+    /// A server answered the handshake of a connection, and took so long.
+    fn greeted(&self, _after: Duration) {}
+    /// A message on a subscribed channel.
+    fn message(&self, channel: &str, payload: &[u8]);
+    /// Messages may have been missed: after a reconnect, or because a queue was full.
+    fn missed(&self, what: Missed<'_>);
+    /// A connection to this server was lost, for this reason.
+    fn disconnected(&self, _server: &dyn Display, _why: &dyn Display) {}
+    /// A connection to this server was made in place of one that was lost.
+    fn reconnected(&self, _server: &dyn Display) {}
+    /// The lane's connection is usable again after it was lost.
+    fn restored(&self, lane: Lane);
+    /// Another server serves the keys for which `concerns` is true, and may lack the last writes of the
+    /// server before.
+    fn primary_changed(&self, concerns: &dyn Fn(&str) -> bool);
+}
+
+/// What the locks live on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum DeploymentKind {
+    /// One server, or whatever a proxy or a load balancer makes look like one.
+    Single,
+    /// The primary that sentinels name.
+    Sentinel,
+    /// A cluster.
+    Cluster,
+    /// The engine of this process.
+    Embedded,
+}

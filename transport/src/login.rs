@@ -1,0 +1,118 @@
+//! The login of a connection: who logs in, and how a login is renewed on a living connection.
+//!
+//! | state | event | what follows |
+//! | --- | --- | --- |
+//! | valid | three quarters of the time of its credentials are over | the provider is asked, AUTH is sent |
+//! | renewing | the server says OK | valid, for the time of the new credentials |
+//! | renewing | the provider fails, the server refuses or does not answer | the same again, after a pause |
+//! | renewing | the server refuses, and the time of the credentials is over | the connection is given up |
+//!
+//! A server that refuses new credentials goes on serving the connection, and closes it when it likes to:
+//! before the old credentials are over there is nothing to gain by giving the connection up.
+
+use std::future::pending;
+
+use tokio::runtime::Handle;
+use tokio::time::{Duration, Instant, sleep, sleep_until, timeout};
+
+use super::connection::Connection;
+use super::credentials::{Credentials, Provider};
+use crate::{CallError, Fault};
+
+/// Pauses between attempts to renew a login.
+const PAUSE_MIN: Duration = Duration::from_secs(1);
+const PAUSE_MAX: Duration = Duration::from_secs(30);
+
+/// So that credentials that are over as soon as they are given do not keep the connection busy.
+const VALID_MIN: Duration = Duration::from_millis(100);
+
+/// Beyond what tokio's timers reach, credentials count as valid for ever.
+const VALID_MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
+/// Who logs in on the connections to a server.
+#[derive(Clone)]
+pub(super) enum Login {
+    /// The user of the URL, or the default user without a password.
+    Fixed(Option<Credentials>),
+    Provider(Provider),
+}
+
+/// The time of the credentials of one connection, if it is limited: since when, and for how long.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Validity(Option<(Instant, Duration)>);
+
+impl Login {
+    /// The credentials for one login, and for how long they are valid from now on.
+    pub(super) async fn credentials(
+        &self,
+        runtime: &Handle,
+    ) -> Result<(Option<Credentials>, Validity), Fault> {
+        let credentials = match self {
+            Login::Fixed(credentials) => credentials.clone(),
+            Login::Provider(provider) => Some(provider.ask(runtime).await?),
+        };
+        let span = credentials
+            .as_ref()
+            .and_then(|credentials| credentials.valid_for);
+        let span = span.filter(|span| *span < VALID_MAX);
+        Ok((
+            credentials,
+            Validity(span.map(|span| (Instant::now(), span))),
+        ))
+    }
+
+    /// Renews the login of a connection in time. Ends when the server does not accept the credentials
+    /// any more, and says why.
+    ///
+    /// The provider, and the answer of the server, are waited for `limit` each time.
+    pub(super) async fn keep(
+        &self,
+        connection: &Connection,
+        mut validity: Validity,
+        runtime: &Handle,
+        limit: Duration,
+    ) -> Fault {
+        loop {
+            let Validity(Some((since, span))) = validity else {
+                return pending().await;
+            };
+            sleep_until(since + (span / 4 * 3).max(VALID_MIN)).await;
+            validity = loop {
+                match timeout(limit, self.renew(connection, runtime)).await {
+                    Ok(Ok(validity)) => break validity,
+                    Ok(Err(CallError::Refused(fault))) if since.elapsed() >= span => {
+                        return Fault(format!("the login was not renewed: {fault}"));
+                    }
+                    Ok(Err(_)) | Err(_) => sleep((span / 30).clamp(PAUSE_MIN, PAUSE_MAX)).await,
+                }
+            };
+        }
+    }
+
+    async fn renew(
+        &self,
+        connection: &Connection,
+        runtime: &Handle,
+    ) -> Result<Validity, CallError> {
+        let given = self.credentials(runtime).await;
+        let (credentials, validity) = given.map_err(CallError::NotApplied)?;
+        let Some(credentials) = credentials else {
+            return Ok(validity);
+        };
+        let words = [
+            b"AUTH",
+            credentials.user().as_bytes(),
+            credentials.password.as_bytes(),
+        ];
+        let answer = connection.command(&words)?;
+        let ended = |_| {
+            Err(CallError::NotApplied(Fault(
+                "the connection has ended".into(),
+            )))
+        };
+        let outcome = answer.await.unwrap_or_else(ended);
+        outcome
+            .map(|_| validity)
+            .map_err(|error| credentials.hidden_in(error))
+    }
+}

@@ -1,0 +1,295 @@
+//! A node: three connections to one server, or to whichever server is the primary at present.
+//!
+//! Calls of the caller's lane and messages are driven by the runtime that connected (the shortest way
+//! to a waiting caller), calls of the background lane by the library's own runtime. If the caller's
+//! runtime ends, its connections move to our own.
+//!
+//! | file | what it is |
+//! | --- | --- |
+//! | `shared` | what the callers and the tasks of the connections share |
+//! | `generation` | which server it is, and how all connections leave it together |
+//! | `supervisor` | keeps one connection: watches it, gives it up, makes the next |
+//! | `opening` | how a connection is opened |
+//!
+//! `docs/connection.md` has the states of a node.
+//!
+//! # Bounds
+//!
+//! Three supervisors, three drivers. Nothing is queued for a connection that is not there.
+
+mod generation;
+mod opening;
+mod shared;
+mod supervisor;
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use futures_util::FutureExt as _;
+use tokio::sync::{Notify, oneshot};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use self::shared::{PAUSE_MAX, PAUSE_MIN, PILOT, Progress, Shared, position};
+use self::supervisor::{DrivenBy, DrivenConnection, Supervisor};
+use super::IfUnreachable;
+use super::pacer::Pacer;
+use super::remote::Remote;
+use super::request::{CallOutcome, KeyForm, SubscribeOutcome};
+use super::setup::Setup;
+use crate::sync::Mutex;
+
+#[cfg(all(test, shuttle))]
+pub(super) use self::generation::give_up;
+pub(super) use self::shared::LANES;
+pub(super) use self::supervisor::CLOSING_MAX;
+use crate::Call;
+use crate::{CallError, Fault, Lane, PubSub, Role};
+
+/// Three connections to one server.
+pub(crate) struct Node {
+    pub(super) shared: Arc<Shared>,
+    supervisors: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Node {
+    /// Opens the three connections, within the time-out for connecting.
+    ///
+    /// With [`IfUnreachable::RetryLater`] a missing connection is opened later, as after a loss.
+    pub(super) async fn connect(
+        remote: Remote,
+        setup: Setup,
+        if_unreachable: IfUnreachable,
+    ) -> Result<Node, CallError> {
+        let shared = Shared::new(Ok(Arc::new(remote)), setup, Arc::default());
+        let mut supervisors = supervisors(&shared);
+        // CANCEL: connections that are already open close when they are dropped.
+        let [pilot, others @ ..] = &mut supervisors;
+        let mut first = vec![pilot.open_first(if_unreachable).await?];
+        if first[0].is_some() {
+            let others = others
+                .iter_mut()
+                .map(|other| other.open_first(if_unreachable));
+            first.extend(futures_util::future::try_join_all(others).await?);
+        }
+        first.resize_with(supervisors.len(), || None);
+        Ok(Node::run(shared, supervisors.into_iter().zip(first)))
+    }
+
+    /// A node whose connections are opened as soon as its target is known and answers; those to an engine of this
+    /// process at once. `lost` is notified when a connection was lost, or could not be opened.
+    pub(super) fn open(
+        remote: Result<Arc<Remote>, Fault>,
+        setup: Setup,
+        lost: Arc<Notify>,
+    ) -> Node {
+        let shared = Shared::new(remote, setup, lost);
+        let supervisors = supervisors(&shared).into_iter();
+        let supervisors = supervisors.map(|supervisor| {
+            let first = supervisor.open_at_once();
+            (supervisor, first)
+        });
+        Node::run(shared, supervisors)
+    }
+
+    fn run(
+        shared: Arc<Shared>,
+        supervisors: impl Iterator<Item = (Supervisor, Option<DrivenConnection>)>,
+    ) -> Node {
+        let own = &shared.setup.runtimes.own;
+        let tasks = supervisors.map(|(supervisor, first)| own.spawn(supervisor.run(first)));
+        let supervisors = Mutex::new(tasks.collect());
+        Node {
+            shared,
+            supervisors,
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) async fn call(&self, lane: Lane, call: Call) -> CallOutcome {
+        let sent = self.send(lane, call, KeyForm::Declared)?;
+        answer(sent).await
+    }
+
+    /// Hands a call to the lane's connection; [`answer`] waits for its outcome.
+    pub(super) fn send(
+        &self,
+        lane: Lane,
+        call: Call,
+        keys: KeyForm,
+    ) -> Result<oneshot::Receiver<CallOutcome>, CallError> {
+        self.shared.slot(lane).connection()?.call(call, keys)
+    }
+
+    /// A command that is no script.
+    pub(super) async fn command(&self, lane: Lane, words: &[&[u8]]) -> CallOutcome {
+        answer(self.shared.slot(lane).connection()?.command(words)?).await
+    }
+
+    /// Waits until the first attempt to connect has an outcome.
+    pub(super) async fn first_attempt(&self, role: Role) {
+        self.until(|all| all[position(role)] != Progress::Opening)
+            .await;
+    }
+
+    /// Waits until all connections are there.
+    pub(super) async fn connected(&self) {
+        self.until(|all| *all == [Progress::Connected; 3]).await;
+    }
+
+    /// Why there is no connection for calls, if so.
+    pub(super) fn why_not_connected(&self) -> Option<CallError> {
+        self.shared
+            .slots
+            .iter()
+            .find_map(|slot| slot.connection().err())
+    }
+
+    /// Whether the first attempt to connect has no outcome yet.
+    pub(super) fn is_opening(&self, role: Role) -> bool {
+        self.shared.progress.borrow()[position(role)] == Progress::Opening
+    }
+
+    /// Waits until the first attempts to connect have outcomes.
+    pub(super) async fn first_attempts(&self) {
+        self.until(|all| !all.contains(&Progress::Opening)).await;
+    }
+
+    async fn until(&self, holds: impl FnMut(&[Progress; 3]) -> bool) {
+        // An error would mean that the sender is gone, which we hold.
+        drop(self.shared.progress.subscribe().wait_for(holds).await);
+    }
+
+    #[cfg(feature = "test-util")]
+    pub(super) fn calls_under_way(&self) -> usize {
+        let connections = self
+            .shared
+            .slots
+            .iter()
+            .filter_map(|slot| slot.connection().ok());
+        connections
+            .map(|connection| connection.calls_under_way())
+            .sum()
+    }
+
+    /// Counts the connections that the lane has lost.
+    pub(super) fn epoch(&self, lane: Lane) -> u64 {
+        self.shared.slot(lane).epoch()
+    }
+
+    pub(super) async fn subscribe(
+        &self,
+        channel: &Arc<str>,
+        pubsub: PubSub,
+    ) -> Result<(), CallError> {
+        let limit = self.shared.setup.timing.command;
+        let answer = self.shared.subscriptions.subscribe(channel, pubsub)?;
+        match timeout(limit, answer).await {
+            Ok(Ok(outcome)) => outcome,
+            Ok(Err(_)) => Err(CallError::Unknown(Fault(
+                "the subscription was given up".into(),
+            ))),
+            Err(_) => Err(CallError::Unknown(Fault(format!(
+                "the subscription was not confirmed within {} ms",
+                limit.as_millis()
+            )))),
+        }
+    }
+
+    /// Hands a subscription to the connection for messages; the receiver gets its outcome.
+    pub(super) fn start_subscribe(
+        &self,
+        channel: &Arc<str>,
+        pubsub: PubSub,
+    ) -> Result<oneshot::Receiver<SubscribeOutcome>, CallError> {
+        self.shared.subscriptions.subscribe(channel, pubsub)
+    }
+
+    /// The server has confirmed the channel, on the present connection.
+    pub(super) fn is_subscribed(&self, channel: &str) -> bool {
+        self.shared.subscriptions.is_confirmed(channel)
+    }
+
+    pub(super) fn unsubscribe(&self, channel: &Arc<str>) {
+        self.shared.subscriptions.unsubscribe(channel);
+    }
+
+    /// Whether its server is an engine of this process.
+    pub(super) fn is_embedded(&self) -> bool {
+        self.shared
+            .target
+            .borrow()
+            .remote
+            .as_ref()
+            .is_ok_and(|remote| remote.back().is_some())
+    }
+
+    /// The server that it connects to.
+    pub(super) fn server(&self) -> String {
+        self.shared.server()
+    }
+
+    pub(super) fn reconnects(&self) -> u64 {
+        self.shared.reconnects.load(Ordering::Relaxed)
+    }
+
+    pub(super) async fn close(&self) {
+        self.shared.close();
+        let supervisors = std::mem::take(&mut *self.supervisors.lock());
+        let aborts: Vec<_> = supervisors.iter().map(JoinHandle::abort_handle).collect();
+        // Supervisors wait for outstanding answers, but not longer than this. A supervisor whose runtime
+        // is gone has ended.
+        drop(timeout(CLOSING_MAX * 2, futures_util::future::join_all(supervisors)).await);
+        for supervisor in aborts {
+            supervisor.abort();
+        }
+    }
+}
+
+/// The pilot's first.
+fn supervisors(shared: &Arc<Shared>) -> [Supervisor; 3] {
+    let supervisor = |role, driven_by| Supervisor {
+        shared: shared.clone(),
+        role,
+        driven_by,
+        pacer: Pacer::new(PAUSE_MIN, PAUSE_MAX),
+    };
+    [
+        supervisor(PILOT, DrivenBy::OwnThread),
+        supervisor(Role::Calls(Lane::Caller), DrivenBy::CallerRuntime),
+        supervisor(Role::Messages, DrivenBy::CallerRuntime),
+    ]
+}
+
+/// Waits for the outcome of a call that was handed to a connection.
+pub(super) fn answer(
+    answer: oneshot::Receiver<CallOutcome>,
+) -> impl Future<Output = CallOutcome> + Send {
+    let given_up = |_| {
+        Err(CallError::Unknown(Fault(
+            "the connection was given up".into(),
+        )))
+    };
+    answer.map(move |outcome| outcome.unwrap_or_else(given_up))
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        self.shared.close();
+        for supervisor in self.supervisors.get_mut() {
+            // The connection is dropped with its supervisor, and its socket with it.
+            supervisor.abort();
+        }
+    }
+}
+
+impl fmt::Debug for Node {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Node")
+            .field("server", &self.server())
+            .field("epochs", &LANES.map(|lane| self.epoch(lane)))
+            .field("reconnects", &self.reconnects())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,178 @@
+//! What the callers and the tasks of a node's connections share.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tokio::sync::{Notify, watch};
+use tokio::time::Duration;
+
+use crate::identity::Identity;
+use crate::remote::Remote;
+use crate::setup::Setup;
+use crate::slot::ConnectionSlot;
+use crate::subscriptions::SubscriptionRegistry;
+use crate::{Fault, Lane, Role};
+
+/// The lanes in the order of the slots.
+pub(crate) const LANES: [Lane; 2] = [Lane::Caller, Lane::Background];
+
+/// Its connection is made first. It is driven by the library's own thread, and carries the renewals: a client
+/// with a part of its connections can keep what it holds.
+pub(super) const PILOT: Role = Role::Calls(Lane::Background);
+
+/// First and longest pause between two attempts to connect that are refused.
+pub(super) const PAUSE_MIN: Duration = Duration::from_millis(5);
+pub(super) const PAUSE_MAX: Duration = Duration::from_secs(1);
+
+const PROBE_MIN: Duration = Duration::from_millis(100);
+const PROBE_MAX: Duration = Duration::from_secs(1);
+
+/// Intervals without a byte after a PING, after which a connection is given up.
+const SILENT_MIN: u32 = 2;
+
+pub(crate) struct Shared {
+    pub(super) target: watch::Sender<Target>,
+    pub(super) setup: Setup,
+    pub(super) slots: [ConnectionSlot; LANES.len()],
+    pub(super) subscriptions: Arc<SubscriptionRegistry>,
+    pub(super) reconnects: AtomicU64,
+    /// A connection was lost, or could not be opened.
+    pub(super) lost: Arc<Notify>,
+    /// For each role, how far its connection is.
+    pub(super) progress: watch::Sender<[Progress; 3]>,
+    /// Wakes the others in their order, as a `watch` would not: simulations are replayed.
+    pub(super) pilot_changed: Notify,
+    /// The transport is closed, or gone.
+    pub(super) stopped: watch::Sender<bool>,
+}
+
+/// What a node connects to.
+#[derive(Clone)]
+pub(super) struct Target {
+    pub(super) generation: u64,
+    /// Or why none is known.
+    pub(super) remote: Result<Arc<Remote>, Fault>,
+    /// The server behind it, as soon as a connection has reached it.
+    pub(super) server: Option<Identity>,
+}
+
+/// How far a connection is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Progress {
+    /// The first attempt to connect has no outcome yet.
+    Opening,
+    Connected,
+    NotConnected,
+}
+
+impl Shared {
+    pub(super) fn new(
+        remote: Result<Arc<Remote>, Fault>,
+        setup: Setup,
+        lost: Arc<Notify>,
+    ) -> Arc<Self> {
+        Arc::new(Shared {
+            target: watch::Sender::new(Target {
+                generation: 0,
+                remote,
+                server: None,
+            }),
+            setup,
+            slots: LANES.map(|_| ConnectionSlot::new()),
+            subscriptions: Arc::new(SubscriptionRegistry::default()),
+            reconnects: AtomicU64::new(0),
+            lost,
+            progress: watch::Sender::new([Progress::Opening; 3]),
+            pilot_changed: Notify::new(),
+            stopped: watch::Sender::new(false),
+        })
+    }
+
+    pub(super) fn pilot(&self) -> Progress {
+        self.progress.borrow()[position(PILOT)]
+    }
+
+    /// Counts the connections that the pilot has lost.
+    pub(super) fn pilots(&self) -> u64 {
+        self.slot(Lane::Background).epoch()
+    }
+
+    /// The pilot cannot connect: the others do not try.
+    pub(super) fn unreachable(&self, fault: &Fault) {
+        self.slots
+            .iter()
+            .for_each(|slot| slot.unreachable(not_now(fault)));
+        self.subscriptions.unreachable(not_now(fault));
+        self.progress.send_modify(|all| {
+            for one in all.iter_mut().filter(|one| **one == Progress::Opening) {
+                *one = Progress::NotConnected;
+            }
+        });
+    }
+
+    pub(crate) fn slot(&self, lane: Lane) -> &ConnectionSlot {
+        match lane {
+            Lane::Caller => &self.slots[0],
+            Lane::Background => &self.slots[1],
+        }
+    }
+
+    pub(super) fn progressed(&self, role: Role, now: Progress) {
+        self.progress
+            .send_modify(|progress| progress[position(role)] = now);
+        if role == PILOT {
+            self.pilot_changed.notify_waiters();
+        }
+    }
+
+    pub(super) fn reconnected(&self) {
+        self.reconnects.fetch_add(1, Ordering::Relaxed);
+        self.setup.events.reconnected(&self.server());
+    }
+
+    pub(super) fn server(&self) -> String {
+        match &self.target.borrow().remote {
+            Ok(remote) => remote.endpoint.clone(),
+            Err(fault) => fault.to_string(),
+        }
+    }
+
+    /// How often a connection without a sign of life is asked for one, and how many times that may go
+    /// unanswered: not before a call would have timed out.
+    pub(super) fn probe(&self) -> (Duration, u32) {
+        let every = self.setup.timing.command.clamp(PROBE_MIN, PROBE_MAX);
+        let silent = self
+            .setup
+            .timing
+            .command
+            .as_micros()
+            .div_ceil(every.as_micros());
+        (
+            every,
+            u32::try_from(silent).unwrap_or(u32::MAX).max(SILENT_MIN),
+        )
+    }
+
+    /// Ends the supervisors; every later call answers [`CallError::Closed`](crate::CallError::Closed).
+    pub(super) fn close(&self) {
+        self.refuse_calls();
+        self.stopped.send_replace(true);
+    }
+
+    pub(super) fn refuse_calls(&self) {
+        self.slots.iter().for_each(ConnectionSlot::close);
+        self.subscriptions.close();
+    }
+}
+
+pub(super) fn position(role: Role) -> usize {
+    match role {
+        Role::Calls(Lane::Caller) => 0,
+        Role::Calls(Lane::Background) => 1,
+        Role::Messages => 2,
+    }
+}
+
+pub(super) fn not_now(fault: &Fault) -> Fault {
+    Fault(format!("not connected: {fault}"))
+}

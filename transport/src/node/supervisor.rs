@@ -1,0 +1,286 @@
+//! A supervisor keeps one connection of a node alive: it opens the connection, watches it, gives it up
+//! and makes the next. One task for each, on the library's own runtime, so that it survives the caller's.
+//!
+//! | state | event | next state |
+//! | --- | --- | --- |
+//! | waiting | the pilot is connected, or this is the pilot | pause |
+//! | pause | it is over, or the node has another target | opening |
+//! | opening | the handshake is done, with the node's server (and registered channels are restored) | up |
+//! | opening | with another server, while another connection of the node lives | opening, up to [`STRANGERS_MAX`] times |
+//! | opening | with another server otherwise | the node moves there; up |
+//! | opening | it fails, or takes longer than `timing.connect` | waiting; calls end with this reason |
+//! | up | the stream ends or is not RESP3; its runtime ends or stands still; silence | lost |
+//! | up | READONLY, NOAUTH, a ROLE that is not a primary's | lost, and with it the others of the node |
+//! | up | the node has another target; the login was not renewed, and its credentials are over | lost |
+//! | lost | the epoch rises, then every call gets the outcome that is known | waiting |
+//! | any | the transport is closed | sent calls are answered, for [`CLOSING_MAX`]; end |
+
+mod watch;
+
+use std::future::pending;
+use std::sync::Arc;
+
+use tokio::runtime::Handle;
+use tokio::sync::Notify;
+use tokio::time::{Duration, Instant, timeout};
+
+use super::generation::OTHER_TARGET;
+use super::shared::{PILOT, Progress, Shared, not_now};
+use crate::connection::Connection;
+use crate::login::{Login, Validity};
+use crate::pacer::Pacer;
+use crate::task::AbortOnDrop;
+use crate::{Fault, Missed, Role};
+
+/// A connection that lived this long was a good one: the next attempt does not back off.
+const LASTING: Duration = Duration::from_secs(1);
+
+/// An idle runtime runs a task within this time.
+const RESPONSE_MAX: Duration = Duration::from_millis(250);
+
+/// A server answers this to a new connection when it has reached `maxclients`.
+const FULL: &str = "max number of clients";
+
+/// How long closing waits for outstanding answers.
+pub(crate) const CLOSING_MAX: Duration = Duration::from_millis(500);
+
+pub(super) struct Supervisor {
+    pub(super) shared: Arc<Shared>,
+    pub(super) role: Role,
+    pub(super) driven_by: DrivenBy,
+    pub(super) pacer: Pacer,
+}
+
+/// Which runtime drives the connection. A connection that has left the caller's runtime does not return
+/// to it: our own serves well enough, and each move is a loss.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum DrivenBy {
+    CallerRuntime,
+    OwnThread,
+}
+
+/// A connection and the task that drives it.
+pub(super) struct DrivenConnection {
+    pub(super) connection: Arc<Connection>,
+    pub(super) driver: AbortOnDrop<Fault>,
+    /// The generation of the target that it leads to.
+    pub(super) generation: u64,
+    pub(super) primary_only: bool,
+    /// Who logged in, and for how long.
+    pub(super) login: (Login, Validity),
+}
+
+/// Why a connection is not used any more.
+enum End {
+    Lost(Fault),
+    /// The server does not serve as it did.
+    Refused(Fault),
+    /// The runtime that drives it was shut down, or does not run.
+    NoRuntime,
+}
+
+/// The runtime of a client of an engine of this process is shut down, with all that drives its connections, and nobody
+/// makes the next ones. No call may wait for ever, and no waiter for a message. (Elsewhere the thread of the library
+/// ends after its nodes.)
+impl Drop for Supervisor {
+    fn drop(&mut self) {
+        if *self.shared.stopped.borrow() || self.back().is_none() {
+            return;
+        }
+        self.shared
+            .begin(&Fault("the runtime is shut down".into()), |_| true);
+        self.shared.refuse_calls();
+        self.shared.setup.events.missed(Missed::All);
+        self.shared.progressed(self.role, Progress::NotConnected);
+    }
+}
+
+impl Supervisor {
+    /// Runs until the transport is closed, with the first connection if there is one already.
+    pub(super) async fn run(mut self, mut first: Option<DrivenConnection>) {
+        let mut stopped = self.shared.stopped.subscribe();
+        let stopped = async move { drop(stopped.wait_for(|stopped| *stopped).await) };
+        tokio::pin!(stopped);
+        let mut was_lost = false;
+        loop {
+            let mut living = if let Some(first) = first.take() {
+                first
+            } else {
+                tokio::select! {
+                    biased;
+                    () = &mut stopped => return,
+                    driven = self.reopen() => driven,
+                }
+            };
+            if std::mem::replace(&mut was_lost, true) {
+                self.shared.reconnected();
+            }
+            let since = Instant::now();
+            let end = tokio::select! {
+                biased;
+                () = &mut stopped => {
+                    living.connection.close(&*self.shared.subscriptions);
+                    // Calls without an answer by then end with the connection.
+                    drop(timeout(CLOSING_MAX, living.connection.drained()).await);
+                    let closed = Fault("the client was closed".into());
+                    return living.connection.end(&closed, &*self.shared.subscriptions);
+                }
+                end = self.watch(&mut living) => end,
+            };
+            if since.elapsed() > LASTING {
+                self.pacer.begin_anew();
+            }
+            self.give_up(&living, end);
+        }
+    }
+
+    /// Ends the connection for its callers, before there is another connection.
+    fn give_up(&mut self, driven: &DrivenConnection, end: End) {
+        let fault = match end {
+            End::Lost(fault) => fault,
+            End::Refused(fault) => {
+                self.shared.leave(driven.generation, &fault);
+                fault
+            }
+            End::NoRuntime => {
+                self.driven_by = DrivenBy::OwnThread;
+                Fault("the runtime of the connection is gone".into())
+            }
+        };
+        let events = &self.shared.setup.events;
+        events.disconnected(&self.shared.server(), &fault.0);
+        match self.role {
+            // INVARIANT SLOT-1 of `slot.rs`: the epoch rises before any call ends.
+            Role::Calls(lane) => self.shared.slot(lane).disconnected(not_now(&fault)),
+            Role::Messages => self.shared.subscriptions.disconnected(),
+        }
+        self.shared.progressed(self.role, Progress::NotConnected);
+        driven.connection.end(&fault, &*self.shared.subscriptions);
+        self.shared.lost.notify_one();
+    }
+
+    /// Connects until it works, and hands the connection to the callers. The pause grows from attempt to
+    /// attempt, and from one connection to the next if they do not last.
+    async fn reopen(&mut self) -> DrivenConnection {
+        loop {
+            let mut target = self.shared.target.subscribe();
+            if self.role != PILOT && self.shared.pilot() != Progress::Connected {
+                self.until_pilot_is(Progress::Connected).await;
+                self.pacer.reset();
+            }
+            tokio::select! {
+                biased;
+                // Another server: it is not to blame for the failures of the former.
+                Ok(()) = target.changed() => self.pacer.begin_anew(),
+                () = self.until_pilot_is(Progress::NotConnected), if self.role != PILOT => continue,
+                () = self.is_back() => self.pacer.reset(),
+                () = self.pacer.rest() => {}
+            }
+            let pilots = self.shared.pilots();
+            let fault = match self.open().await {
+                Ok(driven) => match self.fill_slot(driven) {
+                    Ok(driven) => {
+                        self.report_connected();
+                        return driven;
+                    }
+                    Err(fault) => fault,
+                },
+                Err(error) => error.into_fault(),
+            };
+            self.not_connected(&fault);
+            if pilots != self.shared.pilots() {
+                // The attempt began before the pilot was lost: it says nothing of the server that serves now.
+                self.pacer.begin_anew();
+            }
+        }
+    }
+
+    fn back(&self) -> Option<Arc<Notify>> {
+        let target = self.shared.target.borrow();
+        target.remote.as_ref().ok()?.back().cloned()
+    }
+
+    async fn is_back(&self) {
+        match self.back() {
+            Some(back) => back.notified().await,
+            None => pending().await,
+        }
+    }
+
+    /// The others follow the pilot: a server that is down, or to which a crowd comes back, has one attempt of each
+    /// client to answer, and is found by the one that carries the renewals.
+    async fn until_pilot_is(&self, wanted: Progress) {
+        loop {
+            let changes = self.shared.pilot_changed.notified();
+            if self.shared.pilot() == wanted {
+                return;
+            }
+            changes.await;
+        }
+    }
+
+    /// Leaves the reason why there is no connection, for callers.
+    pub(super) fn not_connected(&self, fault: &Fault) {
+        match self.role {
+            PILOT => {
+                self.shared.unreachable(fault);
+                if fault.0.contains(FULL) {
+                    // A client that cannot renew shall not acquire: the pilot takes the place of another.
+                    let generation = self.shared.target.borrow().generation;
+                    self.shared.leave(generation, fault);
+                }
+            }
+            Role::Calls(lane) => self.shared.slot(lane).unreachable(not_now(fault)),
+            Role::Messages => self.shared.subscriptions.unreachable(not_now(fault)),
+        }
+        self.shared.progressed(self.role, Progress::NotConnected);
+        self.shared.lost.notify_one();
+    }
+
+    /// Reports a connection that follows a loss or a failure.
+    fn report_connected(&self) {
+        match self.role {
+            Role::Calls(lane) => self.shared.setup.events.restored(lane),
+            Role::Messages => self.shared.setup.events.missed(Missed::All),
+        }
+    }
+
+    /// Hands a connection to the callers of its lane, unless the node has another target meanwhile. The
+    /// connection for messages has no slot: it is in the registry of the channels.
+    pub(super) fn fill_slot(&self, driven: DrivenConnection) -> Result<DrivenConnection, Fault> {
+        let taken = match self.role {
+            Role::Calls(lane) => self
+                .shared
+                .slot(lane)
+                .connected(&driven.connection, driven.generation),
+            Role::Messages => true,
+        };
+        if taken {
+            self.shared.progressed(self.role, Progress::Connected);
+            return Ok(driven);
+        }
+        let fault = Fault(OTHER_TARGET.into());
+        driven.connection.end(&fault, &*self.shared.subscriptions);
+        Err(fault)
+    }
+
+    pub(super) fn runtime(&self) -> &Handle {
+        match self.driven_by {
+            DrivenBy::CallerRuntime => &self.shared.setup.runtimes.caller,
+            DrivenBy::OwnThread => &self.shared.setup.runtimes.own,
+        }
+    }
+
+    /// Our own runtime runs this very task.
+    pub(super) async fn runtime_responds(&self) -> bool {
+        self.driven_by == DrivenBy::OwnThread
+            || responds(&self.shared.setup.runtimes.caller, RESPONSE_MAX).await
+    }
+}
+
+/// Whether a runtime still runs tasks and reads its sockets.
+async fn responds(runtime: &Handle, limit: Duration) -> bool {
+    // Before a task that has yielded runs again, sockets are looked at.
+    let mut task = AbortOnDrop(runtime.spawn(tokio::task::yield_now()));
+    matches!(timeout(limit, &mut task.0).await, Ok(Ok(())))
+}

@@ -1,0 +1,136 @@
+//! Notices that a connection must be given up.
+//!
+//! The supervisor is also the clock of all calls on the connection: it sleeps until the oldest of them
+//! has timed out. So a call costs no timer, and times out even where the runtime of its connection
+//! stands still.
+
+use tokio::time::{Duration, Instant, sleep, timeout};
+
+use super::{DrivenConnection, End, LASTING, Supervisor, responds};
+use crate::Fault;
+use crate::connection::Connection;
+use crate::handshake::primary;
+use crate::login::{Login, Validity};
+use crate::node::answer;
+use crate::node::generation::OTHER_TARGET;
+
+/// How long a runtime may stand still before its connections move to our own.
+const STALL_MAX: Duration = Duration::from_secs(3);
+
+impl Supervisor {
+    /// Waits until the connection must be given up, and says why.
+    pub(super) async fn watch(&self, driven: &mut DrivenConnection) -> End {
+        let (generation, primary_only) = (driven.generation, driven.primary_only);
+        let connection = &*driven.connection;
+        let mut target = self.shared.target.subscribe();
+        let other_target = target.wait_for(|target| target.generation != generation);
+        tokio::select! {
+            biased;
+            ended = &mut driven.driver.0 => match ended {
+                Ok(fault) => End::Lost(fault),
+                Err(error) if error.is_cancelled() => End::NoRuntime,
+                Err(_) => End::Lost(Fault("the connection's task failed".into())),
+            },
+            end = self.probe(connection) => end,
+            end = self.expire_calls(connection) => end,
+            end = self.keep_login(connection, &driven.login) => end,
+            end = refused(connection) => end,
+            _ = other_target => End::Lost(Fault(OTHER_TARGET.into())),
+            end = self.ask_for_role(connection), if primary_only => end,
+        }
+    }
+
+    /// Asks again and again whether the server is still a primary: a server that was demoted may keep its
+    /// connections, and says so to nobody whose calls are answered by scripts that only read.
+    async fn ask_for_role(&self, connection: &Connection) -> End {
+        let limit = self.shared.setup.timing.command;
+        loop {
+            sleep(self.shared.probe().0).await;
+            let Ok(reply) = connection.command(&[b"ROLE"]) else {
+                continue;
+            };
+            // Silence, and a connection that has ended, are noticed elsewhere.
+            let Ok(Ok(reply)) = timeout(limit, answer(reply)).await else {
+                continue;
+            };
+            if let Err(error) = primary(&reply) {
+                return End::Refused(error.into_fault());
+            }
+        }
+    }
+
+    /// Ends calls that have timed out. Never ends itself.
+    ///
+    /// Where the connection's runtime stood still, replies may have come that its driver has not read
+    /// yet: the runtime has as long again to do so. Then a caller on another runtime waits twice as long.
+    async fn expire_calls(&self, connection: &Connection) -> End {
+        let limit = self.shared.setup.timing.command;
+        loop {
+            let next = connection.until_expiry(limit);
+            if !next.is_zero() {
+                sleep(next).await;
+                continue;
+            }
+            // The outcome does not matter: the runtime has had its time.
+            responds(self.runtime(), limit).await;
+            connection.expire(limit, &*self.shared.subscriptions);
+        }
+    }
+
+    /// Renews the login before its credentials are over; ends when the server refuses that.
+    async fn keep_login(
+        &self,
+        connection: &Connection,
+        (login, validity): &(Login, Validity),
+    ) -> End {
+        let limit = self.shared.setup.timing.connect;
+        End::Lost(
+            login
+                .keep(
+                    connection,
+                    *validity,
+                    &self.shared.setup.runtimes.own,
+                    limit,
+                )
+                .await,
+        )
+    }
+
+    /// Sends PING when nothing else came; ends when nothing comes all the same.
+    async fn probe(&self, connection: &Connection) -> End {
+        let (every, silent_max) = self.shared.probe();
+        let (mut read, mut silent, mut stalled) = (connection.received(), None, None);
+        loop {
+            sleep(every).await;
+            let before = std::mem::replace(&mut read, connection.received());
+            if read != before {
+                (silent, stalled) = (None, None);
+                continue;
+            }
+            let Some(intervals) = silent else {
+                if connection.ping().is_ok() {
+                    silent = Some(0);
+                }
+                continue;
+            };
+            if !self.runtime_responds().await {
+                let since = *stalled.get_or_insert_with(Instant::now);
+                if since.elapsed() > STALL_MAX {
+                    return End::NoRuntime;
+                }
+            } else if intervals + 1 >= silent_max {
+                return End::Lost(Fault("no answer to PING".into()));
+            } else {
+                silent = Some(intervals + 1);
+            }
+        }
+    }
+}
+
+/// Ends when the server answers READONLY (it was demoted) or NOAUTH (it has forgotten the login). A new
+/// connection may lead to its successor, behind the same host name or proxy, or log in again.
+async fn refused(connection: &Connection) -> End {
+    // So that a server that goes on refusing is not connected to for each call.
+    sleep(LASTING).await;
+    End::Refused(connection.refused().await)
+}

@@ -1,0 +1,134 @@
+//! A server: how it is reached, and how a connection to it begins.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use tokio::runtime::Handle;
+use tokio::sync::Notify;
+use tokio::time::{Duration, timeout};
+
+use super::credentials::Provider;
+use super::dial::Dial;
+use super::endpoint::Endpoint;
+use super::handshake::{Greeting, Handshake, not_connected};
+use super::login::Login;
+use super::stream::{Reader, Writer};
+use super::task::AbortOnDrop;
+use crate::CallError;
+
+pub(crate) struct Remote {
+    pub(super) dial: Dial,
+    pub(super) handshake: Handshake,
+    /// Names the server in messages: without user and password.
+    pub(super) endpoint: String,
+}
+
+/// A stream to a server, behind its handshake.
+pub(super) struct Opened {
+    pub(super) reader: Reader,
+    pub(super) writer: Writer,
+    pub(super) greeting: Greeting,
+}
+
+/// Why a stream was not opened.
+pub(super) enum OpenError {
+    NoRuntime,
+    TimedOut(CallError),
+    Call(CallError),
+}
+
+impl OpenError {
+    pub(super) fn into_call(self) -> CallError {
+        match self {
+            OpenError::NoRuntime => not_connected("the runtime is shut down"),
+            OpenError::TimedOut(error) | OpenError::Call(error) => error,
+        }
+    }
+}
+
+impl Remote {
+    /// `name` is shown by CLIENT LIST.
+    pub(super) fn new(dial: Dial, endpoint: &Endpoint, name: &str) -> Self {
+        let (handshake, endpoint) = (Handshake::new(endpoint, name), endpoint.to_string());
+        Remote {
+            dial,
+            handshake,
+            endpoint,
+        }
+    }
+
+    /// Asks a provider of credentials at each login, if there is one.
+    pub(super) fn log_in_by(mut self, provider: Option<Provider>) -> Self {
+        if let Some(provider) = provider {
+            self.handshake.login = Login::Provider(provider);
+        }
+        self
+    }
+
+    /// A server that is refused unless it is a primary.
+    pub(super) fn primary_only(mut self) -> Self {
+        self.handshake.primary_only = true;
+        self
+    }
+
+    /// Notified when an engine of this process can be reached again. Servers have none.
+    pub(super) fn back(&self) -> Option<&Arc<Notify>> {
+        match &self.dial {
+            Dial::Stream(streams, _) => streams.back(),
+            _ => None,
+        }
+    }
+
+    /// A stream to the server behind its handshake, to `peer` if that can be reached. The caller limits the
+    /// time; what blocks runs on `resolver`.
+    pub(super) async fn open(
+        &self,
+        peer: Option<SocketAddr>,
+        resolver: &Handle,
+    ) -> Result<Opened, CallError> {
+        let dialed = self.dial.connect(peer, resolver).await;
+        let (mut reader, mut writer, peer) =
+            dialed.map_err(|error| not_connected(&error.to_string()))?;
+        let mut greeting = self
+            .handshake
+            .run(&mut reader, &mut writer, resolver)
+            .await?;
+        greeting.server.peer = peer;
+        Ok(Opened {
+            reader,
+            writer,
+            greeting,
+        })
+    }
+
+    /// As [`open`](Self::open), by a task on `runtime`, within `limit`.
+    pub(super) async fn open_on(
+        self: &Arc<Self>,
+        runtime: &Handle,
+        resolver: &Handle,
+        peer: Option<SocketAddr>,
+        limit: Duration,
+    ) -> Result<Opened, OpenError> {
+        let (to, resolver) = (self.clone(), resolver.clone());
+        let opening = async move { to.open(peer, &resolver).await };
+        let mut opening = AbortOnDrop(runtime.spawn(opening));
+        let failed = |error| OpenError::Call(self.cannot_connect(error));
+        match timeout(limit, &mut opening.0).await {
+            Ok(Ok(opened)) => opened.map_err(failed),
+            Ok(Err(error)) if error.is_cancelled() => Err(OpenError::NoRuntime),
+            Ok(Err(error)) => Err(failed(not_connected(&error.to_string()))),
+            Err(_) => {
+                let why = not_connected(&format!("no answer within {} ms", limit.as_millis()));
+                Err(OpenError::TimedOut(self.cannot_connect(why)))
+            }
+        }
+    }
+
+    /// Adds the name of the server to the error of an attempt.
+    pub(super) fn cannot_connect(&self, error: CallError) -> CallError {
+        let endpoint = &self.endpoint;
+        error
+            .took_nothing()
+            .reworded(|text| format!("cannot connect to {endpoint}: {text}"))
+    }
+}

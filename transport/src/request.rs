@@ -1,0 +1,139 @@
+//! The requests that a connection carries, and the notifications that they end in.
+
+use std::fmt;
+use std::sync::Arc;
+
+use tokio::sync::oneshot;
+
+use crate::{Call, Value};
+use crate::{CallError, PubSub};
+
+pub(super) type CallOutcome = Result<Value, CallError>;
+pub(super) type SubscribeOutcome = Result<(), CallError>;
+
+#[derive(Debug)]
+pub(super) enum Request {
+    Call(CallRequest),
+    /// A command that is no script and takes no lock: ROLE, CLUSTER SLOTS, WAIT, AUTH.
+    Command(CommandRequest),
+    Subscribe(SubscribeRequest),
+    Unsubscribe(Arc<str>, PubSub),
+    Ping(Option<oneshot::Sender<()>>),
+}
+
+#[derive(Debug)]
+pub(super) struct CallRequest {
+    pub(super) call: Call,
+    pub(super) answer: oneshot::Sender<CallOutcome>,
+    pub(super) form: ScriptForm,
+    pub(super) keys: KeyForm,
+}
+
+/// How a call's keys are sent to a cluster node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum KeyForm {
+    /// As keys, all of one slot.
+    #[default]
+    Declared,
+    /// As keys behind ASKING, in one piece, to the node that is importing their slot.
+    Asking,
+    /// As arguments, so that they may be of several slots of that node.
+    Undeclared,
+}
+
+/// A command that is no script of ours: AUTH.
+pub(super) struct CommandRequest {
+    pub(super) words: Vec<Vec<u8>>,
+    pub(super) answer: oneshot::Sender<CallOutcome>,
+}
+
+/// Without the words, which may have a password.
+impl fmt::Debug for CommandRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CommandRequest").finish_non_exhaustive()
+    }
+}
+
+/// How a script is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ScriptForm {
+    Hash,
+    /// The server does not know the script.
+    Text,
+}
+
+/// SUBSCRIBE to one channel: a refusal concerns this channel only.
+#[derive(Debug)]
+pub(super) struct SubscribeRequest {
+    pub(super) channel: Arc<str>,
+    /// The subscription of this channel that it belongs to: an unsubscription ends a generation.
+    pub(super) generation: u64,
+    /// How many connections were lost before the one that carries the request.
+    pub(super) epoch: u64,
+    pub(super) pubsub: PubSub,
+    /// `None`: the channel is restored after a loss, no caller waits.
+    pub(super) answer: Option<oneshot::Sender<SubscribeOutcome>>,
+}
+
+/// The end of a request. It is delivered when nothing is locked any more.
+#[derive(Debug)]
+pub(super) enum Notification {
+    Called(oneshot::Sender<CallOutcome>, CallOutcome),
+    Subscribed(SubscribeRequest, SubscribeOutcome),
+    Interrupted(SubscribeRequest),
+    Pong(oneshot::Sender<()>),
+}
+
+/// Learns what became of each SUBSCRIBE.
+pub(super) trait SubscriptionObserver: Send + Sync {
+    /// The server confirmed or refused the subscription.
+    fn answered(&self, request: SubscribeRequest, outcome: SubscribeOutcome);
+    /// The connection ended before the server answered.
+    fn interrupted(&self, request: SubscribeRequest);
+    /// The server ended the subscription of a sharded channel: it does not serve the slot any more.
+    /// False if the subscription was ended before.
+    fn revoked(&self, channel: &str) -> bool;
+}
+
+impl Notification {
+    pub(super) fn deliver(
+        all: impl IntoIterator<Item = Self>,
+        observer: &dyn SubscriptionObserver,
+    ) {
+        // The receiver of an answer may be gone.
+        all.into_iter().for_each(|notification| match notification {
+            Notification::Called(answer, outcome) => drop(answer.send(outcome)),
+            Notification::Subscribed(request, outcome) => observer.answered(request, outcome),
+            Notification::Interrupted(request) => observer.interrupted(request),
+            Notification::Pong(pong) => drop(pong.send(())),
+        });
+    }
+}
+
+impl Request {
+    /// Whether a request that was not sent may be forgotten. A subscription without a waiter may
+    /// not: it restores a channel, or its unsubscription follows.
+    pub(super) fn is_abandoned(&self) -> bool {
+        match self {
+            Request::Call(request) => request.answer.is_closed(),
+            Request::Command(request) => request.answer.is_closed(),
+            Request::Subscribe(_) | Request::Unsubscribe(..) | Request::Ping(_) => false,
+        }
+    }
+
+    /// Only calls and commands have a time-out in the ledger.
+    pub(super) fn is_call(&self) -> bool {
+        matches!(self, Request::Call(_) | Request::Command(_))
+    }
+
+    pub(super) fn unanswered(self, error: CallError) -> Option<Notification> {
+        match self {
+            Request::Call(CallRequest { answer, .. })
+            | Request::Command(CommandRequest { answer, .. }) => {
+                Some(Notification::Called(answer, Err(error)))
+            }
+            Request::Subscribe(request) => Some(Notification::Interrupted(request)),
+            Request::Unsubscribe(..) | Request::Ping(_) => None,
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! Sentinel: one node whose target is the server that the sentinels call the primary.
+//!
+//! All known sentinels are asked at once ([`look`]). One of them may be cut off, or its address may belong to
+//! another deployment by now, so none is believed alone:
+//!
+//! - The primary is the server that more than half of the sentinels name. Without such a majority the present
+//!   one stays.
+//! - A server that fewer name is followed if it says itself that it succeeds the present primary: it is a
+//!   primary, and its former replication id is the id of the present one.
+//! - A client that starts has nothing to compare with. After [`look::PATIENCE`] it takes the server that most of
+//!   the sentinels name that answer.
+//! - The sentinels of the URL are always asked; others as long as most of those that answer see them up.
+//!
+//! Whether the server is a primary, it says itself, on each connection that carries calls, when the connection
+//! begins (`handshake.rs`) and about every second after that (`supervisor.rs`).
+//!
+//! | event | what follows |
+//! | --- | --- |
+//! | `+switch-master` on any sentinel, a sentinel is connected | a look; the message itself is not trusted |
+//! | a connection to the primary is lost, refused, demoted, read-only, or cannot be opened | a look |
+//! | [`EVERY`] has passed | a look |
+//! | a look finds another primary | every connection to the former one is given up at once (`Node::switch`); every hold is uncertain until the new primary has confirmed it |
+//! | no sentinel answers | nothing: the primary may be well |
+//!
+//! # Why a switch gives up connections that work
+//!
+//! A former primary that lives is demoted about ten seconds after its successor was announced, and takes
+//! writes until then. Clients that stay on it, and clients that have gone on, are each granted the lock.
+//!
+//! # What remains
+//!
+//! A client that reaches the former primary and no sentinel does not learn of the switch.
+
+mod look;
+mod watch;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use futures_util::future::join_all;
+use tokio::sync::Notify;
+use tokio::time::{Duration, Instant, timeout_at};
+
+use self::watch::{Origin, Watched};
+use super::IfUnreachable;
+use super::deployment::SentinelDeployment;
+use super::endpoint::{Endpoint, HostPort};
+use super::handshake::not_connected;
+use super::node::Node;
+use super::remote::Remote;
+use super::setup::Setup;
+use super::task::AbortOnDrop;
+use crate::Value;
+use crate::sync::Mutex;
+use crate::{CallError, Fault};
+
+/// The longest time between two looks, but for a little jitter.
+const EVERY: Duration = Duration::from_millis(1_500);
+
+pub(crate) struct Sentinel {
+    pub(super) node: Arc<Node>,
+    shared: Arc<Shared>,
+    looking: AbortOnDrop<()>,
+}
+
+struct Shared {
+    deployment: SentinelDeployment,
+    setup: Setup,
+    /// Another primary may have been chosen.
+    changed: Arc<Notify>,
+    /// By address.
+    sentinels: Mutex<BTreeMap<String, Watched>>,
+    /// Why the sentinels have named no primary, until they do.
+    unnamed: Mutex<Option<CallError>>,
+}
+
+impl Sentinel {
+    pub(super) async fn connect(
+        deployment: SentinelDeployment,
+        setup: Setup,
+        if_unreachable: IfUnreachable,
+    ) -> Result<Self, CallError> {
+        // The errors of a URL come before anything is sent.
+        let (host, port) = ("localhost".to_owned(), 1);
+        setup.server(&deployment.servers.at(&HostPort { host, port }))?;
+        let changed = Arc::<Notify>::default();
+        let unknown = Err(Fault("no sentinel has named the primary yet".into()));
+        let node = Node::open(unknown, setup.clone(), changed.clone());
+        let node = Arc::new(node);
+        let shared = Arc::new(Shared {
+            deployment,
+            setup,
+            changed,
+            sentinels: Mutex::default(),
+            unnamed: Mutex::default(),
+        });
+        for endpoint in &shared.deployment.sentinels {
+            shared.watch(endpoint, Origin::Url)?;
+        }
+        let own = &shared.setup.runtimes.own;
+        let looking = AbortOnDrop(own.spawn(look::run(shared.clone(), node.clone())));
+        // CANCEL: all tasks end when this is dropped.
+        let sentinel = Sentinel {
+            node,
+            shared,
+            looking,
+        };
+        let limit = Instant::now() + sentinel.shared.setup.timing.connect;
+        let connected = timeout_at(limit, sentinel.node.connected()).await.is_ok();
+        if connected || if_unreachable == IfUnreachable::RetryLater {
+            return Ok(sentinel);
+        }
+        let unnamed = sentinel.shared.unnamed.lock().take();
+        Err(match unnamed {
+            Some(error) => error,
+            None => sentinel.node.why_not_connected().unwrap_or_else(|| {
+                not_connected("the connection for messages was not made in time")
+            }),
+        })
+    }
+
+    pub(super) fn server(&self) -> String {
+        self.shared.deployment.to_string()
+    }
+
+    /// `SENTINEL <question> <name of the primary>`: an error that a sentinel answers is an answer, too.
+    pub(super) async fn answers(&self, question: &str) -> Vec<Value> {
+        let sentinels: Vec<_> = self.shared.sentinels.lock().values().cloned().collect();
+        let words = [
+            b"SENTINEL",
+            question.as_bytes(),
+            self.shared.deployment.master.as_bytes(),
+        ];
+        let asked = join_all(sentinels.iter().map(|sentinel| sentinel.ask(&words))).await;
+        let answer = |outcome| match outcome {
+            Ok(value) => Some(value),
+            Err(CallError::Refused(Fault(text))) => Some(Value::Text(text)),
+            Err(_) => None,
+        };
+        asked.into_iter().filter_map(answer).collect()
+    }
+
+    pub(super) async fn close(&self) {
+        self.looking.0.abort();
+        self.shared.sentinels.lock().clear();
+        self.node.close().await;
+    }
+}
+
+impl fmt::Debug for Sentinel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sentinel")
+            .field("deployment", &self.server())
+            .field("node", &self.node)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Shared {
+    /// The server at an address that a sentinel has told: only as a primary.
+    fn primary(&self, address: &HostPort) -> Result<Arc<Remote>, Fault> {
+        let server = self.deployment.servers.at(address);
+        let remote = self.setup.server(&server).map_err(|error| {
+            Fault(format!(
+                "the sentinels name a primary that cannot be used: {error:?}"
+            ))
+        })?;
+        Ok(Arc::new(remote.primary_only()))
+    }
+
+    /// Watches a sentinel, unless it is watched already.
+    fn watch(&self, endpoint: &Endpoint, origin: Origin) -> Result<(), CallError> {
+        let remote = Arc::new(self.setup.sentinel(endpoint)?);
+        let mut sentinels = self.sentinels.lock();
+        if sentinels.len() == SENTINELS_MAX {
+            return Err(not_connected("too many sentinels"));
+        }
+        let watched = || Watched::start(origin, remote, &self.setup, &self.changed);
+        sentinels
+            .entry(endpoint.address().to_string())
+            .or_insert_with(watched);
+        Ok(())
+    }
+}
+
+/// Far more than anybody has.
+const SENTINELS_MAX: usize = 128;

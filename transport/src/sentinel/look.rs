@@ -1,0 +1,275 @@
+//! Asks the sentinels for the primary, again and again, and gives the node another target.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use futures_util::future::join_all;
+use tokio::time::{Duration, Instant, sleep, timeout};
+
+use super::watch::{ANSWER_MAX, Origin, Watched};
+use super::{EVERY, Shared};
+use crate::Value;
+use crate::control::{ControlConnection, Deaf};
+use crate::endpoint::{Endpoint, HostPort};
+use crate::handshake::not_connected;
+use crate::node::Node;
+use crate::{CallError, Fault, Lane};
+
+/// The shortest time between two looks: a primary that is gone fails many connections at once.
+const AT_LEAST: Duration = Duration::from_millis(20);
+
+/// So many looks pass between two questions for other sentinels.
+const OTHERS: u32 = 10;
+
+/// How long a client that starts waits for most of the sentinels.
+pub(super) const PATIENCE: Duration = ANSWER_MAX;
+
+const REPLICATION: [&[u8]; 2] = [b"INFO", b"replication"];
+
+/// The sentinels at one look, by address.
+type Sentinels = BTreeMap<String, Watched>;
+
+/// The primary that the node has as its target.
+struct Present {
+    address: HostPort,
+    /// Its replication id. A replica that is promoted keeps it as its former one. `None`: this user may not ask.
+    replication_id: Option<String>,
+    is_identified: bool,
+    /// A server that a minority names and that turned out not to be the successor.
+    refuted: Option<HostPort>,
+}
+
+/// Runs until it is dropped.
+pub(super) async fn run(shared: Arc<Shared>, node: Arc<Node>) {
+    let patience = Instant::now() + PATIENCE.min(shared.setup.timing.connect / 3);
+    let mut present: Option<Present> = None;
+    let mut round = 0_u32;
+    loop {
+        let sentinels = shared.sentinels.lock().clone();
+        let name = shared.deployment.master.as_bytes();
+        let answers = join_all(sentinels.iter().map(|sentinel| primary(sentinel, name))).await;
+        let mut voters = sentinels
+            .values()
+            .filter(|sentinel| sentinel.is_voter())
+            .count();
+        let next = match (most_named(answers.iter().flatten()), &mut present) {
+            (Some((address, voices)), _) if 2 * voices > voters => Some(address),
+            (Some((address, _)), None) if Instant::now() >= patience => Some(address),
+            (_, None) => None,
+            (_, Some(present)) => present.successor(&shared, answers.iter().flatten()).await,
+        };
+        let is_at = |address: &HostPort| present.as_ref().is_some_and(|at| at.address == *address);
+        match next.filter(|address| !is_at(address)) {
+            Some(address) => {
+                follow(&shared, &node, &address);
+                if present.is_some() {
+                    // Only now: a renewal that the former primary answered confirms nothing any more.
+                    shared.setup.events.primary_changed(&|_| true);
+                } else {
+                    // Those of the URL that are gone for good do not keep others from being learned.
+                    voters = 0;
+                }
+                present = Some(Present::at(address));
+                round = 0;
+            }
+            None if present.is_none() => unnamed(&shared, &node, answers),
+            None => {}
+        }
+        let mut pause = PATIENCE;
+        if let Some(present) = &mut present {
+            present.identify(&node, round).await;
+            if round.is_multiple_of(OTHERS) {
+                learn_others(&shared, &sentinels, voters).await;
+            }
+            (round, pause) = (round + 1, EVERY);
+        }
+        tokio::select! {
+            biased;
+            () = shared.changed.notified() => sleep(AT_LEAST).await,
+            () = sleep(pause.mul_f64(0.8 + 0.4 * fastrand::f64())) => {}
+        }
+    }
+}
+
+impl Present {
+    fn at(address: HostPort) -> Self {
+        Present {
+            address,
+            replication_id: None,
+            is_identified: false,
+            refuted: None,
+        }
+    }
+
+    /// Asks for its replication id, which changes when it starts anew.
+    async fn identify(&mut self, node: &Node, round: u32) {
+        if round.is_multiple_of(OTHERS) {
+            self.refuted = None;
+        } else if self.is_identified {
+            return;
+        }
+        let info = timeout(ANSWER_MAX, node.command(Lane::Background, &REPLICATION)).await;
+        match info {
+            Ok(Ok(info)) => {
+                self.replication_id = line(&info, "master_replid:");
+                self.is_identified = true;
+            }
+            Ok(Err(CallError::Refused(_))) => self.is_identified = true,
+            _ => {}
+        }
+    }
+
+    /// A server that too few name, if it says itself that it succeeds this one.
+    async fn successor<'a>(
+        &mut self,
+        shared: &Shared,
+        named: impl Iterator<Item = &'a HostPort>,
+    ) -> Option<HostPort> {
+        let id = self.replication_id.as_ref()?;
+        let (other, _) = most_named(named.filter(|address| **address != self.address))?;
+        if self.refuted.as_ref() == Some(&other) {
+            return None;
+        }
+        let former = timeout(ANSWER_MAX, former_id(shared, &other))
+            .await
+            .ok()
+            .flatten();
+        if former.as_ref() == Some(id) {
+            return Some(other);
+        }
+        self.refuted = Some(other);
+        None
+    }
+}
+
+/// The id of the data that a primary had as a replica, if the server is a primary.
+async fn former_id(shared: &Shared, address: &HostPort) -> Option<String> {
+    let remote = shared.primary(address).ok()?;
+    let events = Arc::new(Deaf);
+    let opened = ControlConnection::open(&remote, &shared.setup, events).await;
+    let info = opened.ok()?.command(&REPLICATION, ANSWER_MAX).await.ok()?;
+    line(&info, "master_replid2:")
+}
+
+/// A line of INFO.
+fn line(info: &Value, name: &str) -> Option<String> {
+    let Value::Text(info) = info else { return None };
+    info.lines()
+        .find_map(|line| line.trim().strip_prefix(name))
+        .map(str::to_owned)
+}
+
+/// The server that most of the sentinels name that answer, and how many do.
+fn most_named<'a>(named: impl Iterator<Item = &'a HostPort>) -> Option<(HostPort, usize)> {
+    let mut voices = BTreeMap::<_, usize>::new();
+    named.for_each(|address| *voices.entry(address).or_default() += 1);
+    let (most, voices) = voices.into_iter().max_by_key(|(_, voices)| *voices)?;
+    Some((most.clone(), voices))
+}
+
+/// Another server is the primary now.
+fn follow(shared: &Shared, node: &Node, next: &HostPort) {
+    *shared.unnamed.lock() = None;
+    let fault = Fault(format!("the primary is {}:{} now", next.host, next.port));
+    node.switch(shared.primary(next), &fault);
+}
+
+/// Leaves the fault of each sentinel to callers, while no primary is known.
+fn unnamed(shared: &Shared, node: &Node, answers: Vec<Result<HostPort, CallError>>) {
+    let (mut kind, mut causes): (fn(Fault) -> CallError, _) = (CallError::NotApplied, Vec::new());
+    for answer in answers {
+        match answer {
+            Err(CallError::Refused(Fault(cause))) => {
+                kind = CallError::Refused;
+                causes.push(cause);
+            }
+            Err(CallError::NotApplied(Fault(cause)) | CallError::Unknown(Fault(cause))) => {
+                causes.push(cause);
+            }
+            // One that waits for the others.
+            _ => return,
+        }
+    }
+    let fault = Fault(format!(
+        "no sentinel has named the primary yet: {}",
+        causes.join("; ")
+    ));
+    let error = Some(kind(fault.clone()));
+    if std::mem::replace(&mut *shared.unnamed.lock(), error.clone()) != error {
+        node.switch(Err(fault.clone()), &fault);
+    }
+}
+
+async fn primary((own, sentinel): (&String, &Watched), name: &[u8]) -> Result<HostPort, CallError> {
+    let answer = sentinel.ask(&[b"SENTINEL", b"MASTER", name]).await;
+    let described = answer.and_then(|reply| {
+        address(&reply).ok_or_else(|| not_connected("the primary is not described"))
+    });
+    described.map_err(|error| error.reworded(|text| format!("{own}: {text}")))
+}
+
+/// Watches the sentinels that most of those see up that answer, and forgets the others. So few that they may
+/// be cut off, or of another deployment, teach nothing.
+async fn learn_others(shared: &Shared, sentinels: &Sentinels, voters: usize) {
+    let question: [&[u8]; 3] = [
+        b"SENTINEL",
+        b"SENTINELS",
+        shared.deployment.master.as_bytes(),
+    ];
+    let replies = join_all(sentinels.values().map(|one| one.ask(&question))).await;
+    let (mut answered, mut named) = (0, BTreeMap::<String, (usize, Option<Endpoint>)>::new());
+    for (own, reply) in sentinels.keys().zip(replies) {
+        let Ok(Value::Array(others)) = reply else {
+            continue;
+        };
+        answered += 1;
+        let up = others.iter().filter_map(seen_up);
+        let up = up.map(|other| shared.deployment.sentinel_at(&other));
+        let up = up.map(|endpoint| (endpoint.address().to_string(), Some(endpoint)));
+        let mut up: BTreeMap<_, _> = up.collect();
+        // It does not name itself.
+        up.entry(own.clone()).or_default();
+        for (address, endpoint) in up {
+            let (voices, known) = named.entry(address).or_default();
+            *voices += 1;
+            *known = known.take().or(endpoint);
+        }
+    }
+    if 2 * answered <= voters {
+        return;
+    }
+    named.retain(|_, (voices, _)| 2 * *voices > answered);
+    let is_kept =
+        |address: &str, one: &Watched| one.origin == Origin::Url || named.contains_key(address);
+    shared
+        .sentinels
+        .lock()
+        .retain(|address, one| is_kept(address, one));
+    for endpoint in named.into_values().filter_map(|(_, endpoint)| endpoint) {
+        // One that cannot be used is not needed: it was not configured.
+        drop(shared.watch(&endpoint, Origin::OtherSentinels));
+    }
+}
+
+/// Another sentinel, unless it is down.
+fn seen_up(sentinel: &Value) -> Option<HostPort> {
+    if let Some(Value::Text(flags)) = sentinel.field("flags")
+        && flags.contains("s_down")
+    {
+        return None;
+    }
+    address(sentinel)
+}
+
+/// The address in a sentinel's description of a server.
+fn address(description: &Value) -> Option<HostPort> {
+    let field = |name| match description.field(name) {
+        Some(Value::Text(text)) if !text.is_empty() => Some(text),
+        _ => None,
+    };
+    let port = field("port")?.parse().ok().filter(|port| *port != 0)?;
+    Some(HostPort {
+        host: field("ip")?.clone(),
+        port,
+    })
+}

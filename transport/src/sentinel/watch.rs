@@ -1,0 +1,146 @@
+//! One sentinel: a connection on which it is asked, and on which it announces.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tokio::sync::Notify;
+use tokio::time::{Duration, sleep};
+
+use crate::Value;
+use crate::control::ControlConnection;
+use crate::handshake::not_connected;
+use crate::pacer::Pacer;
+use crate::remote::Remote;
+use crate::request::CallOutcome;
+use crate::setup::Setup;
+use crate::sync::Mutex;
+use crate::task::AbortOnDrop;
+use crate::{CallError, Lane, Missed, TransportEvents};
+
+/// How long a sentinel may take for an answer: it only reads its memory.
+pub(super) const ANSWER_MAX: Duration = Duration::from_millis(300);
+
+/// How often an idle subscription connection is probed.
+const PROBE: Duration = Duration::from_secs(1);
+
+const PAUSE_MIN: Duration = Duration::from_millis(20);
+const PAUSE_MAX: Duration = Duration::from_secs(1);
+
+/// A sentinel that is kept connected, until this is dropped.
+#[derive(Clone)]
+pub(super) struct Watched {
+    pub(super) origin: Origin,
+    state: Arc<State>,
+    _task: Arc<AbortOnDrop<()>>,
+}
+
+/// Who named the sentinel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Origin {
+    Url,
+    OtherSentinels,
+}
+
+struct State {
+    remote: Arc<Remote>,
+    /// Or why there is none.
+    connection: Mutex<Result<Arc<ControlConnection>, CallError>>,
+    has_been_connected: AtomicBool,
+    changed: Arc<Notify>,
+}
+
+impl Watched {
+    pub(super) fn start(
+        origin: Origin,
+        remote: Arc<Remote>,
+        setup: &Setup,
+        changed: &Arc<Notify>,
+    ) -> Self {
+        let unknown = remote.cannot_connect(not_connected("no answer yet"));
+        let state = Arc::new(State {
+            remote,
+            connection: Mutex::new(Err(unknown)),
+            has_been_connected: AtomicBool::new(false),
+            changed: changed.clone(),
+        });
+        let own = &setup.runtimes.own;
+        let task = own.spawn(watch(state.clone(), setup.clone()));
+        Watched {
+            origin,
+            state,
+            _task: Arc::new(AbortOnDrop(task)),
+        }
+    }
+
+    /// Without a connection the error says why there is none.
+    pub(super) async fn ask(&self, words: &[&[u8]]) -> CallOutcome {
+        let connection = self.state.connection.lock().clone()?;
+        connection.command(words, ANSWER_MAX).await
+    }
+
+    /// Whether it counts towards the majority. Sentinels may name addresses at which no client reaches them.
+    pub(super) fn is_voter(&self) -> bool {
+        self.origin == Origin::Url || self.state.has_been_connected.load(Ordering::Relaxed)
+    }
+}
+
+/// Runs until it is dropped.
+async fn watch(state: Arc<State>, setup: Setup) {
+    let mut pacer = Pacer::new(PAUSE_MIN, PAUSE_MAX);
+    loop {
+        let events = Arc::new(Announcements(state.changed.clone()));
+        let fault = match connect(&state, &setup, events).await {
+            Err(fault) => fault,
+            Ok(connection) => {
+                pacer.reset();
+                let connection = Arc::new(connection);
+                *state.connection.lock() = Ok(connection.clone());
+                state.has_been_connected.store(true, Ordering::Relaxed);
+                // What was announced before was not heard.
+                state.changed.notify_one();
+                // Another answer than PONG belongs to another question.
+                let pong = Ok(Value::Text("PONG".into()));
+                while connection.command(&[b"PING"], ANSWER_MAX).await == pong {
+                    sleep(PROBE).await;
+                }
+                let lost = not_connected("the connection was lost");
+                state.remote.cannot_connect(lost)
+            }
+        };
+        let former = std::mem::replace(&mut *state.connection.lock(), Err(fault.clone()));
+        if former.err() != Some(fault) {
+            // For the error that callers see.
+            state.changed.notify_one();
+        }
+        pacer.nothing_new();
+        pacer.rest().await;
+    }
+}
+
+async fn connect(
+    state: &State,
+    setup: &Setup,
+    events: Arc<Announcements>,
+) -> Result<ControlConnection, CallError> {
+    let connection = ControlConnection::open(&state.remote, setup, events).await?;
+    let subscribed = connection.subscribe("+switch-master", ANSWER_MAX).await;
+    subscribed.map_err(|error| state.remote.cannot_connect(error))?;
+    Ok(connection)
+}
+
+/// The messages of a sentinel.
+struct Announcements(Arc<Notify>);
+
+impl TransportEvents for Announcements {
+    fn message(&self, _: &str, _: &[u8]) {
+        self.0.notify_one();
+    }
+
+    fn missed(&self, _: Missed<'_>) {
+        self.0.notify_one();
+    }
+
+    fn restored(&self, _: Lane) {}
+
+    fn primary_changed(&self, _: &dyn Fn(&str) -> bool) {}
+}

@@ -1,0 +1,63 @@
+//! What all connections of a client have in common, wherever they lead.
+
+use std::sync::Arc;
+
+use tokio::runtime::Handle;
+
+use super::Timing;
+use super::credentials::Provider;
+use super::dial::{Dial, StreamDialer, Tls};
+use super::endpoint::Endpoint;
+use super::remote::Remote;
+use crate::{CallError, ShardedPubSub, TransportEvents};
+
+/// How a client reaches its servers, and to whom it reports.
+#[derive(Clone)]
+#[expect(
+    missing_debug_implementations,
+    reason = "it has functions of its maker"
+)]
+pub struct Setup {
+    /// Shown by CLIENT LIST.
+    pub name: String,
+    /// Set if the deployment needs TLS.
+    pub tls: Option<Tls>,
+    /// Replaces the credentials of the URL.
+    pub provider: Option<Provider>,
+    /// Replaces sockets.
+    pub streams: Option<StreamDialer>,
+    /// How long to wait.
+    pub timing: Timing,
+    /// Who is told of messages and connections.
+    pub events: Arc<dyn TransportEvents>,
+    /// Where the tasks run.
+    pub runtimes: Runtimes,
+    /// How releases are published in a cluster.
+    pub sharded_pubsub: ShardedPubSub,
+}
+
+/// The runtimes of a client's tasks.
+#[derive(Clone, Debug)]
+pub struct Runtimes {
+    /// Drives the caller's lane and messages.
+    pub caller: Handle,
+    /// The library's own, on a thread of its own.
+    pub own: Handle,
+}
+
+impl Setup {
+    /// A server that has locks.
+    pub(super) fn server(&self, endpoint: &Endpoint) -> Result<Remote, CallError> {
+        let remote = self.sentinel(endpoint)?;
+        Ok(remote.log_in_by(self.provider.clone()))
+    }
+
+    /// A sentinel: the users of the servers are not known there.
+    pub(super) fn sentinel(&self, endpoint: &Endpoint) -> Result<Remote, CallError> {
+        let dial = match &self.streams {
+            Some(streams) => streams.to(endpoint),
+            None => Dial::to(endpoint, self.tls.as_ref())?,
+        };
+        Ok(Remote::new(dial, endpoint, &self.name))
+    }
+}

@@ -1,0 +1,110 @@
+//! The slot of a lane: the connection on which callers send, if there is one, and the epoch.
+//!
+//! # Invariants
+//!
+//! - **SLOT-1** `epoch` rises in the same critical section in which the connection leaves the slot, and
+//!   before any call of that connection ends. A caller that reads the epoch and then takes a connection
+//!   from the slot has a connection of that epoch or of a later one.
+//! - **SLOT-2** A connection never returns to the slot.
+//! - **SLOT-3** A connection of an earlier generation than the slot's is refused: it leads to a server that
+//!   is not the target any more.
+//!
+//! # Locking
+//!
+//! `state`, for a moment. Never across an await.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::connection::Connection;
+use crate::sync::{AtomicU64, Mutex};
+use crate::{CallError, Fault};
+
+pub(super) struct ConnectionSlot {
+    state: Mutex<State>,
+    epoch: AtomicU64,
+    /// Changes under the lock of `state`.
+    generation: AtomicU64,
+}
+
+enum State {
+    Connected(Arc<Connection>),
+    /// The fault says why.
+    Disconnected(Fault),
+    Closed,
+}
+
+impl ConnectionSlot {
+    pub(super) fn new() -> Self {
+        let state = Mutex::new(State::Disconnected(Fault("not connected yet".into())));
+        let (epoch, generation) = (AtomicU64::new(0), AtomicU64::new(0));
+        ConnectionSlot {
+            state,
+            epoch,
+            generation,
+        }
+    }
+
+    /// The connection to send on. Without one nothing is queued: the call is not applied.
+    pub(super) fn connection(&self) -> Result<Arc<Connection>, CallError> {
+        match &*self.state.lock() {
+            State::Connected(connection) => Ok(connection.clone()),
+            State::Disconnected(fault) => Err(CallError::NotApplied(fault.clone())),
+            State::Closed => Err(CallError::Closed),
+        }
+    }
+
+    pub(super) fn epoch(&self) -> u64 {
+        self.epoch.load(Ordering::Acquire)
+    }
+
+    /// Takes a lost connection out of the slot.
+    pub(super) fn disconnected(&self, fault: Fault) {
+        self.take(&mut self.state.lock(), fault);
+    }
+
+    /// Gives a new reason why there is no connection, if there is none.
+    pub(super) fn unreachable(&self, fault: Fault) {
+        if let State::Disconnected(why) = &mut *self.state.lock() {
+            *why = fault;
+        }
+    }
+
+    /// The node has another target: from now on, the slot has connections of this generation only.
+    /// Returns the connection that it had, which must be ended.
+    pub(super) fn switched(&self, generation: u64, fault: Fault) -> Option<Arc<Connection>> {
+        let mut state = self.state.lock();
+        self.generation.store(generation, Ordering::Release);
+        self.take(&mut state, fault)
+    }
+
+    fn take(&self, state: &mut State, fault: Fault) -> Option<Arc<Connection>> {
+        if matches!(state, State::Closed) {
+            return None;
+        }
+        match std::mem::replace(state, State::Disconnected(fault)) {
+            State::Connected(connection) => {
+                // INVARIANT SLOT-1: before the slot is free for another connection.
+                self.epoch.fetch_add(1, Ordering::AcqRel);
+                Some(connection)
+            }
+            State::Disconnected(_) | State::Closed => None,
+        }
+    }
+
+    /// False if the connection is of an earlier generation (SLOT-3).
+    pub(super) fn connected(&self, connection: &Arc<Connection>, generation: u64) -> bool {
+        let mut state = self.state.lock();
+        if self.generation.load(Ordering::Acquire) != generation {
+            return false;
+        }
+        if !matches!(*state, State::Closed) {
+            *state = State::Connected(connection.clone());
+        }
+        true
+    }
+
+    pub(super) fn close(&self) {
+        *self.state.lock() = State::Closed;
+    }
+}

@@ -1,0 +1,296 @@
+//! The registry of the subscribed channels, and the connection that carries them.
+//!
+//! # Invariants
+//!
+//! - **REGISTRY-1** Requests reach the connection in the order of the calls that made them: they are pushed
+//!   under the lock.
+//! - **REGISTRY-2** A channel is `confirmed` only if the server confirmed its latest generation on this
+//!   connection: a subscription that was followed by an unsubscription confirms nothing.
+//! - **REGISTRY-3** A channel stays registered across connections until it is unsubscribed. A `subscribe` waits
+//!   on while the next connection is made for the first time, not beyond.
+//!
+//! # Locking
+//!
+//! One mutex, never across an await. A connection's locks are taken under it, never the other way
+//! round, and no answer is sent under it.
+//!
+//! # Bounds
+//!
+//! An entry for each channel that was subscribed and not unsubscribed, and one for each `subscribe`
+//! future while there is no connection.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tokio::sync::oneshot;
+
+use super::connection::Connection;
+use super::request::{SubscribeOutcome, SubscribeRequest, SubscriptionObserver};
+use crate::sync::Mutex;
+use crate::{CallError, Fault, PubSub};
+
+#[derive(Default)]
+pub(super) struct SubscriptionRegistry(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    connectivity: Connectivity,
+    /// Ordered: a simulation that is replayed must not depend on hashing.
+    channels: BTreeMap<Arc<str>, Registered>,
+    generations: u64,
+    /// Counts losses.
+    epoch: u64,
+    /// Only connections of this generation are accepted, as in `slot.rs`.
+    generation: u64,
+    /// The requests for the next connection.
+    pending: Vec<SubscribeRequest>,
+    /// Why this connection did not restore a channel, if another may.
+    not_restored: Option<CallError>,
+}
+
+#[derive(Default)]
+enum Connectivity {
+    Connected(Arc<Connection>),
+    /// The next connection is being made for the first time.
+    #[default]
+    Reconnecting,
+    /// The next connection could not be made yet.
+    Unreachable(Fault),
+    Closed,
+}
+
+struct Registered {
+    generation: u64,
+    pubsub: PubSub,
+    confirmed: bool,
+}
+
+impl SubscriptionRegistry {
+    /// Requests a subscription; the receiver gets the outcome.
+    pub(super) fn subscribe(
+        &self,
+        channel: &Arc<str>,
+        pubsub: PubSub,
+    ) -> Result<oneshot::Receiver<SubscribeOutcome>, CallError> {
+        let mut state = self.0.lock();
+        let state = &mut *state;
+        match &state.connectivity {
+            Connectivity::Connected(_) | Connectivity::Reconnecting => {}
+            Connectivity::Unreachable(fault) => return Err(CallError::NotApplied(fault.clone())),
+            Connectivity::Closed => return Err(CallError::Closed),
+        }
+        let generations = &mut state.generations;
+        let registered = state.channels.entry(channel.clone()).or_insert_with(|| {
+            *generations += 1;
+            Registered {
+                generation: *generations,
+                pubsub,
+                confirmed: false,
+            }
+        });
+        let (answer, receiver) = oneshot::channel();
+        if registered.confirmed {
+            drop(answer.send(Ok(())));
+            return Ok(receiver);
+        }
+        let (generation, epoch) = (registered.generation, state.epoch);
+        let (channel, answer) = (channel.clone(), Some(answer));
+        let request = SubscribeRequest {
+            channel,
+            generation,
+            epoch,
+            pubsub,
+            answer,
+        };
+        match &state.connectivity {
+            // INVARIANT REGISTRY-1.
+            Connectivity::Connected(connection) => connection.subscribe(request)?,
+            _ => state.pending.push(request),
+        }
+        Ok(receiver)
+    }
+
+    /// The server has confirmed the channel, on the present connection.
+    pub(super) fn is_confirmed(&self, channel: &str) -> bool {
+        self.0
+            .lock()
+            .channels
+            .get(channel)
+            .is_some_and(|registered| registered.confirmed)
+    }
+
+    pub(super) fn unsubscribe(&self, channel: &Arc<str>) {
+        let mut state = self.0.lock();
+        if let Some(registered) = state.channels.remove(channel)
+            && let Connectivity::Connected(connection) = &state.connectivity
+        {
+            // INVARIANT REGISTRY-1. A closed connection has no subscriptions either.
+            drop(connection.unsubscribe(channel, registered.pubsub));
+        }
+    }
+
+    /// Whether the connection restored all channels that [`connected`](Self::connected) asked it for,
+    /// except those that the server refused for good. A server whose script runs for too long
+    /// answers BUSY, and would confirm the channel later.
+    pub(super) fn restored(&self) -> Result<(), CallError> {
+        self.0.lock().not_restored.take().map_or(Ok(()), Err)
+    }
+
+    /// Asks a new connection for every registered channel. All of them are answered when a PING that
+    /// is sent now is answered.
+    ///
+    /// False if the connection is of an earlier generation than the registry's.
+    pub(super) fn connected(&self, connection: &Arc<Connection>, generation: u64) -> bool {
+        let mut guard = self.0.lock();
+        let state = &mut *guard;
+        if state.generation != generation {
+            return false;
+        }
+        if matches!(state.connectivity, Connectivity::Closed) {
+            return true;
+        }
+        state.connectivity = Connectivity::Connected(connection.clone());
+        state.not_restored = None;
+        for (channel, registered) in &mut state.channels {
+            registered.confirmed = false;
+            let (generation, epoch) = (registered.generation, state.epoch);
+            let (channel, pubsub) = (channel.clone(), registered.pubsub);
+            let request = SubscribeRequest {
+                channel,
+                generation,
+                epoch,
+                pubsub,
+                answer: None,
+            };
+            // If the connection has ended already, the next one is asked.
+            drop(connection.subscribe(request));
+        }
+        let pending = std::mem::take(&mut state.pending);
+        let (wanted, gone): (Vec<_>, Vec<_>) = pending.into_iter().partition(|request| {
+            let registered = state.channels.get(&request.channel);
+            registered.is_some_and(|registered| registered.generation == request.generation)
+        });
+        for mut request in wanted {
+            request.epoch = state.epoch;
+            drop(connection.subscribe(request));
+        }
+        drop(guard);
+        for request in gone {
+            answer(
+                request,
+                Err(CallError::NotApplied(Fault("it was unsubscribed".into()))),
+            );
+        }
+        true
+    }
+
+    /// The connection was lost; another is being made.
+    pub(super) fn disconnected(&self) {
+        self.0.lock().disconnected();
+    }
+
+    /// The node has another target: from now on, connections of this generation are taken. Returns the
+    /// connection of the former target, which must be ended.
+    pub(super) fn switched(&self, generation: u64) -> Option<Arc<Connection>> {
+        let mut state = self.0.lock();
+        state.generation = generation;
+        state.disconnected()
+    }
+
+    /// If there is no connection, there is none for now: no `subscribe` waits for one.
+    pub(super) fn unreachable(&self, fault: Fault) {
+        self.give_up(
+            Connectivity::Unreachable(fault.clone()),
+            &CallError::NotApplied(fault),
+        );
+    }
+
+    pub(super) fn close(&self) {
+        self.give_up(Connectivity::Closed, &CallError::Closed);
+    }
+
+    fn give_up(&self, connectivity: Connectivity, error: &CallError) {
+        let pending = {
+            let mut state = self.0.lock();
+            match (&state.connectivity, &connectivity) {
+                (Connectivity::Closed, _)
+                | (Connectivity::Connected(_), Connectivity::Unreachable(_)) => return,
+                _ => state.connectivity = connectivity,
+            }
+            std::mem::take(&mut state.pending)
+        };
+        for request in pending {
+            answer(request, Err(error.clone()));
+        }
+    }
+}
+
+impl State {
+    fn disconnected(&mut self) -> Option<Arc<Connection>> {
+        if matches!(self.connectivity, Connectivity::Closed) {
+            return None;
+        }
+        self.epoch += 1;
+        self.channels
+            .values_mut()
+            .for_each(|registered| registered.confirmed = false);
+        match std::mem::replace(&mut self.connectivity, Connectivity::Reconnecting) {
+            Connectivity::Connected(connection) => Some(connection),
+            _ => None,
+        }
+    }
+}
+
+impl SubscriptionObserver for SubscriptionRegistry {
+    fn answered(&self, request: SubscribeRequest, outcome: SubscribeOutcome) {
+        let mut state = self.0.lock();
+        match &outcome {
+            // Of a connection that was lost meanwhile: the next one has its own requests.
+            _ if request.epoch != state.epoch => {}
+            Ok(()) => {
+                if let Some(registered) = state.channels.get_mut(&request.channel)
+                    && registered.generation == request.generation
+                {
+                    registered.confirmed = true;
+                }
+            }
+            // No caller would ask for the channel again.
+            Err(error @ CallError::NotApplied(_)) if request.answer.is_none() => {
+                state.not_restored = Some(error.clone());
+            }
+            Err(_) => {}
+        }
+        drop(state);
+        answer(request, outcome);
+    }
+
+    fn revoked(&self, channel: &str) -> bool {
+        let mut state = self.0.lock();
+        // A subscription that was made after an unsubscription of ours is not confirmed yet.
+        let registered = state.channels.get_mut(channel);
+        registered.is_some_and(|registered| std::mem::take(&mut registered.confirmed))
+    }
+
+    fn interrupted(&self, request: SubscribeRequest) {
+        let mut state = self.0.lock();
+        let error = match &state.connectivity {
+            Connectivity::Connected(_) | Connectivity::Reconnecting => {
+                return state.pending.push(request);
+            }
+            Connectivity::Unreachable(fault) => CallError::NotApplied(fault.clone()),
+            Connectivity::Closed => CallError::Closed,
+        };
+        drop(state);
+        answer(request, Err(error));
+    }
+}
+
+fn answer(request: SubscribeRequest, outcome: SubscribeOutcome) {
+    if let Some(answer) = request.answer {
+        // The caller may be gone; the channel then stays as it is.
+        drop(answer.send(outcome));
+    }
+}
+
+#[cfg(all(test, shuttle))]
+mod tests;

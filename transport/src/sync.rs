@@ -1,0 +1,245 @@
+//! Locks, wake-ups, and calls of foreign code.
+//!
+//! # Invariants
+//!
+//! - **FOREIGN-1** No foreign code runs while a lock of this crate or of `leasehold` is held: no
+//!   waker, no recorder or subscriber, no function of the user, and no drop of what they provide.
+//!   Such code may re-enter the crate and take the same lock. Call it through [`call_out`], which also catches
+//!   its panics.
+//!
+//! All locks of both crates come from this module (`tests/architecture`). In debug builds with the
+//! feature `test-util`, each thread counts the locks that it holds, and [`call_out`] panics if
+//! there is one. So every test checks the rule.
+//!
+//! With `--cfg shuttle`, the tests use locks and atomics that may switch to another thread wherever
+//! the system might: see `tests/model.rs`.
+
+mod map;
+
+#[cfg(all(debug_assertions, feature = "test-util"))]
+use std::cell::Cell;
+use std::ops::{Deref, DerefMut};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use tokio::sync::futures::Notified;
+
+#[cfg(not(all(test, shuttle)))]
+pub use std::sync::atomic::{AtomicU64, AtomicUsize};
+
+#[cfg(not(all(test, shuttle)))]
+pub use self::counted::{Mutex, MutexGuard};
+#[cfg(not(all(test, shuttle)))]
+pub use futures_util::task::AtomicWaker;
+
+#[cfg(all(test, shuttle))]
+pub use self::model::{AtomicWaker, Mutex, MutexGuard, step};
+#[cfg(all(test, shuttle))]
+pub use shuttle::sync::atomic::{AtomicU64, AtomicUsize};
+
+pub use map::Map;
+
+/// Calls foreign code (FOREIGN-1). `None` if that code panics.
+pub fn call_out<T>(code: impl FnOnce() -> T) -> Option<T> {
+    no_lock_is_held();
+    catch_unwind(AssertUnwindSafe(code)).ok()
+}
+
+/// Asserts that foreign code may be called here (FOREIGN-1).
+///
+/// # Panics
+///
+/// In debug builds with the feature `test-util`, if this thread holds a lock.
+#[inline]
+pub fn no_lock_is_held() {
+    #[cfg(all(debug_assertions, feature = "test-util"))]
+    assert_eq!(LOCKS.get(), 0, "BUG: code of others is called under a lock");
+}
+
+/// Like tokio's, whose wakers are foreign code.
+#[derive(Debug, Default)]
+pub struct Notify(tokio::sync::Notify);
+
+impl Notify {
+    /// Makes one that nobody waits for.
+    pub fn new() -> Self {
+        Notify::default()
+    }
+
+    /// Waits for a notification.
+    pub fn notified(&self) -> Notified<'_> {
+        self.0.notified()
+    }
+
+    /// Wakes one waiter, or the next one that comes.
+    pub fn notify_one(&self) {
+        call_out(|| self.0.notify_one());
+    }
+
+    /// Wakes all waiters.
+    pub fn notify_waiters(&self) {
+        call_out(|| self.0.notify_waiters());
+    }
+}
+
+#[cfg(all(debug_assertions, feature = "test-util"))]
+thread_local! {
+    /// How many locks of this crate the current thread holds.
+    static LOCKS: Cell<u32> = const { Cell::new(0) };
+}
+
+/// Counts one lock that this thread holds.
+#[derive(Debug)]
+struct Held(());
+
+impl Held {
+    #[inline]
+    fn one() -> Self {
+        #[cfg(all(debug_assertions, feature = "test-util"))]
+        LOCKS.set(LOCKS.get() + 1);
+        Held(())
+    }
+}
+
+impl Drop for Held {
+    #[inline]
+    fn drop(&mut self) {
+        #[cfg(all(debug_assertions, feature = "test-util"))]
+        LOCKS.set(LOCKS.get() - 1);
+    }
+}
+
+/// The guard of a locked lock.
+#[derive(Debug)]
+pub struct Guard<G> {
+    guard: G,
+    _held: Held,
+}
+
+impl<G> Guard<G> {
+    #[inline]
+    fn new(guard: G) -> Self {
+        Guard {
+            guard,
+            _held: Held::one(),
+        }
+    }
+}
+
+impl<G: Deref> Deref for Guard<G> {
+    type Target = G::Target;
+
+    #[inline]
+    fn deref(&self) -> &G::Target {
+        &self.guard
+    }
+}
+
+impl<G: DerefMut> DerefMut for Guard<G> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut G::Target {
+        &mut self.guard
+    }
+}
+
+/// The locks of `parking_lot`, counted.
+#[cfg(not(all(test, shuttle)))]
+mod counted {
+    use super::Guard;
+
+    /// The guard of a locked mutex.
+    pub type MutexGuard<'a, T> = Guard<parking_lot::MutexGuard<'a, T>>;
+
+    /// A mutex without poisoning.
+    #[derive(Debug, Default)]
+    pub struct Mutex<T>(parking_lot::Mutex<T>);
+
+    impl<T> Mutex<T> {
+        /// Makes an unlocked mutex.
+        pub fn new(value: T) -> Self {
+            Mutex(parking_lot::Mutex::new(value))
+        }
+
+        /// Waits for the lock.
+        #[inline]
+        pub fn lock(&self) -> MutexGuard<'_, T> {
+            Guard::new(self.0.lock())
+        }
+
+        /// Takes the lock if it is free.
+        pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+            self.0.try_lock().map(Guard::new)
+        }
+
+        /// The value, which nobody else can have.
+        pub fn get_mut(&mut self) -> &mut T {
+            self.0.get_mut()
+        }
+    }
+}
+
+/// The same API on top of shuttle's locks.
+#[cfg(all(test, shuttle))]
+mod model {
+    use std::sync::atomic::Ordering;
+    use std::task::Waker;
+
+    pub use shuttle::sync::MutexGuard;
+
+    const UNPOISONED: &str = "a panic ends the model";
+
+    /// A mutex without poisoning.
+    #[derive(Debug, Default)]
+    pub struct Mutex<T>(shuttle::sync::Mutex<T>);
+
+    impl<T> Mutex<T> {
+        /// Makes an unlocked mutex.
+        pub fn new(value: T) -> Self {
+            Mutex(shuttle::sync::Mutex::new(value))
+        }
+
+        /// Waits for the lock.
+        pub fn lock(&self) -> MutexGuard<'_, T> {
+            self.0.lock().expect(UNPOISONED)
+        }
+
+        /// Takes the lock if it is free.
+        pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+            self.0.try_lock().ok()
+        }
+
+        /// The value, which nobody else can have.
+        pub fn get_mut(&mut self) -> &mut T {
+            self.0.get_mut().expect(UNPOISONED)
+        }
+    }
+
+    /// The real one, which does not block. Other threads may run before and after each call.
+    #[derive(Debug, Default)]
+    pub struct AtomicWaker(futures_util::task::AtomicWaker);
+
+    impl AtomicWaker {
+        /// Makes one without a waker.
+        pub fn new() -> Self {
+            AtomicWaker::default()
+        }
+
+        /// Takes the waker of a task.
+        pub fn register(&self, waker: &Waker) {
+            step();
+            self.0.register(waker);
+            step();
+        }
+
+        /// Wakes the task.
+        pub fn wake(&self) {
+            step();
+            self.0.wake();
+            step();
+        }
+    }
+
+    /// Lets another thread run here.
+    pub fn step() {
+        shuttle::sync::atomic::AtomicBool::new(false).store(true, Ordering::SeqCst);
+    }
+}

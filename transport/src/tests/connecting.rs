@@ -1,0 +1,345 @@
+//! The first connection: what can be wrong, which outcome it is, and that it is bounded.
+
+use std::net::TcpListener;
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+use super::memory::{CALLER, Ending, MemoryServer, MemoryTestbed, WELCOME, echo};
+use super::*;
+use leasehold_testbed::Proxy;
+
+/// The outcome of connecting, which must come.
+async fn refusal(url: &str) -> CallError {
+    let own = OwnRuntime::new();
+    let connecting = connect(url, Arc::new(Recorder::default()), own.handle());
+    let outcome = timeout(SECOND * 10, connecting)
+        .await
+        .expect("it is bounded");
+    let error = outcome.map(drop).unwrap_err();
+    let shown = format!("{error:?}");
+    assert!(!shown.contains("hunter2"), "{shown}");
+    until("nothing runs any more", || own.tasks() == 0).await;
+    error
+}
+
+fn assert_not_applied(error: &CallError, part: &str) {
+    let holds = matches!(error, CallError::NotApplied(fault) if fault.0.contains(part));
+    assert!(holds, "expected `{part}`: {error:?}");
+}
+
+/// Our connections that use the database.
+fn ours_in(server: &Server, database: u8) -> usize {
+    let clients = server.clients("name=leasehold:test");
+    clients
+        .iter()
+        .filter(|line| line.contains(&format!(" db={database} ")))
+        .count()
+}
+
+fn assert_refused(error: &CallError, part: &str) {
+    let holds = matches!(error, CallError::Refused(fault) if fault.0.contains(part));
+    assert!(holds, "expected `{part}`: {error:?}");
+}
+
+#[tokio::test]
+async fn wrong_and_missing_logins_are_refused() {
+    needs_a_server!();
+    let server = Server::start_with(&["--requirepass", "right"]);
+    let port = server.port();
+    let wrong = refusal(&format!("redis://:hunter2@127.0.0.1:{port}")).await;
+    assert_refused(&wrong, "WRONGPASS");
+    assert_refused(
+        &refusal(&format!("redis://ann:hunter2@127.0.0.1:{port}")).await,
+        "WRONGPASS",
+    );
+    assert_refused(
+        &refusal(&format!("redis://127.0.0.1:{port}")).await,
+        "NOAUTH",
+    );
+    let right = Testbed::new(&server).await;
+    assert_eq!(right.add(Lane::Caller, "n").await, Ok(1));
+}
+
+#[tokio::test]
+async fn a_server_without_hello_is_refused_and_its_answer_does_not_show_the_password() {
+    needs_a_server!();
+    // Such an answer repeats the command.
+    let without = ["--requirepass", "hunter2", "--rename-command", "HELLO", ""];
+    let server = Server::start_with(&without);
+    assert_refused(&refusal(&server.url()).await, "unknown command 'HELLO'");
+}
+
+#[tokio::test]
+async fn a_database_that_does_not_exist_is_refused() {
+    needs_a_server!();
+    let server = Server::start();
+    assert_refused(
+        &refusal(&format!("{}/99", server.url())).await,
+        "out of range",
+    );
+    let testbed = Testbed::at(&format!("{}/3", server.url())).await;
+    testbed.add(Lane::Caller, "n").await.unwrap();
+    assert_eq!(count(&server, "n"), 0, "database 0 is untouched");
+    assert_eq!(ours_in(&server, 3), 3);
+}
+
+#[tokio::test]
+async fn a_full_server_is_not_applied() {
+    needs_a_server!();
+    let server = Server::start_with(&["--maxclients", "2"]);
+    let _one = server.connection();
+    assert_not_applied(&refusal(&server.url()).await, "cannot connect");
+}
+
+#[tokio::test]
+async fn a_closed_port_is_not_applied() {
+    let port = {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.local_addr().unwrap().port()
+    };
+    assert_not_applied(
+        &refusal(&format!("redis://127.0.0.1:{port}")).await,
+        "refused",
+    );
+}
+
+#[tokio::test]
+#[cfg(target_os = "linux")]
+async fn a_dead_address_does_not_hide_the_others_of_its_name() {
+    needs_a_server!();
+    let server = Server::start();
+    // A full queue of connections that are never accepted: the next attempt gets no answer.
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let listener = socket.listen(0).unwrap();
+    let dead = listener.local_addr().unwrap();
+    let mut queue = Vec::new();
+    while let Ok(stream) = timeout(SECOND / 10, tokio::net::TcpStream::connect(dead)).await {
+        queue.push(stream.unwrap());
+    }
+    let closed = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    for addresses in [[dead, server.address()], [server.address(), dead]] {
+        let connecting = stream::connect_first(addresses.into_iter());
+        let stream = timeout(SECOND, connecting)
+            .await
+            .expect("it is bounded")
+            .unwrap();
+        assert_eq!(stream.peer_addr().unwrap(), server.address());
+    }
+    let refused = stream::connect_first([closed, closed].into_iter())
+        .await
+        .unwrap_err();
+    assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);
+    let none = stream::connect_first(std::iter::empty()).await;
+    assert!(none.is_err());
+    let all_dead = timeout(SECOND, stream::connect_first([dead, dead].into_iter())).await;
+    assert!(all_dead.is_err(), "{all_dead:?}");
+}
+
+#[tokio::test]
+async fn an_unknown_host_is_not_applied() {
+    assert_not_applied(
+        &refusal("redis://:hunter2@nonexistent.invalid").await,
+        "cannot connect",
+    );
+}
+
+#[tokio::test]
+async fn a_server_that_accepts_and_is_silent_is_not_applied() {
+    needs_a_server!();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("redis://{}", listener.local_addr().unwrap());
+    assert_not_applied(&refusal(&url).await, "cannot connect");
+    let server = Server::start();
+    server.pause();
+    assert_not_applied(&refusal(&server.url()).await, "cannot connect");
+    server.resume();
+}
+
+#[tokio::test]
+async fn a_server_that_closes_at_once_is_not_applied() {
+    needs_a_server!();
+    let server = Server::start();
+    let proxy = Proxy::start(server.address());
+    proxy.refuse();
+    assert_not_applied(&refusal(&proxy.url()).await, "cannot connect");
+    proxy.flow();
+    assert_eq!(
+        Testbed::at(&proxy.url()).await.add(Lane::Caller, "n").await,
+        Ok(1)
+    );
+}
+
+#[tokio::test]
+#[cfg(feature = "tls")]
+async fn tls_against_a_plain_port_is_not_applied() {
+    needs_a_server!();
+    let server = Server::start();
+    let url = server.url().replace("redis://", "rediss://");
+    assert_not_applied(&refusal(&url).await, "cannot connect");
+}
+
+#[tokio::test]
+#[cfg(unix)]
+async fn unix_sockets_work() {
+    needs_a_server!();
+    let path = std::env::temp_dir().join(format!("leasehold-{}.sock", std::process::id()));
+    let path = path.to_str().unwrap();
+    let server = Server::start_with(&["--unixsocket", path]);
+    let testbed = Testbed::at(&format!("redis+unix://{path}?db=2")).await;
+    assert_eq!(testbed.add(Lane::Caller, "n").await, Ok(1));
+    assert_eq!(ours_in(&server, 2), 3);
+}
+
+#[tokio::test]
+async fn names_that_the_server_refuses_do_no_harm() {
+    needs_a_server!();
+    let server = Server::start();
+    server.command(&[
+        "ACL", "SETUSER", "ann", "on", ">pw", "~*", "&*", "+@all", "-client",
+    ]);
+    let testbed = Testbed::at(&format!("redis://ann:pw@127.0.0.1:{}", server.port())).await;
+    assert_eq!(testbed.add(Lane::Caller, "n").await, Ok(1));
+}
+
+/// The answers to the handshake, cut after each byte: the error is reported, and no stream stays open.
+#[tokio::test(start_paused = true)]
+async fn a_handshake_that_is_cut_after_any_byte_is_not_applied() {
+    for ending in [Ending::Closed, Ending::Reset] {
+        let mut whole = None;
+        for replies in 0..200 {
+            let server = MemoryServer::answering(echo);
+            server.short(replies, ending);
+            let outcome = MemoryTestbed::open(server.clone()).await.map(drop);
+            if let Err(error) = &outcome {
+                assert_not_applied(error, "cannot connect");
+                until("it is let go", || {
+                    server
+                        .sockets()
+                        .iter()
+                        .all(|socket| socket.at(|state| state.halves) == 0)
+                })
+                .await;
+                assert_eq!(whole, None, "{replies}: {error:?}");
+            } else {
+                whole = whole.or(Some(replies));
+            }
+        }
+        // The answers to the handshake, and to the PING of the connection for messages.
+        let handshake = WELCOME.len() + b"-NOPERM no permission\r\n+OK\r\n+OK\r\n".len();
+        assert_eq!(whole, Some(handshake + b"$1\r\n1\r\n".len()));
+    }
+}
+
+/// Why a server with this answer to HELLO is not connected to.
+async fn unwelcome(answer: &str) -> CallError {
+    let server = MemoryServer::new();
+    server.welcome(answer);
+    MemoryTestbed::open(server).await.map(drop).unwrap_err()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_does_not_speak_resp3_is_refused_with_this_reason() {
+    for answer in [
+        "*2\r\n$5\r\nproto\r\n:2\r\n",
+        "%1\r\n$5\r\nproto\r\n:2\r\n",
+        "%1\r\n$6\r\nserver\r\n$5\r\nredis\r\n",
+        "+OK\r\n",
+        "-ERR unknown command 'HELLO'\r\n",
+        "-NOPROTO unsupported protocol version\r\n",
+    ] {
+        assert_refused(&unwelcome(answer).await, "needs RESP3");
+    }
+    for (answer, code) in [
+        ("-WRONGPASS invalid username-password pair\r\n", "WRONGPASS"),
+        ("-NOPERM this user has no permissions\r\n", "NOPERM"),
+    ] {
+        let error = unwelcome(answer).await;
+        assert_refused(&error, code);
+        assert!(!format!("{error:?}").contains("RESP3"), "{error:?}");
+    }
+    assert_not_applied(&unwelcome("-LOADING the dataset\r\n").await, "LOADING");
+}
+
+/// With Sentinel a call must never reach a replica: the connection itself says what the server is.
+#[tokio::test(start_paused = true)]
+async fn a_replica_is_refused_where_a_primary_is_needed() {
+    for (role, is_fit) in [("master", true), ("replica", false)] {
+        let server = MemoryServer::new();
+        let welcome = WELCOME.replace("$6\r\nmaster", &format!("${}\r\n{role}", role.len()));
+        server.welcome(&welcome);
+        let primary_only = server.remote().primary_only();
+        for (remote, is_connected) in [(primary_only, is_fit), (server.remote(), true)] {
+            let opened = remote.open(None, &Handle::current()).await.map(drop);
+            assert_eq!(opened.is_ok(), is_connected, "{role}: {opened:?}");
+            if let Err(error) = opened {
+                assert_not_applied(&error, "not a primary");
+            }
+        }
+    }
+}
+
+/// A message behind the handshake in the same read is not lost.
+#[tokio::test(start_paused = true)]
+async fn what_is_read_beyond_the_handshake_is_kept() {
+    let message = b">3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$1\r\nx\r\n";
+    let testbed = MemoryTestbed::new(MemoryServer::new()).await;
+    let before = testbed.events.messages();
+    testbed.server.greet(message);
+    testbed.server.socket(CALLER).end(Ending::Closed);
+    until("it is restored", || testbed.events.restored(Lane::Caller)).await;
+    until("it is received", || testbed.events.messages() == before + 1).await;
+}
+
+/// Reads what the client sends until `word` is in it.
+async fn asked(stream: &mut tokio::net::TcpStream, word: &[u8]) {
+    let mut seen = Vec::new();
+    while !seen.windows(word.len()).any(|window| window == word) {
+        if stream.read_buf(&mut seen).await.unwrap_or(0) == 0 {
+            return;
+        }
+    }
+}
+
+/// A question takes nothing: without an answer nothing is in doubt.
+#[tokio::test]
+async fn a_cluster_that_does_not_describe_itself_is_not_there() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("redis-cluster://{}", listener.local_addr().unwrap());
+    let server = async {
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let welcome = format!("{WELCOME}+OK\r\n+OK\r\n");
+            for (word, answer) in [
+                ("LIB-VER", welcome.as_str()),
+                ("SHARDNUMSUB", "*0\r\n"),
+                ("SLOTS", ""),
+            ] {
+                asked(&mut stream, word.as_bytes()).await;
+                drop(stream.write_all(answer.as_bytes()).await);
+            }
+        }
+    };
+    let clients = async {
+        let connect = |if_unreachable| {
+            let events = Arc::<Recorder>::default();
+            let deployment = Deployment::parse(&url).unwrap();
+            let setup = setup(TIMING, events, &Handle::current());
+            Transport::connect(deployment, setup, if_unreachable)
+        };
+        let refused = connect(IfUnreachable::Fail).await;
+        assert!(
+            matches!(refused, Err(CallError::NotApplied(_))),
+            "{refused:?}"
+        );
+        let later = connect(IfUnreachable::RetryLater).await;
+        assert!(later.is_ok(), "{later:?}");
+    };
+    tokio::select! {
+        () = server => {}
+        () = clients => {}
+    }
+}

@@ -1,0 +1,123 @@
+//! Servers of a deployment, in this process: a function of the test decides what each address answers.
+
+use std::io;
+
+use bytes::{Buf as _, BytesMut};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex, split};
+
+use super::memory::{WELCOME, command, usual};
+use super::*;
+use crate::deployment::Deployment;
+use crate::dial::StreamDialer;
+
+/// What happens at an address to a command, or to an attempt to connect (no words).
+pub(super) enum Answer {
+    Reply(String),
+    /// No reply, and a connection that stays open.
+    Silence,
+    /// The connection ends, or is refused.
+    End,
+}
+
+type Answers = dyn FnMut(&str, &[String]) -> Answer + Send;
+
+#[derive(Clone)]
+pub(super) struct Fakes(Arc<Mutex<Inside>>);
+
+struct Inside {
+    answers: Box<Answers>,
+    /// Attempts to connect, by address.
+    dialled: Vec<String>,
+}
+
+impl Fakes {
+    pub(super) fn new(answers: impl FnMut(&str, &[String]) -> Answer + Send + 'static) -> Self {
+        let answers: Box<Answers> = Box::new(answers);
+        Fakes(Arc::new(Mutex::new(Inside {
+            answers,
+            dialled: Vec::new(),
+        })))
+    }
+
+    /// How often this address was connected to.
+    pub(super) fn dialled(&self, address: &str) -> usize {
+        self.0
+            .lock()
+            .dialled
+            .iter()
+            .filter(|other| *other == address)
+            .count()
+    }
+
+    /// A deployment of them, with all its tasks on the runtime of the test.
+    pub(super) async fn open(
+        &self,
+        url: &str,
+        if_unreachable: IfUnreachable,
+    ) -> Result<(Transport, Arc<Recorder>), CallError> {
+        let (fakes, events) = (self.clone(), Arc::<Recorder>::default());
+        let streams = StreamDialer::new(move |address| fakes.dial(address).map(split));
+        let setup = Setup {
+            streams: Some(streams),
+            ..setup(TIMING, events.clone(), &Handle::current())
+        };
+        let deployment = Deployment::parse(url).unwrap();
+        let transport = Transport::connect(deployment, setup, if_unreachable);
+        Ok((transport.await?, events))
+    }
+
+    fn dial(&self, address: &str) -> io::Result<DuplexStream> {
+        self.0.lock().dialled.push(address.to_owned());
+        if let Answer::End = self.answer(address, &[]) {
+            return Err(io::ErrorKind::ConnectionRefused.into());
+        }
+        let (ours, theirs) = duplex(1 << 16);
+        drop(Handle::current().spawn(self.clone().serve(address.to_owned(), theirs)));
+        Ok(ours)
+    }
+
+    pub(super) fn answer(&self, address: &str, words: &[String]) -> Answer {
+        (self.0.lock().answers)(address, words)
+    }
+
+    async fn serve(self, address: String, mut stream: DuplexStream) -> io::Result<()> {
+        let mut inbox = BytesMut::new();
+        loop {
+            while let Some((words, length)) = command(&inbox) {
+                inbox.advance(length);
+                match self.answer(&address, &words) {
+                    Answer::Reply(text) => stream.write_all(text.as_bytes()).await?,
+                    Answer::Silence => {}
+                    Answer::End => return Ok(()),
+                }
+            }
+            if stream.read_buf(&mut inbox).await? == 0 {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// What a primary answers whose scripts all return nil.
+pub(super) fn as_usual(words: &[String]) -> Answer {
+    if words.is_empty() {
+        return Answer::Silence;
+    }
+    let word = |at: usize| words.get(at).map_or("", String::as_str);
+    Answer::Reply(match (word(0), word(1)) {
+        ("HELLO", _) => WELCOME.to_owned(),
+        ("CLIENT" | "AUTH" | "SELECT", _) => "+OK\r\n".to_owned(),
+        ("ROLE", _) => "*3\r\n$6\r\nmaster\r\n:0\r\n*0\r\n".to_owned(),
+        ("PUBSUB", _) => "*0\r\n".to_owned(),
+        ("PING", "") => "+PONG\r\n".to_owned(),
+        _ => String::from_utf8(usual(words)).unwrap(),
+    })
+}
+
+pub(super) fn bulk(text: &str) -> String {
+    format!("${}\r\n{text}\r\n", text.len())
+}
+
+pub(super) fn array(items: &[String]) -> String {
+    format!("*{}\r\n{}", items.len(), items.concat())
+}

@@ -1,0 +1,217 @@
+//! A connection goes away, noisily or silently, while calls are in flight.
+
+use std::pin::pin;
+use std::task::Poll;
+
+use super::*;
+use leasehold_testbed::Proxy;
+
+#[tokio::test]
+async fn a_call_whose_reply_is_lost_is_unknown_and_executed_once() {
+    needs_a_server!();
+    let server = Server::start();
+    let proxy = Proxy::start(server.address());
+    let testbed = Testbed::at(&proxy.url()).await;
+    for lane in LANES {
+        testbed.until_up(lane).await;
+        let before = count(&server, "n");
+        let epoch = testbed.redis.epoch(lane);
+        proxy.swallow_replies();
+        let call = testbed.add(lane, "n");
+        tokio::pin!(call);
+        assert!(futures::poll!(&mut call).is_pending());
+        tokio::select! {
+            outcome = &mut call => panic!("{outcome:?}"),
+            () = until("the call is executed", || count(&server, "n") > before) => {}
+        }
+        proxy.pass();
+        let outcome = call.await;
+        assert!(matches!(outcome, Err(CallError::Unknown(_))), "{outcome:?}");
+        testbed.until_up(lane).await;
+        assert!(testbed.redis.epoch(lane) > epoch);
+        assert_eq!(count(&server, "n"), before + 1, "executed once");
+    }
+    until("the lanes are reported", || {
+        LANES.iter().all(|lane| testbed.events.restored(*lane))
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_killed_connection_is_noticed_and_made_again() {
+    needs_a_server!();
+    let server = Server::start();
+    let testbed = Testbed::new(&server).await;
+    let before = testbed.redis.epoch(Lane::Caller);
+    server.command(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
+    until("the loss is noticed", || {
+        testbed.redis.epoch(Lane::Caller) > before
+    })
+    .await;
+    for lane in LANES {
+        testbed.until_up(lane).await;
+        until("the lane is reported", || testbed.events.restored(lane)).await;
+    }
+    assert!(testbed.redis.reconnects() >= 2);
+    until("they have their names", || {
+        server.clients("name=leasehold:test").len() == 3
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn without_a_server_calls_fail_at_once_and_are_not_applied() {
+    needs_a_server!();
+    let mut server = Server::start();
+    let testbed = Testbed::new(&server).await;
+    server.kill();
+    for lane in LANES {
+        until("the loss is noticed", || testbed.redis.epoch(lane) > 0).await;
+        // At the first poll: nothing is waited for.
+        let outcome = futures::poll!(pin!(testbed.add(lane, "n")));
+        assert!(
+            matches!(outcome, Poll::Ready(Err(CallError::NotApplied(_)))),
+            "{outcome:?}"
+        );
+    }
+    // While the first attempt is under way a subscription may wait; then it must not.
+    let deadline = Instant::now() + SECOND * 10;
+    loop {
+        let mut subscribing = Box::pin(testbed.subscribe("c"));
+        if let Poll::Ready(outcome) = futures::poll!(&mut subscribing) {
+            assert!(
+                matches!(outcome, Err(CallError::NotApplied(_))),
+                "{outcome:?}"
+            );
+            break;
+        }
+        let outcome = subscribing.await;
+        assert!(
+            matches!(outcome, Err(CallError::NotApplied(_))),
+            "{outcome:?}"
+        );
+        assert!(Instant::now() < deadline, "it always waits");
+    }
+    server.restart();
+    for lane in LANES {
+        testbed.until_up(lane).await;
+    }
+}
+
+#[tokio::test]
+async fn a_stopped_server_is_unknown_within_the_time_out_and_then_given_up() {
+    needs_a_server!();
+    let server = Server::start();
+    let testbed = Testbed::new(&server).await;
+    testbed.add(Lane::Caller, "n").await.unwrap();
+    let epochs = LANES.map(|lane| testbed.redis.epoch(lane));
+    server.pause();
+    let outcome = testbed.add(Lane::Caller, "n").await;
+    assert!(matches!(outcome, Err(CallError::Unknown(_))), "{outcome:?}");
+    for (lane, epoch) in LANES.into_iter().zip(epochs) {
+        until("the probe gives it up", || {
+            testbed.redis.epoch(lane) > epoch
+        })
+        .await;
+        let outcome = testbed.add(lane, "n").await;
+        assert!(
+            matches!(outcome, Err(CallError::NotApplied(_))),
+            "{outcome:?}"
+        );
+    }
+    server.resume();
+    for lane in LANES {
+        testbed.until_up(lane).await;
+    }
+}
+
+#[tokio::test]
+async fn a_half_open_connection_is_given_up_and_made_again() {
+    needs_a_server!();
+    let server = Server::start();
+    let proxy = Proxy::start(server.address());
+    let testbed = Testbed::at(&proxy.url()).await;
+    testbed.subscribe("c").await.unwrap();
+    let (accepted, missed) = (proxy.accepted(), testbed.events.missed());
+    proxy.half_open();
+    // Calls that keep timing out must not hide the silence.
+    until_given_up(&testbed).await;
+    until("it tries again", || proxy.accepted() > accepted).await;
+    proxy.flow();
+    for lane in LANES {
+        testbed.until_up(lane).await;
+    }
+    until("the subscriber is back", || {
+        testbed.events.missed() > missed
+    })
+    .await;
+    server.command(&["PUBLISH", "c", "x"]);
+    until("it receives", || testbed.events.messages() > 0).await;
+}
+
+async fn until_given_up(testbed: &Testbed) {
+    let deadline = Instant::now() + SECOND * 5;
+    while LANES.iter().any(|lane| testbed.redis.epoch(*lane) == 0) {
+        assert!(Instant::now() < deadline, "not given up");
+        let outcome = testbed.add(Lane::Caller, "n").await;
+        assert!(outcome.is_err(), "{outcome:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_flood_of_losses_never_repeats_a_call() {
+    needs_a_server!();
+    let server = Server::start();
+    let proxy = Proxy::start(server.address());
+    let testbed = Testbed::at(&proxy.url()).await;
+    testbed.add(Lane::Caller, "n").await.unwrap();
+    let (mut certain, mut unknown) = (1, 0);
+    for round in 0..40 {
+        let calls: Vec<_> = (0..20).map(|_| testbed.add(Lane::Caller, "n")).collect();
+        let mut calls = Box::pin(futures::future::join_all(calls));
+        let _sent = futures::poll!(&mut calls);
+        if round % 4 == 0 {
+            proxy.cut();
+        }
+        let outcomes = calls.await;
+        for outcome in outcomes {
+            match outcome {
+                Ok(_) => certain += 1,
+                Err(CallError::Unknown(_)) => unknown += 1,
+                Err(CallError::NotApplied(_)) => {}
+                other => panic!("{other:?}"),
+            }
+        }
+        let lane = Lane::Caller;
+        until("the lane is back", || {
+            testbed.redis.shared.slot(lane).connection().is_ok()
+        })
+        .await;
+    }
+    // A cut may leave requests on their way to the server: they count as unknown, too.
+    let executed = count(&server, "n");
+    assert!(
+        (certain..=certain + unknown).contains(&executed),
+        "executed {executed}, certain {certain}, unknown {unknown}"
+    );
+}
+
+#[tokio::test]
+async fn a_demoted_server_is_connected_to_again_but_not_for_each_call() {
+    needs_a_server!();
+    let server = Server::start();
+    let testbed = Testbed::new(&server).await;
+    testbed.add(Lane::Caller, "n").await.unwrap();
+    server.command(&["REPLICAOF", "127.0.0.1", "1"]);
+    let started = Instant::now();
+    let mut calls = 0;
+    while testbed.redis.reconnects() < 2 {
+        assert!(started.elapsed() < SECOND * 30, "not connected to again");
+        drop(testbed.add(Lane::Caller, "n").await);
+        calls += 1;
+    }
+    assert!(calls > 20, "{calls} calls, {:?}", started.elapsed());
+    assert!(started.elapsed() > SECOND);
+    server.command(&["REPLICAOF", "NO", "ONE"]);
+    testbed.until_up(Lane::Caller).await;
+}

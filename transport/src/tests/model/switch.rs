@@ -1,0 +1,165 @@
+//! A node that gets other targets while it is called: callers, two supervisors, and who gives it targets.
+
+use super::*;
+use crate::node::give_up;
+
+/// How often the node gets another target.
+const SWITCHES: u64 = 2;
+
+#[test]
+fn former_targets_are_left_at_once() {
+    check("former_targets_are_left_at_once", scenario);
+}
+
+struct Testbed {
+    slots: [ConnectionSlot; 1],
+    registry: Arc<SubscriptionRegistry>,
+    /// The generation of the target.
+    target: sync::AtomicU64,
+    /// The generation whose switch is over.
+    switched: sync::AtomicU64,
+    connections: Mutex<Vec<Known>>,
+}
+
+#[derive(Clone)]
+struct Known {
+    connection: Arc<Connection>,
+    generation: u64,
+    socket: Socket,
+    /// Its supervisor ends it, in the same moment perhaps. What is asked on it meanwhile has an epoch that is over.
+    given_up: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum For {
+    Calls,
+    Messages,
+}
+
+fn scenario() {
+    let testbed = Arc::new(Testbed {
+        slots: [ConnectionSlot::new()],
+        registry: Arc::default(),
+        target: sync::AtomicU64::new(0),
+        switched: sync::AtomicU64::new(0),
+        connections: Mutex::default(),
+    });
+    let spawn = |act: fn(&Testbed)| {
+        let testbed = testbed.clone();
+        shuttle::thread::spawn(move || act(&testbed))
+    };
+    let threads = vec![
+        spawn(Testbed::switch_twice),
+        spawn(|testbed| (0..4).for_each(|_| testbed.call())),
+        spawn(|testbed| (0..4).for_each(|_| testbed.call())),
+        spawn(|testbed| {
+            (0..2).for_each(|_| drop(testbed.registry.subscribe(&Arc::from("n"), PubSub::Plain)))
+        }),
+        spawn(|testbed| testbed.supervise(For::Calls)),
+        spawn(|testbed| testbed.supervise(For::Messages)),
+    ];
+    join(threads);
+}
+
+impl Testbed {
+    fn switch_twice(&self) {
+        for generation in 1..=SWITCHES {
+            pause();
+            // In the order of `Node::switch`.
+            self.target.store(generation, Ordering::SeqCst);
+            give_up(&self.slots, &self.registry, generation, &Fault(LOST.into()));
+            self.switched.store(generation, Ordering::SeqCst);
+            let connections = self.connections.lock();
+            let ended = connections
+                .iter()
+                .filter(|known| known.generation < generation);
+            ended
+                .filter(|known| !known.given_up)
+                .for_each(|known| known.socket.seal());
+        }
+    }
+
+    /// Opens connections to the target, until one to the last target was taken.
+    fn supervise(&self, role: For) {
+        loop {
+            let generation = self.target.load(Ordering::SeqCst);
+            let made = Made::new(&self.registry);
+            let (connection, socket) = (made.connection.clone(), made.socket.clone());
+            let known = Known {
+                connection,
+                generation,
+                socket,
+                given_up: false,
+            };
+            self.connections.lock().push(known);
+            pause();
+            // Before that a supervisor knows of the switch first, is refused, and tries again.
+            let was_over = self.switched.load(Ordering::SeqCst) >= generation;
+            let taken = match role {
+                For::Calls => self.slots[0].connected(&made.connection, generation),
+                For::Messages => self.registry.connected(&made.connection, generation),
+            };
+            let is_the_target = self.target.load(Ordering::SeqCst) == generation;
+            assert!(taken || !was_over || !is_the_target, "refused in vain");
+            pause();
+            if taken && generation == SWITCHES {
+                pause();
+                match role {
+                    For::Calls => self.slots[0].close(),
+                    For::Messages => self.registry.close(),
+                }
+                made.close(&self.registry);
+                return made.settle();
+            }
+            // It is lost, if the switch has not ended it by now.
+            self.change(&made.connection, |known| known.given_up = true);
+            match role {
+                _ if !taken => {}
+                For::Calls => self.slots[0].disconnected(Fault(LOST.into())),
+                For::Messages => self.registry.disconnected(),
+            }
+            made.end(LOST, &self.registry);
+            made.settle();
+        }
+    }
+
+    fn call(&self) {
+        let (least, epoch) = (self.switched.load(Ordering::SeqCst), self.slots[0].epoch());
+        let Ok(connection) = self.slots[0].connection() else {
+            return;
+        };
+        let mut generation = 0;
+        self.change(&connection, |known| generation = known.generation);
+        assert!(generation >= least, "a connection to a former target");
+        let call = Call {
+            script: &ECHO,
+            keys: Vec::new(),
+            args: vec![Arg::Text(Arc::from("1"))],
+        };
+        let outcome = connection
+            .call(call, KeyForm::Declared)
+            .and_then(|answer| block_on(answer).unwrap());
+        let ended = [CallError::NotApplied(lost()), CallError::Unknown(lost())];
+        if outcome.as_ref().is_err_and(|error| ended.contains(error)) {
+            // INVARIANT SLOT-1 of `slot.rs`: what is in doubt is seen to be.
+            assert!(
+                self.slots[0].epoch() > epoch,
+                "the call ended before the epoch rose"
+            );
+        }
+    }
+
+    fn change(&self, connection: &Arc<Connection>, change: impl FnOnce(&mut Known)) {
+        let mut connections = self.connections.lock();
+        let mut known = connections.iter_mut();
+        change(
+            known
+                .find(|known| Arc::ptr_eq(&known.connection, connection))
+                .unwrap(),
+        );
+    }
+}
+
+fn lost() -> Fault {
+    Fault(LOST.into())
+}

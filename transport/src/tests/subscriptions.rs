@@ -1,0 +1,388 @@
+//! Subscriptions are confirmed, restored, and refused one by one.
+
+use super::*;
+use crate::connection::Connection;
+use crate::request::{SubscribeRequest, SubscriptionObserver as _};
+use leasehold_testbed::Proxy;
+use leasehold_testbed::Reply;
+
+/// How many connections listen to a channel, as the server sees it.
+fn listeners(server: &Server, channel: &str) -> i64 {
+    server.command(&["PUBSUB", "NUMSUB", channel]).array()[1].int()
+}
+
+#[tokio::test]
+async fn every_message_after_a_subscription_arrives() {
+    needs_a_server!();
+    let server = Server::start();
+    let testbed = Testbed::patient(&server).await;
+    let mut publisher = server.connection();
+    for round in 0..200 {
+        let channel = format!("c{round}");
+        testbed.subscribe(&channel).await.unwrap();
+        let reply = publisher.command(&["PUBLISH", &channel, "x"]).unwrap();
+        assert_eq!(reply, Reply::Int(1), "round {round}");
+    }
+    until("all are received", || testbed.events.messages() == 200).await;
+    assert_eq!(testbed.events.missed(), 0);
+    let first = testbed.events.messages.lock()[0].clone();
+    assert_eq!(first, ("c0".to_owned(), b"x".to_vec()));
+}
+
+#[tokio::test]
+async fn ten_thousand_subscriptions_are_confirmed_and_given_up() {
+    needs_a_server!();
+    let server = Server::start();
+    let testbed = Testbed::patient(&server).await;
+    let channels: Vec<Arc<str>> = (0..10_000).map(|i| Arc::from(format!("c{i}"))).collect();
+    let all = channels
+        .iter()
+        .map(|channel| testbed.redis.subscribe(channel, PubSub::Plain));
+    for outcome in futures::future::join_all(all).await {
+        outcome.unwrap();
+    }
+    assert_eq!(listeners(&server, "c9999"), 1);
+    // Unsubscribed from a thread without a runtime.
+    let redis = testbed.redis.clone();
+    let gone = std::thread::spawn(move || channels.iter().for_each(|c| redis.unsubscribe(c)));
+    gone.join().unwrap();
+    until("nothing is subscribed", || {
+        server.command(&["PUBSUB", "CHANNELS"]).array().is_empty()
+    })
+    .await;
+    assert_eq!(testbed.redis.reconnects(), 0);
+}
+
+#[tokio::test]
+async fn the_last_order_for_a_channel_counts() {
+    needs_a_server!();
+    let server = Server::start();
+    let testbed = Testbed::patient(&server).await;
+    let channel: Arc<str> = Arc::from("c");
+    for _ in 0..50 {
+        testbed
+            .redis
+            .subscribe(&channel, PubSub::Plain)
+            .await
+            .unwrap();
+        testbed.redis.unsubscribe(&channel);
+    }
+    testbed
+        .redis
+        .subscribe(&channel, PubSub::Plain)
+        .await
+        .unwrap();
+    assert_eq!(listeners(&server, "c"), 1);
+    testbed.redis.unsubscribe(&channel);
+    until("it is unsubscribed", || listeners(&server, "c") == 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_burst_for_a_slow_consumer_arrives_or_is_reported() {
+    needs_a_server!();
+    let server = Server::start();
+    let slow = Recorder {
+        pause: Some(Duration::from_micros(20)),
+        ..Recorder::default()
+    };
+    let testbed = Testbed::with(&server.url(), slow).await;
+    testbed.subscribe("c").await.unwrap();
+    // The consumer needs a second or two for all: the machine may be busy.
+    let count = 20_000;
+    let mut publisher = server.connection();
+    let sent = std::thread::spawn(move || {
+        for _ in 0..count {
+            publisher.send(&["PUBLISH", "c", "x"]).unwrap();
+        }
+        (0..count).for_each(|_| assert_eq!(publisher.read().unwrap(), Reply::Int(1)));
+    });
+    sent.join().unwrap();
+    until("it arrives or is reported", || {
+        testbed.events.messages() == count || testbed.events.missed() > 0
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_killed_subscriber_is_restored_and_reported() {
+    needs_a_server!();
+    let server = Server::start();
+    let testbed = Testbed::patient(&server).await;
+    let channels: Vec<Arc<str>> = (0..10_000).map(|i| Arc::from(format!("c{i}"))).collect();
+    let all = channels
+        .iter()
+        .map(|channel| testbed.redis.subscribe(channel, PubSub::Plain));
+    assert!(
+        futures::future::join_all(all)
+            .await
+            .iter()
+            .all(Result::is_ok)
+    );
+    testbed.redis.unsubscribe(&Arc::from("never subscribed"));
+    server.command(&["CLIENT", "KILL", "TYPE", "pubsub"]);
+    until("it is reported", || testbed.events.missed() > 0).await;
+    // Everything is restored when it is reported.
+    assert_eq!(
+        server.command(&["PUBSUB", "CHANNELS"]).array().len(),
+        10_000
+    );
+    server.command(&["PUBLISH", "c1100", "x"]);
+    until("it receives", || testbed.events.messages() == 1).await;
+    assert_eq!(
+        testbed.redis.epoch(Lane::Caller),
+        0,
+        "the command lanes are unharmed"
+    );
+}
+
+#[tokio::test]
+async fn a_restarted_server_gets_all_subscriptions_again() {
+    needs_a_server!();
+    let mut server = Server::start();
+    let testbed = Testbed::patient(&server).await;
+    let channels: Vec<Arc<str>> = (0..1_100).map(|i| Arc::from(format!("c{i}"))).collect();
+    let all = channels
+        .iter()
+        .map(|channel| testbed.redis.subscribe(channel, PubSub::Plain));
+    assert!(
+        futures::future::join_all(all)
+            .await
+            .iter()
+            .all(Result::is_ok)
+    );
+    server.restart();
+    until("it is reported", || testbed.events.missed() > 0).await;
+    assert_eq!(server.command(&["PUBSUB", "CHANNELS"]).array().len(), 1_100);
+}
+
+#[tokio::test]
+async fn a_loss_is_reported_when_every_channel_is_restored_and_not_before() {
+    needs_a_server!();
+    let server = Server::start();
+    let proxy = Proxy::start(server.address());
+    let testbed = Testbed::at(&proxy.url()).await;
+    let channels: Vec<Arc<str>> = (0..1_100).map(|i| Arc::from(format!("c{i}"))).collect();
+    for some in channels.chunks(100) {
+        let all = some
+            .iter()
+            .map(|channel| testbed.redis.subscribe(channel, PubSub::Plain));
+        assert!(
+            futures::future::join_all(all)
+                .await
+                .iter()
+                .all(Result::is_ok)
+        );
+    }
+    // From here on no restored channel is confirmed.
+    proxy.swallow_messages();
+    let before = proxy.accepted();
+    server.command(&["CLIENT", "KILL", "TYPE", "pubsub"]);
+    until("it was tried, and given up", || {
+        proxy.accepted() > before + 1
+    })
+    .await;
+    assert_eq!(
+        testbed.events.missed(),
+        0,
+        "reported before the channels were restored"
+    );
+    assert_eq!(testbed.events.messages(), 0);
+    proxy.flow();
+    until("it is reported", || testbed.events.missed() > 0).await;
+    let mut publisher = server.connection();
+    for channel in &channels {
+        let heard = publisher.command(&["PUBLISH", channel, "x"]).unwrap();
+        assert!(heard.int() > 0, "no client is subscribed to {channel}");
+    }
+    // Connections that were given up may not be closed yet, but deliver nothing.
+    until("each has its message", || {
+        testbed.events.messages() >= channels.len()
+    })
+    .await;
+    let mut received: Vec<String> = testbed
+        .events
+        .messages
+        .lock()
+        .iter()
+        .map(|(channel, _)| channel.clone())
+        .collect();
+    received.sort_unstable();
+    received.dedup();
+    assert_eq!(received.len(), channels.len());
+}
+
+#[tokio::test]
+async fn a_refused_channel_fails_alone() {
+    needs_a_server!();
+    let server = Server::start();
+    server.command(&[
+        "ACL",
+        "SETUSER",
+        "ann",
+        "on",
+        ">pw",
+        "~*",
+        "resetchannels",
+        "&ok:*",
+        "+@all",
+    ]);
+    let testbed = Testbed::patient_at(&format!("redis://ann:pw@127.0.0.1:{}", server.port())).await;
+    testbed.subscribe("ok:before").await.unwrap();
+    let wanted = ["ok:1", "bad:1", "ok:2", "bad:2", "ok:3"];
+    let outcomes =
+        futures::future::join_all(wanted.map(|channel| testbed.subscribe(channel))).await;
+    for (channel, outcome) in wanted.iter().zip(outcomes) {
+        if channel.starts_with("ok") {
+            assert_eq!(outcome, Ok(()), "{channel}");
+            until("it is subscribed", || listeners(&server, channel) == 1).await;
+        } else {
+            let refused =
+                matches!(&outcome, Err(CallError::Refused(fault)) if fault.0.contains("NOPERM"));
+            assert!(refused, "{channel}: {outcome:?}");
+        }
+    }
+    until("the others are restored", || {
+        listeners(&server, "ok:before") == 1
+    })
+    .await;
+    server.command(&["PUBLISH", "ok:before", "x"]);
+    until("it receives", || testbed.events.messages() == 1).await;
+    for lane in LANES {
+        assert_eq!(
+            testbed.redis.epoch(lane),
+            0,
+            "the command lanes are unharmed"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_refusal_is_missed_and_none_costs_a_connection() {
+    needs_a_server!();
+    let server = Server::start();
+    server.command(&[
+        "ACL",
+        "SETUSER",
+        "ann",
+        "on",
+        ">pw",
+        "~*",
+        "resetchannels",
+        "&ok",
+        "+@all",
+    ]);
+    let testbed = Testbed::patient_at(&format!("redis://ann:pw@127.0.0.1:{}", server.port())).await;
+    for _ in 0..100 {
+        let (bad, good, worse) = futures::join!(
+            testbed.subscribe("bad"),
+            testbed.subscribe("ok"),
+            testbed.subscribe("worse")
+        );
+        for refused in [bad, worse] {
+            assert!(matches!(refused, Err(CallError::Refused(_))), "{refused:?}");
+        }
+        assert_eq!(good, Ok(()));
+        testbed.redis.unsubscribe(&Arc::from("ok"));
+    }
+    assert_eq!(
+        (testbed.redis.reconnects(), testbed.events.missed()),
+        (0, 0)
+    );
+}
+
+#[tokio::test]
+async fn a_permission_that_is_withdrawn_costs_only_its_channels() {
+    needs_a_server!();
+    let server = Server::start();
+    server.command(&["ACL", "SETUSER", "ann", "on", ">pw", "~*", "&*", "+@all"]);
+    let testbed = Testbed::patient_at(&format!("redis://ann:pw@127.0.0.1:{}", server.port())).await;
+    for channel in ["ok:1", "bad:1", "ok:2"] {
+        testbed.subscribe(channel).await.unwrap();
+    }
+    server.command(&["ACL", "SETUSER", "ann", "resetchannels", "&ok:*"]);
+    server.command(&["CLIENT", "KILL", "TYPE", "pubsub"]);
+    until("the good ones are restored", || {
+        ["ok:1", "ok:2"]
+            .iter()
+            .all(|channel| listeners(&server, channel) == 1)
+    })
+    .await;
+    until("it is reported", || testbed.events.missed() > 0).await;
+    assert_eq!(testbed.subscribe("ok:3").await, Ok(()));
+    assert_eq!(listeners(&server, "bad:1"), 0);
+}
+
+#[tokio::test]
+async fn a_subscription_that_is_not_confirmed_is_not_reported_as_made() {
+    needs_a_server!();
+    let server = Server::start();
+    let proxy = Proxy::start(server.address());
+    let testbed = Testbed::at(&proxy.url()).await;
+    proxy.swallow_replies();
+    let outcome = testbed.subscribe("c").await;
+    assert!(matches!(outcome, Err(CallError::Unknown(_))), "{outcome:?}");
+    proxy.pass();
+    let deadline = Instant::now() + SECOND * 5;
+    while testbed.subscribe("d").await.is_err() {
+        assert!(Instant::now() < deadline, "subscriptions do not work again");
+        sleep(Duration::from_millis(2)).await;
+    }
+    assert_eq!(listeners(&server, "d"), 1);
+}
+
+#[tokio::test]
+async fn a_busy_server_keeps_its_subscriptions_and_refuses_none() {
+    static SPIN: Script = Script::new("spin", "while true do end");
+    needs_a_server!();
+    let server = Server::start_with(&["--lua-time-limit", "10"]);
+    let testbed = Testbed::new(&server).await;
+    testbed.subscribe("before").await.unwrap();
+    let redis = testbed.redis.clone();
+    let spin = Call {
+        script: &SPIN,
+        keys: vec![],
+        args: vec![],
+    };
+    let spinning = Handle::current().spawn(async move { redis.call(Lane::Background, spin).await });
+    let deadline = Instant::now() + SECOND * 5;
+    loop {
+        match testbed.subscribe("during").await {
+            Err(CallError::NotApplied(fault)) if fault.0.contains("BUSY") => break,
+            Err(CallError::NotApplied(_) | CallError::Unknown(_)) | Ok(()) => {}
+            other => panic!("{other:?}"),
+        }
+        testbed.redis.unsubscribe(&Arc::from("during"));
+        assert!(Instant::now() < deadline, "never busy");
+    }
+    server.command(&["SCRIPT", "KILL"]);
+    drop(spinning.await);
+    until("it is restored", || listeners(&server, "before") == 1).await;
+    while testbed.subscribe("after").await.is_err() {
+        assert!(Instant::now() < deadline, "subscriptions do not work again");
+    }
+}
+
+/// The driver of a connection that is given up may be about to deliver a confirmation.
+#[test]
+fn what_a_lost_connection_confirms_is_not_confirmed_by_the_next() {
+    let (registry, channel) = (
+        crate::subscriptions::SubscriptionRegistry::default(),
+        Arc::from("c"),
+    );
+    registry.connected(&Arc::new(Connection::new(Box::new(tokio::io::sink()))), 0);
+    let first = registry.subscribe(&channel, PubSub::Plain).unwrap();
+    registry.disconnected();
+    drop(first);
+    let late = SubscribeRequest {
+        channel: channel.clone(),
+        generation: 1,
+        epoch: 0,
+        pubsub: PubSub::Plain,
+        answer: None,
+    };
+    registry.answered(late, Ok(()));
+    let mut second = registry.subscribe(&channel, PubSub::Plain).unwrap();
+    second
+        .try_recv()
+        .expect_err("no connection is subscribed to it");
+}
