@@ -1,8 +1,8 @@
-//! JVM threads and tasks of this process share one lock: never two inside, and neither side
-//! starves.
+//! JVM threads and tasks of this process contend for one lock. Never two hold it at once, and neither
+//! side starves.
 //!
 //! Whoever is inside raises a counter over a separate connection, and the counter must then be 1.
-//! The token of a fenced lock must be higher than any before, on whichever side. The tasks continue
+//! The token of a fenced lock must be higher than all earlier ones of both sides. The tasks continue
 //! until the threads have finished all their rounds, so that no round of a thread is without
 //! contention.
 
@@ -67,19 +67,20 @@ pub(crate) async fn contend(
         .await;
 }
 
-/// JVM threads with a lock of theirs, and a task for each of ours.
+/// JVM threads that share one lock object, and one task for each lock object of ours.
 pub(crate) struct Contest<'a> {
     pub(crate) theirs: &'a str,
-    /// For each thread, and at least for each task.
+    /// The number of rounds of each thread, and the least number for each task.
     pub(crate) rounds: u32,
-    /// Between two rounds, at most.
+    /// The longest pause between two rounds.
     pub(crate) rest: Duration,
     /// How often each side must have followed the other.
     pub(crate) least_switches: u64,
 }
 
 impl Contest<'_> {
-    /// Returns the longest wait of all. They count on the server that Redisson connected to first.
+    /// Returns the longest wait of all. The counters are on the server that Redisson connected to
+    /// first.
     pub(crate) async fn run(&self, java: &Redisson, ours: Vec<Lock>, url: &str) -> Duration {
         let &Contest {
             theirs,

@@ -1,5 +1,5 @@
-//! Threads and futures that share permits. A counter of those inside, kept outside the semaphore,
-//! is never higher than the number of permits.
+//! Threads and tasks share permits. A separate counter of those inside is never higher than the
+//! number of permits.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -20,11 +20,11 @@ pub(crate) const THREADS: Contenders = Contenders {
     rest: NOW,
 };
 const FUTURES: usize = 3;
-/// The least for a future.
+/// The least number of rounds of a task.
 const ROUNDS: u32 = 30;
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
-/// Futures that contend with `threads` until the threads have finished all their rounds.
+/// Runs tasks that contend with `threads` until the threads have finished all their rounds.
 #[expect(clippy::future_not_send, reason = "one test runs all of them")]
 pub(crate) async fn contend<P>(
     harness: &mut Harness,
@@ -32,7 +32,7 @@ pub(crate) async fn contend<P>(
     acquire: impl AsyncFn() -> P,
     release: impl AsyncFn(P),
 ) {
-    // The threads have begun.
+    // Wait until the threads have begun.
     harness.observer.wait_until("EXISTS inside", 1).await;
     let enough = Cell::new(false);
     let (most, longest_wait) = (Cell::new(0), Cell::new(Duration::ZERO));

@@ -1,6 +1,5 @@
-//! The driver itself: every command once, with the real Redisson alone.
-//!
-//! The conclusions of the other tests depend on its replies.
+//! Tests the Java driver itself: every command once, with the real Redisson alone. The other tests
+//! rely on its replies.
 
 use std::time::Duration;
 
@@ -266,7 +265,7 @@ async fn driver_contends_for_both_sides() {
         ["0", "0"]
     );
 
-    // A reader that never leaves and holds no lock.
+    // Pretends that a reader without a lock is inside all the time.
     observer.ask("SET inside:readers 1").await;
     let only_writes = java.contend_read_write(CROWD, "stock", "inside", 100).await;
     assert_eq!((only_writes.writes, only_writes.violations), (60, 60));
@@ -300,7 +299,7 @@ async fn driver_enters_a_fair_lock_in_order() {
     let java = Redisson::start_with(&server.url(), timeouts).await;
     let mut observer = Observer::of(&server.url());
 
-    // Asked now, because a thread that waits for the lock answers nothing.
+    // Asked first, because a thread that waits for the lock answers no other request.
     let first = java.owner("c").await;
     java.lock("door", "fair:queue", None).await;
     let mut entering = Vec::new();

@@ -1,4 +1,4 @@
-//! What all kinds of locks with one holder have in common.
+//! Tests for every kind of lock with one holder.
 
 use leasehold::{Client, Error, HoldState, Lease, Lock};
 use leasehold_testbed::{SOON, lost};

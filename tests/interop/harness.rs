@@ -77,8 +77,8 @@ impl Harness {
         }
     }
 
-    /// Starts a waiter that asks by scripts, and waits until only a message or the end of a lease
-    /// can make it ask again: it has asked, subscribed, and asked again.
+    /// Starts a waiter that sends scripts. Returns when it has asked, subscribed, and asked again, so
+    /// that only a message or the end of a lease makes it ask once more.
     pub(crate) async fn waiting<F>(
         &mut self,
         wait: impl FnOnce(&Harness) -> F,
@@ -89,7 +89,7 @@ impl Harness {
         self.waiting_by(&["eval", "evalsha"], wait).await
     }
 
-    /// The same for a waiter that asks by these commands.
+    /// The same for a waiter that sends these commands.
     pub(crate) async fn waiting_by<F>(
         &mut self,
         commands: &[&str],
@@ -98,8 +98,8 @@ impl Harness {
     where
         F: Future<Output: Send> + Send + 'static,
     {
-        // On a channel to which our client is still subscribed, a waiter asks only once.
-        self.until("no channel is warm", |stats| {
+        // If our client were still subscribed to the channel, the waiter would ask only once.
+        self.until("no subscription is kept", |stats| {
             stats.subscriptions == 0 || stats.listeners > 0
         })
         .await;
@@ -112,7 +112,7 @@ impl Harness {
         waiting
     }
 
-    /// Waits until the keys are gone that Redisson keeps for a moment after each release.
+    /// Waits until the keys that Redisson keeps for a moment after each release are gone.
     pub(crate) async fn java_has_cleaned_up(&mut self) {
         eventually("its latch keys are gone", async || {
             let keys = self.observer.ask("KEYS redisson_unlock_latch:*");
@@ -127,7 +127,7 @@ impl Harness {
             .await;
     }
 
-    /// Waits until our client says so.
+    /// Waits until the statistics of our client satisfy the condition.
     pub(crate) async fn until(&self, what: &str, holds: impl Fn(&Stats) -> bool + Sync) {
         until_stats(&self.client, LIMIT, what, holds).await;
     }

@@ -1,4 +1,4 @@
-//! The count-down latch: both sides count, both sides wait.
+//! The count-down latch. Both sides count down, and both sides wait.
 
 use std::time::Duration;
 
@@ -12,8 +12,8 @@ const A_MOMENT: Duration = Duration::from_millis(50);
 /// Redisson throws if it cannot subscribe within the wait, as on a busy machine.
 const WAIT: Duration = Duration::from_secs(1);
 
-/// Two threads and two tasks, each of which listens. The threads come first: what they ask is
-/// counted, and tasks ask by the same command.
+/// Starts two threads and two tasks that wait, and returns when all have subscribed. The threads
+/// come first, because their requests are counted, and tasks send the same command.
 async fn all_wait(harness: &mut Harness) -> Vec<JoinHandle<bool>> {
     let mut waiting = Vec::new();
     for thread in ["a", "b"] {
@@ -30,7 +30,7 @@ async fn all_wait(harness: &mut Harness) -> Vec<JoinHandle<bool>> {
         waiting.push(tokio::spawn(ours(&harness.client)));
         harness.until_waiting(number).await;
     }
-    // Each side with one connection.
+    // Each side subscribes over one connection.
     let channel = "redisson_countdownlatch__channel__{start}";
     eventually("both sides listen", async || {
         harness.observer.listeners(channel).await == 2
@@ -40,7 +40,7 @@ async fn all_wait(harness: &mut Harness) -> Vec<JoinHandle<bool>> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn latch_waiters_of_both_sides_go_at_zero() {
+async fn latch_waiters_of_both_sides_return_at_zero() {
     let mut harness = Harness::start().await;
     let latch = harness.client.count_down_latch("start");
     for last_is_theirs in [true, false] {
@@ -85,7 +85,7 @@ async fn latch_counts_are_seen_by_the_other_side() {
     assert_eq!(harness.observer.integer("PTTL start").await, -1);
 }
 
-/// Both sides count at once, each count once: neither is lost, and zero is reached just once.
+/// Both sides count down at the same time. No count is lost, and exactly one call reaches zero.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn latch_counts_of_both_sides_add_up() {
     let mut harness = Harness::start().await;
@@ -115,9 +115,10 @@ async fn latch_counts_of_both_sides_add_up() {
     }
 }
 
-/// Redisson's `delete` leaves its own waiters waiting; ours go, and our `delete` lets all go.
+/// After Redisson's `delete`, its own waiters keep waiting, and ours return. After our `delete`, all
+/// return.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn latch_waiters_go_when_it_is_deleted() {
+async fn latch_waiters_return_when_it_is_deleted() {
     let mut harness = Harness::start().await;
     let latch = harness.client.count_down_latch("start");
     assert!(latch.try_set_count(2).await.expect("set"));

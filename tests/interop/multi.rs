@@ -1,4 +1,4 @@
-//! Several plain locks as one: multi locks of both sides, and plain locks among them.
+//! Multi locks of both sides, and plain locks that share names with them.
 
 use std::time::Duration;
 
@@ -48,7 +48,7 @@ async fn multi_waiters_wake_when_the_other_side_releases() {
         .await
         .expect("lock");
 
-    // Of plain locks of one name each, too.
+    // The same with plain locks of the single names.
     let single = harness
         .waiting(|harness| harness.java.lock("a", "lock:b", None))
         .await;
@@ -68,10 +68,10 @@ async fn multi_waiters_wake_when_the_other_side_releases() {
         .expect("unlock");
 }
 
-/// Ours are taken in the order of their names, theirs in the given order: each side holds what the
-/// other one waits for, until one of them lets go.
+/// Our side takes the names in sorted order, Redisson in the given order. So each side can hold the
+/// name that the other one waits for, until one of them releases what it has.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn multi_locks_in_opposite_order_come_to_an_end() {
+async fn multi_locks_in_opposite_order_do_not_deadlock() {
     let always = LocalHandover::Streak {
         count: 256,
         time: Duration::from_secs(60),

@@ -12,7 +12,7 @@ const NOW: Duration = Duration::ZERO;
 const LOCK: &str = "lock:nested";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_thread_gets_the_lock_after_our_outermost_release() {
+async fn a_thread_gets_the_lock_after_the_outermost_release_of_a_task() {
     let server = Borrowed::take();
     let java = Redisson::start(&server.url(), None).await;
     let client = builder(&server.url()).connect().await.expect("connect");
@@ -28,7 +28,7 @@ async fn a_thread_gets_the_lock_after_our_outermost_release() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn we_get_in_after_the_outermost_release_of_a_thread() {
+async fn a_task_gets_the_lock_after_the_outermost_release_of_a_thread() {
     let server = Borrowed::take();
     let java = Redisson::start(&server.url(), None).await;
     let client = builder(&server.url()).connect().await.expect("connect");

@@ -2,7 +2,7 @@
 
 use leasehold_testbed::{Outside, Reply, eventually};
 
-/// A command blocks its thread until it is answered. Other tasks get a turn before it.
+/// A command blocks its thread until the reply arrives. It yields to other tasks first.
 #[derive(Debug)]
 pub(crate) struct Observer(Outside);
 

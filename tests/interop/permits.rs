@@ -1,4 +1,4 @@
-//! The semaphore whose permits have ids and leases.
+//! The semaphore whose permits have ids and leases, shared by both sides.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::harness::{Harness, NOW, SHORT, TWO_LEASES, joined, soon};
 const LONG: Duration = Duration::from_secs(30);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn permit_contenders_are_never_more_than_there_are() {
+async fn permit_contenders_never_hold_more_than_exist() {
     let mut harness = Harness::with(None, |ours| ours).await;
     let semaphore = harness.client.permit_expirable_semaphore("seats");
     assert!(semaphore.try_set_permits(LIMIT).await.expect("set"));
@@ -182,7 +182,7 @@ async fn permit_holders_notice_a_release_by_the_other_side() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn permits_whose_lease_ended_come_back_to_the_other_side() {
+async fn permits_whose_lease_ended_are_free_for_the_other_side() {
     let mut harness = Harness::with_short_leases().await;
     let semaphore = harness.client.permit_expirable_semaphore("seats");
     assert!(semaphore.try_set_permits(1).await.expect("set"));

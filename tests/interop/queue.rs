@@ -14,7 +14,7 @@ use crate::harness::{Harness, NOW, builder, joined};
 use crate::observer::Observer;
 
 const QUEUE: &str = "redisson_lock_queue:{door}";
-/// A third of it may pass between two heartbeats. The rest is for a machine that stalls.
+/// A heartbeat is sent after a third of it. The rest is a margin in case the machine stalls.
 const CLAIM: Duration = Duration::from_secs(3);
 /// More than twice our claim.
 const LONG: Duration = Duration::from_secs(7);
@@ -22,7 +22,7 @@ const LONG: Duration = Duration::from_secs(7);
 const A_WHILE: Duration = Duration::from_secs(40);
 const A_MOMENT: Duration = Duration::from_millis(20);
 
-/// The kinds of waiters.
+/// Who queues, and how.
 #[derive(Clone, Copy, Debug)]
 enum Comes {
     /// A thread in `lock()`, whose wait of 5 min is subtracted from all deadlines behind it.
@@ -41,7 +41,7 @@ enum Comes {
 struct Line {
     harness: Harness,
     other: Client,
-    /// Everybody who came and shall enter, with their numbers.
+    /// Everybody who queued and must enter, with their numbers.
     waiting: Vec<(usize, JoinHandle<bool>)>,
     numbers: usize,
     /// Every entry that was seen in the queue.
@@ -173,7 +173,7 @@ const CROWD: &[(Comes, usize)] = &[
 ];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_mixed_queue_at_a_lock_of_ours_served_in_order() {
+async fn a_mixed_queue_for_our_lock_is_served_in_order() {
     let mut line = Line::with_claim(CLAIM).await;
     let door: Lock = line.harness.client.fair_lock("door");
     let guard = door.lock().await.expect("lock");
@@ -187,7 +187,7 @@ async fn a_mixed_queue_at_a_lock_of_ours_served_in_order() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_mixed_queue_at_a_lock_of_javas_served_in_order() {
+async fn a_mixed_queue_for_javas_lock_is_served_in_order() {
     let mut line = Line::with_claim(CLAIM).await;
     line.harness.java.lock("door", "fair:door", None).await;
     for who in shuffled(CROWD) {
@@ -236,7 +236,7 @@ async fn our_places_behind_threads_survive_their_grants() {
 
 /// Redisson also subtracts the wait of a thread that leaves.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn waiters_that_give_up_strand_nobody() {
+async fn waiters_that_give_up_block_nobody() {
     let mut line = Line::with_claim(CLAIM).await;
     let door: Lock = line.harness.client.fair_lock("door");
     let guard = door.lock().await.expect("lock");
@@ -256,10 +256,10 @@ async fn waiters_that_give_up_strand_nobody() {
     line.served_in_order().await;
 }
 
-/// No waiter of ours is left to remove the dead ones. Their places must last beyond the claim by
-/// exactly what the threads before them subtract.
+/// No waiter of ours is left to remove the dead ones. The threads before them subtract time from
+/// their places, so these must have been made longer than the claim by exactly that time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_dead_task_between_threads_costs_about_its_claim() {
+async fn a_dead_task_between_threads_delays_them_by_about_its_claim() {
     let mut line = Line::with_claim(CLAIM).await;
     let door: Lock = line.harness.client.fair_lock("door");
     let guard = door.lock().await.expect("lock");
@@ -279,7 +279,7 @@ async fn a_dead_task_between_threads_costs_about_its_claim() {
 /// Behind a thread that waits less than Redisson's 5 min, the dead waiter's place is kept for the
 /// rest of them, unless a waiter of ours is in the queue.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_living_task_takes_off_a_dead_one_behind_a_short_wait() {
+async fn a_living_task_removes_a_dead_one_behind_a_short_wait() {
     let mut line = Line::with_claim(CLAIM).await;
     line.harness.java.lock("door", "fair:door", None).await;
     line.comes(Comes::ThreadFor(A_WHILE)).await;
@@ -294,8 +294,8 @@ async fn a_living_task_takes_off_a_dead_one_behind_a_short_wait() {
     line.served_in_order().await;
 }
 
-/// The release notified the dead waiter, and no task is left to remove it, so a forced release
-/// does.
+/// The release notified the dead waiter, and no task is left to remove that waiter. A forced release
+/// removes it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_thread_behind_a_dead_task_is_notified_when_the_free_lock_is_forced() {
     let mut line = Line::with_claim(CLAIM).await;
@@ -315,7 +315,7 @@ async fn a_thread_behind_a_dead_task_is_notified_when_the_free_lock_is_forced() 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_zero_wait_does_not_pass_a_queue_of_the_other_side() {
+async fn a_zero_wait_does_not_overtake_a_queue_of_the_other_side() {
     let mut line = Line::with_claim(CLAIM).await;
     line.harness.java.lock("door", "fair:door", None).await;
     line.comes(Comes::Thread).await;

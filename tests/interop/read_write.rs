@@ -16,7 +16,7 @@ use crate::redisson::contention::Contenders;
 const READ: &str = "read:stock";
 const WRITE: &str = "write:stock";
 const FUTURES: usize = 3;
-/// The least for a future.
+/// The least number of rounds of a task.
 const ROUNDS: u64 = 30;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -38,8 +38,8 @@ impl Side {
 /// not be.
 async fn round(lock: &ReadWriteLock, redis: &mut Observer, side: Side) -> bool {
     let guard = side.of(lock).lock().await.expect("lock");
-    // Everybody first counts themselves. Of two that must not be inside together, the later one
-    // sees it.
+    // Everybody counts themselves before the check. So if two are inside that must not be, the later
+    // one finds out.
     let (own, others, most) = match side {
         Side::Read => ("inside:readers", "inside:writers", i64::MAX),
         Side::Write => ("inside:writers", "inside:readers", 1),
@@ -53,7 +53,7 @@ async fn round(lock: &ReadWriteLock, redis: &mut Observer, side: Side) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn readers_share_and_writers_are_alone_over_both_sides() {
+async fn readers_share_and_writers_are_alone_across_both_sides() {
     let mut harness = Harness::with(None, |ours| ours).await;
     let who = Contenders {
         threads: 3,
@@ -102,7 +102,7 @@ async fn readers_share_and_writers_are_alone_over_both_sides() {
             .await,
         ["0", "0"]
     );
-    // Neither the lock nor a key of a read hold is left.
+    // Neither the lock nor the key of a read hold is left.
     harness.java_has_cleaned_up().await;
     assert_eq!(harness.observer.keys().await, 2);
 }
@@ -198,7 +198,7 @@ async fn a_writer_wakes_when_the_last_reader_leaves() {
 
 /// Redisson publishes no downgrade. Our readers find it by polling about once a second.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn readers_come_in_after_a_downgrade_of_the_other_side() {
+async fn readers_enter_after_a_downgrade_of_the_other_side() {
     let mut harness = Harness::with(None, |ours| ours).await;
     let lock = harness.client.read_write_lock("stock");
     let writing = lock.write().lock().await.expect("lock");
@@ -416,7 +416,7 @@ async fn read_and_write_leases_end_for_the_other_side() {
     );
     writing.unlock().await.expect("renewed");
 
-    // A reader of ours beside one of a JVM that renews, and then dies.
+    // One reader of ours, and one in a JVM that renews its lease until it is killed.
     let reading = lock.read().lock().await.expect("lock");
     harness.java.lock("a", READ, None).await;
     let other = harness.client.read_write_lock("stock");
@@ -441,7 +441,7 @@ async fn read_and_write_leases_end_for_the_other_side() {
     writing.expect("lock").unlock().await.expect("unlock");
 }
 
-/// A dead reader of ours beside a living one of Java.
+/// A dead reader of ours and a living one of Java hold the lock when the writer comes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_java_writer_passes_a_dead_reader_of_ours() {
     let mut harness = Harness::start().await;

@@ -16,10 +16,10 @@ use crate::redisson::{Redisson, Timeouts};
 const SERVERS: usize = 3;
 const NAME: &str = "red";
 const RED: &str = "red:red";
-/// So long that a thread waits at each server longer than `soon` does, so that only a message helps
-/// it.
+/// So long that the part of it which a thread waits at each server is longer than `soon`. So only a
+/// message can wake the thread in time.
 const LONG_WAIT: Duration = Duration::from_secs(45);
-/// Nobody waits longer than this. A thread at a server that another owner holds moves to the next
+/// Nobody may wait longer than this. A thread at a server that another owner holds moves to the next
 /// one after a second and a half, and starts over after three such waits.
 const LONGEST_WAIT: Duration = Duration::from_secs(20);
 /// Without rests, the threads hand the lock to each other by their messages, and our tasks never
@@ -67,7 +67,8 @@ impl Several {
         Lock::quorum(self.clients.iter().map(|client| client.lock(NAME)))
     }
 
-    /// Retries until all servers have granted it, because a late grant is given back.
+    /// Retries until all servers have granted it. A grant that arrives late is released, so a single
+    /// attempt may end with a mere majority.
     async fn held_by_all(&self, lock: &Lock) -> LockGuard {
         let taken = async {
             loop {
@@ -256,7 +257,7 @@ async fn red_majorities_exclude_each_other() {
         let lock = several.clients[server].lock(NAME);
         let stranger = lock.lock().await.expect("lock");
         assert!(several.java_enters("a").await, "a majority is enough");
-        // Although it was granted: Redisson asks whether the thread has every member.
+        // It was granted nevertheless: Redisson's `isHeld` requires every member.
         assert!(!several.java.is_held("a", RED).await);
         several.refused().await;
         stranger.unlock().await.expect("unlock");
@@ -285,7 +286,7 @@ async fn red_majorities_exclude_each_other() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn red_holders_notice_that_a_majority_forgot_them() {
+async fn red_holders_notice_that_a_majority_lost_their_lock() {
     let several = Several::with(None, |ours| ours.lease(SHORT)).await;
     let lock = several.lock();
     let guard = several.held_by_all(&lock).await;
@@ -307,7 +308,7 @@ async fn red_holders_notice_that_a_majority_forgot_them() {
     let guard = soon("rust takes what is left", lock.lock())
         .await
         .expect("lock");
-    // How Redisson reports a loss, and only when asked.
+    // Redisson reports a loss only when asked, by this method.
     assert!(!several.java.is_held("a", RED).await);
     several.java_leaves("a").await;
     guard.check().expect("held");
@@ -388,8 +389,8 @@ async fn without_one_server(dead: usize) {
     guard.check().expect("held");
     guard.unlock().await.expect("unlock");
     eventually("all released", async || several.holding() == 0).await;
-    // After the dead server, nothing is left of the wait. Redisson then gives up, although it could
-    // get the others, unless it has them already.
+    // Redisson spends the whole wait on the dead server. If it has not got the other servers before,
+    // it gives up, although they are free.
     let a_second = Duration::from_secs(1);
     assert_eq!(
         several.java.try_lock("b", RED, a_second, None).await,

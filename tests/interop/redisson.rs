@@ -28,7 +28,7 @@ use leasehold_testbed::eventually_within;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-/// How long the work of one request may take; long enough for a lock to be waited for.
+/// How long a request may take, including the wait for a lock.
 const DEADLINE: Duration = Duration::from_secs(180);
 
 /// The reply to a request that has been sent.
@@ -139,7 +139,7 @@ impl Redisson {
         eventually_within(DEADLINE, &parked, async || self.expect(&parked).await).await;
     }
 
-    /// Ends the client in good order; what it holds stays held.
+    /// Shuts the client down properly. Redisson does not release its locks then.
     pub(crate) fn shutdown(&self) -> Reply<()> {
         self.done("shutdown")
     }
@@ -235,7 +235,7 @@ fn millis(duration: Duration) -> String {
     duration.as_millis().to_string()
 }
 
-/// Hands every line to the request that it answers, until the JVM ends.
+/// Passes each line to the request that it answers, until the JVM ends.
 fn deliver(output: ChildStdout, pending: &Pending) {
     for line in BufReader::new(output).lines().map_while(Result::ok) {
         let Some((id, reply)) = line.split_once(' ') else {

@@ -1,5 +1,5 @@
-//! Leases: a renewed one outlives its length many times, a fixed or abandoned one ends in time, and
-//! a stolen lock is noticed.
+//! Leases. A renewed lease keeps the lock for many times its length, a fixed or abandoned one ends in
+//! time, and a lock that is forced open is noticed.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ async fn client_with_lease(server: &Borrowed, lease: Duration) -> Client {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_watchdog_of_redisson_keeps_a_lock_from_us() {
+async fn redissons_watchdog_keeps_a_lock_from_us() {
     let server = Borrowed::take();
     let java = Redisson::start(&server.url(), Some(SHORT)).await;
     let client = client_with_lease(&server, SHORT).await;
@@ -60,7 +60,7 @@ async fn our_watchdog_keeps_a_lock_from_redisson() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn we_take_a_fixed_lease_of_redisson_when_it_ends() {
+async fn we_take_redissons_lock_when_its_fixed_lease_ends() {
     let server = Borrowed::take();
     let java = Redisson::start(&server.url(), None).await;
     let client = builder(&server.url()).connect().await.expect("connect");
@@ -77,14 +77,14 @@ async fn we_take_a_fixed_lease_of_redisson_when_it_ends() {
         "rust has a java lease of {SHORT:?} after {:.2?}",
         locked.elapsed()
     );
-    // Not before it could have ended, whenever Redis started to count.
+    // The lease started after this measurement did, so it cannot have ended sooner.
     assert!(taken.elapsed() >= SHORT);
     assert!(locked.elapsed() < SHORT + LATE);
     guard.unlock().await.expect("unlock");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn redisson_takes_our_fixed_lease_when_it_ends_and_we_know() {
+async fn redisson_takes_our_lock_when_its_fixed_lease_ends_and_we_notice() {
     let server = Borrowed::take();
     let java = Redisson::start(&server.url(), None).await;
     let client = builder(&server.url()).connect().await.expect("connect");

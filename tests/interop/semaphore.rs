@@ -13,7 +13,7 @@ const A_MOMENT: Duration = Duration::from_millis(50);
 const WAIT: Duration = Duration::from_secs(1);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn semaphore_contenders_are_never_more_than_its_permits() {
+async fn semaphore_contenders_never_hold_more_than_exist() {
     let mut harness = Harness::with(None, |ours| ours).await;
     let semaphore = harness.client.semaphore("slots");
     assert!(semaphore.try_set_permits(LIMIT).await.expect("set"));
@@ -31,7 +31,7 @@ async fn semaphore_contenders_are_never_more_than_its_permits() {
     );
 }
 
-/// One release of several permits wakes as many waiters of the other side.
+/// One release of several permits wakes that many waiters of the other side.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn semaphore_waiters_wake_when_the_other_side_releases() {
     let mut harness = Harness::start().await;
@@ -48,7 +48,7 @@ async fn semaphore_waiters_wake_when_the_other_side_releases() {
     for number in 1..=3 {
         let semaphore = harness.client.semaphore("slots");
         let wait = async move { semaphore.acquire(1).await.expect("acquire") };
-        // The first listens for all.
+        // All waiters of one client share the subscription of the first.
         if number == 1 {
             waiting.push(harness.waiting(|_| wait).await);
         } else {
@@ -129,7 +129,7 @@ async fn semaphore_permits_are_seen_by_the_other_side() {
 /// Redisson stores no holds, so permits of a dead JVM stay taken. Those of a dead client of ours
 /// come back to both sides, if another client of ours is left to ask.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn semaphore_permits_of_a_dead_client_come_back() {
+async fn semaphore_permits_of_a_dead_client_become_free() {
     let mut harness = Harness::with_short_leases().await;
     let semaphore = harness.client.semaphore("slots");
     assert!(semaphore.try_set_permits(2).await.expect("set"));

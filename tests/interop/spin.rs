@@ -12,7 +12,7 @@ const KIND: Kind = Kind {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn spin_contenders_exclude_each_other_and_all_make_progress() {
-    // The side that holds the lock has many rounds before the other one asks again.
+    // The side that has the lock does many rounds before the other side asks again.
     contend(KIND.theirs, KIND.ours, "orders:42", 5000).await;
 }
 

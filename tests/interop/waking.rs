@@ -29,7 +29,8 @@ async fn thread_waits(harness: &mut Harness, thread: &str, name: &str) -> JoinHa
         .await
 }
 
-/// Prints the results, and fails if a round came near the end of a lease.
+/// Prints how long the waiters took, and fails if one of them may have waited for the end of a
+/// lease.
 fn judge(what: &str, mut waits: Vec<Duration>) {
     waits.sort_unstable();
     let (median, longest) = (waits[waits.len() / 2], waits[waits.len() - 1]);
@@ -37,8 +38,8 @@ fn judge(what: &str, mut waits: Vec<Duration>) {
         "{what}: median {median:.2?}, longest {longest:.2?} of {}",
         waits.len()
     );
-    // Only a message can have done it: no poll comes for a minute, and no lease ends for half a
-    // minute.
+    // Only a message can have woken it: the next poll comes after a minute, and the lease ends after
+    // half a minute.
     assert!(longest < SOON, "{what}: {longest:?}");
 }
 

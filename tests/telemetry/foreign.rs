@@ -1,5 +1,6 @@
-//! Code of others that is told something: a recorder, a subscriber, the function for labels, a waker. It comes back to
-//! the client by every way that takes a lock, or it panics.
+//! Foreign code that the client calls: a recorder, a subscriber, the user's function for labels, a
+//! waker. Here, each either calls the client again by every method that locks one of its mutexes, or
+//! panics.
 
 use std::cell::{Cell, RefCell};
 use std::pin::pin;
@@ -19,45 +20,45 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Subscriber};
 
 const LONG: Duration = Duration::from_secs(60);
-/// In real time: for a machine with much else to do.
+/// In real time. It is long because the machine may be busy.
 const DEADLINE: Duration = Duration::from_secs(600);
-/// Until everything that is on its way has come.
+/// Long enough for all messages on their way to arrive.
 const MOMENT: Duration = Duration::from_millis(5);
 
-/// What code of others does when it is called.
+/// What the foreign code does when it is called.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Does {
-    ComesBack,
+    CallsTheClient,
     Panics,
 }
 
 thread_local! {
-    /// How often it was called.
+    /// How often the foreign code was called.
     static CALLS: Cell<usize> = const { Cell::new(0) };
     static DOES: Cell<Option<Does>> = const { Cell::new(None) };
     static REACHED: RefCell<Option<(Client, Owner, Vec<LockGuard>)>> = const { RefCell::new(None) };
 }
 
-/// So often it queues for locks; each time that makes more to tell.
-const COMES_BACK_FOR_LOCKS: usize = 200;
+/// How often the foreign code itself asks for locks. Each time causes further calls of it.
+const ASKS_FOR_LOCKS: usize = 200;
 
 fn is_called() {
-    // What it does itself is told as well.
+    // The calls of the client below lead here again: ignore those.
     let Some(does) = DOES.take() else { return };
     let number = CALLS.replace(CALLS.get() + 1);
     if does == Does::Panics {
         DOES.set(Some(does));
-        panic!("code of others");
+        panic!("foreign code");
     }
     let reached = REACHED.take();
     if let Some((client, owner, guards)) = &reached {
-        comes_back(client, owner, guards, number);
+        call_the_client(client, owner, guards, number);
     }
     REACHED.set(reached);
     DOES.set(Some(does));
 }
 
-fn comes_back(client: &Client, owner: &Owner, guards: &[LockGuard], number: usize) {
+fn call_the_client(client: &Client, owner: &Owner, guards: &[LockGuard], number: usize) {
     let _ = client.stats();
     for guard in guards {
         let (state, left, holds) = (guard.state(), guard.remaining(), guard.hold_count());
@@ -68,7 +69,7 @@ fn comes_back(client: &Client, owner: &Owner, guards: &[LockGuard], number: usiz
             "{state:?} for {left:?}, {holds} times"
         );
     }
-    if number < COMES_BACK_FOR_LOCKS {
+    if number < ASKS_FOR_LOCKS {
         for make in KINDS {
             let lock = make(client, "x").owned_by(owner);
             drop(lock.try_lock(Duration::ZERO, Lease::Renewed).now_or_never());
@@ -169,15 +170,16 @@ impl Subscriber for Foreign {
         is_called();
     }
 
-    // A panic in these two is the caller's, whose poll they are a part of.
+    // These two are called within a poll of the caller's future, so their panics would reach the
+    // caller.
     fn enter(&self, _: &Id) {
-        if DOES.get() == Some(Does::ComesBack) {
+        if DOES.get() == Some(Does::CallsTheClient) {
             is_called();
         }
     }
 
     fn exit(&self, _: &Id) {
-        if DOES.get() == Some(Does::ComesBack) {
+        if DOES.get() == Some(Does::CallsTheClient) {
             is_called();
         }
     }
@@ -189,12 +191,12 @@ impl Wake for Foreign {
     }
 }
 
-/// Once, with a waker that is code of others.
+/// Polls once, with a waker that is foreign code.
 fn poll_once<F: Future>(future: std::pin::Pin<&mut F>) -> Poll<F::Output> {
     future.poll(&mut Context::from_waker(&Waker::from(Arc::new(Foreign))))
 }
 
-/// Each kind is held, waited for, handed over, lost, in doubt, and certain again.
+/// Locks of each kind are held, waited for, handed over, lost, uncertain, and certain again.
 async fn a_run(does: Does) {
     let redis = EmbeddedRedis::new();
     let streak = LocalHandover::Streak {
@@ -213,12 +215,13 @@ async fn a_run(does: Does) {
     for make in KINDS {
         let lock = make(&client, "x");
         let guard = lock.lock().await.unwrap();
-        // One is handed the lock, one looks at the hold of its owner, one gives up.
+        // The first is handed the lock, the second waits for a hold of its own owner, and the third
+        // gives up.
         let next = make(&client, "x").owned_by(&owner);
         let again = make(&client, "x").owned_by(&owner);
         let late = make(&client, "x");
         let (mut next, mut again) = (pin!(next.lock()), pin!(again.lock()));
-        // Its timer would be called by the runtime, outside of this crate.
+        // Not awaited with this waker, because the runtime would call it when the timer fires.
         let mut ended = Box::pin(guard.ended());
         assert!(poll_once(next.as_mut()).is_pending());
         assert!(poll_once(again.as_mut()).is_pending());
@@ -227,7 +230,7 @@ async fn a_run(does: Does) {
         drop(guard);
         drop(ended);
         let both = timeout(LONG, async { tokio::join!(next, again) }).await;
-        let (next, again) = both.expect("their turn");
+        let (next, again) = both.expect("granted");
         let link = redis.links().pop().unwrap();
         link.connections()
             .iter()
@@ -240,7 +243,7 @@ async fn a_run(does: Does) {
         sleep(LONG).await;
         next.unwrap().unlock().await.unwrap_err();
     }
-    // By now it has not come back for locks for long.
+    // By now the foreign code has long stopped asking for locks.
     sleep(LONG).await;
     DOES.set(None);
     assert!(CALLS.get() > 200, "{}", CALLS.get());
@@ -260,7 +263,7 @@ async fn a_run(does: Does) {
     assert_eq!(client.stats().holds, 0);
 }
 
-/// On a thread of its own, which is left behind if it waits for itself.
+/// Runs on a separate thread, so that a deadlock fails the test instead of blocking it.
 fn ends(does: Does) {
     let (done, ended) = mpsc::channel();
     let thread = std::thread::spawn(move || {
@@ -274,20 +277,16 @@ fn ends(does: Does) {
         done.send(()).unwrap();
     });
     let ended = ended.recv_timeout(DEADLINE);
-    assert_ne!(
-        ended,
-        Err(mpsc::RecvTimeoutError::Timeout),
-        "it waits for itself"
-    );
+    assert_ne!(ended, Err(mpsc::RecvTimeoutError::Timeout), "a deadlock");
     thread.join().unwrap();
 }
 
 #[test]
-fn code_of_others_may_come_back() {
-    ends(Does::ComesBack);
+fn foreign_code_may_call_the_client() {
+    ends(Does::CallsTheClient);
 }
 
 #[test]
-fn a_panic_in_code_of_others_harms_nothing() {
+fn a_panic_in_foreign_code_harms_nothing() {
     ends(Does::Panics);
 }

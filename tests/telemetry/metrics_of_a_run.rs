@@ -1,5 +1,5 @@
-//! A script that does a known number of everything. The metrics must say exactly that, on the
-//! embedded engine and on a server.
+//! Runs a fixed sequence of operations on the embedded engine and on a server. The metrics must
+//! report exactly those operations.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::recorded::{Exporter, Recorded};
 const LEASE: Duration = Duration::from_millis(600);
 const SOON: Duration = Duration::from_secs(10);
 
-/// Where the script runs, and how a lock is taken away there.
+/// Where the sequence runs, and how to make a client lose a lock there.
 struct Place {
     builder: ClientBuilder,
     take_away: Box<dyn Fn(&str) + Send>,
@@ -26,7 +26,7 @@ fn embedded() -> Place {
     }
 }
 
-/// Runs the script. Returns the client's own statistics at the end, and the metrics.
+/// Runs the sequence. Returns the client's own statistics at the end, and the metrics.
 async fn run(place: Place) -> (leasehold::Stats, Recorded) {
     let exporter = Exporter::start().await;
     let Place { builder, take_away } = place;
@@ -168,13 +168,13 @@ fn check(stats: &leasehold::Stats, all: &Recorded) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn metrics_equal_what_was_done_on_the_embedded_engine() {
+async fn metrics_count_every_operation_on_the_embedded_engine() {
     let (stats, all) = run(embedded()).await;
     check(&stats, &all);
 }
 
 #[tokio::test]
-async fn metrics_equal_what_was_done_on_a_server() {
+async fn metrics_count_every_operation_on_a_server() {
     let server = Server::start();
     let builder = Client::builder(&server.url());
     let take_away = Box::new(move |name: &str| {
@@ -185,7 +185,7 @@ async fn metrics_equal_what_was_done_on_a_server() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_name_is_a_label_only_by_the_users_function() {
+async fn a_name_becomes_a_label_only_through_the_users_function() {
     let exporter = Exporter::start().await;
     let redis = EmbeddedRedis::new();
     let of_orders = |name: &str| name.starts_with("orders:").then(|| "orders".to_owned());

@@ -1,4 +1,4 @@
-//! Alert rules and dashboard: each expression is valid and uses existing metrics.
+//! Each expression of the alert rules and of the dashboard is valid and uses existing metrics.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,8 +12,8 @@ fn read(file: &str) -> String {
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// Metrics by their Prometheus names: those of the table, which a test of the library compares with
-/// the code.
+/// The Prometheus names of all metrics, from the table in the docs. A test of the library compares
+/// that table with the code.
 fn metrics() -> BTreeSet<String> {
     let mut metrics = BTreeSet::new();
     for line in read("telemetry.md").lines() {
@@ -63,7 +63,7 @@ fn check(expression: &str, metrics: &BTreeSet<String>) {
 }
 
 #[test]
-fn each_rule_is_of_metrics_that_there_are() {
+fn each_rule_uses_existing_metrics() {
     let metrics = metrics();
     let rules: serde_yaml_ng::Value =
         serde_yaml_ng::from_str(&read("telemetry/rules.yml")).unwrap();
@@ -83,7 +83,7 @@ fn each_rule_is_of_metrics_that_there_are() {
 }
 
 #[test]
-fn each_panel_is_of_metrics_that_there_are() {
+fn each_panel_uses_existing_metrics() {
     let metrics = metrics();
     let dashboard: Value = serde_json::from_str(&read("telemetry/dashboard.json")).unwrap();
     let panels = dashboard["panels"].as_array().unwrap();
@@ -101,6 +101,6 @@ fn each_panel_is_of_metrics_that_there_are() {
 
 #[test]
 #[should_panic(expected = "there is no")]
-fn a_metric_that_is_not_there_is_found() {
+fn a_missing_metric_is_found() {
     check("sum(rate(leasehold_no_such_thing[5m]))", &metrics());
 }

@@ -78,7 +78,7 @@ fn values<'a>(all: &'a [Fields], field: &str) -> Vec<&'a str> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn spans_and_events_say_what_happened() {
+async fn spans_and_events_report_what_happened() {
     // No other test records metrics at the same time.
     let _alone = Exporter::start().await;
     let seen = Seen::default();

@@ -1,4 +1,4 @@
-//! The troubleshooting page: each error text on it is one that the library produces.
+//! Each error text on the troubleshooting page is one that the library produces.
 
 use std::fs;
 use std::path::Path;
@@ -15,7 +15,7 @@ fn sources(folder: &Path, all: &mut String) {
 }
 
 #[test]
-fn each_text_of_the_page_is_one_of_the_library() {
+fn each_error_text_of_the_page_exists() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut all = String::new();
     sources(&root.join("src"), &mut all);

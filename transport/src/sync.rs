@@ -52,7 +52,7 @@ pub fn call_out<T>(code: impl FnOnce() -> T) -> Option<T> {
 #[inline]
 pub fn no_lock_is_held() {
     #[cfg(all(debug_assertions, feature = "test-util"))]
-    assert_eq!(LOCKS.get(), 0, "BUG: code of others is called under a lock");
+    assert_eq!(LOCKS.get(), 0, "BUG: foreign code is called under a lock");
 }
 
 /// Like tokio's, whose wakers are foreign code.

@@ -1,5 +1,5 @@
-//! Threads that contend with each other and with tasks of this process, which count in the same
-//! keys. `Contention.java` and its neighbours have the checks.
+//! Java threads contend with each other and with tasks of this process. Both sides use the same
+//! counters. The checks are in `Contention.java` and the files next to it.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use super::{Redisson, Reply, millis};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Contenders {
     pub(crate) threads: u32,
-    /// Of each thread.
+    /// The number of rounds of each thread.
     pub(crate) rounds: u32,
     /// How long a round stays inside after it has counted.
     pub(crate) work: Duration,
@@ -30,7 +30,7 @@ pub(crate) struct LockTally {
     pub(crate) rounds: u64,
     pub(crate) violations: u64,
     pub(crate) longest_wait: Duration,
-    /// Rounds after one of the other side.
+    /// The number of rounds that followed a round of the other side.
     pub(crate) switches: u64,
 }
 
@@ -51,13 +51,13 @@ pub(crate) struct SemaphoreTally {
     pub(crate) rounds: u64,
     pub(crate) violations: u64,
     pub(crate) longest_wait: Duration,
-    /// Inside at once, those of the other side included.
+    /// The most that were inside at once, those of the other side included.
     pub(crate) most: u64,
 }
 
 impl Redisson {
-    /// Threads that take a lock of any kind so many times each, and stay in no longer than it
-    /// takes to count.
+    /// Starts threads that take a lock of any kind so many times each. They hold it only while they
+    /// count.
     pub(crate) fn contend(
         &self,
         threads: u32,
@@ -68,8 +68,9 @@ impl Redisson {
         self.expect(&format!("contend {threads} {rounds} {lock} {counter}"))
     }
 
-    /// Threads that take a lock of any kind, alone inside: `counter` is raised to 1 on the way in,
-    /// `<counter>:last` tells which side was in last, and `<counter>:token` a fenced lock's token.
+    /// Starts threads that take a lock of any kind with a single holder. `counter` is raised to 1 on
+    /// the way in. `<counter>:last` tells which side was in last, and `<counter>:token` is the last
+    /// token of a fenced lock.
     pub(crate) fn contend_lock(
         &self,
         who: Contenders,
@@ -85,8 +86,8 @@ impl Redisson {
         ))
     }
 
-    /// Threads that take the write side in `write_percent` of all rounds, else the read side. They
-    /// count in `<counter>:writers` and `<counter>:readers`.
+    /// Starts threads that take the write side in `write_percent` of all rounds, else the read side.
+    /// They count in `<counter>:writers` and `<counter>:readers`.
     pub(crate) fn contend_read_write(
         &self,
         who: Contenders,
@@ -103,7 +104,7 @@ impl Redisson {
         ))
     }
 
-    /// Threads that take one permit each, no more than `limit` of them inside by `counter`.
+    /// Starts threads that take one permit each. `counter` must never be higher than `limit`.
     pub(crate) fn contend_semaphore(
         &self,
         who: Contenders,
@@ -120,7 +121,7 @@ impl Redisson {
         ))
     }
 
-    /// The same of permits that expire.
+    /// The same with permits that expire.
     pub(crate) fn contend_permits(
         &self,
         who: Contenders,
@@ -138,7 +139,7 @@ impl Redisson {
     }
 }
 
-/// `rounds=10 violations=0`, some more of these.
+/// A line such as `rounds=10 violations=0`.
 struct Report<'a>(&'a str);
 
 impl Report<'_> {

@@ -1,4 +1,4 @@
-//! Count-down latches. The thread only tells who waits.
+//! Count-down latches. The thread in a request matters only for waiting.
 
 use std::time::Duration;
 
@@ -18,12 +18,12 @@ impl Redisson {
         self.expect(&format!("latch.count {name}"))
     }
 
-    /// Whether there was one. Threads that wait for it go on waiting.
+    /// Whether the latch existed. Threads that wait for it keep waiting.
     pub(crate) fn latch_delete(&self, name: &str) -> Reply<bool> {
         self.expect(&format!("latch.delete {name}"))
     }
 
-    /// Whether the count is 0, at the latest after `wait`; without one always true.
+    /// Whether the count reached 0 within `wait`. Without a wait, always true.
     pub(crate) fn latch_wait(
         &self,
         thread: &str,

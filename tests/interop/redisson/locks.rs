@@ -1,22 +1,22 @@
-//! Locks: all kinds as `kind:name`, and what only a fenced or only a fair lock can do.
+//! Locks of all kinds, written `kind:name`, and the methods of only fenced or only fair locks.
 //!
 //! Kinds: `lock`, `nonreentrant`, `fair`, `nonreentrantfair`, `fenced`, `spin`, `read`, `write`;
-//! `multi:a+b+c`, of plain locks; `red`, of a plain one on each server. `at:1:lock:a` is a lock on the
-//! second server, others are on the first. A fenced lock's and a fair lock's own calls take the bare
-//! name.
+//! `multi:a+b+c` of plain locks; `red` of one plain lock on each server. `at:1:lock:a` is a lock on
+//! the second server; without `at`, it is on the first. The methods of only fenced or only fair locks
+//! take the name without the kind.
 
 use std::time::Duration;
 
 use super::{Redisson, Reply, Thrown, millis};
 
 impl Redisson {
-    /// Takes a lock on a thread; waits as long as it takes. Without a lease the watchdog renews it.
+    /// Takes a lock on a thread, without a limit for the wait. Without a lease, the watchdog renews it.
     pub(crate) fn lock(&self, thread: &str, lock: &str, lease: Option<Duration>) -> Reply<()> {
         let lease = lease.map(millis).unwrap_or_default();
         self.done(&format!("lock {thread} {lock} {lease}"))
     }
 
-    /// Takes a lock that may refuse to be taken: one that is not reentrant.
+    /// The same for a lock that may throw: a non-reentrant one that the thread holds.
     pub(crate) fn lock_or_throw(&self, thread: &str, lock: &str) -> Reply<Result<(), Thrown>> {
         self.attempt(&format!("lock {thread} {lock}"))
     }
@@ -48,7 +48,7 @@ impl Redisson {
         self.expect(&format!("holdcount {thread} {lock}"))
     }
 
-    /// Remaining milliseconds; -2 if it is free.
+    /// The milliseconds left of the lease, or -2 if the lock is free.
     pub(crate) fn ttl(&self, lock: &str) -> Reply<i64> {
         self.expect(&format!("ttl {lock}"))
     }
@@ -57,7 +57,7 @@ impl Redisson {
         self.expect(&format!("forceunlock {lock}"))
     }
 
-    /// Takes a fenced lock; its token.
+    /// Takes a fenced lock, and returns its token.
     pub(crate) fn lock_token(
         &self,
         thread: &str,
@@ -79,13 +79,13 @@ impl Redisson {
         self.expect_option(&format!("trylocktoken {thread} {name} {wait} {lease}"))
     }
 
-    /// The last token that anybody was given; 0 before the first.
+    /// The last token given to anybody, or 0 if there was none.
     pub(crate) fn token(&self, name: &str) -> Reply<u64> {
         self.expect(&format!("token {name}"))
     }
 
-    /// Waits for a fair lock, appends the thread's name to the list, holds and releases. The reply
-    /// comes after that: false if the wait was over first.
+    /// Waits for a fair lock, appends the thread's name to the list, holds the lock for a while and
+    /// releases it. Replies after the release, or with false if the wait timed out.
     pub(crate) fn enter_fair(
         &self,
         thread: &str,

@@ -1,12 +1,12 @@
-//! Semaphores: plain ones, and those whose permits have an id and expire. The thread only tells
-//! who waits: a permit belongs to nobody.
+//! Semaphores: plain ones, and those whose permits have an id and expire. A permit
+//! has no owner, so the thread in a request matters only for waiting.
 
 use std::time::Duration;
 
 use super::{Redisson, Reply, Thrown, millis};
 
 impl Redisson {
-    /// Whether the semaphore had no permits set yet.
+    /// Sets the number of permits. Whether it had not been set before.
     pub(crate) fn semaphore_set(&self, name: &str, permits: u32) -> Reply<bool> {
         self.expect(&format!("sem.set {name} {permits}"))
     }
@@ -37,7 +37,7 @@ impl Redisson {
         self.done(&format!("sem.add {name} {permits}"))
     }
 
-    /// How many there were.
+    /// Takes all permits. Returns how many there were.
     pub(crate) fn semaphore_drain(&self, name: &str) -> Reply<i64> {
         self.expect(&format!("sem.drain {name}"))
     }
@@ -46,12 +46,12 @@ impl Redisson {
         self.expect(&format!("sem.available {name}"))
     }
 
-    /// Whether the semaphore had no permits set yet.
+    /// Sets the number of permits. Whether it had not been set before.
     pub(crate) fn permit_set(&self, name: &str, permits: u32) -> Reply<bool> {
         self.expect(&format!("permit.set {name} {permits}"))
     }
 
-    /// The id of the permit; without a lease it never expires.
+    /// Returns the id of the permit. Without a lease, it never expires.
     pub(crate) fn permit_acquire(
         &self,
         thread: &str,
@@ -73,7 +73,7 @@ impl Redisson {
         self.expect_option(&format!("permit.tryacquire {thread} {name} {wait} {lease}"))
     }
 
-    /// Throws if there is no such permit, or no more.
+    /// Throws if no such permit exists, or not any more.
     pub(crate) fn permit_release(&self, name: &str, id: &str) -> Reply<Result<(), Thrown>> {
         self.attempt(&format!("permit.release {name} {id}"))
     }
@@ -90,7 +90,7 @@ impl Redisson {
         self.expect(&format!("permit.acquired {name}"))
     }
 
-    /// Available and acquired ones.
+    /// The number of permits, free or held.
     pub(crate) fn permit_total(&self, name: &str) -> Reply<i64> {
         self.expect(&format!("permit.total {name}"))
     }
