@@ -1,4 +1,4 @@
-//! What is asked: the declaration from which help, completions and the manual page are made.
+//! The command line arguments. Help, completions and manual pages are generated from this file.
 #![expect(
     clippy::doc_markdown,
     reason = "these comments are the texts of the help"
@@ -11,13 +11,13 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 const EXIT_CODES: &str = "Exit codes: 120 not acquired in time, 121 lost, 122 server unreachable, 123 refused by the \
-    server, 124 bad usage, 125 internal, 126 the command cannot be executed, 127 it is not found; otherwise of `run` \
-    that of the command, or 128 and the number of the signal that ended it.";
+    server, 124 bad usage, 125 internal, 126 the command cannot be executed, 127 it is not found. Otherwise, `run` \
+    ends with the exit code of the command, or with 128 plus the number of the signal that ended the command.";
 
 /// Distributed locks on Redis and Valkey: run a command under a lock, look at locks, free them.
 ///
-/// Locks are those of the library leasehold, of Java's Redisson, and string locks of Laravel, redsync, redis-py and
-/// others. The server is that of --url, else of LEASEHOLD_URL, else of REDIS_URL.
+/// Works with the locks of the library leasehold and of Java's Redisson, and with the string locks of Laravel, redsync,
+/// redis-py and others. The server is given by --url, or else by LEASEHOLD_URL, or else by REDIS_URL.
 #[derive(Debug, Parser)]
 #[command(name = "leasehold", version, max_term_width = 100, after_long_help = EXIT_CODES)]
 pub(crate) struct Arguments {
@@ -32,28 +32,29 @@ pub(crate) struct Arguments {
 pub(crate) struct ServerArguments {
     /// The server: redis://host:6379, rediss://…, redis+unix://…, redis-sentinel://…, redis-cluster://…
     ///
-    /// Else LEASEHOLD_URL, else REDIS_URL. A password in it is seen by `ps`: take the environment or a file.
+    /// Default: LEASEHOLD_URL, then REDIS_URL. `ps` shows a password in this argument to other users: set a variable
+    /// or use --password-file instead.
     #[arg(long, global = true)]
     pub(crate) url: Option<String>,
-    /// The user of the server's access control list. Else LEASEHOLD_USER, else the default user.
+    /// The user name on the server. Default: LEASEHOLD_USER, then the server's default user.
     #[arg(long, global = true)]
     pub(crate) user: Option<String>,
-    /// A file with the password, read again for each login. Else LEASEHOLD_PASSWORD has the password itself.
+    /// A file with the password, read again for each login. Default: the password in LEASEHOLD_PASSWORD.
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) password_file: Option<PathBuf>,
-    /// The authorities to trust, PEM, in place of the system's.
+    /// A PEM file with the certificate authorities to trust, instead of the system's.
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) tls_ca: Option<PathBuf>,
-    /// The certificate to show to the server, PEM.
+    /// A PEM file with the client certificate.
     #[arg(long, global = true, value_name = "FILE", requires = "tls_key")]
     pub(crate) tls_cert: Option<PathBuf>,
-    /// The private key of the certificate, PEM.
+    /// A PEM file with the private key of the client certificate.
     #[arg(long, global = true, value_name = "FILE", requires = "tls_cert")]
     pub(crate) tls_key: Option<PathBuf>,
-    /// The name that the server's certificate must have, if it is not the host of the URL.
+    /// The name that the server's certificate must have. Default: the host of the URL.
     #[arg(long, global = true, value_name = "NAME")]
     pub(crate) tls_server_name: Option<String>,
-    /// How long one call may take before its reply counts as lost.
+    /// How long to wait for the reply to a call.
     #[arg(long, global = true, value_parser = span, default_value = "1s", value_name = "TIME")]
     pub(crate) command_timeout: Duration,
 }
@@ -62,11 +63,12 @@ pub(crate) struct ServerArguments {
 pub(crate) enum Task {
     /// Run a command while a lock is held.
     ///
-    /// Takes the lock, runs the command in a process group of its own, and releases the lock.
+    /// Takes the lock, runs the command in a new process group, and releases the lock.
     ///
-    /// Standard input, signals and the terminal are passed on. If the lock is lost the command gets SIGTERM, and SIGKILL
-    /// before the lease can end. The command finds LEASEHOLD_NAME, LEASEHOLD_OWNER and with --fenced LEASEHOLD_TOKEN in
-    /// its environment; a `leasehold run` of the same name in it runs under the lock that is held already.
+    /// Passes standard input, signals and the terminal on to the command. If the lock is lost, the command gets
+    /// SIGTERM, and then SIGKILL before the lease can end. The environment of the command contains LEASEHOLD_NAME,
+    /// LEASEHOLD_OWNER and, with --fenced, LEASEHOLD_TOKEN. A nested `leasehold run` with the same name uses the lock
+    /// that is already held.
     Run(RunArguments),
     /// List the locks that are held.
     Ls(ListArguments),
@@ -76,27 +78,28 @@ pub(crate) enum Task {
     ///
     /// Frees a lock by force, whoever holds it.
     ///
-    /// Its holder learns of it at its next renewal, within a third of its lease, and goes on until then: stop it first if
-    /// two at once would do harm. Asks on a terminal; elsewhere --yes is needed. Exit code 1: the lock was free.
+    /// The holder notices this at its next renewal, within a third of its lease, and continues to work until then. Stop
+    /// the holder first if two at once would do harm. On a terminal, asks for confirmation; elsewhere --yes is
+    /// required. Exit code 1: the lock was free.
     Break(BreakArguments),
-    /// Watch locks change: a live table on a terminal, else a line for each change.
+    /// Watch locks change: a live table on a terminal, otherwise a line for each change.
     ///
-    /// Looks at the server again and again, as `ls` does: each look searches all keys of the database.
+    /// Polls the server. Each poll searches all keys of the database, like `ls`.
     Watch(WatchArguments),
-    /// Ask the server whether locks on it are safe, and what can break them.
+    /// Check whether locks on this server are safe, and what can break them.
     ///
-    /// Nothing is written. Exit code 1: locks on this server do not work, or are lost in normal operation.
+    /// Writes nothing to the server. Exit code 1: locks on this server do not work, or are lost in normal operation.
     Preflight(PreflightArguments),
-    /// Measure acquisitions and releases on this server, on locks of its own.
+    /// Measure how fast locks are acquired and released on this server.
     ///
-    /// One client with its connections, on one thread: first one lock after the other, then many side by side, then many
-    /// that want one lock. The locks have names that nobody else has, and are released.
+    /// Uses one client on one thread: first one task, then many tasks with a lock each, then many tasks that contend
+    /// for one lock. The locks have unique names, and are released at the end.
     Bench(BenchArguments),
     /// Print completions for a shell.
     Completions { shell: clap_complete::Shell },
-    /// Print the manual page, or write the pages of all commands into a folder.
+    /// Print the manual page, or write the pages of all commands to a folder.
     Man {
-        /// Where to.
+        /// The folder to write to.
         #[arg(long, value_name = "FOLDER")]
         dir: Option<PathBuf>,
     },
@@ -104,38 +107,39 @@ pub(crate) enum Task {
 
 #[derive(Debug, Args)]
 pub(crate) struct RunArguments {
-    /// The lock.
+    /// The name of the lock.
     pub(crate) name: String,
-    /// Give up after this time; 0 asks once. Without it there is no end.
+    /// Give up after this time; 0 tries once. Default: wait without limit.
     #[arg(long, short, value_parser = span, value_name = "TIME")]
     pub(crate) wait: Option<Duration>,
-    /// How long the lock outlives a runner that died; renewed every third of it. From 100ms.
+    /// How long the lock stays locked if `leasehold` dies. Renewed after every third of it. At least 100ms.
     #[arg(long, value_parser = span, default_value = "30s", value_name = "TIME")]
     pub(crate) lease: Duration,
-    /// Which lock.
+    /// The kind of lock.
     #[arg(long, value_enum, default_value_t)]
     pub(crate) kind: Kind,
-    /// At most this many at once: a semaphore. The first run of a name sets the number.
+    /// Allow this many runs at once, with a semaphore. The first run of a name sets the number.
     #[arg(long, value_name = "N", conflicts_with_all = ["kind", "fenced"], value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) permits: Option<u32>,
-    /// With a fencing token in LEASEHOLD_TOKEN: the same as --kind fenced.
+    /// Set LEASEHOLD_TOKEN to a fencing token. The same as --kind fenced.
     #[arg(long, conflicts_with = "kind")]
     pub(crate) fenced: bool,
-    /// Keep the lock for this time since it was acquired, if the command was faster: for cron on several machines.
+    /// Keep the lock for at least this time after the acquisition, for cron on several machines.
     ///
-    /// Redis keeps it: the runner may end, or die. With --permits and --kind read the runner stays instead.
+    /// The lock stays locked in Redis after `leasehold` has ended. With --permits or --kind read, `leasehold` waits
+    /// instead.
     #[arg(long, value_parser = span, value_name = "TIME")]
     pub(crate) at_least: Option<Duration>,
-    /// What others see as the holder: `billing@pod-7`. Default: user and host.
+    /// The holder's name that others see, such as `billing@pod-7`. Default: user and host.
     #[arg(long = "as", value_name = "NAME")]
     pub(crate) holder: Option<String>,
-    /// What others see as the purpose. Default: the name of the command.
+    /// The purpose that others see. Default: the name of the command.
     #[arg(long, value_name = "TEXT")]
     pub(crate) purpose: Option<String>,
-    /// The time between SIGTERM and SIGKILL. Default: a sixth of the lease, 10s at most.
+    /// The time between SIGTERM and SIGKILL. Default: a sixth of the lease, but at most 10s.
     #[arg(long, value_parser = span, value_name = "TIME")]
     pub(crate) grace: Option<Duration>,
-    /// The exit code if the lock is not acquired in time, in place of 120.
+    /// The exit code if the lock is not acquired in time, instead of 120.
     #[arg(long, short = 'E', value_name = "CODE")]
     pub(crate) conflict_exit_code: Option<u8>,
     /// The command and its arguments.
@@ -143,19 +147,19 @@ pub(crate) struct RunArguments {
     pub(crate) command: Vec<OsString>,
 }
 
-/// A kind of lock. All who use one name must use the same kind.
+/// A kind of lock. All users of a name must use the same kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Kind {
     /// One holder. Redisson: getLock.
     #[default]
     Lock,
-    /// First come, first served over all machines. Redisson: getFairLock.
+    /// First come, first served, across all machines. Redisson: getFairLock.
     Fair,
-    /// With a growing number for the resource to check. Redisson: getFencedLock.
+    /// Each holder gets a higher number, which the protected resource can check. Redisson: getFencedLock.
     Fenced,
-    /// Its waiters ask again instead of listening. Redisson: getSpinLock.
+    /// Waiters poll instead of subscribing. Redisson: getSpinLock.
     Spin,
-    /// SET NX PX, as in Laravel, redsync, redis-py and others.
+    /// A string set by SET NX PX, as in Laravel, redsync, redis-py and others.
     String,
     /// The read side of a read/write lock. Redisson: getReadWriteLock.
     Read,
@@ -165,90 +169,90 @@ pub(crate) enum Kind {
 
 #[derive(Debug, Args)]
 pub(crate) struct ListArguments {
-    /// Which names: `*` is any text, `?` any letter, `[ab]` one of the letters.
+    /// The names to show: `*` is any text, `?` any character, `[ab]` one of these characters.
     #[arg(default_value = "*")]
     pub(crate) pattern: String,
-    /// For programs.
+    /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ShowArguments {
-    /// The lock.
+    /// The name of the lock.
     pub(crate) name: String,
-    /// For programs.
+    /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct BreakArguments {
-    /// The lock.
+    /// The name of the lock.
     pub(crate) name: String,
-    /// Why. It is written to standard error, for the log of whoever runs this.
+    /// The reason. It is written to standard error, for your logs.
     #[arg(long, value_name = "TEXT", value_parser = reason)]
     pub(crate) reason: String,
-    /// Do not ask.
+    /// Do not ask for confirmation.
     #[arg(long)]
     pub(crate) yes: bool,
-    /// Needed for a string that this library did not write, as Laravel's: it is deleted, and may be any data.
+    /// Allow to delete a string that leasehold did not write. It may be a lock, such as Laravel's, or any other data.
     #[arg(long)]
     pub(crate) string: bool,
-    /// For programs.
+    /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct WatchArguments {
-    /// Which names: `*` is any text, `?` any letter, `[ab]` one of the letters.
+    /// The names to show: `*` is any text, `?` any character, `[ab]` one of these characters.
     #[arg(default_value = "*")]
     pub(crate) pattern: String,
-    /// The time between two looks. From 100ms.
+    /// The time between two polls. At least 100ms.
     #[arg(long, value_parser = span, default_value = "1s", value_name = "TIME")]
     pub(crate) interval: Duration,
-    /// End after so many looks.
+    /// End after this many polls.
     #[arg(long, value_name = "N")]
     pub(crate) count: Option<u64>,
-    /// Lines, on a terminal too.
+    /// Print lines, even on a terminal.
     #[arg(long)]
     pub(crate) lines: bool,
-    /// A JSON object for each change.
+    /// Print a JSON object for each change.
     #[arg(long)]
     pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct PreflightArguments {
-    /// A lock for which the user's rights are asked.
+    /// The name of a lock with which the user's permissions are checked.
     #[arg(long, value_name = "NAME", default_value = "preflight")]
     pub(crate) name: String,
-    /// The lease of the locks: a failover is compared with it.
+    /// The lease of your locks, for comparison with the time of a failover.
     #[arg(long, value_parser = span, default_value = "30s", value_name = "TIME")]
     pub(crate) lease: Duration,
-    /// For programs.
+    /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct BenchArguments {
-    /// The time of each of the three parts.
+    /// How long each of the three parts takes.
     #[arg(long, value_parser = span, default_value = "2s", value_name = "TIME")]
     pub(crate) time: Duration,
-    /// How many are side by side.
+    /// The number of concurrent tasks.
     #[arg(long, default_value_t = 16, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) workers: u32,
-    /// Which lock.
+    /// The kind of lock.
     #[arg(long, value_enum, default_value_t)]
     pub(crate) kind: Kind,
-    /// For programs.
+    /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,
 }
 
-/// A text that says something.
+/// Parses a reason, which must not be blank.
 fn reason(text: &str) -> Result<String, String> {
     let text = text.trim();
     if text.is_empty() {
@@ -258,7 +262,7 @@ fn reason(text: &str) -> Result<String, String> {
     }
 }
 
-/// "1m 30s", "250ms", or a number of seconds.
+/// Parses `1m 30s`, `250ms`, or a number of seconds.
 fn span(text: &str) -> Result<Duration, String> {
     match text.parse() {
         Ok(seconds) => Ok(Duration::from_secs(seconds)),

@@ -1,4 +1,4 @@
-//! `bench`: what acquisitions and releases take on this server.
+//! `bench`: measures acquisitions and releases on this server.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::found::lock;
 use crate::output::{Rows, Tone, complain, say, say_json};
 use crate::server::close;
 
-/// A waiter that does not get its turn within this time is an error.
+/// A waiter that waits for longer than this makes the measurement fail.
 const WAIT: Duration = Duration::from_secs(30);
 
 /// One part of the measurement.
@@ -21,7 +21,7 @@ const WAIT: Duration = Duration::from_secs(30);
 struct Part {
     what: &'static str,
     rounds: usize,
-    /// Acquisitions, each with its release.
+    /// Rounds of an acquisition and a release.
     per_second: f64,
     acquire_ms: Percentiles,
     release_ms: Percentiles,
@@ -35,14 +35,14 @@ struct Percentiles {
     max: f64,
 }
 
-/// The times of some rounds.
+/// Durations of rounds.
 #[derive(Debug, Default)]
 struct Times {
     acquire: Vec<Duration>,
     release: Vec<Duration>,
 }
 
-/// The exit code.
+/// Returns the exit code.
 pub(crate) async fn bench(asked: &BenchArguments, server: &ServerArguments) -> Result<u8, Failure> {
     let client = server.connect().await?;
     let parts = parts(&client, asked).await;
@@ -88,12 +88,12 @@ pub(crate) async fn bench(asked: &BenchArguments, server: &ServerArguments) -> R
 }
 
 async fn parts(client: &Client, asked: &BenchArguments) -> Result<Vec<Part>, Error> {
-    // Nobody else has this name.
+    // The client's id makes the names unique.
     let name = |number: u32| format!("leasehold-bench:{}:{number}", client.id());
     let named = |number| lock(client, asked.kind, &name(number));
     let apart = (0..asked.workers).map(named).collect();
     let together = (0..asked.workers).map(|_| named(0)).collect();
-    // The first calls make the server learn the scripts.
+    // Warm up: the server caches the scripts at the first calls.
     rounds(named(0), Instant::now() + asked.time / 20).await?;
     Ok(vec![
         part("one after the other", vec![named(0)], asked.time).await?,
@@ -126,7 +126,7 @@ async fn part(what: &'static str, locks: Vec<Lock>, time: Duration) -> Result<Pa
     })
 }
 
-/// One round after the other, at least one.
+/// Runs rounds one after the other until `end`, and at least one.
 async fn rounds(lock: Lock, end: Instant) -> Result<Times, Error> {
     let mut times = Times::default();
     loop {
@@ -144,7 +144,7 @@ async fn rounds(lock: Lock, end: Instant) -> Result<Times, Error> {
 
 fn percentiles(mut times: Vec<Duration>) -> Percentiles {
     times.sort_unstable();
-    // Of no rounds there are no times.
+    // Percentiles need at least one round.
     let at = |percent: usize| {
         let index = (times.len() * percent / 100).min(times.len().saturating_sub(1));
         times.get(index).copied().unwrap_or_default().as_secs_f64() * 1e3

@@ -1,4 +1,4 @@
-//! `break`: a lock is freed by force.
+//! `break`: frees a lock by force.
 
 use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 
@@ -12,7 +12,7 @@ use crate::output::{complain, say_json};
 use crate::server::close;
 use crate::show::{Connections, text};
 
-/// The lock was free.
+/// The exit code if the lock was free.
 const WAS_FREE: u8 = 1;
 
 #[derive(Debug, Serialize)]
@@ -23,7 +23,7 @@ struct Outcome<'a> {
     was: Option<Found>,
 }
 
-/// The exit code.
+/// Returns the exit code.
 pub(crate) async fn break_lock(
     asked: &BreakArguments,
     server: &ServerArguments,
@@ -54,7 +54,7 @@ pub(crate) async fn break_lock(
     Ok(if broken { 0 } else { WAS_FREE })
 }
 
-/// What was broken; `None` if it was free.
+/// Frees the lock, and returns what it was. `None` if it was free.
 async fn broken(client: &Client, asked: &BreakArguments) -> Result<Option<Found>, Failure> {
     let Some(found) = look(client, &asked.name).await? else {
         return Ok(None);
@@ -90,7 +90,7 @@ async fn broken(client: &Client, asked: &BreakArguments) -> Result<Option<Found>
     Ok(found.lock(client).force_unlock().await?.then_some(found))
 }
 
-/// An error unless the answer is yes.
+/// Asks for confirmation. Fails unless the answer is yes.
 fn ask(found: &Found) -> Result<(), Failure> {
     let mut answer = String::new();
     let question = format!(

@@ -1,10 +1,10 @@
-//! A clock that goes on while the machine is suspended, and is the same in all processes.
+//! A clock that keeps counting while the machine is suspended, and shows the same time in all processes.
 
 use std::time::Duration;
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
 const CLOCK: nix::time::ClockId = nix::time::ClockId::CLOCK_BOOTTIME;
-/// On macOS it counts sleep.
+/// On macOS, this clock includes the time in which the machine sleeps.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 const CLOCK: nix::time::ClockId = nix::time::ClockId::CLOCK_MONOTONIC;
 
@@ -12,7 +12,7 @@ const CLOCK: nix::time::ClockId = nix::time::ClockId::CLOCK_MONOTONIC;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Moment(Duration);
 
-/// The present.
+/// The present time.
 pub(crate) fn now() -> Moment {
     Moment(
         nix::time::clock_gettime(CLOCK)
@@ -30,7 +30,7 @@ impl Moment {
         Moment(self.0.saturating_sub(span))
     }
 
-    /// How long until then; zero if it has passed.
+    /// The time left until this moment, or zero if it has passed.
     pub(crate) fn left(self) -> Duration {
         self.0.saturating_sub(now().0)
     }
@@ -39,7 +39,7 @@ impl Moment {
         now() >= self
     }
 
-    /// For another process.
+    /// The text from which another process can read the moment.
     pub(crate) fn to_text(self) -> String {
         self.0.as_nanos().to_string()
     }

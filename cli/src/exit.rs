@@ -1,28 +1,28 @@
-//! What the program ends with: see the table in `docs/command-line.md`.
+//! Exit codes, as documented in `docs/command-line.md`.
 
 use std::error::Error as _;
 use std::fmt::Display;
 
 use leasehold::Error;
 
-/// Another owner held the lock for all of the wait.
+/// Another owner held the lock for the whole wait.
 pub(crate) const NOT_ACQUIRED: u8 = 120;
-/// The lock was lost while the command ran, or the hold of the enclosing run is gone.
+/// The lock was lost while the command ran, or the enclosing run had lost it.
 pub(crate) const LOST: u8 = 121;
-/// No answer from the server, or it cannot take the call now.
+/// The server did not answer, or cannot serve the call at present.
 pub(crate) const UNREACHABLE: u8 = 122;
-/// The server refuses for good: another type under the key, a missing right, a wrong password.
+/// The server refuses, and will do so again: a key of another type, a missing permission, a wrong password.
 pub(crate) const REFUSED: u8 = 123;
-/// Arguments, environment or files that cannot be used. Nothing was sent.
+/// The arguments, the environment or a file are invalid. Nothing was sent.
 pub(crate) const USAGE: u8 = 124;
-/// This machine refuses: no process could be started.
+/// The operating system refuses, for example to start a process.
 pub(crate) const INTERNAL: u8 = 125;
-/// The command is there and cannot be executed, as in a shell.
+/// The command exists but cannot be executed, as in a shell.
 pub(crate) const NOT_EXECUTABLE: u8 = 126;
-/// There is no such command, as in a shell.
+/// The command does not exist, as in a shell.
 pub(crate) const NOT_FOUND: u8 = 127;
 
-/// What is told, and the exit code.
+/// The error message and the exit code.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) code: u8,
@@ -41,7 +41,7 @@ impl Failure {
         Failure::new(USAGE, text)
     }
 
-    /// For `map_err`.
+    /// Makes a function for `map_err`.
     pub(crate) fn internal<E: Display>(what: &str) -> impl FnOnce(E) -> Failure {
         move |error| Failure::new(INTERNAL, format!("{what}: {error}"))
     }
@@ -65,7 +65,7 @@ impl From<Error> for Failure {
     }
 }
 
-/// As a shell tells that a signal ended a command.
+/// The exit code of a command that a signal ended, as in a shell.
 pub(crate) fn of_signal(signal: nix::sys::signal::Signal) -> u8 {
     128 + u8::try_from(signal as i32).unwrap_or(0)
 }

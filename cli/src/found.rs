@@ -1,4 +1,4 @@
-//! Locks as they are shown: the columns of the tables, and the fields of the JSON.
+//! Locks as they are printed: the columns of the tables, and the fields of the JSON.
 
 use std::fmt;
 use std::time::Duration;
@@ -16,13 +16,13 @@ pub(crate) struct Found {
     pub(crate) name: String,
     pub(crate) kind: String,
     pub(crate) holders: Vec<FoundHolder>,
-    /// What is left of the longest lease; none: no expiry.
+    /// What is left of the longest lease. `None` if a lease never ends.
     pub(crate) lease_ms: Option<u64>,
-    /// Waiters in the queue of a fair lock. Those of other kinds are not in Redis.
+    /// Waiters in the queue of a fair lock. Redis does not know the waiters of other kinds.
     pub(crate) waiters: Option<u64>,
-    /// Clients that listen for the release of a lock of another kind, each for all its waiters.
+    /// Clients that subscribed to the release of a lock of another kind, one for all its waiters.
     pub(crate) listening: Option<u64>,
-    /// A string that this library did not write: a lock of another program, or any data.
+    /// The key is a string that this library did not write: the lock of another program, or any other data.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(crate) foreign: bool,
 }
@@ -32,7 +32,8 @@ pub(crate) struct FoundHolder {
     pub(crate) owner: String,
     pub(crate) holds: u64,
     pub(crate) lease_ms: Option<u64>,
-    /// What its client is called, what it holds the lock for, and for how long it has: if it tells.
+    /// The name of the holder's client, its purpose, and how long it has held the lock, as far as the client published
+    /// them.
     pub(crate) name: Option<String>,
     pub(crate) purpose: Option<String>,
     pub(crate) held_for_ms: Option<u64>,
@@ -76,16 +77,16 @@ impl From<Holder> for FoundHolder {
     }
 }
 
-/// The lock of a name, of whatever kind; `None` if it is free.
+/// Finds the lock with this name, of any kind. `None` if it is free.
 pub(crate) async fn look(client: &Client, name: &str) -> Result<Option<Found>, Error> {
     if let Some(found) = search(client, name).await? {
         return Ok(Some(found));
     }
-    // A search does not show it: its text may be anything.
+    // A search does not list a string lock, because its text may be anything.
     let holder = match client.string_lock(name).holder().await {
         Ok(holder) => holder,
         Err(error) => {
-            // It may have been taken since, as a lock of another kind.
+            // Somebody may have taken it since, as a lock of another kind.
             return search(client, name)
                 .await?
                 .map_or(Err(error), |found| Ok(Some(found)));
@@ -113,7 +114,7 @@ async fn search(client: &Client, name: &str) -> Result<Option<Found>, Error> {
         .map(Found::from))
 }
 
-/// A name as a pattern that fits nothing else.
+/// A pattern that matches only this name.
 fn escaped(name: &str) -> String {
     let is_special = |letter| matches!(letter, '*' | '?' | '[' | ']' | '\\' | '^');
     let escape = |letter| {
@@ -126,7 +127,7 @@ fn escaped(name: &str) -> String {
 }
 
 impl Found {
-    /// The lock itself.
+    /// The library's lock object.
     pub(crate) fn lock(&self, client: &Client) -> Lock {
         let kind = match self.kind.as_str() {
             "fair" => Kind::Fair,
@@ -139,7 +140,7 @@ impl Found {
         lock(client, kind, &self.name)
     }
 
-    /// The first holder, and how many more.
+    /// The first holder, and the number of further ones.
     pub(crate) fn holder(&self) -> String {
         match self.holders.as_slice() {
             [] => String::new(),
@@ -155,7 +156,7 @@ impl Found {
     pub(crate) fn waiters(&self) -> String {
         match (self.waiters, self.listening) {
             (Some(waiters), _) => waiters.to_string(),
-            // A client listens once for all its waiters.
+            // A client with several waiters subscribes once, so this is a lower bound.
             (None, Some(clients @ 1..)) => format!("{clients}+"),
             (None, Some(0)) => "0".to_owned(),
             (None, None) => "-".to_owned(),
@@ -163,7 +164,7 @@ impl Found {
     }
 }
 
-/// The name and the purpose, if they are told, or else the owner.
+/// The name and the purpose if the client published them, or else the owner.
 impl fmt::Display for FoundHolder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name.as_deref().unwrap_or(&self.owner))?;
@@ -174,7 +175,7 @@ impl fmt::Display for FoundHolder {
     }
 }
 
-/// A lease that is nearly over, or has no end, is to be looked at.
+/// The text of a lease. One that is nearly over or never ends is highlighted.
 pub(crate) fn lease(lease_ms: Option<u64>) -> (String, Tone) {
     match lease_ms {
         None => ("no expiry".to_owned(), Tone::Warning),
@@ -187,7 +188,7 @@ fn ms(span: Duration) -> u64 {
     u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// A lock of a kind. Its guards have their token as an option.
+/// A lock of the given kind.
 pub(crate) fn lock(client: &Client, kind: Kind, name: &str) -> Lock {
     match kind {
         Kind::Lock => client.lock(name),

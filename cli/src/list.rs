@@ -1,4 +1,4 @@
-//! `ls`: the locks that are held.
+//! `ls`: lists the locks that are held.
 
 use crate::arguments::{ListArguments, ServerArguments};
 use crate::exit::Failure;
@@ -6,7 +6,7 @@ use crate::found::{Found, lease};
 use crate::output::{Rows, Tone, complain, say, say_json};
 use crate::server::close;
 
-/// The exit code.
+/// Returns the exit code.
 pub(crate) async fn list(list: &ListArguments, server: &ServerArguments) -> Result<u8, Failure> {
     let client = server.connect().await?;
     let locks = client.locks(&list.pattern).await;

@@ -29,7 +29,7 @@ fn main() -> ExitCode {
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => {
-            // There is nowhere to tell that it cannot be printed.
+            // If printing fails, there is nowhere left to report that.
             drop(error.print());
             return ExitCode::from(if error.use_stderr() { exit::USAGE } else { 0 });
         }
@@ -41,7 +41,7 @@ fn main() -> ExitCode {
     }))
 }
 
-/// The exit code.
+/// Returns the exit code.
 fn perform(Arguments { server, task }: Arguments) -> Result<u8, Failure> {
     match task {
         Task::Run(job) => on_runtime(run::run(&job, &server)),
@@ -56,7 +56,8 @@ fn perform(Arguments { server, task }: Arguments) -> Result<u8, Failure> {
     }
 }
 
-/// One thread: the signal that ends a command with its runner is sent when the thread ends that started it.
+/// Uses a single thread. The kernel ends a command with its runner when the thread that started it ends, which a worker
+/// thread could do earlier.
 fn on_runtime(work: impl Future<Output = Result<u8, Failure>>) -> Result<u8, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

@@ -1,4 +1,4 @@
-//! Where texts go, and how they look: tables for people, JSON for programs.
+//! Output: tables for people, JSON for programs.
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::time::Duration;
@@ -8,13 +8,13 @@ use serde::Serialize;
 
 use crate::exit::Failure;
 
-/// A line on standard error, with the name of the program.
+/// Prints a line to standard error, with the name of the program.
 pub(crate) fn complain(text: &str) {
-    // There is nowhere to tell that it cannot be written.
+    // If writing fails, there is nowhere left to report that.
     drop(writeln!(io::stderr(), "leasehold: {}", lines(text)));
 }
 
-/// Texts of others that do nothing to a terminal: names, owners and purposes may be anything.
+/// Escapes control characters. Names, owners and purposes come from others, and could otherwise control the terminal.
 pub(crate) fn harmless(text: &str) -> String {
     let shown = |letter: char| {
         let escaped = letter.is_control().then(|| letter.escape_default());
@@ -24,7 +24,7 @@ pub(crate) fn harmless(text: &str) -> String {
     text.chars().flat_map(shown).collect()
 }
 
-/// The same of several lines.
+/// The same for a text of several lines.
 fn lines(text: &str) -> String {
     text.split('\n')
         .map(harmless)
@@ -32,7 +32,7 @@ fn lines(text: &str) -> String {
         .join("\n")
 }
 
-/// A line on standard output. A reader that has gone, as `head` has, ends the program quietly.
+/// Prints a line to standard output. If the reader has closed the pipe, as `head` does, the program ends quietly.
 pub(crate) fn say(text: &str) -> Result<(), Failure> {
     let mut output = io::stdout().lock();
     match writeln!(output, "{text}").and_then(|()| output.flush()) {
@@ -44,26 +44,26 @@ pub(crate) fn say(text: &str) -> Result<(), Failure> {
     }
 }
 
-/// One value as a line of JSON.
+/// Prints a value as one line of JSON.
 pub(crate) fn say_json(value: &impl Serialize) -> Result<(), Failure> {
     say(&serde_json::to_string(value).map_err(Failure::internal("JSON"))?)
 }
 
-/// Whether standard output is to have colours: a terminal, and nobody objects (<https://no-color.org>).
+/// Whether to print colours: on a terminal, unless `NO_COLOR` is set (<https://no-color.org>).
 pub(crate) fn has_colours() -> bool {
     io::stdout().is_terminal()
         && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
         && std::env::var_os("TERM").is_none_or(|terminal| terminal != "dumb")
 }
 
-/// A table without lines, as `docker ps` and `kubectl get` have it.
+/// A table without borders, like those of `docker ps` and `kubectl get`.
 #[derive(Debug)]
 pub(crate) struct Rows {
     table: Table,
     colours: bool,
 }
 
-/// What a cell says beyond its text.
+/// How a cell is highlighted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tone {
     Plain,
@@ -124,7 +124,7 @@ impl Rows {
     }
 }
 
-/// A rest of a lease, as people read it.
+/// A remaining time, rounded for people.
 pub(crate) fn short(span: Duration) -> String {
     let seconds = span.as_secs();
     match seconds {

@@ -1,4 +1,4 @@
-//! Completions and manual pages, made from the declaration of the arguments.
+//! Completions and manual pages, generated from the declaration of the arguments.
 
 use std::io::{self, Write as _};
 use std::path::Path;

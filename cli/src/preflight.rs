@@ -1,4 +1,4 @@
-//! `preflight`: what the server gives, and what that means for locks.
+//! `preflight`: what the server's settings mean for locks.
 
 use leasehold::preflight::{Preflight, Severity};
 use serde::Serialize;
@@ -8,7 +8,7 @@ use crate::exit::Failure;
 use crate::output::{say, say_json};
 use crate::server::close;
 
-/// Locks do not work there, or are lost in normal operation.
+/// The exit code if locks do not work on the server, or are lost in normal operation.
 const DANGER: u8 = 1;
 
 #[derive(Debug, Serialize)]
@@ -35,7 +35,7 @@ struct Finding {
     text: String,
 }
 
-/// The exit code.
+/// Returns the exit code.
 pub(crate) async fn preflight(
     asked: &PreflightArguments,
     server: &ServerArguments,

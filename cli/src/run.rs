@@ -1,15 +1,15 @@
-//! `run`: a command while a lock is held.
+//! `run`: runs a command while a lock is held.
 //!
 //! | file | what it does |
 //! | --- | --- |
-//! | `hold` | what is held |
-//! | `enclosing` | a run inside a run |
-//! | `identity` | what others see of it |
+//! | `hold` | the lock or permit of the run |
+//! | `enclosing` | a nested run |
+//! | `identity` | the holder and the purpose that others see |
 //! | `plan` | when the command must stop |
-//! | `command` | its processes |
+//! | `command` | the processes of the command |
 //! | `supervisor` | signals, terminal, loss, and the end |
-//! | `reaper` | a second process, for a runner that is killed or stands still |
-//! | `terminal`, `signals` | as a shell has them |
+//! | `reaper` | a second process, in case the runner is killed or stopped |
+//! | `terminal`, `signals` | the job control of a shell |
 
 mod command;
 mod enclosing;
@@ -43,11 +43,11 @@ use reaper::Reaper;
 use signals::Signals;
 use supervisor::Supervisor;
 
-/// The first words of the processes that a run starts, which are this program as well.
+/// A run starts further processes of this program. Their first argument is one of these words.
 const START: &str = "run-start";
 const REAP: &str = "run-reap";
 
-/// If this process is one of those, it is that until its end; the exit code.
+/// If this process is one of those, does its work and returns the exit code.
 pub(crate) fn helper(words: impl IntoIterator<Item = OsString>) -> Option<u8> {
     let mut words = words.into_iter().skip(1);
     let what = words.next()?;
@@ -79,7 +79,7 @@ fn pid(number: u64) -> Pid {
     Pid::from_raw(i32::try_from(number).unwrap_or_default())
 }
 
-/// The exit code.
+/// Returns the exit code.
 pub(crate) async fn run(job: &RunArguments, server: &ServerArguments) -> Result<u8, Failure> {
     let plan = Plan::of(job.lease, job.grace)?;
     let outer = enclosing::outer()?;
@@ -90,7 +90,7 @@ pub(crate) async fn run(job: &RunArguments, server: &ServerArguments) -> Result<
     };
     let taken = tokio::select! {
         taken = take(&client, job, &outer) => taken,
-        // CANCEL: the client gives back what was under way.
+        // CANCEL: the client releases a lock that is granted later.
         signal = signals.next_to_leave() => Ok(Err(signal)),
     };
     let done = match taken {
@@ -114,7 +114,8 @@ async fn take(client: &Client, job: &RunArguments, outer: &[OuterHold]) -> Resul
     }
 }
 
-/// A reply that is late at the end of the wait is no news if another owner is seen to hold the lock.
+/// Explains a failed acquisition. If the last reply of the wait was late, but another owner holds the lock, the lock
+/// was simply not acquired in time.
 async fn why_not(client: &Client, job: &RunArguments, error: Error) -> Failure {
     if job.permits.is_some() || !(error.is_timeout() || error.may_be_held()) {
         return with_conflict_code(job, error.into());
@@ -189,7 +190,7 @@ async fn run_under(
     }
 }
 
-/// What the command finds.
+/// The environment variables of the command.
 fn environment(
     hold: &Hold,
     job: &RunArguments,
@@ -213,7 +214,7 @@ fn environment(
     ]
 }
 
-/// Keeps the lock until `end` by staying. `None` if it is left to its lease.
+/// Keeps the lock until `end` by waiting here. `None` if the lock is left until its lease ends.
 async fn stay(hold: Hold, end: Moment, signals: &mut Signals) -> Option<Hold> {
     if matches!(hold, Hold::Enclosing(_)) || end.left() == Duration::ZERO {
         return Some(hold);
@@ -221,7 +222,7 @@ async fn stay(hold: Hold, end: Moment, signals: &mut Signals) -> Option<Hold> {
     while !end.has_come() {
         tokio::select! {
             () = tokio::time::sleep(end.left().min(Duration::from_millis(250))) => {}
-            // To leave early is not to release early: the lease ends it.
+            // The user ends this process early, but the lock must not be released early. Its lease ends it.
             _ = signals.next_to_leave() => {
                 hold.leave();
                 return None;

@@ -11,12 +11,12 @@ use crate::arguments::ServerArguments;
 use crate::exit::Failure;
 
 impl ServerArguments {
-    /// Connects, once.
+    /// Connects, without retries.
     pub(crate) async fn connect(&self) -> Result<Client, Failure> {
         self.connect_with(|builder| builder).await
     }
 
-    /// With further settings.
+    /// Connects with further settings.
     pub(crate) async fn connect_with(
         &self,
         settings: impl FnOnce(ClientBuilder) -> ClientBuilder,
@@ -93,12 +93,12 @@ fn credentials(user: Option<String>, password: String) -> Credentials {
 }
 
 fn read(file: &Path) -> std::io::Result<String> {
-    // An editor ends the line.
+    // Editors add a line break at the end of the file.
     std::fs::read_to_string(file).map(|text| text.trim_end_matches(['\r', '\n']).to_owned())
 }
 
-/// Ends the client. Guards that live are released.
+/// Shuts the client down, which releases all locks that it still holds.
 pub(crate) async fn close(client: &Client) {
-    // What is not confirmed ends with its lease.
+    // If a release is not confirmed, the lease ends the lock.
     drop(client.shutdown(Duration::from_secs(2)).await);
 }

@@ -1,4 +1,4 @@
-//! `show`: one lock.
+//! `show`: describes one lock.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::found::{Found, FoundHolder, lease, look};
 use crate::output::{Rows, Tone, harmless, say, say_json, short};
 use crate::server::close;
 
-/// Free locks have a name alone.
+/// The JSON. A free lock has only a name.
 #[derive(Debug, Serialize)]
 struct Shown<'a> {
     held: bool,
@@ -28,7 +28,7 @@ enum Lock<'a> {
         found: &'a Found,
         /// The owners in the queue of a fair lock, the next one first.
         queue: Vec<String>,
-        /// Of each holder where its client's connections come from, as far as that is known.
+        /// For each holder, the addresses of its client's connections, as far as they are known.
         addresses: Vec<Vec<String>>,
     },
     Free {
@@ -36,7 +36,7 @@ enum Lock<'a> {
     },
 }
 
-/// The exit code.
+/// Returns the exit code.
 pub(crate) async fn show(asked: &ShowArguments, server: &ServerArguments) -> Result<u8, Failure> {
     let client = server.connect().await?;
     let seen = see(&client, &asked.name).await;
@@ -75,7 +75,7 @@ pub(crate) async fn show(asked: &ShowArguments, server: &ServerArguments) -> Res
     Ok(0)
 }
 
-/// What there is to know of one name.
+/// Everything that is known about one name.
 struct Seen {
     found: Option<Found>,
     queue: Vec<String>,
@@ -89,7 +89,7 @@ async fn see(client: &Client, name: &str) -> Result<Seen, Error> {
         if found.waiters.is_some() {
             queue = client.fair_lock(name).waiters().await?.queue;
         }
-        // Not every user may ask for them.
+        // Not every user has the permission to list connections.
         connections = Connections(client.connections().await.unwrap_or_default());
     }
     Ok(Seen {
@@ -103,7 +103,7 @@ async fn see(client: &Client, name: &str) -> Result<Seen, Error> {
 pub(crate) struct Connections(Vec<Connection>);
 
 impl Connections {
-    /// The hosts of the client that a holder is of.
+    /// The hosts from which the holder's client is connected.
     fn of(&self, holder: &FoundHolder) -> Vec<String> {
         let is_its = |connection: &&Connection| {
             let id = connection.client.as_deref();

@@ -1,10 +1,10 @@
-//! `watch`: locks as they change.
+//! `watch`: shows locks as they change.
 //!
 //! | file | what it does |
 //! | --- | --- |
-//! | `changes` | compares one look with the last one |
-//! | `lines` | a line for each change |
-//! | `screen` | the live table |
+//! | `changes` | compares the locks with those of the previous poll |
+//! | `lines` | prints a line for each change |
+//! | `screen` | shows the live table |
 
 mod changes;
 mod lines;
@@ -20,10 +20,10 @@ use crate::exit::Failure;
 use crate::found::Found;
 use crate::server::close;
 
-/// Each look searches the whole database.
+/// The shortest interval, because each poll searches the whole database.
 const INTERVAL_MIN: Duration = Duration::from_millis(100);
 
-/// The exit code.
+/// Returns the exit code.
 pub(crate) async fn watch(asked: &WatchArguments, server: &ServerArguments) -> Result<u8, Failure> {
     if asked.interval < INTERVAL_MIN {
         return Err(Failure::usage("--interval is less than 100ms"));

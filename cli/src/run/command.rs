@@ -1,4 +1,4 @@
-//! The command: a process group of its own, whose end and suspension are seen.
+//! The command, in its own process group. The runner sees when its processes end or stop.
 
 use std::ffi::OsString;
 use std::io;
@@ -16,25 +16,25 @@ use super::START;
 use crate::exit::{self, Failure};
 use crate::output::complain;
 
-/// A command that was started.
+/// A running command.
 #[derive(Debug)]
 pub(super) struct Command {
     /// The process and its group.
     pub(super) group: Pid,
     children: unix::Signal,
-    /// Of the process itself; others of its group may go on.
+    /// The exit code of the process itself. Other processes of the group may still run.
     pub(super) status: Option<u8>,
-    /// It was stopped by this signal, and nobody has looked yet.
+    /// The signal that stopped the command, until `take_stopped` returns it.
     stopped: Option<Signal>,
 }
 
 impl Command {
-    /// Starts a process that is to become the command. It stands still until [`go_on`](Command::go_on).
+    /// Starts a process that becomes the command. It is stopped until [`go_on`](Command::go_on).
     pub(super) async fn prepare(
         words: &[OsString],
         environment: &[(&str, Option<String>)],
     ) -> Result<Command, Failure> {
-        // Processes that lose their parents become children of this one, so that all of them are waited for.
+        // Orphans of the command become children of this process, so that it can wait for all of them.
         #[cfg(target_os = "linux")]
         nix::sys::prctl::set_child_subreaper(true).map_err(Failure::internal("subreaper"))?;
         let cannot = "no process could be started";
@@ -47,7 +47,7 @@ impl Command {
                 None => start.env_remove(name),
             };
         }
-        // `see` waits for it, and sees it stop, too.
+        // Not by tokio: `see` reaps the process itself, and also learns when it stops.
         let started = start
             .process_group(0)
             .spawn()
@@ -65,30 +65,30 @@ impl Command {
         Ok(command)
     }
 
-    /// Continues a command that stands still.
+    /// Continues a stopped command.
     pub(super) fn go_on(&self) {
         self.signal(Signal::SIGCONT);
     }
 
     /// Sends a signal to all processes of the group.
     pub(super) fn signal(&self, signal: Signal) {
-        // A group that has ended needs none.
+        // Fails only if the group has ended.
         let _ = killpg(self.group, signal);
     }
 
-    /// Resolves when a process ended or stopped. Cancel safe: what happened is seen at the next call.
+    /// Resolves when a process has ended or stopped. Cancel safe: the next call reports it.
     pub(super) async fn changed(&mut self) {
         self.children.recv().await;
         self.see();
     }
 
-    /// All processes of the group have ended.
+    /// Whether all processes of the group have ended.
     pub(super) fn has_ended(&mut self) -> bool {
         self.see();
         self.status.is_some() && killpg(self.group, None) == Err(Errno::ESRCH)
     }
 
-    /// By which signal the command was stopped, told once.
+    /// The signal that stopped the command. Returned once for each stop.
     pub(super) fn take_stopped(&mut self) -> Option<Signal> {
         self.stopped.take()
     }
@@ -107,7 +107,7 @@ impl Command {
                     self.stopped = Some(signal);
                 }
                 Ok(WaitStatus::StillAlive) => return,
-                // The reaper, or a process that has lost its parent.
+                // Another child: the reaper, or an orphan of the command.
                 Ok(_) | Err(Errno::EINTR) => {}
                 Err(_) => return,
             }
@@ -115,7 +115,7 @@ impl Command {
     }
 }
 
-/// This program, also after its file was replaced.
+/// The file of this program, even after an upgrade has replaced it.
 pub(super) fn own_program() -> io::Result<PathBuf> {
     if cfg!(any(target_os = "linux", target_os = "android")) {
         return Ok(PathBuf::from("/proc/self/exe"));
@@ -123,11 +123,11 @@ pub(super) fn own_program() -> io::Result<PathBuf> {
     std::env::current_exe()
 }
 
-/// In the new process: stands still until the runner has made its preparations, then becomes the command. Returns
-/// if that is not possible.
+/// Runs in the new process. Stops until the runner is prepared, then executes the command. Returns only if the command
+/// cannot be executed.
 pub(super) fn start(runner: Pid, words: &[OsString]) -> u8 {
     let has_runner = || getppid() == runner;
-    // If the runner ends, this process ends.
+    // If the runner dies, the kernel kills this process.
     #[cfg(any(target_os = "linux", target_os = "android"))]
     if nix::sys::prctl::set_pdeathsig(Signal::SIGKILL).is_err() {
         return exit::INTERNAL;

@@ -1,8 +1,10 @@
-//! A run inside a run: it runs under the hold of the run around it, and keeps a watch on that hold of its own.
+//! A nested run, inside the command of another run with the same lock. It uses the hold of the enclosing run, and
+//! watches that hold itself.
 //!
-//! Nothing is taken and nothing is released. The run around holds the lock until all processes of its group have
-//! ended, and this run is among them. Should it not be (`setsid`, job control of a shell), then this run still ends
-//! its command before the lease does that it has seen.
+//! A nested run takes and releases nothing. The enclosing run holds the lock until all processes of its group have
+//! ended, which normally include the nested run. If the nested run left the group (`setsid`, or a shell with job
+//! control), the enclosing run may release the lock earlier. The nested run then stops its command before the last
+//! lease that it has seen ends.
 
 use std::env;
 use std::sync::{Mutex, PoisonError};
@@ -20,15 +22,15 @@ use crate::found::lock;
 pub(super) const NAME: &str = "LEASEHOLD_NAME";
 pub(super) const OWNER: &str = "LEASEHOLD_OWNER";
 pub(super) const TOKEN: &str = "LEASEHOLD_TOKEN";
-/// All runs around, as JSON: the innermost last.
+/// The variable that lists all enclosing runs as JSON, the innermost last.
 pub(super) const HELD: &str = "LEASEHOLD_HELD";
 
 const LOOK_MIN: Duration = Duration::from_millis(20);
 const LOOK_MAX: Duration = Duration::from_secs(1);
-/// A key without an expiry.
+/// The lease of a key that never expires.
 const NO_END: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
-/// The hold of a run.
+/// The hold of an enclosing run, as its variable describes it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct OuterHold {
     pub(super) name: String,
@@ -37,7 +39,7 @@ pub(super) struct OuterHold {
     pub(super) token: Option<i64>,
 }
 
-/// The holds of all runs around this one.
+/// The holds of all enclosing runs.
 pub(super) fn outer() -> Result<Vec<OuterHold>, Failure> {
     let set = |name| env::var(name).ok().filter(|value| !value.is_empty());
     let mut outer: Vec<OuterHold> = match set(HELD) {
@@ -59,7 +61,7 @@ pub(super) fn outer() -> Result<Vec<OuterHold>, Failure> {
     }
 }
 
-/// A hold of a run around this one.
+/// The use of an enclosing run's hold.
 #[derive(Debug)]
 pub(super) struct Enclosing {
     lock: Lock,
@@ -68,8 +70,8 @@ pub(super) struct Enclosing {
 }
 
 impl Enclosing {
-    /// The hold of the lock that this run asks for, if a run around has it. An error if that run has lost it:
-    /// nothing may run under a hold that is gone.
+    /// Finds the enclosing run that holds the lock which this run asks for. Fails if that run has lost the lock,
+    /// because no command may run under a lost hold.
     pub(super) async fn find(
         client: &Client,
         job: &RunArguments,
@@ -78,7 +80,7 @@ impl Enclosing {
         if outer.is_empty() || job.permits.is_some() {
             return Ok(None);
         }
-        // A writer may read.
+        // The holder of the write side may also read.
         let kind = if job.kind() == Kind::Read {
             Kind::Write
         } else {
@@ -121,7 +123,7 @@ impl Enclosing {
         *self.until.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Looks after the hold, until it is gone.
+    /// Checks the hold again and again, and resolves when it is lost.
     pub(super) async fn lost(&self) -> Loss {
         loop {
             let left = self.until().left();
@@ -131,7 +133,7 @@ impl Enclosing {
                     *self.until.lock().unwrap_or_else(PoisonError::into_inner) = until;
                 }
                 Ok(None) => return Loss::Gone("the run around does not hold it any more".into()),
-                // What was seen last still counts.
+                // An error says nothing about the hold, so the lease that was seen last still counts.
                 Err(_) if self.until().has_come() => return Loss::Expired,
                 Err(_) => {}
             }
@@ -146,9 +148,9 @@ impl Enclosing {
     }
 }
 
-/// Until when a lease surely lasts of which so much was left when it was asked for.
+/// The moment until which the lock is certainly held, if this much of its lease was left when the request was sent.
 fn until(sent: Moment, lease: Option<Duration>) -> Moment {
     let left = lease.unwrap_or(NO_END);
-    // The drift of two clocks, and a millisecond that has begun.
+    // Subtract the drift between two clocks, and a millisecond because Redis rounds.
     sent.after(left.saturating_sub(left / 1000 + Duration::from_millis(1)))
 }

@@ -1,4 +1,4 @@
-//! What a run holds: a lock, a permit, or a share in the hold of the run around it.
+//! The hold of a run: a lock, a permit, or the hold of the enclosing run.
 
 use leasehold::{
     Client, Ended, Error, FencingToken, Lease, LockGuard, LossReason, SemaphorePermit,
@@ -51,7 +51,7 @@ impl Hold {
         }
     }
 
-    /// The instant until which the lock is certainly held. It moves on with each renewal.
+    /// The instant until which the lock is certainly held. Each renewal moves it.
     pub(super) fn until(&self) -> Moment {
         match self {
             Hold::Enclosing(enclosing) => enclosing.until(),
@@ -74,11 +74,11 @@ impl Hold {
                 reason => Loss::Gone(reason.to_string()),
             };
         }
-        // It is not released while it is here.
+        // The other ending is a release, which needs this value. So it cannot happen now.
         std::future::pending().await
     }
 
-    /// As other clients see it.
+    /// The owner that other clients see.
     pub(super) fn owner(&self) -> &str {
         match self {
             Hold::Enclosing(enclosing) => &enclosing.hold.owner,
@@ -96,7 +96,7 @@ impl Hold {
         }
     }
 
-    /// Whether it is a hold by which an inner run of the same name may run: one that has one owner.
+    /// Whether a nested run may use this hold. It must be a hold with a single owner.
     pub(super) fn is_exclusive(&self, job: &RunArguments) -> bool {
         !matches!(self, Hold::Permit(_)) && job.kind() != Kind::Read
     }
@@ -105,16 +105,16 @@ impl Hold {
         match self {
             Hold::Lock(guard) => guard.unlock().await,
             Hold::Permit(permit) => permit.release().await,
-            // The run around releases it.
+            // The enclosing run releases it.
             Hold::Enclosing(_) => Ok(()),
         }
     }
 
-    /// Leaves the lock to its lease.
+    /// Ends without a release, so that the lock stays locked until its lease ends.
     pub(super) fn leave(self) {
         match self {
             Hold::Lock(guard) => guard.forget(),
-            // It has no lease without a holder: it is given back.
+            // A permit cannot outlive its client, so the client releases it.
             Hold::Permit(_) | Hold::Enclosing(_) => {}
         }
     }
@@ -125,7 +125,7 @@ impl RunArguments {
         if self.fenced { Kind::Fenced } else { self.kind }
     }
 
-    /// Whether what is held stays locked after its release, so that this process may end.
+    /// Whether Redis can keep the lock after this process has ended (`--at-least`).
     pub(super) fn is_kept_by_redis(&self) -> bool {
         self.permits.is_none() && self.kind() != Kind::Read
     }

@@ -1,4 +1,4 @@
-//! What others see of a run: who runs what.
+//! The holder and the purpose of a run that others see.
 
 use std::path::Path;
 
@@ -6,12 +6,12 @@ use nix::unistd::{Uid, User, gethostname};
 
 use crate::arguments::RunArguments;
 
-/// The most that the library takes.
+/// The longest text that the library accepts.
 const NAME_MAX: usize = 64;
 const PURPOSE_MAX: usize = 256;
 
 impl RunArguments {
-    /// `user@host`, if nothing else was given.
+    /// The given holder, or else `user@host`.
     pub(super) fn client_name(&self) -> String {
         if let Some(holder) = &self.holder {
             return holder.clone();
@@ -38,7 +38,7 @@ impl RunArguments {
         }
     }
 
-    /// The name of the command without its arguments, as there may be a password among these.
+    /// The given purpose, or else the name of the command. Without its arguments, because they may contain a password.
     pub(super) fn purpose(&self) -> String {
         if let Some(purpose) = &self.purpose {
             return purpose.clone();

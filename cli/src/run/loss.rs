@@ -1,10 +1,10 @@
-//! How a hold ended.
+//! How a hold was lost.
 
-/// How a hold ended.
+/// How a hold was lost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Loss {
-    /// Its lease is over: others may hold the lock.
+    /// Its lease has ended, so others may hold the lock.
     Expired,
-    /// Another reason, at any time.
+    /// Another reason. Nobody knows when it was lost.
     Gone(String),
 }

@@ -1,16 +1,17 @@
-//! When a command must stop whose lock is about to end.
+//! When to stop a command whose lock is about to expire.
 
 use std::time::Duration;
 
 use crate::clock::Moment;
 use crate::exit::Failure;
 
-/// Between SIGTERM and SIGKILL, unless it is given.
+/// The longest default for the time between SIGTERM and SIGKILL.
 const GRACE_MAX: Duration = Duration::from_secs(10);
-/// What remains of the lease after SIGKILL.
+/// The longest time between SIGKILL and the end of the lease.
 const MARGIN_MAX: Duration = Duration::from_secs(1);
 
-/// The steps before the instant until which the lock is certainly held.
+/// How long before the end of the lock each step is taken. The end is the instant until which the lock is certainly
+/// held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Plan {
     pub(crate) grace: Duration,
@@ -18,7 +19,7 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// For a lock that is renewed by this process: the command may stop only after renewals had time.
+    /// For a lock that this process renews. Renewals must have enough time before the command is stopped.
     pub(super) fn of(lease: Duration, grace: Option<Duration>) -> Result<Plan, Failure> {
         let margin = (lease / 30).min(MARGIN_MAX);
         let grace = grace.unwrap_or((lease / 6).min(GRACE_MAX));
@@ -31,19 +32,19 @@ impl Plan {
         Ok(Plan { grace, margin })
     }
 
-    /// For a lock that another process renews, and of whose lease this much is left.
+    /// For a lock that another process renews, with this much left of its lease.
     pub(super) fn of_rest(rest: Duration, grace: Option<Duration>) -> Plan {
         let margin = (rest / 30).min(MARGIN_MAX);
         let grace = grace.map_or((rest / 6).min(GRACE_MAX), |given| given.min(rest / 3));
         Plan { grace, margin }
     }
 
-    /// SIGTERM, if nothing has moved the end until then.
+    /// When to send SIGTERM, unless a renewal moves the end before.
     pub(crate) fn stop_at(&self, until: Moment) -> Moment {
         until.before(self.margin + self.grace)
     }
 
-    /// SIGKILL.
+    /// When to send SIGKILL.
     pub(crate) fn kill_at(&self, until: Moment) -> Moment {
         until.before(self.margin)
     }
@@ -59,7 +60,7 @@ mod tests {
     use crate::clock;
 
     #[test]
-    fn a_renewal_has_its_time_and_sigkill_comes_before_the_end() {
+    fn a_renewal_has_enough_time_and_sigkill_comes_before_the_end() {
         for ms in [100, 1_000, 30_000, 600_000] {
             let lease = Duration::from_millis(ms);
             let plan = Plan::of(lease, None).expect("the default fits");

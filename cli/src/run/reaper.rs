@@ -1,7 +1,9 @@
-//! A second process that ends the command if its runner cannot: killed, or stopped for longer than the lease.
+//! A second process that ends the command if the runner cannot, because it was killed, or stopped for longer than the
+//! lease.
 //!
-//! The runner tells it on its standard input which group runs, and until when the lock is certainly held: `group
-//! until`, in a line for each renewal. `done` is the last line. If the input ends without it, the runner is gone.
+//! The runner writes to the reaper's standard input which process group runs, and until when the lock is certainly
+//! held: a line `group until` for each renewal, and `done` as the last line. If the input ends without `done`, the
+//! runner is dead.
 
 use std::io::{self, Write as _};
 use std::os::fd::AsFd;
@@ -22,10 +24,10 @@ use crate::exit;
 use crate::output::complain;
 
 const DONE: &str = "done";
-/// A timer may stand still while the machine is suspended: then it is noticed after this time.
+/// The longest sleep. A timer may pause while the machine is suspended, so the clock is checked this often.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// The process, as its runner sees it.
+/// The reaper process, as seen by the runner.
 #[derive(Debug)]
 pub(super) struct Reaper {
     plan: Plan,
@@ -42,23 +44,23 @@ impl Reaper {
         })
     }
 
-    /// Tells it how long the group may run. A reaper that was killed is replaced.
+    /// Tells the reaper how long the group may run. Replaces a reaper that was killed.
     pub(super) fn watch(&mut self, group: Pid, until: Moment) -> io::Result<()> {
         if self.told == Some(until) {
             return Ok(());
         }
         let line = format!("{group} {}\n", until.to_text());
         if self.tell(&line).is_err() {
-            // It knows from its first moment what it is to end.
+            // The new reaper gets the line as an argument, so that it knows the group from the start.
             self.process = launch(self.plan, &line)?;
         }
         self.told = Some(until);
         Ok(())
     }
 
-    /// The command has ended. The process ends as well, and is waited for; true if it has stopped the command.
+    /// Ends the reaper after the command has ended, and waits for it. True if the reaper has stopped the command.
     pub(super) fn done(mut self) -> bool {
-        // If it was killed it has stopped nothing.
+        // Fails only if the reaper was killed; then it has stopped nothing.
         drop(self.tell(&format!("{DONE}\n")));
         drop(self.process.stdin.take());
         self.process
@@ -74,7 +76,7 @@ impl Reaper {
     }
 }
 
-/// A reaper that was told a line before it begins.
+/// Starts a reaper that knows a first line.
 fn launch(plan: Plan, line: &str) -> io::Result<Child> {
     let text = |span: Duration| span.as_nanos().to_string();
     process::Command::new(own_program()?)
@@ -87,19 +89,19 @@ fn launch(plan: Plan, line: &str) -> io::Result<Child> {
         ])
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
-        // What ends a job by the terminal is not to end it.
+        // In another group, so that a signal of the terminal to the job does not end the reaper.
         .process_group(0)
         .spawn()
 }
 
-/// What the runner has told.
+/// The last line of the runner.
 #[derive(Clone, Copy, Debug)]
 struct Told {
     group: Pid,
     until: Moment,
 }
 
-/// How far the command of a runner that stands still was brought to its end.
+/// How far the reaper has stopped the command of a stopped runner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     Watch,
@@ -107,9 +109,9 @@ enum Step {
     Killed,
 }
 
-/// In the second process.
+/// The work of the reaper process.
 pub(super) fn reap(runner: Pid, plan: Plan, first_line: &str) -> u8 {
-    // It leaves the runner its turn: half of the margin.
+    // The reaper acts later than the runner would, by half of the margin.
     let plan = Plan {
         margin: plan.margin / 2,
         ..plan
@@ -141,7 +143,7 @@ pub(super) fn reap(runner: Pid, plan: Plan, first_line: &str) -> u8 {
         let Some(told) = told else { continue };
         step = advance(step, told, plan);
         if step == Step::Killed {
-            // If it is stopped it can now see what happened.
+            // If the runner was stopped, let it continue and see what happened.
             let _ = kill(runner, Signal::SIGCONT);
         }
     }
@@ -170,16 +172,16 @@ fn parse(line: &str) -> Option<Told> {
     })
 }
 
-/// Waits for the runner's words, for the next step, or for a moment; false if the runner is gone.
+/// Waits for a line of the runner, for the next step, or for the longest sleep. False if the runner is dead.
 fn read(text: &mut String, next: Option<Moment>) -> nix::Result<bool> {
     let stdin = io::stdin();
     let wait = next.map_or(LOOK, |next| next.left().min(LOOK));
-    // A part of a millisecond would be none.
+    // A fraction of a millisecond would be rounded to zero.
     let wait = PollTimeout::try_from(wait + Duration::from_millis(1)).unwrap_or(PollTimeout::ZERO);
     let mut input = [PollFd::new(stdin.as_fd(), PollFlags::POLLIN)];
     let mut bytes = [0; 4096];
     match poll(&mut input, wait) {
-        // It was stopped itself, and continued.
+        // The timeout, or this process was stopped and continued.
         Ok(0) | Err(Errno::EINTR) => return Ok(true),
         ready => ready?,
     };

@@ -1,4 +1,4 @@
-//! The signals that a runner passes on.
+//! The signals that a runner passes on to the command.
 
 use std::fs;
 use std::future::poll_fn;
@@ -21,14 +21,14 @@ const PASSED_ON: [Signal; 9] = [
     Signal::SIGCONT,
 ];
 
-/// From now on these signals do not end this process.
+/// Receives signals. While this exists, they do not end this process.
 #[derive(Debug)]
 pub(super) struct Signals {
     streams: Vec<(Signal, unix::Signal)>,
 }
 
 impl Signals {
-    /// What was ignored when this process began stays so, here and in the command: `nohup` works.
+    /// Signals that were ignored when this process started stay ignored, here and in the command. So `nohup` works.
     pub(super) fn listen() -> Result<Signals, Failure> {
         let ignored = ignored();
         let is_wanted = |signal: &Signal| ignored & (1 << (*signal as i32 - 1)) == 0;
@@ -56,7 +56,7 @@ impl Signals {
         .await
     }
 
-    /// The next signal that asks this process to leave. Cancel safe.
+    /// The next signal that asks this process to end. Cancel safe.
     pub(super) async fn next_to_leave(&mut self) -> Signal {
         loop {
             let signal = self.next().await;
@@ -76,7 +76,7 @@ impl Signals {
     }
 }
 
-/// One bit for each signal. Known on Linux only.
+/// The ignored signals, one bit for each. Known only on Linux.
 fn ignored() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

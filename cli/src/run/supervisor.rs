@@ -1,4 +1,4 @@
-//! The time in which the command runs: signals, the terminal, the loss of the lock, and the end.
+//! Watches the running command: passes signals and the terminal on, and stops it if the lock is lost.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::clock::{self, Moment};
 use crate::exit::{self, Failure};
 use crate::output::complain;
 
-/// Timers may stand still while the machine is suspended: then it is noticed after this time.
+/// The longest sleep. Timers may pause while the machine is suspended, so the clock is checked this often.
 const LOOK_MAX: Duration = Duration::from_millis(250);
 const LOOK_MIN: Duration = Duration::from_millis(5);
 
@@ -29,7 +29,7 @@ pub(super) struct Supervisor<'a> {
     stopping: Option<Stopping>,
 }
 
-/// The command was told to stop.
+/// The state after SIGTERM was sent to the command.
 #[derive(Clone, Copy, Debug)]
 struct Stopping {
     kill_at: Moment,
@@ -49,7 +49,7 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// Until all processes of the command have ended; the exit code.
+    /// Runs until all processes of the command have ended. Returns the exit code.
     pub(super) async fn run(mut self, signals: &mut Signals) -> Result<u8, Failure> {
         let hold = self.hold;
         let mut ended = std::pin::pin!(hold.lost());
@@ -93,7 +93,7 @@ impl<'a> Supervisor<'a> {
         })
     }
 
-    /// When something is due, or may have changed.
+    /// The time until the next call of `look`.
     fn next_look(&self) -> Duration {
         let until = self.hold.until();
         let due = match self.stopping {
@@ -103,11 +103,11 @@ impl<'a> Supervisor<'a> {
             Some(Stopping { kill_at, .. }) => kill_at.left(),
             None => self.plan.stop_at(until).left(),
         };
-        // Renewals are told to the reaper in time.
+        // Often enough that the reaper learns of renewals in time.
         due.min((until.left() / 20).clamp(LOOK_MIN, LOOK_MAX))
     }
 
-    /// Tells the reaper of renewals, and does what is due.
+    /// Tells the reaper about renewals, and sends the signals that are due.
     fn look(&mut self) -> Result<(), Failure> {
         let until = self.hold.until();
         let now = clock::now();
@@ -142,12 +142,12 @@ impl<'a> Supervisor<'a> {
     fn stop_for(&mut self, loss: &Loss) {
         match loss {
             Loss::Expired => self.stop("its lease ended", clock::now()),
-            // Nobody knows since when: it has its grace.
+            // Nobody knows since when the lock is lost, so the command gets its grace period from now on.
             Loss::Gone(reason) => self.stop(reason, clock::now().after(self.plan.grace)),
         }
     }
 
-    /// SIGTERM now, and SIGKILL at `kill_at`.
+    /// Sends SIGTERM now. SIGKILL follows at `kill_at`.
     fn stop(&mut self, reason: &str, kill_at: Moment) {
         if let Some(stopping) = &mut self.stopping {
             stopping.kill_at = stopping.kill_at.min(kill_at);
@@ -157,7 +157,7 @@ impl<'a> Supervisor<'a> {
             "the lock is lost: {reason}; the command is stopped"
         ));
         self.command.signal(Signal::SIGTERM);
-        // One that is suspended could not end.
+        // A stopped process would not react to SIGTERM.
         self.command.signal(Signal::SIGCONT);
         self.stopping = Some(Stopping {
             kill_at,
@@ -174,7 +174,7 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// The command stands still: by a key, or as it wants the terminal.
+    /// The command was stopped: by a key, or because it wants to use the terminal.
     fn stopped_by(&mut self, signal: Signal) -> Result<(), Failure> {
         let Some(terminal) = &self.terminal else {
             return Ok(());
@@ -185,8 +185,8 @@ impl<'a> Supervisor<'a> {
             terminal.give(self.command.group);
             self.command.go_on();
         } else if has_terminal || wants_terminal {
-            // Whoever suspends a command suspends its runner, which then does not renew the lock: the reaper ends
-            // the command before the lease does.
+            // A user who suspends the command means the whole job, so the runner stops, too. It then does not renew the
+            // lock, and the reaper ends the command before the lease ends.
             if has_terminal {
                 terminal.take_back();
             }
@@ -197,7 +197,7 @@ impl<'a> Supervisor<'a> {
         Ok(())
     }
 
-    /// This process was continued: so is the command.
+    /// Continues the command after this process was continued.
     fn resume(&mut self) {
         if let Some(terminal) = &self.terminal
             && terminal.is_ours()

@@ -1,4 +1,4 @@
-//! The terminal: which process group reads it, and suspension, as a shell does it.
+//! Job control, as in a shell: which process group uses the terminal, and suspension.
 
 use std::fs::File;
 use std::io::{IsTerminal as _, stdin, stdout};
@@ -23,7 +23,7 @@ impl Terminal {
             .map(|device| Terminal { device })
     }
 
-    /// Whether this process is in the foreground: a shell did not start it with `&`.
+    /// Whether this process is in the foreground, that is, a shell did not start it with `&`.
     pub(super) fn is_ours(&self) -> bool {
         tcgetpgrp(&self.device).is_ok_and(|group| group == getpgrp())
     }
@@ -32,13 +32,13 @@ impl Terminal {
         tcgetpgrp(&self.device).is_ok_and(|foreground| foreground == group)
     }
 
-    /// Makes a group the one that reads the terminal and gets its signals.
+    /// Makes a process group the foreground group, which reads the terminal and gets its signals.
     pub(super) fn give(&self, group: Pid) {
-        // Without the foreground this is a background group, which SIGTTOU would stop here.
+        // If this process is in the background, SIGTTOU would stop it here.
         let mut blocked = SigSet::empty();
         blocked.add(Signal::SIGTTOU);
         let is_blocked = blocked.thread_block().is_ok();
-        // A group that has ended just now needs no terminal.
+        // Fails if the group has just ended; then it needs no terminal.
         let _ = tcsetpgrp(&self.device, group);
         if is_blocked {
             let _ = blocked.thread_unblock();
@@ -50,18 +50,18 @@ impl Terminal {
     }
 }
 
-/// Whether the command is given the terminal at once. In a pipeline others may read it, as a pager does: there the
-/// command gets it when it asks.
+/// Whether the command gets the terminal at its start. In a pipeline, another program may read the terminal, such as a
+/// pager, so the command gets it only when it tries to use it.
 pub(super) fn is_for_command() -> bool {
     let is_pipe =
         || std::fs::metadata("/dev/stdout").is_ok_and(|output| output.file_type().is_fifo());
     stdin().is_terminal() && (stdout().is_terminal() || !is_pipe())
 }
 
-/// Stops all processes of this job until the shell continues them; not where there is no shell that would.
+/// Stops all processes of this job until the shell continues them. Does nothing if no shell could continue them.
 pub(super) fn suspend_job() {
     if has_shell() {
-        // It holds for this process before the call returns.
+        // This process stops before the call returns.
         let _ = killpg(getpgrp(), Signal::SIGSTOP);
     }
 }
@@ -73,7 +73,8 @@ pub(super) fn stop_this_process() {
     }
 }
 
-/// A parent of the same session can continue a job. Without one the kernel does not stop it by a key either.
+/// Whether a parent in the same session can continue this job. Without one, the kernel does not let a key stop it
+/// either.
 fn has_shell() -> bool {
     matches!((getsid(Some(getppid())), getsid(None)), (Ok(parent), Ok(own)) if parent == own)
 }

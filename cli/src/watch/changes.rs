@@ -1,4 +1,4 @@
-//! What changed between two looks.
+//! What changed between two polls.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -8,9 +8,9 @@ use tokio::time::Instant;
 
 use crate::found::Found;
 
-/// Changes are counted over this time.
+/// The time over which changes are counted.
 const WINDOW: Duration = Duration::from_secs(30);
-/// A lock that is free is remembered for so long, as it may be taken again.
+/// How long a free lock is remembered, because it may be taken again.
 const REMEMBERED: Duration = Duration::from_secs(120);
 
 /// All locks that were seen.
@@ -23,22 +23,22 @@ pub(super) struct Seen {
 /// One lock over time.
 #[derive(Debug)]
 pub(super) struct History {
-    /// `None`: it is free.
+    /// `None` if the lock is free.
     pub(super) now: Option<Found>,
-    /// Since when it has these holders, or is free, as far as it was seen.
+    /// Since when the lock has these holders, or is free, as far as polls have shown.
     pub(super) since: Instant,
     changes: VecDeque<Instant>,
 }
 
-/// A change that was seen.
+/// A change between two polls.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase", tag = "change")]
 pub(super) enum Change {
-    /// It was free at the last look, or there was none.
+    /// The lock was free at the previous poll, or this is the first one.
     Held {
         lock: Found,
     },
-    /// Other holders, or another number of holds.
+    /// The holders or their numbers of holds changed.
     Changed {
         from: Found,
         to: Found,
@@ -49,7 +49,7 @@ pub(super) enum Change {
 }
 
 impl Seen {
-    /// Takes in a look at all locks.
+    /// Compares all locks with those of the previous poll.
     pub(super) fn update(&mut self, found: Vec<Found>, now: Instant) -> Vec<Change> {
         self.began.get_or_insert(now);
         let mut found: BTreeMap<_, _> = found
@@ -81,10 +81,10 @@ impl Seen {
             .map(|(name, history)| (name.as_str(), history))
     }
 
-    /// Changes a second that were seen. Faster ones are not: it is a lower bound.
+    /// Changes per second. A lower bound, because polls miss faster changes.
     pub(super) fn rate(&self, history: &History, now: Instant) -> f64 {
         let first = now.checked_sub(WINDOW).unwrap_or(now);
-        // What is held at the first look has not changed.
+        // A lock that was held at the first poll has not changed then.
         let counts = |at: &&Instant| **at > first && Some(**at) != self.began;
         let count =
             u32::try_from(history.changes.iter().filter(counts).count()).unwrap_or(u32::MAX);
@@ -129,7 +129,7 @@ impl History {
     }
 }
 
-/// Holders and their holds, without their leases.
+/// The holders and their numbers of holds. Leases change all the time, so they do not count.
 fn who(found: &Found) -> Vec<(&str, u64)> {
     let mut who: Vec<_> = found
         .holders
@@ -189,7 +189,7 @@ mod tests {
 
         let (_, history) = seen.locks().next().expect("it is known");
         assert_eq!(history.since, at(10));
-        // Three changes in ten seconds; that it was held at first is none.
+        // Three changes in ten seconds. The hold at the first poll does not count.
         assert!((seen.rate(history, at(10)) - 0.3).abs() < 1e-9);
         seen.update(vec![first], at(60));
         let (_, history) = seen.locks().next().expect("it is known");

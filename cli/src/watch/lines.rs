@@ -1,4 +1,4 @@
-//! A line for each change: for logs and programs.
+//! Prints a line for each change, for logs and programs.
 
 use std::time::{Duration, SystemTime};
 
@@ -38,7 +38,7 @@ pub(super) async fn watch(client: &Client, asked: &WatchArguments) -> Result<(),
                     }
                 }
             }
-            // It may be over at the next look.
+            // The next poll may succeed.
             Err(error) if error.is_retryable() => complain(&Failure::from(error).text),
             Err(error) => return Err(error.into()),
         }

@@ -20,7 +20,7 @@ use crate::exit::Failure;
 use crate::found::lease;
 use crate::output::{Tone, has_colours, short};
 
-/// How soon a key is seen.
+/// How often the keyboard is read.
 const KEYS: Duration = Duration::from_millis(50);
 
 const TITLES: [&str; 8] = [
@@ -45,13 +45,13 @@ pub(super) async fn watch(client: &Client, asked: &WatchArguments) -> Result<(),
 struct Screen<'a> {
     asked: &'a WatchArguments,
     seen: Seen,
-    /// Why the last look failed.
+    /// Why the last poll failed.
     error: Option<String>,
     place: TableState,
     has_colours: bool,
 }
 
-/// What a key asks for.
+/// What the user asks for with a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wish {
     Leave,
@@ -72,7 +72,7 @@ impl<'a> Screen<'a> {
 
     async fn run(mut self, client: &Client, terminal: &mut DefaultTerminal) -> Result<(), Failure> {
         let cannot = "the terminal";
-        // The terminal must be as it was when this ends.
+        // Handle SIGTERM, so that the terminal is restored before the program ends.
         let mut ended = signal(SignalKind::terminate()).map_err(Failure::internal(cannot))?;
         let mut hung_up = signal(SignalKind::hangup()).map_err(Failure::internal(cannot))?;
         let mut looks = 0;
