@@ -20,7 +20,7 @@ fn the_commands_own_code_is_passed_on() {
 }
 
 #[test]
-fn a_lock_of_another_is_not_acquired_in_time() {
+fn a_lock_that_another_holds_is_not_acquired_in_time() {
     if is_missing() {
         return;
     }
@@ -45,7 +45,7 @@ fn a_lock_of_another_is_not_acquired_in_time() {
 }
 
 #[test]
-fn without_a_server_nothing_runs() {
+fn without_a_server_no_command_runs() {
     if is_missing() {
         return;
     }

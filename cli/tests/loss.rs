@@ -137,7 +137,7 @@ fn a_short_outage_stops_nothing() {
 }
 
 #[test]
-fn the_command_is_killed_in_time_if_its_runner_stands_still() {
+fn the_command_is_killed_in_time_if_its_runner_is_stopped() {
     if is_missing() {
         return;
     }

@@ -56,7 +56,7 @@ fn an_inner_run_releases_nothing() {
 }
 
 #[test]
-fn another_name_between_them_changes_nothing() {
+fn a_run_of_another_name_in_between_changes_nothing() {
     if is_missing() {
         return;
     }
@@ -74,7 +74,7 @@ fn another_name_between_them_changes_nothing() {
 }
 
 #[test]
-fn without_the_hold_of_the_outer_run_nothing_runs() {
+fn without_the_hold_of_the_outer_run_no_command_runs() {
     if is_missing() {
         return;
     }

@@ -167,7 +167,7 @@ fn a_signal_ends_the_wait_and_leaves_nothing() {
 }
 
 #[test]
-fn a_command_that_is_suspended_goes_on_with_its_lock() {
+fn a_suspended_command_continues_with_its_lock() {
     if is_missing() {
         return;
     }

@@ -338,7 +338,7 @@ fn break_deletes_no_data() {
 }
 
 #[test]
-fn break_needs_a_reason_and_somebody_who_agrees() {
+fn break_needs_a_reason_and_a_confirmation() {
     if is_missing() {
         return;
     }

@@ -99,7 +99,7 @@ fn a_run_is_exported_in_exact_numbers() {
 }
 
 #[test]
-fn a_busy_customer_is_a_timeout() {
+fn a_wait_for_a_busy_customer_times_out() {
     let server = Server::start();
     let other = Client::connect(&server.url()).unwrap();
     let guard = other.lock("customer:0").lock().unwrap();

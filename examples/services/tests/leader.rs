@@ -78,7 +78,7 @@ fn a_leader_that_dies_is_followed_when_its_lease_ends() {
 }
 
 #[test]
-fn a_leader_that_stood_still_finds_out_before_its_next_step() {
+fn a_stopped_leader_notices_its_loss_before_its_next_step() {
     let server = Server::start();
     let mut candidates = candidates(&server, LEASE);
     let (first, began) = leader(&mut candidates, 0);

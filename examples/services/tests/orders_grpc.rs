@@ -28,7 +28,7 @@ async fn call(channel: &Channel, number: u64) -> Result<Shipped, Status> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_order_is_shipped_by_one_at_a_time_and_others_beside_it() {
+async fn one_order_is_shipped_once_at_a_time_and_other_orders_in_parallel() {
     let (server, resource) = (Server::start(), Resource::start());
     let (one, first) = start(&server, &resource, &[]).await;
     let (other, second) = start(&server, &resource, &[]).await;
@@ -52,7 +52,7 @@ async fn an_order_is_shipped_by_one_at_a_time_and_others_beside_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_that_cannot_be_served_is_told_why() {
+async fn a_call_that_cannot_be_served_gets_the_reason() {
     let (server, resource) = (Server::start(), Resource::start());
     let (_one, first) = start(&server, &resource, &[]).await;
     let (_impatient, second) = start(&server, &resource, &["--wait", "50"]).await;

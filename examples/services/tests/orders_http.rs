@@ -75,7 +75,7 @@ fn a_request_without_a_usable_key_is_refused() {
 }
 
 #[test]
-fn a_request_that_waits_for_too_long_is_told_so() {
+fn a_request_that_waits_for_too_long_gets_an_error() {
     let server = Server::start();
     let (slow, address) = start(&server, &["--work", "600000"]);
     let (_impatient, other) = start(&server, &["--wait", "50"]);

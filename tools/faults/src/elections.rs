@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn who_stays_what_it_was_was_not_elected() {
+    fn a_server_that_keeps_its_role_was_not_elected() {
         let said = [
             (0, Master),
             (1, Replica),
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_back_as_a_second_master_is_told_of() {
+    fn a_second_master_that_returns_is_reported() {
         let said = [
             (0, Master),
             (1, Replica),
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_says_nothing_believes_what_it_believed() {
+    fn a_silent_server_keeps_its_last_known_role() {
         let said = [
             (0, Master),
             (1, Replica),

@@ -78,7 +78,7 @@ fn an_announced_length_reserves_nothing() {
 /// Three connections are opened side by side, and each has a buffer that grows by doubling.
 #[test]
 #[expect(clippy::print_stderr, reason = "its reader wants the numbers")]
-fn what_is_sent_is_bounded() {
+fn the_memory_for_a_reply_is_bounded() {
     let most = 3 * (2 * REPLY + REPLY);
     for (head, more, length) in [
         ("$67000000\r\n", "x", REPLY + 2 * MIB),

@@ -5,7 +5,7 @@ use std::fs;
 use leasehold_fuzz::{Limit, Plan, TARGETS, Verdict, Watch, judge, target};
 
 #[test]
-fn every_target_stands_bad_input() {
+fn every_target_survives_bad_input() {
     let inputs = std::env::var("LEASEHOLD_FUZZ")
         .ok()
         .map(|text| text.parse().expect("a number"));
@@ -25,7 +25,7 @@ fn every_target_stands_bad_input() {
 
 /// Each file is an input that hung; its name begins with the target.
 #[test]
-fn what_was_mended_stays_so() {
+fn inputs_that_once_failed_pass() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/mended");
     let files: Vec<_> = fs::read_dir(folder).expect("a folder").flatten().collect();
     for file in &files {

@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn a_commit_has_its_own() {
+    fn each_commit_chooses_its_own_faults() {
         let patches = patches(20);
         assert_eq!(names(&patches, 4, "c0ffee"), names(&patches, 4, "c0ffee"));
         assert_ne!(names(&patches, 4, "c0ffee"), names(&patches, 4, "decade"));
@@ -78,14 +78,14 @@ mod tests {
     }
 
     #[test]
-    fn each_has_its_turn() {
+    fn every_fault_is_chosen_by_some_commit() {
         let patches = patches(20);
         let chosen = (0..60).flat_map(|commit| names(&patches, 4, &format!("{commit:040x}")));
         assert_eq!(chosen.collect::<HashSet<_>>().len(), 20);
     }
 
     #[test]
-    fn one_that_is_added_takes_the_place_of_one() {
+    fn a_new_fault_replaces_at_most_one() {
         let (before, after) = (patches(20), patches(21));
         for commit in 0..50 {
             let commit = format!("{commit:040x}");

@@ -211,7 +211,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_run_came_to() {
+    fn outcomes_of_runs_are_recognised() {
         let said = "plain: 3 grants\n  VIOLATION: a was held\n  VIOLATION: b\nseed 1\n";
         let violated = Outcome::Violated(vec!["a was held".into(), "b".into()]);
         assert_eq!(outcome(said, End::Code(1)), violated);

@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_left_out_has_its_default() {
+    fn optional_keys_have_defaults() {
         let patch = parsed("fault: A.\nkind: all\ntest: lib a::b\n").unwrap();
         assert_eq!((patch.was, patch.hangs), (None, false));
         assert_eq!(
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_or_odd_is_named() {
+    fn missing_and_invalid_keys_are_named() {
         let right = "fault: A.\nkind: all\ntest: lib a::b\n";
         for (header, part) in [
             (right.replace("fault: A.\n", ""), "it has no fault"),

@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_program_does_not_know_is_told() {
+    fn unknown_arguments_are_reported() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let faults = |arguments: &str| parsed(arguments).unwrap().faults(&root).join(", ");
         assert_eq!(faults(RIGHT), "");

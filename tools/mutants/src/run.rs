@@ -206,7 +206,7 @@ mod tests {
         test a::b ... FAILED\n";
 
     #[test]
-    fn what_a_test_came_to() {
+    fn outcomes_of_tests_are_recognised() {
         let failed =
             Outcome::Failed("assertion `left == right` failed: three; left: 1; right: 2".into());
         assert_eq!(outcome(PANIC, End::Code(101)), failed);
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn the_program_is_found() {
+    fn the_test_program_is_found() {
         let said = "   Compiling x\n  Executable unittests src/lib.rs (/a (b)/deps/x-1)\n  \
             Executable unittests src/lib.rs (/a (b)/deps/x_y-2)\n";
         assert_eq!(program(said, "x"), Some(Path::new("/a (b)/deps/x-1")));

@@ -75,7 +75,7 @@ mod tests {
     use crate::published::FaultRun;
 
     #[test]
-    fn what_stands_between_the_marks_is_replaced() {
+    fn the_text_between_the_marks_is_replaced() {
         let patch = Patch {
             name: "a-fault".into(),
             path: "x".into(),

@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_script_that_does_not_run_is_no_fault_that_was_found() {
+    fn a_broken_script_does_not_count_as_a_found_fault() {
         for what in [
             "redis refused the call: ERR user_script:119: Script attempted to access nonexistent global variable 'x'",
             "ERR Error compiling script (new function): user_script:3: '=' expected near 'x'",

@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_word_is_whole() {
+    fn only_whole_words_match() {
         assert!(has_word("fn it_holds() {}", "it_holds"));
         assert!(!has_word("fn it_holds_on() {}", "it_holds"));
         assert!(!has_word("fn so_it_holds() {}", "it_holds"));

@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_said_of_a_good_run() {
+    fn a_good_run_reports_no_problem() {
         assert_eq!(said(|_| {}), "");
     }
 
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_done_is_said() {
+    fn missing_work_is_reported() {
         let few = said(|outcome| outcome.totals.names = 69);
         assert_eq!(few, "69 names of 70 were locked and released");
         let alone = said(|outcome| outcome.totals.counters.clear());
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_and_losses_are_said() {
+    fn errors_and_losses_are_reported() {
         let refused = said(|outcome| outcome.totals.refused.push("no".into()));
         assert_eq!(refused, "an error that may not be: no");
         let lost = said(|outcome| *outcome.totals.counters.entry("lost".into()).or_default() = 2);
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_is_said() {
+    fn leftovers_are_reported() {
         let listener = said(|outcome| outcome.at_rest.load.gauges.listeners = 1);
         assert!(listener.contains("do not come to rest") && listener.contains("listeners: 1"));
         let channel = said(|outcome| outcome.left.channels = 1);

@@ -384,7 +384,7 @@ fn it_is_blocked_and_stopped(peer: &Peer) {
 }
 
 #[test]
-fn each_is_complete() {
+fn each_peer_is_described_completely() {
     for peer in &ALL {
         let version = peer.version();
         assert!(

@@ -47,7 +47,7 @@ fn events_come_in_their_order() {
 }
 
 #[test]
-fn what_a_worker_does_with_its_hold_makes_sense() {
+fn a_worker_uses_a_hold_only_while_it_has_it() {
     for what in [
         Doing::Renewed,
         Doing::Extended,
@@ -64,7 +64,7 @@ fn what_a_worker_does_with_its_hold_makes_sense() {
 }
 
 #[test]
-fn the_news_of_a_loss_may_be_late() {
+fn a_loss_may_be_reported_late() {
     by(A).has(0, 10, 100).loses(150).finds_nothing();
     by(A)
         .asks(0)

@@ -39,7 +39,7 @@ fn a_failover_loses_what_was_written_shortly_before_it() {
 }
 
 #[test]
-fn and_until_all_clients_know_of_it() {
+fn a_failover_loses_writes_until_all_clients_know_of_it() {
     let granted = |at| is_excused(failover(gets(at).loses(3_000)), 1_600);
     assert!(granted(1_500));
     assert!(!granted(1_501));
@@ -155,7 +155,7 @@ fn a_fault_excuses_only_in_its_slots() {
 }
 
 #[test]
-fn a_tag_in_braces_is_what_the_slot_is_of() {
+fn the_slot_of_a_name_is_that_of_its_tag() {
     let on = |scope: Scope| {
         let tagged = by(A.of("{plain:1}:0")).asks(600).gets(600).loses(3_000);
         let fault = tagged
@@ -175,7 +175,7 @@ fn a_tag_in_braces_is_what_the_slot_is_of() {
 }
 
 #[test]
-fn of_a_crowd_one_may_be_forgotten() {
+fn a_failover_may_forget_one_permit_of_a_crowd() {
     let permit = |actor: Actor| actor.with(Mode::Permit);
     let crowd = |second| {
         let two = by(permit(A)).asks(400).gets(400).loses(3_000);
@@ -193,7 +193,7 @@ fn of_a_crowd_one_may_be_forgotten() {
 }
 
 #[test]
-fn the_time_that_could_be_excused_is_known() {
+fn the_time_in_which_overlaps_are_excused_is_reported() {
     let permille = |script: Script| script.cell().excusable_permille;
     let held = |granted| gets(granted).releases(1_400);
     assert_eq!(permille(failover(held(600))), 500);

@@ -73,7 +73,7 @@ fn what_is_held_after_a_doubt_is_valid_again() {
 }
 
 #[test]
-fn of_a_killed_process_its_last_word_counts() {
+fn the_last_event_of_a_killed_process_counts() {
     let killed = by(A).asks(0).gets(10).holds(50);
     assert_eq!(beside(killed.clone(), 50), VALID);
     assert_eq!(beside(killed, 51), NONE);
@@ -96,7 +96,7 @@ fn a_process_of_the_same_number_is_another_one() {
 }
 
 #[test]
-fn a_release_ends_it_before_its_answer() {
+fn a_hold_ends_when_its_release_is_sent() {
     let releasing = by(A).has(0, 10, 100);
     assert_eq!(beside(releasing.clone(), 99), VALID);
     assert_eq!(beside(releasing, 100), NONE);
@@ -110,7 +110,7 @@ fn a_release_after_the_deadline_was_of_a_stale_hold() {
 }
 
 #[test]
-fn an_answer_that_is_older_than_its_deadline_is_none() {
+fn a_grant_that_arrives_after_its_deadline_is_no_hold() {
     let old = by(A).asks(0).gets_until(100, Some(100)).loses(300);
     assert_eq!(beside(old, 150), NONE);
     let fresh = by(A).asks(0).gets_until(100, Some(101)).loses(300);

@@ -17,7 +17,7 @@ fn nobody_waits_for_a_free_lock() {
 }
 
 #[test]
-fn nor_for_one_that_nobody_had() {
+fn nobody_waits_for_a_lock_that_was_never_held() {
     by(A).has(0, 1_000, 1_010).finds_nothing();
     by(A).has(0, 1_001, 1_010).finds(&["plain:0: 1 waited"]);
 }

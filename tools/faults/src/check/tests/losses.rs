@@ -158,7 +158,7 @@ fn a_hold_is_lost_once() {
 }
 
 #[test]
-fn who_dies_has_not_lost_it() {
+fn a_holder_that_dies_has_not_lost_its_lock() {
     by(A)
         .asks(0)
         .gets(10)
@@ -168,7 +168,7 @@ fn who_dies_has_not_lost_it() {
 }
 
 #[test]
-fn others_promise_nothing() {
+fn other_libraries_promise_nothing() {
     let mut rules = rules();
     rules.keeps_deadlines = false;
     let cell = lost().cell_by(&rules);

@@ -47,7 +47,7 @@ fn a_fault_meets_those_who_hold_the_lock() {
 }
 
 #[test]
-fn and_those_who_wait() {
+fn a_fault_meets_those_who_wait() {
     assert_eq!(
         met(by(A).has(0, 10, 50).by(B).asks(900).times_out(1_000)).waiters,
         1
@@ -59,7 +59,7 @@ fn and_those_who_wait() {
 }
 
 #[test]
-fn and_renewals_that_are_due() {
+fn a_fault_meets_renewals_that_are_due() {
     let renewed = |at| met(by(A).asks(at).gets(at).releases(1_200)).renewals;
     // Due after a third of the lease.
     assert_eq!(renewed(666), 0);
@@ -96,7 +96,7 @@ fn renewals_that_nobody_sees_are_due_each_third_of_a_lease() {
 }
 
 #[test]
-fn it_meets_only_what_it_reaches() {
+fn a_fault_meets_only_what_it_reaches() {
     let there = |scope| {
         held()
             .on_at(1_000, "cut", scope)

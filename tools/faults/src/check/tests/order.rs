@@ -15,7 +15,7 @@ fn overtaken(asked: u64) -> Script {
 }
 
 #[test]
-fn who_asked_clearly_earlier_is_granted_earlier() {
+fn a_waiter_that_asked_clearly_earlier_is_granted_earlier() {
     let cell = overtaken(1_101).finds(&[
         "fair:0: worker 0 of process 3 asked at 1101.000 ms and was granted at 1600.000 ms",
         "before worker 0 of process 2, who had asked at 1000.000 ms",
@@ -47,7 +47,7 @@ fn other_locks_have_other_queues() {
 }
 
 #[test]
-fn who_gives_up_is_not_passed_over() {
+fn a_waiter_that_gives_up_is_not_passed_over() {
     let first = by(A.of(FAIR)).has(0, 10, 1_500);
     let later = first.by(C.of(FAIR)).has(1_200, 1_600, 1_700);
     later
@@ -58,7 +58,7 @@ fn who_gives_up_is_not_passed_over() {
 }
 
 #[test]
-fn under_a_fault_it_is_only_counted() {
+fn during_a_fault_a_wrong_order_is_only_counted() {
     let counted = |script: Script| {
         let cell = script.cell();
         assert_eq!(cell.out_of_turn, 1);
@@ -76,7 +76,7 @@ fn under_a_fault_it_is_only_counted() {
 }
 
 #[test]
-fn a_lease_after_a_fault_it_counts_again() {
+fn a_wrong_order_counts_again_a_lease_after_a_fault() {
     let shifted = |by_ms: u64| {
         let first = by(A.of(FAIR))
             .on(0, "cut")
@@ -99,7 +99,7 @@ fn a_lease_after_a_fault_it_counts_again() {
 }
 
 #[test]
-fn who_was_passed_over_in_calm_counts_beside_others() {
+fn a_waiter_passed_over_without_a_fault_counts_beside_others() {
     let first = by(A.of(FAIR))
         .on(0, "cut")
         .off(10, "cut")

@@ -188,7 +188,7 @@ fn a_fault_that_takes_grants_excuses_an_overlap() {
 }
 
 #[test]
-fn only_such_a_fault_does() {
+fn only_a_fault_that_takes_grants_excuses_an_overlap() {
     not_excused(overlap_at_5_s());
     not_excused(overlap_at_5_s().on(4_950, "cut").off(5_500, "cut"));
     not_excused(

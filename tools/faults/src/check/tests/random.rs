@@ -336,7 +336,7 @@ fn lose(history: &mut Vec<Event>, rng: &mut Rng) {
 
 /// Whatever a driver writes, a sentence says that it makes no sense.
 #[test]
-fn nonsense_is_found() {
+fn impossible_histories_are_found() {
     for seed in 0..300 {
         let mut rng = Rng::with_seed(seed);
         let history: Vec<Event> = (0..200)

@@ -34,7 +34,7 @@ fn a_later_deadline_is_a_renewal() {
 }
 
 #[test]
-fn what_the_worker_does_itself_is_none() {
+fn a_later_deadline_by_the_workers_own_call_is_no_renewal() {
     let held = |what| by(A).asks(0).gets(10).does_with_it(20, what).holds(300);
     assert_eq!(done(held(Doing::Extended).releases(700)), 0);
     assert_eq!(done(held(Doing::Reentered).releases(700)), 0);

@@ -35,7 +35,7 @@ fn late(script: Script, says: &str) -> Cell {
 }
 
 #[test]
-fn one_is_told_by_the_next_renewal() {
+fn the_next_renewal_tells_the_holder_of_its_loss() {
     let told = |at| beside(gets(4_800).holds(5_050).doubts(at).releases(5_800));
     assert_eq!(in_time(told(5_200)).losses.longest_told_ms, 200);
     let cell = late(
@@ -66,7 +66,7 @@ fn a_renewal_that_nobody_saw_may_have_been() {
 }
 
 #[test]
-fn a_deadline_tells_too() {
+fn a_passed_deadline_tells_the_holder_too() {
     let cell = in_time(beside(
         by(A)
             .asks(4_700)
@@ -103,7 +103,7 @@ fn a_holder_that_was_killed_does_no_harm() {
 }
 
 #[test]
-fn one_of_both_is_enough() {
+fn it_is_enough_if_one_of_both_holders_learns_of_it() {
     let failover = gets(4_800).on(4_950, "failover").off(5_500, "failover");
     let both = failover.keeps(4_800, 5_900).releases(5_900);
     let cell = in_time(
@@ -120,7 +120,7 @@ fn one_of_both_is_enough() {
 }
 
 #[test]
-fn who_cannot_have_lost_it_need_not_be_told() {
+fn a_holder_that_cannot_have_lost_the_lock_need_not_be_told() {
     let brief = |fault| {
         let both = gets(4_800).holds_until(5_300, Some(5_800)).releases(5_400);
         let both = both.by(B).asks(4_990).gets(5_000).releases(5_010);
@@ -131,7 +131,7 @@ fn who_cannot_have_lost_it_need_not_be_told() {
 }
 
 #[test]
-fn some_libraries_promise_nothing() {
+fn libraries_without_a_promise_are_never_late() {
     let mut rules = rules();
     rules.tells_losses = false;
     let cell = beside(gets(4_800).releases(5_600)).cell_by(&rules);
@@ -197,7 +197,7 @@ fn a_process_that_stands_still_hears_it_by_its_deadline() {
 }
 
 #[test]
-fn who_says_that_it_holds_the_lock_is_counted() {
+fn holders_that_say_so_are_counted() {
     let holder = gets(4_800)
         .holds_until(5_100, Some(5_800))
         .holds_until(5_400, Some(5_800));

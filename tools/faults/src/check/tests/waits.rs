@@ -205,7 +205,7 @@ fn left_behind(left: &Script, granted: u64) -> Cell {
 }
 
 #[test]
-fn what_nobody_gives_back_is_held_until_it_is_gone() {
+fn an_abandoned_lock_is_held_until_its_lease_has_ended() {
     let dead = by(A).asks(0).gets(10).holds(900);
     let cell = left_behind(&dead, 5_900);
     assert_eq!(

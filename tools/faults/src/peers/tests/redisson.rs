@@ -9,7 +9,7 @@ use crate::workload::Workload;
 
 #[test]
 #[ignore = "needs Java, and a registry to install from"]
-fn it_takes_locks_of_each_kind() {
+fn the_java_driver_takes_locks_of_each_kind() {
     let peer = named("redisson");
     let (deployment, resource) = (Deployment::start(Kind::Single), Resource::start());
     let workloads: Vec<_> = peer.workloads.iter().map(|one| one.name()).collect();

@@ -68,7 +68,7 @@ fn a_violation_has_the_command_that_does_it_again() {
 }
 
 #[test]
-fn what_is_not_listed_is_counted() {
+fn violations_that_are_not_listed_are_counted() {
     let mut report = report();
     report.matrix[0].violations = (0..852)
         .map(|number| format!("sentence {number}"))

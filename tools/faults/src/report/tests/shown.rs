@@ -10,7 +10,7 @@ use super::{Folder, ODD, facts, matrix, pages, report};
 use crate::result::Cell;
 
 #[test]
-fn an_incomplete_report_says_so_first() {
+fn an_incomplete_report_begins_by_saying_so() {
     let mut report = report();
     report.facts.missing = ["one", "two", "three", "four"].map(str::to_owned).into();
     let page = &pages(&report)["README.md"];

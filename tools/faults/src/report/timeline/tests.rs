@@ -59,7 +59,7 @@ fn a_hold_is_not_valid_beyond_its_deadline() {
 }
 
 #[test]
-fn what_was_doubted_was_valid_until_it_was_last_said_to_be_held() {
+fn an_uncertain_hold_was_valid_until_its_last_confirmation() {
     assert_eq!(
         valid(&[(100, granted(900)), (300, held(1100)), (400, lost())]),
         [(100, 300)]
