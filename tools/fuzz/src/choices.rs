@@ -1,4 +1,4 @@
-//! Values that a caller might give, read from the bytes of an input.
+//! Turns the bytes of an input into values that a caller might pass.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use leasehold::Lease;
 
 use crate::world::{NOW, ms, secs};
 
-/// Values at the edges, and any other.
+/// A duration: often a limit value, else any.
 pub(crate) fn duration(u: &mut Unstructured<'_>) -> Result<Duration> {
     let tick = Duration::from_nanos(1);
     let edges = [
@@ -89,7 +89,7 @@ pub(crate) fn signed(u: &mut Unstructured<'_>) -> Result<i64> {
     }
 }
 
-/// Pieces one after the other, some of them many times.
+/// A text of the given pieces, some of them repeated many times.
 pub(crate) fn pieces(u: &mut Unstructured<'_>, of: &[&str], most: usize) -> Result<String> {
     let mut text = String::new();
     for _ in 0..u.int_in_range(0..=most)? {
@@ -111,7 +111,7 @@ pub(crate) fn pieces(u: &mut Unstructured<'_>, of: &[&str], most: usize) -> Resu
     Ok(text)
 }
 
-/// All bytes that are left, as text.
+/// All remaining bytes as text.
 pub(crate) fn rest(u: &mut Unstructured<'_>) -> Result<String> {
     let bytes = u.bytes(u.len())?;
     Ok(String::from_utf8_lossy(bytes).into_owned())

@@ -1,6 +1,6 @@
-//! Inputs from a seed, one after the other, and the watch over an input that does not end.
+//! Runs inputs one after the other, and aborts if an input does not end.
 //!
-//! An input follows from the target, the seed, its number and the corpus: random bytes, or an entry of the corpus with
+//! Target, seed, number and corpus determine an input. It consists of random bytes, or is an entry of the corpus with
 //! some changes.
 
 use std::fs;
@@ -16,8 +16,9 @@ use fastrand::Rng;
 use crate::targets::Target;
 use crate::verdict::{Verdict, judge};
 
-/// The longest random input, and the longest that changes make.
+/// The greatest length of a random input.
 const RANDOM_MAX: usize = 512;
+/// The greatest length of a changed input.
 const CHANGED_MAX: usize = 8192;
 
 /// The inputs of one target.
@@ -32,9 +33,9 @@ pub struct Plan {
 /// When a run is over.
 #[derive(Clone, Copy, Debug)]
 pub enum Limit {
-    /// After this time.
+    /// Stop after this time.
     Time(Duration),
-    /// After so many inputs.
+    /// Stop after this many inputs.
     Inputs(u64),
 }
 
@@ -170,7 +171,7 @@ impl Watch {
     }
 }
 
-/// Where the corpus of a target is kept.
+/// The folder with the corpus of a target.
 fn corpus_folder(target: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("corpus")
@@ -188,7 +189,7 @@ fn read_corpus(folder: &Path) -> io::Result<Vec<Vec<u8>>> {
     files.iter().map(fs::read).collect()
 }
 
-/// Small numbers and text are what choices are made of.
+/// A random byte. Often a small number or a letter, because choices are read from those.
 fn random_byte(rng: &mut Rng) -> u8 {
     match rng.u8(..8) {
         0..3 => rng.u8(..8),
@@ -221,7 +222,7 @@ fn now() -> Instant {
     Instant::now()
 }
 
-/// Milliseconds since the first call, and one.
+/// Milliseconds since the first call, plus 1.
 fn clock_ms() -> u64 {
     static FIRST: std::sync::LazyLock<Instant> = std::sync::LazyLock::new(now);
     u64::try_from(FIRST.elapsed().as_millis()).unwrap_or(u64::MAX - 1) + 1

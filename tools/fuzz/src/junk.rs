@@ -1,23 +1,23 @@
-//! What a server sends in place of an answer.
+//! Wrong replies of a server.
 
 use arbitrary::{Result, Unstructured};
 
-/// One reply that is not as it should be.
+/// A wrong reply.
 #[derive(Clone, Debug)]
 pub(crate) enum Junk {
-    /// These bytes in place of the answer.
+    /// These bytes instead of the correct reply.
     Instead(Vec<u8>),
-    /// These bytes before the answer.
+    /// These bytes before the correct reply.
     Before(Vec<u8>),
-    /// The answer with some of its bytes changed.
+    /// The correct reply with some changed bytes.
     Changed(Vec<Change>),
-    /// A number of the answer, by its place, is another one.
+    /// The number at this place of the reply is replaced.
     Number(usize, String),
-    /// The answer, and once more.
+    /// The correct reply twice.
     Twice,
-    /// No answer.
+    /// No reply.
     Silence,
-    /// So much of the answer, and the end of the connection.
+    /// The reply is cut off after this many bytes, and the connection closed.
     Cut(usize),
 }
 
@@ -29,7 +29,7 @@ pub(crate) struct Change {
     added: Vec<u8>,
 }
 
-/// How often the server answers as it should, and then how it does not.
+/// How often the server replies correctly, and the wrong reply that follows.
 #[derive(Clone, Debug)]
 pub(crate) struct Step {
     pub(crate) after: u8,
@@ -109,7 +109,7 @@ const TEXTS: [&[u8]; 16] = [
     b"",
 ];
 
-/// Answers of real servers to other questions.
+/// Replies of real servers to other commands.
 const OTHERS: [&[u8]; 12] = [
     include_bytes!("../recorded/cluster_moved-redis-7.0.resp"),
     include_bytes!("../recorded/cluster_shards-redis-7.0.resp"),
@@ -125,7 +125,7 @@ const OTHERS: [&[u8]; 12] = [
     include_bytes!("../recorded/wrongtype-valkey-9.1.resp"),
 ];
 
-/// Bytes that are RESP, or nearly.
+/// Appends RESP, or bytes that are nearly RESP.
 pub(crate) fn reply(u: &mut Unstructured<'_>, depth: u32, out: &mut Vec<u8>) -> Result<()> {
     let number = |u: &mut Unstructured<'_>| u.choose(&NUMBERS).copied();
     match u.int_in_range(0..=15)? {
@@ -161,7 +161,7 @@ pub(crate) fn reply(u: &mut Unstructured<'_>, depth: u32, out: &mut Vec<u8>) -> 
             out.extend_from_slice(u.bytes(length.min(u.len()))?);
         }
         14 => {
-            // Deep, and many.
+            // Deep nesting, or many elements.
             let times = *u.choose(&[8, 31, 33, 200, 2000])?;
             out.extend_from_slice(
                 &u.choose(&[&b"*1\r\n"[..], b"%1\r\n", b"|1\r\n", b"|0\r\n"])?
@@ -231,7 +231,7 @@ pub(crate) fn step(u: &mut Unstructured<'_>) -> Result<Step> {
 }
 
 impl Junk {
-    /// What is sent for `answer`, and whether the connection goes on.
+    /// The bytes to send instead of `answer`, and whether the connection stays open.
     pub(crate) fn apply(self, mut answer: Vec<u8>) -> (Vec<u8>, bool) {
         match self {
             Junk::Instead(bytes) => (bytes, true),
@@ -255,8 +255,8 @@ impl Junk {
     }
 }
 
-/// `answer` with the number at `place`, of all its numbers, replaced. Lengths of texts are numbers, too: those are made
-/// right again if the number is in a text.
+/// Replaces one number of `answer`: the one at `place` among all its numbers. If the number is within a text, the
+/// length of that text is corrected.
 fn with_number(answer: &[u8], place: usize, number: &str) -> Vec<u8> {
     let is_number = |at: usize| answer[at].is_ascii_digit();
     let starts: Vec<usize> = (0..answer.len())
@@ -272,7 +272,7 @@ fn with_number(answer: &[u8], place: usize, number: &str) -> Vec<u8> {
     mended(&changed, start, number.len(), end - start).unwrap_or(changed)
 }
 
-/// The bytes with the length of the text around `at` made right.
+/// Corrects the length of the text around `at`.
 fn mended(bytes: &[u8], at: usize, now: usize, before: usize) -> Option<Vec<u8>> {
     let mut header = 0;
     while header < bytes.len() {

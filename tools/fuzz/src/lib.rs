@@ -1,7 +1,7 @@
-//! Bad input for leasehold: whatever a caller or a server hands it, it answers with a value or a documented error.
+//! Fuzzing of leasehold. Whatever callers pass and servers send, each call must return a value or a documented error.
 //!
-//! An input is a string of bytes. A [`Target`] reads choices out of it, does what they say, and panics if a promise
-//! is broken. [`judge`] runs one input and says how that ended; [`Plan`] makes inputs from a seed.
+//! An input is a sequence of bytes. A [`Target`] derives choices from the bytes, acts on them, and panics if leasehold
+//! breaks a promise. [`judge`] runs one input and returns how it ended. [`Plan`] makes inputs from a seed.
 
 mod choices;
 mod engine;

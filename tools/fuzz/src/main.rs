@@ -10,39 +10,39 @@ use clap::Parser;
 use leasehold_fuzz::{Failure, Limit, Plan, TARGETS, Tally, Target, Verdict, Watch, judge, target};
 use serde::Serialize;
 
-/// An input that runs for longer hangs.
+/// An input that runs for longer counts as hanging.
 const INPUT_MAX: Duration = Duration::from_secs(20);
 
-/// Feeds bad input to leasehold and counts what it does not stand.
+/// Runs leasehold with bad input, and counts the failures.
 #[derive(Clone, Debug, Parser)]
 struct Options {
-    /// `all`, or names of targets with commas between them.
+    /// `all`, or names of targets separated by commas.
     #[arg(long, default_value = "all")]
     target: String,
-    /// How long each target is fed.
+    /// How many seconds each target runs.
     #[arg(long, default_value_t = 60)]
     seconds: u64,
-    /// In place of a time: how many inputs each target gets.
+    /// How many inputs each target gets, instead of a time.
     #[arg(long)]
     inputs: Option<u64>,
-    /// Which inputs.
+    /// The seed of the inputs.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Where the counts go.
+    /// The file to write the counts to.
     #[arg(long)]
     json: Option<PathBuf>,
-    /// Only the input with this number.
+    /// Run only the input with this number.
     #[arg(long)]
     number: Option<u64>,
-    /// Only the input in this file.
+    /// Run only the input in this file.
     #[arg(long)]
     file: Option<PathBuf>,
-    /// Puts the input with this number, or each one that fails, into this folder.
+    /// Write the input with this number, or each input that fails, to this folder.
     #[arg(long)]
     keep: Option<PathBuf>,
 }
 
-/// What is published of a run.
+/// The published result of a run.
 #[derive(Debug, Serialize)]
 struct Report {
     targets: Vec<Counts>,
@@ -123,7 +123,7 @@ fn replay(target: &Target, seed: u64, number: u64) -> String {
     )
 }
 
-/// Runs one input and says how it ended.
+/// Runs one input and prints how it ended.
 #[expect(clippy::print_stdout, reason = "its user reads it")]
 fn one(target: &Target, input: &[u8]) -> bool {
     let verdict = judge(target, input);

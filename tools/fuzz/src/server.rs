@@ -1,6 +1,6 @@
-//! A server in memory that answers as real ones do, but for the junk that it is told to send.
+//! A server in memory. It replies like a real one, except for the wrong replies that it is told to send.
 //!
-//! Scripts run on an embedded engine. All other answers were recorded from Redis 7.0 and Valkey 9.1: `recorded/`.
+//! Scripts run on an embedded engine. All other replies were recorded from Redis 7.0 and Valkey 9.1 (`recorded/`).
 
 use std::collections::VecDeque;
 use std::io;
@@ -14,7 +14,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
 
 use crate::junk::{Step, line};
 
-/// Answers of one program, by the words that ask for them.
+/// The replies of one server program, by command.
 type Recorded = [(&'static str, &'static [u8]); 16];
 
 macro_rules! recorded {
@@ -95,7 +95,7 @@ pub(crate) struct FakeServer {
     engine: EmbeddedRedis,
     recorded: &'static Recorded,
     steps: Arc<Mutex<VecDeque<Step>>>,
-    /// So many bytes at once.
+    /// The number of bytes sent at once.
     piece: usize,
 }
 
@@ -110,7 +110,7 @@ impl FakeServer {
         }
     }
 
-    /// A connection to it.
+    /// Opens a connection to the server.
     #[expect(clippy::unnecessary_wraps, reason = "a dialler may fail")]
     pub(crate) fn dial(&self) -> io::Result<DuplexStream> {
         let (client, own) = duplex(64 * 1024);
@@ -118,7 +118,7 @@ impl FakeServer {
         Ok(client)
     }
 
-    /// From now on all answers are right.
+    /// From now on, all replies are correct.
     pub(crate) fn recover(&self) {
         self.steps
             .lock()
@@ -148,7 +148,7 @@ impl FakeServer {
         }
     }
 
-    /// What is sent for an answer, and whether the connection goes on.
+    /// The bytes to send for a reply, and whether the connection stays open.
     fn sent(&self, answer: Vec<u8>) -> (Vec<u8>, bool) {
         let mut steps = self.steps.lock().unwrap_or_else(PoisonError::into_inner);
         match steps.front_mut() {
@@ -216,7 +216,7 @@ fn contains(text: &[u8], part: &[u8]) -> bool {
     text.windows(part.len()).any(|window| window == part)
 }
 
-/// How many questions these words are, each with the number of its words in front.
+/// The number of commands in a flat list, in which each command is preceded by its number of words.
 fn questions(mut words: &[Vec<u8>]) -> usize {
     let mut number = 0;
     while let [length, rest @ ..] = words {

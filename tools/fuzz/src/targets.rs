@@ -1,4 +1,4 @@
-//! What gets the inputs: each target reads choices out of bytes and does what they say.
+//! The targets. Each derives choices from the bytes of an input, and acts on them.
 
 mod bytes;
 mod deployments;

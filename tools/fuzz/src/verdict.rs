@@ -1,4 +1,4 @@
-//! What became of one input.
+//! The result of one input.
 
 use std::any::Any;
 use std::panic::{self, AssertUnwindSafe};
@@ -8,16 +8,16 @@ use arbitrary::Unstructured;
 
 use crate::targets::Target;
 
-/// More than any input of a few kilobytes has a reason to take.
+/// The most that may be allocated at once, far more than an input of a few kilobytes needs.
 const BYTES_MAX: u64 = 64 << 20;
 
-/// What the message of a call that does not end begins with.
+/// The start of the panic message of a call that does not end.
 pub(crate) const HANG: &str = "hang:";
 
 /// How one input ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// As promised; so many bytes were allocated at once at most.
+    /// All promises were kept. The most bytes that were allocated at once.
     Fine(u64),
     /// A panic, in the library or because a promise was broken.
     Panicked(String),
@@ -25,7 +25,7 @@ pub enum Verdict {
     Hung(String),
 }
 
-/// The panics of all threads since the present input began: tasks keep theirs to themselves.
+/// The panics of all threads since the present input began. Kept here because tokio swallows the panics of tasks.
 static PANICS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 fn panics() -> MutexGuard<'static, Vec<String>> {
@@ -41,12 +41,12 @@ pub fn judge(target: &Target, input: &[u8]) -> Verdict {
     });
     let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     panics().clear();
-    // The library's jitter.
+    // Makes the library's jitter repeatable.
     fastrand::seed(input.len() as u64);
     let mut ended: Result<(), Box<dyn Any + Send>> = Ok(());
     let allocated = allocation_counter::measure(|| {
         ended = panic::catch_unwind(AssertUnwindSafe(|| {
-            // An input that is too short for what it began is an input all the same.
+            // An input that ends too early for its choices is valid, too.
             (target.run)(&mut Unstructured::new(input)).unwrap_or_default();
         }));
     });

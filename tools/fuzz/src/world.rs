@@ -1,4 +1,4 @@
-//! Time that is paused, and calls that must end.
+//! Paused time, and time limits for calls.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ pub(crate) const fn secs(number: u64) -> Duration {
     Duration::from_secs(number)
 }
 
-/// Runs `work` on a runtime of its own, under paused time.
+/// Runs `work` on a new runtime with paused time.
 pub(crate) fn paused<T>(work: impl Future<Output = T>) -> T {
     let runtime = Builder::new_current_thread()
         .enable_time()
@@ -26,7 +26,7 @@ pub(crate) fn paused<T>(work: impl Future<Output = T>) -> T {
     runtime.expect("a runtime").block_on(work)
 }
 
-/// The outcome of a call that must end within `limit`.
+/// Awaits a call. Panics if it does not end within `limit`.
 #[expect(clippy::panic, reason = "a broken promise ends the input")]
 pub(crate) async fn within<T>(limit: Duration, call: &str, work: impl Future<Output = T>) -> T {
     let Ok(outcome) = timeout(limit, work).await else {

@@ -1,4 +1,5 @@
-//! What a reply may cost before it is refused: an announced length costs nothing, and what is sent is bounded.
+//! The memory that a reply may take before it is refused. An announced length alone takes none, and the bytes that
+//! arrive are bounded.
 
 use std::io;
 use std::time::Duration;
@@ -9,7 +10,7 @@ use tokio::runtime::{Builder, Handle};
 
 const MIB: u64 = 1 << 20;
 
-/// The greatest reply that is taken, in encoded bytes.
+/// The greatest accepted reply, in encoded bytes.
 const REPLY: u64 = 64 * MIB;
 
 /// The most that was allocated at once while a server began its first reply with `head` and went on with `more`,
@@ -30,7 +31,7 @@ fn peak(head: &'static str, more: &'static str, length: u64) -> u64 {
                 server.write_all(piece.as_bytes()).await?;
                 sent += piece.len() as u64;
             }
-            // No more, and no end: until the client gives up.
+            // Send nothing more, but keep the connection until the client gives up.
             server.shutdown().await?;
             tokio::time::sleep(Duration::from_secs(60)).await;
             io::Result::Ok(())
@@ -48,7 +49,7 @@ fn peak(head: &'static str, more: &'static str, length: u64) -> u64 {
     let outcome = outcome
         .expect("it was run")
         .expect("within the time of connecting");
-    // What is no reply to HELLO may be a whole reply all the same.
+    // The bytes may be a complete reply, but not one to HELLO.
     let is_refused = matches!(
         outcome,
         Err(Error::Unavailable { .. } | Error::Protocol { .. })
@@ -75,7 +76,7 @@ fn an_announced_length_reserves_nothing() {
     }
 }
 
-/// Three connections are opened side by side, and each has a buffer that grows by doubling.
+/// The client opens three connections at once. Each has a buffer that grows by doubling.
 #[test]
 #[expect(clippy::print_stderr, reason = "its reader wants the numbers")]
 fn the_memory_for_a_reply_is_bounded() {

@@ -1,4 +1,4 @@
-//! Every target, for a few seconds; `LEASEHOLD_FUZZ` is the number of inputs of each.
+//! Runs every target for a few seconds. `LEASEHOLD_FUZZ` is the number of inputs for each.
 
 use std::fs;
 
@@ -23,7 +23,7 @@ fn every_target_survives_bad_input() {
     }
 }
 
-/// Each file is an input that hung; its name begins with the target.
+/// Each file is an input that once made a target hang. Its name begins with the name of the target.
 #[test]
 fn inputs_that_once_failed_pass() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/mended");

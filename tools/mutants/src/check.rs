@@ -1,4 +1,4 @@
-//! What can be seen of the patches without building anything.
+//! Checks of the patches that need no build.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use crate::patch::{Patch, Test};
 use crate::table;
 use crate::words::{is_written, visit};
 
-/// Says what is wrong; whether nothing is.
+/// Prints what is wrong with the patches. True if nothing is.
 pub(crate) fn check(root: &Path, patches: &[Patch]) -> bool {
     let mut wrong: Vec<_> = patches
         .iter()
@@ -26,7 +26,7 @@ pub(crate) fn check(root: &Path, patches: &[Patch]) -> bool {
     wrong.is_empty()
 }
 
-/// What is wrong with one.
+/// What is wrong with one patch.
 fn faults(root: &Path, patch: &Patch) -> Vec<String> {
     let mut faults = Vec::new();
     let name = &patch.name;
@@ -57,7 +57,7 @@ fn faults(root: &Path, patch: &Patch) -> Vec<String> {
     faults
 }
 
-/// Faults are patches: no source that is packaged knows of them.
+/// Packaged sources that mention faults. There must be none, because faults exist only as patches.
 fn sources_that_name_faults(root: &Path) -> Vec<String> {
     let mut sources = Vec::new();
     for folder in [
@@ -77,7 +77,7 @@ fn sources_that_name_faults(root: &Path) -> Vec<String> {
     sources
 }
 
-/// The name of its function.
+/// The name of the test's function.
 fn last_name(test: &Test) -> &str {
     test.name.rsplit("::").next().unwrap_or_default()
 }

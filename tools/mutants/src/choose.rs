@@ -1,14 +1,14 @@
-//! A handful of faults for one commit: others for the next.
+//! Chooses a few faults for each commit.
 
 use crate::patch::Patch;
 
-/// So many of them; the same for the same commit.
+/// Chooses this many faults. The choice depends only on the commit.
 pub(crate) fn some<'a>(patches: &'a [Patch], number: usize, commit: &str) -> Vec<&'a Patch> {
     let mut all: Vec<_> = patches
         .iter()
         .map(|patch| (rank(commit, &patch.name), patch))
         .collect();
-    // By the hash of both: a patch that is added or removed changes nothing for the others.
+    // Rank each patch by the hash of the commit and its name, so that a new patch does not change the ranks of others.
     all.sort_by_key(|(rank, _)| *rank);
     all.truncate(number);
     let mut chosen: Vec<_> = all.into_iter().map(|(_, patch)| patch).collect();
@@ -16,7 +16,7 @@ pub(crate) fn some<'a>(patches: &'a [Patch], number: usize, commit: &str) -> Vec
     chosen
 }
 
-/// FNV-1a of the two, stirred: names that differ in their last letter shall be far from each other.
+/// The FNV-1a hash of both, mixed further so that names which differ in the last letter get very different ranks.
 fn rank(commit: &str, name: &str) -> u64 {
     let bytes = commit.bytes().chain([0]).chain(name.bytes());
     let hash = bytes.fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {

@@ -1,4 +1,4 @@
-//! The copy that faults are put into.
+//! The copy of the repository to which faults are applied.
 
 use std::collections::HashSet;
 use std::fs;
@@ -11,13 +11,13 @@ use crate::{Result, output};
 pub(crate) struct Copy {
     root: PathBuf,
     pub(crate) tree: PathBuf,
-    /// Where it is, what is built of it, and the output of its tests.
+    /// The folder of the copy, of its builds, and of the output of its tests.
     pub(crate) place: PathBuf,
 }
 
 impl Copy {
-    /// A copy of what is there now, committed or not. Files that are as they were keep their times, so
-    /// that nothing is built again for them.
+    /// Copies the present files, committed or not. Unchanged files keep their times, so that cargo does not
+    /// build them again.
     pub(crate) fn make(root: &Path) -> Result<Self> {
         let place = root.join("target/mutants");
         let copy = Copy {
@@ -34,7 +34,7 @@ impl Copy {
         Ok(copy)
     }
 
-    /// Files of the repository that are not ignored, and the versions that it was built with.
+    /// The files of the repository that git does not ignore, and `Cargo.lock`.
     fn files(&self) -> Result<Vec<PathBuf>> {
         let list = [
             "ls-files",
@@ -52,7 +52,7 @@ impl Copy {
         Ok(files)
     }
 
-    /// Makes a file what it is in the repository.
+    /// Copies a file from the repository, if it differs.
     fn renew(&self, file: &Path) -> Result<()> {
         let (from, to) = (self.root.join(file), self.tree.join(file));
         let told = |error: std::io::Error| format!("{}: {error}", to.display());
@@ -61,19 +61,19 @@ impl Copy {
             return Ok(());
         }
         fs::create_dir_all(to.parent().expect("it is in the tree")).map_err(told)?;
-        // Not its time: what was built of another text is older than this.
+        // With the present time, so that cargo notices the change.
         fs::copy(&from, &to).map_err(told)?;
         fs::File::open(&to)
             .and_then(|file| file.set_modified(std::time::SystemTime::now()))
             .map_err(told)
     }
 
-    /// Puts a fault in.
+    /// Applies a fault.
     pub(crate) fn apply(&self, patch: &Patch) -> Result<()> {
         apply(&self.tree, &patch.path, &[])
     }
 
-    /// Takes it out again.
+    /// Reverts a fault.
     pub(crate) fn restore(&self, patch: &Patch) -> Result<()> {
         patch
             .files
@@ -81,8 +81,8 @@ impl Copy {
             .try_for_each(|file| self.renew(Path::new(file)))
     }
 
-    /// Dependencies that the repository itself was built with need not be built again. What is built of
-    /// this crate is never taken from there, nor ever put there.
+    /// Reuses dependencies that were built for the repository itself. Builds of this crate are never taken
+    /// from there, and never written there.
     pub(crate) fn seed(&self, target: &Path, from: &str) -> Result<()> {
         let built = std::env::var_os("CARGO_TARGET_DIR");
         let built = built.map_or_else(|| self.root.join("target"), PathBuf::from);
@@ -105,7 +105,7 @@ impl Copy {
         Ok(())
     }
 
-    /// What the tests and the examples are called where they are built. The packages begin with `leasehold`.
+    /// The names under which tests and examples are built. Names of packages begin with `leasehold`.
     fn programs(&self) -> Result<HashSet<String>> {
         let mut names = HashSet::from(["bench", "fault_run", "short", "limits"].map(String::from));
         for folder in ["tests", "examples"] {
@@ -120,13 +120,13 @@ impl Copy {
     }
 }
 
-/// Applies a patch to a tree; with `--check` it is only tried.
+/// Applies a patch to a tree. With `--check`, only checks that it applies.
 pub(crate) fn apply(tree: &Path, patch: &Path, options: &[&str]) -> Result<()> {
     let mut git = Command::new("git");
-    // The lines around it may have changed a little since.
+    // The context may have changed slightly since the patch was made.
     git.args(["apply", "-C1", "--recount", "--whitespace=nowarn"])
         .args(options);
-    // The copy is no repository, and the one around it is not to be looked for.
+    // The copy is not a git repository, and git must not use the one that encloses it.
     git.arg(patch)
         .current_dir(tree)
         .env("GIT_CEILING_DIRECTORIES", tree.parent().unwrap_or(tree));
@@ -141,13 +141,13 @@ fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
         .collect()
 }
 
-/// Removes what is not wanted any more.
+/// Removes all files that are not wanted.
 fn clear(tree: &Path, folder: &Path, wanted: &HashSet<PathBuf>) -> Result<()> {
     for entry in entries(&tree.join(folder))? {
         let told = |error: std::io::Error| format!("{}: {error}", entry.display());
         let file = folder.join(entry.file_name().unwrap_or_default());
         if entry.is_dir() {
-            // Cargo's own, if it is called there without our options.
+            // Cargo makes this folder if somebody calls it in the copy without our options.
             if file != Path::new("target") {
                 clear(tree, &file, wanted)?;
             }
@@ -158,7 +158,7 @@ fn clear(tree: &Path, folder: &Path, wanted: &HashSet<PathBuf>) -> Result<()> {
     Ok(())
 }
 
-/// With its times: what is built of what stays newer than it.
+/// Copies a folder with its times, so that builds stay newer than their sources.
 fn copy_all(from: &Path, to: &Path) -> Result<()> {
     let told = |error: std::io::Error| format!("{}: {error}", to.display());
     if from.is_dir() {

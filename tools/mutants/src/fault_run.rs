@@ -1,4 +1,4 @@
-//! The published fault run as a test of faults: it must see a violation, and without the fault none.
+//! Tests that the published fault run detects faults. It must report a violation with the fault, and none without it.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -16,16 +16,16 @@ use crate::published::FaultRun;
 use crate::run::End;
 use crate::trial::{say, short, sum};
 
-/// What a run may take beside the time that it is told: servers that start, clients that end.
+/// The extra time of a run, in which servers start and clients end.
 const BESIDE: Duration = Duration::from_secs(180);
 
-/// How many runs there are beside each other.
+/// The number of concurrent runs.
 const PARALLEL: usize = 3;
 
-/// What a published run takes.
+/// The duration of a published run.
 const SECONDS: u64 = 30;
 
-/// One line of the table of what the run can find.
+/// A row of the table of faults that the run detects.
 #[derive(Debug, Serialize)]
 struct Line<'a> {
     name: &'a str,
@@ -33,22 +33,22 @@ struct Line<'a> {
     fault: &'a str,
     arguments: String,
     found: bool,
-    /// The violation, or why there is none.
+    /// The violation, or why none was found.
     said: String,
     seconds: u64,
 }
 
-/// What a run came to.
+/// The outcome of a run.
 #[derive(Debug, PartialEq, Eq)]
 enum Outcome {
     Passed,
-    /// The violations.
+    /// The run reported these violations.
     Violated(Vec<String>),
-    /// It says nothing.
+    /// The run did not finish properly, so it shows nothing. The reason.
     NotHad(String),
 }
 
-/// Tries them all, and writes what became of each; whether the fault run saw all.
+/// Tries all faults and writes the outcomes. True if the fault run detected all of them.
 pub(crate) fn run(root: &Path, patches: &[&Patch], json: Option<&Path>) -> Result<bool> {
     let start = Instant::now();
     let mut runs = Vec::new();
@@ -61,7 +61,7 @@ pub(crate) fn run(root: &Path, patches: &[&Patch], json: Option<&Path>) -> Resul
     }
     let copy = Copy::make(root)?;
     let unfit = without_faults(&copy, &runs)?;
-    // While some run, the next one is built.
+    // The next program is built while others run.
     let built = runs.iter().map(|(patch, run)| {
         let built = match unfit.get(&run.arguments) {
             Some(why) => Err(why.clone()),
@@ -82,7 +82,7 @@ pub(crate) fn run(root: &Path, patches: &[&Patch], json: Option<&Path>) -> Resul
     Ok(sum(runs.len(), &missed.collect::<Vec<_>>(), start))
 }
 
-/// The program with the fault in it.
+/// Builds the program with the fault.
 fn built_with(copy: &Copy, patch: &Patch) -> Result<PathBuf> {
     let program = copy.place.join(format!("{}.program", patch.name));
     copy.apply(patch)
@@ -127,13 +127,14 @@ fn tried<'a>(copy: &Copy, patch: &'a Patch, run: &'a FaultRun, built: Result<Pat
     }
 }
 
-/// Does each run as the repository is, some beside each other. Those with violations show nothing, and why.
+/// Performs each run without the fault, several at once. Returns the arguments of those that do not pass, and
+/// the reasons. With a fault, such a run would show nothing.
 fn without_faults(
     copy: &Copy,
     runs: &[(&Patch, &FaultRun)],
 ) -> Result<BTreeMap<Vec<String>, String>> {
     let built = copy.build_fault_run()?;
-    // Not the one that is built next.
+    // Copied, because the next build would overwrite the program.
     let program = copy.place.join("without-a-fault.program");
     std::fs::copy(built, &program).map_err(|error| format!("{}: {error}", program.display()))?;
     let runs: BTreeMap<_, _> = runs.iter().map(|(_, run)| (&run.arguments, *run)).collect();
@@ -152,8 +153,8 @@ fn without_faults(
     Ok(unfit.into_iter().flatten().collect())
 }
 
-/// Does the work for each, for some beside each other; what comes of it, in any order. The next one is made while others
-/// are worked on.
+/// Does the work for each item, several at once, and returns the results in any order. Takes the next item from the
+/// iterator while others are in work.
 fn beside<T, R: Send>(
     all: impl IntoIterator<Item = T, IntoIter: Send>,
     work: impl Fn(T) -> R + Sync,

@@ -1,13 +1,13 @@
-//! Puts deliberate faults into a copy of this repository, one at a time, and sees a test fail.
+//! Applies deliberate faults to a copy of this repository, one at a time, and checks that a test fails.
 //!
-//! Each fault is a patch in `tools/mutants` that begins with what it is and which test must fail
-//! (`patch.rs`). The copy is `target/mutants/tree`; what is built of it stays in `target/mutants/build`, so
-//! that a fault costs one build of this crate. `target/mutants/*.log` has what the tests printed.
+//! Each fault is a patch in `tools/mutants`. Its head describes the fault and names the test that must fail
+//! (`patch.rs`). The copy is `target/mutants/tree`. Its builds stay in `target/mutants/build`, so that each
+//! fault costs one build of this crate. `target/mutants/*.log` contains the output of the tests.
 //!
 //! ```sh
 //! cargo run -p leasehold-mutants -- check       # every patch applies, has its test, and is in the table
 //! cargo run -p leasehold-mutants -- all         # every fault is found
-//! cargo run -p leasehold-mutants -- some 4      # so many, chosen by the hash of the commit
+//! cargo run -p leasehold-mutants -- some 4      # this many, chosen by the hash of the commit
 //! cargo run -p leasehold-mutants -- one NAME..
 //! cargo run -p leasehold-mutants -- fault-run [NAME..]  # by the published fault run, as it is published
 //! cargo run -p leasehold-mutants -- fault-run --json FILE  # and writes the table of its report
@@ -41,7 +41,7 @@ use std::process::{Command, ExitCode};
 
 use patch::Patch;
 
-/// What goes wrong is told to whoever runs this.
+/// Errors are texts, because they are only printed.
 type Result<T> = std::result::Result<T, String>;
 
 fn main() -> ExitCode {
@@ -57,7 +57,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whether all is as it should be.
+/// Runs a command of this program. True if everything is as it should be.
 fn command(words: &[&str]) -> Result<bool> {
     let root = root()?;
     let patches = patch::all(&root.join("tools/mutants"))?;
@@ -80,7 +80,7 @@ fn command(words: &[&str]) -> Result<bool> {
     }
 }
 
-/// Those that the published fault run sees.
+/// The faults that the published fault run must detect.
 fn seen(patches: &[Patch]) -> Vec<&Patch> {
     patches
         .iter()
@@ -88,7 +88,7 @@ fn seen(patches: &[Patch]) -> Vec<&Patch> {
         .collect()
 }
 
-/// So many, chosen by the hash of the commit.
+/// This many faults, chosen by the hash of the commit.
 fn some<'a>(root: &Path, patches: &'a [Patch], number: &str) -> Result<Vec<&'a Patch>> {
     let number = number.parse().map_err(|_| format!("no number: {number}"))?;
     let commit = output(
@@ -107,14 +107,14 @@ fn named<'a>(patches: &'a [Patch], names: &[&str]) -> Result<Vec<&'a Patch>> {
     names.iter().map(find).collect()
 }
 
-/// The repository that this is built from.
+/// The repository that this program was built from.
 fn root() -> Result<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     root.canonicalize()
         .map_err(|error| format!("{}: {error}", root.display()))
 }
 
-/// What a program prints, if it succeeds.
+/// Runs a program and returns its output. Fails if the program fails.
 fn output(command: &mut Command) -> Result<String> {
     let ran = command
         .output()

@@ -1,4 +1,4 @@
-//! One fault: the patch, and what stands before it.
+//! A fault: a patch with a head.
 //!
 //! ```text
 //! fault: A renewal may take the whole lease instead of a third.
@@ -9,20 +9,20 @@
 //! diff --git a/src/..
 //! ```
 //!
-//! A line that begins with a blank goes on with the one before.
+//! A line that begins with a blank continues the previous line.
 //!
 //! | key | |
 //! | --- | --- |
 //! | `fault` | one sentence |
-//! | `kind` | of lock, or the part of the library |
-//! | `was` | what is known of it from before; may be left out |
-//! | `test` | where the test is: `lib`, `transport`, one of `tests/`, or `model` (`transport` with `--cfg shuttle`); and its whole name |
-//! | `env` | `NAME=value` for the test; may be left out |
-//! | `seconds` | how long the test may take; may be left out |
-//! | `hangs` | `yes`: the fault is found if the test takes longer than that |
-//! | `fault run` | arguments of `leasehold-faults`, which sees the fault as well; may be left out |
-//! | `class` | of which class of faults it is then the example |
-//! | `shows` | what a violation says that it then finds, word for word |
+//! | `kind` | the kind of lock, or the part of the library |
+//! | `was` | how earlier tests fared; optional |
+//! | `test` | the place of the test (`lib`, `transport`, one of `tests/`, or `model`: `transport` with `--cfg shuttle`) and its full name |
+//! | `env` | `NAME=value` for the test; optional |
+//! | `seconds` | how long the test may take; optional |
+//! | `hangs` | `yes`: the fault is detected if the test takes longer than that |
+//! | `fault run` | arguments with which `leasehold-faults` detects the fault as well; optional |
+//! | `class` | with `fault run`: the class of faults of which this is the example |
+//! | `shows` | with `fault run`: a literal part of the reported violation |
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -30,7 +30,7 @@ use std::time::Duration;
 use crate::published::FaultRun;
 use crate::{Result, read};
 
-/// How long a test may take, where the patch says nothing.
+/// How long a test may take, unless the patch says otherwise.
 const SECONDS: u64 = 180;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,15 +42,15 @@ pub(crate) struct Patch {
     pub(crate) was: Option<String>,
     pub(crate) test: Test,
     pub(crate) limit: Duration,
-    /// Taking longer is how the test fails.
+    /// Whether a timeout counts as the failure of the test.
     pub(crate) hangs: bool,
-    /// How the published fault run sees it.
+    /// How the published fault run detects the fault.
     pub(crate) fault_run: Option<FaultRun>,
-    /// What it changes.
+    /// The files that the patch changes.
     pub(crate) files: Vec<String>,
 }
 
-/// One test as it is run.
+/// A test and how to run it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Test {
     pub(crate) place: Place,
@@ -58,20 +58,20 @@ pub(crate) struct Test {
     pub(crate) env: Vec<(String, String)>,
 }
 
-/// Where a test is.
+/// The place of a test.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Place {
     Lib,
     /// The unit tests of the transport.
     Transport,
-    /// Those on the schedules of `shuttle`.
+    /// The unit tests of the transport that `shuttle` schedules.
     Model,
     /// A folder of `tests/`.
     Tests(String),
 }
 
 impl Place {
-    /// Where it is written, from the root of the repository.
+    /// The folder of the test's source, from the root of the repository.
     pub(crate) fn folder(&self) -> PathBuf {
         match self {
             Place::Lib => PathBuf::from("src"),
@@ -189,7 +189,7 @@ fn is_a_name(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(allowed)
 }
 
-/// `key: value` of each line, and the lines that go on with it.
+/// The keys and values of a head. A value may continue on further lines.
 fn keys(header: &str) -> Result<Vec<(String, String)>> {
     let mut keys: Vec<(String, String)> = Vec::new();
     for line in header.lines().filter(|line| !line.trim().is_empty()) {

@@ -1,4 +1,4 @@
-//! How the published fault run sees a fault: its arguments, and the violation.
+//! How the published fault run detects a fault: its arguments, and the violation.
 
 use std::path::Path;
 
@@ -6,17 +6,18 @@ use crate::Result;
 use crate::words::is_written;
 
 const SOURCES: &str = "tools/faults/src";
-/// All else is as published: of a run with other arguments nothing follows for the published ones.
+/// The arguments that must be given, and the only ones. A run with other arguments would show nothing about the
+/// published ones.
 const NEEDED: [&str; 3] = ["--fault", "--deployment", "--seed"];
 const DEPLOYMENTS: [&str; 4] = ["single", "sentinel", "cluster", "five"];
 
-/// How the fault run sees a fault.
+/// How the fault run detects a fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FaultRun {
-    /// Of which class of faults it is the example.
+    /// The class of faults of which this is the example.
     pub(crate) class: String,
     pub(crate) arguments: Vec<String>,
-    /// A part of what the violation says: one of another kind is a side effect, and does not count.
+    /// A part of the text of the violation. Other violations are side effects and do not count.
     pub(crate) shows: String,
 }
 

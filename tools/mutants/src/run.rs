@@ -18,24 +18,24 @@ pub(crate) enum End {
     TooLate,
 }
 
-/// What a test came to.
+/// The outcome of a test.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Passed,
-    /// What it said.
+    /// The test failed with this message.
     Failed(String),
-    /// It did not end in time.
+    /// The test did not end in time.
     Hung,
-    /// There is no such test.
+    /// The test does not exist.
     NotRun,
 }
 
 impl Copy {
-    /// The program that has the tests of this place.
+    /// Builds the program that contains the tests of this place.
     pub(crate) fn build(&self, place: &Place) -> Result<PathBuf> {
         let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
         cargo.args(["test", "--no-run", "--color", "never"]);
-        // As `tests/run` builds it: dependencies with other features would be built again.
+        // With the features that `tests/run` uses, so that dependencies are not built again.
         let (target, built) = match place {
             Place::Model => (self.place.join("model"), "shuttle/debug"),
             Place::Lib | Place::Transport | Place::Tests(_) => (self.place.join("build"), "debug"),
@@ -62,11 +62,11 @@ impl Copy {
             .ok_or(format!("no program: {said}"))
     }
 
-    /// The program of the published fault run.
+    /// Builds the program of the published fault run.
     pub(crate) fn build_fault_run(&self) -> Result<PathBuf> {
         let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
         cargo.args(["build", "--color", "never"]);
-        // Not with what tests are built of: that has other features.
+        // In a separate folder, because tests are built with other features.
         let target = self.place.join("fault-run");
         self.seed(&target, "debug")?;
         cargo.args(["--package", "leasehold-faults", "--bin", "leasehold-faults"]);
@@ -74,7 +74,7 @@ impl Copy {
         Ok(target.join("debug/leasehold-faults"))
     }
 
-    /// What it says; where it does not compile, the first error.
+    /// Runs cargo and returns its output. If a compilation fails, the error is the first one of the compiler.
     fn cargo(&self, cargo: &mut Command) -> Result<String> {
         let built = cargo
             .current_dir(&self.tree)
@@ -96,7 +96,7 @@ impl Copy {
         Ok(said.into_owned())
     }
 
-    /// Runs one test, which writes to this file.
+    /// Runs one test. Its output goes to this file.
     pub(crate) fn run(
         &self,
         program: &Path,
@@ -112,7 +112,7 @@ impl Copy {
         Ok(outcome(&String::from_utf8_lossy(&said), end))
     }
 
-    /// Runs a program, which writes to this file.
+    /// Runs a program. Its output goes to this file.
     pub(crate) fn ended(
         &self,
         command: &mut Command,
@@ -123,9 +123,9 @@ impl Copy {
         let program = command.get_program().to_owned();
         let told = |error: std::io::Error| format!("{}: {error}", program.display());
         let file = File::create(log).map_err(told)?;
-        // With the servers that it starts.
+        // In a new process group, so that the servers which it starts can be killed with it.
         command.process_group(0).current_dir(&self.tree);
-        // Nothing of ours decides what is tested.
+        // Remove our settings from the environment, because they would change what is tested.
         for (name, _) in std::env::vars_os() {
             if name.to_string_lossy().starts_with("LEASEHOLD_") {
                 command.env_remove(name);
@@ -144,7 +144,7 @@ impl Copy {
             }
             if Instant::now() > end {
                 let group = format!("-{}", child.id());
-                // It may have ended just now.
+                // Fails if the program has just ended.
                 drop(output(Command::new("kill").args(["-KILL", "--", &group])));
                 child.wait().map_err(told)?;
                 return Ok(End::TooLate);
@@ -154,8 +154,8 @@ impl Copy {
     }
 }
 
-/// The path in `Executable unittests src/lib.rs (path)`, of the target with this name. Other packages have libraries,
-/// too.
+/// The path in `Executable unittests src/lib.rs (path)`. Selected by the name of the target, because other packages
+/// have libraries, too.
 fn program<'a>(said: &'a str, name: &str) -> Option<&'a Path> {
     let lines = said
         .lines()
@@ -181,7 +181,7 @@ fn outcome(said: &str, end: End) -> Outcome {
     }
 }
 
-/// The first panic, in one line; without one, the last line.
+/// The first panic message as one line, or else the last line of the output.
 fn words(said: &str) -> String {
     let mut lines = said
         .lines()

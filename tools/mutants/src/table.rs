@@ -10,19 +10,19 @@ pub(crate) const PAGE: &str = "docs/mutants.md";
 const BEGIN: &str = "<!-- Written by `cargo run -p leasehold-mutants -- table`. -->\n";
 const END: &str = "<!-- The end of what is written. -->";
 
-/// Writes it.
+/// Writes the table.
 pub(crate) fn write(root: &Path, patches: &[Patch]) -> Result<()> {
     let path = root.join(PAGE);
     crate::write(&path, &filled(&read(&path)?, patches)?)
 }
 
-/// Whether it says what the patches say.
+/// Whether the table agrees with the patches.
 pub(crate) fn is_current(root: &Path, patches: &[Patch]) -> Result<bool> {
     let page = read(&root.join(PAGE))?;
     Ok(filled(&page, patches)? == page)
 }
 
-/// The page with the table of today.
+/// The page with the present table.
 fn filled(page: &str, patches: &[Patch]) -> Result<String> {
     let missing = || format!("{PAGE} has no place for the table");
     let (before, rest) = page.split_once(BEGIN).ok_or_else(missing)?;

@@ -1,4 +1,4 @@
-//! Tries faults: each must be found by its test, which must pass without it.
+//! Tries faults. The test of each fault must fail with the fault and pass without it.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -9,12 +9,12 @@ use crate::copy::Copy;
 use crate::patch::{Patch, Place, Test};
 use crate::run::Outcome;
 
-/// What became of a fault.
+/// The result of trying a fault.
 pub(crate) enum Verdict {
-    /// What the test said.
+    /// The test failed with this message.
     Found(String),
     Missed,
-    /// It says nothing of the test.
+    /// The trial itself failed, so it shows nothing about the test. The reason.
     Spoiled(String),
 }
 
@@ -28,13 +28,13 @@ impl Verdict {
     }
 }
 
-/// Tries them all; whether each was found.
+/// Tries all faults. True if each was found.
 pub(crate) fn run(root: &Path, patches: &[&Patch]) -> Result<bool> {
     let start = Instant::now();
     let copy = Copy::make(root)?;
     let unfit = without_faults(&copy, patches)?;
     let mut wrong = Vec::new();
-    // Those of one place follow each other: what is built for both is built once.
+    // Faults with tests in the same place follow each other, so that common parts are built once.
     let mut patches = patches.to_vec();
     patches
         .sort_by(|one, other| (&one.test.place, &one.name).cmp(&(&other.test.place, &other.name)));
@@ -58,7 +58,7 @@ pub(crate) fn run(root: &Path, patches: &[&Patch]) -> Result<bool> {
     Ok(sum(patches.len(), &wrong, start))
 }
 
-/// Says how many were found; whether all.
+/// Prints how many faults were found. True if all were.
 pub(crate) fn sum(all: usize, wrong: &[&str], start: Instant) -> bool {
     println!(
         "{} of {all} faults found, {} s",
@@ -71,7 +71,7 @@ pub(crate) fn sum(all: usize, wrong: &[&str], start: Instant) -> bool {
     wrong.is_empty()
 }
 
-/// Runs each test as the repository is. Those that fail show nothing, and why.
+/// Runs each test without its fault. Returns the tests that fail, which would show nothing, and the reasons.
 fn without_faults(copy: &Copy, patches: &[&Patch]) -> Result<BTreeMap<Test, String>> {
     let mut tests: Vec<_> = patches
         .iter()
@@ -114,7 +114,7 @@ fn env(test: &Test) -> String {
     pairs.collect::<Vec<_>>().join(" ")
 }
 
-/// Puts one fault in, and takes it out again.
+/// Applies one fault, runs its test, and reverts the fault.
 fn verdict(copy: &Copy, patch: &Patch) -> Result<Verdict> {
     if let Err(fault) = copy.apply(patch) {
         return Ok(Verdict::Spoiled(format!("it does not apply: {fault}")));
@@ -142,7 +142,8 @@ fn tried(copy: &Copy, patch: &Patch) -> Result<Verdict> {
     })
 }
 
-/// Any test finds a script with a name that is not there.
+/// Whether the failure is that of a script with an undefined name. Such a patch is invalid, because any test would
+/// detect it.
 fn is_of_a_broken_script(what: &str) -> bool {
     ["user_script:", "compiling script"]
         .iter()

@@ -1,15 +1,15 @@
-//! Words of the sources.
+//! Search for words in sources.
 
 use std::path::Path;
 
-/// Whether some Rust source in a folder has this word.
+/// Whether a Rust source in a folder contains this word.
 pub(crate) fn is_written(folder: &Path, word: &str) -> bool {
     visit(folder, &mut |path, text| {
         path.extension() == Some("rs".as_ref()) && has_word(text, word)
     })
 }
 
-/// Shows the texts of a folder and of those in it until one is the right one; whether one was.
+/// Passes all texts in a folder and its subfolders to `is_right` until it returns true. Whether it did.
 pub(crate) fn visit(folder: &Path, is_right: &mut dyn FnMut(&Path, &str) -> bool) -> bool {
     let Ok(entries) = folder.read_dir() else {
         return false;

@@ -1,4 +1,5 @@
-//! Bytes of a server, from the first one on, in any pieces: an error within the time of connecting, or a client.
+//! Arbitrary bytes from a server, from its first byte on, in pieces of any size. Connecting must succeed, or fail
+//! within its time limit.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,12 +12,12 @@ use crate::junk::reply;
 use crate::server::FakeServer;
 use crate::world::{NOW, paused, secs, within};
 
-/// What a connection gets.
+/// What the server sends on a connection.
 #[derive(Clone, Debug)]
 struct Sent {
     bytes: Vec<u8>,
     piece: usize,
-    /// And then the end of the connection, or silence.
+    /// Whether the server then closes the connection, or stays silent.
     ends: bool,
 }
 
@@ -42,7 +43,7 @@ async fn send(mut stream: DuplexStream, sent: Sent) {
         tokio::task::yield_now().await;
     }
     if !sent.ends {
-        // Until the client gives up.
+        // Wait until the client gives up.
         drop(tokio::io::copy(&mut stream, &mut tokio::io::sink()).await);
     }
 }
@@ -94,7 +95,7 @@ pub(super) fn run(u: &mut Unstructured<'_>) -> Result<()> {
             Err(Error::Protocol { .. }) => return,
             Err(other) => panic!("{other:?}"),
         };
-        // The connections that it makes then are good.
+        // From then on, the server replies correctly on new connections.
         within(secs(60), "a client that finds its server", async {
             while client
                 .lock("a")

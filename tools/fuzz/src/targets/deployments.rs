@@ -1,5 +1,5 @@
-//! Odd replies of one server, of sentinels and of a cluster: each call ends with a value or a documented error, and
-//! once the replies are right again everything works on new connections.
+//! Wrong replies of one server, of sentinels and of a cluster. Each call must return a value or a documented error.
+//! Once the replies are correct again, everything must work on new connections.
 
 use arbitrary::{Result, Unstructured};
 use leasehold::{Client, Error, Lease};
@@ -11,7 +11,7 @@ use crate::world::{NOW, ms, paused, secs, within};
 
 const LEASE: Lease = Lease::fixed(secs(20));
 
-/// More than the sum of all time-outs that one call may meet.
+/// Longer than the sum of all timeouts within one call.
 const CALL_MAX: std::time::Duration = secs(45);
 
 pub(super) fn server(u: &mut Unstructured<'_>) -> Result<()> {
@@ -80,7 +80,7 @@ async fn ask(client: &Client, choice: u8) -> std::result::Result<(), Error> {
         Lease::Renewed
     };
     let guard = lock.try_lock(wait, lease).await?;
-    // A waiter, which subscribes.
+    // A waiter, so that the client subscribes.
     let (waited, ()) = tokio::join!(lock.try_lock(wait, LEASE), async {
         tokio::time::sleep(ms(100)).await;
         drop(guard.check());

@@ -1,4 +1,4 @@
-//! Texts that come back from a caller: of holds that were handed on, ids of permits, tokens, patterns.
+//! Texts that callers pass: handles of holds that were handed on, ids of permits, tokens, patterns.
 
 use arbitrary::{Result, Unstructured};
 use leasehold::{Client, EmbeddedRedis, Error, FencingToken, Lease, Lock, Owner};
@@ -38,7 +38,7 @@ fn lock(client: &Client, kind: u8, name: &str) -> Lock {
     }
 }
 
-/// A text in place of `real`: the same, one like it, or any.
+/// `real` itself, a similar text, or any other text.
 fn text(u: &mut Unstructured<'_>, real: &str) -> Result<String> {
     match u.int_in_range(0..=7)? {
         0 => Ok(real.to_owned()),
@@ -143,7 +143,7 @@ async fn tokens(u: &mut Unstructured<'_>, client: &Client) -> Result<()> {
     Ok(())
 }
 
-/// What others wrote to the key of a lock: no value of theirs is trusted.
+/// Other programs have written to the key of a lock. Leasehold must not trust any of their values.
 async fn foreign(u: &mut Unstructured<'_>, redis: &EmbeddedRedis, client: &Client) -> Result<()> {
     let kind = u.int_in_range(0..=7)?;
     let (field, value) = (

@@ -1,4 +1,5 @@
-//! A good name is locked and unlocked, whatever is in it; a bad one is refused before anything is sent.
+//! A valid name is locked and unlocked, whatever characters it contains. An invalid one is refused before anything is
+//! sent.
 
 use std::collections::BTreeMap;
 
@@ -35,7 +36,7 @@ const PIECES: [&str; 24] = [
     "%",
 ];
 
-/// The documented rules: 1 to 1024 bytes with the prefix, and braces only as a hash tag.
+/// Whether a name is valid by the documented rules: 1 to 1024 bytes with the prefix, and braces only as a hash tag.
 #[expect(clippy::fn_params_excessive_bools, reason = "what is known of a name")]
 fn is_good(prefix: &str, name: &str, is_string: bool) -> bool {
     let key = format!("{prefix}{name}");
@@ -46,7 +47,7 @@ fn is_good(prefix: &str, name: &str, is_string: bool) -> bool {
     !name.is_empty() && key.len() <= 1024 && (is_string || is_tagged())
 }
 
-/// A lock, and whether it is one that a string lock stands for.
+/// A lock, and whether it uses the string format.
 fn lock(client: &Client, kind: u8, name: &str) -> (Lock, bool) {
     let lock = match kind {
         0 => client.lock(name),
@@ -62,7 +63,7 @@ fn lock(client: &Client, kind: u8, name: &str) -> (Lock, bool) {
     (lock, false)
 }
 
-/// What the engine was asked so far.
+/// The commands that the engine has received so far.
 fn asked(redis: &EmbeddedRedis) -> (BTreeMap<String, u64>, BTreeMap<&'static str, u64>) {
     (redis.commands_run(), redis.scripts_run())
 }
@@ -179,7 +180,7 @@ pub(super) fn run(u: &mut Unstructured<'_>) -> Result<()> {
             let is_left = |key: &Vec<u8>| !key.starts_with(b"redisson_lock_token");
             assert!(!redis.dump().keys().any(is_left), "something is left");
         }
-        // Any text is a pattern.
+        // Any text is a valid pattern.
         let listed = within(
             secs(5),
             "locks",

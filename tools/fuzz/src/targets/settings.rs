@@ -1,4 +1,4 @@
-//! Settings of every size: a client connects and works, or says what is wrong before anything is sent.
+//! Settings of every size. A client connects and works, or reports what is wrong before it sends anything.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::world::{NOW, paused, secs, within};
 
 const NAMES: [&str; 6] = ["billing", "@", " ", "\n", "ü", "\0"];
 
-/// One thing that is asked of a client.
+/// An operation of a client.
 #[derive(Debug)]
 enum Step {
     Lock(u8, Duration, Lease, Option<Duration>),
@@ -66,7 +66,7 @@ fn builder(u: &mut Unstructured<'_>, redis: &EmbeddedRedis) -> Result<ClientBuil
     Ok(builder)
 }
 
-/// How long a call may take whose wait nothing ends but itself: a waiter for ever is one on purpose.
+/// Limits a wait that nothing else would end, because a caller may ask for an endless one.
 fn limited(wait: Duration) -> Duration {
     wait.min(secs(20))
 }
@@ -86,7 +86,7 @@ async fn take(client: &Client, step: &Step) -> std::result::Result<(), Error> {
                 acquire = acquire.max_hold(max_hold);
             }
             let guard = acquire.await?;
-            // Another one of the same client waits for it, and gets it.
+            // Another waiter of the same client waits for the lock, and gets it.
             let next = lock.try_lock(limited(wait), Lease::fixed(secs(1)));
             let (released, next) = tokio::join!(guard.unlock(), next);
             released?;
@@ -119,7 +119,7 @@ async fn take(client: &Client, step: &Step) -> std::result::Result<(), Error> {
         Step::Expirable(total, number, wait, lease) => {
             let permits = client.permit_expirable_semaphore("p");
             permits.try_set_permits(total).await?;
-            // A script that is granted millions takes its time, and the engine with it.
+            // Millions of permits make the script slow, and the engine with it.
             let number = if (3..1_000_000_000).contains(&number) {
                 number % 1000
             } else {
@@ -164,7 +164,7 @@ pub(super) fn run(u: &mut Unstructured<'_>) -> Result<()> {
                 for step in &steps {
                     let what = format!("{step:?}");
                     let outcome = within(secs(90), &what, Box::pin(take(&client, step))).await;
-                    // The engine is there: it answers all that is sent.
+                    // The engine is available and replies to everything.
                     let is_wrong = matches!(
                         outcome,
                         Err(Error::Unavailable { .. }

@@ -1,4 +1,5 @@
-//! A URL is used or refused; a refusal comes before anything is dialled, and repeats no part of the URL.
+//! A URL is either used or refused. A refusal happens before any connection is opened, and its text repeats no part of
+//! the URL.
 
 use std::io;
 use std::sync::Arc;
