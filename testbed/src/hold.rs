@@ -26,7 +26,7 @@ pub async fn waiting(client: &Client, waiters: u64) {
     .await;
 }
 
-/// Waits until the counters of a client are as expected; panics with `what` and the counters if they never are.
+/// Waits until the statistics of a client are as expected. Panics with `what` and the statistics if they never are.
 pub async fn until_stats(
     client: &Client,
     limit: Duration,

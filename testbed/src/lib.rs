@@ -6,7 +6,7 @@
 //!   `LEASEHOLD_DEPLOYMENT` names. They are processes on free loopback ports, which belong to one
 //!   test and end with it. A [`Proxy`], or a [`Line`] of them, disturbs connections on request.
 //! - A client without dependencies: [`Connection`] to one server, [`Routes`] to a deployment, and
-//!   [`Outside`], which knows what tests ask of either.
+//!   [`Outside`], with the questions that tests ask about either.
 //! - [`KINDS`]: every kind of lock.
 //! - Waiting for a condition rather than for a duration: [`eventually`], [`soon`], [`timed`], and
 //!   [`wait_until`] for threads.

@@ -1,4 +1,4 @@
-//! Redis as nobody's client sees it, over connections that belong to no client of a test.
+//! A view of Redis over separate connections, which belong to no client under test.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use crate::deployment::{Borrowed, Deployment};
 use crate::process::resp::{Connection, Reply};
 use crate::process::server::Server;
 
-/// What can be observed.
+/// A server or a deployment that can be observed.
 pub trait Watched {
     fn outside(&self) -> Outside;
 }
@@ -33,7 +33,8 @@ impl Watched for Borrowed {
     }
 }
 
-/// One server, or a deployment: there a command goes to the servers of its keys, or to all primaries.
+/// An observer of one server or of a deployment. In a deployment, a command goes to the servers of its keys, or to all
+/// primaries if it has no keys.
 #[derive(Debug)]
 pub struct Outside(Way);
 
@@ -48,7 +49,7 @@ impl Outside {
         watched.outside()
     }
 
-    /// By the URL that clients are given, without a password.
+    /// An observer of the deployment with this URL, which must not need a password.
     pub fn to(url: &str) -> Self {
         Outside(Way::Deployment(Routes::to(url)))
     }
@@ -70,7 +71,7 @@ impl Outside {
         i64::try_from(self.command(&["KEYS", pattern]).array().len()).expect("few")
     }
 
-    /// Those that have expired and are not removed yet count as well.
+    /// The number of keys. Expired keys that have not been removed yet count as well.
     pub fn keys(&mut self) -> i64 {
         self.command(&["DBSIZE"]).int()
     }
@@ -86,13 +87,13 @@ impl Outside {
         pairs.map(|pair| (pair[0].text(), pair[1].int())).collect()
     }
 
-    /// What all commands have cost since the last reset.
+    /// The calls of each command since the last reset.
     pub fn command_stats(&mut self) -> BTreeMap<String, CommandStats> {
         let info = self.command(&["INFO", "commandstats"]);
         command_stats(&info.text())
     }
 
-    /// Calls of a command since the last reset, refused ones included.
+    /// How often a command was called since the last reset, including failed calls.
     pub fn calls(&mut self, command: &str) -> u64 {
         let stats = self.command_stats();
         stats.get(command).map_or(0, |stats| stats.calls)
@@ -102,7 +103,7 @@ impl Outside {
         self.command(&["CONFIG", "RESETSTAT"]);
     }
 
-    /// All commands so far, this one included.
+    /// The number of all commands so far, including the one that asks for it.
     pub fn commands(&mut self) -> u64 {
         let info = self.command(&["INFO", "stats"]).text();
         let numbers = info
@@ -117,13 +118,14 @@ impl Outside {
 /// How often one command was called since the last reset.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CommandStats {
-    /// Failed calls included, rejected ones not.
+    /// Includes failed calls, but not rejected ones.
     pub calls: u64,
     pub failed: u64,
     pub rejected: u64,
 }
 
-/// The text of INFO commandstats by command, of all servers together. A subcommand stands behind `|`.
+/// Parses the text of INFO commandstats, and sums the numbers of all servers for each command. A subcommand is written
+/// after its command and a `|`.
 pub fn command_stats(info: &str) -> BTreeMap<String, CommandStats> {
     let mut all = BTreeMap::<_, CommandStats>::new();
     for line in info.lines() {

@@ -119,8 +119,8 @@ pub(crate) async fn at_rest(client: &Client, limit: Duration) {
     until_stats(client, limit, "it is at rest", rests).await;
 }
 
-/// Like [`at_rest`], except for local queues, which may yield to others until the next sweep, or
-/// remember for ten seconds that they met some.
+/// Like [`at_rest`], but local queues may still exist. A queue may yield to other clients until the
+/// next sweep, or remember for ten seconds that it met some.
 pub(crate) async fn idle(client: &Client, limit: Duration) {
     until_stats(client, limit, "it is idle", is_idle).await;
 }
