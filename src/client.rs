@@ -133,7 +133,7 @@ impl Client {
     #[cfg(feature = "test-util")]
     #[doc(hidden)]
     pub fn calls_under_way(&self) -> usize {
-        self.handle.session.calls.transport.calls_under_way()
+        self.handle.calls().transport.calls_under_way()
     }
 
     pub(crate) fn new(session: Arc<Session>) -> Self {
@@ -192,14 +192,13 @@ impl Client {
         if token.value() < 1 {
             return Err(ConfigError::out_of_range("token", token, "at least 1").into());
         }
-        let prefix = &self.handle.session.calls.settings.key_prefix;
+        let prefix = &self.handle.calls().settings.key_prefix;
         let resource = Resource::new(Kind::Lock, prefix, key.as_ref())?;
         let fence = KeyName::Ours("leasehold_fence").of(&resource.key);
         let call = fenced::set(resource.key.clone(), fence, token.value(), value);
         if self
             .handle
-            .session
-            .calls
+            .calls()
             .ask(&resource.name, call, replies::yes_or_no)
             .await?
         {
@@ -217,7 +216,7 @@ impl Client {
     /// ([`LockGuard::owner`](crate::LockGuard::owner)). The connections are named `leasehold:<id>`; if the
     /// client has a [`name`](crate::ClientBuilder::name), it replaces `leasehold`.
     pub fn id(&self) -> String {
-        self.handle.session.calls.client_id().to_string()
+        self.handle.calls().client_id().to_string()
     }
 
     /// A snapshot of what this client has done and what it keeps, as plain counters.

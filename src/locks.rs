@@ -160,23 +160,19 @@ impl fmt::Display for LockKind {
 
 /// Searches step by step. A key that SCAN returns twice is listed once.
 pub(crate) async fn search(handle: &Handle, pattern: &str) -> Result<LockList, Error> {
-    let pattern = format!(
-        "{}{pattern}",
-        escaped(&handle.session.calls.settings.key_prefix)
-    );
+    let pattern = format!("{}{pattern}", escaped(&handle.calls().settings.key_prefix));
     let name = Arc::from(pattern.as_str());
     let mut locks: Vec<LockInfo> = Vec::new();
     let mut steps = 0;
     let mut truncated = false;
     let until = Instant::now() + SEARCH_MAX;
-    let publish = handle.session.calls.transport.publish_command("", "");
-    for group in handle.session.calls.transport.groups() {
+    let publish = handle.calls().transport.publish_command("", "");
+    for group in handle.calls().transport.groups() {
         let mut cursor: scan::Cursor = Arc::from("0");
         loop {
             let call = scan::step(&cursor, &pattern, STEP, publish);
             let (next, found) = handle
-                .session
-                .calls
+                .calls()
                 .ask_group(&name, group, call, scan::found)
                 .await?;
             locks.extend(found.into_iter().map(LockInfo::from));

@@ -99,6 +99,16 @@ pub(crate) struct Handle {
     pub(crate) session: Arc<Session>,
 }
 
+impl Handle {
+    pub(crate) fn calls(&self) -> &Calls {
+        &self.session.calls
+    }
+
+    pub(crate) fn holds(&self) -> &Holds {
+        &self.session.holds
+    }
+}
+
 impl Drop for Handle {
     fn drop(&mut self) {
         let life = &self.session.calls.life;

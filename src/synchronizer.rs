@@ -98,7 +98,7 @@ impl Synchronizer {
         call: impl Fn(&Resource, Publish) -> Call,
         read: impl Fn(Value) -> Result<T, Unexpected>,
     ) -> Result<T, Error> {
-        let (calls, resource) = (&self.handle.session.calls, self.resource()?);
+        let (calls, resource) = (self.handle.calls(), self.resource()?);
         let call = call(resource, calls.publish_command(resource));
         calls.ask(&resource.name, call, read).await
     }
@@ -109,7 +109,7 @@ impl Synchronizer {
         call: impl Fn(&Resource, Publish, ReplyKey) -> Call,
         read: impl Fn(Value) -> Result<T, Unexpected>,
     ) -> Result<T, Error> {
-        let (calls, resource) = (&self.handle.session.calls, self.resource()?);
+        let (calls, resource) = (self.handle.calls(), self.resource()?);
         let publish = calls.publish_command(resource);
         let call = move |resource: &_, reply_key| call(resource, publish, reply_key);
         calls.call_idempotent(resource, call, read).await

@@ -137,12 +137,12 @@ impl Client {
     }
 
     fn lock_of<G: Guard>(&self, kind: Kind, name: &str) -> Lock<G> {
-        let prefix = &self.handle.session.calls.settings.key_prefix;
+        let prefix = &self.handle.calls().settings.key_prefix;
         Lock::new(self.handle.clone(), Resource::new(kind, prefix, name))
     }
 
     fn synchronizer(&self, kind: Kind, name: &str) -> Synchronizer {
-        let prefix = &self.handle.session.calls.settings.key_prefix;
+        let prefix = &self.handle.calls().settings.key_prefix;
         Synchronizer::new(self.handle.clone(), Resource::new(kind, prefix, name))
     }
 }

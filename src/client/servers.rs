@@ -75,7 +75,7 @@ impl Client {
     /// # }
     /// ```
     pub async fn connections(&self) -> Result<Vec<Connection>, Error> {
-        crate::connections::list(&self.handle.session.calls).await
+        crate::connections::list(self.handle.calls()).await
     }
 
     /// Checks that this client can send lock calls now. Use it for a readiness probe.
@@ -101,8 +101,7 @@ impl Client {
     pub async fn ping(&self) -> Result<(), Error> {
         let (name, call) = (Arc::from("ping"), existence::keys_exist(vec![]));
         self.handle
-            .session
-            .calls
+            .calls()
             .ask(&name, call, |reply| existence::missing(reply, 0))
             .await
             .map(drop)
@@ -160,6 +159,6 @@ impl Client {
     /// An error if the deployment gives less than required.
     pub(super) async fn meets(&self, requirements: &Requirements) -> Result<(), Error> {
         let check = PreflightCheck::for_requirements(&self.handle, requirements);
-        requirements.check(&check.await?, self.handle.session.calls.settings.lease)
+        requirements.check(&check.await?, self.handle.calls().settings.lease)
     }
 }

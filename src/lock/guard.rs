@@ -322,11 +322,7 @@ impl LockGuard {
         if let Share::Single(share) = self.share {
             let (handle, hold) = (share.handle().clone(), share.hold().clone());
             if share.let_go(Heir::Nobody) {
-                handle
-                    .session
-                    .holds
-                    .cleanups
-                    .post(Cleanup::KeepPermits(hold));
+                handle.holds().cleanups.post(Cleanup::KeepPermits(hold));
             }
         }
     }

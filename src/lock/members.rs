@@ -46,7 +46,7 @@ pub(super) fn conflicts_on_a_server(locks: &[Lock]) -> bool {
         let Ok(resource) = &single.resource else {
             return false;
         };
-        let server = single.handle.session.calls.transport.server();
+        let server = single.handle.calls().transport.server();
         let before = seen.insert((server, &resource.key), resource.kind);
         before.is_some_and(|kind| kind != Kind::Read || resource.kind != Kind::Read)
     })
@@ -89,7 +89,7 @@ impl Lock {
         match &self.set {
             LockSet::Single(single) => {
                 let key = single.resource.as_ref().ok()?.key.clone();
-                Some((key, single.handle.session.calls.transport.server()))
+                Some((key, single.handle.calls().transport.server()))
             }
             LockSet::Multi(multi) => multi.members.iter().filter_map(Lock::rank).min(),
         }

@@ -173,7 +173,7 @@ impl MultiLock {
     fn reply_deadline(&self, wait: Wait) -> Option<Instant> {
         let singles = self.members.iter().flat_map(|member| member.set.singles());
         let grace = singles
-            .map(|single| single.handle.session.calls.grace())
+            .map(|single| single.handle.calls().grace())
             .max()
             .unwrap_or_default();
         let now = Instant::now();

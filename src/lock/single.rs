@@ -88,7 +88,7 @@ impl SingleLock {
 
     /// Whether `hold` is a hold of this lock: of its client, under its key.
     pub(crate) fn is_lock_of(&self, hold: &Hold) -> bool {
-        let client = self.handle.session.calls.client_id();
+        let client = self.handle.calls().client_id();
         self.resource
             .as_ref()
             .is_ok_and(|resource| hold.is_under(client, &resource.key))
@@ -97,8 +97,7 @@ impl SingleLock {
     pub(crate) async fn inspect(&self) -> Result<Option<Inspected>, Error> {
         let resource = self.resource()?;
         self.handle
-            .session
-            .calls
+            .calls()
             .ask(&resource.name, resource.inspect(), |reply| {
                 resource.inspected(reply)
             })
@@ -116,10 +115,9 @@ impl SingleLock {
 
     pub(crate) async fn force_unlock(&self) -> Result<bool, Error> {
         let resource = self.resource()?;
-        let call = resource.force_release(self.handle.session.calls.publish_command(resource));
+        let call = resource.force_release(self.handle.calls().publish_command(resource));
         self.handle
-            .session
-            .calls
+            .calls()
             .ask(&resource.name, call, replies::yes_or_no)
             .await
     }

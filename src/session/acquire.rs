@@ -57,7 +57,7 @@ pub(crate) fn acquire(
 }
 
 async fn take(handle: &Arc<Handle>, request: &Request) -> Result<HoldShare, Error> {
-    let holds = &handle.session.holds;
+    let holds = handle.holds();
     loop {
         if holds.calls.life.is_closed() {
             return Err(Error::Closed);
@@ -117,7 +117,7 @@ pub(super) async fn ask_aside(
     handle: &Arc<Handle>,
     request: &Request,
 ) -> Result<Option<HoldShare>, Error> {
-    let holds = &handle.session.holds;
+    let holds = handle.holds();
     let mut retry = Request::retry();
     let mut attempt = Attempt::new(holds, request);
     loop {
@@ -146,7 +146,7 @@ struct QueueSlot<'a> {
 
 impl<'a> QueueSlot<'a> {
     fn take(handle: &'a Arc<Handle>, request: &'a Request) -> Self {
-        let holds = &handle.session.holds;
+        let holds = handle.holds();
         let waiter = Waiter::new(request.terms, request.no_expiry.clone());
         if let Some(owner) = &request.proofs.owner {
             owner.waits(holds.calls.client_id, &request.resource.key, &waiter);
@@ -162,7 +162,7 @@ impl<'a> QueueSlot<'a> {
     }
 
     async fn acquire(mut self) -> Result<Outcome, Error> {
-        let holds = &self.handle.session.holds;
+        let holds = self.handle.holds();
         loop {
             // Test `is_closed` before taking the signal: shutdown sets it first and wakes the
             // waiters afterwards. If a signal came in between, the slot's drop passes it on.
@@ -227,7 +227,7 @@ impl<'a> QueueSlot<'a> {
 
     /// The wait of a waiter behind the contender is over.
     async fn too_late(&self) -> Result<Outcome, Error> {
-        let (holds, request) = (&self.handle.session.holds, self.request);
+        let (holds, request) = (self.handle.holds(), self.request);
         if request.resource.kind == Kind::Latch {
             return self.ask_past_the_contender().await;
         }
@@ -241,7 +241,7 @@ impl<'a> QueueSlot<'a> {
     /// Runs as the contender: asks Redis until it has the lock or the wait is over.
     async fn contend(&mut self, yielding: Option<Yield>) -> Result<Outcome, Error> {
         let waiter = self.waiter.clone();
-        let mut attempt = Attempt::new(&self.handle.session.holds, self.request).waiting(&waiter);
+        let mut attempt = Attempt::new(self.handle.holds(), self.request).waiting(&waiter);
         let outcome = self.ask_until_over(&mut attempt, yielding).await;
         if matches!(outcome, Err(Error::Timeout { .. })) {
             attempt.leave().await;
@@ -254,7 +254,7 @@ impl<'a> QueueSlot<'a> {
         attempt: &mut Attempt<'_>,
         mut yielding: Option<Yield>,
     ) -> Result<Outcome, Error> {
-        let (holds, request) = (&self.handle.session.holds, self.request);
+        let (holds, request) = (self.handle.holds(), self.request);
         let (calls, kind) = (&holds.calls, request.resource.kind);
         let mut retry = Request::retry();
         let mut delay = RetryDelay::new(calls, kind, &request.settings.own());
@@ -319,7 +319,7 @@ impl<'a> QueueSlot<'a> {
 
     /// Asks Redis once. Does not let others go first while an earlier call may have been granted.
     async fn ask(&self, attempt: &mut Attempt<'_>) -> Result<Answer, CallError> {
-        let (holds, request) = (&self.handle.session.holds, self.request);
+        let (holds, request) = (self.handle.holds(), self.request);
         if !attempt.is_in_doubt() && request.lets_others_first(&holds.queues) {
             return Ok(Answer::HeldFor(None));
         }
@@ -328,8 +328,7 @@ impl<'a> QueueSlot<'a> {
 
     fn opened(&mut self, asked_at: Instant) -> Outcome {
         self.handle
-            .session
-            .holds
+            .holds()
             .queues
             .opened(&self.request.resource, &self.waiter, asked_at);
         self.left = true;
@@ -337,7 +336,7 @@ impl<'a> QueueSlot<'a> {
     }
 
     fn granted(&mut self, hold: &Arc<Hold>, yielded: Yielded) -> Outcome {
-        let holds = &self.handle.session.holds;
+        let holds = self.handle.holds();
         // Tell the queue first (QUEUE-4): whoever ends the hold from here on finds the queue held
         // by it, and lets the next waiter in.
         holds
@@ -360,7 +359,7 @@ impl Drop for QueueSlot<'_> {
         if self.left {
             return;
         }
-        let holds = &self.handle.session.holds;
+        let holds = self.handle.holds();
         holds.queues.leave(&self.request.resource, &self.waiter);
         // Leave the queue first, then take the signal: nobody signals a waiter that has left. In
         // the other order, a hold that is granted in between would never be released, and its name

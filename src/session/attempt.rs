@@ -197,7 +197,7 @@ impl<'a> Attempt<'a> {
         call: Call,
         limit: Option<Instant>,
     ) -> (Moment, Result<Value, CallError>) {
-        let sent = self.holds.calls.settings.clock.now();
+        let sent = self.holds.calls.now();
         self.begin();
         let reply = if self.holds.calls.life.is_closed() {
             Err(CallError::Closed)

@@ -20,7 +20,7 @@ pub(crate) async fn acquire_batch(
     handle: &Arc<Handle>,
     requests: &[Request],
 ) -> Result<Option<Vec<HoldShare>>, Error> {
-    let holds = &handle.session.holds;
+    let holds = handle.holds();
     if holds.calls.life.is_closed() {
         return Err(Error::Closed);
     }
@@ -35,7 +35,7 @@ pub(crate) async fn acquire_batch(
         .iter()
         .map(|request| Attempt::new(holds, request))
         .collect();
-    let sent = holds.calls.settings.clock.now();
+    let sent = holds.calls.now();
     let Some(tokens) = ask_for_all(holds, &mut attempts, longest).await? else {
         return Ok(None);
     };

@@ -17,6 +17,7 @@ use tokio::time::Instant;
 
 use super::Settings;
 use crate::client_id::ClientId;
+use crate::clock::Moment;
 use crate::error::Error;
 use crate::protocol::resource::Resource;
 use crate::protocol::{Call, Unexpected, Value};
@@ -108,6 +109,11 @@ impl Calls {
     /// How long a reply may take after the end of the wait before it counts as lost.
     pub(crate) fn grace(&self) -> Duration {
         self.reply_times.grace().min(self.settings.command_timeout)
+    }
+
+    /// The time by the clock that counts leases.
+    pub(super) fn now(&self) -> Moment {
+        self.settings.clock.now()
     }
 
     pub(crate) fn client_id(&self) -> ClientId {

@@ -26,7 +26,7 @@ pub(super) async fn raise(
     request: &Request,
     hold: &Arc<Hold>,
 ) -> Result<Option<HoldShare>, Error> {
-    let holds = &handle.session.holds;
+    let holds = handle.holds();
     let mut retry = Request::retry();
     loop {
         let Some(guards) = hold.join(request.terms) else {
@@ -67,7 +67,7 @@ async fn confirm(
     guards: u32,
     limit: Option<Instant>,
 ) -> Result<bool, CallError> {
-    let sent = holds.calls.settings.clock.now();
+    let sent = holds.calls.now();
     hold.asks_for(lease);
     let call = hold.resource.reenter(&hold.field, lease, guards);
     let there = replies::still_held(holds.calls.call_until(limit, call).await?)?;
@@ -90,7 +90,7 @@ pub(crate) async fn take_over(
     for_caller(handle, request, move |handle, request| {
         let from = from.clone();
         async move {
-            let holds = &handle.session.holds;
+            let holds = handle.holds();
             // CANCEL: the attempt's drop undoes what the call may have taken.
             let mut attempt = Attempt::new(holds, &request);
             match attempt.take_over_from(&from).await {
@@ -124,7 +124,7 @@ async fn restore_once(
     request: &Request,
     field: Arc<str>,
 ) -> Result<HoldShare, Error> {
-    let holds = &handle.session.holds;
+    let holds = handle.holds();
     let (resource, terms) = (&request.resource, request.terms);
     // Announce the release before testing `is_closed`: either a shutdown waits for it, or it sees
     // the shutdown.
@@ -182,7 +182,7 @@ pub(crate) async fn extend(
     hold: &Arc<Hold>,
     lease: Duration,
 ) -> Result<(), Error> {
-    let holds = &handle.session.holds;
+    let holds = handle.holds();
     let resource = &hold.resource;
     if let Some(reason) = hold.loss() {
         return Err(Error::lost(&resource.name, reason));

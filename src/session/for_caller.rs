@@ -21,7 +21,7 @@ where
 {
     let request = Arc::new(request);
     async move {
-        let holds = &handle.session.holds;
+        let holds = handle.holds();
         request.observer.begins();
         let work = |_| work(handle.clone(), request.clone());
         let timed_out = || request.timed_out(holds);

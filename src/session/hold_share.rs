@@ -39,13 +39,10 @@ impl HoldShare {
     /// `Owner`, if any.
     pub(super) fn granted(handle: &Arc<Handle>, request: &Request, hold: &Arc<Hold>) -> Self {
         let share = HoldShare::new(handle.clone(), hold.clone(), request.terms);
-        hold.observe(&handle.session.holds.calls.settings.telemetry);
-        handle.session.holds.watchdog.arm(hold, None);
+        hold.observe(&handle.holds().calls.settings.telemetry);
+        handle.holds().watchdog.arm(hold, None);
         request.proofs.add(hold);
-        handle
-            .session
-            .holds
-            .describe(hold, request.description.as_ref());
+        handle.holds().describe(hold, request.description.as_ref());
         share
     }
 
@@ -71,7 +68,7 @@ impl HoldShare {
     /// Returns the share unless the client was shut down in the meantime. In that case the hold is
     /// lost.
     pub(crate) fn unless_closed(self) -> Result<Self, Error> {
-        if self.handle.session.holds.lose_if_closed(&self.hold) {
+        if self.handle.holds().lose_if_closed(&self.hold) {
             return Err(Error::Closed);
         }
         Ok(self)
@@ -93,7 +90,7 @@ impl HoldShare {
             match release.await {
                 Ok(done) => done,
                 // A caller that stops polling leaves the release to the background.
-                Err(PassedOver) => settled_elsewhere(&handle.session.holds, &hold).await,
+                Err(PassedOver) => settled_elsewhere(handle.holds(), &hold).await,
             }
         }
     }
@@ -104,14 +101,14 @@ impl HoldShare {
         self.spent = true;
         let (handle, hold) = (&self.handle, &self.hold);
         // Keeps the session alive until the release is pending (CLEANUP-3).
-        let _pending = handle.session.holds.cleanups.expect_one();
+        let _pending = handle.holds().cleanups.expect_one();
         match hold.leave(self.terms) {
             Left::Lost(reason) => {
-                handle.session.holds.lose(hold, reason);
+                handle.holds().lose(hold, reason);
                 Err(Error::lost(&hold.resource.name, reason))
             }
             Left::Inner => Ok(Some(PendingRelease::of_one_guard(handle, hold))),
-            Left::Last if hand_over(&handle.session.holds, hold, self.terms) => Ok(None),
+            Left::Last if hand_over(handle.holds(), hold, self.terms) => Ok(None),
             Left::Last => Ok(Some(PendingRelease::of_all(handle, hold))),
         }
     }
@@ -123,8 +120,8 @@ impl HoldShare {
         let let_go = self.hold.hand_on(to);
         if let_go {
             self.spent = true;
-            self.handle.session.holds.watchdog.disarm(&self.hold);
-            self.handle.session.holds.queues.vacate(&self.hold, 0);
+            self.handle.holds().watchdog.disarm(&self.hold);
+            self.handle.holds().queues.vacate(&self.hold, 0);
         }
         let_go
     }

@@ -42,7 +42,7 @@ pub(crate) async fn sweep(holds: &Holds) {
         }
         holds.subscriptions.sweep(&holds.calls.transport);
         holds.queues.sweep();
-        for hold in holds.queues.stale_holds(holds.calls.settings.clock.now()) {
+        for hold in holds.queues.stale_holds(holds.calls.now()) {
             holds.end_stale(&hold);
         }
         if let Some(then) = Instant::now().checked_sub(SWEEP) {

@@ -148,10 +148,9 @@ impl Lock {
     fn lease(&self, lease: Lease) -> Duration {
         match (lease, &self.set) {
             (Lease::Fixed(lease) | Lease::RenewedFor(lease), _) => lease,
-            (Lease::Renewed, LockSet::Single(single)) => single
-                .settings
-                .own()
-                .lease(&single.handle.session.calls.settings),
+            (Lease::Renewed, LockSet::Single(single)) => {
+                single.settings.own().lease(&single.handle.calls().settings)
+            }
             (Lease::Renewed, LockSet::Multi(multi)) => multi
                 .members
                 .iter()

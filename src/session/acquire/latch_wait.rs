@@ -17,7 +17,7 @@ use crate::session::wait::Wait;
 pub(crate) async fn wait_open(handle: &Arc<Handle>, request: Request) -> Result<(), Error> {
     let work = async |handle: Arc<Handle>, request: Arc<Request>| {
         loop {
-            let holds = &handle.session.holds;
+            let holds = handle.holds();
             if holds.calls.life.is_closed() {
                 return Err(Error::Closed);
             }
@@ -48,7 +48,7 @@ impl QueueSlot<'_> {
     /// Asks Redis itself when the wait is over. The contender asks for all local waiters, but its
     /// caller may not have polled it lately.
     pub(super) async fn ask_past_the_contender(&self) -> Result<Outcome, Error> {
-        let (holds, asked) = (&self.handle.session.holds, Instant::now());
+        let (holds, asked) = (self.handle.holds(), Instant::now());
         ask_once(holds, self.request).await?;
         holds
             .queues

@@ -29,7 +29,7 @@ impl<'a> QueueSlot<'a> {
         let mut yielded = Yielded::InVain;
         // A message that comes this early may be about this client's own release.
         let from = Instant::now() + SHORTEST;
-        while !self.handle.session.holds.calls.life.is_closed() {
+        while !self.handle.holds().calls.life.is_closed() {
             let until = self
                 .request
                 .deadline()
@@ -61,7 +61,7 @@ impl<'a> QueueSlot<'a> {
         channel: Arc<str>,
         asked_at: Option<Instant>,
     ) -> Result<Option<Listener<'a>>, Error> {
-        let holds = &self.handle.session.holds;
+        let holds = self.handle.holds();
         let (transport, key) = (&holds.calls.transport, &self.request.resource.key);
         let mut listener = holds
             .subscriptions
@@ -98,7 +98,7 @@ impl<'a> QueueSlot<'a> {
         asked_at: Instant,
         span: Option<Duration>,
     ) -> Result<Pause, Error> {
-        let (holds, request) = (&self.handle.session.holds, self.request);
+        let (holds, request) = (self.handle.holds(), self.request);
         let timer = span.and_then(|span| Instant::now().checked_add(span));
         self.waiter
             .sleeps_until(timer.into_iter().chain(request.deadline()).min());

@@ -20,7 +20,7 @@ use crate::session::{Handle, HoldShare};
 /// instead.
 pub(crate) async fn reenter(shown: &HoldShare) -> Result<HoldShare, Error> {
     let handle = shown.handle();
-    let (holds, resource) = (&handle.session.holds, shown.hold().resource.clone());
+    let (holds, resource) = (handle.holds(), shown.hold().resource.clone());
     if !resource.kind.is_lock() {
         let how = "and permits are not re-entrant: acquire more of them";
         return Err(Error::AlreadyHeld {

@@ -80,7 +80,7 @@ pub(crate) async fn run(holds: &Holds) {
 
 /// Ignores errors: nobody waits for the result.
 async fn describe_batch(calls: &Calls, group: Group, described: &[Arc<Hold>]) {
-    let now = calls.settings.clock.now();
+    let now = calls.now();
     let said: Vec<_> = described
         .iter()
         .filter_map(|hold| {
@@ -122,7 +122,7 @@ impl Holds {
             None => return,
         };
         hold.describe(Description {
-            since: self.calls.settings.clock.now(),
+            since: self.calls.now(),
             text,
         });
         self.descriptions.say(hold);
@@ -133,13 +133,7 @@ impl Holds {
         let mut holder = Holder::default();
         if let Some(Description { since, text }) = hold.description() {
             description::tell(&mut holder, text);
-            holder.held_for = Some(
-                self.calls
-                    .settings
-                    .clock
-                    .now()
-                    .saturating_duration_since(*since),
-            );
+            holder.held_for = Some(self.calls.now().saturating_duration_since(*since));
         }
         let lease = hold.deadline().saturating_duration_since(Instant::now());
         Holder {

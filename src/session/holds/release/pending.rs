@@ -47,7 +47,7 @@ impl PendingRelease {
     }
 
     fn new(handle: &Arc<Handle>, release: Release) -> Self {
-        let pending = handle.session.holds.cleanups.expect_one();
+        let pending = handle.holds().cleanups.expect_one();
         let handle = handle.clone();
         PendingRelease {
             handle,
@@ -68,7 +68,7 @@ impl PendingRelease {
     /// outcome is unknown.
     pub(crate) async fn carry_out(mut self) -> Result<(), Error> {
         let handle = self.handle.clone();
-        let holds = &handle.session.holds;
+        let holds = handle.holds();
         self.sent = true;
         // CANCEL: the drop of `self` posts the release. Executing it twice changes nothing.
         match self
@@ -101,8 +101,7 @@ impl Drop for PendingRelease {
             self.release.is_in_doubt();
         }
         self.handle
-            .session
-            .holds
+            .holds()
             .cleanups
             .post(Cleanup::Release(self.release.clone()));
     }

@@ -76,7 +76,7 @@ pub(in crate::session) fn batches<T: Field>(calls: &Calls, fields: Vec<T>) -> Ve
 /// Sends one batch and applies the result to each hold.
 pub(super) async fn renew(holds: &Holds, group: Group, batch: Vec<ToRenew>) {
     let (calls, first) = (&holds.calls, batch[0].hold.resource.clone());
-    let sent = calls.settings.clock.now();
+    let sent = calls.now();
     let renewals: Vec<(&Resource, _, _)> = batch
         .iter()
         .map(|of| (&*of.hold.resource, &of.hold.field, of.lease))
