@@ -385,13 +385,6 @@ impl<G> Clone for Lock<G> {
     }
 }
 
-/// To combine locks of several kinds. [`LockGuard::token`] of the guards still returns the token.
-impl From<FencedLock> for Lock {
-    fn from(lock: FencedLock) -> Self {
-        Lock::of(lock.set)
-    }
-}
-
 impl<G> fmt::Debug for Lock<G> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Lock")

@@ -4,8 +4,16 @@ use std::future::Future;
 use std::ops::Deref;
 
 use super::guard::{Guard, LockGuard, sealed::Sealed};
+use super::{FencedLock, Lock};
 use crate::error::Error;
 use crate::fencing::FencingToken;
+
+/// To combine locks of several kinds. [`LockGuard::token`] of the guards still returns the token.
+impl From<FencedLock> for Lock {
+    fn from(lock: FencedLock) -> Self {
+        Lock::of(lock.set)
+    }
+}
 
 /// A held fenced lock: a [`LockGuard`] that always has a [`FencingToken`].
 ///

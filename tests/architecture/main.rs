@@ -105,6 +105,23 @@ fn all_locks_are_those_of_sync() {
     assert!(found.is_empty(), "use those of `crate::sync` in {found:?}");
 }
 
+/// What one reads at a sitting.
+const LINES_MAX: usize = 400;
+
+#[test]
+fn files_are_short() {
+    let mut long = Vec::new();
+    for src in [LIBRARY, TRANSPORT] {
+        each_source(&folder(src), &mut |path, text| {
+            let lines = text.lines().count();
+            if lines > LINES_MAX {
+                long.push(format!("{}: {lines}", path.display()));
+            }
+        });
+    }
+    assert!(long.is_empty(), "more than {LINES_MAX} lines: {long:?}");
+}
+
 /// Only `telemetry/observer.rs`, which respects FOREIGN-1, may reach a recorder or a subscriber.
 #[test]
 fn only_telemetry_names_recorders_and_subscribers() {
