@@ -2,8 +2,6 @@
 
 use std::env;
 
-use leasehold_testbed::is_missing;
-
 use crate::testbed::{Runner, Testbed, text};
 
 /// `LEASEHOLD_RUNNERS` says how many runners there are.
@@ -15,7 +13,7 @@ fn runners() -> usize {
 }
 
 fn all_run_one_at_a_time(options: &[&str]) {
-    let bed = Testbed::new();
+    let Some(bed) = Testbed::start() else { return };
     let (inside, overlaps, log) = (bed.file("inside"), bed.file("overlaps"), bed.file("log"));
     let (inside, overlaps_path, log_path) = (inside.display(), overlaps.display(), log.display());
     let script = format!(
@@ -33,18 +31,12 @@ fn all_run_one_at_a_time(options: &[&str]) {
 
 #[test]
 fn a_hundred_runners_run_one_at_a_time() {
-    if is_missing() {
-        return;
-    }
     all_run_one_at_a_time(&["job"]);
 }
 
 #[test]
 fn permits_bound_how_many_run() {
-    if is_missing() {
-        return;
-    }
-    let bed = Testbed::new();
+    let Some(bed) = Testbed::start() else { return };
     // Each waits until a second one is inside: two are, and never three.
     let folder = bed.file("inside");
     std::fs::create_dir(&folder).expect("a folder");

@@ -1,15 +1,10 @@
 //! What a runner ends with.
 
-use leasehold_testbed::is_missing;
-
 use crate::testbed::{Testbed, bare, exit_code, stderr, stdout};
 
 #[test]
 fn the_commands_own_code_is_passed_on() {
-    if is_missing() {
-        return;
-    }
-    let bed = Testbed::new();
+    let Some(bed) = Testbed::start() else { return };
     for code in [0, 1, 42, 119, 255] {
         let output = bed.output(&["run", "job", "--", "sh", "-c", &format!("exit {code}")]);
         assert_eq!(exit_code(&output), code, "{}", stderr(&output));
@@ -21,10 +16,7 @@ fn the_commands_own_code_is_passed_on() {
 
 #[test]
 fn a_lock_that_another_holds_is_not_acquired_in_time() {
-    if is_missing() {
-        return;
-    }
-    let bed = Testbed::new();
+    let Some(bed) = Testbed::start() else { return };
     bed.hold_by_another("job");
     for wait in ["0", "200ms"] {
         let output = bed.output(&["run", "job", "--wait", wait, "--", "echo", "ran"]);
@@ -46,10 +38,9 @@ fn a_lock_that_another_holds_is_not_acquired_in_time() {
 
 #[test]
 fn without_a_server_no_command_runs() {
-    if is_missing() {
+    let Some(mut bed) = Testbed::start() else {
         return;
-    }
-    let mut bed = Testbed::new();
+    };
     bed.server.kill();
     let output = bed.output(&["run", "job", "--", "echo", "ran"]);
     assert_eq!(
@@ -62,10 +53,7 @@ fn without_a_server_no_command_runs() {
 
 #[test]
 fn a_refusal_of_the_server_has_a_code_of_its_own() {
-    if is_missing() {
-        return;
-    }
-    let bed = Testbed::new();
+    let Some(bed) = Testbed::start() else { return };
     bed.server.command(&["SET", "job", "data"]);
     let output = bed.output(&["run", "job", "--", "echo", "ran"]);
     assert_eq!(
@@ -134,10 +122,7 @@ fn bad_usage_is_reported_before_anything_is_sent() {
 
 #[test]
 fn a_command_that_cannot_be_started_exits_like_in_a_shell() {
-    if is_missing() {
-        return;
-    }
-    let bed = Testbed::new();
+    let Some(bed) = Testbed::start() else { return };
     let output = bed.output(&["run", "job", "--", "/nowhere/at-all"]);
     assert_eq!(exit_code(&output), 127, "{}", stderr(&output));
     let output = bed.output(&["run", "job", "--", "/dev/null"]);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold_testbed::{is_missing, wait_until};
+use leasehold_testbed::wait_until;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -66,10 +66,7 @@ fn margin(bed: &Testbed, end: u128) -> u128 {
 
 #[test]
 fn the_command_is_killed_before_the_lease_ends_while_redis_is_frozen() {
-    if is_missing() {
-        return;
-    }
-    let bed = Testbed::new();
+    let Some(bed) = Testbed::start() else { return };
     let runner = stubborn(&bed);
     let end = end_of_lease(&bed);
     bed.server.pause();
@@ -87,10 +84,7 @@ fn the_command_is_killed_before_the_lease_ends_while_redis_is_frozen() {
 
 #[test]
 fn sigterm_comes_first_and_leaves_time_to_end_in_order() {
-    if is_missing() {
-        return;
-    }
-    let bed = Testbed::new();
+    let Some(bed) = Testbed::start() else { return };
     let [ready, done] = ["ready", "done"].map(|name| bed.file(name).display().to_string());
     let script = format!(
         "trap 'date +%s%N >{done}; exit 0' TERM; echo >{ready}; while :; do sleep 0.01; done"
@@ -112,10 +106,7 @@ fn sigterm_comes_first_and_leaves_time_to_end_in_order() {
 
 #[test]
 fn a_short_outage_stops_nothing() {
-    if is_missing() {
-        return;
-    }
-    let bed = Testbed::new();
+    let Some(bed) = Testbed::start() else { return };
     let runner = stubborn(&bed);
     end_of_lease(&bed);
     bed.server.pause();
@@ -138,10 +129,7 @@ fn a_short_outage_stops_nothing() {
 
 #[test]
 fn the_command_is_killed_in_time_if_its_runner_is_stopped() {
-    if is_missing() {
-        return;
-    }
-    let bed = Testbed::new();
+    let Some(bed) = Testbed::start() else { return };
     let runner = stubborn(&bed);
     let end = end_of_lease(&bed);
     runner.signal(Signal::SIGSTOP);
@@ -156,10 +144,7 @@ fn the_command_is_killed_in_time_if_its_runner_is_stopped() {
 
 #[test]
 fn the_command_ends_with_its_runner_and_the_lock_with_its_lease() {
-    if is_missing() {
-        return;
-    }
-    let bed = Testbed::new();
+    let Some(bed) = Testbed::start() else { return };
     let runner = stubborn(&bed);
     let killed = wall_nanos();
     runner.signal(Signal::SIGKILL);
@@ -178,10 +163,10 @@ fn the_command_ends_with_its_runner_and_the_lock_with_its_lease() {
 
 #[test]
 fn the_command_ends_with_its_runner_although_the_reaper_is_killed_too() {
-    if is_missing() || !cfg!(target_os = "linux") {
+    if !cfg!(target_os = "linux") {
         return;
     }
-    let bed = Testbed::new();
+    let Some(bed) = Testbed::start() else { return };
     let pids = bed.file("pids");
     let runner = bed.run(
         &["job"],
@@ -198,10 +183,10 @@ fn the_command_ends_with_its_runner_although_the_reaper_is_killed_too() {
 
 #[test]
 fn a_reaper_that_was_killed_is_replaced() {
-    if is_missing() || !cfg!(target_os = "linux") {
+    if !cfg!(target_os = "linux") {
         return;
     }
-    let bed = Testbed::new();
+    let Some(bed) = Testbed::start() else { return };
     let runner = stubborn(&bed);
     let command = text(&bed.file("pids"))
         .split_whitespace()
@@ -241,10 +226,7 @@ fn reaper_of(runner: &Runner, command: &str) -> Pid {
 
 #[test]
 fn a_lock_that_is_freed_by_force_stops_the_command() {
-    if is_missing() {
-        return;
-    }
-    let bed = Testbed::new();
+    let Some(bed) = Testbed::start() else { return };
     let runner = stubborn(&bed);
     bed.server.command(&["DEL", "job"]);
     bed.hold_by_another("job");
@@ -261,10 +243,7 @@ fn a_lock_that_is_freed_by_force_stops_the_command() {
 
 #[test]
 fn the_lock_is_kept_until_the_last_process_of_the_group_ends() {
-    if is_missing() {
-        return;
-    }
-    let bed = Testbed::new();
+    let Some(bed) = Testbed::start() else { return };
     let [pid, go] = ["pid", "go"].map(|name| bed.file(name).display().to_string());
     let script = format!(
         "(until [ -e {go} ]; do sleep 0.01; done) >/dev/null 2>&1 & echo $! >{pid}; exit 3"
@@ -284,10 +263,7 @@ fn the_lock_is_kept_until_the_last_process_of_the_group_ends() {
 
 #[test]
 fn at_least_leaves_the_lock_to_its_lease() {
-    if is_missing() {
-        return;
-    }
-    let bed = Testbed::new();
+    let Some(bed) = Testbed::start() else { return };
     // Shorter and longer than the lease of 30 s: the runner need not stay.
     for (name, at_least, seconds) in [("hour", "1h", 3600), ("moment", "10s", 10)] {
         let (most, passed) = (Duration::from_secs(seconds), Duration::from_secs(9));
@@ -307,10 +283,7 @@ fn at_least_leaves_the_lock_to_its_lease() {
 
 #[test]
 fn at_least_outlives_a_runner_that_is_killed() {
-    if is_missing() {
-        return;
-    }
-    let bed = Testbed::new();
+    let Some(bed) = Testbed::start() else { return };
     let ready = bed.file("ready");
     let script = format!("echo >{}; read x", ready.display());
     let runner = bed.run(&["job", "--lease", "1s", "--at-least", "1h"], &script);
@@ -323,10 +296,7 @@ fn at_least_outlives_a_runner_that_is_killed() {
 
 #[test]
 fn at_least_stays_where_redis_cannot_keep_it() {
-    if is_missing() {
-        return;
-    }
-    let bed = Testbed::new();
+    let Some(bed) = Testbed::start() else { return };
     for options in [
         &["readers", "--kind", "read"][..],
         &["job", "--permits", "1"],

@@ -2,7 +2,7 @@
 
 use std::process::Stdio;
 
-use leasehold_testbed::{is_missing, wait_until};
+use leasehold_testbed::wait_until;
 use nix::sys::signal::Signal;
 
 use crate::testbed::{LATE, Testbed, await_line, exit_code, runs, stderr, stdout, text};
@@ -11,10 +11,7 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_leasehold");
 
 #[test]
 fn an_inner_run_of_the_same_name_runs_at_once() {
-    if is_missing() {
-        return;
-    }
-    let bed = Testbed::new();
+    let Some(bed) = Testbed::start() else { return };
     for kind in ["lock", "fair", "fenced", "spin", "string", "write"] {
         let script = format!(
             "{PROGRAM} run job --kind {kind} --wait 0 -- sh -c 'echo inner $LEASEHOLD_OWNER'; \
@@ -33,10 +30,7 @@ fn an_inner_run_of_the_same_name_runs_at_once() {
 
 #[test]
 fn an_inner_run_releases_nothing() {
-    if is_missing() {
-        return;
-    }
-    let bed = Testbed::new();
+    let Some(bed) = Testbed::start() else { return };
     let file = bed.file("done");
     let script = format!(
         "{PROGRAM} run job -- true && echo >{}; read x",
@@ -57,10 +51,7 @@ fn an_inner_run_releases_nothing() {
 
 #[test]
 fn a_run_of_another_name_in_between_changes_nothing() {
-    if is_missing() {
-        return;
-    }
-    let bed = Testbed::new();
+    let Some(bed) = Testbed::start() else { return };
     let script = format!(
         "{PROGRAM} run b -- {PROGRAM} run a --fenced --wait 0 -- sh -c 'echo $LEASEHOLD_TOKEN'"
     );
@@ -75,10 +66,7 @@ fn a_run_of_another_name_in_between_changes_nothing() {
 
 #[test]
 fn without_the_hold_of_the_outer_run_no_command_runs() {
-    if is_missing() {
-        return;
-    }
-    let bed = Testbed::new();
+    let Some(bed) = Testbed::start() else { return };
     let stale = |owner: &str| {
         let mut inner = bed.leasehold(&["run", "job", "--wait", "0", "--", "echo", "ran"]);
         inner
@@ -134,10 +122,7 @@ fn without_the_hold_of_the_outer_run_no_command_runs() {
 
 #[test]
 fn an_outer_run_without_tokens_gives_the_inner_none() {
-    if is_missing() {
-        return;
-    }
-    let bed = Testbed::new();
+    let Some(bed) = Testbed::start() else { return };
     let output = bed.output(&[
         "run", "job", "--", PROGRAM, "run", "job", "--fenced", "--", "echo", "ran",
     ]);
@@ -151,10 +136,7 @@ fn an_outer_run_without_tokens_gives_the_inner_none() {
 
 #[test]
 fn the_inner_command_ends_with_the_outer_runner() {
-    if is_missing() {
-        return;
-    }
-    let bed = Testbed::new();
+    let Some(bed) = Testbed::start() else { return };
     let pid = bed.file("pid");
     let inner = format!(
         "trap \"\" TERM; echo $$ >{}; while :; do sleep 0.01; done",
@@ -172,10 +154,7 @@ fn the_inner_command_ends_with_the_outer_runner() {
 
 #[test]
 fn the_inner_command_stops_when_the_lock_is_gone_although_it_left_the_group() {
-    if is_missing() {
-        return;
-    }
-    let bed = Testbed::new();
+    let Some(bed) = Testbed::start() else { return };
     let [pid, code] = ["pid", "code"].map(|name| bed.file(name));
     // In a session of its own the inner run is not in the group that the outer runner ends.
     let inner = format!(

@@ -4,7 +4,7 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-use leasehold_testbed::{is_missing, wait_until};
+use leasehold_testbed::wait_until;
 
 use serde_json::{Value, json};
 
@@ -85,10 +85,7 @@ fn show(bed: &Testbed, name: &str) -> Value {
 
 #[test]
 fn locks_of_redisson_are_listed_waited_for_and_broken() {
-    if is_missing() {
-        return;
-    }
-    let bed = Testbed::new();
+    let Some(bed) = Testbed::start() else { return };
     let mut java = Redisson::start(&bed);
     let kinds = ["lock", "fair", "fenced", "read", "write"];
     for kind in kinds {
@@ -148,10 +145,7 @@ fn locks_of_redisson_are_listed_waited_for_and_broken() {
 
 #[test]
 fn locks_of_redis_py_are_shown_waited_for_and_broken() {
-    if is_missing() {
-        return;
-    }
-    let bed = Testbed::new();
+    let Some(bed) = Testbed::start() else { return };
     let python = project().join("target/peers/bin/python");
     assert!(python.exists(), "run tests/run once: it installs redis-py");
     let script = format!(

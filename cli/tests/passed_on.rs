@@ -3,17 +3,14 @@
 use std::io::Write as _;
 use std::process::Stdio;
 
-use leasehold_testbed::{is_missing, wait_until};
+use leasehold_testbed::wait_until;
 use nix::sys::signal::Signal;
 
 use crate::testbed::{LATE, Runner, Testbed, await_line, exit_code, stderr, stdout, text};
 
 #[test]
 fn standard_input_and_output_are_those_of_the_runner() {
-    if is_missing() {
-        return;
-    }
-    let bed = Testbed::new();
+    let Some(bed) = Testbed::start() else { return };
     let mut runner = bed
         .leasehold(&["run", "job", "--", "sh", "-c", "cat; echo error >&2"])
         .stdin(Stdio::piped())
@@ -33,10 +30,7 @@ fn standard_input_and_output_are_those_of_the_runner() {
 
 #[test]
 fn the_command_finds_name_owner_and_token() {
-    if is_missing() {
-        return;
-    }
-    let bed = Testbed::new();
+    let Some(bed) = Testbed::start() else { return };
     let script = "echo $LEASEHOLD_NAME ${LEASEHOLD_TOKEN-none}; echo $LEASEHOLD_OWNER";
     let lines = |options: &[&str]| {
         let arguments = [&["run", "job"], options, &["--", "sh", "-c", script]].concat();
@@ -63,10 +57,7 @@ fn the_command_finds_name_owner_and_token() {
 
 #[test]
 fn the_owner_is_that_of_the_lock() {
-    if is_missing() {
-        return;
-    }
-    let bed = Testbed::new();
+    let Some(bed) = Testbed::start() else { return };
     let file = bed.file("owner");
     let runner = bed.run(
         &["job"],
@@ -79,10 +70,7 @@ fn the_owner_is_that_of_the_lock() {
 
 #[test]
 fn signals_reach_the_command() {
-    if is_missing() {
-        return;
-    }
-    let bed = Testbed::new();
+    let Some(bed) = Testbed::start() else { return };
     for (number, signal) in [
         Signal::SIGTERM,
         Signal::SIGINT,
@@ -124,10 +112,7 @@ fn signals_reach_the_command() {
 
 #[test]
 fn an_ignored_signal_stays_ignored() {
-    if is_missing() {
-        return;
-    }
-    let bed = Testbed::new();
+    let Some(bed) = Testbed::start() else { return };
     let ready = bed.file("ready");
     // As by `nohup`.
     let program = env!("CARGO_BIN_EXE_leasehold");
@@ -147,10 +132,7 @@ fn an_ignored_signal_stays_ignored() {
 
 #[test]
 fn a_signal_ends_the_wait_and_leaves_nothing() {
-    if is_missing() {
-        return;
-    }
-    let bed = Testbed::new();
+    let Some(bed) = Testbed::start() else { return };
     bed.hold_by_another("job");
     let ran = bed.file("ran");
     for signal in [Signal::SIGTERM, Signal::SIGINT] {
@@ -168,10 +150,7 @@ fn a_signal_ends_the_wait_and_leaves_nothing() {
 
 #[test]
 fn a_suspended_command_continues_with_its_lock() {
-    if is_missing() {
-        return;
-    }
-    let bed = Testbed::new();
+    let Some(bed) = Testbed::start() else { return };
     let file = bed.file("pid");
     let runner = bed.run(
         &["job", "--lease", "3s"],

@@ -75,10 +75,7 @@ fn json(bed: &Testbed, arguments: &[&str]) -> Value {
 
 #[test]
 fn ls_lists_the_locks_of_java_and_of_this_library() {
-    if is_missing() {
-        return;
-    }
-    let bed = Testbed::new();
+    let Some(bed) = Testbed::start() else { return };
     locks_of_others(&bed);
     let file = bed.file("owner");
     let runner = bed.run(
@@ -139,10 +136,7 @@ fn ls_lists_the_locks_of_java_and_of_this_library() {
 
 #[test]
 fn show_describes_a_lock_of_any_kind() {
-    if is_missing() {
-        return;
-    }
-    let bed = Testbed::new();
+    let Some(bed) = Testbed::start() else { return };
     locks_of_others(&bed);
     let shown = json(&bed, &["show", "java:read"]);
     assert_eq!(
@@ -183,10 +177,7 @@ fn show_describes_a_lock_of_any_kind() {
 
 #[test]
 fn a_run_says_who_it_is_and_what_for() {
-    if is_missing() {
-        return;
-    }
-    let bed = Testbed::new();
+    let Some(bed) = Testbed::start() else { return };
     let file = bed.file("owner");
     let script = format!("echo $LEASEHOLD_OWNER >{}; cat", file.display());
     let named = ["--as", "billing@pod-7", "--purpose", "nightly invoices"];
@@ -233,10 +224,7 @@ fn a_run_says_who_it_is_and_what_for() {
 
 #[test]
 fn a_run_refuses_names_and_purposes_that_cannot_be_stored() {
-    if is_missing() {
-        return;
-    }
-    let bed = Testbed::new();
+    let Some(bed) = Testbed::start() else { return };
     for option in ["--as", "--purpose"] {
         for bad in ["", "two\nlines"] {
             let output = bed.output(&["run", "job", option, bad, "--", "true"]);
@@ -253,10 +241,7 @@ fn a_run_refuses_names_and_purposes_that_cannot_be_stored() {
 
 #[test]
 fn waiters_are_listed() {
-    if is_missing() {
-        return;
-    }
-    let bed = Testbed::new();
+    let Some(bed) = Testbed::start() else { return };
     locks_of_others(&bed);
     // Waiters of Redisson whose places are kept.
     let deadlines = "redisson_lock_timeout:{java:fair}";
@@ -290,10 +275,7 @@ fn waiters_are_listed() {
 
 #[test]
 fn break_frees_a_lock_of_whatever_kind() {
-    if is_missing() {
-        return;
-    }
-    let bed = Testbed::new();
+    let Some(bed) = Testbed::start() else { return };
     locks_of_others(&bed);
     for name in ["java:plain", "java:fair", "java:read", "java:write"] {
         let output = bed.output(&["break", name, "--yes", "--reason", "pod 7 is gone"]);
@@ -311,10 +293,7 @@ fn break_frees_a_lock_of_whatever_kind() {
 
 #[test]
 fn break_deletes_no_data() {
-    if is_missing() {
-        return;
-    }
-    let bed = Testbed::new();
+    let Some(bed) = Testbed::start() else { return };
     locks_of_others(&bed);
     for (name, code) in [
         ("counter", 124),
@@ -339,10 +318,7 @@ fn break_deletes_no_data() {
 
 #[test]
 fn break_needs_a_reason_and_a_confirmation() {
-    if is_missing() {
-        return;
-    }
-    let bed = Testbed::new();
+    let Some(bed) = Testbed::start() else { return };
     bed.hold_by_another("job");
     for arguments in [
         &["break", "job", "--yes"][..],
@@ -362,10 +338,7 @@ fn break_needs_a_reason_and_a_confirmation() {
 
 #[test]
 fn watch_writes_a_line_for_each_change() {
-    if is_missing() {
-        return;
-    }
-    let bed = Testbed::new();
+    let Some(bed) = Testbed::start() else { return };
     bed.hold_by_another("java:job");
     let lines = bed.file("lines");
     let output = std::fs::File::create(&lines).expect("a file");
@@ -397,10 +370,9 @@ fn watch_writes_a_line_for_each_change() {
 
 #[test]
 fn watch_writes_json_and_goes_on_after_an_outage() {
-    if is_missing() {
+    let Some(mut bed) = Testbed::start() else {
         return;
-    }
-    let mut bed = Testbed::new();
+    };
     bed.hold_by_another("job");
     let output = bed.output(&["watch", "--json", "--count", "2", "--interval", "100ms"]);
     let lines: Vec<Value> = stdout(&output)
@@ -436,10 +408,7 @@ fn watch_writes_json_and_goes_on_after_an_outage() {
 
 #[test]
 fn preflight_reports_the_guarantee_of_the_server() {
-    if is_missing() {
-        return;
-    }
-    let bed = Testbed::new();
+    let Some(bed) = Testbed::start() else { return };
     let output = bed.output(&["preflight"]);
     assert_eq!(exit_code(&output), 0, "{}", stderr(&output));
     assert!(
@@ -464,10 +433,7 @@ fn preflight_reports_the_guarantee_of_the_server() {
 
 #[test]
 fn bench_measures_and_leaves_nothing() {
-    if is_missing() {
-        return;
-    }
-    let bed = Testbed::new();
+    let Some(bed) = Testbed::start() else { return };
     let parts = json(&bed, &["bench", "--time", "200ms", "--workers", "4"]);
     let parts = parts.as_array().expect("a list");
     assert_eq!(parts.len(), 3);

@@ -1,6 +1,6 @@
 //! On a terminal: the foreground, keys, suspension, questions, colours.
 
-use leasehold_testbed::{is_missing, wait_until};
+use leasehold_testbed::wait_until;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -34,10 +34,7 @@ fn shell(bed: &Testbed) -> Pty {
 
 #[test]
 fn the_command_reads_the_terminal() {
-    if is_missing() {
-        return;
-    }
-    let bed = Testbed::new();
+    let Some(bed) = Testbed::start() else { return };
     let script = "echo is ready; read line; echo got $line";
     let mut run = leasehold(&bed, &["run", "job", "--", "sh", "-c", script]);
     run.await_text("is ready");
@@ -48,10 +45,7 @@ fn the_command_reads_the_terminal() {
 
 #[test]
 fn keys_that_interrupt_reach_the_command() {
-    if is_missing() {
-        return;
-    }
-    let bed = Testbed::new();
+    let Some(bed) = Testbed::start() else { return };
     let script = "trap 'echo interrupted; exit 9' INT; echo is ready; while :; do sleep 0.01; done";
     let mut run = leasehold(&bed, &["run", "job", "--", "sh", "-c", script]);
     run.await_text("is ready");
@@ -63,10 +57,7 @@ fn keys_that_interrupt_reach_the_command() {
 
 #[test]
 fn the_shell_has_the_terminal_again() {
-    if is_missing() {
-        return;
-    }
-    let bed = Testbed::new();
+    let Some(bed) = Testbed::start() else { return };
     let mut shell = shell(&bed);
     shell.send("$L run job -- sh -c 'read a; exit 7'; echo code $?.\r");
     wait_until("running", LATE, || bed.is_held("job"));
@@ -81,10 +72,7 @@ fn the_shell_has_the_terminal_again() {
 
 #[test]
 fn a_pager_behind_it_reads_the_terminal() {
-    if is_missing() {
-        return;
-    }
-    let bed = Testbed::new();
+    let Some(bed) = Testbed::start() else { return };
     let mut shell = shell(&bed);
     // As a pager does: keys come from the terminal, not from its input.
     shell.send(
@@ -97,10 +85,7 @@ fn a_pager_behind_it_reads_the_terminal() {
 
 #[test]
 fn a_command_in_a_pipe_gets_the_terminal_when_it_asks() {
-    if is_missing() {
-        return;
-    }
-    let bed = Testbed::new();
+    let Some(bed) = Testbed::start() else { return };
     let mut shell = shell(&bed);
     shell.send(
         "echo in\"\"put | $L run job -- sh -c 'cat; read key </dev/tty; echo key $key.' | cat\r",
@@ -112,10 +97,7 @@ fn a_command_in_a_pipe_gets_the_terminal_when_it_asks() {
 
 #[test]
 fn a_job_is_suspended_and_continued_as_a_whole() {
-    if is_missing() {
-        return;
-    }
-    let bed = Testbed::new();
+    let Some(bed) = Testbed::start() else { return };
     let mut shell = shell(&bed);
     shell.send("$L run job -- sh -c 'echo is \"\"on; read a; echo a $a.; exit 5'\r");
     shell.await_text("is on");
@@ -134,10 +116,7 @@ fn a_job_is_suspended_and_continued_as_a_whole() {
 
 #[test]
 fn a_job_that_is_suspended_for_longer_than_the_lease_is_ended() {
-    if is_missing() {
-        return;
-    }
-    let bed = Testbed::new();
+    let Some(bed) = Testbed::start() else { return };
     let [pid, code, job] = ["pid", "code", "job.sh"].map(|name| bed.file(name));
     let script = format!(
         "{PROGRAM} run job --lease 2s -- sh -c 'echo $$ >{}; read a'; echo $? >{}",
@@ -165,10 +144,7 @@ fn a_job_that_is_suspended_for_longer_than_the_lease_is_ended() {
 
 #[test]
 fn in_the_background_it_leaves_the_terminal_alone() {
-    if is_missing() {
-        return;
-    }
-    let bed = Testbed::new();
+    let Some(bed) = Testbed::start() else { return };
     let (ready, done) = (bed.file("ready"), bed.file("done"));
     let mut shell = shell(&bed);
     let script = format!(
@@ -188,10 +164,7 @@ fn in_the_background_it_leaves_the_terminal_alone() {
 
 #[test]
 fn the_end_of_the_terminal_ends_the_command() {
-    if is_missing() {
-        return;
-    }
-    let bed = Testbed::new();
+    let Some(bed) = Testbed::start() else { return };
     let file = bed.file("pid");
     let script = format!("echo $$ >{}; while :; do sleep 0.01; done", file.display());
     let run = leasehold(&bed, &["run", "job", "--", "sh", "-c", &script]);
@@ -202,10 +175,7 @@ fn the_end_of_the_terminal_ends_the_command() {
 
 #[test]
 fn colours_are_for_terminals_and_can_be_refused() {
-    if is_missing() {
-        return;
-    }
-    let bed = Testbed::new();
+    let Some(bed) = Testbed::start() else { return };
     bed.hold_by_another("job");
     let mut list = leasehold(&bed, &["ls"]);
     assert_eq!(list.end(), 0);
@@ -220,10 +190,7 @@ fn colours_are_for_terminals_and_can_be_refused() {
 
 #[test]
 fn break_asks_first() {
-    if is_missing() {
-        return;
-    }
-    let bed = Testbed::new();
+    let Some(bed) = Testbed::start() else { return };
     bed.hold_by_another("job");
     for (answer, code) in [("\r", 124), ("n\r", 124), ("y\r", 0)] {
         assert!(bed.is_held("job"), "before {answer:?}");
@@ -237,10 +204,7 @@ fn break_asks_first() {
 
 #[test]
 fn break_spares_a_new_holder() {
-    if is_missing() {
-        return;
-    }
-    let bed = Testbed::new();
+    let Some(bed) = Testbed::start() else { return };
     bed.hold_by_another("job");
     let mut asked = leasehold(&bed, &["break", "job", "--reason", "its pod is gone"]);
     asked.await_text("[y/N]");
@@ -255,10 +219,7 @@ fn break_spares_a_new_holder() {
 
 #[test]
 fn watch_shows_changes_and_leaves_the_terminal_as_it_was() {
-    if is_missing() {
-        return;
-    }
-    let bed = Testbed::new();
+    let Some(bed) = Testbed::start() else { return };
     bed.hold_by_another("java:job");
     let mut watch = leasehold(&bed, &["watch", "--interval", "100ms"]);
     watch.await_text("9f2d47a8");
@@ -292,10 +253,7 @@ fn watch_shows_changes_and_leaves_the_terminal_as_it_was() {
 
 #[test]
 fn the_end_of_input_is_a_key_too() {
-    if is_missing() {
-        return;
-    }
-    let bed = Testbed::new();
+    let Some(bed) = Testbed::start() else { return };
     let copy = bed.file("copy");
     let script = format!("echo is ready; cat >{}", copy.display());
     let mut run = leasehold(&bed, &["run", "job", "--", "sh", "-c", &script]);

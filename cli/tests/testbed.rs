@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use leasehold_testbed::{Reply, Server, wait_until};
+use leasehold_testbed::{Reply, Server, is_missing, wait_until};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -19,10 +19,12 @@ pub(crate) struct Testbed {
 }
 
 impl Testbed {
-    pub(crate) fn new() -> Testbed {
-        Testbed {
+    /// `None` if there is no server to start.
+    pub(crate) fn start() -> Option<Testbed> {
+        let start = || Testbed {
             server: Server::start(),
-        }
+        };
+        (!is_missing()).then(start)
     }
 
     /// The program with this server, and nothing of the environment of the tests.

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use leasehold::{Client, Ended, Lock, LockGuard, LossReason, Stats};
+use leasehold::{Client, Ended, Error, Lease, Lock, LockGuard, LossReason, Stats};
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
-use crate::{LIMIT, ms};
+use crate::{LIMIT, SOON, ms, within};
 
 /// Resolves when the hold has ended, which must be by a loss.
 pub fn lost(guard: &LockGuard) -> impl Future<Output = LossReason> + Send + 'static {
@@ -45,8 +46,39 @@ pub async fn until_stats(
     }
 }
 
-/// Takes a lock that is free, and gives it back.
+/// Takes a lock that is free now or gets free, and releases it.
 pub async fn take_and_release(lock: &Lock) {
-    let guard = lock.lock().await.expect("free");
-    guard.unlock().await.expect("held");
+    let taken = within(LIMIT, "it is free", lock.lock()).await;
+    release(taken).await;
+}
+
+/// Checks that nobody holds a lock.
+pub async fn assert_free(lock: &Lock) {
+    release(lock.try_lock_now(Lease::Renewed).await).await;
+}
+
+/// Waits until a task has its lock, long before a lease of 30 s ends, and releases the lock.
+pub async fn take_turn(what: &str, waiter: JoinHandle<Result<LockGuard, Error>>) {
+    let taken = within(SOON, what, waiter).await;
+    release(taken.expect("no panic")).await;
+}
+
+async fn release(taken: Result<LockGuard, Error>) {
+    let guard = taken.expect("it is free");
+    guard.unlock().await.expect("it is held");
+}
+
+pub fn assert_lost(error: &Error, why: LossReason) {
+    assert!(
+        matches!(error, Error::Lost { reason, .. } if *reason == why),
+        "{error}"
+    );
+}
+
+/// Whether a timeout says that the lock never expires; `None` for other errors.
+pub fn no_expiry(error: &Error) -> Option<bool> {
+    match error {
+        Error::Timeout { no_expiry, .. } => Some(*no_expiry),
+        _ => None,
+    }
 }

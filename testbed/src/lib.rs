@@ -28,6 +28,8 @@ mod bed;
 #[cfg(feature = "locks")]
 mod behaviours;
 mod certificate;
+#[cfg(feature = "locks")]
+pub mod crowd;
 mod deployment;
 #[cfg(feature = "locks")]
 mod hold;
@@ -59,7 +61,9 @@ pub use deployment::sentinel::{Announcements, MASTER, Sentinels, Watch};
 pub use deployment::slots::{SLOTS, keyslot};
 pub use deployment::{Borrowed, Deployment, Line};
 #[cfg(feature = "locks")]
-pub use hold::{lost, take_and_release, until_stats, waiting};
+pub use hold::{
+    assert_free, assert_lost, lost, no_expiry, take_and_release, take_turn, until_stats, waiting,
+};
 #[cfg(feature = "locks")]
 pub use kind::{KINDS, Kind};
 pub use outside::{CommandStats, Outside, command_stats};

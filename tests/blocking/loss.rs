@@ -5,7 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use leasehold::{Ended, Error, HoldState, Lease, LossReason};
-use leasehold_testbed::{Bed, SOON, ms, wait_until};
+use leasehold_testbed::{Bed, SOON, assert_lost, ms, wait_until};
 use tokio::time::Instant;
 
 use crate::harness::until_renewed;
@@ -30,13 +30,7 @@ pub(crate) fn another_thread_learns_of_the_loss(bed: &Bed) {
         );
     });
     assert_eq!(guard.state(), HoldState::Lost);
-    assert!(matches!(
-        guard.check(),
-        Err(Error::Lost {
-            reason: LossReason::Gone,
-            ..
-        })
-    ));
+    assert_lost(&guard.check().unwrap_err(), LossReason::Gone);
     assert!(matches!(guard.reenter(), Err(Error::Lost { .. })));
 }
 
@@ -95,13 +89,7 @@ pub(crate) fn work_is_not_begun_without_the_lock(bed: &Bed) {
     assert!(refused.unwrap_err().is_timeout());
     client.shutdown(SOON).unwrap();
     let refused: Result<(), _> = guard.run(|| panic!("it is lost"));
-    assert!(matches!(
-        refused,
-        Err(Error::Lost {
-            reason: LossReason::Closed,
-            ..
-        })
-    ));
+    assert_lost(&refused.unwrap_err(), LossReason::Closed);
 }
 
 pub(crate) fn work_that_outlives_the_lock_ends_with_the_loss(bed: &Bed) {
@@ -113,16 +101,7 @@ pub(crate) fn work_that_outlives_the_lock_ends_with_the_loss(bed: &Bed) {
         ended = true;
     });
     assert!(ended, "nothing stops it");
-    assert!(
-        matches!(
-            done,
-            Err(Error::Lost {
-                reason: LossReason::Gone,
-                ..
-            })
-        ),
-        "{done:?}"
-    );
+    assert_lost(&done.unwrap_err(), LossReason::Gone);
 
     // Lost but not yet noticed: the release finds out.
     let done = client

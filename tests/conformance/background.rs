@@ -41,7 +41,7 @@ fn name(number: usize) -> String {
 async fn take_all(client: &Client, numbers: Range<usize>, lease: Lease) -> Vec<LockGuard> {
     join_all(numbers.map(async |number| {
         let lock = client.lock(name(number));
-        lock.try_lock(Duration::ZERO, lease).await.unwrap()
+        lock.try_lock_now(lease).await.unwrap()
     }))
     .await
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use leasehold::inspect::LockKind;
 use leasehold::{Error, Lease, Lock, Owner};
-use leasehold_testbed::{Bed, eventually, ms, timed, waiting};
+use leasehold_testbed::{Bed, eventually, ms, take_turn, timed, waiting};
 
 use crate::semaphores::in_vain;
 
@@ -32,7 +32,7 @@ pub(crate) async fn every_kind_of_lock_excludes_and_wakes(bed: Bed) {
             first.remaining_lease().await.unwrap() > Some(ms(20_000)),
             "{name}"
         );
-        bed.in_vain(async || second.try_lock(Duration::ZERO, Lease::Renewed).await)
+        bed.in_vain(async || second.try_lock_now(Lease::Renewed).await)
             .await;
         in_vain(async || kind(&other).try_lock(bed.span(50), Lease::Renewed).await).await;
         let (next, ()) = tokio::join!(timed(&name, second.lock()), async {
@@ -72,7 +72,7 @@ pub(crate) async fn readers_share_and_a_writer_is_alone(bed: Bed) {
     let read = first.read().lock().await.unwrap();
     let also = second
         .read()
-        .try_lock(Duration::ZERO, Lease::fixed(ms(5000)))
+        .try_lock_now(Lease::fixed(ms(5000)))
         .await
         .unwrap();
     let refused = first.write().lock().await.unwrap_err();
@@ -80,7 +80,7 @@ pub(crate) async fn readers_share_and_a_writer_is_alone(bed: Bed) {
     also.unlock().await.unwrap();
     let refused = second
         .write()
-        .try_lock(Duration::ZERO, Lease::Renewed)
+        .try_lock_now(Lease::Renewed)
         .await
         .unwrap_err();
     assert!(refused.is_timeout(), "{refused}");
@@ -222,7 +222,7 @@ pub(crate) async fn a_quorum_survives_a_minority(bed: Bed) {
     let one = Lock::quorum((0..3).map(member));
     let other = Lock::quorum((0..3).map(member));
     let guard = one.lock().await.unwrap();
-    bed.in_vain(async || other.try_lock(Duration::ZERO, Lease::Renewed).await)
+    bed.in_vain(async || other.try_lock_now(Lease::Renewed).await)
         .await;
     bed.command(&["DEL", "q:1"]);
     assert!(other.try_lock(bed.span(20), Lease::Renewed).await.is_err());
@@ -262,13 +262,6 @@ pub(crate) async fn a_name_that_reads_like_another_kind_is_a_lock_of_its_own(bed
     assert!(!writing.is_finished() && !reading.is_finished());
     rival.unlock().await.unwrap();
     for taking in [writing, reading] {
-        timed("granted", taking)
-            .await
-            .0
-            .unwrap()
-            .unwrap()
-            .unlock()
-            .await
-            .unwrap();
+        take_turn("granted", taking).await;
     }
 }

@@ -1,9 +1,7 @@
 //! One owner on both sides of a read/write lock: downgrades, upgrades, and who follows.
 
-use std::time::Duration;
-
 use leasehold::{ConfigError, Error, Lease, Owner};
-use leasehold_testbed::{Bed, eventually, ms, timed, waiting};
+use leasehold_testbed::{Bed, eventually, ms, take_turn, timed, waiting};
 use tokio::time::{Instant, sleep};
 
 use crate::for_each_kind::is_sure;
@@ -19,12 +17,12 @@ pub(crate) async fn a_read_inside_a_write_comes_and_goes(bed: Bed) {
     // The read has its own lease, so short that it would end the write hold if it applied to that.
     let reading = lock
         .read()
-        .try_lock(Duration::ZERO, Lease::fixed(ms(5000)))
+        .try_lock_now(Lease::fixed(ms(5000)))
         .await
         .unwrap();
     let second = lock
         .read()
-        .try_lock(Duration::ZERO, Lease::fixed(ms(5000)))
+        .try_lock_now(Lease::fixed(ms(5000)))
         .await
         .unwrap();
     assert!(lock.read().is_locked().await.unwrap());
@@ -70,14 +68,7 @@ pub(crate) async fn a_downgrade_lets_readers_in_at_once(bed: Bed) {
         Err(Error::AlreadyHeld { .. })
     ));
     kept.unlock().await.unwrap();
-    timed("the writer", late)
-        .await
-        .0
-        .unwrap()
-        .unwrap()
-        .unlock()
-        .await
-        .unwrap();
+    take_turn("the writer", late).await;
     nothing_is_left(&bed).await;
 }
 
@@ -94,14 +85,7 @@ pub(crate) async fn a_downgrade_is_not_handed_over(bed: Bed) {
     kept.check().unwrap();
     assert_eq!(bed.command(&["HGET", "x", "mode"]), "read");
     kept.unlock().await.unwrap();
-    timed("the writer", late)
-        .await
-        .0
-        .unwrap()
-        .unwrap()
-        .unlock()
-        .await
-        .unwrap();
+    take_turn("the writer", late).await;
     nothing_is_left(&bed).await;
 }
 
@@ -231,14 +215,7 @@ pub(crate) async fn a_reader_follows_its_owner_that_came_to_write(bed: Bed) {
     assert!(!other.is_finished());
     reading.unwrap().unwrap().unlock().await.unwrap();
     writing.unlock().await.unwrap();
-    timed("the other reader", other)
-        .await
-        .0
-        .unwrap()
-        .unwrap()
-        .unlock()
-        .await
-        .unwrap();
+    take_turn("the other reader", other).await;
     nothing_is_left(&bed).await;
 }
 
@@ -296,22 +273,8 @@ pub(crate) async fn a_nested_reader_that_let_writers_go_first_follows_its_owner(
     inner.unwrap().unwrap().unlock().await.unwrap();
     outer.unlock().await.unwrap();
     before.unlock().await.unwrap();
-    timed("the writer", writing)
-        .await
-        .0
-        .unwrap()
-        .unwrap()
-        .unlock()
-        .await
-        .unwrap();
+    take_turn("the writer", writing).await;
     let other = polite.pop().unwrap();
-    timed("the other reader", other)
-        .await
-        .0
-        .unwrap()
-        .unwrap()
-        .unlock()
-        .await
-        .unwrap();
+    take_turn("the other reader", other).await;
     nothing_is_left(&bed).await;
 }

@@ -8,7 +8,7 @@ use futures::FutureExt;
 use leasehold::settings::LocalHandover;
 use leasehold::test_util::{Delay, Faults};
 use leasehold::{Client, Error, Lease, Lock, LossReason};
-use leasehold_testbed::{Bed, eventually, ms, timed, waiting};
+use leasehold_testbed::{Bed, assert_free, assert_lost, eventually, ms, timed, waiting};
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep};
 
@@ -17,7 +17,7 @@ pub(crate) async fn two_values_exclude_each_other(bed: Bed) {
     let (one, two) = (client.lock("x"), client.lock("x"));
     let guard = one.lock().await.unwrap();
     let error = bed
-        .in_vain(async || two.try_lock(Duration::ZERO, Lease::Renewed).await)
+        .in_vain(async || two.try_lock_now(Lease::Renewed).await)
         .await;
     assert!(
         matches!(&error, Error::Timeout { name, .. } if &**name == "x"),
@@ -25,23 +25,14 @@ pub(crate) async fn two_values_exclude_each_other(bed: Bed) {
     );
     assert!(error.is_timeout() && error.is_retryable() && !error.may_be_held());
     guard.unlock().await.unwrap();
-    two.try_lock(Duration::ZERO, Lease::Renewed)
-        .await
-        .unwrap()
-        .unlock()
-        .await
-        .unwrap();
+    assert_free(&two).await;
 }
 
 pub(crate) async fn a_zero_wait_asks_once(bed: Bed) {
     let (a, b) = (bed.client().await, bed.client().await);
     let _guard = a.lock("x").lock().await.unwrap();
     let before = b.stats().calls;
-    let error = b
-        .lock("x")
-        .try_lock(Duration::ZERO, Lease::Renewed)
-        .await
-        .unwrap_err();
+    let error = b.lock("x").try_lock_now(Lease::Renewed).await.unwrap_err();
     assert!(error.is_timeout(), "{error}");
     assert_eq!(b.stats().calls - before, 1);
     assert_eq!(b.stats().subscriptions, 0);
@@ -55,11 +46,7 @@ pub(crate) async fn a_zero_wait_never_rests(bed: Bed) {
         .await;
     guard.unlock().await.unwrap();
     let before = a.stats();
-    let guard = a
-        .lock("x")
-        .try_lock(Duration::ZERO, Lease::Renewed)
-        .await
-        .unwrap();
+    let guard = a.lock("x").try_lock_now(Lease::Renewed).await.unwrap();
     let after = a.stats();
     assert_eq!((after.calls - before.calls, after.subscriptions), (1, 0));
     assert_eq!(after.acquired_at_once - before.acquired_at_once, 1);
@@ -168,13 +155,8 @@ pub(crate) async fn a_hand_over_keeps_the_lock_held(bed: Bed) {
     );
     assert_eq!(next.owner(), owner, "the same field, never free in between");
     assert_eq!(bed.number(&["HGET", "x", &owner]), 1);
-    bed.in_vain(async || {
-        rival
-            .lock("x")
-            .try_lock(Duration::ZERO, Lease::Renewed)
-            .await
-    })
-    .await;
+    bed.in_vain(async || rival.lock("x").try_lock_now(Lease::Renewed).await)
+        .await;
     next.unlock().await.unwrap();
     bed.until_gone("x").await;
 }
@@ -182,11 +164,7 @@ pub(crate) async fn a_hand_over_keeps_the_lock_held(bed: Bed) {
 pub(crate) async fn a_fixed_lease_is_not_handed_over(bed: Bed) {
     let client = bed.client_with_long_streaks().await;
     let lease = Lease::fixed(ms(70_000));
-    let guard = client
-        .lock("x")
-        .try_lock(Duration::ZERO, lease)
-        .await
-        .unwrap();
+    let guard = client.lock("x").try_lock_now(lease).await.unwrap();
     let next = client.lock("x");
     let waiter = tokio::spawn(async move { next.try_lock(ms(9000), lease).await });
     waiting(&client, 1).await;
@@ -455,7 +433,7 @@ pub(crate) async fn a_hold_that_is_gone_lets_local_waiters_in(bed: Bed) {
     for kind in kinds {
         let client = bed.builder().safety_poll(ms(200)).connect().await.unwrap();
         let held = kind(&client)
-            .try_lock(Duration::ZERO, Lease::fixed(ms(60_000)))
+            .try_lock_now(Lease::fixed(ms(60_000)))
             .await
             .unwrap();
         // Other waited-for names are held all the time.
@@ -472,13 +450,7 @@ pub(crate) async fn a_hold_that_is_gone_lets_local_waiters_in(bed: Bed) {
         waiting(&client, 3).await;
         bed.command(&["DEL", "x"]);
         let guard = timed("granted", waiter).await.0.unwrap().unwrap();
-        assert!(matches!(
-            held.check(),
-            Err(Error::Lost {
-                reason: LossReason::Gone,
-                ..
-            })
-        ));
+        assert_lost(&held.check().unwrap_err(), LossReason::Gone);
         guard.unlock().await.unwrap();
         waiters.iter().for_each(tokio::task::JoinHandle::abort);
         for guard in others {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use leasehold::{Ended, Error, HoldState, Lease, LossReason, Owner};
-use leasehold_testbed::{Bed, KINDS, SOON, eventually, ms, take_and_release, timed};
+use leasehold_testbed::{Bed, KINDS, SOON, assert_lost, eventually, ms, take_and_release, timed};
 use tokio::time::{Instant, sleep};
 
 use crate::for_each_kind::{are_there, for_each_exclusive_kind, for_each_kind, is_sure, wait};
@@ -37,16 +37,7 @@ pub(crate) async fn a_fixed_lease_ends_for_a_waiter(bed: Bed) {
             "{took:?}"
         );
         let error = guard.unlock().await.unwrap_err();
-        assert!(
-            matches!(
-                error,
-                Error::Lost {
-                    reason: LossReason::Expired,
-                    ..
-                }
-            ),
-            "{error}"
-        );
+        assert_lost(&error, LossReason::Expired);
         next.check().unwrap();
         assert!(
             kind.lock(client, kind.name).is_locked().await.unwrap(),
@@ -194,10 +185,7 @@ pub(crate) async fn a_shutdown_ends_hand_overs_on_their_way(bed: Bed) {
     for kind in KINDS.iter().filter(|kind| kind.exclusive) {
         let client = bed.client_with_long_streaks().await;
         let lock = kind.lock(&client, kind.name);
-        let guard = lock
-            .try_lock(Duration::ZERO, Lease::fixed(ms(60_000)))
-            .await
-            .unwrap();
+        let guard = lock.try_lock_now(Lease::fixed(ms(60_000))).await.unwrap();
         let next = kind.lock(&client, kind.name);
         let next =
             tokio::spawn(async move { next.try_lock(ms(9000), Lease::fixed(ms(60_000))).await });
@@ -249,7 +237,7 @@ pub(crate) async fn a_handed_on_hold_is_renewed_and_released_by_its_receiver(bed
         }
         let guard = kind
             .lock(client, kind.name)
-            .try_lock(Duration::ZERO, Lease::fixed(lease))
+            .try_lock_now(Lease::fixed(lease))
             .await
             .unwrap();
         let (owner, token) = (guard.owner().to_owned(), guard.token());

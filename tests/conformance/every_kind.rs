@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use leasehold::{Ended, Error, Lease, Lock, LossReason, Owner};
-use leasehold_testbed::{Bed, KINDS, eventually, ms, timed};
+use leasehold_testbed::{Bed, KINDS, assert_free, assert_lost, eventually, ms, timed};
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep};
 
@@ -53,8 +53,8 @@ pub(crate) async fn nested_holds_are_counted(bed: Bed) {
         }
         let lock = kind.lock(client, kind.name).owned_by(&Owner::new());
         let rival = kind.lock(elsewhere, kind.name);
-        let outer = lock.try_lock(Duration::ZERO, Lease::Renewed).await.unwrap();
-        let inner = lock.try_lock(Duration::ZERO, Lease::Renewed).await.unwrap();
+        let outer = lock.try_lock_now(Lease::Renewed).await.unwrap();
+        let inner = lock.try_lock_now(Lease::Renewed).await.unwrap();
         // Each read is a separate hold.
         let nested = if kind.exclusive { 2 } else { 1 };
         assert_eq!((outer.hold_count(), inner.hold_count()), (nested, nested));
@@ -67,18 +67,12 @@ pub(crate) async fn nested_holds_are_counted(bed: Bed) {
         );
         assert!(lock.is_held().await.unwrap());
         if kind.exclusive {
-            bed.in_vain(async || rival.try_lock(Duration::ZERO, Lease::Renewed).await)
+            bed.in_vain(async || rival.try_lock_now(Lease::Renewed).await)
                 .await;
         }
         outer.unlock().await.unwrap();
         assert_eq!(lock.hold_count().await.unwrap(), 0);
-        rival
-            .try_lock(Duration::ZERO, Lease::Renewed)
-            .await
-            .unwrap()
-            .unlock()
-            .await
-            .unwrap();
+        assert_free(&rival).await;
     })
     .await;
 }
@@ -140,12 +134,7 @@ pub(crate) async fn a_wait_that_is_over_ends(bed: Bed) {
         guard.check().unwrap();
         guard.unlock().await.unwrap();
         // The waiter that gave up is not in the way.
-        lock.try_lock(Duration::ZERO, Lease::Renewed)
-            .await
-            .unwrap()
-            .unlock()
-            .await
-            .unwrap();
+        assert_free(&lock).await;
     })
     .await;
 }
@@ -165,16 +154,7 @@ pub(crate) async fn a_forced_release_frees(bed: Bed) {
             Ended::Lost(LossReason::Gone)
         );
         let late = guard.unlock().await.unwrap_err();
-        assert!(
-            matches!(
-                late,
-                Error::Lost {
-                    reason: LossReason::Gone,
-                    ..
-                }
-            ),
-            "{late}"
-        );
+        assert_lost(&late, LossReason::Gone);
         lock.lock().await.unwrap().unlock().await.unwrap();
     })
     .await;
@@ -187,7 +167,7 @@ pub(crate) async fn the_remaining_lease_is_reported(bed: Bed) {
         let other = kind.lock(elsewhere, kind.name);
         let hour = ms(3_600_000);
         for (lease, expected) in [(Lease::Fixed(hour), hour), (Lease::Renewed, ms(30_000))] {
-            let guard = lock.try_lock(Duration::ZERO, lease).await.unwrap();
+            let guard = lock.try_lock_now(lease).await.unwrap();
             for lock in [&lock, &other] {
                 let left = lock.remaining_lease().await.unwrap().unwrap();
                 assert!(left + ms(5000) > expected && left <= expected, "{left:?}");
@@ -216,19 +196,10 @@ pub(crate) async fn inner_releases_leave_the_lease_alone(bed: Bed) {
             return;
         }
         let lock = kind.lock(client, kind.name).owned_by(&Owner::new());
-        let outer = lock
-            .try_lock(Duration::ZERO, Lease::fixed(ms(20_000)))
-            .await
-            .unwrap();
+        let outer = lock.try_lock_now(Lease::fixed(ms(20_000))).await.unwrap();
         // A shorter or equal lease changes nothing.
-        let second = lock
-            .try_lock(Duration::ZERO, Lease::fixed(ms(9000)))
-            .await
-            .unwrap();
-        let third = lock
-            .try_lock(Duration::ZERO, Lease::fixed(ms(20_000)))
-            .await
-            .unwrap();
+        let second = lock.try_lock_now(Lease::fixed(ms(9000))).await.unwrap();
+        let third = lock.try_lock_now(Lease::fixed(ms(20_000))).await.unwrap();
         let check = async |lock: &Lock| {
             let left = lock.remaining_lease().await.unwrap().unwrap();
             assert!(left > ms(15_000) && left <= ms(20_000), "{left:?}");
@@ -422,7 +393,7 @@ pub(crate) async fn futures_of_one_owner_share_what_they_wait_for(bed: Bed) {
         // Acquisitions that bypassed the queue leave no place in it.
         let next = kind
             .lock(&elsewhere, kind.name)
-            .try_lock(Duration::ZERO, Lease::fixed(ms(5000)))
+            .try_lock_now(Lease::fixed(ms(5000)))
             .await;
         next.unwrap().unlock().await.unwrap();
     })

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use futures::FutureExt;
 use futures::future::join_all;
 use leasehold::{Client, Ended, Error, Lease, Lock, LockGuard, LossReason, Owner};
-use leasehold_testbed::{Bed, KINDS, Kind, ms, timed};
+use leasehold_testbed::{Bed, KINDS, Kind, assert_lost, ms, timed};
 use tokio::task::{JoinSet, LocalSet, yield_now};
 use tokio::time::{sleep, timeout};
 
@@ -202,16 +202,7 @@ pub(crate) async fn a_section_whose_hold_is_lost_lets_nobody_in(bed: Bed) {
     });
     // The inner call is how the outer section learns that it is lost.
     let lost = inner.await.unwrap_err();
-    assert!(
-        matches!(
-            lost,
-            Error::Lost {
-                reason: LossReason::Gone,
-                ..
-            }
-        ),
-        "{lost}"
-    );
+    assert_lost(&lost, LossReason::Gone);
     assert!(
         guard.reenter().await.is_err(),
         "a guard whose hold is lost proves nothing"

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold::{Client, Error, Lease, LockGuard, Owner};
-use leasehold_testbed::{Bed, eventually, ms, timed, waiting};
+use leasehold_testbed::{Bed, assert_free, eventually, ms, timed, waiting};
 use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
@@ -98,7 +98,7 @@ pub(crate) async fn leases_that_end_pass_it_on_in_order(bed: Bed) {
         ms(3000)
     };
     one.fair_lock("x")
-        .try_lock(Duration::ZERO, Lease::fixed(lease))
+        .try_lock_now(Lease::fixed(lease))
         .await
         .unwrap()
         .forget();
@@ -197,7 +197,7 @@ pub(crate) async fn a_wait_that_was_given_up_delays_nobody(bed: Bed) {
     guard.unlock().await.unwrap();
     let next = one
         .fair_lock("x")
-        .try_lock(Duration::ZERO, Lease::Renewed)
+        .try_lock_now(Lease::Renewed)
         .await
         .unwrap();
     next.unlock().await.unwrap();
@@ -209,12 +209,12 @@ pub(crate) async fn a_zero_wait_neither_queues_nor_passes(bed: Bed) {
     let ask = async || {
         other
             .fair_lock("x")
-            .try_lock(Duration::ZERO, Lease::fixed(ms(5000)))
+            .try_lock_now(Lease::fixed(ms(5000)))
             .await
     };
     let guard = one
         .fair_lock("x")
-        .try_lock(Duration::ZERO, Lease::fixed(bed.lease(200)))
+        .try_lock_now(Lease::fixed(bed.lease(200)))
         .await
         .unwrap();
     bed.in_vain(ask).await;
@@ -306,12 +306,7 @@ pub(crate) async fn a_waiter_that_timed_out_has_left_the_queue(bed: Bed) {
         }
     }
     guard.unlock().await.unwrap();
-    lock.try_lock(Duration::ZERO, Lease::Renewed)
-        .await
-        .unwrap()
-        .unlock()
-        .await
-        .unwrap();
+    assert_free(&lock).await;
     nothing_is_left(&bed).await;
 }
 

@@ -35,7 +35,7 @@ pub(crate) async fn every_way_in_takes_the_next_token(bed: Bed) {
     // Another client, without a wait and with one.
     let guard = other
         .fenced_lock("x")
-        .try_lock(Duration::ZERO, Lease::fixed(ms(5000)))
+        .try_lock_now(Lease::fixed(ms(5000)))
         .await
         .unwrap();
     next(&guard);
@@ -171,7 +171,7 @@ pub(crate) async fn a_counter_that_gives_no_token_leaves_nothing_behind(bed: Bed
     for counter in ["-7", "-1", "a word", "1.5"] {
         bed.command(&["SET", COUNTER, counter]);
         let refused = lock
-            .try_lock(Duration::ZERO, Lease::fixed(ms(60_000)))
+            .try_lock_now(Lease::fixed(ms(60_000)))
             .await
             .unwrap_err();
         assert!(

@@ -111,11 +111,7 @@ async fn a_take_over_with_an_odd_reply_is_given_back() {
         let (client, other) = (redis.client(), redis.client());
         let link = redis.links().remove(0);
         let owners = || format!("{:?}", redis.command(&["HKEYS", "x"]));
-        let guard = kind
-            .lock(&other, "x")
-            .try_lock(Duration::ZERO, LEASE)
-            .await
-            .unwrap();
+        let guard = kind.lock(&other, "x").try_lock_now(LEASE).await.unwrap();
         let (text, before) = (guard.hand_on().unwrap(), owners());
         let lock = kind.lock(&client, "x");
         let applied = async || owners() != before;
@@ -136,7 +132,7 @@ async fn a_hold_outlives_odd_replies_and_ends_all_the_same() {
         let client = redis.client();
         let link = redis.links().remove(0);
         let lock = kind.lock(&client, "x").owned_by(&Owner::new());
-        let outer = lock.try_lock(Duration::ZERO, LEASE).await.unwrap();
+        let outer = lock.try_lock_now(LEASE).await.unwrap();
         if kind.exclusive {
             let count = || redis.command(&["HGET", "x", outer.owner()]).unwrap();
             let once = count();

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use leasehold::{Client, ConfigError, Ended, Error, HoldState, Lease, Lock, LossReason};
-use leasehold_testbed::{Bed, eventually, ms, timed, waiting};
+use leasehold_testbed::{Bed, assert_lost, eventually, ms, timed, waiting};
 use tokio::time::{Instant, sleep};
 
 use crate::for_each_kind::is_sure;
@@ -68,16 +68,7 @@ pub(crate) async fn run_ends_the_work_when_the_lock_is_lost(bed: Bed) {
         bed.command(&["DEL", "x"]);
     };
     let ((ended, ()), _) = timed("the work is ended", async { tokio::join!(work, lose) }).await;
-    assert!(
-        matches!(
-            ended,
-            Err(Error::Lost {
-                reason: LossReason::Gone,
-                ..
-            })
-        ),
-        "{ended:?}"
-    );
+    assert_lost(&ended.unwrap_err(), LossReason::Gone);
     let never = guard.run(async { unreachable!("the lock is lost") }).await;
     assert!(matches!(never, Err(Error::Lost { .. })));
     assert!(matches!(guard.check(), Err(Error::Lost { .. })));
@@ -108,16 +99,7 @@ pub(crate) async fn run_looks_at_the_clock_before_each_poll(bed: Bed) {
         let worked = tokio::spawn(async move { guard.run(work).await });
         let (worked, _) = timed("it ends", worked).await;
         let error = worked.expect("no panic").unwrap_err();
-        assert!(
-            matches!(
-                error,
-                Error::Lost {
-                    reason: LossReason::Expired,
-                    ..
-                }
-            ),
-            "{error}"
-        );
+        assert_lost(&error, LossReason::Expired);
     }
 }
 
@@ -148,7 +130,7 @@ pub(crate) async fn extend_moves_the_deadline_forward_only(bed: Bed) {
     let client = bed.client().await;
     let guard = client
         .lock("x")
-        .try_lock(Duration::ZERO, Lease::fixed(ms(5000)))
+        .try_lock_now(Lease::fixed(ms(5000)))
         .await
         .unwrap();
     let before = guard.deadline();
@@ -161,16 +143,7 @@ pub(crate) async fn extend_moves_the_deadline_forward_only(bed: Bed) {
     assert!(bed.left("x") > 50_000);
     bed.command(&["DEL", "x"]);
     let gone = guard.extend(ms(1000)).await.unwrap_err();
-    assert!(
-        matches!(
-            gone,
-            Error::Lost {
-                reason: LossReason::Gone,
-                ..
-            }
-        ),
-        "{gone}"
-    );
+    assert_lost(&gone, LossReason::Gone);
     assert!(!bed.exists("x"), "not resurrected");
 }
 
@@ -179,7 +152,7 @@ pub(crate) async fn a_hold_released_in_time_is_never_reported_lost(bed: Bed) {
     for names in [vec!["x"], vec!["x", "y"]] {
         let lock = client.multi_lock(names);
         let guard = lock
-            .try_lock(Duration::ZERO, Lease::fixed(bed.lease(200)))
+            .try_lock_now(Lease::fixed(bed.lease(200)))
             .await
             .unwrap();
         let (told, late) = (tokio::spawn(guard.ended()), guard.ended());
@@ -257,12 +230,7 @@ pub(crate) async fn a_text_of_an_ended_hold_is_refused(bed: Bed) {
     assert!(!bed.exists("x"));
     // A text that nobody restores in time leaves the lock free.
     let short = Lease::fixed(bed.lease(200));
-    let text = lock
-        .try_lock(Duration::ZERO, short)
-        .await
-        .unwrap()
-        .hand_on()
-        .unwrap();
+    let text = lock.try_lock_now(short).await.unwrap().hand_on().unwrap();
     let next = timed("free", client.lock("x").lock()).await.0.unwrap();
     let error = lock.restore(&text).await.unwrap_err();
     assert!(matches!(error, Error::NotOwner { .. }), "{error}");
@@ -315,13 +283,7 @@ pub(crate) async fn shutdown_releases_and_wakes_everybody(bed: Bed) {
         assert!(matches!(ended, Err(Error::Closed)), "{ended:?}");
     }
     for guard in guards {
-        assert!(matches!(
-            guard.check(),
-            Err(Error::Lost {
-                reason: LossReason::Closed,
-                ..
-            })
-        ));
+        assert_lost(&guard.check().unwrap_err(), LossReason::Closed);
         assert!(!bed.exists(guard.name()));
     }
     let closed = client.lock("x").lock().await.unwrap_err();

@@ -22,7 +22,7 @@ pub(crate) async fn a_held_lock_shows_its_holder(bed: Bed) {
     let (client, other) = (bed.client().await, bed.client().await);
     let lock = client.lock("x");
     let guard = lock
-        .try_lock(Duration::ZERO, Lease::fixed(ms(3_600_000)))
+        .try_lock_now(Lease::fixed(ms(3_600_000)))
         .await
         .unwrap();
     let stranger = client.lock("x").owned_by(&Owner::new());

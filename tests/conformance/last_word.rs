@@ -133,10 +133,7 @@ async fn a_release_during_a_subscription_is_noticed() {
         };
         redis.links().pop().unwrap().set_faults(slow, 1);
         let lock = kind.lock(&other, kind.name);
-        let guard = lock
-            .try_lock(Duration::ZERO, Lease::fixed(polls))
-            .await
-            .unwrap();
+        let guard = lock.try_lock_now(Lease::fixed(polls)).await.unwrap();
         let release = async {
             sleep(ms(150)).await;
             guard.unlock().await.unwrap();

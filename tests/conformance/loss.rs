@@ -1,9 +1,7 @@
 //! Holds that end without being released, and who learns about it.
 
-use std::time::Duration;
-
-use leasehold::{Ended, Error, HoldState, Lease, LossReason};
-use leasehold_testbed::{Bed, eventually, ms, timed, waiting};
+use leasehold::{Ended, HoldState, Lease, LossReason};
+use leasehold_testbed::{Bed, assert_lost, eventually, ms, timed, waiting};
 use tokio::time::{Instant, sleep};
 
 use crate::for_each_kind::is_sure;
@@ -13,7 +11,7 @@ pub(crate) async fn a_fixed_lease_ends_without_a_release(bed: Bed) {
     let start = Instant::now();
     let guard = client
         .lock("x")
-        .try_lock(Duration::ZERO, Lease::fixed(ms(600)))
+        .try_lock_now(Lease::fixed(ms(600)))
         .await
         .unwrap();
     if bed.is_embedded() {
@@ -29,16 +27,7 @@ pub(crate) async fn a_fixed_lease_ends_without_a_release(bed: Bed) {
         Ended::Lost(LossReason::Expired)
     );
     let late = guard.unlock().await.unwrap_err();
-    assert!(
-        matches!(
-            late,
-            Error::Lost {
-                reason: LossReason::Expired,
-                ..
-            }
-        ),
-        "{late}"
-    );
+    assert_lost(&late, LossReason::Expired);
     next.unwrap().check().unwrap();
 }
 
@@ -74,16 +63,7 @@ pub(crate) async fn a_deleted_key_is_noticed(bed: Bed) {
     assert!(took < bed.late(400), "within a renewal tick: {took:?}");
     eventually("it is counted", async || client.stats().lost == 1).await;
     let late = guard.unlock().await.unwrap_err();
-    assert!(
-        matches!(
-            late,
-            Error::Lost {
-                reason: LossReason::Gone,
-                ..
-            }
-        ),
-        "{late}"
-    );
+    assert_lost(&late, LossReason::Gone);
 }
 
 pub(crate) async fn a_forced_release_is_noticed_and_wakes(bed: Bed) {
@@ -154,16 +134,7 @@ pub(crate) async fn a_late_unlock_touches_nobody(bed: Bed) {
     bed.command(&["DEL", "x"]);
     let next = rival.lock("x").lock().await.unwrap();
     let late = guard.unlock().await.unwrap_err();
-    assert!(
-        matches!(
-            late,
-            Error::Lost {
-                reason: LossReason::Gone,
-                ..
-            }
-        ),
-        "{late}"
-    );
+    assert_lost(&late, LossReason::Gone);
     assert_eq!(bed.number(&["HGET", "x", next.owner()]), 1);
     next.unlock().await.unwrap();
 }
@@ -187,11 +158,7 @@ pub(crate) async fn a_key_of_another_type_is_a_loss(bed: Bed) {
 pub(crate) async fn a_loss_lets_the_next_local_waiter_in(bed: Bed) {
     let client = bed.builder().safety_poll(ms(100)).connect().await.unwrap();
     for lease in [Lease::Renewed, Lease::Fixed(ms(20_000))] {
-        let guard = client
-            .lock("x")
-            .try_lock(Duration::ZERO, lease)
-            .await
-            .unwrap();
+        let guard = client.lock("x").try_lock_now(lease).await.unwrap();
         let next = client.lock("x");
         let waiter = tokio::spawn(async move { next.lock().await });
         waiting(&client, 1).await;
@@ -205,7 +172,7 @@ pub(crate) async fn a_loss_lets_the_next_local_waiter_in(bed: Bed) {
     let client = bed.client_without_polls().await;
     let guard = client
         .lock("x")
-        .try_lock(Duration::ZERO, Lease::fixed(ms(300)))
+        .try_lock_now(Lease::fixed(ms(300)))
         .await
         .unwrap();
     let (next, took) = timed("at the lease's end", client.lock("x").lock()).await;

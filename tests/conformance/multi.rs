@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
 use leasehold::{Client, ConfigError, Error, HoldState, Lease, Lock, Owner};
-use leasehold_testbed::{Bed, eventually, ms, timed, waiting};
+use leasehold_testbed::{Bed, eventually, ms, take_turn, timed, waiting};
 use tokio::time::{Instant, sleep};
 
 use crate::semaphores::in_vain;
@@ -176,14 +176,7 @@ pub(crate) async fn a_peer_with_another_order_is_given_way(bed: Bed) {
     assert!(!taking.is_finished());
     first.unlock().await.unwrap();
     later.unlock().await.unwrap();
-    timed("granted", taking)
-        .await
-        .0
-        .unwrap()
-        .unwrap()
-        .unlock()
-        .await
-        .unwrap();
+    take_turn("granted", taking).await;
 }
 
 pub(crate) async fn a_member_with_a_long_queue_is_taken_in_the_end(bed: Bed) {
@@ -237,7 +230,7 @@ pub(crate) async fn there_is_one_deadline_for_all(bed: Bed) {
     let short = one
         .lock("a")
         .owned_by(&owner)
-        .try_lock(Duration::ZERO, Lease::fixed(ms(90_000)))
+        .try_lock_now(Lease::fixed(ms(90_000)))
         .await
         .unwrap();
     let two = one.multi_lock(["a", "b"]).owned_by(&owner);
@@ -310,14 +303,7 @@ pub(crate) async fn members_of_members_have_one_order(bed: Bed) {
         assert_eq!([a, b, c].map(|name| bed.exists(name)), [true, true, false]);
     }
     held.unlock().await.unwrap();
-    timed("granted", taking)
-        .await
-        .0
-        .unwrap()
-        .unwrap()
-        .unlock()
-        .await
-        .unwrap();
+    take_turn("granted", taking).await;
 }
 
 pub(crate) async fn one_name_on_two_servers_has_one_order(bed: Bed) {
@@ -344,14 +330,7 @@ pub(crate) async fn one_name_on_two_servers_has_one_order(bed: Bed) {
         for held in held {
             held.unlock().await.unwrap();
         }
-        timed("granted", taking)
-            .await
-            .0
-            .unwrap()
-            .unwrap()
-            .unlock()
-            .await
-            .unwrap();
+        take_turn("granted", taking).await;
     }
     assert_eq!(first[0], first[1], "however they were given");
 }
@@ -368,7 +347,7 @@ pub(crate) async fn one_that_is_locked_in_part_looks_locked(bed: Bed) {
     );
     let held = other
         .lock("b")
-        .try_lock(Duration::ZERO, Lease::fixed(ms(60_000)))
+        .try_lock_now(Lease::fixed(ms(60_000)))
         .await
         .unwrap();
     assert!(multi.is_locked().await.unwrap());
@@ -435,9 +414,7 @@ pub(crate) async fn sets_that_make_no_sense_are_refused(bed: Bed) {
     for set in sets.into_iter().chain(quorum) {
         let refused = [
             set.lock().await.err(),
-            set.try_lock(Duration::ZERO, Lease::fixed(ms(100)))
-                .await
-                .err(),
+            set.try_lock_now(Lease::fixed(ms(100))).await.err(),
             set.is_locked().await.err(),
             set.force_unlock().await.err(),
         ];

@@ -1,7 +1,5 @@
 //! Several locks by one call: which sets qualify, and what is left if one member cannot be taken.
 
-use std::time::Duration;
-
 use leasehold::{Client, Error, Lease, Lock};
 use leasehold_testbed::{Bed, ms, take_and_release};
 
@@ -61,7 +59,7 @@ pub(crate) async fn free_locks_of_several_kinds_are_one_call(bed: Bed) {
         assert_eq!(bed.number(&["GET", "redisson_lock_token:{m}tokens"]), round);
         for lock in one_of_each(&rival, "{m}") {
             assert!(bed.left(lock.name()) > 20_000, "{lock:?}");
-            let ask = async || lock.try_lock(Duration::ZERO, Lease::fixed(ms(1000))).await;
+            let ask = async || lock.try_lock_now(Lease::fixed(ms(1000))).await;
             bed.in_vain(ask).await;
         }
         guard.check().unwrap();
@@ -97,16 +95,13 @@ pub(crate) async fn one_that_cannot_be_taken_leaves_none(bed: Bed) {
         bed.command(broken);
         let lock = Lock::multi(one_of_each(&client, ""));
         let error = lock
-            .try_lock(Duration::ZERO, Lease::fixed(ms(60_000)))
+            .try_lock_now(Lease::fixed(ms(60_000)))
             .await
             .unwrap_err();
         assert!(matches!(error, Error::Protocol { .. }), "{key}: {error}");
         assert_eq!(keys(&bed), [key]);
         bed.command(&["DEL", key]);
-        let guard = lock
-            .try_lock(Duration::ZERO, Lease::fixed(ms(60_000)))
-            .await
-            .unwrap();
+        let guard = lock.try_lock_now(Lease::fixed(ms(60_000))).await.unwrap();
         guard.unlock().await.unwrap();
         bed.command(&["DEL", "redisson_lock_token:{tokens}"]);
     }

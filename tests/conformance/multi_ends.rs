@@ -1,10 +1,8 @@
 //! How several locks as one end: a lost member, a closed client, a caller that leaves.
 
-use std::time::Duration;
-
 use futures::FutureExt;
 use leasehold::{Client, Ended, Error, HoldState, Lease, Lock, LockGuard, LossReason, Owner};
-use leasehold_testbed::{Bed, eventually, ms, timed, waiting};
+use leasehold_testbed::{Bed, assert_lost, eventually, ms, timed, waiting};
 use tokio::time::{Instant, sleep};
 
 use crate::multi::{NAMES, settled, there};
@@ -200,16 +198,7 @@ pub(crate) async fn a_longest_hold_ends_a_quorum(bed: Bed) {
     let took = ended.elapsed();
     assert!(took < bed.late(20), "before their leases end: {took:?}");
     let late = guard.unlock().await.unwrap_err();
-    assert!(
-        matches!(
-            late,
-            Error::Lost {
-                reason: LossReason::MaxHold,
-                ..
-            }
-        ),
-        "{late}"
-    );
+    assert_lost(&late, LossReason::MaxHold);
     for client in &clients {
         settled(client).await;
     }
@@ -252,21 +241,13 @@ pub(crate) async fn members_on_several_servers_are_all_needed(bed: Bed) {
     let set = |number: usize| Lock::multi(clients.iter().map(|pair| pair[number].lock("a")));
     let guard = set(0).lock().await.unwrap();
     for _ in 0..2 {
-        bed.in_vain(async || {
-            set(1)
-                .try_lock(Duration::ZERO, Lease::fixed(ms(5000)))
-                .await
-        })
-        .await;
+        bed.in_vain(async || set(1).try_lock_now(Lease::fixed(ms(5000))).await)
+            .await;
     }
     guard.unlock().await.unwrap();
     let last = clients[2][0].lock("a").lock().await.unwrap();
-    bed.in_vain(async || {
-        set(1)
-            .try_lock(Duration::ZERO, Lease::fixed(ms(5000)))
-            .await
-    })
-    .await;
+    bed.in_vain(async || set(1).try_lock_now(Lease::fixed(ms(5000))).await)
+        .await;
     eventually("given back", async || {
         !bed.exists("a") && !others[0].exists("a")
     })
@@ -295,12 +276,7 @@ pub(crate) async fn a_member_that_is_lost_does_not_count_for_the_deadline(bed: B
     let mut longer = Vec::new();
     for name in ["a", "b"] {
         let member = client.lock(name).owned_by(&owner);
-        longer.push(
-            member
-                .try_lock(Duration::ZERO, Lease::fixed(ms(60_000)))
-                .await
-                .unwrap(),
-        );
+        longer.push(member.try_lock_now(Lease::fixed(ms(60_000))).await.unwrap());
     }
     assert!(guard.deadline() > Instant::now() + ms(40_000));
     assert!(client.lock("a").force_unlock().await.unwrap());

@@ -90,10 +90,7 @@ async fn a_lease_is_counted_from_before_it_was_asked_for() {
         redis.links().pop().unwrap().set_faults(slow, 1);
         let (start, lease) = (Instant::now(), ms(10_000));
         let lock = kind.lock(&client, kind.name);
-        let guard = lock
-            .try_lock(Duration::ZERO, Lease::fixed(lease))
-            .await
-            .unwrap();
+        let guard = lock.try_lock_now(Lease::fixed(lease)).await.unwrap();
         assert!(guard.deadline() <= start + lease, "{}", kind.name);
         let start = Instant::now();
         guard.extend(2 * lease).await.unwrap();
@@ -164,7 +161,7 @@ async fn an_extended_hold_is_released_however_long_the_outage() {
     let client = redis.client();
     let guard = client
         .lock("x")
-        .try_lock(Duration::ZERO, Lease::fixed(ms(100)))
+        .try_lock_now(Lease::fixed(ms(100)))
         .await
         .unwrap();
     guard.extend(ms(3_600_000)).await.unwrap();
@@ -288,11 +285,7 @@ async fn an_extended_hold_is_released_after_a_long_outage() {
         let guard = lock.try_lock(ms(10), Lease::fixed(ms(1000))).await.unwrap();
         let long = Duration::from_secs(3600);
         let inner = if nested {
-            Some(
-                lock.try_lock(Duration::ZERO, Lease::fixed(long))
-                    .await
-                    .unwrap(),
-            )
+            Some(lock.try_lock_now(Lease::fixed(long)).await.unwrap())
         } else {
             guard.extend(long).await.unwrap();
             None

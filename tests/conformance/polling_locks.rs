@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use leasehold::{Client, Ended, Error, Lease, Lock, LossReason};
-use leasehold_testbed::{Bed, eventually, ms, timed, waiting};
+use leasehold_testbed::{Bed, eventually, ms, no_expiry, timed, waiting};
 use tokio::time::{Instant, sleep};
 
 const KINDS: [fn(&Client) -> Lock; 2] = [
@@ -168,16 +168,7 @@ pub(crate) async fn a_string_key_without_expiry_is_reported_and_not_touched(bed:
         let error = bed
             .in_vain(async || lock.try_lock(wait, Lease::fixed(ms(5000))).await)
             .await;
-        assert!(
-            matches!(
-                error,
-                Error::Timeout {
-                    no_expiry: true,
-                    ..
-                }
-            ),
-            "{error}"
-        );
+        assert_eq!(no_expiry(&error), Some(true));
         assert!(error.to_string().contains("no expiry"), "{error}");
     }
     assert_eq!(
@@ -194,16 +185,7 @@ pub(crate) async fn a_string_key_without_expiry_is_reported_and_not_touched(bed:
     let error = bed
         .in_vain(async || lock.try_lock(ms(50), Lease::fixed(ms(5000))).await)
         .await;
-    assert!(
-        matches!(
-            error,
-            Error::Timeout {
-                no_expiry: false,
-                ..
-            }
-        ),
-        "{error}"
-    );
+    assert_eq!(no_expiry(&error), Some(false));
     // Whoever knows the token may continue the hold. A key without expiry gets one then.
     bed.command(&["PERSIST", "x"]);
     let guard = client.string_lock("x").restore("somebody").await.unwrap();
@@ -222,16 +204,7 @@ pub(crate) async fn a_hash_key_without_expiry_is_reported_and_not_touched(bed: B
     ] {
         let wait = async || lock.try_lock(ms(50), Lease::fixed(ms(5000))).await;
         let error = bed.in_vain(wait).await;
-        assert!(
-            matches!(
-                error,
-                Error::Timeout {
-                    no_expiry: true,
-                    ..
-                }
-            ),
-            "{error}"
-        );
+        assert_eq!(no_expiry(&error), Some(true));
     }
     assert_eq!(bed.left("x"), -1);
 }
@@ -239,10 +212,7 @@ pub(crate) async fn a_hash_key_without_expiry_is_reported_and_not_touched(bed: B
 pub(crate) async fn a_string_lock_is_a_token_with_an_expiry(bed: Bed) {
     let client = bed.client().await;
     let lock = client.string_lock("laravel_cache_x{");
-    let guard = lock
-        .try_lock(Duration::ZERO, Lease::fixed(ms(30_000)))
-        .await
-        .unwrap();
+    let guard = lock.try_lock_now(Lease::fixed(ms(30_000))).await.unwrap();
     assert_eq!(bed.command(&["TYPE", "laravel_cache_x{"]), "string");
     assert_eq!(bed.command(&["GET", "laravel_cache_x{"]), guard.owner());
     assert!((25_000..=30_000).contains(&bed.left("laravel_cache_x{")));
@@ -279,46 +249,19 @@ pub(crate) async fn every_waiter_reports_a_missing_expiry(bed: Bed) {
             .await
     });
     for error in join_all(waits).await {
-        assert!(
-            matches!(
-                error,
-                Error::Timeout {
-                    no_expiry: true,
-                    ..
-                }
-            ),
-            "{error}"
-        );
+        assert_eq!(no_expiry(&error), Some(true));
     }
     let two = || Lock::multi([client.string_lock("w"), client.string_lock("x")]);
     for wait in [Duration::ZERO, wait] {
         let error = bed
             .in_vain(async || two().try_lock(wait, Lease::fixed(ms(5000))).await)
             .await;
-        assert!(
-            matches!(
-                error,
-                Error::Timeout {
-                    no_expiry: true,
-                    ..
-                }
-            ),
-            "{error}"
-        );
+        assert_eq!(no_expiry(&error), Some(true));
     }
     bed.command(&["PEXPIRE", "x", "60000"]);
     let error = bed
         .in_vain(async || two().try_lock(wait, Lease::fixed(ms(5000))).await)
         .await;
-    assert!(
-        matches!(
-            error,
-            Error::Timeout {
-                no_expiry: false,
-                ..
-            }
-        ),
-        "{error}"
-    );
+    assert_eq!(no_expiry(&error), Some(false));
     assert!(!bed.exists("w"));
 }

@@ -28,11 +28,7 @@ fn fresh(bed: &Bed) -> bool {
 }
 
 async fn held(client: &Client) -> LockGuard {
-    client
-        .fair_lock("x")
-        .try_lock(Duration::ZERO, LONG)
-        .await
-        .unwrap()
+    client.fair_lock("x").try_lock_now(LONG).await.unwrap()
 }
 
 pub(crate) async fn a_queue_of_the_dead_expires(bed: Bed) {
@@ -149,7 +145,7 @@ pub(crate) async fn a_queue_with_a_thread_of_redisson_stays(bed: Bed) {
             "dead" => {
                 let dead = queue(&bed).remove(0);
                 bed.command(&["ZADD", DEADLINES, "1", &dead]);
-                let ask = async || other.fair_lock("x").try_lock(Duration::ZERO, LONG).await;
+                let ask = async || other.fair_lock("x").try_lock_now(LONG).await;
                 bed.in_vain(ask).await;
                 guards.push(guard);
             }

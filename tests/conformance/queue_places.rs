@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use leasehold::{Error, Lease};
-use leasehold_testbed::{Bed, eventually, ms, timed};
+use leasehold_testbed::{Bed, eventually, ms, take_turn, timed};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
@@ -18,7 +18,7 @@ pub(crate) async fn deadlines_are_the_servers_and_do_not_add_up(bed: Bed) {
     let (one, other) = (bed.client().await, bed.client().await);
     let guard = one
         .fair_lock("x")
-        .try_lock(Duration::ZERO, Lease::fixed(ms(600_000)))
+        .try_lock_now(Lease::fixed(ms(600_000)))
         .await
         .unwrap();
     let before = bed.clock();
@@ -216,7 +216,7 @@ pub(crate) async fn a_place_without_a_deadline_is_dead(bed: Bed) {
     bed.command(&["RPUSH", QUEUE, DEAD]);
     let guard = client
         .fair_lock("x")
-        .try_lock(Duration::ZERO, Lease::fixed(ms(5000)))
+        .try_lock_now(Lease::fixed(ms(5000)))
         .await
         .unwrap();
     guard.unlock().await.unwrap();
@@ -320,18 +320,14 @@ pub(crate) async fn a_redisson_thread_behind_dead_waiters_is_notified(bed: Bed) 
     let (name, holder) = (format!("{{x}}:{JAVA}"), bed.client().await);
     for way in PURGES {
         let thread = bed.client_without_polls().await;
-        let held = holder
-            .lock(&name)
-            .try_lock(Duration::ZERO, LONG)
-            .await
-            .unwrap();
+        let held = holder.lock(&name).try_lock_now(LONG).await.unwrap();
         let (listening, before) = (thread.lock(&name), thread.stats().calls);
         let listening = tokio::spawn(async move { listening.lock().await });
         // The thread asks once more after it has subscribed.
         eventually("listening", async || thread.stats().calls == before + 2).await;
         let released = way.ends_with("release") && way != "a forced release";
         let guard = if released {
-            Some(lock.try_lock(Duration::ZERO, LONG).await.unwrap())
+            Some(lock.try_lock_now(LONG).await.unwrap())
         } else {
             None
         };
@@ -367,22 +363,14 @@ pub(crate) async fn a_redisson_thread_behind_dead_waiters_is_notified(bed: Bed) 
                 } else if way == "a leaver" {
                     behind.take().expect("queued").abort();
                 } else {
-                    bed.in_vain(async || lock.try_lock(Duration::ZERO, LONG).await)
-                        .await;
+                    bed.in_vain(async || lock.try_lock_now(LONG).await).await;
                 }
             }
         }
         eventually(way, async || thread.stats().calls > before + 2).await;
         assert_eq!(queue(&bed).first().map(String::as_str), Some(JAVA), "{way}");
         held.unlock().await.unwrap();
-        timed("it has heard", listening)
-            .await
-            .0
-            .unwrap()
-            .unwrap()
-            .unlock()
-            .await
-            .unwrap();
+        take_turn("it has heard", listening).await;
         if let Some(behind) = behind {
             behind.abort();
         }

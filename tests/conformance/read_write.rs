@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures::FutureExt;
 use futures::future::join_all;
 use leasehold::{Client, Error, HoldState, Lease, LockGuard, Owner};
-use leasehold_testbed::{Bed, eventually, ms, timed, waiting};
+use leasehold_testbed::{Bed, eventually, ms, take_turn, timed, waiting};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
@@ -15,18 +15,12 @@ type Taking = JoinHandle<Result<LockGuard, Error>>;
 
 pub(crate) async fn read(client: &Client, lease: Lease) -> Result<LockGuard, Error> {
     let lock = client.read_write_lock("x");
-    asked(client, async || {
-        lock.read().try_lock(Duration::ZERO, lease).await
-    })
-    .await
+    asked(client, async || lock.read().try_lock_now(lease).await).await
 }
 
 pub(crate) async fn write(client: &Client, lease: Lease) -> Result<LockGuard, Error> {
     let lock = client.read_write_lock("x");
-    asked(client, async || {
-        lock.write().try_lock(Duration::ZERO, lease).await
-    })
-    .await
+    asked(client, async || lock.write().try_lock_now(lease).await).await
 }
 
 pub(crate) fn reader(client: &Client) -> Taking {
@@ -102,13 +96,13 @@ pub(crate) async fn the_lease_falls_back_to_what_is_left_of_the_first_read(bed: 
     let start = Instant::now();
     let outer = lock
         .read()
-        .try_lock(Duration::ZERO, Lease::fixed(bed.lease(500)))
+        .try_lock_now(Lease::fixed(bed.lease(500)))
         .await
         .unwrap();
     sleep(bed.lease(300)).await;
     let inner = lock
         .read()
-        .try_lock(Duration::ZERO, Lease::fixed(bed.lease(600)))
+        .try_lock_now(Lease::fixed(bed.lease(600)))
         .await
         .unwrap();
     assert!(ms(bed.left("x").unsigned_abs()) > bed.lease(300));
@@ -220,12 +214,12 @@ pub(crate) async fn nested_writes_do_not_add_up(bed: Bed) {
     let lock = one.read_write_lock("x").owned_by(&Owner::new());
     let outer = lock
         .write()
-        .try_lock(Duration::ZERO, Lease::fixed(ms(20_000)))
+        .try_lock_now(Lease::fixed(ms(20_000)))
         .await
         .unwrap();
     let inner = lock
         .write()
-        .try_lock(Duration::ZERO, Lease::fixed(ms(1000)))
+        .try_lock_now(Lease::fixed(ms(1000)))
         .await
         .unwrap();
     assert!(
@@ -442,13 +436,8 @@ pub(crate) async fn preferred_writers_go_first(bed: Bed) {
     polite.read().lock().await.unwrap().unlock().await.unwrap();
     let writing = writer(&client);
     waiting(&client, 1).await;
-    bed.in_vain(async || {
-        polite
-            .read()
-            .try_lock(Duration::ZERO, Lease::fixed(ms(5000)))
-            .await
-    })
-    .await;
+    bed.in_vain(async || polite.read().try_lock_now(Lease::fixed(ms(5000))).await)
+        .await;
     bed.in_vain(async || {
         polite
             .read()
@@ -481,25 +470,13 @@ pub(crate) async fn preferred_writers_go_first(bed: Bed) {
     waiting(&client, 2).await;
     let third = client.read_write_lock("x").prefer_writers();
     // The preference does not end when another reader waits.
-    bed.in_vain(async || {
-        third
-            .read()
-            .try_lock(Duration::ZERO, Lease::fixed(ms(5000)))
-            .await
-    })
-    .await;
+    bed.in_vain(async || third.read().try_lock_now(Lease::fixed(ms(5000))).await)
+        .await;
     reading.unlock().await.unwrap();
     let writing = timed("the writer", writing).await.0.unwrap().unwrap();
     assert!(!late.is_finished());
     writing.unlock().await.unwrap();
-    timed("the reader", late)
-        .await
-        .0
-        .unwrap()
-        .unwrap()
-        .unlock()
-        .await
-        .unwrap();
+    take_turn("the reader", late).await;
     nothing_is_left(&bed).await;
 }
 

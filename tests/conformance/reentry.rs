@@ -1,7 +1,5 @@
 //! One owner takes the same lock again.
 
-use std::time::Duration;
-
 use futures::FutureExt;
 use leasehold::{Ended, Error, HoldState, Lease, LossReason, Owner};
 use leasehold_testbed::{Bed, eventually, ms, timed, waiting};
@@ -12,19 +10,14 @@ pub(crate) async fn the_same_value_re_enters(bed: Bed) {
     let lock = client.lock("x").owned_by(&Owner::new());
     assert_eq!(lock.hold_count().await.unwrap(), 0);
     let outer = lock.lock().await.unwrap();
-    let inner = lock.try_lock(Duration::ZERO, Lease::Renewed).await.unwrap();
+    let inner = lock.try_lock_now(Lease::Renewed).await.unwrap();
     assert_eq!(lock.hold_count().await.unwrap(), 2);
     assert_eq!((outer.hold_count(), inner.hold_count()), (2, 2));
     assert_eq!(bed.number(&["HGET", "x", outer.owner()]), 2);
     inner.unlock().await.unwrap();
     assert_eq!(lock.hold_count().await.unwrap(), 1);
-    bed.in_vain(async || {
-        rival
-            .lock("x")
-            .try_lock(Duration::ZERO, Lease::Renewed)
-            .await
-    })
-    .await;
+    bed.in_vain(async || rival.lock("x").try_lock_now(Lease::Renewed).await)
+        .await;
     outer.unlock().await.unwrap();
     assert_eq!(lock.hold_count().await.unwrap(), 0);
     assert!(!bed.exists("x"));
@@ -35,18 +28,11 @@ pub(crate) async fn an_owner_re_enters_by_name(bed: Bed) {
     let owner = Owner::new();
     let outer = client.lock("x").owned_by(&owner).lock().await.unwrap();
     let deeper = client.lock("x").owned_by(&owner);
-    let inner = deeper
-        .try_lock(Duration::ZERO, Lease::Renewed)
-        .await
-        .unwrap();
+    let inner = deeper.try_lock_now(Lease::Renewed).await.unwrap();
     assert_eq!(inner.owner(), outer.owner());
     let stranger = client.lock("x").owned_by(&Owner::new());
-    bed.in_vain(async || {
-        stranger
-            .try_lock(Duration::ZERO, Lease::fixed(ms(1000)))
-            .await
-    })
-    .await;
+    bed.in_vain(async || stranger.try_lock_now(Lease::fixed(ms(1000))).await)
+        .await;
     drop((outer, inner));
     bed.until_gone("x").await;
 }
@@ -78,11 +64,7 @@ pub(crate) async fn futures_of_one_owner_share_the_next_hold(bed: Bed) {
         let client = bed.client_with_long_streaks().await;
         let owner = Owner::new();
         let mut locks: Vec<_> = (0..3).map(|_| client.lock("x").owned_by(&owner)).collect();
-        let held = client
-            .lock("x")
-            .try_lock(Duration::ZERO, lease)
-            .await
-            .unwrap();
+        let held = client.lock("x").try_lock_now(lease).await.unwrap();
         let mut takings: Vec<_> = locks
             .iter_mut()
             .map(|lock| Box::pin(lock.try_lock(ms(8000), lease)))
@@ -108,15 +90,9 @@ pub(crate) async fn futures_of_one_owner_share_the_next_hold(bed: Bed) {
 pub(crate) async fn a_nested_lease_never_shortens_the_outer(bed: Bed) {
     let client = bed.client().await;
     let lock = client.lock("x").owned_by(&Owner::new());
-    let outer = lock
-        .try_lock(Duration::ZERO, Lease::fixed(ms(20_000)))
-        .await
-        .unwrap();
+    let outer = lock.try_lock_now(Lease::fixed(ms(20_000))).await.unwrap();
     let deadline = outer.deadline();
-    let inner = lock
-        .try_lock(Duration::ZERO, Lease::fixed(ms(1000)))
-        .await
-        .unwrap();
+    let inner = lock.try_lock_now(Lease::fixed(ms(1000))).await.unwrap();
     assert!(bed.left("x") > 10_000, "{}", bed.left("x"));
     assert!(inner.deadline() >= deadline);
     inner.unlock().await.unwrap();
@@ -134,9 +110,9 @@ pub(crate) async fn an_inner_release_leaves_the_lease_alone(bed: Bed) {
     let client = bed.client().await;
     let lock = client.lock("x").owned_by(&Owner::new());
     let lease = Lease::fixed(ms(60_000));
-    let outer = lock.try_lock(Duration::ZERO, lease).await.unwrap();
-    let second = lock.try_lock(Duration::ZERO, lease).await.unwrap();
-    let third = lock.try_lock(Duration::ZERO, lease).await.unwrap();
+    let outer = lock.try_lock_now(lease).await.unwrap();
+    let second = lock.try_lock_now(lease).await.unwrap();
+    let third = lock.try_lock_now(lease).await.unwrap();
     third.unlock().await.unwrap();
     second.unlock().await.unwrap();
     let left = bed.left("x");
@@ -147,15 +123,9 @@ pub(crate) async fn an_inner_release_leaves_the_lease_alone(bed: Bed) {
 pub(crate) async fn a_longer_inner_lease_counts(bed: Bed) {
     let client = bed.client().await;
     let lock = client.lock("x").owned_by(&Owner::new());
-    let outer = lock
-        .try_lock(Duration::ZERO, Lease::fixed(ms(5000)))
-        .await
-        .unwrap();
+    let outer = lock.try_lock_now(Lease::fixed(ms(5000))).await.unwrap();
     let before = outer.deadline();
-    let inner = lock
-        .try_lock(Duration::ZERO, Lease::fixed(ms(15_000)))
-        .await
-        .unwrap();
+    let inner = lock.try_lock_now(Lease::fixed(ms(15_000))).await.unwrap();
     assert!(
         outer.deadline() > before + ms(7000),
         "one hold, one deadline"
@@ -239,7 +209,7 @@ pub(crate) async fn an_owner_of_one_client_is_nobody_to_another(bed: Bed) {
         elsewhere
             .lock("x")
             .owned_by(&owner)
-            .try_lock(Duration::ZERO, Lease::Renewed)
+            .try_lock_now(Lease::Renewed)
             .await
     })
     .await;

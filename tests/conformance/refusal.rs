@@ -19,9 +19,7 @@ pub(crate) async fn bad_names_are_refused_before_anything_is_sent(bed: Bed) {
         let lock = client.lock(name);
         for error in [
             lock.lock().await.unwrap_err(),
-            lock.try_lock(Duration::ZERO, Lease::fixed(ms(100)))
-                .await
-                .unwrap_err(),
+            lock.try_lock_now(Lease::fixed(ms(100))).await.unwrap_err(),
             lock.acquire().await.unwrap_err(),
             lock.is_locked().await.unwrap_err(),
             lock.is_held().await.unwrap_err(),
@@ -161,7 +159,7 @@ pub(crate) async fn locks_that_cannot_be_one_are_refused(bed: Bed) {
     let stats = client.stats();
     assert_eq!((stats.calls, stats.local_queues), (0, 0));
     let most = client.multi_lock((0..1024).map(|number| number.to_string()));
-    most.try_lock(Duration::ZERO, Lease::fixed(ms(10_000)))
+    most.try_lock_now(Lease::fixed(ms(10_000)))
         .await
         .unwrap()
         .unlock()

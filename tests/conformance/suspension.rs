@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use leasehold::test_util::Machine;
 use leasehold::{Client, Ended, Error, HoldState, Lease, LockGuard, LossReason};
-use leasehold_testbed::{Bed, eventually, timed};
+use leasehold_testbed::{Bed, assert_lost, eventually, timed};
 use tokio::time::Instant;
 
 const LEASE: Duration = Duration::from_secs(30);
@@ -36,11 +36,7 @@ pub(crate) async fn a_hold_is_lost_at_once_when_the_suspension_was_longer_than_i
     let machine = Machine::default();
     let (client, rival) = (client_on(&machine, &bed).await, bed.client().await);
     for (lost, lease) in [(1, Lease::Renewed), (2, Lease::fixed(LEASE))] {
-        let guard = client
-            .lock("x")
-            .try_lock(Duration::ZERO, lease)
-            .await
-            .unwrap();
+        let guard = client.lock("x").try_lock_now(lease).await.unwrap();
         let ended = tokio::spawn(guard.ended());
         // Let it set its timer.
         tokio::task::yield_now().await;
@@ -58,16 +54,7 @@ pub(crate) async fn a_hold_is_lost_at_once_when_the_suspension_was_longer_than_i
             .unwrap();
         eventually("it is counted", async || client.stats().lost == lost).await;
         let late = guard.unlock().await.unwrap_err();
-        assert!(
-            matches!(
-                late,
-                Error::Lost {
-                    reason: LossReason::Expired,
-                    ..
-                }
-            ),
-            "{late}"
-        );
+        assert_lost(&late, LossReason::Expired);
     }
     assert_eq!((client.stats().holds, rival.stats().lost), (0, 0));
 }

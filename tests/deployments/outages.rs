@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use leasehold::{Client, Ended, Error, HoldState, Lease, Lock, LockGuard, LossReason};
 use leasehold_testbed::{
-    Cluster, CommandStats, LIMIT, Sentinels, Server, Shape, Watch, command_stats, eventually,
-    keyslot, take_and_release,
+    Cluster, CommandStats, LIMIT, Sentinels, Server, Shape, Watch, assert_lost, command_stats,
+    eventually, keyslot, take_and_release,
 };
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -203,16 +203,7 @@ async fn without_full_coverage_a_shard_that_is_down_is_its_own_affair() {
         .expect("it serves");
     guard.unlock().await.expect("held");
     let refused = kept_long.unlock().await.expect_err("it came back empty");
-    assert!(
-        matches!(
-            refused,
-            Error::Lost {
-                reason: LossReason::Gone,
-                ..
-            }
-        ),
-        "{refused:?}"
-    );
+    assert_lost(&refused, LossReason::Gone);
     for guard in elsewhere {
         assert_eq!(guard.state(), HoldState::Held);
         guard.unlock().await.expect("held all the time");
@@ -254,7 +245,7 @@ async fn a_master_that_is_down_does_not_make_the_others_answer_all_the_time() {
     let waiting: Vec<_> = (0..4).map(|_| waiter(&client, &name)).collect();
     let (before, since) = (looks(cluster.node(0)), Instant::now());
     while since.elapsed() < Duration::from_secs(5) {
-        drop(lock.try_lock(Duration::ZERO, Lease::Renewed).await);
+        drop(lock.try_lock_now(Lease::Renewed).await);
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     let looks = looks(cluster.node(0)) - before;

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use leasehold::{Client, Error, HoldState, Lease, LossReason};
-use leasehold_testbed::{LIMIT, Outside, Sentinels, Server, eventually, take_and_release};
+use leasehold_testbed::{
+    LIMIT, Outside, Sentinels, Server, assert_lost, eventually, take_and_release,
+};
 
 /// So long that no renewal is due within a test.
 const LONG: Duration = Duration::from_secs(300);
@@ -80,16 +82,7 @@ async fn a_hold_that_the_new_master_lacks_is_lost_at_once() {
     }
     eventually("verified", async || kept.state() == HoldState::Held).await;
     let refused = renewed.unlock().await.expect_err("lost");
-    assert!(
-        matches!(
-            refused,
-            Error::Lost {
-                reason: LossReason::Gone,
-                ..
-            }
-        ),
-        "{refused:?}"
-    );
+    assert_lost(&refused, LossReason::Gone);
     kept.unlock().await.expect("held");
 }
 

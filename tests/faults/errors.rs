@@ -15,7 +15,7 @@ pub(crate) const CALL: Duration = Duration::from_secs(6);
 /// One call, one reply.
 async fn ask(client: &Client, name: &str) -> Result<(), Error> {
     let lock = client.lock(name);
-    let asked = lock.try_lock(Duration::ZERO, Lease::fixed(ms(5_000)));
+    let asked = lock.try_lock_now(Lease::fixed(ms(5_000)));
     let guard = within(CALL, "a call", asked).await?;
     within(CALL, "a release", guard.unlock()).await
 }

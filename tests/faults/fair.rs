@@ -238,7 +238,7 @@ fn a_waiter_whose_writes_are_paused_gives_up_in_time_and_leaves_the_queue() {
         let client = client.expect("connects");
         let guard = holder
             .fair_lock("n")
-            .try_lock(Duration::ZERO, Lease::fixed(ms(60_000)))
+            .try_lock_now(Lease::fixed(ms(60_000)))
             .await
             .expect("free");
         let lock = client.fair_lock("n");

@@ -154,10 +154,7 @@ fn a_lost_re_entry_of_any_sort_leaves_the_outer_hold() {
             return;
         }
         let lock = kind.lock(&testbed.client, "n");
-        let outer = lock
-            .try_lock(Duration::ZERO, Lease::fixed(LONG))
-            .await
-            .expect("free");
+        let outer = lock.try_lock_now(Lease::fixed(LONG)).await.expect("free");
         testbed.proxy.swallow_replies();
         let again = lock
             .acquire()
@@ -211,7 +208,7 @@ fn a_lost_release_of_any_kind_is_repeated_and_harms_nobody() {
     for_each_kind(&async |kind, testbed| {
         let guard = kind
             .lock(&testbed.client, "n")
-            .try_lock(Duration::ZERO, Lease::fixed(LONG))
+            .try_lock_now(Lease::fixed(LONG))
             .await
             .expect("free");
         testbed.proxy.swallow_replies();

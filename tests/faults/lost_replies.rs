@@ -238,7 +238,7 @@ fn a_re_entry_whose_reply_is_lost_leaves_the_outer_hold() {
         let mut testbed = Testbed::new().await;
         let lock = testbed.client.lock("n");
         let outer = lock
-            .try_lock(Duration::ZERO, Lease::fixed(ms(20_000)))
+            .try_lock_now(Lease::fixed(ms(20_000)))
             .await
             .expect("free");
         let owner = outer.owner().to_owned();

@@ -25,9 +25,7 @@ fn bad_names_are_refused_unsent_with_value_and_limit() {
             let lock = client.lock(name);
             let outcomes = [
                 lock.lock().await.map(drop),
-                lock.try_lock(Duration::ZERO, Lease::fixed(ms(1_000)))
-                    .await
-                    .map(drop),
+                lock.try_lock_now(Lease::fixed(ms(1_000))).await.map(drop),
                 lock.acquire().wait(ms(10)).await.map(drop),
                 lock.run(ms(10), Lease::fixed(ms(1_000)), async |_guard| ())
                     .await,
@@ -83,9 +81,7 @@ fn bad_leases_are_refused_unsent_and_endless_waits_are_not_bad() {
         ] {
             let lock = client.lock("n");
             let outcomes = [
-                lock.try_lock(Duration::ZERO, Lease::fixed(lease))
-                    .await
-                    .map(drop),
+                lock.try_lock_now(Lease::fixed(lease)).await.map(drop),
                 lock.acquire().lease(Lease::fixed(lease)).await.map(drop),
                 lock.acquire().max_hold(lease).await.map(drop),
                 lock.run(Duration::ZERO, Lease::fixed(lease), async |_guard| ())

@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use leasehold::{Client, Error, Lease, LossReason};
-use leasehold_testbed::{Borrowed, Outside, Proxy, Server, eventually_within, lost, ms, within};
+use leasehold_testbed::{
+    Borrowed, Outside, Proxy, Server, assert_lost, eventually_within, lost, ms, within,
+};
 
 use crate::testbed::{
     GIVEN_UP, LATE, SILENCE, alone, at_rest, beside, block_on, brisk, builder, connect, cut_after,
@@ -278,16 +280,7 @@ fn work_stops_when_the_lock_is_lost() {
         });
         let delete = async { outside.command(&["DEL", "n"]) };
         let (outcome, _) = tokio::join!(within(TICK, "stopped", run), delete);
-        assert!(
-            matches!(
-                outcome,
-                Err(Error::Lost {
-                    reason: LossReason::Gone,
-                    ..
-                })
-            ),
-            "{outcome:?}"
-        );
+        assert_lost(&outcome.unwrap_err(), LossReason::Gone);
         assert!(dropped.load(Relaxed));
     });
 }
@@ -343,10 +336,7 @@ fn fixed_leases_end_by_themselves_and_are_never_renewed() {
         let mut outside = Outside::of(&server);
         let lock = client.lock("n");
         let started = Instant::now();
-        let guard = lock
-            .try_lock(Duration::ZERO, Lease::fixed(fixed))
-            .await
-            .expect("free");
+        let guard = lock.try_lock_now(Lease::fixed(fixed)).await.expect("free");
         assert_eq!(
             within(fixed + LATE, "lost", lost(&guard)).await,
             LossReason::Expired
@@ -360,10 +350,7 @@ fn fixed_leases_end_by_themselves_and_are_never_renewed() {
         assert!(started.elapsed() < renewed, "{:?}", started.elapsed());
         assert_eq!(client.stats().renewed, 0);
         // A renewed lease on the same name has its full length immediately.
-        let guard = lock
-            .try_lock(Duration::ZERO, Lease::Renewed)
-            .await
-            .expect("free");
+        let guard = lock.try_lock_now(Lease::Renewed).await.expect("free");
         assert!(outside.pttl("n") > 5_000, "{}", outside.pttl("n"));
         guard.unlock().await.expect("held");
         at_rest(&client, LIMIT).await;

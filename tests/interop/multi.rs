@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use leasehold::settings::LocalHandover;
 use leasehold::{HoldState, Lease};
-use leasehold_testbed::lost;
+use leasehold_testbed::{lost, take_and_release};
 
 use crate::contention::contend;
 use crate::harness::{Harness, NOW, SHORT, joined, soon};
@@ -60,12 +60,7 @@ async fn multi_waiters_wake_when_the_other_side_releases() {
     joined("java wakes with several", several).await;
     harness.java.unlock("a", "lock:b").await.expect("unlock");
     harness.java.unlock("b", "multi:a+c").await.expect("unlock");
-    soon("rust takes all", ours.lock())
-        .await
-        .expect("lock")
-        .unlock()
-        .await
-        .expect("unlock");
+    take_and_release(&ours).await;
 }
 
 /// Our side takes the names in sorted order, Redisson in the given order. So each side can hold the

@@ -24,16 +24,15 @@ macro_rules! with_each {
     };
 }
 
-mod crowd;
-mod go_and_node;
 mod laravel;
+mod one_server;
 mod process;
 mod quorum;
 mod redis_py;
 
 use std::time::Duration;
 
-use leasehold::{Client, ClientBuilder};
+use leasehold::{Client, ClientBuilder, Lock, LockGuard};
 use leasehold_testbed::{LIMIT, Outside, Server};
 
 const ONCE: Duration = Duration::ZERO;
@@ -47,6 +46,11 @@ fn builder(url: &str) -> ClientBuilder {
     Client::builder(url)
         .connect_timeout(LIMIT)
         .command_timeout(LIMIT / 4)
+}
+
+/// Takes a lock, however long that takes.
+async fn take(lock: Lock) -> LockGuard {
+    lock.lock().await.unwrap()
 }
 
 /// How often the peers have asked. All peers set the key or check whether it exists.

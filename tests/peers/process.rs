@@ -134,13 +134,13 @@ impl Process {
         answer.unwrap_or_else(|raised| panic!("{command}: {raised:?}"))
     }
 
-    /// Makes a lock known to the Go and Node drivers as `it`.
+    /// Makes a lock known to the driver as `it`.
     pub(crate) async fn make(&self, key: &str, lease_ms: u32) {
         self.tell(&format!("make {} it {key} {lease_ms}", self.library.name()))
             .await;
     }
 
-    /// Starts a crowd in the Go and Node drivers. The future returns how many tasks met another one
+    /// Starts a crowd in the driver. The future returns how many tasks met another one
     /// inside.
     pub(crate) fn contend(
         &self,

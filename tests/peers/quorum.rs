@@ -1,10 +1,10 @@
 //! A quorum of string locks, shared with redsync on three servers and with node-redlock on five.
 
-use leasehold::{Client, Error, Lease, Lock, LossReason};
-use leasehold_testbed::{Reply, Server, eventually, ms, soon};
+use leasehold::{Client, Lease, Lock, LossReason};
+use leasehold_testbed::{Reply, Server, assert_lost, crowd, eventually, ms, soon, take_turn};
 
 use crate::process::{Library, Process};
-use crate::{KEY, LONG, ONCE, asked, builder, crowd};
+use crate::{KEY, LONG, ONCE, asked, builder, take};
 
 with_each! {
     [
@@ -141,13 +141,7 @@ async fn each_waits_for_the_other(library: Library, number: usize) {
     };
     eventually("refused", async || refused()).await;
     assert!(both.peer.is("release it").await);
-    soon("granted", waits)
-        .await
-        .unwrap()
-        .unwrap()
-        .unlock()
-        .await
-        .unwrap();
+    take_turn("granted", waits).await;
 }
 
 async fn each_keeps_to_extensions_of_the_other(library: Library, number: usize) {
@@ -189,13 +183,7 @@ async fn each_is_freed_by_its_expiry(library: Library, number: usize) {
         .unwrap();
     both.peer.make(KEY, LONG).await;
     assert_eq!(both.peer.tell("lock it").await, "locked");
-    assert!(matches!(
-        guard.check(),
-        Err(Error::Lost {
-            reason: LossReason::Expired,
-            ..
-        })
-    ));
+    assert_lost(&guard.check().unwrap_err(), LossReason::Expired);
     drop(guard);
     both.settled().await;
     let owner = both.peer.tell("owner it").await;
@@ -242,7 +230,7 @@ async fn in_a_crowd_nobody_meets_anybody(library: Library, number: usize) {
     let both = both(library, start(number), LONG).await;
     let theirs = both.peer.contend(2, 8, KEY);
     let locks = (0..2).map(|_| quorum(&both.clients));
-    crowd::enter_all(locks, &both.servers[0], 8).await;
+    crowd::enter_all(locks, &both.servers[0], 8, take).await;
     assert_eq!(theirs.await.unwrap(), "0", "the peer met somebody");
     assert_eq!(crowd::entered(&both.servers[0]), 2 * 8 + 2 * 8);
     both.settled().await;

@@ -3,57 +3,23 @@
 
 use std::time::Duration;
 
-use futures::future::join_all;
 use leasehold::{Lease, Lock};
-use leasehold_testbed::{Connection, Server, ms, soon};
-use tokio::time::sleep;
+use leasehold_testbed::{Server, crowd, ms};
 
 use crate::testbed::{NAME, Nodes, Servers};
 
-/// Enters this many times, and counts who is inside and the number of entries.
-async fn enter(lock: Lock, mut outside: Connection, rounds: u32, lease: Lease) {
-    for _ in 0..rounds {
-        let entering = async {
-            loop {
-                match lock.try_lock(ms(4000), lease).await {
-                    Ok(guard) => break guard,
-                    Err(error) => assert!(error.is_retryable(), "{error}"),
-                }
+async fn all_enter(locks: Vec<Lock>, rounds: usize, lease: Lease) {
+    let (outside, expected) = (Server::start(), locks.len() * rounds);
+    let take = move |lock: Lock| async move {
+        loop {
+            match lock.try_lock(ms(4000), lease).await {
+                Ok(guard) => return guard,
+                Err(error) => assert!(error.is_retryable(), "{error}"),
             }
-        };
-        let guard = soon("granted", entering).await;
-        assert_eq!(
-            outside.command(&["INCR", "inside"]).unwrap().int(),
-            1,
-            "two inside"
-        );
-        // A step that a second task inside would destroy.
-        let before = outside.command(&["GET", "entered"]).unwrap();
-        let before = if before == leasehold_testbed::Reply::Nil {
-            0
-        } else {
-            before.int()
-        };
-        sleep(ms(1)).await;
-        guard.check().unwrap();
-        let after = (before + 1).to_string();
-        outside.command(&["SET", "entered", &after]).unwrap();
-        outside.command(&["DECR", "inside"]).unwrap();
-        guard.unlock().await.unwrap();
-    }
-}
-
-async fn all_enter(locks: Vec<Lock>, rounds: u32, lease: Lease) {
-    let (outside, expected) = (Server::start(), locks.len() * rounds as usize);
-    let tasks: Vec<_> = locks
-        .into_iter()
-        .map(|lock| tokio::spawn(enter(lock, outside.connection(), rounds, lease)))
-        .collect();
-    for done in join_all(tasks).await {
-        done.unwrap();
-    }
-    let entered = outside.command(&["GET", "entered"]).int();
-    assert_eq!(usize::try_from(entered).unwrap(), expected);
+        }
+    };
+    crowd::enter_all(locks, &outside, rounds, take).await;
+    assert_eq!(usize::try_from(crowd::entered(&outside)).unwrap(), expected);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

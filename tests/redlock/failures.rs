@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use leasehold::{Client, ClientBuilder, Error, HoldState, Lease, LossReason};
-use leasehold_testbed::{Proxy, Server, eventually, lost, ms, soon};
+use leasehold_testbed::{Proxy, Server, eventually, lost, ms, soon, take_and_release, take_turn};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::testbed::{LONG, NAME, Nodes, Servers, in_vain, proxies, scripts_known};
@@ -69,13 +69,7 @@ async fn a_waiter_gets_the_lock_when_an_absent_server_returns() {
     })
     .await;
     guard.unlock().await.unwrap();
-    soon("granted", waits)
-        .await
-        .unwrap()
-        .unwrap()
-        .unlock()
-        .await
-        .unwrap();
+    take_turn("granted", waits).await;
     assert!(client.stats().wakes > before.wakes, "by the message");
     assert_eq!(client.stats().reconnects, 0, "it was never lost");
 }
@@ -188,12 +182,7 @@ async fn a_grant_with_a_lost_reply_is_given_back() {
     assert!(matches!(error, Error::Quorum { needed: 3, .. }), "{error}");
     eventually("given back everywhere", async || servers.holding(NAME) == 0).await;
     proxies.iter().for_each(Proxy::pass);
-    soon("and free", nodes.lock().lock())
-        .await
-        .unwrap()
-        .unlock()
-        .await
-        .unwrap();
+    take_and_release(&nodes.lock()).await;
 }
 
 #[tokio::test]
@@ -230,12 +219,7 @@ async fn one_server_restarted_empty_does_not_free_the_lock() {
     sleep_until(first + ms(200)).await;
     guard.check().unwrap();
     guard.unlock().await.unwrap();
-    soon("free", theirs.lock().lock())
-        .await
-        .unwrap()
-        .unlock()
-        .await
-        .unwrap();
+    take_and_release(&theirs.lock()).await;
 }
 
 /// A limit of the quorum: if a majority forgets, the lock is free.

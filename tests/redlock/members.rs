@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use leasehold::{Error, Lease, Lock, LockGuard, Owner};
-use leasehold_testbed::{eventually, ms, soon};
+use leasehold_testbed::{eventually, ms, soon, take_and_release, take_turn};
 
 use crate::testbed::{LONG, NAME, Servers};
 
@@ -37,12 +37,7 @@ async fn a_majority_held_by_another_is_a_timeout() {
     for guard in guards {
         guard.unlock().await.unwrap();
     }
-    soon("free", lock.lock())
-        .await
-        .unwrap()
-        .unlock()
-        .await
-        .unwrap();
+    take_and_release(&lock).await;
 }
 
 #[tokio::test]
@@ -74,13 +69,7 @@ async fn a_forced_release_lets_a_waiter_in() {
     eventually("refused", async || refused()).await;
     assert!(!waits.is_finished());
     assert!(theirs.0[1].string_lock(NAME).force_unlock().await.unwrap());
-    soon("two of three are free", waits)
-        .await
-        .unwrap()
-        .unwrap()
-        .unlock()
-        .await
-        .unwrap();
+    take_turn("two of three are free", waits).await;
 }
 
 #[tokio::test]

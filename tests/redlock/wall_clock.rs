@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use leasehold::Lease;
-use leasehold_testbed::{Server, eventually, ms, preload, soon};
+use leasehold_testbed::{Server, eventually, ms, preload, take_and_release};
 
 use crate::testbed::{LONG, NAME, Servers, in_vain};
 
@@ -57,11 +57,6 @@ async fn a_server_whose_clock_jumps_forward_does_not_free_the_lock() {
     in_vain(&refused);
     guard.check().unwrap();
     guard.unlock().await.unwrap();
-    soon("free", theirs.lock().lock())
-        .await
-        .unwrap()
-        .unlock()
-        .await
-        .unwrap();
+    take_and_release(&theirs.lock()).await;
     fs::remove_dir_all(offset.parent().unwrap()).unwrap();
 }

@@ -72,7 +72,7 @@ fn call_the_client(client: &Client, owner: &Owner, guards: &[LockGuard], number:
     if number < ASKS_FOR_LOCKS {
         for make in KINDS {
             let lock = make(client, "x").owned_by(owner);
-            drop(lock.try_lock(Duration::ZERO, Lease::Renewed).now_or_never());
+            drop(lock.try_lock_now(Lease::Renewed).now_or_never());
             drop(lock.try_lock(LONG, Lease::Renewed).now_or_never());
             let lock = make(client, "other");
             drop(lock.try_lock(LONG, Lease::Renewed).now_or_never());

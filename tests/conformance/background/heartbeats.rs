@@ -28,11 +28,7 @@ fn queue_for(client: &Client, name: &str) -> JoinHandle<LockGuard> {
 }
 
 async fn take_fair(client: &Client, name: &str) -> LockGuard {
-    client
-        .fair_lock(name)
-        .try_lock(Duration::ZERO, LONG)
-        .await
-        .unwrap()
+    client.fair_lock(name).try_lock_now(LONG).await.unwrap()
 }
 
 #[tokio::test(start_paused = true)]

@@ -9,6 +9,7 @@ import threading
 import time
 
 import redis
+from redis.exceptions import LockError
 from redis.lock import Lock
 
 URL = sys.argv[1]
@@ -21,29 +22,33 @@ def seconds(millis):
     return None if millis == "none" else int(millis) / 1000
 
 
-def make(alias, key, timeout):
+def make(_, alias, key, timeout):
     locks[alias] = Lock(
         client, key, timeout=seconds(timeout), sleep=0.01, thread_local=False
     )
+    return "made"
 
 
-def acquire(alias, wait):
-    return locks[alias].acquire(blocking=wait != "0", blocking_timeout=seconds(wait))
+def lock(alias):
+    locks[alias].acquire()
+    return "locked"
 
 
-def acquire_with_token(alias, token):
-    return locks[alias].acquire(blocking=False, token=token)
+def is_done(work):
+    """False if the lock is not its own."""
+    try:
+        work()
+        return True
+    except LockError:
+        return False
 
 
-def token(alias):
-    return locks[alias].local.token.decode()
-
-
-def take_token(alias, text):
+def adopt(alias, text):
     locks[alias].local.token = text.encode()
+    return "adopted"
 
 
-def contend(threads, rounds, key, lease):
+def contend(_, threads, rounds, key, lease):
     """Enters by many threads; how often somebody else was inside."""
     met = []
 
@@ -69,18 +74,25 @@ def contend(threads, rounds, key, lease):
 
 
 COMMANDS = {
+    # What all drivers know.
     "make": make,
-    "acquire": acquire,
-    "acquire_with_token": acquire_with_token,
-    "release": lambda alias: locks[alias].release(),
-    "extend": lambda alias, millis: locks[alias].extend(seconds(millis)),
-    "replace": lambda alias, millis: locks[alias].extend(seconds(millis), replace_ttl=True),
+    "try": lambda alias: locks[alias].acquire(blocking=False),
+    "lock": lock,
+    "release": lambda alias: is_done(locks[alias].release),
+    "extend": lambda alias, millis: is_done(
+        lambda: locks[alias].extend(seconds(millis), replace_ttl=True)
+    ),
+    "owner": lambda alias: locks[alias].local.token.decode(),
+    "adopt": adopt,
+    "contend": contend,
+    # What only this library has.
+    "try_for": lambda alias, millis: locks[alias].acquire(blocking_timeout=seconds(millis)),
+    "try_with_token": lambda alias, token: locks[alias].acquire(blocking=False, token=token),
+    "add": lambda alias, millis: locks[alias].extend(seconds(millis)),
     "reacquire": lambda alias: locks[alias].reacquire(),
+    "give_back": lambda alias: locks[alias].release(),
     "owned": lambda alias: locks[alias].owned(),
     "locked": lambda alias: locks[alias].locked(),
-    "token": token,
-    "take_token": take_token,
-    "contend": contend,
 }
 
 

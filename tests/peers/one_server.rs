@@ -1,11 +1,11 @@
-//! One key shared with Go's redsync and redislock and with node-redlock, in both directions.
+//! One key shared with redis-py, Go's redsync and redislock, and node-redlock, in both directions.
 
 use leasehold::{Client, Error, Lease, Lock, LossReason};
-use leasehold_testbed::{Server, eventually, ms, soon};
+use leasehold_testbed::{Server, assert_lost, crowd, eventually, ms, no_expiry, soon, take_turn};
 use tokio::time::Instant;
 
 use crate::process::{Library, Process};
-use crate::{KEY, LONG, ONCE, asked, builder, crowd};
+use crate::{KEY, LONG, ONCE, asked, builder, take};
 
 with_each! {
     [
@@ -19,20 +19,21 @@ with_each! {
         each_takes_over_what_the_other_took,
         in_a_crowd_nobody_meets_anybody,
     ]
+    redis_py(Library::RedisPy)
     redsync(Library::Redsync)
     redislock(Library::Redislock)
     node_redlock(Library::NodeRedlock)
 }
 
-struct Both {
-    server: Server,
-    peer: Process,
-    client: Client,
-    lock: Lock,
+pub(crate) struct Both {
+    pub(crate) server: Server,
+    pub(crate) peer: Process,
+    pub(crate) client: Client,
+    pub(crate) lock: Lock,
 }
 
 /// One key, a lock of the peer at it, called `it`, and a lock of ours.
-async fn both(library: Library, lease_ms: u32) -> Both {
+pub(crate) async fn both(library: Library, lease_ms: u32) -> Both {
     let server = Server::start();
     let peer = Process::start(library, &[server.url()]);
     peer.make(KEY, lease_ms).await;
@@ -47,7 +48,7 @@ async fn both(library: Library, lease_ms: u32) -> Both {
 }
 
 impl Both {
-    fn left(&self) -> i64 {
+    pub(crate) fn left(&self) -> i64 {
         self.server.command(&["PTTL", KEY]).int()
     }
 
@@ -55,18 +56,9 @@ impl Both {
         self.server.command(&["GET", KEY]).text()
     }
 
-    async fn refused(&self) {
+    pub(crate) async fn refused(&self) {
         let refused = self.lock.try_lock(ONCE, Lease::Renewed).await.unwrap_err();
-        assert!(
-            matches!(
-                refused,
-                Error::Timeout {
-                    no_expiry: false,
-                    ..
-                }
-            ),
-            "{refused}"
-        );
+        assert_eq!(no_expiry(&refused), Some(false));
     }
 }
 
@@ -98,13 +90,7 @@ async fn each_waits_for_the_other(library: Library) {
     let waits = tokio::spawn(async move { lock.lock().await });
     eventually("queued", async || both.client.stats().waiting == 1).await;
     assert!(both.peer.is("release it").await);
-    soon("granted", waits)
-        .await
-        .unwrap()
-        .unwrap()
-        .unlock()
-        .await
-        .unwrap();
+    take_turn("granted", waits).await;
 }
 
 async fn each_sees_what_the_other_stores(library: Library) {
@@ -116,7 +102,7 @@ async fn each_sees_what_the_other_stores(library: Library) {
         Library::Redsync => owner.len() == 24 && owner.ends_with("=="),
         // The same without padding, followed by the program's own text.
         Library::Redislock => owner.len() == 22 + 7 && owner.ends_with("/job-17"),
-        // In hex.
+        // In hex; redis-py's are a uuid1.
         _ => owner.len() == 32 && owner.bytes().all(|byte| byte.is_ascii_hexdigit()),
     };
     assert!(form, "{owner}");
@@ -208,13 +194,7 @@ async fn each_is_freed_by_its_expiry(library: Library) {
         .unwrap();
     both.peer.make(KEY, LONG).await;
     assert_eq!(both.peer.tell("lock it").await, "locked");
-    assert!(matches!(
-        guard.check(),
-        Err(Error::Lost {
-            reason: LossReason::Expired,
-            ..
-        })
-    ));
+    assert_lost(&guard.check().unwrap_err(), LossReason::Expired);
     assert!(guard.unlock().await.is_err());
     eventually("settled", async || {
         both.client.stats().releases_pending == 0
@@ -237,27 +217,9 @@ async fn a_late_call_affects_nobody(library: Library) {
     both.server.command(&["DEL", KEY]);
     assert!(both.peer.is("try it").await);
     let gone = guard.extend(ms(60_000)).await.unwrap_err();
-    assert!(
-        matches!(
-            gone,
-            Error::Lost {
-                reason: LossReason::Gone,
-                ..
-            }
-        ),
-        "{gone}"
-    );
+    assert_lost(&gone, LossReason::Gone);
     let gone = guard.unlock().await.unwrap_err();
-    assert!(
-        matches!(
-            gone,
-            Error::Lost {
-                reason: LossReason::Gone,
-                ..
-            }
-        ),
-        "{gone}"
-    );
+    assert_lost(&gone, LossReason::Gone);
     assert_eq!(both.value(), both.peer.tell("owner it").await);
     assert!(both.peer.is("release it").await);
 }
@@ -298,7 +260,7 @@ async fn in_a_crowd_nobody_meets_anybody(library: Library) {
     let both = both(library, LONG).await;
     let theirs = both.peer.contend(3, 15, KEY);
     let locks = (0..3).map(|_| both.client.string_lock(KEY));
-    crowd::enter_all(locks, &both.server, 15).await;
+    crowd::enter_all(locks, &both.server, 15, take).await;
     assert_eq!(theirs.await.unwrap(), "0", "the peer met somebody");
     assert_eq!(crowd::entered(&both.server), 3 * 15 + 3 * 15);
     assert_eq!(both.left(), -2);
