@@ -1,6 +1,6 @@
 //! What a runner ends with.
 
-use crate::testbed::{Testbed, bare, exit_code, stderr, stdout};
+use crate::testbed::{Testbed, assert_output, bare, exit_code, stderr, stdout};
 
 #[test]
 fn the_commands_own_code_is_passed_on() {
@@ -20,12 +20,7 @@ fn a_lock_that_another_holds_is_not_acquired_in_time() {
     bed.hold_by_another("job");
     for wait in ["0", "200ms"] {
         let output = bed.output(&["run", "job", "--wait", wait, "--", "echo", "ran"]);
-        assert_eq!(
-            (exit_code(&output), &*stdout(&output)),
-            (120, ""),
-            "{}",
-            stderr(&output)
-        );
+        assert_output(&output, 120, "");
         assert!(
             stderr(&output).contains("not acquired in time"),
             "{}",
@@ -43,12 +38,7 @@ fn without_a_server_no_command_runs() {
     };
     bed.server.kill();
     let output = bed.output(&["run", "job", "--", "echo", "ran"]);
-    assert_eq!(
-        (exit_code(&output), &*stdout(&output)),
-        (122, ""),
-        "{}",
-        stderr(&output)
-    );
+    assert_output(&output, 122, "");
 }
 
 #[test]
@@ -56,12 +46,7 @@ fn a_refusal_of_the_server_has_a_code_of_its_own() {
     let Some(bed) = Testbed::start() else { return };
     bed.server.command(&["SET", "job", "data"]);
     let output = bed.output(&["run", "job", "--", "echo", "ran"]);
-    assert_eq!(
-        (exit_code(&output), &*stdout(&output)),
-        (123, ""),
-        "{}",
-        stderr(&output)
-    );
+    assert_output(&output, 123, "");
     assert!(stderr(&output).contains("WRONGTYPE"), "{}", stderr(&output));
 }
 

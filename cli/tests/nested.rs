@@ -5,7 +5,7 @@ use std::process::Stdio;
 use leasehold_testbed::wait_until;
 use nix::sys::signal::Signal;
 
-use crate::testbed::{LATE, Testbed, await_line, exit_code, runs, stderr, stdout, text};
+use crate::testbed::{LATE, Testbed, assert_output, await_line, runs, stderr, stdout, text};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_leasehold");
 
@@ -56,12 +56,7 @@ fn a_run_of_another_name_in_between_changes_nothing() {
         "{PROGRAM} run b -- {PROGRAM} run a --fenced --wait 0 -- sh -c 'echo $LEASEHOLD_TOKEN'"
     );
     let output = bed.output(&["run", "a", "--fenced", "--", "sh", "-c", &script]);
-    assert_eq!(
-        (exit_code(&output), &*stdout(&output)),
-        (0, "1\n"),
-        "{}",
-        stderr(&output)
-    );
+    assert_output(&output, 0, "1\n");
 }
 
 #[test]
@@ -87,12 +82,7 @@ fn without_the_hold_of_the_outer_run_no_command_runs() {
             "x\ny",
         ] {
             let output = stale(owner);
-            assert_eq!(
-                (exit_code(&output), &*stdout(&output)),
-                (121, ""),
-                "{}",
-                stderr(&output)
-            );
+            assert_output(&output, 121, "");
             assert!(
                 stderr(&output).contains("LEASEHOLD_OWNER"),
                 "{}",
@@ -104,20 +94,10 @@ fn without_the_hold_of_the_outer_run_no_command_runs() {
 
     let mut odd = bed.leasehold(&["run", "job", "--", "echo", "ran"]);
     let output = odd.env("LEASEHOLD_HELD", "{").output().expect("started");
-    assert_eq!(
-        (exit_code(&output), &*stdout(&output)),
-        (124, ""),
-        "{}",
-        stderr(&output)
-    );
+    assert_output(&output, 124, "");
     let mut odd = bed.leasehold(&["run", "job", "--", "echo", "ran"]);
     let output = odd.env("LEASEHOLD_OWNER", ours).output().expect("started");
-    assert_eq!(
-        (exit_code(&output), &*stdout(&output)),
-        (124, ""),
-        "{}",
-        stderr(&output)
-    );
+    assert_output(&output, 124, "");
 }
 
 #[test]
@@ -126,12 +106,7 @@ fn an_outer_run_without_tokens_gives_the_inner_none() {
     let output = bed.output(&[
         "run", "job", "--", PROGRAM, "run", "job", "--fenced", "--", "echo", "ran",
     ]);
-    assert_eq!(
-        (exit_code(&output), &*stdout(&output)),
-        (124, ""),
-        "{}",
-        stderr(&output)
-    );
+    assert_output(&output, 124, "");
 }
 
 #[test]

@@ -186,3 +186,13 @@ pub(crate) fn stdout(output: &Output) -> String {
 pub(crate) fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
+
+/// Checks how a run ended and what it wrote.
+pub(crate) fn assert_output(output: &Output, code: i32, written: &str) {
+    assert_eq!(
+        (exit_code(output), &*stdout(output)),
+        (code, written),
+        "{}",
+        stderr(output)
+    );
+}

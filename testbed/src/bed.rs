@@ -80,16 +80,16 @@ impl Bed {
     }
 
     pub async fn client(&self) -> Client {
-        connect(self.builder()).await
+        connected(self.builder()).await
     }
 
     pub async fn client_without_polls(&self) -> Client {
-        connect(self.without_polls()).await
+        connected(self.without_polls()).await
     }
 
     /// A client whose renewed holds last this long.
     pub async fn client_with_lease(&self, lease: Duration) -> Client {
-        connect(self.builder().lease(lease)).await
+        connected(self.builder().lease(lease)).await
     }
 
     /// A client that hands holds over however long the sections take.
@@ -98,7 +98,7 @@ impl Bed {
             count: 1000,
             time: SOON,
         };
-        connect(self.without_polls().local_handover(streak)).await
+        connected(self.without_polls().local_handover(streak)).await
     }
 
     /// A client for threads, without polls.
@@ -300,7 +300,8 @@ impl Bed {
     }
 }
 
-async fn connect(builder: ClientBuilder) -> Client {
+/// A client whose server answers.
+pub async fn connected(builder: ClientBuilder) -> Client {
     builder.connect().await.expect("a client")
 }
 

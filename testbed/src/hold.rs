@@ -63,7 +63,8 @@ pub async fn take_turn(what: &str, waiter: JoinHandle<Result<LockGuard, Error>>)
     release(taken.expect("no panic")).await;
 }
 
-async fn release(taken: Result<LockGuard, Error>) {
+/// Releases a lock that must have been granted.
+pub async fn release(taken: Result<LockGuard, Error>) {
     let guard = taken.expect("it is free");
     guard.unlock().await.expect("it is held");
 }

@@ -50,7 +50,7 @@ mod waiting;
 
 pub use authority::{Authority, Issued};
 #[cfg(feature = "locks")]
-pub use bed::{Bed, Connect};
+pub use bed::{Bed, Connect, connected};
 #[cfg(feature = "locks")]
 pub use behaviours::{On, task, thread};
 pub use certificate::Certificate;
@@ -62,7 +62,8 @@ pub use deployment::slots::{SLOTS, keyslot};
 pub use deployment::{Borrowed, Deployment, Line};
 #[cfg(feature = "locks")]
 pub use hold::{
-    assert_free, assert_lost, lost, no_expiry, take_and_release, take_turn, until_stats, waiting,
+    assert_free, assert_lost, lost, no_expiry, release, take_and_release, take_turn, until_stats,
+    waiting,
 };
 #[cfg(feature = "locks")]
 pub use kind::{KINDS, Kind};

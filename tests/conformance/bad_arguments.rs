@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use leasehold::settings::LocalHandover;
 use leasehold::{Client, ConfigError, Error, FencingToken, Lease, Lock};
-use leasehold_testbed::{Bed, eventually, ms, take_and_release};
+use leasehold_testbed::{Bed, connected, eventually, ms, take_and_release};
 
 const ID: &str = "0123456789abcdef0123456789abcdef";
 const NOW: Duration = Duration::ZERO;
@@ -395,13 +395,7 @@ pub(crate) async fn the_greatest_spans_are_taken(bed: Bed) {
         count: u32::MAX,
         time: Duration::MAX,
     };
-    let client = bed
-        .builder()
-        .local_handover(for_ever)
-        .lease(Lease::MAX)
-        .connect()
-        .await
-        .unwrap();
+    let client = connected(bed.builder().local_handover(for_ever).lease(Lease::MAX)).await;
     for (kind, lock) in locks(&client, "x") {
         let guard = lock
             .acquire()
@@ -431,12 +425,7 @@ pub(crate) async fn a_closed_client_refuses(bed: Bed) {
 }
 
 pub(crate) async fn a_dead_server_is_reported_by_every_call(mut bed: Bed) {
-    let client = bed
-        .builder()
-        .command_timeout(ms(100))
-        .connect()
-        .await
-        .unwrap();
+    let client = connected(bed.builder().command_timeout(ms(100))).await;
     let texts = handed_on(&client).await;
     bed.fail();
     let mut told = Told::default();

@@ -1,7 +1,7 @@
 //! One owner on both sides of a read/write lock: downgrades, upgrades, and who follows.
 
 use leasehold::{ConfigError, Error, Lease, Owner};
-use leasehold_testbed::{Bed, eventually, ms, take_turn, timed, waiting};
+use leasehold_testbed::{Bed, eventually, ms, release, take_turn, timed, waiting};
 use tokio::time::{Instant, sleep};
 
 use crate::for_each_kind::is_sure;
@@ -187,12 +187,7 @@ pub(crate) async fn a_writer_re_enters_and_readers_follow(bed: Bed) {
             .await
             .unwrap()
     );
-    write(&one, Lease::fixed(ms(9000)))
-        .await
-        .unwrap()
-        .unlock()
-        .await
-        .unwrap();
+    release(write(&one, Lease::fixed(ms(9000))).await).await;
 }
 
 pub(crate) async fn a_reader_follows_its_owner_that_came_to_write(bed: Bed) {

@@ -8,7 +8,7 @@ use futures::FutureExt;
 use leasehold::settings::LocalHandover;
 use leasehold::test_util::{Delay, Faults};
 use leasehold::{Client, Error, Lease, Lock, LossReason};
-use leasehold_testbed::{Bed, assert_free, assert_lost, eventually, ms, timed, waiting};
+use leasehold_testbed::{Bed, assert_free, assert_lost, connected, eventually, ms, timed, waiting};
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep};
 
@@ -204,12 +204,7 @@ pub(crate) async fn a_shorter_lease_is_not_handed_over(bed: Bed) {
 }
 
 pub(crate) async fn without_hand_over_every_release_goes_to_redis(bed: Bed) {
-    let client = bed
-        .builder()
-        .local_handover(LocalHandover::Off)
-        .connect()
-        .await
-        .unwrap();
+    let client = connected(bed.builder().local_handover(LocalHandover::Off)).await;
     let guard = client.lock("x").lock().await.unwrap();
     let next = client.lock("x");
     let waiter = tokio::spawn(async move { next.lock().await });

@@ -6,7 +6,7 @@ use std::time::Duration;
 use leasehold::settings::LocalHandover;
 use leasehold::test_util::{Delay, Faults, LinkControl};
 use leasehold::{Client, EmbeddedRedis, Ended, Lease, LockGuard, LossReason};
-use leasehold_testbed::{Bed, eventually, ms, waiting};
+use leasehold_testbed::{Bed, connected, eventually, ms, release, waiting};
 use tokio::time::{Instant, sleep, sleep_until};
 
 /// How long after a connection broke the server runs the calls that were in flight.
@@ -381,13 +381,7 @@ async fn a_hold_with_calls_that_are_not_settled_is_not_handed_over() {
             count: 9,
             time: LONG,
         };
-        let client = testbed
-            .redis
-            .builder()
-            .local_handover(streak)
-            .connect()
-            .await
-            .unwrap();
+        let client = connected(testbed.redis.builder().local_handover(streak)).await;
         let link = testbed.redis.links().pop().unwrap();
         let guard = client.lock("x").lock().await.unwrap();
         let next = client.lock("x");
@@ -545,12 +539,7 @@ async fn leases_about_as_long_as_a_reply_takes_wedge_no_name() {
     link.set_faults(Faults::default(), 1);
     for number in 0..NAMES {
         let lock = client.lock(format!("n{number}"));
-        lock.try_lock(ms(1000), lease)
-            .await
-            .unwrap()
-            .unlock()
-            .await
-            .unwrap();
+        release(lock.try_lock(ms(1000), lease).await).await;
     }
     assert!(client.stats().lost > 0, "some leases ended first");
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use futures::FutureExt;
 use futures::future::join_all;
 use leasehold::{Client, Ended, Error, Lease, Lock, LockGuard, LossReason, Owner};
-use leasehold_testbed::{Bed, KINDS, Kind, assert_lost, ms, timed};
+use leasehold_testbed::{Bed, KINDS, Kind, assert_lost, connected, ms, timed};
 use tokio::task::{JoinSet, LocalSet, yield_now};
 use tokio::time::{sleep, timeout};
 
@@ -368,12 +368,7 @@ pub(crate) async fn every_end_of_a_hold_is_reported(bed: Bed) {
 
 /// Otherwise a wrapper that retries would pay twice.
 pub(crate) async fn the_result_of_the_work_is_returned_even_if_the_release_fails(bed: Bed) {
-    let client = bed
-        .builder()
-        .command_timeout(bed.span(100))
-        .connect()
-        .await
-        .unwrap();
+    let client = connected(bed.builder().command_timeout(bed.span(100))).await;
     let lock = client.lock("account");
     let paid = lock.run(ms(5000), Lease::Renewed, async |_| {
         bed.pause();

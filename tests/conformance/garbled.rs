@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use leasehold::test_util::{Delay, Faults, LinkControl};
 use leasehold::{EmbeddedRedis, Error, Lease, LockGuard, Owner};
-use leasehold_testbed::{KINDS, eventually, ms};
+use leasehold_testbed::{KINDS, eventually, ms, release};
 
 /// Longer than any of these tests, so that a hold left behind is noticed.
 const LEASE: Lease = Lease::fixed(ms(3_600_000));
@@ -65,12 +65,7 @@ async fn a_grant_with_an_odd_reply_is_given_back() {
             let taken = tokio::join!(lock.try_lock(wait, LEASE), garbled_until(&link, keys)).0;
             not_understood(kind.name, taken);
             nothing_is_left(kind.name, &redis).await;
-            lock.try_lock(wait, LEASE)
-                .await
-                .unwrap()
-                .unlock()
-                .await
-                .unwrap();
+            release(lock.try_lock(wait, LEASE).await).await;
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The identity of a client, and whether its server answers.
 
 use leasehold::{Error, Lease};
-use leasehold_testbed::{Bed, ms};
+use leasehold_testbed::{Bed, connected, ms};
 
 pub(crate) async fn every_owner_text_begins_with_the_id_of_its_client(bed: Bed) {
     let (one, other) = (bed.client().await, bed.client().await);
@@ -46,12 +46,7 @@ pub(crate) async fn connections_are_called_as_they_shall_be(bed: Bed) {
 }
 
 pub(crate) async fn a_ping_is_one_call_and_checks_that_the_server_answers(mut bed: Bed) {
-    let client = bed
-        .builder()
-        .command_timeout(ms(200))
-        .connect()
-        .await
-        .unwrap();
+    let client = connected(bed.builder().command_timeout(ms(200))).await;
     // The first call may have to load the script.
     client.ping().await.unwrap();
     let before = bed.calls();

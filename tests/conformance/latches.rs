@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use leasehold::{Client, CountDownLatch, Error};
-use leasehold_testbed::{Bed, eventually, ms, timed, waiting};
+use leasehold_testbed::{Bed, connected, eventually, ms, timed, waiting};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
@@ -287,12 +287,7 @@ pub(crate) async fn shutdown_ends_the_wait(bed: Bed) {
 /// A first call that is stuck in an old connection may still come.
 pub(crate) async fn a_reply_is_kept_until_no_late_copy_can_come(bed: Bed) {
     for (time_out, kept) in [(1000, 30_000), (9000, 36_000)] {
-        let client = bed
-            .builder()
-            .command_timeout(ms(time_out))
-            .connect()
-            .await
-            .unwrap();
+        let client = connected(bed.builder().command_timeout(ms(time_out))).await;
         client.count_down_latch("l").try_set_count(1).await.unwrap();
         client.semaphore("s").release(1).await.unwrap();
         client

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use leasehold::test_util::Faults;
 use leasehold::{Error, Lease};
-use leasehold_testbed::{Bed, ms, timed};
+use leasehold_testbed::{Bed, connected, ms, timed};
 use tokio::time::{Instant, sleep};
 
 /// How long the server refuses calls.
@@ -56,12 +56,7 @@ async fn a_release_in_doubt_that_is_confirmed_after_the_lease_is_a_loss() {
     for kept in [false, true] {
         for (away, in_time) in [(ms(20), true), (lease * 2, false)] {
             let redis = Bed::engine();
-            let client = redis
-                .builder()
-                .command_timeout(ms(5000))
-                .connect()
-                .await
-                .unwrap();
+            let client = connected(redis.builder().command_timeout(ms(5000))).await;
             let lock = client.lock("x");
             let guard = lock.try_lock_now(Lease::fixed(lease)).await.unwrap();
             let link = redis.links().remove(0);

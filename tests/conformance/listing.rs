@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures::future::try_join_all;
 use leasehold::inspect::{LockInfo, LockKind};
 use leasehold::{Guard, Lease, Lock, LockGuard, Owner};
-use leasehold_testbed::{Bed, eventually};
+use leasehold_testbed::{Bed, connected, eventually};
 use tokio::task::JoinSet;
 
 const ONCE: Duration = Duration::ZERO;
@@ -279,12 +279,7 @@ pub(crate) async fn other_keys_are_left_out_and_in_nobodys_way(bed: Bed) {
 }
 
 pub(crate) async fn a_prefix_is_not_taken_as_a_pattern(bed: Bed) {
-    let odd = bed
-        .builder()
-        .key_prefix("a*[b]?\\^:")
-        .connect()
-        .await
-        .unwrap();
+    let odd = connected(bed.builder().key_prefix("a*[b]?\\^:")).await;
     let plain = bed.client().await;
     let names = ["one", "two", "t*", "[t]wo"];
     let ours: Vec<_> = names.iter().map(|name| odd.lock(name)).collect();

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use leasehold::{Client, Lease, LockGuard};
-use leasehold_testbed::{Bed, eventually, timed};
+use leasehold_testbed::{Bed, eventually, release, timed};
 
 use crate::read_write::{listens, nothing_is_left, read, writer};
 
@@ -71,12 +71,7 @@ pub(crate) async fn a_long_lease_goes_with_its_reader(bed: Bed) {
     let client = bed.client().await;
     let (short, long) = (bed.span(5000), bed.span(500_000));
     let guards = readers(&client, short).await;
-    read(&client, Lease::Fixed(long))
-        .await
-        .unwrap()
-        .unlock()
-        .await
-        .unwrap();
+    release(read(&client, Lease::Fixed(long)).await).await;
     let (left, longest) = (bed.left("x"), longest_life(&bed));
     assert!(
         (longest..=2 * longest).contains(&left),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use leasehold::test_util::{Delay, Faults};
 use leasehold::{EmbeddedRedis, Ended, Error, HoldState, Lease, LossReason, Owner};
-use leasehold_testbed::{Bed, KINDS, eventually, ms, timed, waiting};
+use leasehold_testbed::{Bed, KINDS, connected, eventually, ms, release, timed, waiting};
 use tokio::time::{Instant, sleep};
 
 #[tokio::test(start_paused = true)]
@@ -22,12 +22,7 @@ async fn a_cut_line_is_unavailable_and_a_healed_one_works() {
         assert!(start.elapsed() <= wait + ms(50), "{:?}", start.elapsed());
     }
     redis.heal();
-    lock.try_lock(ms(300), Lease::Renewed)
-        .await
-        .unwrap()
-        .unlock()
-        .await
-        .unwrap();
+    release(lock.try_lock(ms(300), Lease::Renewed).await).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -106,12 +101,7 @@ async fn a_lease_is_counted_from_before_it_was_asked_for() {
 #[tokio::test(start_paused = true)]
 async fn an_acquisition_in_doubt_stays_unknown() {
     let redis = EmbeddedRedis::new();
-    let client = redis
-        .builder()
-        .command_timeout(ms(100))
-        .connect()
-        .await
-        .unwrap();
+    let client = connected(redis.builder().command_timeout(ms(100))).await;
     let lock = client.lock("x").owned_by(&Owner::new());
     let link = redis.links().remove(0);
     let outer = lock.lock().await.unwrap();
@@ -136,12 +126,7 @@ async fn an_acquisition_in_doubt_stays_unknown() {
 #[tokio::test(start_paused = true)]
 async fn a_multi_lock_in_doubt_is_reported_as_possibly_held() {
     let redis = Bed::engine();
-    let client = redis
-        .builder()
-        .command_timeout(ms(100))
-        .connect()
-        .await
-        .unwrap();
+    let client = connected(redis.builder().command_timeout(ms(100))).await;
     let link = redis.links().remove(0);
     link.mute();
     let cut = async {
@@ -192,12 +177,7 @@ async fn an_extended_hold_is_released_however_long_the_outage() {
 #[tokio::test(start_paused = true)]
 async fn a_change_in_doubt_stays_unknown_at_the_shutdown() {
     let redis = Bed::engine();
-    let client = redis
-        .builder()
-        .command_timeout(ms(9000))
-        .connect()
-        .await
-        .unwrap();
+    let client = connected(redis.builder().command_timeout(ms(9000))).await;
     let latch = client.count_down_latch("l");
     latch.try_set_count(2).await.unwrap();
     let link = redis.links().remove(0);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use leasehold::{Error, Lease};
-use leasehold_testbed::{Bed, eventually, ms, take_turn, timed};
+use leasehold_testbed::{Bed, connected, eventually, ms, take_turn, timed};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
@@ -278,12 +278,7 @@ pub(crate) async fn a_deleted_queue_forms_again(bed: Bed) {
 
 /// A rolling deployment with a new setting: old and new claims are in one queue.
 pub(crate) async fn claims_of_different_lengths_keep_their_order(bed: Bed) {
-    let one = bed
-        .builder()
-        .fair_claim(ms(60_000))
-        .connect()
-        .await
-        .unwrap();
+    let one = connected(bed.builder().fair_claim(ms(60_000))).await;
     let other = bed.builder().fair_claim(ms(100)).connect().await.unwrap();
     let guard = one.fair_lock("x").lock().await.unwrap();
     let (first, second) = (queued(&bed, &one).await, queued(&bed, &other).await);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures::FutureExt;
 use futures::future::join_all;
 use leasehold::{Client, Error, HoldState, Lease, LockGuard, Owner};
-use leasehold_testbed::{Bed, eventually, ms, take_turn, timed, waiting};
+use leasehold_testbed::{Bed, eventually, ms, release, take_turn, timed, waiting};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
@@ -74,12 +74,7 @@ pub(crate) async fn a_writer_waits_for_the_last_lease_of_readers(bed: Bed) {
         .forget();
     let writing = writer(&one);
     sleep(bed.lease(250)).await;
-    read(&other, Lease::fixed(bed.lease(5000)))
-        .await
-        .unwrap()
-        .unlock()
-        .await
-        .unwrap();
+    release(read(&other, Lease::fixed(bed.lease(5000))).await).await;
     let guard = timed("after the first lease", writing)
         .await
         .0
@@ -238,12 +233,7 @@ pub(crate) async fn nested_writes_do_not_add_up(bed: Bed) {
     bed.in_vain(async || write(&other, Lease::fixed(ms(1000))).await)
         .await;
     outer.unlock().await.unwrap();
-    write(&other, Lease::fixed(ms(9000)))
-        .await
-        .unwrap()
-        .unlock()
-        .await
-        .unwrap();
+    release(write(&other, Lease::fixed(ms(9000))).await).await;
 }
 
 pub(crate) async fn waiting_readers_come_in_together(bed: Bed) {
@@ -291,12 +281,7 @@ pub(crate) async fn a_side_is_forced_without_the_other(bed: Bed) {
         Err(Error::Lost { .. })
     ));
     assert!(!bed.exists("x"));
-    write(&one, Lease::fixed(ms(9000)))
-        .await
-        .unwrap()
-        .unlock()
-        .await
-        .unwrap();
+    release(write(&one, Lease::fixed(ms(9000))).await).await;
 }
 
 pub(crate) async fn readers_and_writers_mix(bed: Bed) {
@@ -351,12 +336,7 @@ pub(crate) async fn a_dead_reader_does_not_live_on_others_renewals(bed: Bed) {
     assert_eq!(bed.number(&["HLEN", "x"]), 62);
     // Each leaving reader removes dead ones: at least seven of the eight that it checks among many.
     for _ in 0..9 {
-        read(&clients[0], Lease::fixed(lease))
-            .await
-            .unwrap()
-            .unlock()
-            .await
-            .unwrap();
+        release(read(&clients[0], Lease::fixed(lease)).await).await;
     }
     assert_eq!(
         bed.number(&["HLEN", "x"]),
@@ -446,26 +426,10 @@ pub(crate) async fn preferred_writers_go_first(bed: Bed) {
     })
     .await;
     // An owner that already reads would wait for itself.
-    timed("nested", holder.read().lock())
-        .await
-        .0
-        .unwrap()
-        .unlock()
-        .await
-        .unwrap();
+    release(timed("nested", holder.read().lock()).await.0).await;
     // Other clients do not know about the preference.
-    read(&client, Lease::fixed(ms(5000)))
-        .await
-        .unwrap()
-        .unlock()
-        .await
-        .unwrap();
-    read(&elsewhere, Lease::fixed(ms(5000)))
-        .await
-        .unwrap()
-        .unlock()
-        .await
-        .unwrap();
+    release(read(&client, Lease::fixed(ms(5000))).await).await;
+    release(read(&elsewhere, Lease::fixed(ms(5000))).await).await;
     let late = tokio::spawn(async move { polite.read().lock().await });
     waiting(&client, 2).await;
     let third = client.read_write_lock("x").prefer_writers();

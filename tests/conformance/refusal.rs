@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use leasehold::{ConfigError, Error, Lease, Lock};
-use leasehold_testbed::{Bed, KINDS, eventually, ms};
+use leasehold_testbed::{Bed, KINDS, eventually, ms, release};
 
 pub(crate) async fn bad_names_are_refused_before_anything_is_sent(bed: Bed) {
     let client = bed.client().await;
@@ -99,12 +99,7 @@ pub(crate) async fn an_absurdly_long_wait_is_for_ever(bed: Bed) {
         Duration::from_secs(u64::MAX / 2),
         Duration::from_secs(1 << 40),
     ] {
-        lock.try_lock(wait, Lease::Renewed)
-            .await
-            .unwrap()
-            .unlock()
-            .await
-            .unwrap();
+        release(lock.try_lock(wait, Lease::Renewed).await).await;
         let _held = lock.lock().await.unwrap();
         let other = client.lock("x");
         let patient = tokio::time::timeout(ms(50), other.try_lock(wait, Lease::Renewed)).await;
@@ -159,12 +154,7 @@ pub(crate) async fn locks_that_cannot_be_one_are_refused(bed: Bed) {
     let stats = client.stats();
     assert_eq!((stats.calls, stats.local_queues), (0, 0));
     let most = client.multi_lock((0..1024).map(|number| number.to_string()));
-    most.try_lock_now(Lease::fixed(ms(10_000)))
-        .await
-        .unwrap()
-        .unlock()
-        .await
-        .unwrap();
+    release(most.try_lock_now(Lease::fixed(ms(10_000))).await).await;
 }
 
 pub(crate) async fn a_forced_release_deletes_no_data(bed: Bed) {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures::FutureExt;
 use futures::future::join_all;
 use leasehold::{Client, ConfigError, Ended, Error, Lease, Lock, LockGuard, LossReason, Owner};
-use leasehold_testbed::{Bed, KINDS, Kind, eventually, ms, timed, waiting};
+use leasehold_testbed::{Bed, KINDS, Kind, connected, eventually, ms, release, timed, waiting};
 use tokio::runtime::Handle;
 
 /// All kinds that can be handed on as text.
@@ -101,22 +101,10 @@ pub(crate) async fn a_text_that_is_no_owners_changes_nothing(bed: Bed) {
     is_nobodys(lock.write(), &text, "a reader's").await;
     eventually("no undo", async || client.stats().releases_pending == 0).await;
     assert_eq!(bed.list(&["HGETALL", "x"]), before);
-    lock.read()
-        .restore(&text)
-        .await
-        .unwrap()
-        .unlock()
-        .await
-        .unwrap();
+    release(lock.read().restore(&text).await).await;
     let text = held.write().lock().await.unwrap().hand_on().unwrap();
     is_nobodys(lock.read(), &text, "a writer's").await;
-    lock.write()
-        .restore(&text)
-        .await
-        .unwrap()
-        .unlock()
-        .await
-        .unwrap();
+    release(lock.write().restore(&text).await).await;
     assert!(!bed.exists("x"));
 }
 
@@ -164,12 +152,7 @@ enum End {
 
 /// Only the text of a string lock is known while its guard lives.
 pub(crate) async fn a_hold_under_release_is_given_to_nobody(bed: Bed) {
-    let hasty = bed
-        .builder()
-        .command_timeout(ms(300))
-        .connect()
-        .await
-        .unwrap();
+    let hasty = connected(bed.builder().command_timeout(ms(300))).await;
     let ends = [End::Dropped, End::UnlockUnderWay, End::UnlockCancelled];
     let others = [
         End::UnlockUnanswered,
@@ -396,12 +379,7 @@ pub(crate) async fn a_text_that_is_used_again_can_be_restored_again(bed: Bed) {
             }
             _ => {
                 guard.forget();
-                lock.restore("job-17")
-                    .await
-                    .unwrap()
-                    .unlock()
-                    .await
-                    .unwrap();
+                release(lock.restore("job-17").await).await;
             }
         }
         assert!(!bed.exists("x"), "round {round}");

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use leasehold::test_util::Machine;
 use leasehold::{Client, Ended, Error, HoldState, Lease, LockGuard, LossReason};
-use leasehold_testbed::{Bed, assert_lost, eventually, timed};
+use leasehold_testbed::{Bed, assert_lost, eventually, release, timed};
 use tokio::time::Instant;
 
 const LEASE: Duration = Duration::from_secs(30);
@@ -45,13 +45,7 @@ pub(crate) async fn a_hold_is_lost_at_once_when_the_suspension_was_longer_than_i
         let (ended, _) = timed("ended", ended).await;
         assert_eq!(ended.unwrap(), Ended::Lost(LossReason::Expired));
         // Here no time has passed in Redis: the client gives back what it no longer trusts.
-        timed("the lock is free", rival.lock("x").lock())
-            .await
-            .0
-            .unwrap()
-            .unlock()
-            .await
-            .unwrap();
+        release(timed("the lock is free", rival.lock("x").lock()).await.0).await;
         eventually("it is counted", async || client.stats().lost == lost).await;
         let late = guard.unlock().await.unwrap_err();
         assert_lost(&late, LossReason::Expired);

@@ -4,7 +4,7 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use leasehold::{Client, Lease, Lock};
-use leasehold_testbed::{Bed, Kind, eventually, ms, timed};
+use leasehold_testbed::{Bed, Kind, eventually, ms, release, timed};
 use tokio::time::{Instant, timeout};
 
 use crate::for_each_kind::{for_each_exclusive_kind, for_each_kind};
@@ -45,13 +45,7 @@ pub(crate) async fn a_grant_that_is_not_picked_up_goes_to_another_client(bed: Be
         // If it is polled again, it starts over like any other.
         let kept = polled_for(bed.span(60), kept).await;
         rivals.unwrap().unlock().await.unwrap();
-        timed("it is polled again", kept)
-            .await
-            .0
-            .unwrap()
-            .unlock()
-            .await
-            .unwrap();
+        release(timed("it is polled again", kept).await.0).await;
     })
     .await;
     assert!(client.stats().passed_over > 0);
@@ -104,13 +98,7 @@ pub(crate) async fn a_grant_that_nobody_picks_up_is_released(bed: Bed) {
         let took = start.elapsed();
         assert!(took < limit(&bed, kind), "{}: {took:?}", kind.name);
         assert_eq!(client.stats().renewed, 0, "it was not renewed meanwhile");
-        timed("polled again", kept)
-            .await
-            .0
-            .unwrap()
-            .unlock()
-            .await
-            .unwrap();
+        release(timed("polled again", kept).await.0).await;
     })
     .await;
 }
@@ -197,13 +185,7 @@ pub(crate) async fn members_of_a_lock_of_several_are_not_kept(bed: Bed) {
     let (second, _took) = timed("the other member", elsewhere.lock("b").lock()).await;
     first.unwrap().unlock().await.unwrap();
     second.unwrap().unlock().await.unwrap();
-    timed("polled again", kept)
-        .await
-        .0
-        .unwrap()
-        .unlock()
-        .await
-        .unwrap();
+    release(timed("polled again", kept).await.0).await;
 }
 
 pub(crate) async fn permits_and_latches_do_not_wait_for_it_either(bed: Bed) {
@@ -253,20 +235,14 @@ pub(crate) async fn a_place_in_a_fair_queue_is_not_kept_for_it(bed: Bed) {
     let first = queue();
     let kept = polled_for(bed.span(100), kept).await;
     let rival = client.fair_lock("x");
-    let release = async {
+    let releasing = async {
         // Its own place may be lost by then.
         let comes = async || queue().iter().any(|owner| !first.contains(owner));
         eventually("the rival is in the queue", comes).await;
         guard.unlock().await.unwrap();
     };
-    let ((next, took), ()) = tokio::join!(timed("granted", rival.lock()), release);
+    let ((next, took), ()) = tokio::join!(timed("granted", rival.lock()), releasing);
     assert!(took < Lock::UNATTENDED + bed.late(250), "{took:?}");
     next.unwrap().unlock().await.unwrap();
-    timed("polled again", kept)
-        .await
-        .0
-        .unwrap()
-        .unlock()
-        .await
-        .unwrap();
+    release(timed("polled again", kept).await.0).await;
 }

@@ -2,7 +2,7 @@
 
 use leasehold::settings::{Credentials, TlsOptions};
 use leasehold::{Client, Error};
-use leasehold_testbed::{Authority, Folder, Issued, LIMIT, Secure, eventually, ms};
+use leasehold_testbed::{Authority, Folder, Issued, LIMIT, Secure, eventually, ms, release};
 use tokio::time::{Instant, sleep};
 
 const SERVER: &str = "localhost";
@@ -230,14 +230,7 @@ async fn the_nodes_of_a_cluster_are_reached_with_certificate_and_login() {
         .await
         .unwrap();
     for name in ["a", "b", "c"] {
-        client
-            .lock(name)
-            .lock()
-            .await
-            .unwrap()
-            .unlock()
-            .await
-            .unwrap();
+        release(client.lock(name).lock().await).await;
     }
     assert!(secure.server.clients("user=ann").len() >= 3);
 }

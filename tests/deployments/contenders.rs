@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use leasehold::{Client, Ended, Error, HoldState, Lease, LockGuard, Stats};
-use leasehold_testbed::{KINDS, LIMIT, until_stats};
+use leasehold_testbed::{KINDS, LIMIT, until_stats, within};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
@@ -205,6 +205,20 @@ pub(crate) async fn held_and_waited_for(
         tokio::spawn(async move { lock.lock().await.expect("released").unlock().await })
     });
     (held, waiting.collect())
+}
+
+/// Releases all names; every waiter gets its own.
+pub(crate) async fn release_wakes_all(
+    held: Vec<LockGuard>,
+    waiting: Vec<JoinHandle<Result<(), Error>>>,
+) {
+    for guard in held {
+        guard.unlock().await.expect("held");
+    }
+    for waiter in waiting {
+        let woken = within(LIMIT, "woken", waiter).await;
+        woken.expect("no panic").expect("held");
+    }
 }
 
 pub(crate) async fn two_clients(url: &str) -> [Client; 2] {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use leasehold::settings::Durability;
 use leasehold::{Client, Ended, Error, HoldState, Lease, LossReason};
 use leasehold_testbed::{
-    LIMIT, Reply, Sentinels, Watch, assert_lost, eventually, take_and_release,
+    LIMIT, Reply, Sentinels, Watch, assert_lost, eventually, release, take_and_release,
 };
 use tokio::time::timeout;
 
@@ -142,14 +142,7 @@ async fn a_stopped_replica_refuses_grants_if_all_must_acknowledge() {
         })
         .await;
         // A client that does not ask for copies is not affected.
-        plain
-            .lock("n")
-            .try_lock(LIMIT, Lease::Renewed)
-            .await
-            .expect("free")
-            .unlock()
-            .await
-            .expect("held");
+        release(plain.lock("n").try_lock(LIMIT, Lease::Renewed).await).await;
     }
     let keys: Vec<_> = master
         .command(&["KEYS", "*"])

@@ -14,6 +14,7 @@ use leasehold::test_util::Machine;
 use leasehold::{Client, Lease, Lock, LockGuard};
 use leasehold_testbed::{
     Cluster, Deployment, LIMIT, SLOTS, Sentinels, Server, Shape, Watch, eventually, keyslot,
+    release,
 };
 use tokio::runtime::Runtime;
 use tokio::time::sleep;
@@ -121,12 +122,7 @@ async fn of_locks(counted: &mut Counted) -> Costs {
     let entered = async |_: &mut Counted, _: &[Client; 1], _| {
         // The lease has become shorter by then, and is extended again.
         sleep(Duration::from_millis(2)).await;
-        held.reenter()
-            .await
-            .expect("re-entered")
-            .unlock()
-            .await
-            .expect("held");
+        release(held.reenter().await).await;
     };
     costs.push(("`reenter`, unlock", counted.cost([holder], entered).await));
     costs

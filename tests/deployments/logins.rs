@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use leasehold::settings::{Credentials, CredentialsFuture, CredentialsProvider};
 use leasehold::{Client, ClientBuilder, Error};
-use leasehold_testbed::{Connection, LIMIT, Server, eventually, ms};
+use leasehold_testbed::{Connection, LIMIT, Server, connected, eventually, ms};
 use tokio::time::{Instant, sleep, timeout};
 
 /// Gives what the test sets.
@@ -81,11 +81,7 @@ async fn until_answer(client: &Client, wanted: impl Fn(&Result<(), Error>) -> bo
 async fn a_password_that_changed_is_used_at_the_next_login() {
     let server = server_of_ann("one");
     let vault = Vault::with(ann("one"));
-    let client = builder(&server)
-        .credentials(vault.clone())
-        .connect()
-        .await
-        .unwrap();
+    let client = connected(builder(&server).credentials(vault.clone())).await;
     let guard = client.lock("x").lock().await.unwrap();
     assert_eq!(logins(&server), 3);
     set_password(&server, "two");
@@ -159,11 +155,7 @@ async fn tokens_that_expire_are_renewed_on_the_living_connections_and_no_call_fa
             Ok(Credentials::new("ann", token).valid_for(Duration::from_millis(200)))
         }
     };
-    let client = builder(&server)
-        .credentials(provider)
-        .connect()
-        .await
-        .unwrap();
+    let client = connected(builder(&server).credentials(provider)).await;
     let guard = client.lock("x").lock().await.unwrap();
     let deadline = Instant::now() + LIMIT;
     // Three connections log in; then each of them renews its login some times.
@@ -181,11 +173,7 @@ async fn tokens_that_expire_are_renewed_on_the_living_connections_and_no_call_fa
     assert!(auth.contains("failed_calls=0"), "{auth}");
     assert_eq!((client.stats().reconnects, logins(&server)), (0, 3));
     // Messages come on a connection whose login was renewed.
-    let rival = builder(&server)
-        .safety_poll(LIMIT * 2)
-        .connect()
-        .await
-        .unwrap();
+    let rival = connected(builder(&server).safety_poll(LIMIT * 2)).await;
     let held = rival.lock("y").lock().await.unwrap();
     let lock = client.lock("y");
     let waiting = timeout(LIMIT, lock.lock());

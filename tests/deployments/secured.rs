@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use leasehold::settings::TlsOptions;
 use leasehold::{Client, ClientBuilder, Lease};
-use leasehold_testbed::{Certificate, Cluster, LIMIT, MASTER, Server, Shape, eventually, keyslot};
+use leasehold_testbed::{
+    Certificate, Cluster, LIMIT, MASTER, Server, Shape, connected, eventually, keyslot,
+};
 use tokio::time::timeout;
 
 const LONG: Duration = Duration::from_secs(300);
@@ -116,10 +118,7 @@ async fn sentinels_and_both_primaries_are_reached_by_tls() {
         "rediss-sentinel://127.0.0.1:{}/{MASTER}",
         sentinel.tls_port()
     );
-    let client = builder(&certificate, &url)
-        .connect()
-        .await
-        .expect("connects");
+    let client = connected(builder(&certificate, &url)).await;
     eventually("the primary is connected", async || {
         is_secured(&primary, &client)
     })

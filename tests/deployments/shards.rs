@@ -8,9 +8,8 @@ use std::time::{Duration, Instant};
 use leasehold::settings::ShardedPubSub;
 use leasehold::{Client, ClientBuilder, HoldState, Lease};
 use leasehold_testbed::{Cluster, LIMIT, Server, Shape, eventually, keyslot, until_stats};
-use tokio::time::timeout;
 
-use crate::contenders::held_and_waited_for;
+use crate::contenders::{held_and_waited_for, release_wakes_all};
 
 /// So rare that a poll cannot make up for a lost message.
 const NO_POLL: Duration = Duration::from_secs(60);
@@ -130,16 +129,7 @@ async fn woken(sharded: ShardedPubSub, change: impl AsyncFnOnce(&Cluster, u16)) 
     let (held, waiting) = held_and_waited_for([&holder, &waiter], &names).await;
     eventually("all listen", async || waiter.stats().subscriptions == 100).await;
     change(&cluster, keyslot("{x}")).await;
-    for guard in held {
-        guard.unlock().await.expect("held");
-    }
-    for waiter in waiting {
-        let woken = timeout(LIMIT, waiter)
-            .await
-            .expect("woken")
-            .expect("no panic");
-        woken.expect("held");
-    }
+    release_wakes_all(held, waiting).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -11,9 +11,9 @@ use leasehold::settings::ShardedPubSub;
 use leasehold::{Client, ClientBuilder, Error, Lease};
 use leasehold_testbed::{Cluster, LIMIT, Shape, eventually, keyslot};
 use tokio::task::JoinHandle;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
-use crate::contenders::{held_and_waited_for, size};
+use crate::contenders::{held_and_waited_for, release_wakes_all, size};
 
 /// So long that neither a poll nor the end of a lease makes up for a lost message.
 const NEVER: Duration = Duration::from_secs(60);
@@ -71,16 +71,7 @@ async fn a_thousand_channels_of_five_hundred_slots_come_back() {
     eventually("all listen again", async || channels() == names.len()).await;
     let errors = node.command(&["INFO", "errorstats"]).text();
     assert!(!errors.contains("errorstat_CROSSSLOT"), "{errors}");
-    for guard in held {
-        guard.unlock().await.expect("held");
-    }
-    for waiter in waiting {
-        let woken = timeout(LIMIT, waiter)
-            .await
-            .expect("woken")
-            .expect("no panic");
-        woken.expect("held");
-    }
+    release_wakes_all(held, waiting).await;
 }
 
 /// Calls whose replies are known, over the same connections as all others.
@@ -188,14 +179,5 @@ async fn replies_stay_in_step_when_unsubscribed_slots_move() {
         client.stats().listeners == names.len() as u64
     })
     .await;
-    for guard in held {
-        guard.unlock().await.expect("held");
-    }
-    for waiter in waiting {
-        let woken = timeout(LIMIT, waiter)
-            .await
-            .expect("woken")
-            .expect("no panic");
-        woken.expect("held");
-    }
+    release_wakes_all(held, waiting).await;
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use leasehold::{Client, Error, Lease, Lock, LockGuard};
 use leasehold_testbed::{
-    Borrowed, Deployment, KINDS, Kind, Outside, Reply, eventually_within, ms, within,
+    Borrowed, Deployment, KINDS, Kind, Outside, Reply, eventually_within, ms, release, within,
 };
 
 use crate::testbed::{
@@ -139,12 +139,7 @@ impl Stage {
         }
         if kind.is_single() {
             let text = guard.hand_on().expect("held");
-            lock.restore(&text)
-                .await
-                .expect("still there")
-                .unlock()
-                .await
-                .expect("held");
+            release(lock.restore(&text).await).await;
         } else {
             guard.unlock().await.expect("held");
         }

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 use leasehold::settings::LocalHandover;
 use leasehold::{Client, ClientBuilder, Lease};
 use leasehold_testbed::{
-    Outside, Proxy, Reply, Server, eventually_within, ms, take_and_release, within,
+    Outside, Proxy, Reply, Server, connected, eventually_within, ms, release, take_and_release,
+    within,
 };
 
 use crate::testbed::{SILENCE, alone, builder};
@@ -24,13 +25,7 @@ fn quiet(server: &Server) -> ClientBuilder {
 async fn warm(client: &Client) {
     let lock = client.lock("warm");
     let outer = lock.lock().await.expect("free");
-    outer
-        .reenter()
-        .await
-        .expect("re-entered")
-        .unlock()
-        .await
-        .expect("held");
+    release(outer.reenter().await).await;
     outer.unlock().await.expect("held");
 }
 
@@ -173,11 +168,7 @@ fn local_waiters_of_a_held_lock_cost_nothing_and_are_served_without_calls() {
             count: 1_000,
             time: Duration::from_secs(60),
         };
-        let client = quiet(&server)
-            .local_handover(handover)
-            .connect()
-            .await
-            .expect("connects");
+        let client = connected(quiet(&server).local_handover(handover)).await;
         let mut outside = Outside::of(&server);
         warm(&client).await;
         outside.reset_stats();
@@ -207,11 +198,7 @@ fn local_waiters_of_a_held_lock_cost_nothing_and_are_served_without_calls() {
 fn renewals_of_many_holds_share_calls() {
     alone(LIMIT, async {
         let server = Server::start();
-        let client = quiet(&server)
-            .lease(ms(3_000))
-            .connect()
-            .await
-            .expect("connects");
+        let client = connected(quiet(&server).lease(ms(3_000))).await;
         let mut outside = Outside::of(&server);
         let mut guards = Vec::new();
         let taking = Instant::now();
@@ -287,16 +274,8 @@ async fn fair_costs(others: i64) -> Vec<(&'static str, Vec<(String, u64)>)> {
     let server = Server::start();
     let proxy = Proxy::start(server.address());
     let mut outside = Outside::of(&server);
-    let client = quiet(&server)
-        .fair_claim(CLAIM)
-        .connect()
-        .await
-        .expect("connects");
-    let crowd = builder(&proxy.url())
-        .fair_claim(CLAIM)
-        .connect()
-        .await
-        .expect("connects");
+    let client = connected(quiet(&server).fair_claim(CLAIM)).await;
+    let crowd = connected(builder(&proxy.url()).fair_claim(CLAIM)).await;
     let lock = || client.fair_lock("n");
     take_and_release(&lock()).await;
     let guard = lock()

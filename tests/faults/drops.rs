@@ -4,7 +4,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
 use leasehold::{Client, Error, HoldState, Lease, LockGuard, LossReason};
-use leasehold_testbed::{Borrowed, Deployment, Outside, eventually_within, lost, ms, within};
+use leasehold_testbed::{
+    Borrowed, Deployment, Outside, connected, eventually_within, lost, ms, within,
+};
 
 use crate::testbed::{
     GIVEN_UP, SILENCE, alone, at_rest, block_on, brisk, builder, hold, note, runtime, threads, turn,
@@ -204,11 +206,7 @@ fn a_hold_outlives_the_runtime_that_took_it() {
     let own = runtime(1);
     let mut watch = own.block_on(Watch::new(&server));
     let (client, guard) = own.block_on(async {
-        let client = brisk(&server.url())
-            .lease(ms(3_000))
-            .connect()
-            .await
-            .expect("connects");
+        let client = connected(brisk(&server.url()).lease(ms(3_000))).await;
         let guard = hold(&client, "n").await;
         (client, guard)
     });

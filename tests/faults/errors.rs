@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use leasehold::{Client, Error, Lease};
-use leasehold_testbed::{Outside, Proxy, Server, eventually_within, ms, within};
+use leasehold_testbed::{Outside, Proxy, Server, connected, eventually_within, ms, within};
 
 use crate::testbed::{assert_protocol, assert_unavailable, at_rest, beside, brisk, connect, hold};
 
@@ -140,11 +140,7 @@ fn out_of_memory_is_unavailable_and_the_holder_can_still_unlock() {
 fn a_full_server_renews_what_is_held() {
     beside(LIMIT, async {
         let server = Server::start();
-        let client = brisk(&server.url())
-            .lease(ms(3000))
-            .connect()
-            .await
-            .expect("connects");
+        let client = connected(brisk(&server.url()).lease(ms(3000))).await;
         let mut outside = Outside::of(&server);
         let locks = [
             client.lock("plain"),
@@ -243,10 +239,7 @@ fn logins_that_are_missing_or_wrong_are_protocol() {
             assert!(!text.contains("hunter2"), "{text}");
             assert_protocol(part, outcome, part);
         }
-        let client = brisk(&server.url())
-            .connect()
-            .await
-            .expect("the right password");
+        let client = connected(brisk(&server.url())).await;
         ask(&client, "n").await.expect("works");
         // The password changes while the client lives, so its next connections are refused.
         let mut outside = Outside::of(&server);
@@ -362,11 +355,7 @@ fn a_key_of_another_type_is_protocol() {
 fn scripts_that_the_server_forgot_are_sent_again() {
     beside(LIMIT, async {
         let server = Server::start();
-        let client = brisk(&server.url())
-            .lease(ms(600))
-            .connect()
-            .await
-            .expect("connects");
+        let client = connected(brisk(&server.url()).lease(ms(600))).await;
         let mut outside = Outside::of(&server);
         let lock = client.lock("n");
         let outer = lock.lock().await.expect("free");
@@ -388,10 +377,7 @@ fn scripts_that_the_server_forgot_are_sent_again() {
 fn a_full_server_is_unavailable() {
     beside(LIMIT, async {
         let server = Server::start_with(&["--maxclients", "4"]);
-        let client = brisk(&server.url())
-            .connect()
-            .await
-            .expect("three connections");
+        let client = connected(brisk(&server.url())).await;
         let outcome = refused_connect(&server.url()).await;
         assert_unavailable("full", outcome, "max number of clients");
         ask(&client, "n").await.expect("the first is not touched");

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use leasehold::{Client, Error, Lease, LockGuard};
-use leasehold_testbed::{Borrowed, Deployment, Outside, eventually_within, ms, within};
+use leasehold_testbed::{Borrowed, Deployment, Outside, connected, eventually_within, ms, within};
 
 use crate::testbed::{
     LATE, Running, SILENCE, alone, at_rest, beside, brisk, builder, child, connect, note,
@@ -314,11 +314,7 @@ fn a_waiter_that_is_cut_off_is_passed_over_and_comes_back() {
         let server = Borrowed::take();
         let proxy = server.line();
         let mut outside = Outside::of(&server);
-        let far = brisk(proxy.url())
-            .fair_claim(ms(500))
-            .connect()
-            .await
-            .expect("connects");
+        let far = connected(brisk(proxy.url()).fair_claim(ms(500))).await;
         let near = connect(&server.url()).await;
         let guard = near.fair_lock("n").lock().await.expect("free");
         let (first, second) = (

@@ -6,7 +6,7 @@
 use std::time::{Duration, Instant};
 
 use leasehold::{Client, ClientBuilder, Error, HoldState, Lease, LossReason};
-use leasehold_testbed::{Borrowed, Line, Outside, eventually_within, lost, ms, within};
+use leasehold_testbed::{Borrowed, Line, Outside, eventually_within, lost, ms, release, within};
 
 use crate::testbed::{
     GIVEN_UP, LATE, SILENCE, alone, assert_unknown, at_rest, beside, brisk, connect, hold, note,
@@ -48,13 +48,7 @@ impl Testbed {
         for client in [&client, &rival] {
             let lock = client.lock("{n}:warm");
             let outer = lock.lock().await.expect("free");
-            outer
-                .reenter()
-                .await
-                .expect("re-entered")
-                .unlock()
-                .await
-                .expect("held");
+            release(outer.reenter().await).await;
             outer.unlock().await.expect("held");
         }
         Testbed {

@@ -8,7 +8,9 @@ use leasehold::preflight::{
 };
 use leasehold::settings::Durability;
 use leasehold::{Client, Error};
-use leasehold_testbed::{Cluster, Outside, Reply, Sentinels, Server, Shape, eventually_within, ms};
+use leasehold_testbed::{
+    Cluster, Outside, Reply, Sentinels, Server, Shape, connected, eventually_within, ms,
+};
 
 use crate::rights::rule;
 use crate::testbed::{LATE, beside, builder, connect};
@@ -447,11 +449,7 @@ fn a_replica_that_is_silent_does_not_count() {
         );
 
         let wanting = builder(&primary.url()).command_timeout(LATE);
-        let wanting = wanting
-            .durability(Durability::replicas(2))
-            .connect()
-            .await
-            .expect("permitted");
+        let wanting = connected(wanting.durability(Durability::replicas(2))).await;
         let report = wanting.preflight().await.expect("answered");
         tells(
             &report,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use leasehold::{Client, ConfigError, Error, Lease};
-use leasehold_testbed::{Outside, Proxy, Server, ms, within};
+use leasehold_testbed::{Outside, Proxy, Server, ms, release, within};
 
 use crate::errors::{CALL, LIMIT};
 use crate::testbed::{at_rest, beside, connect, hold};
@@ -241,12 +241,7 @@ fn corrupt_texts_are_refused_unsent() {
             }
         }
         assert_eq!(client.stats().calls, before);
-        lock.restore(&text)
-            .await
-            .expect("still there")
-            .unlock()
-            .await
-            .expect("held");
+        release(lock.restore(&text).await).await;
         // The hold has ended, so the text takes nothing.
         let again = lock.restore(&text).await;
         assert!(matches!(again, Err(Error::NotOwner { .. })), "{again:?}");

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use leasehold::{Error, HoldState, Stats};
-use leasehold_testbed::{KINDS, Server, eventually_within, lost, ms, within};
+use leasehold_testbed::{KINDS, Server, connected, eventually_within, lost, ms, within};
 
 use crate::testbed::{alone, at_rest, brisk};
 
@@ -15,11 +15,7 @@ const LEASE: Duration = ms(3_000);
 fn holds_of_every_kind_are_lost_and_later_ones_are_renewed() {
     alone(LIMIT, async {
         let mut server = Server::start();
-        let client = brisk(&server.url())
-            .lease(LEASE)
-            .connect()
-            .await
-            .expect("connects");
+        let client = connected(brisk(&server.url()).lease(LEASE)).await;
         let locks = KINDS.map(|kind| kind.lock(&client, kind.name));
         let mut guards = Vec::new();
         for lock in &locks {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use leasehold::{Client, Error, Lease, LossReason};
 use leasehold_testbed::{
-    Borrowed, Deployment, Outside, Server, eventually_within, lost, ms, within,
+    Borrowed, Deployment, Outside, Server, connected, eventually_within, lost, ms, within,
 };
 
 use crate::testbed::{
@@ -63,11 +63,7 @@ fn a_waiter_whose_subscription_is_killed_is_woken() {
     alone(LIMIT, async {
         let server = Borrowed::take();
         let holder = connect(&server.url()).await;
-        let client = brisk(&server.url())
-            .safety_poll(LIMIT)
-            .connect()
-            .await
-            .expect("connects");
+        let client = connected(brisk(&server.url()).safety_poll(LIMIT)).await;
         let mut outside = Outside::of(&server);
         // Only by the reconnect, because there is no poll within the test.
         let mut longest = Duration::ZERO;
@@ -156,11 +152,7 @@ fn a_waiter_is_woken_by_the_safety_poll_if_the_holder_may_not_publish() {
 fn a_waiter_is_woken_when_a_holder_dies() {
     beside(LIMIT, async {
         let server = Borrowed::take();
-        let unpolled = brisk(&server.url())
-            .safety_poll(LIMIT)
-            .connect()
-            .await
-            .expect("connects");
+        let unpolled = connected(brisk(&server.url()).safety_poll(LIMIT)).await;
         let client = brisk(&server.url()).connect().await.expect("connects");
         let mut outside = Outside::of(&server);
         // Left by a dead process: nobody will release it, and no poll comes within the test.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use leasehold::{Client, Error, Lease, LossReason};
 use leasehold_testbed::{
-    Borrowed, Outside, Proxy, Server, assert_lost, eventually_within, lost, ms, within,
+    Borrowed, Outside, Proxy, Server, assert_lost, connected, eventually_within, lost, ms, within,
 };
 
 use crate::testbed::{
@@ -42,11 +42,7 @@ fn blocked_workers_cost_nobody_a_lock() {
         let mut outside = Outside::of(&server);
         let url = server.url();
         let taking = callers.spawn(async move {
-            let client = builder(&url)
-                .lease(lease)
-                .connect()
-                .await
-                .expect("connects");
+            let client = connected(builder(&url).lease(lease)).await;
             let locks = (0..holds).map(|number| {
                 let lock = client.lock(format!("n{number}"));
                 async move { lock.lock().await.expect("free") }
@@ -97,11 +93,7 @@ fn blocked_workers_cost_nobody_a_lock() {
 fn a_deleted_hold_is_lost_within_a_renewal_and_never_comes_back() {
     beside(LIMIT, async {
         let server = Borrowed::take();
-        let client = brisk(&server.url())
-            .lease(LEASE)
-            .connect()
-            .await
-            .expect("connects");
+        let client = connected(brisk(&server.url()).lease(LEASE)).await;
         let rival = connect(&server.url()).await;
         let mut outside = Outside::of(&server);
         let seed = seed("a_deleted_hold");
@@ -160,11 +152,7 @@ async fn lost_after(client: &Client, outside: &mut Outside) -> Duration {
 fn a_flushed_server_is_noticed_within_a_renewal() {
     beside(LIMIT, async {
         let server = Borrowed::take();
-        let client = brisk(&server.url())
-            .lease(LEASE)
-            .connect()
-            .await
-            .expect("connects");
+        let client = connected(brisk(&server.url()).lease(LEASE)).await;
         let mut outside = Outside::of(&server);
         let mut guards = Vec::new();
         for number in 0..200 {
@@ -192,11 +180,7 @@ fn a_flushed_server_is_noticed_within_a_renewal() {
 fn a_server_that_comes_back_empty_is_noticed() {
     alone(LIMIT, async {
         let mut server = Server::start();
-        let client = brisk(&server.url())
-            .lease(LEASE)
-            .connect()
-            .await
-            .expect("connects");
+        let client = connected(brisk(&server.url()).lease(LEASE)).await;
         for _ in 0..3 {
             let guard = hold(&client, "n").await;
             let deadline = guard.deadline();
@@ -265,11 +249,7 @@ fn a_dead_server_ends_holds_at_their_deadline() {
 fn work_stops_when_the_lock_is_lost() {
     beside(LIMIT, async {
         let server = Borrowed::take();
-        let client = brisk(&server.url())
-            .lease(LEASE)
-            .connect()
-            .await
-            .expect("connects");
+        let client = connected(brisk(&server.url()).lease(LEASE)).await;
         let guard = hold(&client, "n").await;
         let mut outside = Outside::of(&server);
         let dropped = Arc::new(AtomicBool::new(false));
@@ -298,11 +278,7 @@ fn a_leaked_guard_is_ended_by_its_longest_hold() {
     beside(LIMIT, async {
         let server = Borrowed::take();
         // How much is left of the last renewed lease when the hold ends.
-        let client = brisk(&server.url())
-            .lease(LATE * 2)
-            .connect()
-            .await
-            .expect("connects");
+        let client = connected(brisk(&server.url()).lease(LATE * 2)).await;
         let mut outside = Outside::of(&server);
         let lock = client.lock("n");
         let (longest, started) = (ms(4_000), Instant::now());
@@ -328,11 +304,7 @@ fn fixed_leases_end_by_themselves_and_are_never_renewed() {
         // Renewed holds of this client are renewed once before the fixed lease ends, and last
         // longer.
         let (fixed, renewed) = (ms(4_000), LATE * 2);
-        let client = brisk(&server.url())
-            .lease(renewed)
-            .connect()
-            .await
-            .expect("connects");
+        let client = connected(brisk(&server.url()).lease(renewed)).await;
         let mut outside = Outside::of(&server);
         let lock = client.lock("n");
         let started = Instant::now();

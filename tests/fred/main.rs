@@ -11,7 +11,7 @@ use fred::clients::Client as Fred;
 use fred::error::Error as FredError;
 use fred::types::config::{Config, CredentialProvider, Server as At, ServerConfig};
 use leasehold::{Client, ClientBuilder, ConfigError, Error};
-use leasehold_testbed::{Server, is_missing, take_and_release, wait_until};
+use leasehold_testbed::{Server, connected, is_missing, take_and_release, wait_until};
 
 const LIMIT: Duration = Duration::from_secs(10);
 
@@ -164,21 +164,13 @@ async fn connections_have_our_name_and_end_with_the_client() {
         return;
     }
     let server = Server::start();
-    let client = builder(config(&server))
-        .name("billing@7")
-        .connect()
-        .await
-        .unwrap();
+    let client = connected(builder(config(&server)).name("billing@7")).await;
     assert_eq!(server.clients("name=billing@7").len(), 3);
     client.shutdown(LIMIT).await.unwrap();
     wait_until("closed", LIMIT, || {
         server.clients("name=billing@7").is_empty()
     });
-    let client = builder(config(&server))
-        .name("billing@8")
-        .connect()
-        .await
-        .unwrap();
+    let client = connected(builder(config(&server)).name("billing@8")).await;
     drop(client);
     wait_until("closed", LIMIT, || {
         server.clients("name=billing@8").is_empty()

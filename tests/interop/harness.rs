@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use leasehold::settings::ShardedPubSub;
 use leasehold::{Client, ClientBuilder, Stats};
-use leasehold_testbed::{Borrowed, LIMIT, SOON, eventually, timed, until_stats};
+use leasehold_testbed::{Borrowed, LIMIT, SOON, connected, eventually, timed, until_stats};
 use tokio::task::JoinHandle;
 
 use crate::observer::Observer;
@@ -64,10 +64,7 @@ impl Harness {
             fair_wait: None,
         };
         let java = Redisson::start_with(&server.url(), timeouts).await;
-        let client = ours(builder(&server.url()))
-            .connect()
-            .await
-            .expect("connect");
+        let client = connected(ours(builder(&server.url()))).await;
         let observer = Observer::of(&server.url());
         Harness {
             server,

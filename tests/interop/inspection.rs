@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use leasehold::Lease;
 use leasehold::inspect::Connection;
-use leasehold_testbed::{Borrowed, Server, eventually};
+use leasehold_testbed::{Borrowed, Server, connected, eventually};
 
 use crate::harness::builder;
 use crate::observer::Observer;
@@ -104,11 +104,7 @@ async fn our_hash_has_the_form_of_redissons() {
 async fn connections_tell_our_owners_and_not_redissons() {
     let server = Server::start();
     let java = Redisson::start(&server.url(), None).await;
-    let client = builder(&server.url())
-        .name("billing@pod-7")
-        .connect()
-        .await
-        .expect("connect");
+    let client = connected(builder(&server.url()).name("billing@pod-7")).await;
     java.lock("a", LOCK, None).await;
 
     let connections = client.connections().await.expect("connections");

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use leasehold::{HoldState, Lease, Lock, LockGuard, ReadWriteLock};
-use leasehold_testbed::{SOON, lost};
+use leasehold_testbed::{SOON, connected, lost};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
@@ -445,11 +445,7 @@ async fn read_and_write_leases_end_for_the_other_side() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_java_writer_passes_a_dead_reader_of_ours() {
     let mut harness = Harness::start().await;
-    let dying = builder(&harness.server.url())
-        .lease(SHORT)
-        .connect()
-        .await
-        .expect("connect");
+    let dying = connected(builder(&harness.server.url()).lease(SHORT)).await;
     dying
         .read_write_lock("stock")
         .read()

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use leasehold::{Client, HoldState, Lease, LossReason};
-use leasehold_testbed::{Borrowed, SOON, lost};
+use leasehold_testbed::{Borrowed, SOON, lost, release};
 use tokio::time::{Instant, timeout};
 
 use crate::harness::{SHORT, TWO_LEASES, builder};
@@ -37,12 +37,7 @@ async fn redissons_watchdog_keeps_a_lock_from_us() {
     assert!(refused.is_timeout(), "{refused}");
     assert!(java.is_held("a", LOCK).await);
     java.unlock("a", LOCK).await.expect("unlock");
-    lock.try_lock(SHORT, Lease::Renewed)
-        .await
-        .expect("free")
-        .unlock()
-        .await
-        .expect("unlock");
+    release(lock.try_lock(SHORT, Lease::Renewed).await).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use leasehold::HoldState;
-use leasehold_testbed::lost;
+use leasehold_testbed::{connected, lost};
 
 use crate::crowd::{LIMIT, THREADS, contend};
 use crate::harness::{Harness, NOW, SHORT, builder, joined, soon};
@@ -134,11 +134,7 @@ async fn semaphore_permits_of_a_dead_client_become_free() {
     let semaphore = harness.client.semaphore("slots");
     assert!(semaphore.try_set_permits(2).await.expect("set"));
     let line = harness.server.line();
-    let dying = builder(line.url())
-        .lease(SHORT)
-        .connect()
-        .await
-        .expect("connect");
+    let dying = connected(builder(line.url()).lease(SHORT)).await;
     let dead = dying.semaphore("slots").acquire(2).await.expect("acquire");
     let theirs = harness
         .waiting(|harness| harness.java.semaphore_acquire("a", "slots", 1))

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use leasehold::{Lock, LockGuard};
-use leasehold_testbed::SOON;
+use leasehold_testbed::{SOON, connected};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
@@ -111,10 +111,7 @@ async fn a_thread_wakes_when_a_guard_is_dropped() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_thread_wakes_when_a_client_shuts_down() {
     let mut harness = Harness::start().await;
-    let other = builder(&harness.server.url())
-        .connect()
-        .await
-        .expect("connect");
+    let other = connected(builder(&harness.server.url())).await;
     let lock = other.lock("closing");
     let guard = lock.lock().await.expect("lock");
     let waiting = thread_waits(&mut harness, "a", "closing").await;

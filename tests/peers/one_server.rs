@@ -1,7 +1,9 @@
 //! One key shared with redis-py, Go's redsync and redislock, and node-redlock, in both directions.
 
 use leasehold::{Client, Error, Lease, Lock, LossReason};
-use leasehold_testbed::{Server, assert_lost, crowd, eventually, ms, no_expiry, soon, take_turn};
+use leasehold_testbed::{
+    Server, assert_lost, connected, crowd, eventually, ms, no_expiry, soon, take_turn,
+};
 use tokio::time::Instant;
 
 use crate::process::{Library, Process};
@@ -153,11 +155,7 @@ async fn each_waits_for_a_renewed_hold(library: Library) {
     let server = Server::start();
     let peer = Process::start(library, &[server.url()]);
     peer.make(KEY, LONG).await;
-    let client = builder(&server.url())
-        .lease(ms(4000))
-        .connect()
-        .await
-        .unwrap();
+    let client = connected(builder(&server.url()).lease(ms(4000))).await;
     let lock = client.string_lock(KEY);
     let guard = lock.lock().await.unwrap();
     let deadline = guard.deadline();

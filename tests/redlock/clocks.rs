@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use leasehold::{Client, EmbeddedRedis, Error, Lease, Lock, LossReason, Owner};
-use leasehold_testbed::{eventually, lost, ms};
+use leasehold_testbed::{connected, eventually, lost, ms};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::testbed::{LONG, NAME};
@@ -184,12 +184,7 @@ async fn a_nested_quorum_allows_for_drift() {
 async fn a_loss_is_reported_before_an_outage() {
     let engines = Engines::five();
     let clients = engines.clients();
-    let patient = engines.0[0]
-        .builder()
-        .command_timeout(ms(10_000))
-        .connect()
-        .await
-        .unwrap();
+    let patient = connected(engines.0[0].builder().command_timeout(ms(10_000))).await;
     let multi = Lock::multi([patient.lock("a"), clients[1].lock("b")]);
     let guard = multi.try_lock(Duration::ZERO, LONG).await.unwrap();
     assert!(engines.0[0].lose("a"));

@@ -2,6 +2,7 @@
 
 use leasehold::EmbeddedRedis;
 use leasehold::test_util::{Delay, Dumped, Faults, Reply, scripts};
+use leasehold_testbed::connected;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
@@ -16,12 +17,7 @@ async fn a_reader_in_doubt_asks_again_before_it_lets_writers_go_first() {
     for (name, text, _) in scripts() {
         engine.command(&["SCRIPT", "LOAD", text]).expect(name);
     }
-    let client = engine
-        .builder()
-        .command_timeout(ms(300))
-        .connect()
-        .await
-        .expect("a client");
+    let client = connected(engine.builder().command_timeout(ms(300))).await;
     let link = engine.links().pop().expect("a link");
     let reader = client.read_write_lock("lock").prefer_writers();
     let writer = client.read_write_lock("lock");
@@ -55,12 +51,7 @@ async fn a_reader_in_doubt_asks_again_before_it_lets_writers_go_first() {
 #[tokio::test(start_paused = true)]
 async fn a_writer_that_reads_rides_out_a_lost_reply_ahead_of_waiting_readers() {
     let engine = EmbeddedRedis::new();
-    let client = engine
-        .builder()
-        .command_timeout(ms(300))
-        .connect()
-        .await
-        .expect("a client");
+    let client = connected(engine.builder().command_timeout(ms(300))).await;
     let link = engine.links().pop().expect("a link");
     let writer = client.read_write_lock("lock");
     let reader = client.read_write_lock("lock");

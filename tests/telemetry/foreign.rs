@@ -12,6 +12,7 @@ use futures::FutureExt;
 use leasehold::settings::LocalHandover;
 use leasehold::test_util::Direction;
 use leasehold::{Client, EmbeddedRedis, Ended, Lease, Lock, LockGuard, Owner};
+use leasehold_testbed::release;
 use metrics::{Counter, CounterFn, Gauge, GaugeFn, Histogram, HistogramFn};
 use metrics::{Key, KeyName, Metadata, Recorder, SharedString, Unit};
 use tokio::runtime::Builder;
@@ -250,12 +251,7 @@ async fn a_run(does: Does) {
     for make in KINDS {
         for name in ["x", "other"] {
             let lock = make(&client, name);
-            lock.try_lock(LONG, Lease::Renewed)
-                .await
-                .expect("free")
-                .unlock()
-                .await
-                .unwrap();
+            release(lock.try_lock(LONG, Lease::Renewed).await).await;
         }
     }
     drop(REACHED.take());

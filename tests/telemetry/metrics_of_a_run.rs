@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use leasehold::{Client, ClientBuilder, EmbeddedRedis, Ended, Error, Lease, LossReason};
-use leasehold_testbed::{Server, eventually, take_and_release};
+use leasehold_testbed::{Server, connected, eventually, take_and_release};
 
 use crate::recorded::{Exporter, Recorded};
 
@@ -189,12 +189,7 @@ async fn a_name_becomes_a_label_only_through_the_users_function() {
     let exporter = Exporter::start().await;
     let redis = EmbeddedRedis::new();
     let of_orders = |name: &str| name.starts_with("orders:").then(|| "orders".to_owned());
-    let client = redis
-        .builder()
-        .metric_name(of_orders)
-        .connect()
-        .await
-        .unwrap();
+    let client = connected(redis.builder().metric_name(of_orders)).await;
     for name in ["orders:1", "orders:2", "users:1"] {
         take_and_release(&client.lock(name)).await;
     }
