@@ -43,7 +43,14 @@ impl Copy {
         self.seed(&target, built)?;
         cargo.arg("--target-dir").arg(target);
         match place {
-            Place::Lib | Place::Transport => cargo.args(["--workspace", "--all-features", "--lib"]),
+            Place::Lib => cargo.args(["--workspace", "--all-features", "--lib"]),
+            // The package alone, so that a fault does not rebuild what depends on it.
+            Place::Transport => cargo.args([
+                "--package",
+                "leasehold-transport",
+                "--all-features",
+                "--lib",
+            ]),
             Place::Tests(name) => cargo.args(["--workspace", "--all-features", "--test", name]),
             Place::Model => {
                 let flags = std::env::var("RUSTFLAGS").unwrap_or_default();
