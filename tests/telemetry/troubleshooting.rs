@@ -18,7 +18,9 @@ fn sources(folder: &Path, all: &mut String) {
 fn each_error_text_of_the_page_exists() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut all = String::new();
-    sources(&root.join("src"), &mut all);
+    for folder in ["src", "transport/src"] {
+        sources(&root.join(folder), &mut all);
+    }
     let page = fs::read_to_string(root.join("docs/troubleshooting.md")).unwrap();
     let (_, by_text) = page.split_once("## By the text").unwrap();
     let (by_text, _) = by_text.split_once("## By what").unwrap();
