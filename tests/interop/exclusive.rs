@@ -6,9 +6,9 @@ use tokio::time::{Instant, timeout};
 
 use crate::harness::{Harness, NEARLY_WHOLE, NOW, SHORT, TWO_LEASES, joined, soon};
 
-/// A kind of lock on both sides.
+/// One kind of lock as both libraries have it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Kind {
+pub(crate) struct PairedKind {
     /// The driver's name for the kind, such as `fair`.
     pub(crate) theirs: &'static str,
     pub(crate) ours: fn(&Client, &str) -> Lock,
@@ -20,7 +20,7 @@ pub(crate) struct Kind {
 const ROUNDS: usize = 3;
 
 /// A waiter gets the lock when the other side releases it, long before the lease would have ended.
-pub(crate) async fn waiters_wake(kind: Kind) {
+pub(crate) async fn waiters_wake(kind: PairedKind) {
     let mut harness = Harness::start().await;
     let theirs = format!("{}:wake", kind.theirs);
     for _ in 0..ROUNDS {
@@ -55,7 +55,7 @@ pub(crate) async fn waiters_wake(kind: Kind) {
 }
 
 /// Each side sees the holds of the other and cannot release them.
-pub(crate) async fn each_sees_the_other(kind: Kind) {
+pub(crate) async fn each_sees_the_other(kind: PairedKind) {
     let mut harness = Harness::start().await;
     let theirs = format!("{}:seen", kind.theirs);
     let lock = (kind.ours)(&harness.client, "seen");
@@ -130,7 +130,7 @@ pub(crate) async fn each_sees_the_other(kind: Kind) {
 }
 
 /// A lock that the other side forces open lets a waiter in, and its holder notices.
-pub(crate) async fn a_forced_release_is_noticed(kind: Kind) {
+pub(crate) async fn a_forced_release_is_noticed(kind: PairedKind) {
     let harness = Harness::with_short_leases().await;
     let theirs = format!("{}:forced", kind.theirs);
     let lock = (kind.ours)(&harness.client, "forced");
@@ -165,7 +165,7 @@ pub(crate) async fn a_forced_release_is_noticed(kind: Kind) {
 
 /// A renewed lease keeps the lock from the other side. A lease that is not renewed ends, and the
 /// other side gets the lock.
-pub(crate) async fn leases_end(kind: Kind) {
+pub(crate) async fn leases_end(kind: PairedKind) {
     let mut harness = Harness::with_short_leases().await;
     let theirs = format!("{}:leased", kind.theirs);
     let lock = (kind.ours)(&harness.client, "leased");

@@ -1,9 +1,9 @@
 //! The fair lock.
 
 use crate::contention::contend;
-use crate::exclusive::{self, Kind};
+use crate::exclusive::{self, PairedKind};
 
-const KIND: Kind = Kind {
+const KIND: PairedKind = PairedKind {
     theirs: "fair",
     ours: |client, name| client.fair_lock(name),
     reentrant: true,

@@ -1,9 +1,9 @@
 //! The fenced lock.
 
 use crate::contention::contend;
-use crate::exclusive::{self, Kind};
+use crate::exclusive::{self, PairedKind};
 
-const KIND: Kind = Kind {
+const KIND: PairedKind = PairedKind {
     theirs: "fenced",
     ours: |client, name| client.fenced_lock(name).into(),
     reentrant: true,

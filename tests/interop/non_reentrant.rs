@@ -1,16 +1,16 @@
 //! The non-reentrant lock, and the fair one that is not re-entrant.
 
 use crate::contention::contend;
-use crate::exclusive::{self, Kind};
+use crate::exclusive::{self, PairedKind};
 
-const KIND: Kind = Kind {
+const KIND: PairedKind = PairedKind {
     theirs: "nonreentrant",
     ours: |client, name| client.non_reentrant_lock(name),
     reentrant: false,
     keys: &["hash seen"],
 };
 
-const FAIR: Kind = Kind {
+const FAIR: PairedKind = PairedKind {
     theirs: "nonreentrantfair",
     ours: |client, name| client.fair_lock(name).non_reentrant(),
     reentrant: false,

@@ -1,9 +1,9 @@
 //! The spin lock.
 
 use crate::contention::contend;
-use crate::exclusive::{self, Kind};
+use crate::exclusive::{self, PairedKind};
 
-const KIND: Kind = Kind {
+const KIND: PairedKind = PairedKind {
     theirs: "spin",
     ours: |client, name| client.spin_lock(name),
     reentrant: true,

@@ -18,7 +18,7 @@ use crate::world::World;
 
 /// The kind of all members of one run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum MemberKind {
     Plain,
     Fair,
     Fenced,
@@ -27,17 +27,17 @@ pub(crate) enum Kind {
     Write,
 }
 
-const KINDS: [Kind; 6] = [
-    Kind::Plain,
-    Kind::Fair,
-    Kind::Fenced,
-    Kind::Spin,
-    Kind::String,
-    Kind::Write,
+const KINDS: [MemberKind; 6] = [
+    MemberKind::Plain,
+    MemberKind::Fair,
+    MemberKind::Fenced,
+    MemberKind::Spin,
+    MemberKind::String,
+    MemberKind::Write,
 ];
 
 pub(crate) struct Several {
-    kinds: Vec<Kind>,
+    kinds: Vec<MemberKind>,
     /// Waits whose names are all free.
     idle: Lasting<u64>,
     /// Names that are held for a process that neither holds nor wants them.
@@ -59,15 +59,15 @@ fn holder(world: &World, number: usize, held: &Dumped) -> Option<usize> {
         .position(|process| holds(&process.ids[engine]))
 }
 
-fn member(clients: &[Client], kind: Kind, number: usize) -> Lock {
+fn member(clients: &[Client], kind: MemberKind, number: usize) -> Lock {
     let (client, name) = (&clients[number % clients.len()], name_of(number));
     match kind {
-        Kind::Plain => client.lock(name),
-        Kind::Fair => client.fair_lock(name),
-        Kind::Fenced => client.fenced_lock(name).into(),
-        Kind::Spin => client.spin_lock(name),
-        Kind::String => client.string_lock(name),
-        Kind::Write => client.read_write_lock(name).split().1,
+        MemberKind::Plain => client.lock(name),
+        MemberKind::Fair => client.fair_lock(name),
+        MemberKind::Fenced => client.fenced_lock(name).into(),
+        MemberKind::Spin => client.spin_lock(name),
+        MemberKind::String => client.string_lock(name),
+        MemberKind::Write => client.read_write_lock(name).split().1,
     }
 }
 
@@ -77,7 +77,7 @@ impl Several {
         let all_plain = rng.bool();
         let mut drawn = || {
             if all_plain {
-                Kind::Plain
+                MemberKind::Plain
             } else {
                 KINDS[rng.usize(0..KINDS.len())]
             }
@@ -155,13 +155,13 @@ impl Workload for Several {
             .kinds
             .iter()
             .enumerate()
-            .filter(|(_, kind)| **kind == Kind::Fenced);
+            .filter(|(_, kind)| **kind == MemberKind::Fenced);
         let counter = |(number, _)| format!("redisson_lock_token:{{{}}}", name_of(number));
         fenced.map(counter).any(|counter| counter == key)
     }
 }
 
-impl User<Vec<Kind>> {
+impl User<Vec<MemberKind>> {
     async fn run(mut self) {
         // Some users take the members one by one, in another order than a multi lock.
         let old_school = self.actor.number == 3;

@@ -27,7 +27,7 @@ use crate::world::World;
 
 /// The kind of the members.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Kind {
+pub(crate) enum MemberKind {
     Plain,
     String,
 }
@@ -35,7 +35,7 @@ pub(crate) enum Kind {
 /// The servers, seen from outside.
 #[derive(Clone)]
 pub(crate) struct Servers {
-    kind: Kind,
+    kind: MemberKind,
     engines: Vec<EmbeddedRedis>,
     /// When each server last broke its promise.
     broken: Arc<Mutex<Vec<Option<Instant>>>>,
@@ -102,7 +102,11 @@ impl Quorums {
     pub(crate) fn new(world: &World) -> Self {
         let plain = (world.plan.seed / 5).is_multiple_of(2);
         let servers = Servers {
-            kind: if plain { Kind::Plain } else { Kind::String },
+            kind: if plain {
+                MemberKind::Plain
+            } else {
+                MemberKind::String
+            },
             engines: world.engines.clone(),
             broken: Arc::new(Mutex::new(vec![None; world.engines.len()])),
             lease_max: world.plan.lease,
@@ -180,8 +184,8 @@ impl User<Servers> {
         let lock = |number| {
             let name = name_of(number);
             Lock::quorum(self.clients.iter().map(|client| match self.shared.kind {
-                Kind::Plain => client.lock(&name),
-                Kind::String => client.string_lock(&name),
+                MemberKind::Plain => client.lock(&name),
+                MemberKind::String => client.string_lock(&name),
             }))
         };
         let locks: Vec<_> = (0..self.plan.names).map(lock).collect();
