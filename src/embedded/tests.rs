@@ -101,7 +101,7 @@ async fn settle() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn lease_ends_when_the_clock_was_advanced() {
+async fn a_lease_ends_when_the_clock_was_advanced() {
     let redis = EmbeddedRedis::new();
     let (client, ..) = connect(&redis);
     assert_eq!(
@@ -125,7 +125,7 @@ async fn lease_ends_when_the_clock_was_advanced() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn message_reaches_earlier_subscribers() {
+async fn a_message_reaches_earlier_subscribers() {
     let redis = EmbeddedRedis::new();
     let (client, _, recorder) = connect(&redis);
     let (other, ..) = connect(&redis);
@@ -144,7 +144,7 @@ async fn message_reaches_earlier_subscribers() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn cut_tells_unknown_from_not_applied() {
+async fn a_cut_distinguishes_unknown_from_not_applied() {
     let redis = EmbeddedRedis::new();
     let (client, control, recorder) = connect(&redis);
     let channel: Arc<str> = Arc::from("ch");
@@ -179,7 +179,7 @@ async fn cut_tells_unknown_from_not_applied() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn paused_engine_runs_what_piled_up() {
+async fn a_resumed_engine_runs_the_waiting_calls() {
     let redis = EmbeddedRedis::new();
     let (client, ..) = connect(&redis);
     // The script is known: it is sent by its hash, once.
@@ -203,7 +203,7 @@ async fn paused_engine_runs_what_piled_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn restart_loses_scripts_and_data_but_not_subscriptions() {
+async fn a_restart_loses_scripts_and_data_but_not_subscriptions() {
     let redis = EmbeddedRedis::new();
     let (client, _, recorder) = connect(&redis);
     assert_eq!(client.subscribe(&Arc::from("ch"), "k").await, Ok(()));
@@ -223,7 +223,7 @@ async fn restart_loses_scripts_and_data_but_not_subscriptions() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn closed_client_answers_and_leaves_nothing() {
+async fn a_closed_client_answers_and_leaves_nothing_behind() {
     let redis = EmbeddedRedis::new();
     let (client, ..) = connect(&redis);
     assert_eq!(client.subscribe(&Arc::from("ch"), "k").await, Ok(()));
@@ -238,7 +238,7 @@ async fn closed_client_answers_and_leaves_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn crashed_client_releases_nothing() {
+async fn a_crashed_client_releases_nothing() {
     let redis = EmbeddedRedis::new();
     let (client, control, _) = connect(&redis);
     assert_eq!(
@@ -258,7 +258,7 @@ async fn crashed_client_releases_nothing() {
 }
 
 #[test]
-fn client_ends_with_its_runtime() {
+fn a_client_ends_with_its_runtime() {
     let redis = EmbeddedRedis::new();
     let theirs = tokio::runtime::Builder::new_current_thread()
         .build()

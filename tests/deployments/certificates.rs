@@ -197,7 +197,7 @@ async fn a_server_certificate_that_is_wrong_is_refused_with_the_cause() {
 }
 
 #[tokio::test]
-async fn the_server_name_stands_for_the_host() {
+async fn the_server_name_replaces_the_host_in_certificates() {
     let authorities = Authorities::new();
     let secure = Secure::start(&authorities.servers.issue("redis.internal"), None);
     let options = authorities.options().server_name("redis.internal");
@@ -279,7 +279,7 @@ async fn an_authority_that_is_renewed_in_its_file_counts_from_the_next_connectio
 }
 
 #[tokio::test]
-async fn files_that_cannot_be_used_leave_the_last_good_ones() {
+async fn unusable_files_keep_the_last_good_certificates() {
     let authorities = Authorities::new();
     let (secure, folder) = (authorities.server(), Folder::temporary());
     let shown = authorities.clients.issue("client");

@@ -102,7 +102,7 @@ async fn a_password_that_changed_is_used_at_the_next_login() {
 }
 
 #[tokio::test]
-async fn a_wrong_password_of_the_provider_is_refused_as_that_of_a_url() {
+async fn a_wrong_password_of_the_provider_is_refused_like_that_of_a_url() {
     let server = server_of_ann("right");
     let refused = builder(&server)
         .credentials(ann("hunter2"))

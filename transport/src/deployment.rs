@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_used_is_refused_without_a_password() {
+    fn refused_urls_are_reported_without_their_password() {
         for (url, part) in [
             ("redis-sentinel://s1,s2", "name of the master is missing"),
             ("redis-sentinel://:secret@/m", "host is missing"),

@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn the_run_id_counts_and_else_the_address() {
+    fn servers_are_compared_by_run_id_or_else_by_address() {
         let known = identity(
             "# Server\r\nredis_version:7.0.15\r\nrun_id:ab\r\n",
             "10.0.0.1:6379",

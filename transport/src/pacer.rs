@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_stay_quick_and_time_outs_do_not() {
+    fn pauses_stay_short_after_refusals_and_grow_after_timeouts() {
         let mut pacer = Pacer::new(FIRST, MOST);
         assert_eq!(pacer.pause(), Duration::ZERO, "nothing was tried yet");
         let refused = pauses(&mut pacer, 10, Pacer::nothing_new);

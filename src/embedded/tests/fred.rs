@@ -62,7 +62,7 @@ async fn a_release_wakes_a_waiter() {
 }
 
 #[tokio::test]
-async fn a_lost_connection_is_made_again() {
+async fn a_lost_connection_is_replaced() {
     let (redis, pattern) = listening().await;
     let client = Client::builder_with_fred(&pattern);
     let client = client.connect().await.expect("a client");

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn conditions_that_pass_are_not_applied() {
+fn temporary_conditions_are_not_applied() {
     let texts = [
         "LOADING Redis is loading the dataset in memory",
         "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
@@ -36,7 +36,7 @@ fn conditions_that_pass_are_not_applied() {
 }
 
 #[test]
-fn what_somebody_has_to_change_is_refused() {
+fn permanent_conditions_are_refused() {
     let texts = [
         "WRONGTYPE Operation against a key holding the wrong kind of value",
         "WRONGPASS invalid username-password pair or user is disabled.",
@@ -59,7 +59,7 @@ fn what_somebody_has_to_change_is_refused() {
 }
 
 #[test]
-fn a_node_of_a_cluster_is_refused_with_what_to_do() {
+fn a_node_of_a_cluster_is_refused_with_advice() {
     let texts = [
         "MOVED 3999 127.0.0.1:6381",
         "ASK 3999 127.0.0.1:6381",

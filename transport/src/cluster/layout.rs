@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_without_an_address_is_where_it_was_asked() {
+    fn a_node_without_an_address_has_the_address_that_was_asked() {
         for host in [text(""), text("?"), Value::Nil] {
             assert_eq!(
                 read(&range(host, vec![]), Security::Plain).address.host,
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_without_an_address_is_skipped_and_the_rest_counts() {
+    fn a_range_without_an_address_is_skipped_and_the_rest_is_used() {
         let info = text("cluster_state:ok\r\ncluster_current_epoch:6\r\n");
         for host in [text(""), text("?"), Value::Nil] {
             let lost = Value::Array(vec![host, Value::Int(0), text("id3")]);
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_views_of_one_epoch_the_one_with_more_addresses_counts() {
+    fn of_two_views_of_one_epoch_the_one_with_more_addresses_wins() {
         let info = text("cluster_state:ok\r\ncluster_current_epoch:6\r\n");
         let at = |first, last| {
             let node = Value::Array(vec![text("h"), Value::Int(7001)]);
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_layout() {
+    fn malformed_layouts_are_refused() {
         let info = text("cluster_state:ok\r\ncluster_current_epoch:6\r\n");
         let (no_port, no_epoch) = (range(text("h"), vec![]), text("cluster_state:ok"));
         assert_eq!(Layout::read(&Value::Nil, &info, "h", Security::Plain), None);

@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_redirect() {
+    fn other_errors_are_no_redirects() {
         for text in [
             "MOVED",
             "MOVED x h:1",

@@ -144,7 +144,7 @@ fn a_split_at_any_byte_changes_nothing() {
 }
 
 #[test]
-fn frames_in_one_buffer_come_one_after_the_other() {
+fn frames_in_one_buffer_are_decoded_one_after_the_other() {
     let (all, expected): (Vec<_>, Vec<_>) = of_each_type().into_iter().unzip();
     let expected = expected
         .into_iter()
@@ -165,7 +165,7 @@ fn is_malformed(bytes: &[u8], reason: &str) {
 }
 
 #[test]
-fn what_is_too_deep_is_refused() {
+fn a_reply_nested_too_deeply_is_refused() {
     for header in [
         "*1\r\n",
         "~1\r\n",
@@ -186,7 +186,7 @@ fn what_is_too_deep_is_refused() {
 }
 
 #[test]
-fn what_announces_too_much_is_refused_before_it_arrives() {
+fn a_reply_that_announces_too_much_is_refused_before_it_arrives() {
     for header in [
         "*2147483647",
         "*1048577",
@@ -216,7 +216,7 @@ fn what_announces_too_much_is_refused_before_it_arrives() {
 }
 
 #[test]
-fn what_all_elements_announce_counts() {
+fn the_limit_counts_the_elements_of_all_depths() {
     let inner = format!("*{}\r\n", ELEMENTS - 2);
     let nils = "_\r\n".repeat(ELEMENTS - 2);
     assert_eq!(
@@ -251,7 +251,7 @@ fn what_all_elements_announce_counts() {
 }
 
 #[test]
-fn a_length_that_is_none_is_refused() {
+fn an_invalid_length_is_refused() {
     for header in [
         "*-5", "$-5", "%-1", "|-1", "~-1", ">-1", "=-1", "!-1", "*", "$", "*1x", "$ 1",
     ] {
@@ -276,7 +276,7 @@ fn a_streamed_reply_is_refused() {
 }
 
 #[test]
-fn what_is_not_resp3_is_refused() {
+fn bytes_that_are_not_resp3_are_refused() {
     is_malformed(b"\x00", "begins with byte 0x00");
     is_malformed(b"HTTP/1.1 400 Bad Request\r\n", "begins with byte 0x48");
     is_malformed(b"*1\r\n\r\n", "begins with byte 0x0d");
@@ -316,14 +316,14 @@ fn a_line_without_an_end_is_refused() {
 
 /// A parse from the start for each piece would be 10^10 steps.
 #[test]
-fn a_great_reply_in_small_pieces_is_looked_at_once() {
+fn each_byte_of_a_large_reply_is_searched_once() {
     let items = "$5\r\nabcde\r\n".repeat(100_000);
     let (frames, malformed) = decoded(format!("*100000\r\n{items}").as_bytes(), &[7]);
     assert_eq!((frames.len(), malformed), (1, None));
 }
 
 #[test]
-fn a_buffer_is_used_again() {
+fn a_buffer_is_reused() {
     let (mut decoder, mut buffer) = (Decoder::default(), BytesMut::with_capacity(4096));
     for _ in 0..10_000 {
         buffer.extend_from_slice(&b"$5\r\nabcde\r\n".repeat(50));

@@ -15,7 +15,7 @@ fn reason(text: &str) -> String {
 }
 
 #[test]
-fn addresses_are_understood() {
+fn addresses_are_parsed() {
     let table = [
         ("redis://127.0.0.1:6379", "redis://127.0.0.1:6379", None),
         ("redis://localhost", "redis://localhost:6379", None),
@@ -53,7 +53,7 @@ fn addresses_are_understood() {
 
 #[test]
 #[cfg(unix)]
-fn unix_sockets_are_understood() {
+fn unix_sockets_are_parsed() {
     let endpoint = parse("redis+unix:///run/redis%20one.sock?db=7");
     assert_eq!(
         endpoint.address(),
@@ -89,7 +89,7 @@ fn unix_sockets_are_understood() {
 
 #[test]
 #[cfg(feature = "tls")]
-fn tls_is_understood() {
+fn tls_is_parsed() {
     let endpoint = parse("rediss://:secret@h/2");
     assert_eq!(
         endpoint.address(),
@@ -104,7 +104,7 @@ fn tls_is_understood() {
 
 #[test]
 #[cfg(not(feature = "tls"))]
-fn tls_names_its_feature() {
+fn a_url_with_tls_names_the_missing_feature() {
     assert!(reason("rediss://h").contains("feature `tls`"));
 }
 
@@ -131,7 +131,7 @@ fn credentials_are_decoded() {
 }
 
 #[test]
-fn the_refused_forms_say_why_and_never_show_the_secret() {
+fn refusals_give_a_reason_and_never_show_the_secret() {
     let table = [
         ("", "scheme is missing: write redis://host:port"),
         ("hunter2", "scheme is missing: write redis://host:port"),

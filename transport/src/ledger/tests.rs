@@ -174,7 +174,7 @@ enum Event {
 }
 
 #[test]
-fn each_row_of_a_call_whose_future_waits() {
+fn each_row_of_the_table_for_a_call_whose_future_waits() {
     use {Event as E, Stage as S};
     let n = length(7);
     let answered = || Ok(Value::Int(1));
@@ -223,7 +223,7 @@ fn each_row_of_a_call_whose_future_waits() {
 }
 
 #[test]
-fn what_is_dropped_while_it_waits_is_forgotten() {
+fn a_waiting_call_that_is_dropped_is_forgotten() {
     let mut testbed = Testbed::new();
     let (one, two, three) = (testbed.call(1, 1), testbed.call(2, 1), testbed.call(3, 1));
     drop(two);
@@ -238,7 +238,7 @@ fn what_is_dropped_while_it_waits_is_forgotten() {
 }
 
 #[test]
-fn what_is_dropped_after_it_was_encoded_keeps_its_place() {
+fn an_encoded_call_that_is_dropped_keeps_its_place() {
     for taken in [0, length(1), ALL] {
         let mut testbed = Testbed::new();
         let (one, mut two) = (testbed.call(1, 1), testbed.call(2, 1));
@@ -258,7 +258,7 @@ fn what_is_dropped_after_it_was_encoded_keeps_its_place() {
 }
 
 #[test]
-fn a_call_without_its_script_is_sent_again_with_it_before_what_waits() {
+fn a_call_that_lacks_its_script_is_sent_again_before_waiting_calls() {
     let mut testbed = Testbed::new();
     let mut one = testbed.call(1, 1);
     testbed.encode();
@@ -285,7 +285,7 @@ fn a_call_without_its_script_is_sent_again_with_it_before_what_waits() {
 }
 
 #[test]
-fn a_call_without_its_script_and_without_its_future_is_not_sent_again() {
+fn a_dropped_call_that_lacks_its_script_is_not_sent_again() {
     // Dropped before the answer, between the answer and its turn, or timed out.
     for case in 0..3 {
         let mut testbed = Testbed::new();
@@ -334,7 +334,7 @@ fn a_call_that_waits_to_be_sent_with_its_text_was_not_applied() {
 
 /// Of three calls, sent one second after the other, any may time out, after any number of taken bytes.
 #[test]
-fn what_is_withdrawn_leaves_the_others_whole() {
+fn withdrawing_a_call_leaves_the_bytes_of_others_intact() {
     let lengths = [1, 22, 333].map(length);
     let whole: usize = lengths.iter().sum();
     for taken in 0..=whole {
@@ -417,7 +417,7 @@ fn the_oldest_call_that_has_not_timed_out_is_known() {
 
 /// INVARIANT LEDGER-1.
 #[test]
-fn a_reply_without_a_request_is_a_fault() {
+fn a_reply_without_a_request_ends_the_connection() {
     let mut testbed = Testbed::new();
     assert!(testbed.reply(Ok(Value::Nil)).is_err(), "nothing was asked");
     let mut one = testbed.call(1, 1);
@@ -438,7 +438,7 @@ fn a_reply_without_a_request_is_a_fault() {
 
 /// INVARIANT LEDGER-1: of every prefix that is encoded at once.
 #[test]
-fn order_is_that_of_the_pushes_however_much_is_encoded_at_once() {
+fn requests_keep_their_order_however_many_are_encoded_at_once() {
     for enough in 1..3 * length(10) {
         let mut testbed = Testbed::new();
         let answers: Vec<_> = (10..30).map(|number| testbed.call(number, 1)).collect();
@@ -459,7 +459,7 @@ fn order_is_that_of_the_pushes_however_much_is_encoded_at_once() {
 }
 
 #[test]
-fn what_is_closed_takes_nothing_more_and_answers_what_was_sent() {
+fn a_closed_ledger_takes_no_requests_and_answers_those_in_flight() {
     let mut testbed = Testbed::new();
     let mut sent = testbed.call(1, 1);
     testbed.encode();
@@ -666,7 +666,7 @@ fn asking_belongs_to_its_call() {
 }
 
 #[test]
-fn a_subscription_that_is_answered_like_a_call_is_a_fault() {
+fn a_subscription_answered_like_a_call_ends_the_connection() {
     let mut testbed = Testbed::new();
     let answer = subscribe(&mut testbed, "a");
     testbed.encode();
@@ -677,7 +677,7 @@ fn a_subscription_that_is_answered_like_a_call_is_a_fault() {
 
 /// A PING is answered with its number, or with an error: anything else is the answer to another request.
 #[test]
-fn an_answer_that_is_not_that_of_ping_is_a_fault() {
+fn a_wrong_answer_to_ping_ends_the_connection() {
     for (reply, is_answer) in [
         (Ok(Value::Text("1".into())), true),
         (Ok(Value::Text("2".into())), false),
@@ -703,7 +703,7 @@ fn an_answer_that_is_not_that_of_ping_is_a_fault() {
 
 /// As the first PING was answered, so are the others; and where that is by PONG, nothing else is.
 #[test]
-fn who_answers_pong_answers_it_each_time() {
+fn a_proxy_that_answers_pong_must_always_do_so() {
     let text = |text: &str| Ok(Value::Text(text.into()));
     for (first, second, is_answer) in [
         ("1", "2", true),
@@ -740,7 +740,7 @@ fn who_answers_pong_answers_it_each_time() {
 
 /// Only calls have a time-out in the ledger: the caller of a subscription limits its time.
 #[test]
-fn what_is_not_a_call_is_never_too_old() {
+fn only_calls_time_out() {
     let mut testbed = Testbed::new();
     let mut subscription = subscribe(&mut testbed, "a");
     testbed

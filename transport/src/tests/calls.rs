@@ -3,7 +3,7 @@
 use super::*;
 
 #[tokio::test]
-async fn keys_arguments_and_replies_of_any_shape_arrive() {
+async fn keys_arguments_and_replies_of_any_form_arrive() {
     needs_a_server!();
     let server = Server::start();
     let testbed = Testbed::patient(&server).await;
@@ -110,7 +110,7 @@ async fn a_user_without_permission_is_refused_at_the_call() {
 }
 
 #[tokio::test]
-async fn passing_conditions_of_the_server_are_not_applied() {
+async fn temporary_conditions_of_the_server_are_not_applied() {
     static SPIN: Script = Script::new("spin", "while true do end");
     needs_a_server!();
     let server = Server::start_with(&["--lua-time-limit", "10"]);

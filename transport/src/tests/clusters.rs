@@ -171,7 +171,7 @@ async fn a_failover_is_followed_before_a_call_gives_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_without_an_address_keeps_no_other_failover_from_being_followed() {
+async fn a_node_without_an_address_does_not_hide_a_failover() {
     let has_failed_over = Arc::new(AtomicUsize::new(0));
     let fakes = failing_over(has_failed_over.clone());
     let url = "redis-cluster://n1:1,n2:2,n3:3";

@@ -284,7 +284,7 @@ async fn a_replica_is_refused_where_a_primary_is_needed() {
 
 /// A message behind the handshake in the same read is not lost.
 #[tokio::test(start_paused = true)]
-async fn what_is_read_beyond_the_handshake_is_kept() {
+async fn bytes_read_beyond_the_handshake_are_kept() {
     let message = b">3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$1\r\nx\r\n";
     let testbed = MemoryTestbed::new(MemoryServer::new()).await;
     let before = testbed.events.messages();
@@ -306,7 +306,7 @@ async fn asked(stream: &mut tokio::net::TcpStream, word: &[u8]) {
 
 /// A question takes nothing: without an answer nothing is in doubt.
 #[tokio::test]
-async fn a_cluster_that_does_not_describe_itself_is_not_there() {
+async fn a_cluster_that_does_not_describe_itself_is_not_applied() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("redis-cluster://{}", listener.local_addr().unwrap());
     let server = async {

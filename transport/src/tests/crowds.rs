@@ -45,7 +45,7 @@ async fn all_is_sent(testbed: &Testbed) {
 }
 
 #[tokio::test]
-async fn order_is_kept_among_calls_of_several_scripts() {
+async fn calls_of_several_scripts_keep_their_order() {
     static APPEND: Script = Script::new("append", "return redis.call('append', KEYS[1], ARGV[1])");
     needs_a_server!();
     let server = Server::start();
@@ -85,7 +85,7 @@ async fn order_is_kept_among_calls_of_several_scripts() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn order_is_kept_between_the_driver_and_callers_that_write() {
+async fn writes_by_driver_and_callers_keep_their_order() {
     needs_a_server!();
     let server = Server::start();
     let testbed = Testbed::patient(&server).await;
@@ -146,7 +146,7 @@ async fn one_bad_call_fails_alone() {
 }
 
 #[tokio::test]
-async fn conditions_of_the_server_are_told_to_each() {
+async fn each_caller_learns_of_the_condition_of_the_server() {
     needs_a_server!();
     let server = Server::start();
     let testbed = Testbed::patient(&server).await;
@@ -193,7 +193,7 @@ async fn nobody_waits_for_a_future_that_was_dropped() {
 }
 
 #[tokio::test]
-async fn what_was_dropped_is_not_sent_once_more_behind_its_undo() {
+async fn a_dropped_call_is_not_sent_again_after_its_undo() {
     needs_a_server!();
     let server = Server::start();
     let testbed = Testbed::patient(&server).await;
@@ -229,7 +229,7 @@ async fn what_was_dropped_is_not_sent_once_more_behind_its_undo() {
 }
 
 #[tokio::test]
-async fn an_undo_comes_behind_what_it_undoes_even_if_the_script_is_not_loaded() {
+async fn an_undo_follows_its_call_even_if_the_script_is_not_loaded() {
     needs_a_server!();
     let server = Server::start();
     let testbed = Testbed::patient(&server).await;

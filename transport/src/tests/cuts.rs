@@ -251,7 +251,7 @@ async fn cut_replies(calls: usize, before: Before, ending: Ending) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_call_is_cut_after_each_byte() {
+async fn a_call_cut_after_any_byte_has_the_right_outcome() {
     for before in BEFORE {
         for how in [
             How::Ends(Ending::Closed),
@@ -264,7 +264,7 @@ async fn one_call_is_cut_after_each_byte() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn calls_in_one_write_are_cut_after_each_byte() {
+async fn calls_in_one_write_cut_after_any_byte_have_the_right_outcomes() {
     for before in BEFORE {
         cut_requests(2, before, How::Ends(Ending::Closed)).await;
         cut_requests(3, before, How::Breaks).await;
@@ -272,7 +272,7 @@ async fn calls_in_one_write_are_cut_after_each_byte() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn replies_are_cut_after_each_byte() {
+async fn replies_cut_after_any_byte_give_the_right_outcomes() {
     for calls in 1..=3 {
         for before in BEFORE {
             for ending in [Ending::Closed, Ending::Reset] {
@@ -284,7 +284,7 @@ async fn replies_are_cut_after_each_byte() {
 
 /// The tests above on several calls concern one write.
 #[tokio::test(start_paused = true)]
-async fn calls_that_come_together_are_one_write() {
+async fn simultaneous_calls_are_sent_in_one_write() {
     let mut case = Case::new().await;
     let ready = case.ready(Before::Sent).await;
     let writes = ready.socket.at(|state| state.writes);

@@ -94,7 +94,7 @@ impl Late {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_waits_and_what_the_kernel_has_not_taken_is_not_sent_any_more() {
+async fn timed_out_calls_that_the_kernel_has_not_taken_are_never_sent() {
     // The first is in the outbox, which takes nothing more: the others wait.
     let late = Late::new([long(1), long(2), short(3)], 0).await;
     assert!(
@@ -106,7 +106,7 @@ async fn what_waits_and_what_the_kernel_has_not_taken_is_not_sent_any_more() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_taken_in_part_is_unknown_and_the_rest_of_it_follows() {
+async fn a_partly_written_call_is_unknown_and_its_rest_is_sent() {
     for room in [1, 17, length(&long(1)) - 1] {
         let late = Late::new([long(1), long(2), short(3)], room).await;
         let [one, two, three] = &late.outcomes[..] else {
@@ -121,7 +121,7 @@ async fn what_was_taken_in_part_is_unknown_and_the_rest_of_it_follows() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_whole_in_the_outbox_is_withdrawn() {
+async fn a_call_still_whole_in_the_outbox_is_withdrawn() {
     let (one, two) = (length(&short(1)), length(&short(2)));
     // Each number of bytes of the calls that the kernel may have taken.
     for room in one..=one + two + length(&short(3)) {
@@ -174,7 +174,7 @@ async fn each_call_has_its_own_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn replies_that_are_late_but_come_do_not_cost_the_connection() {
+async fn late_replies_do_not_end_the_connection() {
     let testbed = MemoryTestbed::new(MemoryServer::answering(echo)).await;
     let socket = testbed.server.socket(CALLER);
     for number in 0..30 {
@@ -203,7 +203,7 @@ async fn replies_that_are_late_but_come_do_not_cost_the_connection() {
 
 /// The supervisor asks a runtime for a sign of life only when a call is due.
 #[tokio::test(start_paused = true)]
-async fn without_a_call_that_is_too_old_nothing_is_due() {
+async fn without_an_expired_call_nothing_is_due() {
     let testbed = MemoryTestbed::new(MemoryServer::answering(echo)).await;
     let connection = testbed.caller().await;
     testbed.server.socket(CALLER).at(|state| state.replies = 0);
@@ -225,7 +225,7 @@ async fn without_a_call_that_is_too_old_nothing_is_due() {
 }
 
 #[test]
-fn calls_end_in_time_where_their_runtime_stands_still() {
+fn calls_time_out_although_their_runtime_is_blocked() {
     needs_a_server!();
     let server = Server::start();
     server.command(&["SCRIPT", "LOAD", ADD.text]);

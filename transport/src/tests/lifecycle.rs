@@ -32,7 +32,7 @@ async fn closing_leaves_no_connection_and_no_task() {
 }
 
 #[tokio::test]
-async fn calls_that_are_under_way_are_answered_before_the_end() {
+async fn calls_in_flight_are_answered_before_the_connection_closes() {
     needs_a_server!();
     let server = Server::start();
     let proxy = Proxy::start(server.address());
@@ -91,7 +91,7 @@ async fn closing_is_bounded_when_the_server_is_silent_or_gone() {
 }
 
 #[tokio::test]
-async fn dropping_without_closing_leaves_nothing_either() {
+async fn dropping_without_closing_leaves_nothing_behind() {
     needs_a_server!();
     let server = Server::start();
     let testbed = Testbed::new(&server).await;
@@ -127,7 +127,7 @@ async fn a_dropped_connect_leaves_nothing() {
 }
 
 #[test]
-fn when_the_callers_runtime_ends_its_connections_move_to_ours() {
+fn connections_move_to_our_runtime_when_that_of_the_caller_ends() {
     needs_a_server!();
     let server = Server::start();
     let own = OwnRuntime::new();
@@ -172,7 +172,7 @@ fn when_the_callers_runtime_ends_its_connections_move_to_ours() {
 }
 
 #[test]
-fn when_the_callers_runtime_stands_still_its_connections_move_to_ours() {
+fn connections_move_to_our_runtime_when_that_of_the_caller_is_blocked() {
     needs_a_server!();
     let server = Server::start();
     let (testbed, callers) = Testbed::on_a_runtime_that_stands_still(&server);

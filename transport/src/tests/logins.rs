@@ -96,7 +96,7 @@ async fn a_login_is_renewed_on_each_living_connection_before_its_credentials_exp
 }
 
 #[tokio::test(start_paused = true)]
-async fn credentials_without_an_end_are_asked_for_once() {
+async fn credentials_that_never_expire_are_requested_once() {
     let server = MemoryServer::new();
     for credentials in [ann("x"), ann("x").valid_for(Duration::MAX)] {
         let vault = Vault::with(credentials);
@@ -107,7 +107,7 @@ async fn credentials_without_an_end_are_asked_for_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn credentials_that_are_over_at_once_are_renewed_with_pauses() {
+async fn credentials_that_expire_at_once_are_renewed_with_pauses() {
     let server = MemoryServer::new();
     let vault = Vault::with(ann("x").valid_for(Duration::ZERO));
     let testbed = in_memory(&server, vault.clone()).await.unwrap();
@@ -117,7 +117,7 @@ async fn credentials_that_are_over_at_once_are_renewed_with_pauses() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_provider_that_fails_costs_no_connection_that_lives() {
+async fn a_failing_provider_ends_no_living_connection() {
     let server = MemoryServer::new();
     let vault = Vault::with(Credentials::password("x").valid_for(SECOND * 60));
     let testbed = in_memory(&server, vault.clone()).await.unwrap();
@@ -139,7 +139,7 @@ async fn a_provider_that_fails_costs_no_connection_that_lives() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refusal_costs_the_connection_when_its_credentials_are_over() {
+async fn a_refusal_ends_the_connection_once_its_credentials_have_expired() {
     let server = MemoryServer::answering(|words| match words[0].as_str() {
         "AUTH" => b"-WRONGPASS invalid username-password pair or user is disabled.\r\n".to_vec(),
         _ => usual(words),
@@ -163,7 +163,7 @@ async fn a_refusal_costs_the_connection_when_its_credentials_are_over() {
 
 /// Each of them ends the first login, and the reason is told.
 #[tokio::test(start_paused = true)]
-async fn a_provider_that_gives_nothing_is_not_applied() {
+async fn calls_are_not_applied_while_the_provider_gives_nothing() {
     let panicking = || -> std::future::Ready<Result<Credentials, Box<_>>> { panic!("as it likes") };
     let failing = Vault::default();
     failing.set(Err("the vault is sealed".into()));

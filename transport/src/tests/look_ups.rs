@@ -13,7 +13,7 @@ fn address() -> SocketAddr {
 }
 
 #[tokio::test]
-async fn attempts_that_are_given_up_share_one_look_up() {
+async fn abandoned_attempts_share_one_look_up() {
     let (host, own) = ("slow.look-up.test", Handle::current());
     let asked = Arc::new(AtomicUsize::new(0));
     let (release, released) = mpsc::channel::<()>();

@@ -38,7 +38,7 @@ async fn a_call_whose_reply_is_lost_is_unknown_and_executed_once() {
 }
 
 #[tokio::test]
-async fn a_killed_connection_is_noticed_and_made_again() {
+async fn a_killed_connection_is_noticed_and_replaced() {
     needs_a_server!();
     let server = Server::start();
     let testbed = Testbed::new(&server).await;
@@ -99,7 +99,7 @@ async fn without_a_server_calls_fail_at_once_and_are_not_applied() {
 }
 
 #[tokio::test]
-async fn a_stopped_server_is_unknown_within_the_time_out_and_then_given_up() {
+async fn calls_to_a_stopped_server_are_unknown_within_the_timeout() {
     needs_a_server!();
     let server = Server::start();
     let testbed = Testbed::new(&server).await;
@@ -126,7 +126,7 @@ async fn a_stopped_server_is_unknown_within_the_time_out_and_then_given_up() {
 }
 
 #[tokio::test]
-async fn a_half_open_connection_is_given_up_and_made_again() {
+async fn a_half_open_connection_is_given_up_and_replaced() {
     needs_a_server!();
     let server = Server::start();
     let proxy = Proxy::start(server.address());
@@ -197,7 +197,7 @@ async fn a_flood_of_losses_never_repeats_a_call() {
 }
 
 #[tokio::test]
-async fn a_demoted_server_is_connected_to_again_but_not_for_each_call() {
+async fn calls_to_a_demoted_server_do_not_each_reconnect() {
     needs_a_server!();
     let server = Server::start();
     let testbed = Testbed::new(&server).await;

@@ -35,7 +35,7 @@ async fn lose(testbed: &MemoryTestbed, change: impl FnOnce(&MemoryServer)) {
 
 /// A crowd of clients whose handshakes are given up keeps the server from making any.
 #[tokio::test(start_paused = true)]
-async fn a_server_that_is_silent_is_tried_rarely_and_by_one_connection() {
+async fn a_silent_server_is_tried_rarely_and_by_one_connection() {
     let testbed = MemoryTestbed::new(MemoryServer::answering(echo)).await;
     lose(&testbed, MemoryServer::falls_silent).await;
     let before = testbed.server.dials();
@@ -115,7 +115,7 @@ async fn connections_that_do_not_last_are_made_more_and_more_rarely() {
 
 /// A client that cannot renew does not acquire.
 #[tokio::test(start_paused = true)]
-async fn of_a_server_with_few_places_the_first_is_for_renewals() {
+async fn on_a_server_with_few_free_connections_renewals_come_first() {
     for places in [1, 2] {
         let server = MemoryServer::answering(echo);
         server.has_places(places);
@@ -140,7 +140,7 @@ async fn of_a_server_with_few_places_the_first_is_for_renewals() {
 
 /// The runtime of the callers may stand still, and then the pilot is on our own thread all the same.
 #[tokio::test(start_paused = true)]
-async fn the_others_do_not_hold_up_the_pilot() {
+async fn other_connections_do_not_delay_the_pilot() {
     // Pauses are spread at random.
     for _ in 0..10 {
         let testbed = MemoryTestbed::new(MemoryServer::answering(echo)).await;
@@ -280,7 +280,7 @@ async fn a_proxy_that_answers_pong_keeps_its_connections() {
 
 /// The last words of a server whose connection cannot be written to any more.
 #[tokio::test(start_paused = true)]
-async fn replies_that_are_here_count_although_a_write_fails() {
+async fn replies_that_have_arrived_count_although_a_write_fails() {
     let testbed = MemoryTestbed::new(MemoryServer::answering(usual)).await;
     let socket = testbed.server.socket(CALLER);
     socket.at(|state| state.replies = 0);

@@ -238,7 +238,7 @@ async fn a_client_does_not_start_with_the_first_answer_while_others_may_come() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn sentinels_that_nobody_sees_any_more_are_forgotten_and_living_ones_are_learned() {
+async fn lost_sentinels_are_forgotten_and_new_ones_are_learned() {
     let world = Deployment::new();
     let fakes = world.fakes();
     let dead: Vec<_> = (0..127).map(|number| format!("dead{number}:1")).collect();
@@ -336,7 +336,7 @@ async fn the_fault_of_each_sentinel_is_in_the_error() {
 
 /// What a real server, a real port and the real resolver say.
 #[tokio::test]
-async fn each_cause_is_named() {
+async fn every_cause_of_a_failed_start_is_named() {
     needs_a_server!();
     let server = Server::start_with(&["--requirepass", "right"]);
     let here = format!("127.0.0.1:{}", server.port());

@@ -95,7 +95,7 @@ async fn a_lost_connection_goes_back_to_the_server_of_the_others() {
 
 /// All connections move, before one of them carries a call to the other server.
 #[tokio::test(start_paused = true)]
-async fn where_the_address_leads_elsewhere_all_connections_move_together() {
+async fn if_the_address_leads_to_another_server_all_connections_move_together() {
     for number in [PILOT, CALLER, MESSAGES] {
         let balanced = Balanced::new(&[0]).await;
         balanced.lead_to(&[1]);
@@ -114,7 +114,7 @@ async fn where_the_address_leads_elsewhere_all_connections_move_together() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_was_restarted_is_another_one() {
+async fn a_restarted_server_counts_as_another_one() {
     let testbed = MemoryTestbed::new(MemoryServer::answering(echo).with_run_id("a")).await;
     let cut = |testbed: &MemoryTestbed| {
         testbed
@@ -134,7 +134,7 @@ async fn a_server_that_was_restarted_is_another_one() {
 
 /// A user who may not ask is not worse off than before.
 #[tokio::test(start_paused = true)]
-async fn servers_that_do_not_say_who_they_are_are_taken_for_one() {
+async fn servers_without_an_identity_are_taken_for_the_same() {
     let servers = [(); 2].map(|()| MemoryServer::answering(echo));
     let balanced = Balanced::between(servers, &[0, 1]).await;
     assert_eq!(balanced.living(), [2, 1]);

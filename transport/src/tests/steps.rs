@@ -42,7 +42,7 @@ const UNASKED: &[&str] = &[
 ];
 
 #[tokio::test(start_paused = true)]
-async fn nothing_that_nobody_asked_for_shifts_a_reply() {
+async fn unsolicited_pushes_shift_no_reply() {
     let mut turn = 0;
     let server = MemoryServer::answering(move |words| {
         turn += 1;
@@ -261,7 +261,7 @@ async fn answers_without_a_question_end_the_connection() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_error_reply_is_that_of_its_call_and_costs_no_connection() {
+async fn an_error_reply_belongs_to_its_call_and_ends_no_connection() {
     let server = MemoryServer::answering(|words| match words.last().unwrap().as_str() {
         "1" => b"-CLUSTERDOWN Hash slot not served\r\n".to_vec(),
         "2" => b"*2\r\n:1\r\n-ERR inside\r\n".to_vec(),
@@ -315,7 +315,7 @@ async fn a_call_without_its_script_is_sent_once_more_with_it() {
 
 /// INVARIANT LEDGER-3 of the ledger, wherever the call is when its future is dropped.
 #[tokio::test(start_paused = true)]
-async fn an_undo_is_behind_the_call_that_it_undoes() {
+async fn an_undo_is_sent_after_its_call() {
     static UNDO: Script = Script::new("undo", "return 'undo'");
     let undo = Call {
         script: &UNDO,
@@ -385,7 +385,7 @@ async fn a_thousand_calls_at_once_are_few_writes() {
 
 /// No task is woken for it: a call alone costs one write, at the time of the call.
 #[tokio::test(start_paused = true)]
-async fn a_call_alone_is_written_at_its_first_poll() {
+async fn a_single_call_is_written_at_its_first_poll() {
     let testbed = MemoryTestbed::new(MemoryServer::answering(echo)).await;
     let socket = testbed.server.socket(CALLER);
     for n in 0..10 {
@@ -450,7 +450,7 @@ async fn silence_is_noticed_under_a_stream_of_calls_and_without_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lost_connection_is_told_at_once_and_made_again_however_long_it_takes() {
+async fn a_lost_connection_is_reported_at_once_and_replaced_however_long_it_takes() {
     let testbed = MemoryTestbed::new(MemoryServer::answering(echo)).await;
     testbed.server.refuse();
     let socket = testbed.server.socket(CALLER);
@@ -489,7 +489,7 @@ async fn a_lost_connection_is_told_at_once_and_made_again_however_long_it_takes(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dropped_transport_lets_go_of_every_stream() {
+async fn a_dropped_transport_drops_every_stream() {
     for calls in [0, 3] {
         let testbed = MemoryTestbed::new(MemoryServer::new()).await;
         let sockets = testbed.server.sockets();
@@ -515,7 +515,7 @@ async fn a_dropped_transport_lets_go_of_every_stream() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lost_connection_lets_go_of_its_stream() {
+async fn a_lost_connection_drops_its_stream() {
     let testbed = MemoryTestbed::new(MemoryServer::new()).await;
     for round in 0..50 {
         testbed.caller().await;
@@ -530,7 +530,7 @@ async fn a_lost_connection_lets_go_of_its_stream() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_new_connection_is_asked_for_what_is_wanted_and_for_nothing_else() {
+async fn a_new_connection_subscribes_exactly_the_wanted_channels() {
     let testbed = MemoryTestbed::new(MemoryServer::new()).await;
     let [a, b] = ["a", "b"].map(Arc::<str>::from);
     let orders: [&[&str]; 4] = [

@@ -54,7 +54,7 @@ async fn ten_thousand_subscriptions_are_confirmed_and_given_up() {
 }
 
 #[tokio::test]
-async fn the_last_order_for_a_channel_counts() {
+async fn the_last_request_for_a_channel_wins() {
     needs_a_server!();
     let server = Server::start();
     let testbed = Testbed::patient(&server).await;
@@ -257,7 +257,7 @@ async fn a_refused_channel_fails_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_refusal_is_missed_and_none_costs_a_connection() {
+async fn every_refusal_is_noticed_and_ends_no_connection() {
     needs_a_server!();
     let server = Server::start();
     server.command(&[
@@ -291,7 +291,7 @@ async fn no_refusal_is_missed_and_none_costs_a_connection() {
 }
 
 #[tokio::test]
-async fn a_permission_that_is_withdrawn_costs_only_its_channels() {
+async fn a_withdrawn_permission_affects_only_its_channels() {
     needs_a_server!();
     let server = Server::start();
     server.command(&["ACL", "SETUSER", "ann", "on", ">pw", "~*", "&*", "+@all"]);
@@ -364,7 +364,7 @@ async fn a_busy_server_keeps_its_subscriptions_and_refuses_none() {
 
 /// The driver of a connection that is given up may be about to deliver a confirmation.
 #[test]
-fn what_a_lost_connection_confirms_is_not_confirmed_by_the_next() {
+fn confirmations_of_a_lost_connection_do_not_count_for_the_next() {
     let (registry, channel) = (
         crate::subscriptions::SubscriptionRegistry::default(),
         Arc::from("c"),

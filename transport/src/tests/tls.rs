@@ -149,7 +149,7 @@ impl AsyncWrite for Weak {
 
 /// Calls whose bytes were not taken end as *not applied*, so the server must not have those bytes.
 #[tokio::test]
-async fn a_write_that_fails_says_truly_what_was_taken() {
+async fn a_failed_write_reports_truly_what_was_taken() {
     use futures::future::join;
     use tokio::io::AsyncWriteExt as _;
 
@@ -197,7 +197,7 @@ async fn a_write_that_fails_says_truly_what_was_taken() {
 }
 
 #[test]
-fn texts_that_cannot_be_used_are_refused_with_the_reason_and_never_shown() {
+fn unusable_texts_are_refused_with_the_reason_and_never_shown() {
     let authority = Authority::new("authority");
     let (issued, other) = (authority.issue("client"), authority.issue("client"));
     let secret = issued.key.lines().nth(1).unwrap();

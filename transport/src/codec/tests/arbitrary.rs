@@ -202,12 +202,12 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn valid_frames_come_as_they_are((bytes, frames) in stream(), sizes in sizes()) {
+    fn valid_frames_are_decoded_unchanged((bytes, frames) in stream(), sizes in sizes()) {
         prop_assert_eq!(decoded(&bytes, &sizes), (frames, None));
     }
 
     #[test]
-    fn pieces_change_nothing(
+    fn splitting_frames_into_pieces_changes_nothing(
         bytes in prop_oneof![1 => vec(any::<u8>(), 0..80), 4 => soup(), 4 => mutated()],
         sizes in sizes(),
     ) {

@@ -13,8 +13,8 @@ fn calls_are_answered() {
 
 /// Connections that are given up at any moment, with or without the server's doing.
 #[test]
-fn outcomes_are_true() {
-    check("outcomes_are_true", || scenario(Fate::Ends));
+fn reported_outcomes_are_true() {
+    check("reported_outcomes_are_true", || scenario(Fate::Ends));
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
