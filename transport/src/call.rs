@@ -1,4 +1,4 @@
-//! What is sent, and what comes back.
+//! The arguments and the replies of calls.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ pub enum Value {
     Int(i64),
     /// A text.
     Text(String),
-    /// Several values; a map has its names and values in turn.
+    /// Several values. A map becomes its names and values in turn.
     Array(Vec<Value>),
 }
 

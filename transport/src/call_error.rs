@@ -1,19 +1,19 @@
-//! The outcomes of a call that has no reply of its script.
+//! The outcomes of a call without a reply.
 
 use std::fmt;
 
 /// Why a call has no reply of its script.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CallError {
-    /// Certainly not applied: it never left, or the server refused it before running it.
+    /// The call was certainly not applied: it was never sent, or the server refused it before running it.
     NotApplied(Fault),
-    /// Perhaps applied: it was sent, and no reply came.
+    /// The call may have been applied: it was sent, and no reply came.
     Unknown(Fault),
-    /// The server answered with an error that repeating will not mend.
+    /// The server answered with an error that would come again.
     Refused(Fault),
-    /// It was applied, and too few servers have a copy of what it wrote.
+    /// The call was applied, but too few servers have a copy of its writes.
     NotDurable {
-        /// How many copies were asked for.
+        /// How many copies the caller asked for.
         wanted: u32,
         /// How many servers acknowledged one.
         acknowledged: u32,
@@ -48,7 +48,7 @@ impl CallError {
         })
     }
 
-    /// The same error in other words.
+    /// The same error with another text.
     pub(crate) fn reworded(self, words: impl FnOnce(String) -> String) -> Self {
         match self {
             CallError::NotApplied(Fault(text)) => CallError::NotApplied(Fault(words(text))),
@@ -114,7 +114,7 @@ pub fn sort_error_reply(text: &str) -> CallError {
         | "MISCONF" | "NOREPLICAS" | "NOSCRIPT" | "UNBLOCKED" | "NOAUTH" => {
             CallError::NotApplied(fault)
         }
-        // A primary that is demoted while somebody waits for its replicas, and then.
+        // The primary was demoted during WAIT, or before it.
         _ if text.starts_with("ERR WAIT") && text.contains("used with replica instances") => {
             CallError::NotApplied(fault)
         }

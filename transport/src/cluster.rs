@@ -5,15 +5,15 @@
 //! | `keyslot` | the slot of a key |
 //! | `map` | which node serves a slot |
 //! | `nodes` | the nodes, each with connections of its own |
-//! | `redirect` | what a node answers that does not serve a slot |
-//! | `calls` | a call, which follows redirects |
-//! | `layout`, `discovery` | which node serves which slots, as the nodes themselves say |
+//! | `redirect` | the answer of a node that does not serve a slot |
+//! | `calls` | calls, which follow redirects |
+//! | `layout`, `discovery` | the assignment of slots to nodes, as the nodes report it |
 //! | `channels` | subscriptions, each at the node that serves the slot of its channel |
 //!
 //! # One sick node
 //!
-//! costs the others nothing: nodes share no connection, no queue and no pause. The map is read without
-//! waiting, and learned anew beside the calls (`discovery.rs`).
+//! A node that fails does not disturb the others, because nodes share no connection, no queue and no pause.
+//! Calls read the map without waiting. A separate task updates it (`discovery.rs`).
 //!
 //! # Keys of several slots
 //!
@@ -65,16 +65,16 @@ pub(super) struct Shared {
     deployment: ClusterDeployment,
     setup: Setup,
     map: Arc<SlotMap>,
-    /// The owner of each slot in the last layout; redirects are ahead of it.
+    /// The owner of each slot in the last layout. Redirects that came since are not in it.
     last_view: Mutex<Vec<u32>>,
     nodes: Nodes,
     channels: Channels,
-    /// The map may be wrong: a node was lost, or refuses.
+    /// Notified when the map may be wrong: a node was lost, or refuses calls.
     doubted: Arc<Notify>,
-    /// The map was wrong: a redirect came.
+    /// Notified when the map was wrong: a redirect came.
     moved: Notify,
     by_slot_until: Mutex<Option<Instant>>,
-    /// Whether channels are those of the shards. With [`ShardedPubSub::Auto`] the servers decide.
+    /// Whether sharded channels are used. With [`ShardedPubSub::Auto`], the servers decide.
     is_sharded: AtomicBool,
 }
 
@@ -84,7 +84,7 @@ impl Cluster {
         setup: Setup,
         if_unreachable: IfUnreachable,
     ) -> Result<Self, CallError> {
-        // The errors of a URL come before anything is sent.
+        // Report an invalid URL before anything is sent.
         deployment
             .seeds
             .iter()
@@ -113,7 +113,7 @@ impl Cluster {
             Err(CallError::NotApplied(_)) if if_unreachable == IfUnreachable::RetryLater => {}
             Err(error) => return Err(error),
         }
-        // CANCEL: the tasks end, and the connections close, when this is dropped.
+        // CANCEL: dropping this value ends the tasks and closes the connections.
         let tasks = [
             AbortOnDrop(own.spawn(discovery::run(shared.clone()))),
             AbortOnDrop(own.spawn(channels::run(shared.clone()))),
@@ -137,7 +137,7 @@ impl Cluster {
             .ask(&node, lane, call, KeyForm::Undeclared, None)
             .await;
         match outcome {
-            // A script that was refused in its middle has renewed what came before.
+            // The script may have renewed some keys before the server refused it.
             Err(CallError::Refused(Fault(text))) if concerns_slots(&text) => {
                 *shared.by_slot_until.lock() = Some(Instant::now() + BY_SLOT);
                 shared.doubted.notify_one();
@@ -228,7 +228,7 @@ impl fmt::Debug for Cluster {
 }
 
 impl Shared {
-    /// The node at an address that the node `by` has told.
+    /// The node at an address that the node `by` has named.
     fn node_at(&self, address: &HostPort, by: u32) -> u32 {
         let mut address = address.clone();
         if address.host.is_empty()
@@ -261,7 +261,7 @@ impl Shared {
     }
 
     pub(super) fn pubsub(&self, channel: &str, key: &str) -> PubSub {
-        // A script may publish to a channel of a shard only if that is the shard of its keys.
+        // A script may publish to a sharded channel only in the shard of its keys.
         let is_sharded =
             self.is_sharded.load(Ordering::Relaxed) && keyslot(channel) == keyslot(key);
         if is_sharded {

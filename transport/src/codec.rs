@@ -1,4 +1,4 @@
-//! RESP3: what a server sends, taken out of a buffer piece by piece.
+//! The RESP3 decoder. It reads the replies of a server from a buffer.
 //!
 //! `boundary.rs` finds where a reply ends and holds the limits; only then `resp-rs` parses it,
 //! once and whole. So a reply that arrives in a thousand pieces costs one parse, and the parser
@@ -23,7 +23,7 @@ use resp_rs::resp3::{Frame, parse_frame};
 use self::boundary::Boundary;
 use crate::Value;
 
-/// The greatest reply, in encoded bytes: far more than any script of ours answers.
+/// The greatest accepted reply, in encoded bytes. Far more than any script of ours returns.
 const REPLY_BYTES: usize = 64 << 20;
 
 /// The greatest depth of nested arrays. The parser and the drop of its result recurse, so this
@@ -34,22 +34,22 @@ const DEPTH: usize = 32;
 /// bytes and up to 64 in memory: without this bound, 64 MiB would become more than a gigabyte.
 const ELEMENTS: usize = 1 << 20;
 
-/// One thing that the server sent.
+/// A frame from the server.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Incoming {
-    /// The answer to the oldest command without one; `Err` is the text of an error answer, or of
-    /// one inside an array.
+    /// The reply to the oldest command without one. `Err` has the text of an error reply, or of
+    /// an error within an array.
     Reply(Result<Value, String>),
-    /// A message, the confirmation of a subscription, or another push. Its kind comes first.
+    /// A message, the confirmation of a subscription, or another push. The first value is its kind.
     Push(Vec<Value>),
 }
 
-/// Bytes that are not RESP3, or a reply beyond the limits. The beginning of the next reply is unknown
-/// then: the connection is of no use any more.
+/// Bytes that are not RESP3, or a reply beyond the limits. Nobody knows where the next reply begins,
+/// so the connection must be given up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Malformed(pub(crate) String);
 
-/// Takes frames out of the bytes that were read from one connection.
+/// Decodes frames from the bytes of one connection.
 #[derive(Debug, Default)]
 pub(crate) struct Decoder {
     boundary: Boundary,
@@ -75,7 +75,7 @@ impl Decoder {
     }
 }
 
-/// The one frame that `bytes` are, without the attributes in front of it.
+/// Parses `bytes` as exactly one frame, and drops its attributes.
 fn parse(mut bytes: Bytes) -> Result<Frame, Malformed> {
     loop {
         match parse_frame(bytes) {
@@ -89,7 +89,7 @@ fn parse(mut bytes: Bytes) -> Result<Frame, Malformed> {
 
 /// Why a frame cannot become a value.
 enum Unfit {
-    /// The frame is an error, or has an error in it.
+    /// The frame is an error or contains one.
     Error(String),
     /// A piece of a streamed reply. The boundary refuses streamed replies before the parser sees them.
     Streamed,

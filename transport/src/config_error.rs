@@ -1,4 +1,4 @@
-//! What cannot be used. It is refused before anything is sent.
+//! Errors of a configuration. They are reported before anything is sent.
 
 /// A URL or options that cannot be used. Nothing was sent.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,22 +1,22 @@
 //! One connection in use: its requests, and the task that writes and reads for all of them.
 //!
-//! A caller pushes a call and waits for the answer. The driver, one task, writes all waiting requests
-//! with one system call and hands out all replies of one read. While the server has nothing to do,
-//! a caller writes itself: at once if calls come one at a time, which saves a switch of tasks,
-//! and in crowds when half of them wait, so that the server serves one half while the other asks.
+//! A caller pushes a call and waits for the answer. A single task, the driver, writes all waiting requests
+//! with one system call, and delivers all replies of one read. If no request is in flight, a caller writes
+//! its request itself, which saves a task switch. If many tasks call at once, a caller writes as soon as half
+//! of them wait, so that the server serves one half while the other half makes its requests.
 //!
 //! # Invariants
 //!
-//! - **CONNECTION-1** Bytes enter the outbox in the order of the ledger, under both locks; they leave it in
-//!   that order, under its lock.
+//! - **CONNECTION-1** Bytes enter the outbox in the order of the ledger, under both locks. They leave it in
+//!   that order, under the lock of the outbox.
 //! - **CONNECTION-2** After [`Connection::end`] nothing is written any more: bytes that the kernel has not taken
 //!   by then are never sent. So the ledger knows what was not sent, even if the driver's runtime
-//!   stands still in the middle of a write.
+//!   is blocked in the middle of a write.
 //!
 //! # Locking
 //!
-//! `outbox`, then `ledger`; neither across an await; no notification is delivered under either. The
-//! outbox is locked during a system call that does not block.
+//! `outbox` is locked before `ledger`. Neither is held across an await, and no notification is delivered under
+//! either. The outbox is locked during a non-blocking system call.
 //!
 //! # Bounds
 //!
@@ -52,7 +52,7 @@ const CHUNK: usize = 64 * 1024;
 pub(super) use self::driver::drive;
 
 pub(super) struct Connection {
-    /// The process that made it.
+    /// The process that made the connection.
     process: Process,
     ledger: Mutex<Ledger>,
     outbox: Mutex<Outbox>,
@@ -60,7 +60,7 @@ pub(super) struct Connection {
     /// How many requests were in flight after the last write.
     crowd: AtomicUsize,
     received: AtomicU64,
-    /// Notified when the server refused a call for the state of this connection, or its own.
+    /// Notified when the server refused a call because of its own state or that of this connection.
     refused: Notify,
     /// Notified when no request is left, after [`Connection::close`].
     drained: Notify,
@@ -101,7 +101,7 @@ impl Connection {
         Ok(receiver)
     }
 
-    /// Sends a command that is no script.
+    /// Sends a command other than a script.
     pub(super) fn command(
         &self,
         words: &[&[u8]],
@@ -128,7 +128,7 @@ impl Connection {
     }
 
     fn push(&self, request: Request) -> Result<(), CallError> {
-        // A fork would write between the bytes of its parent, or wake nobody.
+        // In a forked process, the bytes would be mixed with those of the parent, or nobody would wake.
         if !self.process.is_this() {
             return Err(CallError::Forked);
         }
@@ -137,7 +137,7 @@ impl Connection {
             let mut ledger = self.ledger.lock();
             ledger.push(request, since)?;
             let (waiting, crowd) = (ledger.waiting(), self.crowd.load(Ordering::Relaxed));
-            // While the server has nothing to do, half a crowd does not wait for the other.
+            // If the server is idle, write as soon as half of the callers have made their requests.
             (waiting, ledger.in_flight() == 0 && 2 * waiting >= crowd)
         };
         // Of several waiting requests, the first has woken the driver.
@@ -147,7 +147,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Writes the waiting requests in the caller's place; `false` if another task writes.
+    /// Writes the waiting requests from the caller's task. `false` if another task is writing.
     fn write_now(&self) -> bool {
         let Some(mut outbox) = self.outbox.try_lock() else {
             return false;
@@ -165,7 +165,7 @@ impl Connection {
         true
     }
 
-    /// Moves waiting requests to the outbox; says whether more are waiting.
+    /// Moves waiting requests to the outbox. Whether more are waiting.
     fn encode(&self, outbox: &mut Outbox) -> bool {
         // LOCKS: outbox, then ledger.
         let mut ledger = self.ledger.lock();
@@ -176,7 +176,7 @@ impl Connection {
         ledger.waiting() > 0
     }
 
-    /// Counts replies and pushes. Bytes that never become one count as silence.
+    /// The number of replies and pushes so far. Incomplete ones do not count, so they do not hide silence.
     pub(super) fn received(&self) -> u64 {
         self.received.load(Ordering::Relaxed)
     }
@@ -187,7 +187,7 @@ impl Connection {
         Fault("the server is read-only, or has forgotten the login".into())
     }
 
-    /// How long the oldest call may still wait; `limit` if there is none.
+    /// How long the oldest call may still wait, or `limit` if there is none.
     pub(super) fn until_expiry(&self, limit: Duration) -> Duration {
         let oldest = self.ledger.lock().calls().min();
         let left = |since: Instant| (since + limit).saturating_duration_since(Instant::now());
@@ -206,7 +206,7 @@ impl Connection {
             let Outbox { bytes, taken, .. } = &mut *self.outbox.lock();
             let mut ledger = self.ledger.lock();
             if ledger.expire(oldest, &fault, bytes, *taken, &mut notifications) {
-                // INVARIANT LEDGER-6: it shows whether the replies still belong to their requests.
+                // INVARIANT LEDGER-6: the reply to this PING shows whether replies still belong to their requests.
                 drop(ledger.push(Request::Ping(None), Instant::now()));
                 self.driver.wake();
             }
@@ -235,19 +235,19 @@ impl Connection {
         }
     }
 
-    /// Owed after each step that takes a request out of the ledger.
+    /// Must be called after each step that removes a request from the ledger.
     fn notify_if_drained(&self, ledger: &Ledger) {
         if ledger.is_drained() {
             self.drained.notify_waiters();
         }
     }
 
-    /// Ends the connection; each request gets the outcome that is known.
+    /// Ends the connection. Each request gets the outcome that is known.
     pub(super) fn end(&self, fault: &Fault, observer: &dyn SubscriptionObserver) {
         let mut notifications = Vec::new();
         {
             let mut outbox = self.outbox.lock();
-            // INVARIANT CONNECTION-2. The socket closes when the driver's half is gone, too.
+            // INVARIANT CONNECTION-2. The socket closes once the driver has dropped its half, too.
             drop(outbox.writer.take());
             self.ledger
                 .lock()
@@ -256,7 +256,7 @@ impl Connection {
         Notification::deliver(notifications, observer);
     }
 
-    /// Writes the waiting requests; pending when the kernel takes no more or no request waits.
+    /// Writes the waiting requests. Pending if the kernel takes no more bytes, or no request waits.
     fn poll_write(&self, cx: &mut Context<'_>) -> Poll<Result<(), Fault>> {
         let mut outbox = self.outbox.lock();
         loop {
@@ -270,7 +270,7 @@ impl Connection {
         }
     }
 
-    /// Takes one frame in.
+    /// Handles one frame.
     pub(super) fn receive(
         &self,
         incoming: Incoming,
@@ -285,12 +285,12 @@ impl Connection {
                 if reply.as_ref().is_err_and(refuses) {
                     self.refused.notify_waiters();
                 }
-                // A task in the middle of a write has this lock until it knows what was taken.
+                // A writing task holds this lock until it knows how many bytes were taken.
                 let taken = self.outbox.lock().taken;
                 let mut ledger = self.ledger.lock();
                 let notification = ledger.replied(reply, taken)?;
                 if ledger.waiting() > 0 {
-                    // It may be this call, which is sent again with its text.
+                    // The request may be this call, which must be sent again with its text.
                     self.driver.wake();
                 }
                 self.notify_if_drained(&ledger);
@@ -322,7 +322,7 @@ impl Connection {
                     self.notify_if_drained(&ledger);
                     notification
                 }
-                // Invalidations, and pushes that servers may send in future: no request caused them.
+                // Invalidations, and pushes of future servers. No request caused them.
                 _ => None,
             },
         };

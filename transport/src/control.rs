@@ -1,5 +1,5 @@
-//! A connection for a few commands, to a server that carries no calls: a sentinel, or a node of a cluster
-//! that is asked for the others.
+//! A connection for single commands, to a server that gets no calls: a sentinel, or a node of a cluster
+//! that is asked for the layout.
 
 use std::sync::Arc;
 
@@ -23,14 +23,14 @@ pub(super) struct ControlConnection {
 }
 
 impl ControlConnection {
-    /// Connects within the time-out for that, on the library's own runtime.
+    /// Connects on the library's own runtime, within the timeout for connecting.
     pub(super) async fn open(
         remote: &Arc<Remote>,
         setup: &Setup,
         events: Arc<dyn TransportEvents>,
     ) -> Result<Self, CallError> {
         let own = &setup.runtimes.own;
-        // Its login is not renewed: a server that ends it for that is asked on the next connection.
+        // The login is not renewed. If the server closes the connection for that, another one is made.
         let opened = remote.open_on(own, own, None, setup.timing.connect).await;
         let Opened {
             reader,
@@ -50,7 +50,7 @@ impl ControlConnection {
         let ended = (connection.clone(), registry.clone());
         let driver = own.spawn(async move {
             let fault = driver.await;
-            // Whoever waits for an answer learns it at once.
+            // Callers that wait for a reply learn of the end at once.
             ended.0.end(&fault, &*ended.1);
             fault
         });

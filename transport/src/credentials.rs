@@ -1,4 +1,4 @@
-//! User and password, given once or by a provider that is asked at each login.
+//! User and password. They are fixed, or a provider returns them at each login.
 
 use std::collections::HashSet;
 use std::error::Error;
@@ -12,7 +12,7 @@ use tokio::runtime::Handle;
 use super::task::AbortOnDrop;
 use crate::{CallError, Fault};
 
-/// No message shows this many bytes of a password in a row: a server may repeat a part of it.
+/// No message contains this many consecutive bytes of a password. A server may repeat a part of it.
 const SECRET_MAX: usize = 8;
 
 /// User and password for a server. `Debug` shows neither.
@@ -32,7 +32,7 @@ const SECRET_MAX: usize = 8;
 /// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct Credentials {
-    /// `None`: the server's default user.
+    /// `None` for the server's default user.
     pub(super) user: Option<String>,
     pub(super) password: String,
     pub(super) valid_for: Option<Duration>,
@@ -98,7 +98,7 @@ impl Credentials {
         self.user.as_deref().unwrap_or("default")
     }
 
-    /// The same error without the bytes of the password, whoever wrote it.
+    /// Removes the password from the text of an error, whether it comes from us or from the server.
     pub(super) fn hidden_in(&self, error: CallError) -> CallError {
         error.reworded(|text| without_secret(&text, &self.password))
     }
@@ -161,7 +161,7 @@ impl Provider {
         Provider(Arc::new(provider))
     }
 
-    /// Asks on a runtime that runs even if the caller's stands still. The caller limits the time.
+    /// Asks the provider on a runtime that works even if that of the caller is blocked. The caller limits the time.
     pub(super) async fn ask(&self, runtime: &Handle) -> Result<Credentials, Fault> {
         let provider = self.0.clone();
         let asking = async move {

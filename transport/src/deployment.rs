@@ -18,7 +18,7 @@ use crate::ConfigError;
 
 const SENTINEL_PORT_DEFAULT: u16 = 26379;
 
-/// Far more than anybody has: each is asked, and kept connected.
+/// The most hosts in a URL. A limit, because the client connects to each of them.
 const HOSTS_MAX: usize = 64;
 
 /// Where the locks live.
@@ -57,7 +57,7 @@ pub(super) struct Servers {
 }
 
 impl SentinelDeployment {
-    /// A sentinel that another one has told of.
+    /// A sentinel that another sentinel has named.
     pub(super) fn sentinel_at(&self, address: &HostPort) -> Endpoint {
         let credentials = self
             .sentinels
@@ -80,10 +80,10 @@ impl ClusterDeployment {
 }
 
 impl Servers {
-    /// The server at an address that the deployment itself has told.
+    /// The server at an address that a server of the deployment has named.
     pub(super) fn at(&self, address: &HostPort) -> Endpoint {
         let HostPort { host, port } = address;
-        // An IPv6 address has brackets in a URL, and none where servers tell it.
+        // An IPv6 address has brackets in a URL, but not in the replies of servers.
         let host = if host.contains(':') && !host.starts_with('[') {
             format!("[{host}]")
         } else {
@@ -127,7 +127,7 @@ impl Deployment {
         }
     }
 
-    /// Parses a URL; nothing is resolved or opened.
+    /// Parses a URL without resolving names or opening connections.
     ///
     /// # Errors
     ///
@@ -274,7 +274,7 @@ impl fmt::Display for ClusterDeployment {
     }
 }
 
-/// Without credentials.
+/// Does not show credentials.
 impl fmt::Debug for Servers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Servers {
@@ -295,7 +295,7 @@ fn scheme(security: Security) -> &'static str {
     }
 }
 
-/// In one order, so that equal texts mean the same deployment.
+/// Sorted, so that the same deployment has the same text.
 fn host_list(endpoints: &[Endpoint]) -> String {
     let mut hosts: Vec<_> = endpoints
         .iter()

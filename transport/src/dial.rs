@@ -16,7 +16,7 @@ use crate::endpoint::{Address, Endpoint};
 #[cfg(feature = "tls")]
 pub use super::tls::Tls;
 
-/// Never made: without the feature `tls`, no endpoint needs TLS.
+/// A type without values: without the feature `tls`, no endpoint needs TLS.
 #[cfg(not(feature = "tls"))]
 #[derive(Clone, Copy, Debug)]
 pub enum Tls {}
@@ -42,7 +42,8 @@ pub(crate) enum Dial {
 }
 
 impl Dial {
-    /// `tls` is there if the endpoint needs it. Without it no connection is made: never a plain one.
+    /// `tls` must be given if the endpoint needs it. If it is missing, this fails, so a connection is never plain by
+    /// mistake.
     pub(crate) fn to(endpoint: &Endpoint, tls: Option<&Tls>) -> Result<Self, CallError> {
         match (endpoint.address(), tls) {
             (Address::Tcp { host, port }, _) => Ok(Dial::Tcp {
@@ -66,7 +67,8 @@ impl Dial {
         }
     }
 
-    /// Resolves and connects, to `peer` first if there is one, and says where to. The caller limits the time.
+    /// Resolves the name and connects, to `peer` first if there is one. Returns the address as well. The caller limits
+    /// the time.
     ///
     /// Hosts are resolved and files are read on `resolver`: the blocking threads of the caller's runtime
     /// may all be taken, even by tasks that wait for this connection.
@@ -107,8 +109,8 @@ impl Dial {
     }
 }
 
-/// Opens streams in place of sockets: to the embedded engine, through `fred`, or wherever a test leads. It gets
-/// `host:port`, or the path of a Unix socket.
+/// Opens streams other than sockets: to the embedded engine, through `fred`, or to the fake server of a test. The
+/// argument is `host:port`, or the path of a Unix socket.
 #[derive(Clone)]
 pub struct StreamDialer {
     dial: Arc<DialByText>,

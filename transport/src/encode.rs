@@ -1,4 +1,4 @@
-//! Commands as bytes: arrays of bulk strings.
+//! Encodes commands as arrays of bulk strings.
 
 use bytes::{BufMut as _, BytesMut};
 
@@ -6,7 +6,7 @@ use super::request::{KeyForm, Request, ScriptForm};
 use crate::PubSub;
 use crate::{Arg, Call};
 
-/// Any request. `next_ping` numbers PING.
+/// Encodes a request. `next_ping` returns the number for a PING.
 pub(super) fn request(out: &mut BytesMut, request: &Request, next_ping: impl FnOnce() -> u64) {
     match request {
         Request::Call(request) => call(out, &request.call, request.form, request.keys),
@@ -26,14 +26,14 @@ pub(super) fn request(out: &mut BytesMut, request: &Request, next_ping: impl FnO
         }
         Request::Unsubscribe(channel, PubSub::Sharded) => {
             command(out, &[b"SUNSUBSCRIBE", channel.as_bytes()]);
-            // INVARIANT LEDGER-5: its reply is not taken for that to SUNSUBSCRIBE.
+            // INVARIANT LEDGER-5: the reply to this PING shows that SUNSUBSCRIBE was handled.
             command(out, &[b"PING"]);
         }
         Request::Ping(_) => command(out, &[b"PING", next_ping().to_string().as_bytes()]),
     }
 }
 
-/// EVALSHA, or EVAL where the server does not know the script.
+/// Encodes EVALSHA, or EVAL if the server does not know the script.
 pub(super) fn call(out: &mut BytesMut, call: &Call, form: ScriptForm, keys: KeyForm) {
     if keys == KeyForm::Asking {
         command(out, &[b"ASKING"]);

@@ -31,7 +31,7 @@ pub(crate) enum Address {
     Unix { path: PathBuf },
 }
 
-/// Where servers say that another one is. From a node of a cluster, an empty host means its own.
+/// The address of another server in a reply. In the reply of a cluster node, an empty host means that of the node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct HostPort {
     pub(super) host: String,
@@ -40,7 +40,7 @@ pub(super) struct HostPort {
 
 pub(super) const PORT_DEFAULT: u16 = 6379;
 
-/// Whether a server is spoken to by TLS.
+/// Whether connections to a server use TLS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Security {
     Plain,
@@ -48,7 +48,7 @@ pub(super) enum Security {
 }
 
 impl Endpoint {
-    /// Parses a URL of one server; nothing is resolved or opened.
+    /// Parses the URL of one server without resolving names or opening connections.
     #[cfg(test)]
     pub(crate) fn parse(text: &str) -> Result<Self, ConfigError> {
         Endpoint::of(&Parts::of(text)?)
@@ -104,7 +104,7 @@ impl Endpoint {
         self.credentials.as_ref()
     }
 
-    /// Whether it is reached by TLS.
+    /// Whether connections to the server use TLS.
     pub(crate) fn is_secured(&self) -> bool {
         matches!(self.address, Address::Tls { .. })
     }

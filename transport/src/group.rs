@@ -1,8 +1,8 @@
-//! Which keys can be in one call.
+//! Groups of keys that can be in one call.
 //!
-//! A caller hands over what it asks about, and gets it back in groups, each of which is one call's work. On one server
-//! all keys are of one group. A node of a cluster takes the keys of all its slots in one call, unless one of the slots
-//! has moved: then its keys are asked for slot by slot for a while.
+//! A caller passes items with keys, and gets them back in groups. One call can concern all items of a group. On a
+//! single server, all keys are in one group. A cluster node takes the keys of all its slots in one call. If one of
+//! these slots has moved, the keys are grouped by slot for a while.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::{Call, Value};
 use crate::{CallError, Group, Lane};
 
 impl Transport {
-    /// As [`call`](Self::call), for a script that takes any keys of one group.
+    /// Like [`call`](Self::call), for a script whose keys may be any keys of one group.
     ///
     /// # Errors
     ///
@@ -29,7 +29,7 @@ impl Transport {
         }
     }
 
-    /// A command that is no script, to the node of a group.
+    /// Sends a command other than a script to the node of a group.
     ///
     /// # Errors
     ///
@@ -46,7 +46,7 @@ impl Transport {
         }
     }
 
-    /// The server of a group: of a cluster, the node.
+    /// The server of a group. In a cluster, this is the node.
     pub fn server_of(&self, group: Group) -> String {
         match self.nodes() {
             Nodes::One(node) => node.server(),
@@ -54,7 +54,7 @@ impl Transport {
         }
     }
 
-    /// The group of a key at present.
+    /// The present group of a key.
     pub fn group(&self, key: &str) -> Group {
         match self.nodes() {
             Nodes::One(_) => Group::default(),
@@ -70,7 +70,7 @@ impl Transport {
         }
     }
 
-    /// Items by the groups of their keys, those of a group in their order.
+    /// Splits items by the groups of their keys. Items of a group keep their order.
     pub fn grouped<T>(&self, items: Vec<T>, key: impl Fn(&T) -> &str) -> BTreeMap<Group, Vec<T>> {
         let mut groups = BTreeMap::<_, Vec<T>>::new();
         for item in items {
@@ -80,30 +80,30 @@ impl Transport {
         groups
     }
 
-    /// The items of a group whose call was not applied, in groups that may be asked at once.
+    /// Regroups the items of a group whose call was not applied. The new groups may be asked at once.
     ///
     /// # Errors
     ///
-    /// No other groups are better: the items.
+    /// Returns the items if other groups would not help.
     pub fn regrouped<T>(
         &self,
         group: Group,
         items: Vec<T>,
         key: impl Fn(&T) -> &str,
     ) -> Result<Vec<(Group, Vec<T>)>, Vec<T>> {
-        // Some of the keys of a slot that is moving are here and others there.
+        // The slot is being moved, so its keys may be on two nodes.
         if group.slot.is_some() && items.len() > 1 {
             let alone = items.into_iter().map(|item| (group, vec![item]));
             return Ok(alone.collect());
         }
-        // Some of the keys belong to another node meanwhile.
+        // Some of the keys belong to another node by now.
         if items.iter().any(|item| self.group(key(item)) != group) {
             return Ok(self.grouped(items, key).into_iter().collect());
         }
         Err(items)
     }
 
-    /// Whether one call can write to all these keys, and is never seen in part.
+    /// Whether one call can write to all these keys atomically.
     pub fn run_as_one<'a>(&self, mut keys: impl Iterator<Item = &'a str>) -> bool {
         match self.nodes() {
             Nodes::One(_) => true,

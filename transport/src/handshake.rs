@@ -19,7 +19,7 @@ use crate::{CallError, Fault, sort_error_reply};
 pub(super) struct Handshake {
     pub(super) login: Login,
     database: Option<u8>,
-    /// The name in CLIENT LIST.
+    /// The client's name in CLIENT LIST.
     name: String,
     /// Whether a replica is refused.
     pub(super) primary_only: bool,
@@ -28,10 +28,10 @@ pub(super) struct Handshake {
 /// The result of a handshake.
 #[derive(Default)]
 pub(super) struct Greeting {
-    /// Bytes that were read beyond the answers.
+    /// Bytes that were read after the answers.
     pub(super) inbox: BytesMut,
     pub(super) validity: Validity,
-    /// How long the answers took.
+    /// How long the server took to answer.
     pub(super) took: Duration,
     pub(super) server: Identity,
 }
@@ -59,7 +59,7 @@ impl Handshake {
         let (credentials, validity) = given.map_err(CallError::NotApplied)?;
         let sent = Instant::now();
         let greeted = self.greet(reader, writer, credentials.as_ref()).await;
-        // A server or a proxy may repeat the words of a command that it refuses.
+        // A server or a proxy that refuses a command may repeat its words, including the password.
         let hidden = |error| {
             credentials
                 .iter()
@@ -74,7 +74,7 @@ impl Handshake {
         })
     }
 
-    /// Returns the bytes that were read beyond the answers, and what the server says of itself.
+    /// Returns the bytes that were read after the answers, and the identity of the server.
     async fn greet(
         &self,
         reader: &mut Reader,
@@ -83,7 +83,7 @@ impl Handshake {
     ) -> Result<(BytesMut, Identity), CallError> {
         let (commands, answers) = self.commands(credentials);
         let broken = |error: std::io::Error| not_connected(&error.to_string());
-        // A server that closes the connection at once may have said why before.
+        // A server that closes the connection at once may have sent a reason before.
         let written = match writer.write_all(&commands).await {
             Ok(()) => writer.flush().await,
             failed => failed,
@@ -125,7 +125,7 @@ impl Handshake {
             command(&mut commands, &[b"SELECT", database.to_string().as_bytes()]);
             answers.push(Expected::Required);
         }
-        // Not every user may ask for it.
+        // Not every user has the permission for this command.
         command(&mut commands, &[b"INFO", b"server"]);
         answers.push(Expected::Identity);
         // Servers before Redis 7.2 do not know CLIENT SETINFO; others may refuse it to this user.
@@ -148,7 +148,7 @@ impl Handshake {
             (Expected::Required, Ok(_)) | (Expected::Optional | Expected::Identity, _) => Ok(()),
             (Expected::Hello | Expected::Required, Err(text)) => {
                 Err(match sort_error_reply(&text) {
-                    // Other codes concern the user, and HELLO has words for more than the protocol.
+                    // Other codes concern the user, and HELLO can fail for other reasons than the protocol.
                     CallError::Refused(Fault(text))
                         if answer == Expected::Hello
                             && ["ERR ", "NOPROTO "]
@@ -158,18 +158,19 @@ impl Handshake {
                         needs_resp3(&format!("HELLO is refused: {text}"))
                     }
                     CallError::Refused(fault) => CallError::Refused(fault),
-                    // On a connection that logs in, and not on one that did.
+                    // The login of this connection failed. No earlier login was lost.
                     CallError::NotApplied(fault) if fault.0.starts_with("NOAUTH ") => {
                         CallError::Refused(fault)
                     }
-                    // No call was sent yet.
+                    // No call was sent before, so none can have been applied.
                     _ => not_connected(&text),
                 })
             }
         }
     }
 
-    /// Checks the reply to HELLO. It gives the role on this very connection; the role on another one proves nothing.
+    /// Checks the reply to HELLO. It contains the role of the server behind this very connection, which another
+    /// connection could not prove.
     fn check_welcome(&self, welcome: &Value) -> Result<(), CallError> {
         match (welcome.field("proto"), welcome.field("role")) {
             (Some(Value::Int(3)), Some(Value::Text(role))) if role == "master" => Ok(()),
@@ -180,7 +181,7 @@ impl Handshake {
     }
 }
 
-/// What the reply to a command of the handshake must be.
+/// The expected reply to a command of the handshake.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Expected {
     Hello,
@@ -190,14 +191,14 @@ enum Expected {
     Identity,
 }
 
-/// No later attempt succeeds.
+/// An error for which later attempts would fail, too.
 fn needs_resp3(why: &str) -> CallError {
     CallError::Refused(Fault(format!(
         "this client needs RESP3, which servers speak from Redis 6.0 on, and proxies often do not: {why}"
     )))
 }
 
-/// An error unless the reply to ROLE is that of a primary.
+/// Fails unless the reply to ROLE is that of a primary.
 pub(super) fn primary(role: &Value) -> Result<(), CallError> {
     match role {
         Value::Array(parts) if parts.first() == Some(&Value::Text("master".into())) => Ok(()),
@@ -212,7 +213,7 @@ fn not_primary(role: Option<&Value>) -> CallError {
     ))
 }
 
-/// A later attempt may succeed.
+/// An error after which a later attempt may succeed.
 pub(super) fn not_connected(why: &str) -> CallError {
     CallError::NotApplied(Fault(why.to_owned()))
 }

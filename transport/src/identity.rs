@@ -1,9 +1,9 @@
 //! Which server a connection leads to.
 //!
 //! An address is not a server: behind a balancer, a name that moves or a restart, the same address leads to
-//! another process with other data. A server says its *run id* in `INFO server`. To a user who may not ask
-//! for it, and in front of one that is too busy to answer, the address at the other end of the stream is all
-//! that is known.
+//! another process with other data. A server reports its *run id* in `INFO server`. If the user lacks the
+//! permission for that command, or the server is too busy to answer, only the remote address of the stream is
+//! known.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -13,12 +13,12 @@ use crate::Value;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Identity {
     run_id: Option<Arc<str>>,
-    /// None for a stream that has none: a Unix socket.
+    /// `None` for a stream without an address, such as a Unix socket.
     pub(super) peer: Option<SocketAddr>,
 }
 
 impl Identity {
-    /// `info` is what the server answered to `INFO server`, if it did.
+    /// `info` is the reply to `INFO server`, if there was one.
     pub(super) fn of(info: Option<&Value>, peer: Option<SocketAddr>) -> Self {
         let run_id = match info {
             Some(Value::Text(text)) => text.lines().find_map(|line| line.strip_prefix("run_id:")),
@@ -38,7 +38,7 @@ impl Identity {
         }
     }
 
-    /// More is known of the same server.
+    /// Adds what another connection has found out about the same server.
     pub(super) fn learn(&mut self, more: &Identity) {
         self.run_id = self.run_id.take().or_else(|| more.run_id.clone());
         self.peer = more.peer.or(self.peer);

@@ -1,4 +1,4 @@
-//! The account of one connection: its requests and their outcomes. No I/O, no clock, no lock.
+//! The requests of one connection and their outcomes. Without I/O, clocks or locks.
 //!
 //! Bytes are numbered from the first that this ledger encoded. A request knows the numbers of its
 //! bytes; the outbox knows how many the kernel has taken (`connection.rs`). A server cannot run half a
@@ -8,12 +8,12 @@
 //!
 //! | state | event | next state, or outcome |
 //! | --- | --- | --- |
-//! | waiting | its turn comes, its future is gone | forgotten, never sent |
+//! | waiting | its turn comes, its future was dropped | forgotten, never sent |
 //! | waiting | it is too old, or the connection ends | *not applied* |
 //! | waiting | its turn comes: it is encoded | in flight |
 //! | in flight | its reply comes | answered |
 //! | in flight | the reply to the ASKING before it comes | in flight |
-//! | in flight | NOSCRIPT comes, and its future is there | waiting, at the front, with the text |
+//! | in flight | NOSCRIPT comes, and its future still exists | waiting, at the front, with the text |
 //! | in flight | too old, none of it taken: withdrawn from the outbox | *not applied* |
 //! | in flight | too old, some of it taken | *unknown*; its entry waits for the reply |
 //! | in flight | the connection ends, its last byte not taken | *not applied* |
@@ -25,15 +25,15 @@
 //!   order of the bytes, and replies have the same order. A reply without a request ends the connection.
 //! - **LEDGER-2** A request is answered at most once, by exactly one of the rows above.
 //! - **LEDGER-3** The undo of a call is pushed after the call's future was dropped. A call is sent again with
-//!   its text only if its future is still there: the undo then comes behind it.
-//! - **LEDGER-4** ASKING and its call are one request: no other command is sent between the two, and none of
-//!   the two is withdrawn without the other.
-//! - **LEDGER-5** No reply is taken for the answer to SUNSUBSCRIBE: the server's own `sunsubscribe` may
-//!   overtake it, and then it is an error. A PING in the same request says that it was answered.
-//! - **LEDGER-6** PING is answered with its own number, or by a proxy that answers it itself with PONG each time, or with
-//!   an error, and only EVALSHA is answered NOSCRIPT.
-//!   Anything else answers a later request: a reply was left out before it, and the connection ends. Behind
-//!   a call that was too old there is a PING, which shows it.
+//!   its text only if its future still exists, so the undo always follows the call.
+//! - **LEDGER-4** ASKING and its call are one request. No other command is sent between the two, and neither
+//!   is withdrawn without the other.
+//! - **LEDGER-5** No reply is taken for the answer to SUNSUBSCRIBE. The server may send `sunsubscribe` by itself
+//!   before it handles the command, which then fails. The reply to a PING in the same request shows that the
+//!   command was handled.
+//! - **LEDGER-6** The reply to PING is its own number, an error, or, from some proxies, always PONG. Only EVALSHA is
+//!   answered with NOSCRIPT. Any other reply belongs to a later request. So a reply was left out, and the connection
+//!   ends. A PING is sent after each call that timed out, to detect this.
 
 mod in_flight;
 mod order;
@@ -57,7 +57,7 @@ pub(super) struct Ledger {
     /// The number of the next byte.
     encoded: u64,
     order: Order,
-    /// Set once no more requests are accepted, with the reason.
+    /// The reason, once no more requests are accepted.
     closed: Option<CallError>,
 }
 
@@ -86,7 +86,7 @@ impl Ledger {
         self.in_flight.len()
     }
 
-    /// The ledger is closed, and every request is answered.
+    /// Whether the ledger is closed and every request is answered.
     pub(super) fn is_drained(&self) -> bool {
         self.closed.is_some() && self.is_idle()
     }
@@ -134,8 +134,8 @@ impl Ledger {
         }
     }
 
-    /// A reply came while the kernel had taken so many bytes. An error means that replies and
-    /// requests no longer belong together.
+    /// Handles a reply. `taken` is the number of bytes that the kernel has taken. An error means that replies and
+    /// requests no longer correspond.
     pub(super) fn replied(
         &mut self,
         reply: Result<Value, String>,
@@ -149,7 +149,7 @@ impl Ledger {
         if sent.end() > taken {
             return Err(not_asked());
         }
-        // LOCKS: if this fails, the request stays. Its caller learns of it as the connection ends, when nothing is
+        // LOCKS: if this fails, the request stays. Its caller is notified when the connection ends and nothing is
         // locked.
         self.order.check(sent.request.as_ref(), &reply)?;
         let (request, since) = (sent.request.take(), sent.since);
@@ -157,7 +157,7 @@ impl Ledger {
         Ok(request.and_then(|request| self.answered(request, since, reply)))
     }
 
-    /// What the reply to a request means for its caller.
+    /// The outcome of a request for its caller.
     fn answered(
         &mut self,
         request: Request,
@@ -193,8 +193,8 @@ impl Ledger {
         }
     }
 
-    /// The server sent `subscribe`, `ssubscribe` or `unsubscribe` for a channel. A push that does not
-    /// answer the oldest request shifts nothing.
+    /// Handles `subscribe`, `ssubscribe` or `unsubscribe` for a channel. A push that does not answer the
+    /// oldest request is ignored.
     pub(super) fn confirmed(&mut self, kind: &str, channel: &str) -> Option<Notification> {
         let asked = self
             .in_flight
@@ -221,7 +221,7 @@ impl Ledger {
         }
     }
 
-    /// The server sent `sunsubscribe` for a channel: as the answer to the oldest request, or unasked.
+    /// Handles `sunsubscribe` for a channel. The server sends it in answer to the oldest request, or by itself.
     pub(super) fn unsubscribed(&mut self, channel: &str) {
         if let Some(InFlight {
             request: Some(Request::Unsubscribe(gone, _)),
@@ -235,8 +235,8 @@ impl Ledger {
         }
     }
 
-    /// Ends the calls that were pushed at `oldest` or before, and withdraws their bytes from the outbox. Says
-    /// whether the reply to one of them may still come.
+    /// Ends the calls that were pushed at `oldest` or before, and withdraws their bytes from the outbox. Returns
+    /// whether a reply to one of them may still come.
     pub(super) fn expire(
         &mut self,
         oldest: Instant,
@@ -286,7 +286,7 @@ impl Ledger {
         }
     }
 
-    /// The connection has ended, for this reason, when the kernel had taken so many bytes.
+    /// Ends all requests, because the connection has ended. `taken` is the number of bytes that the kernel has taken.
     pub(super) fn end(&mut self, fault: &Fault, taken: u64, ended: &mut Vec<Notification>) {
         self.close(&CallError::NotApplied(fault.clone()), ended);
         for sent in std::mem::take(&mut self.in_flight) {
@@ -304,7 +304,7 @@ impl Ledger {
     }
 }
 
-/// Takes these bytes out of the middle.
+/// Removes these bytes from the middle of the outbox.
 fn withdraw(out: &mut BytesMut, first: u64, end: u64) {
     let offset = |number| usize::try_from(number).expect("BUG: more bytes than memory");
     let mut rest = out.split_off(offset(first));

@@ -1,8 +1,8 @@
-//! Carries the calls of [`leasehold`](https://docs.rs/leasehold) to Redis or Valkey, and messages back.
+//! Sends the calls of [`leasehold`](https://docs.rs/leasehold) to Redis or Valkey, and receives replies and messages.
 //!
-//! It is a part of that library, without a promise of stability of its own: use `leasehold`. It knows nothing of
-//! locks. A [`Transport`] leads to a [`Deployment`]: one server, Sentinel, a cluster, or a [stream](StreamDialer) that a
-//! function opens, in which the server may be a part of this process.
+//! This crate is a part of that library and has no stable API of its own: use `leasehold`. It knows nothing about
+//! locks. A [`Transport`] leads to a [`Deployment`]: one server, Sentinel, a cluster, or a [stream](StreamDialer) that
+//! a function opens, in which the server may be a part of this process.
 //!
 //! # Outcomes
 //!
@@ -23,20 +23,20 @@
 //! | file | what it is |
 //! | --- | --- |
 //! | `transport` | a deployment, as its caller sees it |
-//! | `call`, `script`, `call_error` | what is sent, and what comes back |
+//! | `call`, `script`, `call_error` | calls, their replies, and their errors |
 //! | `deployment`, `endpoint`, `url` | the URL of a deployment, and of a server, checked |
 //! | `sentinel` | which server is the primary now |
 //! | `cluster` | which node serves a key now |
 //! | `group` | which keys can be in one call |
 //! | `node` | three connections to one server |
-//! | `node/supervisor` | opens a connection, watches it, makes the next |
+//! | `node/supervisor` | opens a connection, watches it, and replaces it |
 //! | `slot`, `subscriptions` | what callers and subscribers see of the present connection |
 //! | `connection` | one ledger, one outbox, one driver |
 //! | `ledger` | the requests without a reply, and which of them were surely not sent |
 //! | `request` | the requests of a connection, and the notifications that end them |
 //! | `handshake`, `identity` | the first commands on a stream, and which server it leads to |
 //! | `pacer` | the pauses between attempts |
-//! | `control` | a connection for a few commands |
+//! | `control` | a connection for single commands |
 //! | `setup`, `remote` | what the connections of a client have in common, and how one server is reached |
 //! | `credentials`, `login` | who logs in, and how a login is renewed |
 //! | `codec`, `encode` | RESP3 |
@@ -46,7 +46,7 @@
 //!
 //! A connection is never repaired, and no request moves from one connection to the next: a call either
 //! finds a connection or fails at once, and is sent once. Only a cluster sends a call again, to another
-//! node, when the first answered that it has not run it.
+//! node, if the first one answered that it has not run the call.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod call;
@@ -111,8 +111,8 @@ pub use transport::{IfUnreachable, Timing, Transport};
 pub enum Lane {
     /// Driven by the caller's runtime: the shortest way for a call with a waiting caller.
     Caller,
-    /// Driven by the library's own thread: renewals and releases, even if the caller's runtime stands
-    /// still.
+    /// Driven by the library's own thread, for renewals and releases. It works even if the caller's
+    /// runtime is blocked.
     Background,
 }
 
@@ -123,7 +123,7 @@ pub(crate) enum Role {
     Messages,
 }
 
-/// The commands by which a channel is published to and subscribed.
+/// The commands with which a channel is published to and subscribed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PubSub {
     /// PUBLISH and SUBSCRIBE: in a cluster, every node hears it.
@@ -161,7 +161,7 @@ pub struct Epoch {
     /// How many connections the lane's node has lost.
     pub connection: u64,
     pub(crate) node: u32,
-    /// How often another node was asked for the key's slot.
+    /// How often the node that gets calls for the key's slot has changed.
     pub(crate) served: u32,
 }
 
@@ -194,7 +194,7 @@ pub enum Missed<'a> {
 
 /// Receives messages and reconnections. Each call must return at once.
 pub trait TransportEvents: Send + Sync + 'static {
-    /// A server answered the handshake of a connection, and took so long.
+    /// A server has answered the handshake of a connection, after this time.
     fn greeted(&self, _after: Duration) {}
     /// A message on a subscribed channel.
     fn message(&self, channel: &str, payload: &[u8]);
@@ -202,7 +202,7 @@ pub trait TransportEvents: Send + Sync + 'static {
     fn missed(&self, what: Missed<'_>);
     /// A connection to this server was lost, for this reason.
     fn disconnected(&self, _server: &dyn Display, _why: &dyn Display) {}
-    /// A connection to this server was made in place of one that was lost.
+    /// A connection to this server has replaced a lost one.
     fn reconnected(&self, _server: &dyn Display) {}
     /// The lane's connection is usable again after it was lost.
     fn restored(&self, lane: Lane);
@@ -215,7 +215,7 @@ pub trait TransportEvents: Send + Sync + 'static {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum DeploymentKind {
-    /// One server, or whatever a proxy or a load balancer makes look like one.
+    /// One server, or a deployment that looks like one behind a proxy or a load balancer.
     Single,
     /// The primary that sentinels name.
     Sentinel,

@@ -4,11 +4,11 @@
 //! | --- | --- | --- |
 //! | valid | three quarters of the time of its credentials are over | the provider is asked, AUTH is sent |
 //! | renewing | the server says OK | valid, for the time of the new credentials |
-//! | renewing | the provider fails, the server refuses or does not answer | the same again, after a pause |
+//! | renewing | the provider fails, the server refuses or does not answer | another attempt after a pause |
 //! | renewing | the server refuses, and the time of the credentials is over | the connection is given up |
 //!
-//! A server that refuses new credentials goes on serving the connection, and closes it when it likes to:
-//! before the old credentials are over there is nothing to gain by giving the connection up.
+//! A server that refuses new credentials continues to serve the connection, until it decides to close it. So
+//! the connection is useful at least until the old credentials expire.
 
 use std::future::pending;
 
@@ -23,10 +23,10 @@ use crate::{CallError, Fault};
 const PAUSE_MIN: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(30);
 
-/// So that credentials that are over as soon as they are given do not keep the connection busy.
+/// The shortest assumed validity, so that credentials that expire at once do not cause renewals all the time.
 const VALID_MIN: Duration = Duration::from_millis(100);
 
-/// Beyond what tokio's timers reach, credentials count as valid for ever.
+/// Credentials that are valid for longer count as valid for ever, because tokio's timers do not reach that far.
 const VALID_MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 /// Who logs in on the connections to a server.
@@ -37,7 +37,7 @@ pub(super) enum Login {
     Provider(Provider),
 }
 
-/// The time of the credentials of one connection, if it is limited: since when, and for how long.
+/// Since when and for how long the credentials of a connection are valid, if their validity is limited.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Validity(Option<(Instant, Duration)>);
 
@@ -61,10 +61,10 @@ impl Login {
         ))
     }
 
-    /// Renews the login of a connection in time. Ends when the server does not accept the credentials
-    /// any more, and says why.
+    /// Renews the login of a connection in time. Returns only when the server does not accept the credentials
+    /// any more, with the reason.
     ///
-    /// The provider, and the answer of the server, are waited for `limit` each time.
+    /// Waits at most `limit` for the provider, and as long for the answer of the server.
     pub(super) async fn keep(
         &self,
         connection: &Connection,

@@ -7,15 +7,15 @@
 //! | file | what it is |
 //! | --- | --- |
 //! | `shared` | what the callers and the tasks of the connections share |
-//! | `generation` | which server it is, and how all connections leave it together |
-//! | `supervisor` | keeps one connection: watches it, gives it up, makes the next |
+//! | `generation` | the server of the node, and how all connections leave it together |
+//! | `supervisor` | maintains one connection: watches it, gives it up, and replaces it |
 //! | `opening` | how a connection is opened |
 //!
 //! `docs/connection.md` has the states of a node.
 //!
 //! # Bounds
 //!
-//! Three supervisors, three drivers. Nothing is queued for a connection that is not there.
+//! Three supervisors and three drivers. Nothing is queued while there is no connection.
 
 mod generation;
 mod opening;
@@ -54,7 +54,7 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    /// Opens the three connections, within the time-out for connecting.
+    /// Opens the three connections within the timeout for connecting.
     ///
     /// With [`IfUnreachable::RetryLater`] a missing connection is opened later, as after a loss.
     pub(super) async fn connect(
@@ -64,7 +64,7 @@ impl Node {
     ) -> Result<Node, CallError> {
         let shared = Shared::new(Ok(Arc::new(remote)), setup, Arc::default());
         let mut supervisors = supervisors(&shared);
-        // CANCEL: connections that are already open close when they are dropped.
+        // CANCEL: dropping this future closes the connections that are already open.
         let [pilot, others @ ..] = &mut supervisors;
         let mut first = vec![pilot.open_first(if_unreachable).await?];
         if first[0].is_some() {
@@ -77,8 +77,8 @@ impl Node {
         Ok(Node::run(shared, supervisors.into_iter().zip(first)))
     }
 
-    /// A node whose connections are opened as soon as its target is known and answers; those to an engine of this
-    /// process at once. `lost` is notified when a connection was lost, or could not be opened.
+    /// Makes a node. Its connections are opened as soon as its target is known and answers. Those to an engine in this
+    /// process are opened at once. `lost` is notified when a connection is lost or cannot be opened.
     pub(super) fn open(
         remote: Result<Arc<Remote>, Fault>,
         setup: Setup,
@@ -112,7 +112,7 @@ impl Node {
         answer(sent).await
     }
 
-    /// Hands a call to the lane's connection; [`answer`] waits for its outcome.
+    /// Passes a call to the lane's connection. [`answer`] waits for the outcome.
     pub(super) fn send(
         &self,
         lane: Lane,
@@ -122,7 +122,7 @@ impl Node {
         self.shared.slot(lane).connection()?.call(call, keys)
     }
 
-    /// A command that is no script.
+    /// Sends a command other than a script.
     pub(super) async fn command(&self, lane: Lane, words: &[&[u8]]) -> CallOutcome {
         answer(self.shared.slot(lane).connection()?.command(words)?).await
     }
@@ -133,12 +133,12 @@ impl Node {
             .await;
     }
 
-    /// Waits until all connections are there.
+    /// Waits until all connections are open.
     pub(super) async fn connected(&self) {
         self.until(|all| *all == [Progress::Connected; 3]).await;
     }
 
-    /// Why there is no connection for calls, if so.
+    /// Why there is no connection for calls, if there is none.
     pub(super) fn why_not_connected(&self) -> Option<CallError> {
         self.shared
             .slots
@@ -157,7 +157,7 @@ impl Node {
     }
 
     async fn until(&self, holds: impl FnMut(&[Progress; 3]) -> bool) {
-        // An error would mean that the sender is gone, which we hold.
+        // This cannot fail, because we hold the sender.
         drop(self.shared.progress.subscribe().wait_for(holds).await);
     }
 
@@ -173,7 +173,7 @@ impl Node {
             .sum()
     }
 
-    /// Counts the connections that the lane has lost.
+    /// The number of connections that the lane has lost.
     pub(super) fn epoch(&self, lane: Lane) -> u64 {
         self.shared.slot(lane).epoch()
     }
@@ -197,7 +197,7 @@ impl Node {
         }
     }
 
-    /// Hands a subscription to the connection for messages; the receiver gets its outcome.
+    /// Passes a subscription to the connection for messages. The receiver gets the outcome.
     pub(super) fn start_subscribe(
         &self,
         channel: &Arc<str>,
@@ -206,7 +206,7 @@ impl Node {
         self.shared.subscriptions.subscribe(channel, pubsub)
     }
 
-    /// The server has confirmed the channel, on the present connection.
+    /// Whether the server has confirmed the channel on the present connection.
     pub(super) fn is_subscribed(&self, channel: &str) -> bool {
         self.shared.subscriptions.is_confirmed(channel)
     }
@@ -215,7 +215,7 @@ impl Node {
         self.shared.subscriptions.unsubscribe(channel);
     }
 
-    /// Whether its server is an engine of this process.
+    /// Whether its server is an engine in this process.
     pub(super) fn is_embedded(&self) -> bool {
         self.shared
             .target
@@ -239,7 +239,7 @@ impl Node {
         let supervisors = std::mem::take(&mut *self.supervisors.lock());
         let aborts: Vec<_> = supervisors.iter().map(JoinHandle::abort_handle).collect();
         // Supervisors wait for outstanding answers, but not longer than this. A supervisor whose runtime
-        // is gone has ended.
+        // was shut down has ended already.
         drop(timeout(CLOSING_MAX * 2, futures_util::future::join_all(supervisors)).await);
         for supervisor in aborts {
             supervisor.abort();
@@ -247,7 +247,7 @@ impl Node {
     }
 }
 
-/// The pilot's first.
+/// The supervisors of the three connections, that of the pilot first.
 fn supervisors(shared: &Arc<Shared>) -> [Supervisor; 3] {
     let supervisor = |role, driven_by| Supervisor {
         shared: shared.clone(),
@@ -262,7 +262,7 @@ fn supervisors(shared: &Arc<Shared>) -> [Supervisor; 3] {
     ]
 }
 
-/// Waits for the outcome of a call that was handed to a connection.
+/// Waits for the outcome of a call that was passed to a connection.
 pub(super) fn answer(
     answer: oneshot::Receiver<CallOutcome>,
 ) -> impl Future<Output = CallOutcome> + Send {
@@ -278,7 +278,7 @@ impl Drop for Node {
     fn drop(&mut self) {
         self.shared.close();
         for supervisor in self.supervisors.get_mut() {
-            // The connection is dropped with its supervisor, and its socket with it.
+            // Dropping a supervisor drops its connection, which closes the socket.
             supervisor.abort();
         }
     }

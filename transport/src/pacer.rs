@@ -1,19 +1,19 @@
-//! Paces what is tried again and again: to connect to a server, and to ask a deployment for its layout.
+//! The pauses between repeated attempts to connect to a server, or to ask a deployment for its layout.
 //!
 //! | event | the next pause |
 //! | --- | --- |
-//! | it is known to be there | none |
-//! | something new is known; what was reached lasted | the first |
+//! | the server is known to be available | none |
+//! | there is news; the connection lasted | the first |
 //! | a refusal, or the same answer as before | twice the last one, up to `most` |
 //! | a time-out | twice the last one, at least the time that was waited, up to [`SLOWEST`] |
 //!
-//! A refusal costs a server nothing. An attempt that timed out may have cost it as much as one that succeeds
-//! (a TLS handshake that nobody waits for any more), so a crowd that goes on quickly keeps it from serving
-//! anybody. After time-outs a pause is about as long as the outage has lasted.
+//! A refusal costs a server nothing. An attempt that timed out may have cost it as much as a successful one
+//! (a TLS handshake that nobody waits for any more), so many clients that retry quickly would keep it from
+//! serving anybody. After timeouts, a pause is about as long as the outage so far.
 
 use tokio::time::{Duration, sleep};
 
-/// After time-outs; with its spread, pauses are of 10 to 30 s.
+/// The longest pause after timeouts. With jitter, pauses are between 10 and 30 s.
 const SLOWEST: Duration = Duration::from_secs(20);
 
 #[derive(Debug)]
@@ -33,20 +33,21 @@ impl Pacer {
         }
     }
 
-    /// The pause before the next attempt, spread by half of it: many clients wait for the same.
+    /// The pause before the next attempt, with a jitter of half its length, because many clients wait for the same
+    /// server.
     pub(super) fn pause(&self) -> Duration {
         self.next.mul_f64(0.5 + fastrand::f64())
     }
 
     pub(super) async fn rest(&self) {
         let pause = self.pause();
-        // A timer of no time takes a millisecond.
+        // Even a timer for no time takes a millisecond.
         if !pause.is_zero() {
             sleep(pause).await;
         }
     }
 
-    /// The next attempt needs no pause either: what is tried is known to be there.
+    /// The next attempt needs no pause, because the server is known to be available.
     pub(super) fn reset(&mut self) {
         self.next = Duration::ZERO;
     }

@@ -1,4 +1,4 @@
-//! A server: how it is reached, and how a connection to it begins.
+//! A server: how to reach it, and the start of a connection.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -19,11 +19,11 @@ use crate::CallError;
 pub(crate) struct Remote {
     pub(super) dial: Dial,
     pub(super) handshake: Handshake,
-    /// Names the server in messages: without user and password.
+    /// The name of the server in messages, without user and password.
     pub(super) endpoint: String,
 }
 
-/// A stream to a server, behind its handshake.
+/// A stream to a server after the handshake.
 pub(super) struct Opened {
     pub(super) reader: Reader,
     pub(super) writer: Writer,
@@ -57,7 +57,7 @@ impl Remote {
         }
     }
 
-    /// Asks a provider of credentials at each login, if there is one.
+    /// Sets the provider of credentials, which is asked at each login.
     pub(super) fn log_in_by(mut self, provider: Option<Provider>) -> Self {
         if let Some(provider) = provider {
             self.handshake.login = Login::Provider(provider);
@@ -65,13 +65,13 @@ impl Remote {
         self
     }
 
-    /// A server that is refused unless it is a primary.
+    /// Makes connections fail unless the server is a primary.
     pub(super) fn primary_only(mut self) -> Self {
         self.handshake.primary_only = true;
         self
     }
 
-    /// Notified when an engine of this process can be reached again. Servers have none.
+    /// Notified when an engine in this process can be reached again. `None` for servers.
     pub(super) fn back(&self) -> Option<&Arc<Notify>> {
         match &self.dial {
             Dial::Stream(streams, _) => streams.back(),
@@ -79,8 +79,8 @@ impl Remote {
         }
     }
 
-    /// A stream to the server behind its handshake, to `peer` if that can be reached. The caller limits the
-    /// time; what blocks runs on `resolver`.
+    /// Opens a stream and performs the handshake, with `peer` if that can be reached. The caller limits the
+    /// time. Blocking work runs on `resolver`.
     pub(super) async fn open(
         &self,
         peer: Option<SocketAddr>,
@@ -101,7 +101,7 @@ impl Remote {
         })
     }
 
-    /// As [`open`](Self::open), by a task on `runtime`, within `limit`.
+    /// Like [`open`](Self::open), by a task on `runtime`, within `limit`.
     pub(super) async fn open_on(
         self: &Arc<Self>,
         runtime: &Handle,

@@ -1,4 +1,4 @@
-//! The requests that a connection carries, and the notifications that they end in.
+//! The requests of a connection, and the notifications that end them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ pub(super) type SubscribeOutcome = Result<(), CallError>;
 #[derive(Debug)]
 pub(super) enum Request {
     Call(CallRequest),
-    /// A command that is no script and takes no lock: ROLE, CLUSTER SLOTS, WAIT, AUTH.
+    /// A command other than a script, which takes no lock: ROLE, CLUSTER SLOTS, WAIT, AUTH.
     Command(CommandRequest),
     Subscribe(SubscribeRequest),
     Unsubscribe(Arc<str>, PubSub),
@@ -35,19 +35,19 @@ pub(super) enum KeyForm {
     /// As keys, all of one slot.
     #[default]
     Declared,
-    /// As keys behind ASKING, in one piece, to the node that is importing their slot.
+    /// As keys after ASKING, in one request, to the node that is importing their slot.
     Asking,
     /// As arguments, so that they may be of several slots of that node.
     Undeclared,
 }
 
-/// A command that is no script of ours: AUTH.
+/// A command other than a script, such as AUTH.
 pub(super) struct CommandRequest {
     pub(super) words: Vec<Vec<u8>>,
     pub(super) answer: oneshot::Sender<CallOutcome>,
 }
 
-/// Without the words, which may have a password.
+/// Does not show the words, because they may contain a password.
 impl fmt::Debug for CommandRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CommandRequest").finish_non_exhaustive()
@@ -66,16 +66,16 @@ pub(super) enum ScriptForm {
 #[derive(Debug)]
 pub(super) struct SubscribeRequest {
     pub(super) channel: Arc<str>,
-    /// The subscription of this channel that it belongs to: an unsubscription ends a generation.
+    /// Counts the subscriptions of this channel. An unsubscription ends a generation.
     pub(super) generation: u64,
     /// How many connections were lost before the one that carries the request.
     pub(super) epoch: u64,
     pub(super) pubsub: PubSub,
-    /// `None`: the channel is restored after a loss, no caller waits.
+    /// `None` if the channel is restored after a loss and no caller waits.
     pub(super) answer: Option<oneshot::Sender<SubscribeOutcome>>,
 }
 
-/// The end of a request. It is delivered when nothing is locked any more.
+/// The end of a request. It must be delivered while nothing is locked.
 #[derive(Debug)]
 pub(super) enum Notification {
     Called(oneshot::Sender<CallOutcome>, CallOutcome),
@@ -84,14 +84,14 @@ pub(super) enum Notification {
     Pong(oneshot::Sender<()>),
 }
 
-/// Learns what became of each SUBSCRIBE.
+/// Receives the outcome of each SUBSCRIBE.
 pub(super) trait SubscriptionObserver: Send + Sync {
     /// The server confirmed or refused the subscription.
     fn answered(&self, request: SubscribeRequest, outcome: SubscribeOutcome);
     /// The connection ended before the server answered.
     fn interrupted(&self, request: SubscribeRequest);
-    /// The server ended the subscription of a sharded channel: it does not serve the slot any more.
-    /// False if the subscription was ended before.
+    /// The server ended the subscription of a sharded channel, because it does not serve the slot any more.
+    /// False if the subscription had ended before.
     fn revoked(&self, channel: &str) -> bool;
 }
 
@@ -100,7 +100,7 @@ impl Notification {
         all: impl IntoIterator<Item = Self>,
         observer: &dyn SubscriptionObserver,
     ) {
-        // The receiver of an answer may be gone.
+        // The receiver may have been dropped.
         all.into_iter().for_each(|notification| match notification {
             Notification::Called(answer, outcome) => drop(answer.send(outcome)),
             Notification::Subscribed(request, outcome) => observer.answered(request, outcome),
@@ -121,7 +121,7 @@ impl Request {
         }
     }
 
-    /// Only calls and commands have a time-out in the ledger.
+    /// Whether the request has a timeout in the ledger. Only calls and commands do.
     pub(super) fn is_call(&self) -> bool {
         matches!(self, Request::Call(_) | Request::Command(_))
     }

@@ -1,4 +1,4 @@
-//! A script: sent by its hash, and once by its text to a server that does not know the hash.
+//! A script. It is sent by its hash, or by its text if the server does not know the hash.
 
 use std::sync::OnceLock;
 
@@ -15,8 +15,8 @@ pub struct Script {
     undeclared: OnceLock<(String, String)>,
 }
 
-/// Precedes a script whose keys come as arguments, after their number. Such a script must not give
-/// keys of several slots to one command; `ARGV.undeclared` tells it so.
+/// The preamble of a script whose keys are passed as arguments, after their number. Such a script must not
+/// pass keys of several slots to one command. `ARGV.undeclared` shows it that this rule applies.
 const UNDECLARED: &str = "\
 local KEYS, ARGV = (function(all)
   local number, keys, args = tonumber(all[1]), {}, {}

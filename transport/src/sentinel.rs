@@ -1,18 +1,18 @@
-//! Sentinel: one node whose target is the server that the sentinels call the primary.
+//! Sentinel: a node whose target is the server that the sentinels name as the primary.
 //!
 //! All known sentinels are asked at once ([`look`]). One of them may be cut off, or its address may belong to
-//! another deployment by now, so none is believed alone:
+//! another deployment by now, so a single one is never believed:
 //!
-//! - The primary is the server that more than half of the sentinels name. Without such a majority the present
-//!   one stays.
-//! - A server that fewer name is followed if it says itself that it succeeds the present primary: it is a
-//!   primary, and its former replication id is the id of the present one.
-//! - A client that starts has nothing to compare with. After [`look::PATIENCE`] it takes the server that most of
-//!   the sentinels name that answer.
-//! - The sentinels of the URL are always asked; others as long as most of those that answer see them up.
+//! - The primary is the server that more than half of the sentinels name. Without such a majority, the client
+//!   stays with the present one.
+//! - A server that fewer sentinels name is accepted if it proves to be the successor of the present primary: it is
+//!   a primary, and its former replication id is the id of the present one.
+//! - A starting client has nothing to compare with. After [`look::PATIENCE`], it takes the server that most of
+//!   the answering sentinels name.
+//! - The sentinels of the URL are always asked. Others are asked as long as most of the answering ones see them up.
 //!
-//! Whether the server is a primary, it says itself, on each connection that carries calls, when the connection
-//! begins (`handshake.rs`) and about every second after that (`supervisor.rs`).
+//! The server itself must confirm that it is a primary, on each connection for calls: at the start (`handshake.rs`)
+//! and then about every second (`supervisor.rs`).
 //!
 //! | event | what follows |
 //! | --- | --- |
@@ -20,16 +20,17 @@
 //! | a connection to the primary is lost, refused, demoted, read-only, or cannot be opened | a look |
 //! | [`EVERY`] has passed | a look |
 //! | a look finds another primary | every connection to the former one is given up at once (`Node::switch`); every hold is uncertain until the new primary has confirmed it |
-//! | no sentinel answers | nothing: the primary may be well |
+//! | no sentinel answers | nothing, because the primary may still work |
 //!
-//! # Why a switch gives up connections that work
+//! # Why a switch gives up working connections
 //!
-//! A former primary that lives is demoted about ten seconds after its successor was announced, and takes
-//! writes until then. Clients that stay on it, and clients that have gone on, are each granted the lock.
+//! A former primary that still runs is demoted about ten seconds after its successor was announced. Until then it
+//! accepts writes, so it could grant a lock to a client that stays, while the new primary grants the same lock to
+//! another client.
 //!
-//! # What remains
+//! # Limits
 //!
-//! A client that reaches the former primary and no sentinel does not learn of the switch.
+//! A client that reaches the former primary but no sentinel does not notice the switch.
 
 mod look;
 mod watch;
@@ -55,7 +56,7 @@ use crate::Value;
 use crate::sync::Mutex;
 use crate::{CallError, Fault};
 
-/// The longest time between two looks, but for a little jitter.
+/// The longest time between two looks, apart from jitter.
 const EVERY: Duration = Duration::from_millis(1_500);
 
 pub(crate) struct Sentinel {
@@ -67,11 +68,11 @@ pub(crate) struct Sentinel {
 struct Shared {
     deployment: SentinelDeployment,
     setup: Setup,
-    /// Another primary may have been chosen.
+    /// Notified when there may be another primary.
     changed: Arc<Notify>,
-    /// By address.
+    /// The watched sentinels by address.
     sentinels: Mutex<BTreeMap<String, Watched>>,
-    /// Why the sentinels have named no primary, until they do.
+    /// Why no primary is known. `None` once the sentinels have named one.
     unnamed: Mutex<Option<CallError>>,
 }
 
@@ -81,7 +82,7 @@ impl Sentinel {
         setup: Setup,
         if_unreachable: IfUnreachable,
     ) -> Result<Self, CallError> {
-        // The errors of a URL come before anything is sent.
+        // Report an invalid URL before anything is sent.
         let (host, port) = ("localhost".to_owned(), 1);
         setup.server(&deployment.servers.at(&HostPort { host, port }))?;
         let changed = Arc::<Notify>::default();
@@ -100,7 +101,7 @@ impl Sentinel {
         }
         let own = &shared.setup.runtimes.own;
         let looking = AbortOnDrop(own.spawn(look::run(shared.clone(), node.clone())));
-        // CANCEL: all tasks end when this is dropped.
+        // CANCEL: dropping this value ends all tasks.
         let sentinel = Sentinel {
             node,
             shared,
@@ -124,7 +125,7 @@ impl Sentinel {
         self.shared.deployment.to_string()
     }
 
-    /// `SENTINEL <question> <name of the primary>`: an error that a sentinel answers is an answer, too.
+    /// The replies to `SENTINEL <question> <name of the primary>`, including error replies.
     pub(super) async fn answers(&self, question: &str) -> Vec<Value> {
         let sentinels: Vec<_> = self.shared.sentinels.lock().values().cloned().collect();
         let words = [
@@ -158,7 +159,7 @@ impl fmt::Debug for Sentinel {
 }
 
 impl Shared {
-    /// The server at an address that a sentinel has told: only as a primary.
+    /// The server at an address that a sentinel has named. It is refused unless it is a primary.
     fn primary(&self, address: &HostPort) -> Result<Arc<Remote>, Fault> {
         let server = self.deployment.servers.at(address);
         let remote = self.setup.server(&server).map_err(|error| {
@@ -184,5 +185,5 @@ impl Shared {
     }
 }
 
-/// Far more than anybody has.
+/// The most sentinels to watch.
 const SENTINELS_MAX: usize = 128;

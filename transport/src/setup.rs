@@ -1,4 +1,4 @@
-//! What all connections of a client have in common, wherever they lead.
+//! The settings that all connections of a client share.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::endpoint::Endpoint;
 use super::remote::Remote;
 use crate::{CallError, ShardedPubSub, TransportEvents};
 
-/// How a client reaches its servers, and to whom it reports.
+/// How a client reaches its servers, and the observer of its events.
 #[derive(Clone)]
 #[expect(
     missing_debug_implementations,
@@ -46,13 +46,13 @@ pub struct Runtimes {
 }
 
 impl Setup {
-    /// A server that has locks.
+    /// A server with locks.
     pub(super) fn server(&self, endpoint: &Endpoint) -> Result<Remote, CallError> {
         let remote = self.sentinel(endpoint)?;
         Ok(remote.log_in_by(self.provider.clone()))
     }
 
-    /// A sentinel: the users of the servers are not known there.
+    /// A sentinel. It does not know the users of the servers.
     pub(super) fn sentinel(&self, endpoint: &Endpoint) -> Result<Remote, CallError> {
         let dial = match &self.streams {
             Some(streams) => streams.to(endpoint),

@@ -6,12 +6,12 @@
 //!   before any call of that connection ends. A caller that reads the epoch and then takes a connection
 //!   from the slot has a connection of that epoch or of a later one.
 //! - **SLOT-2** A connection never returns to the slot.
-//! - **SLOT-3** A connection of an earlier generation than the slot's is refused: it leads to a server that
-//!   is not the target any more.
+//! - **SLOT-3** A connection of an earlier generation than the slot's is refused, because it leads to a server
+//!   that is not the target any more.
 //!
 //! # Locking
 //!
-//! `state`, for a moment. Never across an await.
+//! The mutex `state`, for short times and never across an await.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -45,7 +45,7 @@ impl ConnectionSlot {
         }
     }
 
-    /// The connection to send on. Without one nothing is queued: the call is not applied.
+    /// The connection to send on. Without a connection nothing is queued, and the call is not applied.
     pub(super) fn connection(&self) -> Result<Arc<Connection>, CallError> {
         match &*self.state.lock() {
             State::Connected(connection) => Ok(connection.clone()),
@@ -58,20 +58,20 @@ impl ConnectionSlot {
         self.epoch.load(Ordering::Acquire)
     }
 
-    /// Takes a lost connection out of the slot.
+    /// Removes a lost connection from the slot.
     pub(super) fn disconnected(&self, fault: Fault) {
         self.take(&mut self.state.lock(), fault);
     }
 
-    /// Gives a new reason why there is no connection, if there is none.
+    /// Updates the reason why there is no connection, if there is none.
     pub(super) fn unreachable(&self, fault: Fault) {
         if let State::Disconnected(why) = &mut *self.state.lock() {
             *why = fault;
         }
     }
 
-    /// The node has another target: from now on, the slot has connections of this generation only.
-    /// Returns the connection that it had, which must be ended.
+    /// Called when the node gets another target. From now on, the slot accepts only connections of this generation.
+    /// Returns the previous connection, which must be ended.
     pub(super) fn switched(&self, generation: u64, fault: Fault) -> Option<Arc<Connection>> {
         let mut state = self.state.lock();
         self.generation.store(generation, Ordering::Release);

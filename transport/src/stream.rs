@@ -1,4 +1,4 @@
-//! A stream of bytes to a server and back, and how TCP makes one.
+//! Byte streams to servers, and how TCP connections are made.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -27,11 +27,11 @@ pub(super) const KEEPALIVE: Duration = Duration::from_secs(10);
 /// If an address of a host has not answered after this time, the next one is tried as well.
 const NEXT_ADDRESS_AFTER: Duration = Duration::from_millis(250);
 
-/// The addresses of a host; their port means nothing.
+/// The addresses of a host. Their ports have no meaning.
 type Addresses = Result<Vec<SocketAddr>, String>;
 
-/// Look-ups under way, by host. One that nobody waits for any more keeps its thread until the system answers:
-/// the next attempt waits for the same answer, instead of taking a thread as well.
+/// Running look-ups by host. A look-up keeps its thread until the system answers, even if nobody waits any more. So the
+/// next attempt waits for the same answer instead of using another thread.
 static LOOK_UPS: LazyLock<Mutex<BTreeMap<String, Shared<oneshot::Receiver<Addresses>>>>> =
     LazyLock::new(Mutex::default);
 
@@ -42,7 +42,7 @@ pub(super) async fn tcp(
     peer: Option<SocketAddr>,
     resolver: &Handle,
 ) -> io::Result<TcpStream> {
-    // An IPv6 address has brackets in a URL, and none where names are resolved.
+    // An IPv6 address has brackets in a URL, but the resolver expects none.
     let host = host.trim_start_matches('[').trim_end_matches(']');
     let mut addresses = match host.parse::<IpAddr>() {
         Ok(address) => vec![(address, port).into()],
@@ -63,9 +63,9 @@ pub(super) async fn tcp(
     Ok(stream)
 }
 
-/// Asks for a host, unless that is under way: then the answer is shared.
+/// Resolves a host. If a look-up of the host is running, its answer is shared.
 ///
-/// CANCEL: the look-up goes on without its future, and takes itself out when it is answered.
+/// CANCEL: the look-up continues without its future, and removes its entry when it ends.
 pub(super) async fn look_up(
     host: &str,
     resolver: &Handle,
@@ -80,7 +80,7 @@ pub(super) async fn look_up(
         .clone();
     if under_way.ptr_eq(&answered) {
         let under_way = UnderWay(host.to_owned());
-        // Not under the lock: a runtime that is shut down drops the closure at once.
+        // Not under the lock: a runtime that was shut down drops the closure at once, which takes the lock.
         resolver.spawn_blocking(move || {
             let addresses = ask(&under_way.0).map_err(|error| error.to_string());
             drop(under_way);
@@ -95,7 +95,7 @@ pub(super) async fn look_up(
     }
 }
 
-/// The entry of a look-up. Taken out however the look-up ends.
+/// The entry of a look-up. Dropping it removes the entry, however the look-up ends.
 struct UnderWay(String);
 
 impl Drop for UnderWay {
@@ -108,8 +108,8 @@ fn ask_the_system(host: &str) -> io::Result<Vec<SocketAddr>> {
     (host, 0).to_socket_addrs().map(Vec::from_iter)
 }
 
-/// Connects to the first address that answers. Tried one after the other, a dead address would use
-/// up the time of all.
+/// Connects to the first address that answers. Attempts overlap, because otherwise a dead address would use
+/// up the time of the others.
 pub(super) async fn connect_first(
     mut addresses: impl Iterator<Item = SocketAddr>,
 ) -> io::Result<TcpStream> {

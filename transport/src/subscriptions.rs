@@ -6,13 +6,13 @@
 //!   under the lock.
 //! - **REGISTRY-2** A channel is `confirmed` only if the server confirmed its latest generation on this
 //!   connection: a subscription that was followed by an unsubscription confirms nothing.
-//! - **REGISTRY-3** A channel stays registered across connections until it is unsubscribed. A `subscribe` waits
-//!   on while the next connection is made for the first time, not beyond.
+//! - **REGISTRY-3** A channel stays registered across connections until it is unsubscribed. After a loss,
+//!   `subscribe` waits for the first attempt to reconnect, but not longer.
 //!
 //! # Locking
 //!
-//! One mutex, never across an await. A connection's locks are taken under it, never the other way
-//! round, and no answer is sent under it.
+//! One mutex, never held across an await. The locks of a connection are taken after it, never before. No
+//! answer is sent under it.
 //!
 //! # Bounds
 //!
@@ -35,26 +35,26 @@ pub(super) struct SubscriptionRegistry(Mutex<State>);
 #[derive(Default)]
 struct State {
     connectivity: Connectivity,
-    /// Ordered: a simulation that is replayed must not depend on hashing.
+    /// Sorted, so that simulations are repeatable.
     channels: BTreeMap<Arc<str>, Registered>,
     generations: u64,
-    /// Counts losses.
+    /// The number of lost connections.
     epoch: u64,
     /// Only connections of this generation are accepted, as in `slot.rs`.
     generation: u64,
     /// The requests for the next connection.
     pending: Vec<SubscribeRequest>,
-    /// Why this connection did not restore a channel, if another may.
+    /// Why this connection did not restore a channel, if another connection may succeed.
     not_restored: Option<CallError>,
 }
 
 #[derive(Default)]
 enum Connectivity {
     Connected(Arc<Connection>),
-    /// The next connection is being made for the first time.
+    /// The first attempt to reconnect is running.
     #[default]
     Reconnecting,
-    /// The next connection could not be made yet.
+    /// The first attempt to reconnect has failed.
     Unreachable(Fault),
     Closed,
 }
@@ -66,7 +66,7 @@ struct Registered {
 }
 
 impl SubscriptionRegistry {
-    /// Requests a subscription; the receiver gets the outcome.
+    /// Requests a subscription. The receiver gets the outcome.
     pub(super) fn subscribe(
         &self,
         channel: &Arc<str>,
@@ -110,7 +110,7 @@ impl SubscriptionRegistry {
         Ok(receiver)
     }
 
-    /// The server has confirmed the channel, on the present connection.
+    /// Whether the server has confirmed the channel on the present connection.
     pub(super) fn is_confirmed(&self, channel: &str) -> bool {
         self.0
             .lock()
@@ -124,7 +124,7 @@ impl SubscriptionRegistry {
         if let Some(registered) = state.channels.remove(channel)
             && let Connectivity::Connected(connection) = &state.connectivity
         {
-            // INVARIANT REGISTRY-1. A closed connection has no subscriptions either.
+            // INVARIANT REGISTRY-1. Fails only on a closed connection, which has no subscriptions.
             drop(connection.unsubscribe(channel, registered.pubsub));
         }
     }
@@ -136,8 +136,8 @@ impl SubscriptionRegistry {
         self.0.lock().not_restored.take().map_or(Ok(()), Err)
     }
 
-    /// Asks a new connection for every registered channel. All of them are answered when a PING that
-    /// is sent now is answered.
+    /// Subscribes every registered channel on a new connection. When a PING that is sent after this is
+    /// answered, all of them have been answered.
     ///
     /// False if the connection is of an earlier generation than the registry's.
     pub(super) fn connected(&self, connection: &Arc<Connection>, generation: u64) -> bool {
@@ -162,7 +162,7 @@ impl SubscriptionRegistry {
                 pubsub,
                 answer: None,
             };
-            // If the connection has ended already, the next one is asked.
+            // Fails if the connection has ended already. The next one will subscribe the channel.
             drop(connection.subscribe(request));
         }
         let pending = std::mem::take(&mut state.pending);
@@ -184,7 +184,7 @@ impl SubscriptionRegistry {
         true
     }
 
-    /// The connection was lost; another is being made.
+    /// Called when the connection was lost and another one is being made.
     pub(super) fn disconnected(&self) {
         self.0.lock().disconnected();
     }

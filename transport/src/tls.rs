@@ -1,4 +1,4 @@
-//! TLS by rustls: which servers are trusted, what is shown to them, and what a refusal means.
+//! TLS by rustls: trusted authorities, the client certificate, and the texts of errors.
 
 mod options;
 mod pems;
@@ -36,7 +36,7 @@ struct Shared {
     current: Mutex<Current>,
 }
 
-/// The last good contents of the files. Kept with its configuration, which has the sessions to resume.
+/// The last good contents of the files, with their configuration, which also stores sessions for resumption.
 struct Current {
     pems: Pems,
     config: Arc<ClientConfig>,
@@ -128,7 +128,7 @@ impl Tls {
         if self.0.options.has_files() {
             let shared = self.0.clone();
             let failed = runtime.spawn_blocking(move || shared.renew()).await;
-            // Without a runtime the client is ending.
+            // Without a runtime, the client is being dropped.
             if let Ok(Err(why)) = failed {
                 return (
                     self.current(),
@@ -179,7 +179,7 @@ fn unusable(reason: String) -> ConfigError {
     ConfigError::Tls { reason }
 }
 
-/// Says of errors of TLS whose certificate was not accepted by whom.
+/// Explains a TLS error: which side did not accept which certificate.
 fn explained(error: io::Error, not_used: Option<&str>) -> io::Error {
     let tls = error.get_ref().and_then(|source| source.downcast_ref());
     let what = match tls {
@@ -208,8 +208,8 @@ fn explained(error: io::Error, not_used: Option<&str>) -> io::Error {
     )
 }
 
-/// Reads, and says what an error means. In TLS 1.3 a server refuses the client's certificate when the
-/// client has already begun to use the connection.
+/// A reader that explains TLS errors. In TLS 1.3, a server may refuse the client's certificate after the
+/// client has begun to use the connection.
 pub(super) struct TlsReader<S> {
     reader: ReadHalf<TlsStream<S>>,
     not_used: NotUsed,
@@ -226,11 +226,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for TlsReader<S> {
     }
 }
 
-/// Writes one TLS record at a time. A failed write of several records says that it took nothing, and may
-/// have sent the first of them. A failed write of one record has sent none that the server can read.
+/// A writer of one TLS record at a time. A failed write of several records would report that nothing was taken,
+/// although some records may have been sent. A failed write of one record has sent none that the server can read.
 pub(super) struct TlsWriter<S>(WriteHalf<TlsStream<S>>);
 
-/// How many bytes a record holds at most (RFC 8446, section 5.1).
+/// The most bytes in a record (RFC 8446, section 5.1).
 const RECORD_MAX: usize = 1 << 14;
 
 impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for TlsWriter<S> {

@@ -24,9 +24,9 @@ pub struct Timing {
 /// What a client does whose server cannot be reached when the client is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IfUnreachable {
-    /// It fails.
+    /// Making the client fails.
     Fail,
-    /// It connects in the background.
+    /// The client connects in the background.
     RetryLater,
 }
 
@@ -36,13 +36,13 @@ pub struct Transport(Connected);
 
 #[derive(Debug)]
 enum Connected {
-    /// One server, or the engine of this process.
+    /// One server, or an engine in this process.
     Single(Node),
     Sentinel(Sentinel),
     Cluster(Cluster),
 }
 
-/// What serves the keys: one node all of them, or each node some.
+/// The nodes: one for all keys, or several for some keys each.
 pub(crate) enum Nodes<'a> {
     One(&'a Node),
     Many(&'a Cluster),
@@ -104,7 +104,7 @@ impl Transport {
     pub async fn call(&self, lane: Lane, call: Call) -> Result<Value, CallError> {
         let node = match self.nodes() {
             Nodes::One(node) => node,
-            // Boxed, so that callers of one server do not pay for its size.
+            // Boxed, so that the futures for a single server stay small.
             Nodes::Many(cluster) => return Box::pin(cluster.shared.call(lane, call)).await,
         };
         let sent = node.send(lane, call, KeyForm::Declared)?;
@@ -205,7 +205,7 @@ impl Transport {
     }
 }
 
-/// A redirect, from a server that was taken for one by itself.
+/// Explains a redirect from a server that was configured as a single one.
 pub(crate) fn not_a_cluster_client(error: CallError) -> CallError {
     match error {
         CallError::Refused(Fault(text))

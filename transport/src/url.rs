@@ -1,32 +1,32 @@
-//! A URL taken apart: of one server, or of several.
+//! Splits URLs of one or several servers into their parts.
 //!
-//! There is no crate for this. A strict parser of URIs refuses several hosts with ports, and passwords with
-//! characters such as `^` or `é`, which work here. A parser of web addresses brings the tables of Unicode.
+//! No existing crate fits. A strict parser of URIs refuses several hosts with ports, and passwords with
+//! characters such as `^` or `é`, which work here. A parser of web addresses would add the tables of Unicode.
 //!
-//! No message repeats any part of a URL, except an IP address: a password with an unescaped `@`, `#` or `/` is
-//! parsed as part of the host, the path or the fragment.
+//! No message repeats any part of a URL, except an IP address. If a password contains an unescaped `@`, `#` or `/`, a
+//! part of it is parsed as the host, the path or the fragment.
 
 use std::net::{Ipv6Addr, SocketAddr};
 
 use super::credentials::Credentials;
 use crate::ConfigError;
 
-/// What no host name contains.
+/// Characters that no host name contains.
 const NOT_IN_A_NAME: &[char] = &[
     ' ', '#', '/', ':', '<', '>', '?', '@', '[', '\\', ']', '^', '|', '\u{7f}',
 ];
 
-/// The parts of a URL as they are written: percent-encoded.
+/// The parts of a URL, still percent-encoded.
 pub(super) struct Parts<'a> {
     /// In lower case.
     pub(super) scheme: String,
-    /// What precedes the last `@` of the authority: `user:password`.
+    /// The part before the last `@` of the authority: `user:password`.
     pub(super) login: &'a str,
     /// The hosts and their ports.
     pub(super) hosts: &'a str,
-    /// It begins with a slash, if it is not empty.
+    /// Empty, or beginning with a slash.
     pub(super) path: &'a str,
-    /// `None` without a `?`.
+    /// `None` if there is no `?`.
     pub(super) query: Option<&'a str>,
 }
 
@@ -66,8 +66,8 @@ impl<'a> Parts<'a> {
         credentials(decode(user)?, decode(password)?)
     }
 
-    /// The decoded values of the query parameters with these names. Any other, or one given twice, is refused with
-    /// this reason.
+    /// The decoded values of the query parameters with these names. Another parameter, or one that is given
+    /// twice, is refused with this reason.
     pub(super) fn parameters<const N: usize>(
         &self,
         names: [&str; N],
@@ -87,9 +87,9 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// One host, in brackets if it is an IPv6 address, and its port.
+/// Splits a host and its port. An IPv6 address is in brackets.
 pub(super) fn host_and_port(text: &str, default: u16) -> Result<(String, u16), ConfigError> {
-    // The colons of an IPv6 address stand in brackets.
+    // The colons of an IPv6 address are within brackets.
     let end = match text.find(']') {
         Some(bracket) => bracket + 1,
         None => text.find(':').unwrap_or(text.len()),
@@ -118,13 +118,13 @@ pub(super) fn host_and_port(text: &str, default: u16) -> Result<(String, u16), C
     }
 }
 
-/// What follows the host: nothing, or a colon and a number.
+/// Parses the part after the host: nothing, or a colon and a number.
 fn port_number(text: &str, default: u16) -> Option<u16> {
     if matches!(text, "" | ":") {
         return Some(default);
     }
     let digits = text.strip_prefix(':')?;
-    // The parser of numbers would take a sign.
+    // `parse` would accept a sign.
     let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());
     digits.parse().ok().filter(|port| is_number && *port > 0)
 }
@@ -143,7 +143,7 @@ fn host_name(text: &str) -> Result<String, ConfigError> {
         ));
     }
     let name = decode(text)?;
-    // What a resolver makes of other text differs from system to system.
+    // Resolvers of different systems treat other texts differently.
     if name.is_ascii() {
         Ok(name)
     } else {
@@ -180,7 +180,7 @@ pub(super) fn credentials(
 ) -> Result<Option<Credentials>, ConfigError> {
     match (user.is_empty(), password.is_empty()) {
         (true, true) => Ok(None),
-        // Sent without a password the user would silently be the default user.
+        // Without a password, the server would silently use the default user.
         (false, true) => Err(refused(
             "a user without a password; write redis://user:password@host, \
              or redis://:password@host for the default user",
@@ -190,7 +190,7 @@ pub(super) fn credentials(
     }
 }
 
-/// Undoes percent-encoding.
+/// Decodes percent-encoding.
 pub(super) fn decode(text: &str) -> Result<String, ConfigError> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();

@@ -1,4 +1,4 @@
-//! A call, and where a node redirects it to.
+//! Calls, and the redirects that they follow.
 //!
 //! | answer | what follows |
 //! | --- | --- |
@@ -7,9 +7,9 @@
 //! | TRYAGAIN, a script misses a key | a pause, and the call goes to the slot's node again |
 //! | CLUSTERDOWN, no connection, no reply | the outcome is the caller's: *not applied*, or *unknown* |
 //!
-//! A redirected call was not run, so sending it again is no repetition. It is sent again by the caller's own
-//! future: once that is gone, nobody sends the call again, and it cannot come behind its undo. All this
-//! within the time of one call, and at most [`REDIRECTS_MAX`] times.
+//! A redirected call was not run, so it cannot be applied twice by being sent again. The caller's own future
+//! sends it: once that future is dropped, nobody sends the call again, so the call cannot arrive after its
+//! undo. All attempts together take at most the time of one call, and at most [`REDIRECTS_MAX`] redirects.
 
 use tokio::time::{Duration, Instant, sleep, timeout_at};
 
@@ -36,7 +36,7 @@ impl Shared {
         let slot = keyslot(key);
         let mut is_begun = false;
         let outcome = self.call_slot(slot, lane, call, &mut is_begun).await;
-        // Whatever the last attempt says of itself.
+        // An earlier attempt may have written, even if the last one certainly did not.
         if is_begun {
             outcome.map_err(CallError::in_doubt)
         } else {
@@ -44,7 +44,7 @@ impl Shared {
         }
     }
 
-    /// Follows redirects. `is_begun`: an attempt was stopped in its middle, and may have written before.
+    /// Follows redirects. `is_begun` is set if an attempt was stopped in its middle, and may have written before.
     async fn call_slot(
         &self,
         slot: u16,
@@ -56,7 +56,7 @@ impl Shared {
         // Where ASK sends the next attempt.
         let mut detour = None;
         let (mut redirects, mut pause) = (0, PAUSE_MIN);
-        // The first attempt needs no timer: it ends with the time-out of its connection.
+        // The first attempt needs no timer, because its connection limits its time.
         let mut beyond_first = None;
         loop {
             let (number, keys) = match detour.take() {
@@ -118,7 +118,7 @@ impl Shared {
         self.ask(node, lane, call, KeyForm::Declared, None).await
     }
 
-    /// Sends a call to one node, once. A node that is met for the first time is waited for.
+    /// Sends a call to one node, once. Waits for the connection to a node that was unknown before.
     pub(super) async fn ask(
         &self,
         node: &Node,
@@ -151,7 +151,7 @@ impl Shared {
         outcome
     }
 
-    /// A node says that another one serves the slot.
+    /// Records that a node has named another node as the owner of the slot.
     pub(super) fn moved(&self, slot: u16, to: u32) {
         if self.map.give(slot, to) {
             self.moved.notify_one();

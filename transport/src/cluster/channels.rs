@@ -1,16 +1,16 @@
-//! Subscriptions of a cluster: each at the node that serves the slot of its channel.
+//! Subscriptions in a cluster. Each is made at the node that serves the slot of its channel.
 //!
 //! # Invariants
 //!
-//! - **CHANNELS-1** A channel that is wanted is subscribed at the node of its slot, or a round of [`run`] is to come:
-//!   whatever may part the two asks for a round (a new map, a node that is connected again, a
-//!   subscription that the server ended or refused).
+//! - **CHANNELS-1** A wanted channel is subscribed at the node of its slot, or a round of [`run`] is going to move it.
+//!   Every event that may require a move requests a round: a new map, a node that is connected again, a
+//!   subscription that the server ended or refused.
 //! - **CHANNELS-2** A channel that was moved reports that messages may have been missed, after the server has
 //!   confirmed it at its new node.
 //!
 //! # Locking
 //!
-//! `wanted`; a node's registry is locked under it, never the other way round. Never across an await.
+//! The mutex `wanted` comes first, then the registry of a node. Neither is held across an await.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
@@ -37,23 +37,23 @@ pub(super) struct Channels {
     round: Arc<Notify>,
 }
 
-/// A channel that somebody waits for.
+/// A channel with waiters.
 struct Wanted {
     pubsub: PubSub,
-    /// The node at which it is registered; zero if at none.
+    /// The node at which the channel is registered, or zero.
     node: u32,
-    /// Tells it from a later subscription of the same channel.
+    /// Distinguishes this subscription from a later one to the same channel.
     since: Instant,
 }
 
 impl Channels {
-    /// Another node may serve a channel.
+    /// Requests a round, because another node may serve a channel.
     pub(super) fn may_have_moved(&self) {
         self.round.notify_one();
     }
 }
 
-/// Receives the events of one node.
+/// The observer of one node.
 pub(super) struct OfNode {
     number: u32,
     events: Arc<dyn TransportEvents>,
@@ -105,7 +105,7 @@ impl TransportEvents for OfNode {
 
     fn missed(&self, what: Missed<'_>) {
         match what {
-            // The waiters of other nodes have missed nothing.
+            // Waiters whose channels are at other nodes have missed nothing.
             Missed::All => {
                 let here = self.channels();
                 self.events
@@ -186,7 +186,7 @@ pub(super) fn unsubscribe(shared: &Shared, channel: &Arc<str>) {
     }
 }
 
-/// Moves channels after their slots, until it is dropped.
+/// Moves channels to the nodes of their slots, until it is dropped.
 pub(super) async fn run(shared: Arc<Shared>) {
     loop {
         shared.channels.round.notified().await;
@@ -226,7 +226,7 @@ async fn move_one(shared: &Shared, channel: &Arc<str>, since: Instant) -> bool {
     };
     let asked = match shared.register(channel, since, number) {
         Ok(Some(asked)) => asked,
-        // Nobody wants it any more.
+        // The channel was unsubscribed meanwhile.
         Ok(None) => return true,
         Err(_) => return false,
     };
@@ -247,7 +247,7 @@ async fn move_one(shared: &Shared, channel: &Arc<str>, since: Instant) -> bool {
 }
 
 impl Shared {
-    /// Registers a channel at a node, and nowhere else; nothing if it is not wanted any more.
+    /// Registers a channel at a node, and removes it from any other. `None` if the channel is not wanted any more.
     fn register(
         &self,
         channel: &Arc<str>,

@@ -1,9 +1,9 @@
-//! Learns which node serves which slots, when that is in doubt and rarely by itself.
+//! Learns which node serves which slots: when the map is in doubt, and otherwise rarely.
 //!
-//! Several nodes are asked side by side, and the newest view counts: a node that is cut off answers quickly
-//! and wrongly. No call waits for this, and no connection that works is touched, but those of a node that
-//! serves no slot any more: it was demoted, or is no member any more. A view that is wrong all the same
-//! costs redirects, which say what is right.
+//! Several nodes are asked at once, and the newest view wins, because a node that is cut off answers quickly
+//! but with an old view. No call waits for this. Working connections stay, except those to a node that serves
+//! no slot any more, because it was demoted or left the cluster. If the view is wrong nevertheless, calls are
+//! redirected, and the redirects correct the map.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -22,19 +22,19 @@ use crate::node::Node;
 use crate::pacer::Pacer;
 use crate::{CallError, Fault, Lane, Missed, ShardedPubSub};
 
-/// The pause between two looks when nothing casts doubt on the map, give or take jitter.
+/// The pause between two updates while nothing casts doubt on the map, apart from jitter.
 const EVERY: Duration = Duration::from_secs(10);
 
-/// The pause before a question that follows something new (MOVED): a crowd of redirects is one doubt. It doubles
-/// while the answer is the same, up to a third of what a call waits, within these bounds: a failover is followed before
-/// the call gives up, and no client asks all the time.
+/// The pause before an update after news (MOVED), so that many redirects cause one update. It doubles while the answer
+/// stays the same, up to a third of the time limit of a call, within these bounds. So a client notices a failover
+/// before its calls time out, and does not ask all the time.
 const AT_LEAST: Duration = Duration::from_millis(25);
 const AT_MOST: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(1)];
 
 /// How long a node may take for an answer.
 const ANSWER_MAX: Duration = Duration::from_millis(500);
 
-/// How many nodes are asked side by side.
+/// How many nodes are asked at once.
 const ASKED: usize = 3;
 
 /// Runs until it is dropped.
@@ -58,13 +58,13 @@ pub(super) async fn run(shared: Arc<Shared>) {
         }
         match discover(&shared).await {
             Ok(Seen::Changed) => pacer.begin_anew(),
-            // It is doubted again, by the call or the connection that needs it.
+            // The next call or connection that fails will cast doubt on the map again.
             Ok(Seen::Same) | Err(_) => pacer.nothing_new(),
         }
     }
 }
 
-/// The result of a look.
+/// The result of an update.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Seen {
     Changed,
@@ -75,7 +75,7 @@ pub(super) enum Seen {
 pub(super) async fn discover(shared: &Arc<Shared>) -> Result<Seen, CallError> {
     let mut asked: Vec<_> = shared.nodes.all();
     fastrand::shuffle(&mut asked);
-    // Those that have a connection first: the others are asked only if these say nothing.
+    // Nodes with a connection come first. The others are asked only if none of these answers.
     asked.sort_by_key(|(_, node)| node.why_not_connected().is_some());
     let mut best: Option<Layout> = None;
     for some in asked.chunks(ASKED) {
@@ -111,7 +111,7 @@ async fn ask(shared: &Shared, node: &Node, host: String) -> Option<Layout> {
     Layout::read(&slots, &info, &host, shared.deployment.security())
 }
 
-/// The nodes of the URL, and all others that were known: side by side, the first good answer counts.
+/// Asks the nodes of the URL and all other known nodes at once. The first good answer wins.
 async fn ask_seeds(shared: &Arc<Shared>) -> Result<Layout, CallError> {
     let known = shared.nodes.all().into_iter().filter_map(|(number, _)| {
         let address = shared.nodes.address(number)?;
@@ -144,8 +144,8 @@ async fn ask_seed(shared: &Arc<Shared>, endpoint: &Endpoint) -> Result<Layout, C
     let remote = Arc::new(shared.setup.server(endpoint)?);
     let control = ControlConnection::open(&remote, &shared.setup, Arc::new(Deaf)).await?;
     if shared.setup.sharded_pubsub == ShardedPubSub::Auto {
-        // As Redisson finds out, once. A server that does not know it says so; silence decides nothing, as
-        // releases that are published in another way than their waiters listen for wake nobody.
+        // Redisson asks in the same way, once. A server that does not know the command says so. Without an answer
+        // nothing is decided: if releases were published in another way than waiters subscribe, nobody would wake.
         let known = match control
             .command(&[b"PUBSUB", b"SHARDNUMSUB"], ANSWER_MAX)
             .await
@@ -170,10 +170,10 @@ async fn ask_seed(shared: &Arc<Shared>, endpoint: &Endpoint) -> Result<Layout, C
     })
 }
 
-/// Takes a view over.
+/// Updates the map to a view.
 fn apply(shared: &Arc<Shared>, layout: Layout) -> Seen {
     let mut view = shared.last_view.lock();
-    // Which slots each former owner has lost.
+    // The slots that each former owner has lost.
     let mut lost: BTreeMap<u32, Vec<u16>> = BTreeMap::new();
     for range in layout.ranges {
         let owner = shared.node(&range.address);
@@ -195,7 +195,7 @@ fn apply(shared: &Arc<Shared>, layout: Layout) -> Seen {
         Seen::Changed
     };
     lost.retain(|before, _| !view.contains(before));
-    // LOCKS: the end of a connection wakes callers (F1 of `sync.rs`).
+    // LOCKS: the end of a connection wakes callers (FOREIGN-1 of `sync.rs`).
     drop(view);
     let mut failed_over = BTreeSet::new();
     for (before, slots) in lost {
@@ -204,7 +204,7 @@ fn apply(shared: &Arc<Shared>, layout: Layout) -> Seen {
         }
     }
     if !failed_over.is_empty() {
-        // The successor may lack the last writes.
+        // The new owner may lack the last writes.
         let concerns = |text: &str| failed_over.contains(&keyslot(text));
         shared.setup.events.primary_changed(&concerns);
         shared.setup.events.missed(Missed::Where(&concerns));
@@ -214,7 +214,7 @@ fn apply(shared: &Arc<Shared>, layout: Layout) -> Seen {
 }
 
 impl Shared {
-    /// Gives a node up that serves no slot any more. Its connections end before this returns.
+    /// Gives up a node that serves no slot any more. Its connections end before this returns.
     pub(super) fn retire(&self, number: u32) -> bool {
         let Some(node) = self.nodes.retire(number) else {
             return false;

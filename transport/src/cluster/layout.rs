@@ -1,4 +1,4 @@
-//! What a node says of the cluster: which slots each node serves, and how new that is.
+//! A node's view of the cluster: which slots each node serves, and how new the view is.
 
 use super::keyslot::SLOTS;
 use crate::Value;
@@ -8,7 +8,7 @@ use crate::endpoint::{HostPort, Security};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Layout {
     pub(super) ranges: Vec<Range>,
-    /// The node takes part in a cluster that works.
+    /// Whether the node considers the cluster to work.
     pub(super) is_ok: bool,
     /// Rises with each failover.
     pub(super) epoch: u64,
@@ -24,8 +24,8 @@ pub(super) struct Range {
 }
 
 impl Layout {
-    /// Reads the replies to CLUSTER SLOTS and CLUSTER INFO. `host` is that of the node which was asked. With TLS a
-    /// node is called by its name where it has one, as in certificates.
+    /// Reads the replies to CLUSTER SLOTS and CLUSTER INFO. `host` is that of the node which was asked. With TLS,
+    /// nodes are identified by their names, if they have any, because certificates contain names.
     pub(super) fn read(
         slots: &Value,
         info: &Value,
@@ -35,7 +35,7 @@ impl Layout {
         let Value::Array(slots) = slots else {
             return None;
         };
-        // A node without an address costs its own slots, which stay where they were.
+        // Skip a node without an address. Its slots keep their present owner.
         let ranges: Vec<_> = slots
             .iter()
             .filter_map(|range| read_range(range, host, security))
@@ -56,8 +56,8 @@ impl Layout {
         })
     }
 
-    /// Which of two is to be believed: of a node that is cut off from the others, and of one that is behind,
-    /// the view is older. Of two as old as each other, one may lack the address of a node.
+    /// Orders views by reliability. A node that is cut off or behind has an older view. Of two equally old views,
+    /// one may lack the address of a node.
     pub(super) fn rank(&self) -> (bool, u64, bool, usize) {
         (
             !self.ranges.is_empty(),
@@ -94,7 +94,7 @@ fn read_range(range: &Value, asked: &str, security: Security) -> Option<Range> {
     };
     let host = match host {
         Value::Text(host) if !host.is_empty() && host != "?" => host.as_str(),
-        // The node does not know how it is reached: by the address that it was asked at.
+        // The node does not know its own address: use the one at which it was asked.
         _ => asked,
     };
     let port = u16::try_from(*port).ok().filter(|port| *port != 0)?;

@@ -1,4 +1,4 @@
-//! Which node serves a slot, and how often that has changed.
+//! The node that serves each slot, and how often it changed.
 //!
 //! # Invariants
 //!
@@ -33,12 +33,12 @@ impl SlotMap {
         self.at(slot).changes.load(Ordering::Acquire)
     }
 
-    /// A call for the slot is about to go to a node that is not its owner.
+    /// Records that a call for the slot is about to be sent to a node that is not its owner.
     pub(super) fn detour(&self, slot: u16) {
         self.at(slot).changes.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Gives the slot to a node. False if it had it.
+    /// Assigns the slot to a node. False if the node is its owner already.
     pub(super) fn give(&self, slot: u16, owner: u32) -> bool {
         let at = self.at(slot);
         let is_new = at.owner.load(Ordering::Acquire) != owner;

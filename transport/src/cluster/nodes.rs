@@ -9,23 +9,23 @@ use crate::sync::Mutex;
 use crate::endpoint::HostPort;
 use crate::node::Node;
 
-/// At most this many nodes are kept that no layout names. A node that is joining is named soon.
+/// The most nodes to keep that no layout names. A joining node will soon be named.
 const STRANGERS_MAX: usize = 16;
 
 #[derive(Default)]
 pub(super) struct Nodes {
     table: Mutex<Table>,
-    /// Reconnects of nodes that were retired.
+    /// The number of reconnects of retired nodes.
     reconnects: AtomicU64,
 }
 
 #[derive(Default)]
 struct Table {
-    /// A node stands at its number less one. Numbers are never reused: an epoch names a node by its number.
+    /// The node with number n is at index n - 1. Numbers are never reused, because epochs identify nodes by them.
     nodes: Vec<Option<Member>>,
-    /// A node may be known by several: by its name and by its number on the network.
+    /// The numbers of nodes by address. A node may have several: its host name and its IP address.
     addresses: HashMap<HostPort, u32>,
-    /// Known by redirects alone, the newest last.
+    /// The nodes that only redirects have named, the newest last.
     strangers: VecDeque<u32>,
 }
 
@@ -33,12 +33,12 @@ struct Table {
 struct Member {
     node: Arc<Node>,
     address: HostPort,
-    /// A layout names it.
+    /// Whether a layout names the node.
     is_named: bool,
 }
 
 impl Nodes {
-    /// `None` for zero, and if the node was retired.
+    /// The node with this number. `None` for zero, or if the node was retired.
     pub(super) fn get(&self, number: u32) -> Option<Arc<Node>> {
         self.table
             .lock()
@@ -57,13 +57,13 @@ impl Nodes {
         self.table.lock().addresses.get(address).copied()
     }
 
-    /// The node at an address, which is made if it is not known.
+    /// The number of the node at an address. Makes the node if it is unknown.
     pub(super) fn at_or_else(&self, address: &HostPort, make: impl FnOnce(u32) -> Node) -> u32 {
         if let Some(number) = self.at(address) {
             return number;
         }
         let mut table = self.table.lock();
-        // Another task may have been faster.
+        // Another task may have added the node meanwhile.
         if let Some(number) = table.addresses.get(address) {
             return *number;
         }
@@ -78,7 +78,7 @@ impl Nodes {
         number
     }
 
-    /// A layout names this node.
+    /// Records that a layout names this node.
     pub(super) fn is_named(&self, number: u32) {
         let mut table = self.table.lock();
         if let Some(member) = table.member_mut(number)
@@ -88,8 +88,8 @@ impl Nodes {
         }
     }
 
-    /// A redirect led to this node. The one to retire, if that makes too many that no layout names: who answers with
-    /// ever new addresses would have a connection to each.
+    /// Records that a redirect led to this node. Returns a node to retire if there are too many that no layout names.
+    /// Otherwise, a server that answers with ever new addresses would make the client connect to all of them.
     pub(super) fn is_met(&self, number: u32) -> Option<u32> {
         let mut table = self.table.lock();
         if table.member(number)?.is_named || table.strangers.contains(&number) {
@@ -99,7 +99,7 @@ impl Nodes {
         (table.strangers.len() > STRANGERS_MAX).then(|| table.strangers.pop_front())?
     }
 
-    /// Another address of a node.
+    /// Adds another address of a node.
     pub(super) fn is_also_at(&self, number: u32, address: HostPort) {
         self.table.lock().addresses.insert(address, number);
     }
@@ -112,7 +112,7 @@ impl Nodes {
             .collect()
     }
 
-    /// Takes a node out. If it comes back it is another one.
+    /// Removes a node. If it comes back, it gets a new number.
     pub(super) fn retire(&self, number: u32) -> Option<Arc<Node>> {
         let mut table = self.table.lock();
         table.addresses.retain(|_, other| *other != number);

@@ -1,4 +1,4 @@
-//! What a node answers that does not serve the slot of a call. The call was not run.
+//! The errors of a node that does not serve the slot of a call. The call was not run.
 
 use super::keyslot::SLOTS;
 use crate::endpoint::HostPort;
@@ -8,12 +8,11 @@ use crate::{CallError, Fault};
 pub(super) enum Redirect {
     /// Another node serves the slot.
     Moved(u16, HostPort),
-    /// Another node takes the slot over, and has the key already or would make it.
+    /// Another node is taking the slot over, and has the key already or would create it.
     Ask(HostPort),
-    /// Some of the keys are here and others there: the node that takes the slot over will have all.
+    /// Some of the keys have moved already. Later, the node that takes the slot over will have all of them.
     TryAgain,
-    /// The same, noticed by a script at a key that it was not given. It may have written before, and may be
-    /// repeated.
+    /// The same, noticed by a script at an undeclared key. The script may have written before, and may be repeated.
     InAScript,
 }
 
@@ -45,7 +44,7 @@ impl Redirect {
     }
 }
 
-/// `host:port`; the port is behind the last colon, as an IPv6 address has others.
+/// Parses `host:port`. The port follows the last colon, because an IPv6 address contains others.
 fn address(text: &str) -> Option<HostPort> {
     let (host, port) = text.rsplit_once(':')?;
     let port = port.parse().ok().filter(|port| *port != 0)?;

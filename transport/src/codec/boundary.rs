@@ -1,18 +1,18 @@
 //! Finds where a reply ends, and refuses a reply beyond the limits.
 //!
-//! The search goes on where it stopped, so each byte is looked at once. Only the type byte, the line and
-//! the length of each element are read: the parser finds out what they mean.
+//! The search continues where it stopped, so it reads each byte once. Only the type byte, the line and
+//! the length of each element are read: the parser interprets them.
 
 use resp_rs::resp3::MAX_LINE_LENGTH;
 
 use super::{DEPTH, ELEMENTS, Malformed, REPLY_BYTES};
 
-/// How far the reply at the front of a buffer was searched.
+/// How far the first reply in a buffer was searched.
 #[derive(Debug, Default)]
 pub(super) struct Boundary {
     /// Where the first incomplete element begins.
     next: usize,
-    /// The end of that element's line is not before this position.
+    /// The line of that element does not end before this position.
     searched: usize,
     /// The buffer must have this length before that element can be complete.
     wanted: usize,
@@ -23,10 +23,10 @@ pub(super) struct Boundary {
 }
 
 impl Boundary {
-    /// The length of the reply at the front of `bytes`, if all of it is there.
+    /// The length of the first reply in `bytes`, if the reply is complete.
     ///
-    /// The next call gets the same bytes and more. After a length was returned, it gets the bytes behind
-    /// that reply.
+    /// If it is not, the caller must pass the same bytes and more next time. After a length was returned,
+    /// it must pass the bytes after that reply.
     pub(super) fn find(&mut self, bytes: &[u8]) -> Result<Option<usize>, Malformed> {
         if self.missing.is_empty() {
             self.missing.push(1);
@@ -78,7 +78,7 @@ impl Boundary {
             self.wanted = end;
             return Ok(None);
         }
-        // An attribute stands in front of an element and does not count.
+        // An attribute precedes an element and does not count as one.
         if let (false, Some(missing)) = (kind == Kind::Attribute, self.missing.last_mut()) {
             *missing -= 1;
         }
@@ -101,7 +101,7 @@ impl Boundary {
                 "a line of more than {MAX_LINE_LENGTH} bytes"
             )));
         }
-        // The last byte may be the first half of the end.
+        // The last byte may be the first half of the line break.
         self.searched = begin.max(until - 1);
         Ok(None)
     }

@@ -17,7 +17,7 @@ use crate::{Fault, TransportEvents};
 const READ: usize = 16 * 1024;
 const READS: usize = 16;
 
-/// Writes and reads until the connection is of no use, and says why.
+/// Writes and reads until the connection ends, and returns why.
 pub(crate) async fn drive(
     connection: Arc<Connection>,
     mut reader: Reader,
@@ -30,13 +30,13 @@ pub(crate) async fn drive(
     let (mut gathers, mut broken) = (false, None);
     std::future::poll_fn(move |cx| {
         connection.driver.register(cx.waker());
-        // In a crowd, other tasks that can run ask first: one write for all.
+        // If there are many callers, let other runnable tasks make their requests first, for one common write.
         gathers = !gathers && connection.crowd.load(Ordering::Relaxed) > 1;
         if gathers {
-            // Not by waking itself: a runtime of several threads wakes another thread for that.
+            // Do not wake this task directly: a multi-threaded runtime would wake another thread for that.
             let _ = std::pin::pin!(tokio::task::yield_now()).poll(cx);
         } else if let Poll::Ready(Err(fault)) = connection.poll_write(cx) {
-            // Not before the replies that are here already: they are true.
+            // Handle the replies that have already arrived first, because they are valid.
             broken = Some(fault);
         }
         for _ in 0..READS {
@@ -75,7 +75,7 @@ fn poll_read(
     inbox: &mut BytesMut,
 ) -> Poll<std::io::Result<usize>> {
     if inbox.is_empty() && inbox.capacity() > 64 * READ {
-        // After one great reply the buffer is given back.
+        // Free the buffer after a large reply.
         *inbox = BytesMut::new();
     }
     inbox.reserve(READ);

@@ -14,9 +14,9 @@ pub(super) struct Outbox {
     pub(super) bytes: BytesMut,
     /// How many bytes the kernel has taken since the connection began.
     pub(super) taken: u64,
-    /// A layer above the socket may still hold bytes that were taken.
+    /// Whether a layer above the socket may still hold bytes that it has taken.
     pub(super) to_flush: bool,
-    /// `None`: nothing is written any more.
+    /// `None` once nothing may be written any more.
     pub(super) writer: Option<Writer>,
 }
 
@@ -30,7 +30,7 @@ impl Outbox {
         }
     }
 
-    /// Writes everything that is here.
+    /// Writes all bytes of the outbox.
     pub(super) fn write(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Fault>> {
         let Some(writer) = &mut self.writer else {
             return Poll::Pending;

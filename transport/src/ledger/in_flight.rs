@@ -1,4 +1,4 @@
-//! A request whose reply is to come.
+//! A request that waits for its reply.
 
 use tokio::time::Instant;
 
@@ -8,7 +8,7 @@ use crate::request::{KeyForm, Request};
 
 #[derive(Debug)]
 pub(super) struct InFlight {
-    /// `None`: the call has timed out, and its reply is still to come.
+    /// `None` if the call has timed out and its reply has not come.
     pub(super) request: Option<Request>,
     pub(super) since: Instant,
     pub(super) first: u64,
@@ -16,7 +16,7 @@ pub(super) struct InFlight {
     pub(super) before: Before,
 }
 
-/// What comes before the reply that ends a request.
+/// The replies that come before the one that ends a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Before {
     Nothing,
@@ -43,17 +43,17 @@ impl Before {
 }
 
 impl InFlight {
-    /// Whether a reply belongs to what comes before the reply that ends the request.
+    /// Whether a reply is one of those before the one that ends the request.
     pub(super) fn absorbs(&mut self, reply: &Result<Value, String>) -> bool {
         match (&mut self.before, reply) {
             (before @ Before::Asking, _) => {
-                // What it answers does not matter: without it the call is redirected.
+                // The reply does not matter: if ASKING failed, the call will be redirected.
                 *before = Before::Nothing;
                 true
             }
             (Before::Unsubscribed { pushed, refused }, Err(text)) => {
-                // Behind the server's own push SUNSUBSCRIBE is an error of the slot. Any other error there
-                // answers PING, of a server that is busy for example.
+                // After the server's own push, SUNSUBSCRIBE fails because of the slot. Any other error is the
+                // reply to PING, for example of a busy server.
                 let is_of_slot = ["MOVED ", "CLUSTERDOWN"]
                     .iter()
                     .any(|code| text.starts_with(code));
@@ -64,7 +64,7 @@ impl InFlight {
         }
     }
 
-    /// The number of the byte behind its last.
+    /// The number of the byte after its last one.
     pub(super) fn end(&self) -> u64 {
         self.first + u64::from(self.length)
     }

@@ -1,19 +1,20 @@
-//! Whether replies still belong to their requests (LEDGER-6).
+//! Checks that replies still belong to their requests (LEDGER-6).
 
 use crate::Value;
 use crate::request::Request;
 use crate::{Fault, PubSub};
 
-/// What PING without a number is answered.
+/// The reply to PING without a number.
 const PONG: &str = "PONG";
 
 /// Each PING has a number, and its reply repeats that number.
 #[derive(Debug, Default)]
 pub(super) struct Order {
-    /// How many PING were sent, and how many of them were answered.
+    /// How many PINGs were sent.
     pings: u64,
+    /// How many of them were answered.
     pongs: u64,
-    /// Whether PING is answered with its number: so the first one was.
+    /// Whether PING is answered with its number, as seen at the first one.
     echoes: Option<bool>,
 }
 
@@ -24,7 +25,7 @@ impl Order {
         self.pings
     }
 
-    /// An error if the reply answers another request than this, the oldest one. `None` is a call that has timed out.
+    /// Fails if the reply cannot be that to the oldest request. `None` stands for a call that has timed out.
     pub(super) fn check(
         &mut self,
         request: Option<&Request>,
@@ -52,7 +53,7 @@ impl Order {
         Ok(())
     }
 
-    /// The reply to the oldest PING, if it is that.
+    /// Whether the reply is not the one to the oldest PING.
     fn is_no_pong(&mut self, reply: &Result<Value, String>) -> bool {
         self.pongs += 1;
         match reply {

@@ -1,10 +1,10 @@
 //! The server of a node, and its generations.
 //!
-//! A node has a *target*: what it connects to, and which server that led to. Another target, another server behind
-//! the same one, or a server that does not serve as it did is another *generation*. No connection of an earlier
-//! generation carries a call: [`Shared::begin`] takes all of them away at once, and a connection that was being
-//! opened meanwhile is refused by its slot. So a former primary that still takes writes grants no lock to this
-//! client, and neither does another server beside the one that its holds are on.
+//! A node has a *target*: the address to which it connects, and the server that was found there. A new *generation*
+//! begins when the target changes, when the address leads to another server, or when the server has changed its role.
+//! No connection of an earlier generation carries a call: [`Shared::begin`] removes all of them at once, and the slot
+//! refuses a connection that was being opened meanwhile. So this client gets no lock from a former primary that still
+//! accepts writes, nor from any other server than the one that has its holds.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::remote::Remote;
 use crate::slot::ConnectionSlot;
 use crate::subscriptions::SubscriptionRegistry;
 
-/// After this many connections in a row that led to another server than the live ones, the live ones are given up.
+/// If this many new connections in a row lead to another server than the living ones, the living ones are given up.
 const STRANGERS_MAX: u32 = 8;
 
 /// Why a connection to the previous server is given up.
@@ -24,17 +24,17 @@ pub(super) const OTHER_TARGET: &str = "another server serves now";
 
 /// Whether a connection may carry calls.
 pub(super) enum Settled {
-    /// In this generation.
+    /// Yes, in this generation.
     In(u64),
-    /// It leads to another server than the connections that live.
+    /// No. It leads to another server than the living connections.
     Stranger,
-    /// The node has another target meanwhile.
+    /// No. The target of the node has changed meanwhile.
     OtherTarget,
 }
 
 impl Node {
-    /// Gives the node another target. All connections to the former one are given up at once: the epochs
-    /// rise, and every call on them gets the outcome that is known, before this returns.
+    /// Gives the node another target. All connections to the former one are given up at once: before this returns,
+    /// the epochs rise, and every call on them gets the outcome that is known.
     pub(crate) fn switch(&self, remote: Result<Arc<Remote>, Fault>, fault: &Fault) {
         self.shared.begin(fault, |target| {
             (target.remote, target.server) = (remote, None);
@@ -44,8 +44,8 @@ impl Node {
 }
 
 impl Shared {
-    /// A connection of this generation has reached this server, after so many that were refused here. It may carry
-    /// calls in that generation, or in a new one, to whose server all connections move.
+    /// Decides about a connection of this generation that has reached the server `met`, after `refused` connections
+    /// were refused here. It may carry calls in that generation, or in a new one, to whose server all connections move.
     pub(super) fn settle(&self, generation: u64, met: &Identity, refused: u32) -> Settled {
         let is_connected = self.progress.borrow().contains(&Progress::Connected);
         let mut settled = Settled::OtherTarget;
@@ -68,23 +68,23 @@ impl Shared {
             is_other
         });
         if moves {
-            // No await in between: before another supervisor, on the same thread, has a connection to this server,
-            // every hold is uncertain. And only behind the end of those to the former one: a renewal that it
-            // answered confirms nothing any more.
+            // The order matters. After the end of the connections to the former server, because then no reply of that
+            // server can confirm a hold any more. Without an await in between, because every hold must be uncertain
+            // before another supervisor on the same thread gets a connection to the new server.
             self.setup.events.primary_changed(&|_| true);
         }
         settled
     }
 
-    /// The server of this generation does not serve as it did: all connections are made anew.
+    /// Replaces all connections, because the server of this generation has changed its role or forgotten the login.
     pub(super) fn leave(&self, generation: u64, fault: &Fault) {
         self.begin(fault, |target| target.generation == generation);
     }
 
-    /// Begins another generation, if the target was changed.
+    /// Changes the target. Begins another generation if `change` returns true.
     pub(super) fn begin(&self, fault: &Fault, change: impl FnOnce(&mut Target) -> bool) -> bool {
         let mut generation = 0;
-        // First, so that what is opened from now on leads to the new target.
+        // This comes first, so that connections opened from now on lead to the new target.
         let begins = self.target.send_if_modified(|target| {
             let is_changed = change(target);
             target.generation += u64::from(is_changed);
@@ -98,7 +98,7 @@ impl Shared {
     }
 }
 
-/// Takes connections of this generation only, from now on, and ends those of earlier ones.
+/// Accepts only connections of this generation from now on, and ends earlier ones.
 pub(crate) fn give_up(
     slots: &[ConnectionSlot],
     registry: &SubscriptionRegistry,

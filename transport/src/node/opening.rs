@@ -1,4 +1,4 @@
-//! Opens one connection of a node: dials, agrees on the server, restores the channels.
+//! Opens one connection of a node: dials, checks the server, and restores the channels.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::task::AbortOnDrop;
 use crate::{CallError, Fault, Role};
 
 impl Supervisor {
-    /// The first connection, or none if the server cannot be reached and that is no error.
+    /// The first connection. `None` if the server cannot be reached and that is not an error.
     pub(super) async fn open_first(
         &mut self,
         if_unreachable: IfUnreachable,
@@ -36,7 +36,7 @@ impl Supervisor {
         Ok(None)
     }
 
-    /// Opens a connection, each attempt within `timing.connect`.
+    /// Opens a connection. Each attempt takes at most `timing.connect`.
     pub(super) async fn open(&mut self) -> Result<DrivenConnection, CallError> {
         let outcome = self.try_open().await;
         match &outcome {
@@ -59,7 +59,7 @@ impl Supervisor {
         }
     }
 
-    /// A stream to the server of the node, and the generation in which it may carry calls.
+    /// Opens a stream to the server of the node. Returns the generation in which it may carry calls.
     async fn reach(&self) -> Result<(Opened, Arc<Remote>, u64), OpenError> {
         let (setup, mut pacer) = (&self.shared.setup, Pacer::new(PAUSE_MIN, PAUSE_MAX));
         let mut refused = 0;
@@ -70,7 +70,7 @@ impl Supervisor {
                 server,
             } = self.shared.target.borrow().clone();
             let remote = remote.map_err(|fault| OpenError::Call(CallError::NotApplied(fault)))?;
-            // To the same address as the others; then wherever the name leads.
+            // First to the address of the other connections, then to any address of the name.
             let peer = server
                 .filter(|_| refused == 0)
                 .and_then(|server| server.peer);
@@ -100,8 +100,8 @@ impl Supervisor {
         Ok(driven)
     }
 
-    /// The first connection to an engine of this process, unless it is cut off. It serves the first call in the order
-    /// of all calls: nothing is agreed upon before.
+    /// The first connection to an engine in this process, unless the engine is cut off. There is no handshake before
+    /// it, so that the first call keeps its place among the calls of all clients.
     pub(super) fn open_at_once(&self) -> Option<DrivenConnection> {
         let Target {
             generation, remote, ..

@@ -1,4 +1,4 @@
-//! What the callers and the tasks of a node's connections share.
+//! The state that callers and the tasks of a node share.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,18 +16,19 @@ use crate::{Fault, Lane, Role};
 /// The lanes in the order of the slots.
 pub(crate) const LANES: [Lane; 2] = [Lane::Caller, Lane::Background];
 
-/// Its connection is made first. It is driven by the library's own thread, and carries the renewals: a client
-/// with a part of its connections can keep what it holds.
+/// The role whose connection is made first. It is driven by the library's own thread and carries the renewals, so a
+/// client that gets only some of its connections can keep its holds.
 pub(super) const PILOT: Role = Role::Calls(Lane::Background);
 
-/// First and longest pause between two attempts to connect that are refused.
+/// The first pause after a refused attempt to connect.
 pub(super) const PAUSE_MIN: Duration = Duration::from_millis(5);
+/// The longest pause between refused attempts to connect.
 pub(super) const PAUSE_MAX: Duration = Duration::from_secs(1);
 
 const PROBE_MIN: Duration = Duration::from_millis(100);
 const PROBE_MAX: Duration = Duration::from_secs(1);
 
-/// Intervals without a byte after a PING, after which a connection is given up.
+/// The number of silent intervals after a PING until a connection is given up.
 const SILENT_MIN: u32 = 2;
 
 pub(crate) struct Shared {
@@ -36,13 +37,13 @@ pub(crate) struct Shared {
     pub(super) slots: [ConnectionSlot; LANES.len()],
     pub(super) subscriptions: Arc<SubscriptionRegistry>,
     pub(super) reconnects: AtomicU64,
-    /// A connection was lost, or could not be opened.
+    /// Notified when a connection was lost or could not be opened.
     pub(super) lost: Arc<Notify>,
-    /// For each role, how far its connection is.
+    /// The progress of each role's connection.
     pub(super) progress: watch::Sender<[Progress; 3]>,
-    /// Wakes the others in their order, as a `watch` would not: simulations are replayed.
+    /// Wakes the other supervisors in a fixed order, so that simulations are repeatable. A `watch` would not.
     pub(super) pilot_changed: Notify,
-    /// The transport is closed, or gone.
+    /// Whether the transport was closed or dropped.
     pub(super) stopped: watch::Sender<bool>,
 }
 
@@ -50,13 +51,13 @@ pub(crate) struct Shared {
 #[derive(Clone)]
 pub(super) struct Target {
     pub(super) generation: u64,
-    /// Or why none is known.
+    /// How to reach the server, or why none is known.
     pub(super) remote: Result<Arc<Remote>, Fault>,
-    /// The server behind it, as soon as a connection has reached it.
+    /// The identity of the server, once a connection has reached it.
     pub(super) server: Option<Identity>,
 }
 
-/// How far a connection is.
+/// The progress of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Progress {
     /// The first attempt to connect has no outcome yet.
@@ -92,12 +93,12 @@ impl Shared {
         self.progress.borrow()[position(PILOT)]
     }
 
-    /// Counts the connections that the pilot has lost.
+    /// The number of connections that the pilot has lost.
     pub(super) fn pilots(&self) -> u64 {
         self.slot(Lane::Background).epoch()
     }
 
-    /// The pilot cannot connect: the others do not try.
+    /// Records that the pilot cannot connect. The others do not try.
     pub(super) fn unreachable(&self, fault: &Fault) {
         self.slots
             .iter()
@@ -137,8 +138,8 @@ impl Shared {
         }
     }
 
-    /// How often a connection without a sign of life is asked for one, and how many times that may go
-    /// unanswered: not before a call would have timed out.
+    /// The interval of PINGs on a silent connection, and the number of intervals until it is given up. Together they
+    /// are not shorter than the timeout of a call.
     pub(super) fn probe(&self) -> (Duration, u32) {
         let every = self.setup.timing.command.clamp(PROBE_MIN, PROBE_MAX);
         let silent = self

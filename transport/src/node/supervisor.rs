@@ -1,15 +1,15 @@
-//! A supervisor keeps one connection of a node alive: it opens the connection, watches it, gives it up
-//! and makes the next. One task for each, on the library's own runtime, so that it survives the caller's.
+//! A supervisor maintains one connection of a node: it opens the connection, watches it, gives it up and
+//! replaces it. Each is a task on the library's own runtime, so that it survives the caller's runtime.
 //!
 //! | state | event | next state |
 //! | --- | --- | --- |
 //! | waiting | the pilot is connected, or this is the pilot | pause |
 //! | pause | it is over, or the node has another target | opening |
 //! | opening | the handshake is done, with the node's server (and registered channels are restored) | up |
-//! | opening | with another server, while another connection of the node lives | opening, up to [`STRANGERS_MAX`] times |
+//! | opening | with another server, while another connection of the node lives | opening, up to `STRANGERS_MAX` times |
 //! | opening | with another server otherwise | the node moves there; up |
 //! | opening | it fails, or takes longer than `timing.connect` | waiting; calls end with this reason |
-//! | up | the stream ends or is not RESP3; its runtime ends or stands still; silence | lost |
+//! | up | the stream ends or is not RESP3; its runtime ends or is blocked; silence | lost |
 //! | up | READONLY, NOAUTH, a ROLE that is not a primary's | lost, and with it the others of the node |
 //! | up | the node has another target; the login was not renewed, and its credentials are over | lost |
 //! | lost | the epoch rises, then every call gets the outcome that is known | waiting |
@@ -32,13 +32,13 @@ use crate::pacer::Pacer;
 use crate::task::AbortOnDrop;
 use crate::{Fault, Missed, Role};
 
-/// A connection that lived this long was a good one: the next attempt does not back off.
+/// After a connection that lived this long, the next attempt does not back off.
 const LASTING: Duration = Duration::from_secs(1);
 
-/// An idle runtime runs a task within this time.
+/// A runtime that does not run a task within this time counts as blocked.
 const RESPONSE_MAX: Duration = Duration::from_millis(250);
 
-/// A server answers this to a new connection when it has reached `maxclients`.
+/// Part of the error for a new connection to a server that has reached `maxclients`.
 const FULL: &str = "max number of clients";
 
 /// How long closing waits for outstanding answers.
@@ -52,7 +52,7 @@ pub(super) struct Supervisor {
 }
 
 /// Which runtime drives the connection. A connection that has left the caller's runtime does not return
-/// to it: our own serves well enough, and each move is a loss.
+/// to it, because our own is good enough, and each move loses a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DrivenBy {
     CallerRuntime,
@@ -63,25 +63,25 @@ pub(super) enum DrivenBy {
 pub(super) struct DrivenConnection {
     pub(super) connection: Arc<Connection>,
     pub(super) driver: AbortOnDrop<Fault>,
-    /// The generation of the target that it leads to.
+    /// The generation of its target.
     pub(super) generation: u64,
     pub(super) primary_only: bool,
-    /// Who logged in, and for how long.
+    /// The login, and how long it is valid.
     pub(super) login: (Login, Validity),
 }
 
-/// Why a connection is not used any more.
+/// Why a connection must be given up.
 enum End {
     Lost(Fault),
-    /// The server does not serve as it did.
+    /// The server has changed its role or forgotten the login.
     Refused(Fault),
-    /// The runtime that drives it was shut down, or does not run.
+    /// The runtime that drives the connection was shut down or is blocked.
     NoRuntime,
 }
 
-/// The runtime of a client of an engine of this process is shut down, with all that drives its connections, and nobody
-/// makes the next ones. No call may wait for ever, and no waiter for a message. (Elsewhere the thread of the library
-/// ends after its nodes.)
+/// For a client of an engine in this process, the caller's runtime drives everything. If it is shut down, nobody
+/// replaces the connections. So calls and waiters must be ended here, or they would wait for ever. (Other clients use
+/// the library's thread, which ends after its nodes.)
 impl Drop for Supervisor {
     fn drop(&mut self) {
         if *self.shared.stopped.borrow() || self.back().is_none() {
@@ -96,7 +96,7 @@ impl Drop for Supervisor {
 }
 
 impl Supervisor {
-    /// Runs until the transport is closed, with the first connection if there is one already.
+    /// Runs until the transport is closed. Begins with the first connection if there is one already.
     pub(super) async fn run(mut self, mut first: Option<DrivenConnection>) {
         let mut stopped = self.shared.stopped.subscribe();
         let stopped = async move { drop(stopped.wait_for(|stopped| *stopped).await) };
@@ -120,7 +120,7 @@ impl Supervisor {
                 biased;
                 () = &mut stopped => {
                     living.connection.close(&*self.shared.subscriptions);
-                    // Calls without an answer by then end with the connection.
+                    // Calls without an answer after this time end with the connection.
                     drop(timeout(CLOSING_MAX, living.connection.drained()).await);
                     let closed = Fault("the client was closed".into());
                     return living.connection.end(&closed, &*self.shared.subscriptions);
@@ -134,7 +134,7 @@ impl Supervisor {
         }
     }
 
-    /// Ends the connection for its callers, before there is another connection.
+    /// Ends the connection for its callers. Called before there is another connection.
     fn give_up(&mut self, driven: &DrivenConnection, end: End) {
         let fault = match end {
             End::Lost(fault) => fault,
@@ -159,8 +159,8 @@ impl Supervisor {
         self.shared.lost.notify_one();
     }
 
-    /// Connects until it works, and hands the connection to the callers. The pause grows from attempt to
-    /// attempt, and from one connection to the next if they do not last.
+    /// Tries to connect until it succeeds, and gives the connection to the callers. The pause grows from attempt to
+    /// attempt, and also from one connection to the next if connections do not last.
     async fn reopen(&mut self) -> DrivenConnection {
         loop {
             let mut target = self.shared.target.subscribe();
@@ -170,7 +170,7 @@ impl Supervisor {
             }
             tokio::select! {
                 biased;
-                // Another server: it is not to blame for the failures of the former.
+                // Another server: the failures of the former one do not count.
                 Ok(()) = target.changed() => self.pacer.begin_anew(),
                 () = self.until_pilot_is(Progress::NotConnected), if self.role != PILOT => continue,
                 () = self.is_back() => self.pacer.reset(),
@@ -189,7 +189,7 @@ impl Supervisor {
             };
             self.not_connected(&fault);
             if pilots != self.shared.pilots() {
-                // The attempt began before the pilot was lost: it says nothing of the server that serves now.
+                // The attempt began before the pilot was lost, so it says nothing about the present server.
                 self.pacer.begin_anew();
             }
         }
@@ -207,8 +207,8 @@ impl Supervisor {
         }
     }
 
-    /// The others follow the pilot: a server that is down, or to which a crowd comes back, has one attempt of each
-    /// client to answer, and is found by the one that carries the renewals.
+    /// Makes the other connections wait for the pilot. So a server that is down, or that many clients reconnect to,
+    /// gets one attempt of each client, and the connection for renewals comes first.
     async fn until_pilot_is(&self, wanted: Progress) {
         loop {
             let changes = self.shared.pilot_changed.notified();
@@ -219,13 +219,14 @@ impl Supervisor {
         }
     }
 
-    /// Leaves the reason why there is no connection, for callers.
+    /// Stores for callers why there is no connection.
     pub(super) fn not_connected(&self, fault: &Fault) {
         match self.role {
             PILOT => {
                 self.shared.unreachable(fault);
                 if fault.0.contains(FULL) {
-                    // A client that cannot renew shall not acquire: the pilot takes the place of another.
+                    // A client that cannot renew must not acquire. So close another connection to make room for the
+                    // pilot.
                     let generation = self.shared.target.borrow().generation;
                     self.shared.leave(generation, fault);
                 }
@@ -237,7 +238,7 @@ impl Supervisor {
         self.shared.lost.notify_one();
     }
 
-    /// Reports a connection that follows a loss or a failure.
+    /// Reports a connection after a loss or a failure.
     fn report_connected(&self) {
         match self.role {
             Role::Calls(lane) => self.shared.setup.events.restored(lane),
@@ -245,8 +246,8 @@ impl Supervisor {
         }
     }
 
-    /// Hands a connection to the callers of its lane, unless the node has another target meanwhile. The
-    /// connection for messages has no slot: it is in the registry of the channels.
+    /// Gives a connection to the callers of its lane, unless the target of the node has changed meanwhile. The
+    /// connection for messages has no slot. The registry of the channels holds it.
     pub(super) fn fill_slot(&self, driven: DrivenConnection) -> Result<DrivenConnection, Fault> {
         let taken = match self.role {
             Role::Calls(lane) => self
@@ -271,7 +272,7 @@ impl Supervisor {
         }
     }
 
-    /// Our own runtime runs this very task.
+    /// Whether the runtime of the connection works. Our own runtime does, because it runs this very task.
     pub(super) async fn runtime_responds(&self) -> bool {
         self.driven_by == DrivenBy::OwnThread
             || responds(&self.shared.setup.runtimes.caller, RESPONSE_MAX).await
@@ -280,7 +281,7 @@ impl Supervisor {
 
 /// Whether a runtime still runs tasks and reads its sockets.
 async fn responds(runtime: &Handle, limit: Duration) -> bool {
-    // Before a task that has yielded runs again, sockets are looked at.
+    // tokio polls the sockets before it runs a task again that has yielded.
     let mut task = AbortOnDrop(runtime.spawn(tokio::task::yield_now()));
     matches!(timeout(limit, &mut task.0).await, Ok(Ok(())))
 }

@@ -1,4 +1,4 @@
-//! Asks the sentinels for the primary, again and again, and gives the node another target.
+//! Asks the sentinels for the primary again and again, and changes the target of the node.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,13 +15,13 @@ use crate::handshake::not_connected;
 use crate::node::Node;
 use crate::{CallError, Fault, Lane};
 
-/// The shortest time between two looks: a primary that is gone fails many connections at once.
+/// The shortest time between two looks, because a failed primary ends many connections at once.
 const AT_LEAST: Duration = Duration::from_millis(20);
 
-/// So many looks pass between two questions for other sentinels.
+/// The sentinels are asked for other sentinels at every so many looks.
 const OTHERS: u32 = 10;
 
-/// How long a client that starts waits for most of the sentinels.
+/// How long a starting client waits for a majority of the sentinels.
 pub(super) const PATIENCE: Duration = ANSWER_MAX;
 
 const REPLICATION: [&[u8]; 2] = [b"INFO", b"replication"];
@@ -29,13 +29,13 @@ const REPLICATION: [&[u8]; 2] = [b"INFO", b"replication"];
 /// The sentinels at one look, by address.
 type Sentinels = BTreeMap<String, Watched>;
 
-/// The primary that the node has as its target.
+/// The primary that is the target of the node.
 struct Present {
     address: HostPort,
-    /// Its replication id. A replica that is promoted keeps it as its former one. `None`: this user may not ask.
+    /// Its replication id. A promoted replica keeps this id as its former one. `None` if the user lacks the permission.
     replication_id: Option<String>,
     is_identified: bool,
-    /// A server that a minority names and that turned out not to be the successor.
+    /// A server that a minority names, and that has turned out not to be the successor.
     refuted: Option<HostPort>,
 }
 
@@ -63,10 +63,10 @@ pub(super) async fn run(shared: Arc<Shared>, node: Arc<Node>) {
             Some(address) => {
                 follow(&shared, &node, &address);
                 if present.is_some() {
-                    // Only now: a renewal that the former primary answered confirms nothing any more.
+                    // Only after the switch, because then no reply of the former primary can confirm a hold any more.
                     shared.setup.events.primary_changed(&|_| true);
                 } else {
-                    // Those of the URL that are gone for good do not keep others from being learned.
+                    // Learn from any number of sentinels at the start, because some of the URL may not exist any more.
                     voters = 0;
                 }
                 present = Some(Present::at(address));
@@ -101,7 +101,7 @@ impl Present {
         }
     }
 
-    /// Asks for its replication id, which changes when it starts anew.
+    /// Asks the primary for its replication id, which changes when the primary restarts.
     async fn identify(&mut self, node: &Node, round: u32) {
         if round.is_multiple_of(OTHERS) {
             self.refuted = None;
@@ -119,7 +119,7 @@ impl Present {
         }
     }
 
-    /// A server that too few name, if it says itself that it succeeds this one.
+    /// A server that too few sentinels name, if it proves to be the successor of this one.
     async fn successor<'a>(
         &mut self,
         shared: &Shared,
@@ -142,7 +142,7 @@ impl Present {
     }
 }
 
-/// The id of the data that a primary had as a replica, if the server is a primary.
+/// The former replication id of a server, if it is a primary now.
 async fn former_id(shared: &Shared, address: &HostPort) -> Option<String> {
     let remote = shared.primary(address).ok()?;
     let events = Arc::new(Deaf);
@@ -151,7 +151,7 @@ async fn former_id(shared: &Shared, address: &HostPort) -> Option<String> {
     line(&info, "master_replid2:")
 }
 
-/// A line of INFO.
+/// The value of a line of INFO.
 fn line(info: &Value, name: &str) -> Option<String> {
     let Value::Text(info) = info else { return None };
     info.lines()
@@ -159,7 +159,7 @@ fn line(info: &Value, name: &str) -> Option<String> {
         .map(str::to_owned)
 }
 
-/// The server that most of the sentinels name that answer, and how many do.
+/// The server that most of the answering sentinels name, and how many name it.
 fn most_named<'a>(named: impl Iterator<Item = &'a HostPort>) -> Option<(HostPort, usize)> {
     let mut voices = BTreeMap::<_, usize>::new();
     named.for_each(|address| *voices.entry(address).or_default() += 1);
@@ -167,14 +167,14 @@ fn most_named<'a>(named: impl Iterator<Item = &'a HostPort>) -> Option<(HostPort
     Some((most.clone(), voices))
 }
 
-/// Another server is the primary now.
+/// Switches the node to another primary.
 fn follow(shared: &Shared, node: &Node, next: &HostPort) {
     *shared.unnamed.lock() = None;
     let fault = Fault(format!("the primary is {}:{} now", next.host, next.port));
     node.switch(shared.primary(next), &fault);
 }
 
-/// Leaves the fault of each sentinel to callers, while no primary is known.
+/// Stores the fault of each sentinel for callers, while no primary is known.
 fn unnamed(shared: &Shared, node: &Node, answers: Vec<Result<HostPort, CallError>>) {
     let (mut kind, mut causes): (fn(Fault) -> CallError, _) = (CallError::NotApplied, Vec::new());
     for answer in answers {
@@ -186,7 +186,7 @@ fn unnamed(shared: &Shared, node: &Node, answers: Vec<Result<HostPort, CallError
             Err(CallError::NotApplied(Fault(cause)) | CallError::Unknown(Fault(cause))) => {
                 causes.push(cause);
             }
-            // One that waits for the others.
+            // This sentinel has named a primary, and the others are still missing.
             _ => return,
         }
     }
@@ -208,8 +208,8 @@ async fn primary((own, sentinel): (&String, &Watched), name: &[u8]) -> Result<Ho
     described.map_err(|error| error.reworded(|text| format!("{own}: {text}")))
 }
 
-/// Watches the sentinels that most of those see up that answer, and forgets the others. So few that they may
-/// be cut off, or of another deployment, teach nothing.
+/// Watches the sentinels that most of the answering ones see up, and forgets the others. If too few answer, nothing is
+/// learned, because they may be cut off or belong to another deployment.
 async fn learn_others(shared: &Shared, sentinels: &Sentinels, voters: usize) {
     let question: [&[u8]; 3] = [
         b"SENTINEL",
@@ -227,7 +227,7 @@ async fn learn_others(shared: &Shared, sentinels: &Sentinels, voters: usize) {
         let up = up.map(|other| shared.deployment.sentinel_at(&other));
         let up = up.map(|endpoint| (endpoint.address().to_string(), Some(endpoint)));
         let mut up: BTreeMap<_, _> = up.collect();
-        // It does not name itself.
+        // A sentinel does not list itself.
         up.entry(own.clone()).or_default();
         for (address, endpoint) in up {
             let (voices, known) = named.entry(address).or_default();
@@ -246,12 +246,12 @@ async fn learn_others(shared: &Shared, sentinels: &Sentinels, voters: usize) {
         .lock()
         .retain(|address, one| is_kept(address, one));
     for endpoint in named.into_values().filter_map(|(_, endpoint)| endpoint) {
-        // One that cannot be used is not needed: it was not configured.
+        // Ignore a sentinel that cannot be used, because nobody configured it.
         drop(shared.watch(&endpoint, Origin::OtherSentinels));
     }
 }
 
-/// Another sentinel, unless it is down.
+/// The address of a listed sentinel, unless it is down.
 fn seen_up(sentinel: &Value) -> Option<HostPort> {
     if let Some(Value::Text(flags)) = sentinel.field("flags")
         && flags.contains("s_down")

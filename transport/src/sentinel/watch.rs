@@ -1,4 +1,4 @@
-//! One sentinel: a connection on which it is asked, and on which it announces.
+//! A sentinel: one connection for questions and for announcements.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +17,7 @@ use crate::sync::Mutex;
 use crate::task::AbortOnDrop;
 use crate::{CallError, Lane, Missed, TransportEvents};
 
-/// How long a sentinel may take for an answer: it only reads its memory.
+/// How long a sentinel may take for an answer. It only needs to read its memory.
 pub(super) const ANSWER_MAX: Duration = Duration::from_millis(300);
 
 /// How often an idle subscription connection is probed.
@@ -26,7 +26,7 @@ const PROBE: Duration = Duration::from_secs(1);
 const PAUSE_MIN: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
-/// A sentinel that is kept connected, until this is dropped.
+/// A sentinel. The client stays connected to it until this value is dropped.
 #[derive(Clone)]
 pub(super) struct Watched {
     pub(super) origin: Origin,
@@ -43,7 +43,7 @@ pub(super) enum Origin {
 
 struct State {
     remote: Arc<Remote>,
-    /// Or why there is none.
+    /// The connection, or why there is none.
     connection: Mutex<Result<Arc<ControlConnection>, CallError>>,
     has_been_connected: AtomicBool,
     changed: Arc<Notify>,
@@ -72,13 +72,13 @@ impl Watched {
         }
     }
 
-    /// Without a connection the error says why there is none.
+    /// Sends a command. Without a connection, the error says why there is none.
     pub(super) async fn ask(&self, words: &[&[u8]]) -> CallOutcome {
         let connection = self.state.connection.lock().clone()?;
         connection.command(words, ANSWER_MAX).await
     }
 
-    /// Whether it counts towards the majority. Sentinels may name addresses at which no client reaches them.
+    /// Whether the sentinel counts towards the majority. Sentinels may list addresses that clients cannot reach.
     pub(super) fn is_voter(&self) -> bool {
         self.origin == Origin::Url || self.state.has_been_connected.load(Ordering::Relaxed)
     }
@@ -96,9 +96,9 @@ async fn watch(state: Arc<State>, setup: Setup) {
                 let connection = Arc::new(connection);
                 *state.connection.lock() = Ok(connection.clone());
                 state.has_been_connected.store(true, Ordering::Relaxed);
-                // What was announced before was not heard.
+                // Announcements before this connection were missed.
                 state.changed.notify_one();
-                // Another answer than PONG belongs to another question.
+                // Any other reply than PONG belongs to another command.
                 let pong = Ok(Value::Text("PONG".into()));
                 while connection.command(&[b"PING"], ANSWER_MAX).await == pong {
                     sleep(PROBE).await;
@@ -109,7 +109,7 @@ async fn watch(state: Arc<State>, setup: Setup) {
         };
         let former = std::mem::replace(&mut *state.connection.lock(), Err(fault.clone()));
         if former.err() != Some(fault) {
-            // For the error that callers see.
+            // A look updates the error that callers see.
             state.changed.notify_one();
         }
         pacer.nothing_new();
@@ -128,7 +128,7 @@ async fn connect(
     Ok(connection)
 }
 
-/// The messages of a sentinel.
+/// The observer of a sentinel's messages.
 struct Announcements(Arc<Notify>);
 
 impl TransportEvents for Announcements {

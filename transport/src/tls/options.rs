@@ -1,4 +1,4 @@
-//! TLS as the user of a client configures it: which authorities count, and what the client shows.
+//! The user's TLS options: trusted authorities, and the client certificate.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -19,23 +19,23 @@ use std::sync::Arc;
 #[derive(Clone, Default)]
 #[must_use = "options do nothing until they are given to a builder"]
 pub struct TlsOptions {
-    /// Empty: those of the system.
+    /// If empty, those of the system are trusted.
     pub(super) authorities: Vec<Pem>,
     pub(super) client: Option<ClientCertificate>,
     pub(super) server_name: Option<String>,
 }
 
-/// A text in PEM, or the file that has it.
+/// A PEM text, or a file that contains it.
 #[derive(Clone)]
 pub(super) enum Pem {
-    /// With the name of the call that it was given to.
+    /// The text, and the name of the method that received it.
     Text(&'static str, Arc<[u8]>),
     File(PathBuf),
 }
 
 #[derive(Clone)]
 pub(super) struct ClientCertificate {
-    /// The certificate, then those of the authorities in between.
+    /// The certificate, followed by those of intermediate authorities.
     pub(super) chain: Pem,
     pub(super) key: Pem,
 }
@@ -99,12 +99,12 @@ impl TlsOptions {
         self
     }
 
-    /// Whether the system's authorities count.
+    /// Whether the system's authorities are trusted.
     pub(super) fn uses_system(&self) -> bool {
         self.authorities.is_empty()
     }
 
-    /// Whether files are to be read again for each connection.
+    /// Whether there are files, which must be read again for each connection.
     pub(super) fn has_files(&self) -> bool {
         let of_client = self
             .client

@@ -1,6 +1,6 @@
-//! From PEM texts and files to a configuration of rustls. Runs on a blocking thread: it reads files.
+//! Makes a configuration of rustls from PEM texts and files. Runs on a blocking thread, because it reads files.
 //!
-//! No message has a part of a text: a key without its line breaks is all in the line that begins it.
+//! No message contains a part of a text. If a key lacks its line breaks, all of it is in the first line.
 
 use std::borrow::Cow;
 use std::fs;
@@ -13,7 +13,7 @@ use tokio_rustls::rustls::{ClientConfig, Error as TlsError, InconsistentKeys, Ro
 
 use super::options::{ClientCertificate, Pem, TlsOptions};
 
-/// What was in the texts and files of [`TlsOptions`] when they were read.
+/// The contents of the texts and files of [`TlsOptions`] when they were read.
 #[derive(PartialEq, Eq)]
 pub(super) struct Pems {
     authorities: Vec<Vec<u8>>,
@@ -39,7 +39,7 @@ impl Pems {
         })
     }
 
-    /// `system` has the authorities of the system, if they count.
+    /// `system` contains the authorities of the system, if they are trusted.
     pub(super) fn config(
         &self,
         options: &TlsOptions,
@@ -53,7 +53,7 @@ impl Pems {
                 roots.add(certificate).map_err(unusable)?;
             }
         }
-        // The provider is named: `ClientConfig::builder()` panics in programs that link two providers.
+        // Name the provider, because `ClientConfig::builder()` panics in programs that link two providers.
         let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()
             .map_err(|error| error.to_string())?
@@ -111,7 +111,7 @@ fn private_key(pem: &Pem, bytes: &[u8]) -> Result<PrivateKeyDer<'static>, String
     })
 }
 
-/// The error itself may show a line of the text.
+/// Describes an error without its own text, which may contain a line of the PEM.
 fn malformed(pem: &Pem, error: &PemError) -> String {
     let why = match error {
         PemError::MissingSectionEnd { .. } => {

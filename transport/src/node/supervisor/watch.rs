@@ -1,8 +1,8 @@
-//! Notices that a connection must be given up.
+//! Detects that a connection must be given up.
 //!
 //! The supervisor is also the clock of all calls on the connection: it sleeps until the oldest of them
-//! has timed out. So a call costs no timer, and times out even where the runtime of its connection
-//! stands still.
+//! has timed out. So a call needs no timer, and times out even if the runtime of its connection is
+//! blocked.
 
 use tokio::time::{Duration, Instant, sleep, timeout};
 
@@ -14,11 +14,11 @@ use crate::login::{Login, Validity};
 use crate::node::answer;
 use crate::node::generation::OTHER_TARGET;
 
-/// How long a runtime may stand still before its connections move to our own.
+/// How long a runtime may be blocked before its connections move to our own.
 const STALL_MAX: Duration = Duration::from_secs(3);
 
 impl Supervisor {
-    /// Waits until the connection must be given up, and says why.
+    /// Waits until the connection must be given up, and returns why.
     pub(super) async fn watch(&self, driven: &mut DrivenConnection) -> End {
         let (generation, primary_only) = (driven.generation, driven.primary_only);
         let connection = &*driven.connection;
@@ -40,8 +40,8 @@ impl Supervisor {
         }
     }
 
-    /// Asks again and again whether the server is still a primary: a server that was demoted may keep its
-    /// connections, and says so to nobody whose calls are answered by scripts that only read.
+    /// Asks again and again whether the server is still a primary. A demoted server may keep its connections, and a
+    /// client whose scripts only read would not notice the demotion.
     async fn ask_for_role(&self, connection: &Connection) -> End {
         let limit = self.shared.setup.timing.command;
         loop {
@@ -49,7 +49,7 @@ impl Supervisor {
             let Ok(reply) = connection.command(&[b"ROLE"]) else {
                 continue;
             };
-            // Silence, and a connection that has ended, are noticed elsewhere.
+            // Silence and the end of the connection are detected elsewhere.
             let Ok(Ok(reply)) = timeout(limit, answer(reply)).await else {
                 continue;
             };
@@ -61,8 +61,8 @@ impl Supervisor {
 
     /// Ends calls that have timed out. Never ends itself.
     ///
-    /// Where the connection's runtime stood still, replies may have come that its driver has not read
-    /// yet: the runtime has as long again to do so. Then a caller on another runtime waits twice as long.
+    /// If the connection's runtime was blocked, replies may have arrived that its driver has not read yet. The
+    /// runtime gets the same time again to read them. So a caller on another runtime may wait twice as long.
     async fn expire_calls(&self, connection: &Connection) -> End {
         let limit = self.shared.setup.timing.command;
         loop {
@@ -71,13 +71,13 @@ impl Supervisor {
                 sleep(next).await;
                 continue;
             }
-            // The outcome does not matter: the runtime has had its time.
+            // The result does not matter: the runtime has had its time.
             responds(self.runtime(), limit).await;
             connection.expire(limit, &*self.shared.subscriptions);
         }
     }
 
-    /// Renews the login before its credentials are over; ends when the server refuses that.
+    /// Renews the login before its credentials expire. Ends when the server refuses that.
     async fn keep_login(
         &self,
         connection: &Connection,
@@ -96,7 +96,7 @@ impl Supervisor {
         )
     }
 
-    /// Sends PING when nothing else came; ends when nothing comes all the same.
+    /// Sends a PING when nothing was received. Ends when nothing is received nevertheless.
     async fn probe(&self, connection: &Connection) -> End {
         let (every, silent_max) = self.shared.probe();
         let (mut read, mut silent, mut stalled) = (connection.received(), None, None);
@@ -130,7 +130,7 @@ impl Supervisor {
 /// Ends when the server answers READONLY (it was demoted) or NOAUTH (it has forgotten the login). A new
 /// connection may lead to its successor, behind the same host name or proxy, or log in again.
 async fn refused(connection: &Connection) -> End {
-    // So that a server that goes on refusing is not connected to for each call.
+    // Wait, so that the client does not reconnect for each call to a server that keeps refusing.
     sleep(LASTING).await;
     End::Refused(connection.refused().await)
 }
