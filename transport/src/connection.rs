@@ -20,8 +20,9 @@
 //!
 //! # Bounds
 //!
-//! The outbox holds [`CHUNK`] and one request; the ledger a request for each future inside `call`, and
-//! one for each whose reply is still to come. One task, no timer: see `supervisor.rs`.
+//! The outbox holds at most [`CHUNK`] bytes and one request. The ledger holds one request for each
+//! future inside `call`, and one for each outstanding reply. One task and no timer: the supervisor
+//! is the clock (`node/supervisor/watch.rs`).
 
 mod driver;
 mod outbox;
@@ -85,7 +86,7 @@ impl Connection {
         self.ledger.lock().calls().count()
     }
 
-    /// Sends a call. An error says why this connection takes no requests any more.
+    /// Sends a call. The error says why this connection no longer accepts requests.
     pub(super) fn call(
         &self,
         call: Call,
@@ -120,7 +121,7 @@ impl Connection {
         self.push(Request::Unsubscribe(channel.clone(), pubsub))
     }
 
-    /// The receiver resolves when every earlier request is answered.
+    /// Sends PING. The receiver resolves once every earlier request is answered.
     pub(super) fn ping(&self) -> Result<oneshot::Receiver<()>, CallError> {
         let (pong, receiver) = oneshot::channel();
         self.push(Request::Ping(Some(pong)))?;
@@ -140,7 +141,7 @@ impl Connection {
             // If the server is idle, write as soon as half of the callers have made their requests.
             (waiting, ledger.in_flight() == 0 && 2 * waiting >= crowd)
         };
-        // Of several waiting requests, the first has woken the driver.
+        // If several requests wait, the first one has already woken the driver.
         if (!due || !self.write_now()) && waiting == 1 {
             self.driver.wake();
         }
@@ -156,7 +157,8 @@ impl Connection {
             return false;
         }
         let rest = self.encode(&mut outbox);
-        // No waker of the driver is replaced: it waits for the kernel only if bytes are left.
+        // The no-op waker replaces no waker of the driver, which waits for the kernel only while
+        // the outbox has bytes.
         let written = outbox.write(&mut Context::from_waker(Waker::noop()));
         drop(outbox);
         if rest || !matches!(written, Poll::Ready(Ok(()))) {
@@ -171,7 +173,7 @@ impl Connection {
         let mut ledger = self.ledger.lock();
         ledger.encode(&mut outbox.bytes, CHUNK);
         self.crowd.store(ledger.in_flight(), Ordering::Relaxed);
-        // All waiting requests may have been abandoned.
+        // All waiting requests may have been abandoned, which leaves the ledger empty.
         self.notify_if_drained(&ledger);
         ledger.waiting() > 0
     }
@@ -181,7 +183,7 @@ impl Connection {
         self.received.load(Ordering::Relaxed)
     }
 
-    /// Waits for a call that is answered READONLY or NOAUTH from now on.
+    /// Waits until the next call is answered READONLY or NOAUTH.
     pub(super) async fn refused(&self) -> Fault {
         self.refused.notified().await;
         Fault("the server is read-only, or has forgotten the login".into())
@@ -191,7 +193,7 @@ impl Connection {
     pub(super) fn until_expiry(&self, limit: Duration) -> Duration {
         let oldest = self.ledger.lock().calls().min();
         let left = |since: Instant| (since + limit).saturating_duration_since(Instant::now());
-        // A clock that was paused may have gone back.
+        // tokio's clock may have jumped back when a test paused it.
         oldest.map_or(limit, left).min(limit)
     }
 
@@ -214,7 +216,7 @@ impl Connection {
         Notification::deliver(notifications, observer);
     }
 
-    /// Takes no more requests. A request in flight may still be answered.
+    /// Refuses new requests. Requests in flight may still be answered.
     pub(super) fn close(&self, observer: &dyn SubscriptionObserver) {
         let mut notifications = Vec::new();
         self.ledger

@@ -1,23 +1,24 @@
 //! The requests of one connection and their outcomes. Without I/O, clocks or locks.
 //!
-//! Bytes are numbered from the first that this ledger encoded. A request knows the numbers of its
-//! bytes; the outbox knows how many the kernel has taken (`connection.rs`). A server cannot run half a
-//! command, so the number of its last byte decides what is known of a request without a reply.
+//! Bytes are numbered from the first one that this ledger encoded. A request knows the numbers of
+//! its bytes. The outbox knows how many bytes the kernel has taken (`connection.rs`). A server
+//! cannot run half a command. So if a request has no reply, the number of its last byte decides its
+//! outcome.
 //!
 //! # States of a request
 //!
 //! | state | event | next state, or outcome |
 //! | --- | --- | --- |
 //! | waiting | its turn comes, its future was dropped | forgotten, never sent |
-//! | waiting | it is too old, or the connection ends | *not applied* |
+//! | waiting | it times out, or the connection ends | *not applied* |
 //! | waiting | its turn comes: it is encoded | in flight |
-//! | in flight | its reply comes | answered |
-//! | in flight | the reply to the ASKING before it comes | in flight |
+//! | in flight | its reply arrives | answered |
+//! | in flight | the reply to its ASKING arrives | in flight |
 //! | in flight | NOSCRIPT comes, and its future still exists | waiting, at the front, with the text |
-//! | in flight | too old, none of it taken: withdrawn from the outbox | *not applied* |
-//! | in flight | too old, some of it taken | *unknown*; its entry waits for the reply |
-//! | in flight | the connection ends, its last byte not taken | *not applied* |
-//! | in flight | the connection ends, its last byte taken | *unknown* |
+//! | in flight | it times out, and no byte was taken: it is withdrawn from the outbox | *not applied* |
+//! | in flight | it times out, and some bytes were taken | *unknown*; its entry waits for the reply |
+//! | in flight | the connection ends, and its last byte was not taken | *not applied* |
+//! | in flight | the connection ends, and its last byte was taken | *unknown* |
 //!
 //! # Invariants
 //!

@@ -7,16 +7,18 @@
 //! # Outcomes
 //!
 //! A call has exactly one of three outcomes: a reply, *certainly not applied*, or *unknown*. The
-//! transport makes one attempt for each call. Its caller decides whether to repeat it. Nothing here waits without a
-//! time-out.
+//! transport sends each call once. The caller decides whether to repeat it. Every wait in this
+//! crate has a timeout.
 //!
 //! # Lanes
 //!
-//! Calls on one lane are executed in the order in which they were sent, as long as the lane's
-//! connection lives. A call whose future is dropped is executed in its place in that order, or not at
-//! all. [`Transport::epoch`] changes whenever the lane's connection for a key was lost, or another node
-//! may have been asked for the key. While the epoch stays the same, a call whose future was dropped is
-//! surely settled before a call for the same key that is sent later.
+//! The server executes the calls of one lane in the order in which they were sent, as long as the
+//! lane's connection lives. If a call's future is dropped, the server executes the call at its
+//! place in that order, or not at all.
+//!
+//! [`Transport::epoch`] changes whenever the lane's connection for a key was lost, or another node
+//! may have been asked for the key. While the epoch stays the same, a call whose future was dropped
+//! is settled before any call for the same key that is sent later.
 //!
 //! # Files
 //!
@@ -24,25 +26,25 @@
 //! | --- | --- |
 //! | `transport` | a deployment, as its caller sees it |
 //! | `call`, `script`, `call_error` | calls, their replies, and their errors |
-//! | `deployment`, `endpoint`, `url` | the URL of a deployment, and of a server, checked |
-//! | `sentinel` | which server is the primary now |
-//! | `cluster` | which node serves a key now |
-//! | `group` | which keys can be in one call |
+//! | `deployment`, `endpoint`, `url` | parse and validate URLs |
+//! | `sentinel` | finds the current primary |
+//! | `cluster` | finds the node that serves a key |
+//! | `group` | groups keys that fit in one call |
 //! | `node` | three connections to one server |
 //! | `node/supervisor` | opens a connection, watches it, and replaces it |
-//! | `slot`, `subscriptions` | what callers and subscribers see of the present connection |
+//! | `slot`, `subscriptions` | the current connection, as callers and subscribers see it |
 //! | `connection` | one ledger, one outbox, one driver |
-//! | `ledger` | the requests without a reply, and which of them were surely not sent |
+//! | `ledger` | requests without a reply, and which of them were certainly not sent |
 //! | `request` | the requests of a connection, and the notifications that end them |
-//! | `handshake`, `identity` | the first commands on a stream, and which server it leads to |
+//! | `handshake`, `identity` | the first commands on a stream, and the server that answered them |
 //! | `pacer` | the pauses between attempts |
 //! | `control` | a connection for single commands |
-//! | `setup`, `remote` | what the connections of a client have in common, and how one server is reached |
-//! | `credentials`, `login` | who logs in, and how a login is renewed |
+//! | `setup`, `remote` | settings shared by all connections, and how to reach one server |
+//! | `credentials`, `login` | credentials, and how a login is renewed |
 //! | `codec`, `encode` | RESP3 |
 //! | `dial`, `stream`, `tls` | a stream of bytes to the server |
-//! | `fred` | a stream whose commands the client `fred` sends |
-//! | `sync`, `process` | locks and wake-ups, and the process that made a client: `leasehold` uses them too |
+//! | `fred` | a stream whose commands are sent by the client `fred` |
+//! | `sync`, `process` | locks and wake-ups, and the process that made a client; `leasehold` uses both |
 //!
 //! A connection is never repaired, and no request moves from one connection to the next: a call either
 //! finds a connection or fails at once, and is sent once. Only a cluster sends a call again, to another
@@ -109,7 +111,7 @@ pub use transport::{IfUnreachable, Timing, Transport};
 /// The connection that carries a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Lane {
-    /// Driven by the caller's runtime: the shortest way for a call with a waiting caller.
+    /// Driven by the caller's runtime. This is the fastest lane for a call whose caller waits.
     Caller,
     /// Driven by the library's own thread, for renewals and releases. It works even if the caller's
     /// runtime is blocked.
@@ -126,18 +128,18 @@ pub(crate) enum Role {
 /// The commands with which a channel is published to and subscribed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PubSub {
-    /// PUBLISH and SUBSCRIBE: in a cluster, every node hears it.
+    /// PUBLISH and SUBSCRIBE. In a cluster, every node receives the message.
     Plain,
-    /// SPUBLISH and SSUBSCRIBE: only the node that serves the channel's slot hears it.
+    /// SPUBLISH and SSUBSCRIBE. Only the node that serves the channel's slot receives the message.
     Sharded,
 }
 
-/// Whether the releases of a cluster's locks are published within their shard (`SPUBLISH`), or to all nodes
-/// (`PUBLISH`); see `ClientBuilder::sharded_pubsub`.
+/// How a cluster publishes the releases of locks: within the shard (`SPUBLISH`), or to all nodes
+/// (`PUBLISH`). See `ClientBuilder::sharded_pubsub`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ShardedPubSub {
-    /// Within the shard, if the servers can: from Redis 7.0, and all of Valkey.
+    /// Within the shard if the servers support that: Redis from 7.0, and all versions of Valkey.
     #[default]
     Auto,
     /// Within the shard.
@@ -155,7 +157,8 @@ impl PubSub {
     }
 }
 
-/// What has carried the calls for a key on one lane. While it stays the same, the same connection does.
+/// Identifies the connection that carries the calls for a key on one lane. While the epoch stays
+/// the same, so does the connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Epoch {
     /// How many connections the lane's node has lost.
@@ -165,11 +168,11 @@ pub struct Epoch {
     pub(crate) served: u32,
 }
 
-/// Keys of one group can be in one call.
+/// Keys of the same group fit in one call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Group {
     node: u32,
-    /// `None`: the node takes keys of several slots in one call.
+    /// `None` if the node accepts keys of several slots in one call.
     slot: Option<u16>,
 }
 
@@ -180,7 +183,7 @@ impl Group {
     }
 }
 
-/// Where messages may have been missed.
+/// The channels on which messages may have been missed.
 #[derive(Clone, Copy)]
 #[expect(missing_debug_implementations, reason = "it has a function")]
 pub enum Missed<'a> {
@@ -188,39 +191,39 @@ pub enum Missed<'a> {
     All,
     /// On this channel.
     Channel(&'a str),
-    /// On every channel for which this is true.
+    /// On every channel for which this function returns true.
     Where(&'a dyn Fn(&str) -> bool),
 }
 
-/// Receives messages and reconnections. Each call must return at once.
+/// Receives messages and events of the connections. No method may block.
 pub trait TransportEvents: Send + Sync + 'static {
     /// A server has answered the handshake of a connection, after this time.
     fn greeted(&self, _after: Duration) {}
-    /// A message on a subscribed channel.
+    /// A message arrived on a subscribed channel.
     fn message(&self, channel: &str, payload: &[u8]);
-    /// Messages may have been missed: after a reconnect, or because a queue was full.
+    /// Messages may have been missed, because of a reconnect or a full queue.
     fn missed(&self, what: Missed<'_>);
-    /// A connection to this server was lost, for this reason.
+    /// A connection to this server was lost. `_why` is the reason.
     fn disconnected(&self, _server: &dyn Display, _why: &dyn Display) {}
     /// A connection to this server has replaced a lost one.
     fn reconnected(&self, _server: &dyn Display) {}
-    /// The lane's connection is usable again after it was lost.
+    /// The lane has a connection again after a loss.
     fn restored(&self, lane: Lane);
-    /// Another server serves the keys for which `concerns` is true, and may lack the last writes of the
-    /// server before.
+    /// Another server now serves the keys for which `concerns` returns true. It may lack the last
+    /// writes of the previous server.
     fn primary_changed(&self, concerns: &dyn Fn(&str) -> bool);
 }
 
-/// What the locks live on.
+/// The kind of deployment that stores the locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum DeploymentKind {
     /// One server, or a deployment that looks like one behind a proxy or a load balancer.
     Single,
-    /// The primary that sentinels name.
+    /// The primary that Sentinel names.
     Sentinel,
     /// A cluster.
     Cluster,
-    /// The engine of this process.
+    /// The in-memory engine in this process.
     Embedded,
 }

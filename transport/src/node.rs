@@ -1,15 +1,15 @@
 //! A node: three connections to one server, or to whichever server is the primary at present.
 //!
-//! Calls of the caller's lane and messages are driven by the runtime that connected (the shortest way
-//! to a waiting caller), calls of the background lane by the library's own runtime. If the caller's
-//! runtime ends, its connections move to our own.
+//! The caller's runtime drives the connections for the caller's lane and for messages, because that
+//! is the fastest path to a waiting caller. The library's own runtime drives the background lane.
+//! If the caller's runtime ends, its connections move to the library's runtime.
 //!
 //! | file | what it is |
 //! | --- | --- |
 //! | `shared` | what the callers and the tasks of the connections share |
 //! | `generation` | the server of the node, and how all connections leave it together |
 //! | `supervisor` | maintains one connection: watches it, gives it up, and replaces it |
-//! | `opening` | how a connection is opened |
+//! | `opening` | opens a connection |
 //!
 //! `docs/connection.md` has the states of a node.
 //!
@@ -127,7 +127,7 @@ impl Node {
         answer(self.shared.slot(lane).connection()?.command(words)?).await
     }
 
-    /// Waits until the first attempt to connect has an outcome.
+    /// Waits until the role's first connection attempt has ended.
     pub(super) async fn first_attempt(&self, role: Role) {
         self.until(|all| all[position(role)] != Progress::Opening)
             .await;
@@ -146,12 +146,12 @@ impl Node {
             .find_map(|slot| slot.connection().err())
     }
 
-    /// Whether the first attempt to connect has no outcome yet.
+    /// True until the role's first connection attempt has ended.
     pub(super) fn is_opening(&self, role: Role) -> bool {
         self.shared.progress.borrow()[position(role)] == Progress::Opening
     }
 
-    /// Waits until the first attempts to connect have outcomes.
+    /// Waits until the first attempt of each connection has ended.
     pub(super) async fn first_attempts(&self) {
         self.until(|all| !all.contains(&Progress::Opening)).await;
     }

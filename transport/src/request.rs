@@ -37,7 +37,7 @@ pub(super) enum KeyForm {
     Declared,
     /// As keys after ASKING, in one request, to the node that is importing their slot.
     Asking,
-    /// As arguments, so that they may be of several slots of that node.
+    /// As arguments, so that the keys may belong to several slots of that node.
     Undeclared,
 }
 
@@ -58,7 +58,7 @@ impl fmt::Debug for CommandRequest {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ScriptForm {
     Hash,
-    /// The server does not know the script.
+    /// The text, because the server does not know the script's hash.
     Text,
 }
 

@@ -2,9 +2,9 @@
 //!
 //! # Invariants
 //!
-//! - **SLOT-1** `epoch` rises in the same critical section in which the connection leaves the slot, and
-//!   before any call of that connection ends. A caller that reads the epoch and then takes a connection
-//!   from the slot has a connection of that epoch or of a later one.
+//! - **SLOT-1** `epoch` rises in the critical section in which the connection leaves the slot, and
+//!   before any call of that connection ends. So a caller that reads the epoch first and takes the
+//!   connection second gets a connection of that epoch or a later one.
 //! - **SLOT-2** A connection never returns to the slot.
 //! - **SLOT-3** A connection of an earlier generation than the slot's is refused, because it leads to a server
 //!   that is not the target any more.
@@ -84,7 +84,8 @@ impl ConnectionSlot {
         }
         match std::mem::replace(state, State::Disconnected(fault)) {
             State::Connected(connection) => {
-                // INVARIANT SLOT-1: before the slot is free for another connection.
+                // INVARIANT SLOT-1: the epoch rises before `state` is unlocked, so before the slot
+                // can get another connection.
                 self.epoch.fetch_add(1, Ordering::AcqRel);
                 Some(connection)
             }

@@ -4,8 +4,9 @@
 //!
 //! - **REGISTRY-1** Requests reach the connection in the order of the calls that made them: they are pushed
 //!   under the lock.
-//! - **REGISTRY-2** A channel is `confirmed` only if the server confirmed its latest generation on this
-//!   connection: a subscription that was followed by an unsubscription confirms nothing.
+//! - **REGISTRY-2** A channel is `confirmed` only if the server confirmed its latest generation on
+//!   the current connection. If a channel was unsubscribed and subscribed again, the confirmation
+//!   of the earlier subscription does not count.
 //! - **REGISTRY-3** A channel stays registered across connections until it is unsubscribed. After a loss,
 //!   `subscribe` waits for the first attempt to reconnect, but not longer.
 //!
@@ -129,9 +130,9 @@ impl SubscriptionRegistry {
         }
     }
 
-    /// Whether the connection restored all channels that [`connected`](Self::connected) asked it for,
-    /// except those that the server refused for good. A server whose script runs for too long
-    /// answers BUSY, and would confirm the channel later.
+    /// Fails if the connection did not restore all channels that [`connected`](Self::connected)
+    /// requested. Channels that the server refused for good do not count. Others may be confirmed
+    /// on a later attempt, for example after BUSY, when a script has run for too long.
     pub(super) fn restored(&self) -> Result<(), CallError> {
         self.0.lock().not_restored.take().map_or(Ok(()), Err)
     }
@@ -189,15 +190,16 @@ impl SubscriptionRegistry {
         self.0.lock().disconnected();
     }
 
-    /// The node has another target: from now on, connections of this generation are taken. Returns the
-    /// connection of the former target, which must be ended.
+    /// The node has another target. From now on, only connections of this generation are accepted.
+    /// Returns the connection to the previous target, which the caller must end.
     pub(super) fn switched(&self, generation: u64) -> Option<Arc<Connection>> {
         let mut state = self.0.lock();
         state.generation = generation;
         state.disconnected()
     }
 
-    /// If there is no connection, there is none for now: no `subscribe` waits for one.
+    /// The attempt to connect failed. Unless there is a connection, each `subscribe` fails until
+    /// the next one is open.
     pub(super) fn unreachable(&self, fault: Fault) {
         self.give_up(
             Connectivity::Unreachable(fault.clone()),
@@ -245,7 +247,8 @@ impl SubscriptionObserver for SubscriptionRegistry {
     fn answered(&self, request: SubscribeRequest, outcome: SubscribeOutcome) {
         let mut state = self.0.lock();
         match &outcome {
-            // Of a connection that was lost meanwhile: the next one has its own requests.
+            // The outcome belongs to a connection that was lost meanwhile. The next connection has
+            // its own requests.
             _ if request.epoch != state.epoch => {}
             Ok(()) => {
                 if let Some(registered) = state.channels.get_mut(&request.channel)
@@ -254,7 +257,7 @@ impl SubscriptionObserver for SubscriptionRegistry {
                     registered.confirmed = true;
                 }
             }
-            // No caller would ask for the channel again.
+            // No caller waits for this restored channel, so nobody else would retry it.
             Err(error @ CallError::NotApplied(_)) if request.answer.is_none() => {
                 state.not_restored = Some(error.clone());
             }
@@ -266,7 +269,8 @@ impl SubscriptionObserver for SubscriptionRegistry {
 
     fn revoked(&self, channel: &str) -> bool {
         let mut state = self.0.lock();
-        // A subscription that was made after an unsubscription of ours is not confirmed yet.
+        // If the channel was unsubscribed and subscribed again, the push ends the earlier
+        // subscription. The later one is not confirmed yet, so `take` returns false.
         let registered = state.channels.get_mut(channel);
         registered.is_some_and(|registered| std::mem::take(&mut registered.confirmed))
     }
@@ -287,7 +291,7 @@ impl SubscriptionObserver for SubscriptionRegistry {
 
 fn answer(request: SubscribeRequest, outcome: SubscribeOutcome) {
     if let Some(answer) = request.answer {
-        // The caller may be gone; the channel then stays as it is.
+        // The caller may be gone. The channel stays subscribed all the same.
         drop(answer.send(outcome));
     }
 }

@@ -12,16 +12,16 @@ use crate::sentinel::Sentinel;
 use crate::setup::Setup;
 use crate::{Call, CallError, DeploymentKind, Epoch, Fault, Lane, PubSub, Value};
 
-/// The time-outs of the transport.
+/// The timeouts of the transport.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timing {
-    /// For the answer to one call.
+    /// For the reply to one call.
     pub command: Duration,
-    /// For one connection attempt, from name resolution to the answer to the first command.
+    /// For one connection attempt, from name resolution to the reply to the first command.
     pub connect: Duration,
 }
 
-/// What a client does whose server cannot be reached when the client is made.
+/// What to do if no server can be reached when the client is created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IfUnreachable {
     /// Making the client fails.
@@ -30,7 +30,7 @@ pub enum IfUnreachable {
     RetryLater,
 }
 
-/// A deployment: which node a key belongs to, and the connections to the nodes.
+/// The transport to one deployment.
 #[derive(Debug)]
 pub struct Transport(Connected);
 
@@ -49,11 +49,11 @@ pub(crate) enum Nodes<'a> {
 }
 
 impl Transport {
-    /// Connects: to an engine of this process without an await.
+    /// Connects to the deployment. The engine in this process is connected without an await.
     ///
     /// # Errors
     ///
-    /// No server can be reached, or the server refuses the client.
+    /// Fails if no server can be reached, or if a server refuses the client.
     pub async fn connect(
         deployment: Deployment,
         setup: Setup,
@@ -86,7 +86,7 @@ impl Transport {
         }
     }
 
-    /// How many requests wait for their answer, if one node serves all keys.
+    /// The number of requests without a reply. Zero for a cluster.
     #[cfg(feature = "test-util")]
     pub fn calls_under_way(&self) -> usize {
         if let Nodes::One(node) = self.nodes() {
@@ -96,11 +96,11 @@ impl Transport {
         }
     }
 
-    /// Runs a script once. If the future is dropped the call is executed all the same.
+    /// Runs a script once. Dropping the future does not stop a call that was sent.
     ///
     /// # Errors
     ///
-    /// It has no reply of its script.
+    /// Fails if no reply of the script arrived.
     pub async fn call(&self, lane: Lane, call: Call) -> Result<Value, CallError> {
         let node = match self.nodes() {
             Nodes::One(node) => node,
@@ -111,8 +111,8 @@ impl Transport {
         answer(sent).await.map_err(not_a_cluster_client)
     }
 
-    /// What the sentinels answer to `SENTINEL <question> <name of the primary>`: those that are connected, and
-    /// none if there are no sentinels.
+    /// The replies of all connected sentinels to `SENTINEL <question> <name of the primary>`. Empty
+    /// without Sentinel.
     pub async fn sentinels(&self, question: &str) -> Vec<Value> {
         match &self.0 {
             Connected::Sentinel(sentinel) => sentinel.answers(question).await,
@@ -120,12 +120,13 @@ impl Transport {
         }
     }
 
-    /// Whether another server may take over that lacks the last writes, and this client learns of it.
+    /// True if another server may take over, without the last writes, and this client learns about
+    /// it.
     pub fn may_fail_over(&self) -> bool {
         matches!(self.0, Connected::Sentinel(_) | Connected::Cluster(_))
     }
 
-    /// What the locks live on.
+    /// The kind of deployment.
     pub fn kind(&self) -> DeploymentKind {
         match &self.0 {
             Connected::Single(node) if node.is_embedded() => DeploymentKind::Embedded,
@@ -135,7 +136,7 @@ impl Transport {
         }
     }
 
-    /// What carries the calls for a key at present.
+    /// The current epoch of a key on a lane.
     pub fn epoch(&self, lane: Lane, key: &str) -> Epoch {
         match self.nodes() {
             Nodes::One(node) => Epoch {
@@ -146,15 +147,17 @@ impl Transport {
         }
     }
 
-    /// Subscribes to a channel of a key. When this returns `Ok` the server has confirmed it: every message
-    /// published later reaches [`TransportEvents::message`](crate::TransportEvents::message), or
+    /// Subscribes to a channel that belongs to a key. `Ok` means that the server has confirmed the
+    /// subscription. Every message published after that reaches
+    /// [`TransportEvents::message`](crate::TransportEvents::message), or
     /// [`TransportEvents::missed`](crate::TransportEvents::missed) is called.
-    /// Subscriptions outlive reconnects. If the future is dropped the channel may or may not be
+    ///
+    /// A subscription survives reconnects. If the future is dropped, the channel may or may not be
     /// subscribed.
     ///
     /// # Errors
     ///
-    /// The server has not confirmed it.
+    /// Fails if the server has not confirmed the subscription.
     pub async fn subscribe(&self, channel: &Arc<str>, key: &str) -> Result<(), CallError> {
         match self.nodes() {
             Nodes::One(node) => node.subscribe(channel, PubSub::Plain).await,
@@ -162,7 +165,8 @@ impl Transport {
         }
     }
 
-    /// Unsubscribes from a channel; ordered after earlier calls of [`subscribe`](Self::subscribe).
+    /// Unsubscribes from a channel. Takes effect after all earlier calls of
+    /// [`subscribe`](Self::subscribe).
     pub fn unsubscribe(&self, channel: &Arc<str>) {
         match self.nodes() {
             Nodes::One(node) => node.unsubscribe(channel),
@@ -170,7 +174,8 @@ impl Transport {
         }
     }
 
-    /// PUBLISH, or SPUBLISH where Redisson would use it: by which a script with this key publishes there.
+    /// The command with which a script on this key publishes to the channel: PUBLISH, or SPUBLISH
+    /// where Redisson would use it.
     pub fn publish_command(&self, channel: &str, key: &str) -> &'static str {
         match self.nodes() {
             Nodes::One(_) => PubSub::Plain.publish_command(),
@@ -178,7 +183,7 @@ impl Transport {
         }
     }
 
-    /// The server as the configuration names it. Equal texts mean the same server.
+    /// The address from the configuration. Two clients with equal texts use the same deployment.
     pub fn server(&self) -> String {
         match &self.0 {
             Connected::Single(node) => node.server(),
@@ -187,7 +192,7 @@ impl Transport {
         }
     }
 
-    /// How often a connection was made again.
+    /// How many lost connections were replaced.
     pub fn reconnects(&self) -> u64 {
         match self.nodes() {
             Nodes::One(node) => node.reconnects(),
@@ -195,7 +200,7 @@ impl Transport {
         }
     }
 
-    /// Closes the connections and ends the tasks; later calls answer [`CallError::Closed`].
+    /// Closes the connections and ends the tasks. Later calls return [`CallError::Closed`].
     pub async fn close(&self) {
         match &self.0 {
             Connected::Single(node) => node.close().await,

@@ -13,7 +13,7 @@ use crate::request::SubscriptionObserver;
 use crate::stream::Reader;
 use crate::{Fault, TransportEvents};
 
-/// How much is read at once, and how often before other tasks get their turn.
+/// The size of one read, and how many reads the driver does before it yields to other tasks.
 const READ: usize = 16 * 1024;
 const READS: usize = 16;
 

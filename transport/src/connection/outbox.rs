@@ -1,4 +1,4 @@
-//! Bytes on their way to the kernel.
+//! The bytes that the kernel has not taken yet.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};

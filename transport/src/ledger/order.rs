@@ -7,7 +7,7 @@ use crate::{Fault, PubSub};
 /// The reply to PING without a number.
 const PONG: &str = "PONG";
 
-/// Each PING has a number, and its reply repeats that number.
+/// Numbers the PINGs, and checks that each reply repeats its number.
 #[derive(Debug, Default)]
 pub(super) struct Order {
     /// How many PINGs were sent.

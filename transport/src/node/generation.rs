@@ -1,4 +1,4 @@
-//! The server of a node, and its generations.
+//! The server of a node, and the switch to another one.
 //!
 //! A node has a *target*: the address to which it connects, and the server that was found there. A new *generation*
 //! begins when the target changes, when the address leads to another server, or when the server has changed its role.
@@ -22,7 +22,7 @@ const STRANGERS_MAX: u32 = 8;
 /// Why a connection to the previous server is given up.
 pub(super) const OTHER_TARGET: &str = "another server serves now";
 
-/// Whether a connection may carry calls.
+/// Whether a new connection may carry calls.
 pub(super) enum Settled {
     /// Yes, in this generation.
     In(u64),

@@ -47,7 +47,7 @@ pub(crate) struct Shared {
     pub(super) stopped: watch::Sender<bool>,
 }
 
-/// What a node connects to.
+/// The target of a node's connections.
 #[derive(Clone)]
 pub(super) struct Target {
     pub(super) generation: u64,
@@ -60,7 +60,7 @@ pub(super) struct Target {
 /// The progress of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Progress {
-    /// The first attempt to connect has no outcome yet.
+    /// The first connection attempt has not ended yet.
     Opening,
     Connected,
     NotConnected,
@@ -154,7 +154,8 @@ impl Shared {
         )
     }
 
-    /// Ends the supervisors; every later call answers [`CallError::Closed`](crate::CallError::Closed).
+    /// Ends the supervisors. Every later call returns
+    /// [`CallError::Closed`](crate::CallError::Closed).
     pub(super) fn close(&self) {
         self.refuse_calls();
         self.stopped.send_replace(true);

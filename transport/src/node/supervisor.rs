@@ -3,17 +3,17 @@
 //!
 //! | state | event | next state |
 //! | --- | --- | --- |
-//! | waiting | the pilot is connected, or this is the pilot | pause |
-//! | pause | it is over, or the node has another target | opening |
-//! | opening | the handshake is done, with the node's server (and registered channels are restored) | up |
+//! | waiting | the pilot is connected, or this supervisor is the pilot | pause |
+//! | pause | the pause is over, or the node has another target | opening |
+//! | opening | the handshake with the node's server is done (and registered channels are restored) | up |
 //! | opening | with another server, while another connection of the node lives | opening, up to `STRANGERS_MAX` times |
-//! | opening | with another server otherwise | the node moves there; up |
-//! | opening | it fails, or takes longer than `timing.connect` | waiting; calls end with this reason |
+//! | opening | another server answers, otherwise | the node moves to that server; up |
+//! | opening | the attempt fails, or takes longer than `timing.connect` | waiting; calls fail with this reason |
 //! | up | the stream ends or is not RESP3; its runtime ends or is blocked; silence | lost |
-//! | up | READONLY, NOAUTH, a ROLE that is not a primary's | lost, and with it the others of the node |
-//! | up | the node has another target; the login was not renewed, and its credentials are over | lost |
-//! | lost | the epoch rises, then every call gets the outcome that is known | waiting |
-//! | any | the transport is closed | sent calls are answered, for [`CLOSING_MAX`]; end |
+//! | up | READONLY, NOAUTH, or ROLE does not report a primary | lost, with all connections of the node |
+//! | up | the node has another target; the credentials expired and the login was not renewed | lost |
+//! | lost | the epoch rises, then every call gets its outcome | waiting |
+//! | any | the transport is closed | wait up to [`CLOSING_MAX`] for replies; end |
 
 mod watch;
 
@@ -150,7 +150,7 @@ impl Supervisor {
         let events = &self.shared.setup.events;
         events.disconnected(&self.shared.server(), &fault.0);
         match self.role {
-            // INVARIANT SLOT-1 of `slot.rs`: the epoch rises before any call ends.
+            // INVARIANT SLOT-1: the epoch rises here, before `end` below completes any call.
             Role::Calls(lane) => self.shared.slot(lane).disconnected(not_now(&fault)),
             Role::Messages => self.shared.subscriptions.disconnected(),
         }
@@ -279,7 +279,7 @@ impl Supervisor {
     }
 }
 
-/// Whether a runtime still runs tasks and reads its sockets.
+/// True if a runtime still runs tasks and reads its sockets.
 async fn responds(runtime: &Handle, limit: Duration) -> bool {
     // tokio polls the sockets before it runs a task again that has yielded.
     let mut task = AbortOnDrop(runtime.spawn(tokio::task::yield_now()));

@@ -59,7 +59,7 @@ impl Supervisor {
         }
     }
 
-    /// Ends calls that have timed out. Never ends itself.
+    /// Times out calls. This future never completes.
     ///
     /// If the connection's runtime was blocked, replies may have arrived that its driver has not read yet. The
     /// runtime gets the same time again to read them. So a caller on another runtime may wait twice as long.
@@ -127,8 +127,8 @@ impl Supervisor {
     }
 }
 
-/// Ends when the server answers READONLY (it was demoted) or NOAUTH (it has forgotten the login). A new
-/// connection may lead to its successor, behind the same host name or proxy, or log in again.
+/// Ends when the server answers READONLY (it was demoted) or NOAUTH (it forgot the login). A new
+/// connection logs in again, and may reach the new primary behind the same host name or proxy.
 async fn refused(connection: &Connection) -> End {
     // Wait, so that the client does not reconnect for each call to a server that keeps refusing.
     sleep(LASTING).await;
