@@ -1,4 +1,5 @@
-//! A cluster: each key belongs to one of 16,384 slots, each slot to a node, until it moves.
+//! A cluster: each key belongs to one of 16,384 slots, and each slot to one node. Slots can move to
+//! other nodes.
 //!
 //! | file | what it is |
 //! | --- | --- |
@@ -17,10 +18,10 @@
 //!
 //! # Keys of several slots
 //!
-//! A node takes declared keys of one slot only. Renewals and searches concern many keys and need no
-//! atomicity: they go to a node in one call with keys that are not declared (`KeyForm::Undeclared`), which a
-//! server allows for its own slots. A node that refuses that, because one of the slots has moved, is asked
-//! slot by slot for [`BY_SLOT`].
+//! A node accepts declared keys of one slot only. Renewals and searches concern many keys and need
+//! no atomicity. So their keys are sent undeclared, in one call to each node
+//! (`KeyForm::Undeclared`). A node accepts undeclared keys of all its own slots. If it refuses such
+//! a call because one of the slots has moved, the keys are sent slot by slot for [`BY_SLOT`].
 
 mod calls;
 mod channels;
@@ -53,7 +54,7 @@ use crate::Call;
 use crate::sync::Mutex;
 use crate::{CallError, Epoch, Fault, Group, Lane, PubSub, ShardedPubSub};
 
-/// After a node refused a call for several slots, its keys are asked for slot by slot for this long.
+/// After a node refused a call for several slots, keys are sent slot by slot for this long.
 const BY_SLOT: Duration = Duration::from_secs(10);
 
 pub(crate) struct Cluster {
@@ -271,7 +272,7 @@ impl Shared {
         }
     }
 
-    /// Waits until a connection to each node was tried. An error if there is none at all.
+    /// Waits until a connection to each node was tried. Fails if there is no connection at all.
     async fn first_connections(&self, limit: Instant) -> Result<(), CallError> {
         let nodes = self.nodes.all();
         let all = nodes.iter().map(|(_, node)| node.first_attempts());

@@ -1,9 +1,11 @@
 //! One connection in use: its requests, and the task that writes and reads for all of them.
 //!
-//! A caller pushes a call and waits for the answer. A single task, the driver, writes all waiting requests
-//! with one system call, and delivers all replies of one read. If no request is in flight, a caller writes
-//! its request itself, which saves a task switch. If many tasks call at once, a caller writes as soon as half
-//! of them wait, so that the server serves one half while the other half makes its requests.
+//! A caller pushes a call and waits for the reply. A single task, the driver, writes all waiting
+//! requests with one system call, and delivers all replies of one read.
+//!
+//! If no request is in flight, a caller writes its own request, which saves a task switch. If many
+//! tasks call at once, a caller writes as soon as half of them wait, so that the server works for
+//! one half while the other half makes its requests.
 //!
 //! # Invariants
 //!
@@ -61,7 +63,8 @@ pub(super) struct Connection {
     /// How many requests were in flight after the last write.
     crowd: AtomicUsize,
     received: AtomicU64,
-    /// Notified when the server refused a call because of its own state or that of this connection.
+    /// Notified when a call was answered READONLY or NOAUTH. Such a refusal concerns all calls of
+    /// this connection.
     refused: Notify,
     /// Notified when no request is left, after [`Connection::close`].
     drained: Notify,
@@ -129,7 +132,8 @@ impl Connection {
     }
 
     fn push(&self, request: Request) -> Result<(), CallError> {
-        // In a forked process, the bytes would be mixed with those of the parent, or nobody would wake.
+        // In a forked process, the bytes would be mixed with those of the parent, or the request
+        // would wait for a driver that only the parent has.
         if !self.process.is_this() {
             return Err(CallError::Forked);
         }
@@ -167,7 +171,7 @@ impl Connection {
         true
     }
 
-    /// Moves waiting requests to the outbox. Whether more are waiting.
+    /// Moves waiting requests to the outbox. True if more are waiting.
     fn encode(&self, outbox: &mut Outbox) -> bool {
         // LOCKS: outbox, then ledger.
         let mut ledger = self.ledger.lock();
@@ -249,7 +253,8 @@ impl Connection {
         let mut notifications = Vec::new();
         {
             let mut outbox = self.outbox.lock();
-            // INVARIANT CONNECTION-2. The socket closes once the driver has dropped its half, too.
+            // INVARIANT CONNECTION-2: without a writer, nothing is written after this. The socket
+            // closes once the driver has dropped its half, too.
             drop(outbox.writer.take());
             self.ledger
                 .lock()
@@ -287,7 +292,9 @@ impl Connection {
                 if reply.as_ref().is_err_and(refuses) {
                     self.refused.notify_waiters();
                 }
-                // A writing task holds this lock until it knows how many bytes were taken.
+                // A writing task holds this lock until it knows how many bytes were taken. So a
+                // reply that arrives very fast cannot be mistaken for one to a request that was not
+                // sent yet.
                 let taken = self.outbox.lock().taken;
                 let mut ledger = self.ledger.lock();
                 let notification = ledger.replied(reply, taken)?;

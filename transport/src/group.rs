@@ -16,7 +16,7 @@ impl Transport {
     ///
     /// # Errors
     ///
-    /// It has no reply of its script.
+    /// Fails if no reply of the script arrived.
     pub async fn call_group(
         &self,
         group: Group,
@@ -33,7 +33,7 @@ impl Transport {
     ///
     /// # Errors
     ///
-    /// It has no reply.
+    /// Fails if no reply arrived.
     pub async fn command(
         &self,
         group: Group,

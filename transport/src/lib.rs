@@ -1,8 +1,11 @@
 //! Sends the calls of [`leasehold`](https://docs.rs/leasehold) to Redis or Valkey, and receives replies and messages.
 //!
-//! This crate is a part of that library and has no stable API of its own: use `leasehold`. It knows nothing about
-//! locks. A [`Transport`] leads to a [`Deployment`]: one server, Sentinel, a cluster, or a [stream](StreamDialer) that
-//! a function opens, in which the server may be a part of this process.
+//! This crate is an internal part of `leasehold` and promises no stability of its own. Use
+//! `leasehold` instead.
+//!
+//! The transport knows nothing about locks. A [`Transport`] connects to a [`Deployment`]: one
+//! server, the primary that Sentinel names, or a cluster. A [`StreamDialer`] replaces the sockets
+//! by streams that a function opens. The server behind such a stream may run in this process.
 //!
 //! # Outcomes
 //!
@@ -46,9 +49,9 @@
 //! | `fred` | a stream whose commands are sent by the client `fred` |
 //! | `sync`, `process` | locks and wake-ups, and the process that made a client; `leasehold` uses both |
 //!
-//! A connection is never repaired, and no request moves from one connection to the next: a call either
-//! finds a connection or fails at once, and is sent once. Only a cluster sends a call again, to another
-//! node, if the first one answered that it has not run the call.
+//! A lost connection is replaced, never repaired, and no request moves to the next connection. A
+//! call either finds a connection or fails at once. The one exception is a cluster: if a node
+//! answers that it has not run a call, the call is sent again to another node.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod call;

@@ -3,9 +3,9 @@
 //! | answer | what follows |
 //! | --- | --- |
 //! | MOVED | the slot belongs to that node from now on; the call goes there |
-//! | ASK | the call goes there once, in one piece with ASKING; a script that reads undeclared keys waits |
+//! | ASK | the call goes there once, together with ASKING; a script that reads undeclared keys pauses and tries the slot's node again |
 //! | TRYAGAIN, a script misses a key | a pause, and the call goes to the slot's node again |
-//! | CLUSTERDOWN, no connection, no reply | the outcome is the caller's: *not applied*, or *unknown* |
+//! | CLUSTERDOWN, no connection, no reply | the caller gets the outcome: *not applied* or *unknown* |
 //!
 //! A redirected call was not run, so it cannot be applied twice by being sent again. The caller's own future
 //! sends it: once that future is dropped, nobody sends the call again, so the call cannot arrive after its
@@ -88,7 +88,8 @@ impl Shared {
                     waits = to == number;
                 }
                 Redirect::Ask(to) if !call.script.reads_undeclared_keys => {
-                    // INVARIANT MAP-1.
+                    // INVARIANT MAP-1: count the change before the call goes to a node that is not
+                    // the owner.
                     self.map.detour(slot);
                     detour = Some(self.node_at(&to, number));
                     redirects += 1;

@@ -232,7 +232,8 @@ async fn move_one(shared: &Shared, channel: &Arc<str>, since: Instant) -> bool {
     };
     match timeout(shared.setup.timing.command, asked).await {
         Ok(Ok(Ok(()))) => {
-            // INVARIANT CHANNELS-2.
+            // INVARIANT CHANNELS-2: report only now, after the confirmation. A message that was
+            // published before it may have been missed.
             shared.setup.events.missed(Missed::Channel(channel));
             true
         }

@@ -71,7 +71,7 @@ pub(super) enum Seen {
     Same,
 }
 
-/// Asks until some nodes have answered; `Err` if none did.
+/// Asks nodes until some have answered. Fails if none did.
 pub(super) async fn discover(shared: &Arc<Shared>) -> Result<Seen, CallError> {
     let mut asked: Vec<_> = shared.nodes.all();
     fastrand::shuffle(&mut asked);
@@ -195,7 +195,8 @@ fn apply(shared: &Arc<Shared>, layout: Layout) -> Seen {
         Seen::Changed
     };
     lost.retain(|before, _| !view.contains(before));
-    // LOCKS: the end of a connection wakes callers (FOREIGN-1 of `sync.rs`).
+    // LOCKS: release `view` first, because the end of a connection wakes callers (FOREIGN-1 of
+    // `sync.rs`).
     drop(view);
     let mut failed_over = BTreeSet::new();
     for (before, slots) in lost {
@@ -204,7 +205,8 @@ fn apply(shared: &Arc<Shared>, layout: Layout) -> Seen {
         }
     }
     if !failed_over.is_empty() {
-        // The new owner may lack the last writes.
+        // The new owner may lack the last writes. Report that only now, after `retire`, so that no
+        // reply of a former owner can confirm a hold any more.
         let concerns = |text: &str| failed_over.contains(&keyslot(text));
         shared.setup.events.primary_changed(&concerns);
         shared.setup.events.missed(Missed::Where(&concerns));

@@ -24,8 +24,9 @@ pub(super) struct Range {
 }
 
 impl Layout {
-    /// Reads the replies to CLUSTER SLOTS and CLUSTER INFO. `host` is that of the node which was asked. With TLS,
-    /// nodes are identified by their names, if they have any, because certificates contain names.
+    /// Reads the replies to CLUSTER SLOTS and CLUSTER INFO. `host` is the host of the node that was
+    /// asked. With TLS, nodes are identified by their names, if they have any, because certificates
+    /// contain names.
     pub(super) fn read(
         slots: &Value,
         info: &Value,
@@ -238,7 +239,7 @@ mod tests {
         let Value::Array(range) = &no_port else {
             panic!("an array")
         };
-        // Each slot is served once: so many nodes at most, and so many slots to go through.
+        // One node serves each slot. A view that names more owners than there are slots is refused.
         let twice = Value::Array([range.as_slice(), range, range, range].concat());
         assert_eq!(Layout::read(&twice, &info, "h", Security::Plain), None);
         let Value::Array(mut backwards) = range[0].clone() else {

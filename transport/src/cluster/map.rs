@@ -43,7 +43,7 @@ impl SlotMap {
         let at = self.at(slot);
         let is_new = at.owner.load(Ordering::Acquire) != owner;
         if is_new {
-            // INVARIANT MAP-1.
+            // INVARIANT MAP-1: count the change before another task can see the new owner.
             at.changes.fetch_add(1, Ordering::AcqRel);
             at.owner.store(owner, Ordering::Release);
         }

@@ -12,7 +12,8 @@ pub(super) enum Redirect {
     Ask(HostPort),
     /// Some of the keys have moved already. Later, the node that takes the slot over will have all of them.
     TryAgain,
-    /// The same, noticed by a script at an undeclared key. The script may have written before, and may be repeated.
+    /// Like `TryAgain`, but a script has noticed it at an undeclared key. The script may have
+    /// written before. It can be repeated.
     InAScript,
 }
 

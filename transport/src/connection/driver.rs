@@ -30,10 +30,12 @@ pub(crate) async fn drive(
     let (mut gathers, mut broken) = (false, None);
     std::future::poll_fn(move |cx| {
         connection.driver.register(cx.waker());
-        // If there are many callers, let other runnable tasks make their requests first, for one common write.
+        // If there are many callers, let other runnable tasks make their requests first, so that
+        // one write serves all of them.
         gathers = !gathers && connection.crowd.load(Ordering::Relaxed) > 1;
         if gathers {
-            // Do not wake this task directly: a multi-threaded runtime would wake another thread for that.
+            // `yield_now` instead of waking this task directly, because a multi-threaded runtime
+            // would wake another thread for that.
             let _ = std::pin::pin!(tokio::task::yield_now()).poll(cx);
         } else if let Poll::Ready(Err(fault)) = connection.poll_write(cx) {
             // Handle the replies that have already arrived first, because they are valid.

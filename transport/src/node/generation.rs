@@ -44,8 +44,9 @@ impl Node {
 }
 
 impl Shared {
-    /// Decides about a connection of this generation that has reached the server `met`, after `refused` connections
-    /// were refused here. It may carry calls in that generation, or in a new one, to whose server all connections move.
+    /// Decides whether a connection of this generation that has reached the server `met` may carry
+    /// calls. `refused` is how many connections were refused here before. The connection joins its
+    /// generation, or begins a new one to whose server all connections move.
     pub(super) fn settle(&self, generation: u64, met: &Identity, refused: u32) -> Settled {
         let is_connected = self.progress.borrow().contains(&Progress::Connected);
         let mut settled = Settled::OtherTarget;
@@ -68,9 +69,10 @@ impl Shared {
             is_other
         });
         if moves {
-            // The order matters. After the end of the connections to the former server, because then no reply of that
-            // server can confirm a hold any more. Without an await in between, because every hold must be uncertain
-            // before another supervisor on the same thread gets a connection to the new server.
+            // The order matters. This must come after `begin`, which ended the connections to the
+            // former server: from then on, no reply of that server can confirm a hold. No await may
+            // come between the two, because every hold must be uncertain before another supervisor
+            // on the same thread gets a connection to the new server.
             self.setup.events.primary_changed(&|_| true);
         }
         settled
@@ -84,7 +86,8 @@ impl Shared {
     /// Changes the target. Begins another generation if `change` returns true.
     pub(super) fn begin(&self, fault: &Fault, change: impl FnOnce(&mut Target) -> bool) -> bool {
         let mut generation = 0;
-        // This comes first, so that connections opened from now on lead to the new target.
+        // Change the target before giving up connections, so that a connection that is opened in
+        // between leads to the new target.
         let begins = self.target.send_if_modified(|target| {
             let is_changed = change(target);
             target.generation += u64::from(is_changed);

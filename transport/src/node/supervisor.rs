@@ -6,10 +6,10 @@
 //! | waiting | the pilot is connected, or this supervisor is the pilot | pause |
 //! | pause | the pause is over, or the node has another target | opening |
 //! | opening | the handshake with the node's server is done (and registered channels are restored) | up |
-//! | opening | with another server, while another connection of the node lives | opening, up to `STRANGERS_MAX` times |
+//! | opening | another server answers, and another connection of the node lives | opening, up to `STRANGERS_MAX` times |
 //! | opening | another server answers, otherwise | the node moves to that server; up |
 //! | opening | the attempt fails, or takes longer than `timing.connect` | waiting; calls fail with this reason |
-//! | up | the stream ends or is not RESP3; its runtime ends or is blocked; silence | lost |
+//! | up | the stream ends or is not RESP3; its runtime ends or is blocked; the server is silent | lost |
 //! | up | READONLY, NOAUTH, or ROLE does not report a primary | lost, with all connections of the node |
 //! | up | the node has another target; the credentials expired and the login was not renewed | lost |
 //! | lost | the epoch rises, then every call gets its outcome | waiting |
@@ -51,8 +51,8 @@ pub(super) struct Supervisor {
     pub(super) pacer: Pacer,
 }
 
-/// Which runtime drives the connection. A connection that has left the caller's runtime does not return
-/// to it, because our own is good enough, and each move loses a connection.
+/// Which runtime drives the connection. A connection that was moved to the library's runtime stays
+/// there, because each move loses the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DrivenBy {
     CallerRuntime,
@@ -79,9 +79,10 @@ enum End {
     NoRuntime,
 }
 
-/// For a client of an engine in this process, the caller's runtime drives everything. If it is shut down, nobody
-/// replaces the connections. So calls and waiters must be ended here, or they would wait for ever. (Other clients use
-/// the library's thread, which ends after its nodes.)
+/// Ends all calls and waiters if the caller's runtime is shut down. For a client of an engine in
+/// this process, that runtime drives everything. Nobody would replace the connections, so calls and
+/// waiters would wait forever. (Other clients use the library's thread, which ends after its
+/// nodes.)
 impl Drop for Supervisor {
     fn drop(&mut self) {
         if *self.shared.stopped.borrow() || self.back().is_none() {

@@ -18,7 +18,7 @@ use crate::{CallError, Fault, Lane};
 /// The shortest time between two looks, because a failed primary ends many connections at once.
 const AT_LEAST: Duration = Duration::from_millis(20);
 
-/// The sentinels are asked for other sentinels at every so many looks.
+/// The number of looks between two questions for other sentinels.
 const OTHERS: u32 = 10;
 
 /// How long a starting client waits for a majority of the sentinels.
@@ -63,10 +63,12 @@ pub(super) async fn run(shared: Arc<Shared>, node: Arc<Node>) {
             Some(address) => {
                 follow(&shared, &node, &address);
                 if present.is_some() {
-                    // Only after the switch, because then no reply of the former primary can confirm a hold any more.
+                    // The order matters. This must come after the switch, because from then on no
+                    // reply of the former primary can confirm a hold.
                     shared.setup.events.primary_changed(&|_| true);
                 } else {
-                    // Learn from any number of sentinels at the start, because some of the URL may not exist any more.
+                    // At the start, learn from any number of sentinels, because some of those in
+                    // the URL may not exist any more.
                     voters = 0;
                 }
                 present = Some(Present::at(address));
