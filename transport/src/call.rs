@@ -38,7 +38,7 @@ pub enum Value {
 }
 
 impl Value {
-    /// The value behind a name, in a map or in an array of alternating names and values.
+    /// The value after a name, in a map or in an array of alternating names and values.
     pub fn field(&self, name: &str) -> Option<&Value> {
         let Value::Array(items) = self else {
             return None;

@@ -25,7 +25,8 @@ pub enum CallError {
 }
 
 impl CallError {
-    /// For a call that takes nothing: an unknown outcome leaves nothing in doubt.
+    /// Turns *unknown* into *not applied*, for a call that takes no lock: whether it ran does not
+    /// matter.
     #[must_use = "it returns the error"]
     pub fn took_nothing(self) -> Self {
         match self {
@@ -58,7 +59,8 @@ impl CallError {
         }
     }
 
-    /// The same error, if the outcome of an earlier call of the same request is unknown.
+    /// Turns *not applied* into *unknown*, if an earlier call of the same request has an unknown
+    /// outcome.
     #[must_use = "it returns the error"]
     pub fn in_doubt(self) -> Self {
         match self {
@@ -68,7 +70,7 @@ impl CallError {
     }
 }
 
-/// What went wrong, in words; never a password or a URL with one.
+/// What went wrong, in words. Never contains a password or a URL with one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault(pub String);
 
@@ -79,7 +81,8 @@ impl fmt::Display for Fault {
 }
 
 impl Fault {
-    /// A script met a key of another type. Up to Redis 6.2 the text begins with the line of the script.
+    /// True if a script found a key of another type. Up to Redis 6.2, the text begins with the line
+    /// of the script.
     pub fn is_wrong_type(&self) -> bool {
         self.0.starts_with("WRONGTYPE ")
             || self.0.starts_with("ERR Error running script") && self.0.contains(": WRONGTYPE ")
@@ -88,15 +91,15 @@ impl Fault {
 
 /// Sorts an error reply of the server: `LOADING …`, `WRONGTYPE …`.
 ///
-/// *Not applied* is a condition that passes by itself (a starting, failing-over or overloaded server):
-/// the script was not run, or it stopped before its first write. *Refused* is a condition that a person
-/// has to change: the script may have written before, as a missing permission is noticed only by the
-/// command that needs it.
+/// An error is *not applied* if it is temporary: the server is starting, failing over or
+/// overloaded. Then the script was not run, or stopped before its first write. All other errors are
+/// *refused*: somebody has to change something. Then the script may have written before, because a
+/// missing permission is noticed only by the command that needs it.
 pub fn sort_error_reply(text: &str) -> CallError {
     let fault = Fault(text.to_owned());
-    // Up to Redis 6.2 an error that a script met stands behind the line where the script met it:
-    // `ERR Error running script (call to f_…): @user_script:2: -READONLY You can't write …`, or,
-    // where the script caught it, `@user_script: 2: -READONLY You can't write …`.
+    // Up to Redis 6.2, an error inside a script follows the line of the script where it occurred:
+    // `ERR Error running script (call to f_…): @user_script:2: -READONLY You can't write …`. If the
+    // script caught the error: `@user_script: 2: -READONLY You can't write …`.
     let met = text
         .strip_prefix("ERR Error running script")
         .or_else(|| text.strip_prefix("@user_script:"))

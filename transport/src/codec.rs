@@ -1,8 +1,8 @@
 //! The RESP3 decoder. It reads the replies of a server from a buffer.
 //!
-//! `boundary.rs` finds where a reply ends and holds the limits; only then `resp-rs` parses it,
-//! once and whole. So a reply that arrives in a thousand pieces costs one parse, and the parser
-//! never sees a reply that is too big, too deep or incomplete.
+//! `boundary.rs` finds where a reply ends and enforces the limits. Only then does `resp-rs` parse
+//! the reply, once and completely. So a reply that arrives in a thousand pieces is parsed once, and
+//! the parser never sees a reply that is too big, too deep or incomplete.
 //!
 //! Attributes are skipped. Streamed types (`$?`, `*?`), which no server sends, are malformed.
 //!
@@ -23,11 +23,11 @@ use resp_rs::resp3::{Frame, parse_frame};
 use self::boundary::Boundary;
 use crate::Value;
 
-/// The greatest accepted reply, in encoded bytes. Far more than any script of ours returns.
+/// The size limit of a reply, in encoded bytes. Far more than any script of ours returns.
 const REPLY_BYTES: usize = 64 << 20;
 
-/// The greatest depth of nested arrays. The parser and the drop of its result recurse, so this
-/// bounds the stack.
+/// The depth limit of nested arrays. The parser and the drop of its result recurse, so this limits
+/// the stack.
 const DEPTH: usize = 32;
 
 /// How many elements a reply may announce, at all depths together. An element has at least 3 encoded
@@ -37,8 +37,8 @@ const ELEMENTS: usize = 1 << 20;
 /// A frame from the server.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Incoming {
-    /// The reply to the oldest command without one. `Err` has the text of an error reply, or of
-    /// an error within an array.
+    /// The reply to the oldest unanswered command. `Err` has the text of an error reply, or of an
+    /// error within an array.
     Reply(Result<Value, String>),
     /// A message, the confirmation of a subscription, or another push. The first value is its kind.
     Push(Vec<Value>),

@@ -38,23 +38,28 @@ pub struct Credentials {
     pub(super) valid_for: Option<Duration>,
 }
 
-/// Gives the credentials for a login: for passwords that are rotated, and for tokens that expire.
+/// Returns the credentials for each login. Use it for passwords that are rotated and tokens that
+/// expire.
 ///
-/// It is asked once for each new connection of the client, so three times when the client connects, and
-/// again for each connection before its credentials expire ([`Credentials::valid_for`]). It runs on the
-/// client's own thread, which also renews leases: it must not block the thread. It has the time-out of a
-/// connection attempt (`ClientBuilder::connect_timeout`, 1 s by default), the
-/// rest of the attempt included: keep a token until it expires rather than fetch it each time.
+/// The provider is asked once for each new connection of the client, so three times when the client
+/// connects. It is asked again for each connection before the credentials expire
+/// ([`Credentials::valid_for`]).
 ///
-/// [`Credentials`] are a provider of themselves. So are functions, as in the example of `ClientBuilder::credentials`.
+/// It runs on the client's own thread, which also renews leases, so it must not block the thread.
+/// The connect timeout (`ClientBuilder::connect_timeout`, 1 s by default) covers the whole
+/// connection attempt, including the provider. So keep a token until it expires instead of fetching
+/// it each time.
+///
+/// [`Credentials`] and functions are providers, too: see the example of
+/// `ClientBuilder::credentials`.
 pub trait CredentialsProvider: Send + Sync + 'static {
     /// The credentials for a login that begins now.
     ///
     /// # Errors
     ///
-    /// An error fails this login, and its text becomes part of the client's `Error::Unavailable`: it must not
-    /// contain the password. The login is
-    /// tried again as a lost connection is, about once a second.
+    /// An error makes this login fail, and its text becomes part of the client's
+    /// `Error::Unavailable`. So the text must not contain the password. The login is tried again
+    /// like a lost connection, about once a second.
     fn credentials(&self) -> CredentialsFuture<'_>;
 }
 
@@ -63,7 +68,7 @@ pub type CredentialsFuture<'a> =
     Pin<Box<dyn Future<Output = Result<Credentials, Box<dyn Error + Send + Sync>>> + Send + 'a>>;
 
 impl Credentials {
-    /// Of a user of the server's access control list.
+    /// Credentials for a user in the server's access control list.
     pub fn new(user: impl Into<String>, password: impl Into<String>) -> Self {
         Credentials {
             user: Some(user.into()),
@@ -72,7 +77,7 @@ impl Credentials {
         }
     }
 
-    /// Of the server's default user: the password of `requirepass`.
+    /// The password of the server's default user, as set by `requirepass`.
     pub fn password(password: impl Into<String>) -> Self {
         Credentials {
             user: None,
@@ -81,19 +86,20 @@ impl Credentials {
         }
     }
 
-    /// How long the server accepts them, counted from now. Default: as long as the connection lives.
+    /// How long the server accepts these credentials, counted from now. Default: as long as the
+    /// connection lives.
     ///
-    /// When three quarters of this time are over, the provider is asked again, and `AUTH` is sent on the
-    /// living connection. If that fails, it is repeated with pauses of a thirtieth of this time (of 1 s to
-    /// 30 s), and the connection is used meanwhile. If the server still refuses when the time is over, the
-    /// connection is given up, and a login on a new one is tried.
+    /// After three quarters of this time, the provider is asked again, and `AUTH` is sent on the
+    /// open connection. If that fails, it is retried with pauses of a thirtieth of this time
+    /// (between 1 s and 30 s), while the connection stays in use. If the server still refuses when
+    /// the time has passed, the connection is closed, and a new one logs in.
     #[must_use = "it returns the credentials with their time"]
     pub fn valid_for(mut self, span: Duration) -> Self {
         self.valid_for = Some(span);
         self
     }
 
-    /// The user as AUTH needs it.
+    /// The user for AUTH.
     pub(super) fn user(&self) -> &str {
         self.user.as_deref().unwrap_or("default")
     }
@@ -151,12 +157,12 @@ where
     }
 }
 
-/// A provider that all connections of a client share.
+/// A provider, shared by all connections of a client.
 #[derive(Clone)]
 pub struct Provider(Arc<dyn CredentialsProvider>);
 
 impl Provider {
-    /// Shares this provider.
+    /// Wraps a provider so that it can be shared.
     pub fn new(provider: impl CredentialsProvider) -> Self {
         Provider(Arc::new(provider))
     }

@@ -21,7 +21,7 @@ const SENTINEL_PORT_DEFAULT: u16 = 26379;
 /// The most hosts in a URL. A limit, because the client connects to each of them.
 const HOSTS_MAX: usize = 64;
 
-/// Where the locks live.
+/// The deployment that stores the locks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Deployment {
     /// One server.
@@ -95,7 +95,7 @@ impl Servers {
 }
 
 impl Deployment {
-    /// Whether its servers are reached by TLS.
+    /// Whether connections to its servers use TLS.
     pub fn is_secured(&self) -> bool {
         match self {
             Deployment::Single(endpoint) => endpoint.is_secured(),

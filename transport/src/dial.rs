@@ -16,7 +16,7 @@ use crate::endpoint::{Address, Endpoint};
 #[cfg(feature = "tls")]
 pub use super::tls::Tls;
 
-/// A type without values: without the feature `tls`, no endpoint needs TLS.
+/// A type without values, because no endpoint needs TLS without the feature `tls`.
 #[cfg(not(feature = "tls"))]
 #[derive(Clone, Copy, Debug)]
 pub enum Tls {}
@@ -67,8 +67,8 @@ impl Dial {
         }
     }
 
-    /// Resolves the name and connects, to `peer` first if there is one. Returns the address as well. The caller limits
-    /// the time.
+    /// Resolves the name and connects, to `peer` first if there is one. Also returns the address
+    /// that was reached. The caller limits the time.
     ///
     /// Hosts are resolved and files are read on `resolver`: the blocking threads of the caller's runtime
     /// may all be taken, even by tasks that wait for this connection.
@@ -114,14 +114,14 @@ impl Dial {
 #[derive(Clone)]
 pub struct StreamDialer {
     dial: Arc<DialByText>,
-    /// Of an engine in this process: notified when it can be reached again.
+    /// Only for an engine in this process: notified when the engine can be reached again.
     back: Option<Arc<Notify>>,
 }
 
 type DialByText = dyn Fn(&str) -> io::Result<(Reader, Writer)> + Send + Sync;
 
 impl StreamDialer {
-    /// `dial` opens the two halves of a stream.
+    /// Creates a dialer. `dial` opens a stream and returns its two halves.
     pub fn new<R, W>(dial: impl Fn(&str) -> io::Result<(R, W)> + Send + Sync + 'static) -> Self
     where
         R: AsyncRead + Send + Unpin + 'static,
@@ -137,7 +137,8 @@ impl StreamDialer {
         }
     }
 
-    /// To an engine of this process. It is tried again at once whenever this is notified.
+    /// Marks the dialer as leading to an engine in this process. The client reconnects at once
+    /// whenever `back` is notified.
     #[must_use = "it returns the dialer"]
     pub fn back_at(mut self, back: Arc<Notify>) -> Self {
         self.back = Some(back);

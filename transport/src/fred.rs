@@ -1,19 +1,20 @@
 //! A stream to a server through the client `fred`, for programs that configure their Redis with it.
 //!
-//! `fred` lends no stream of bytes, so a task plays the server at the other end of a pipe. It reads the commands of a
-//! connection, gives each to a client of `fred`, and writes the replies and the messages back. The connection, its
-//! ledger and its handshake see a server like any other. The client of `fred` connects once: it repeats nothing and
-//! never reconnects.
+//! `fred` gives no access to its stream of bytes, so a task plays the server at the other end of a pipe. It reads the
+//! commands of a connection, passes each to a client of `fred`, and writes back the replies and messages. To the
+//! connection, its ledger and its handshake, this looks like any other server. The client of `fred` connects once. It
+//! repeats no command and never reconnects.
 //!
 //! # Limits
 //!
-//! - A command that the pipe took may have been sent: without a reply it is *unknown*, even if it never left.
-//! - `fred` flushes each command: one system call for each.
-//! - `fred` answers SUBSCRIBE before it is written, and gives a refusal to any command that waits at that time. So each
-//!   SUBSCRIBE is sent with a PING that has a number: its reply confirms the channel, an error in its place is the
-//!   refusal. After a refusal replies and commands no longer belong together, and the stream ends.
-//! - `fred` drops messages that are not taken in time. The stream ends then: the next connection reports that messages
-//!   may have been missed.
+//! - A command that the pipe has taken may have been sent. Without a reply it is *unknown*, even if it was never
+//!   sent.
+//! - `fred` flushes each command, which costs one system call each.
+//! - `fred` confirms SUBSCRIBE before it is written, and hands a later refusal to any command that is waiting. So
+//!   each SUBSCRIBE is sent with a numbered PING. Its reply confirms the channel; an error instead is the refusal.
+//!   After a refusal, replies no longer match commands, and the stream ends.
+//! - `fred` drops messages that are not taken in time. Then the stream ends, and the next connection reports that
+//!   messages may have been missed.
 //!
 //! # Bounds
 //!
@@ -62,20 +63,20 @@ use super::stream::KEEPALIVE;
 use super::task::AbortOnDrop;
 use crate::Value;
 
-/// How many messages, and other events, `fred` keeps for a slow reader. It reserves room for all of them.
+/// How many messages and other events `fred` queues for a slow reader. It reserves room for all of them.
 const MESSAGES: usize = 1_024;
 
 const PIPE: usize = 64 * 1024;
 
-/// The supervisor limits an attempt to connect, and drops it: `fred` must not give up before.
+/// `fred` must not give up first, because the supervisor limits the time of an attempt to connect.
 const UNLIMITED: Duration = Duration::from_secs(60 * 60);
 
-/// Opens streams with the configuration and the resolver of the client of a single server, on the runtime that a
-/// stream is opened on. Says which server that is.
+/// A dialer that opens streams with the configuration and resolver of `template`, on the runtime on which a stream is
+/// opened. Also returns the server of the client.
 ///
 /// # Errors
 ///
-/// It is not for a single server: the reason, and what is allowed.
+/// Fails if the client is not for a single server. The text says what is allowed.
 pub fn dialer(template: &Client) -> Result<(StreamDialer, Deployment), &'static str> {
     let config = template.client_config();
     let address = match &config.server {
@@ -107,7 +108,7 @@ pub fn dialer(template: &Client) -> Result<(StreamDialer, Deployment), &'static 
     Ok((dialer, Deployment::Single(endpoint)))
 }
 
-/// What the server sent, and at the end why no more comes. The task ends with it.
+/// Reads what the server sent, and finally the reason why the stream ended. Dropping it ends the task.
 struct FredReader {
     pipe: ReadHalf<DuplexStream>,
     task: AbortOnDrop<io::Error>,
@@ -132,7 +133,7 @@ impl AsyncRead for FredReader {
 /// Why the stream ends.
 struct Ended {
     why: String,
-    /// It is the last reply of the server.
+    /// Whether `why` is an error reply of the server, which must be delivered before the end.
     is_refusal: bool,
 }
 
@@ -165,7 +166,7 @@ impl Ended {
     }
 }
 
-/// Plays the server at the other end of the pipe, and says why that ended.
+/// Plays the server at the other end of the pipe. Returns why that ended.
 async fn serve(template: Client, pipe: DuplexStream) -> io::Error {
     let (commands, mut replies) = split(pipe);
     let Err(Ended { why, is_refusal }) = relay(&template, commands, &mut replies).await;
@@ -204,12 +205,13 @@ async fn relay(
                 while let Some(words) = next_command(&mut decoder, &mut inbox)? {
                     number += 1;
                     let mut answer = Box::pin(maybe_done(answer(client.clone(), words, number)));
-                    // The first poll hands it to fred: commands are sent in their order.
+                    // Poll once before the next command is read: the first poll hands the command to fred, which
+                    // keeps the order.
                     poll_fn(|cx| Poll::Ready(answer.as_mut().poll(cx).is_ready())).await;
                     answers.push_back(answer);
                 }
             }
-            // Last, so that replies that came before the end are delivered.
+            // Keep this branch last, so that replies that arrived before the end are delivered.
             ended = &mut router.0 => match ended {
                 Ok(Err(error)) => return Err(error.into()),
                 Ok(Ok(())) | Err(_) => return Err(Ended::because("the task of fred ended")),
@@ -218,7 +220,7 @@ async fn relay(
     }
 }
 
-/// The client, the task of its connection, and the messages that come.
+/// The client, the task of its connection, and the incoming messages.
 type Connected = (Client, AbortOnDrop<Result<(), Error>>, Receiver<Message>);
 
 /// Connects and logs in. If the server refuses that, the refusal is the reply to the first command.
@@ -243,7 +245,8 @@ async fn connect(template: &Client) -> Result<Connected, Ended> {
     let mut router = AbortOnDrop(client.connect());
     tokio::select! {
         biased;
-        // fred takes a connection that is closed during its handshake for a good one: ours finds out.
+        // fred reports success even if the connection was closed during its handshake. Our own handshake detects
+        // that.
         _ = up.recv() => Ok((client, router, messages)),
         ended = &mut router.0 => Err(match ended {
             Ok(Err(error)) => {
@@ -278,7 +281,7 @@ fn connection() -> ConnectionConfig {
     }
 }
 
-/// Whether the error of an attempt to connect is a reply of the server: `fred` mixes its own with those.
+/// Whether the error of an attempt to connect is a reply of the server. `fred` mixes its own errors with those.
 fn is_reply(error: &Error) -> bool {
     let has_code = error.details().split_once(' ').is_some_and(|(code, _)| {
         code.len() > 1 && code.bytes().all(|byte| byte.is_ascii_uppercase())
@@ -308,7 +311,7 @@ fn next_command(decoder: &mut Decoder, inbox: &mut BytesMut) -> Result<Option<Ve
 
 type Sent<F> = Pin<Box<MaybeDone<F>>>;
 
-/// The reply to the oldest command; pending without one.
+/// The reply to the oldest command. Pending if no command is waiting.
 async fn first<F>(answers: &mut VecDeque<Sent<F>>) -> Result<Resp3Frame, Ended>
 where
     F: Future<Output = Result<Resp3Frame, Ended>>,
@@ -322,7 +325,7 @@ where
     reply.expect("BUG: a reply is taken once")
 }
 
-/// What the server answers to a command.
+/// The reply of the server to a command.
 async fn answer(client: Client, words: Vec<String>, number: u64) -> Result<Resp3Frame, Ended> {
     let (command, arguments) = words.split_first().expect("BUG: a command has a name");
     match (command.as_str(), arguments) {
@@ -351,7 +354,7 @@ async fn answer(client: Client, words: Vec<String>, number: u64) -> Result<Resp3
     }
 }
 
-/// Sends a command raw: a reply is never mistaken for an error of `fred`.
+/// Sends a command without parsing its reply, so that an error reply is not mistaken for an error of `fred`.
 async fn send(client: &Client, command: &str, arguments: &[String]) -> Result<Resp3Frame, Error> {
     let command = CustomCommand::new(command, ClusterHash::Random, false);
     client.custom_raw(command, arguments.to_vec()).await

@@ -1,9 +1,9 @@
 //! Which server a connection leads to.
 //!
-//! An address is not a server: behind a balancer, a name that moves or a restart, the same address leads to
-//! another process with other data. A server reports its *run id* in `INFO server`. If the user lacks the
-//! permission for that command, or the server is too busy to answer, only the remote address of the stream is
-//! known.
+//! An address is not a server. Behind a load balancer, after a change in DNS or after a restart,
+//! the same address leads to another process with other data. A server reports its *run id* in
+//! `INFO server`. If the user lacks the permission for that command, or the server is too busy to
+//! answer, only the remote address of the stream is known.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ impl Identity {
         }
     }
 
-    /// Whether this is surely another server than the one that was known.
+    /// Whether this is certainly another server than `known`.
     pub(super) fn is_other_than(&self, known: &Identity) -> bool {
         match (&self.run_id, &known.run_id) {
             (Some(one), Some(other)) => one != other,

@@ -2,10 +2,10 @@
 //!
 //! | state | event | what follows |
 //! | --- | --- | --- |
-//! | valid | three quarters of the time of its credentials are over | the provider is asked, AUTH is sent |
-//! | renewing | the server says OK | valid, for the time of the new credentials |
+//! | valid | three quarters of the validity have passed | the provider is asked, AUTH is sent |
+//! | renewing | the server answers OK | valid, for as long as the new credentials |
 //! | renewing | the provider fails, the server refuses or does not answer | another attempt after a pause |
-//! | renewing | the server refuses, and the time of the credentials is over | the connection is given up |
+//! | renewing | the server refuses, and the credentials have expired | the connection is given up |
 //!
 //! A server that refuses new credentials continues to serve the connection, until it decides to close it. So
 //! the connection is useful at least until the old credentials expire.
@@ -26,7 +26,8 @@ const PAUSE_MAX: Duration = Duration::from_secs(30);
 /// The shortest assumed validity, so that credentials that expire at once do not cause renewals all the time.
 const VALID_MIN: Duration = Duration::from_millis(100);
 
-/// Credentials that are valid for longer count as valid for ever, because tokio's timers do not reach that far.
+/// Credentials that are valid for longer count as valid forever, because tokio's timers do not
+/// reach that far.
 const VALID_MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 /// Who logs in on the connections to a server.

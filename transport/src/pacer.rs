@@ -5,7 +5,7 @@
 //! | the server is known to be available | none |
 //! | there is news; the connection lasted | the first |
 //! | a refusal, or the same answer as before | twice the last one, up to `most` |
-//! | a time-out | twice the last one, at least the time that was waited, up to [`SLOWEST`] |
+//! | a timeout | twice the last one, and at least as long as the attempt took, up to [`SLOWEST`] |
 //!
 //! A refusal costs a server nothing. An attempt that timed out may have cost it as much as a successful one
 //! (a TLS handshake that nobody waits for any more), so many clients that retry quickly would keep it from

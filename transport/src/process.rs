@@ -7,7 +7,8 @@
 
 use forkguard::Guard;
 
-/// A process, told from its forks by `pthread_atfork`. A fork by a raw system call is not noticed.
+/// A process. `pthread_atfork` distinguishes it from its forks. A fork by a raw system call is not
+/// detected.
 #[derive(Clone, Debug)]
 pub struct Process(Guard);
 

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 /// The text of a script and its hash.
 #[derive(Debug)]
 pub struct Script {
-    /// A name for people; the server does not learn it.
+    /// A name for humans. It is not sent to the server.
     pub name: &'static str,
     /// What the server runs.
     pub text: &'static str,
@@ -15,8 +15,9 @@ pub struct Script {
     undeclared: OnceLock<(String, String)>,
 }
 
-/// The preamble of a script whose keys are passed as arguments, after their number. Such a script must not
-/// pass keys of several slots to one command. `ARGV.undeclared` shows it that this rule applies.
+/// The preamble of a script whose keys are passed as arguments, after their number. Such a script
+/// must not pass keys of several slots to one command. `ARGV.undeclared` tells the script that this
+/// rule applies.
 const UNDECLARED: &str = "\
 local KEYS, ARGV = (function(all)
   local number, keys, args = tonumber(all[1]), {}, {}

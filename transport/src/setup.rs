@@ -26,11 +26,11 @@ pub struct Setup {
     pub provider: Option<Provider>,
     /// Replaces sockets.
     pub streams: Option<StreamDialer>,
-    /// How long to wait.
+    /// The timeouts.
     pub timing: Timing,
-    /// Who is told of messages and connections.
+    /// Receives messages and connection events.
     pub events: Arc<dyn TransportEvents>,
-    /// Where the tasks run.
+    /// The runtimes for the client's tasks.
     pub runtimes: Runtimes,
     /// How releases are published in a cluster.
     pub sharded_pubsub: ShardedPubSub,
@@ -41,7 +41,7 @@ pub struct Setup {
 pub struct Runtimes {
     /// Drives the caller's lane and messages.
     pub caller: Handle,
-    /// The library's own, on a thread of its own.
+    /// The library's own runtime, on its own thread.
     pub own: Handle,
 }
 

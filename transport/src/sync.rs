@@ -55,12 +55,12 @@ pub fn no_lock_is_held() {
     assert_eq!(LOCKS.get(), 0, "BUG: foreign code is called under a lock");
 }
 
-/// Like tokio's, whose wakers are foreign code.
+/// tokio's `Notify`. It wakes through [`call_out`], because wakers are foreign code.
 #[derive(Debug, Default)]
 pub struct Notify(tokio::sync::Notify);
 
 impl Notify {
-    /// Makes one that nobody waits for.
+    /// Creates a `Notify` without waiters.
     pub fn new() -> Self {
         Notify::default()
     }
@@ -108,7 +108,7 @@ impl Drop for Held {
     }
 }
 
-/// The guard of a locked lock.
+/// The guard of a lock. It counts as a held lock until it is dropped.
 #[derive(Debug)]
 pub struct Guard<G> {
     guard: G,
@@ -141,7 +141,7 @@ impl<G: DerefMut> DerefMut for Guard<G> {
     }
 }
 
-/// The locks of `parking_lot`, counted.
+/// The locks of `parking_lot`, with a count of those that the thread holds.
 #[cfg(not(all(test, shuttle)))]
 mod counted {
     use super::Guard;
@@ -213,17 +213,18 @@ mod model {
         }
     }
 
-    /// The real one, which does not block. Other threads may run before and after each call.
+    /// The real `AtomicWaker`, which needs no model because it never blocks. Other threads may run
+    /// before and after each call.
     #[derive(Debug, Default)]
     pub struct AtomicWaker(futures_util::task::AtomicWaker);
 
     impl AtomicWaker {
-        /// Makes one without a waker.
+        /// Creates an `AtomicWaker` without a waker.
         pub fn new() -> Self {
             AtomicWaker::default()
         }
 
-        /// Takes the waker of a task.
+        /// Stores the waker of a task.
         pub fn register(&self, waker: &Waker) {
             step();
             self.0.register(waker);

@@ -24,14 +24,14 @@ use crate::{CallError, Fault};
 
 pub use self::options::TlsOptions;
 
-/// What all connections of one client have in common, for any host. Clones are cheap.
+/// The TLS state that all connections of a client share, for any host. Clones are cheap.
 #[derive(Clone)]
 #[expect(missing_debug_implementations, reason = "it has private keys")]
 pub struct Tls(Arc<Shared>);
 
 struct Shared {
     options: TlsOptions,
-    /// The authorities that the system trusts, unless the options name others. Read once.
+    /// The authorities that the system trusts, read once. `None` if the options name others.
     system: Option<RootCertStore>,
     current: Mutex<Current>,
 }
@@ -83,7 +83,7 @@ impl Tls {
         parse_name(name).map_err(|text| CallError::Refused(Fault(text)))
     }
 
-    /// The hosts of a URL must be such as a certificate can name.
+    /// Checks that a certificate can name each host of a URL.
     ///
     /// # Errors
     ///
@@ -158,7 +158,7 @@ impl Shared {
 fn system_authorities() -> Result<RootCertStore, String> {
     let mut roots = RootCertStore::empty();
     let found = rustls_native_certs::load_native_certs();
-    // Of hundreds of system certificates some may be unreadable; the others still count.
+    // Some of the hundreds of system certificates may be unreadable. The others still count.
     let (usable, _) = roots.add_parsable_certificates(found.certs);
     if usable == 0 {
         return Err("the system has no root certificates for TLS; give some with `ca_file`".into());

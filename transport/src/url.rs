@@ -35,7 +35,7 @@ impl<'a> Parts<'a> {
         let text = text.trim();
         let (scheme, rest) = text.split_once(':').unwrap_or_default();
         let scheme = scheme.to_ascii_lowercase();
-        // `localhost:6379` has none. A socket has no host, so it needs no slashes before one.
+        // `localhost:6379` has no scheme. A Unix socket has no host, so its URL needs no `//`.
         if scheme.is_empty() || !(rest.starts_with("//") || scheme.ends_with("+unix")) {
             return Err(scheme_is_missing(text));
         }

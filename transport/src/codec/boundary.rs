@@ -16,7 +16,7 @@ pub(super) struct Boundary {
     searched: usize,
     /// The buffer must have this length before that element can be complete.
     wanted: usize,
-    /// The elements that were announced so far.
+    /// How many elements were announced so far.
     elements: usize,
     /// How many elements are missing at each depth. The outermost element is the reply itself.
     missing: Vec<usize>,
@@ -133,11 +133,11 @@ enum Kind {
     Line,
     /// A line with the length of a text, and the text.
     Text,
-    /// A line with a number, and so many elements.
+    /// A line with a number, and that many elements.
     Items,
-    /// A line with a number, and so many pairs.
+    /// A line with a number, and that many pairs.
     Pairs,
-    /// Like pairs, and then the element that they belong to.
+    /// Like pairs, followed by the element that they belong to.
     Attribute,
 }
 
@@ -159,7 +159,7 @@ impl Kind {
     }
 }
 
-/// The number on a line; `None` for a null (`$-1` and `*-1`).
+/// The number on a line. `None` for a null (`$-1` and `*-1`).
 fn length(letter: u8, line: &[u8]) -> Result<Option<usize>, Malformed> {
     match line {
         b"-1" if matches!(letter, b'$' | b'*') => Ok(None),

@@ -1,5 +1,5 @@
-//! The map of `dashmap`, counted. Entries are independent, and each shard of the names has its own
-//! lock.
+//! The map of `dashmap`, with a count of the locks that the thread holds. Entries are independent,
+//! and each shard of the names has its own lock.
 
 use std::sync::Arc;
 

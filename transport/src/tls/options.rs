@@ -6,16 +6,17 @@ use std::sync::Arc;
 
 /// Authorities, client certificate and server name for a `rediss://` URL.
 ///
-/// Without options the server's certificate must be signed by an authority that the system trusts, and
-/// name the host of the URL. The client shows no certificate.
+/// By default, the server's certificate must be signed by an authority that the system trusts, and
+/// must name the host of the URL. The client sends no certificate.
 ///
 /// # Files
 ///
-/// Files are read when the client connects, and again for each later connection, so a certificate that is
-/// renewed in its file (cert-manager, Vault) counts from the next connection on. Connections that live
-/// are not closed. If a file cannot be used then (it is missing, or certificate and key are not both
-/// written yet), the last good contents of all files are used once more; if they do not lead to a
-/// connection, the error says why the files were not used.
+/// Files are read again for each new connection. So a certificate that is renewed in its file
+/// (cert-manager, Vault) is used from the next connection on. Open connections are not closed.
+///
+/// If a file cannot be used (it is missing, or only one of certificate and key was written yet),
+/// the last good contents of all files are used instead. If they do not lead to a connection, the
+/// error says why the files were not used.
 #[derive(Clone, Default)]
 #[must_use = "options do nothing until they are given to a builder"]
 pub struct TlsOptions {
@@ -41,28 +42,31 @@ pub(super) struct ClientCertificate {
 }
 
 impl TlsOptions {
-    /// The system's authorities, no client certificate, the host's own name.
+    /// The default options: the system's authorities, no client certificate, and the host's own
+    /// name.
     pub fn new() -> Self {
         TlsOptions::default()
     }
 
-    /// Trusts the authorities in this PEM text, and not those of the system. Several calls add up.
+    /// Trusts the authorities in this PEM text instead of the system's. Can be called several
+    /// times.
     pub fn ca_pem(mut self, pem: impl AsRef<[u8]>) -> Self {
         self.authorities
             .push(Pem::Text("ca_pem", pem.as_ref().into()));
         self
     }
 
-    /// Trusts the authorities in this PEM file, and not those of the system. Several calls add up.
+    /// Trusts the authorities in this PEM file instead of the system's. Can be called several
+    /// times.
     pub fn ca_file(mut self, path: impl AsRef<Path>) -> Self {
         self.authorities.push(Pem::File(path.as_ref().to_owned()));
         self
     }
 
-    /// The certificate that the client shows, and its private key, as PEM texts.
+    /// The client certificate and its private key, as PEM texts.
     ///
-    /// Certificates of authorities in between follow the certificate in its text. The key is PKCS #8,
-    /// PKCS #1 (RSA) or SEC 1 (EC), and not encrypted.
+    /// The certificates of intermediate authorities follow the client's own in the same text. The
+    /// key is an unencrypted PKCS #8, PKCS #1 (RSA) or SEC 1 (EC) key.
     pub fn client_certificate_pem(
         mut self,
         certificate: impl AsRef<[u8]>,
@@ -74,8 +78,8 @@ impl TlsOptions {
         self
     }
 
-    /// As [`client_certificate_pem`](TlsOptions::client_certificate_pem), from two files, or from one that
-    /// has both.
+    /// Like [`client_certificate_pem`](TlsOptions::client_certificate_pem), but read from two
+    /// files, or from one file that contains both.
     pub fn client_certificate_files(
         mut self,
         certificate: impl AsRef<Path>,
@@ -89,11 +93,11 @@ impl TlsOptions {
         self
     }
 
-    /// The name that the server's certificate must have, a DNS name or an IP address; it is sent as SNI,
-    /// too. Default: the host that is connected to.
+    /// The name that the server's certificate must have: a DNS name or an IP address. It is also
+    /// sent as SNI. Default: the host of the connection.
     ///
-    /// For servers behind a tunnel or an address that their certificates do not name. It is for every server of
-    /// a deployment, sentinels included.
+    /// Use this for servers behind a tunnel, or at an address that their certificates do not name.
+    /// It applies to every server of a deployment, including sentinels.
     pub fn server_name(mut self, name: impl Into<String>) -> Self {
         self.server_name = Some(name.into());
         self
@@ -130,7 +134,7 @@ impl fmt::Debug for TlsOptions {
     }
 }
 
-/// Names the source, never its contents.
+/// Shows where the PEM comes from, never its contents.
 impl fmt::Display for Pem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -1,6 +1,7 @@
 //! Makes a configuration of rustls from PEM texts and files. Runs on a blocking thread, because it reads files.
 //!
-//! No message contains a part of a text. If a key lacks its line breaks, all of it is in the first line.
+//! No message contains a part of a text, not even its first line: a key without line breaks is all
+//! in that line.
 
 use std::borrow::Cow;
 use std::fs;
