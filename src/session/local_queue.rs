@@ -201,6 +201,9 @@ impl LocalQueues {
     ) -> Option<Arc<Hold>> {
         let queue = self.map.get_mut(&hold.resource.queue_name);
         let mut queue = queue.filter(|queue| queue.is_held_by(hold))?;
+        if queue.waiters.is_empty() {
+            return None;
+        }
         let bounded =
             queue.streak >= self.streak.count || queue.streak_since.elapsed() >= self.streak.time;
         let may_pass =

@@ -149,7 +149,7 @@ impl Hold {
 
     /// How long the hold must still stay in Redis, if it is released now.
     pub(crate) fn lingers_for(&self) -> Option<Duration> {
-        self.state.lock().linger.left(self.clock.now())
+        self.state.lock().linger.left(&self.clock)
     }
 
     /// The instant until which the hold must stay in Redis, if it is released now.
@@ -180,7 +180,7 @@ impl Hold {
         state.phase.is_leaving()
             && state.doubt.is_none()
             && !state.deadline.is_uncertain()
-            && state.linger.left(now).is_none()
+            && state.linger.left(&self.clock).is_none()
             && lease_left >= state.guards.lease() / 2
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::clock::Moment;
+use crate::clock::{Clock, Moment};
 
 #[derive(Debug, Default)]
 pub(super) struct Linger {
@@ -19,8 +19,8 @@ impl Linger {
     }
 
     /// Rounded up to whole milliseconds. `None` if a release may free the lock now.
-    pub(super) fn left(&self, now: Moment) -> Option<Duration> {
-        let left = self.until?.saturating_duration_since(now);
+    pub(super) fn left(&self, clock: &Clock) -> Option<Duration> {
+        let left = self.until?.saturating_duration_since(clock.now());
         (!left.is_zero()).then(|| left + Duration::from_millis(1))
     }
 
