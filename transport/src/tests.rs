@@ -1,8 +1,9 @@
-//! The transport against a real server, and against everything that can be wrong with one.
+//! The transport against a real server, and against every fault that a server or network can have.
 //!
-//! Every test has a server of its own. A test waits for a condition, not for a duration, wherever it can.
+//! Every test has its own server. A test waits for a condition instead of a duration where
+//! possible.
 
-/// Leaves the test out where there is no server.
+/// Skips the test if there is no server.
 macro_rules! needs_a_server {
     () => {
         if leasehold_testbed::is_missing() {
@@ -51,7 +52,7 @@ use crate::request::KeyForm;
 use crate::*;
 
 static ADD: Script = Script::new("add", "return redis.call('incrby', KEYS[1], ARGV[1])");
-/// Puts a field into a free hash.
+/// Adds a field to an empty hash.
 static TAKE: Script = Script::new(
     "take",
     "if redis.call('exists', KEYS[1]) == 0 or redis.call('hexists', KEYS[1], ARGV[1]) == 1 then
@@ -60,7 +61,7 @@ static TAKE: Script = Script::new(
      end
      return 1",
 );
-/// Takes it out again.
+/// Removes the field.
 static GIVE: Script = Script::new(
     "give",
     "if redis.call('hdel', KEYS[1], ARGV[1]) == 1 then return 0 end return nil",
@@ -82,7 +83,7 @@ struct Recorder {
     restored: Mutex<Vec<Lane>>,
     /// How often another server was reported.
     switched: AtomicUsize,
-    /// How long each message keeps the consumer busy.
+    /// How long the consumer needs for each message.
     pause: Option<Duration>,
 }
 
@@ -182,7 +183,8 @@ impl Testbed {
         }
     }
 
-    /// Nothing runs on a current-thread runtime outside `block_on`.
+    /// A testbed whose runtime is blocked: nothing runs on a current-thread runtime outside
+    /// `block_on`.
     fn on_a_runtime_that_stands_still(server: &Server) -> (Self, Runtime) {
         let (own, events) = (OwnRuntime::new(), Arc::new(Recorder::default()));
         let callers = Builder::new_current_thread().enable_all().build().unwrap();
@@ -199,7 +201,8 @@ impl Testbed {
         )
     }
 
-    /// For work that may take longer than the time-out of the other tests.
+    /// A testbed with a longer timeout, for work that may take longer than the timeout of the other
+    /// tests.
     async fn patient(server: &Server) -> Self {
         Testbed::patient_at(&server.url()).await
     }

@@ -7,10 +7,10 @@ use bytes::BytesMut;
 use super::{DEPTH, Decoder, ELEMENTS, Incoming, Malformed, REPLY_BYTES};
 use crate::Value;
 
-/// The outcome of a stream of bytes: the frames, and the reason if no more can follow.
+/// The outcome of a stream of bytes: the frames, and why no more can follow, if so.
 type Decoded = (Vec<Incoming>, Option<Malformed>);
 
-/// Decodes what arrives in pieces of these sizes, over and over.
+/// Decodes bytes that arrive in pieces. The sizes of the pieces repeat.
 fn decoded(bytes: &[u8], sizes: &[usize]) -> Decoded {
     let (mut decoder, mut buffer) = (Decoder::default(), BytesMut::new());
     let (mut frames, mut rest) = (Vec::new(), bytes);
@@ -57,7 +57,7 @@ fn array<const N: usize>(items: [Value; N]) -> Value {
     Value::Array(items.into())
 }
 
-/// Every type, with its frame.
+/// The bytes of every type, with its frame.
 fn of_each_type() -> Vec<(&'static [u8], Decoded)> {
     use Value::{Int, Nil};
     let message = vec![text("message"), text("c"), text("0")];
@@ -153,7 +153,7 @@ fn frames_in_one_buffer_are_decoded_one_after_the_other() {
     assert_eq!(whole(&all.concat()), (expected, None));
 }
 
-/// Checks that these bytes are refused with this text, in any pieces.
+/// Checks that these bytes are refused with this text, however they are split.
 fn is_malformed(bytes: &[u8], reason: &str) {
     for sizes in [usize::MAX, 1000, 1] {
         let (frames, malformed) = decoded(bytes, &[sizes]);
@@ -314,7 +314,7 @@ fn a_line_without_an_end_is_refused() {
     );
 }
 
-/// A parse from the start for each piece would be 10^10 steps.
+/// Parsing from the start for each piece would take 10^10 steps.
 #[test]
 fn each_byte_of_a_large_reply_is_searched_once() {
     let items = "$5\r\nabcde\r\n".repeat(100_000);

@@ -1,4 +1,5 @@
-//! What tests look at: the requests without an answer, and the bytes that the kernel has not taken.
+//! Access for tests to the requests without an answer, and to the bytes that the kernel has not
+//! taken.
 
 use super::*;
 

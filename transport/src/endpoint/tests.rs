@@ -1,4 +1,4 @@
-//! Every accepted form, every refused form, and that no secret is ever shown.
+//! Every accepted form and every refused form. No secret is ever shown.
 
 use super::*;
 
@@ -115,7 +115,7 @@ fn credentials_are_decoded() {
         ("redis://:p%40ss%2F%23%25w@h", Some((None, "p@ss/#%w"))),
         ("redis://ann:secret@h", Some((Some("ann"), "secret"))),
         ("redis://a%3Ab:%C3%A9@h", Some((Some("a:b"), "é"))),
-        // Not escaped, and clear all the same.
+        // Not escaped, but unambiguous.
         (
             "redis://:p@s^s{w|o:r[é\"@h",
             Some((None, "p@s^s{w|o:r[é\"")),

@@ -1,4 +1,4 @@
-//! Every row of the table of states, and the invariants, without a stream and without a clock.
+//! Every row of the table of states and every invariant, without a stream and without a clock.
 
 use std::sync::Arc;
 
@@ -14,14 +14,14 @@ static SCRIPT: Script = Script::new("script", "return ARGV[1]");
 
 const ALL: usize = usize::MAX;
 
-/// A ledger and its outbox. The test takes bytes in the place of the kernel.
+/// A ledger and its outbox. The test takes bytes instead of the kernel.
 struct Testbed {
     ledger: Ledger,
     out: BytesMut,
     taken: u64,
     /// Every byte that was taken.
     written: Vec<u8>,
-    /// The time: seconds since this.
+    /// Time is counted in seconds since this instant.
     start: Instant,
 }
 
@@ -64,7 +64,7 @@ impl Testbed {
         self.ledger.in_flight() - before
     }
 
-    /// So many bytes are taken.
+    /// Takes this many bytes.
     fn take(&mut self, bytes: usize) {
         let bytes = bytes.min(self.out.len());
         self.written.extend(self.out.split_to(bytes));
@@ -113,7 +113,7 @@ fn call(number: i64) -> Call {
     }
 }
 
-/// A call as bytes.
+/// The bytes of a call with the hash of its script.
 fn by_hash(number: i64) -> BytesMut {
     let mut bytes = BytesMut::new();
     encode::call(
@@ -125,7 +125,7 @@ fn by_hash(number: i64) -> BytesMut {
     bytes
 }
 
-/// The same with the text of its script.
+/// The bytes of a call with the text of its script.
 fn by_text(number: i64) -> BytesMut {
     let mut bytes = BytesMut::new();
     encode::call(
@@ -157,15 +157,15 @@ fn unknown(fault: Fault) -> CallOutcome {
     Err(CallError::Unknown(fault))
 }
 
-/// Where a request is when something happens to it.
+/// The state of a request when an event occurs.
 #[derive(Clone, Copy, Debug)]
 enum Stage {
     Waiting,
-    /// Encoded, and so many of its bytes are taken.
+    /// Encoded, with this many of its bytes taken.
     Taken(usize),
 }
 
-/// What happens.
+/// The event.
 #[derive(Clone, Copy, Debug)]
 enum Event {
     Ends,
@@ -205,17 +205,18 @@ fn each_row_of_the_table_for_a_call_whose_future_waits() {
             Event::Answered => testbed.reply(Ok(Value::Int(1))).unwrap(),
         }
         assert_eq!(answer.try_recv(), Ok(expected), "{stage:?} {event:?}");
-        // INVARIANT LEDGER-2: nothing is left that could be answered again.
+        // INVARIANT LEDGER-2: the ledger has nothing left that could be answered again.
         let place = matches!((stage, event), (Stage::Taken(1..), Event::TooOld));
         assert_eq!(testbed.ledger.is_idle(), !place, "{stage:?} {event:?}");
-        // The rest of the outbox is taken now. The call is in it only if a part of it was taken before.
+        // The rest of the outbox is taken now. It contains the call only if a part of the call was
+        // taken before.
         testbed.encode();
         testbed.take(ALL);
         let sent = match stage {
             Stage::Taken(1..) => n,
             _ => 0,
         };
-        // After the end the outbox is not written any more.
+        // After the end, the outbox is not written any more.
         if !matches!(event, Event::Ends) {
             assert_eq!(testbed.written.len(), sent, "{stage:?} {event:?}");
         }
@@ -273,7 +274,7 @@ fn a_call_that_lacks_its_script_is_sent_again_before_waiting_calls() {
     testbed.encode();
     testbed.take(ALL);
     assert_eq!(testbed.written, [by_text(1), by_hash(2)].concat());
-    // Not a third time: this is the script's own answer.
+    // The call is not sent a third time, because this is an error of the script itself.
     testbed.reply(Err("NOSCRIPT again")).unwrap();
     assert_eq!(
         one.try_recv(),
@@ -286,7 +287,7 @@ fn a_call_that_lacks_its_script_is_sent_again_before_waiting_calls() {
 
 #[test]
 fn a_dropped_call_that_lacks_its_script_is_not_sent_again() {
-    // Dropped before the answer, between the answer and its turn, or timed out.
+    // The call is dropped before the answer, dropped before it is sent again, or has timed out.
     for case in 0..3 {
         let mut testbed = Testbed::new();
         let mut one = Some(testbed.call(1, 1));
@@ -323,7 +324,7 @@ fn a_call_that_waits_to_be_sent_with_its_text_was_not_applied() {
             testbed.end();
             assert_eq!(one.try_recv(), Ok(not_applied(cut())));
         } else {
-            // It keeps its age.
+            // The call keeps its age.
             assert_eq!(testbed.expire(0), Some(testbed.at(1)));
             assert_eq!(testbed.expire(1), None);
             assert_eq!(one.try_recv(), Ok(not_applied(late())));
@@ -332,7 +333,8 @@ fn a_call_that_waits_to_be_sent_with_its_text_was_not_applied() {
     }
 }
 
-/// Of three calls, sent one second after the other, any may time out, after any number of taken bytes.
+/// Three calls are sent, one per second. Any of them may time out, after any number of bytes was
+/// taken.
 #[test]
 fn withdrawing_a_call_leaves_the_bytes_of_others_intact() {
     let lengths = [1, 22, 333].map(length);
@@ -357,7 +359,7 @@ fn withdrawing_a_call_leaves_the_bytes_of_others_intact() {
             let mut first = 0;
             let mut left = Vec::new();
             for at in 0..3 {
-                // Withdrawn if it has timed out and none of it was taken.
+                // A call is withdrawn if it has timed out and none of its bytes were taken.
                 let begun = first < taken;
                 first += lengths[at];
                 if old[at] {
@@ -375,7 +377,7 @@ fn withdrawing_a_call_leaves_the_bytes_of_others_intact() {
             }
             testbed.take(ALL);
             assert_eq!(testbed.written, expected, "{taken} {old:?}");
-            // Each of the others gets its own reply, and so does a later call.
+            // The other calls and a later one get their own replies.
             let mut later = testbed.call(4, 3);
             testbed.encode();
             testbed.take(ALL);
@@ -436,7 +438,7 @@ fn a_reply_without_a_request_ends_the_connection() {
     assert!(testbed.reply(Ok(Value::Nil)).is_err(), "it was answered");
 }
 
-/// INVARIANT LEDGER-1: of every prefix that is encoded at once.
+/// INVARIANT LEDGER-1, for any number of requests that are encoded at once.
 #[test]
 fn requests_keep_their_order_however_many_are_encoded_at_once() {
     for enough in 1..3 * length(10) {
@@ -475,7 +477,7 @@ fn a_closed_ledger_takes_no_requests_and_answers_those_in_flight() {
     testbed.reply(Ok(Value::Nil)).unwrap();
     assert_eq!(sent.try_recv(), Ok(Ok(Value::Nil)));
     assert!(testbed.ledger.is_drained());
-    // The first reason stays.
+    // The first reason is kept.
     testbed.end();
     assert_eq!(
         testbed.ledger.push(Request::Ping(None), testbed.at(2)),
@@ -518,7 +520,7 @@ fn a_subscription_is_answered_by_its_own_push_or_by_an_error() {
     let confirmed = |testbed: &mut Testbed, kind, channel| {
         deliver(testbed.ledger.confirmed(kind, channel));
     };
-    // Not yet its turn: no request was sent for it.
+    // The oldest request is a call, not the subscription, so the push is ignored.
     confirmed(&mut testbed, "subscribe", "a");
     testbed.reply(Ok(Value::Int(1))).unwrap();
     assert_eq!(before.try_recv(), Ok(Ok(Value::Int(1))));
@@ -569,7 +571,8 @@ fn an_unsubscription_is_answered_by_its_own_push_or_by_an_error() {
     }
 }
 
-/// What a server may answer to SUNSUBSCRIBE and the PING behind it, its own push in front of it or not.
+/// The possible answers to SUNSUBSCRIBE and its PING, with or without the server's own push before
+/// them.
 #[test]
 fn a_sharded_unsubscription_ends_with_its_ping_whatever_came_before() {
     const PUSH: Option<Result<Value, &str>> = None;
@@ -603,7 +606,7 @@ fn a_sharded_unsubscription_ends_with_its_ping_whatever_came_before() {
     }
 }
 
-/// ASKING and its call are one request: sent, withdrawn and timed out together.
+/// ASKING and its call are one request. They are sent, withdrawn and timed out together.
 #[test]
 fn asking_belongs_to_its_call() {
     let asked = |testbed: &mut Testbed| {
@@ -621,7 +624,7 @@ fn asking_belongs_to_its_call() {
             .unwrap();
         receiver
     };
-    // Answered, also where the script is not known.
+    // The call is answered, even if the server does not know the script.
     let mut testbed = Testbed::new();
     let mut answer = asked(&mut testbed);
     for reply in [Err("NOSCRIPT no"), Ok(Value::Int(1))] {
@@ -641,7 +644,7 @@ fn asking_belongs_to_its_call() {
             .count(),
         2
     );
-    // Too old before it was sent: no ASKING is left for the next command.
+    // The call times out before it is sent. No ASKING is left before the next command.
     let mut testbed = Testbed::new();
     let answer = asked(&mut testbed);
     testbed.encode();
@@ -649,7 +652,7 @@ fn asking_belongs_to_its_call() {
     testbed.take(ALL);
     assert!(testbed.written.is_empty() && testbed.ledger.is_idle());
     drop(answer);
-    // Too old when it was sent: both replies are still its own.
+    // The call times out after it was sent. Both replies still belong to it.
     let mut testbed = Testbed::new();
     let answer = asked(&mut testbed);
     testbed.encode();
@@ -675,7 +678,7 @@ fn a_subscription_answered_like_a_call_ends_the_connection() {
     drop(answer);
 }
 
-/// A PING is answered with its number, or with an error: anything else is the answer to another request.
+/// A PING is answered with its number or with an error. Any other reply answers another request.
 #[test]
 fn a_wrong_answer_to_ping_ends_the_connection() {
     for (reply, is_answer) in [
@@ -701,7 +704,8 @@ fn a_wrong_answer_to_ping_ends_the_connection() {
     }
 }
 
-/// As the first PING was answered, so are the others; and where that is by PONG, nothing else is.
+/// All PINGs must be answered in the same way as the first one. If that is PONG, no other request
+/// may be answered PONG.
 #[test]
 fn a_proxy_that_answers_pong_must_always_do_so() {
     let text = |text: &str| Ok(Value::Text(text.into()));
@@ -723,7 +727,7 @@ fn a_proxy_that_answers_pong_must_always_do_so() {
             assert_eq!(is_taken, is_answer || reply == first, "{first} {second}");
         }
         if !is_answer {
-            // Its connection is over.
+            // The connection has ended.
             continue;
         }
         let call = testbed.call(1, 1);
@@ -738,7 +742,7 @@ fn a_proxy_that_answers_pong_must_always_do_so() {
     }
 }
 
-/// Only calls have a time-out in the ledger: the caller of a subscription limits its time.
+/// Only calls have a timeout in the ledger. The caller of a subscription limits its time itself.
 #[test]
 fn only_calls_time_out() {
     let mut testbed = Testbed::new();

@@ -1,4 +1,4 @@
-//! What the model of the connections' threads looks at.
+//! Access for the model of a connection's threads.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! One call: arguments, replies, error answers, order.
+//! A single call: its arguments, replies and errors, and the order of calls.
 
 use super::*;
 
@@ -123,7 +123,7 @@ async fn temporary_conditions_of_the_server_are_not_applied() {
     };
     let redis = testbed.redis.clone();
     let spinning = Handle::current().spawn(async move { redis.call(Lane::Background, spin).await });
-    // The first call may wait until the time limit of the script has passed.
+    // The first call may block until the script has reached its time limit.
     until_not_applied(&testbed, "BUSY").await;
     server.command(&["SCRIPT", "KILL"]);
     drop(spinning.await);

@@ -1,9 +1,9 @@
-//! Clusters in this process: what their nodes say of the slots, and how redirects end.
+//! Clusters in this process: their layouts, and how redirects end.
 
 use super::fakes::{Answer, Fakes, array, as_usual, bulk};
 use super::*;
 
-/// Of slot 3300, and of slot 15495.
+/// Keys in slot 3300 and in slot 15495.
 const LOW: &str = "b";
 const HIGH: &str = "a";
 
@@ -18,7 +18,7 @@ fn info(epoch: u64) -> String {
     ))
 }
 
-/// One node with all slots. `answers` has the first word.
+/// A cluster of one node with all slots. `answers` is asked first for each command.
 fn one_node(mut answers: impl FnMut(&[String]) -> Option<Answer> + Send + 'static) -> Fakes {
     Fakes::new(move |_, words| {
         let word = |at: usize| words.get(at).map_or("", String::as_str);
@@ -37,7 +37,7 @@ fn is_script(words: &[String]) -> bool {
     words.first().is_some_and(|word| word.starts_with("EVAL"))
 }
 
-/// The first answer to a script, and all later ones.
+/// The outcome of a call whose script is answered `first`, and then `later`.
 async fn outcome_of(first: &'static str, later: &'static str) -> Result<Value, CallError> {
     let mut scripts = 0;
     let fakes = one_node(move |words| {
@@ -54,7 +54,7 @@ async fn outcome_of(first: &'static str, later: &'static str) -> Result<Value, C
 const BEGUN: &str =
     "-ERR Script attempted to access a non local key in a cluster node script: f\r\n";
 
-/// The script may have written before it missed the key, whatever its last attempt comes to.
+/// The script may have written before it missed the key, whatever the last attempt answers.
 #[tokio::test(start_paused = true)]
 async fn a_call_that_was_stopped_in_its_middle_is_never_called_not_applied() {
     let nowhere = [
@@ -78,7 +78,7 @@ async fn a_call_that_was_stopped_in_its_middle_is_never_called_not_applied() {
     assert_eq!(outcome_of(BEGUN, ":7\r\n").await, Ok(Value::Int(7)));
 }
 
-/// Another client's releases are published within the shard, and nobody would hear them.
+/// Other clients publish releases within the shard, where this client would miss them.
 #[tokio::test(start_paused = true)]
 async fn a_late_answer_does_not_decide_how_releases_are_published() {
     let (mut asked, mut is_owed) = (0, false);
@@ -88,7 +88,7 @@ async fn a_late_answer_does_not_decide_how_releases_are_published() {
             is_owed = asked == 1;
             is_owed.then_some(Answer::Silence)
         }
-        // The late answer, and behind it the one to the next question.
+        // The late answer, followed by the one to the next question.
         Some("CLUSTER") if std::mem::take(&mut is_owed) => {
             let slots = array(&[owner(0, 16_383, "n1", 1)]);
             Some(Answer::Reply(format!("*0\r\n{slots}")))
@@ -116,7 +116,8 @@ async fn a_late_answer_does_not_decide_how_releases_are_published() {
     assert_eq!(redis.publish_command(LOW, LOW), "PUBLISH");
 }
 
-/// Two nodes, of which the first is replaced by a third while nobody knows the address of the second.
+/// Two nodes. The first one is replaced by a third one, while nobody knows the address of the
+/// second.
 fn failing_over(has_failed_over: Arc<AtomicUsize>) -> Fakes {
     Fakes::new(move |address, words| {
         let word = |at: usize| words.get(at).map_or("", String::as_str);
@@ -138,7 +139,8 @@ fn failing_over(has_failed_over: Arc<AtomicUsize>) -> Fakes {
     })
 }
 
-/// Nobody knew better for long, and then the election is over: who calls now must not wait in vain.
+/// No node knew the new owner for a long time. Once the election is over, a call must not wait in
+/// vain.
 #[tokio::test(start_paused = true)]
 async fn a_failover_is_followed_before_a_call_gives_up() {
     for _ in 0..20 {
@@ -185,9 +187,9 @@ async fn a_node_without_an_address_does_not_hide_a_failover() {
         sleep(SECOND / 10).await;
     }
     assert_eq!(events.switched.load(Ordering::SeqCst), 1);
-    // Its slots stay where they were.
+    // The slots of the node without an address keep their owner.
     assert_eq!(redis.call(Lane::Caller, add(HIGH)).await, answer("n2:2"));
-    // A new client has at least the other half.
+    // A new client knows at least the other half of the slots.
     let (redis, _) = fakes.open(url, IfUnreachable::Fail).await.unwrap();
     assert_eq!(redis.call(Lane::Caller, add(LOW)).await, answer("n3:3"));
     let unserved = redis.call(Lane::Caller, add(HIGH)).await;

@@ -1,4 +1,4 @@
-//! The first connection: what can be wrong, which outcome it is, and that it is bounded.
+//! The first connection: each possible fault, its outcome, and that it takes a bounded time.
 
 use std::net::TcpListener;
 
@@ -8,7 +8,7 @@ use super::memory::{CALLER, Ending, MemoryServer, MemoryTestbed, WELCOME, echo};
 use super::*;
 use leasehold_testbed::Proxy;
 
-/// The outcome of connecting, which must come.
+/// The error of connecting, which must come in time.
 async fn refusal(url: &str) -> CallError {
     let own = OwnRuntime::new();
     let connecting = connect(url, Arc::new(Recorder::default()), own.handle());
@@ -27,7 +27,7 @@ fn assert_not_applied(error: &CallError, part: &str) {
     assert!(holds, "expected `{part}`: {error:?}");
 }
 
-/// Our connections that use the database.
+/// How many of our connections use the database.
 fn ours_in(server: &Server, database: u8) -> usize {
     let clients = server.clients("name=leasehold:test");
     clients
@@ -63,7 +63,7 @@ async fn wrong_and_missing_logins_are_refused() {
 #[tokio::test]
 async fn a_server_without_hello_is_refused_and_its_answer_does_not_show_the_password() {
     needs_a_server!();
-    // Such an answer repeats the command.
+    // The error of an unknown command repeats its arguments.
     let without = ["--requirepass", "hunter2", "--rename-command", "HELLO", ""];
     let server = Server::start_with(&without);
     assert_refused(&refusal(&server.url()).await, "unknown command 'HELLO'");
@@ -108,7 +108,7 @@ async fn a_closed_port_is_not_applied() {
 async fn a_dead_address_does_not_hide_the_others_of_its_name() {
     needs_a_server!();
     let server = Server::start();
-    // A full queue of connections that are never accepted: the next attempt gets no answer.
+    // The queue of this socket is full and never accepted from, so the next attempt gets no answer.
     let socket = tokio::net::TcpSocket::new_v4().unwrap();
     socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let listener = socket.listen(0).unwrap();
@@ -205,7 +205,8 @@ async fn names_that_the_server_refuses_do_no_harm() {
     assert_eq!(testbed.add(Lane::Caller, "n").await, Ok(1));
 }
 
-/// The answers to the handshake, cut after each byte: the error is reported, and no stream stays open.
+/// The answers to the handshake are cut after each byte. The error is reported, and no stream stays
+/// open.
 #[tokio::test(start_paused = true)]
 async fn a_handshake_that_is_cut_after_any_byte_is_not_applied() {
     for ending in [Ending::Closed, Ending::Reset] {
@@ -234,7 +235,7 @@ async fn a_handshake_that_is_cut_after_any_byte_is_not_applied() {
     }
 }
 
-/// Why a server with this answer to HELLO is not connected to.
+/// The error of connecting to a server with this answer to HELLO.
 async fn unwelcome(answer: &str) -> CallError {
     let server = MemoryServer::new();
     server.welcome(answer);
@@ -264,7 +265,8 @@ async fn a_server_that_does_not_speak_resp3_is_refused_with_this_reason() {
     assert_not_applied(&unwelcome("-LOADING the dataset\r\n").await, "LOADING");
 }
 
-/// With Sentinel a call must never reach a replica: the connection itself says what the server is.
+/// With Sentinel, a call must never reach a replica. So each connection checks the role of its
+/// server.
 #[tokio::test(start_paused = true)]
 async fn a_replica_is_refused_where_a_primary_is_needed() {
     for (role, is_fit) in [("master", true), ("replica", false)] {
@@ -282,7 +284,7 @@ async fn a_replica_is_refused_where_a_primary_is_needed() {
     }
 }
 
-/// A message behind the handshake in the same read is not lost.
+/// A message that arrives in the same read as the handshake is not lost.
 #[tokio::test(start_paused = true)]
 async fn bytes_read_beyond_the_handshake_are_kept() {
     let message = b">3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$1\r\nx\r\n";
@@ -294,7 +296,7 @@ async fn bytes_read_beyond_the_handshake_are_kept() {
     until("it is received", || testbed.events.messages() == before + 1).await;
 }
 
-/// Reads what the client sends until `word` is in it.
+/// Reads what the client sends, up to and including `word`.
 async fn asked(stream: &mut tokio::net::TcpStream, word: &[u8]) {
     let mut seen = Vec::new();
     while !seen.windows(word.len()).any(|window| window == word) {
@@ -304,7 +306,7 @@ async fn asked(stream: &mut tokio::net::TcpStream, word: &[u8]) {
     }
 }
 
-/// A question takes nothing: without an answer nothing is in doubt.
+/// A question takes no lock, so without an answer nothing is in doubt.
 #[tokio::test]
 async fn a_cluster_that_does_not_describe_itself_is_not_applied() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();

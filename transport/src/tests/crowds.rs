@@ -1,10 +1,10 @@
-//! Calls that come together: order, failures of one, futures that are dropped, losses.
+//! Simultaneous calls: their order, failures of one of them, dropped futures, and losses.
 
 use futures::future::join_all;
 use futures::poll;
 
 use super::*;
-/// So many that some are sent and others wait.
+/// Enough calls that some are sent and others wait.
 const FEW: usize = 16;
 
 type Pending<'a> = std::pin::Pin<Box<dyn Future<Output = Result<Value, CallError>> + Send + 'a>>;
@@ -16,8 +16,8 @@ async fn started<'a>(testbed: &'a Testbed, call: Call) -> Pending<'a> {
     call
 }
 
-/// Calls of which the first is sent and the others wait. Nothing else runs until the test awaits: its
-/// runtime has one thread.
+/// The first call is on the wire, and the others are queued behind it. Nothing else runs until the
+/// test awaits, because its runtime has one thread.
 async fn crowd(testbed: &Testbed) -> Vec<Pending<'_>> {
     let mut calls = Vec::new();
     for n in 0..FEW {
@@ -26,14 +26,14 @@ async fn crowd(testbed: &Testbed) -> Vec<Pending<'_>> {
     calls
 }
 
-/// The server knows the scripts from here on.
+/// Loads the scripts on the server.
 fn knows(server: &Server, scripts: &[&Script]) {
     for script in scripts {
         server.command(&["SCRIPT", "LOAD", script.text]);
     }
 }
 
-/// The kernel has taken every request.
+/// Waits until the kernel has taken every request.
 async fn all_is_sent(testbed: &Testbed) {
     let connection = testbed
         .redis
@@ -51,7 +51,8 @@ async fn calls_of_several_scripts_keep_their_order() {
     let server = Server::start();
     let testbed = Testbed::patient(&server).await;
     let (taking, ending) = (take("k", "o"), give("k", "o"));
-    // A call whose script the server does not know is late by design.
+    // The scripts are loaded, because a call whose script is unknown is sent again later, out of
+    // order.
     knows(&server, &[&APPEND, taking.script, ending.script]);
     let (mut calls, mut others) = (Vec::new(), Vec::new());
     let mut expected = String::new();
@@ -76,7 +77,7 @@ async fn calls_of_several_scripts_keep_their_order() {
     }
     let (outcomes, _) = futures::join!(join_all(calls), join_all(others));
     for (turn, outcome) in outcomes.into_iter().enumerate() {
-        // Each acquisition found the lock free, each release found it held.
+        // Each acquisition found the lock free, and each release found it held.
         let expected = [Value::Nil, Value::Int(0)][turn % 2].clone();
         assert_eq!(outcome, Ok(expected));
     }
@@ -94,7 +95,8 @@ async fn writes_by_driver_and_callers_keep_their_order() {
     for round in 0..2_000 {
         let mut under_way = Vec::new();
         for turn in 0..10 {
-            // The driver writes on the other thread, or has nothing to do and this thread writes.
+            // Sometimes the driver writes on the other thread. Otherwise it is idle, and this
+            // thread writes.
             if turn == round % 10 {
                 for _ in 0..fastrand::u32(..2_000) {
                     std::hint::spin_loop();
@@ -126,7 +128,7 @@ async fn one_bad_call_fails_alone() {
     ]);
     server.command(&["LPUSH", "ok:list", "x"]);
     let testbed = Testbed::patient_at(&format!("redis://ann:pw@127.0.0.1:{}", server.port())).await;
-    // With a key of the wrong type, and then with one that this user may not touch.
+    // First a key of the wrong type, then a key that this user may not access.
     for (bad, word) in [("ok:list", "WRONGTYPE"), ("secret", "NOPERM")] {
         let mut calls = crowd(&testbed).await;
         for key in ["ok:1", bad, "ok:2"] {
@@ -173,7 +175,7 @@ async fn nobody_waits_for_a_future_that_was_dropped() {
     let first = started(&testbed, take("first", "o")).await;
     let second = started(&testbed, take("second", "o")).await;
     let third = started(&testbed, take("third", "o")).await;
-    // A call that is sent, and all waiting calls but two.
+    // Drops one call that was sent, and all waiting calls but two.
     drop((crowd, second));
     assert_eq!((first.await, third.await), (Ok(Value::Nil), Ok(Value::Nil)));
     assert_eq!(server.command(&["EXISTS", "first", "third"]).int(), 2);
@@ -198,12 +200,13 @@ async fn a_dropped_call_is_not_sent_again_after_its_undo() {
     let server = Server::start();
     let testbed = Testbed::patient(&server).await;
     let (attempt, undo) = (take("k", "o"), give("k", "o"));
-    // The attempt is refused for want of its script: alone, and among others.
+    // The server does not know the script of the attempt. The attempt is sent alone, or among
+    // others.
     for before in [0, FEW] {
         server.command(&["FLUSHALL"]);
         server.command(&["SCRIPT", "FLUSH"]);
         knows(&server, &[undo.script]);
-        // Nothing is answered until the undo is sent.
+        // The server answers nothing until the undo is sent.
         server.pause();
         let mut others = Vec::new();
         for _ in 0..before {

@@ -1,11 +1,11 @@
-//! A connection that ends after each byte of the requests and after each byte of the replies: every call
-//! gets the most exact outcome that can be known.
+//! A connection that ends after each byte of the requests, and after each byte of the replies.
+//! Every call gets the most exact outcome that can be known.
 
 use super::memory::{CALLER, Ending, MemoryServer, MemoryTestbed, Pending, Socket};
 use super::request::ScriptForm;
 use super::*;
 
-/// Of several lengths, in the order in which they are answered on each connection.
+/// Replies of several lengths, in the order in which they are sent on each connection.
 const REPLIES: [&str; 4] = [
     ":29999\r\n",
     "_\r\n",
@@ -13,7 +13,7 @@ const REPLIES: [&str; 4] = [
     "*2\r\n:1\r\n$1\r\nx\r\n",
 ];
 
-/// The earlier calls on the connection.
+/// Which calls came earlier on the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Before {
     Nothing,
@@ -27,7 +27,7 @@ enum Before {
     TooOld,
 }
 
-/// How it ends when no more bytes are taken.
+/// How the connection ends when no more bytes are taken.
 #[derive(Clone, Copy, Debug)]
 enum How {
     Ends(Ending),
@@ -44,7 +44,7 @@ const BEFORE: [Before; 5] = [
 ];
 
 fn server() -> MemoryServer {
-    // The owner's name has the number of the reply.
+    // The owner's name contains the number of the reply.
     MemoryServer::answering(|words| match words[0].as_str() {
         "EVALSHA" => {
             let turn = words[4]
@@ -74,10 +74,10 @@ struct Case {
     cases: usize,
 }
 
-/// A connection with an earlier call.
+/// A connection on which an earlier call was made.
 struct Ready {
     socket: Socket,
-    /// The call before, if it waits.
+    /// The earlier call, if its future still waits.
     before: Option<Pending>,
     /// Bytes of replies that come before those of the calls.
     replies: usize,
@@ -91,7 +91,7 @@ impl Case {
         }
     }
 
-    /// The same length in each case.
+    /// A call whose encoding has the same length in each case.
     fn call(&self, turn: usize) -> Call {
         take("the:lock", &format!("owner-{:06}-{turn}", self.cases))
     }
@@ -112,7 +112,7 @@ impl Case {
                 replies: 0,
             };
         }
-        // Nothing waits before it: it is written at once.
+        // No other request is waiting, so this call is written at once.
         let mut call = Some(self.testbed.started(self.call(3)));
         assert_eq!(socket.names(), ["EVALSHA"]);
         let mut replies = REPLIES[3].len();
@@ -123,7 +123,8 @@ impl Case {
             Before::TooOld => {
                 let outcome = call.take().unwrap().await;
                 assert!(matches!(outcome, Err(CallError::Unknown(_))), "{outcome:?}");
-                // Behind it comes a PING, and after such a silence the supervisor sends another one.
+                // The call is followed by a PING. After such a long silence, the supervisor sends
+                // another one.
                 until("it is pinged twice", || socket.names().len() == 3).await;
                 replies += 2 * b"$1\r\n1\r\n".len();
             }
@@ -135,7 +136,7 @@ impl Case {
         }
     }
 
-    /// Each call reached the server once, or not at all.
+    /// Checks that each call reached the server at most once.
     fn assert_sent_once(&self) {
         let mut owners: Vec<String> = Vec::new();
         for socket in self.testbed.server.sockets() {
@@ -183,7 +184,7 @@ async fn cut_requests(calls: usize, before: Before, how: How) {
         .await;
         match how {
             How::Ends(ending) => ready.socket.end(ending),
-            // Nothing is left to write.
+            // All bytes are written, so no write can fail.
             How::Breaks if taken == one * calls => ready.socket.end(Ending::Reset),
             How::Breaks => {}
         }
@@ -282,7 +283,7 @@ async fn replies_cut_after_any_byte_give_the_right_outcomes() {
     }
 }
 
-/// The tests above on several calls concern one write.
+/// The tests above about several calls assume that one write carries them.
 #[tokio::test(start_paused = true)]
 async fn simultaneous_calls_are_sent_in_one_write() {
     let mut case = Case::new().await;

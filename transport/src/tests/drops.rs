@@ -1,4 +1,5 @@
-//! Futures that are dropped at any time, in great number: no reply goes astray, nothing is left.
+//! Many futures that are dropped at random times. No reply goes to another call, and nothing is
+//! left behind.
 
 use std::pin::pin;
 
@@ -7,14 +8,14 @@ use super::*;
 
 static ECHO_LAST: Script = Script::new("echo_last", "return ARGV[1]");
 
-/// How many calls: set it to a million by hand.
+/// The variable that sets the number of calls. Set it to a million by hand.
 const VARIABLE: &str = "LEASEHOLD_DROPS";
 const FEWEST: u64 = 20_000;
 
-/// More than two, so that threads are taken from tasks in the middle of anything.
+/// More tasks than threads, so that tasks are interrupted at any point.
 const TASKS: u64 = 8;
 
-/// At once in one task.
+/// Simultaneous calls of one task.
 const CROWD: u64 = 50;
 
 fn number(number: u64) -> Call {
@@ -26,7 +27,8 @@ fn number(number: u64) -> Call {
     }
 }
 
-/// Polls a call to its end, or a few times only. Returns whether it was answered, and checks the answer.
+/// Polls a call to its end, or only a few times. Returns whether it was answered, and checks the
+/// reply.
 async fn perhaps(redis: &Node, own: u64) -> bool {
     let mut call = pin!(redis.call(LANES[usize::from(own.is_multiple_of(16))], number(own)));
     let outcome = if fastrand::bool() {
@@ -86,7 +88,7 @@ async fn no_reply_goes_astray_and_nothing_is_left() {
         answered += of_task;
         most = most.max(most_of_task);
     }
-    // Both happened, and often.
+    // Both cases occurred often.
     let calls = usize::try_from(calls).unwrap();
     assert!(
         (calls / 3..calls * 19 / 20).contains(&answered),
@@ -97,8 +99,8 @@ async fn no_reply_goes_astray_and_nothing_is_left() {
         assert_eq!(testbed.redis.epoch(lane), 0);
     }
     assert_eq!(testbed.redis.reconnects(), 0);
-    // The present calls of each task, and dropped calls whose reply is still to come: of each crowd the
-    // calls behind the last call that was waited for.
+    // Counts the current calls of each task, and the dropped calls without a reply: in each crowd,
+    // those after the last call that was waited for.
     let bound = usize::try_from(4 * TASKS * CROWD).unwrap();
     assert!(most <= bound, "{most} requests at once");
     if std::env::var_os(VARIABLE).is_some() {
@@ -136,11 +138,11 @@ async fn a_dropped_call_is_forgotten_at_its_turn() {
     );
 }
 
-/// The bytes that a call in flight costs beside its keys and arguments: in its future, in the channel of
-/// its answer, in the ledger.
+/// The memory of a call in flight, without its keys and arguments: in its future, in the channel of
+/// its answer, and in the ledger.
 #[test]
 fn a_call_in_flight_is_small() {
-    /// The ledger's capacity doubles: with this number none is to spare.
+    /// A power of two, so that the ledger's doubled capacity has nothing to spare.
     const CALLS: u64 = 1 << 14;
     const LIMIT: u64 = 300;
     let runtime = Builder::new_current_thread()
@@ -155,7 +157,7 @@ fn a_call_in_flight_is_small() {
     let size = u64::try_from(size_of_val(&make(0))).unwrap();
     let mut futures: Vec<_> = (0..CALLS).map(|own| Box::pin(make(own))).collect();
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
-    // All work is on this thread, the driver's included: the runtime has no other.
+    // All work is counted, because the runtime, including the driver, has only this thread.
     let counted = allocation_counter::measure(|| {
         runtime.block_on(async {
             for crowd in futures.chunks_mut(64) {

@@ -1,4 +1,5 @@
-//! Servers of a deployment, in this process: a function of the test decides what each address answers.
+//! The servers of a deployment, in this process. A function of the test decides what each address
+//! answers.
 
 use std::io;
 
@@ -10,10 +11,10 @@ use super::*;
 use crate::deployment::Deployment;
 use crate::dial::StreamDialer;
 
-/// What happens at an address to a command, or to an attempt to connect (no words).
+/// What an address answers to a command, or to an attempt to connect (which has no words).
 pub(super) enum Answer {
     Reply(String),
-    /// No reply, and a connection that stays open.
+    /// No reply. The connection stays open.
     Silence,
     /// The connection ends, or is refused.
     End,
@@ -26,7 +27,7 @@ pub(super) struct Fakes(Arc<Mutex<Inside>>);
 
 struct Inside {
     answers: Box<Answers>,
-    /// Attempts to connect, by address.
+    /// The address of each attempt to connect.
     dialled: Vec<String>,
 }
 
@@ -49,7 +50,7 @@ impl Fakes {
             .count()
     }
 
-    /// A deployment of them, with all its tasks on the runtime of the test.
+    /// Connects to a deployment of these servers. All tasks run on the runtime of the test.
     pub(super) async fn open(
         &self,
         url: &str,
@@ -98,7 +99,7 @@ impl Fakes {
     }
 }
 
-/// What a primary answers whose scripts all return nil.
+/// The answers of a primary whose scripts all return nil.
 pub(super) fn as_usual(words: &[String]) -> Answer {
     if words.is_empty() {
         return Answer::Silence;

@@ -1,4 +1,4 @@
-//! Calls that time out: while they wait, in the outbox, taken in part, in flight.
+//! Calls that time out while they wait, in the outbox, partly written, or in flight.
 
 use super::memory::{CALLER, MemoryServer, MemoryTestbed, Pending, Socket, echo};
 use super::request::ScriptForm;
@@ -6,7 +6,7 @@ use super::*;
 
 static ECHO_LAST: Script = Script::new("echo_last", "return ARGV[#ARGV]");
 
-/// With an argument so long that the outbox takes no other call.
+/// A call whose argument is so long that the outbox takes no other call.
 fn long(number: i64) -> Call {
     let filler = Arg::Text(Arc::from("x".repeat(70_000)));
     Call {
@@ -51,7 +51,7 @@ fn is_not_applied(outcome: &Result<Value, CallError>) -> bool {
     matches!(outcome, Err(CallError::NotApplied(fault)) if fault.0 == "no answer within 300 ms")
 }
 
-/// The calls 1 to 3. The kernel takes `room` bytes of them before they time out.
+/// Three calls, numbered 1 to 3. The kernel takes `room` bytes of them before they time out.
 struct Late {
     testbed: MemoryTestbed,
     socket: Socket,
@@ -74,7 +74,8 @@ impl Late {
         }
     }
 
-    /// The server goes on, and answers a fourth call with its own reply, on the same connection.
+    /// Lets the server continue. It answers a fourth call with that call's own reply, on the same
+    /// connection.
     async fn goes_on(self, expected: &[&str]) {
         self.socket
             .at(|state| (state.room, state.replies) = (usize::MAX, usize::MAX));
@@ -95,7 +96,7 @@ impl Late {
 
 #[tokio::test(start_paused = true)]
 async fn timed_out_calls_that_the_kernel_has_not_taken_are_never_sent() {
-    // The first is in the outbox, which takes nothing more: the others wait.
+    // The first call fills the outbox, so the others wait.
     let late = Late::new([long(1), long(2), short(3)], 0).await;
     assert!(
         late.outcomes.iter().all(is_not_applied),
@@ -123,7 +124,7 @@ async fn a_partly_written_call_is_unknown_and_its_rest_is_sent() {
 #[tokio::test(start_paused = true)]
 async fn a_call_still_whole_in_the_outbox_is_withdrawn() {
     let (one, two) = (length(&short(1)), length(&short(2)));
-    // Each number of bytes of the calls that the kernel may have taken.
+    // For each number of bytes that the kernel may have taken.
     for room in one..=one + two + length(&short(3)) {
         let late = Late::new([short(1), short(2), short(3)], room).await;
         assert!(is_unknown(&late.outcomes[0]), "{room}");
@@ -149,7 +150,7 @@ async fn a_call_still_whole_in_the_outbox_is_withdrawn() {
 #[tokio::test(start_paused = true)]
 async fn each_call_has_its_own_time() {
     let testbed = MemoryTestbed::new(MemoryServer::answering(echo)).await;
-    // Long enough to tell the calls apart, and short enough for the supervisor not to notice the silence.
+    // Long enough to distinguish the calls, and too short for the supervisor to notice the silence.
     testbed.server.socket(CALLER).at(|state| state.replies = 0);
     let start = Instant::now();
     let mut calls = Vec::new();
@@ -180,7 +181,7 @@ async fn late_replies_do_not_end_the_connection() {
     for number in 0..30 {
         socket.at(|state| state.replies = 0);
         let call = testbed.started(short(number));
-        // Now and then the reply is too late for the call, and not for the next call.
+        // Sometimes the reply is too late for its own call, but not for the next call.
         let limit = TIMING.command.as_millis();
         let late = u64::try_from(limit).unwrap() * if number % 5 == 4 { 3 } else { 2 } / 3;
         sleep(Duration::from_millis(late + 1)).await;
@@ -201,7 +202,7 @@ async fn late_replies_do_not_end_the_connection() {
     );
 }
 
-/// The supervisor asks a runtime for a sign of life only when a call is due.
+/// The supervisor checks that the runtime responds only when a call is due.
 #[tokio::test(start_paused = true)]
 async fn without_an_expired_call_nothing_is_due() {
     let testbed = MemoryTestbed::new(MemoryServer::answering(echo)).await;

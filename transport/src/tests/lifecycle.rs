@@ -1,4 +1,4 @@
-//! Runtimes that end or stand still, and closing without leaving anything behind.
+//! Runtimes that end or are blocked, and closing without leaving anything behind.
 
 use super::*;
 use leasehold_testbed::Proxy;
@@ -162,7 +162,7 @@ fn connections_move_to_our_runtime_when_that_of_the_caller_ends() {
         server.command(&["PUBLISH", "c", "x"]);
         until("it receives", || testbed.events.messages() == 1).await;
         testbed.subscribe("d").await.unwrap();
-        // And again when the connection on our runtime is lost.
+        // The same happens when the connection on our runtime is lost.
         server.command(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
         testbed.until_up(Lane::Caller).await;
         testbed.redis.close().await;

@@ -1,17 +1,17 @@
-//! Logins by a provider: who is asked when, and what a connection that lives makes of new credentials.
+//! Logins with a provider: when it is asked, and how an open connection uses new credentials.
 
 use super::memory::{MemoryServer, MemoryTestbed, Socket, usual};
 use super::*;
 use crate::credentials::{Credentials, CredentialsFuture, CredentialsProvider, Provider};
 use crate::login::Login;
 
-/// Gives what the test sets, and counts.
+/// A provider that returns what the test sets, and counts requests.
 #[derive(Clone, Default)]
 struct Vault(Arc<Mutex<Contents>>);
 
 #[derive(Default)]
 struct Contents {
-    /// Or why there are none. `None`: it never answers.
+    /// The credentials or an error. `None` if the provider never answers.
     given: Option<Result<Credentials, String>>,
     asked: usize,
 }
@@ -87,7 +87,7 @@ async fn a_login_is_renewed_on_each_living_connection_before_its_credentials_exp
     sleep(SECOND * 2).await;
     let second = ["AUTH", "ann", "second"].map(str::to_owned).to_vec();
     assert_eq!(renewals(&server), vec![vec![second.clone()]; 3]);
-    // These are valid for ever.
+    // These credentials never expire.
     vault.set(Ok(ann("third")));
     sleep(minute * 100).await;
     let third = ["AUTH", "ann", "third"].map(str::to_owned).to_vec();
@@ -161,7 +161,7 @@ async fn a_refusal_ends_the_connection_once_its_credentials_have_expired() {
     assert!(gone, "and the old ones are closed");
 }
 
-/// Each of them ends the first login, and the reason is told.
+/// Each of these answers fails the first login, and the error contains the reason.
 #[tokio::test(start_paused = true)]
 async fn calls_are_not_applied_while_the_provider_gives_nothing() {
     let panicking = || -> std::future::Ready<Result<Credentials, Box<_>>> { panic!("as it likes") };
@@ -190,7 +190,7 @@ async fn calls_are_not_applied_while_the_provider_gives_nothing() {
     .await;
 }
 
-/// Texts of servers and proxies that repeat what they were sent, or a part of it.
+/// Errors of servers and proxies that repeat all or a part of what they were sent.
 const ECHOES: [&str; 6] = [
     "-ERR unknown command 'HELLO', with args beginning with: '3' 'AUTH' 'ann' '{}' \r\n",
     "-ERR unknown command `AUTH`: ann {}\r\n",
@@ -204,7 +204,7 @@ const ECHOES: [&str; 6] = [
 async fn no_error_shows_a_password_that_the_server_repeats() {
     let token = "eyJhbGciOiJSUzI1NiIsInR5cCI6IkpXVCJ9.xQ7Zp2Kd";
     for secret in ["hunter2", "p@ss w/rd", token] {
-        // Whole, and cut as servers cut long arguments.
+        // The whole password, and parts of it, as servers cut long arguments.
         for part in [
             secret,
             &secret[..secret.len().min(20)],
@@ -218,7 +218,7 @@ async fn no_error_shows_a_password_that_the_server_repeats() {
                 let refused = in_memory(&server, ann(secret)).await.map(drop).unwrap_err();
                 let shown = format!("{refused:?}");
                 assert!(!shown.contains(part), "{text:?}: {shown}");
-                // The rest of the text is there.
+                // The error still contains the rest of the text.
                 assert!(shown.contains("***"), "{text:?}: {shown}");
             }
         }
@@ -248,7 +248,7 @@ async fn no_request_shows_its_password() {
     let words = vec![b"AUTH".to_vec(), b"hunter2".to_vec()];
     let request = request::Request::Command(request::CommandRequest { words, answer });
     let shown = format!("{request:?} {:?}", Provider::new(ann("hunter2")));
-    // Neither as text nor as a list of bytes.
+    // The password appears neither as text nor as a list of bytes.
     assert!(
         !shown.contains("hunter2") && !shown.contains("104, 117"),
         "{shown}"

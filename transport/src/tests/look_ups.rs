@@ -32,13 +32,13 @@ async fn abandoned_attempts_share_one_look_up() {
     }
     assert_eq!(asked.load(Ordering::SeqCst), 1);
     let waiting = futures::future::join_all([ask(), ask()]);
-    // Polled behind them: they wait for the same answer.
+    // `release` is polled last, so all attempts wait for the same answer.
     let (answers, ()) = tokio::join!(waiting, async { release.send(()).unwrap() });
     for answer in answers {
         assert_eq!(answer.unwrap(), [address()]);
     }
     assert_eq!(asked.load(Ordering::SeqCst), 1);
-    // An answer is not kept: the name may have another address now.
+    // Answers are not cached, because the name may have another address by now.
     release.send(()).unwrap();
     ask().await.unwrap();
     assert_eq!(asked.load(Ordering::SeqCst), 2);

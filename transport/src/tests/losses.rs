@@ -67,14 +67,14 @@ async fn without_a_server_calls_fail_at_once_and_are_not_applied() {
     server.kill();
     for lane in LANES {
         until("the loss is noticed", || testbed.redis.epoch(lane) > 0).await;
-        // At the first poll: nothing is waited for.
+        // The call fails at its first poll, without waiting.
         let outcome = futures::poll!(pin!(testbed.add(lane, "n")));
         assert!(
             matches!(outcome, Poll::Ready(Err(CallError::NotApplied(_)))),
             "{outcome:?}"
         );
     }
-    // While the first attempt is under way a subscription may wait; then it must not.
+    // A subscription may wait during the first attempt to reconnect, but not after it.
     let deadline = Instant::now() + SECOND * 10;
     loop {
         let mut subscribing = Box::pin(testbed.subscribe("c"));
@@ -188,7 +188,7 @@ async fn a_flood_of_losses_never_repeats_a_call() {
         })
         .await;
     }
-    // A cut may leave requests on their way to the server: they count as unknown, too.
+    // A cut may leave requests on their way to the server. These count as unknown, too.
     let executed = count(&server, "n");
     assert!(
         (certain..=certain + unknown).contains(&executed),

@@ -14,45 +14,45 @@ use super::*;
 use crate::connection::Connection;
 use crate::credentials::Provider;
 
-/// The answer to HELLO of a server that has no place.
+/// The answer to HELLO of a server that has reached `maxclients`.
 const FULL: &[u8] = b"-ERR max number of clients reached\r\n";
 
-/// The numbers of the first connections: the pilot's, then those of the others.
+/// The numbers of a client's first connections.
 pub(super) const PILOT: usize = 0;
 pub(super) const CALLER: usize = 1;
 pub(super) const MESSAGES: usize = 2;
 
-/// The server's answer to a command after the handshake.
+/// A function that answers a command after the handshake.
 pub(super) type Answers = dyn FnMut(&[String]) -> Vec<u8> + Send;
 
-/// All connections that were opened, in this order: caller's lane, background lane, messages, and
-/// then the connections that replace them.
+/// A server in memory. Its connections are in the order in which they were opened: pilot, caller's
+/// lane, messages, and then those that replace them.
 #[derive(Clone, Default)]
 pub(super) struct MemoryServer(Arc<Mutex<Shared>>);
 
 #[derive(Default)]
 struct Shared {
     sockets: Vec<Socket>,
-    /// For later connections.
+    /// Answers the commands of later connections.
     answers: Option<Arc<Mutex<Answers>>>,
     refuses: bool,
-    /// How often a connection was tried.
+    /// How many connections were attempted.
     dials: usize,
     /// New connections are accepted and never answered.
     is_silent: bool,
-    /// So many connections are served at once; zero for any number.
+    /// The limit of simultaneous connections. Zero for no limit.
     places: usize,
-    /// What INFO tells; nothing if it is empty.
+    /// The run id in the reply to INFO. If empty, INFO fails.
     run_id: String,
-    /// After so many bytes of its answers a new connection ends.
+    /// After this many bytes of answers, a new connection ends in this way.
     short: Option<(usize, Ending)>,
-    /// The answer of new connections to HELLO, if it is not [`WELCOME`].
+    /// The answer of new connections to HELLO, if not [`WELCOME`].
     welcome: Option<Vec<u8>>,
-    /// Sent to new connections right behind the answers to the handshake.
+    /// Sent to new connections directly after the handshake.
     greeting: Vec<u8>,
 }
 
-/// What a primary answers to HELLO.
+/// The answer of a primary to HELLO.
 pub(super) const WELCOME: &str = "%2\r\n$5\r\nproto\r\n:3\r\n$4\r\nrole\r\n$6\r\nmaster\r\n";
 
 /// One connection as both sides see it.
@@ -72,19 +72,19 @@ pub(super) struct State {
     pub(super) replies: usize,
     /// Whether a write that finds no room is an error.
     pub(super) breaks: bool,
-    /// How many of its two halves the client still has.
+    /// How many of the two halves the client has not dropped.
     pub(super) halves: usize,
-    /// It takes every byte and runs no command.
+    /// True if the server takes every byte and runs no command.
     pub(super) deaf: bool,
     run_id: String,
     logged_in: bool,
     welcome: Option<Vec<u8>>,
     greeting: Vec<u8>,
     partial: Vec<u8>,
-    /// Output for the client. Beyond `replies` bytes it waits.
+    /// Output for the client. Only the first `replies` bytes are delivered.
     outgoing: VecDeque<u8>,
     ended: Option<Ending>,
-    /// How it ends after the last of the `replies` bytes.
+    /// How the connection ends after the last of the `replies` bytes.
     ended_after: Option<Ending>,
     answers: Option<Arc<Mutex<Answers>>>,
     reader: Option<Waker>,
@@ -98,7 +98,7 @@ pub(super) enum Ending {
 }
 
 impl MemoryServer {
-    /// Answers nil to every script.
+    /// A server that answers nil to every script.
     pub(super) fn new() -> Self {
         MemoryServer::default()
     }
@@ -157,18 +157,18 @@ impl MemoryServer {
         self.0.lock().is_silent = false;
     }
 
-    /// No more than so many connections are served at once.
+    /// Limits the number of simultaneous connections.
     pub(super) fn has_places(&self, places: usize) {
         self.0.lock().places = places;
     }
 
-    /// From now on it is the process with this run id.
+    /// Gives the server this run id, as if the process was another one.
     pub(super) fn with_run_id(self, run_id: &str) -> Self {
         self.0.lock().run_id = run_id.to_owned();
         self
     }
 
-    /// The client's connections that it has not left.
+    /// The connections that the client has not dropped.
     pub(super) fn living(&self) -> Vec<Socket> {
         let sockets = self.sockets().into_iter();
         sockets
@@ -180,7 +180,7 @@ impl MemoryServer {
         MemoryServer::remote_by(&self.dialer())
     }
 
-    /// The way to a server may lead to several.
+    /// A remote with this dialer, which may lead to several servers.
     pub(super) fn remote_by(dialer: &StreamDialer) -> Remote {
         let endpoint = Endpoint::parse("redis://memory").unwrap();
         Remote::new(dialer.to(&endpoint), &endpoint, NAME)
@@ -196,17 +196,17 @@ impl MemoryServer {
         self.0.lock().refuses = false;
     }
 
-    /// New connections answer this to HELLO.
+    /// Sets the answer of new connections to HELLO.
     pub(super) fn welcome(&self, answer: &str) {
         self.0.lock().welcome = Some(answer.into());
     }
 
-    /// Sends this to new connections right behind the answers to their handshake.
+    /// Sends this to new connections directly after their handshake.
     pub(super) fn greet(&self, bytes: &[u8]) {
         self.0.lock().greeting = bytes.to_vec();
     }
 
-    /// New connections end after so many bytes of their answers.
+    /// Ends new connections after this many bytes of answers.
     pub(super) fn short(&self, replies: usize, ending: Ending) {
         self.0.lock().short = Some((replies, ending));
     }
@@ -249,7 +249,7 @@ impl Socket {
         })))
     }
 
-    /// Looks at it, or changes it.
+    /// Reads or changes the state.
     pub(super) fn at<T>(&self, look: impl FnOnce(&mut State) -> T) -> T {
         let (seen, wakers) = {
             let mut state = self.0.lock();
@@ -259,17 +259,17 @@ impl Socket {
         seen
     }
 
-    /// The server sends this, without a request.
+    /// Sends these bytes to the client, without a request.
     pub(super) fn say(&self, bytes: &[u8]) {
         self.at(|state| state.outgoing.extend(bytes));
     }
 
-    /// The client reads the output that is not held back, and then this end.
+    /// Ends the connection after the output that is not held back.
     pub(super) fn end(&self, ending: Ending) {
         self.at(|state| state.ended = Some(ending));
     }
 
-    /// The names of the commands.
+    /// The names of the commands that were received.
     pub(super) fn names(&self) -> Vec<String> {
         self.at(|state| {
             state
@@ -301,7 +301,7 @@ impl State {
                 }
                 "HELLO" => self.welcome.clone().unwrap_or_else(|| WELCOME.into()),
                 "CLIENT" | "SELECT" => {
-                    // The last command of the handshake.
+                    // `LIB-VER` is set by the last command of the handshake.
                     if words.get(2).is_some_and(|word| word == "LIB-VER") {
                         self.logged_in = true;
                         self.writes = 0;
@@ -340,7 +340,7 @@ pub(super) fn usual(words: &[String]) -> Vec<u8> {
     }
 }
 
-/// As [`usual`], but a script returns its last argument.
+/// Like [`usual`], but a script returns its last argument.
 pub(super) fn echo(words: &[String]) -> Vec<u8> {
     match words[0].as_str() {
         "EVALSHA" | "EVAL" => {
@@ -371,7 +371,7 @@ pub(super) fn command(bytes: &[u8]) -> Option<(Vec<String>, usize)> {
     Some((words, at))
 }
 
-/// The client's end: one half to read, one to write.
+/// One half of the client's end of the stream.
 struct Half(Socket);
 
 impl Drop for Half {
@@ -446,7 +446,7 @@ impl AsyncWrite for Half {
     }
 }
 
-/// A transport on such a server, all of it on the runtime of the test.
+/// A transport to that server that runs entirely on the test's runtime.
 pub(super) struct MemoryTestbed {
     pub(super) redis: Arc<Node>,
     pub(super) events: Arc<Recorder>,
@@ -484,14 +484,14 @@ impl MemoryTestbed {
         })
     }
 
-    /// The present connection of the caller's lane, as soon as there is one.
+    /// The current connection of the caller's lane, once there is one.
     pub(super) async fn caller(&self) -> Arc<Connection> {
         let slot = self.redis.shared.slot(Lane::Caller);
         until("the caller's lane is up", || slot.connection().is_ok()).await;
         slot.connection().unwrap()
     }
 
-    /// A call on the caller's lane after its first poll.
+    /// Starts a call on the caller's lane, and polls it once.
     pub(super) fn started(&self, call: Call) -> Pending {
         let redis = self.redis.clone();
         let mut call: Pending = Box::pin(async move { redis.call(Lane::Caller, call).await });

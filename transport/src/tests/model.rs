@@ -1,34 +1,40 @@
-//! Schedules of the threads that share a connection: callers, the driver, subscribers, the supervisor.
-//! Only with `--cfg shuttle`; docs/testing.md says how to run and to replay it.
+//! Random schedules of the threads that share a connection: callers, the driver, subscribers and
+//! the supervisor. Only with `--cfg shuttle`. docs/testing.md says how to run and replay it.
 //!
-//! The crate has no unsafe code, so there is no data race to find, and a thread sanitizer would look for
-//! nothing else. What can go wrong is the order of steps that are sound by themselves: a wake-up is
-//! missing, a call is answered twice. `loom` tries all orders, which are too many for a ledger, an
-//! outbox, a decoder and five threads: it would need an extract that may differ from the code. `shuttle`
-//! runs the code as it is, on random schedules. Its limits: a schedule that was never drawn is not
-//! tested, atomics are sequentially consistent, and threads change places only at locks and atomics of
-//! `sync.rs`, at `step`, and where they wait. The channels of tokio are taken to be right. The model
-//! plays the supervisor, in its order of steps: the real supervisor needs a clock and runtimes.
+//! The crate has no unsafe code, so there are no data races, and a thread sanitizer would find
+//! nothing. What can go wrong is the order of steps that are correct by themselves: a missing
+//! wake-up, or a call that is answered twice.
+//!
+//! `loom` tries all orders. Those are too many for a ledger, an outbox, a decoder and five threads,
+//! so `loom` would need an extract, which may differ from the code. `shuttle` runs the real code,
+//! on random schedules.
+//!
+//! Its limits: a schedule that was never drawn is not tested. Atomics are sequentially consistent.
+//! Threads switch only at the locks and atomics of `sync.rs`, at `step`, and where they wait. The
+//! channels of tokio are assumed to be correct. The model plays the supervisor, with the same order
+//! of steps, because the real supervisor needs a clock and runtimes.
 //!
 //! # What is checked
 //!
-//! - No call waits for ever: no clock helps out in `calls_are_answered`.
-//! - Each call has one outcome, and it is true: a reply if the server ran the call, *not applied* only
-//!   if it never did, *unknown* at an end only if the kernel had taken all of it. No call runs twice.
-//! - Nothing is written after `Connection::end` (CONNECTION-2); calls of one thread run in their order (LEDGER-1), and
-//!   the undo of a dropped call runs behind it (LEDGER-3).
-//! - A call that ends with its connection sees the epoch risen, and no caller gets a connection of an
-//!   earlier epoch (SLOT-1).
-//! - After a node was given another target, no caller gets a connection to an earlier one, nothing is written to
-//!   one, and its calls have ended (`switch.rs`).
-//! - A confirmed channel stays subscribed until it is unsubscribed or the connection is lost (REGISTRY-2); in
-//!   the end the server has the subscriptions of the registry (REGISTRY-1, REGISTRY-3).
+//! - No call waits forever. In `calls_are_answered`, no clock helps.
+//! - Each call has one outcome, and it is true. It is a reply if the server ran the call, and *not
+//!   applied* only if the server never ran it. When a connection ends, it is *unknown* only if the
+//!   kernel had taken the whole call. No call runs twice.
+//! - Nothing is written after `Connection::end` (CONNECTION-2). Calls of one thread run in their
+//!   order (LEDGER-1), and the undo of a dropped call runs after it (LEDGER-3).
+//! - When a call ends with its connection, the epoch has already risen. No caller gets a connection
+//!   of an earlier epoch (SLOT-1).
+//! - After a node got another target, no caller gets a connection to an earlier one, nothing is
+//!   written to an earlier one, and all calls on it have ended (`switch.rs`).
+//! - A confirmed channel stays subscribed until it is unsubscribed or the connection is lost
+//!   (REGISTRY-2). At the end, the server has the subscriptions of the registry (REGISTRY-1,
+//!   REGISTRY-3).
 //!
 //! # What it finds
 //!
-//! Faults that were put in by hand, and the number of the schedule of one seed that found each: a random
-//! schedule (r) or one with few interruptions (f). Two faults were in the code: that of `drained`, and
-//! that of the confirmation of another connection.
+//! Faults that were planted by hand, and the number of the schedule of one seed that found each: a
+//! random schedule (r), or one with few interruptions (f). Two of these faults were real: the one
+//! of `drained`, and the one of a confirmation from another connection.
 //!
 //! | fault | schedules |
 //! | --- | --- |
@@ -85,7 +91,7 @@ const SCHEDULES: usize = 2_000;
 /// How often a schedule of the second kind interrupts a thread that could run on.
 const INTERRUPTIONS: usize = 4;
 
-/// Tries many schedules, and says how the one that fails is tried again.
+/// Tries many schedules. If one fails, the message says how to replay it.
 fn check(test: &str, scenario: fn()) {
     let variable = |name| std::env::var(name).ok();
     if let Some(schedule) = variable("LEASEHOLD_SCHEDULE") {
@@ -135,18 +141,18 @@ fn try_all(test: &str, kind: &str, seed: u64, scheduler: impl Scheduler + 'stati
 fn config() -> shuttle::Config {
     let mut config = shuttle::Config::new();
     config.stack_size = 256 * 1024;
-    // A busy loop is a failure, too.
+    // Fail on a busy loop, too.
     config.max_steps = shuttle::MaxSteps::FailAfter(20_000);
     config.silence_warnings = true;
     config
 }
 
-/// A number below this one, which is part of the schedule.
+/// A random number below `below`. It is part of the schedule.
 fn draw(below: usize) -> usize {
     shuttle::rand::thread_rng().gen_range(0..below)
 }
 
-/// Lets others run for a while.
+/// Lets other threads run for a while.
 fn pause() {
     for _ in 0..draw(12) {
         step();
@@ -168,8 +174,8 @@ impl TransportEvents for NoEvents {
     fn primary_changed(&self, _: &dyn Fn(&str) -> bool) {}
 }
 
-/// Polls a task when it was woken and not otherwise. Shuttle polls twice for each wake-up, and so would
-/// make up for one that is missing.
+/// Polls a task only when it was woken. Shuttle polls twice for each wake-up, which would hide a
+/// missing one.
 async fn if_woken<T>(task: impl Future<Output = T>) -> T {
     let bell = Arc::new(Bell {
         rung: AtomicBool::new(true),
@@ -228,14 +234,14 @@ impl Made {
         }
     }
 
-    /// As the supervisor ends it. The driver's end is not waited for.
+    /// Ends the connection like the supervisor, without waiting for the driver.
     fn end(&self, text: &str, registry: &SubscriptionRegistry) {
         self.connection.end(&Fault(text.into()), registry);
         self.socket.seal();
         self.driver.abort();
     }
 
-    /// What arrived is run.
+    /// Waits until the server has run every command that arrived.
     fn settle(self) {
         drop(block_on(self.driver));
         let left = self.connection.backlog();
@@ -248,7 +254,8 @@ impl Made {
         block_on(self.server).unwrap();
     }
 
-    /// As the supervisor does when the transport is closed, most times with patience.
+    /// Closes the connection as the supervisor does when the transport is closed. In most cases it
+    /// waits for replies.
     fn close(&self, registry: &SubscriptionRegistry) {
         self.connection.close(registry);
         if draw(4) > 0 {

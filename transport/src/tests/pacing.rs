@@ -1,4 +1,4 @@
-//! When connections are given up and made again, how often, and which first.
+//! When connections are given up, and how often and in which order they are replaced.
 
 use super::memory::{CALLER, Ending, MESSAGES, MemoryServer, MemoryTestbed, PILOT, echo, usual};
 use super::*;
@@ -19,7 +19,7 @@ fn are_up(testbed: &MemoryTestbed) -> bool {
     LANES.iter().all(|lane| is_up(testbed, *lane)) && testbed.server.living().len() == 3
 }
 
-/// All connections end, and the server is as `change` makes it.
+/// Ends all connections, after `change` has prepared the server.
 async fn lose(testbed: &MemoryTestbed, change: impl FnOnce(&MemoryServer)) {
     change(&testbed.server);
     testbed
@@ -33,7 +33,7 @@ async fn lose(testbed: &MemoryTestbed, change: impl FnOnce(&MemoryServer)) {
     .await;
 }
 
-/// A crowd of clients whose handshakes are given up keeps the server from making any.
+/// Otherwise many clients whose handshakes time out would keep the server from completing any.
 #[tokio::test(start_paused = true)]
 async fn a_silent_server_is_tried_rarely_and_by_one_connection() {
     let testbed = MemoryTestbed::new(MemoryServer::answering(echo)).await;
@@ -95,7 +95,7 @@ async fn after_a_connection_that_lasted_the_next_is_made_at_once() {
     }
 }
 
-/// A server that closes each connection at once is not connected to without a pause.
+/// A client pauses before it reconnects to a server that closes each connection at once.
 #[tokio::test(start_paused = true)]
 async fn connections_that_do_not_last_are_made_more_and_more_rarely() {
     let testbed = MemoryTestbed::new(MemoryServer::answering(echo)).await;
@@ -113,7 +113,7 @@ async fn connections_that_do_not_last_are_made_more_and_more_rarely() {
     assert!(dials < 300, "{dials} connections in a minute");
 }
 
-/// A client that cannot renew does not acquire.
+/// A client that cannot renew must not acquire.
 #[tokio::test(start_paused = true)]
 async fn on_a_server_with_few_free_connections_renewals_come_first() {
     for places in [1, 2] {
@@ -124,7 +124,7 @@ async fn on_a_server_with_few_free_connections_renewals_come_first() {
             .await
             .unwrap();
         until("it has a place", || is_up(&testbed, Lane::Background)).await;
-        // Another client takes the place of the pilot.
+        // Another client gets the connection that the pilot had.
         server.has_places(0);
         until("all have places", || are_up(&testbed)).await;
         sleep(SECOND * 2).await;
@@ -138,10 +138,10 @@ async fn on_a_server_with_few_free_connections_renewals_come_first() {
     }
 }
 
-/// The runtime of the callers may stand still, and then the pilot is on our own thread all the same.
+/// The caller's runtime may be blocked. The pilot is on our own thread nevertheless.
 #[tokio::test(start_paused = true)]
 async fn other_connections_do_not_delay_the_pilot() {
-    // Pauses are spread at random.
+    // Pauses have random jitter, so try several times.
     for _ in 0..10 {
         let testbed = MemoryTestbed::new(MemoryServer::answering(echo)).await;
         sleep(SECOND * 2).await;
@@ -149,7 +149,7 @@ async fn other_connections_do_not_delay_the_pilot() {
         testbed.server.socket(CALLER).end(Ending::Closed);
         testbed.server.socket(MESSAGES).end(Ending::Closed);
         sleep(SECOND * 60).await;
-        // One of them waits for the answer to its attempt when the pilot is lost.
+        // Another connection waits for the answer to its attempt when the pilot is lost.
         let start = Instant::now();
         while testbed.server.living().len() == 1 {
             assert!(start.elapsed() < SECOND * 40, "they go on trying");
@@ -165,7 +165,7 @@ async fn other_connections_do_not_delay_the_pilot() {
     }
 }
 
-/// A server that a slow command keeps busy is waited for as long as its calls are.
+/// A server that is busy with a slow command is not given up before its calls time out.
 #[tokio::test(start_paused = true)]
 async fn a_server_is_not_given_up_before_its_calls_time_out() {
     let server = MemoryServer::answering(echo);
@@ -181,7 +181,7 @@ async fn a_server_is_not_given_up_before_its_calls_time_out() {
         socket.at(|state| state.replies = 0);
     }
     let stalled = testbed.started(call());
-    // As WAIT does, which holds up its own connection.
+    // A slow command such as WAIT, which blocks its own connection.
     let redis = testbed.redis.clone();
     let command = Handle::current().spawn(async move {
         redis
@@ -195,7 +195,7 @@ async fn a_server_is_not_given_up_before_its_calls_time_out() {
     assert_eq!(stalled.await, Ok(Value::Text("x".into())));
     assert!(command.await.unwrap().is_ok());
     assert_eq!(testbed.redis.reconnects(), 0);
-    // But not for ever.
+    // The connections are given up in the end.
     for socket in server.sockets() {
         socket.at(|state| state.replies = 0);
     }
@@ -206,7 +206,7 @@ async fn a_server_is_not_given_up_before_its_calls_time_out() {
     }
 }
 
-/// What a server answers that does not serve the connection any more: it was demoted, or forgot the login.
+/// The answers of a server that was demoted or forgot the login.
 #[tokio::test(start_paused = true)]
 async fn a_server_that_refuses_a_connection_is_left_by_all_of_them() {
     for refusal in [
@@ -221,7 +221,7 @@ async fn a_server_that_refuses_a_connection_is_left_by_all_of_them() {
         });
         let testbed = MemoryTestbed::new(server).await;
         let start = Instant::now();
-        // It is asked without a pause, but is not connected to as often.
+        // The client calls without a pause, but reconnects much less often.
         while start.elapsed() < SECOND * 10 {
             let outcome = testbed.redis.call(Lane::Caller, call()).await;
             assert!(
@@ -250,7 +250,7 @@ async fn a_server_that_refuses_a_connection_is_left_by_all_of_them() {
     }
 }
 
-/// Some proxies answer PING themselves, and not with its argument.
+/// Some proxies answer PING themselves, without its argument.
 #[tokio::test(start_paused = true)]
 async fn a_proxy_that_answers_pong_keeps_its_connections() {
     let pong = |words: &[String]| match words[0].as_str() {
@@ -260,7 +260,8 @@ async fn a_proxy_that_answers_pong_keeps_its_connections() {
     let testbed = MemoryTestbed::new(MemoryServer::answering(pong)).await;
     sleep(SECOND * 10).await;
     assert_eq!(testbed.redis.reconnects(), 0);
-    // A reply that is left out is found all the same: PONG comes too early, or something else in its place.
+    // A missing reply is detected nevertheless: PONG comes too early, or another reply comes in its
+    // place.
     let mut skipped = 0;
     let testbed = MemoryTestbed::new(MemoryServer::answering(move |words| {
         skipped += usize::from(words[0] == "EVALSHA");
@@ -278,13 +279,13 @@ async fn a_proxy_that_answers_pong_keeps_its_connections() {
     until("it is given up", || testbed.redis.epoch(Lane::Caller) == 1).await;
 }
 
-/// The last words of a server whose connection cannot be written to any more.
+/// A server may have answered before a write to its connection fails.
 #[tokio::test(start_paused = true)]
 async fn replies_that_have_arrived_count_although_a_write_fails() {
     let testbed = MemoryTestbed::new(MemoryServer::answering(usual)).await;
     let socket = testbed.server.socket(CALLER);
     socket.at(|state| state.replies = 0);
-    // One: the driver gathers what a crowd asks, and would read before it writes.
+    // Only one call, because with several the driver would read before it writes.
     let under_way = testbed.started(call());
     tokio::task::yield_now().await;
     socket.at(|state| {

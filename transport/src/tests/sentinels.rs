@@ -1,22 +1,23 @@
-//! Sentinels in this process: whom the client believes, whom it asks, and what it says if nobody answers.
+//! Sentinels in this process: which of them the client believes and asks, and its errors if none
+//! answers.
 
 use super::fakes::{Answer, Fakes, array, as_usual, bulk};
 use super::*;
 
 const URL: &str = "redis-sentinel://s1:1,s2:1,s3:1/locks";
 
-/// What one sentinel says.
+/// The answers of one sentinel.
 #[derive(Clone, Default)]
 struct Sentinel {
-    /// `None`: it knows no such master.
+    /// `None` if it knows no master of that name.
     primary: Option<&'static str>,
-    /// Other sentinels: how each is reached, and its flags.
+    /// The other sentinels that it lists: their addresses and flags.
     others: Vec<(String, &'static str)>,
-    /// Nobody is connected to it, or connects.
+    /// True if nobody can connect to it.
     is_down: bool,
 }
 
-/// All sentinels, and the servers of which each has an id of its data, and a former one.
+/// All sentinels, and all servers: address, replication id, and former replication id.
 #[derive(Default)]
 struct World {
     sentinels: Vec<(&'static str, Sentinel)>,
@@ -27,7 +28,8 @@ struct World {
 struct Deployment(Arc<Mutex<World>>);
 
 impl Deployment {
-    /// Three sentinels that name the server `a`, where also `b` and `x` run: `b` was a replica of `a`.
+    /// Three sentinels that name the server `a`. The servers `b` and `x` run, too, and `b` was a
+    /// replica of `a`.
     fn new() -> Self {
         let world = Deployment::default();
         for name in ["s1:1", "s2:1", "s3:1"] {
@@ -68,7 +70,7 @@ impl Deployment {
         self.at(name, |sentinel| sentinel.others = others);
     }
 
-    /// The server `b` succeeds `a`.
+    /// Makes the server `b` the successor of `a`.
     fn promote_b(&self) {
         self.0.lock().servers[1].2 = "ida";
     }
@@ -99,7 +101,7 @@ impl Deployment {
             };
         }
         match inside.servers.iter().find(|(name, ..)| *name == address) {
-            // Nobody is there.
+            // No server has this address.
             None => Answer::End,
 
             Some((_, id, former)) if word(0) == "INFO" => Answer::Reply(bulk(&format!(
@@ -114,12 +116,12 @@ fn server(redis: &Transport) -> String {
     redis.server_of(Group::default())
 }
 
-/// How often another server became the primary, and connections were made again.
+/// How often another primary was reported, and how often connections were replaced.
 fn disturbed(redis: &Transport, events: &Recorder) -> (usize, u64) {
     (events.switched.load(Ordering::SeqCst), redis.reconnects())
 }
 
-/// So long that each sentinel was asked many times, also for the others.
+/// Long enough to ask each sentinel many times, also for other sentinels.
 const LONG: Duration = Duration::from_secs(60);
 
 #[tokio::test(start_paused = true)]
@@ -127,14 +129,14 @@ async fn one_sentinel_alone_moves_no_client() {
     let world = Deployment::new();
     let (redis, events) = world.fakes().open(URL, IfUnreachable::Fail).await.unwrap();
     sleep(LONG).await;
-    // Its address belongs to another deployment now, with a master of the same name.
+    // The address of s3 now belongs to another deployment, with a master of the same name.
     world.say("s3:1", "x");
     sleep(LONG).await;
     assert_eq!(
         (server(&redis).as_str(), disturbed(&redis, &events)),
         ("redis://a:1", (0, 0))
     );
-    // Nor if the others do not answer.
+    // The client stays even if the other sentinels do not answer.
     for name in ["s1:1", "s2:1"] {
         world.at(name, |sentinel| sentinel.is_down = true);
     }
@@ -160,7 +162,8 @@ async fn a_second_sentinel_moves_the_client() {
     );
 }
 
-/// Of three sentinels two are gone: no majority comes any more, but the server itself proves what it is.
+/// Two of three sentinels are gone, so there is no majority. The new server itself proves that it
+/// is the successor.
 #[tokio::test(start_paused = true)]
 async fn a_successor_that_proves_itself_needs_no_second_sentinel() {
     let world = Deployment::new();
@@ -176,7 +179,7 @@ async fn a_successor_that_proves_itself_needs_no_second_sentinel() {
         (server(&redis).as_str(), disturbed(&redis, &events).0),
         ("redis://b:1", 1)
     );
-    // The former primary precedes this one, and does not succeed it.
+    // The former primary is no successor of this one.
     world.say("s3:1", "a");
     sleep(LONG).await;
     assert_eq!(
@@ -250,7 +253,7 @@ async fn lost_sentinels_are_forgotten_and_new_ones_are_learned() {
     let (redis, _) = fakes.open(url, IfUnreachable::Fail).await.unwrap();
     sleep(LONG).await;
     assert!(dials() > 127, "they are named as living");
-    // As a sentinel names them that has noticed.
+    // The list of a sentinel that has noticed the loss.
     let living = [("s2:1", "sentinel"), ("s3:1", "sentinel")];
     world.know(
         "s1:1",
@@ -262,7 +265,7 @@ async fn lost_sentinels_are_forgotten_and_new_ones_are_learned() {
     let before = dials();
     sleep(LONG).await;
     assert_eq!(dials(), before, "nobody asks them any more");
-    // The learned ones count: two of three.
+    // Learned sentinels count towards the majority, so two of three are enough.
     for name in ["s2:1", "s3:1"] {
         world.say(name, "b");
     }
@@ -270,7 +273,8 @@ async fn lost_sentinels_are_forgotten_and_new_ones_are_learned() {
     assert_eq!(server(&redis), "redis://b:1");
 }
 
-/// A sentinel of another deployment, at an address of ours, teaches nobody its friends.
+/// If a sentinel of another deployment has one of our addresses, the client does not learn the
+/// sentinels that it lists.
 #[tokio::test(start_paused = true)]
 async fn a_sentinel_that_only_one_names_is_not_asked() {
     let world = Deployment::new();
@@ -315,7 +319,7 @@ async fn the_fault_of_each_sentinel_is_in_the_error() {
     ] {
         assert!(text.contains(cause), "{cause}: {text}");
     }
-    // A client that goes on says the same to its callers.
+    // A client that connects in the background reports the same to its callers.
     let (redis, _) = fakes.open(URL, IfUnreachable::RetryLater).await.unwrap();
     let outcome = redis.call(Lane::Caller, add("n")).await;
     let Err(CallError::NotApplied(Fault(text))) = &outcome else {
@@ -325,7 +329,7 @@ async fn the_fault_of_each_sentinel_is_in_the_error() {
         text.contains("s3:1: WRONGPASS") && text.contains("s1:1: connection"),
         "{text}"
     );
-    // If nothing is wrong but the way there, a later attempt may succeed.
+    // If only the network is at fault, a later attempt may succeed.
     let nobody = "redis-sentinel://s1:1/locks";
     let outcome = fakes.open(nobody, IfUnreachable::Fail).await.map(drop);
     assert!(
@@ -334,7 +338,7 @@ async fn the_fault_of_each_sentinel_is_in_the_error() {
     );
 }
 
-/// What a real server, a real port and the real resolver say.
+/// The errors for a real server, a real port and the real resolver.
 #[tokio::test]
 async fn every_cause_of_a_failed_start_is_named() {
     needs_a_server!();

@@ -1,9 +1,9 @@
-//! One way that leads to several servers: a balancer, a name that moves, a restart.
+//! One address that leads to several servers: a load balancer, a change in DNS, or a restart.
 
 use super::memory::{CALLER, Ending, MESSAGES, MemoryServer, MemoryTestbed, PILOT, echo};
 use super::*;
 
-/// Where the next connections lead, in turn.
+/// The servers that the next connections reach, in turn.
 type Route = Arc<Mutex<Vec<usize>>>;
 
 /// Two servers behind one address.
@@ -41,7 +41,7 @@ impl Balanced {
         }
     }
 
-    /// From now on, new connections lead there.
+    /// Routes new connections to these servers, in turn.
     fn lead_to(&self, route: &[usize]) {
         *self.route.lock() = route.to_vec();
     }
@@ -50,7 +50,7 @@ impl Balanced {
         self.servers.each_ref().map(|server| server.living().len())
     }
 
-    /// The connection ends, and the client has three again.
+    /// Ends a connection, and waits until the client has three again.
     async fn lose(&self, number: usize) {
         let epochs = || LANES.map(|lane| self.testbed.redis.epoch(lane));
         let (before, missed) = (epochs(), self.testbed.events.missed());
@@ -76,7 +76,7 @@ async fn the_connections_of_a_new_client_agree_on_one_server() {
     }
 }
 
-/// Cutting any one of them loses nothing that its server has.
+/// Whichever connection is cut, the client keeps everything that its server has.
 #[tokio::test(start_paused = true)]
 async fn a_lost_connection_goes_back_to_the_server_of_the_others() {
     for number in [PILOT, CALLER, MESSAGES] {
@@ -93,7 +93,7 @@ async fn a_lost_connection_goes_back_to_the_server_of_the_others() {
     }
 }
 
-/// All connections move, before one of them carries a call to the other server.
+/// All connections move before one of them carries a call to the other server.
 #[tokio::test(start_paused = true)]
 async fn if_the_address_leads_to_another_server_all_connections_move_together() {
     for number in [PILOT, CALLER, MESSAGES] {
@@ -132,7 +132,8 @@ async fn a_restarted_server_counts_as_another_one() {
     assert_eq!(testbed.events.changed(), 1);
 }
 
-/// A user who may not ask is not worse off than before.
+/// Without the permission for INFO, the client cannot distinguish servers, so its connections stay
+/// as they are.
 #[tokio::test(start_paused = true)]
 async fn servers_without_an_identity_are_taken_for_the_same() {
     let servers = [(); 2].map(|()| MemoryServer::answering(echo));

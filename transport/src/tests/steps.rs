@@ -1,4 +1,4 @@
-//! Requests and replies stay in step, whatever a server sends; each request is sent once.
+//! Whatever a server sends, each reply is matched to its request, and each request is sent once.
 
 use super::memory::{CALLER, Ending, MESSAGES, MemoryServer, MemoryTestbed, Pending, echo, usual};
 use super::*;
@@ -22,7 +22,7 @@ fn text(number: i64) -> CallOutcome {
     Ok(Value::Text(number.to_string()))
 }
 
-/// Pushes without a request.
+/// Pushes that no request caused.
 const UNASKED: &[&str] = &[
     ">3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n",
     ">3\r\n$11\r\nunsubscribe\r\n$1\r\nc\r\n:0\r\n",
@@ -46,7 +46,7 @@ async fn unsolicited_pushes_shift_no_reply() {
     let mut turn = 0;
     let server = MemoryServer::answering(move |words| {
         turn += 1;
-        // Before a reply, and behind it.
+        // One push before a reply, and one after it.
         let unasked = UNASKED[turn % UNASKED.len()].as_bytes();
         [unasked, &echo(words), unasked].concat()
     });
@@ -83,7 +83,7 @@ enum Meanwhile {
     Nothing,
 }
 
-/// A server that spoils the answer to the first script, and what four calls got.
+/// The outcomes of four calls to a server that spoils the answer to the first script.
 async fn outcomes_behind(spoilt: &'static str, meanwhile: Meanwhile) -> (Vec<CallOutcome>, u64) {
     let mut scripts = 0;
     let server = MemoryServer::answering(move |words| {
@@ -92,7 +92,7 @@ async fn outcomes_behind(spoilt: &'static str, meanwhile: Meanwhile) -> (Vec<Cal
         if is_first {
             return spoilt.into();
         }
-        // A server that keeps no scripts.
+        // A server that forgets every script at once.
         let text = b"-NOSCRIPT No matching script. Please use EVAL.\r\n";
         if words[0] == "EVALSHA" {
             text.to_vec()
@@ -127,7 +127,8 @@ async fn outcomes_behind(spoilt: &'static str, meanwhile: Meanwhile) -> (Vec<Cal
     (outcomes, testbed.redis.reconnects())
 }
 
-/// A reply that was left out shifts all that follow, until a PING shows it; one that is never whole hides them.
+/// A missing reply shifts all later replies, until a PING detects it. An incomplete reply hides all
+/// later replies.
 #[tokio::test(start_paused = true)]
 async fn a_connection_whose_replies_are_out_of_step_is_given_up() {
     let cases = [
@@ -299,7 +300,7 @@ async fn a_call_without_its_script_is_sent_once_more_with_it() {
     let of = |kind| names.iter().filter(|name| *name == kind).count();
     assert_eq!((of("EVALSHA"), of("EVAL")), (4, 4), "{names:?}");
 
-    // A server that never knows it.
+    // A server that never knows the script.
     let testbed = MemoryTestbed::new(MemoryServer::answering(|words| match words[0].as_str() {
         "PING" => usual(words),
         _ => b"-NOSCRIPT No matching script\r\n".to_vec(),
@@ -383,7 +384,7 @@ async fn a_thousand_calls_at_once_are_few_writes() {
     }
 }
 
-/// No task is woken for it: a call alone costs one write, at the time of the call.
+/// A single call costs one write, at the time of the call, and wakes no task.
 #[tokio::test(start_paused = true)]
 async fn a_single_call_is_written_at_its_first_poll() {
     let testbed = MemoryTestbed::new(MemoryServer::answering(echo)).await;
@@ -410,7 +411,7 @@ async fn a_subscription_is_made_when_the_server_says_so_and_not_before() {
     .await;
     sleep(Duration::from_millis(100)).await;
     assert!(futures::poll!(&mut subscribing).is_pending());
-    // All bytes but one.
+    // The server sends all bytes but one.
     socket.at(|state| state.replies = usual(&["SUBSCRIBE".into(), "c".into()]).len() - 1);
     sleep(Duration::from_millis(100)).await;
     assert!(futures::poll!(&mut subscribing).is_pending());
@@ -437,7 +438,7 @@ async fn silence_is_noticed_under_a_stream_of_calls_and_without_one() {
             }
             sleep(Duration::from_millis(20)).await;
         }
-        // The messages' connection, too.
+        // The connection for messages is given up, too.
         until("it is given up", || testbed.events.missed() > 0).await;
         for call in calls {
             let outcome = call.await.unwrap();
@@ -558,7 +559,7 @@ async fn a_new_connection_subscribes_exactly_the_wanted_channels() {
     }
 }
 
-/// A busy server accepts handshakes, and refuses everything else until its script ends.
+/// A busy server accepts handshakes, but refuses all other commands until its script ends.
 #[tokio::test(start_paused = true)]
 async fn channels_that_a_busy_server_refuses_are_asked_for_again() {
     let busy = Arc::new(std::sync::atomic::AtomicBool::new(false));

@@ -6,7 +6,7 @@ use crate::request::{SubscribeRequest, SubscriptionObserver as _};
 use leasehold_testbed::Proxy;
 use leasehold_testbed::Reply;
 
-/// How many connections listen to a channel, as the server sees it.
+/// How many connections listen to a channel, according to the server.
 fn listeners(server: &Server, channel: &str) -> i64 {
     server.command(&["PUBSUB", "NUMSUB", channel]).array()[1].int()
 }
@@ -42,7 +42,7 @@ async fn ten_thousand_subscriptions_are_confirmed_and_given_up() {
         outcome.unwrap();
     }
     assert_eq!(listeners(&server, "c9999"), 1);
-    // Unsubscribed from a thread without a runtime.
+    // Unsubscribe from a thread without a runtime.
     let redis = testbed.redis.clone();
     let gone = std::thread::spawn(move || channels.iter().for_each(|c| redis.unsubscribe(c)));
     gone.join().unwrap();
@@ -87,7 +87,7 @@ async fn a_burst_for_a_slow_consumer_arrives_or_is_reported() {
     };
     let testbed = Testbed::with(&server.url(), slow).await;
     testbed.subscribe("c").await.unwrap();
-    // The consumer needs a second or two for all: the machine may be busy.
+    // The consumer needs one or two seconds for all messages on a busy machine.
     let count = 20_000;
     let mut publisher = server.connection();
     let sent = std::thread::spawn(move || {
@@ -121,7 +121,7 @@ async fn a_killed_subscriber_is_restored_and_reported() {
     testbed.redis.unsubscribe(&Arc::from("never subscribed"));
     server.command(&["CLIENT", "KILL", "TYPE", "pubsub"]);
     until("it is reported", || testbed.events.missed() > 0).await;
-    // Everything is restored when it is reported.
+    // When the loss is reported, everything has been restored.
     assert_eq!(
         server.command(&["PUBSUB", "CHANNELS"]).array().len(),
         10_000
@@ -173,7 +173,7 @@ async fn a_loss_is_reported_when_every_channel_is_restored_and_not_before() {
                 .all(Result::is_ok)
         );
     }
-    // From here on no restored channel is confirmed.
+    // From now on, no restored channel is confirmed.
     proxy.swallow_messages();
     let before = proxy.accepted();
     server.command(&["CLIENT", "KILL", "TYPE", "pubsub"]);
@@ -194,7 +194,7 @@ async fn a_loss_is_reported_when_every_channel_is_restored_and_not_before() {
         let heard = publisher.command(&["PUBLISH", channel, "x"]).unwrap();
         assert!(heard.int() > 0, "no client is subscribed to {channel}");
     }
-    // Connections that were given up may not be closed yet, but deliver nothing.
+    // Connections that were given up may still be open, but they deliver nothing.
     until("each has its message", || {
         testbed.events.messages() >= channels.len()
     })
@@ -362,7 +362,7 @@ async fn a_busy_server_keeps_its_subscriptions_and_refuses_none() {
     }
 }
 
-/// The driver of a connection that is given up may be about to deliver a confirmation.
+/// While a connection is given up, its driver may be about to deliver a confirmation.
 #[test]
 fn confirmations_of_a_lost_connection_do_not_count_for_the_next() {
     let (registry, channel) = (

@@ -1,4 +1,4 @@
-//! TLS carries calls and messages as they are, and says truly what was taken.
+//! Calls and messages arrive unchanged over TLS, and outcomes are true.
 
 use std::io;
 use std::pin::Pin;
@@ -22,7 +22,7 @@ fn trusting(authority: &Authority) -> Tls {
     Tls::load_blocking(TlsOptions::new().ca_pem(authority.pem())).unwrap()
 }
 
-/// Trusts whom the system trusts.
+/// TLS that trusts the system's authorities.
 pub(super) fn system() -> Tls {
     Tls::load_blocking(TlsOptions::new()).unwrap()
 }
@@ -104,7 +104,7 @@ async fn calls_and_messages_of_any_size_arrive() {
     until("no task is left", || own.tasks() == 0).await;
 }
 
-/// A stream that takes so many bytes and then fails, or takes nothing more.
+/// A stream that takes a limited number of bytes. Then it fails, or takes nothing more.
 struct Weak {
     stream: DuplexStream,
     room: Arc<Mutex<usize>>,
@@ -147,7 +147,7 @@ impl AsyncWrite for Weak {
     }
 }
 
-/// Calls whose bytes were not taken end as *not applied*, so the server must not have those bytes.
+/// A call whose bytes were not taken is *not applied*, so its bytes must not reach the server.
 #[tokio::test]
 async fn a_failed_write_reports_truly_what_was_taken() {
     use futures::future::join;
@@ -201,7 +201,7 @@ fn unusable_texts_are_refused_with_the_reason_and_never_shown() {
     let authority = Authority::new("authority");
     let (issued, other) = (authority.issue("client"), authority.issue("client"));
     let secret = issued.key.lines().nth(1).unwrap();
-    // As from a variable whose line breaks were lost.
+    // Like a key from an environment variable that has lost its line breaks.
     let in_one_line = issued.key.replace('\n', "");
     let in_one_line_and_cut = in_one_line.replace("-----END PRIVATE KEY-----", "");
     let cut = issued.key.replace("-----END PRIVATE KEY-----", "");

@@ -1,5 +1,6 @@
-//! Arbitrary bytes in arbitrary pieces, and valid replies with a few bytes changed: no panic, an
-//! end, and the same frames whatever the pieces. `LEASEHOLD_FUZZ` is the number of cases.
+//! Arbitrary bytes in arbitrary pieces, and valid replies with a few changed bytes. The decoder
+//! does not panic, comes to an end, and returns the same frames however the bytes are split.
+//! `LEASEHOLD_FUZZ` is the number of cases.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -21,11 +22,11 @@ fn config() -> ProptestConfig {
 /// A valid reply, and its bytes.
 #[derive(Clone, Debug)]
 enum Tree {
-    /// A type without elements, and its value; an error has its text.
+    /// A type without elements, and its value or the text of an error.
     Leaf(Vec<u8>, Result<Value, String>),
     /// The letter of an array, a set or a map, and the elements.
     Items(u8, Vec<Tree>),
-    /// An attribute, and the element behind it.
+    /// An attribute, and the element that follows it.
     Attribute(Box<[Tree; 2]>),
 }
 
@@ -115,7 +116,7 @@ fn tree() -> impl Strategy<Value = Tree> {
     })
 }
 
-/// Replies and pushes, one after the other; a push has no errors in it.
+/// A sequence of replies and pushes. A push contains no errors.
 fn stream() -> impl Strategy<Value = (Vec<u8>, Vec<Incoming>)> {
     vec((any::<bool>(), tree()), 1..4).prop_map(|trees| {
         let (mut bytes, mut frames) = (Vec::new(), Vec::new());
@@ -137,7 +138,7 @@ fn stream() -> impl Strategy<Value = (Vec<u8>, Vec<Incoming>)> {
     })
 }
 
-/// Bytes that resemble RESP3, with every length that might be trouble.
+/// Bytes that resemble RESP3, with every kind of problematic length.
 fn soup() -> impl Strategy<Value = Vec<u8>> {
     let letter = select(b"+-:_,#($!=*~>%|;.H".to_vec());
     let number = prop_oneof![
@@ -180,12 +181,12 @@ fn sizes() -> impl Strategy<Value = Vec<usize>> {
     vec(prop_oneof![1..4_usize, 1..60_usize], 1..6)
 }
 
-/// At most as many values and as much text as so many bytes can hold.
+/// Bounded by the number of values and text that this many bytes can encode.
 fn is_in_proportion(frames: &[Incoming], bytes: usize) -> bool {
     fn weight(value: &Value) -> usize {
         match value {
             Value::Nil | Value::Int(_) => 1,
-            // A byte that is no UTF-8 becomes three.
+            // A byte that is not UTF-8 becomes three bytes.
             Value::Text(text) => 1 + text.len() / 3,
             Value::Array(items) => 1 + items.iter().map(weight).sum::<usize>(),
         }

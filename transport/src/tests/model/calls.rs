@@ -5,13 +5,13 @@ use tokio::sync::oneshot;
 use super::*;
 use crate::request::CallOutcome;
 
-/// A connection that lives: every call is answered, without any help by the clock.
+/// On a connection that lives, every call is answered, without the help of a clock.
 #[test]
 fn calls_are_answered() {
     check("calls_are_answered", || scenario(Fate::Lives));
 }
 
-/// Connections that are given up at any moment, with or without the server's doing.
+/// Connections are given up at any moment. The server may have caused it or not.
 #[test]
 fn reported_outcomes_are_true() {
     check("reported_outcomes_are_true", || scenario(Fate::Ends));
@@ -29,24 +29,24 @@ struct Testbed {
     reports: Mutex<Vec<Report>>,
 }
 
-/// One call and what its caller knows.
+/// One call, and what its caller knows about it.
 struct Report {
     id: String,
     /// The number of its connection.
     number: usize,
-    /// `None`: its future was dropped.
+    /// `None` if its future was dropped.
     outcome: Option<CallOutcome>,
-    /// The call before it on the same connection, by the same caller.
+    /// The previous call of the same caller on the same connection.
     after: Option<Before>,
 }
 
 struct Before {
     id: String,
-    /// Its future was dropped before this call was made.
+    /// The future of the previous call was dropped before this call was made.
     dropped: bool,
 }
 
-/// One thread of the caller's lane.
+/// A thread that calls on the caller's lane.
 struct Caller {
     testbed: Arc<Testbed>,
     slot: Arc<ConnectionSlot>,
@@ -89,7 +89,7 @@ fn scenario(fate: Fate) {
         if serves {
             made.close(&registry);
         } else {
-            // Its patience ends: no answer can come.
+            // The caller gives up, because no answer can come.
             made.connection.close(&*registry);
             made.end(CLOSED, &registry);
         }
@@ -122,7 +122,7 @@ fn supervise(made: &Made, registry: &SubscriptionRegistry) -> bool {
 }
 
 impl Caller {
-    /// One call that is waited for or dropped, or two at once.
+    /// Makes one call, which is waited for or dropped, or two calls at once.
     fn act(&mut self) {
         let epoch = self.slot.epoch();
         let Ok(connection) = self.slot.connection() else {
@@ -216,7 +216,7 @@ impl Testbed {
             .unwrap()
     }
 
-    /// Compares the outcomes with what happened.
+    /// Compares the outcomes with what really happened.
     fn check(&self, fate: Fate) {
         let facts: Vec<_> = self
             .connections

@@ -7,7 +7,7 @@ fn confirmed_channels_stay_subscribed() {
     check("confirmed_channels_stay_subscribed", scenario);
 }
 
-/// Used by all threads.
+/// The channel that all threads use.
 const SHARED: &str = "shared";
 
 struct Testbed {
@@ -49,7 +49,7 @@ fn scenario() {
         assert_eq!(made.socket.is_subscribed(channel), wants, "{channel}");
     }
     if draw(2) == 0 {
-        // The last frame in flight may be a confirmation.
+        // Subscribe, so that the last frame in flight may be a confirmation.
         drop(registry.subscribe(&Arc::from(SHARED), PubSub::Plain));
         registry.unsubscribe(&Arc::from(SHARED));
     }
@@ -60,7 +60,7 @@ fn scenario() {
 }
 
 impl Testbed {
-    /// As the supervisor opens the connection for messages.
+    /// Opens a connection for messages like the supervisor.
     fn open(&self) -> Made {
         let made = Made::new(&self.registry);
         *self.socket.lock() = Some(made.socket.clone());
@@ -81,7 +81,7 @@ impl Testbed {
         }
         pause();
         self.registry.disconnected();
-        // From here on earlier confirmations may no longer hold.
+        // From now on, earlier confirmations may not hold any more.
         self.losses.fetch_add(1, Ordering::SeqCst);
         made.end(LOST, &self.registry);
         if draw(3) == 0 {
@@ -96,7 +96,7 @@ impl Testbed {
             2 => self.registry.unsubscribe(&Arc::from(SHARED)),
             3 => drop(self.registry.subscribe(&Arc::from(SHARED), PubSub::Plain)),
             4 => {
-                // Two subscriptions in flight, of which the first does not last.
+                // Keep two subscriptions in flight. The first one is cancelled.
                 drop(self.registry.subscribe(own, PubSub::Plain));
                 self.registry.unsubscribe(own);
                 drop(self.registry.subscribe(own, PubSub::Plain));
@@ -107,7 +107,7 @@ impl Testbed {
         }
     }
 
-    /// No other thread unsubscribes from this channel: a confirmation holds until a loss.
+    /// No other thread unsubscribes from this channel, so a confirmation holds until a loss.
     fn check_subscription(&self, own: &Arc<str>) {
         let losses = self.losses.load(Ordering::SeqCst);
         let Ok(answer) = self.registry.subscribe(own, PubSub::Plain) else {

@@ -1,8 +1,8 @@
-//! The kernel and the server of one connection: the kernel takes a random part of each write, and the
-//! server runs whole commands and answers them when its turn comes.
+//! The kernel and the server of one connection. The kernel takes a random part of each write. The
+//! server runs complete commands, and answers them later.
 //!
-//! Nothing here blocks, and no task is woken without a reason: no other wake-up makes up for one that is
-//! missing.
+//! Nothing here blocks, and no task is woken without a reason. So no other wake-up can hide a
+//! missing one.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -18,17 +18,17 @@ pub(super) struct Socket(Arc<Mutex<State>>);
 #[expect(clippy::struct_excessive_bools, reason = "each is another fact")]
 #[derive(Default)]
 struct State {
-    /// A layer above the socket keeps what it took until it is flushed, as TLS does.
+    /// True if a layer above the socket, such as TLS, buffers bytes until it is flushed.
     keeps: bool,
     kept: Vec<u8>,
-    /// Arrived, not run yet.
+    /// Commands that arrived and have not run.
     arrived: Vec<u8>,
-    /// Taken, not a whole command yet.
+    /// Bytes that were taken and are not a complete command yet.
     partial: Vec<u8>,
     outgoing: VecDeque<u8>,
     full: bool,
     dead: bool,
-    /// `Connection::end` has returned.
+    /// True once `Connection::end` has returned.
     sealed: bool,
     finished: bool,
     reader: Option<Waker>,
@@ -40,17 +40,17 @@ struct State {
 /// The fate of the commands.
 #[derive(Clone, Default)]
 pub(super) struct Facts {
-    /// Calls of which the kernel took the last byte.
+    /// Calls whose last byte the kernel has taken.
     pub(super) whole: BTreeSet<String>,
-    /// Calls that the server ran, in its order.
+    /// Calls that the server ran, in order.
     pub(super) ran: Vec<String>,
-    /// Calls that it answered with NOSCRIPT.
+    /// Calls that the server answered with NOSCRIPT.
     pub(super) without_script: BTreeSet<String>,
     pub(super) channels: BTreeSet<String>,
 }
 
 impl Socket {
-    /// The ends for a connection, and the server's task.
+    /// A socket, its two ends for a connection, and the task of its server.
     pub(super) fn new() -> (Socket, Reader, Writer, JoinHandle<()>) {
         let socket = Socket(Arc::default());
         socket.0.lock().keeps = draw(4) == 0;
@@ -75,7 +75,7 @@ impl Socket {
         self.0.lock().dead
     }
 
-    /// The stream ends. What arrived before is run all the same.
+    /// Ends the stream. Commands that have arrived are still run.
     pub(super) fn kill(&self) {
         self.change(|state| {
             state.dead = true;
@@ -83,12 +83,12 @@ impl Socket {
         });
     }
 
-    /// INVARIANT CONNECTION-2 of `connection.rs`: from now on nothing is written.
+    /// INVARIANT CONNECTION-2 of `connection.rs`: nothing may be written from now on.
     pub(super) fn seal(&self) {
         self.0.lock().sealed = true;
     }
 
-    /// The server ends when it has run what arrived.
+    /// Ends the server after it has run all commands that arrived.
     pub(super) fn finish(&self) {
         self.change(|state| {
             state.finished = true;
@@ -107,7 +107,7 @@ impl Socket {
         }
     }
 
-    /// One step of the server; `false` after the last.
+    /// One step of the server. False after the last one.
     fn poll_serve(&self, cx: &Context<'_>) -> Poll<bool> {
         let state = &mut *self.0.lock();
         if std::mem::take(&mut state.full) {
@@ -161,7 +161,7 @@ impl State {
         }
     }
 
-    /// The kernel has no room for now.
+    /// True if the kernel takes no bytes at the moment.
     fn is_full(&mut self, cx: &Context<'_>) -> bool {
         self.full = self.full || draw(4) == 0;
         if self.full {
@@ -225,7 +225,7 @@ impl AsyncWrite for End {
             state.server.take().inspect(Waker::wake_by_ref);
             length
         };
-        // The server may answer before the writer knows what was taken.
+        // The server may answer before the writer knows how many bytes were taken.
         step();
         Poll::Ready(Ok(taken))
     }

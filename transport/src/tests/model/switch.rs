@@ -1,4 +1,5 @@
-//! A node that gets other targets while it is called: callers, two supervisors, and who gives it targets.
+//! A node whose target changes while it is called. The threads are callers, two supervisors, and
+//! one that changes the target.
 
 use super::*;
 use crate::node::give_up;
@@ -16,7 +17,7 @@ struct Testbed {
     registry: Arc<SubscriptionRegistry>,
     /// The generation of the target.
     target: sync::AtomicU64,
-    /// The generation whose switch is over.
+    /// The last generation whose switch is complete.
     switched: sync::AtomicU64,
     connections: Mutex<Vec<Known>>,
 }
@@ -26,7 +27,8 @@ struct Known {
     connection: Arc<Connection>,
     generation: u64,
     socket: Socket,
-    /// Its supervisor ends it, in the same moment perhaps. What is asked on it meanwhile has an epoch that is over.
+    /// The supervisor is ending the connection, perhaps right now. The epoch of any call on it has
+    /// already passed.
     given_up: bool,
 }
 
@@ -65,7 +67,7 @@ impl Testbed {
     fn switch_twice(&self) {
         for generation in 1..=SWITCHES {
             pause();
-            // In the order of `Node::switch`.
+            // The same order as in `Node::switch`.
             self.target.store(generation, Ordering::SeqCst);
             give_up(&self.slots, &self.registry, generation, &Fault(LOST.into()));
             self.switched.store(generation, Ordering::SeqCst);
@@ -79,7 +81,7 @@ impl Testbed {
         }
     }
 
-    /// Opens connections to the target, until one to the last target was taken.
+    /// Opens connections to the target, until one to the last target is accepted.
     fn supervise(&self, role: For) {
         loop {
             let generation = self.target.load(Ordering::SeqCst);
@@ -93,7 +95,8 @@ impl Testbed {
             };
             self.connections.lock().push(known);
             pause();
-            // Before that a supervisor knows of the switch first, is refused, and tries again.
+            // A connection that was opened before the switch was complete may be refused. Then the
+            // supervisor tries again.
             let was_over = self.switched.load(Ordering::SeqCst) >= generation;
             let taken = match role {
                 For::Calls => self.slots[0].connected(&made.connection, generation),
@@ -111,7 +114,7 @@ impl Testbed {
                 made.close(&self.registry);
                 return made.settle();
             }
-            // It is lost, if the switch has not ended it by now.
+            // The connection is lost, unless the switch has already ended it.
             self.change(&made.connection, |known| known.given_up = true);
             match role {
                 _ if !taken => {}
@@ -141,7 +144,7 @@ impl Testbed {
             .and_then(|answer| block_on(answer).unwrap());
         let ended = [CallError::NotApplied(lost()), CallError::Unknown(lost())];
         if outcome.as_ref().is_err_and(|error| ended.contains(error)) {
-            // INVARIANT SLOT-1 of `slot.rs`: what is in doubt is seen to be.
+            // INVARIANT SLOT-1 of `slot.rs`: the epoch shows that the call is in doubt.
             assert!(
                 self.slots[0].epoch() > epoch,
                 "the call ended before the epoch rose"
