@@ -224,7 +224,7 @@ fn cluster(url: &Parts<'_>, security: Security) -> Result<ClusterDeployment, Con
         return Err(refused("redis-cluster:// takes no query parameters"));
     }
     if !matches!(url.path, "" | "/" | "/0") {
-        return Err(refused("a cluster has no databases but 0"));
+        return Err(refused("a cluster has only database 0"));
     }
     let credentials = url.credentials()?;
     let seeds = endpoints(url, PORT_DEFAULT, security, credentials.as_ref())?;
@@ -371,7 +371,7 @@ mod tests {
             ),
             ("redis-cluster:secret", "scheme is missing"),
             ("redis-cluster://a,/0", "host is missing"),
-            ("redis-cluster://a/7", "no databases"),
+            ("redis-cluster://a/7", "only database 0"),
             ("redis-cluster://a?secret=1", "no query"),
             ("redis-cluster://secret@a", "without a password"),
             ("redis-cluster://:pass#secret@a", "%23"),

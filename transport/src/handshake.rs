@@ -203,7 +203,7 @@ pub(super) fn primary(role: &Value) -> Result<(), CallError> {
     match role {
         Value::Array(parts) if parts.first() == Some(&Value::Text("master".into())) => Ok(()),
         Value::Array(parts) => Err(not_primary(parts.first())),
-        _ => Err(not_connected("the server does not say its role")),
+        _ => Err(not_connected("the server does not report its role")),
     }
 }
 

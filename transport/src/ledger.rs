@@ -142,7 +142,7 @@ impl Ledger {
         reply: Result<Value, String>,
         taken: u64,
     ) -> Result<Option<Notification>, Fault> {
-        let not_asked = || Fault("the server answered what it was not asked".into());
+        let not_asked = || Fault("the server sent a reply without a request".into());
         let sent = self.in_flight.front_mut().ok_or_else(not_asked)?;
         if sent.absorbs(&reply) {
             return Ok(None);

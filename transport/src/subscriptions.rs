@@ -179,7 +179,9 @@ impl SubscriptionRegistry {
         for request in gone {
             answer(
                 request,
-                Err(CallError::NotApplied(Fault("it was unsubscribed".into()))),
+                Err(CallError::NotApplied(Fault(
+                    "the channel was unsubscribed".into(),
+                ))),
             );
         }
         true

@@ -152,7 +152,9 @@ pub(super) async fn subscribe(
             drop(timeout_at(limit, node.first_attempt(Role::Messages)).await);
         }
         let Some(asked) = shared.register(channel, since, number)? else {
-            return Err(CallError::NotApplied(Fault("it was unsubscribed".into())));
+            return Err(CallError::NotApplied(Fault(
+                "the channel was unsubscribed".into(),
+            )));
         };
         let error = match timeout_at(limit, asked).await {
             Ok(Ok(Ok(()))) => return Ok(()),

@@ -117,7 +117,7 @@ impl Boundary {
             // BOUND: one entry for each depth, and one for the reply itself.
             if self.missing.len() > DEPTH {
                 return Err(Malformed(format!(
-                    "a reply of more than {DEPTH} arrays in each other"
+                    "a reply with more than {DEPTH} nested arrays"
                 )));
             }
             self.missing.push(children);

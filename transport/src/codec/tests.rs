@@ -176,13 +176,13 @@ fn a_reply_nested_too_deeply_is_refused() {
     ] {
         is_malformed(
             header.repeat(1_000_000).as_bytes(),
-            "more than 32 arrays in each other",
+            "more than 32 nested arrays",
         );
     }
     let deep = |depth: usize| [b"*1\r\n".repeat(depth), b":1\r\n".to_vec()].concat();
     let nested = (0..DEPTH).fold(Value::Int(1), |value, _| array([value]));
     assert_eq!(whole(&deep(DEPTH)), reply(nested));
-    is_malformed(&deep(DEPTH + 1), "more than 32 arrays in each other");
+    is_malformed(&deep(DEPTH + 1), "more than 32 nested arrays");
 }
 
 #[test]

@@ -37,7 +37,7 @@ impl Outbox {
         };
         while self.bytes.has_remaining() {
             match ready!(Pin::new(&mut *writer).poll_write(cx, &self.bytes)) {
-                Ok(0) => return Poll::Ready(Err(Fault("the server takes nothing more".into()))),
+                Ok(0) => return Poll::Ready(Err(Fault("the server accepts no more bytes".into()))),
                 Ok(taken) => {
                     self.bytes.advance(taken);
                     self.taken += taken as u64;

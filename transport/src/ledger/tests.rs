@@ -251,7 +251,7 @@ fn an_encoded_call_that_is_dropped_keeps_its_place() {
         assert_eq!(
             two.try_recv(),
             Err(TryRecvError::Empty),
-            "not the reply of the other"
+            "a call got the reply of another call"
         );
         testbed.reply(Ok(Value::Int(2))).unwrap();
         assert_eq!(two.try_recv(), Ok(Ok(Value::Int(2))));
@@ -421,21 +421,30 @@ fn the_oldest_call_that_has_not_timed_out_is_known() {
 #[test]
 fn a_reply_without_a_request_ends_the_connection() {
     let mut testbed = Testbed::new();
-    assert!(testbed.reply(Ok(Value::Nil)).is_err(), "nothing was asked");
+    assert!(
+        testbed.reply(Ok(Value::Nil)).is_err(),
+        "accepted a reply without a request"
+    );
     let mut one = testbed.call(1, 1);
-    assert!(testbed.reply(Ok(Value::Nil)).is_err(), "it waits");
+    assert!(
+        testbed.reply(Ok(Value::Nil)).is_err(),
+        "accepted a reply for a waiting request"
+    );
     testbed.encode();
     for _ in 0..length(1) {
         assert!(
             testbed.reply(Ok(Value::Nil)).is_err(),
-            "not all of it was sent"
+            "accepted a reply for a partly sent request"
         );
         testbed.take(1);
     }
     assert_eq!(one.try_recv(), Err(TryRecvError::Empty));
     testbed.reply(Ok(Value::Nil)).unwrap();
     assert_eq!(one.try_recv(), Ok(Ok(Value::Nil)));
-    assert!(testbed.reply(Ok(Value::Nil)).is_err(), "it was answered");
+    assert!(
+        testbed.reply(Ok(Value::Nil)).is_err(),
+        "accepted a second reply"
+    );
 }
 
 /// INVARIANT LEDGER-1, for any number of requests that are encoded at once.

@@ -205,7 +205,7 @@ fn unnamed(shared: &Shared, node: &Node, answers: Vec<Result<HostPort, CallError
 async fn primary((own, sentinel): (&String, &Watched), name: &[u8]) -> Result<HostPort, CallError> {
     let answer = sentinel.ask(&[b"SENTINEL", b"MASTER", name]).await;
     let described = answer.and_then(|reply| {
-        address(&reply).ok_or_else(|| not_connected("the primary is not described"))
+        address(&reply).ok_or_else(|| not_connected("the reply does not describe the primary"))
     });
     described.map_err(|error| error.reworded(|text| format!("{own}: {text}")))
 }

@@ -160,13 +160,16 @@ async fn a_failover_is_followed_before_a_call_gives_up() {
             redis
                 .call(Lane::Caller, add(LOW))
                 .await
-                .expect_err("it is down");
+                .expect_err("the node is down");
             sleep(SECOND / 100).await;
         }
         has_failed_over.store(1, Ordering::SeqCst);
         let since = Instant::now();
         while redis.call(Lane::Caller, add(LOW)).await.is_err() {
-            assert!(since.elapsed() < TIMING.command, "it is not followed");
+            assert!(
+                since.elapsed() < TIMING.command,
+                "the failover was not followed"
+            );
             sleep(SECOND / 100).await;
         }
     }
@@ -183,7 +186,7 @@ async fn a_node_without_an_address_does_not_hide_a_failover() {
     has_failed_over.store(1, Ordering::SeqCst);
     let deadline = Instant::now() + SECOND * 60;
     while redis.call(Lane::Caller, add(LOW)).await != answer("n3:3") {
-        assert!(Instant::now() < deadline, "it is not followed");
+        assert!(Instant::now() < deadline, "the failover was not followed");
         sleep(SECOND / 10).await;
     }
     assert_eq!(events.switched.load(Ordering::SeqCst), 1);

@@ -14,11 +14,11 @@ async fn refusal(url: &str) -> CallError {
     let connecting = connect(url, Arc::new(Recorder::default()), own.handle());
     let outcome = timeout(SECOND * 10, connecting)
         .await
-        .expect("it is bounded");
+        .expect("connecting takes a bounded time");
     let error = outcome.map(drop).unwrap_err();
     let shown = format!("{error:?}");
     assert!(!shown.contains("hunter2"), "{shown}");
-    until("nothing runs any more", || own.tasks() == 0).await;
+    until("no task runs any more", || own.tasks() == 0).await;
     error
 }
 
@@ -125,7 +125,7 @@ async fn a_dead_address_does_not_hide_the_others_of_its_name() {
         let connecting = stream::connect_first(addresses.into_iter());
         let stream = timeout(SECOND, connecting)
             .await
-            .expect("it is bounded")
+            .expect("connecting takes a bounded time")
             .unwrap();
         assert_eq!(stream.peer_addr().unwrap(), server.address());
     }
@@ -217,7 +217,7 @@ async fn a_handshake_that_is_cut_after_any_byte_is_not_applied() {
             let outcome = MemoryTestbed::open(server.clone()).await.map(drop);
             if let Err(error) = &outcome {
                 assert_not_applied(error, "cannot connect");
-                until("it is let go", || {
+                until("the stream is dropped", || {
                     server
                         .sockets()
                         .iter()
@@ -292,8 +292,14 @@ async fn bytes_read_beyond_the_handshake_are_kept() {
     let before = testbed.events.messages();
     testbed.server.greet(message);
     testbed.server.socket(CALLER).end(Ending::Closed);
-    until("it is restored", || testbed.events.restored(Lane::Caller)).await;
-    until("it is received", || testbed.events.messages() == before + 1).await;
+    until("the lane is restored", || {
+        testbed.events.restored(Lane::Caller)
+    })
+    .await;
+    until("the message is received", || {
+        testbed.events.messages() == before + 1
+    })
+    .await;
 }
 
 /// Reads what the client sends, up to and including `word`.

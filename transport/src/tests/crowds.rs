@@ -41,7 +41,10 @@ async fn all_is_sent(testbed: &Testbed) {
         .slot(Lane::Caller)
         .connection()
         .unwrap();
-    until("all is sent", || connection.backlog().unsent() == 0).await;
+    until("all requests are sent", || {
+        connection.backlog().unsent() == 0
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -182,7 +185,7 @@ async fn nobody_waits_for_a_future_that_was_dropped() {
     assert_eq!(
         server.command(&["EXISTS", "second"]).int(),
         0,
-        "it was not sent any more"
+        "a dropped call was sent"
     );
     for n in 0..FEW {
         let sent = i64::from(n == 0);
@@ -271,7 +274,7 @@ async fn calls_whose_replies_are_lost_are_unknown_to_each() {
     for key in ["a", "b", "c"] {
         calls.push(started(&testbed, take(key, "o")).await);
     }
-    until("they are executed", || {
+    until("the calls are executed", || {
         server.command(&["EXISTS", "a", "b", "c"]).int() == 3
     })
     .await;

@@ -125,7 +125,7 @@ impl Case {
                 assert!(matches!(outcome, Err(CallError::Unknown(_))), "{outcome:?}");
                 // The call is followed by a PING. After such a long silence, the supervisor sends
                 // another one.
-                until("it is pinged twice", || socket.names().len() == 3).await;
+                until("the server gets two PINGs", || socket.names().len() == 3).await;
                 replies += 2 * b"$1\r\n1\r\n".len();
             }
         }
@@ -178,7 +178,7 @@ async fn cut_requests(calls: usize, before: Before, how: How) {
         let under_way: Vec<_> = (0..calls)
             .map(|turn| case.testbed.started(case.call(turn)))
             .collect();
-        until("so many are taken", || {
+        until("this many bytes are taken", || {
             ready.socket.at(|state| state.taken.len()) == had + taken
         })
         .await;
@@ -218,7 +218,7 @@ async fn cut_replies(calls: usize, before: Before, ending: Ending) {
         let under_way: Vec<_> = (0..calls)
             .map(|turn| case.testbed.started(case.call(turn)))
             .collect();
-        until("all is sent", || {
+        until("all requests are sent", || {
             ready.socket.at(|state| state.commands.len()) == had + calls
         })
         .await;
@@ -292,7 +292,7 @@ async fn simultaneous_calls_are_sent_in_one_write() {
     let under_way: Vec<_> = (0..3)
         .map(|turn| case.testbed.started(case.call(turn)))
         .collect();
-    until("all is sent", || ready.socket.names().len() == 4).await;
+    until("all requests are sent", || ready.socket.names().len() == 4).await;
     assert_eq!(ready.socket.at(|state| state.writes), writes + 1);
     drop(under_way);
 }

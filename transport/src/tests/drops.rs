@@ -49,7 +49,7 @@ async fn perhaps(redis: &Node, own: u64) -> bool {
     assert_eq!(
         outcome,
         Ok(Value::Text(own.to_string())),
-        "a reply went astray"
+        "a call got the reply of another call"
     );
     true
 }
@@ -94,7 +94,7 @@ async fn no_reply_goes_astray_and_nothing_is_left() {
         (calls / 3..calls * 19 / 20).contains(&answered),
         "{answered} of {calls} were answered"
     );
-    until("nothing is left", || left(&testbed.redis) == 0).await;
+    until("no request is left", || left(&testbed.redis) == 0).await;
     for lane in LANES {
         assert_eq!(testbed.redis.epoch(lane), 0);
     }
@@ -119,7 +119,7 @@ async fn a_dropped_call_is_forgotten_at_its_turn() {
     for _ in 0..100 {
         let calls: Vec<Pending> = (0..1_000).map(|own| testbed.started(number(own))).collect();
         drop(calls);
-        until("they are forgotten", || {
+        until("the dropped calls are forgotten", || {
             let left = connection.backlog();
             (left.waiting, left.in_flight, left.bytes) == (0, 0, 0)
         })
@@ -175,7 +175,7 @@ fn a_call_in_flight_is_small() {
         CALLS
     );
     let heap = u64::try_from(counted.bytes_current).unwrap() / CALLS;
-    assert!(heap > 0, "it was counted");
+    assert!(heap > 0, "no allocation was counted");
     if std::env::var_os(VARIABLE).is_some() {
         #[expect(clippy::print_stderr, reason = "the variable asks for the figures")]
         {

@@ -247,7 +247,7 @@ fn calls_time_out_although_their_runtime_is_blocked() {
         assert_eq!(
             count(&server, "n"),
             1,
-            "a call that ended as not applied is not applied"
+            "a call that ended as not applied was applied"
         );
     });
 }

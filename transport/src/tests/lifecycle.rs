@@ -74,7 +74,7 @@ async fn closing_is_bounded_when_the_server_is_silent_or_gone() {
     server.pause();
     timeout(SECOND * 10, testbed.redis.close())
         .await
-        .expect("it is bounded");
+        .expect("closing takes a bounded time");
     until("no task is left", || testbed.own.tasks() == 0).await;
     server.resume();
 
@@ -86,7 +86,7 @@ async fn closing_is_bounded_when_the_server_is_silent_or_gone() {
     .await;
     timeout(SECOND * 10, testbed.redis.close())
         .await
-        .expect("it is bounded");
+        .expect("closing takes a bounded time");
     until("no task is left", || testbed.own.tasks() == 0).await;
 }
 
@@ -157,10 +157,16 @@ fn connections_move_to_our_runtime_when_that_of_the_caller_ends() {
             0,
             "our own lane is unharmed"
         );
-        until("it is reported", || testbed.events.missed() > 0).await;
-        until("it is reported", || testbed.events.restored(Lane::Caller)).await;
+        until("the loss of messages is reported", || {
+            testbed.events.missed() > 0
+        })
+        .await;
+        until("the lane is restored", || {
+            testbed.events.restored(Lane::Caller)
+        })
+        .await;
         server.command(&["PUBLISH", "c", "x"]);
-        until("it receives", || testbed.events.messages() == 1).await;
+        until("the message is received", || testbed.events.messages() == 1).await;
         testbed.subscribe("d").await.unwrap();
         // The same happens when the connection on our runtime is lost.
         server.command(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
@@ -182,7 +188,10 @@ fn connections_move_to_our_runtime_when_that_of_the_caller_is_blocked() {
         assert!(matches!(outcome, Err(CallError::Unknown(_))), "{outcome:?}");
         testbed.until_up(Lane::Caller).await;
         assert_eq!(testbed.redis.epoch(Lane::Background), 0);
-        until("it is reported", || testbed.events.missed() > 0).await;
+        until("the loss of messages is reported", || {
+            testbed.events.missed() > 0
+        })
+        .await;
         testbed.subscribe("c").await.unwrap();
         testbed.redis.close().await;
     });

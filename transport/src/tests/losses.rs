@@ -53,7 +53,7 @@ async fn a_killed_connection_is_noticed_and_replaced() {
         until("the lane is reported", || testbed.events.restored(lane)).await;
     }
     assert!(testbed.redis.reconnects() >= 2);
-    until("they have their names", || {
+    until("all connections have their names", || {
         server.clients("name=leasehold:test").len() == 3
     })
     .await;
@@ -90,7 +90,7 @@ async fn without_a_server_calls_fail_at_once_and_are_not_applied() {
             matches!(outcome, Err(CallError::NotApplied(_))),
             "{outcome:?}"
         );
-        assert!(Instant::now() < deadline, "it always waits");
+        assert!(Instant::now() < deadline, "a subscription waits every time");
     }
     server.restart();
     for lane in LANES {
@@ -136,7 +136,7 @@ async fn a_half_open_connection_is_given_up_and_replaced() {
     proxy.half_open();
     // Calls that keep timing out must not hide the silence.
     until_given_up(&testbed).await;
-    until("it tries again", || proxy.accepted() > accepted).await;
+    until("the client tries again", || proxy.accepted() > accepted).await;
     proxy.flow();
     for lane in LANES {
         testbed.until_up(lane).await;
@@ -146,13 +146,13 @@ async fn a_half_open_connection_is_given_up_and_replaced() {
     })
     .await;
     server.command(&["PUBLISH", "c", "x"]);
-    until("it receives", || testbed.events.messages() > 0).await;
+    until("the message is received", || testbed.events.messages() > 0).await;
 }
 
 async fn until_given_up(testbed: &Testbed) {
     let deadline = Instant::now() + SECOND * 5;
     while LANES.iter().any(|lane| testbed.redis.epoch(*lane) == 0) {
-        assert!(Instant::now() < deadline, "not given up");
+        assert!(Instant::now() < deadline, "the connection was not given up");
         let outcome = testbed.add(Lane::Caller, "n").await;
         assert!(outcome.is_err(), "{outcome:?}");
     }
@@ -206,7 +206,10 @@ async fn calls_to_a_demoted_server_do_not_each_reconnect() {
     let started = Instant::now();
     let mut calls = 0;
     while testbed.redis.reconnects() < 2 {
-        assert!(started.elapsed() < SECOND * 30, "not connected to again");
+        assert!(
+            started.elapsed() < SECOND * 30,
+            "the client did not reconnect"
+        );
         drop(testbed.add(Lane::Caller, "n").await);
         calls += 1;
     }

@@ -42,7 +42,7 @@ async fn a_silent_server_is_tried_rarely_and_by_one_connection() {
     for _ in 0..600 {
         assert!(
             testbed.server.living().len() <= 1,
-            "the others wait for the pilot"
+            "another connection did not wait for the pilot"
         );
         sleep(SECOND / 2).await;
     }
@@ -69,7 +69,7 @@ async fn a_server_that_refuses_is_tried_again_soon_and_by_one_connection() {
     assert!((40..=130).contains(&dials), "{dials} attempts in a minute");
     testbed.server.accept();
     let start = Instant::now();
-    until("it is back", || are_up(&testbed)).await;
+    until("the connections are back", || are_up(&testbed)).await;
     assert!(start.elapsed() < SECOND * 2, "{:?}", start.elapsed());
 }
 
@@ -81,11 +81,11 @@ async fn after_a_connection_that_lasted_the_next_is_made_at_once() {
         // The pauses grow.
         sleep(SECOND * 30).await;
         testbed.server.accept();
-        until("it is back", || are_up(&testbed)).await;
+        until("the connections are back", || are_up(&testbed)).await;
         sleep(SECOND * 2).await;
         lose(&testbed, |_| {}).await;
         let start = Instant::now();
-        until("it is back again", || are_up(&testbed)).await;
+        until("the connections are back again", || are_up(&testbed)).await;
         assert!(
             start.elapsed() < SECOND / 20,
             "{round}: {:?}",
@@ -123,15 +123,18 @@ async fn on_a_server_with_few_free_connections_renewals_come_first() {
         let testbed = MemoryTestbed::of(server.clone(), server.remote(), later)
             .await
             .unwrap();
-        until("it has a place", || is_up(&testbed, Lane::Background)).await;
+        until("the pilot is connected", || {
+            is_up(&testbed, Lane::Background)
+        })
+        .await;
         // Another client gets the connection that the pilot had.
         server.has_places(0);
-        until("all have places", || are_up(&testbed)).await;
+        until("all connections are up", || are_up(&testbed)).await;
         sleep(SECOND * 2).await;
         server.has_places(places);
         testbed.server.living()[PILOT].end(Ending::Closed);
         until("the loss is noticed", || !is_up(&testbed, Lane::Background)).await;
-        until("it has the place of another", || {
+        until("the pilot has replaced another connection", || {
             is_up(&testbed, Lane::Background)
         })
         .await;
@@ -152,7 +155,10 @@ async fn other_connections_do_not_delay_the_pilot() {
         // Another connection waits for the answer to its attempt when the pilot is lost.
         let start = Instant::now();
         while testbed.server.living().len() == 1 {
-            assert!(start.elapsed() < SECOND * 40, "they go on trying");
+            assert!(
+                start.elapsed() < SECOND * 40,
+                "the connections are not back in time"
+            );
             sleep(SECOND / 100).await;
         }
         testbed.server.answers_again();
@@ -201,7 +207,7 @@ async fn a_server_is_not_given_up_before_its_calls_time_out() {
     }
     let start = Instant::now();
     while testbed.redis.reconnects() == 0 {
-        assert!(start.elapsed() < SECOND * 20, "it is noticed");
+        assert!(start.elapsed() < SECOND * 20, "the silence was not noticed");
         sleep(SECOND / 10).await;
     }
 }
@@ -237,16 +243,12 @@ async fn a_server_that_refuses_a_connection_is_left_by_all_of_them() {
             "{refusal}: the others, too"
         );
         refuses.store(false, Ordering::SeqCst);
-        until("it is back", || are_up(&testbed)).await;
+        until("the connections are back", || are_up(&testbed)).await;
         assert_eq!(
             testbed.redis.call(Lane::Caller, call()).await,
             Ok(Value::Text("x".into()))
         );
-        assert_eq!(
-            testbed.events.changed(),
-            0,
-            "nothing says that it is another server"
-        );
+        assert_eq!(testbed.events.changed(), 0, "another server was reported");
     }
 }
 
@@ -276,7 +278,10 @@ async fn a_proxy_that_answers_pong_keeps_its_connections() {
     assert!(testbed.redis.call(Lane::Caller, call()).await.is_ok());
     let lost = testbed.redis.call(Lane::Caller, call()).await;
     assert!(matches!(lost, Err(CallError::Unknown(_))), "{lost:?}");
-    until("it is given up", || testbed.redis.epoch(Lane::Caller) == 1).await;
+    until("the connection is given up", || {
+        testbed.redis.epoch(Lane::Caller) == 1
+    })
+    .await;
 }
 
 /// A server may have answered before a write to its connection fails.

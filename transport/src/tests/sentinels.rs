@@ -252,7 +252,7 @@ async fn lost_sentinels_are_forgotten_and_new_ones_are_learned() {
     let url = "redis-sentinel://s1:1/locks";
     let (redis, _) = fakes.open(url, IfUnreachable::Fail).await.unwrap();
     sleep(LONG).await;
-    assert!(dials() > 127, "they are named as living");
+    assert!(dials() > 127, "the dead sentinels were not asked");
     // The list of a sentinel that has noticed the loss.
     let living = [("s2:1", "sentinel"), ("s3:1", "sentinel")];
     world.know(
@@ -264,7 +264,7 @@ async fn lost_sentinels_are_forgotten_and_new_ones_are_learned() {
     sleep(LONG).await;
     let before = dials();
     sleep(LONG).await;
-    assert_eq!(dials(), before, "nobody asks them any more");
+    assert_eq!(dials(), before, "the dead sentinels were asked again");
     // Learned sentinels count towards the majority, so two of three are enough.
     for name in ["s2:1", "s3:1"] {
         world.say(name, "b");

@@ -55,14 +55,17 @@ impl Balanced {
         let epochs = || LANES.map(|lane| self.testbed.redis.epoch(lane));
         let (before, missed) = (epochs(), self.testbed.events.missed());
         self.servers[0].living()[number].end(Ending::Closed);
-        until("it is noticed", || {
+        until("the loss is noticed", || {
             epochs() != before || self.testbed.events.missed() > missed
         })
         .await;
-        until("all are back", || self.living().iter().sum::<usize>() == 3).await;
+        until("all connections are back", || {
+            self.living().iter().sum::<usize>() == 3
+        })
+        .await;
         for lane in LANES {
             let slot = self.testbed.redis.shared.slot(lane);
-            until("its lane is up", || slot.connection().is_ok()).await;
+            until("the lane is up", || slot.connection().is_ok()).await;
         }
     }
 }
@@ -101,7 +104,7 @@ async fn if_the_address_leads_to_another_server_all_connections_move_together() 
         balanced.lead_to(&[1]);
         let epochs = LANES.map(|lane| balanced.testbed.redis.epoch(lane));
         balanced.lose(number).await;
-        until("all have moved", || balanced.living() == [0, 3]).await;
+        until("all connections have moved", || balanced.living() == [0, 3]).await;
         assert_eq!(
             balanced.testbed.events.changed(),
             1,
@@ -124,11 +127,17 @@ async fn a_restarted_server_counts_as_another_one() {
             .for_each(|socket| socket.end(Ending::Closed));
     };
     cut(&testbed);
-    until("it is back", || testbed.redis.reconnects() == 3).await;
-    assert_eq!(testbed.events.changed(), 0, "it is the same");
+    until("the connections are back", || {
+        testbed.redis.reconnects() == 3
+    })
+    .await;
+    assert_eq!(testbed.events.changed(), 0, "another server was reported");
     drop(testbed.server.clone().with_run_id("b"));
     cut(&testbed);
-    until("it is back", || testbed.redis.reconnects() == 6).await;
+    until("the connections are back", || {
+        testbed.redis.reconnects() == 6
+    })
+    .await;
     assert_eq!(testbed.events.changed(), 1);
 }
 

@@ -121,7 +121,7 @@ async fn outcomes_behind(spoilt: &'static str, meanwhile: Meanwhile) -> (Vec<Cal
         outcomes
     };
     let outcomes = tokio::select! {
-        () = chatter => unreachable!("it goes on"),
+        () = chatter => unreachable!("the stream of calls has no end"),
         outcomes = calls => outcomes,
     };
     (outcomes, testbed.redis.reconnects())
@@ -255,7 +255,10 @@ async fn answers_without_a_question_end_the_connection() {
     for answer in ["+OK\r\n", "_\r\n", "-ERR no\r\n", "*1\r\n:1\r\n"] {
         let testbed = MemoryTestbed::new(MemoryServer::answering(echo)).await;
         testbed.server.socket(CALLER).say(answer.as_bytes());
-        until("it is noticed", || testbed.redis.epoch(Lane::Caller) == 1).await;
+        until("the reply without a request is noticed", || {
+            testbed.redis.epoch(Lane::Caller) == 1
+        })
+        .await;
         testbed.caller().await;
         assert_eq!(testbed.redis.call(Lane::Caller, number(1)).await, text(1));
     }
@@ -430,7 +433,7 @@ async fn silence_is_noticed_under_a_stream_of_calls_and_without_one() {
         let start = Instant::now();
         let mut calls = Vec::new();
         while LANES.iter().any(|lane| testbed.redis.epoch(*lane) == 0) {
-            assert!(start.elapsed() < SECOND * 2, "it is not noticed");
+            assert!(start.elapsed() < SECOND * 2, "the silence was not noticed");
             if stream {
                 let redis = testbed.redis.clone();
                 let call = async move { redis.call(Lane::Caller, number(2)).await };
@@ -439,7 +442,10 @@ async fn silence_is_noticed_under_a_stream_of_calls_and_without_one() {
             sleep(Duration::from_millis(20)).await;
         }
         // The connection for messages is given up, too.
-        until("it is given up", || testbed.events.missed() > 0).await;
+        until("the connection for messages is given up", || {
+            testbed.events.missed() > 0
+        })
+        .await;
         for call in calls {
             let outcome = call.await.unwrap();
             assert!(
@@ -478,7 +484,10 @@ async fn a_lost_connection_is_reported_at_once_and_replaced_however_long_it_take
     }
     testbed.server.accept();
     testbed.caller().await;
-    until("it is reported", || testbed.events.restored(Lane::Caller)).await;
+    until("the lane is restored", || {
+        testbed.events.restored(Lane::Caller)
+    })
+    .await;
     assert_eq!(testbed.redis.call(Lane::Caller, number(3)).await, text(3));
     assert_eq!(
         (
@@ -506,7 +515,7 @@ async fn a_dropped_transport_drops_every_stream() {
         tokio::task::yield_now().await;
         drop(under_way);
         drop(testbed);
-        until("they are closed", || {
+        until("the streams are closed", || {
             sockets
                 .iter()
                 .all(|socket| socket.at(|state| state.halves) == 0)
@@ -526,7 +535,10 @@ async fn a_lost_connection_drops_its_stream() {
             testbed.server.newest()
         };
         socket.end(Ending::Reset);
-        until("it is let go", || socket.at(|state| state.halves) == 0).await;
+        until("the stream is dropped", || {
+            socket.at(|state| state.halves) == 0
+        })
+        .await;
     }
 }
 
@@ -554,7 +566,10 @@ async fn a_new_connection_subscribes_exactly_the_wanted_channels() {
             if round == 0 { 2 } else { round + 2 },
         );
         testbed.server.socket(number).end(Ending::Reset);
-        until("it is made again", || testbed.events.missed() > missed).await;
+        until("the connection is replaced", || {
+            testbed.events.missed() > missed
+        })
+        .await;
         assert_eq!(testbed.server.newest().names(), expected, "round {round}");
     }
 }
@@ -578,21 +593,28 @@ async fn channels_that_a_busy_server_refuses_are_asked_for_again() {
         .unwrap();
     busy.store(true, Ordering::SeqCst);
     testbed.server.socket(MESSAGES).end(Ending::Closed);
-    until("it is asked", || {
+    until("the server is asked", || {
         testbed.server.sockets().len() > 3 && !testbed.server.socket(3).names().is_empty()
     })
     .await;
     sleep(SECOND).await;
-    assert_eq!(testbed.events.missed(), 0, "nothing is restored yet");
+    assert_eq!(
+        testbed.events.missed(),
+        0,
+        "a channel was reported as restored too early"
+    );
     busy.store(false, Ordering::SeqCst);
-    until("it is reported", || testbed.events.missed() > 0).await;
+    until("the loss of messages is reported", || {
+        testbed.events.missed() > 0
+    })
+    .await;
     let newest = testbed.server.newest();
     assert_eq!(
         newest.names().first().map(String::as_str),
         Some("SUBSCRIBE")
     );
     newest.say(b">3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$1\r\nx\r\n");
-    until("it receives", || testbed.events.messages() == 1).await;
+    until("the message is received", || testbed.events.messages() == 1).await;
 }
 
 #[tokio::test]
@@ -617,7 +639,10 @@ async fn subscribing_and_publishing_at_once_on_a_real_server_loses_nothing() {
             assert_eq!(heard, Reply::Int(1), "{channel}");
         }
     }
-    until("all are received", || testbed.events.messages() == 1_000).await;
+    until("all messages are received", || {
+        testbed.events.messages() == 1_000
+    })
+    .await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -23,7 +23,10 @@ async fn every_message_after_a_subscription_arrives() {
         let reply = publisher.command(&["PUBLISH", &channel, "x"]).unwrap();
         assert_eq!(reply, Reply::Int(1), "round {round}");
     }
-    until("all are received", || testbed.events.messages() == 200).await;
+    until("all messages are received", || {
+        testbed.events.messages() == 200
+    })
+    .await;
     assert_eq!(testbed.events.missed(), 0);
     let first = testbed.events.messages.lock()[0].clone();
     assert_eq!(first, ("c0".to_owned(), b"x".to_vec()));
@@ -46,7 +49,7 @@ async fn ten_thousand_subscriptions_are_confirmed_and_given_up() {
     let redis = testbed.redis.clone();
     let gone = std::thread::spawn(move || channels.iter().for_each(|c| redis.unsubscribe(c)));
     gone.join().unwrap();
-    until("nothing is subscribed", || {
+    until("no channel is subscribed", || {
         server.command(&["PUBSUB", "CHANNELS"]).array().is_empty()
     })
     .await;
@@ -74,7 +77,10 @@ async fn the_last_request_for_a_channel_wins() {
         .unwrap();
     assert_eq!(listeners(&server, "c"), 1);
     testbed.redis.unsubscribe(&channel);
-    until("it is unsubscribed", || listeners(&server, "c") == 0).await;
+    until("the channel is unsubscribed", || {
+        listeners(&server, "c") == 0
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -97,7 +103,7 @@ async fn a_burst_for_a_slow_consumer_arrives_or_is_reported() {
         (0..count).for_each(|_| assert_eq!(publisher.read().unwrap(), Reply::Int(1)));
     });
     sent.join().unwrap();
-    until("it arrives or is reported", || {
+    until("each message arrives or is reported", || {
         testbed.events.messages() == count || testbed.events.missed() > 0
     })
     .await;
@@ -120,14 +126,17 @@ async fn a_killed_subscriber_is_restored_and_reported() {
     );
     testbed.redis.unsubscribe(&Arc::from("never subscribed"));
     server.command(&["CLIENT", "KILL", "TYPE", "pubsub"]);
-    until("it is reported", || testbed.events.missed() > 0).await;
+    until("the loss of messages is reported", || {
+        testbed.events.missed() > 0
+    })
+    .await;
     // When the loss is reported, everything has been restored.
     assert_eq!(
         server.command(&["PUBSUB", "CHANNELS"]).array().len(),
         10_000
     );
     server.command(&["PUBLISH", "c1100", "x"]);
-    until("it receives", || testbed.events.messages() == 1).await;
+    until("the message is received", || testbed.events.messages() == 1).await;
     assert_eq!(
         testbed.redis.epoch(Lane::Caller),
         0,
@@ -151,7 +160,10 @@ async fn a_restarted_server_gets_all_subscriptions_again() {
             .all(Result::is_ok)
     );
     server.restart();
-    until("it is reported", || testbed.events.missed() > 0).await;
+    until("the loss of messages is reported", || {
+        testbed.events.missed() > 0
+    })
+    .await;
     assert_eq!(server.command(&["PUBSUB", "CHANNELS"]).array().len(), 1_100);
 }
 
@@ -188,7 +200,10 @@ async fn a_loss_is_reported_when_every_channel_is_restored_and_not_before() {
     );
     assert_eq!(testbed.events.messages(), 0);
     proxy.flow();
-    until("it is reported", || testbed.events.missed() > 0).await;
+    until("the loss of messages is reported", || {
+        testbed.events.missed() > 0
+    })
+    .await;
     let mut publisher = server.connection();
     for channel in &channels {
         let heard = publisher.command(&["PUBLISH", channel, "x"]).unwrap();
@@ -234,19 +249,22 @@ async fn a_refused_channel_fails_alone() {
     for (channel, outcome) in wanted.iter().zip(outcomes) {
         if channel.starts_with("ok") {
             assert_eq!(outcome, Ok(()), "{channel}");
-            until("it is subscribed", || listeners(&server, channel) == 1).await;
+            until("the channel is subscribed", || {
+                listeners(&server, channel) == 1
+            })
+            .await;
         } else {
             let refused =
                 matches!(&outcome, Err(CallError::Refused(fault)) if fault.0.contains("NOPERM"));
             assert!(refused, "{channel}: {outcome:?}");
         }
     }
-    until("the others are restored", || {
+    until("the other channels are restored", || {
         listeners(&server, "ok:before") == 1
     })
     .await;
     server.command(&["PUBLISH", "ok:before", "x"]);
-    until("it receives", || testbed.events.messages() == 1).await;
+    until("the message is received", || testbed.events.messages() == 1).await;
     for lane in LANES {
         assert_eq!(
             testbed.redis.epoch(lane),
@@ -301,13 +319,16 @@ async fn a_withdrawn_permission_affects_only_its_channels() {
     }
     server.command(&["ACL", "SETUSER", "ann", "resetchannels", "&ok:*"]);
     server.command(&["CLIENT", "KILL", "TYPE", "pubsub"]);
-    until("the good ones are restored", || {
+    until("the permitted channels are restored", || {
         ["ok:1", "ok:2"]
             .iter()
             .all(|channel| listeners(&server, channel) == 1)
     })
     .await;
-    until("it is reported", || testbed.events.missed() > 0).await;
+    until("the loss of messages is reported", || {
+        testbed.events.missed() > 0
+    })
+    .await;
     assert_eq!(testbed.subscribe("ok:3").await, Ok(()));
     assert_eq!(listeners(&server, "bad:1"), 0);
 }
@@ -356,7 +377,10 @@ async fn a_busy_server_keeps_its_subscriptions_and_refuses_none() {
     }
     server.command(&["SCRIPT", "KILL"]);
     drop(spinning.await);
-    until("it is restored", || listeners(&server, "before") == 1).await;
+    until("the channel is restored", || {
+        listeners(&server, "before") == 1
+    })
+    .await;
     while testbed.subscribe("after").await.is_err() {
         assert!(Instant::now() < deadline, "subscriptions do not work again");
     }

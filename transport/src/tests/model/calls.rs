@@ -178,7 +178,7 @@ impl Caller {
     }
 
     fn wait(&self, id: String, number: usize, asked: Sent, after: Option<Before>) {
-        let outcome = asked.and_then(|answer| block_on(answer).expect("it has an outcome"));
+        let outcome = asked.and_then(|answer| block_on(answer).expect("the call has an outcome"));
         if outcome == Err(CallError::NotApplied(lost()))
             || outcome == Err(CallError::Unknown(lost()))
         {

@@ -42,7 +42,7 @@ fn scenario() {
     join(subscribers);
     // INVARIANTS REGISTRY-1 and REGISTRY-3.
     let heard = made.connection.ping().unwrap();
-    block_on(heard).expect("it is answered");
+    block_on(heard).expect("the PING is answered");
     let wanted = registry.channels();
     for channel in ["one", "two", SHARED] {
         let wants = wanted.iter().any(|wanted| wanted == channel);
@@ -67,7 +67,7 @@ impl Testbed {
         self.registry.connected(&made.connection, 0);
         let heard = made.connection.ping().unwrap();
         if draw(2) == 0 {
-            block_on(heard).expect("it is answered");
+            block_on(heard).expect("the PING is answered");
             self.registry.restored().unwrap();
         }
         made
@@ -113,7 +113,7 @@ impl Testbed {
         let Ok(answer) = self.registry.subscribe(own, PubSub::Plain) else {
             return;
         };
-        let outcome = block_on(answer).expect("it has an outcome");
+        let outcome = block_on(answer).expect("the subscription has an outcome");
         for _ in 0..if outcome.is_ok() { 6 } else { 0 } {
             step();
             let socket = self
