@@ -209,6 +209,8 @@ impl Connection {
         let fault = Fault(format!("no answer within {} ms", limit.as_millis()));
         let mut notifications = Vec::new();
         {
+            // LOCKS: outbox, then ledger. Both are held, so that no byte is taken while calls are
+            // withdrawn.
             let Outbox { bytes, taken, .. } = &mut *self.outbox.lock();
             let mut ledger = self.ledger.lock();
             if ledger.expire(oldest, &fault, bytes, *taken, &mut notifications) {
@@ -253,8 +255,9 @@ impl Connection {
         let mut notifications = Vec::new();
         {
             let mut outbox = self.outbox.lock();
-            // INVARIANT CONNECTION-2: without a writer, nothing is written after this. The socket
-            // closes once the driver has dropped its half, too.
+            // INVARIANT CONNECTION-2: without a writer, nothing is written after this. The outbox
+            // stays locked until the ledger has used `taken`, so that no byte is taken in between.
+            // The socket closes once the driver has dropped its half, too.
             drop(outbox.writer.take());
             self.ledger
                 .lock()

@@ -167,7 +167,8 @@ impl Provider {
         Provider(Arc::new(provider))
     }
 
-    /// Asks the provider on a runtime that works even if that of the caller is blocked. The caller limits the time.
+    /// Asks the provider on a runtime that works even if the caller's runtime is blocked. The
+    /// caller limits the time.
     pub(super) async fn ask(&self, runtime: &Handle) -> Result<Credentials, Fault> {
         let provider = self.0.clone();
         let asking = async move {

@@ -31,7 +31,8 @@ pub(crate) enum Address {
     Unix { path: PathBuf },
 }
 
-/// The address of another server in a reply. In the reply of a cluster node, an empty host means that of the node.
+/// The address of another server in a reply. If a cluster node sends an empty host, it means its
+/// own host.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct HostPort {
     pub(super) host: String,

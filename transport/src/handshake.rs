@@ -198,7 +198,7 @@ fn needs_resp3(why: &str) -> CallError {
     )))
 }
 
-/// Fails unless the reply to ROLE is that of a primary.
+/// Fails unless ROLE reports a primary.
 pub(super) fn primary(role: &Value) -> Result<(), CallError> {
     match role {
         Value::Array(parts) if parts.first() == Some(&Value::Text("master".into())) => Ok(()),

@@ -29,12 +29,13 @@
 //!   its text only if its future still exists, so the undo always follows the call.
 //! - **LEDGER-4** ASKING and its call are one request. No other command is sent between the two, and neither
 //!   is withdrawn without the other.
-//! - **LEDGER-5** No reply is taken for the answer to SUNSUBSCRIBE. The server may send `sunsubscribe` by itself
-//!   before it handles the command, which then fails. The reply to a PING in the same request shows that the
-//!   command was handled.
-//! - **LEDGER-6** The reply to PING is its own number, an error, or, from some proxies, always PONG. Only EVALSHA is
-//!   answered with NOSCRIPT. Any other reply belongs to a later request. So a reply was left out, and the connection
-//!   ends. A PING is sent after each call that timed out, to detect this.
+//! - **LEDGER-5** No other reply is taken for the answer to SUNSUBSCRIBE. The server may send its
+//!   own `sunsubscribe` first, and then the command fails. So the request ends with a PING, whose
+//!   reply shows that the command was handled.
+//! - **LEDGER-6** The reply to PING is its own number or an error. Some proxies always answer PONG
+//!   instead. Only EVALSHA is answered with NOSCRIPT. Any other reply belongs to a later request,
+//!   which means that a reply is missing, and the connection ends. A PING is sent after each call
+//!   that timed out, to detect this.
 
 mod in_flight;
 mod order;
@@ -135,8 +136,8 @@ impl Ledger {
         }
     }
 
-    /// Handles a reply. `taken` is the number of bytes that the kernel has taken. An error means that replies and
-    /// requests no longer correspond.
+    /// Handles a reply. `taken` is how many bytes the kernel has taken. An error means that replies
+    /// no longer match requests.
     pub(super) fn replied(
         &mut self,
         reply: Result<Value, String>,

@@ -27,7 +27,7 @@
 //!
 //! | file | what it is |
 //! | --- | --- |
-//! | `transport` | a deployment, as its caller sees it |
+//! | `transport` | the connections to a deployment, as the caller sees them |
 //! | `call`, `script`, `call_error` | calls, their replies, and their errors |
 //! | `deployment`, `endpoint`, `url` | parse and validate URLs |
 //! | `sentinel` | finds the current primary |
@@ -116,8 +116,8 @@ pub use transport::{IfUnreachable, Timing, Transport};
 pub enum Lane {
     /// Driven by the caller's runtime. This is the fastest lane for a call whose caller waits.
     Caller,
-    /// Driven by the library's own thread, for renewals and releases. It works even if the caller's
-    /// runtime is blocked.
+    /// Driven by the library's own thread. Renewals and releases use this lane, so that a blocked
+    /// runtime of the caller does not delay them.
     Background,
 }
 
@@ -128,7 +128,7 @@ pub(crate) enum Role {
     Messages,
 }
 
-/// The commands with which a channel is published to and subscribed.
+/// The commands that publish to a channel and subscribe to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PubSub {
     /// PUBLISH and SUBSCRIBE. In a cluster, every node receives the message.

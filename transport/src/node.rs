@@ -157,7 +157,7 @@ impl Node {
     }
 
     async fn until(&self, holds: impl FnMut(&[Progress; 3]) -> bool) {
-        // This cannot fail, because we hold the sender.
+        // This cannot fail, because `self.shared` holds the sender.
         drop(self.shared.progress.subscribe().wait_for(holds).await);
     }
 
@@ -225,7 +225,7 @@ impl Node {
             .is_ok_and(|remote| remote.back().is_some())
     }
 
-    /// The server that it connects to.
+    /// The address of the server.
     pub(super) fn server(&self) -> String {
         self.shared.server()
     }
@@ -247,7 +247,7 @@ impl Node {
     }
 }
 
-/// The supervisors of the three connections, that of the pilot first.
+/// The three supervisors. The pilot's comes first, because its connection is opened first.
 fn supervisors(shared: &Arc<Shared>) -> [Supervisor; 3] {
     let supervisor = |role, driven_by| Supervisor {
         shared: shared.clone(),

@@ -93,7 +93,7 @@ impl ConnectionSlot {
         }
     }
 
-    /// False if the connection is of an earlier generation (SLOT-3).
+    /// False if the connection belongs to an earlier generation (SLOT-3).
     pub(super) fn connected(&self, connection: &Arc<Connection>, generation: u64) -> bool {
         let mut state = self.state.lock();
         if self.generation.load(Ordering::Acquire) != generation {

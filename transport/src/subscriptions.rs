@@ -140,7 +140,7 @@ impl SubscriptionRegistry {
     /// Subscribes every registered channel on a new connection. When a PING that is sent after this is
     /// answered, all of them have been answered.
     ///
-    /// False if the connection is of an earlier generation than the registry's.
+    /// False if the connection belongs to an earlier generation.
     pub(super) fn connected(&self, connection: &Arc<Connection>, generation: u64) -> bool {
         let mut guard = self.0.lock();
         let state = &mut *guard;
@@ -293,7 +293,7 @@ impl SubscriptionObserver for SubscriptionRegistry {
 
 fn answer(request: SubscribeRequest, outcome: SubscribeOutcome) {
     if let Some(answer) = request.answer {
-        // The caller may be gone. The channel stays subscribed all the same.
+        // The caller may be gone. The channel stays subscribed nevertheless.
         drop(answer.send(outcome));
     }
 }

@@ -141,7 +141,7 @@ impl<G: DerefMut> DerefMut for Guard<G> {
     }
 }
 
-/// The locks of `parking_lot`, with a count of those that the thread holds.
+/// The locks of `parking_lot`, which count the locks that a thread holds.
 #[cfg(not(all(test, shuttle)))]
 mod counted {
     use super::Guard;

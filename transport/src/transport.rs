@@ -1,4 +1,5 @@
-//! A deployment: which node has a key, and the connections to the nodes.
+//! The transport to one deployment. It picks the node for each key and owns the connections to the
+//! nodes.
 
 use std::sync::Arc;
 
@@ -24,9 +25,9 @@ pub struct Timing {
 /// What to do if no server can be reached when the client is created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IfUnreachable {
-    /// Making the client fails.
+    /// Fail with an error.
     Fail,
-    /// The client connects in the background.
+    /// Create the client, and connect in the background.
     RetryLater,
 }
 

@@ -144,8 +144,9 @@ async fn ask_seed(shared: &Arc<Shared>, endpoint: &Endpoint) -> Result<Layout, C
     let remote = Arc::new(shared.setup.server(endpoint)?);
     let control = ControlConnection::open(&remote, &shared.setup, Arc::new(Deaf)).await?;
     if shared.setup.sharded_pubsub == ShardedPubSub::Auto {
-        // Redisson asks in the same way, once. A server that does not know the command says so. Without an answer
-        // nothing is decided: if releases were published in another way than waiters subscribe, nobody would wake.
+        // Redisson also asks once, in the same way. A server that does not know the command says
+        // so. Without an answer, nothing is decided: if releases were published in another way than
+        // waiters subscribe, no waiter would wake.
         let known = match control
             .command(&[b"PUBSUB", b"SHARDNUMSUB"], ANSWER_MAX)
             .await

@@ -29,6 +29,8 @@ pub(crate) async fn drive(
     let connection = &*connection;
     let (mut gathers, mut broken) = (false, None);
     std::future::poll_fn(move |cx| {
+        // Register before looking for requests: a request that is pushed in between must wake this
+        // task.
         connection.driver.register(cx.waker());
         // If there are many callers, let other runnable tasks make their requests first, so that
         // one write serves all of them.

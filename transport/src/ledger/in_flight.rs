@@ -43,7 +43,7 @@ impl Before {
 }
 
 impl InFlight {
-    /// Whether a reply is one of those before the one that ends the request.
+    /// True if the reply comes before the one that ends the request.
     pub(super) fn absorbs(&mut self, reply: &Result<Value, String>) -> bool {
         match (&mut self.before, reply) {
             (before @ Before::Asking, _) => {

@@ -25,7 +25,8 @@ impl Order {
         self.pings
     }
 
-    /// Fails if the reply cannot be that to the oldest request. `None` stands for a call that has timed out.
+    /// Fails if the reply cannot answer `request`, the oldest one. `None` stands for a call that
+    /// has timed out.
     pub(super) fn check(
         &mut self,
         request: Option<&Request>,
@@ -53,7 +54,7 @@ impl Order {
         Ok(())
     }
 
-    /// Whether the reply is not the one to the oldest PING.
+    /// True if the reply cannot answer the oldest PING.
     fn is_no_pong(&mut self, reply: &Result<Value, String>) -> bool {
         self.pongs += 1;
         match reply {

@@ -16,8 +16,8 @@ use crate::{Fault, Lane, Role};
 /// The lanes in the order of the slots.
 pub(crate) const LANES: [Lane; 2] = [Lane::Caller, Lane::Background];
 
-/// The role whose connection is made first. It is driven by the library's own thread and carries the renewals, so a
-/// client that gets only some of its connections can keep its holds.
+/// The pilot: the role whose connection is opened first. It carries the renewals and is driven by
+/// the library's own thread. So a client that gets only some of its connections can keep its holds.
 pub(super) const PILOT: Role = Role::Calls(Lane::Background);
 
 /// The first pause after a refused attempt to connect.

@@ -40,8 +40,8 @@ impl Supervisor {
         }
     }
 
-    /// Asks again and again whether the server is still a primary. A demoted server may keep its connections, and a
-    /// client whose scripts only read would not notice the demotion.
+    /// Polls ROLE. A demoted server may keep its connections, and scripts that only read do not
+    /// fail on it.
     async fn ask_for_role(&self, connection: &Connection) -> End {
         let limit = self.shared.setup.timing.command;
         loop {
@@ -77,7 +77,8 @@ impl Supervisor {
         }
     }
 
-    /// Renews the login before its credentials expire. Ends when the server refuses that.
+    /// Renews the login before its credentials expire. Ends when the server refuses the login for
+    /// good.
     async fn keep_login(
         &self,
         connection: &Connection,
@@ -96,7 +97,7 @@ impl Supervisor {
         )
     }
 
-    /// Sends a PING when nothing was received. Ends when nothing is received nevertheless.
+    /// Sends a PING when the server is silent. Ends if the server stays silent.
     async fn probe(&self, connection: &Connection) -> End {
         let (every, silent_max) = self.shared.probe();
         let (mut read, mut silent, mut stalled) = (connection.received(), None, None);
