@@ -74,22 +74,21 @@ pub(super) struct Confirmed {
 /// Calls `unreachable` after each failure.
 pub(super) async fn confirm(
     holds: &Holds,
-    mut path: Path,
+    path: &mut Path,
     resource: &Resource,
     call: impl Fn() -> Option<Call> + Send + Sync,
     doubt: Option<InDoubt>,
     mut unreachable: impl FnMut() + Send,
 ) -> Result<Confirmed, CallError> {
-    let Path { lane, retry, slots } = &mut path;
+    let Path { lane, retry, slots } = path;
     let mut answered_since = None;
     loop {
         let slot = match slots {
-            true => Some(
-                holds
-                    .cleanups
-                    .slot(*lane, holds.calls.transport.group(&resource.key).node())
-                    .await,
-            ),
+            true => {
+                let node = holds.calls.transport.group(&resource.key).node();
+                // Boxed, because the release of a caller would keep space for it.
+                Some(Box::pin(holds.cleanups.slot(*lane, node)).await)
+            }
             false => None,
         };
         let sent = Instant::now();
@@ -121,7 +120,7 @@ pub(super) async fn confirm(
                     .zip(answered_since)
                     .map(|(doubt, since)| since + doubt.lease);
                 let next = now + retry.next_pause();
-                sleep_until(over.map_or(next, |over| next.min(over))).await;
+                Box::pin(sleep_until(over.map_or(next, |over| next.min(over)))).await;
             }
             // A key of another type cannot be what the attempt took.
             Err(CallError::Refused(fault)) if doubt.is_some() && fault.is_wrong_type() => {
@@ -129,7 +128,7 @@ pub(super) async fn confirm(
             }
             Err(error) => {
                 unreachable();
-                retry.pause(error, outage).await?;
+                Box::pin(retry.pause(error, outage)).await?;
             }
         }
     }

@@ -65,7 +65,7 @@ impl Release {
             Count::Zero => Lane::Background,
         };
         let Err(error) = self
-            .carry_out(holds, Path::of_background(lane, lease))
+            .carry_out(holds, &mut Path::of_background(lane, lease))
             .await
         else {
             return;
@@ -89,7 +89,7 @@ impl Release {
     pub(super) async fn carry_out(
         &self,
         holds: &Holds,
-        path: Path,
+        path: &mut Path,
     ) -> Result<Result<(), Error>, CallError> {
         match self.to {
             Count::Guards => self.lower(holds, path).await,
@@ -99,7 +99,7 @@ impl Release {
 
     /// Lowers the count and leaves the lease as it is. Only other clients look at the count; the
     /// last release does not depend on it.
-    async fn lower(&self, holds: &Holds, path: Path) -> Result<Result<(), Error>, CallError> {
+    async fn lower(&self, holds: &Holds, path: &mut Path) -> Result<Result<(), Error>, CallError> {
         let hold = &self.hold;
         let call = || {
             let guards = hold.guards();
@@ -124,7 +124,7 @@ impl Release {
         Ok(lost_before_its_release(hold))
     }
 
-    async fn end(&self, holds: &Holds, path: Path) -> Result<Result<(), Error>, CallError> {
+    async fn end(&self, holds: &Holds, path: &mut Path) -> Result<Result<(), Error>, CallError> {
         let hold = &self.hold;
         let sent_before = hold.release_sent();
         let in_background = path.in_background();

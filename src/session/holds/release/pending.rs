@@ -73,7 +73,7 @@ impl PendingRelease {
         // CANCEL: the drop of `self` posts the release. Executing it twice changes nothing.
         match self
             .release
-            .carry_out(holds, Path::of_caller(&holds.calls))
+            .carry_out(holds, &mut Path::of_caller(&holds.calls))
             .await
         {
             Ok(done) => {

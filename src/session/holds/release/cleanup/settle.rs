@@ -62,8 +62,8 @@ async fn end(
     } else {
         Lane::Background
     };
-    let path = Path::of_background(lane, lease);
-    if let Err(error) = confirm(holds, path, resource, || Some(call()), doubt, || {}).await {
+    let mut path = Path::of_background(lane, lease);
+    if let Err(error) = confirm(holds, &mut path, resource, || Some(call()), doubt, || {}).await {
         give_up(holds, resource, &error, Some(lease));
     }
 }
