@@ -99,8 +99,7 @@ impl Watchdog {
     /// its field.
     pub(crate) fn arm_alone(&self, hold: &Arc<Hold>) -> Result<(), Taken> {
         let table = self.table.lock();
-        let same = |held: &Arc<Hold>| held.field == hold.field;
-        if table.under(&hold.resource.key).any(same) {
+        if table.has(&hold.resource, &hold.field) {
             return Err(Taken::Held);
         }
         // Look here second: what leaves the table was noted here before (UNDERWAY-1).
@@ -174,8 +173,7 @@ impl Watchdog {
 
     /// Whether this client holds a field.
     pub(crate) fn has(&self, resource: &Resource, field: &Arc<str>) -> bool {
-        let table = self.table.lock();
-        table.under(&resource.key).any(|hold| hold.field == *field)
+        self.table.lock().has(resource, field)
     }
 
     /// All live holds of this client of a kind under a key.
@@ -301,6 +299,10 @@ impl Table {
         } else {
             self.by_key.remove(&hold.resource.key);
         }
+    }
+
+    fn has(&self, resource: &Resource, field: &Arc<str>) -> bool {
+        self.under(&resource.key).any(|hold| hold.field == *field)
     }
 
     fn under(&self, key: &str) -> impl Iterator<Item = &Arc<Hold>> {
