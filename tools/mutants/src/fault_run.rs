@@ -100,7 +100,7 @@ fn tried<'a>(copy: &Copy, patch: &'a Patch, run: &'a FaultRun, built: Result<Pat
     let (word, said) = match outcome {
         Err(why) | Ok(Outcome::NotHad(why)) => ("SPOILED", why),
         Ok(Outcome::Passed) => ("MISSED", patch.fault.clone()),
-        Ok(Outcome::Violated(all)) => match all.iter().find(|one| one.contains(&run.shows)) {
+        Ok(Outcome::Violated(all)) => match all.iter().find(|one| run.explains(one)) {
             Some(one) => ("found", one.clone()),
             None => (
                 "SPOILED",

@@ -22,7 +22,7 @@
 //! | `hangs` | `yes`: the fault is detected if the test takes longer than that |
 //! | `fault run` | arguments with which `leasehold-faults` detects the fault as well; optional |
 //! | `class` | with `fault run`: the class of faults of which this is the example |
-//! | `shows` | with `fault run`: a literal part of the reported violation |
+//! | `shows` | with `fault run`: a literal part of the reported violation; several are separated by ` \| ` |
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

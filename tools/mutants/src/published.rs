@@ -17,8 +17,8 @@ pub(crate) struct FaultRun {
     /// The class of faults of which this is the example.
     pub(crate) class: String,
     pub(crate) arguments: Vec<String>,
-    /// A part of the text of the violation. Other violations are side effects and do not count.
-    pub(crate) shows: String,
+    /// A part of the text of each violation that is a consequence of the fault. Other violations do not count.
+    pub(crate) shows: Vec<String>,
 }
 
 impl FaultRun {
@@ -29,6 +29,7 @@ impl FaultRun {
                 return Err(format!("no option with its value: {}", pair.join(" ")));
             }
         }
+        let shows = shows.split(" | ").map(str::to_owned).collect();
         let run = FaultRun {
             class,
             arguments,
@@ -48,6 +49,11 @@ impl FaultRun {
         seed.parse::<u64>()
             .map_err(|_| format!("no number: {seed}"))?;
         Ok(run)
+    }
+
+    /// Whether the violation is a consequence of the fault.
+    pub(crate) fn explains(&self, violation: &str) -> bool {
+        self.shows.iter().any(|part| violation.contains(part))
     }
 
     fn value(&self, option: &str) -> Option<&str> {
@@ -98,6 +104,15 @@ mod tests {
             let fault = parsed(&RIGHT.replace(from, to)).unwrap_err();
             assert!(fault.contains(part), "{fault}");
         }
+    }
+
+    #[test]
+    fn a_violation_counts_if_it_is_a_consequence_of_the_fault() {
+        let shows = "was held by | nothing had happened".to_owned();
+        let run = FaultRun::parse(RIGHT, "release of anybody's hold".into(), shows).unwrap();
+        assert!(run.explains("a: worker 1 was held by worker 2"));
+        assert!(run.explains("a: worker 1 lost it, and nothing had happened since"));
+        assert!(!run.explains("a: worker 1 waited, and it was free"));
     }
 
     #[test]

@@ -57,7 +57,7 @@ fn table(patches: &[Patch]) -> String {
             format!(
                 "{}: “{}”: `{}`",
                 run.class,
-                run.shows,
+                run.shows.join("” or “"),
                 run.arguments.join(" ")
             )
         });
@@ -92,7 +92,7 @@ mod tests {
             fault_run: Some(FaultRun {
                 class: "lost wake".into(),
                 arguments: vec!["--fault".into(), "none".into()],
-                shows: "was held by".into(),
+                shows: vec!["was held by".into()],
             }),
             files: Vec::new(),
         };
