@@ -88,7 +88,7 @@ impl Client {
     /// This is for programs that configure their Redis through fred; other programs use
     /// [`builder`](Client::builder). The client takes the server, the user and password or credential
     /// provider, the TLS connector, the database and the resolver from `pattern`. `pattern` need not be
-    /// connected, and its connections are not used. The locks behave the same. [`fred`](crate::fred) is the
+    /// connected, and its connections are not used. The locks behave the same. [`fred`] is the
     /// version of fred that `pattern` must have.
     ///
     /// # Limits

@@ -34,8 +34,8 @@ use crate::error::ConfigError;
 pub enum Lease {
     /// Renewed in the background while the guard is alive.
     ///
-    /// The length is that of the lock ([`Lock::with_lease`](crate::Lock::with_lease)), or else that of the
-    /// client ([`ClientBuilder::lease`](crate::ClientBuilder::lease), 30 s by default).
+    /// The length is set for the lock ([`Lock::with_lease`](crate::Lock::with_lease)), or else for the client
+    /// ([`ClientBuilder::lease`](crate::ClientBuilder::lease), 30 s by default).
     #[default]
     Renewed,
     /// Renewed like [`Lease::Renewed`], with this length; see [`Lease::renewed`].

@@ -298,8 +298,8 @@ impl LockGuard {
         }
     }
 
-    /// The owner of the hold on the wire, as other clients see it; for several locks as one, that of the
-    /// first member.
+    /// The owner of the hold on the wire, as other clients see it. For several locks as one, the owner of the first
+    /// member.
     ///
     /// It is useful in logs, and can be compared with [`Holder::owner`](crate::inspect::Holder). When a hold is handed
     /// to the next waiter of this client, the owner stays the same, except for string and fenced locks.

@@ -337,8 +337,8 @@ impl<'a> QueueSlot<'a> {
 
     fn granted(&mut self, hold: &Arc<Hold>, yielded: Yielded) -> Outcome {
         let holds = self.handle.holds();
-        // Tell the queue first (QUEUE-4): whoever ends the hold from here on finds the queue held
-        // by it, and lets the next waiter in.
+        // Inform the queue first (QUEUE-4). Code that ends the hold from here on then finds that this hold
+        // occupies the queue, and lets the next waiter in.
         holds
             .queues
             .granted(&self.request.resource, &self.waiter, hold, yielded);

@@ -1,9 +1,9 @@
-//! A second process that ends the command if the runner cannot, because it was killed, or stopped for longer than the
-//! lease.
+//! A second process that ends the command if the runner cannot do it: the runner was killed, or it was stopped for
+//! longer than the lease.
 //!
-//! The runner writes to the reaper's standard input which process group runs, and until when the lock is certainly
-//! held: a line `group until` for each renewal, and `done` as the last line. If the input ends without `done`, the
-//! runner is dead.
+//! After each renewal, the runner writes a line `group until` to the reaper's standard input: the command's process
+//! group, and the time at which the command must have ended unless another line arrives. Its last line is `done`. If
+//! the input ends without `done`, the runner is dead.
 
 use std::io::{self, Write as _};
 use std::os::fd::AsFd;

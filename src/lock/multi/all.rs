@@ -41,13 +41,13 @@ impl Lock {
     /// the same locks in another order makes progress too; Redisson's `RMultiLock`, for example, keeps the
     /// given order.
     ///
-    /// The first call refuses these sets with [`ConfigError::Members`](crate::ConfigError::Members):
+    /// The first call refuses these sets with [`ConfigError::Members`]:
     ///
     /// - no members, or more than 1024
     /// - the same lock of one client twice, directly or in nested sets
     /// - the same lock of two clients with one server address, unless both are read sides
     ///
-    /// A member with a bad name is refused with [`ConfigError::Name`](crate::ConfigError::Name).
+    /// A member with a bad name is refused with [`ConfigError::Name`].
     ///
     /// # Examples
     ///

@@ -37,7 +37,7 @@ impl Lock {
     ///
     /// # Errors
     ///
-    /// Acquisitions have one more error than other locks: [`Error::Quorum`](crate::Error::Quorum) if too few
+    /// Acquisitions have one more error than other locks: [`Error::Quorum`] if too few
     /// servers answered within the wait.
     ///
     /// # Examples

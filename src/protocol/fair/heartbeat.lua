@@ -6,8 +6,8 @@
 -- ARGV[2]   publish   PUBLISH or SPUBLISH
 -- ARGV[3]   claim_ms  integer > 0, how long a place is kept without a heartbeat
 -- ARGV[4..] owner     waiters of one client
--- Returns   array     ms until the next expiry: that of the holder's lease or, if the lock is free, of the
---                     next owner's place (-1 if there is none); then for each waiter 0 its place is gone,
+-- Returns   array     ms until the holder's lease expires or, if the lock is free, until the next owner's
+--                     place expires (-1 if there is neither); then for each waiter 0 its place is gone,
 --                     1 it waits, 2 it is next and the lock is free
 -- Idempotent. While the lock is free, the next owner's place is not prolonged: the owner comes, or
 -- it loses its place.

@@ -1,4 +1,4 @@
-//! Until when a hold is certainly held, and whether the servers still confirm it.
+//! The instant until which this client may rely on a hold, and whether the servers confirm the hold.
 
 use std::time::Duration;
 

@@ -58,8 +58,8 @@ impl Proxy {
         Self::start_at(listen(), server, Vec::new())
     }
 
-    /// One in front of each server. What these tell of each other's ports leads to the proxies: whoever
-    /// comes in by one of them stays behind them.
+    /// One proxy in front of each server. Where a server names the port of another one, the proxy's port is put
+    /// in: a client that connects through one proxy reaches all servers through proxies.
     pub fn start_for_all(servers: &[SocketAddr]) -> Vec<Self> {
         let listeners: Vec<_> = servers.iter().map(|_| listen()).collect();
         let ports = listeners

@@ -377,7 +377,7 @@ fn answers(port: u16, pid: u32) -> io::Result<bool> {
     let name = info
         .lines()
         .find_map(|line| line.strip_prefix("process_id:"));
-    // It does not tell its name to whoever has not logged in.
+    // A server that wants a login does not answer INFO here.
     Ok(!is_loading && name.is_none_or(|name| name == pid.to_string()))
 }
 

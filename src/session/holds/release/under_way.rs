@@ -4,8 +4,8 @@
 //! # Invariants
 //!
 //! - **UNDERWAY-1** A field is noted here before it leaves the watchdog's table for a release, a
-//!   hand-over or an undo, and until that is over. So whoever looks first at the table and then
-//!   here misses no field that may still be freed.
+//!   hand-over or an undo, and stays until that is over. So a look at the table and then at this
+//!   set misses no field that may still be freed.
 //!
 //! # Locking
 //!
