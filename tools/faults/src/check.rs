@@ -1,128 +1,135 @@
-//! What a history shows, and what of it must not be.
+//! Checks the history of a fault run against the rules of the library.
 //!
 //! # Holds
 //!
-//! A *hold* is what one worker has of one name from `Granted` to its end. `Granted` and `Held` are *positive*
-//! observations: the library says that the lock is held, until its deadline if it names one. `Doubted` and `Lost` are
-//! *negative*. A hold is *valid* from a positive observation
+//! A *hold* is what one worker has of one name, from `Granted` to its end. `Granted` and `Held` are *confirmations*:
+//! the library answers that the lock is held, until a deadline if it names one. `Doubted` and `Lost` are *loss
+//! notices*. A hold is *valid* from a confirmation
 //!
-//! - to the deadline that was named last, if that passed before the worker's next event;
-//! - else to the last positive observation, if the next one is negative, or if nothing follows because the process was
-//!   killed: what came in between is not known. That instant is valid, however short the hold;
-//! - else to `Releasing`, which comes right after a positive answer.
+//! - until the deadline that was named last, if it passed before the worker's next event.
+//! - Otherwise until the last confirmation, if a loss notice follows, or if no event follows because the process was
+//!   killed. It is unknown what happened after that confirmation. The instant of the confirmation itself is valid.
+//! - Otherwise until `Releasing`, which the worker writes right after a confirmation.
 //!
-//! A positive observation makes it valid again after `Doubted`, and after a deadline that passed. An observation whose
-//! deadline had passed when it was written down (the process was frozen meanwhile) counts for nothing. So a frozen
-//! process has a valid hold until its deadline, and no longer. From the end of its valid time until the worker releases
-//! or hears that it is lost, a hold is *stale*. `Lost` is final; one `Held` may have been on its way when it came.
+//! A later confirmation makes the hold valid again, after `Doubted` or after a deadline that passed. A confirmation
+//! does not count if its deadline had passed when the event was written, as happens in a frozen process. So the hold of
+//! a frozen process is valid until its deadline, and not longer. From the end of its valid time until the worker
+//! releases the lock or notices the loss, a hold is *stale*. `Lost` is final, but one `Held` may follow, because it may
+//! have been in flight when the loss was reported.
 //!
-//! The holder is *told* by a negative observation, or by its deadline. Its own release, and the end of its process,
-//! tell it nothing: it *leaves*.
+//! The holder *notices* a loss by a loss notice or by its deadline. When it releases the lock, or when its process is
+//! killed, it *leaves* without noticing anything.
 //!
-//! A *signature* is what a server carried out so that the lease runs until some deadline: the grant, and each later one
-//! that shows in a deadline which is later by more than a millisecond, or that the driver reports. It lies between the
-//! earliest time at which it can have been sent and the time at which it was seen to be done. Where the library compares
-//! deadlines itself, it counts them from before the request: the deadline less the lease is when it was sent. Else that
-//! is when the lock was asked for, or the observation before. A signature after the first is a *renewal*, unless
-//! the lease is fixed, or the worker extended the lease or re-entered the lock in between. A renewal has *failed* if two
-//! thirds of the lease have passed without one, at an observation.
+//! A *lease update* is a call by which a server set the end of the lease: the grant, and each later call that the
+//! driver reports or that moved the deadline by more than a millisecond. It was carried out between the earliest time
+//! at which it may have been sent and the time at which its effect was seen. A library that compares deadlines itself
+//! counts them from before the request, so the call was sent at the deadline less the lease. For other libraries, the
+//! earliest time is the request for the lock, or the previous event. A lease update after the grant is a *renewal*,
+//! unless the lease is fixed, or the worker extended the lease or re-entered the lock since the previous one. A renewal
+//! has *failed* if a confirmation or a loss notice shows that two thirds of the lease have passed without one.
 //!
-//! Most leases are the *common* one. A hold may have another one: a fixed lease, or a larger one that is renewed.
+//! Most holds have the *common* lease. Others have a fixed lease, or a larger one that is renewed.
 //!
-//! # What is left behind
+//! # Abandoned holds
 //!
-//! A hold is *left behind* if it ends without a confirmed release; a wait, if it ends without a grant and without a
-//! timeout. A server may still have the lock for it:
+//! A hold is *abandoned* if it ends without a confirmed release. A wait is abandoned if it ends without a grant and
+//! without a timeout. A server may still have the lock for them:
 //!
-//! - If its process lives, for two common leases, however long its own lease is: the process gives it back. A hold with
-//!   a fixed lease that was not extended is gone when the lease runs out.
-//! - If its process died, it is an *orphan*: nobody gives it back. It is gone after two of its own leases. In a
-//!   workload of `lasting` no lease ends it, and it stays for ever.
-//! - If the server refused the call with `Protocol`, it is an orphan too. It never stays for ever.
+//! - If the process lives, for two common leases, whatever the lease of the hold. By then the process has released the
+//!   lock in the background. A hold with a fixed lease that was not extended ends with its lease.
+//! - If the process died, nobody releases the lock: the hold is an *orphan*. It has ended after two of its own leases.
+//!   In a `lasting` workload it never ends.
+//! - If the server refused the call with `Protocol`, the hold is an orphan too. It has ended after two of its own
+//!   leases in every workload.
 //!
 //! # Faults
 //!
-//! A fault has a *scope*: processes, slots of locks, both, or nothing. A scope that names nothing is everybody. A fault
-//! reaches the processes that it names, with all their locks. It reaches the locks in its slots, in all processes. If it
-//! names both, either is enough. The scope is narrower for an excuse, and wider for the cause of a loss:
+//! A fault has a *scope*: processes, slots, both, or neither. A fault without a scope reaches everything. A fault that
+//! names processes reaches all their locks. A fault that names slots reaches the locks in these slots, in all
+//! processes. If a fault names both, either one is enough. Two rules read the scope differently:
 //!
-//! - A server can forget a hold of a lock only if the lock is in the slots of the fault.
-//! - While one shard of a cluster is down, all others refuse calls. So slots do not narrow the cause of a loss. Only a
-//!   fault that names processes and no slots is no cause for other processes.
+//! - An excuse reads it more narrowly. A server can forget a hold only if the lock is in the slots of the fault.
+//! - The cause of a loss reads it more widely, and ignores slots. While one shard of a cluster is down, all other
+//!   shards refuse calls. Only a fault that names processes and no slots cannot be the cause for other processes.
 //!
-//! A server can *forget* a hold by two kinds of faults. A hold counts as forgotten only while the fault can have
-//! brought that about:
+//! Two kinds of faults make a server *forget* a hold:
 //!
-//! - A server is *replaced* by one that is behind. What was written from half a second before the fault until
-//!   `told_within` after its end may be lost. A hold is forgotten from the beginning of the fault on, if it has a
-//!   signature in that time, and as soon as all leases that were signed before it have ended: a replica that knew of one
-//!   of them gave the lock to nobody else.
-//! - A server is *emptied*. A hold that was granted before the end of the fault is forgotten from its beginning on.
+//! - A server is *replaced* by one that lags behind. Writes from half a second before the fault until `told_within`
+//!   after its end may be lost. A hold with a lease update in that time may be forgotten. It counts as forgotten from
+//!   the beginning of the fault on, but not before all leases from earlier updates have ended: a replica that knew one
+//!   of them did not grant the lock to another client.
+//! - A server is *emptied*. A hold that was granted before the end of the fault counts as forgotten from the beginning
+//!   of the fault on.
 //!
-//! It is not forgotten if a signature was sent after that: the server that carried it out has the hold. Then a later
-//! grant may be forgotten instead, if the server that was replaced gave it.
+//! A hold does not count as forgotten if a lease update was sent after that time, because the server that carried it
+//! out has the hold. In that case a later grant may be the forgotten one, if the replaced server gave it.
 //!
-//! # What is a violation
+//! # Rules
 //!
-//! - **Overlaps** (`overlaps.rs`): two holds of one lock are valid at the same instant, unless both are shared; or one
-//!   permit more than there are. A name of several locks is a hold of each. Each time that they meet counts. The
-//!   overlap is *excused* (`excuses.rs`) if one of the holds was forgotten at that time, and can have been granted
-//!   before another one: a server that grants the lock needs to know only earlier grants. A grant beside a stale hold is
-//!   *invalid*, and only counted.
-//! - **Told in time** (`told.rs`): of an excused overlap, one holder must be told by the time at which it is due: when
-//!   its next renewal is answered, at most `told_within` less a third of the common lease after it was sent; by its
-//!   deadline at the latest. A lease that nobody renews has only its deadline. So has a process that a fault holds up,
-//!   and a hold whose worker paused. It is enough that one is told, or that one which may have been forgotten leaves
-//!   before it is due.
-//! - **Losses** (`losses.rs`), of a library that keeps deadlines: a hold is *lost* if its holder is told before it
-//!   leaves, or if its release says so, and the library does not say again that it is held. A fixed lease that runs out
-//!   is not lost. A loss needs a *cause*: a fault of any kind that concerns the process, and was on at some time from
-//!   the last signature until the holder was told, or had ended at most `told_within` before. If nobody saw the deadline
-//!   pass, the cause may also come later, until the worker looked. A doubt that is taken back needs a cause, too.
-//! - **Tokens** (`tokens.rs`): a hold that is valid when it is granted has a higher token than the one before it,
-//!   unless the one before was granted when it could be lost, by a fault that had begun before the later grant. The
-//!   resource refuses no write of a valid hold, unless the same or a higher token was granted before, and lost with its
-//!   counter; or later, by a server that had forgotten the hold.
-//! - **Deadlines** (`reading.rs`): the library says that a lock is held although the deadline that it names had passed
-//!   before it was asked. Others may have the lock by then, whether or not one does in this run.
-//! - **Turns** (`order.rs`), in fair workloads: a waiter that asked clearly later is granted earlier. It is only counted
-//!   if a fault was on between, or a lease before.
-//! - **Waits** (`waits.rs`): a worker still waits when its process says that all have ended. After the end of a fault,
-//!   a lock with waiters is held by nobody for more than `recovers_within` before it is granted, or before the last
-//!   waiter gives up. The time in which it is held does not count: until the last valid instant of a hold, of the lock or
-//!   of one that is taken together with it; of an orphaned hold, until it is gone. A semaphore is held when it has no permits
-//!   left. Nothing is measured while another fault is on, or if the next one comes before the grant; that it took too
-//!   long until then is a violation all the same.
-//! - **Idle waits** (`idle.rs`): somebody waits for longer than `idle` while no server can have the lock for anybody, and
-//!   all faults have been over for `calm_after`. Where names have several locks, `rivalry` is added to `idle`. The time
-//!   by which a timer of a process was late does not count: the machine had no time. A server can have a lock from the
-//!   grant until a release is answered without error, and for longer if the hold or the wait was left behind. Names that
-//!   share locks are free when all of them are. A semaphore is free if it has permits left.
-//! - **Errors**: of a kind that is not documented. `cell.rs` adds shutdowns that fail, unless the fault takes rights
-//!   away.
-//! - **The driver** writes what makes no sense (`reading.rs`).
+//! Each event that breaks one of these rules is a violation.
 //!
-//! # What is only counted
+//! - **Overlaps** (`overlaps.rs`): two holds of one lock are never valid at the same instant, unless both are shared.
+//!   No more permits are held than there are. A hold of a name with several locks is a hold of each lock. If two holds
+//!   overlap repeatedly, each time counts. An overlap is *excused* (`excuses.rs`), and no violation, if one of its
+//!   holds was forgotten at that time, and may have been granted before another one: a server that grants the lock must
+//!   know only earlier grants. If a grant overlaps a stale hold, the overlap is *invalid*, and is only counted.
+//! - **Notices** (`notice.rs`): in an excused overlap, one holder must notice in time: when its next renewal is
+//!   answered, and no later than its deadline. The answer may take `told_within` less a third of the common lease. Only
+//!   the deadline counts for a lease that nobody renews, for a process that a fault delays, and for a worker that
+//!   paused. One holder that notices in time is enough. So is a holder whose hold may be forgotten and that leaves
+//!   before it has to notice.
+//! - **Losses** (`losses.rs`), of a library that compares deadlines: a hold is *lost* if its holder notices a loss
+//!   before it leaves, or if the release reports it, and the library does not confirm the hold later. A fixed lease
+//!   that ends is not lost. A loss needs a *cause*: a fault of any kind that concerns the process. It must have been on
+//!   at some time between the last lease update and the notice, or have ended at most `told_within` before. If the
+//!   worker did not look when its deadline passed, the cause may also come later, until the worker looked. A doubt that
+//!   is taken back needs a cause too.
+//! - **Tokens** (`tokens.rs`): a hold that is valid when it is granted has a higher token than the previous one, unless
+//!   the previous grant can have been lost by a fault that began before the later grant. The resource accepts the
+//!   writes of a valid hold. It may refuse one if the same or a higher token had been granted before: either earlier
+//!   than the hold, with a counter that was lost, or later, by a server that had forgotten the hold.
+//! - **Deadlines** (`reading.rs`): the library must not answer that a lock is held when the deadline that it names had
+//!   passed before the question. Another client may have the lock by then, whether or not one has it in this run.
+//! - **Order** (`order.rs`), in fair workloads: a waiter that asked clearly later must not be granted the lock earlier.
+//!   If a fault was on in the meantime, or within one lease before, such a grant is only counted.
+//! - **Waits** (`waits.rs`): no worker waits when its process reports that all workers have ended. After the end of a
+//!   fault, a lock with waiters is free for at most `recovers_within` until it is granted, or until the last waiter
+//!   gives up. The time in which it is held does not count: until the last valid instant of each hold, or until an
+//!   orphaned hold has ended. Holds of locks that are taken together count for each of these locks. A semaphore is held
+//!   when no permits are left. The recovery is not measured while another fault is on, or if the next fault begins
+//!   before the grant. If the time until then was too long, that is still a violation.
+//! - **Idle waits** (`idle.rs`): no worker waits longer than `idle` while no server can have the lock for anybody, and
+//!   all faults have been over for `calm_after`. If names have several locks, `rivalry` is added to `idle`. Time in
+//!   which a timer of a process was late does not count, because the machine was busy. A server can have a lock from
+//!   the grant until a release is answered without an error, and longer if the hold or the wait was abandoned. Names
+//!   that share locks are free when all of them are. A semaphore is free if permits are left.
+//! - **Errors**: acquisitions and releases end only with documented kinds of errors. `cell.rs` also reports failed
+//!   shutdowns, unless the fault removes permissions.
+//! - **Driver** (`reading.rs`): the driver writes its events in a possible order.
 //!
-//! Kinds of holds, renewals and how they ended, what the faults met (`met.rs`), for how long a lock was waited for and
-//! held by nobody since the first fault, how long holders said that they hold a lock after somebody else was granted it,
-//! and in how much of the time in which locks were held a server may have forgotten the hold.
+//! # Counted only
+//!
+//! - the kinds of holds, and the renewals and how they ended
+//! - the faults that reached a holder, a waiter or a renewal (`coverage.rs`)
+//! - how long a lock had waiters but no holder, since the first fault
+//! - how long holders reported a lock as held after it was granted to another client
+//! - the share of the time in which locks were held and a server may have forgotten the hold
 
+mod coverage;
 mod excuses;
 mod faults;
 mod holds;
 mod idle;
 mod losses;
-mod met;
+mod notice;
 mod order;
 mod overlaps;
 mod reading;
-mod story;
 #[cfg(test)]
 mod tests;
 mod times;
 mod tokens;
-mod told;
+mod trace;
 mod waits;
 
 use std::collections::BTreeSet;
@@ -132,61 +139,62 @@ use crate::history::Event;
 use crate::result::Cell;
 
 use faults::Faults;
-use story::{Story, WaitEnd};
 use times::{Clock, nanos};
+use trace::{Trace, WaitEnd};
 
-/// What the library promises, and what the fault may do.
+/// What the library guarantees, and what the fault may do.
 #[derive(Clone, Debug)]
 pub(crate) struct Rules {
-    /// Of all holds that name no other one.
+    /// The common lease, of all holds that name no other one.
     pub(crate) lease: Duration,
-    /// How many holds of [`Mode::Permit`](crate::history::Mode::Permit) one name admits at once.
+    /// How many holds of [`Mode::Permit`](crate::history::Mode::Permit) one name admits at the same time.
     pub(crate) permits: usize,
-    /// Workloads whose names are granted in the order of asking.
+    /// Workloads whose locks are granted in the order of the requests.
     pub(crate) fair: BTreeSet<String>,
-    /// Workloads whose holds nobody takes back from the dead.
+    /// Workloads in which no lease ends the hold of a process that died.
     pub(crate) lasting: BTreeSet<String>,
-    /// Workloads with several keys, of which a server can lose one. Then it grants nothing any more: how soon it does is
-    /// not judged.
+    /// Workloads whose locks have several keys. If a server loses one of the keys, it may never grant the lock again,
+    /// so waits are not checked.
     pub(crate) may_wedge: BTreeSet<String>,
-    /// Faults by which a server that is behind may take the place of another one.
+    /// Faults by which a server may be replaced by one that lags behind.
     pub(crate) replaced_by: BTreeSet<String>,
-    /// Faults by which a server may forget what it had: restarts without data or with old data, evictions, clocks that
-    /// jump.
+    /// Faults by which a server may lose data: restarts without data or with old data, evictions, and clock jumps.
     pub(crate) emptied_by: BTreeSet<String>,
-    /// A holder whose hold was taken away is told after this at the latest: a third of a lease until its next renewal,
-    /// and until that is answered.
+    /// A holder notices within this time that its hold was lost: a third of a lease until the next renewal, plus the
+    /// time until that is answered.
     pub(crate) told_within: Duration,
-    /// Whether it is to be told at all: some libraries do not promise it.
+    /// Whether the library promises that holders notice losses. Some do not.
     pub(crate) tells_losses: bool,
-    /// Nobody waits longer for a free lock.
+    /// The longest time for which a worker may wait for a free lock.
     pub(crate) idle: Duration,
-    /// Added to `idle` where names have several locks: waiters that have some of them block each other for so long.
+    /// Added to `idle` if names have several locks: waiters that hold some of the locks may block each other for this
+    /// long.
     pub(crate) rivalry: Duration,
-    /// After the end of a fault, a lock with waiters is held by nobody for this long at most.
+    /// After the end of a fault, a lock with waiters is free for at most this long until it is granted.
     pub(crate) recovers_within: Duration,
-    /// After the end of a fault, nothing of it is left that could keep a free lock from a waiter.
+    /// This long after the end of a fault, none of its consequences keeps a waiter from a free lock.
     pub(crate) calm_after: Duration,
-    /// Kinds of errors that acquisitions and releases may end with, timeouts apart.
+    /// The kinds of errors, other than timeouts, with which acquisitions and releases may end.
     pub(crate) documented_errors: BTreeSet<String>,
-    /// Each `Granted` and `Held` comes with a deadline. If not, a hold without one is believed in until its holder hears
-    /// otherwise.
+    /// Whether each `Granted` and `Held` has a deadline. If not, a hold without one stays valid until a loss notice or
+    /// the release.
     pub(crate) knows_deadlines: bool,
-    /// The library itself compares them with the clock: it never says *held* after one.
+    /// Whether the library itself compares deadlines with the clock, so that it never answers *held* after one.
     pub(crate) keeps_deadlines: bool,
 }
 
-/// Said of a cell whose waits are not judged.
-const WEDGED: &str = "waits are not judged, because permits may have gone with one of two keys";
+/// Why the waits of a workload in [`Rules::may_wedge`] are not checked.
+const WEDGED: &str =
+    "waits were not checked, because permits may have been lost with one of their two keys";
 
-/// What each rule looks at beside the workload.
+/// What all rules share.
 struct Context<'a> {
     rules: &'a Rules,
     faults: Faults<'a>,
     clock: Clock,
 }
 
-/// One cell for each workload of the history, which is in the order of its times.
+/// Returns one cell for each workload. The history must be sorted by time.
 pub(crate) fn check(history: &[Event], rules: &Rules) -> Vec<Cell> {
     let clock = Clock::starting(history.first().map_or(0, |event| event.at));
     let context = Context {
@@ -194,66 +202,66 @@ pub(crate) fn check(history: &[Event], rules: &Rules) -> Vec<Cell> {
         faults: Faults::of(history, rules),
         clock,
     };
-    let stories = reading::stories(history, rules, clock);
-    stories
+    let traces = reading::traces(history, rules, clock);
+    traces
         .into_iter()
-        .map(|(workload, story)| judge(workload, &story, &context))
+        .map(|(workload, trace)| judge(workload, &trace, &context))
         .collect()
 }
 
-fn judge(workload: &str, story: &Story<'_>, context: &Context<'_>) -> Cell {
+fn judge(workload: &str, trace: &Trace<'_>, context: &Context<'_>) -> Cell {
     let mut cell = Cell {
         workload: workload.to_owned(),
         ..Cell::default()
     };
     cell.violations
         .extend(context.faults.malformed(context.clock));
-    cell.violations.extend_from_slice(&story.violations);
-    count(story, context, &mut cell);
-    met::count(story, context, &mut cell);
-    judge_errors(story, context, &mut cell);
-    overlaps::judge(story, context, &mut cell);
-    losses::judge(story, context, &mut cell);
-    tokens::judge(story, context, &mut cell);
+    cell.violations.extend_from_slice(&trace.violations);
+    count(trace, context, &mut cell);
+    coverage::count(trace, context, &mut cell);
+    judge_errors(trace, context, &mut cell);
+    overlaps::judge(trace, context, &mut cell);
+    losses::judge(trace, context, &mut cell);
+    tokens::judge(trace, context, &mut cell);
     if context.rules.fair.contains(workload) {
-        order::judge(story, context, &mut cell);
+        order::judge(trace, context, &mut cell);
     }
-    let queues = waits::queues(story, context);
-    waits::judge(story, &queues, context, &mut cell);
+    let queues = waits::queues(trace, context);
+    waits::judge(trace, &queues, context, &mut cell);
     if context.rules.may_wedge.contains(workload) {
         cell.explained.push(format!("{workload}: {WEDGED}"));
     } else {
         waits::judge_recoveries(&queues, context, &mut cell);
-        idle::judge(story, context, &mut cell);
+        idle::judge(trace, context, &mut cell);
     }
     cell
 }
 
-fn count(story: &Story<'_>, context: &Context<'_>, cell: &mut Cell) {
-    cell.operations = story.holds.len() as u64;
-    cell.timeouts = story
+fn count(trace: &Trace<'_>, context: &Context<'_>, cell: &mut Cell) {
+    cell.operations = trace.holds.len() as u64;
+    cell.timeouts = trace
         .waits
         .iter()
         .filter(|wait| wait.end == WaitEnd::TimedOut)
         .count() as u64;
-    let writes = story.holds.iter().flat_map(|hold| &hold.writes);
+    let writes = trace.holds.iter().flat_map(|hold| &hold.writes);
     cell.refused_writes = writes.filter(|write| !write.accepted).count() as u64;
-    cell.excusable_permille = context.faults.excusable_permille(story);
-    for hold in &story.holds {
+    cell.excusable_permille = context.faults.excusable_permille(trace);
+    for hold in &trace.holds {
         hold.count(nanos(context.rules.lease), &mut cell.holds);
         cell.renewals.done += hold.renewed;
         cell.renewals.failed += hold.failed;
     }
 }
 
-fn judge_errors(story: &Story<'_>, context: &Context<'_>, cell: &mut Cell) {
-    for (&kind, errors) in &story.errors {
+fn judge_errors(trace: &Trace<'_>, context: &Context<'_>, cell: &mut Cell) {
+    for (&kind, errors) in &trace.errors {
         cell.errors.insert(kind.to_owned(), errors.count);
         if !context.rules.documented_errors.contains(kind) {
-            let first = context.clock.say(errors.first);
+            let first = context.clock.format(errors.first);
             let count = errors.count;
             cell.violations.push(format!(
-                "an error of no documented kind: {kind} ({count} times, first at {first})"
+                "undocumented error: {kind} (count: {count}, first at {first})"
             ));
         }
     }

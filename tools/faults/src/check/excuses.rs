@@ -1,28 +1,28 @@
-//! Which holds a server may have forgotten, and when: nothing else excuses a second holder.
+//! Which holds a server may have forgotten, and when. Only a forgotten hold excuses a second holder.
 
 use super::faults::{Effect, Fault, Faults};
-use super::story::{Hold, Signature, Story};
 use super::times::Span;
+use super::trace::{Hold, LeaseUpdate, Trace};
 
-/// How far a replica may be behind its master.
+/// How far a replica may lag behind its master.
 const LAG: u64 = 500_000_000;
 
-/// When a hold may have been unknown to a server.
+/// The time in which a server may not have known a hold, because of one fault.
 struct Gap {
     span: Span,
-    /// A later signature shows that the server has it after all.
+    /// Whether a later lease update shows that the server has the hold after all.
     is_known_later: bool,
 }
 
 impl Fault<'_> {
-    /// What was written in this time can be lost.
-    fn window(&self, learned: u64) -> Span {
+    /// The time of the writes that this fault may lose.
+    fn window(&self, learn_time: u64) -> Span {
         match self.effect {
             Effect::Replaces => Span {
                 from: self.on.saturating_sub(LAG),
-                to: self.off.saturating_add(learned),
+                to: self.off.saturating_add(learn_time),
             },
-            // All that was written before its end.
+            // Everything that was written before the end of the fault can be lost.
             Effect::Empties | Effect::Other => Span {
                 from: 0,
                 to: self.off,
@@ -30,25 +30,24 @@ impl Fault<'_> {
         }
     }
 
-    fn gap(&self, hold: &Hold, learned: u64) -> Option<Gap> {
-        let window = self.window(learned);
-        let is_in = |signature: &&Signature| window.common(signature.span()).is_some();
-        hold.signatures.iter().find(is_in)?;
-        // What a replica knew for certain keeps everybody else out until its deadline.
+    /// `None` if this fault did not make a server forget the hold.
+    fn gap(&self, hold: &Hold, learn_time: u64) -> Option<Gap> {
+        let window = self.window(learn_time);
+        let is_in = |update: &&LeaseUpdate| window.common(update.span()).is_some();
+        hold.lease_updates.iter().find(is_in)?;
+        // The replica certainly received the lease updates before the window. It grants the lock to nobody else until
+        // those leases have ended.
         let before = hold
-            .signatures
+            .lease_updates
             .iter()
-            .filter(|signature| signature.by < window.from);
-        let safe_until = before
-            .map(|signature| signature.until + 1)
-            .max()
-            .unwrap_or(0);
+            .filter(|update| update.latest < window.from);
+        let safe_until = before.map(|update| update.until + 1).max().unwrap_or(0);
         let after = hold
-            .signatures
+            .lease_updates
             .iter()
-            .find(|signature| signature.from > window.to);
+            .find(|update| update.earliest > window.to);
         let from = safe_until.max(self.on);
-        let to = after.map_or(u64::MAX, |signature| signature.from - 1);
+        let to = after.map_or(u64::MAX, |update| update.earliest - 1);
         let span = Span { from, to };
         (from <= to).then_some(Gap {
             span,
@@ -56,46 +55,48 @@ impl Fault<'_> {
         })
     }
 
-    /// That in which the hold may have been unknown to a server at this time.
-    fn gap_at(&self, hold: &Hold, at: u64, learned: u64) -> Option<Gap> {
-        self.gap(hold, learned).filter(|gap| gap.span.contains(at))
+    /// The same, if it contains this time.
+    fn gap_at(&self, hold: &Hold, at: u64, learn_time: u64) -> Option<Gap> {
+        self.gap(hold, learn_time)
+            .filter(|gap| gap.span.contains(at))
     }
 }
 
 impl<'a> Faults<'a> {
-    /// The last fault by which a server may not have known of the hold of a lock in this slot.
-    pub(super) fn forgot(&self, slot: u16, hold: &Hold, at: u64) -> Option<&Fault<'a>> {
-        let mut takers = self.takers(at).filter(|fault| fault.reaches_slot(slot));
-        takers.find(|fault| {
+    /// The last fault that may have made the server of this slot forget the hold, so that it does not have the hold at
+    /// this time or later.
+    pub(super) fn forgetting_fault(&self, slot: u16, hold: &Hold, at: u64) -> Option<&Fault<'a>> {
+        let mut forgetting = self.forgetting(at).filter(|fault| fault.reaches_slot(slot));
+        forgetting.find(|fault| {
             fault
-                .gap_at(hold, at, self.learned)
+                .gap_at(hold, at, self.learn_time)
                 .is_some_and(|gap| !gap.is_known_later)
         })
     }
 
-    /// The last fault by which, at this time, one of two servers may not have known of the hold of a lock in this slot,
-    /// also if the other one has it to the end.
-    pub(super) fn divided(&self, slot: u16, hold: &Hold, at: u64) -> Option<&Fault<'a>> {
-        let takers = self.takers(at).filter(|fault| fault.reaches_slot(slot));
-        let mut replacing = takers.filter(|fault| fault.effect == Effect::Replaces);
-        replacing.find(|fault| fault.gap_at(hold, at, self.learned).is_some())
+    /// The last fault with two servers for this slot, of which one may not have known the hold at this time. The other
+    /// server may have it to the end.
+    pub(super) fn dividing_fault(&self, slot: u16, hold: &Hold, at: u64) -> Option<&Fault<'a>> {
+        let forgetting = self.forgetting(at).filter(|fault| fault.reaches_slot(slot));
+        let mut replacing = forgetting.filter(|fault| fault.effect == Effect::Replaces);
+        replacing.find(|fault| fault.gap_at(hold, at, self.learn_time).is_some())
     }
 
-    /// The last fault by which a grant of a lock in this slot, and its token, may be lost before `by`.
-    pub(super) fn took_the_grant(&self, slot: u16, hold: &Hold, by: u64) -> Option<&Fault<'a>> {
-        let grant = hold.signatures.first()?.span();
-        let mut takers = self.takers(by).filter(|fault| fault.reaches_slot(slot));
-        takers.find(|fault| fault.window(self.learned).common(grant).is_some())
+    /// The last fault in this slot that may have lost the grant of this hold, and its token, before `by`.
+    pub(super) fn grant_losing_fault(&self, slot: u16, hold: &Hold, by: u64) -> Option<&Fault<'a>> {
+        let grant = hold.lease_updates.first()?.span();
+        let mut forgetting = self.forgetting(by).filter(|fault| fault.reaches_slot(slot));
+        forgetting.find(|fault| fault.window(self.learn_time).common(grant).is_some())
     }
 
-    /// Of the time in which locks were held, thousandths in which a server may have forgotten the hold.
-    pub(super) fn excusable_permille(&self, story: &Story<'_>) -> u64 {
+    /// In how much of the time in which locks were held a server may have forgotten the hold, in thousandths.
+    pub(super) fn excusable_permille(&self, trace: &Trace<'_>) -> u64 {
         let (mut held, mut excusable) = (0_u128, 0_u128);
-        for hold in &story.holds {
-            let slots = story.slots_of(hold.name);
+        for hold in &trace.holds {
+            let slots = trace.slots_of(hold.name);
             let reach = |fault: &&Fault<'_>| slots.iter().any(|slot| fault.reaches_slot(*slot));
-            let gaps = self.takers(u64::MAX).filter(reach);
-            let gaps = gaps.filter_map(|fault| Some(fault.gap(hold, self.learned)?.span));
+            let gaps = self.forgetting(u64::MAX).filter(reach);
+            let gaps = gaps.filter_map(|fault| Some(fault.gap(hold, self.learn_time)?.span));
             let gaps = Span::united(gaps.collect(), 0);
             for valid in &hold.valid {
                 held += u128::from(valid.length());

@@ -1,4 +1,4 @@
-//! When faults were on, and what they reached.
+//! When faults were on, and which processes and locks they reached.
 
 use crate::elections;
 use crate::history::{Event, Scope, What};
@@ -6,14 +6,14 @@ use crate::history::{Event, Scope, What};
 use super::Rules;
 use super::times::{Clock, Span, nanos};
 
-/// What a fault does to the grants of servers.
+/// What a fault does to the holds that a server has granted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Effect {
-    /// A server is replaced by one that is behind.
+    /// The server is replaced by one that lags behind.
     Replaces,
-    /// A server forgets what it had.
+    /// The server loses its data.
     Empties,
-    /// No grant is lost by it.
+    /// No grant is lost.
     Other,
 }
 
@@ -22,28 +22,28 @@ pub(super) struct Fault<'a> {
     name: &'a str,
     detail: &'a str,
     pub(super) on: u64,
-    /// The end of time if it stayed on.
+    /// `u64::MAX` if the fault was never switched off.
     pub(super) off: u64,
     pub(super) effect: Effect,
     scope: &'a Scope,
 }
 
 impl Fault<'_> {
-    pub(super) fn say(&self, clock: Clock) -> String {
+    pub(super) fn describe(&self, clock: Clock) -> String {
         let off = if self.off == u64::MAX {
             "the end".to_owned()
         } else {
-            clock.say(self.off)
+            clock.format(self.off)
         };
         format!(
             "{} ({}) from {} to {off}",
             self.name,
             self.detail,
-            clock.say(self.on)
+            clock.format(self.on)
         )
     }
 
-    /// Elections follow from faults, and are none that somebody injected.
+    /// False for an election: it is a consequence of a fault, and was not injected itself.
     pub(super) fn is_injection(&self) -> bool {
         self.name != elections::NAME
     }
@@ -53,44 +53,45 @@ impl Fault<'_> {
         self.scope.slots.is_empty() || self.scope.slots.iter().any(contains)
     }
 
-    pub(super) fn names(&self, process: u32) -> bool {
+    pub(super) fn names_process(&self, process: u32) -> bool {
         self.scope.processes.contains(&process)
     }
 
-    /// Whether it reaches this process, or one of these locks.
+    /// Whether the fault reaches this process, or one of the locks in these slots.
     pub(super) fn reaches(&self, process: u32, slots: &[u16]) -> bool {
         let reaches_a_lock = || slots.iter().any(|slot| self.reaches_slot(*slot));
-        self.names(process)
+        self.names_process(process)
             || (self.scope.processes.is_empty() || !self.scope.slots.is_empty()) && reaches_a_lock()
     }
 
-    /// Whether it is on at some time in the span, or ended at most `margin` before it.
+    /// Whether the fault is on at some time in the span, or ended at most `margin` before the span.
     fn is_on_in(&self, span: Span, margin: u64) -> bool {
         self.on <= span.to && self.off.saturating_add(margin) >= span.from
     }
 }
 
-/// In the order in which they began.
+/// All faults of a history.
 #[derive(Debug)]
 pub(super) struct Faults<'a> {
+    /// Sorted by their beginning.
     all: Vec<Fault<'a>>,
-    /// How long after its end a client may not know of it.
-    pub(super) learned: u64,
-    /// When the history ends.
+    /// How long after the end of a fault a client may not yet have noticed its consequences.
+    pub(super) learn_time: u64,
+    /// The end of the history.
     last: u64,
-    /// When the machine had no time for a process.
+    /// When a timer of a process fired late, because the machine was busy.
     stalls: Vec<Span>,
-    /// Ends of faults that had not begun.
+    /// Events that end a fault that had not begun.
     unmatched: Vec<(u64, &'a str)>,
 }
 
 impl<'a> Faults<'a> {
     pub(super) fn of(history: &'a [Event], rules: &Rules) -> Self {
-        let learned = nanos(rules.told_within);
+        let learn_time = nanos(rules.told_within);
         let last = history.last().map_or(0, |event| event.at);
         let mut faults = Self {
             all: Vec::new(),
-            learned,
+            learn_time,
             last,
             stalls: stalls(history),
             unmatched: Vec::new(),
@@ -123,7 +124,7 @@ impl<'a> Faults<'a> {
         faults
     }
 
-    /// Ends the oldest that is on, of the same detail if there is one.
+    /// Ends the oldest fault of this name that is on. One with the same detail takes precedence.
     fn end(&mut self, at: u64, name: &'a str, detail: &str) {
         let mut on = self
             .all
@@ -145,37 +146,38 @@ impl<'a> Faults<'a> {
     pub(super) fn malformed(&self, clock: Clock) -> impl Iterator<Item = String> {
         let say = move |(at, name): &(u64, &str)| {
             format!(
-                "driver: {name} ends at {} and had not begun",
-                clock.say(*at)
+                "driver: fault {name} ended at {}, but had not begun",
+                clock.format(*at)
             )
         };
         self.unmatched.iter().map(say)
     }
 
-    /// A fault that can have cost this process a hold in this time: also one that ended a little before, because
-    /// clients learn of it later. While a shard of a cluster is down all others refuse calls, too.
+    /// A fault that may have made this process lose a hold in this time. The fault may have ended a little before,
+    /// because clients notice the consequences later. Slots do not matter: while one shard of a cluster is down, the
+    /// other shards refuse calls too.
     pub(super) fn cause(&self, process: u32, span: Span) -> Option<&Fault<'a>> {
         let concerns = |fault: &Fault<'_>| {
             let Scope { processes, slots } = fault.scope;
             processes.is_empty() || !slots.is_empty() || processes.contains(&process)
         };
-        self.begun(span.to)
-            .find(|fault| fault.is_on_in(span, self.learned) && concerns(fault))
+        self.begun_by(span.to)
+            .find(|fault| fault.is_on_in(span, self.learn_time) && concerns(fault))
     }
 
-    /// Whether a fault that is on in this time is aimed at this process.
-    pub(super) fn hold_up(&self, process: u32, span: Span) -> bool {
-        let is_aimed = |fault: &Fault<'_>| fault.names(process);
-        self.begun(span.to)
-            .any(|fault| is_aimed(fault) && fault.is_on_in(span, 0))
+    /// Whether a fault that names this process is on in this time, and so delays it.
+    pub(super) fn delays(&self, process: u32, span: Span) -> bool {
+        self.begun_by(span.to)
+            .any(|fault| fault.names_process(process) && fault.is_on_in(span, 0))
     }
 
-    /// Those that take grants away from servers and had begun by then, the last one first.
-    pub(super) fn takers(&self, by: u64) -> impl Iterator<Item = &Fault<'a>> {
-        self.begun(by).filter(|fault| fault.effect != Effect::Other)
+    /// The faults that began by this time and make servers forget grants, the last one first.
+    pub(super) fn forgetting(&self, by: u64) -> impl Iterator<Item = &Fault<'a>> {
+        self.begun_by(by)
+            .filter(|fault| fault.effect != Effect::Other)
     }
 
-    /// Those that somebody injected, each with its time within the history.
+    /// The injected faults, each with the time in which it was on.
     pub(super) fn injections(&self) -> impl Iterator<Item = (&Fault<'a>, Span)> {
         let injections = self.all.iter().filter(|fault| fault.is_injection());
         injections.map(|fault| {
@@ -189,14 +191,13 @@ impl<'a> Faults<'a> {
         })
     }
 
-    /// Whether no fault is on between these times, nor was for as long before as `margin`.
-    pub(super) fn calm(&self, from: u64, to: u64, margin: u64) -> bool {
+    /// Whether no fault is on between these times, or was on within `margin` before.
+    pub(super) fn is_calm(&self, from: u64, to: u64, margin: u64) -> bool {
         let span = Span { from, to };
-        !self.begun(to).any(|fault| fault.is_on_in(span, margin))
+        !self.begun_by(to).any(|fault| fault.is_on_in(span, margin))
     }
 
-    /// The parts of this time in which no fault is on, nor was for as long before as `margin`, and the machine had time
-    /// for everybody.
+    /// The parts of this time in which no fault is on, no fault was on within `margin` before, and no timer was late.
     pub(super) fn calm_parts(&self, span: Span, margin: u64) -> Vec<Span> {
         let mut calm = Vec::new();
         let mut from = span.from;
@@ -231,22 +232,22 @@ impl<'a> Faults<'a> {
         self.all.first()
     }
 
-    /// The first one that begins after this.
+    /// The first fault that begins after this time.
     pub(super) fn next(&self, at: u64) -> Option<&Fault<'a>> {
         self.all
             .get(self.all.partition_point(|fault| fault.on <= at))
     }
 
-    /// Those that ended, and left no other one on.
-    pub(super) fn last_ends(&self) -> impl Iterator<Item = &Fault<'a>> {
-        let is_last = |end: &&Fault<'_>| {
-            end.off != u64::MAX && self.begun(end.off).all(|fault| fault.off <= end.off)
+    /// The faults at whose end no other fault was on.
+    pub(super) fn undisturbed_ends(&self) -> impl Iterator<Item = &Fault<'a>> {
+        let is_undisturbed = |end: &&Fault<'_>| {
+            end.off != u64::MAX && self.begun_by(end.off).all(|fault| fault.off <= end.off)
         };
-        self.all.iter().filter(is_last)
+        self.all.iter().filter(is_undisturbed)
     }
 
-    /// The last one first.
-    fn begun(&self, by: u64) -> impl Iterator<Item = &Fault<'a>> {
+    /// The faults that began by this time, the last one first.
+    fn begun_by(&self, by: u64) -> impl Iterator<Item = &Fault<'a>> {
         self.all[..self.all.partition_point(|fault| fault.on <= by)]
             .iter()
             .rev()

@@ -1,43 +1,49 @@
-//! A hold while its events come in: when it is valid, when stale, and when its holder is told.
+//! Builds one hold from its events: when it is valid, when it is stale, and when its holder notices a loss.
 
 use crate::history::{Doing, Mode};
 
-use super::story::{Alarm, Answer, Did, Hold, Signature, Teller, Who, Write};
 use super::times::Span;
+use super::trace::{
+    Actions, Confirmation, Hold, LeaseUpdate, LossNotice, NoticeSource, WorkerId, Write,
+};
 
-/// Deadlines are computed from two clocks: a smaller difference is none.
+/// Deadlines that differ by no more than this are the same, because they are computed from two clocks.
 const NOISE: u64 = 1_000_000;
 
-/// What an error is called that says that the lock was lost.
+/// The kind of error by which a release reports that the lock was lost.
 const LOST: &str = "Lost";
 
 #[derive(Debug)]
 pub(super) struct OpenHold {
     hold: Hold,
-    belief: Option<Belief>,
+    /// The valid period that has not ended yet.
+    period: Option<ValidPeriod>,
     phase: Phase,
     counts_from_request: bool,
-    /// The worker's last event before this one.
-    before: u64,
-    /// The lease was extended, or the lock re-entered, after the last answer.
-    is_altered: bool,
-    /// How many signatures there were when one was not followed by another in time.
-    failed_after: usize,
+    /// The time of the worker's previous event.
+    previous_event: u64,
+    /// Whether the worker extended the lease or re-entered the lock after the last confirmation.
+    is_changed_by_worker: bool,
+    /// The number of lease updates when a renewal was last counted as failed. Until the next update, no other failure
+    /// is counted.
+    updates_at_failure: usize,
 }
 
-/// The library says that the lock is held.
+/// A period in which the library answers that the lock is held.
 #[derive(Debug)]
-struct Belief {
+struct ValidPeriod {
     from: u64,
-    seen: u64,
-    until: Option<u64>,
+    /// The last confirmation.
+    confirmed: u64,
+    /// The deadline that was named last.
+    deadline: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
-    Inside,
+    Held,
     Lost,
-    /// `Held` was on its way when the loss came.
+    /// A `Held` followed the loss: the answer was in flight when the loss was reported.
     LostAndHeld,
     Releasing,
 }
@@ -48,13 +54,13 @@ pub(super) struct Terms {
     pub(super) mode: Mode,
     pub(super) asked: u64,
     pub(super) lease: u64,
-    /// Nobody renews it.
+    /// Whether the lease is fixed, so that nobody renews it.
     pub(super) is_fixed: bool,
-    /// Its deadlines are counted from before the request was sent.
+    /// Whether the library counts deadlines from before it sends the request.
     pub(super) counts_from_request: bool,
 }
 
-/// What a grant said.
+/// The contents of a grant.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Grant {
     pub(super) at: u64,
@@ -63,7 +69,7 @@ pub(super) struct Grant {
 }
 
 impl OpenHold {
-    pub(super) fn new(who: Who, name: usize, terms: Terms, grant: Grant) -> Self {
+    pub(super) fn new(worker: WorkerId, name: usize, terms: Terms, grant: Grant) -> Self {
         let Terms {
             mode,
             asked,
@@ -77,7 +83,7 @@ impl OpenHold {
             .min(grant.at);
         let until = grant.until.unwrap_or(asked.saturating_add(lease));
         let hold = Hold {
-            who,
+            worker,
             name,
             mode,
             lease,
@@ -86,300 +92,326 @@ impl OpenHold {
             token: grant.token,
             valid: Vec::new(),
             stale: Vec::new(),
-            told: Vec::new(),
-            left: None,
-            died: None,
-            answers: Vec::new(),
-            signatures: vec![Signature {
-                from,
-                by: grant.at,
+            noticed: Vec::new(),
+            left_at: None,
+            died_at: None,
+            confirmations: Vec::new(),
+            lease_updates: vec![LeaseUpdate {
+                earliest: from,
+                latest: grant.at,
                 until,
             }],
             shows_renewals: grant.until.is_some(),
             renewed: 0,
             failed: 0,
-            alarms: Vec::new(),
-            did: Did::default(),
+            loss_notices: Vec::new(),
+            actions: Actions::default(),
             writes: Vec::new(),
             gone_by: u64::MAX,
             is_orphan: false,
         };
         let mut open = Self {
             hold,
-            belief: None,
-            phase: Phase::Inside,
+            period: None,
+            phase: Phase::Held,
             counts_from_request,
-            before: grant.at,
-            is_altered: false,
-            failed_after: 0,
+            previous_event: grant.at,
+            is_changed_by_worker: false,
+            updates_at_failure: 0,
         };
         open.confirm(grant.at, grant.until);
         open
     }
 
-    /// The worker's event at this time has been read.
-    pub(super) fn stepped(&mut self, at: u64) {
-        self.before = at;
+    /// Call this after each event of the worker.
+    pub(super) fn event_done(&mut self, at: u64) {
+        self.previous_event = at;
     }
 
     pub(super) fn phase(&self) -> Phase {
         self.phase
     }
 
-    /// Its holder does not count on it any more.
+    /// Whether the holder no longer relies on the hold.
     pub(super) fn is_given_up(&self) -> bool {
         match self.phase {
-            Phase::Inside => self.belief.is_none(),
+            Phase::Held => self.period.is_none(),
             Phase::Lost | Phase::LostAndHeld => true,
             Phase::Releasing => false,
         }
     }
 
+    /// The library answers that the lock is held.
     pub(super) fn confirm(&mut self, at: u64, until: Option<u64>) {
-        self.sign(at, until);
-        self.hold.answers.push(Answer { at, until });
-        self.look(at);
-        match &mut self.belief {
-            Some(belief) if belief.until.is_none_or(|until| until > at) => {
-                belief.seen = at;
-                belief.until = until;
+        // Before the push: the update is compared with the previous confirmation.
+        self.record_update(at, until);
+        self.hold.confirmations.push(Confirmation {
+            at,
+            deadline: until,
+        });
+        self.check_renewal(at);
+        match &mut self.period {
+            Some(period) if period.deadline.is_none_or(|until| until > at) => {
+                period.confirmed = at;
+                period.deadline = until;
             }
             _ => {
                 self.end_by_deadline(at);
-                self.belief = Some(Belief {
+                self.period = Some(ValidPeriod {
                     from: at,
-                    seen: at,
-                    until,
+                    confirmed: at,
+                    deadline: until,
                 });
             }
         }
         if until.is_some_and(|until| until <= at) {
-            self.withdraw(at);
-        } else if let Some(alarm) = self.hold.alarms.last_mut() {
-            alarm.is_taken_back = true;
+            self.reject_expired(at);
+        } else if let Some(notice) = self.hold.loss_notices.last_mut() {
+            notice.is_retracted = true;
         }
     }
 
-    /// A later deadline than before was signed by a server.
-    fn sign(&mut self, at: u64, until: Option<u64>) {
-        let is_altered = std::mem::take(&mut self.is_altered);
-        let (last, answer) = (self.hold.signatures.last(), self.hold.answers.last());
-        let (Some(last), Some(answer), Some(until)) = (last, answer, until) else {
+    /// Records a lease update if the deadline is later than before.
+    fn record_update(&mut self, at: u64, until: Option<u64>) {
+        let is_changed_by_worker = std::mem::take(&mut self.is_changed_by_worker);
+        let (last, confirmation) = (
+            self.hold.lease_updates.last(),
+            self.hold.confirmations.last(),
+        );
+        let (Some(last), Some(confirmation), Some(until)) = (last, confirmation, until) else {
             return;
         };
         if until <= last.until + NOISE {
             return;
         }
         let sent = until.saturating_sub(self.hold.lease).min(at);
-        let is_exact = self.counts_from_request && !self.hold.did.extend;
-        let from = if is_exact { sent } else { sent.min(answer.at) };
-        self.hold.signatures.push(Signature {
-            from,
-            by: at,
+        let is_exact = self.counts_from_request && !self.hold.actions.extended;
+        let from = if is_exact {
+            sent
+        } else {
+            sent.min(confirmation.at)
+        };
+        self.hold.lease_updates.push(LeaseUpdate {
+            earliest: from,
+            latest: at,
             until,
         });
-        if !is_altered && !self.hold.is_fixed {
+        if !is_changed_by_worker && !self.hold.is_fixed {
             self.hold.renewed += 1;
         }
     }
 
-    /// Whether a renewal that can be seen is late.
-    fn look(&mut self, at: u64) {
-        let last = self.signed();
+    /// Counts a failed renewal if less than a third of the lease is left.
+    fn check_renewal(&mut self, at: u64) {
+        let last = self.last_update();
         let hold = &mut self.hold;
-        let named = hold.answers.last().and_then(|answer| answer.until);
+        let named = hold
+            .confirmations
+            .last()
+            .and_then(|confirmation| confirmation.deadline);
         let left = named.unwrap_or(last.until).saturating_sub(at);
-        let is_new = self.failed_after < hold.signatures.len();
+        let is_new = self.updates_at_failure < hold.lease_updates.len();
         if hold.shows_renewals && !hold.is_fixed && left < hold.lease / 3 && is_new {
-            self.failed_after = hold.signatures.len();
+            self.updates_at_failure = hold.lease_updates.len();
             hold.failed += 1;
         }
     }
 
-    fn signed(&self) -> Signature {
-        *self.hold.signatures.last().expect("that of the grant")
+    fn last_update(&self) -> LeaseUpdate {
+        *self
+            .hold
+            .lease_updates
+            .last()
+            .expect("the grant is the first one")
     }
 
-    pub(super) fn did(&mut self, at: u64, what: Doing, error: Option<&str>) {
+    pub(super) fn record_action(&mut self, at: u64, what: Doing, error: Option<&str>) {
         match what {
             Doing::Renewed => self.renew(at, error),
             Doing::Extended => {
-                self.is_altered = true;
-                self.hold.did.extend = true;
+                self.is_changed_by_worker = true;
+                self.hold.actions.extended = true;
             }
             Doing::Reentered => {
-                self.is_altered = true;
-                self.hold.did.reenter = true;
+                self.is_changed_by_worker = true;
+                self.hold.actions.reentered = true;
             }
-            Doing::Paused => self.hold.did.pause = true,
+            Doing::Paused => self.hold.actions.paused = true,
         }
     }
 
-    /// The driver has done it. Of a lease whose deadlines are named, the next one shows it.
+    /// The driver has renewed the lease. If the library names deadlines, the next deadline shows that, so do not count
+    /// it here too.
     fn renew(&mut self, at: u64, error: Option<&str>) {
         if self
             .hold
-            .answers
+            .confirmations
             .last()
-            .is_some_and(|answer| answer.until.is_some())
+            .is_some_and(|confirmation| confirmation.deadline.is_some())
         {
             return;
         }
         self.hold.shows_renewals = true;
         if error.is_none() {
-            let (from, lease) = (self.before, self.hold.lease);
-            self.hold.signatures.push(Signature {
-                from,
-                by: at,
+            let (from, lease) = (self.previous_event, self.hold.lease);
+            self.hold.lease_updates.push(LeaseUpdate {
+                earliest: from,
+                latest: at,
                 until: from.saturating_add(lease),
             });
             self.hold.renewed += u64::from(!self.hold.is_fixed);
         }
     }
 
-    /// Its holder is told that it is over, or may be.
-    fn alarm(&mut self, at: u64, seen: u64, by: Teller) {
+    /// The holder notices that the hold has ended, or may have.
+    fn notice_loss(&mut self, at: u64, seen: u64, by: NoticeSource) {
         let hold = &self.hold;
-        let is_told = hold.loss().is_some();
-        let deadline = hold.answers.last().and_then(|answer| answer.until);
-        // A lease that nobody renews runs out.
-        let runs_out = by == Teller::Deadline || deadline.is_some_and(|until| until <= at);
-        if !(is_told || hold.is_fixed && runs_out) {
-            let signature = self.signed();
-            self.hold.alarms.push(Alarm {
+        let is_already_lost = hold.loss().is_some();
+        let deadline = hold
+            .confirmations
+            .last()
+            .and_then(|confirmation| confirmation.deadline);
+        // The end of a fixed lease is no loss.
+        let runs_out = by == NoticeSource::Deadline || deadline.is_some_and(|until| until <= at);
+        if !(is_already_lost || hold.is_fixed && runs_out) {
+            let update = self.last_update();
+            self.hold.loss_notices.push(LossNotice {
                 at,
                 seen,
                 by,
-                signature,
-                is_taken_back: false,
+                update,
+                is_retracted: false,
             });
         }
     }
 
-    /// The observation at this time was over before it was written down.
-    fn withdraw(&mut self, at: u64) {
-        let Some(belief) = self.belief.take() else {
+    /// The deadline of the confirmation at this time had already passed when the event was written.
+    fn reject_expired(&mut self, at: u64) {
+        let Some(period) = self.period.take() else {
             return;
         };
-        if belief.from < at {
+        if period.from < at {
             self.hold.valid.push(Span {
-                from: belief.from,
+                from: period.from,
                 to: at - 1,
             });
         }
-        self.hold.told.push(at);
-        self.alarm(at, at, Teller::Deadline);
+        self.hold.noticed.push(at);
+        self.notice_loss(at, at, NoticeSource::Deadline);
     }
 
     pub(super) fn doubt(&mut self, at: u64) {
-        self.look(at);
+        self.check_renewal(at);
         if !self.end_by_deadline(at) {
-            self.end_by_last_positive(at);
+            self.end_by_last_confirmation(at);
         }
-        self.hold.told.push(at);
+        self.hold.noticed.push(at);
         if self.phase != Phase::Releasing {
-            self.alarm(at, at, Teller::Library);
+            self.notice_loss(at, at, NoticeSource::Library);
         }
     }
 
     pub(super) fn lose(&mut self, at: u64) {
         self.doubt(at);
-        if self.phase == Phase::Inside {
+        if self.phase == Phase::Held {
             self.phase = Phase::Lost;
         }
     }
 
-    /// Whether that may be: one answer may have been on its way when the loss came.
+    /// Returns whether this is permitted: one answer may have been in flight when the loss was reported.
     pub(super) fn confirm_after_loss(&mut self) -> bool {
-        let first = self.phase == Phase::Lost;
+        let is_first = self.phase == Phase::Lost;
         self.phase = Phase::LostAndHeld;
-        first
+        is_first
     }
 
     pub(super) fn releasing(&mut self, at: u64) {
         if !self.end_by_deadline(at)
-            && let Some(belief) = self.belief.take()
+            && let Some(period) = self.period.take()
         {
             self.hold.valid.push(Span {
-                from: belief.from,
-                to: belief.from.max(at.saturating_sub(1)),
+                from: period.from,
+                to: period.from.max(at.saturating_sub(1)),
             });
         }
-        self.hold.left = Some(at);
+        self.hold.left_at = Some(at);
         self.phase = Phase::Releasing;
     }
 
     pub(super) fn released(&mut self, at: u64, error: Option<&str>) {
         if error == Some(LOST) {
-            self.alarm(at, at, Teller::Library);
+            self.notice_loss(at, at, NoticeSource::Library);
         }
     }
 
-    /// Its process gave its last sign of life.
-    pub(super) fn vanish(&mut self, at: u64) {
-        self.end_by_last_positive(at);
-        self.hold.left.get_or_insert(at);
-        self.hold.died = Some(at);
+    /// The process was killed, and this was its last event.
+    pub(super) fn process_killed(&mut self, at: u64) {
+        self.end_by_last_confirmation(at);
+        self.hold.left_at.get_or_insert(at);
+        self.hold.died_at = Some(at);
     }
 
     pub(super) fn wrote(&mut self, write: Write) {
         self.hold.writes.push(write);
     }
 
-    /// Its release was confirmed.
-    pub(super) fn settle(mut self, at: u64) -> Hold {
+    /// Completes a hold whose release was confirmed.
+    pub(super) fn complete_released(mut self, at: u64) -> Hold {
         self.hold.gone_by = at;
         self.hold
     }
 
-    /// A server may still have it: not for long, because its process gives it back.
-    pub(super) fn leave(mut self, at: u64, unsettled: u64) -> Hold {
-        let signed = self.signed();
-        let runs_out = signed.until.saturating_add(signed.by - signed.from);
-        let is_over = self.hold.is_fixed && !self.hold.did.extend;
+    /// Completes a hold whose release was not confirmed. A server may still have it until its process releases it in
+    /// the background, or until a fixed lease ends.
+    pub(super) fn complete_unconfirmed(mut self, at: u64, cleanup_time: u64) -> Hold {
+        let last = self.last_update();
+        let runs_out = last.until.saturating_add(last.latest - last.earliest);
+        let is_over = self.hold.is_fixed && !self.hold.actions.extended;
         self.hold.gone_by = if is_over {
-            at.max(runs_out.min(at.saturating_add(unsettled)))
+            at.max(runs_out.min(at.saturating_add(cleanup_time)))
         } else {
-            at.saturating_add(unsettled)
+            at.saturating_add(cleanup_time)
         };
         self.hold
     }
 
-    /// Nobody gives it back: a server may have it for a lease, also if a call was on its way that prolonged it once more.
-    pub(super) fn orphan(mut self, at: u64, unsettled: u64) -> Hold {
-        let unsettled = unsettled.max(self.hold.lease.saturating_mul(2));
-        let last = self.signed().until.saturating_add(unsettled / 2);
+    /// Completes a hold that nobody will release. A server may have it for two leases: a renewal that was in flight may
+    /// have extended it once more.
+    pub(super) fn complete_orphaned(mut self, at: u64, cleanup_time: u64) -> Hold {
+        let cleanup_time = cleanup_time.max(self.hold.lease.saturating_mul(2));
+        let last = self.last_update().until.saturating_add(cleanup_time / 2);
         self.hold.is_orphan = true;
-        self.hold.gone_by = at.saturating_add(unsettled).max(last);
+        self.hold.gone_by = at.saturating_add(cleanup_time).max(last);
         self.hold
     }
 
-    /// Whether the deadline had passed by then.
+    /// Ends the valid period if its deadline has passed by this time. Returns whether it has.
     fn end_by_deadline(&mut self, at: u64) -> bool {
-        let passed = |belief: &mut Belief| belief.until.is_some_and(|until| until <= at);
-        let Some(belief) = self.belief.take_if(passed) else {
+        let passed = |period: &mut ValidPeriod| period.deadline.is_some_and(|until| until <= at);
+        let Some(period) = self.period.take_if(passed) else {
             return false;
         };
-        let until = belief.until.unwrap_or(at);
-        self.hold.told.push(until);
-        self.alarm(until, at, Teller::Deadline);
-        self.believed(belief.from, until - 1, at);
+        let until = period.deadline.unwrap_or(at);
+        self.hold.noticed.push(until);
+        self.notice_loss(until, at, NoticeSource::Deadline);
+        self.close_period(period.from, until - 1, at);
         true
     }
 
-    fn end_by_last_positive(&mut self, at: u64) {
-        if let Some(belief) = self.belief.take() {
-            self.believed(belief.from, belief.seen, at);
+    /// Ends the valid period at its last confirmation, because it is unknown what happened later.
+    fn end_by_last_confirmation(&mut self, at: u64) {
+        if let Some(period) = self.period.take() {
+            self.close_period(period.from, period.confirmed, at);
         }
     }
 
-    /// It was valid until `to`; at `heard`, its holder heard that.
-    fn believed(&mut self, from: u64, to: u64, heard: u64) {
+    /// The hold was valid until `to`, and stale from then until the holder noticed.
+    fn close_period(&mut self, from: u64, to: u64, noticed: u64) {
         self.hold.valid.push(Span { from, to });
-        if to + 1 < heard {
+        if to + 1 < noticed {
             self.hold.stale.push(Span {
                 from: to + 1,
-                to: heard - 1,
+                to: noticed - 1,
             });
         }
     }

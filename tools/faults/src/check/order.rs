@@ -1,40 +1,40 @@
-//! Who was granted out of turn.
+//! The order of grants in fair workloads.
 
 use crate::result::Cell;
 
 use super::Context;
-use super::story::{Lock, Story, Wait, WaitEnd};
 use super::times::nanos;
+use super::trace::{Lock, Trace, Wait, WaitEnd};
 
-/// Who asked earlier by less may be later in the queue: the way there takes time.
+/// If two waiters ask less than this apart, either may be first in the queue: the time to the server varies.
 const MARGIN: u64 = 100_000_000;
 
-pub(super) fn judge(story: &Story<'_>, context: &Context<'_>, cell: &mut Cell) {
+pub(super) fn judge(trace: &Trace<'_>, context: &Context<'_>, cell: &mut Cell) {
     let calm_margin = nanos(context.rules.lease);
-    for lock in &story.locks {
-        for (early, passed_over) in out_of_turn(story, lock) {
+    for lock in &trace.locks {
+        for (overtaker, overtaken) in out_of_turn(trace, lock) {
             cell.out_of_turn += 1;
             if context
                 .faults
-                .calm(passed_over.asked, early.ended, calm_margin)
+                .is_calm(overtaken.asked, overtaker.ended, calm_margin)
             {
                 cell.violations.push(format!(
-                    "{}: {} asked at {} and was granted at {}, before {}, who had asked at {}",
+                    "{}: {} asked at {} and was granted at {}, before {}, which had asked at {}",
                     lock.name,
-                    early.who,
-                    context.clock.say(early.asked),
-                    context.clock.say(early.ended),
-                    passed_over.who,
-                    context.clock.say(passed_over.asked),
+                    overtaker.worker,
+                    context.clock.format(overtaker.asked),
+                    context.clock.format(overtaker.ended),
+                    overtaken.worker,
+                    context.clock.format(overtaken.asked),
                 ));
             }
         }
     }
 }
 
-/// Each with the last one that had asked before it, and was granted later.
-fn out_of_turn<'a>(story: &'a Story<'_>, lock: &Lock) -> Vec<(&'a Wait, &'a Wait)> {
-    let granted = lock.waits.iter().map(|wait| &story.waits[*wait]);
+/// Each waiter that overtook others, with the last of those that it overtook.
+fn out_of_turn<'a>(trace: &'a Trace<'_>, lock: &Lock) -> Vec<(&'a Wait, &'a Wait)> {
+    let granted = lock.waits.iter().map(|wait| &trace.waits[*wait]);
     let by_asked: Vec<&Wait> = granted
         .filter(|wait| wait.end == WaitEnd::Granted)
         .collect();
@@ -43,16 +43,16 @@ fn out_of_turn<'a>(story: &'a Story<'_>, lock: &Lock) -> Vec<(&'a Wait, &'a Wait
     let mut asked = by_asked.into_iter().peekable();
     let mut pending: Vec<&Wait> = Vec::new();
     let mut found = Vec::new();
-    for early in by_grant {
+    for overtaker in by_grant {
         pending.extend(std::iter::from_fn(|| {
-            asked.next_if(|wait| wait.asked < early.ended)
+            asked.next_if(|wait| wait.asked < overtaker.ended)
         }));
-        pending.retain(|wait| wait.ended > early.ended);
+        pending.retain(|wait| wait.ended > overtaker.ended);
         let earlier = pending
             .iter()
-            .filter(|wait| wait.asked + MARGIN < early.asked);
-        if let Some(passed_over) = earlier.max_by_key(|wait| wait.asked) {
-            found.push((early, *passed_over));
+            .filter(|wait| wait.asked + MARGIN < overtaker.asked);
+        if let Some(overtaken) = earlier.max_by_key(|wait| wait.asked) {
+            found.push((overtaker, *overtaken));
         }
     }
     found

@@ -1,4 +1,4 @@
-//! Who held a lock at the same time.
+//! Overlaps: conflicting holds of one lock that are valid at the same time.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,185 +7,199 @@ use crate::result::Cell;
 
 use super::Context;
 use super::faults::Fault;
-use super::story::{Hold, Lock, Story};
-use super::times::{Span, say_length};
-use super::told::{self, Meeting};
+use super::notice::{self, Overlap};
+use super::times::{Span, format_length};
+use super::trace::{Hold, Lock, Trace};
 
-/// The two holds. A crowd of permits is known by the one that was too many, twice.
-type Parties = (usize, usize);
+/// The two conflicting holds. If the holds are permits, both entries are the permit that exceeded the limit.
+type Pair = (usize, usize);
 
 #[derive(Default)]
-struct Found {
-    /// Each time that they met.
-    valid: BTreeMap<(Parties, u64), Meeting>,
-    invalid: BTreeSet<Parties>,
+struct Findings {
+    /// Overlaps of valid holds, by pair and start. One pair can overlap several times.
+    valid: BTreeMap<(Pair, u64), Overlap>,
+    /// Pairs of which one hold was granted while the other one was stale.
+    invalid: BTreeSet<Pair>,
 }
 
-impl Found {
+impl Findings {
+    /// The number of pairs that were never valid at the same time.
     fn only_invalid(&self) -> usize {
-        let met = |parties: Parties| {
+        let met = |pair: Pair| {
             self.valid
-                .range((parties, 0)..=(parties, u64::MAX))
+                .range((pair, 0)..=(pair, u64::MAX))
                 .next()
                 .is_some()
         };
-        self.invalid
-            .iter()
-            .filter(|parties| !met(**parties))
-            .count()
+        self.invalid.iter().filter(|pair| !met(**pair)).count()
     }
 }
 
+/// The order matters for intervals that begin at the same instant: a grant must be compared with the stale ones, but
+/// not with the valid ones.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
     Stale,
-    /// Only an instant.
+    /// The instant of the grant.
     Granted,
     Valid,
 }
 
+/// A time in which one hold is of one kind.
 #[derive(Clone, Copy)]
-struct Claim {
+struct Interval {
     kind: Kind,
     hold: usize,
     from: u64,
     to: u64,
 }
 
-pub(super) fn judge(story: &Story<'_>, context: &Context<'_>, cell: &mut Cell) {
-    let mut found = Found::default();
-    for (place, lock) in story.locks.iter().enumerate() {
-        sweep(story, place, lock, context.rules.permits, &mut found);
+pub(super) fn judge(trace: &Trace<'_>, context: &Context<'_>, cell: &mut Cell) {
+    let mut findings = Findings::default();
+    for (index, lock) in trace.locks.iter().enumerate() {
+        sweep(trace, index, lock, context.rules.permits, &mut findings);
     }
-    cell.overlaps.invalid = found.only_invalid() as u64;
-    let mut meetings: Vec<_> = found.valid.into_values().collect();
-    meetings.sort_by_key(|meeting| meeting.at);
-    for meeting in &meetings {
-        judge_meeting(story, context, meeting, cell);
+    cell.overlaps.invalid = findings.only_invalid() as u64;
+    let mut overlaps: Vec<_> = findings.valid.into_values().collect();
+    overlaps.sort_by_key(|overlap| overlap.at);
+    for overlap in &overlaps {
+        judge_overlap(trace, context, overlap, cell);
     }
 }
 
-fn sweep(story: &Story<'_>, place: usize, lock: &Lock, permits: usize, found: &mut Found) {
-    let mut open: Vec<Claim> = Vec::new();
-    for claim in claims(story, lock) {
-        open.retain(|other| other.to >= claim.from);
-        let against = Against {
-            story,
-            lock: place,
+/// Compares each interval of a lock with those that are still open when it begins.
+fn sweep(trace: &Trace<'_>, index: usize, lock: &Lock, permits: usize, findings: &mut Findings) {
+    let mut open: Vec<Interval> = Vec::new();
+    for interval in intervals(trace, lock) {
+        open.retain(|other| other.to >= interval.from);
+        let open_intervals = OpenIntervals {
+            trace,
+            lock: index,
             permits,
             open: &open,
         };
-        match claim.kind {
-            Kind::Granted => against.granted(claim, found),
-            Kind::Valid => against.valid(claim, found),
+        match interval.kind {
+            Kind::Granted => open_intervals.granted(interval, findings),
+            Kind::Valid => open_intervals.valid(interval, findings),
             Kind::Stale => {}
         }
-        if claim.kind != Kind::Granted {
-            open.push(claim);
+        if interval.kind != Kind::Granted {
+            open.push(interval);
         }
     }
 }
 
-fn claims(story: &Story<'_>, lock: &Lock) -> Vec<Claim> {
-    let mut claims = Vec::new();
+fn intervals(trace: &Trace<'_>, lock: &Lock) -> Vec<Interval> {
+    let mut intervals = Vec::new();
     for &hold in &lock.holds {
         let Hold {
             granted,
             valid,
             stale,
             ..
-        } = &story.holds[hold];
-        claims.push(Claim {
+        } = &trace.holds[hold];
+        intervals.push(Interval {
             kind: Kind::Granted,
             hold,
             from: *granted,
             to: *granted,
         });
         let spans = |kind| {
-            move |span: &Span| Claim {
+            move |span: &Span| Interval {
                 kind,
                 hold,
                 from: span.from,
                 to: span.to,
             }
         };
-        claims.extend(valid.iter().map(spans(Kind::Valid)));
-        claims.extend(stale.iter().map(spans(Kind::Stale)));
+        intervals.extend(valid.iter().map(spans(Kind::Valid)));
+        intervals.extend(stale.iter().map(spans(Kind::Stale)));
     }
-    claims.sort_unstable_by_key(|claim| (claim.from, claim.kind, claim.hold));
-    claims
+    intervals.sort_unstable_by_key(|interval| (interval.from, interval.kind, interval.hold));
+    intervals
 }
 
-/// What is open when a claim begins.
-struct Against<'a> {
-    story: &'a Story<'a>,
+/// The intervals of a lock that are open when another one begins.
+struct OpenIntervals<'a> {
+    trace: &'a Trace<'a>,
     lock: usize,
     permits: usize,
-    open: &'a [Claim],
+    open: &'a [Interval],
 }
 
-impl Against<'_> {
-    fn valid(&self, claim: Claim, found: &mut Found) {
-        let mine = self.story.holds[claim.hold].mode;
+impl OpenIntervals<'_> {
+    fn valid(&self, interval: Interval, findings: &mut Findings) {
+        let mine = self.trace.holds[interval.hold].mode;
         for other in self
             .open(Kind::Valid)
-            .filter(|other| other.hold != claim.hold)
+            .filter(|other| other.hold != interval.hold)
         {
-            if excludes(mine, self.story.holds[other.hold].mode) {
-                self.meet(claim, &[*other], parties(claim.hold, other.hold), found);
+            if excludes(mine, self.trace.holds[other.hold].mode) {
+                self.record(
+                    interval,
+                    &[*other],
+                    pair(interval.hold, other.hold),
+                    findings,
+                );
             }
         }
         if mine == Mode::Permit {
-            let others: Vec<Claim> = self.permits(Kind::Valid, claim).copied().collect();
+            let others: Vec<Interval> = self.permits(Kind::Valid, interval).copied().collect();
             if others.len() >= self.permits {
-                self.meet(claim, &others, (claim.hold, claim.hold), found);
+                self.record(interval, &others, (interval.hold, interval.hold), findings);
             }
         }
     }
 
-    fn meet(&self, claim: Claim, others: &[Claim], parties: Parties, found: &mut Found) {
-        let until = others.iter().map(|other| other.to).fold(claim.to, u64::min);
+    fn record(&self, interval: Interval, others: &[Interval], pair: Pair, findings: &mut Findings) {
+        let until = others
+            .iter()
+            .map(|other| other.to)
+            .fold(interval.to, u64::min);
         let holds = others
             .iter()
             .map(|other| other.hold)
-            .chain([claim.hold])
+            .chain([interval.hold])
             .collect();
-        let meeting = Meeting {
+        let overlap = Overlap {
             lock: self.lock,
-            at: claim.from,
+            at: interval.from,
             until,
             holds,
         };
-        found.valid.entry((parties, claim.from)).or_insert(meeting);
+        findings
+            .valid
+            .entry((pair, interval.from))
+            .or_insert(overlap);
     }
 
-    fn granted(&self, claim: Claim, found: &mut Found) {
-        let mine = self.story.holds[claim.hold].mode;
+    fn granted(&self, interval: Interval, findings: &mut Findings) {
+        let mine = self.trace.holds[interval.hold].mode;
         for other in self
             .open(Kind::Stale)
-            .filter(|other| other.hold != claim.hold)
+            .filter(|other| other.hold != interval.hold)
         {
-            if excludes(mine, self.story.holds[other.hold].mode) {
-                found.invalid.insert(parties(claim.hold, other.hold));
+            if excludes(mine, self.trace.holds[other.hold].mode) {
+                findings.invalid.insert(pair(interval.hold, other.hold));
             }
         }
         if mine == Mode::Permit {
-            let valid = self.permits(Kind::Valid, claim).count();
-            let stale = self.permits(Kind::Stale, claim).count();
+            let valid = self.permits(Kind::Valid, interval).count();
+            let stale = self.permits(Kind::Stale, interval).count();
             if valid < self.permits && valid + stale >= self.permits {
-                found.invalid.insert((claim.hold, claim.hold));
+                findings.invalid.insert((interval.hold, interval.hold));
             }
         }
     }
 
-    fn open(&self, kind: Kind) -> impl Iterator<Item = &Claim> {
+    fn open(&self, kind: Kind) -> impl Iterator<Item = &Interval> {
         self.open.iter().filter(move |other| other.kind == kind)
     }
 
-    fn permits(&self, kind: Kind, claim: Claim) -> impl Iterator<Item = &Claim> {
-        let is_permit = |other: &Claim| self.story.holds[other.hold].mode == Mode::Permit;
+    fn permits(&self, kind: Kind, interval: Interval) -> impl Iterator<Item = &Interval> {
+        let is_permit = |other: &Interval| self.trace.holds[other.hold].mode == Mode::Permit;
         self.open(kind)
-            .filter(move |other| other.hold != claim.hold && is_permit(other))
+            .filter(move |other| other.hold != interval.hold && is_permit(other))
     }
 }
 
@@ -193,95 +207,106 @@ fn excludes(one: Mode, other: Mode) -> bool {
     one != other || one == Mode::Exclusive
 }
 
-fn parties(one: usize, other: usize) -> Parties {
+fn pair(one: usize, other: usize) -> Pair {
     (one.min(other), one.max(other))
 }
 
-fn judge_meeting(story: &Story<'_>, context: &Context<'_>, meeting: &Meeting, cell: &mut Cell) {
-    let parties = told::parties(story, context, meeting);
-    told::count(&parties, meeting.at, cell);
-    let said = say(story, context, meeting);
-    let Some(fault) = excuse(story, context, meeting) else {
+fn judge_overlap(trace: &Trace<'_>, context: &Context<'_>, overlap: &Overlap, cell: &mut Cell) {
+    let participants = notice::participants(trace, context, overlap);
+    notice::count(&participants, overlap.at, cell);
+    let text = describe(trace, context, overlap);
+    let Some(fault) = excuse(trace, context, overlap) else {
         cell.overlaps.valid += 1;
-        cell.violations.push(said);
+        cell.violations.push(text);
         return;
     };
     cell.overlaps.excused += 1;
-    let said = format!("{said}, after {}", fault.say(context.clock));
-    let after = |told: u64| say_length(told - meeting.at);
-    if let Some(told) = told::told_in_time(&parties) {
-        cell.explained
-            .push(format!("{said}; one was told after {}", after(told)));
-    } else if told::one_left(&parties) {
-        cell.explained
-            .push(format!("{said}; one released it before it was to be told"));
+    let text = format!("{text}, after {}", fault.describe(context.clock));
+    let after = |noticed: u64| format_length(noticed - overlap.at);
+    if let Some(noticed) = notice::noticed_in_time(&participants) {
+        cell.explained.push(format!(
+            "{text}; one holder noticed after {}",
+            after(noticed)
+        ));
+    } else if notice::one_left(&participants) {
+        cell.explained.push(format!(
+            "{text}; one holder released it before it had to notice"
+        ));
     } else if context.rules.tells_losses {
-        let late = parties.iter().filter_map(|party| party.told).min();
-        let late = late.map_or("was not told".to_owned(), |told| {
-            format!("was told only after {}", after(told))
+        let late = participants
+            .iter()
+            .filter_map(|participant| participant.noticed)
+            .min();
+        let late = late.map_or("no holder noticed".to_owned(), |noticed| {
+            format!("a holder noticed only after {}", after(noticed))
         });
-        let due = parties.first().map_or(0, |party| party.due);
-        let due = after(due.max(meeting.at));
-        cell.violations
-            .push(format!("{said}, and one {late}, which was due after {due}"));
+        let due = participants
+            .first()
+            .map_or(0, |participant| participant.due);
+        let due = after(due.max(overlap.at));
+        cell.violations.push(format!(
+            "{text}, and {late}, although one had to notice within {due}"
+        ));
     } else {
         cell.explained
-            .push(format!("{said}; none was told in time"));
+            .push(format!("{text}; no holder noticed in time"));
     }
 }
 
-/// The fault by which the server that granted the lock did not know of another grant: not one that came only after
-/// its own.
+/// The fault because of which the server that granted the last hold may not have known an earlier one.
 fn excuse<'a>(
-    story: &Story<'_>,
+    trace: &Trace<'_>,
     context: &'a Context<'_>,
-    meeting: &Meeting,
+    overlap: &Overlap,
 ) -> Option<&'a Fault<'a>> {
-    let slot = story.locks[meeting.lock].slot;
-    let last_grant = |of: usize| {
-        let others = meeting.holds.iter().filter(|other| **other != of);
+    let slot = trace.locks[overlap.lock].slot;
+    // A server must know only the grants before its own. So a hold excuses the overlap only if its grant may have been
+    // sent before another hold was granted.
+    let last_grant_of_others = |hold: usize| {
+        let others = overlap.holds.iter().filter(|other| **other != hold);
         others
-            .map(|other| story.holds[*other].granted)
+            .map(|other| trace.holds[*other].granted)
             .max()
             .unwrap_or(0)
     };
-    let earlier = meeting.holds.iter().filter(|place| {
-        let grant = story.holds[**place].signatures.first();
-        grant.is_some_and(|grant| grant.from <= last_grant(**place))
+    let earlier = overlap.holds.iter().filter(|index| {
+        let grant = trace.holds[**index].lease_updates.first();
+        grant.is_some_and(|grant| grant.earliest <= last_grant_of_others(**index))
     });
-    let earlier: Vec<_> = earlier.map(|place| &story.holds[*place]).collect();
+    let earlier: Vec<_> = earlier.map(|index| &trace.holds[*index]).collect();
     let faults = &context.faults;
     let forgotten = earlier
         .iter()
-        .find_map(|hold| faults.forgot(slot, hold, meeting.at));
+        .find_map(|hold| faults.forgetting_fault(slot, hold, overlap.at));
     forgotten.or_else(|| {
-        // The last grant may be of the former server, which never knew of the earlier one, and be lost with it.
-        let last = meeting.holds.iter().map(|place| &story.holds[*place]);
+        // The replaced server may have given the last grant without knowing the earlier one, which the new server has.
+        // The last grant was then lost with the replaced server.
+        let last = overlap.holds.iter().map(|index| &trace.holds[*index]);
         let last = last.max_by_key(|hold| hold.granted)?;
-        faults.forgot(slot, last, meeting.at)?;
+        faults.forgetting_fault(slot, last, overlap.at)?;
         earlier
             .iter()
-            .find_map(|hold| faults.divided(slot, hold, meeting.at))
+            .find_map(|hold| faults.dividing_fault(slot, hold, overlap.at))
     })
 }
 
-fn say(story: &Story<'_>, context: &Context<'_>, meeting: &Meeting) -> String {
-    let holders = meeting
+fn describe(trace: &Trace<'_>, context: &Context<'_>, overlap: &Overlap) -> String {
+    let holders = overlap
         .holds
         .iter()
-        .map(|hold| holder(story, context, *hold));
+        .map(|hold| holder(trace, context, *hold));
     let holders = holders.collect::<Vec<_>>().join(" and ");
-    let lock = &story.locks[meeting.lock].name;
+    let lock = &trace.locks[overlap.lock].name;
     let (at, until) = (
-        context.clock.say(meeting.at),
-        context.clock.say(meeting.until),
+        context.clock.format(overlap.at),
+        context.clock.format(overlap.until),
     );
     format!("{lock} was held by {holders} from {at} to {until}")
 }
 
-fn holder(story: &Story<'_>, context: &Context<'_>, hold: usize) -> String {
-    let hold = &story.holds[hold];
-    let granted = context.clock.say(hold.granted);
+fn holder(trace: &Trace<'_>, context: &Context<'_>, hold: usize) -> String {
+    let hold = &trace.holds[hold];
+    let granted = context.clock.format(hold.granted);
     let mode = match hold.mode {
         Mode::Exclusive => "",
         Mode::Shared => "shared, ",
@@ -289,7 +314,7 @@ fn holder(story: &Story<'_>, context: &Context<'_>, hold: usize) -> String {
     };
     format!(
         "{} ({mode}{} granted at {granted})",
-        hold.who,
-        story.name_of(hold)
+        hold.worker,
+        trace.name_of(hold)
     )
 }

@@ -1,4 +1,4 @@
-//! From events to waits and holds. Events that make no sense are the driver's fault, and said.
+//! Turns events into waits and holds. Reports events in an impossible order as mistakes of the driver.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,26 +6,26 @@ use crate::history::{Event, What};
 
 use super::Rules;
 use super::holds::{Grant, OpenHold, Phase, Terms};
-use super::story::{Story, Wait, WaitEnd, Who, Write};
 use super::times::{Clock, nanos};
+use super::trace::{Trace, Wait, WaitEnd, WorkerId, Write};
 
-/// What happened in each workload.
-pub(super) fn stories<'a>(
+/// The waits and holds of each workload.
+pub(super) fn traces<'a>(
     history: &'a [Event],
     rules: &'a Rules,
     clock: Clock,
-) -> BTreeMap<&'a str, Story<'a>> {
+) -> BTreeMap<&'a str, Trace<'a>> {
     let mut reader = Reader {
         clock,
-        // A lease, and another one for a renewal or a repetition that was still on its way.
-        unsettled: nanos(rules.lease * 2),
+        // Two leases: the current one, and another one because a renewal or a retry may still be in flight.
+        cleanup_time: nanos(rules.lease * 2),
         lease: nanos(rules.lease),
-        wants_deadlines: rules.knows_deadlines,
+        knows_deadlines: rules.knows_deadlines,
         keeps_deadlines: rules.keeps_deadlines,
         lasting: &rules.lasting,
-        stories: BTreeMap::new(),
+        traces: BTreeMap::new(),
         workers: BTreeMap::new(),
-        last_signs: BTreeMap::new(),
+        last_events: BTreeMap::new(),
     };
     for event in history {
         reader.read(event);
@@ -33,33 +33,39 @@ pub(super) fn stories<'a>(
     reader.complete()
 }
 
-/// A server refuses the call, as when a right is missing: it is not repeated, and what is held ends with its lease.
+/// The kind of error if a server refuses the call, for example because a permission is missing. The library does not
+/// retry such a call, so a hold ends only with its lease.
 const FORBIDDEN: &str = "Protocol";
 
+/// Reads events one after the other.
 struct Reader<'a> {
     clock: Clock,
-    /// For how long a server may still have what was not released for certain.
-    unsettled: u64,
-    /// If it is not fixed.
+    /// How long a server may still have a hold whose release was not confirmed.
+    cleanup_time: u64,
+    /// The common lease.
     lease: u64,
-    wants_deadlines: bool,
+    knows_deadlines: bool,
     keeps_deadlines: bool,
     lasting: &'a BTreeSet<String>,
-    stories: BTreeMap<&'a str, Story<'a>>,
-    workers: BTreeMap<Who, State<'a>>,
-    last_signs: BTreeMap<u32, u64>,
+    traces: BTreeMap<&'a str, Trace<'a>>,
+    workers: BTreeMap<WorkerId, State<'a>>,
+    /// The time of the last event of each process.
+    last_events: BTreeMap<u32, u64>,
 }
 
+/// What a worker is doing.
 enum State<'a> {
-    /// Whatever it had is over.
+    /// The worker neither waits for a lock nor holds one.
     Idle,
-    Waits(Asking<'a>),
-    Holds(&'a str, Box<OpenHold>),
+    Waiting(Request<'a>),
+    Holding(&'a str, Box<OpenHold>),
 }
 
+/// A request for a lock that has not been answered.
 #[derive(Clone, Copy)]
-struct Asking<'a> {
+struct Request<'a> {
     text: &'a str,
+    /// Index of the name into [`Trace::names`].
     name: usize,
     terms: Terms,
 }
@@ -68,8 +74,8 @@ impl<'a> State<'a> {
     fn name(&self) -> Option<&'a str> {
         match self {
             State::Idle => None,
-            State::Waits(asking) => Some(asking.text),
-            State::Holds(name, _) => Some(name),
+            State::Waiting(request) => Some(request.text),
+            State::Holding(name, _) => Some(name),
         }
     }
 }
@@ -79,9 +85,9 @@ impl<'a> Reader<'a> {
         match &event.what {
             What::Fault { .. } => return,
             What::Sample { .. } | What::Stalled { .. } => {}
-            // Under the number of one that was killed.
-            What::Started { .. } => self.vanish(event.process),
-            What::Ended { .. } => self.end(event.process, event.at),
+            // The number belonged to a process that was killed.
+            What::Started { .. } => self.process_killed(event.process),
+            What::Ended { .. } => self.process_ended(event.process, event.at),
             What::Asked { .. }
             | What::Granted { .. }
             | What::Refused { .. }
@@ -91,45 +97,45 @@ impl<'a> Reader<'a> {
             | What::Did { .. }
             | What::Lost { .. }
             | What::Releasing
-            | What::Released { .. } => self.step(event),
+            | What::Released { .. } => self.worker_event(event),
         }
-        self.last_signs.insert(event.process, event.at);
+        self.last_events.insert(event.process, event.at);
     }
 
-    fn step(&mut self, event: &'a Event) {
-        let who = Who {
+    fn worker_event(&mut self, event: &'a Event) {
+        let worker = WorkerId {
             process: event.process,
             worker: event.worker,
         };
         let asks = matches!(event.what, What::Asked { .. });
-        let bare = matches!(
+        let has_no_deadline = matches!(
             &event.what,
             What::Granted { until: None, .. } | What::Held { until: None }
         );
-        if bare && self.wants_deadlines {
-            self.malformed(event, "there is no deadline");
+        if has_no_deadline && self.knows_deadlines {
+            self.malformed(event, "the event has no deadline");
         }
-        let state = self.workers.remove(&who).unwrap_or(State::Idle);
+        let state = self.workers.remove(&worker).unwrap_or(State::Idle);
         let state = match state.name().filter(|name| *name != event.name && !asks) {
             Some(name) => {
-                self.malformed(event, &format!("it asked for {name:?}"));
+                self.malformed(event, &format!("the worker asked for {name:?}"));
                 state
             }
             None => match state {
                 State::Idle => self.when_idle(event),
-                State::Waits(asking) => self.when_waiting(who, event, asking),
-                State::Holds(name, hold) => self.when_holding(event, name, hold),
+                State::Waiting(request) => self.when_waiting(worker, event, request),
+                State::Holding(name, hold) => self.when_holding(event, name, hold),
             },
         };
-        self.workers.insert(who, state);
+        self.workers.insert(worker, state);
     }
 
     fn when_idle(&mut self, event: &'a Event) -> State<'a> {
         match &event.what {
             What::Asked { .. } => return self.ask(event),
-            // The news of a loss came later than the worker's own end.
+            // The loss was reported after the worker released the lock.
             What::Lost { .. } => {}
-            _ => self.malformed(event, "it has not asked"),
+            _ => self.malformed(event, "the worker has not asked for a lock"),
         }
         State::Idle
     }
@@ -144,7 +150,7 @@ impl<'a> Reader<'a> {
             return State::Idle;
         };
         let own = fixed_ms.or(renewed_ms);
-        let name = self.story(&event.name).name(event);
+        let name = self.trace(&event.name).name(event);
         let terms = Terms {
             mode,
             asked: event.at,
@@ -152,29 +158,34 @@ impl<'a> Reader<'a> {
             is_fixed: fixed_ms.is_some(),
             counts_from_request: self.keeps_deadlines,
         };
-        State::Waits(Asking {
+        State::Waiting(Request {
             text: &event.name,
             name,
             terms,
         })
     }
 
-    fn when_waiting(&mut self, who: Who, event: &'a Event, asking: Asking<'a>) -> State<'a> {
-        let Asking { text, name, terms } = asking;
+    fn when_waiting(
+        &mut self,
+        worker: WorkerId,
+        event: &'a Event,
+        request: Request<'a>,
+    ) -> State<'a> {
+        let Request { text, name, terms } = request;
         let end = match &event.what {
             What::Granted { .. } => WaitEnd::Granted,
             What::Refused { timeout: true, .. } => WaitEnd::TimedOut,
             What::Refused { error, .. } if error == FORBIDDEN => WaitEnd::Forbidden,
             What::Refused { .. } => WaitEnd::Failed,
             _ => {
-                self.malformed(event, "it waits");
-                return State::Waits(asking);
+                self.malformed(event, "the worker is waiting for a lock");
+                return State::Waiting(request);
             }
         };
-        let story = self.story(&event.name);
+        let trace = self.trace(&event.name);
         let Terms { asked, lease, .. } = terms;
-        story.waits.push(Wait {
-            who,
+        trace.waits.push(Wait {
+            worker,
             name,
             asked,
             ended: event.at,
@@ -188,13 +199,13 @@ impl<'a> Reader<'a> {
                     until: *until,
                     token: *token,
                 };
-                State::Holds(text, Box::new(OpenHold::new(who, name, terms, grant)))
+                State::Holding(text, Box::new(OpenHold::new(worker, name, terms, grant)))
             }
             What::Refused {
                 error,
                 timeout: false,
             } => {
-                story.error(error, event.at);
+                trace.error(error, event.at);
                 State::Idle
             }
             _ => State::Idle,
@@ -210,22 +221,22 @@ impl<'a> Reader<'a> {
         let at = event.at;
         match (&event.what, hold.phase()) {
             (What::Asked { .. }, _) if hold.is_given_up() => {
-                let hold = hold.leave(at, self.unsettled);
-                self.story(name).holds.push(hold);
+                let hold = hold.complete_unconfirmed(at, self.cleanup_time);
+                self.trace(name).holds.push(hold);
                 return self.ask(event);
             }
-            (What::Held { until }, Phase::Inside) => {
+            (What::Held { until }, Phase::Held) => {
                 if self.keeps_deadlines && until.is_some_and(|until| until < at) {
-                    self.say(event, "says that the lock is held after its deadline");
+                    self.violation(event, "says that the lock is held after its deadline");
                 }
                 hold.confirm(at, *until);
             }
             (What::Held { .. }, Phase::Lost | Phase::LostAndHeld) => {
                 if !hold.confirm_after_loss() {
-                    self.say(event, "says that the lock is held after it was lost");
+                    self.violation(event, "says that the lock is held after it was lost");
                 }
             }
-            (What::Doubted, Phase::Inside | Phase::Lost | Phase::LostAndHeld) => hold.doubt(at),
+            (What::Doubted, Phase::Held | Phase::Lost | Phase::LostAndHeld) => hold.doubt(at),
             (What::Wrote { accepted }, phase) if phase != Phase::Releasing => {
                 hold.wrote(Write {
                     accepted: *accepted,
@@ -233,7 +244,7 @@ impl<'a> Reader<'a> {
                 });
             }
             (What::Did { what, error }, phase) if phase != Phase::Releasing => {
-                hold.did(at, *what, error.as_deref());
+                hold.record_action(at, *what, error.as_deref());
             }
             (What::Lost { .. }, _) => hold.lose(at),
             (What::Releasing, phase) if phase != Phase::Releasing => hold.releasing(at),
@@ -242,56 +253,57 @@ impl<'a> Reader<'a> {
                 self.close(name, *hold, at, error.as_deref());
                 return State::Idle;
             }
-            (_, Phase::Releasing) => self.malformed(event, "it is releasing"),
-            _ => self.malformed(event, "it holds the lock"),
+            (_, Phase::Releasing) => self.malformed(event, "the worker is releasing the lock"),
+            _ => self.malformed(event, "the worker holds the lock"),
         }
-        hold.stepped(at);
-        State::Holds(name, hold)
+        hold.event_done(at);
+        State::Holding(name, hold)
     }
 
     fn close(&mut self, name: &'a str, hold: OpenHold, at: u64, error: Option<&'a str>) {
         let hold = match error {
-            None => hold.settle(at),
-            Some(FORBIDDEN) => hold.orphan(at, self.unsettled),
-            Some(_) => hold.leave(at, self.unsettled),
+            None => hold.complete_released(at),
+            Some(FORBIDDEN) => hold.complete_orphaned(at, self.cleanup_time),
+            Some(_) => hold.complete_unconfirmed(at, self.cleanup_time),
         };
-        let story = self.story(name);
+        let trace = self.trace(name);
         if let Some(error) = error {
-            story.error(error, at);
+            trace.error(error, at);
         }
-        story.holds.push(hold);
+        trace.holds.push(hold);
     }
 
-    /// The process was killed: it said nothing any more.
-    fn vanish(&mut self, process: u32) {
-        let last_sign = self.last_signs.get(&process).copied().unwrap_or(0);
-        for (who, state) in self.workers_of(process) {
-            self.cut_short(who, state, last_sign, WaitEnd::Vanished);
+    /// The process was killed without an event.
+    fn process_killed(&mut self, process: u32) {
+        let last_event = self.last_events.get(&process).copied().unwrap_or(0);
+        for (worker, state) in self.workers_of(process) {
+            self.cut_off(worker, state, last_event, WaitEnd::Killed);
         }
     }
 
-    fn end(&mut self, process: u32, at: u64) {
-        for (who, state) in self.workers_of(process) {
-            if let State::Holds(name, _) = state {
-                let when = self.clock.say(at);
-                self.story(name).violations.push(format!(
-                    "driver: {who} still has {name} when its process says that all have ended, at {when}"
+    fn process_ended(&mut self, process: u32, at: u64) {
+        for (worker, state) in self.workers_of(process) {
+            if let State::Holding(name, _) = state {
+                let when = self.clock.format(at);
+                self.trace(name).violations.push(format!(
+                    "driver: {worker} still held {name} when its process reported the end of all workers, at {when}"
                 ));
             }
-            self.cut_short(who, state, at, WaitEnd::Left);
+            self.cut_off(worker, state, at, WaitEnd::Unanswered);
         }
     }
 
-    fn cut_short(&mut self, who: Who, state: State<'a>, at: u64, end: WaitEnd) {
+    /// Ends the wait or the hold of a worker whose process is gone.
+    fn cut_off(&mut self, worker: WorkerId, state: State<'a>, at: u64, end: WaitEnd) {
         match state {
             State::Idle => {}
-            State::Waits(Asking {
+            State::Waiting(Request {
                 text,
                 name,
                 terms: Terms { asked, lease, .. },
             }) => {
-                self.story(text).waits.push(Wait {
-                    who,
+                self.trace(text).waits.push(Wait {
+                    worker,
                     name,
                     asked,
                     ended: at,
@@ -299,68 +311,72 @@ impl<'a> Reader<'a> {
                     lease,
                 });
             }
-            State::Holds(name, mut hold) => {
-                hold.vanish(at);
-                let unsettled = self.unsettled_of_the_dead(name);
-                self.story(name).holds.push(hold.orphan(at, unsettled));
+            State::Holding(name, mut hold) => {
+                hold.process_killed(at);
+                let cleanup_time = self.cleanup_time_of_dead(name);
+                self.trace(name)
+                    .holds
+                    .push(hold.complete_orphaned(at, cleanup_time));
             }
         }
     }
 
-    fn unsettled_of_the_dead(&self, name: &str) -> u64 {
-        let is_for_ever = |workload: &String| name.split(':').next() == Some(workload);
-        if self.lasting.iter().any(is_for_ever) {
+    fn cleanup_time_of_dead(&self, name: &str) -> u64 {
+        let is_never_released = |workload: &String| name.split(':').next() == Some(workload);
+        if self.lasting.iter().any(is_never_released) {
             u64::MAX
         } else {
-            self.unsettled
+            self.cleanup_time
         }
     }
 
-    fn workers_of(&mut self, process: u32) -> BTreeMap<Who, State<'a>> {
-        let mut these = self.workers.split_off(&Who { process, worker: 0 });
+    /// Removes and returns the workers of a process.
+    fn workers_of(&mut self, process: u32) -> BTreeMap<WorkerId, State<'a>> {
+        let mut workers = self.workers.split_off(&WorkerId { process, worker: 0 });
         if let Some(next) = process.checked_add(1) {
-            self.workers.append(&mut these.split_off(&Who {
+            self.workers.append(&mut workers.split_off(&WorkerId {
                 process: next,
                 worker: 0,
             }));
         }
-        these
+        workers
     }
 
+    /// Reports an event that the driver cannot have written in this state of the worker.
     fn malformed(&mut self, event: &'a Event, state: &str) {
-        let who = Who {
+        let worker = WorkerId {
             process: event.process,
             worker: event.worker,
         };
-        let (what, name, at) = (&event.what, &event.name, self.clock.say(event.at));
-        let sentence = format!("driver: {who}: {what:?} of {name:?} at {at}, but {state}");
-        self.story(name).violations.push(sentence);
+        let (what, name, at) = (&event.what, &event.name, self.clock.format(event.at));
+        let sentence = format!("driver: {worker}: {what:?} of {name:?} at {at}, but {state}");
+        self.trace(name).violations.push(sentence);
     }
 
-    fn say(&mut self, event: &'a Event, sentence: &str) {
-        let who = Who {
+    fn violation(&mut self, event: &'a Event, sentence: &str) {
+        let worker = WorkerId {
             process: event.process,
             worker: event.worker,
         };
-        let (name, at) = (&event.name, self.clock.say(event.at));
-        self.story(name)
+        let (name, at) = (&event.name, self.clock.format(event.at));
+        self.trace(name)
             .violations
-            .push(format!("{name}: {who} {sentence}, at {at}"));
+            .push(format!("{name}: {worker} {sentence}, at {at}"));
     }
 
-    fn story(&mut self, name: &'a str) -> &mut Story<'a> {
+    fn trace(&mut self, name: &'a str) -> &mut Trace<'a> {
         let workload = name.split_once(':').map_or(name, |(workload, _)| workload);
-        self.stories.entry(workload).or_default()
+        self.traces.entry(workload).or_default()
     }
 
-    fn complete(mut self) -> BTreeMap<&'a str, Story<'a>> {
-        let processes: Vec<u32> = self.last_signs.keys().copied().collect();
+    fn complete(mut self) -> BTreeMap<&'a str, Trace<'a>> {
+        let processes: Vec<u32> = self.last_events.keys().copied().collect();
         for process in processes {
-            self.vanish(process);
+            self.process_killed(process);
         }
-        for story in self.stories.values_mut() {
-            story.complete();
+        for trace in self.traces.values_mut() {
+            trace.complete();
         }
-        self.stories
+        self.traces
     }
 }

@@ -1,16 +1,16 @@
-//! Small histories by hand: for each rule one that must be found, and its nearest neighbour that must not be.
+//! Small handwritten histories. For each rule there is one that breaks it, and the most similar one that does not.
 
 mod actors;
+mod coverage;
 mod driver;
 mod excuses;
 mod holds;
 mod idle;
 mod losses;
-mod met;
+mod notice;
 mod order;
 mod overlaps;
 mod random;
 mod renewals;
 mod tokens;
-mod told;
 mod waits;

@@ -1,4 +1,4 @@
-//! Times in nanoseconds, and how people read them.
+//! Times in nanoseconds, and their text for people.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ pub(super) fn millis(nanos: u64) -> u64 {
     nanos / 1_000_000
 }
 
-/// From its first instant to its last.
+/// A time span. Both ends are included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Span {
     pub(super) from: u64,
@@ -31,7 +31,7 @@ impl Span {
         self.to - self.from
     }
 
-    /// In order, and as one if at most `apart` is between them.
+    /// Sorts the spans, and joins those that are at most `apart` from each other.
     pub(super) fn united(mut spans: Vec<Self>, apart: u64) -> Vec<Self> {
         spans.sort_unstable_by_key(|span| span.from);
         let mut united: Vec<Self> = Vec::new();
@@ -47,7 +47,7 @@ impl Span {
     }
 }
 
-/// Says times as they were since the run began.
+/// Formats times relative to the start of the run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Clock {
     start: u64,
@@ -58,11 +58,11 @@ impl Clock {
         Self { start }
     }
 
-    pub(super) fn say(self, at: u64) -> String {
-        say_length(at.saturating_sub(self.start))
+    pub(super) fn format(self, at: u64) -> String {
+        format_length(at.saturating_sub(self.start))
     }
 }
 
-pub(super) fn say_length(nanos: u64) -> String {
+pub(super) fn format_length(nanos: u64) -> String {
     format!("{}.{:03} ms", nanos / 1_000_000, nanos / 1_000 % 1_000)
 }

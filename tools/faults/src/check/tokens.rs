@@ -1,14 +1,14 @@
-//! Fencing: tokens rise, and the resource goes by them.
+//! Fencing: tokens rise with each grant, and the resource accepts the writes of valid holds.
 
 use crate::result::Cell;
 
 use super::Context;
 use super::faults::Fault;
-use super::story::{Hold, Lock, Story, Write};
+use super::trace::{Hold, Lock, Trace, Write};
 
-pub(super) fn judge(story: &Story<'_>, context: &Context<'_>, cell: &mut Cell) {
-    for lock in &story.locks {
-        let fenced = Fenced::of(story, lock);
+pub(super) fn judge(trace: &Trace<'_>, context: &Context<'_>, cell: &mut Cell) {
+    for lock in &trace.locks {
+        let fenced = Fenced::of(trace, lock);
         if !fenced.holds.is_empty() {
             fenced.judge_grants(context, cell);
             fenced.judge_refusals(context, cell);
@@ -16,7 +16,7 @@ pub(super) fn judge(story: &Story<'_>, context: &Context<'_>, cell: &mut Cell) {
     }
 }
 
-/// The holds of one lock that have tokens, in the order of their grants.
+/// The holds of one lock that have tokens, sorted by grant.
 struct Fenced<'a> {
     lock: &'a str,
     slot: u16,
@@ -24,8 +24,8 @@ struct Fenced<'a> {
 }
 
 impl<'a> Fenced<'a> {
-    fn of(story: &'a Story<'_>, lock: &'a Lock) -> Self {
-        let holds = lock.holds.iter().map(|hold| &story.holds[*hold]);
+    fn of(trace: &'a Trace<'_>, lock: &'a Lock) -> Self {
+        let holds = lock.holds.iter().map(|hold| &trace.holds[*hold]);
         let holds = holds.filter_map(|hold| Some((hold.token?, hold))).collect();
         Self {
             lock: &lock.name,
@@ -44,25 +44,25 @@ impl<'a> Fenced<'a> {
             if let Some((before, earlier)) = last
                 && token <= before
             {
-                let said = format!(
-                    "{}: {} was granted token {token} at {}, and {} token {before} at {}",
+                let text = format!(
+                    "{}: {} was granted token {token} at {}, although {} had got token {before} at {}",
                     self.lock,
-                    hold.who,
-                    context.clock.say(hold.granted),
-                    earlier.who,
-                    context.clock.say(earlier.granted),
+                    hold.worker,
+                    context.clock.format(hold.granted),
+                    earlier.worker,
+                    context.clock.format(earlier.granted),
                 );
                 match context
                     .faults
-                    .took_the_grant(self.slot, earlier, hold.granted)
+                    .grant_losing_fault(self.slot, earlier, hold.granted)
                 {
                     Some(fault) => {
                         cell.explained.push(format!(
-                            "{said}; the counter may be lost by {}",
-                            fault.say(context.clock)
+                            "{text}; the counter may have been lost by {}",
+                            fault.describe(context.clock)
                         ));
                     }
-                    None => cell.violations.push(said),
+                    None => cell.violations.push(text),
                 }
             }
             last = Some((token, hold));
@@ -74,25 +74,26 @@ impl<'a> Fenced<'a> {
             if !hold.is_valid(write.answered) {
                 continue;
             }
-            let said = format!(
+            let text = format!(
                 "{}: a write of {} with token {token} was refused at {}, while it held the lock",
                 self.lock,
-                hold.who,
-                context.clock.say(write.answered),
+                hold.worker,
+                context.clock.format(write.answered),
             );
             match self.explains_refusal(context, (token, hold), write.answered) {
                 Some((what, fault)) => {
-                    let fault = fault.say(context.clock);
+                    let fault = fault.describe(context.clock);
                     cell.explained
-                        .push(format!("{said}; {what} may be lost by {fault}"));
+                        .push(format!("{text}; {what} may have been lost by {fault}"));
                 }
-                None => cell.violations.push(said),
+                None => cell.violations.push(text),
             }
         }
     }
 
-    /// A higher token, or the same one, was granted before the write: either it was lost with its counter, or the server
-    /// that granted it did not know of this hold.
+    /// The fault that explains a refused write, and what was lost by it. The resource had seen the same or a higher
+    /// token. If that was granted before this hold, the counter was lost. If it was granted later, the server that
+    /// granted it had forgotten this hold.
     fn explains_refusal<'b>(
         &self,
         context: &'b Context<'_>,
@@ -107,10 +108,14 @@ impl<'a> Fenced<'a> {
         let mut higher = higher.map(|(_, by)| *by).filter(|by| by.granted <= at);
         higher.find_map(|by| {
             if by.granted <= hold.granted {
-                let fault = context.faults.took_the_grant(self.slot, by, hold.granted)?;
+                let fault = context
+                    .faults
+                    .grant_losing_fault(self.slot, by, hold.granted)?;
                 Some(("the counter", fault))
             } else {
-                let fault = context.faults.forgot(self.slot, hold, by.granted)?;
+                let fault = context
+                    .faults
+                    .forgetting_fault(self.slot, hold, by.granted)?;
                 Some(("the hold", fault))
             }
         })

@@ -1,5 +1,5 @@
-//! How long workers waited, whether one still does, and how soon all were served again after a fault. A lock that
-//! somebody holds keeps others waiting: such time is *covered*, and does not count.
+//! How long workers waited, whether a worker was left waiting, and how soon each lock was granted again after a fault.
+//! The time in which the lock is held is no part of an outage or a recovery, because waiters have to wait then.
 
 use crate::history::Mode;
 use crate::result::Cell;
@@ -7,31 +7,31 @@ use crate::result::Cell;
 use super::Context;
 use super::faults::Fault;
 use super::idle;
-use super::story::{Lock, Story, WaitEnd};
-use super::times::{Span, millis, nanos, say_length};
+use super::times::{Span, format_length, millis, nanos};
+use super::trace::{Lock, Trace, WaitEnd};
 
-/// Between two waits of one worker; and until a lock that is free has been granted.
+/// Two waits for a lock that are at most this far apart count as one, because a worker needs some time to ask again.
 const MARGIN: u64 = 100_000_000;
 
 pub(super) fn judge(
-    story: &Story<'_>,
+    trace: &Trace<'_>,
     queues: &[Queue<'_>],
     context: &Context<'_>,
     cell: &mut Cell,
 ) {
-    for wait in &story.waits {
+    for wait in &trace.waits {
         match wait.end {
             WaitEnd::Granted | WaitEnd::TimedOut | WaitEnd::Failed | WaitEnd::Forbidden => {
                 let length = millis(wait.ended - wait.asked);
                 cell.longest_wait_ms = cell.longest_wait_ms.max(length);
             }
-            WaitEnd::Left => cell.violations.push(format!(
-                "{}: {} asked at {} and was left without an answer",
-                story.names[wait.name].text,
-                wait.who,
-                context.clock.say(wait.asked),
+            WaitEnd::Unanswered => cell.violations.push(format!(
+                "{}: {} asked at {} and had no answer when its process ended",
+                trace.names[wait.name].text,
+                wait.worker,
+                context.clock.format(wait.asked),
             )),
-            WaitEnd::Vanished => {}
+            WaitEnd::Killed => {}
         }
     }
     if let Some(first) = context.faults.first() {
@@ -41,7 +41,7 @@ pub(super) fn judge(
 }
 
 pub(super) fn judge_recoveries(queues: &[Queue<'_>], context: &Context<'_>, cell: &mut Cell) {
-    for fault in context.faults.last_ends() {
+    for fault in context.faults.undisturbed_ends() {
         let next = context.faults.next(fault.off).map(|fault| fault.on);
         let waiting = queues
             .iter()
@@ -53,17 +53,17 @@ pub(super) fn judge_recoveries(queues: &[Queue<'_>], context: &Context<'_>, cell
         let all_granted = recoveries
             .iter()
             .all(|recovery| recovery.end == End::Granted);
-        let longest = recoveries.iter().map(|recovery| recovery.uncovered).max();
+        let longest = recoveries.iter().map(|recovery| recovery.unheld).max();
         cell.recovery_ms
             .extend(longest.filter(|_| all_granted).map(millis));
     }
 }
 
-/// What one lock needed after the end of a fault.
+/// What happened to one lock after the end of a fault.
 struct Recovery<'a> {
     lock: &'a str,
-    /// How long nobody held it, until the end.
-    uncovered: u64,
+    /// How long nobody held the lock, from the end of the fault until `end`.
+    unheld: u64,
     end: End,
 }
 
@@ -71,48 +71,48 @@ struct Recovery<'a> {
 enum End {
     Granted,
     NextFault,
-    /// Nobody waits any more.
+    /// No worker waits any more.
     GivenUp,
 }
 
 impl Recovery<'_> {
     fn judge(&self, fault: &Fault<'_>, context: &Context<'_>, cell: &mut Cell) {
         let lock = self.lock;
-        if self.uncovered <= nanos(context.rules.recovers_within) {
+        if self.unheld <= nanos(context.rules.recovers_within) {
             return;
         }
-        let took = say_length(self.uncovered);
+        let took = format_length(self.unheld);
         let how = match self.end {
             End::Granted => format!("granted only after {took} in which nobody held it"),
             End::NextFault => format!("not granted for {took} in which nobody held it"),
             End::GivenUp => format!("not granted again; nobody held it for {took}"),
         };
-        let fault = fault.say(context.clock);
+        let fault = fault.describe(context.clock);
         cell.violations.push(format!(
-            "{lock}: had waiters at the end of {fault}, and was {how}"
+            "{lock} had waiters at the end of {fault}, and was {how}"
         ));
     }
 }
 
-/// Who waits for a lock, and when it is held.
+/// The waits for one lock, and when it was held.
 pub(super) struct Queue<'a> {
     lock: &'a str,
     waits: Vec<Span>,
-    /// In the order of asking: when the wait began, and when this one and all before had ended.
+    /// For each wait, sorted by its beginning: when it began, and when it and all earlier ones had ended.
     ends: Vec<(u64, u64)>,
     grants: Vec<u64>,
-    /// When the lock, or one that is taken together with it, was held.
-    covered: Vec<Span>,
+    /// When the lock, or another lock of its group, was held.
+    held_spans: Vec<Span>,
 }
 
-/// One for each lock.
-pub(super) fn queues<'a>(story: &'a Story<'_>, context: &Context<'_>) -> Vec<Queue<'a>> {
+/// Returns one queue for each lock.
+pub(super) fn queues<'a>(trace: &'a Trace<'_>, context: &Context<'_>) -> Vec<Queue<'a>> {
     let permits = context.rules.permits;
-    let groups = story.groups();
-    let mut covers: Vec<Cover> = groups.iter().map(|_| Cover::default()).collect();
-    for hold in &story.holds {
-        // All locks of a name are of one group.
-        let cover = &mut covers[groups[story.names[hold.name].locks[0]]];
+    let groups = trace.groups();
+    let mut occupancies: Vec<Occupancy> = groups.iter().map(|_| Occupancy::default()).collect();
+    for hold in &trace.holds {
+        // All locks of a name are in one group, so the first one stands for all.
+        let occupancy = &mut occupancies[groups[trace.names[hold.name].locks[0]]];
         let orphaned = hold.is_orphan.then_some(hold.gone_by);
         if let Some(until) = orphaned.or(hold.valid_until()) {
             let weight = if hold.mode == Mode::Permit {
@@ -120,37 +120,38 @@ pub(super) fn queues<'a>(story: &'a Story<'_>, context: &Context<'_>) -> Vec<Que
             } else {
                 permits
             };
-            cover.holds(hold.granted, until, weight);
+            occupancy.add(hold.granted, until, weight);
         }
     }
-    for wait in story.waits.iter().filter(|wait| wait.is_orphan()) {
-        let cover = &mut covers[groups[story.names[wait.name].locks[0]]];
-        cover.holds(wait.asked, idle::gone_by(story, wait, context), permits);
+    for wait in trace.waits.iter().filter(|wait| wait.is_orphan()) {
+        let occupancy = &mut occupancies[groups[trace.names[wait.name].locks[0]]];
+        occupancy.add(wait.asked, idle::gone_by(trace, wait, context), permits);
     }
-    let covered: Vec<_> = covers
+    let held_spans: Vec<_> = occupancies
         .into_iter()
-        .map(|cover| cover.spans(permits))
+        .map(|occupancy| occupancy.spans(permits))
         .collect();
-    let locks = story.locks.iter().zip(groups);
+    let locks = trace.locks.iter().zip(groups);
     locks
-        .map(|(lock, group)| Queue::of(story, lock, covered[group].clone()))
+        .map(|(lock, group)| Queue::of(trace, lock, held_spans[group].clone()))
         .collect()
 }
 
-/// How many permits are held: all, if it is no permit that is held.
+/// How many permits are held over time. A hold that is not a permit counts as all permits.
 #[derive(Default)]
-struct Cover {
+struct Occupancy {
+    /// The time, whether a hold begins or ends, and its number of permits.
     changes: Vec<(u64, bool, usize)>,
 }
 
-impl Cover {
-    fn holds(&mut self, from: u64, to: u64, weight: usize) {
+impl Occupancy {
+    fn add(&mut self, from: u64, to: u64, weight: usize) {
         self.changes.push((from, true, weight));
         self.changes.push((to, false, weight));
     }
 
     fn spans(mut self, permits: usize) -> Vec<Span> {
-        // Of the same instant, what ends does so after what begins.
+        // At one instant, holds begin before others end, so that a hand-over leaves no gap.
         self.changes
             .sort_unstable_by_key(|(at, begins, _)| (*at, !begins));
         let (mut held, mut since, mut spans) = (0, None, Vec::new());
@@ -170,14 +171,14 @@ impl Cover {
 }
 
 impl<'a> Queue<'a> {
-    fn of(story: &Story<'_>, lock: &'a Lock, covered: Vec<Span>) -> Self {
+    fn of(trace: &Trace<'_>, lock: &'a Lock, held_spans: Vec<Span>) -> Self {
         let mut all_ended = 0;
-        let waits = lock.waits.iter().map(|wait| &story.waits[*wait]);
+        let waits = lock.waits.iter().map(|wait| &trace.waits[*wait]);
         let spans = waits.clone().map(|wait| Span {
             from: wait.asked,
             to: wait.ended,
         });
-        let waits_of = Span::united(spans.collect(), MARGIN);
+        let united_waits = Span::united(spans.collect(), MARGIN);
         let ends = waits.map(|wait| {
             all_ended = wait.ended.max(all_ended);
             (wait.asked, all_ended)
@@ -186,50 +187,49 @@ impl<'a> Queue<'a> {
         let grants = lock
             .holds
             .iter()
-            .map(|hold| story.holds[*hold].granted)
+            .map(|hold| trace.holds[*hold].granted)
             .collect();
         Self {
             lock: &lock.name,
-            waits: waits_of,
+            waits: united_waits,
             ends,
             grants,
-            covered,
+            held_spans,
         }
     }
 
-    /// The parts of this time in which nobody held the lock.
-    fn uncovered(&self, within: Span) -> impl Iterator<Item = u64> {
-        let first = self.covered.partition_point(|span| span.to < within.from);
+    /// The lengths of the parts of this time in which nobody held the lock.
+    fn unheld(&self, within: Span) -> impl Iterator<Item = u64> {
+        let first = self
+            .held_spans
+            .partition_point(|span| span.to < within.from);
         let end = Span {
             from: within.to,
             to: within.to,
         };
-        let covered = self.covered[first..].iter().copied();
-        let covered = covered
+        let held_spans = self.held_spans[first..].iter().copied();
+        let held_spans = held_spans
             .take_while(move |span| span.from < within.to)
             .chain([end]);
         let mut from = within.from;
-        covered.map(move |span| {
+        held_spans.map(move |span| {
             let free = span.from.saturating_sub(from);
             from = from.max(span.to);
             free
         })
     }
 
-    /// The longest time since then in which somebody waited and nobody held the lock.
+    /// The longest time since then in which a worker waited and nobody held the lock.
     fn outage(&self, since: u64) -> u64 {
         let waits = self.waits.iter().filter(|wait| wait.to > since);
         let waits = waits.map(|wait| Span {
             from: wait.from.max(since),
             to: wait.to,
         });
-        waits
-            .flat_map(|wait| self.uncovered(wait))
-            .max()
-            .unwrap_or(0)
+        waits.flat_map(|wait| self.unheld(wait)).max().unwrap_or(0)
     }
 
-    /// `None` if nobody waited when the fault ended.
+    /// `None` if no worker waited when the fault ended.
     fn recovery(&self, fault: &Fault<'_>, next_fault: Option<u64>) -> Option<Recovery<'a>> {
         let asked = self.ends.partition_point(|(asked, _)| *asked <= fault.off);
         let (_, all_ended) = *self.ends[..asked].last()?;
@@ -244,15 +244,15 @@ impl<'a> Queue<'a> {
             (None, Some(granted)) => (granted, End::Granted),
             (None, None) => (all_ended, End::GivenUp),
         };
-        let uncovered = self
-            .uncovered(Span {
+        let unheld = self
+            .unheld(Span {
                 from: fault.off,
                 to,
             })
             .sum();
         Some(Recovery {
             lock: self.lock,
-            uncovered,
+            unheld,
             end,
         })
     }

@@ -1,4 +1,4 @@
-//! Writes histories. Times are in milliseconds; a lease is a second.
+//! Writes the histories of the tests. All times are in milliseconds. The common lease is one second.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::history::{Doing, Event, Mode, Scope, What};
 use crate::result::Cell;
 
 pub(super) const LEASE: u64 = 1_000;
-/// So often.
+/// The interval between two renewals.
 pub(super) const RENEWED: usize = 300;
 
 pub(super) const A: Actor = Actor::new(1, "plain:0");
@@ -38,7 +38,7 @@ pub(super) fn rules() -> Rules {
     }
 }
 
-/// The error of a call that a server refuses.
+/// The kind of error if a server refuses a call.
 pub(super) const FORBIDDEN: &str = "Protocol";
 
 const DETAIL: &str = "of a server";
@@ -54,7 +54,7 @@ pub(super) fn process(number: u32) -> Scope {
     }
 }
 
-/// Where this lock is.
+/// The slot of this lock.
 pub(super) fn slot_of(lock: &str) -> Scope {
     let slot = keyslot(lock);
     Scope {
@@ -63,7 +63,7 @@ pub(super) fn slot_of(lock: &str) -> Scope {
     }
 }
 
-/// A process, and the slot of a lock.
+/// This process, and the slot of this lock.
 pub(super) fn process_and_slot_of(number: u32, lock: &str) -> Scope {
     Scope {
         processes: vec![number],
@@ -148,7 +148,7 @@ impl Script {
         )
     }
 
-    /// For a lease that nobody renews.
+    /// Asks for a fixed lease.
     pub(super) fn asks_for(self, at: u64, fixed: u64) -> Self {
         let mode = self.actor.mode;
         self.does(
@@ -161,7 +161,7 @@ impl Script {
         )
     }
 
-    /// For a lease of this length that is renewed.
+    /// Asks for a renewed lease of this length.
     pub(super) fn asks_renewed_for(self, at: u64, lease: u64) -> Self {
         let mode = self.actor.mode;
         self.does(
@@ -253,7 +253,7 @@ impl Script {
         self.does(at, What::Wrote { accepted: false })
     }
 
-    /// Without error.
+    /// Releases without an error.
     pub(super) fn releases(self, at: u64) -> Self {
         self.does(at, What::Releasing)
             .does(at + 1, What::Released { error: None })
@@ -265,7 +265,7 @@ impl Script {
             .does(at + 1, What::Released { error })
     }
 
-    /// Asks, gets, looks as often as its lease is renewed, and releases.
+    /// Asks for the lock, gets it, keeps it, and releases it.
     pub(super) fn has(self, asked: u64, granted: u64, released: u64) -> Self {
         self.asks(asked)
             .gets(granted)
@@ -273,12 +273,12 @@ impl Script {
             .releases(released)
     }
 
-    /// Looks as often as its lease is renewed.
+    /// Confirms the hold after each renewal.
     pub(super) fn keeps(self, from: u64, to: u64) -> Self {
         (from..to).step_by(RENEWED).skip(1).fold(self, Self::holds)
     }
 
-    pub(super) fn does_with_it(self, at: u64, what: Doing) -> Self {
+    pub(super) fn uses_hold(self, at: u64, what: Doing) -> Self {
         self.does(at, What::Did { what, error: None })
     }
 
@@ -292,7 +292,7 @@ impl Script {
         )
     }
 
-    /// Its process has ended.
+    /// The process ends.
     pub(super) fn ends(self, at: u64) -> Self {
         self.does(
             at,
@@ -303,7 +303,7 @@ impl Script {
         )
     }
 
-    /// A timer of the driver was late by this.
+    /// A timer of the driver was late by this much.
     pub(super) fn stalled(mut self, at: u64, millis: u64) -> Self {
         self.events
             .push(event(at, Actor::new(0, ""), What::Stalled { millis }));
@@ -327,7 +327,7 @@ impl Script {
         )
     }
 
-    /// Only there.
+    /// The fault begins, in this scope only.
     pub(super) fn on_at(self, at: u64, fault: &str, scope: Scope) -> Self {
         let detail = DETAIL.to_owned();
         self.fault(
@@ -346,7 +346,7 @@ impl Script {
         self
     }
 
-    /// The run begins at 0.
+    /// The cells of the history. The run begins at 0.
     pub(super) fn cells(mut self, rules: &Rules) -> Vec<Cell> {
         let sample = What::Sample {
             rss_kib: 0,
@@ -368,18 +368,18 @@ impl Script {
         self.cell_by(&rules())
     }
 
-    /// Nothing is wrong, and nothing needs an excuse.
+    /// There are no violations, and no excused overlaps or losses.
     pub(super) fn finds_nothing(self) {
         let cell = self.cell();
         assert_eq!(cell.violations, [""; 0]);
         assert_eq!(cell.explained, [""; 0]);
     }
 
-    /// Exactly one violation, which says this.
-    pub(super) fn finds(self, says: &[&str]) -> Cell {
+    /// There is exactly one violation, and its text contains all parts.
+    pub(super) fn finds(self, parts: &[&str]) -> Cell {
         let cell = self.cell();
         assert_eq!(cell.violations.len(), 1, "{:#?}", cell.violations);
-        for part in says {
+        for part in parts {
             assert!(
                 cell.violations[0].contains(part),
                 "{part}: {}",

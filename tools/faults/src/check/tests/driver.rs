@@ -1,43 +1,43 @@
-//! Histories that make no sense.
+//! Histories with events in an impossible order.
 
 use crate::history::{Doing, What};
 
 use super::actors::{A, B, Script, by, rules};
 
-fn is_of_the_driver(script: Script) {
+fn is_reported(script: Script) {
     script.finds(&["driver: ", "process 1"]);
 }
 
 #[test]
 fn events_come_in_their_order() {
-    is_of_the_driver(by(A).gets(10));
-    is_of_the_driver(by(A).holds(10));
-    is_of_the_driver(by(A).asks(0).asks(5).gets(10).releases(20));
-    is_of_the_driver(by(A).asks(0).holds(5).gets(10).releases(20));
-    is_of_the_driver(by(A).asks(0).gets(10).gets(15).releases(20));
-    is_of_the_driver(by(A).asks(0).gets(10).asks(15).releases(20));
-    is_of_the_driver(
+    is_reported(by(A).gets(10));
+    is_reported(by(A).holds(10));
+    is_reported(by(A).asks(0).asks(5).gets(10).releases(20));
+    is_reported(by(A).asks(0).holds(5).gets(10).releases(20));
+    is_reported(by(A).asks(0).gets(10).gets(15).releases(20));
+    is_reported(by(A).asks(0).gets(10).asks(15).releases(20));
+    is_reported(
         by(A)
             .asks(0)
             .gets(10)
             .does(15, What::Released { error: None }),
     );
-    is_of_the_driver(by(A).asks(0).gets(10).does(15, What::Releasing).holds(16));
-    is_of_the_driver(
+    is_reported(by(A).asks(0).gets(10).does(15, What::Releasing).holds(16));
+    is_reported(
         by(A)
             .asks(0)
             .gets(10)
             .does(15, What::Releasing)
             .write_accepted(16),
     );
-    is_of_the_driver(by(A).asks(0).times_out(10).times_out(11));
-    is_of_the_driver(by(A).has(0, 10, 100).doubts(150));
+    is_reported(by(A).asks(0).times_out(10).times_out(11));
+    is_reported(by(A).has(0, 10, 100).doubts(150));
     let renewed = What::Did {
         what: Doing::Renewed,
         error: None,
     };
-    is_of_the_driver(by(A).asks(0).does(5, renewed.clone()).gets(10).releases(20));
-    is_of_the_driver(
+    is_reported(by(A).asks(0).does(5, renewed.clone()).gets(10).releases(20));
+    is_reported(
         by(A)
             .asks(0)
             .gets(10)
@@ -58,7 +58,7 @@ fn a_worker_uses_a_hold_only_while_it_has_it() {
             what,
             error: Some("unavailable".to_owned()),
         };
-        let held = by(A).asks(0).gets(10).does_with_it(20, what);
+        let held = by(A).asks(0).gets(10).uses_hold(20, what);
         held.does(30, fails).holds(40).releases(50).finds_nothing();
     }
 }
@@ -105,7 +105,7 @@ fn what_is_lost_stays_lost() {
 #[test]
 fn a_worker_has_one_name_at_a_time() {
     let other = A.of("plain:1");
-    is_of_the_driver(
+    is_reported(
         by(A)
             .asks(0)
             .gets(10)
@@ -137,7 +137,7 @@ fn a_worker_has_one_name_at_a_time() {
 
 #[test]
 fn nobody_holds_when_all_have_ended() {
-    is_of_the_driver(by(A).asks(0).gets(10).ends(20));
+    is_reported(by(A).asks(0).gets(10).ends(20));
     by(A).has(0, 10, 15).ends(20).finds_nothing();
     by(A).asks(0).gets(10).by(B).ends(20).finds_nothing();
 }
@@ -145,8 +145,8 @@ fn nobody_holds_when_all_have_ended() {
 #[test]
 fn a_grant_has_a_deadline_if_the_library_knows_it() {
     let without = by(A).asks(0).gets_until(10, None).releases(20);
-    is_of_the_driver(without.clone());
-    is_of_the_driver(by(A).asks(0).gets(10).holds_until(15, None).releases(20));
+    is_reported(without.clone());
+    is_reported(by(A).asks(0).gets(10).holds_until(15, None).releases(20));
     let mut rules = rules();
     rules.knows_deadlines = false;
     assert!(without.cell_by(&rules).passes());
@@ -157,7 +157,7 @@ fn a_fault_ends_after_it_began() {
     by(A)
         .has(0, 10, 20)
         .off(30, "cut")
-        .finds(&["driver: cut ends at 30.000 ms"]);
+        .finds(&["driver: fault cut ended at 30.000 ms"]);
     by(A)
         .has(0, 10, 20)
         .on(25, "cut")

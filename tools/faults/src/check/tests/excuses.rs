@@ -1,5 +1,5 @@
-//! Which overlaps a fault excuses: what a server may have forgotten, and when. A failover is on from 1,000 to 1,100, so
-//! that what was written between 500 and 1,500 may be lost; or a restart is.
+//! Which overlaps a fault excuses. A failover or a restart is on from 1,000 to 1,100. The failover may lose writes
+//! between 500 and 1,500.
 
 use crate::history::{Doing, Mode, Scope};
 
@@ -13,7 +13,7 @@ fn restart(script: Script) -> Script {
     script.on(1_000, "restart").off(1_100, "restart")
 }
 
-/// What A does, which is not told before its deadline; B is granted the lock beside it.
+/// Whether the overlap is excused if B is granted the lock while A, which runs this script, still holds it.
 fn is_excused(script: Script, granted: u64) -> bool {
     let overlaps = script
         .by(B)
@@ -50,7 +50,7 @@ fn what_a_replica_knew_keeps_others_out_until_its_deadline() {
     let renewed = |granted| is_excused(failover(gets(400).holds(700).loses(3_000)), granted);
     assert!(!renewed(1_400));
     assert!(renewed(1_401));
-    // Renewed all the time, it was known with some deadline.
+    // The replica knew one of the many renewals.
     let long = |granted| is_excused(failover(gets(10).keeps(10, 1_500).loses(3_000)), granted);
     assert!(!long(1_310));
     assert!(long(1_311));
@@ -59,7 +59,7 @@ fn what_a_replica_knew_keeps_others_out_until_its_deadline() {
 #[test]
 fn a_grant_that_came_later_need_not_have_been_known() {
     assert!(!is_excused(failover(gets(450).loses(3_000)), 1_300));
-    // The answers came in the other order, perhaps.
+    // The replies may have come in the opposite order.
     let late = by(A).asks(400).gets_until(450, Some(1_450)).loses(3_000);
     let early = failover(late)
         .by(B)
@@ -73,7 +73,7 @@ fn a_grant_that_came_later_need_not_have_been_known() {
 fn what_is_renewed_later_was_not_lost() {
     let renewed = |at: u64| failover(gets(600).holds(at).loses(3_000));
     assert!(is_excused(renewed(1_500), 1_200));
-    // Then the one that came later was, with the former server.
+    // The renewal shows that the new server has the hold of A. The later grant of B was lost with the replaced server.
     assert!(is_excused(renewed(1_501), 1_200));
     let both = renewed(1_501)
         .by(B)
@@ -105,11 +105,11 @@ fn a_restart_does_not_lose_what_is_renewed_after_it() {
     let renewed = |at| is_excused(restart(gets(600).holds(at).loses(3_000)), 1_200);
     assert!(renewed(1_100));
     assert!(!renewed(1_101));
-    // Before the renewal either.
+    // The hold was not lost later either.
     assert!(!renewed(1_300));
 }
 
-/// It is not known when the later deadline was signed: perhaps before the end of the restart.
+/// The update that set the later deadline may have been sent before the end of the restart.
 #[test]
 fn a_deadline_that_is_not_counted_from_the_request_was_signed_after_the_last_one() {
     let seen = |seen: u64| {
@@ -128,7 +128,7 @@ fn a_deadline_that_is_not_counted_from_the_request_was_signed_after_the_last_one
     assert_eq!(seen(1_100).cell().overlaps.valid, 1);
     let extended = gets(600)
         .holds_until(1_100, Some(1_600))
-        .does_with_it(1_110, Doing::Extended);
+        .uses_hold(1_110, Doing::Extended);
     assert!(is_excused(
         restart(extended.holds(1_120).loses(3_000)),
         1_200
@@ -145,7 +145,7 @@ fn a_fault_excuses_only_in_its_slots() {
     assert!(!on(slot_of("plain:1")));
     assert!(
         !on(process_and_slot_of(1, "plain:1")),
-        "though it reaches the process"
+        "although the fault names the process"
     );
     let slots = |slots| Scope {
         processes: Vec::new(),

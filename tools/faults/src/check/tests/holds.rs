@@ -1,4 +1,4 @@
-//! When a hold is valid, and when stale.
+//! When a hold is valid, and when it is stale.
 
 use crate::history::Mode;
 use crate::result::Overlaps;
@@ -14,72 +14,72 @@ const VALID: (u64, u64) = (1, 0);
 const INVALID: (u64, u64) = (0, 1);
 const NONE: (u64, u64) = (0, 0);
 
-/// B has it for 10 ms from then on.
-fn beside(script: Script, granted: u64) -> (u64, u64) {
+/// The valid and invalid overlaps if B holds the lock for 10 ms from this time on.
+fn overlaps_with_b(script: Script, granted: u64) -> (u64, u64) {
     overlaps(script.by(B).has(0, granted, granted + 10))
 }
 
 #[test]
 fn a_frozen_holder_is_valid_until_its_deadline() {
     let frozen = by(A).asks(0).gets(10).loses(2_000);
-    assert_eq!(beside(frozen.clone(), 1_009), VALID);
-    assert_eq!(beside(frozen.clone(), 1_010), INVALID);
-    assert_eq!(beside(frozen.clone(), 1_999), INVALID);
-    assert_eq!(beside(frozen, 2_000), NONE);
+    assert_eq!(overlaps_with_b(frozen.clone(), 1_009), VALID);
+    assert_eq!(overlaps_with_b(frozen.clone(), 1_010), INVALID);
+    assert_eq!(overlaps_with_b(frozen.clone(), 1_999), INVALID);
+    assert_eq!(overlaps_with_b(frozen, 2_000), NONE);
 }
 
 #[test]
 fn a_frozen_holder_that_goes_on_is_valid_from_there() {
     let frozen = by(A).asks(0).gets(10).holds(2_000).releases(2_100);
-    assert_eq!(beside(frozen.clone(), 1_009), VALID);
-    assert_eq!(beside(frozen.clone(), 1_500), INVALID);
+    assert_eq!(overlaps_with_b(frozen.clone(), 1_009), VALID);
+    assert_eq!(overlaps_with_b(frozen.clone(), 1_500), INVALID);
     assert_eq!(
-        beside(frozen.clone(), 1_995),
+        overlaps_with_b(frozen.clone(), 1_995),
         VALID,
-        "they meet at the thaw"
+        "the holds overlap when A continues"
     );
-    assert_eq!(beside(frozen, 2_100), NONE);
+    assert_eq!(overlaps_with_b(frozen, 2_100), NONE);
 }
 
 #[test]
 fn a_renewal_moves_the_deadline() {
     let renewed = by(A).asks(0).gets(10).holds(500).loses(2_000);
-    assert_eq!(beside(renewed.clone(), 1_499), VALID);
-    assert_eq!(beside(renewed, 1_500), INVALID);
+    assert_eq!(overlaps_with_b(renewed.clone(), 1_499), VALID);
+    assert_eq!(overlaps_with_b(renewed, 1_500), INVALID);
 }
 
 #[test]
 fn a_doubt_before_the_deadline_takes_back_what_is_not_known() {
     let doubting = by(A).asks(0).gets(10).holds(50).doubts(80).releases(300);
-    assert_eq!(beside(doubting.clone(), 50), VALID);
-    assert_eq!(beside(doubting.clone(), 51), INVALID);
-    assert_eq!(beside(doubting.clone(), 80), NONE);
-    assert_eq!(beside(doubting, 200), NONE);
+    assert_eq!(overlaps_with_b(doubting.clone(), 50), VALID);
+    assert_eq!(overlaps_with_b(doubting.clone(), 51), INVALID);
+    assert_eq!(overlaps_with_b(doubting.clone(), 80), NONE);
+    assert_eq!(overlaps_with_b(doubting, 200), NONE);
 }
 
 #[test]
 fn a_doubt_after_the_deadline_takes_back_nothing() {
     let late = by(A).asks(0).gets(10).doubts(1_200).releases(1_300);
-    assert_eq!(beside(late.clone(), 1_009), VALID);
-    assert_eq!(beside(late, 1_010), INVALID);
+    assert_eq!(overlaps_with_b(late.clone(), 1_009), VALID);
+    assert_eq!(overlaps_with_b(late, 1_010), INVALID);
 }
 
 #[test]
 fn what_is_held_after_a_doubt_is_valid_again() {
     let again = by(A).asks(0).gets(10).doubts(50).holds(200).releases(300);
-    assert_eq!(beside(again.clone(), 100), NONE);
-    assert_eq!(beside(again.clone(), 195), VALID);
-    assert_eq!(beside(again, 200), VALID);
+    assert_eq!(overlaps_with_b(again.clone(), 100), NONE);
+    assert_eq!(overlaps_with_b(again.clone(), 195), VALID);
+    assert_eq!(overlaps_with_b(again, 200), VALID);
 }
 
 #[test]
 fn the_last_event_of_a_killed_process_counts() {
     let killed = by(A).asks(0).gets(10).holds(50);
-    assert_eq!(beside(killed.clone(), 50), VALID);
-    assert_eq!(beside(killed, 51), NONE);
+    assert_eq!(overlaps_with_b(killed.clone(), 50), VALID);
+    assert_eq!(overlaps_with_b(killed, 51), NONE);
     let only_granted = by(A).asks(0).gets(10);
-    assert_eq!(beside(only_granted.clone(), 5), VALID);
-    assert_eq!(beside(only_granted, 11), NONE);
+    assert_eq!(overlaps_with_b(only_granted.clone(), 5), VALID);
+    assert_eq!(overlaps_with_b(only_granted, 11), NONE);
 }
 
 #[test]
@@ -90,34 +90,34 @@ fn a_process_of_the_same_number_is_another_one() {
         .holds(50)
         .starts(400)
         .has(500, 700, 800);
-    assert_eq!(beside(killed.clone(), 51), NONE);
-    assert_eq!(beside(killed.clone(), 705), VALID);
+    assert_eq!(overlaps_with_b(killed.clone(), 51), NONE);
+    assert_eq!(overlaps_with_b(killed.clone(), 705), VALID);
     killed.finds_nothing();
 }
 
 #[test]
 fn a_hold_ends_when_its_release_is_sent() {
     let releasing = by(A).has(0, 10, 100);
-    assert_eq!(beside(releasing.clone(), 99), VALID);
-    assert_eq!(beside(releasing, 100), NONE);
+    assert_eq!(overlaps_with_b(releasing.clone(), 99), VALID);
+    assert_eq!(overlaps_with_b(releasing, 100), NONE);
 }
 
 #[test]
 fn a_release_after_the_deadline_was_of_a_stale_hold() {
     let late = by(A).asks(0).gets(10).releases(1_500);
-    assert_eq!(beside(late.clone(), 1_009), VALID);
-    assert_eq!(beside(late, 1_010), INVALID);
+    assert_eq!(overlaps_with_b(late.clone(), 1_009), VALID);
+    assert_eq!(overlaps_with_b(late, 1_010), INVALID);
 }
 
 #[test]
 fn a_grant_that_arrives_after_its_deadline_is_no_hold() {
     let old = by(A).asks(0).gets_until(100, Some(100)).loses(300);
-    assert_eq!(beside(old, 150), NONE);
+    assert_eq!(overlaps_with_b(old, 150), NONE);
     let fresh = by(A).asks(0).gets_until(100, Some(101)).loses(300);
-    assert_eq!(beside(fresh, 100), VALID);
+    assert_eq!(overlaps_with_b(fresh, 100), VALID);
     let withdrawn = by(A).asks(0).gets(10).holds_until(100, Some(90)).loses(300);
-    assert_eq!(beside(withdrawn.clone(), 99), VALID);
-    assert_eq!(beside(withdrawn, 100), NONE);
+    assert_eq!(overlaps_with_b(withdrawn.clone(), 99), VALID);
+    assert_eq!(overlaps_with_b(withdrawn, 100), NONE);
 }
 
 #[test]
@@ -160,7 +160,7 @@ fn without_deadlines_a_holder_believes_until_it_hears_otherwise() {
 #[test]
 fn a_stale_reader_harms_no_reader() {
     let stale = by(A.with(Mode::Shared)).asks(0).gets(10).loses(2_000);
-    assert_eq!(beside(stale.clone(), 1_500), INVALID);
+    assert_eq!(overlaps_with_b(stale.clone(), 1_500), INVALID);
     assert_eq!(
         overlaps(stale.by(B.with(Mode::Shared)).has(0, 1_500, 1_510)),
         NONE

@@ -1,10 +1,10 @@
-//! Who waits while the lock is free.
+//! Waits for a lock that is free.
 
 use crate::history::{Doing, Mode};
 
 use super::actors::{A, Actor, B, C, FORBIDDEN, Script, by};
 
-/// A releases at 100, which is answered at 101; then B, who waits, is granted.
+/// A releases the lock at 100, and the reply comes at 101. B waits, and is granted the lock at this time.
 fn handed_over(granted: u64) -> Script {
     by(A).has(0, 10, 100).by(B).has(50, granted, granted + 10)
 }
@@ -58,12 +58,12 @@ fn short_gaps_do_not_add_up() {
         .finds_nothing();
 }
 
-/// What A leaves behind keeps the lock until then, and no longer.
+/// After this script of A, the lock is free from this time on, and not earlier.
 fn free_from(millis: u64, left: &Script) {
     let handed_over = |granted| left.clone().by(B).has(50, granted, granted + 10);
     handed_over(millis + 1_000).finds_nothing();
-    let said = format!("waited from {millis}.000 ms for 1001.000 ms");
-    handed_over(millis + 1_001).finds(&[&said]);
+    let expected = format!("waited from {millis}.000 ms for 1001.000 ms");
+    handed_over(millis + 1_001).finds(&[&expected]);
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn what_may_still_be_held_is_not_free() {
     free_from(2_101, &by(A).asks(101));
 }
 
-/// A asks for a lease of two seconds, which is renewed.
+/// A asks for a renewed lease of two seconds.
 fn asks_for_two_seconds() -> Script {
     by(A).asks_renewed_for(0, 2_000)
 }
@@ -90,7 +90,7 @@ fn has_two_seconds() -> Script {
 fn a_living_process_gives_back_within_two_common_leases() {
     free_from(2_101, &has_two_seconds().release_fails(100, "unavailable"));
     free_from(2_101, &asks_for_two_seconds().fails(101, "unavailable"));
-    // A loss, whose cause is long over when the lock is asked for again.
+    // The hold is lost, and the fault that caused it ended long before the next request.
     let lost = by(A)
         .asks_renewed_for(0, 5_000)
         .gets_until(400, Some(5_400))
@@ -109,7 +109,7 @@ fn a_living_process_gives_back_within_two_common_leases() {
 fn a_dead_process_keeps_the_lock_for_two_of_its_own_leases() {
     free_from(4_101, &has_two_seconds().holds_until(101, Some(2_101)));
     free_from(4_101, &by(A).asks_renewed_for(101, 2_000));
-    // Its number is given to another one later.
+    // Another process gets the number of the dead one later.
     free_from(
         4_101,
         &has_two_seconds()
@@ -124,7 +124,7 @@ fn a_forbidden_call_keeps_the_lock_for_two_of_its_own_leases() {
     free_from(4_101, &asks_for_two_seconds().fails(101, FORBIDDEN));
 }
 
-/// A and C leave the two permits of a semaphore behind, and B waits for one until 9,000.
+/// A and C abandon the two permits of a semaphore, and B waits for one until 9,000.
 fn permits(name: &'static str, leave: fn(Script) -> Script) -> Script {
     let permit = |actor: Actor| actor.of(name).with(Mode::Permit);
     let left = leave(leave(by(permit(A))).by(permit(C)));
@@ -143,18 +143,18 @@ fn in_a_lasting_workload_the_dead_keep_the_lock_for_ever() {
 
 #[test]
 fn in_a_lasting_workload_the_living_and_the_forbidden_do_not() {
-    let said = &["waited from 2101.000 ms"];
+    let expected = &["waited from 2101.000 ms"];
     let release_fails = |script: Script| script.asks(0).gets(10).release_fails(100, "unavailable");
-    permits("lasting:0", release_fails).finds(said);
+    permits("lasting:0", release_fails).finds(expected);
     permits("lasting:0", |script| {
         script.asks(0).fails(101, "unavailable")
     })
-    .finds(said);
+    .finds(expected);
     permits("lasting:0", |script| {
         script.asks(0).gets(10).release_fails(100, FORBIDDEN)
     })
-    .finds(said);
-    permits("lasting:0", |script| script.asks(0).fails(101, FORBIDDEN)).finds(said);
+    .finds(expected);
+    permits("lasting:0", |script| script.asks(0).fails(101, FORBIDDEN)).finds(expected);
 }
 
 #[test]
@@ -162,28 +162,28 @@ fn a_fixed_lease_is_gone_when_it_runs_out() {
     let fixed = |lease| by(A).asks_for(0, lease).gets_until(10, Some(10 + lease));
     free_from(1_510, &fixed(1_500).release_fails(100, "unavailable"));
     free_from(101, &fixed(40).loses(50).asks(101).times_out(102));
-    let extended = fixed(1_500).does_with_it(20, Doing::Extended);
+    let extended = fixed(1_500).uses_hold(20, Doing::Extended);
     free_from(2_101, &extended.release_fails(100, "unavailable"));
 }
 
 #[test]
 fn a_stall_of_the_machine_is_not_calm() {
-    // From 500 to 600.
+    // The stall lasts from 500 to 600.
     handed_over(1_600).stalled(600, 100).finds_nothing();
     handed_over(1_601)
         .stalled(600, 100)
         .finds(&["waited from 600.000 ms for 1001.000 ms"]);
-    // For 200 ms, after a while in which the lock was free.
+    // The stall lasts 200 ms, and begins when the lock has been free for about a second.
     handed_over(2_000).stalled(1_301, 200).finds_nothing();
     handed_over(2_000)
         .stalled(1_302, 200)
         .finds(&["waited from 101.000 ms for 1001.000 ms"]);
-    // Two that overlap, from 900 to 1,300.
+    // Two stalls overlap, from 900 to 1,300.
     handed_over(2_300)
         .stalled(1_200, 300)
         .stalled(1_300, 200)
         .finds_nothing();
-    // It began before the lock was free.
+    // The stall began before the lock was free.
     handed_over(1_200).stalled(200, 190).finds_nothing();
 }
 
@@ -234,7 +234,7 @@ fn readers_are_in_the_way_of_others() {
 fn names_that_share_locks_are_free_together() {
     let waits = |name, granted| by(C.of(name)).has(50, granted, granted + 10);
     let with_first = |script: Script| script.by(A.of("multi:0+1")).has(0, 10, 2_000);
-    // Of 1+2, the one that waits may have 2 already.
+    // The waiter for 1+2 may already have 2.
     let last = |script: Script| script.by(B.of("multi:1+2")).has(0, 2_010, 2_100);
     last(with_first(waits("multi:2+3", 1_500))).finds_nothing();
     with_first(waits("multi:2+3", 1_500)).finds(&["multi:2+3: 1 waited"]);
@@ -243,7 +243,7 @@ fn names_that_share_locks_are_free_together() {
 
 #[test]
 fn rivals_for_several_locks_may_wait_longer() {
-    // The lock is free from 101 on.
+    // The locks are free from 101 on.
     let waits = |name, granted| {
         by(A.of(name))
             .has(0, 10, 100)
@@ -269,7 +269,7 @@ fn a_long_lease_keeps_the_lock_when_its_holder_has_gone() {
         .by(B)
         .has(50, 5_010, 5_020)
         .finds_nothing();
-    let extended = by(A).asks(0).gets(10).does_with_it(20, Doing::Extended);
+    let extended = by(A).asks(0).gets(10).uses_hold(20, Doing::Extended);
     let left = extended.holds_until(90, Some(6_000)).by(B);
     left.clone().has(50, 8_000, 8_010).finds_nothing();
     left.has(50, 8_001, 8_010)

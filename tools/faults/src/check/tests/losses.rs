@@ -1,11 +1,11 @@
-//! What ends a hold before its holder releases it, and what can have brought that about.
+//! Holds that end before their holders release them, and the faults that may have caused that.
 
 use crate::history::Doing;
 use crate::result::Cell;
 
 use super::actors::{A, B, Script, by, process, process_and_slot_of, rules, slot_of};
 
-/// Renewed at 600, and lost at 700.
+/// A hold that is renewed at 600 and lost at 700.
 fn lost() -> Script {
     by(B.of("plain:1"))
         .asks(0)
@@ -15,7 +15,7 @@ fn lost() -> Script {
 }
 
 fn without_cause(script: Script) -> Cell {
-    let cell = script.finds(&["plain:1: worker 0 of process 2 lost it at 700.000 ms"]);
+    let cell = script.finds(&["plain:1: worker 0 of process 2 lost the lock at 700.000 ms"]);
     assert_eq!((cell.losses.with_cause, cell.losses.without_cause), (0, 1));
     cell
 }
@@ -29,8 +29,12 @@ fn with_cause(script: Script) {
 #[test]
 fn a_loss_needs_a_cause() {
     let cell = without_cause(lost());
-    let said = "nothing had happened since its lease was prolonged at 600.000 ms";
-    assert!(cell.violations[0].ends_with(said), "{:?}", cell.violations);
+    let expected = "nothing had happened since its lease was renewed at 600.000 ms";
+    assert!(
+        cell.violations[0].ends_with(expected),
+        "{:?}",
+        cell.violations
+    );
     assert_eq!(cell.renewals.lost, 1);
     with_cause(lost().on(650, "cut").off(660, "cut"));
     with_cause(lost().on(0, "slow"));
@@ -46,18 +50,19 @@ fn a_cause_comes_after_the_last_renewal_and_before_the_loss() {
 
 #[test]
 fn a_cause_is_within_reach() {
-    let there = |scope| lost().on_at(650, "cut", scope).off(660, "cut");
-    with_cause(there(process(2)));
-    without_cause(there(process(1)));
-    with_cause(there(slot_of("plain:1")));
-    // While a shard is down, the others refuse calls, too.
-    with_cause(there(slot_of("plain:0")));
-    with_cause(there(process_and_slot_of(1, "plain:0")));
+    let with_scope = |scope| lost().on_at(650, "cut", scope).off(660, "cut");
+    with_cause(with_scope(process(2)));
+    without_cause(with_scope(process(1)));
+    with_cause(with_scope(slot_of("plain:1")));
+    // While one shard is down, the other shards refuse calls too.
+    with_cause(with_scope(slot_of("plain:0")));
+    with_cause(with_scope(process_and_slot_of(1, "plain:0")));
 }
 
 #[test]
 fn a_deadline_that_passes_is_a_loss() {
-    let says = "process 1 lost it at 1010.000 ms, and nothing had happened since it was granted";
+    let says =
+        "process 1 lost the lock at 1010.000 ms, and nothing had happened since it was granted";
     by(A).asks(0).gets(10).loses(2_000).finds(&[says]);
     by(A).asks(0).gets(10).releases(1_010).finds(&[says]);
     by(A).asks(0).gets(10).releases(1_009).finds_nothing();
@@ -65,13 +70,13 @@ fn a_deadline_that_passes_is_a_loss() {
 
 #[test]
 fn a_deadline_that_nobody_looked_at_is_none() {
-    let paused = by(A).asks(0).gets(10).does_with_it(1_490, Doing::Paused);
+    let paused = by(A).asks(0).gets(10).uses_hold(1_490, Doing::Paused);
     let cell = paused.clone().holds(1_500).releases(1_600).cell();
     assert_eq!((cell.violations.len(), cell.losses.without_cause), (0, 0));
     paused
         .doubts(1_500)
         .releases(1_600)
-        .finds(&["lost it at 1010.000 ms"]);
+        .finds(&["lost the lock at 1010.000 ms"]);
 }
 
 #[test]
@@ -97,7 +102,9 @@ fn a_fixed_lease_may_end() {
     fixed().doubts(1_011).releases(1_012).finds_nothing();
     fixed().releases(1_500).finds_nothing();
     fixed().release_fails(1_500, "Lost").finds_nothing();
-    let early = fixed().loses(1_009).finds(&["lost it at 1009.000 ms"]);
+    let early = fixed()
+        .loses(1_009)
+        .finds(&["lost the lock at 1009.000 ms"]);
     assert_eq!((early.losses.without_cause, early.renewals.lost), (1, 0));
 }
 
@@ -107,7 +114,7 @@ fn a_release_may_find_that_it_was_lost() {
         .asks(0)
         .gets(10)
         .release_fails(100, "Lost")
-        .finds(&["lost it at 101.000 ms"]);
+        .finds(&["lost the lock at 101.000 ms"]);
     assert_eq!(cell.losses.without_cause, 1);
     by(A)
         .asks(0)
@@ -119,7 +126,7 @@ fn a_release_may_find_that_it_was_lost() {
 #[test]
 fn a_doubt_is_no_loss_if_it_is_taken_back_but_needs_a_cause() {
     let doubt = || by(A).asks(0).gets(10).doubts(100).holds(150).releases(200);
-    let cell = doubt().finds(&["process 1 doubted it at 100.000 ms"]);
+    let cell = doubt().finds(&["process 1 found the lock uncertain at 100.000 ms"]);
     assert_eq!((cell.losses.with_cause, cell.losses.without_cause), (0, 0));
     let cell = doubt().on(50, "cut").off(90, "cut").cell();
     assert_eq!(
@@ -135,7 +142,7 @@ fn a_doubt_is_no_loss_if_it_is_taken_back_but_needs_a_cause() {
         .gets(10)
         .doubts(100)
         .releases(200)
-        .finds(&["lost it"]);
+        .finds(&["lost the lock"]);
     assert_eq!(cell.losses.without_cause, 1);
 }
 
@@ -144,7 +151,7 @@ fn a_hold_is_lost_once() {
     let again = by(A).asks(0).gets(10).doubts(100).doubts(120).loses(150);
     let cell = again
         .release_fails(200, "Lost")
-        .finds(&["lost it at 100.000 ms"]);
+        .finds(&["lost the lock at 100.000 ms"]);
     assert_eq!(cell.losses.without_cause, 1);
     let twice = by(A)
         .asks(0)

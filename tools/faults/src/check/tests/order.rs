@@ -1,10 +1,10 @@
-//! Turns in fair workloads.
+//! The order of grants in fair workloads.
 
 use super::actors::{A, Actor, B, C, Script, by};
 
 const FAIR: &str = "fair:0";
 
-/// B asks at 1,000; C then, and is granted first.
+/// B asks at 1,000. C asks at this time, and is granted the lock before B.
 fn overtaken(asked: u64) -> Script {
     let first = by(A.of(FAIR)).has(0, 10, 1_500);
     first
@@ -18,7 +18,7 @@ fn overtaken(asked: u64) -> Script {
 fn a_waiter_that_asked_clearly_earlier_is_granted_earlier() {
     let cell = overtaken(1_101).finds(&[
         "fair:0: worker 0 of process 3 asked at 1101.000 ms and was granted at 1600.000 ms",
-        "before worker 0 of process 2, who had asked at 1000.000 ms",
+        "before worker 0 of process 2, which had asked at 1000.000 ms",
     ]);
     assert_eq!(cell.out_of_turn, 1);
     overtaken(1_100).finds_nothing();

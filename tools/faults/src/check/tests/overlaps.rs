@@ -1,4 +1,4 @@
-//! Which holds exclude each other, and what excuses an overlap.
+//! Which holds exclude each other, and which faults excuse an overlap.
 
 use crate::history::{Mode, Scope, What};
 use crate::result::{Cell, Overlaps};
@@ -11,11 +11,11 @@ fn two_valid_holds_are_an_overlap() {
         "plain:0 was held by worker 0 of process 1 (plain:0 granted at 10.000 ms)",
         "and worker 0 of process 2 (plain:0 granted at 50.000 ms) from 50.000 ms to 99.999 ms",
     ]);
-    let told = Overlaps {
+    let expected = Overlaps {
         valid: 1,
         ..Overlaps::default()
     };
-    assert_eq!(cell.overlaps, told);
+    assert_eq!(cell.overlaps, expected);
 }
 
 #[test]
@@ -96,7 +96,7 @@ fn readers_share_and_writers_do_not() {
         .finds(&["process 2 (shared, plain:0"]);
 }
 
-/// Three of two permits; the last is granted then.
+/// Three holders take the two permits. The third one is granted its permit at this time.
 fn permits(third: u64) -> Script {
     let permit = |actor: Actor| actor.with(Mode::Permit);
     by(permit(A))
@@ -138,7 +138,7 @@ fn a_name_of_several_locks_is_a_hold_of_each() {
     assert_eq!(cell.overlaps.valid, 1);
 }
 
-/// B is granted at 5 s, A is told 100 ms later.
+/// B is granted the lock at 5 s, and A notices 100 ms later.
 fn overlap_at_5_s() -> Script {
     by(A)
         .asks(4_000)
@@ -161,7 +161,7 @@ fn excused(script: Script) {
         cell.explained
     );
     assert!(
-        cell.explained[0].contains("told after 100.000 ms"),
+        cell.explained[0].contains("noticed after 100.000 ms"),
         "{:?}",
         cell.explained
     );

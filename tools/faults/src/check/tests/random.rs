@@ -1,4 +1,4 @@
-//! Random histories of locks that are right: nothing is found in them. With one overlap, exactly that is found.
+//! Random histories of a correct lock. The checker finds no violation in them, and exactly the one that a test plants.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -12,28 +12,28 @@ use super::actors::rules;
 
 const MS: u64 = 1_000_000;
 const WORKERS: u32 = 12;
-/// What is made wrong.
+/// The name in which the tests plant a violation.
 const PLANTED: &str = "plain:1";
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Short,
-    /// Renewed.
+    /// Longer than the lease, which is renewed.
     Long,
-    /// Renewed, of a lease that is larger than most.
+    /// With a larger lease, which is renewed.
     Large,
-    /// Longer than its lease, which nobody renews.
+    /// Longer than its fixed lease.
     RunsOut,
 }
 
-/// A lock that serves in the order of asking, in times that are drawn.
+/// A lock that serves its waiters in the order of their requests, with random durations.
 struct Sequential {
     rng: Rng,
     events: Vec<Event>,
     tokens: i64,
 }
 
-/// A worker: when it asks next, or asked.
+/// The time at which a worker asks, its number, and its mode.
 type Waiter = (u64, u32, Mode);
 
 impl Sequential {
@@ -61,7 +61,7 @@ impl Sequential {
         });
     }
 
-    /// Each worker takes it that many times, one after the other.
+    /// Each worker takes the lock this many times.
     fn run(&mut self, name: &str, first_worker: u32, rounds: u32, modes: &[Mode]) {
         let mut waiting: Vec<Waiter> = (first_worker..first_worker + WORKERS)
             .map(|worker| (1 + self.pause(20), worker, self.mode(modes)))
@@ -75,7 +75,7 @@ impl Sequential {
                 return;
             };
             waiting.extend(queue);
-            let granted = self.turn(asked, mode, last_grant, &mut free_at);
+            let granted = self.next_grant(asked, mode, last_grant, &mut free_at);
             last_grant = granted;
             let released = self.hold(name, (asked, worker, mode), granted);
             free_at.push((released, mode));
@@ -87,10 +87,16 @@ impl Sequential {
         of[self.rng.usize(0..of.len())]
     }
 
-    /// When it may be had after the grants before.
-    fn turn(&mut self, asked: u64, mode: Mode, last: u64, free_at: &mut Vec<(u64, Mode)>) -> u64 {
+    /// When the lock can be granted after the earlier grants.
+    fn next_grant(
+        &mut self,
+        asked: u64,
+        mode: Mode,
+        last: u64,
+        free_at: &mut Vec<(u64, Mode)>,
+    ) -> u64 {
         free_at.sort_unstable_by_key(|(at, _)| std::cmp::Reverse(*at));
-        // Those before have ended before the last grant.
+        // All earlier holds ended before the last grant.
         free_at.truncate(usize::try_from(WORKERS).unwrap());
         let in_the_way = match mode {
             Mode::Exclusive => free_at.first(),
@@ -101,7 +107,7 @@ impl Sequential {
         asked.max(last).max(free) + 1 + self.pause(2)
     }
 
-    /// When its release is answered.
+    /// Writes the events of one hold. Returns the time at which its release is answered.
     fn hold(&mut self, name: &str, (asked, worker, mode): Waiter, granted: u64) -> u64 {
         let kind = self.kind(name);
         let (fixed_ms, renewed_ms) = match kind {
@@ -126,9 +132,9 @@ impl Sequential {
         self.push(granted, worker, name, What::Granted { until, token });
         let mut now = granted;
         match kind {
-            Kind::Short => self.look(name, worker, &mut now, 3, lease),
-            Kind::Long => self.look(name, worker, &mut now, 300, lease),
-            Kind::Large => self.look(name, worker, &mut now, 1_200, lease),
+            Kind::Short => self.confirm(name, worker, &mut now, 3, lease),
+            Kind::Long => self.confirm(name, worker, &mut now, 300, lease),
+            Kind::Large => self.confirm(name, worker, &mut now, 1_200, lease),
             Kind::RunsOut => now += 3 * MS,
         }
         now += self.pause(3);
@@ -142,15 +148,15 @@ impl Sequential {
     fn kind(&mut self, name: &str) -> Kind {
         match self.rng.u8(0..20) {
             0 => Kind::Long,
-            // In the other workloads it would be stale when a grant is planted beside it.
+            // Not in the planted name: the hold would be stale there, so a planted grant would not be a valid overlap.
             1 if name != PLANTED => Kind::RunsOut,
             2 => Kind::Large,
             _ => Kind::Short,
         }
     }
 
-    /// Some times, and at most so long after each other.
-    fn look(&mut self, name: &str, worker: u32, now: &mut u64, apart_ms: u64, lease: u64) {
+    /// Confirms the hold up to three times, at most this far apart.
+    fn confirm(&mut self, name: &str, worker: u32, now: &mut u64, apart_ms: u64, lease: u64) {
         for _ in 0..self.rng.u32(0..4) {
             *now += self.pause(apart_ms);
             self.push(
@@ -197,7 +203,7 @@ fn cells(history: &[Event]) -> Vec<Cell> {
     check(history, &rules())
 }
 
-/// All kinds of workloads, each with workers of its own.
+/// A history with all kinds of workloads, each with its own workers.
 fn all_kinds(seed: u64, rounds: u32) -> Vec<Event> {
     let mut lock = Sequential::new(seed);
     lock.run("fair:0", 0, rounds, &[Mode::Exclusive]);
@@ -315,26 +321,26 @@ fn a_planted_loss_is_found_unless_there_is_a_cause() {
     }
 }
 
-/// One hold, right before it is released.
+/// Makes one hold be lost right before it is released.
 fn lose(history: &mut Vec<Event>, rng: &mut Rng) {
     let releasing = |event: &Event| event.name == PLANTED && event.what == What::Releasing;
-    let places: Vec<_> = (0..history.len())
-        .filter(|place| releasing(&history[*place]))
+    let indices: Vec<_> = (0..history.len())
+        .filter(|index| releasing(&history[*index]))
         .collect();
-    let place = places[rng.usize(0..places.len())];
+    let index = indices[rng.usize(0..indices.len())];
     let what = What::Lost {
         reason: "gone".to_owned(),
     };
     history.insert(
-        place,
+        index,
         Event {
             what,
-            ..history[place].clone()
+            ..history[index].clone()
         },
     );
 }
 
-/// Whatever a driver writes, a sentence says that it makes no sense.
+/// The checker accepts any events, and reports those in an impossible order.
 #[test]
 fn impossible_histories_are_found() {
     for seed in 0..300 {
@@ -345,7 +351,7 @@ fn impossible_histories_are_found() {
         let violations = cells(&history).into_iter().flat_map(|cell| cell.violations);
         assert!(
             violations
-                .filter(|said| said.starts_with("driver: "))
+                .filter(|violation| violation.starts_with("driver: "))
                 .count()
                 > 10,
             "seed {seed}"
@@ -409,7 +415,7 @@ fn nonsense(at: u64, rng: &mut Rng) -> Event {
     }
 }
 
-/// Moves one grant to just before the release of the hold before it.
+/// Moves one grant to just before the release of the previous hold.
 fn plant(history: &mut [Event], rng: &mut Rng) -> String {
     let asked_before = |grant: usize, at: u64| {
         let worker = |event: &Event| (event.process, event.worker);
@@ -425,11 +431,11 @@ fn plant(history: &mut [Event], rng: &mut Rng) -> String {
         .filter(|(_, event)| event.name == PLANTED);
     let mut released = 0;
     let mut possible = Vec::new();
-    for (place, event) in of_plain {
+    for (index, event) in of_plain {
         match event.what {
             What::Releasing => released = event.at,
-            What::Granted { .. } if asked_before(place, released.saturating_sub(1)) => {
-                possible.push((place, released - 1));
+            What::Granted { .. } if asked_before(index, released.saturating_sub(1)) => {
+                possible.push((index, released - 1));
             }
             _ => {}
         }
@@ -441,7 +447,8 @@ fn plant(history: &mut [Event], rng: &mut Rng) -> String {
     planted
 }
 
-/// Prints how long it takes: `cargo test --release -p leasehold-faults --bin leasehold-faults -- --ignored --nocapture`.
+/// Prints how long the check takes:
+/// `cargo test --release -p leasehold-faults --bin leasehold-faults -- --ignored --nocapture`.
 #[test]
 #[ignore = "a measurement"]
 fn a_hundred_thousand_events() {

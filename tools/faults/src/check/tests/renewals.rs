@@ -1,4 +1,4 @@
-//! Prolonged leases, and what else was done with holds.
+//! Renewals, and the kinds of holds.
 
 use crate::check::Rules;
 use crate::history::{Doing, What};
@@ -35,7 +35,7 @@ fn a_later_deadline_is_a_renewal() {
 
 #[test]
 fn a_later_deadline_by_the_workers_own_call_is_no_renewal() {
-    let held = |what| by(A).asks(0).gets(10).does_with_it(20, what).holds(300);
+    let held = |what| by(A).asks(0).gets(10).uses_hold(20, what).holds(300);
     assert_eq!(done(held(Doing::Extended).releases(700)), 0);
     assert_eq!(done(held(Doing::Reentered).releases(700)), 0);
     assert_eq!(done(held(Doing::Paused).releases(700)), 1);
@@ -61,16 +61,13 @@ fn a_driver_that_renews_says_so() {
         what: Doing::Renewed,
         error: Some("unavailable".to_owned()),
     };
-    let renewed = held
-        .clone()
-        .does_with_it(410, Doing::Renewed)
-        .does(700, fails);
+    let renewed = held.clone().uses_hold(410, Doing::Renewed).does(700, fails);
     let cell = renewed
         .holds_until(800, None)
         .releases(900)
         .cell_by(&without_deadlines());
     assert_eq!((cell.renewals.done, cell.renewals.failed), (1, 0));
-    // Of one that nobody sees nothing is known.
+    // Without deadlines and reports of the driver, renewals are not known.
     let cell = held
         .holds_until(900, None)
         .releases(1_500)
@@ -84,10 +81,10 @@ fn the_renewal_of_a_driver_keeps_the_lock() {
         .asks(600)
         .gets_until(610, None)
         .holds_until(1_090, None);
-    let beside = |sent: u64| {
+    let with_b = |sent: u64| {
         let held = held.clone().does(sent, What::Wrote { accepted: true });
         let held = held
-            .does_with_it(1_110, Doing::Renewed)
+            .uses_hold(1_110, Doing::Renewed)
             .holds_until(1_250, None)
             .releases(1_260);
         let restart = held.on(1_000, "restart").off(1_100, "restart");
@@ -98,11 +95,11 @@ fn the_renewal_of_a_driver_keeps_the_lock() {
             .releases(1_210)
     };
     assert_eq!(
-        beside(1_100).cell_by(&without_deadlines()).overlaps.excused,
+        with_b(1_100).cell_by(&without_deadlines()).overlaps.excused,
         1
     );
     assert_eq!(
-        beside(1_101).cell_by(&without_deadlines()).overlaps.valid,
+        with_b(1_101).cell_by(&without_deadlines()).overlaps.valid,
         1
     );
 }
@@ -161,8 +158,8 @@ fn a_larger_lease_is_renewed_after_its_own_thirds() {
             .failed
     };
     assert_eq!((failed(2_010), failed(2_011)), (0, 1));
-    // Its deadline tells of a loss.
-    held().loses(3_500).finds(&["lost it at 3010.000 ms"]);
+    // The holder notices the loss by its deadline.
+    held().loses(3_500).finds(&["lost the lock at 3010.000 ms"]);
 }
 
 #[test]
@@ -184,11 +181,11 @@ fn kinds_of_holds_are_counted() {
         .gets_until(10, Some(510))
         .releases(20);
     assert_eq!(holds(fixed), Holds { fixed: 1, ..none });
-    let all = by(A).asks(0).gets(10).does_with_it(20, Doing::Extended);
+    let all = by(A).asks(0).gets(10).uses_hold(20, Doing::Extended);
     let all = all
-        .does_with_it(30, Doing::Reentered)
-        .does_with_it(40, Doing::Paused);
-    let all = all.does_with_it(50, Doing::Paused).releases(60);
+        .uses_hold(30, Doing::Reentered)
+        .uses_hold(40, Doing::Paused);
+    let all = all.uses_hold(50, Doing::Paused).releases(60);
     assert_eq!(
         holds(all),
         Holds {

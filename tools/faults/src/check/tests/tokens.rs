@@ -1,8 +1,8 @@
-//! Tokens at the grant and at the resource.
+//! Tokens of grants, and writes that the resource refuses.
 
 use super::actors::{A, Actor, B, C, Script, by, slot_of};
 
-/// Held without interruption for 100 ms, with that token.
+/// A hold of 100 ms with this token.
 fn fenced(script: Script, actor: Actor, granted: u64, token: i64) -> Script {
     script
         .by(actor)
@@ -19,7 +19,7 @@ fn tokens(first: i64, second: i64) -> Script {
 fn tokens_rise() {
     tokens(7, 8).finds_nothing();
     tokens(7, 7).finds(&[
-        "process 2 was granted token 7 at 300.000 ms, and",
+        "process 2 was granted token 7 at 300.000 ms, although",
         "token 7 at 100.000 ms",
     ]);
     tokens(7, 6).finds(&["granted token 6"]);
@@ -111,7 +111,7 @@ fn a_write_of_a_valid_hold_is_accepted() {
         .finds(&["a write of worker 0 of process 1 with token 1 was refused at 51.000 ms"]);
     assert_eq!(cell.refused_writes, 1);
 
-    // No counter was lost that could explain it.
+    // No other hold had a higher token, so a lost counter does not explain it.
     refused
         .on(20, "failover")
         .off(30, "failover")
@@ -139,7 +139,7 @@ fn only_a_lost_counter_explains_a_refused_write() {
             cell.violations
         );
         assert!(
-            cell.explained[1].contains("the counter may be lost by"),
+            cell.explained[1].contains("the counter may have been lost by"),
             "{:?}",
             cell.explained
         );
@@ -176,7 +176,7 @@ fn a_higher_token_of_a_second_holder_explains_a_refused_write() {
         cell.violations
     );
     assert!(
-        cell.explained[1].contains("the hold may be lost by"),
+        cell.explained[1].contains("the hold may have been lost by"),
         "{:?}",
         cell.explained
     );
@@ -186,13 +186,13 @@ fn a_higher_token_of_a_second_holder_explains_a_refused_write() {
 
 #[test]
 fn a_counter_is_lost_where_the_fault_is() {
-    let there = |lock: &str| {
+    let violations_in = |lock: &str| {
         let fault = tokens(7, 6)
             .on_at(250, "failover", slot_of(lock))
             .off(260, "failover");
         fault.cell().violations.len()
     };
-    assert_eq!((there("plain:0"), there("plain:1")), (0, 1));
+    assert_eq!((violations_in("plain:0"), violations_in("plain:1")), (0, 1));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Waits that are too long, and what comes after a fault.
+//! How long workers wait, and how soon a lock is granted again after a fault.
 
 use std::time::Duration;
 
@@ -68,13 +68,13 @@ fn operations_timeouts_and_errors_are_counted() {
 fn errors_are_documented() {
     let fails = |error| by(A).asks(0).fails(10, error).asks(20).fails(30, error);
     fails("unavailable").finds_nothing();
-    let cell = fails("panic").finds(&["no documented kind: panic (2 times, first at 10.000 ms)"]);
+    let cell = fails("panic").finds(&["undocumented error: panic (count: 2, first at 10.000 ms)"]);
     assert_eq!(cell.errors["panic"], 2);
     by(A)
         .asks(0)
         .gets(10)
         .release_fails(20, "panic")
-        .finds(&["panic (1 times"]);
+        .finds(&["panic (count: 1"]);
     by(A)
         .has(0, 10, 100)
         .by(B)
@@ -90,12 +90,12 @@ fn nobody_is_left_when_all_have_ended() {
     waiting
         .clone()
         .ends(200)
-        .finds(&["process 2 asked at 50.000 ms and was left"]);
+        .finds(&["process 2 asked at 50.000 ms and had no answer"]);
     waiting.clone().by(A).ends(200).finds_nothing();
     waiting.gets(120).releases(150).ends(200).finds_nothing();
 }
 
-/// A has the lock; a cut lasts from 100 to 1,000; B is granted after it.
+/// A holds the lock. A cut lasts from 100 to 1,000. B waits, and is granted the lock at this time.
 fn cut(granted: u64) -> Script {
     let cut = by(A).has(0, 10, 500).on(100, "cut").off(1_000, "cut");
     cut.by(B).has(400, granted, granted + 10)
@@ -146,8 +146,8 @@ fn a_lock_that_is_not_granted_again_has_not_recovered() {
         .by(B)
         .asks(400);
     never.clone().times_out(4_000).finds_nothing();
-    let said = "not granted again; nobody held it for 3001.000 ms";
-    let cell = never.clone().times_out(4_001).finds(&[said]);
+    let expected = "not granted again; nobody held it for 3001.000 ms";
+    let cell = never.clone().times_out(4_001).finds(&[expected]);
     assert_eq!(recovery(&cell), [0; 0]);
     never.times_out(999).finds_nothing();
 }
@@ -175,7 +175,7 @@ fn the_next_fault_cuts_a_recovery_short() {
     );
 }
 
-/// A has the lock for long; a cut ends at 1,000; B waits, and is granted it after A.
+/// A holds the lock until `released`. A cut ends at 1,000. B waits, and is granted the lock at `granted`.
 fn long(released: u64, granted: u64) -> Script {
     let held = by(A).has(0, 10, released).on(100, "cut").off(1_000, "cut");
     held.by(B).has(400, granted, granted + 10)
@@ -187,14 +187,18 @@ fn a_lock_that_is_held_has_recovered() {
     assert_eq!(cell.violations, [""; 0]);
     assert_eq!((recovery(&cell), cell.outage_ms), (&[50][..], 50));
     let late = long(3_000, 6_001).cell();
-    let said = "granted only after 3001.000 ms in which nobody held it";
-    assert!(late.violations[0].contains(said), "{:?}", late.violations);
+    let expected = "granted only after 3001.000 ms in which nobody held it";
+    assert!(
+        late.violations[0].contains(expected),
+        "{:?}",
+        late.violations
+    );
     let to_the_end = by(A).has(0, 10, 9_000).on(100, "cut").off(1_000, "cut");
     to_the_end.by(B).asks(400).times_out(8_990).finds_nothing();
 }
 
-/// A leaves the lock behind during a cut that ends at 1,000; B waits, and is granted it at that time. The idle wait of
-/// B is not looked at.
+/// A abandons the lock during a cut that ends at 1,000. B waits, and is granted the lock at this time. The idle wait of
+/// B is not checked.
 fn left_behind(left: &Script, granted: u64) -> Cell {
     let cut = left.clone().on(100, "cut").off(1_000, "cut");
     let waits = cut.by(B).has(400, granted, granted + 10);
@@ -215,15 +219,19 @@ fn an_abandoned_lock_is_held_until_its_lease_has_ended() {
     );
     assert_eq!(cell.violations, [""; 0]);
     let late = left_behind(&dead, 5_901);
-    let said = "granted only after 3001.000 ms in which nobody held it";
-    assert!(late.violations[0].contains(said), "{:?}", late.violations);
+    let expected = "granted only after 3001.000 ms in which nobody held it";
+    assert!(
+        late.violations[0].contains(expected),
+        "{:?}",
+        late.violations
+    );
     let forbidden = by(A).asks(0).gets(10).release_fails(899, FORBIDDEN);
     assert_eq!(recovery(&left_behind(&forbidden, 5_900)), [3_000]);
     let failed = by(A).asks(0).gets(10).release_fails(899, "unavailable");
     assert_eq!(
         recovery(&left_behind(&failed, 3_900)),
         [2_900],
-        "its process gives it back"
+        "its process releases it"
     );
 }
 

@@ -1,12 +1,12 @@
-//! Who must be told of an overlap, and by when. B is granted the lock at 5,000, beside A, during a failover.
+//! Which holder must notice an overlap, and by when. B is granted the lock at 5,000 while A holds it, in a failover.
 
 use crate::history::Doing;
 use crate::result::Cell;
 
 use super::actors::{A, B, Script, by, process, rules};
 
-/// What A does.
-fn beside(holder: Script) -> Script {
+/// The overlap of B with this script of A.
+fn overlapped(holder: Script) -> Script {
     let failover = holder.on(4_950, "failover").off(5_500, "failover");
     failover
         .by(B)
@@ -20,7 +20,7 @@ fn gets(at: u64) -> Script {
     by(A).asks(at).gets(at)
 }
 
-/// One overlap, which is excused, and nobody is late.
+/// There is one overlap. It is excused, and a holder notices in time.
 fn in_time(script: Script) -> Cell {
     let cell = script.cell();
     assert_eq!(cell.violations, [""; 0]);
@@ -36,11 +36,11 @@ fn late(script: Script, says: &str) -> Cell {
 
 #[test]
 fn the_next_renewal_tells_the_holder_of_its_loss() {
-    let told = |at| beside(gets(4_800).holds(5_050).doubts(at).releases(5_800));
-    assert_eq!(in_time(told(5_200)).losses.longest_told_ms, 200);
+    let noticed = |at| overlapped(gets(4_800).holds(5_050).doubts(at).releases(5_800));
+    assert_eq!(in_time(noticed(5_200)).losses.longest_told_ms, 200);
     let cell = late(
-        told(5_201),
-        "one was told only after 201.000 ms, which was due after 200.000 ms",
+        noticed(5_201),
+        "a holder noticed only after 201.000 ms, although one had to notice within 200.000 ms",
     );
     assert_eq!(cell.losses.longest_told_ms, 201);
 }
@@ -52,22 +52,22 @@ fn a_renewal_that_was_due_is_answered() {
             .holds_until(4_900, Some(5_500))
             .holds_until(5_010, Some(5_500))
     };
-    let told = |at| beside(looks().doubts(at).releases(5_800));
-    in_time(told(5_066));
-    late(told(5_067), "told only after 67.000 ms");
+    let noticed = |at| overlapped(looks().doubts(at).releases(5_800));
+    in_time(noticed(5_066));
+    late(noticed(5_067), "noticed only after 67.000 ms");
 }
 
 #[test]
 fn a_renewal_that_nobody_saw_may_have_been() {
     let looks = || gets(4_500).holds_until(5_010, Some(5_500));
-    let told = |at| beside(looks().doubts(at).releases(5_800));
-    in_time(told(5_400));
-    late(told(5_401), "told only after 401.000 ms");
+    let noticed = |at| overlapped(looks().doubts(at).releases(5_800));
+    in_time(noticed(5_400));
+    late(noticed(5_401), "noticed only after 401.000 ms");
 }
 
 #[test]
 fn a_passed_deadline_tells_the_holder_too() {
-    let cell = in_time(beside(
+    let cell = in_time(overlapped(
         by(A)
             .asks(4_700)
             .gets_until(4_800, Some(5_050))
@@ -78,11 +78,11 @@ fn a_passed_deadline_tells_the_holder_too() {
 
 #[test]
 fn its_own_release_tells_a_holder_nothing() {
-    let left = |at| beside(gets(4_800).releases(at));
+    let left = |at| overlapped(gets(4_800).releases(at));
     let cell = in_time(left(5_200));
     assert_eq!(
         cell.losses.longest_told_ms, 0,
-        "there was no time to tell it"
+        "the holder left before it had to notice"
     );
     assert!(
         cell.explained[0].contains("released it before"),
@@ -91,14 +91,14 @@ fn its_own_release_tells_a_holder_nothing() {
     );
     let cell = late(
         left(5_201),
-        "one was not told, which was due after 200.000 ms",
+        "no holder noticed, although one had to notice within 200.000 ms",
     );
     assert_eq!(cell.losses.longest_told_ms, 0);
 }
 
 #[test]
 fn a_holder_that_was_killed_does_no_harm() {
-    let cell = in_time(beside(gets(4_800).holds(5_000)));
+    let cell = in_time(overlapped(gets(4_800).holds(5_000)));
     assert_eq!(cell.losses.longest_told_ms, 0);
 }
 
@@ -127,14 +127,14 @@ fn a_holder_that_cannot_have_lost_the_lock_need_not_be_told() {
         both.on(4_950, fault).off(4_960, fault)
     };
     in_time(brief("failover"));
-    brief("restart").finds(&["after restart", "was not told"]);
+    brief("restart").finds(&["after restart", "no holder noticed"]);
 }
 
 #[test]
 fn libraries_without_a_promise_are_never_late() {
     let mut rules = rules();
     rules.tells_losses = false;
-    let cell = beside(gets(4_800).releases(5_600)).cell_by(&rules);
+    let cell = overlapped(gets(4_800).releases(5_600)).cell_by(&rules);
     assert_eq!((cell.violations.len(), cell.overlaps.excused), (0, 1));
 }
 
@@ -144,33 +144,33 @@ fn nobody_renews_a_fixed_lease() {
         .asks_for(4_800, 1_000)
         .gets(4_800)
         .holds_until(5_500, Some(5_800));
-    let cell = in_time(beside(fixed.loses(5_900)));
-    // Then the other one has gone.
+    let cell = in_time(overlapped(fixed.loses(5_900)));
+    // By then, B has released the lock.
     assert_eq!(cell.losses.longest_told_ms, 800);
 }
 
 #[test]
 fn the_answer_takes_as_long_with_another_lease() {
-    // Renewed after a second, which leaves 66 ms.
+    // The renewal is due after one second. Its reply may take 66 ms.
     let held = || {
         by(A)
             .asks_renewed_for(4_800, 3_000)
             .gets_until(4_800, Some(7_800))
     };
     let looks = || held().holds_until(5_050, Some(7_800));
-    let told = |at| beside(looks().doubts(at).releases(5_950));
-    in_time(told(5_866));
+    let noticed = |at| overlapped(looks().doubts(at).releases(5_950));
+    in_time(noticed(5_866));
     late(
-        told(5_867),
-        "told only after 867.000 ms, which was due after 866.666 ms",
+        noticed(5_867),
+        "noticed only after 867.000 ms, although one had to notice within 866.666 ms",
     );
 }
 
 #[test]
 fn a_worker_that_pauses_is_told_by_its_deadline() {
-    let paused = || gets(4_800).does_with_it(4_900, Doing::Paused);
-    in_time(beside(paused().loses(5_900)));
-    in_time(beside(
+    let paused = || gets(4_800).uses_hold(4_900, Doing::Paused);
+    in_time(overlapped(paused().loses(5_900)));
+    in_time(overlapped(
         paused()
             .holds_until(5_100, Some(5_800))
             .doubts(5_799)
@@ -178,22 +178,22 @@ fn a_worker_that_pauses_is_told_by_its_deadline() {
     ));
     let renewed = paused().holds_until(5_500, Some(6_500)).loses(6_600);
     late(
-        beside(renewed),
-        "told only after 1500.000 ms, which was due after 800.000 ms",
+        overlapped(renewed),
+        "noticed only after 1500.000 ms, although one had to notice within 800.000 ms",
     );
 }
 
 #[test]
 fn a_process_that_stands_still_hears_it_by_its_deadline() {
-    let frozen = || beside(gets(4_800).loses(5_900));
-    late(frozen(), "was told only after 800.000 ms");
+    let frozen = || overlapped(gets(4_800).loses(5_900));
+    late(frozen(), "a holder noticed only after 800.000 ms");
     let stopped = |number| {
         frozen()
             .on_at(4_990, "stop", process(number))
             .off(5_850, "stop")
     };
     in_time(stopped(1));
-    late(stopped(3), "was told only after 800.000 ms");
+    late(stopped(3), "a holder noticed only after 800.000 ms");
 }
 
 #[test]
@@ -202,14 +202,14 @@ fn holders_that_say_so_are_counted() {
         .holds_until(5_100, Some(5_800))
         .holds_until(5_400, Some(5_800));
     let cell = late(
-        beside(holder.doubts(5_450).releases(5_460)),
-        "one was told only after 450",
+        overlapped(holder.doubts(5_450).releases(5_460)),
+        "a holder noticed only after 450",
     );
     assert_eq!(
         (cell.losses.said_held, cell.losses.longest_said_held_ms),
         (1, 400)
     );
-    let cell = in_time(beside(
+    let cell = in_time(overlapped(
         by(A)
             .asks(4_700)
             .gets_until(4_800, Some(5_050))

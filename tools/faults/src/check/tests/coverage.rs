@@ -1,15 +1,15 @@
-//! What was within reach of a fault that is on from 1,000 to 1,100.
+//! Which holders, waiters and renewals a fault reaches. It is on from 1,000 to 1,100.
 
 use crate::elections;
 use crate::result::Met;
 
 use super::actors::{A, B, Script, by, process, process_and_slot_of, rules, slot_of};
 
-fn met(script: Script) -> Met {
+fn coverage(script: Script) -> Met {
     script.on(1_000, "cut").off(1_100, "cut").cell().met
 }
 
-/// Held at that time, but renewed before and after.
+/// Held during the fault, and renewed before and after it.
 fn held() -> Script {
     by(A)
         .asks(0)
@@ -29,50 +29,50 @@ const NOTHING: Met = Met {
 #[test]
 fn a_fault_meets_those_who_hold_the_lock() {
     assert_eq!(
-        met(held()),
+        coverage(held()),
         Met {
             holders: 1,
             ..NOTHING
         }
     );
-    assert_eq!(met(by(A).has(0, 10, 1_000)), Met { ..NOTHING });
+    assert_eq!(coverage(by(A).has(0, 10, 1_000)), Met { ..NOTHING });
     assert_eq!(
-        met(by(A).has(0, 10, 1_001)),
+        coverage(by(A).has(0, 10, 1_001)),
         Met {
             holders: 1,
             ..NOTHING
         }
     );
-    assert_eq!(met(by(A).has(1_101, 1_102, 1_200)), NOTHING);
+    assert_eq!(coverage(by(A).has(1_101, 1_102, 1_200)), NOTHING);
 }
 
 #[test]
 fn a_fault_meets_those_who_wait() {
     assert_eq!(
-        met(by(A).has(0, 10, 50).by(B).asks(900).times_out(1_000)).waiters,
+        coverage(by(A).has(0, 10, 50).by(B).asks(900).times_out(1_000)).waiters,
         1
     );
     assert_eq!(
-        met(by(A).has(0, 10, 50).by(B).asks(900).times_out(999)).waiters,
+        coverage(by(A).has(0, 10, 50).by(B).asks(900).times_out(999)).waiters,
         0
     );
 }
 
 #[test]
 fn a_fault_meets_renewals_that_are_due() {
-    let renewed = |at| met(by(A).asks(at).gets(at).releases(1_200)).renewals;
-    // Due after a third of the lease.
+    let renewed = |at| coverage(by(A).asks(at).gets(at).releases(1_200)).renewals;
+    // The renewal is due after a third of the lease.
     assert_eq!(renewed(666), 0);
     assert_eq!(renewed(667), 1);
     assert_eq!(renewed(766), 1);
     assert_eq!(renewed(767), 0);
     assert_eq!(
-        met(by(A).asks(700).gets(700).releases(1_010)).renewals,
+        coverage(by(A).asks(700).gets(700).releases(1_010)).renewals,
         0,
         "released before"
     );
     assert_eq!(
-        met(by(A).asks_for(700, 1_000).gets(700).releases(1_200)).renewals,
+        coverage(by(A).asks_for(700, 1_000).gets(700).releases(1_200)).renewals,
         0
     );
 }
@@ -97,7 +97,7 @@ fn renewals_that_nobody_sees_are_due_each_third_of_a_lease() {
 
 #[test]
 fn a_fault_meets_only_what_it_reaches() {
-    let there = |scope| {
+    let reached_in = |scope| {
         held()
             .on_at(1_000, "cut", scope)
             .off(1_100, "cut")
@@ -105,15 +105,18 @@ fn a_fault_meets_only_what_it_reaches() {
             .met
             .holders
     };
-    assert_eq!((there(process(1)), there(process(2))), (1, 0));
+    assert_eq!((reached_in(process(1)), reached_in(process(2))), (1, 0));
     assert_eq!(
-        (there(slot_of("plain:0")), there(slot_of("plain:1"))),
+        (
+            reached_in(slot_of("plain:0")),
+            reached_in(slot_of("plain:1"))
+        ),
         (1, 0)
     );
-    // Either is enough.
-    assert_eq!(there(process_and_slot_of(1, "plain:1")), 1);
-    assert_eq!(there(process_and_slot_of(2, "plain:0")), 1);
-    assert_eq!(there(process_and_slot_of(2, "plain:1")), 0);
+    // Either the process or the slot is enough.
+    assert_eq!(reached_in(process_and_slot_of(1, "plain:1")), 1);
+    assert_eq!(reached_in(process_and_slot_of(2, "plain:0")), 1);
+    assert_eq!(reached_in(process_and_slot_of(2, "plain:1")), 0);
 }
 
 #[test]
@@ -122,8 +125,8 @@ fn a_process_that_is_killed_held_and_waited_until_then() {
         let killed = script
             .on_at(1_000, "kill", process(number))
             .off(1_100, "kill");
-        let met = killed.cell().met;
-        (met.holders, met.waiters)
+        let reached = killed.cell().met;
+        (reached.holders, reached.waiters)
     };
     let holder = || by(A).asks(0).gets(10).holds(900);
     assert_eq!(killed(holder(), 1), (1, 0));
@@ -132,7 +135,7 @@ fn a_process_that_is_killed_held_and_waited_until_then() {
     assert_eq!(
         killed(holder().holds(1_200), 1),
         (1, 0),
-        "it died later, and held all the while"
+        "it died later, and held the lock until then"
     );
     assert_eq!(
         killed(by(A).asks(1_200).gets(1_210).holds(1_300), 1),
@@ -145,7 +148,7 @@ fn a_process_that_is_killed_held_and_waited_until_then() {
 #[test]
 fn of_several_locks_one_within_reach_is_enough() {
     let held = by(A.of("multi:0+1")).has(0, 10, 1_500);
-    let there = |lock| {
+    let reached_in = |lock| {
         let fault = held
             .clone()
             .on_at(1_000, "cut", slot_of(lock))
@@ -153,7 +156,11 @@ fn of_several_locks_one_within_reach_is_enough() {
         fault.cell().met.holders
     };
     assert_eq!(
-        (there("multi:0"), there("multi:1"), there("multi:2")),
+        (
+            reached_in("multi:0"),
+            reached_in("multi:1"),
+            reached_in("multi:2")
+        ),
         (1, 1, 0)
     );
 }
@@ -165,7 +172,7 @@ fn each_injection_counts_once() {
         .has(0, 10, 1_500)
         .on(1_200, "slow");
     assert_eq!(
-        met(both),
+        coverage(both),
         Met {
             injections: 2,
             holders: 2,
@@ -182,6 +189,6 @@ fn an_election_was_not_injected() {
 
 #[test]
 fn a_fault_that_stays_on_ends_with_the_history() {
-    let met = by(A).has(0, 10, 50).on(1_000, "cut").cell().met;
-    assert_eq!(met, NOTHING);
+    let reached = by(A).has(0, 10, 50).on(1_000, "cut").cell().met;
+    assert_eq!(reached, NOTHING);
 }
