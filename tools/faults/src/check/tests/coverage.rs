@@ -27,7 +27,7 @@ const NOTHING: Met = Met {
 };
 
 #[test]
-fn a_fault_meets_those_who_hold_the_lock() {
+fn a_fault_reaches_the_holders_of_its_time() {
     assert_eq!(
         coverage(held()),
         Met {
@@ -47,7 +47,7 @@ fn a_fault_meets_those_who_hold_the_lock() {
 }
 
 #[test]
-fn a_fault_meets_those_who_wait() {
+fn a_fault_reaches_the_waiters_of_its_time() {
     assert_eq!(
         coverage(by(A).has(0, 10, 50).by(B).asks(900).times_out(1_000)).waiters,
         1
@@ -59,7 +59,7 @@ fn a_fault_meets_those_who_wait() {
 }
 
 #[test]
-fn a_fault_meets_renewals_that_are_due() {
+fn a_fault_reaches_renewals_that_are_due() {
     let renewed = |at| coverage(by(A).asks(at).gets(at).releases(1_200)).renewals;
     // The renewal is due after a third of the lease.
     assert_eq!(renewed(666), 0);
@@ -78,7 +78,7 @@ fn a_fault_meets_renewals_that_are_due() {
 }
 
 #[test]
-fn renewals_that_nobody_sees_are_due_each_third_of_a_lease() {
+fn renewals_without_deadlines_are_due_each_third_of_a_lease() {
     let mut rules = rules();
     (rules.knows_deadlines, rules.keeps_deadlines) = (false, false);
     let renewals = |granted| {
@@ -96,7 +96,7 @@ fn renewals_that_nobody_sees_are_due_each_third_of_a_lease() {
 }
 
 #[test]
-fn a_fault_meets_only_what_it_reaches() {
+fn a_fault_reaches_only_its_scope() {
     let reached_in = |scope| {
         held()
             .on_at(1_000, "cut", scope)
@@ -120,7 +120,7 @@ fn a_fault_meets_only_what_it_reaches() {
 }
 
 #[test]
-fn a_process_that_is_killed_held_and_waited_until_then() {
+fn a_killed_process_holds_and_waits_until_the_kill() {
     let killed = |script: Script, number| {
         let killed = script
             .on_at(1_000, "kill", process(number))
@@ -146,7 +146,7 @@ fn a_process_that_is_killed_held_and_waited_until_then() {
 }
 
 #[test]
-fn of_several_locks_one_within_reach_is_enough() {
+fn a_fault_reaches_a_name_if_it_reaches_one_of_its_locks() {
     let held = by(A.of("multi:0+1")).has(0, 10, 1_500);
     let reached_in = |lock| {
         let fault = held
@@ -183,7 +183,7 @@ fn each_injection_counts_once() {
 }
 
 #[test]
-fn an_election_was_not_injected() {
+fn an_election_is_not_an_injection() {
     assert_eq!(held().on(1_000, elections::NAME).cell().met, Met::default());
 }
 

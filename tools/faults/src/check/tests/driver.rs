@@ -9,7 +9,7 @@ fn is_reported(script: Script) {
 }
 
 #[test]
-fn events_come_in_their_order() {
+fn events_in_an_impossible_order_are_reported() {
     is_reported(by(A).gets(10));
     is_reported(by(A).holds(10));
     is_reported(by(A).asks(0).asks(5).gets(10).releases(20));
@@ -47,7 +47,7 @@ fn events_come_in_their_order() {
 }
 
 #[test]
-fn a_worker_uses_a_hold_only_while_it_has_it() {
+fn a_worker_may_use_its_hold() {
     for what in [
         Doing::Renewed,
         Doing::Extended,
@@ -95,7 +95,7 @@ fn after_a_loss_or_a_doubt_a_worker_may_ask_again() {
 }
 
 #[test]
-fn what_is_lost_stays_lost() {
+fn a_lost_hold_stays_lost() {
     let lost = by(A).on(0, "cut").asks(0).gets(10).loses(50).holds(51);
     lost.clone().finds_nothing();
     lost.holds(60)
@@ -136,7 +136,7 @@ fn a_worker_has_one_name_at_a_time() {
 }
 
 #[test]
-fn nobody_holds_when_all_have_ended() {
+fn no_worker_holds_a_lock_when_its_process_ends() {
     is_reported(by(A).asks(0).gets(10).ends(20));
     by(A).has(0, 10, 15).ends(20).finds_nothing();
     by(A).asks(0).gets(10).by(B).ends(20).finds_nothing();
@@ -153,7 +153,7 @@ fn a_grant_has_a_deadline_if_the_library_knows_it() {
 }
 
 #[test]
-fn a_fault_ends_after_it_began() {
+fn the_end_of_a_fault_needs_a_beginning() {
     by(A)
         .has(0, 10, 20)
         .off(30, "cut")

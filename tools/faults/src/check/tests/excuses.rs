@@ -31,7 +31,7 @@ fn gets(at: u64) -> Script {
 }
 
 #[test]
-fn a_failover_loses_what_was_written_shortly_before_it() {
+fn a_failover_loses_writes_shortly_before_it() {
     let granted = |at| is_excused(failover(gets(at).loses(3_000)), 1_200);
     assert!(!granted(499));
     assert!(granted(500));
@@ -39,14 +39,14 @@ fn a_failover_loses_what_was_written_shortly_before_it() {
 }
 
 #[test]
-fn a_failover_loses_writes_until_all_clients_know_of_it() {
+fn a_failover_loses_writes_until_all_clients_have_noticed() {
     let granted = |at| is_excused(failover(gets(at).loses(3_000)), 1_600);
     assert!(granted(1_500));
     assert!(!granted(1_501));
 }
 
 #[test]
-fn what_a_replica_knew_keeps_others_out_until_its_deadline() {
+fn a_replicated_lease_keeps_others_out_until_it_ends() {
     let renewed = |granted| is_excused(failover(gets(400).holds(700).loses(3_000)), granted);
     assert!(!renewed(1_400));
     assert!(renewed(1_401));
@@ -57,7 +57,7 @@ fn what_a_replica_knew_keeps_others_out_until_its_deadline() {
 }
 
 #[test]
-fn a_grant_that_came_later_need_not_have_been_known() {
+fn a_server_need_not_know_a_later_grant() {
     assert!(!is_excused(failover(gets(450).loses(3_000)), 1_300));
     // The replies may have come in the opposite order.
     let late = by(A).asks(400).gets_until(450, Some(1_450)).loses(3_000);
@@ -70,7 +70,7 @@ fn a_grant_that_came_later_need_not_have_been_known() {
 }
 
 #[test]
-fn what_is_renewed_later_was_not_lost() {
+fn a_hold_that_is_renewed_after_a_failover_was_not_lost() {
     let renewed = |at: u64| failover(gets(600).holds(at).loses(3_000));
     assert!(is_excused(renewed(1_500), 1_200));
     // The renewal shows that the new server has the hold of A. The later grant of B was lost with the replaced server.
@@ -93,7 +93,7 @@ fn nothing_is_lost_before_the_fault() {
 }
 
 #[test]
-fn a_restart_loses_what_was_written_before_its_end() {
+fn a_restart_loses_writes_before_its_end() {
     let granted = |at| is_excused(restart(gets(at).loses(3_000)), 1_200);
     assert!(granted(210));
     assert!(granted(1_100));
@@ -101,7 +101,7 @@ fn a_restart_loses_what_was_written_before_its_end() {
 }
 
 #[test]
-fn a_restart_does_not_lose_what_is_renewed_after_it() {
+fn a_hold_that_is_renewed_after_a_restart_was_not_lost() {
     let renewed = |at| is_excused(restart(gets(600).holds(at).loses(3_000)), 1_200);
     assert!(renewed(1_100));
     assert!(!renewed(1_101));
@@ -111,7 +111,7 @@ fn a_restart_does_not_lose_what_is_renewed_after_it() {
 
 /// The update that set the later deadline may have been sent before the end of the restart.
 #[test]
-fn a_deadline_that_is_not_counted_from_the_request_was_signed_after_the_last_one() {
+fn without_exact_deadlines_an_update_may_follow_the_previous_confirmation_at_once() {
     let seen = |seen: u64| {
         let held = restart(
             gets(600)
@@ -136,7 +136,7 @@ fn a_deadline_that_is_not_counted_from_the_request_was_signed_after_the_last_one
 }
 
 #[test]
-fn a_fault_excuses_only_in_its_slots() {
+fn a_fault_excuses_overlaps_only_in_its_slots() {
     let on = |scope: Scope| {
         let fault = gets(600).loses(3_000).on_at(1_000, "failover", scope);
         is_excused(fault.off(1_100, "failover"), 1_200)
@@ -155,7 +155,7 @@ fn a_fault_excuses_only_in_its_slots() {
 }
 
 #[test]
-fn the_slot_of_a_name_is_that_of_its_tag() {
+fn the_hash_tag_of_a_name_decides_its_slot() {
     let on = |scope: Scope| {
         let tagged = by(A.of("{plain:1}:0")).asks(600).gets(600).loses(3_000);
         let fault = tagged
@@ -175,7 +175,7 @@ fn the_slot_of_a_name_is_that_of_its_tag() {
 }
 
 #[test]
-fn a_failover_may_forget_one_permit_of_a_crowd() {
+fn a_failover_may_forget_one_of_several_permits() {
     let permit = |actor: Actor| actor.with(Mode::Permit);
     let crowd = |second| {
         let two = by(permit(A)).asks(400).gets(400).loses(3_000);
@@ -193,7 +193,7 @@ fn a_failover_may_forget_one_permit_of_a_crowd() {
 }
 
 #[test]
-fn the_time_in_which_overlaps_are_excused_is_reported() {
+fn the_share_of_excusable_time_is_reported() {
     let permille = |script: Script| script.cell().excusable_permille;
     let held = |granted| gets(granted).releases(1_400);
     assert_eq!(permille(failover(held(600))), 500);

@@ -29,7 +29,7 @@ fn a_frozen_holder_is_valid_until_its_deadline() {
 }
 
 #[test]
-fn a_frozen_holder_that_goes_on_is_valid_from_there() {
+fn a_frozen_holder_is_valid_again_when_it_continues() {
     let frozen = by(A).asks(0).gets(10).holds(2_000).releases(2_100);
     assert_eq!(overlaps_with_b(frozen.clone(), 1_009), VALID);
     assert_eq!(overlaps_with_b(frozen.clone(), 1_500), INVALID);
@@ -49,7 +49,7 @@ fn a_renewal_moves_the_deadline() {
 }
 
 #[test]
-fn a_doubt_before_the_deadline_takes_back_what_is_not_known() {
+fn a_doubt_before_the_deadline_ends_the_hold_at_the_last_confirmation() {
     let doubting = by(A).asks(0).gets(10).holds(50).doubts(80).releases(300);
     assert_eq!(overlaps_with_b(doubting.clone(), 50), VALID);
     assert_eq!(overlaps_with_b(doubting.clone(), 51), INVALID);
@@ -58,14 +58,14 @@ fn a_doubt_before_the_deadline_takes_back_what_is_not_known() {
 }
 
 #[test]
-fn a_doubt_after_the_deadline_takes_back_nothing() {
+fn a_doubt_after_the_deadline_changes_nothing() {
     let late = by(A).asks(0).gets(10).doubts(1_200).releases(1_300);
     assert_eq!(overlaps_with_b(late.clone(), 1_009), VALID);
     assert_eq!(overlaps_with_b(late, 1_010), INVALID);
 }
 
 #[test]
-fn what_is_held_after_a_doubt_is_valid_again() {
+fn a_hold_that_is_confirmed_after_a_doubt_is_valid_again() {
     let again = by(A).asks(0).gets(10).doubts(50).holds(200).releases(300);
     assert_eq!(overlaps_with_b(again.clone(), 100), NONE);
     assert_eq!(overlaps_with_b(again.clone(), 195), VALID);
@@ -73,7 +73,7 @@ fn what_is_held_after_a_doubt_is_valid_again() {
 }
 
 #[test]
-fn the_last_event_of_a_killed_process_counts() {
+fn the_hold_of_a_killed_process_is_valid_until_its_last_event() {
     let killed = by(A).asks(0).gets(10).holds(50);
     assert_eq!(overlaps_with_b(killed.clone(), 50), VALID);
     assert_eq!(overlaps_with_b(killed, 51), NONE);
@@ -83,7 +83,7 @@ fn the_last_event_of_a_killed_process_counts() {
 }
 
 #[test]
-fn a_process_of_the_same_number_is_another_one() {
+fn a_restarted_process_does_not_continue_a_hold() {
     let killed = by(A)
         .asks(0)
         .gets(10)
@@ -96,21 +96,21 @@ fn a_process_of_the_same_number_is_another_one() {
 }
 
 #[test]
-fn a_hold_ends_when_its_release_is_sent() {
+fn a_hold_is_valid_until_its_release_begins() {
     let releasing = by(A).has(0, 10, 100);
     assert_eq!(overlaps_with_b(releasing.clone(), 99), VALID);
     assert_eq!(overlaps_with_b(releasing, 100), NONE);
 }
 
 #[test]
-fn a_release_after_the_deadline_was_of_a_stale_hold() {
+fn a_hold_is_stale_between_its_deadline_and_its_release() {
     let late = by(A).asks(0).gets(10).releases(1_500);
     assert_eq!(overlaps_with_b(late.clone(), 1_009), VALID);
     assert_eq!(overlaps_with_b(late, 1_010), INVALID);
 }
 
 #[test]
-fn a_grant_that_arrives_after_its_deadline_is_no_hold() {
+fn a_grant_that_arrives_after_its_deadline_is_never_valid() {
     let old = by(A).asks(0).gets_until(100, Some(100)).loses(300);
     assert_eq!(overlaps_with_b(old, 150), NONE);
     let fresh = by(A).asks(0).gets_until(100, Some(101)).loses(300);
@@ -121,7 +121,7 @@ fn a_grant_that_arrives_after_its_deadline_is_no_hold() {
 }
 
 #[test]
-fn nothing_is_held_after_its_deadline() {
+fn held_after_the_deadline_is_a_violation() {
     let late = |until| {
         by(A)
             .asks(0)
@@ -139,7 +139,7 @@ fn nothing_is_held_after_its_deadline() {
 }
 
 #[test]
-fn without_deadlines_a_holder_believes_until_it_hears_otherwise() {
+fn without_deadlines_a_hold_is_valid_until_a_loss_notice_or_the_release() {
     let overlaps = |script: Script| {
         let mut rules = rules();
         rules.knows_deadlines = false;
@@ -158,7 +158,7 @@ fn without_deadlines_a_holder_believes_until_it_hears_otherwise() {
 }
 
 #[test]
-fn a_stale_reader_harms_no_reader() {
+fn a_stale_reader_does_not_overlap_a_reader() {
     let stale = by(A.with(Mode::Shared)).asks(0).gets(10).loses(2_000);
     assert_eq!(overlaps_with_b(stale.clone(), 1_500), INVALID);
     assert_eq!(
@@ -168,7 +168,7 @@ fn a_stale_reader_harms_no_reader() {
 }
 
 #[test]
-fn a_stale_permit_counts_when_none_is_left() {
+fn a_stale_permit_overlaps_only_when_none_is_left() {
     let stale = by(A.with(Mode::Permit)).asks(0).gets(10).loses(2_000);
     let one_more = stale.by(B.with(Mode::Permit)).has(0, 1_500, 1_600);
     assert_eq!(overlaps(one_more.clone()), NONE);

@@ -10,20 +10,20 @@ fn handed_over(granted: u64) -> Script {
 }
 
 #[test]
-fn nobody_waits_for_a_free_lock() {
+fn a_long_wait_for_a_released_lock_is_a_violation() {
     handed_over(1_101).finds_nothing();
     let cell = handed_over(1_102).finds(&["plain:0: 1 waited from 101.000 ms for 1001.000 ms"]);
     assert_eq!(cell.idle_waits, 1);
 }
 
 #[test]
-fn nobody_waits_for_a_lock_that_was_never_held() {
+fn a_long_wait_for_an_unused_lock_is_a_violation() {
     by(A).has(0, 1_000, 1_010).finds_nothing();
     by(A).has(0, 1_001, 1_010).finds(&["plain:0: 1 waited"]);
 }
 
 #[test]
-fn who_gives_up_or_is_not_granted_first_has_waited_as_well() {
+fn every_waiter_counts_however_its_wait_ends() {
     let given_up = by(A).has(0, 10, 100).by(B).asks(50);
     given_up.clone().times_out(1_101).finds_nothing();
     assert_eq!(given_up.times_out(1_102).finds(&[]).idle_waits, 1);
@@ -35,7 +35,7 @@ fn who_gives_up_or_is_not_granted_first_has_waited_as_well() {
 }
 
 #[test]
-fn a_wait_begins_when_somebody_asks() {
+fn an_idle_wait_begins_when_a_worker_asks() {
     by(A)
         .has(0, 10, 100)
         .by(B)
@@ -49,7 +49,7 @@ fn a_wait_begins_when_somebody_asks() {
 }
 
 #[test]
-fn short_gaps_do_not_add_up() {
+fn short_free_times_do_not_add_up() {
     by(A)
         .has(0, 10, 100)
         .has(900, 900, 950)
@@ -67,7 +67,7 @@ fn free_from(millis: u64, left: &Script) {
 }
 
 #[test]
-fn what_may_still_be_held_is_not_free() {
+fn a_lock_that_may_still_be_held_is_not_free() {
     free_from(
         2_101,
         &by(A).asks(0).gets(10).release_fails(100, "unavailable"),
@@ -87,7 +87,7 @@ fn has_two_seconds() -> Script {
 }
 
 #[test]
-fn a_living_process_gives_back_within_two_common_leases() {
+fn a_living_process_releases_within_two_common_leases() {
     free_from(2_101, &has_two_seconds().release_fails(100, "unavailable"));
     free_from(2_101, &asks_for_two_seconds().fails(101, "unavailable"));
     // The hold is lost, and the fault that caused it ended long before the next request.
@@ -132,7 +132,7 @@ fn permits(name: &'static str, leave: fn(Script) -> Script) -> Script {
 }
 
 #[test]
-fn in_a_lasting_workload_the_dead_keep_the_lock_for_ever() {
+fn in_a_lasting_workload_dead_processes_keep_the_lock_forever() {
     let hold_and_die = |script: Script| script.asks(0).gets(10).holds(101);
     permits("lasting:0", hold_and_die).finds_nothing();
     permits("permits:0", hold_and_die).finds(&["waited from 2101.000 ms"]);
@@ -142,7 +142,7 @@ fn in_a_lasting_workload_the_dead_keep_the_lock_for_ever() {
 }
 
 #[test]
-fn in_a_lasting_workload_the_living_and_the_forbidden_do_not() {
+fn in_a_lasting_workload_only_dead_processes_keep_the_lock_forever() {
     let expected = &["waited from 2101.000 ms"];
     let release_fails = |script: Script| script.asks(0).gets(10).release_fails(100, "unavailable");
     permits("lasting:0", release_fails).finds(expected);
@@ -158,7 +158,7 @@ fn in_a_lasting_workload_the_living_and_the_forbidden_do_not() {
 }
 
 #[test]
-fn a_fixed_lease_is_gone_when_it_runs_out() {
+fn an_abandoned_fixed_lease_ends_at_its_deadline() {
     let fixed = |lease| by(A).asks_for(0, lease).gets_until(10, Some(10 + lease));
     free_from(1_510, &fixed(1_500).release_fails(100, "unavailable"));
     free_from(101, &fixed(40).loses(50).asks(101).times_out(102));
@@ -167,7 +167,7 @@ fn a_fixed_lease_is_gone_when_it_runs_out() {
 }
 
 #[test]
-fn a_stall_of_the_machine_is_not_calm() {
+fn the_time_of_a_stall_does_not_count() {
     // The stall lasts from 500 to 600.
     handed_over(1_600).stalled(600, 100).finds_nothing();
     handed_over(1_601)
@@ -188,7 +188,7 @@ fn a_stall_of_the_machine_is_not_calm() {
 }
 
 #[test]
-fn faults_and_what_follows_them_are_no_idle_waits() {
+fn the_time_of_a_fault_and_its_aftermath_does_not_count() {
     let slow = |script: Script| script.on(500, "slow").off(600, "slow");
     slow(handed_over(3_600)).finds_nothing();
     let cell = slow(
@@ -221,7 +221,7 @@ fn a_semaphore_is_free_while_it_has_permits() {
 }
 
 #[test]
-fn readers_are_in_the_way_of_others() {
+fn a_lock_with_readers_is_not_free() {
     let reader = by(A.with(Mode::Shared)).has(0, 10, 2_000);
     reader.clone().by(B).has(50, 2_010, 2_020).finds_nothing();
     reader
@@ -242,7 +242,7 @@ fn names_that_share_locks_are_free_together() {
 }
 
 #[test]
-fn rivals_for_several_locks_may_wait_longer() {
+fn waiters_for_several_locks_may_wait_longer() {
     // The locks are free from 101 on.
     let waits = |name, granted| {
         by(A.of(name))
@@ -258,7 +258,7 @@ fn rivals_for_several_locks_may_wait_longer() {
 }
 
 #[test]
-fn a_long_lease_keeps_the_lock_when_its_holder_has_gone() {
+fn an_orphaned_hold_keeps_the_lock_until_its_long_lease_ends() {
     let fixed = by(A)
         .asks_for(0, 5_000)
         .gets_until(10, Some(5_010))

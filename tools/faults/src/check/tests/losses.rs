@@ -49,7 +49,7 @@ fn a_cause_comes_after_the_last_renewal_and_before_the_loss() {
 }
 
 #[test]
-fn a_cause_is_within_reach() {
+fn a_cause_must_concern_the_process() {
     let with_scope = |scope| lost().on_at(650, "cut", scope).off(660, "cut");
     with_cause(with_scope(process(2)));
     without_cause(with_scope(process(1)));
@@ -69,7 +69,7 @@ fn a_deadline_that_passes_is_a_loss() {
 }
 
 #[test]
-fn a_deadline_that_nobody_looked_at_is_none() {
+fn a_deadline_that_passes_unseen_before_a_renewal_is_no_loss() {
     let paused = by(A).asks(0).gets(10).uses_hold(1_490, Doing::Paused);
     let cell = paused.clone().holds(1_500).releases(1_600).cell();
     assert_eq!((cell.violations.len(), cell.losses.without_cause), (0, 0));
@@ -80,7 +80,7 @@ fn a_deadline_that_nobody_looked_at_is_none() {
 }
 
 #[test]
-fn a_deadline_that_nobody_saw_pass_has_a_cause_until_the_worker_looks() {
+fn a_deadline_that_passes_unseen_may_have_a_later_cause() {
     let unseen = |cut| {
         let lost = by(A).asks(0).gets(10).doubts(1_500).releases(1_600);
         lost.on(cut, "cut").off(1_550, "cut").cell().losses
@@ -96,7 +96,7 @@ fn a_deadline_that_nobody_saw_pass_has_a_cause_until_the_worker_looks() {
 }
 
 #[test]
-fn a_fixed_lease_may_end() {
+fn the_end_of_a_fixed_lease_is_no_loss() {
     let fixed = || by(A).asks_for(0, 1_000).gets(10);
     fixed().loses(1_010).finds_nothing();
     fixed().doubts(1_011).releases(1_012).finds_nothing();
@@ -109,7 +109,7 @@ fn a_fixed_lease_may_end() {
 }
 
 #[test]
-fn a_release_may_find_that_it_was_lost() {
+fn a_release_may_report_a_loss() {
     let cell = by(A)
         .asks(0)
         .gets(10)
@@ -124,7 +124,7 @@ fn a_release_may_find_that_it_was_lost() {
 }
 
 #[test]
-fn a_doubt_is_no_loss_if_it_is_taken_back_but_needs_a_cause() {
+fn a_retracted_doubt_is_no_loss_but_needs_a_cause() {
     let doubt = || by(A).asks(0).gets(10).doubts(100).holds(150).releases(200);
     let cell = doubt().finds(&["process 1 found the lock uncertain at 100.000 ms"]);
     assert_eq!((cell.losses.with_cause, cell.losses.without_cause), (0, 0));
@@ -147,7 +147,7 @@ fn a_doubt_is_no_loss_if_it_is_taken_back_but_needs_a_cause() {
 }
 
 #[test]
-fn a_hold_is_lost_once() {
+fn a_loss_counts_once() {
     let again = by(A).asks(0).gets(10).doubts(100).doubts(120).loses(150);
     let cell = again
         .release_fails(200, "Lost")
@@ -165,7 +165,7 @@ fn a_hold_is_lost_once() {
 }
 
 #[test]
-fn a_holder_that_dies_has_not_lost_its_lock() {
+fn a_killed_holder_has_not_lost_its_lock() {
     by(A)
         .asks(0)
         .gets(10)
@@ -175,7 +175,7 @@ fn a_holder_that_dies_has_not_lost_its_lock() {
 }
 
 #[test]
-fn other_libraries_promise_nothing() {
+fn a_library_that_does_not_compare_deadlines_needs_no_cause() {
     let mut rules = rules();
     rules.keeps_deadlines = false;
     let cell = lost().cell_by(&rules);

@@ -35,7 +35,7 @@ fn late(script: Script, says: &str) -> Cell {
 }
 
 #[test]
-fn the_next_renewal_tells_the_holder_of_its_loss() {
+fn a_holder_must_notice_at_its_next_renewal() {
     let noticed = |at| overlapped(gets(4_800).holds(5_050).doubts(at).releases(5_800));
     assert_eq!(in_time(noticed(5_200)).losses.longest_told_ms, 200);
     let cell = late(
@@ -46,7 +46,7 @@ fn the_next_renewal_tells_the_holder_of_its_loss() {
 }
 
 #[test]
-fn a_renewal_that_was_due_is_answered() {
+fn a_holder_must_notice_when_a_due_renewal_is_answered() {
     let looks = || {
         gets(4_500)
             .holds_until(4_900, Some(5_500))
@@ -58,7 +58,7 @@ fn a_renewal_that_was_due_is_answered() {
 }
 
 #[test]
-fn a_renewal_that_nobody_saw_may_have_been() {
+fn an_unseen_renewal_may_have_been_sent_before_the_overlap() {
     let looks = || gets(4_500).holds_until(5_010, Some(5_500));
     let noticed = |at| overlapped(looks().doubts(at).releases(5_800));
     in_time(noticed(5_400));
@@ -66,7 +66,7 @@ fn a_renewal_that_nobody_saw_may_have_been() {
 }
 
 #[test]
-fn a_passed_deadline_tells_the_holder_too() {
+fn a_holder_notices_by_its_deadline() {
     let cell = in_time(overlapped(
         by(A)
             .asks(4_700)
@@ -77,7 +77,7 @@ fn a_passed_deadline_tells_the_holder_too() {
 }
 
 #[test]
-fn its_own_release_tells_a_holder_nothing() {
+fn a_holder_that_releases_has_not_noticed() {
     let left = |at| overlapped(gets(4_800).releases(at));
     let cell = in_time(left(5_200));
     assert_eq!(
@@ -97,13 +97,13 @@ fn its_own_release_tells_a_holder_nothing() {
 }
 
 #[test]
-fn a_holder_that_was_killed_does_no_harm() {
+fn a_killed_holder_need_not_notice() {
     let cell = in_time(overlapped(gets(4_800).holds(5_000)));
     assert_eq!(cell.losses.longest_told_ms, 0);
 }
 
 #[test]
-fn it_is_enough_if_one_of_both_holders_learns_of_it() {
+fn one_holder_that_notices_is_enough() {
     let failover = gets(4_800).on(4_950, "failover").off(5_500, "failover");
     let both = failover.keeps(4_800, 5_900).releases(5_900);
     let cell = in_time(
@@ -120,7 +120,7 @@ fn it_is_enough_if_one_of_both_holders_learns_of_it() {
 }
 
 #[test]
-fn a_holder_that_cannot_have_lost_the_lock_need_not_be_told() {
+fn only_the_release_of_a_forgotten_hold_replaces_the_notice() {
     let brief = |fault| {
         let both = gets(4_800).holds_until(5_300, Some(5_800)).releases(5_400);
         let both = both.by(B).asks(4_990).gets(5_000).releases(5_010);
@@ -131,7 +131,7 @@ fn a_holder_that_cannot_have_lost_the_lock_need_not_be_told() {
 }
 
 #[test]
-fn libraries_without_a_promise_are_never_late() {
+fn a_library_without_the_promise_is_never_late() {
     let mut rules = rules();
     rules.tells_losses = false;
     let cell = overlapped(gets(4_800).releases(5_600)).cell_by(&rules);
@@ -139,7 +139,7 @@ fn libraries_without_a_promise_are_never_late() {
 }
 
 #[test]
-fn nobody_renews_a_fixed_lease() {
+fn the_holder_of_a_fixed_lease_notices_by_its_deadline() {
     let fixed = by(A)
         .asks_for(4_800, 1_000)
         .gets(4_800)
@@ -150,7 +150,7 @@ fn nobody_renews_a_fixed_lease() {
 }
 
 #[test]
-fn the_answer_takes_as_long_with_another_lease() {
+fn the_time_for_the_reply_does_not_depend_on_the_lease() {
     // The renewal is due after one second. Its reply may take 66 ms.
     let held = || {
         by(A)
@@ -167,7 +167,7 @@ fn the_answer_takes_as_long_with_another_lease() {
 }
 
 #[test]
-fn a_worker_that_pauses_is_told_by_its_deadline() {
+fn a_worker_that_pauses_must_notice_by_its_deadline() {
     let paused = || gets(4_800).uses_hold(4_900, Doing::Paused);
     in_time(overlapped(paused().loses(5_900)));
     in_time(overlapped(
@@ -184,7 +184,7 @@ fn a_worker_that_pauses_is_told_by_its_deadline() {
 }
 
 #[test]
-fn a_process_that_stands_still_hears_it_by_its_deadline() {
+fn a_stopped_process_must_notice_by_its_deadline() {
     let frozen = || overlapped(gets(4_800).loses(5_900));
     late(frozen(), "a holder noticed only after 800.000 ms");
     let stopped = |number| {
@@ -197,7 +197,7 @@ fn a_process_that_stands_still_hears_it_by_its_deadline() {
 }
 
 #[test]
-fn holders_that_say_so_are_counted() {
+fn holders_that_still_report_the_lock_as_held_are_counted() {
     let holder = gets(4_800)
         .holds_until(5_100, Some(5_800))
         .holds_until(5_400, Some(5_800));

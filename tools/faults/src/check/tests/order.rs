@@ -25,7 +25,7 @@ fn a_waiter_that_asked_clearly_earlier_is_granted_earlier() {
 }
 
 #[test]
-fn other_workloads_know_no_turns() {
+fn other_workloads_may_grant_in_any_order() {
     let first = by(A).has(0, 10, 1_500);
     first
         .by(B)
@@ -47,7 +47,7 @@ fn other_locks_have_other_queues() {
 }
 
 #[test]
-fn a_waiter_that_gives_up_is_not_passed_over() {
+fn a_waiter_that_gives_up_is_not_overtaken() {
     let first = by(A.of(FAIR)).has(0, 10, 1_500);
     let later = first.by(C.of(FAIR)).has(1_200, 1_600, 1_700);
     later
@@ -76,7 +76,7 @@ fn during_a_fault_a_wrong_order_is_only_counted() {
 }
 
 #[test]
-fn a_wrong_order_counts_again_a_lease_after_a_fault() {
+fn a_wrong_order_is_a_violation_again_a_lease_after_a_fault() {
     let shifted = |by_ms: u64| {
         let first = by(A.of(FAIR))
             .on(0, "cut")
@@ -99,7 +99,7 @@ fn a_wrong_order_counts_again_a_lease_after_a_fault() {
 }
 
 #[test]
-fn a_waiter_passed_over_without_a_fault_counts_beside_others() {
+fn the_last_of_several_overtaken_waiters_decides() {
     let first = by(A.of(FAIR))
         .on(0, "cut")
         .off(10, "cut")
@@ -116,7 +116,7 @@ fn a_waiter_passed_over_without_a_fault_counts_beside_others() {
 }
 
 #[test]
-fn holds_of_several_leases_change_no_turns() {
+fn long_holds_do_not_change_the_order() {
     let long = by(A.of(FAIR))
         .has(0, 10, 5_000)
         .by(B.of(FAIR))

@@ -19,12 +19,12 @@ fn two_valid_holds_are_an_overlap() {
 }
 
 #[test]
-fn a_grant_may_come_with_the_release() {
+fn a_grant_at_the_instant_of_the_release_is_no_overlap() {
     by(A).has(0, 10, 100).by(B).has(5, 100, 200).finds_nothing();
 }
 
 #[test]
-fn other_locks_and_other_workloads_are_apart() {
+fn holds_of_different_locks_do_not_overlap() {
     by(A)
         .has(0, 10, 100)
         .by(B.of("plain:1"))
@@ -54,7 +54,7 @@ fn each_pair_is_an_overlap() {
 }
 
 #[test]
-fn each_time_that_a_pair_meets_is_an_overlap() {
+fn each_time_that_a_pair_overlaps_counts() {
     let twice = by(A)
         .asks(0)
         .gets(10)
@@ -178,7 +178,7 @@ fn not_excused(script: Script) {
 }
 
 #[test]
-fn a_fault_that_takes_grants_excuses_an_overlap() {
+fn a_fault_that_loses_grants_excuses_an_overlap() {
     excused(
         overlap_at_5_s()
             .on(4_950, "failover")
@@ -188,7 +188,7 @@ fn a_fault_that_takes_grants_excuses_an_overlap() {
 }
 
 #[test]
-fn only_a_fault_that_takes_grants_excuses_an_overlap() {
+fn only_an_earlier_fault_that_loses_grants_excuses_an_overlap() {
     not_excused(overlap_at_5_s());
     not_excused(overlap_at_5_s().on(4_950, "cut").off(5_500, "cut"));
     not_excused(
@@ -199,7 +199,7 @@ fn only_a_fault_that_takes_grants_excuses_an_overlap() {
 }
 
 #[test]
-fn the_end_of_a_fault_is_the_end_of_the_oldest() {
+fn an_end_belongs_to_the_oldest_fault_of_its_name() {
     let twice = overlap_at_5_s()
         .on(3_000, "failover")
         .on(3_100, "failover")
@@ -209,7 +209,7 @@ fn the_end_of_a_fault_is_the_end_of_the_oldest() {
 }
 
 #[test]
-fn the_end_of_a_fault_is_of_its_own_detail() {
+fn an_end_belongs_to_the_fault_with_its_detail() {
     let fault = |on, of: &str| {
         let (fault, scope) = ("failover".to_owned(), Scope::default());
         What::Fault {

@@ -220,7 +220,7 @@ fn all_kinds(seed: u64, rounds: u32) -> Vec<Event> {
 }
 
 #[test]
-fn nothing_is_found_where_nothing_is_wrong() {
+fn a_correct_history_has_no_violations() {
     for seed in 0..20 {
         let cells = cells(&all_kinds(seed, 20));
         assert_eq!(cells.len(), 5);
@@ -245,7 +245,7 @@ fn nothing_is_found_where_nothing_is_wrong() {
 }
 
 #[test]
-fn a_planted_overlap_is_found_and_nothing_else() {
+fn only_the_planted_overlap_is_found() {
     for seed in 0..60 {
         let mut history = all_kinds(seed, 10);
         let planted = plant(&mut history, &mut Rng::with_seed(seed));
@@ -342,7 +342,7 @@ fn lose(history: &mut Vec<Event>, rng: &mut Rng) {
 
 /// The checker accepts any events, and reports those in an impossible order.
 #[test]
-fn impossible_histories_are_found() {
+fn impossible_histories_are_reported() {
     for seed in 0..300 {
         let mut rng = Rng::with_seed(seed);
         let history: Vec<Event> = (0..200)
@@ -451,7 +451,7 @@ fn plant(history: &mut [Event], rng: &mut Rng) -> String {
 /// `cargo test --release -p leasehold-faults --bin leasehold-faults -- --ignored --nocapture`.
 #[test]
 #[ignore = "a measurement"]
-fn a_hundred_thousand_events() {
+fn measure_a_hundred_thousand_events() {
     let history = all_kinds(1, 250);
     let start = crate::clock::monotonic();
     let cells = cells(&history);

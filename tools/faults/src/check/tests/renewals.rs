@@ -34,7 +34,7 @@ fn a_later_deadline_is_a_renewal() {
 }
 
 #[test]
-fn a_later_deadline_by_the_workers_own_call_is_no_renewal() {
+fn a_deadline_that_the_worker_moved_is_no_renewal() {
     let held = |what| by(A).asks(0).gets(10).uses_hold(20, what).holds(300);
     assert_eq!(done(held(Doing::Extended).releases(700)), 0);
     assert_eq!(done(held(Doing::Reentered).releases(700)), 0);
@@ -55,7 +55,7 @@ fn without_deadlines() -> Rules {
 }
 
 #[test]
-fn a_driver_that_renews_says_so() {
+fn renewals_by_the_driver_are_counted() {
     let held = by(A).asks(0).gets_until(10, None).holds_until(400, None);
     let fails = What::Did {
         what: Doing::Renewed,
@@ -76,7 +76,7 @@ fn a_driver_that_renews_says_so() {
 }
 
 #[test]
-fn the_renewal_of_a_driver_keeps_the_lock() {
+fn a_renewal_by_the_driver_keeps_the_lock() {
     let held = by(A)
         .asks(600)
         .gets_until(610, None)
@@ -137,7 +137,7 @@ fn a_renewal_that_is_late_has_failed() {
 }
 
 #[test]
-fn a_larger_lease_is_renewed_after_its_own_thirds() {
+fn a_larger_lease_is_renewed_after_a_third_of_it() {
     let held = || by(A).asks_renewed_for(0, 3_000).gets_until(10, Some(3_010));
     held()
         .holds_until(1_500, Some(4_500))

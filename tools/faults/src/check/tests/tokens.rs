@@ -32,7 +32,7 @@ fn each_lock_has_a_counter() {
 }
 
 #[test]
-fn a_grant_that_came_too_late_has_an_old_token() {
+fn an_expired_grant_may_have_an_old_token() {
     let late = by(A)
         .asks(0)
         .gets_token(100, 8)
@@ -185,7 +185,7 @@ fn a_higher_token_of_a_second_holder_explains_a_refused_write() {
 }
 
 #[test]
-fn a_counter_is_lost_where_the_fault_is() {
+fn a_counter_is_lost_only_in_the_slots_of_the_fault() {
     let violations_in = |lock: &str| {
         let fault = tokens(7, 6)
             .on_at(250, "failover", slot_of(lock))
@@ -216,7 +216,7 @@ fn a_write_of_a_stale_hold_may_be_refused() {
 }
 
 #[test]
-fn without_tokens_nothing_is_known_of_writes() {
+fn writes_without_a_token_are_not_checked() {
     by(A)
         .asks(0)
         .gets(10)

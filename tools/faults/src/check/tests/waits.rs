@@ -65,7 +65,7 @@ fn operations_timeouts_and_errors_are_counted() {
 }
 
 #[test]
-fn errors_are_documented() {
+fn undocumented_errors_are_violations() {
     let fails = |error| by(A).asks(0).fails(10, error).asks(20).fails(30, error);
     fails("unavailable").finds_nothing();
     let cell = fails("panic").finds(&["undocumented error: panic (count: 2, first at 10.000 ms)"]);
@@ -84,7 +84,7 @@ fn errors_are_documented() {
 }
 
 #[test]
-fn nobody_is_left_when_all_have_ended() {
+fn no_worker_waits_when_its_process_ends() {
     let waiting = by(A).has(0, 10, 100).by(B).asks(50);
     waiting.clone().finds_nothing();
     waiting
@@ -153,7 +153,7 @@ fn a_lock_that_is_not_granted_again_has_not_recovered() {
 }
 
 #[test]
-fn during_another_fault_nothing_is_measured() {
+fn no_recovery_is_measured_during_another_fault() {
     let both = |off| cut(4_500).on(900, "slow").off(off, "slow").cell();
     assert_eq!(recovery(&both(1_600)), [2_900], "from the end of the last");
     assert_eq!(both(1_600).violations, [""; 0]);
@@ -182,7 +182,7 @@ fn long(released: u64, granted: u64) -> Script {
 }
 
 #[test]
-fn a_lock_that_is_held_has_recovered() {
+fn the_time_in_which_a_lock_is_held_does_not_count() {
     let cell = long(9_000, 9_050).cell();
     assert_eq!(cell.violations, [""; 0]);
     assert_eq!((recovery(&cell), cell.outage_ms), (&[50][..], 50));
@@ -249,7 +249,7 @@ fn a_semaphore_is_held_when_it_has_no_permits_left() {
 }
 
 #[test]
-fn locks_that_are_taken_together_are_held_together() {
+fn a_hold_counts_for_locks_that_are_taken_together() {
     let held = by(A.of("multi:1+2"))
         .has(0, 10, 9_000)
         .on(100, "cut")
