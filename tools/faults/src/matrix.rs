@@ -1,6 +1,6 @@
-//! Every fault on every deployment, some runs beside each other, each in a process of its own.
+//! Runs every fault on every deployment. Several runs go on at the same time, each in its own process.
 //!
-//! A cell whose fault met no holder has shown nothing: it is run again with another seed, alone.
+//! A cell whose fault met no holder proves nothing about losses. Its workload is run again with another seed.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -20,38 +20,38 @@ use crate::run::{SECONDS, is_possible};
 use crate::world::Kind;
 
 const OURS: &str = "leasehold";
-/// With so many more seeds a fault is to meet a holder.
-const TRIES: u64 = 5;
-/// Between the seeds of one cell.
+/// The most attempts, the first one included, to have the fault of a cell meet a holder.
+const MAX_ATTEMPTS: u64 = 5;
+/// The difference between the seeds of two attempts of one cell.
 pub(crate) const NEXT_SEED: u64 = 1000;
 
 #[derive(Args, Clone, Debug)]
 pub(crate) struct MatrixArguments {
-    /// All, if nothing is said.
+    /// The deployments to run on. Default: all.
     #[arg(long, value_enum, value_delimiter = ',')]
     deployment: Vec<Kind>,
-    /// All that apply, if nothing is said; `mixed` and `none` are faults, too.
+    /// The faults to inject; `mixed` and `none` are possible as well. Default: all faults that apply.
     #[arg(long, value_delimiter = ',')]
     fault: Vec<String>,
-    /// This one, if nothing is said; `all` is this one and its peers.
+    /// The libraries to test; `all` is leasehold and its peers.
     #[arg(long, value_delimiter = ',', default_value = OURS)]
     library: Vec<String>,
-    /// Of each run.
+    /// Length of each run.
     #[arg(long, default_value_t = SECONDS)]
     seconds: u64,
-    /// The first one.
+    /// The first seed.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// How often each run is done, with one seed after the other.
+    /// Number of seeds, counted up from the first one. Each run is repeated with every seed.
     #[arg(long, default_value_t = 1)]
     seeds: u64,
-    /// Programs of servers, which take turns with the seeds; what tests run on, if nothing is said.
+    /// Server programs: the first seed runs on the first one, and so on, in turn. Default: the server of the tests.
     #[arg(long, value_delimiter = ',')]
     server: Vec<String>,
-    /// So many of all these runs, chosen by the seed.
+    /// Run only this many of all these runs. The seed chooses them.
     #[arg(long)]
     sample: Option<usize>,
-    /// Runs beside each other.
+    /// Number of runs at the same time.
     #[arg(long, default_value_t = 2)]
     parallel: usize,
     #[arg(long, default_value = "target/fault-run")]
@@ -129,7 +129,7 @@ impl MatrixArguments {
         jobs
     }
 
-    /// Runs all of them. The cells, in the order of the report.
+    /// Runs all jobs. Returns the cells in the order of the jobs.
     pub(crate) fn run(&self) -> Result<Vec<Cell>, String> {
         let jobs = self.jobs();
         let (all, started) = (jobs.len(), Instant::now());
@@ -142,8 +142,8 @@ impl MatrixArguments {
             for _ in 0..self.parallel {
                 scope.spawn(|| {
                     while let Some((number, job)) = next() {
-                        let cells = self.until_met(&job);
-                        tell(number, all, &job, &cells);
+                        let cells = self.run_until_a_holder_is_met(&job);
+                        print_outcome(number, all, &job, &cells);
                         done.lock()
                             .unwrap_or_else(PoisonError::into_inner)
                             .push((number, cells));
@@ -155,14 +155,14 @@ impl MatrixArguments {
         let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
         done.sort_by_key(|(number, _)| *number);
         let mut cells = Vec::new();
-        for (_, of_one) in done {
-            cells.extend(of_one?);
+        for (_, of_one_job) in done {
+            cells.extend(of_one_job?);
         }
         Ok(cells)
     }
 
-    /// Again, as long as the fault met no holder.
-    fn until_met(&self, job: &Job) -> Result<Vec<Cell>, String> {
+    /// Runs the job, and repeats the workloads whose fault met no holder.
+    fn run_until_a_holder_is_met(&self, job: &Job) -> Result<Vec<Cell>, String> {
         let name = format!(
             "{}-{}-{}-{}",
             job.library,
@@ -172,8 +172,8 @@ impl MatrixArguments {
         );
         let out = self.out.join(name);
         fs::create_dir_all(&out).map_err(|error| error.to_string())?;
-        let mut cells = self.one(job, job.seed, &[], &out)?;
-        for again in 1..TRIES {
+        let mut cells = self.run_once(job, job.seed, &[], &out)?;
+        for again in 1..MAX_ATTEMPTS {
             let (met, missed): (Vec<_>, Vec<_>) = cells.into_iter().partition(Cell::is_a_result);
             cells = met;
             if missed.is_empty() {
@@ -181,9 +181,9 @@ impl MatrixArguments {
             }
             let workloads: Vec<_> = missed.iter().map(|cell| cell.workload.clone()).collect();
             let seed = job.seed + again * NEXT_SEED;
-            for mut cell in self.one(job, seed, &workloads, &out)? {
+            for mut cell in self.run_once(job, seed, &workloads, &out)? {
                 cell.again = again;
-                // What went wrong is not forgotten because its fault met nobody.
+                // The repetition replaces the earlier cell, but must not hide its violations.
                 let before = missed.iter().filter(|one| one.workload == cell.workload);
                 cell.violations
                     .extend(before.flat_map(|one| one.violations.clone()));
@@ -195,7 +195,7 @@ impl MatrixArguments {
         Ok(cells)
     }
 
-    fn one(
+    fn run_once(
         &self,
         job: &Job,
         seed: u64,
@@ -239,7 +239,7 @@ impl MatrixArguments {
     }
 }
 
-fn tell(number: usize, all: usize, job: &Job, cells: &Result<Vec<Cell>, String>) {
+fn print_outcome(number: usize, all: usize, job: &Job, cells: &Result<Vec<Cell>, String>) {
     let Job {
         library,
         deployment,

@@ -1,4 +1,4 @@
-//! What a run has shown, for people and for programs.
+//! The result of a run: one [`Cell`] for each workload.
 
 use std::collections::BTreeMap;
 
@@ -16,101 +16,102 @@ pub(crate) struct Cell {
     pub(crate) server: String,
     pub(crate) seed: u64,
     pub(crate) seconds: u64,
-    /// Seeds with which the fault met no holder, so that the cell was run again.
+    /// How often the cell was repeated with another seed, because the fault had met no holder.
     pub(crate) again: u64,
-    /// Grants.
+    /// Number of grants.
     pub(crate) operations: u64,
-    /// Waits that ended because others held the lock all the while.
+    /// Acquisitions that timed out because others held the lock for the whole wait.
     pub(crate) timeouts: u64,
-    /// Other ends of acquisitions and releases, by kind.
+    /// Errors of acquisitions and releases, by kind; timeouts are counted above.
     pub(crate) errors: BTreeMap<String, u64>,
-    /// How many of the grants led to what.
     pub(crate) holds: Holds,
     pub(crate) renewals: Renewals,
     pub(crate) met: Met,
     pub(crate) losses: Losses,
     pub(crate) overlaps: Overlaps,
-    /// Of the time in which locks were held, thousandths in which a fault would have excused another holder.
+    /// The share of the held time in which a fault would have excused a second holder, in thousandths.
     pub(crate) excusable_permille: u64,
-    /// Writes that the resource refused.
+    /// Writes that the protected resource refused because of an old fencing token.
     pub(crate) refused_writes: u64,
     pub(crate) longest_wait_ms: u64,
-    /// From the end of each fault until every lock of the workload was granted again, while nobody held it.
+    /// For each fault: the time from its end until every lock of the workload was granted again.
     pub(crate) recovery_ms: Vec<u64>,
-    /// The longest time in which a lock that was waited for was held by nobody, since the first fault.
+    /// The longest time since the first fault in which a lock had waiters but no holder.
     pub(crate) outage_ms: u64,
-    /// Holds that were granted out of turn (fair).
+    /// Grants of fair locks that were out of turn.
     pub(crate) out_of_turn: u64,
-    /// Waits of more than a second while nobody held the lock and no fault was on.
+    /// Waits of more than a second for a free lock while no fault was active.
     pub(crate) idle_waits: u64,
-    /// Keys that were left two leases after the end.
+    /// Keys that still existed two leases after the end of the run.
     pub(crate) keys_left: Vec<String>,
-    /// What must not be, each in a sentence.
+    /// Broken promises of the library, one sentence each.
     pub(crate) violations: Vec<String>,
-    /// What the guarantee of the deployment does not exclude, each in a sentence.
+    /// Events that the deployment's guarantee permits, one sentence each.
     pub(crate) explained: Vec<String>,
 }
 
-/// Of which kinds the holds were; one may be of several.
+/// Number of holds of each kind. A hold may be of several kinds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Holds {
-    /// Not longer than a millisecond.
+    /// Held for at most a millisecond.
     pub(crate) brief: u64,
-    /// Longer than the lease.
+    /// Held for longer than the lease.
     pub(crate) beyond_a_lease: u64,
-    /// With a lease that nobody renews.
+    /// Taken with a fixed lease, which is not renewed.
     pub(crate) fixed: u64,
     pub(crate) extended: u64,
     pub(crate) reentered: u64,
-    /// Nobody looked at it for a while.
+    /// The worker did not check the hold for a while.
     pub(crate) paused: u64,
 }
 
-/// Prolongations of leases that are not fixed.
+/// Renewals of leases that are not fixed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Renewals {
-    /// The holder saw a later deadline, or the driver renewed.
+    /// The holder saw a later deadline, or the test driver renewed the lease itself.
     pub(crate) done: u64,
-    /// One was due, and nothing of it was seen in time: it, or its reply, is lost.
+    /// A renewal was due, but its effect was not seen in time: the request or the reply was lost.
     pub(crate) failed: u64,
-    /// Holds that ended by a deadline, or by news of a loss, although they were to be renewed.
+    /// Holds that should have been renewed, but expired or were reported lost.
     pub(crate) lost: u64,
 }
 
-/// What faults met; an injection counts at most once for each.
+/// How many injections of the fault affected what. An injection counts at most once in each field.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Met {
     pub(crate) injections: u64,
-    /// One of its holders was within reach, between its beginning and its end.
+    /// An affected process held a lock between the beginning and the end of the injection.
     pub(crate) holders: u64,
+    /// An affected process waited for a lock.
     pub(crate) waiters: u64,
-    /// A renewal was due.
+    /// An affected process had a renewal due.
     pub(crate) renewals: u64,
 }
 
 /// Holds that ended before their holder released them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Losses {
-    /// A fault can have brought it about.
+    /// A fault can have caused the loss.
     pub(crate) with_cause: u64,
-    /// Nothing in the history can: violations.
+    /// No event of the history explains the loss. Each one is a violation.
     pub(crate) without_cause: u64,
-    /// Someone else was granted the lock; the longest time from then until the holder was told, its own release apart.
+    /// The longest time from another client's grant until the previous holder was told. A holder that learns of the
+    /// loss from its own release does not count.
     pub(crate) longest_told_ms: u64,
-    /// Holders that were asked, and said *held*, while someone else had been granted the lock.
+    /// How often a holder reported `Held` after another client had been granted the lock.
     pub(crate) said_held: u64,
-    /// For how long the longest of them said so.
+    /// The longest time for which a holder reported that.
     pub(crate) longest_said_held_ms: u64,
 }
 
 /// Two holds of one lock at the same time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Overlaps {
-    /// Both were told that they hold it, and nothing excuses that: violations.
+    /// Both had been told that they hold the lock, and no event excuses it. Each one is a violation.
     pub(crate) valid: u64,
-    /// Both were told so, and the deployment's guarantee does not exclude it.
+    /// Both had been told that they hold the lock, and the deployment's guarantee permits it.
     pub(crate) excused: u64,
-    /// One of both knew, or could have known by its deadline, that its hold was over.
+    /// One of the two holders knew that its hold was over, or could see it from its deadline.
     pub(crate) invalid: u64,
 }
 
@@ -123,7 +124,7 @@ impl Cell {
         self.violations.is_empty()
     }
 
-    /// Whether the fault met what it was for: without a holder nothing can be lost.
+    /// True unless there were injections and none of them met a holder: without a holder, no lock can be lost.
     pub(crate) fn is_a_result(&self) -> bool {
         self.met.injections == 0 || self.met.holders > 0
     }
