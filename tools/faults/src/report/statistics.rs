@@ -1,9 +1,9 @@
-//! Of numbers that differ from seed to seed: what is likely, and what is in the middle.
+//! Confidence intervals and medians of numbers that vary from seed to seed.
 
-/// So many standard deviations to each side hold 95 of 100.
+/// 95 % of a normal distribution is within this many standard deviations of its mean.
 const DEVIATIONS: f64 = 1.959_964;
 
-/// The share of which `some` of `all` is a sample, with 95 % confidence: Wilson's interval.
+/// Wilson's 95 % confidence interval for a share, of which `some` of `all` is a sample.
 pub(crate) fn wilson(some: u64, all: u64) -> (f64, f64) {
     if all == 0 {
         return (0.0, 1.0);
@@ -25,14 +25,14 @@ pub(crate) fn share(some: u64, all: u64) -> String {
     format!("{some} of {all} ({:.0}–{:.0} %)", low * 100.0, high * 100.0)
 }
 
-/// The one in the middle; the upper one of two.
+/// The median. Of an even number of values, it is the upper one of the two in the middle.
 pub(crate) fn median(values: &[u64]) -> Option<u64> {
     let mut sorted = values.to_vec();
     sorted.sort_unstable();
     sorted.get(sorted.len() / 2).copied()
 }
 
-/// Enough for a picture and for a quotient.
+/// Converts without loss up to `u32::MAX`, and returns that for larger numbers. Enough for a picture or a quotient.
 pub(crate) fn approximate(number: u64) -> f64 {
     u32::try_from(number).map_or(f64::from(u32::MAX), f64::from)
 }

@@ -1,14 +1,15 @@
-//! SVG as text. No crate for it: a picture is a handful of long paths, and must be small and follow the colours of
-//! the reader's screen, which takes a style sheet and no drawing calls.
+//! Writes SVG as text, without a crate. A picture is a handful of long paths. It must be small and follow the light or
+//! dark mode of the reader, which needs a style sheet and no drawing calls.
 
 use std::fmt::{Arguments, Write};
 
-/// Colours that a colour-blind reader can tell apart (Okabe and Ito's), for light and dark screens.
+/// The styles that all pictures share. The colours of the pictures are from Okabe and Ito's palette, which colour-blind
+/// readers can tell apart.
 const STYLE: &str = "\
 text{fill:#1f2328}path{fill:none}\
 .a{font-weight:bold;font-size:15px}.m{fill:#59636e}.e{text-anchor:end}.c{text-anchor:middle}\
 .bg{fill:#fff}.g{stroke:#d9dee3}.ax{stroke:#59636e}";
-const STYLE_IN_THE_DARK: &str =
+const DARK_STYLE: &str =
     "text{fill:#e6edf3}.m{fill:#9198a1}.bg{fill:#0d1117}.g{stroke:#30363d}.ax{stroke:#9198a1}";
 
 pub(super) struct Svg {
@@ -16,7 +17,7 @@ pub(super) struct Svg {
     body: String,
 }
 
-/// Rules of one kind of picture.
+/// The style sheet of one kind of picture, for light and dark mode. The dark rules override the light ones.
 pub(super) struct Style {
     pub(super) light: &'static str,
     pub(super) dark: &'static str,
@@ -25,7 +26,7 @@ pub(super) struct Style {
 impl Svg {
     pub(super) fn new(title: &str, style: &Style) -> Self {
         let (Style { light, dark }, title) = (style, escaped(title));
-        let dark = format!("@media(prefers-color-scheme:dark){{{STYLE_IN_THE_DARK}{dark}}}");
+        let dark = format!("@media(prefers-color-scheme:dark){{{DARK_STYLE}{dark}}}");
         let head = format!("<title>{title}</title>\n<style>{STYLE}{light}\n{dark}</style>\n");
         Self {
             head,
@@ -34,7 +35,9 @@ impl Svg {
     }
 
     pub(super) fn put(&mut self, what: Arguments<'_>) {
-        self.body.write_fmt(what).expect("a text takes everything");
+        self.body
+            .write_fmt(what)
+            .expect("writing to a string does not fail");
     }
 
     pub(super) fn path(&mut self, class: &str, d: &str) {
@@ -43,7 +46,7 @@ impl Svg {
         }
     }
 
-    /// A class is not needed for plain text at the left.
+    /// Draws text. The class is empty for plain text that begins at `x`.
     pub(super) fn text(&mut self, (x, y): (u64, u64), class: &str, text: &str) {
         let text = escaped(text);
         if class.is_empty() {
@@ -65,7 +68,7 @@ impl Svg {
     }
 }
 
-/// What XML reserves, in words; what it does not have at all, as a mark.
+/// Escapes text for XML. Control characters, which XML does not allow, become the replacement character.
 pub(super) fn escaped(text: &str) -> String {
     let text = text
         .replace('&', "&amp;")
@@ -75,7 +78,7 @@ pub(super) fn escaped(text: &str) -> String {
     text.replace(|c: char| c.is_control(), "\u{fffd}")
 }
 
-/// About how wide a text is: the picture does not know the reader's font.
+/// The approximate width of a text in pixels. The exact width depends on the reader's font.
 pub(super) fn width(text: &str) -> u64 {
     u64::try_from(text.chars().count()).expect("a line") * 13 / 2
 }
