@@ -1,4 +1,4 @@
-//! What a run has shown, for each workload: what the checker says, and what only the program knows.
+//! Makes the cells of a run: the checker's results, completed with what only the program knows.
 
 #[cfg(test)]
 mod tests;
@@ -20,58 +20,61 @@ use crate::result::Cell;
 use crate::run::{Ran, RunArguments};
 use crate::workload::{PERMITS, Workload};
 
-/// What the library is set to, and what it adds for a busy machine.
+/// The command timeout of the clients.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(1);
-const LATE: Duration = Duration::from_millis(500);
-/// Within this a waiter hears of a release.
-const WOKEN: Duration = Duration::from_millis(250);
-/// While it holds one of several locks, a waiter waits for the next one for a second, more or less.
+/// Tolerance for scheduling delays on a busy machine.
+const SCHEDULING_DELAY: Duration = Duration::from_millis(500);
+/// A waiter is woken within this time of a release.
+const WAKE_UP: Duration = Duration::from_millis(250);
+/// A waiter that already holds one lock of a multi lock waits about a second for the next one.
 const RIVALRY: Duration = Duration::from_millis(1500);
-/// A client learns of a failover.
-const LEARNS: Duration = Duration::from_secs(2);
-/// After a failover nobody waits for a lease to end, only for a holder: what nobody has is released again.
+/// A client learns of a failover within this time.
+const FAILOVER_DETECTION: Duration = Duration::from_secs(2);
+/// A lock with waiters is granted again within this time of a failover. The waiter need not wait for a lease to expire,
+/// because clients release the locks whose grant they could not confirm.
 const AFTER_FAILOVER: Duration = Duration::from_secs(10);
 
-/// What is promised: by our documentation, or by that of a peer.
+/// The promises of the library's documentation, as rules for the checker.
 pub(crate) fn rules(arguments: &RunArguments, history: &[Event]) -> Rules {
-    let ours = ours(arguments);
+    let our_rules = our_rules(arguments);
     let Some(peer) = Peer::named(&arguments.library) else {
-        return ours;
+        return our_rules;
     };
     let errors = history.iter().filter_map(|event| match &event.what {
         What::Refused { error, .. } | What::Released { error: Some(error) } => Some(error.clone()),
         _ => None,
     });
     Rules {
-        // None promises when a waiter is served, and several call a server that is away a time-out.
+        // No peer promises when a waiter is served, and several report an unreachable server as a timeout.
         idle: Duration::MAX,
-        // No documentation has a list of them.
+        // No peer documents its errors, so every error that occurred is allowed.
         documented_errors: errors.collect(),
         knows_deadlines: peer.knows_deadlines,
         keeps_deadlines: false,
-        told_within: arguments.lease() / 3 + COMMAND_TIMEOUT + LATE,
+        told_within: arguments.lease() / 3 + COMMAND_TIMEOUT + SCHEDULING_DELAY,
         tells_losses: peer.tells_losses,
         fair: BTreeSet::new(),
-        ..ours
+        ..our_rules
     }
 }
 
-fn ours(arguments: &RunArguments) -> Rules {
+fn our_rules(arguments: &RunArguments) -> Rules {
     let lease = arguments.lease();
     let forgets = fault::all().filter(|fault| fault.forgets_on(arguments.deployment));
     let (emptying, replacing): (Vec<_>, Vec<_>) = forgets.partition(|fault| fault.empties);
     let name = |fault: &Fault| fault.name.to_owned();
     let elections = [elections::NAME.to_owned()];
     let documented = ["Unavailable", "Unknown", "NotDurable", "Lost", "Quorum"];
-    let refused = takes_rights(arguments).then_some("Protocol");
+    let refusal = revokes_permissions(arguments).then_some("Protocol");
     let is_failover = arguments.fault.starts_with("failover");
-    // A third of a lease until the next renewal, whose answer may be lost once.
-    let by_renewal = lease / 3 + COMMAND_TIMEOUT + LATE;
-    // The dead are waited for for a lease, and a failover takes some seconds.
-    let after_the_dead = 2 * lease + Duration::from_secs(4);
+    // The next renewal is due after at most a third of a lease, and its reply may be lost once.
+    let by_renewal = lease / 3 + COMMAND_TIMEOUT + SCHEDULING_DELAY;
+    // A dead holder keeps the lock until its lease expires, and a failover takes some seconds.
+    let after_a_dead_holder = 2 * lease + Duration::from_secs(4);
     let is_role = |fault: &Fault| fault.replaces() && fault.on.contains(&arguments.deployment);
-    // What was released comes back with the data of before, until its lease ends.
-    let until_gone = if may_have(arguments, "old-data") {
+    // Old data brings back locks that were released since. They stay held until their lease expires, and some leases
+    // are large.
+    let until_old_data_expires = if may_inject(arguments, "old-data") {
         lease * LARGE
     } else {
         lease
@@ -85,7 +88,7 @@ fn ours(arguments: &RunArguments) -> Rules {
         permits: PERMITS as usize,
         fair: BTreeSet::from([Workload::Fair.name()]),
         lasting: BTreeSet::from([Workload::Semaphore.name()]),
-        may_wedge: if may_have(arguments, "eviction") {
+        may_wedge: if may_inject(arguments, "eviction") {
             [Workload::Permits, Workload::Semaphore]
                 .map(Workload::name)
                 .into()
@@ -94,28 +97,28 @@ fn ours(arguments: &RunArguments) -> Rules {
         },
         replaced_by: replacing.into_iter().map(name).chain(elections).collect(),
         emptied_by: emptying.into_iter().map(name).collect(),
-        // After a failover holds are verified as soon as it is known.
+        // A client verifies its holds as soon as it learns of a failover.
         told_within: if is_failover {
-            by_renewal.min(LEARNS + COMMAND_TIMEOUT + LATE)
+            by_renewal.min(FAILOVER_DETECTION + COMMAND_TIMEOUT + SCHEDULING_DELAY)
         } else {
             by_renewal
         },
-        idle: WOKEN + LATE,
+        idle: WAKE_UP + SCHEDULING_DELAY,
         rivalry: RIVALRY,
         recovers_within: if is_failover {
-            after_the_dead.min(AFTER_FAILOVER)
+            after_a_dead_holder.min(AFTER_FAILOVER)
         } else {
-            after_the_dead + until_gone.saturating_sub(lease)
+            after_a_dead_holder + until_old_data_expires.saturating_sub(lease)
         },
-        // Connections are made again, and what was in doubt is given back.
+        // By then clients have reconnected and released the holds that were in doubt.
         calm_after: if changes_roles {
-            lease + LEARNS + COMMAND_TIMEOUT + LATE
+            lease + FAILOVER_DETECTION + COMMAND_TIMEOUT + SCHEDULING_DELAY
         } else {
-            until_gone + COMMAND_TIMEOUT + LATE
+            until_old_data_expires + COMMAND_TIMEOUT + SCHEDULING_DELAY
         },
         documented_errors: documented
             .into_iter()
-            .chain(refused)
+            .chain(refusal)
             .map(str::to_owned)
             .collect(),
         knows_deadlines: true,
@@ -124,10 +127,10 @@ fn ours(arguments: &RunArguments) -> Rules {
     }
 }
 
-/// One for each workload that ran.
+/// One cell for each workload that ran.
 pub(crate) fn all(arguments: &RunArguments, seed: u64, ran: &Ran, rules: &Rules) -> Vec<Cell> {
     let mut cells = check::check(&ran.history, rules);
-    let kept = kept(arguments, &ran.history);
+    let failed_shutdowns = failed_shutdowns(arguments, &ran.history);
     for cell in &mut cells {
         cell.library.clone_from(&arguments.library);
         cell.version =
@@ -138,54 +141,56 @@ pub(crate) fn all(arguments: &RunArguments, seed: u64, ran: &Ran, rules: &Rules)
         cell.seed = seed;
         cell.seconds = arguments.seconds;
         if fault::named(&cell.fault).is_some_and(Fault::changes_masters) {
-            // Whoever serves in the end does so before the servers agree again.
+            // The new master serves clients before all servers agree again and the fault counts as ended. So the outage
+            // is reported instead of the time after the fault.
             cell.recovery_ms = vec![cell.outage_ms];
         }
         let is_ours = |key: &&String| key.contains(&format!("{}:", cell.workload));
         cell.keys_left = ran.keys.iter().filter(is_ours).cloned().collect();
-        // Others leave keys that end later, and promise nothing else.
+        // Other libraries may leave keys that expire later: they do not promise otherwise.
         if cell.is_ours() && !cell.keys_left.is_empty() {
             cell.violations.push(format!(
-                "left at the end, after the largest lease: {}",
+                "keys left after the largest lease had expired: {}",
                 cell.keys_left.join(", ")
             ));
         }
-        // They are of no workload: each cell says so.
+        // Failures of processes belong to no workload, so every cell lists them.
         cell.violations
-            .extend(ran.wrong.iter().chain(&kept).cloned());
+            .extend(ran.wrong.iter().chain(&failed_shutdowns).cloned());
         if cell.operations == 0 {
-            cell.violations
-                .push("nothing was granted at all".to_owned());
+            cell.violations.push("no lock was granted".to_owned());
         }
     }
     cells
 }
 
-/// Of each process that could not give back all it had when it ended. Where rights are missing it says so rightly.
-fn kept(arguments: &RunArguments, history: &[Event]) -> Vec<String> {
-    let kept = history.iter().filter_map(|event| match &event.what {
+/// A sentence for each process that could not release everything when it shut down. That is allowed where permissions
+/// are revoked.
+fn failed_shutdowns(arguments: &RunArguments, history: &[Event]) -> Vec<String> {
+    let failed_shutdowns = history.iter().filter_map(|event| match &event.what {
         What::Ended {
             error: Some(error), ..
         } => Some(format!(
-            "process {} ended with what it had: {error}",
+            "process {} did not release everything at shutdown: {error}",
             event.process
         )),
         _ => None,
     });
-    if takes_rights(arguments) {
+    if revokes_permissions(arguments) {
         Vec::new()
     } else {
-        kept.collect()
+        failed_shutdowns.collect()
     }
 }
 
-/// Only where rights or types are taken away may a server refuse: no caller may repeat it.
-fn takes_rights(arguments: &RunArguments) -> bool {
-    may_have(arguments, "acl")
+/// Whether the run may revoke permissions. Only then may a server refuse commands, so only then is `Protocol` a
+/// documented error.
+fn revokes_permissions(arguments: &RunArguments) -> bool {
+    may_inject(arguments, "acl")
 }
 
-/// Whether this fault may be on in the run.
-fn may_have(arguments: &RunArguments, name: &str) -> bool {
+/// Whether the run may inject this fault.
+fn may_inject(arguments: &RunArguments, name: &str) -> bool {
     let is_here = |fault: &Fault| fault.on.contains(&arguments.deployment);
     let is_mixed = arguments.fault == "mixed" && fault::named(name).is_some_and(is_here);
     arguments.fault == name || is_mixed
@@ -201,39 +206,41 @@ fn version(history: &[Event]) -> String {
         .map_or(text.clone(), |(_, version)| version.to_owned())
 }
 
-fn is_of(event: &Event, workload: &str) -> bool {
+fn belongs_to(event: &Event, workload: &str) -> bool {
     event
         .name
         .split_once(':')
         .is_some_and(|(of, _)| of == workload)
 }
 
-/// Of a run, in its folder.
+/// The file with the cells of a run, within the folder of that run.
 pub(crate) const CELLS: &str = "cells.json";
 
-/// Results and pictures.
+/// Writes the cells, and a timeline for each.
 pub(crate) fn write(cells: &[Cell], ran: &Ran, out: &Path) -> Result<(), String> {
-    let told = |error: std::io::Error| format!("{}: {error}", out.display());
+    let with_path = |error: std::io::Error| format!("{}: {error}", out.display());
     let json = serde_json::to_vec_pretty(cells).map_err(|error| error.to_string())?;
-    fs::write(out.join(CELLS), json).map_err(told)?;
+    fs::write(out.join(CELLS), json).map_err(with_path)?;
     let window = timeline::window(&ran.history);
     for cell in cells {
-        let is_shown = |event: &&Event| event.name.is_empty() || is_of(event, &cell.workload);
-        let shown: Vec<_> = ran.history.iter().filter(is_shown).cloned().collect();
-        let file = out.join(report::picture_of(cell));
-        fs::create_dir_all(file.parent().expect("a folder")).map_err(told)?;
-        fs::write(file, timeline::draw(&shown, cell, window.clone())).map_err(told)?;
+        let belongs_here =
+            |event: &&Event| event.name.is_empty() || belongs_to(event, &cell.workload);
+        let events: Vec<_> = ran.history.iter().filter(belongs_here).cloned().collect();
+        let file = out.join(report::timeline_file(cell));
+        fs::create_dir_all(file.parent().expect("a folder")).map_err(with_path)?;
+        fs::write(file, timeline::draw(&events, cell, window.clone())).map_err(with_path)?;
     }
     Ok(())
 }
 
-/// Beside the results of the same run.
+/// Writes the history of the run next to its cells.
 pub(crate) fn write_history(ran: &Ran, seed: u64, out: &Path) -> Result<(), String> {
-    let told = |error: std::io::Error| format!("{}: {error}", out.display());
-    let mut file =
-        BufWriter::new(fs::File::create(out.join(format!("history-{seed}.jsonl"))).map_err(told)?);
+    let with_path = |error: std::io::Error| format!("{}: {error}", out.display());
+    let mut file = BufWriter::new(
+        fs::File::create(out.join(format!("history-{seed}.jsonl"))).map_err(with_path)?,
+    );
     ran.history
         .iter()
         .try_for_each(|event| history::write(&mut file, event))
-        .map_err(told)
+        .map_err(with_path)
 }

@@ -1,4 +1,4 @@
-//! Writes the report from what `tools/faults/publish` has left: runs, many names, bad input, deliberate faults.
+//! Writes the report from the results of `tools/faults/publish`: the runs, many names, bad input, deliberate bugs.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use clap::{Args, ValueEnum as _};
 use crate::fault;
 use crate::peers;
 use crate::report::facts::{Fuzz, Library, Machine, Origin, Part, Promise};
-use crate::report::missing::{self, Now, Plan};
+use crate::report::missing::{self, Plan, Repository};
 use crate::report::runs::{Runs, read};
 use crate::report::{Facts, Report};
 use crate::result::Cell;
@@ -19,15 +19,16 @@ use crate::workload::Workload;
 
 #[derive(Args, Clone, Debug)]
 pub(crate) struct PublishArguments {
-    /// Where the matrix has left its runs, and the script all else.
+    /// The folder with the runs of the matrix and the other results of the script.
     #[arg(long, default_value = "target/fault-run")]
     runs: PathBuf,
-    /// Where the runs of the comparison are.
+    /// The folder with the runs of the comparison.
     #[arg(long, default_value = "target/fault-run-peers")]
     peers: PathBuf,
-    /// Writes what there is, and what is missing.
+    /// Write the report even if results are missing. It lists what is missing.
     #[arg(long)]
     incomplete: bool,
+    /// The folder of the report.
     #[arg(long, default_value = "docs/faults")]
     to: PathBuf,
 }
@@ -35,12 +36,13 @@ pub(crate) struct PublishArguments {
 impl PublishArguments {
     pub(crate) fn run(&self) -> Result<(), String> {
         let [matrix, long] =
-            [self.below("runs"), self.runs.join("long")].map(|one| Runs::read(&one));
-        let (matrix, long, compared) = (matrix?, long?, Runs::read(&below(&self.peers, "runs"))?);
+            [subfolder(&self.runs, "runs"), self.runs.join("long")].map(|one| Runs::read(&one));
+        let (matrix, long, compared) =
+            (matrix?, long?, Runs::read(&subfolder(&self.peers, "runs"))?);
         let plan: Option<Plan> = read(&self.runs.join("published.json"))?;
-        let now = now(&self.to)?;
+        let repository = repository(&self.to)?;
         let mut report = Report {
-            facts: self.facts(plan.as_ref(), &now)?,
+            facts: self.facts(plan.as_ref(), &repository)?,
             matrix: matrix.cells.clone(),
             compared: compared.cells.clone(),
         };
@@ -56,17 +58,18 @@ impl PublishArguments {
             .flat_map(|runs| runs.without_result.clone())
             .collect();
         report.facts.left_out = missing::left_out(&report, &without_result, is_possible);
-        report.facts.missing = missing::missing(plan.as_ref(), &now, &report, is_possible);
+        report.facts.missing = missing::missing(plan.as_ref(), &repository, &report, is_possible);
         if !self.incomplete && !report.facts.missing.is_empty() {
             let missing = report.facts.missing.join("\n  ");
             return Err(format!(
                 "the report would be incomplete (--incomplete writes it):\n  {missing}"
             ));
         }
-        let told = |error: std::io::Error| error.to_string();
+        let to_text = |error: std::io::Error| error.to_string();
         let json = report.to_json().map_err(|error| error.to_string())?;
-        fs::write(self.runs.join("results.json"), json).map_err(told)?;
-        // Ours of the comparison may have the seeds of the matrix.
+        fs::write(self.runs.join("results.json"), json).map_err(to_text)?;
+        // A cell of this library may be in the matrix and, with the same seed, in the comparison. Each has its own
+        // timeline, so the cells are told apart by their address.
         let timeline = |cell: &Cell| {
             if report.matrix.iter().any(|one| std::ptr::eq(one, cell)) {
                 matrix.timeline(cell)
@@ -74,20 +77,16 @@ impl PublishArguments {
                 compared.timeline(cell)
             }
         };
-        report.write(timeline, &self.to).map_err(told)
+        report.write(timeline, &self.to).map_err(to_text)
     }
 
-    fn below(&self, name: &str) -> PathBuf {
-        below(&self.runs, name)
-    }
-
-    fn facts(&self, plan: Option<&Plan>, now: &Now) -> Result<Facts, String> {
+    fn facts(&self, plan: Option<&Plan>, repository: &Repository) -> Result<Facts, String> {
         let ended = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .map_or(0, |time| time.as_secs());
         let origin = Origin {
-            commit: now.commit.clone(),
-            is_clean: now.is_clean && plan.is_some_and(|plan| plan.clean),
+            commit: repository.commit.clone(),
+            is_clean: repository.is_clean && plan.is_some_and(|plan| plan.clean),
             began: plan.map_or(ended, |plan| plan.began),
             ended,
             parts: parts(&self.runs.join("parts.tsv"))?,
@@ -110,8 +109,8 @@ impl PublishArguments {
     }
 }
 
-/// Some runs lie in a folder of their own, below that of all.
-fn below(folder: &Path, name: &str) -> PathBuf {
+/// The subfolder of this name if there is one, and the folder itself otherwise.
+fn subfolder(folder: &Path, name: &str) -> PathBuf {
     let below = folder.join(name);
     if below.is_dir() {
         below
@@ -121,31 +120,31 @@ fn below(folder: &Path, name: &str) -> PathBuf {
 }
 
 fn output(program: &str, arguments: &[&str]) -> Result<String, String> {
-    let told = |why: &dyn std::fmt::Display| format!("{program} {}: {why}", arguments.join(" "));
+    let failed = |why: &dyn std::fmt::Display| format!("{program} {}: {why}", arguments.join(" "));
     let output = Command::new(program)
         .args(arguments)
         .output()
-        .map_err(|error| told(&error))?;
+        .map_err(|error| failed(&error))?;
     if !output.status.success() {
-        return Err(told(&String::from_utf8_lossy(&output.stderr)));
+        return Err(failed(&String::from_utf8_lossy(&output.stderr)));
     }
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-/// The report itself may be written more than once.
-fn now(report: &Path) -> Result<Now, String> {
-    let but = format!(":(exclude){}", report.display());
+/// The state of the repository. Changes to the report itself do not count, so that it can be written more than once.
+fn repository(report: &Path) -> Result<Repository, String> {
+    let exclude_report = format!(":(exclude){}", report.display());
     let mut status = vec!["status", "--porcelain", "--", "."];
-    // Git knows nothing of other folders.
-    status.extend(report.is_relative().then_some(but.as_str()));
+    // An absolute path may be outside the repository, where git refuses to exclude it.
+    status.extend(report.is_relative().then_some(exclude_report.as_str()));
     let changed = output("git", &status)?;
-    Ok(Now {
+    Ok(Repository {
         commit: output("git", &["rev-parse", "HEAD"])?,
         is_clean: changed.is_empty(),
     })
 }
 
-/// A line for each command: its name, begin, end, exit code, and the command itself, with tabs between.
+/// Reads `parts.tsv`. It has a line for each command: name, begin, end, exit code and command, separated by tabs.
 fn parts(file: &Path) -> Result<Vec<Part>, String> {
     let Ok(text) = fs::read_to_string(file) else {
         return Ok(Vec::new());
@@ -168,7 +167,7 @@ fn parts(file: &Path) -> Result<Vec<Part>, String> {
         .collect()
 }
 
-/// The fuzzer runs once for each target: a hang ends it.
+/// Merges the results of the fuzzer. It runs once for each target, because a hang ends it.
 fn fuzz(folder: &Path) -> Result<Option<Fuzz>, String> {
     let Ok(files) = fs::read_dir(folder) else {
         return Ok(None);
@@ -225,9 +224,9 @@ fn libraries() -> Vec<Library> {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         language: "Rust".to_owned(),
         settings: texts(&[
-            "a lease of 3 s, as for all here",
-            "every other client looks for free locks once in a minute, and not in a second: a lost wake-up shows",
-            "all else is the default",
+            "a lease of 3 s, as for all libraries here",
+            "every second client polls for free locks once a minute instead of once a second, so that a lost wake-up shows",
+            "defaults for everything else",
         ]),
         promises: [
             "One holder at a time while the deployment keeps what it granted.",

@@ -1,8 +1,8 @@
-//! The published report: pages for people, with a plot for each deployment and a few timelines that teach something.
+//! The published report: Markdown pages, a plot for each deployment, and a few timelines as examples.
 //!
-//! Every cell leaves a timeline beside its result when it has run (`timeline::draw`). The report takes those that its
-//! lessons ask for, and writes all else from the cells and the facts. What is too large for the repository, the result
-//! of each cell, is written to a file of its own.
+//! Every run draws a timeline for each of its cells (`timeline::draw`). The report copies the timelines that its
+//! lessons select, and generates everything else from the cells and the facts. The results of all cells are too large
+//! for the repository, so they go to a separate file.
 
 pub(crate) mod facts;
 mod lessons;
@@ -26,44 +26,44 @@ use std::{fs, io};
 use serde::{Deserialize, Serialize};
 
 pub(crate) use facts::Facts;
-use lessons::Taught;
+use lessons::Example;
 
 use super::result::Cell;
 
 const OURS: &str = "leasehold";
-/// Within the folder of the report.
+/// The folder of the timelines, within the folder of the report.
 const TIMELINES: &str = "timelines";
 
-/// Everything that is reported.
+/// Everything that the pages are made from.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Report {
     pub(crate) facts: Facts,
-    /// Of this library: every fault on every deployment.
+    /// The cells of this library, with every fault on every deployment.
     pub(crate) matrix: Vec<Cell>,
-    /// Of this library and of others, by the same runs.
+    /// The cells of the comparison: this library and others, with the same faults.
     pub(crate) compared: Vec<Cell>,
 }
 
 impl Report {
-    /// Pages and pictures; `timeline` is where that of a cell lies.
+    /// Writes the pages and pictures to the folder. `timeline` returns the file with the timeline of a cell.
     pub(crate) fn write(
         &self,
         timeline: impl Fn(&Cell) -> Option<PathBuf>,
         folder: &Path,
     ) -> io::Result<()> {
-        let taught = self.taught();
-        // An earlier report may have had others.
+        let examples = self.examples();
+        // An earlier report may have had pages or pictures that this one does not overwrite.
         for old in [folder.join(TIMELINES), folder.to_owned()] {
             remove_files(&old)?;
         }
         fs::create_dir_all(folder.join(TIMELINES))?;
-        for Taught { lesson, cell } in &taught {
+        for Example { lesson, cell } in &examples {
             let from = timeline(cell).filter(|picture| picture.is_file());
-            let lacks = || format!("the timeline of {} is not there", name_of(cell));
-            let from = from.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, lacks()))?;
+            let missing = || format!("the timeline of {} is missing", cell_name(cell));
+            let from = from.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, missing()))?;
             fs::copy(from, folder.join(lesson.picture()))?;
         }
-        for (name, text) in pages::all(self, &taught) {
+        for (name, text) in pages::all(self, &examples) {
             fs::write(folder.join(name), text)?;
         }
         for deployment in self.deployments() {
@@ -73,14 +73,14 @@ impl Report {
                 .filter(|cell| cell.deployment == deployment)
                 .collect();
             fs::write(
-                folder.join(plot_of(deployment)),
+                folder.join(plot_file(deployment)),
                 plots::recovery(deployment, &cells),
             )?;
         }
         Ok(())
     }
 
-    /// Every cell, for programs; a changed cell is a changed line.
+    /// The whole report as JSON. Each cell is one line, so that a diff shows which cells changed.
     pub(crate) fn to_json(&self) -> serde_json::Result<String> {
         let facts = serde_json::to_string_pretty(&self.facts)?;
         let lines = |cells: &[Cell]| {
@@ -100,23 +100,23 @@ impl Report {
         pages::in_order(self.matrix.iter().map(|cell| cell.deployment.as_str()))
     }
 
-    fn taught(&self) -> Vec<Taught<'_>> {
+    fn examples(&self) -> Vec<Example<'_>> {
         let cells: Vec<_> = self.matrix.iter().chain(&self.compared).collect();
         lessons::choose(&cells)
     }
 }
 
-/// Only those of a report; folders and all else stay.
+/// Removes the pages and pictures of a report. Subfolders and other files stay.
 fn remove_files(folder: &Path) -> io::Result<()> {
     let Ok(files) = fs::read_dir(folder) else {
         return Ok(());
     };
     for file in files {
         let path = file?.path();
-        let ours = ["md", "svg"];
+        let extensions = ["md", "svg"];
         if path
             .extension()
-            .is_some_and(|extension| ours.iter().any(|one| extension == *one))
+            .is_some_and(|extension| extensions.iter().any(|one| extension == *one))
         {
             fs::remove_file(path)?;
         }
@@ -124,13 +124,13 @@ fn remove_files(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Where the timeline of a cell lies, within the folder of its run.
-pub(crate) fn picture_of(cell: &Cell) -> PathBuf {
+/// The file with the timeline of a cell, within the folder of its run.
+pub(crate) fn timeline_file(cell: &Cell) -> PathBuf {
     format!("{}.svg", file_name(&cell.workload)).into()
 }
 
-/// The recovery on a deployment, within the folder of the report.
-fn plot_of(deployment: &str) -> String {
+/// The file with the plot of a deployment's recovery times, within the folder of the report.
+fn plot_file(deployment: &str) -> String {
     format!("{}.svg", file_name(deployment))
 }
 
@@ -138,7 +138,7 @@ fn is_peer(cell: &Cell) -> bool {
     cell.library != OURS
 }
 
-/// A name as the name of a file: what might mean something to a system, a link or a page is replaced.
+/// Turns a name into a file name. Characters that are special in a file system, a link or a page are replaced.
 fn file_name(name: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.');
     let name: String = name
@@ -163,7 +163,7 @@ fn deployment_name(deployment: &str) -> String {
     .to_owned()
 }
 
-fn name_of(cell: &Cell) -> String {
+fn cell_name(cell: &Cell) -> String {
     let Cell {
         library,
         deployment,
@@ -175,8 +175,8 @@ fn name_of(cell: &Cell) -> String {
     format!("{library}, {workload} under {fault}, {deployment}")
 }
 
-/// What does the run of a cell again.
-fn again(cell: &Cell) -> String {
+/// The command that repeats the run of a cell.
+fn repeat_command(cell: &Cell) -> String {
     let Cell {
         library,
         deployment,
@@ -190,7 +190,7 @@ fn again(cell: &Cell) -> String {
     } else {
         String::new()
     };
-    // Another seed was taken for those workloads alone that had met no holder.
+    // With another seed, only the workloads whose fault had met no holder were repeated.
     let workload = if cell.again > 0 {
         format!(" --workload {}", cell.workload)
     } else {

@@ -80,7 +80,7 @@ fn violations(fault: &str, error: Option<&str>) -> Vec<String> {
 #[test]
 fn a_shutdown_that_fails_is_a_violation() {
     assert_eq!(violations("none", None), [""; 0]);
-    let said = "process 1 ended with what it had: Unavailable";
+    let said = "process 1 did not release everything at shutdown: Unavailable";
     assert_eq!(violations("none", Some("Unavailable")), [said]);
     assert_eq!(violations("kill-server", Some("Unavailable")), [said]);
 }

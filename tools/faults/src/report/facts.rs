@@ -1,4 +1,4 @@
-//! What the report says besides the cells.
+//! The facts that the report states besides the results of the cells.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,54 +19,54 @@ pub(crate) struct Facts {
     pub(crate) faults: BTreeMap<String, String>,
     /// What each workload does, in one sentence.
     pub(crate) workloads: BTreeMap<String, String>,
-    /// What a complete report has, and this one lacks; each in a phrase.
+    /// What this report lacks to be complete, a phrase for each part.
     pub(crate) missing: Vec<String>,
-    /// What was not planned, or shows nothing, and why; each in a sentence.
+    /// What did not run, or has no useful result, and why. One sentence each.
     pub(crate) left_out: Vec<String>,
-    /// The runs with mixed faults.
+    /// The cells of the long runs, with mixed faults.
     pub(crate) long: Vec<Cell>,
     pub(crate) names: Option<ManyNames>,
     pub(crate) fuzz: Option<Fuzz>,
-    pub(crate) power: Option<Vec<Deliberate>>,
+    pub(crate) power: Option<Vec<PlantedBug>>,
 }
 
-/// Where the numbers come from.
+/// The commit, the time and the commands that the results come from.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Origin {
-    /// The full hash; nothing, if nobody wrote it down at the beginning.
+    /// The full hash of the commit.
     pub(crate) commit: String,
-    /// At the beginning and at the end.
+    /// Whether the work tree was clean at the beginning and at the end.
     pub(crate) is_clean: bool,
-    /// Seconds since 1970.
+    /// Seconds since 1970, as is `ended`.
     pub(crate) began: u64,
     pub(crate) ended: u64,
     pub(crate) parts: Vec<Part>,
 }
 
-/// A command of `tools/faults/publish`.
+/// One command that `tools/faults/publish` ran.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Part {
     pub(crate) name: String,
     pub(crate) began: u64,
     pub(crate) ended: u64,
-    /// Its exit code.
+    /// The exit code.
     pub(crate) code: i32,
     pub(crate) command: String,
 }
 
-/// A fault that was put into the library on purpose.
+/// A bug that was put into the library on purpose.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub(crate) struct Deliberate {
+pub(crate) struct PlantedBug {
     pub(crate) name: String,
     pub(crate) fault: String,
     pub(crate) class: String,
-    /// Of the fault run.
+    /// The arguments of the fault run that was to find the bug.
     pub(crate) arguments: String,
     pub(crate) found: bool,
-    /// The violation, or why there is none.
+    /// The violation that the run reported, or why there was none.
     pub(crate) said: String,
     pub(crate) seconds: f64,
 }
@@ -80,10 +80,10 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    /// This one.
+    /// Describes this machine.
     pub(crate) fn read() -> Self {
-        let of = |file: &str| fs::read_to_string(file).unwrap_or_default();
-        let memory = of("/proc/meminfo");
+        let text_of = |file: &str| fs::read_to_string(file).unwrap_or_default();
+        let memory = text_of("/proc/meminfo");
         let kib = memory.lines().find_map(|line| {
             line.strip_prefix("MemTotal:")?
                 .trim()
@@ -94,7 +94,7 @@ impl Machine {
         Self {
             cores: available_parallelism().map_or(0, NonZero::get),
             memory_mib: kib.unwrap_or_default() / 1024,
-            kernel: of("/proc/sys/kernel/osrelease").trim().to_owned(),
+            kernel: text_of("/proc/sys/kernel/osrelease").trim().to_owned(),
         }
     }
 }
@@ -110,7 +110,7 @@ pub(crate) struct Library {
     pub(crate) promises: Vec<Promise>,
 }
 
-/// What its documentation says, in our words, and where.
+/// A promise from the documentation of a library: a paraphrase, and where it was found.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Promise {
@@ -118,7 +118,7 @@ pub(crate) struct Promise {
     pub(crate) source: String,
 }
 
-/// Very many names, each locked and released: what the run of the names writes.
+/// The result of the run that locks and releases very many names.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct ManyNames {
@@ -127,16 +127,16 @@ pub(crate) struct ManyNames {
     pub(crate) server: String,
     pub(crate) seconds: f64,
     pub(crate) names: u64,
-    /// Of these, that two clients wanted at the same time.
+    /// How many of the names two clients wanted at the same time.
     pub(crate) contended: u64,
-    /// How often each fault came.
+    /// How often each fault was injected.
     pub(crate) faults: BTreeMap<String, u64>,
     pub(crate) at_rest: Point,
     pub(crate) left: Left,
     pub(crate) series: Vec<Point>,
 }
 
-/// What the clients use after so many names.
+/// The resources that the clients use after `names_done` names.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Point {
@@ -152,7 +152,7 @@ pub(crate) struct Point {
 }
 
 impl Point {
-    /// Entries of all internal tables.
+    /// The number of entries in all internal tables.
     pub(crate) fn entries(&self) -> u64 {
         let Self {
             subscriptions,
@@ -167,18 +167,19 @@ impl Point {
     }
 }
 
-/// At the server, after the end.
+/// What is left at the server after the end.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Left {
     pub(crate) channels: u64,
     pub(crate) patterns: u64,
-    /// Counters of fenced locks, which must stay.
+    /// Token counters of fenced locks, which must remain.
     pub(crate) fence_counters: u64,
+    /// Number of all other keys.
     pub(crate) others_total: u64,
 }
 
-/// What was fed to the parsers, as their run writes it.
+/// The result of fuzzing the parsers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Fuzz {
@@ -187,7 +188,7 @@ pub(crate) struct Fuzz {
     pub(crate) engine: String,
 }
 
-/// One parser.
+/// One fuzzed parser.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Target {

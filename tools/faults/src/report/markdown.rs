@@ -1,8 +1,8 @@
-//! Markdown as GitHub reads it.
+//! Helpers that write GitHub-flavored Markdown.
 
 use crate::report::file_name;
 
-/// Names of others inside a table or a sentence.
+/// Escapes foreign text for a sentence or a table cell.
 pub(super) fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut before = ' ';
@@ -24,7 +24,7 @@ pub(super) fn escaped(text: &str) -> String {
     out
 }
 
-/// Text that stands as it is, in a table as well.
+/// A code span. Backticks become apostrophes, and pipes are escaped, so that the span works in a table as well.
 pub(super) fn code(text: &str) -> String {
     let text = text
         .replace('`', "'")
@@ -49,12 +49,12 @@ pub(super) fn list(sentences: &[String]) -> String {
     lines.concat()
 }
 
-/// The page of a deployment.
+/// The file of a deployment's page.
 pub(super) fn page(deployment: &str) -> String {
     format!("{}.md", file_name(deployment))
 }
 
-/// Rows of cells that are Markdown already.
+/// A table. The heads and the cells must be Markdown already.
 pub(super) fn table(heads: &[String], rows: impl IntoIterator<Item = Vec<String>>) -> String {
     let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
     let rule = vec!["---".to_owned(); heads.len()];
@@ -83,20 +83,20 @@ pub(super) fn number(number: u64) -> String {
 }
 
 /// `1 overlap`, `2 overlaps`.
-pub(super) fn count(of: u64, one: &str) -> String {
-    let end = if of == 1 { "" } else { "s" };
-    format!("{} {one}{end}", number(of))
+pub(super) fn count(times: u64, singular: &str) -> String {
+    let plural = if times == 1 { "" } else { "s" };
+    format!("{} {singular}{plural}", number(times))
 }
 
-/// Of thousandths: `1.2 %`.
+/// Formats thousandths: `1.2 %`.
 pub(super) fn percent(permille: u64) -> String {
     format!("{}.{} %", permille / 10, permille % 10)
 }
 
-/// `2026-11-22 03:04 UTC`, of seconds since 1970.
+/// Formats seconds since 1970: `2026-11-22 03:04 UTC`.
 pub(super) fn time(seconds: u64) -> String {
     let (days, of_day) = (seconds / 86_400, seconds % 86_400);
-    // A year begins in March here, so that the leap day is its last one (Howard Hinnant's algorithm).
+    // Years start in March here, so that a leap day is the last day of its year (Howard Hinnant's algorithm).
     let days = days + 719_468;
     let (era, of_era) = (days / 146_097, days % 146_097);
     let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;

@@ -1,4 +1,4 @@
-//! What a report lacks that was planned, and what was not planned and why.
+//! Lists the planned parts that a report lacks, and what was left out and why.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,54 +9,61 @@ use crate::fault::{self, Needs};
 use crate::matrix::NEXT_SEED;
 use crate::peers::Peer;
 use crate::report::facts::{Facts, Fuzz};
-use crate::report::{OURS, Report, deployment_name, name_of};
+use crate::report::{OURS, Report, cell_name, deployment_name};
 use crate::result::Cell;
 use crate::world::Kind;
 
-/// What the script wrote down at its beginning; lists have commas.
+/// The plan that `tools/faults/publish` writes when it starts. Lists are separated by commas.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub(crate) struct Plan {
     pub(crate) commit: String,
     pub(crate) clean: bool,
     /// Seconds since 1970.
     pub(crate) began: u64,
-    /// Of each cell.
+    /// Number of seeds for each cell of the matrix.
     pub(crate) seeds: usize,
+    /// Number of seeds for each cell of the comparison.
     pub(crate) peer_seeds: usize,
+    /// The libraries of the comparison.
     pub(crate) peers: String,
-    /// `DEPLOYMENT:FAULT,FAULT`, with spaces between deployments.
+    /// The faults of the comparison: `DEPLOYMENT:FAULT,FAULT`, with spaces between deployments.
     pub(crate) peer_runs: String,
-    /// What the fuzzer feeds.
+    /// The targets of the fuzzer.
     pub(crate) fuzz: String,
 }
 
-/// The repository at the end.
+/// The state of the repository when the report is written.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Now {
+pub(crate) struct Repository {
     pub(crate) commit: String,
-    /// But for the report.
+    /// Whether nothing but the report has changed.
     pub(crate) is_clean: bool,
 }
 
-/// Whether a machine can have it.
-type Possible = fn(Needs) -> bool;
+/// Whether this machine can inject a fault with these needs.
+type IsPossible = fn(Needs) -> bool;
 
+/// The seeds that ran, for each library, deployment and fault.
 type Seeds<'a> = BTreeMap<(&'a str, &'a str, &'a str), BTreeSet<u64>>;
 
-/// A phrase for each thing without which the report is incomplete.
+/// The parts that the report lacks to be complete, a phrase for each.
 pub(crate) fn missing(
     plan: Option<&Plan>,
-    now: &Now,
+    repository: &Repository,
     report: &Report,
-    is_possible: Possible,
+    is_possible: IsPossible,
 ) -> Vec<String> {
-    let mut missing = origin(plan, now);
+    let mut missing = origin(plan, repository);
     let plan = plan.cloned().unwrap_or(Plan {
         seeds: 1,
         ..Plan::default()
     });
-    missing.extend(of_matrix(&plan, &report.matrix, is_possible));
-    missing.extend(of_peers(&plan, &report.compared, is_possible));
+    missing.extend(missing_from_matrix(&plan, &report.matrix, is_possible));
+    missing.extend(missing_from_comparison(
+        &plan,
+        &report.compared,
+        is_possible,
+    ));
     let Facts {
         long,
         names,
@@ -70,29 +77,33 @@ pub(crate) fn missing(
         }
     }
     missing.extend(names.is_none().then(|| "the run of many names".to_owned()));
-    missing.extend(of_fuzz(&plan, fuzz.as_ref()));
-    missing.extend(power.is_none().then(|| "what the run can find".to_owned()));
+    missing.extend(missing_fuzz_targets(&plan, fuzz.as_ref()));
+    missing.extend(
+        power
+            .is_none()
+            .then(|| "the bugs that the run detects".to_owned()),
+    );
     missing
 }
 
-fn origin(plan: Option<&Plan>, now: &Now) -> Vec<String> {
+fn origin(plan: Option<&Plan>, repository: &Repository) -> Vec<String> {
     let Some(plan) = plan else {
-        return vec!["a note of the commit at the beginning".to_owned()];
+        return vec!["a record of the commit at the beginning".to_owned()];
     };
     let mut missing = Vec::new();
-    if plan.commit != now.commit {
+    if plan.commit != repository.commit {
         missing.push(format!(
             "one commit for all: it was {} at the beginning, and is {}",
-            plan.commit, now.commit
+            plan.commit, repository.commit
         ));
     }
-    for (is_clean, when) in [(plan.clean, "beginning"), (now.is_clean, "end")] {
+    for (is_clean, when) in [(plan.clean, "beginning"), (repository.is_clean, "end")] {
         missing.extend((!is_clean).then(|| format!("a clean work tree at the {when}")));
     }
     missing
 }
 
-fn of_matrix(plan: &Plan, cells: &[Cell], is_possible: Possible) -> Vec<String> {
+fn missing_from_matrix(plan: &Plan, cells: &[Cell], is_possible: IsPossible) -> Vec<String> {
     let seeds = seeds(cells);
     let mut missing = Vec::new();
     let mut possible = Vec::new();
@@ -101,13 +112,13 @@ fn of_matrix(plan: &Plan, cells: &[Cell], is_possible: Possible) -> Vec<String> 
     }
     for kind in Kind::value_variants() {
         for fault in possible.iter().filter(|fault| fault.on.contains(kind)) {
-            missing.extend(lacks(&seeds, (OURS, *kind, fault.name), plan.seeds));
+            missing.extend(missing_seeds(&seeds, (OURS, *kind, fault.name), plan.seeds));
         }
     }
     missing
 }
 
-fn of_peers(plan: &Plan, cells: &[Cell], is_possible: Possible) -> Vec<String> {
+fn missing_from_comparison(plan: &Plan, cells: &[Cell], is_possible: IsPossible) -> Vec<String> {
     if plan.peer_seeds == 0 {
         return vec!["the comparison with other libraries".to_owned()];
     }
@@ -116,16 +127,20 @@ fn of_peers(plan: &Plan, cells: &[Cell], is_possible: Possible) -> Vec<String> {
     for runs in plan.peer_runs.split_whitespace() {
         let (name, faults) = runs.split_once(':').unwrap_or((runs, ""));
         let Ok(kind) = Kind::from_str(name, false) else {
-            missing.push(format!("the deployment {name}, which is not known"));
+            missing.push(format!("the unknown deployment {name}"));
             continue;
         };
         let here = |fault: &fault::Fault| fault.on.contains(&kind) && is_possible(fault.needs);
-        let is_at_home =
+        let supports_kind =
             |library: &&str| Peer::named(library).is_none_or(|peer| peer.places.contains(&kind));
-        for library in plan.peers.split(',').filter(is_at_home) {
+        for library in plan.peers.split(',').filter(supports_kind) {
             for fault in faults.split(',') {
                 if fault::named(fault).is_some_and(here) {
-                    missing.extend(lacks(&seeds, (library, kind, fault), plan.peer_seeds));
+                    missing.extend(missing_seeds(
+                        &seeds,
+                        (library, kind, fault),
+                        plan.peer_seeds,
+                    ));
                 }
             }
         }
@@ -141,25 +156,25 @@ fn seeds(cells: &[Cell]) -> Seeds<'_> {
             cell.deployment.as_str(),
             cell.fault.as_str(),
         );
-        // One that was tried again counts as the seed that it began with.
+        // A repeated cell counts for the seed of its first attempt.
         let planned = cell.seed.saturating_sub(cell.again * NEXT_SEED);
         seeds.entry(key).or_default().insert(planned);
     }
     seeds
 }
 
-fn lacks(seeds: &Seeds<'_>, run: (&str, Kind, &str), planned: usize) -> Option<String> {
+fn missing_seeds(seeds: &Seeds<'_>, run: (&str, Kind, &str), planned: usize) -> Option<String> {
     let (library, kind, fault) = run;
-    let there = seeds
+    let found = seeds
         .get(&(library, kind.name().as_str(), fault))
         .map_or(0, BTreeSet::len);
-    (there < planned).then(|| {
+    (found < planned).then(|| {
         let deployment = deployment_name(&kind.name());
-        format!("{library} under {fault}, {deployment}: {there} of {planned} seeds")
+        format!("{library} under {fault}, {deployment}: {found} of {planned} seeds")
     })
 }
 
-fn of_fuzz(plan: &Plan, fuzz: Option<&Fuzz>) -> Vec<String> {
+fn missing_fuzz_targets(plan: &Plan, fuzz: Option<&Fuzz>) -> Vec<String> {
     let Some(fuzz) = fuzz else {
         return vec!["bad input".to_owned()];
     };
@@ -171,11 +186,11 @@ fn of_fuzz(plan: &Plan, fuzz: Option<&Fuzz>) -> Vec<String> {
         .collect()
 }
 
-/// What was not planned, or shows nothing; a sentence for each.
+/// What did not run, or has no useful result, and why. One sentence each.
 pub(crate) fn left_out(
     report: &Report,
     without_result: &[String],
-    is_possible: Possible,
+    is_possible: IsPossible,
 ) -> Vec<String> {
     let mut left_out = Vec::new();
     for fault in fault::all().filter(|fault| !is_possible(fault.needs)) {
@@ -190,27 +205,28 @@ pub(crate) fn left_out(
             .map(|run| format!("{run}: the run left no result.")),
     );
     let parts = &report.facts.origin.parts;
-    // What failed may have been done again.
+    // A part that failed may have been repeated with success. Exit code 1 means violations, so it counts as success
+    // here.
     let is_done = |name: &str| parts.iter().any(|part| part.name == name && part.code < 2);
     for part in parts.iter().filter(|part| !is_done(&part.name)) {
         left_out.push(format!("{} ended with exit code {}.", part.name, part.code));
     }
-    left_out.extend(met_nobody(&report.matrix));
-    left_out.extend(met_nobody(&report.compared));
+    left_out.extend(cells_without_a_holder(&report.matrix));
+    left_out.extend(cells_without_a_holder(&report.compared));
     left_out
 }
 
-/// Cells of which no seed met a holder.
-fn met_nobody(cells: &[Cell]) -> Vec<String> {
+/// The cells whose fault met no holder with any seed.
+fn cells_without_a_holder(cells: &[Cell]) -> Vec<String> {
     let mut met: BTreeMap<String, bool> = BTreeMap::new();
     for cell in cells.iter().filter(|cell| cell.fault != "none") {
-        let came = cell.met.injections > 0;
-        *met.entry(name_of(cell)).or_default() |= came && cell.is_a_result();
+        let was_injected = cell.met.injections > 0;
+        *met.entry(cell_name(cell)).or_default() |= was_injected && cell.is_a_result();
     }
-    let nobody = met.into_iter().filter(|(_, met)| !met);
-    nobody
+    let without_a_holder = met.into_iter().filter(|(_, met)| !met);
+    without_a_holder
         .map(|(name, _)| {
-            format!("{name}: no injection met a holder, so it shows nothing of losses.")
+            format!("{name}: no injection met a holder, so it says nothing about losses.")
         })
         .collect()
 }

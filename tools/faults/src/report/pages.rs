@@ -1,4 +1,5 @@
-//! The pages: an index, one for each deployment, one for the other libraries, and one for what the run can find.
+//! The pages: an index, one for each deployment, one for the other libraries, and one for the bugs that the run
+//! detects.
 
 mod deployment;
 mod index;
@@ -8,39 +9,49 @@ mod power;
 mod rest;
 mod sum;
 
-use super::lessons::Taught;
-use super::{Report, again, deployment_name, is_peer, markdown};
+use super::lessons::Example;
+use super::{Report, deployment_name, is_peer, markdown, repeat_command};
 use crate::result::{Cell, Overlaps};
 use markdown::{code, escaped, number};
 
 const PEERS: &str = "peers.md";
 const POWER: &str = "power.md";
-const WRITTEN: &str =
+const GENERATED: &str =
     "<!-- Written by tools/faults/publish. What is changed here by hand is lost. -->\n\n";
 
-/// How many sentences a list has, and how many of them one cell; the counts are of all.
+/// Limits of a list of sentences. The totals on the pages count the sentences that are not listed as well.
 #[derive(Clone, Copy)]
-struct Most(usize, usize);
+struct Limits {
+    /// A cell is left out if this many sentences are listed before it.
+    all: usize,
+    each_cell: usize,
+}
 
-const VIOLATIONS: Most = Most(60, 3);
-const EXCUSES: Most = Most(12, 1);
+const VIOLATIONS: Limits = Limits {
+    all: 60,
+    each_cell: 3,
+};
+const EXCUSES: Limits = Limits {
+    all: 12,
+    each_cell: 1,
+};
 
-/// Names of files, and their text.
-pub(super) fn all(report: &Report, taught: &[Taught<'_>]) -> Vec<(String, String)> {
+/// Returns the file name and the text of each page.
+pub(super) fn all(report: &Report, examples: &[Example<'_>]) -> Vec<(String, String)> {
     let mut pages = vec![("README.md".to_owned(), index::page(report))];
     for deployment in report.deployments() {
-        let taught: Vec<_> = taught
+        let examples: Vec<_> = examples
             .iter()
             .filter(|one| !is_peer(one.cell) && one.cell.deployment == deployment)
             .collect();
         pages.push((
             markdown::page(deployment),
-            deployment::page(deployment, report, &taught),
+            deployment::page(deployment, report, &examples),
         ));
     }
     if !report.compared.is_empty() {
-        let taught: Vec<_> = taught.iter().filter(|one| is_peer(one.cell)).collect();
-        pages.push((PEERS.to_owned(), peers::page(report, &taught)));
+        let examples: Vec<_> = examples.iter().filter(|one| is_peer(one.cell)).collect();
+        pages.push((PEERS.to_owned(), peers::page(report, &examples)));
     }
     if let Some(power) = &report.facts.power {
         pages.push((POWER.to_owned(), power::page(power)));
@@ -48,7 +59,7 @@ pub(super) fn all(report: &Report, taught: &[Taught<'_>]) -> Vec<(String, String
     pages
 }
 
-/// Each once, in the order of the run.
+/// Removes repeated names. The others keep their order.
 pub(super) fn in_order<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
     let mut order = Vec::new();
     for name in names {
@@ -63,7 +74,7 @@ fn title(deployment: &str) -> String {
     escaped(&deployment_name(deployment))
 }
 
-/// `1 excused, 2 invalid`, or 0; what must not be stands out.
+/// `1 excused, 2 invalid`, or `0`. Valid overlaps are violations, so they are bold.
 fn overlaps(of: Overlaps) -> String {
     let mut parts = Vec::new();
     if of.valid > 0 {
@@ -81,7 +92,7 @@ fn overlaps(of: Overlaps) -> String {
     }
 }
 
-/// What must not be stands out.
+/// `none`, or the number of violations in bold.
 fn verdict(violations: u64) -> String {
     match violations {
         0 => "none".to_owned(),
@@ -97,40 +108,41 @@ fn longest(times: &[u64]) -> String {
 }
 
 /// `3 of 4`.
-fn of(some: u64, all: u64) -> String {
+fn out_of(some: u64, all: u64) -> String {
     format!("{} of {}", number(some), number(all))
 }
 
-/// Nothing, if there is nothing to show.
-fn section(title: &str, about: &str, shown: &str) -> String {
+/// A section with a heading. It is empty, without a heading, if the content is empty.
+fn section(title: &str, about: &str, content: &str) -> String {
     let gap = if about.is_empty() { "" } else { "\n\n" };
-    match shown.trim_end() {
+    match content.trim_end() {
         "" => String::new(),
-        shown => format!("## {title}\n\n{about}{gap}{shown}\n\n"),
+        content => format!("## {title}\n\n{about}{gap}{content}\n\n"),
     }
 }
 
-/// What cells have to say, each with what does its run again; shortened, with the true number.
+/// Lists sentences of the cells, and for each cell the command that repeats its run. If the limits shorten the list, a
+/// last line states the total.
 fn sentences<'a>(
     cells: impl Iterator<Item = &'a Cell>,
     of: impl Fn(&Cell) -> &[String],
-    again: impl Fn(&Cell) -> String,
-    Most(most, of_a_cell): Most,
+    repeat_command: impl Fn(&Cell) -> String,
+    limits: Limits,
 ) -> String {
     let (mut lines, mut shown, mut total) = (Vec::new(), 0, 0);
     for cell in cells {
         let all = of(cell);
         total += all.len();
-        if all.is_empty() || shown >= most {
+        if all.is_empty() || shown >= limits.all {
             continue;
         }
-        let name = escaped(&super::name_of(cell));
+        let name = escaped(&super::cell_name(cell));
         lines.push(format!(
             "- {name}, on {}: {}\n",
             escaped(&cell.server),
-            code(&again(cell))
+            code(&repeat_command(cell))
         ));
-        let kept = &all[..all.len().min(of_a_cell)];
+        let kept = &all[..all.len().min(limits.each_cell)];
         lines.extend(
             kept.iter()
                 .map(|sentence| format!("  - {}\n", escaped(sentence))),
@@ -145,8 +157,9 @@ fn sentences<'a>(
     format!("{lines}\n{shown} of {total} are shown; `results.json` has all.\n")
 }
 
-/// What a long run was started with, or what does the run of a cell again.
-fn again_long(report: &Report) -> impl Fn(&Cell) -> String {
+/// Returns the command that started the long run of a cell. If that is not known, returns the usual command for the
+/// cell.
+fn long_run_command(report: &Report) -> impl Fn(&Cell) -> String {
     |cell| {
         let name = format!("long-{}", cell.deployment);
         let part = report
@@ -155,15 +168,15 @@ fn again_long(report: &Report) -> impl Fn(&Cell) -> String {
             .parts
             .iter()
             .find(|part| part.name == name);
-        part.map_or_else(|| again(cell), |part| part.command.clone())
+        part.map_or_else(|| repeat_command(cell), |part| part.command.clone())
     }
 }
 
-/// Timelines, each with what one sees.
-fn timelines(taught: &[&Taught<'_>]) -> String {
-    let shown = taught.iter().map(|Taught { lesson, cell }| {
-        let name = escaped(&super::name_of(cell));
-        let [first, second] = lesson.says;
+/// The timelines, each with an explanation.
+fn timelines(examples: &[&Example<'_>]) -> String {
+    let shown = examples.iter().map(|Example { lesson, cell }| {
+        let name = escaped(&super::cell_name(cell));
+        let [first, second] = lesson.text;
         format!(
             "### {name}\n\n{first} {second}\n\n![{name}]({})\n\n",
             lesson.picture()

@@ -1,4 +1,4 @@
-//! What the runs have left in their folders.
+//! Reads the results of the runs from their folders.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,12 +9,12 @@ use serde::de::DeserializeOwned;
 
 use crate::cell::CELLS;
 use crate::fault;
-use crate::report::picture_of;
+use crate::report::timeline_file;
 use crate::result::Cell;
 use crate::workload::Workload;
 use crate::world::Kind;
 
-/// One start of the program; it has a cell for each workload.
+/// One run of the program. It has a cell for each workload.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Run {
     pub(crate) library: String,
@@ -42,17 +42,17 @@ impl Run {
     }
 }
 
-/// All below one folder.
+/// All runs in a folder.
 #[derive(Debug, Default)]
 pub(crate) struct Runs {
-    /// In the order of faults and deployments in the report, and then of seeds.
+    /// Sorted by library, deployment, fault, seed and workload, in the order of the report.
     pub(crate) cells: Vec<Cell>,
     folders: BTreeMap<Run, PathBuf>,
-    /// Folders of runs that left nothing.
+    /// The folders of runs that left no result.
     pub(crate) without_result: Vec<String>,
 }
 
-/// Folders of runs lie in the folder of all, or one below.
+/// The folders of runs are in the folder itself or in one of its subfolders.
 const DEPTH: usize = 2;
 
 impl Runs {
@@ -79,7 +79,7 @@ impl Runs {
                     self.folders.extend(runs);
                     self.cells.extend(cells);
                 }
-                None if is_of_a_run(&folder) => {
+                None if is_folder_of_run(&folder) => {
                     let name = folder.file_name().unwrap_or_default().display().to_string();
                     self.without_result.push(name);
                 }
@@ -90,30 +90,30 @@ impl Runs {
         Ok(())
     }
 
-    /// Where the timeline of a cell lies.
+    /// The file with the timeline of a cell.
     pub(crate) fn timeline(&self, cell: &Cell) -> Option<PathBuf> {
-        Some(self.folders.get(&Run::of(cell))?.join(picture_of(cell)))
+        Some(self.folders.get(&Run::of(cell))?.join(timeline_file(cell)))
     }
 }
 
-/// Its log is there, whatever became of it.
-fn is_of_a_run(folder: &Path) -> bool {
+/// Whether this is the folder of a run. Every run has a log, even if it failed.
+fn is_folder_of_run(folder: &Path) -> bool {
     let files = fs::read_dir(folder).into_iter().flatten().flatten();
     files
         .map(|file| file.file_name())
         .any(|name| name.to_string_lossy().starts_with("log"))
 }
 
-/// Nothing, if the file is not there.
+/// Reads a JSON file. Returns `None` if the file does not exist.
 pub(crate) fn read<T: DeserializeOwned>(file: &Path) -> Result<Option<T>, String> {
     if !file.exists() {
         return Ok(None);
     }
-    let told = |error: &dyn std::fmt::Display| format!("{}: {error}", file.display());
-    let text = fs::read_to_string(file).map_err(|error| told(&error))?;
+    let with_path = |error: &dyn std::fmt::Display| format!("{}: {error}", file.display());
+    let text = fs::read_to_string(file).map_err(|error| with_path(&error))?;
     serde_json::from_str(&text)
         .map(Some)
-        .map_err(|error| told(&error))
+        .map_err(|error| with_path(&error))
 }
 
 fn sort(cells: &mut [Cell]) {

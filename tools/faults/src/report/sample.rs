@@ -1,4 +1,4 @@
-//! Histories of a lock with a lease, made up: they show what a picture looks like, and nothing else.
+//! Made-up histories of locks, as input for the tests of timelines and pages.
 
 use crate::history::{Event, Mode, Scope, What};
 use crate::result::{Cell, Overlaps};
@@ -21,8 +21,8 @@ pub(super) fn at(ms: u64) -> u64 {
     (1_000_000 + ms) * MS
 }
 
-pub(super) fn begins(at_ms: u64, name: &str) -> Event {
-    let detail = format!("{name}, whoever it hits");
+pub(super) fn fault_begins(at_ms: u64, name: &str) -> Event {
+    let detail = format!("details of {name}");
     let scope = Scope::default();
     event(
         at_ms,
@@ -38,7 +38,7 @@ pub(super) fn begins(at_ms: u64, name: &str) -> Event {
     )
 }
 
-fn ends(at_ms: u64, name: &str) -> Event {
+fn fault_ends(at_ms: u64, name: &str) -> Event {
     let (detail, scope) = (String::new(), Scope::default());
     let what = What::Fault {
         fault: name.to_owned(),
@@ -80,15 +80,15 @@ pub(super) fn cell(deployment: &str, fault: &str, workload: &str) -> Cell {
     }
 }
 
-/// Four processes take turns for ten seconds; one is stopped in its section for longer than its lease of a second, and
-/// another killed.
-pub(super) fn turns(workload: &str, locks: u64, hold_ms: u64) -> Vec<Event> {
+/// Four processes take turns with each lock for ten seconds. Process 2 is stopped while it holds the lock, for longer
+/// than its lease of a second. Process 3 is killed while it holds the lock.
+pub(super) fn taking_turns(workload: &str, locks: u64, hold_ms: u64) -> Vec<Event> {
     const LEASE: u64 = 1000;
     let mut random = fastrand::Rng::with_seed(7);
     let mut events = vec![
-        begins(2000, "stop-client"),
-        ends(3600, "stop-client"),
-        begins(5000, "kill-client"),
+        fault_begins(2000, "stop-client"),
+        fault_ends(3600, "stop-client"),
+        fault_begins(5000, "kill-client"),
     ];
     for process in 1..=4 {
         let started = What::Started {
@@ -103,11 +103,11 @@ pub(super) fn turns(workload: &str, locks: u64, hold_ms: u64) -> Vec<Event> {
         let (mut now, mut holder) = (10 + lock, 1);
         let mut released = [0; 5];
         while now < 10_000 {
-            let say = |at: u64, what: What| event(at, holder, worker, &name, what);
+            let lock_event = |at: u64, what: What| event(at, holder, worker, &name, what);
             let asked = now
                 .saturating_sub(40 + random.u64(0..60))
                 .max(released[holder as usize]);
-            events.push(say(
+            events.push(lock_event(
                 asked,
                 What::Asked {
                     mode: Mode::Exclusive,
@@ -115,12 +115,12 @@ pub(super) fn turns(workload: &str, locks: u64, hold_ms: u64) -> Vec<Event> {
                     renewed_ms: None,
                 },
             ));
-            events.push(say(now, granted(now + LEASE)));
+            events.push(lock_event(now, granted(now + LEASE)));
             let end = now + hold_ms / 2 + random.u64(0..hold_ms);
-            let caught_by = |fault: u64| (fault.saturating_sub(2 * hold_ms)..fault).contains(&now);
-            if holder == 2 && caught_by(2000) {
-                events.push(say(3601, What::Doubted));
-                events.push(say(
+            let is_hit_by = |fault: u64| (fault.saturating_sub(2 * hold_ms)..fault).contains(&now);
+            if holder == 2 && is_hit_by(2000) {
+                events.push(lock_event(3601, What::Doubted));
+                events.push(lock_event(
                     3610,
                     What::Lost {
                         reason: "Expired".to_owned(),
@@ -128,12 +128,15 @@ pub(super) fn turns(workload: &str, locks: u64, hold_ms: u64) -> Vec<Event> {
                 ));
                 now += LEASE + 20;
                 released[2] = 3620;
-            } else if holder == 3 && caught_by(5000) {
+            } else if holder == 3 && is_hit_by(5000) {
                 now += LEASE + 20;
             } else {
-                events.push(say(now + hold_ms / 4, held(now + hold_ms / 4 + LEASE)));
-                events.push(say(end, What::Releasing));
-                events.push(say(end + 2, What::Released { error: None }));
+                events.push(lock_event(
+                    now + hold_ms / 4,
+                    held(now + hold_ms / 4 + LEASE),
+                ));
+                events.push(lock_event(end, What::Releasing));
+                events.push(lock_event(end + 2, What::Released { error: None }));
                 now = end + 3;
                 released[holder as usize] = now;
             }
@@ -156,13 +159,13 @@ pub(super) fn turns(workload: &str, locks: u64, hold_ms: u64) -> Vec<Event> {
     events
 }
 
-/// Readers of three processes, and now and then a writer.
+/// Three processes with several readers each, and a writer from time to time.
 pub(super) fn readers() -> Vec<Event> {
     let mut random = fastrand::Rng::with_seed(3);
     let mut events = vec![
-        begins(1500, "script-flush"),
-        begins(1600, "latency"),
-        ends(4000, "latency"),
+        fault_begins(1500, "script-flush"),
+        fault_begins(1600, "latency"),
+        fault_ends(4000, "latency"),
     ];
     for process in 1..=3 {
         events.push(event(
@@ -182,8 +185,8 @@ pub(super) fn readers() -> Vec<Event> {
             for worker in 0..3 {
                 let from = round + random.u64(0..60);
                 let until = from + 60 + random.u64(0..150);
-                let say = |at, what| event(at, process, worker, "read_write:0", what);
-                events.push(say(
+                let lock_event = |at, what| event(at, process, worker, "read_write:0", what);
+                events.push(lock_event(
                     round - 15,
                     What::Asked {
                         mode: Mode::Shared,
@@ -191,15 +194,15 @@ pub(super) fn readers() -> Vec<Event> {
                         renewed_ms: None,
                     },
                 ));
-                events.push(say(from, granted(from + 1000)));
-                events.push(say(until, What::Releasing));
-                events.push(say(until + 1, What::Released { error: None }));
+                events.push(lock_event(from, granted(from + 1000)));
+                events.push(lock_event(until, What::Releasing));
+                events.push(lock_event(until + 1, What::Released { error: None }));
             }
         }
         let from = round + 280;
         let writer = random.u32(1..=3);
-        let say = |at, what| event(at, writer, 9, "read_write:0", what);
-        events.push(say(
+        let lock_event = |at, what| event(at, writer, 9, "read_write:0", what);
+        events.push(lock_event(
             round + 100,
             What::Asked {
                 mode: Mode::Exclusive,
@@ -207,18 +210,18 @@ pub(super) fn readers() -> Vec<Event> {
                 renewed_ms: None,
             },
         ));
-        events.push(say(from, granted(from + 1000)));
-        events.push(say(from + 60, What::Releasing));
-        events.push(say(from + 61, What::Released { error: None }));
+        events.push(lock_event(from, granted(from + 1000)));
+        events.push(lock_event(from + 60, What::Releasing));
+        events.push(lock_event(from + 61, What::Released { error: None }));
         round += 360;
     }
     events.sort_by_key(|event| event.at);
     events
 }
 
-/// After a failover two processes believe that they hold the lock, until one is told.
+/// After a failover, two processes hold the same lock, until process 1 is told that its hold is lost.
 pub(super) fn two_holders() -> Vec<Event> {
-    let say = |at, process, what| event(at, process, 0, "plain:0", what);
+    let lock_event = |at, process, what| event(at, process, 0, "plain:0", what);
     let ask = || What::Asked {
         mode: Mode::Exclusive,
         fixed_ms: None,
@@ -239,27 +242,27 @@ pub(super) fn two_holders() -> Vec<Event> {
     vec![
         start(1),
         start(2),
-        say(100, 1, ask()),
-        say(110, 1, granted(4000)),
-        say(300, 2, ask()),
-        begins(1200, "failover"),
-        say(1900, 2, granted(5000)),
-        ends(2000, "failover"),
-        say(2100, 1, held(4500)),
-        say(2500, 1, refused_write()),
-        say(
+        lock_event(100, 1, ask()),
+        lock_event(110, 1, granted(4000)),
+        lock_event(300, 2, ask()),
+        fault_begins(1200, "failover"),
+        lock_event(1900, 2, granted(5000)),
+        fault_ends(2000, "failover"),
+        lock_event(2100, 1, held(4500)),
+        lock_event(2500, 1, refused_write()),
+        lock_event(
             2600,
             1,
             What::Lost {
                 reason: "Gone".to_owned(),
             },
         ),
-        say(4000, 2, What::Releasing),
-        say(4010, 2, What::Released { error: None }),
-        say(4200, 1, ask()),
-        say(4202, 1, granted(8000)),
-        say(6000, 1, What::Releasing),
-        say(6001, 1, What::Released { error: None }),
+        lock_event(4000, 2, What::Releasing),
+        lock_event(4010, 2, What::Released { error: None }),
+        lock_event(4200, 1, ask()),
+        lock_event(4202, 1, granted(8000)),
+        lock_event(6000, 1, What::Releasing),
+        lock_event(6001, 1, What::Released { error: None }),
     ]
 }
 

@@ -1,5 +1,4 @@
-//! The report of made-up cells: its numbers are those of the cells, it is refused if something is missing, and no
-//! name breaks it.
+//! Tests of a report that is made from made-up cells.
 
 mod input;
 mod numbers;
@@ -12,14 +11,14 @@ use std::path::PathBuf;
 use clap::ValueEnum as _;
 
 use super::facts::{
-    Deliberate, Fuzz, Library, Machine, ManyNames, Origin, Part, Point, Promise, Target,
+    Fuzz, Library, Machine, ManyNames, Origin, Part, PlantedBug, Point, Promise, Target,
 };
 use super::sample::cell;
 use super::{Facts, OURS, Report};
 use crate::result::{Cell, Losses, Met, Overlaps, Renewals};
 use crate::world::Kind;
 
-/// A folder of its own, gone at the end.
+/// A temporary folder, removed on drop.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -33,14 +32,14 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        fs::remove_dir_all(&self.0).expect("it is ours");
+        fs::remove_dir_all(&self.0).expect("the folder can be removed");
     }
 }
 
-const ODD: &str = "<&>|`]_*\n(x";
+const SPECIAL_CHARACTERS: &str = "<&>|`]_*\n(x";
 const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
 
-/// Two deployments, two faults, three workloads and three seeds: 12 runs with 36 cells. Each run has two injections.
+/// Two deployments, two faults, three seeds and three workloads: 12 runs with 36 cells. Each run has two injections.
 fn matrix() -> Vec<Cell> {
     let mut cells = Vec::new();
     for deployment in ["single", "sentinel"] {
@@ -63,7 +62,7 @@ fn matrix() -> Vec<Cell> {
         }
     }
     let (last, first) = (cells.len() - 1, 0);
-    cells[first].violations = vec!["a sentence of what must not be".to_owned()];
+    cells[first].violations = vec!["a sentence about a violation".to_owned()];
     cells[first].overlaps.valid = 1;
     cells[last].overlaps = Overlaps {
         excused: 2,
@@ -86,7 +85,7 @@ fn matrix() -> Vec<Cell> {
     cells
 }
 
-/// One library beside ours, ten seeds, and in three of them two holders.
+/// This library and another one, with ten seeds. The other one has two holders with three of the seeds.
 fn compared() -> Vec<Cell> {
     let mut cells = Vec::new();
     for library in ["leasehold", "bsm/redislock"] {
@@ -109,7 +108,7 @@ fn compared() -> Vec<Cell> {
             });
         }
     }
-    // Ours alone: not compared.
+    // Only this library has this cell, so it is not compared.
     cells.push(cell("single", "freeze-client", "fair"));
     cells
 }
@@ -134,11 +133,11 @@ fn facts() -> Facts {
         seconds: 60.5,
         ..Target::default()
     };
-    let found = |class: &str, found: bool| Deliberate {
+    let found = |class: &str, found: bool| PlantedBug {
         name: format!("{class}-{found}"),
         class: class.to_owned(),
         found,
-        ..Deliberate::default()
+        ..PlantedBug::default()
     };
     Facts {
         origin: Origin {
@@ -172,8 +171,8 @@ fn facts() -> Facts {
         libraries: vec![Library {
             name: "bsm/redislock".to_owned(),
             promises: vec![Promise {
-                says: ODD.to_owned(),
-                source: ODD.to_owned(),
+                says: SPECIAL_CHARACTERS.to_owned(),
+                source: SPECIAL_CHARACTERS.to_owned(),
             }],
             ..Library::default()
         }],
@@ -190,14 +189,14 @@ fn report() -> Report {
 }
 
 fn pages(report: &Report) -> BTreeMap<String, String> {
-    super::pages::all(report, &report.taught())
+    super::pages::all(report, &report.examples())
         .into_iter()
         .collect()
 }
 
-fn line<'a>(page: &'a str, of: &str) -> &'a str {
+fn line<'a>(page: &'a str, prefix: &str) -> &'a str {
     let mut lines = page.lines();
     lines
-        .find(|line| line.starts_with(of))
-        .unwrap_or_else(|| panic!("no {of} in {page}"))
+        .find(|line| line.starts_with(prefix))
+        .unwrap_or_else(|| panic!("no line begins with {prefix}: {page}"))
 }

@@ -1,4 +1,5 @@
-//! The timeline of a cell: who held which lock when, as far as it was told, and what was done to the servers.
+//! Draws the timeline of a cell: which process held which lock when, as far as the processes reported it, and the
+//! faults.
 
 mod holds;
 mod lanes;
@@ -12,17 +13,20 @@ use super::deployment_name;
 use super::svg::{Style, Svg, width};
 use crate::history::Event;
 use crate::result::Cell;
-use holds::{Fault, Story, faults, overlaps};
+use holds::{Activity, Fault, Mark, faults, overlaps};
 use lanes::{Lanes, Scale};
 
 const SECOND: u64 = 1_000_000_000;
-/// A few pictures are committed, of thousands that are drawn: locks are left out for it.
+/// The size that a picture should not exceed, because some pictures are committed. A picture that would be larger shows
+/// fewer locks.
 const BYTES: usize = 8_000;
+/// The most locks in one picture.
 const LOCKS: usize = 3;
 const WIDTH: u64 = 960;
 const LEFT: u64 = 96;
 const RIGHT: u64 = WIDTH - 16;
 const LINE: u64 = 16;
+/// The most rows of fault names.
 const LABEL_ROWS: usize = 3;
 
 const STYLE: Style = Style {
@@ -33,11 +37,12 @@ const STYLE: Style = Style {
            .t,.k,.d{stroke:#e6edf3}.f{fill-opacity:.22}",
 };
 
-/// A window is not longer, and what is to be seen lies so far from its end.
+/// The longest time that a picture shows.
 const LONGEST: u64 = 20 * SECOND;
+/// How much time a picture shows after the events that it is about.
 const AFTER: u64 = 3 * SECOND;
 
-/// Some seconds around the first fault.
+/// The time to show by default: some seconds around the first fault.
 pub(crate) fn window(history: &[Event]) -> Range<u64> {
     let first = history.first().map_or(0, |event| event.at);
     let last = history.last().map_or(0, |event| event.at);
@@ -48,39 +53,45 @@ pub(crate) fn window(history: &[Event]) -> Range<u64> {
     from..to.min(last).max(from + SECOND)
 }
 
-/// The seconds in which most can be seen: around two holders at once, a write that was refused, or a holder that was
-/// told of its loss, with the fault before it.
-fn focus(story: &Story, faults: &[Fault]) -> Option<Range<u64>> {
+/// The most interesting time: around two holders at once, a refused write, or a reported loss, in this order. It
+/// includes the fault that came before. Returns `None` if nothing like that happened.
+fn focus(activity: &Activity, faults: &[Fault]) -> Option<Range<u64>> {
     let mut by_lock: BTreeMap<&str, Vec<_>> = BTreeMap::new();
-    for hold in &story.holds {
+    for hold in &activity.holds {
         by_lock.entry(&hold.lock).or_default().push(hold);
     }
-    let twice = by_lock
+    let first_overlap = by_lock
         .values()
         .flat_map(|holds| overlaps(holds))
         .min_by_key(|span| span.start);
-    let moment = |all: &[(u32, String, u64)]| all.iter().map(|(.., at)| *at..*at).next();
-    let seen = twice
-        .or_else(|| moment(&story.refused))
-        .or_else(|| moment(&story.told))?;
-    // The first of those that are still on: an election has its cause in another one.
-    let begun = || faults.iter().filter(|fault| fault.time.start <= seen.start);
+    let first = |marks: &[Mark]| marks.iter().map(|(.., at)| *at..*at).next();
+    let event = first_overlap
+        .or_else(|| first(&activity.refused_writes))
+        .or_else(|| first(&activity.reported_losses))?;
+    // Of several active faults, the first one is the cause: an election, for example, follows from another fault.
+    let begun = || {
+        faults
+            .iter()
+            .filter(|fault| fault.time.start <= event.start)
+    };
     let cause = begun()
-        .find(|fault| fault.time.end >= seen.start)
+        .find(|fault| fault.time.end >= event.start)
         .or_else(|| begun().next_back());
     let before = cause.map(|fault| fault.time.start);
     let from = before
-        .unwrap_or(seen.start)
-        .max(seen.start.saturating_sub(LONGEST / 2));
+        .unwrap_or(event.start)
+        .max(event.start.saturating_sub(LONGEST / 2));
     let from = from.saturating_sub(SECOND);
-    Some(from..(seen.end + AFTER).clamp(from + 6 * SECOND, from + LONGEST))
+    Some(from..(event.end + AFTER).clamp(from + 6 * SECOND, from + LONGEST))
 }
 
-/// Draws what the processes did in that time, or when there was most to see. Of the cell only what names it is read.
+/// Draws the most interesting time of the history, or the given window if there is none. The cell is used for titles
+/// only.
 pub(crate) fn draw(history: &[Event], cell: &Cell, window: Range<u64>) -> String {
-    let (story, faults) = (Story::of(history), faults(history));
+    let (activity, faults) = (Activity::of(history), faults(history));
     let begin = history.first().map_or(window.start, |event| event.at);
-    let window = focus(&story, &faults).map_or(window, |focus| focus.start.max(begin)..focus.end);
+    let window =
+        focus(&activity, &faults).map_or(window, |focus| focus.start.max(begin)..focus.end);
     let processes = history
         .iter()
         .map(|event| event.process)
@@ -88,7 +99,7 @@ pub(crate) fn draw(history: &[Event], cell: &Cell, window: Range<u64>) -> String
     let processes = processes.collect();
     let picture = Picture {
         cell,
-        story,
+        activity,
         faults,
         processes,
         begin,
@@ -106,10 +117,10 @@ pub(crate) fn draw(history: &[Event], cell: &Cell, window: Range<u64>) -> String
 
 struct Picture<'a> {
     cell: &'a Cell,
-    story: Story,
+    activity: Activity,
     faults: Vec<Fault>,
     processes: BTreeSet<u32>,
-    /// Of the run.
+    /// When the run began.
     begin: u64,
     window: Range<u64>,
 }
@@ -124,7 +135,7 @@ impl Picture<'_> {
             left: LEFT,
             right: RIGHT,
         };
-        let lanes = Lanes::arrange(&self.story, &self.processes, &chosen, &scale, lanes_top);
+        let lanes = Lanes::arrange(&self.activity, &self.processes, &chosen, &scale, lanes_top);
         let bottom = lanes.bottom;
         let Cell {
             workload,
@@ -139,7 +150,7 @@ impl Picture<'_> {
         self.draw_faults(&mut svg, &scale, &labels, lanes_top, bottom);
         self.draw_axis(&mut svg, &scale, lanes_top, bottom);
         let mut legend = lanes.draw(&mut svg);
-        if !self.seen_faults().is_empty() {
+        if !self.visible_faults().is_empty() {
             legend.push(("f", "fault"));
         }
         let last = draw_legend(&mut svg, &legend, bottom + 60);
@@ -154,7 +165,7 @@ impl Picture<'_> {
             seed,
             ..
         } = self.cell;
-        // A driver that does not know its version says the name alone.
+        // A driver that does not know the version of its library reports the name as version.
         let version = if version == library { "" } else { version };
         let mut parts = vec![
             format!("{library} {version}").trim().to_owned(),
@@ -170,28 +181,30 @@ impl Picture<'_> {
         parts.join(" · ")
     }
 
-    /// The locks to show, those with overlaps and then the busiest first; and how many there are.
+    /// Returns the locks to show, and how many locks there are. Locks with the most overlaps are chosen first, then
+    /// those with the most marks, then those with the most holds.
     fn choose(&self, locks: usize) -> (Vec<String>, usize) {
         let mut by_lock: BTreeMap<&str, Vec<_>> = BTreeMap::new();
         for hold in self
-            .story
+            .activity
             .holds
             .iter()
-            .filter(|hold| meets(&hold.all, &self.window))
+            .filter(|hold| intersects(&hold.all, &self.window))
         {
             by_lock.entry(&hold.lock).or_default().push(hold);
         }
         for (_, lock, _) in self
-            .story
+            .activity
             .waits
             .iter()
-            .filter(|wait| meets(&wait.2, &self.window))
+            .filter(|wait| intersects(&wait.2, &self.window))
         {
             by_lock.entry(lock).or_default();
         }
         let mut ranked: Vec<_> = by_lock.iter().map(|(lock, holds)| (*lock, holds)).collect();
         let marks = |lock: &str| {
-            let marks = self.story.refused.iter().chain(&self.story.told);
+            let marks = self.activity.refused_writes.iter();
+            let marks = marks.chain(&self.activity.reported_losses);
             marks
                 .filter(|(_, of, at)| of == lock && self.window.contains(at))
                 .count()
@@ -208,14 +221,15 @@ impl Picture<'_> {
         (chosen, by_lock.len())
     }
 
-    fn seen_faults(&self) -> Vec<&Fault> {
+    fn visible_faults(&self) -> Vec<&Fault> {
         self.faults
             .iter()
-            .filter(|fault| meets(&fault.time, &self.window))
+            .filter(|fault| intersects(&fault.time, &self.window))
             .collect()
     }
 
-    /// Names of faults, in rows in which they do not touch; what finds no place has its band alone.
+    /// Arranges the names of the faults in rows, so that they do not touch. A fault whose name fits in no row has only
+    /// its band.
     fn labels(&self) -> Vec<Vec<(u64, &str)>> {
         let scale = Scale {
             window: self.window.clone(),
@@ -223,7 +237,7 @@ impl Picture<'_> {
             right: RIGHT,
         };
         let mut rows: Vec<Vec<(u64, &str)>> = Vec::new();
-        for fault in self.seen_faults() {
+        for fault in self.visible_faults() {
             let x = scale
                 .x(fault.time.start)
                 .min(RIGHT.saturating_sub(width(&fault.name)));
@@ -248,7 +262,7 @@ impl Picture<'_> {
         top: u64,
         bottom: u64,
     ) {
-        for fault in self.seen_faults() {
+        for fault in self.visible_faults() {
             let (x, end) = (scale.x(fault.time.start), scale.x(fault.time.end));
             let width = end.saturating_sub(x).max(3);
             let (height, detail) = (bottom - top, super::svg::escaped(&fault.detail));
@@ -283,18 +297,18 @@ impl Picture<'_> {
         svg.path("ax", &format!("M{LEFT} {bottom}H{RIGHT}"));
         let pixel = (self.window.end - self.window.start) / (RIGHT - LEFT) / 1_000_000;
         let label = format!(
-            "seconds since the run began; what is less than {} ms apart touches",
+            "seconds since the run began; marks less than {} ms apart touch",
             pixel + 1
         );
         svg.text((LEFT.midpoint(RIGHT), bottom + 36), "c m", &label);
     }
 }
 
-fn meets(one: &Range<u64>, other: &Range<u64>) -> bool {
+fn intersects(one: &Range<u64>, other: &Range<u64>) -> bool {
     one.start <= other.end && other.start <= one.end
 }
 
-/// Says where its last row is.
+/// Draws the legend. Returns the vertical position of its last row.
 fn draw_legend(svg: &mut Svg, entries: &[(&'static str, &str)], mut y: u64) -> u64 {
     let mut x = 16;
     for (class, text) in entries {
@@ -305,8 +319,8 @@ fn draw_legend(svg: &mut Svg, entries: &[(&'static str, &str)], mut y: u64) -> u
             "f" => format!("M{x} {}h18v10h-18z", y - 9),
             "t" => format!("M{} {}v6", x + 9, y - 8),
             "k" => lanes::cross(x + 9, y - 4),
-            "n" => lanes::peak(x + 9, y),
-            "d" => lanes::flag(x + 9, y - 8),
+            "n" => lanes::triangle_up(x + 9, y),
+            "d" => lanes::triangle_down(x + 9, y - 8),
             _ => format!("M{x} {}h18", y - 4),
         };
         svg.path(class, &mark);

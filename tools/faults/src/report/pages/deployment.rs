@@ -1,17 +1,17 @@
-//! The page of one deployment: what each fault affected, and the results.
+//! The page of one deployment: what each fault affected, and with which results.
 
-use super::super::lessons::Taught;
-use super::super::{again, markdown, plot_of};
+use super::super::lessons::Example;
+use super::super::{markdown, plot_file, repeat_command};
 use super::rest::meanings;
 use super::sum::Sum;
 use super::{
-    EXCUSES, VIOLATIONS, WRITTEN, in_order, of, section, sentences, timelines, title, verdict,
+    EXCUSES, GENERATED, VIOLATIONS, in_order, out_of, section, sentences, timelines, title, verdict,
 };
 use crate::report::Report;
 use crate::result::Cell;
 use markdown::{count, escaped, heads, number, table};
 
-pub(super) fn page(deployment: &str, report: &Report, taught: &[&Taught<'_>]) -> String {
+pub(super) fn page(deployment: &str, report: &Report, examples: &[&Example<'_>]) -> String {
     let cells: Vec<_> = report
         .matrix
         .iter()
@@ -20,10 +20,10 @@ pub(super) fn page(deployment: &str, report: &Report, taught: &[&Taught<'_>]) ->
     let sum: Sum = cells.iter().copied().collect();
     let servers = in_order(cells.iter().map(|cell| cell.server.as_str())).join(", ");
     let name = title(deployment);
-    let plot = plot_of(deployment);
+    let plot = plot_file(deployment);
     let parts = [
         format!(
-            "# Faults: {name}\n\n{WRITTEN}{} with {} ({}), on {}: {} and {}; {}. [Definitions](README.md#what-counts-as-an-overlap).\n\n",
+            "# Faults: {name}\n\n{GENERATED}{} with {} ({}), on {}: {} and {}; {}. [Definitions](README.md#what-counts-as-an-overlap).\n\n",
             count(sum.runs(), "program run"),
             count(sum.cells, "cell"),
             count(sum.seeds(), "seed"),
@@ -35,13 +35,18 @@ pub(super) fn page(deployment: &str, report: &Report, taught: &[&Taught<'_>]) ->
         section(
             "Violations",
             "Each breaks a promise of the library.",
-            &sentences(violated(&cells), |cell| &cell.violations, again, VIOLATIONS),
+            &sentences(
+                failed(&cells),
+                |cell| &cell.violations,
+                repeat_command,
+                VIOLATIONS,
+            ),
         ),
         section(
             "What the faults affected",
             "All workloads and seeds together. Of the injections of every cell, *met* counts those that came while an \
              affected process held a lock, waited for one, or had a renewal due.",
-            &met(&cells, |cell| &cell.fault, "fault"),
+            &affected(&cells, |cell| &cell.fault, "fault"),
         ),
         section(
             "Results",
@@ -61,14 +66,14 @@ pub(super) fn page(deployment: &str, report: &Report, taught: &[&Taught<'_>]) ->
             "All faults and seeds together.",
             &by_workload(&cells),
         ),
-        section("Timelines", "", &timelines(taught)),
+        section("Timelines", "", &timelines(examples)),
         section(
             "Excused events",
             "Overlaps, and everything else that the guarantee of the deployment permits.",
             &sentences(
                 cells.iter().copied(),
                 |cell| &cell.explained,
-                again,
+                repeat_command,
                 EXCUSES,
             ),
         ),
@@ -81,11 +86,11 @@ pub(super) fn page(deployment: &str, report: &Report, taught: &[&Taught<'_>]) ->
     parts.concat().trim_end().to_owned() + "\n"
 }
 
-fn violated<'a>(cells: &'a [&Cell]) -> impl Iterator<Item = &'a Cell> {
+fn failed<'a>(cells: &'a [&Cell]) -> impl Iterator<Item = &'a Cell> {
     cells.iter().copied().filter(|cell| !cell.passes())
 }
 
-/// A row for each fault, or for each workload.
+/// One row for each fault or workload, with the sum of its cells. `by` selects which of the two.
 fn rows(
     cells: &[&Cell],
     by: fn(&Cell) -> &str,
@@ -105,7 +110,7 @@ fn rows(
     names.into_iter().map(row).collect()
 }
 
-fn met(cells: &[&Cell], by: fn(&Cell) -> &str, head: &str) -> String {
+fn affected(cells: &[&Cell], by: fn(&Cell) -> &str, head: &str) -> String {
     let columns = [
         head,
         "runs",
@@ -122,9 +127,9 @@ fn met(cells: &[&Cell], by: fn(&Cell) -> &str, head: &str) -> String {
             number(sum.runs()),
             number(sum.seeds()),
             number(sum.injections()),
-            of(met.holders, met.injections),
-            of(met.waiters, met.injections),
-            of(met.renewals, met.injections),
+            out_of(met.holders, met.injections),
+            out_of(met.waiters, met.injections),
+            out_of(met.renewals, met.injections),
             number(sum.operations),
         ]
     });
@@ -151,7 +156,7 @@ fn outcome(cells: &[&Cell], by: fn(&Cell) -> &str, head: &str) -> String {
                 .map(number)
                 .join(" / "),
             of_three([overlaps.valid, overlaps.excused, overlaps.invalid]),
-            sum.told(),
+            sum.longest_notice(),
             sum.said_held(),
             sum.excusable(),
             verdict(sum.violations),
@@ -202,20 +207,20 @@ fn by_workload(cells: &[&Cell]) -> String {
         "fixed",
         "extended",
         "re-entered",
-        "not looked at",
+        "unchecked for a while",
     ];
-    let holds = rows(
+    let rows = rows(
         cells,
         |cell| &cell.workload,
         |sum| {
-            let of = sum.holds;
+            let holds = sum.holds;
             [
-                of.brief,
-                of.beyond_a_lease,
-                of.fixed,
-                of.extended,
-                of.reentered,
-                of.paused,
+                holds.brief,
+                holds.beyond_a_lease,
+                holds.fixed,
+                holds.extended,
+                holds.reentered,
+                holds.paused,
             ]
             .into_iter()
             .fold(vec![number(sum.operations)], |mut row, value| {
@@ -224,5 +229,5 @@ fn by_workload(cells: &[&Cell]) -> String {
             })
         },
     );
-    table(&heads(&columns), holds) + &outcome(cells, |cell| &cell.workload, "workload")
+    table(&heads(&columns), rows) + &outcome(cells, |cell| &cell.workload, "workload")
 }

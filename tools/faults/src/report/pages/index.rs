@@ -1,17 +1,17 @@
-//! The first page: what ran and the results come first, definitions after that.
+//! The first page. What ran and the results come first, the definitions after that.
 
 use super::super::{OURS, markdown};
 use super::rest::meanings;
 use super::sum::Sum;
 use super::{
-    PEERS, POWER, WRITTEN, in_order, of, origin, overlaps, peers, power, rest, section, title,
-    verdict,
+    GENERATED, PEERS, POWER, in_order, origin, out_of, overlaps, peers, power, rest, section,
+    title, verdict,
 };
 use crate::report::{Facts, Report};
 use markdown::{count, escaped, heads, number, table};
 
-/// What is missing, in the first paragraph.
-const NAMED: usize = 3;
+/// How many missing parts the first paragraph names.
+const MISSING_IN_HEAD: usize = 3;
 
 pub(super) fn page(report: &Report) -> String {
     let Facts {
@@ -48,9 +48,9 @@ pub(super) fn page(report: &Report) -> String {
         fuzz.as_ref().map_or(String::new(), rest::fuzz),
         section("What is missing", "This report is incomplete.", &markdown::list(missing)),
         section("Faults that did not run, and cells without a result", "", &markdown::list(left_out)),
-        WORDS.to_owned(),
-        origin::again(report),
-        BEFORE.to_owned(),
+        DEFINITIONS.to_owned(),
+        origin::reproduce(report),
+        CORRECTIONS.to_owned(),
         meanings("Faults", faults, cells().map(|cell| cell.fault.as_str())),
         meanings("Workloads", workloads, cells().map(|cell| cell.workload.as_str())),
     ];
@@ -66,10 +66,10 @@ fn head(report: &Report) -> String {
     } else {
         let shown: Vec<_> = missing
             .iter()
-            .take(NAMED)
+            .take(MISSING_IN_HEAD)
             .map(|what| escaped(what))
             .collect();
-        let rest = if missing.len() > NAMED {
+        let rest = if missing.len() > MISSING_IN_HEAD {
             "; [and more](#what-is-missing)"
         } else {
             ""
@@ -80,7 +80,7 @@ fn head(report: &Report) -> String {
         )
     };
     format!(
-        "# Faults\n\n{WRITTEN}{incomplete}\
+        "# Faults\n\n{GENERATED}{incomplete}\
          For readers who compare lock libraries or need to know what can go wrong.\n\
          This page shows what happened to locks while servers, networks and processes failed. Other libraries went \
          through the same program.\n\n\
@@ -101,15 +101,15 @@ fn outcome(report: &Report) -> String {
         ("violations", verdict(sum.violations)),
         (
             "injections that met a holder, counted per cell",
-            of(met.holders, met.injections),
+            out_of(met.holders, met.injections),
         ),
         (
             "injections that met a waiter",
-            of(met.waiters, met.injections),
+            out_of(met.waiters, met.injections),
         ),
         (
             "injections that met a renewal",
-            of(met.renewals, met.injections),
+            out_of(met.renewals, met.injections),
         ),
         (
             "renewals: done, failed, lost",
@@ -124,7 +124,10 @@ fn outcome(report: &Report) -> String {
                 .join(", "),
         ),
         ("two holders at once", overlaps(sum.overlaps)),
-        ("longest time until the previous holder knew", sum.told()),
+        (
+            "longest time until the previous holder knew",
+            sum.longest_notice(),
+        ),
         (
             "`Held` reported while another client had the lock: times, longest",
             sum.said_held(),
@@ -207,7 +210,7 @@ fn comparison(report: &Report) -> String {
     )
 }
 
-const WORDS: &str = "## What counts as an overlap\n\n\
+const DEFINITIONS: &str = "## What counts as an overlap\n\n\
     Two conflicting holds of one lock at the same time are one of three kinds:\n\n\
     - **Valid**: both holders had been told that they hold the lock, neither deadline had passed, and no event excuses \
     it. This is a violation.\n\
@@ -222,7 +225,8 @@ const WORDS: &str = "## What counts as an overlap\n\n\
     wait. A small tick above a bar is a hand-over from another process. An orange band is the fault. Two valid holds \
     that overlap are red.\n\n";
 
-const BEFORE: &str = "## What the previous report claimed and this one does not\n\n\
+/// Wrong claims of the previous report.
+const CORRECTIONS: &str = "## What the previous report claimed and this one does not\n\n\
     The previous report claimed 750 runs. There were 120 program runs with 725 cells. Holds lasted 5 to 60 ms and never \
     reached a renewal, so a build that never renewed passed, and so did one that ignored losses. Losing a renewed lock \
     for no reason was not a violation. \u{201c}Told within 136 ms\u{201d} counted the holder's own release. One event \

@@ -1,4 +1,4 @@
-//! What ran, when, where and by which commands, so that a reader can reproduce it.
+//! The sections that say what ran, when and where, and which commands reproduce it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use crate::report::runs::Run;
 use crate::result::Cell;
 use markdown::{code, count, duration, escaped, heads, number, table};
 
-/// How many of what, for each part of the run.
+/// A table with the numbers of runs, cells, seeds, injections and grants of each part.
 pub(super) fn what_ran(report: &Report) -> String {
     let compared = |ours: bool| {
         report
@@ -50,16 +50,17 @@ pub(super) fn what_ran(report: &Report) -> String {
         "grants",
     ];
     let cells = report.matrix.iter().chain(&report.compared);
-    let again = cells.filter(|cell| cell.again > 0).count() as u64;
+    let repeated = cells.filter(|cell| cell.again > 0).count() as u64;
     table(&heads(&columns), rows)
         + &format!(
             "A cell whose fault met no holder says nothing about losses. It is repeated with another seed, up to four times, \
              and only its last run counts here. {} ran again.\n",
-            count(again, "cell")
+            count(repeated, "cell")
         )
 }
 
-pub(super) fn again(report: &Report) -> String {
+/// The section with the commit, the machine, the servers and the commands.
+pub(super) fn reproduce(report: &Report) -> String {
     let Origin {
         commit,
         is_clean,
@@ -114,7 +115,7 @@ pub(super) fn again(report: &Report) -> String {
     section(
         "Reproduce it",
         about,
-        &(table(&heads(&["", ""]), rows) + &commands(&parts_of(parts)) + ONE_CELL),
+        &(table(&heads(&["", ""]), rows) + &commands(&commands_of(parts)) + ONE_CELL),
     )
 }
 
@@ -130,9 +131,10 @@ const ONE_CELL: &str = "\nOne run of the matrix, with all its cells and the time
     `target/fault-run/results.json` has the result of each cell. `target/fault-run/runs/LIBRARY-DEPLOYMENT-FAULT-SEED` has \
     its timeline and, if there was a violation, its history.\n";
 
+/// The command line, how many seconds it took, and its exit code.
 type Command<'a> = (&'a str, u64, i32);
 
-fn parts_of(parts: &[super::super::facts::Part]) -> Vec<Command<'_>> {
+fn commands_of(parts: &[super::super::facts::Part]) -> Vec<Command<'_>> {
     let parts = parts.iter();
     parts
         .map(|part| {
@@ -164,7 +166,7 @@ fn commands(parts: &[Command<'_>]) -> String {
     )
 }
 
-/// How many runs each had.
+/// The servers, each with its number of runs.
 fn servers(report: &Report) -> String {
     let mut servers: BTreeMap<&str, [BTreeSet<Run>; 3]> = BTreeMap::new();
     let parts = [&report.matrix, &report.facts.long, &report.compared];
@@ -180,7 +182,7 @@ fn servers(report: &Report) -> String {
     lines.collect::<Vec<_>>().join("<br>")
 }
 
-/// `1 to 10`, or each.
+/// `1 to 10`, or the number and the range if some seeds in between did not run.
 fn seeds(cells: &[Cell]) -> String {
     let seeds: Vec<u64> = cells
         .iter()

@@ -1,25 +1,26 @@
-//! Other libraries, by the same program.
+//! The page that compares this library with others.
 
-use super::super::lessons::Taught;
+use super::super::lessons::Example;
 use super::super::statistics::{approximate, median, share};
-use super::super::{again, markdown};
+use super::super::{markdown, repeat_command};
 use super::sum::Sum;
 use super::{
-    EXCUSES, VIOLATIONS, WRITTEN, in_order, is_peer, section, sentences, timelines, title, verdict,
+    EXCUSES, GENERATED, VIOLATIONS, in_order, is_peer, section, sentences, timelines, title,
+    verdict,
 };
 use crate::report::Report;
 use crate::report::facts::{Library, Promise};
 use crate::result::Cell;
 use markdown::{code, count, duration, escaped, heads, number, table};
 
-/// What is compared: only the library differs, and the seed.
+/// Deployment, fault and workload. The cells of a group differ only in library and seed, so they can be compared.
 type Group<'a> = (&'a str, &'a str, &'a str);
 
 fn group(cell: &Cell) -> Group<'_> {
     (&cell.deployment, &cell.fault, &cell.workload)
 }
 
-/// The cells of the libraries, and ours of the same faults, workloads and deployments.
+/// The cells of the other libraries, and the cells of this library in the same groups.
 pub(super) fn compared(cells: &[Cell]) -> Vec<&Cell> {
     let peers: Vec<_> = cells
         .iter()
@@ -32,7 +33,7 @@ pub(super) fn compared(cells: &[Cell]) -> Vec<&Cell> {
         .collect()
 }
 
-/// In how many of the seeds two processes held a lock at once.
+/// A table with the number of seeds in which two processes held a lock at once.
 pub(super) fn at_a_glance(compared: &[&Cell]) -> String {
     let libraries = in_order(compared.iter().map(|cell| cell.library.as_str()));
     let mut columns = heads(&["fault", "deployment"]);
@@ -47,7 +48,7 @@ pub(super) fn at_a_glance(compared: &[&Cell]) -> String {
             };
             let mut row = vec![name, title(deployment)];
             row.extend(libraries.iter().map(|library| {
-                let sum: Sum = of(compared, (deployment, fault, workload), library).collect();
+                let sum: Sum = cells_of(compared, (deployment, fault, workload), library).collect();
                 match (sum.cells, sum.with_two_holders) {
                     (0, _) => "–".to_owned(),
                     (all, 0) => format!("0 of {all}"),
@@ -69,7 +70,7 @@ fn groups<'a>(compared: &[&'a Cell]) -> Vec<Group<'a>> {
     groups
 }
 
-fn of<'a>(
+fn cells_of<'a>(
     compared: &[&'a Cell],
     wanted: Group<'_>,
     library: &str,
@@ -80,12 +81,12 @@ fn of<'a>(
         .filter(move |cell| group(cell) == wanted && cell.library == library)
 }
 
-pub(super) fn page(report: &Report, taught: &[&Taught<'_>]) -> String {
+pub(super) fn page(report: &Report, examples: &[&Example<'_>]) -> String {
     let compared = compared(&report.compared);
     let sum: Sum = compared.iter().copied().collect();
     let parts = [
         format!(
-            "# Faults: other libraries\n\n{WRITTEN}All libraries ran the same program, workloads, faults, deployments and seeds: {} with {} \
+            "# Faults: other libraries\n\n{GENERATED}All libraries ran the same program, workloads, faults, deployments and seeds: {} with {} \
              and {}. Each library is used as its documentation recommends, and checked for what that documentation promises. \
              [Definitions](README.md#what-counts-as-an-overlap).\n\n",
             count(sum.runs(), "program run"),
@@ -98,7 +99,7 @@ pub(super) fn page(report: &Report, taught: &[&Taught<'_>]) -> String {
              excused or not, with Wilson's 95 % interval for the share. *Per met*: such overlaps per injection that met a \
              holder. An overlap is *excused* if the library does not promise to prevent it. *Longest wait*: the median and \
              the range over the seeds.",
-            &each(&compared),
+            &by_group(&compared),
         ),
         section(
             "Violations",
@@ -106,18 +107,18 @@ pub(super) fn page(report: &Report, taught: &[&Taught<'_>]) -> String {
             &sentences(
                 compared.iter().copied(),
                 |cell| &cell.violations,
-                again,
+                repeat_command,
                 VIOLATIONS,
             ),
         ),
-        section("Timelines", "", &timelines(taught)),
+        section("Timelines", "", &timelines(examples)),
         section(
             "Excused events",
             "",
             &sentences(
                 compared.iter().copied(),
                 |cell| &cell.explained,
-                again,
+                repeat_command,
                 EXCUSES,
             ),
         ),
@@ -130,7 +131,7 @@ pub(super) fn page(report: &Report, taught: &[&Taught<'_>]) -> String {
     parts.concat().trim_end().to_owned() + "\n"
 }
 
-fn each(compared: &[&Cell]) -> String {
+fn by_group(compared: &[&Cell]) -> String {
     let columns = [
         "deployment",
         "fault",
@@ -148,7 +149,7 @@ fn each(compared: &[&Cell]) -> String {
     let mut rows = Vec::new();
     for group in groups(compared) {
         for library in &libraries {
-            let sum: Sum = of(compared, group, library).collect();
+            let sum: Sum = cells_of(compared, group, library).collect();
             if sum.cells > 0 {
                 rows.push(row(group, library, &sum));
             }
@@ -165,23 +166,23 @@ fn row((deployment, fault, workload): Group<'_>, library: &str, sum: &Sum) -> Ve
         escaped(library),
         share(sum.with_two_holders, sum.cells),
         super::overlaps(sum.overlaps),
-        super::of(sum.met.holders, sum.met.injections),
-        per(sum.two_holders(), sum.met.holders),
+        super::out_of(sum.met.holders, sum.met.injections),
+        ratio(sum.two_holders(), sum.met.holders),
         number(sum.losses.with_cause + sum.losses.without_cause),
         spread(&sum.longest_waits_ms),
         verdict(sum.violations),
     ]
 }
 
-/// `0.25`.
-fn per(some: u64, all: u64) -> String {
+/// `0.25`, or a dash if there is nothing to divide by.
+fn ratio(some: u64, all: u64) -> String {
     if all == 0 {
         return "–".to_owned();
     }
     format!("{:.2}", approximate(some) / approximate(all))
 }
 
-/// `2 s (1 s–3 s)`.
+/// The median and the range: `2 s (1 s–3 s)`.
 fn spread(times: &[u64]) -> String {
     let (Some(median), Some(least), Some(most)) =
         (median(times), times.iter().min(), times.iter().max())

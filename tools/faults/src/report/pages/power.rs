@@ -1,11 +1,11 @@
-//! Bugs that were put into the library on purpose, and whether the run detected them.
+//! The page of the bugs that were put into the library on purpose, and whether the run detected them.
 
-use super::super::facts::Deliberate;
+use super::super::facts::PlantedBug;
 use super::super::markdown;
-use super::{WRITTEN, in_order, of, section};
+use super::{GENERATED, in_order, out_of, section};
 use markdown::{code, escaped, heads, table};
 
-pub(super) fn page(power: &[Deliberate]) -> String {
+pub(super) fn page(power: &[PlantedBug]) -> String {
     let columns = ["class", "bug", "detected", "violation", "time", "arguments"];
     let rows = power.iter().map(|one| {
         vec![
@@ -19,7 +19,7 @@ pub(super) fn page(power: &[Deliberate]) -> String {
     });
     let parts = [
         format!(
-            "# Faults: bugs that the run detects\n\n{WRITTEN}A run without violations proves little unless bugs cause violations. \
+            "# Faults: bugs that the run detects\n\n{GENERATED}A run without violations proves little unless bugs cause violations. \
              So bugs are put into the library on purpose, one at a time, and the run must detect each of them. The same \
              run without the bug has no violation.\n\n\
              Each bug is a patch in `tools/mutants`. `cargo run -p leasehold-mutants -- fault-run` tries all of \
@@ -31,10 +31,10 @@ pub(super) fn page(power: &[Deliberate]) -> String {
     parts.concat().trim_end().to_owned() + "\n"
 }
 
-pub(super) fn by_class(power: &[Deliberate]) -> String {
+pub(super) fn by_class(power: &[PlantedBug]) -> String {
     let mut classes = in_order(power.iter().map(|one| one.class.as_str()));
     classes.sort_unstable();
-    let row = |name: String, all: Vec<&Deliberate>| {
+    let row = |name: String, all: Vec<&PlantedBug>| {
         let found = all.iter().filter(|one| one.found).count() as u64;
         let missed = all
             .iter()
@@ -42,7 +42,7 @@ pub(super) fn by_class(power: &[Deliberate]) -> String {
             .map(|one| code(&one.name));
         vec![
             name,
-            of(found, all.len() as u64),
+            out_of(found, all.len() as u64),
             missed.collect::<Vec<_>>().join(", "),
         ]
     };

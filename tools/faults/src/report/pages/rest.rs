@@ -1,10 +1,13 @@
-//! Long runs, many names, bad input, and what the names of faults and workloads mean.
+//! The remaining sections of the first page: long runs, many names, bad input, and the meanings of faults and
+//! workloads.
 
 use std::collections::BTreeMap;
 
 use super::super::markdown;
 use super::sum::Sum;
-use super::{VIOLATIONS, again_long, in_order, of, overlaps, section, sentences, title, verdict};
+use super::{
+    VIOLATIONS, in_order, long_run_command, out_of, overlaps, section, sentences, title, verdict,
+};
 use crate::report::Report;
 use crate::report::facts::{Fuzz, ManyNames, Point};
 use crate::report::statistics::median;
@@ -38,7 +41,7 @@ pub(super) fn long(report: &Report) -> String {
                 duration(cells().map(|cell| cell.seconds).max().unwrap_or_default() * 1000),
                 number(sum.cells),
                 number(sum.injections()),
-                of(sum.met.holders, sum.met.injections),
+                out_of(sum.met.holders, sum.met.injections),
                 number(sum.operations),
                 number(sum.renewals.lost),
                 overlaps(sum.overlaps),
@@ -51,17 +54,17 @@ pub(super) fn long(report: &Report) -> String {
     if rows.is_empty() {
         return String::new();
     }
-    let violated = sentences(
+    let violations = sentences(
         long.iter(),
         |cell| &cell.violations,
-        again_long(report),
+        long_run_command(report),
         VIOLATIONS,
     );
     let about = "The seed chooses one fault after another, and sometimes two at once.";
     section(
         "Long runs, with mixed faults",
         about,
-        &(table(&heads(&columns), rows) + &violated),
+        &(table(&heads(&columns), rows) + &violations),
     )
 }
 
@@ -103,10 +106,10 @@ pub(super) fn names(names: &ManyNames) -> String {
     )
 }
 
-/// The first quarter warms up.
+/// Compares the memory in the second quarter of the run and in the last one. The first quarter is the warm-up.
 fn memory(series: &[Point]) -> String {
     let quarter = series.len() / 4;
-    let of = |points: &[Point]| {
+    let memory = |points: &[Point]| {
         median(&points.iter().map(|point| point.rss_kib).collect::<Vec<_>>()).unwrap_or_default()
     };
     if quarter == 0 {
@@ -114,16 +117,16 @@ fn memory(series: &[Point]) -> String {
     }
     format!(
         "Resident memory, the median of the second quarter and of the last: {} and {} KiB. ",
-        number(of(&series[quarter..2 * quarter])),
-        number(of(&series[series.len() - quarter..]))
+        number(memory(&series[quarter..2 * quarter])),
+        number(memory(&series[series.len() - quarter..]))
     )
 }
 
-fn entries(of: u64) -> String {
-    if of == 1 {
+fn entries(times: u64) -> String {
+    if times == 1 {
         "1 entry".to_owned()
     } else {
-        format!("{} entries", number(of))
+        format!("{} entries", number(times))
     }
 }
 
@@ -137,7 +140,7 @@ pub(super) fn fuzz(fuzz: &Fuzz) -> String {
         "most memory for one input",
     ];
     let rows = fuzz.targets.iter().map(|target| {
-        // A hang ends the program, which does not know its own time or memory then.
+        // A hang ends the fuzzer before it can report its time and memory.
         let known = |text: String| {
             if target.hangs > 0 && target.seconds == 0.0 {
                 "–".to_owned()
@@ -149,8 +152,8 @@ pub(super) fn fuzz(fuzz: &Fuzz) -> String {
             escaped(&target.name),
             number(target.inputs),
             known(format!("{:.0} s", target.seconds)),
-            verdict_of(target.panics),
-            verdict_of(target.hangs),
+            bold_unless_zero(target.panics),
+            bold_unless_zero(target.hangs),
             known(format!("{} KiB", number(target.peak_bytes.div_ceil(1024)))),
         ]
     });
@@ -160,7 +163,8 @@ pub(super) fn fuzz(fuzz: &Fuzz) -> String {
     format!("## Bad input\n\n{inputs} inputs for the parsers ({engine}, seed {seed}).\n\n{table}")
 }
 
-fn verdict_of(times: u64) -> String {
+/// `0`, or the number in bold.
+fn bold_unless_zero(times: u64) -> String {
     if times == 0 {
         "0".to_owned()
     } else {
@@ -168,7 +172,7 @@ fn verdict_of(times: u64) -> String {
     }
 }
 
-/// What names mean, as far as it is said.
+/// A table of the names that have a known meaning.
 pub(super) fn meanings<'a>(
     head: &str,
     meanings: &BTreeMap<String, String>,

@@ -1,4 +1,4 @@
-//! Several cells as one.
+//! Adds up the results of several cells.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,28 +9,28 @@ use crate::result::{Cell, Holds, Losses, Met, Overlaps, Renewals};
 #[derive(Default)]
 pub(super) struct Sum {
     pub(super) cells: u64,
-    /// The injections of each: all cells of a run share them.
+    /// Each run with its number of injections. All cells of a run share them.
     runs: BTreeMap<Run, u64>,
     seeds: BTreeSet<u64>,
     pub(super) operations: u64,
     pub(super) timeouts: u64,
     pub(super) holds: Holds,
     pub(super) renewals: Renewals,
-    /// Here an injection counts for each cell.
+    /// What the injections affected. Here an injection counts once for each cell.
     pub(super) met: Met,
     pub(super) losses: Losses,
     pub(super) overlaps: Overlaps,
-    /// Of cells.
+    /// The sum over the cells.
     excusable_permille: u64,
     pub(super) refused_writes: u64,
-    /// Of each cell.
+    /// One value for each cell.
     pub(super) longest_waits_ms: Vec<u64>,
     pub(super) recovery_ms: Vec<u64>,
     pub(super) out_of_turn: u64,
     pub(super) keys_left: u64,
     pub(super) errors: BTreeMap<String, u64>,
     pub(super) violations: u64,
-    /// Cells in which two valid holders were seen.
+    /// Cells with at least one valid or excused overlap.
     pub(super) with_two_holders: u64,
 }
 
@@ -77,25 +77,25 @@ impl Sum {
         self.violations += cell.violations.len() as u64;
     }
 
-    fn add_holds(&mut self, of: &Holds) {
-        self.holds.brief += of.brief;
-        self.holds.beyond_a_lease += of.beyond_a_lease;
-        self.holds.fixed += of.fixed;
-        self.holds.extended += of.extended;
-        self.holds.reentered += of.reentered;
-        self.holds.paused += of.paused;
+    fn add_holds(&mut self, holds: &Holds) {
+        self.holds.brief += holds.brief;
+        self.holds.beyond_a_lease += holds.beyond_a_lease;
+        self.holds.fixed += holds.fixed;
+        self.holds.extended += holds.extended;
+        self.holds.reentered += holds.reentered;
+        self.holds.paused += holds.paused;
     }
 
-    fn add_losses(&mut self, of: &Losses) {
-        let all = &mut self.losses;
-        all.with_cause += of.with_cause;
-        all.without_cause += of.without_cause;
-        all.longest_told_ms = all.longest_told_ms.max(of.longest_told_ms);
-        all.said_held += of.said_held;
-        all.longest_said_held_ms = all.longest_said_held_ms.max(of.longest_said_held_ms);
+    fn add_losses(&mut self, losses: &Losses) {
+        let sum = &mut self.losses;
+        sum.with_cause += losses.with_cause;
+        sum.without_cause += losses.without_cause;
+        sum.longest_told_ms = sum.longest_told_ms.max(losses.longest_told_ms);
+        sum.said_held += losses.said_held;
+        sum.longest_said_held_ms = sum.longest_said_held_ms.max(losses.longest_said_held_ms);
     }
 
-    /// Starts of the program.
+    /// Number of program runs.
     pub(super) fn runs(&self) -> u64 {
         self.runs.len() as u64
     }
@@ -104,17 +104,17 @@ impl Sum {
         self.seeds.len() as u64
     }
 
-    /// Each once, however many cells it met.
+    /// Number of injections. Each counts once, however many cells it affected.
     pub(super) fn injections(&self) -> u64 {
         self.runs.values().sum()
     }
 
-    /// Two that both believed to hold the lock.
+    /// Number of overlaps in which both holders had been told that they hold the lock.
     pub(super) fn two_holders(&self) -> u64 {
         self.overlaps.valid + self.overlaps.excused
     }
 
-    /// The mean of the cells.
+    /// The share of the held time in which a second holder would have been excused: the mean over the cells.
     pub(super) fn excusable(&self) -> String {
         super::markdown::percent(self.excusable_permille / self.cells.max(1))
     }
@@ -123,7 +123,7 @@ impl Sum {
         super::longest(&self.longest_waits_ms)
     }
 
-    /// The middle and the longest.
+    /// The median and the longest recovery time.
     pub(super) fn recovery(&self) -> String {
         let Some(median) = statistics::median(&self.recovery_ms) else {
             return "–".to_owned();
@@ -132,14 +132,15 @@ impl Sum {
         format!("{median}, {}", super::longest(&self.recovery_ms))
     }
 
-    pub(super) fn told(&self) -> String {
+    /// The longest time until a previous holder was told of its loss.
+    pub(super) fn longest_notice(&self) -> String {
         match self.losses.longest_told_ms {
             0 => "–".to_owned(),
             ms => super::markdown::duration(ms),
         }
     }
 
-    /// How often, and for how long at most.
+    /// How often a holder reported `Held` while another client had the lock, and for how long at most.
     pub(super) fn said_held(&self) -> String {
         match self.losses.said_held {
             0 => "0".to_owned(),

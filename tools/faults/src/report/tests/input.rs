@@ -1,11 +1,11 @@
-//! What is read, and what is missed.
+//! Tests of reading the results, and of listing what is missing.
 
 use std::fs;
 
 use clap::ValueEnum as _;
 
 use super::super::facts::ManyNames;
-use super::super::missing::{Now, Plan, left_out, missing};
+use super::super::missing::{Plan, Repository, left_out, missing};
 use super::super::runs::Runs;
 use super::super::sample::cell;
 use super::super::{Facts, Report};
@@ -15,7 +15,7 @@ use crate::result::Cell;
 use crate::world::Kind;
 
 #[test]
-fn an_incomplete_input_is_missed() {
+fn every_missing_part_is_listed() {
     let mut report = report();
     report.matrix.clear();
     for kind in Kind::value_variants() {
@@ -38,23 +38,27 @@ fn an_incomplete_input_is_missed() {
         fuzz: "url".to_owned(),
         ..Plan::default()
     };
-    let now = Now {
+    let repository = Repository {
         commit: COMMIT.to_owned(),
         is_clean: true,
     };
-    let lacks =
-        |plan: &Plan, now: &Now, report: &Report| missing(Some(plan), now, report, |_| true);
-    assert_eq!(lacks(&plan, &now, &report), Vec::<String>::new());
+    let missing_parts = |plan: &Plan, repository: &Repository, report: &Report| {
+        missing(Some(plan), repository, report, |_| true)
+    };
+    assert_eq!(
+        missing_parts(&plan, &repository, &report),
+        Vec::<String>::new()
+    );
 
     let (mut seeds, mut peers) = (report.clone(), report.clone());
     seeds.matrix.remove(0);
     assert_eq!(
-        lacks(&plan, &now, &seeds),
+        missing_parts(&plan, &repository, &seeds),
         ["leasehold under freeze-client, one server: 1 of 2 seeds"]
     );
     peers.compared.retain(|cell| cell.seed < 10);
     assert_eq!(
-        lacks(&plan, &now, &peers),
+        missing_parts(&plan, &repository, &peers),
         ["leasehold under freeze-client, one server: 9 of 10 seeds"]
     );
 
@@ -63,43 +67,46 @@ fn an_incomplete_input_is_missed() {
         ..plan.clone()
     };
     assert_eq!(
-        lacks(&dirty, &now, &report),
+        missing_parts(&dirty, &repository, &report),
         ["a clean work tree at the beginning"]
     );
-    let changed = Now {
+    let changed = Repository {
         is_clean: false,
-        ..now.clone()
+        ..repository.clone()
     };
     assert_eq!(
-        lacks(&plan, &changed, &report),
+        missing_parts(&plan, &changed, &report),
         ["a clean work tree at the end"]
     );
-    let other = Now {
+    let other = Repository {
         commit: "other".to_owned(),
-        ..now.clone()
+        ..repository.clone()
     };
-    assert!(lacks(&plan, &other, &report)[0].starts_with("one commit for all"));
-    assert!(missing(None, &now, &report, |_| true)[0].starts_with("a note of the commit"));
+    assert!(missing_parts(&plan, &other, &report)[0].starts_with("one commit for all"));
+    assert!(missing(None, &repository, &report, |_| true)[0].starts_with("a record of the commit"));
     let more = Plan {
         fuzz: "url,names".to_owned(),
         ..plan.clone()
     };
-    assert_eq!(lacks(&more, &now, &report), ["bad input: names"]);
+    assert_eq!(
+        missing_parts(&more, &repository, &report),
+        ["bad input: names"]
+    );
 
     report.facts = Facts::default();
-    let all = lacks(&plan, &now, &report).join("; ");
+    let all = missing_parts(&plan, &repository, &report).join("; ");
     for part in [
         "the long run on Cluster",
         "the run of many names",
         "bad input",
-        "what the run can find",
+        "the bugs that the run detects",
     ] {
         assert!(all.contains(part), "{part}: {all}");
     }
 }
 
 #[test]
-fn cells_that_met_nobody_are_named() {
+fn cells_whose_fault_met_no_holder_are_left_out() {
     let mut report = report();
     for cell in report
         .matrix
@@ -121,7 +128,7 @@ fn cells_that_met_nobody_are_named() {
 }
 
 #[test]
-fn runs_are_read_from_their_folders() {
+fn runs_are_read_from_their_folders_in_the_order_of_the_report() {
     let folder = Folder::new("runs");
     for (name, cells) in [("b", &matrix()[3..6]), ("a", &matrix()[..3])] {
         fs::create_dir_all(folder.0.join(name)).unwrap();
@@ -159,7 +166,7 @@ fn runs_are_read_from_their_folders() {
 }
 
 #[test]
-fn every_cell_is_in_the_results() {
+fn the_json_has_a_line_for_each_cell() {
     let report = report();
     let json = report.to_json().unwrap();
     assert_eq!(serde_json::from_str::<Report>(&json).unwrap(), report);
@@ -172,7 +179,7 @@ fn every_cell_is_in_the_results() {
 }
 
 #[test]
-fn what_the_other_runs_wrote_is_read() {
+fn results_of_the_names_and_fuzzing_runs_are_read() {
     let names = r#"{"violations": [], "seed": 5, "server": "Redis 7.0.15", "seconds": 1.5, "names": 2, "contended": 1,
         "faults": {"cut": 3}, "left": {"channels": 0, "others": []}, "rest_seconds": 0.1,
         "at_rest": {"names_done": 2, "ms": 9, "rss_kib": 12, "descriptors": 3, "threads": 4, "holds": 1, "waiting": 2},

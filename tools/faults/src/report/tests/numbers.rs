@@ -1,14 +1,14 @@
-//! The numbers of the pages are those of the cells.
+//! Tests that the pages show the numbers of the cells.
 
-use super::super::facts::Deliberate;
+use super::super::facts::PlantedBug;
 use super::super::{markdown, statistics};
 use super::{COMMIT, line, pages, report};
 
 #[test]
-fn runs_cells_injections_and_grants_are_counted_apart() {
+fn runs_cells_injections_and_grants_are_counted_separately() {
     let pages = pages(&report());
     let page = &pages["README.md"];
-    // 12 and 4 runs, 36 and 4 cells; an injection counts once for a run.
+    // 12 runs with 36 cells in the matrix, and 4 long runs with 4 cells. An injection counts once for a run.
     let head = line(page, "**leasehold 0.1.0: ");
     assert_eq!(
         head,
@@ -42,7 +42,7 @@ fn runs_cells_injections_and_grants_are_counted_apart() {
 }
 
 #[test]
-fn a_page_has_a_row_for_each_fault_over_all_seeds_and_workloads() {
+fn the_row_of_a_fault_adds_up_all_seeds_and_workloads() {
     let pages = pages(&report());
     let page = &pages["sentinel.md"];
     assert!(
@@ -58,17 +58,17 @@ fn a_page_has_a_row_for_each_fault_over_all_seeds_and_workloads() {
 }
 
 #[test]
-fn a_violation_has_the_command_that_does_it_again() {
+fn a_violation_is_listed_with_the_command_that_repeats_its_run() {
     let pages = pages(&report());
     let page = &pages["single.md"];
-    assert!(page.contains("a sentence of what must not be"));
+    assert!(page.contains("a sentence about a violation"));
     assert!(page.contains(
         "`cargo run --release -p leasehold-faults -- --deployment single --fault freeze-client --seconds 10 --seed 1`"
     ));
 }
 
 #[test]
-fn violations_that_are_not_listed_are_counted() {
+fn a_shortened_list_of_violations_states_the_total() {
     let mut report = report();
     report.matrix[0].violations = (0..852)
         .map(|number| format!("sentence {number}"))
@@ -83,7 +83,7 @@ fn violations_that_are_not_listed_are_counted() {
 }
 
 #[test]
-fn libraries_are_compared_by_the_same_cells() {
+fn libraries_are_compared_on_the_same_cells() {
     let pages = pages(&report());
     let glance = line(&pages["README.md"], "| freeze-client | one server |");
     assert_eq!(
@@ -91,7 +91,7 @@ fn libraries_are_compared_by_the_same_cells() {
         "| freeze-client | one server | 0 of 10 | **3 of 10** |"
     );
     let page = &pages["peers.md"];
-    let of = |library: &str| {
+    let row = |library: &str| {
         line(
             page,
             &format!("| one server | freeze-client | plain | {library} |"),
@@ -99,34 +99,34 @@ fn libraries_are_compared_by_the_same_cells() {
         .to_owned()
     };
     assert!(
-        of("leasehold")
+        row("leasehold")
             .ends_with("| 0 of 10 (0–28 %) | 0 | 20 of 30 | 0.00 | 0 | 6 s (1 s–10 s) | none |")
     );
-    assert!(of("bsm/redislock").ends_with(
+    assert!(row("bsm/redislock").ends_with(
         "| 3 of 10 (11–60 %) | 3 excused | 20 of 30 | 0.15 | 0 | 6 s (1 s–10 s) | none |"
     ));
     assert!(!page.contains("| fair |"));
 }
 
 #[test]
-fn wilson_s_interval_is_right() {
-    let near = |(low, high): (f64, f64), wanted: (f64, f64)| {
+fn wilson_intervals_and_medians_are_correct() {
+    let assert_near = |(low, high): (f64, f64), expected: (f64, f64)| {
         assert!(
-            (low - wanted.0).abs() < 0.0005 && (high - wanted.1).abs() < 0.0005,
+            (low - expected.0).abs() < 0.0005 && (high - expected.1).abs() < 0.0005,
             "{low} {high}"
         );
     };
-    near(statistics::wilson(0, 10), (0.0, 0.2775));
-    near(statistics::wilson(3, 10), (0.1078, 0.6032));
-    near(statistics::wilson(5, 10), (0.2366, 0.7634));
-    near(statistics::wilson(10, 10), (0.7225, 1.0));
-    near(statistics::wilson(0, 0), (0.0, 1.0));
+    assert_near(statistics::wilson(0, 10), (0.0, 0.2775));
+    assert_near(statistics::wilson(3, 10), (0.1078, 0.6032));
+    assert_near(statistics::wilson(5, 10), (0.2366, 0.7634));
+    assert_near(statistics::wilson(10, 10), (0.7225, 1.0));
+    assert_near(statistics::wilson(0, 0), (0.0, 1.0));
     assert_eq!(statistics::median(&[5, 1, 9]), Some(5));
     assert_eq!(statistics::median(&[]), None);
 }
 
 #[test]
-fn what_the_run_can_find_is_counted_by_class() {
+fn detected_bugs_are_counted_by_class() {
     let pages = pages(&report());
     for page in ["README.md", "power.md"] {
         assert_eq!(
@@ -138,16 +138,16 @@ fn what_the_run_can_find_is_counted_by_class() {
             "| all | 2 of 3 | `loss-false` |"
         );
     }
-    let read = r#"[{"name": "a", "class": "c", "fault": "b", "arguments": "--x 1", "found": true, "said": "d", "seconds": 2}]"#;
-    let read: Vec<Deliberate> = serde_json::from_str(read).unwrap();
+    let json = r#"[{"name": "a", "class": "c", "fault": "b", "arguments": "--x 1", "found": true, "said": "d", "seconds": 2}]"#;
+    let bugs: Vec<PlantedBug> = serde_json::from_str(json).unwrap();
     assert_eq!(
-        (read[0].arguments.as_str(), read[0].said.as_str()),
+        (bugs[0].arguments.as_str(), bugs[0].said.as_str()),
         ("--x 1", "d")
     );
 }
 
 #[test]
-fn numbers_are_easy_to_read() {
+fn numbers_and_times_are_formatted_for_reading() {
     let numbers = [0, 999, 1_000, 1_234_567].map(markdown::number);
     assert_eq!(numbers, ["0", "999", "1,000", "1,234,567"]);
     let times = [7, 1_000, 3_250, 100_000, 3_600_000, 9_000_000].map(markdown::duration);

@@ -1,4 +1,4 @@
-//! What is shown: lessons, links that lead somewhere, and names that break nothing.
+//! Tests of what the pages show: incomplete reports, examples, links and names with special characters.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -6,11 +6,11 @@ use std::path::Path;
 
 use super::super::sample::{self, cell};
 use super::super::{Facts, OURS, Report, lessons, plots, timeline};
-use super::{Folder, ODD, facts, matrix, pages, report};
+use super::{Folder, SPECIAL_CHARACTERS, facts, matrix, pages, report};
 use crate::result::Cell;
 
 #[test]
-fn an_incomplete_report_begins_by_saying_so() {
+fn an_incomplete_report_says_so_first() {
     let mut report = report();
     report.facts.missing = ["one", "two", "three", "four"].map(str::to_owned).into();
     let page = &pages(&report)["README.md"];
@@ -27,7 +27,7 @@ fn an_incomplete_report_begins_by_saying_so() {
 }
 
 #[test]
-fn a_lesson_is_shown_on_the_first_cell_that_has_it() {
+fn a_lesson_uses_the_matching_cell_with_the_lowest_seed() {
     let mut cells = matrix();
     assert!(lessons::choose(&cells.iter().collect::<Vec<_>>()).is_empty());
     for cell in cells
@@ -37,8 +37,8 @@ fn a_lesson_is_shown_on_the_first_cell_that_has_it() {
         cell.refused_writes = 1;
     }
     cells.reverse();
-    let taught = lessons::choose(&cells.iter().collect::<Vec<_>>());
-    let found = taught
+    let examples = lessons::choose(&cells.iter().collect::<Vec<_>>());
+    let found = examples
         .iter()
         .map(|one| (one.lesson.name, one.cell.seed, one.cell.deployment.as_str()));
     assert_eq!(
@@ -48,7 +48,7 @@ fn a_lesson_is_shown_on_the_first_cell_that_has_it() {
 }
 
 #[test]
-fn links_lead_to_files() {
+fn written_links_lead_to_files_and_headings() {
     let mut report = report();
     for cell in &mut report.matrix {
         cell.refused_writes = 1;
@@ -61,7 +61,7 @@ fn links_lead_to_files() {
         timeline::draw(&history, &report.matrix[0], timeline::window(&history)),
     )
     .unwrap();
-    // Of an earlier report.
+    // A page of an earlier report, which must be removed.
     fs::write(to.0.join("gone.md"), "[gone](gone.svg)").unwrap();
     report.write(|_| Some(picture.clone()), &to.0).unwrap();
     let files = files(&to.0);
@@ -90,14 +90,14 @@ fn links_lead_to_files() {
             let (file, heading) = link.split_once('#').unwrap_or((link, ""));
             assert!(
                 outside || to.0.join(file).is_file(),
-                "{page} leads nowhere: {link}"
+                "{page} has a dead link: {link}"
             );
             let heading = format!("## {}\n", heading.replace('-', " "));
             let target = files.get(file).map_or("", |text| text);
             let is_there = target.to_lowercase().contains(&heading);
             assert!(
                 !link.contains('#') || is_there,
-                "{page} leads nowhere: {link}"
+                "{page} has a dead link: {link}"
             );
             followed += 1;
         }
@@ -113,28 +113,35 @@ fn links_lead_to_files() {
 }
 
 #[test]
-fn no_name_breaks_pages_or_pictures() {
-    let mut odd = cell(ODD, ODD, ODD);
-    (odd.library, odd.version, odd.server) = (ODD.to_owned(), ODD.to_owned(), ODD.to_owned());
-    odd.violations.push(ODD.to_owned());
+fn special_characters_in_names_are_escaped() {
+    let mut special = cell(SPECIAL_CHARACTERS, SPECIAL_CHARACTERS, SPECIAL_CHARACTERS);
+    (special.library, special.version, special.server) = (
+        SPECIAL_CHARACTERS.to_owned(),
+        SPECIAL_CHARACTERS.to_owned(),
+        SPECIAL_CHARACTERS.to_owned(),
+    );
+    special.violations.push(SPECIAL_CHARACTERS.to_owned());
     let ours = Cell {
         library: OURS.to_owned(),
-        ..odd.clone()
+        ..special.clone()
     };
     let report = Report {
         facts: Facts {
-            faults: BTreeMap::from([(ODD.to_owned(), ODD.to_owned())]),
-            missing: vec![ODD.to_owned()],
+            faults: BTreeMap::from([(
+                SPECIAL_CHARACTERS.to_owned(),
+                SPECIAL_CHARACTERS.to_owned(),
+            )]),
+            missing: vec![SPECIAL_CHARACTERS.to_owned()],
             ..facts()
         },
         matrix: vec![ours.clone()],
-        compared: vec![ours.clone(), odd.clone()],
+        compared: vec![ours.clone(), special.clone()],
     };
     for (page, text) in pages(&report) {
-        // Inside a span of code it means nothing.
+        // Code spans need no escaping, so they are removed.
         let outside: String = text.replace("\\`", "").split('`').step_by(2).collect();
-        let of_names = outside.replace("<br>", "").replace("<!--", "");
-        assert!(!of_names.contains('<'), "{page}: {text}");
+        let without_our_tags = outside.replace("<br>", "").replace("<!--", "");
+        assert!(!without_our_tags.contains('<'), "{page}: {text}");
         for table in text.split("\n\n").filter(|block| block.starts_with("| ")) {
             let columns = |line: &str| line.replace("\\|", "").matches('|').count();
             let first = columns(table.lines().next().unwrap());
@@ -145,13 +152,13 @@ fn no_name_breaks_pages_or_pictures() {
         }
     }
     let mut history = sample::two_holders();
-    history.push(sample::begins(3000, ODD));
+    history.push(sample::fault_begins(3000, SPECIAL_CHARACTERS));
     for event in &mut history {
-        event.name = event.name.replace("plain", ODD);
+        event.name = event.name.replace("plain", SPECIAL_CHARACTERS);
     }
     let pictures = [
-        timeline::draw(&history, &odd, timeline::window(&history)),
-        plots::recovery(ODD, &[&ours]),
+        timeline::draw(&history, &special, timeline::window(&history)),
+        plots::recovery(SPECIAL_CHARACTERS, &[&ours]),
     ];
     for picture in pictures {
         assert!(picture.contains("&lt;&amp;&gt;|"), "{picture}");

@@ -1,4 +1,4 @@
-//! The holds, waits and faults of a history, as spans of time.
+//! Turns the events of a history into holds, waits and faults with a beginning and an end.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -7,43 +7,48 @@ use crate::history::{Event, Mode, What};
 
 pub(super) type Span = Range<u64>;
 
-/// A worker that was let in, to a lock.
+/// A lock that was granted to a worker.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Hold {
     pub(super) process: u32,
     pub(super) worker: u32,
     pub(super) lock: String,
     pub(super) mode: Mode,
-    /// From the grant until it was released, told as lost, or without a sign of life beyond its deadline.
+    /// From the grant to the release or the reported loss. If there is neither, until the deadline, or until the last
+    /// event of the process if that was later.
     pub(super) all: Span,
-    /// When it was said to be held, and its deadline had not passed.
+    /// The times in which the lock was reported as held and its deadline had not passed.
     pub(super) valid: Vec<Span>,
     /// When the release was called.
     pub(super) releasing: Option<u64>,
-    /// The last sign of a process that ended in its middle.
-    pub(super) cut: Option<u64>,
+    /// The last event of the process, if the process ended or the history stopped during the hold.
+    pub(super) last_sign: Option<u64>,
 }
 
+/// Process, lock, time.
+pub(super) type Mark = (u32, String, u64);
+
+/// What the processes did with the locks.
 #[derive(Default)]
-pub(super) struct Story {
+pub(super) struct Activity {
     pub(super) holds: Vec<Hold>,
-    /// Process, lock, time.
+    /// Process, lock, from the request to its end.
     pub(super) waits: Vec<(u32, String, Span)>,
-    /// Writes that the resource refused: process, lock, moment.
-    pub(super) refused: Vec<(u32, String, u64)>,
-    /// When a holder was told that its lock is lost: process, lock, moment.
-    pub(super) told: Vec<(u32, String, u64)>,
+    /// Writes that the protected resource refused.
+    pub(super) refused_writes: Vec<Mark>,
+    /// Notices to a holder that its lock is lost.
+    pub(super) reported_losses: Vec<Mark>,
 }
 
 #[derive(Default)]
 struct Worker<'a> {
     asked: Option<(&'a Event, Mode)>,
-    /// From `Granted` on.
+    /// The events of the current hold, from `Granted` on.
     hold: Vec<&'a Event>,
     mode: Mode,
 }
 
-impl Story {
+impl Activity {
     pub(super) fn of(history: &[Event]) -> Self {
         let mut found = Self::default();
         let mut workers: BTreeMap<(u32, u32), Worker<'_>> = BTreeMap::new();
@@ -84,7 +89,7 @@ impl Story {
                     let worker = workers.entry(key).or_default();
                     if matches!(event.what, What::Lost { .. }) && !worker.hold.is_empty() {
                         found
-                            .told
+                            .reported_losses
                             .extend(event.locks().map(|lock| (event.process, lock, event.at)));
                     }
                     worker.add(event);
@@ -94,7 +99,7 @@ impl Story {
                     accepted: false, ..
                 } => {
                     let refused = event.locks().map(|lock| (event.process, lock, event.at));
-                    found.refused.extend(refused);
+                    found.refused_writes.extend(refused);
                 }
                 What::Wrote { .. }
                 | What::Did { .. }
@@ -118,22 +123,25 @@ impl Story {
         self.waits.extend(waits);
     }
 
-    /// `cut`: no event of the worker tells the end.
-    fn end(&mut self, worker: &mut Worker<'_>, cut: Option<u64>) {
+    /// Ends the hold and the wait of a worker. `last_sign` is set if the worker has no event that ends them: the
+    /// process disappeared.
+    fn end(&mut self, worker: &mut Worker<'_>, last_sign: Option<u64>) {
         let events = std::mem::take(&mut worker.hold);
-        if let (Some((asked, _)), Some(cut)) = (worker.asked, cut) {
+        if let (Some((asked, _)), Some(last_sign)) = (worker.asked, last_sign) {
             worker.asked = None;
-            self.wait(asked, cut);
+            self.wait(asked, last_sign);
         }
         let (Some(first), Some(last)) = (events.first(), events.last()) else {
             return;
         };
-        let mut valid = valid(&events, cut);
+        let mut valid = valid(&events, last_sign);
         let releasing = events
             .iter()
             .find(|event| event.what == What::Releasing)
             .map(|event| event.at);
-        let end = cut.map_or(last.at, |cut| deadline(&events).unwrap_or(cut).max(cut));
+        let end = last_sign.map_or(last.at, |last_sign| {
+            deadline(&events).unwrap_or(last_sign).max(last_sign)
+        });
         for span in &mut valid {
             span.end = span.end.min(end);
         }
@@ -147,7 +155,7 @@ impl Story {
             all: all.clone(),
             valid: valid.clone(),
             releasing,
-            cut,
+            last_sign,
         });
         self.holds.extend(holds);
     }
@@ -163,24 +171,25 @@ impl<'a> Worker<'a> {
 
 const NO_DEADLINE: u64 = u64::MAX;
 
-/// A hold is valid from each `Granted` and `Held` until its deadline, if nothing came before that; else until `Releasing`,
-/// or if it was doubted or lost, until it was last said to be held: what came in between is not known.
-fn valid(events: &[&Event], cut: Option<u64>) -> Vec<Span> {
+/// Returns the times in which a hold is valid. Each `Granted` and `Held` begins or continues such a time. It ends at
+/// the deadline or at `Releasing`. If the hold is doubted or lost before the deadline, its time ends at the last
+/// `Granted` or `Held` instead, because nothing is known about the time in between.
+fn valid(events: &[&Event], last_sign: Option<u64>) -> Vec<Span> {
     let mut spans: Vec<Span> = Vec::new();
-    let mut belief = None;
+    let mut last_report = None;
     for event in events {
         match &event.what {
             What::Granted { until, .. } | What::Held { until } => {
                 let until = until.unwrap_or(NO_DEADLINE);
-                let goes_on = belief.is_some_and(|(_, before)| event.at <= before);
+                let continues = last_report.is_some_and(|(_, before)| event.at <= before);
                 match spans.last_mut() {
-                    Some(span) if goes_on => span.end = until,
+                    Some(span) if continues => span.end = until,
                     _ => spans.push(event.at..until),
                 }
-                belief = Some((event.at, until));
+                last_report = Some((event.at, until));
             }
             what => {
-                if let (Some(span), Some((seen, until))) = (spans.last_mut(), belief.take()) {
+                if let (Some(span), Some((seen, until))) = (spans.last_mut(), last_report.take()) {
                     let end = if *what == What::Releasing {
                         event.at
                     } else {
@@ -191,14 +200,16 @@ fn valid(events: &[&Event], cut: Option<u64>) -> Vec<Span> {
             }
         }
     }
-    if let (Some(span), Some((seen, until)), Some(cut)) = (spans.last_mut(), belief, cut) {
-        span.end = if until <= cut { until } else { seen };
+    if let (Some(span), Some((seen, until)), Some(last_sign)) =
+        (spans.last_mut(), last_report, last_sign)
+    {
+        span.end = if until <= last_sign { until } else { seen };
     }
     spans.retain(|span| span.start <= span.end);
     spans
 }
 
-/// The last one that was named.
+/// The last known deadline.
 fn deadline(events: &[&Event]) -> Option<u64> {
     events.iter().rev().find_map(|event| match event.what {
         What::Granted { until, .. } | What::Held { until } => until,
@@ -206,14 +217,14 @@ fn deadline(events: &[&Event]) -> Option<u64> {
     })
 }
 
-/// Something that was done to a server, a line or a process.
+/// A fault that was injected into a server, a connection or a process.
 pub(super) struct Fault {
     pub(super) name: String,
     pub(super) detail: String,
     pub(super) time: Span,
 }
 
-/// What ends at once has no end of its own.
+/// The faults of a history. A fault without an end event, such as a kill, ends when it begins.
 pub(super) fn faults(history: &[Event]) -> Vec<Fault> {
     let mut faults: Vec<Fault> = Vec::new();
     for event in history {
@@ -237,23 +248,23 @@ pub(super) fn faults(history: &[Event]) -> Vec<Fault> {
     faults
 }
 
-/// The times in which two workers were both told, rightly, that they have a lock that only one of them can have.
+/// The times in which two workers had a valid hold of a lock that only one of them may have.
 pub(super) fn overlaps(holds: &[&Hold]) -> Vec<Span> {
     let mut sorted: Vec<_> = holds.to_vec();
     sorted.sort_by_key(|hold| hold.all.start);
     let mut found = Vec::new();
     for (at, one) in sorted.iter().enumerate() {
-        let meets = sorted[at + 1..]
+        let simultaneous = sorted[at + 1..]
             .iter()
             .take_while(|other| other.all.start < one.all.end);
-        for other in meets.filter(|other| excludes(one, other)) {
+        for other in simultaneous.filter(|other| excludes(one, other)) {
             for (a, b) in one
                 .valid
                 .iter()
                 .flat_map(|a| other.valid.iter().map(move |b| (a, b)))
             {
-                let both = a.start.max(b.start)..a.end.min(b.end);
-                found.extend((both.start < both.end).then_some(both));
+                let common = a.start.max(b.start)..a.end.min(b.end);
+                found.extend((common.start < common.end).then_some(common));
             }
         }
     }

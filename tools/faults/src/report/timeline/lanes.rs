@@ -1,19 +1,20 @@
-//! A lane for each lock and process: bars, waits and ticks, merged into one path for each kind.
+//! Draws a lane for each process at each lock. All marks of one kind in a lane are merged into one path, which keeps
+//! the picture small.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use super::holds::{Hold, Span, Story, overlaps};
-use super::{LINE, meets};
+use super::holds::{Activity, Hold, Mark, Span, overlaps};
+use super::{LINE, intersects};
 use crate::history::Mode;
 use crate::report::svg::Svg;
 
-/// From the release of one process to the grant of another.
+/// A grant within this time of another process's release is drawn as a hand-over.
 const HAND_OVER: u64 = 10_000_000;
-/// Story beside each other, in one process.
+/// The most rows of a lane, for simultaneous holds of one process.
 const ROWS: usize = 6;
 
-/// Seconds to the right.
+/// Maps time to horizontal positions.
 pub(super) struct Scale {
     pub(super) window: Span,
     pub(super) left: u64,
@@ -29,15 +30,16 @@ impl Scale {
         self.left + u64::try_from(part).expect("within the picture")
     }
 
-    /// From one pixel to another, of what lies in the window.
+    /// The horizontal extent of a span, at least one pixel wide. `None` if the span is outside the window.
     fn pixels(&self, span: &Span) -> Option<Pixels> {
-        meets(span, &self.window).then(|| {
+        intersects(span, &self.window).then(|| {
             let from = self.x(span.start);
             (from, self.x(span.end).max(from + 1))
         })
     }
 }
 
+/// From one horizontal position to another.
 type Pixels = (u64, u64);
 
 pub(super) struct Lanes<'a> {
@@ -46,7 +48,7 @@ pub(super) struct Lanes<'a> {
     pub(super) bottom: u64,
 }
 
-/// A lock.
+/// All lanes of one lock.
 struct Group<'a> {
     lock: &'a str,
     top: u64,
@@ -54,22 +56,22 @@ struct Group<'a> {
     overlaps: Vec<Span>,
 }
 
-/// A process at that lock.
+/// One process at one lock.
 struct Lane<'a> {
     process: u32,
     top: u64,
-    /// In the order of their rows: holds that last at the same time lie below each other.
+    /// The holds by row. Holds at the same time are in different rows, as far as the rows suffice.
     rows: Vec<Vec<&'a Hold>>,
     waits: Vec<&'a Span>,
-    refused: Vec<u64>,
-    told: Vec<u64>,
-    /// Grants that came right after another's release.
-    taken_over: Vec<u64>,
+    refused_writes: Vec<u64>,
+    reported_losses: Vec<u64>,
+    /// Grants right after the release of another process.
+    hand_overs: Vec<u64>,
 }
 
 impl<'a> Lanes<'a> {
     pub(super) fn arrange(
-        all: &'a Story,
+        activity: &'a Activity,
         processes: &BTreeSet<u32>,
         locks: &'a [String],
         scale: &'a Scale,
@@ -78,10 +80,14 @@ impl<'a> Lanes<'a> {
         let mut bottom = top;
         let mut groups = Vec::new();
         for lock in locks {
-            let holds: Vec<_> = all.holds.iter().filter(|hold| hold.lock == *lock).collect();
+            let holds: Vec<_> = activity
+                .holds
+                .iter()
+                .filter(|hold| hold.lock == *lock)
+                .collect();
             let holds: Vec<_> = holds
                 .into_iter()
-                .filter(|hold| meets(&hold.all, &scale.window))
+                .filter(|hold| intersects(&hold.all, &scale.window))
                 .collect();
             let mut group = Group {
                 lock,
@@ -91,7 +97,7 @@ impl<'a> Lanes<'a> {
             };
             bottom += LINE + 2;
             for &process in processes {
-                let lane = Lane::of(process, all, &holds, scale, bottom);
+                let lane = Lane::of(process, activity, &holds, scale, bottom);
                 bottom += lane.height();
                 group.lanes.push(lane);
             }
@@ -105,7 +111,7 @@ impl<'a> Lanes<'a> {
         }
     }
 
-    /// Says which marks were made, for the legend.
+    /// Draws the lanes. Returns the entries of the legend for the marks that occur.
     pub(super) fn draw(&self, svg: &mut Svg) -> Vec<(&'static str, &'static str)> {
         let mut seen = BTreeSet::new();
         let mut readers = "reader, valid";
@@ -128,12 +134,12 @@ impl<'a> Lanes<'a> {
         let legend = [
             ("v", "valid hold"),
             ("s", readers),
-            ("o", "past its deadline, in doubt, or ending"),
+            ("o", "past its deadline, in doubt, or in release"),
             ("x", "two valid holds at once"),
             ("w", "waits"),
             ("t", "hand-over"),
             ("n", "write refused"),
-            ("d", "told that it is lost"),
+            ("d", "loss reported"),
             ("k", "last sign of a process"),
         ];
         legend
@@ -144,13 +150,19 @@ impl<'a> Lanes<'a> {
 }
 
 impl<'a> Lane<'a> {
-    fn of(process: u32, all: &'a Story, of_lock: &[&'a Hold], scale: &Scale, top: u64) -> Self {
+    fn of(
+        process: u32,
+        activity: &'a Activity,
+        of_lock: &[&'a Hold],
+        scale: &Scale,
+        top: u64,
+    ) -> Self {
         let mine = of_lock
             .iter()
             .copied()
             .filter(|hold| hold.process == process);
         let mut rows: Vec<Vec<&Hold>> = Vec::new();
-        let mut taken_over = Vec::new();
+        let mut hand_overs = Vec::new();
         for hold in mine {
             let free = rows
                 .iter()
@@ -162,32 +174,33 @@ impl<'a> Lane<'a> {
             }
             let mut others = of_lock.iter().filter(|other| other.process != process);
             if others.any(|other| hands_over(other, hold)) {
-                taken_over.push(hold.all.start);
+                hand_overs.push(hold.all.start);
             }
         }
         let lock = of_lock.first().map(|hold| hold.lock.as_str());
         let here = |of: u32, name: &str| of == process && Some(name) == lock;
-        let waits = all
+        let waits = activity
             .waits
             .iter()
             .filter(|(of, name, _)| here(*of, name))
             .map(|(.., span)| span);
-        let moments = |of: &[(u32, String, u64)]| {
-            let here = of
+        let moments = |marks: &[Mark]| {
+            let here = marks
                 .iter()
                 .filter(|(of, name, _)| here(*of, name))
                 .map(|(.., at)| *at);
             here.filter(|at| scale.window.contains(at)).collect()
         };
-        let (refused, told) = (moments(&all.refused), moments(&all.told));
+        let refused_writes = moments(&activity.refused_writes);
+        let reported_losses = moments(&activity.reported_losses);
         Self {
             process,
             top,
             rows,
             waits: waits.collect(),
-            refused,
-            told,
-            taken_over,
+            refused_writes,
+            reported_losses,
+            hand_overs,
         }
     }
 
@@ -210,8 +223,13 @@ impl<'a> Lane<'a> {
     }
 
     fn paths(&self, scale: &Scale, overlaps: &[Span]) -> [(&'static str, String); 9] {
-        let [mut alone, mut beside, mut doubtful, mut twice, mut cuts] =
-            [const { String::new() }; 5];
+        let [
+            mut exclusive,
+            mut shared_bars,
+            mut not_valid,
+            mut overlapping,
+            mut crosses,
+        ] = [const { String::new() }; 5];
         for (row, holds) in self.rows.iter().enumerate() {
             let y = self.y(row);
             let valid = |shared: bool| {
@@ -223,31 +241,31 @@ impl<'a> Lane<'a> {
                     .filter_map(|span| scale.pixels(span))
                     .collect::<Vec<_>>()
             };
-            bars(&mut alone, y, valid(false));
-            bars(&mut beside, y, valid(true));
+            bars(&mut exclusive, y, valid(false));
+            bars(&mut shared_bars, y, valid(true));
             let rest = holds
                 .iter()
-                .flat_map(|hold| rest(hold))
+                .flat_map(|hold| invalid_times(hold))
                 .filter_map(|span| scale.pixels(&span));
             bars(
-                &mut doubtful,
+                &mut not_valid,
                 y,
                 rest.filter(|(from, to)| to - from > 1).collect(),
             );
             let both = overlaps
                 .iter()
-                .flat_map(|both| holds.iter().flat_map(move |hold| common(hold, both)));
+                .flat_map(|both| holds.iter().flat_map(move |hold| valid_within(hold, both)));
             let both = both
                 .filter_map(|span| scale.pixels(&span))
                 .map(|(from, to)| (from, to.max(from + 2)));
-            bars(&mut twice, y, both.collect());
-            let cut = holds
+            bars(&mut overlapping, y, both.collect());
+            let last_signs = holds
                 .iter()
-                .filter_map(|hold| hold.cut)
-                .filter(|cut| scale.window.contains(cut));
-            cuts.extend(cut.map(|cut| cross(scale.x(cut), y)));
+                .filter_map(|hold| hold.last_sign)
+                .filter(|at| scale.window.contains(at));
+            crosses.extend(last_signs.map(|at| cross(scale.x(at), y)));
         }
-        let [mut waits, mut ticks, mut refused, mut told] = [const { String::new() }; 4];
+        let [mut waits, mut hand_overs, mut refused, mut losses] = [const { String::new() }; 4];
         let bottom = self.top + self.height() - 3;
         bars(
             &mut waits,
@@ -258,29 +276,37 @@ impl<'a> Lane<'a> {
                 .filter(|(from, to)| to - from > 1)
                 .collect(),
         );
-        marks(
-            &mut ticks,
+        ticks(
+            &mut hand_overs,
             self.top,
-            self.taken_over.iter().map(|at| scale.x(*at)).collect(),
+            self.hand_overs.iter().map(|at| scale.x(*at)).collect(),
         );
-        refused.extend(self.refused.iter().map(|at| peak(scale.x(*at), bottom)));
-        told.extend(self.told.iter().map(|at| flag(scale.x(*at), self.top)));
+        refused.extend(
+            self.refused_writes
+                .iter()
+                .map(|at| triangle_up(scale.x(*at), bottom)),
+        );
+        losses.extend(
+            self.reported_losses
+                .iter()
+                .map(|at| triangle_down(scale.x(*at), self.top)),
+        );
         [
             ("w", waits),
-            ("o", doubtful),
-            ("v", alone),
-            ("s", beside),
-            ("x", twice),
-            ("t", ticks),
+            ("o", not_valid),
+            ("v", exclusive),
+            ("s", shared_bars),
+            ("x", overlapping),
+            ("t", hand_overs),
             ("n", refused),
-            ("d", told),
-            ("k", cuts),
+            ("d", losses),
+            ("k", crosses),
         ]
     }
 }
 
-/// What is left of a hold beside its valid parts.
-fn rest(hold: &Hold) -> Vec<Span> {
+/// The times of a hold in which it was not valid.
+fn invalid_times(hold: &Hold) -> Vec<Span> {
     let mut from = hold.all.start;
     let mut rest = Vec::new();
     for valid in &hold.valid {
@@ -292,7 +318,8 @@ fn rest(hold: &Hold) -> Vec<Span> {
     rest
 }
 
-fn common(hold: &Hold, both: &Span) -> Vec<Span> {
+/// The parts of an overlap in which this hold was valid.
+fn valid_within(hold: &Hold, both: &Span) -> Vec<Span> {
     let common = hold
         .valid
         .iter()
@@ -306,7 +333,7 @@ fn hands_over(one: &Hold, next: &Hold) -> bool {
         .is_some_and(|from| (from..=one.all.end + HAND_OVER).contains(&granted))
 }
 
-/// Lines on one height, by relative steps; those that touch become one.
+/// Adds horizontal lines to a path. Lines that touch are merged, and relative coordinates keep the path short.
 fn bars(d: &mut String, y: u64, mut spans: Vec<Pixels>) {
     spans.sort_unstable();
     let mut merged: Vec<Pixels> = Vec::new();
@@ -322,13 +349,13 @@ fn bars(d: &mut String, y: u64, mut spans: Vec<Pixels>) {
             None => write!(d, "M{from} {y}h{}", to - from),
             Some(at) => write!(d, "m{} 0h{}", from - at, to - from),
         }
-        .expect("a text takes everything");
+        .expect("writing to a string does not fail");
         at = Some(to);
     }
 }
 
-/// Short strokes downwards.
-fn marks(d: &mut String, y: u64, mut at: Vec<u64>) {
+/// Adds short vertical strokes to a path.
+fn ticks(d: &mut String, y: u64, mut at: Vec<u64>) {
     at.sort_unstable();
     at.dedup();
     let mut before = None;
@@ -337,7 +364,7 @@ fn marks(d: &mut String, y: u64, mut at: Vec<u64>) {
             None => write!(d, "M{x} {y}v4"),
             Some(before) => write!(d, "m{}-4v4", x - before),
         }
-        .expect("a text takes everything");
+        .expect("writing to a string does not fail");
         before = Some(x);
     }
 }
@@ -346,11 +373,12 @@ pub(super) fn cross(x: u64, y: u64) -> String {
     format!("M{} {}l8 8m0-8l-8 8", x - 4, y - 4)
 }
 
-pub(super) fn peak(x: u64, y: u64) -> String {
+/// A triangle with its tip at the top.
+pub(super) fn triangle_up(x: u64, y: u64) -> String {
     format!("M{} {y}l4-7l4 7z", x - 4)
 }
 
-/// Its point downwards.
-pub(super) fn flag(x: u64, y: u64) -> String {
+/// A triangle with its tip at the bottom.
+pub(super) fn triangle_down(x: u64, y: u64) -> String {
     format!("M{} {y}l4 7l4-7z", x - 4)
 }

@@ -1,17 +1,17 @@
-//! What is solid in a picture, what is red, and how large it becomes.
+//! Tests of valid times and overlaps, and of the contents and the size of the pictures.
 
 use super::super::sample::{self, MS, at, cell, event, granted, held};
 use super::*;
 use crate::history::{Mode, What};
 
-/// The valid times of the one hold of a history, in milliseconds.
-fn valid(whats: &[(u64, What)]) -> Vec<(u64, u64)> {
+/// The valid times of the only hold of a history, in milliseconds.
+fn valid(events: &[(u64, What)]) -> Vec<(u64, u64)> {
     let zero = at(0);
-    let events: Vec<_> = whats
+    let events: Vec<_> = events
         .iter()
         .map(|(at, what)| event(*at, 1, 1, "plain:0", what.clone()))
         .collect();
-    let holds = Story::of(&events).holds;
+    let holds = Activity::of(&events).holds;
     assert_eq!(holds.len(), 1);
     holds[0]
         .valid
@@ -28,13 +28,13 @@ fn lost() -> What {
 
 #[test]
 fn a_hold_is_valid_until_its_release() {
-    let whats = [
+    let events = [
         (100, granted(900)),
         (200, held(1000)),
         (300, What::Releasing),
         (350, What::Released { error: None }),
     ];
-    assert_eq!(valid(&whats), [(100, 300)]);
+    assert_eq!(valid(&events), [(100, 300)]);
 }
 
 #[test]
@@ -59,7 +59,7 @@ fn a_hold_is_not_valid_beyond_its_deadline() {
 }
 
 #[test]
-fn an_uncertain_hold_was_valid_until_its_last_confirmation() {
+fn a_lost_hold_was_valid_until_its_last_report() {
     assert_eq!(
         valid(&[(100, granted(900)), (300, held(1100)), (400, lost())]),
         [(100, 300)]
@@ -67,19 +67,19 @@ fn an_uncertain_hold_was_valid_until_its_last_confirmation() {
 }
 
 #[test]
-fn what_is_held_again_is_valid_again() {
-    let whats = [
+fn a_doubted_hold_is_valid_again_when_it_is_reported_as_held() {
+    let events = [
         (100, granted(900)),
         (300, held(1100)),
         (400, What::Doubted),
         (500, held(1300)),
         (600, What::Releasing),
     ];
-    assert_eq!(valid(&whats), [(100, 300), (500, 600)]);
+    assert_eq!(valid(&events), [(100, 300), (500, 600)]);
 }
 
 #[test]
-fn nothing_is_known_of_a_process_after_its_last_sign() {
+fn a_hold_of_a_vanished_process_was_valid_until_its_last_report() {
     assert_eq!(
         valid(&[(100, granted(900)), (300, held(1100))]),
         [(100, 300)]
@@ -88,29 +88,29 @@ fn nothing_is_known_of_a_process_after_its_last_sign() {
 
 #[test]
 fn only_valid_holds_overlap() {
-    let holds = Story::of(&sample::two_holders()).holds;
+    let holds = Activity::of(&sample::two_holders()).holds;
     let found = overlaps(&holds.iter().collect::<Vec<_>>());
     assert_eq!(found, vec![at(1900)..at(2100); 1]);
-    let holds = Story::of(&sample::turns("plain", 1, 100)).holds;
+    let holds = Activity::of(&sample::taking_turns("plain", 1, 100)).holds;
     assert!(overlaps(&holds.iter().collect::<Vec<_>>()).is_empty());
 }
 
 #[test]
-fn readers_do_not_overlap_with_readers() {
+fn readers_do_not_count_as_overlapping() {
     let mut history = sample::readers();
-    let among =
-        |history: &[Event]| overlaps(&Story::of(history).holds.iter().collect::<Vec<_>>()).len();
-    assert_eq!(among(&history), 0);
+    let number_of_overlaps =
+        |history: &[Event]| overlaps(&Activity::of(history).holds.iter().collect::<Vec<_>>()).len();
+    assert_eq!(number_of_overlaps(&history), 0);
     for event in &mut history {
         if let What::Asked { mode, .. } = &mut event.what {
             *mode = Mode::Exclusive;
         }
     }
-    assert!(among(&history) > 0);
+    assert!(number_of_overlaps(&history) > 0);
 }
 
 #[test]
-fn a_picture_has_what_happened_and_no_more() {
+fn a_picture_has_only_marks_for_what_happened() {
     let draw = |history: &[Event]| {
         draw(
             history,
@@ -119,7 +119,7 @@ fn a_picture_has_what_happened_and_no_more() {
         )
     };
     let has = |picture: &str, class: &str| picture.contains(&format!("class=\"{class}\" d"));
-    let turns = draw(&sample::turns("plain", 1, 100));
+    let turns = draw(&sample::taking_turns("plain", 1, 100));
     for (class, seen) in [
         ("v", true),
         ("o", true),
@@ -132,14 +132,17 @@ fn a_picture_has_what_happened_and_no_more() {
         assert_eq!(has(&turns, class), seen, "{class}: {turns}");
     }
     assert!(turns.contains(">stop-client</text>"), "{turns}");
-    let twice = draw(&sample::two_holders());
-    assert!(has(&twice, "x") && has(&twice, "n"), "{twice}");
+    let two_holders = draw(&sample::two_holders());
+    assert!(
+        has(&two_holders, "x") && has(&two_holders, "n"),
+        "{two_holders}"
+    );
     assert!(has(&draw(&sample::readers()), "s"));
 }
 
 #[test]
-fn busy_pictures_are_small_and_say_what_they_leave_out() {
-    let history = sample::turns("plain", 12, 30);
+fn a_busy_picture_stays_small_and_says_how_many_locks_it_shows() {
+    let history = sample::taking_turns("plain", 12, 30);
     let picture = draw(
         &history,
         &cell("single", "stop-client", "plain"),
@@ -150,8 +153,8 @@ fn busy_pictures_are_small_and_say_what_they_leave_out() {
 }
 
 #[test]
-fn a_window_shows_the_first_fault_and_what_follows() {
-    let history = sample::turns("plain", 1, 100);
+fn the_default_window_is_around_the_first_fault() {
+    let history = sample::taking_turns("plain", 1, 100);
     assert_eq!(window(&history), at(1000)..at(7000));
     assert_eq!(window(&[]), 0..SECOND);
 }
@@ -166,18 +169,21 @@ fn an_empty_history_has_a_picture() {
 }
 
 #[test]
-fn a_picture_shows_what_is_special_and_the_fault_before_it() {
-    // A fault that did nothing, at first.
+fn a_picture_focuses_on_an_overlap_and_the_fault_before_it() {
+    // An earlier fault, which did not cause the overlap.
     let mut all = sample::two_holders();
-    all.insert(0, sample::begins(50, "first"));
-    let (story, faults) = (Story::of(&all), faults(&all));
-    assert_eq!(focus(&story, &faults), Some(at(200)..at(6200)));
-    assert_eq!(story.told, [(1, "plain:0".to_owned(), at(2600))]);
+    all.insert(0, sample::fault_begins(50, "first"));
+    let (activity, faults) = (Activity::of(&all), faults(&all));
+    assert_eq!(focus(&activity, &faults), Some(at(200)..at(6200)));
+    assert_eq!(
+        activity.reported_losses,
+        [(1, "plain:0".to_owned(), at(2600))]
+    );
     let picture = draw(&all, &cell("single", "failover", "plain"), window(&all));
     assert!(
         picture.contains("class=\"d\" d") && picture.contains("class=\"x\" d"),
         "{picture}"
     );
-    assert!(picture.contains("told that it is lost"), "{picture}");
-    assert_eq!(focus(&Story::of(&sample::readers()), &faults), None);
+    assert!(picture.contains("loss reported"), "{picture}");
+    assert_eq!(focus(&Activity::of(&sample::readers()), &faults), None);
 }
