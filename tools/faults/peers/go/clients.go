@@ -9,9 +9,11 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// goRedis has a client for each independent server; one at least is up. They are connected, since redsync gives a
-// call a part of the lease only, which a short one would spend on connecting. They heed the deadlines of contexts, on
-// which both libraries rely: by default go-redis does not.
+// goRedis returns a connected client for each independent server. It fails if no server is up.
+//
+// The clients connect in advance, because redsync gives each call only a part of the lease, and with a short lease a call
+// would spend that on connecting. ContextTimeoutEnabled makes the clients respect the deadlines of contexts, on which both
+// libraries rely. go-redis ignores them by default.
 func goRedis(of setting) ([]redis.UniversalClient, error) {
 	clients, err := unconnected(of)
 	if err != nil {
@@ -54,7 +56,7 @@ func unconnected(of setting) ([]redis.UniversalClient, error) {
 	return clients, nil
 }
 
-// addresses are those of `scheme://host:port,host:port/path`, which commas have cut into pieces; and the path.
+// addresses returns the hosts and the path of `scheme://host:port,host:port/path`, which was split at its commas.
 func addresses(pieces []string) (hosts []string, path string) {
 	whole, err := url.Parse(pieces[0])
 	if err == nil && whole.Path != "" {

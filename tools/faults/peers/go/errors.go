@@ -35,7 +35,7 @@ var named = []struct {
 	{net.ErrClosed, "ErrClosed"},
 }
 
-// kind is one short word, or a few.
+// kind returns a short name for the error.
 func kind(err error) string {
 	var taken *redsync.ErrTaken
 	var nodeTaken *redsync.ErrNodeTaken
@@ -64,23 +64,24 @@ func kind(err error) string {
 	return err.Error()
 }
 
-// firstWord of a server's error is its kind: MISCONF, READONLY and others.
+// firstWord returns the kind of a server error, for example MISCONF or READONLY.
 func firstWord(text string) string {
 	word, _, _ := strings.Cut(text, " ")
 	return word
 }
 
-// isTimeout: the library says that it has not got the lock in time, rather than that something is wrong.
+// isTimeout returns whether the library did not get the lock in time, and reports no other problem.
 func isTimeout(err error) bool {
 	switch kind(err) {
 	case "ErrTaken", "ErrFailed", "ErrNotObtained", "ErrNotLocked":
 		return true
 	}
-	// The end of our own wait, which comes as it is; one of a single call is wrapped.
+	// The end of our own wait is not wrapped. The timeout of a single call is wrapped, and does not count.
 	return err == context.DeadlineExceeded || err == context.Canceled
 }
 
-// isLoss: a prolongation that failed because the lock is another's, or nobody's. Of several servers a majority says so.
+// isLoss returns whether extending the lease failed because the lock belongs to another holder or to none. With several
+// servers, the majority decides.
 func isLoss(err error) bool {
 	var taken *redsync.ErrTaken
 	return errors.As(err, &taken) || errors.Is(err, redislock.ErrNotObtained)

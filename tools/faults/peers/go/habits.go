@@ -5,19 +5,19 @@ import (
 	"time"
 )
 
-// How often a long hold looks and writes.
+// Time between two checks of a long hold.
 const longStep = 20 * time.Millisecond
 
-// What a worker is about to do: the same plan in the drivers of all libraries, and in ours.
+// plan says what a worker does next. The drivers of all libraries use the same plan.
 type plan struct {
 	name string
-	// wait is for the lock; stay is inside.
+	// wait limits the wait for the lock, stay is how long the lock is held, and step is the time between two checks.
 	wait, stay, step time.Duration
-	// isPaused: it stays without looking, and looks and writes at the end only.
+	// isPaused means that the worker checks the lock and writes only at the end of the hold.
 	isPaused bool
 }
 
-// next is quick for workers with an even number, long for the others.
+// next plans a quick hold for workers with an even number, and a long hold for the others.
 func (work *workload) next(worker int, random *rand.Rand) plan {
 	if worker%2 == 0 {
 		wait := span{work.wait / 10, work.wait}.pick(random)
@@ -32,7 +32,7 @@ func (work *workload) next(worker int, random *rand.Rand) plan {
 	return next
 }
 
-// quickName is the lock that is held for moments; once in eight times the other one.
+// quickName returns the lock that is held briefly, or in one of eight cases the lock that is held for long.
 func quickName(random *rand.Rand) string {
 	if oneOf(8, random) {
 		return "plain:1"

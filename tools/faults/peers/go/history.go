@@ -12,18 +12,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What an event has beside its time and place.
+// fields are the fields of an event besides its time, process, worker and lock.
 type fields map[string]any
 
-// history writes events, one a line, each at once.
+// history writes events to standard output, one per line, without delay.
 type history struct {
 	process int
 	guard   sync.Mutex
 	out     *bufio.Writer
 }
 
-// tell takes the time before all else.
-func (h *history) tell(worker int, name, event string, more fields) {
+// record writes an event. It reads the clocks first.
+func (h *history) record(worker int, name, event string, more fields) {
 	at, wall := monotonic(), time.Now().UnixNano()
 	line := fields{"at": at, "wall": wall, "process": h.process, "worker": worker, "event": event}
 	if name != "" {
@@ -54,13 +54,13 @@ func monotonic() int64 {
 	return now.Nano()
 }
 
-// onSharedClock is a moment of Go's clock on the clock that all processes share.
-func onSharedClock(moment time.Time) int64 {
-	return monotonic() + time.Until(moment).Nanoseconds()
+// onSharedClock converts a time of Go's clock to the clock that all processes share.
+func onSharedClock(instant time.Time) int64 {
+	return monotonic() + time.Until(instant).Nanoseconds()
 }
 
-// sample tells every second what the process uses.
-func sample(told *history) {
+// sample records the resource usage of the process every second.
+func sample(events *history) {
 	for ; ; time.Sleep(time.Second) {
 		status, err := os.ReadFile("/proc/self/status")
 		if err != nil {
@@ -70,7 +70,7 @@ func sample(told *history) {
 		if err != nil {
 			fail(err)
 		}
-		told.tell(0, "", "sample", fields{
+		events.record(0, "", "sample", fields{
 			"rss_kib":     statusNumber(string(status), "VmRSS:"),
 			"threads":     statusNumber(string(status), "Threads:"),
 			"descriptors": len(descriptors),

@@ -1,6 +1,7 @@
-// One client process of the published fault run, with the locks of a Go library: tools/faults/src/peers.rs.
+// A client process of the published fault run that uses the locks of a Go library: tools/faults/src/peers.rs.
 //
-// Events go to standard output as tools/faults/src/history.rs has them; orders.go reads those of standard input.
+// It writes events to standard output in the format of tools/faults/src/history.rs, and reads orders from standard input
+// (orders.go).
 package main
 
 import (
@@ -15,28 +16,28 @@ import (
 	"time"
 )
 
-// A held lock of one of the libraries.
+// hold is a held lock of one of the libraries.
 type hold interface {
-	// isHeld asks as the library's documentation says. What cannot be answered is a no.
+	// isHeld checks the lock as the library's documentation says. An error counts as not held.
 	isHeld() bool
-	// until says how long the lock is certainly held, if the library knows without asking a server.
+	// until returns how long the lock is certainly held, if the library knows that without asking a server.
 	until() (time.Time, bool)
-	// lost is closed when the library reports a loss by itself; nil if it never does.
+	// lost is closed when the library reports a loss unasked. It is nil if the library never does.
 	lost() <-chan struct{}
-	// prolong starts the lease again, where that is the user's task.
-	prolong() error
+	// extend restarts the lease, if that is the task of the user.
+	extend() error
 	release() error
 }
 
-// The locks of one library.
+// library has the locks of one library.
 type library interface {
-	// acquire waits for so long; an error says that the lock is not held.
+	// acquire waits for at most this time. If it returns an error, the lock is not held.
 	acquire(name string, wait time.Duration) (hold, error)
-	// renews: the library prolongs leases by itself.
+	// renews returns whether the library renews leases in the background.
 	renews() bool
 }
 
-// What the libraries need to know.
+// setting is the configuration of a library.
 type setting struct {
 	urls       []string
 	deployment string
@@ -52,7 +53,7 @@ var libraries = map[string]struct {
 	"rueidislock": {newRueidislock, "github.com/redis/rueidis"},
 }
 
-// What a worker has to do.
+// workload is the configuration of a worker.
 type workload struct {
 	lease, wait, step time.Duration
 	hold, long, think span
@@ -60,7 +61,7 @@ type workload struct {
 	resource          string
 }
 
-// A span of time out of which one is taken at random.
+// span is a range of durations from which one is picked at random.
 type span struct{ from, to time.Duration }
 
 func parseSpan(text string) (span, error) {
@@ -77,25 +78,25 @@ func millis(number int) time.Duration { return time.Duration(number) * time.Mill
 
 func main() {
 	name := flag.String("library", "", "redsync, redislock or rueidislock")
-	url := flag.String("url", "", "one, or several with commas between")
+	url := flag.String("url", "", "one URL, or several separated by commas")
 	deployment := flag.String("deployment", "single", "single, sentinel, cluster or five")
-	process := flag.Int("process", 1, "its number in the history")
-	workers := flag.Int("workers", 1, "how many at once")
-	workloads := flag.String("workloads", "plain", "plain is the only one")
-	lease := flag.Int("lease-ms", 2000, "of a hold")
-	wait := flag.Int("wait-ms", 1000, "for a lock")
-	step := flag.Int("step-ms", 6, "between two writes of a quick worker")
-	hold := flag.String("hold-ms", "5-60", "how long a quick worker stays inside")
-	long := flag.String("long-ms", "200-7500", "how long a long one does")
-	think := flag.String("think-ms", "1-10", "how long a worker rests")
-	seed := flag.Uint64("seed", 0, "of all that is random")
-	seconds := flag.Int("seconds", 3, "how long it goes on")
-	resource := flag.String("resource", "", "host:port, where sections write")
+	process := flag.Int("process", 1, "number of this process in the history")
+	workers := flag.Int("workers", 1, "number of workers")
+	workloads := flag.String("workloads", "plain", "must be plain")
+	lease := flag.Int("lease-ms", 2000, "lease of a hold")
+	wait := flag.Int("wait-ms", 1000, "how long to wait for a lock")
+	step := flag.Int("step-ms", 6, "time between two writes of a quick worker")
+	hold := flag.String("hold-ms", "5-60", "how long a quick worker holds a lock")
+	long := flag.String("long-ms", "200-7500", "how long a long hold lasts")
+	think := flag.String("think-ms", "1-10", "how long a worker rests between two acquisitions")
+	seed := flag.Uint64("seed", 0, "seed of all random choices")
+	seconds := flag.Int("seconds", 3, "how long to run")
+	resource := flag.String("resource", "", "host:port of the resource")
 	flag.Parse()
 
-	told := &history{process: *process, out: bufio.NewWriter(os.Stdout)}
+	events := &history{process: *process, out: bufio.NewWriter(os.Stdout)}
 	if *workloads != "plain" {
-		fail(fmt.Errorf("no such workload: %s", *workloads))
+		fail(fmt.Errorf("unknown workload: %s", *workloads))
 	}
 	locks, err := libraries[*name].connect(setting{strings.Split(*url, ","), *deployment, millis(*lease)})
 	if err != nil {
@@ -112,13 +113,13 @@ func main() {
 			fail(err)
 		}
 	}
-	told.tell(0, "", "started", fields{"pid": os.Getpid(), "library": *name + " " + version(libraries[*name].module)})
+	events.record(0, "", "started", fields{"pid": os.Getpid(), "library": *name + " " + version(libraries[*name].module)})
 
 	orders := listen(time.Duration(*seconds) * time.Second)
-	go sample(told)
+	go sample(events)
 	var all sync.WaitGroup
 	for number := range *workers {
-		worker, err := newWorker(number, locks, work, told, orders)
+		worker, err := newWorker(number, locks, work, events, orders)
 		if err != nil {
 			fail(err)
 		}
@@ -129,7 +130,7 @@ func main() {
 		})
 	}
 	all.Wait()
-	told.tell(0, "", "ended", fields{"counts": fields{}})
+	events.record(0, "", "ended", fields{"counts": fields{}})
 }
 
 func fail(err error) {
@@ -137,7 +138,7 @@ func fail(err error) {
 	os.Exit(1)
 }
 
-// version of a module that this program was built with.
+// version returns the version of a module that this program was built with.
 func version(module string) string {
 	info, _ := debug.ReadBuildInfo()
 	for _, built := range info.Deps {

@@ -13,15 +13,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What came on standard input: `stop`, or its end; `freeze-before-write UNTIL`; `block MS`.
+// orders are the orders from standard input: `stop`, `freeze-before-write UNTIL` and `block MS`. The end of the input
+// means `stop`.
 type orders struct {
 	stop context.Context
-	// Both are moments of the monotonic clock.
+	// Both are times of the monotonic clock.
 	freezeUntil  atomic.Int64
 	blockedUntil atomic.Int64
 }
 
-// listen obeys; it stops after this time anyway.
+// listen reads orders from standard input. Without a `stop`, the client stops after this time.
 func listen(length time.Duration) *orders {
 	stop, cancel := context.WithTimeout(context.Background(), length)
 	orders := &orders{stop: stop}
@@ -46,13 +47,14 @@ func listen(length time.Duration) *orders {
 
 func (o *orders) stopping() bool { return o.stop.Err() != nil }
 
-// freeze stops the process, if that was ordered and nobody has done it yet. It returns when the process goes on.
+// freeze stops the process if that was ordered and no other worker has done it yet. It returns when the process
+// continues.
 func (o *orders) freeze() {
 	if o.freezeUntil.Swap(0) <= monotonic() {
 		return
 	}
-	// A signal to this thread is delivered before the call returns. One to the process may be delivered later, by
-	// another thread.
+	// Signal this thread, because such a signal is delivered before the call returns. A signal to the process may be
+	// delivered later, on another thread.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	if err := unix.Tgkill(os.Getpid(), unix.Gettid(), unix.SIGSTOP); err != nil {
@@ -60,15 +62,15 @@ func (o *orders) freeze() {
 	}
 }
 
-// block keeps the goroutine that called the library from all else, as a careless caller would. The library's own
-// goroutines go on: nothing in Go stops them but the system.
+// block blocks the goroutine that called the library, as a careless caller would. The library's own goroutines continue,
+// because a Go program cannot block them.
 func (o *orders) block() {
 	for left := o.blockedUntil.Load() - monotonic(); left > 0; left = o.blockedUntil.Load() - monotonic() {
 		time.Sleep(time.Duration(left))
 	}
 }
 
-// pause ends early if the worker is to stop.
+// pause sleeps. It returns early if the worker must stop.
 func (o *orders) pause(length time.Duration) {
 	select {
 	case <-o.stop.Done():

@@ -7,7 +7,7 @@ import (
 	"github.com/bsm/redislock"
 )
 
-// How often redislock asks for a lock that is held, as in its example of retries.
+// Pause between two attempts to get a held lock, as in redislock's example of retries.
 const redislockRetry = 100 * time.Millisecond
 
 type redislockLocks struct {
@@ -41,7 +41,7 @@ type redislockHold struct {
 	lease time.Duration
 }
 
-// isHeld asks the server: redislock itself knows nothing of the lease.
+// isHeld asks the server, because redislock itself does not track the lease.
 func (h redislockHold) isHeld() bool {
 	ctx, cancel := context.WithTimeout(context.Background(), h.lease/3)
 	defer cancel()
@@ -52,7 +52,7 @@ func (h redislockHold) isHeld() bool {
 func (h redislockHold) until() (time.Time, bool) { return time.Time{}, false }
 func (h redislockHold) lost() <-chan struct{}    { return nil }
 
-func (h redislockHold) prolong() error {
+func (h redislockHold) extend() error {
 	ctx, cancel := context.WithTimeout(context.Background(), h.lease/3)
 	defer cancel()
 	return h.lock.Refresh(ctx, h.lease, nil)

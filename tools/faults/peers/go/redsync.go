@@ -27,7 +27,7 @@ func newRedsync(of setting) (library, error) {
 	return &redsyncLocks{redsync.New(pools...), of.lease}, nil
 }
 
-// acquire has redsync's own delays between its tries; the context, not their number, ends them.
+// acquire uses redsync's own delays between tries. The context limits the wait; the number of tries is unlimited.
 func (l *redsyncLocks) acquire(name string, wait time.Duration) (hold, error) {
 	mutex := l.locks.NewMutex(name, redsync.WithExpiry(l.lease), redsync.WithTries(math.MaxInt))
 	ctx, cancel := context.WithTimeout(context.Background(), wait)
@@ -45,13 +45,13 @@ type redsyncHold struct {
 	lease time.Duration
 }
 
-// isHeld looks at Until, as the documentation of Valid says to.
+// isHeld checks Until, as the documentation of Valid recommends.
 func (h redsyncHold) isHeld() bool             { return time.Now().Before(h.mutex.Until()) }
 func (h redsyncHold) until() (time.Time, bool) { return h.mutex.Until(), true }
 func (h redsyncHold) lost() <-chan struct{}    { return nil }
 
-// prolong: redsync waits for all servers, so the context has to end a call to one that is away.
-func (h redsyncHold) prolong() error {
+// extend needs a context with a deadline: redsync waits for all servers, even those that are unreachable.
+func (h redsyncHold) extend() error {
 	ctx, cancel := context.WithTimeout(context.Background(), h.lease/3)
 	defer cancel()
 	if done, err := h.mutex.ExtendContext(ctx); !done {

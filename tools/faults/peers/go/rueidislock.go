@@ -8,7 +8,7 @@ import (
 	"github.com/redis/rueidis/rueidislock"
 )
 
-// What rueidis calls a reasonable value, and recommends with sentinels.
+// The value that rueidis recommends with sentinels.
 const sentinelRefresh = 5 * time.Second
 
 type rueidislockLocks struct{ locker rueidislock.Locker }
@@ -27,13 +27,13 @@ func newRueidislock(of setting) (library, error) {
 			MasterSet: master, TopologyRefreshInterval: sentinelRefresh,
 		}
 	case "cluster":
-		option.KeyMajority = 0 // its default, 2 of 3 keys: 1 is for a single instance
+		option.KeyMajority = 0 // the default, 2 of 3 keys; 1 is for a single instance
 	}
 	locker, err := rueidislock.NewLocker(option)
 	return &rueidislockLocks{locker}, err
 }
 
-// acquire cannot give the wait as a deadline of the context: the lock itself would end with it.
+// acquire uses a timer for the wait. A deadline of the context would also end the held lock.
 func (l *rueidislockLocks) acquire(name string, wait time.Duration) (hold, error) {
 	waiting, giveUp := context.WithCancel(context.Background())
 	timer := time.AfterFunc(wait, giveUp)
@@ -57,15 +57,15 @@ type rueidislockHold struct {
 	giveUp context.CancelFunc
 }
 
-// isHeld looks at the context, which is the lock.
+// isHeld checks the context, which is cancelled when the lock is lost.
 func (h *rueidislockHold) isHeld() bool             { return h.ctx.Err() == nil }
 func (h *rueidislockHold) until() (time.Time, bool) { return time.Time{}, false }
 func (h *rueidislockHold) lost() <-chan struct{}    { return h.ctx.Done() }
 
-// prolong is never called: rueidislock does it.
-func (h *rueidislockHold) prolong() error { return nil }
+// extend is never called, because rueidislock renews the lock.
+func (h *rueidislockHold) extend() error { return nil }
 
-// release has no result in rueidislock.
+// release always succeeds, because rueidislock reports no result.
 func (h *rueidislockHold) release() error {
 	h.unlock()
 	h.giveUp()

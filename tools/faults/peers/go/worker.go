@@ -12,23 +12,23 @@ type worker struct {
 	number   int
 	locks    library
 	work     workload
-	told     *history
+	events   *history
 	orders   *orders
 	random   *rand.Rand
 	resource net.Conn
 	answers  *bufio.Reader
-	// When the lease of the hold is to be prolonged.
+	// When to extend the lease of the hold.
 	due time.Time
 }
 
-func newWorker(number int, locks library, work workload, told *history, orders *orders) (*worker, error) {
+func newWorker(number int, locks library, work workload, events *history, orders *orders) (*worker, error) {
 	resource, err := net.Dial("tcp", work.resource)
 	if err != nil {
 		return nil, fmt.Errorf("the resource: %w", err)
 	}
-	random := rand.New(rand.NewPCG(work.seed, uint64(told.process)<<32|uint64(number)))
+	random := rand.New(rand.NewPCG(work.seed, uint64(events.process)<<32|uint64(number)))
 	return &worker{
-		number: number, locks: locks, work: work, told: told, orders: orders,
+		number: number, locks: locks, work: work, events: events, orders: orders,
 		random: random, resource: resource, answers: bufio.NewReader(resource),
 	}, nil
 }
@@ -43,30 +43,30 @@ func (w *worker) run() error {
 	return nil
 }
 
-// turn is one acquisition with all that follows; an error is of the resource.
+// turn performs one acquisition, works under the lock and releases it. It fails only if the resource fails.
 func (w *worker) turn(next plan) error {
-	w.tell(next.name, "asked", fields{"mode": "exclusive"})
+	w.record(next.name, "asked", fields{"mode": "exclusive"})
 	held, err := w.locks.acquire(next.name, next.wait)
 	if err != nil {
-		w.tell(next.name, "refused", fields{"error": kind(err), "timeout": isTimeout(err)})
+		w.record(next.name, "refused", fields{"error": kind(err), "timeout": isTimeout(err)})
 		return nil
 	}
 	w.due = time.Now().Add(w.work.lease / 3)
-	w.tell(next.name, "granted", untilOf(held))
+	w.record(next.name, "granted", untilOf(held))
 	if err := w.section(next, held); err != nil {
 		return err
 	}
-	w.tell(next.name, "releasing", nil)
-	w.tell(next.name, "released", failed(held.release()))
+	w.record(next.name, "releasing", nil)
+	w.record(next.name, "released", failed(held.release()))
 	return nil
 }
 
-// section goes on as planned, or until the library no longer says that the lock is held.
+// section works as planned, or until the library no longer reports that the lock is held.
 func (w *worker) section(next plan, held hold) error {
 	leave := time.Now().Add(next.stay)
 	if next.isPaused {
-		w.tell(next.name, "did", fields{"what": "paused"})
-		// Whoever does not look at the lock does not see it lost either.
+		w.record(next.name, "did", fields{"what": "paused"})
+		// A worker that does not check the lock does not notice a loss either.
 		if !w.idle(next.name, held, next.stay, nil) {
 			return nil
 		}
@@ -74,10 +74,10 @@ func (w *worker) section(next plan, held hold) error {
 	for {
 		w.orders.block()
 		if !held.isHeld() {
-			w.tell(next.name, "doubted", nil)
+			w.record(next.name, "doubted", nil)
 			return nil
 		}
-		w.tell(next.name, "held", untilOf(held))
+		w.record(next.name, "held", untilOf(held))
 		w.orders.freeze()
 		if err := w.write(next.name); err != nil {
 			return err
@@ -88,8 +88,8 @@ func (w *worker) section(next plan, held hold) error {
 	}
 }
 
-// idle prolongs the lease when a third of it is over. It ends early if the worker is to stop; false says that the lock
-// is lost.
+// idle waits, and extends the lease each time a third of it has passed. It returns early if the worker must stop, and
+// returns false if the lock is lost.
 func (w *worker) idle(name string, held hold, length time.Duration, lost <-chan struct{}) bool {
 	for end := time.Now().Add(length); ; {
 		wake := end
@@ -98,7 +98,7 @@ func (w *worker) idle(name string, held hold, length time.Duration, lost <-chan 
 		}
 		select {
 		case <-lost:
-			w.tell(name, "lost", fields{"reason": "Cancelled"})
+			w.record(name, "lost", fields{"reason": "Cancelled"})
 			return false
 		case <-w.orders.stop.Done():
 			return true
@@ -107,33 +107,33 @@ func (w *worker) idle(name string, held hold, length time.Duration, lost <-chan 
 		if wake == end {
 			return true
 		}
-		if !w.prolong(name, held) {
+		if !w.extend(name, held) {
 			return false
 		}
 	}
 }
 
-// prolong is tried again soon after an error that does not say that the lock is lost.
-func (w *worker) prolong(name string, held hold) bool {
+// extend extends the lease. After an error that does not mean that the lock is lost, it is due again soon.
+func (w *worker) extend(name string, held hold) bool {
 	w.orders.block()
 	sent := time.Now()
-	err := held.prolong()
+	err := held.extend()
 	did := failed(err)
 	did["what"] = "renewed"
-	w.tell(name, "did", did)
+	w.record(name, "did", did)
 	w.due = sent.Add(w.work.lease / 3)
 	if err != nil {
 		w.due = sent.Add(w.work.lease / 10)
 	}
 	if isLoss(err) {
-		w.tell(name, "lost", fields{"reason": kind(err)})
+		w.record(name, "lost", fields{"reason": kind(err)})
 		return false
 	}
 	return true
 }
 
 func (w *worker) write(name string) error {
-	if _, err := fmt.Fprintf(w.resource, "W %s - %d.%d\n", name, w.told.process, w.number); err != nil {
+	if _, err := fmt.Fprintf(w.resource, "W %s - %d.%d\n", name, w.events.process, w.number); err != nil {
 		return fmt.Errorf("the resource: %w", err)
 	}
 	answer, err := w.answers.ReadString('\n')
@@ -141,13 +141,15 @@ func (w *worker) write(name string) error {
 		return fmt.Errorf("the resource: %w", err)
 	}
 	if answer != "ok\n" && answer != "refused\n" {
-		return fmt.Errorf("the resource says %q", answer)
+		return fmt.Errorf("unexpected answer of the resource: %q", answer)
 	}
-	w.tell(name, "wrote", fields{"accepted": answer == "ok\n"})
+	w.record(name, "wrote", fields{"accepted": answer == "ok\n"})
 	return nil
 }
 
-func (w *worker) tell(name, event string, more fields) { w.told.tell(w.number, name, event, more) }
+func (w *worker) record(name, event string, more fields) {
+	w.events.record(w.number, name, event, more)
+}
 
 func failed(err error) fields {
 	if err == nil {

@@ -1,6 +1,6 @@
-"""One client process of the published fault run, with redis-py's own Lock: tools/faults/src/peers.rs.
+"""A client process of the published fault run that uses the Lock of redis-py: tools/faults/src/peers.rs.
 
-Events go to standard output as tools/faults/src/history.rs has them; orders come on standard input.
+It writes events to standard output in the format of tools/faults/src/history.rs, and reads orders from standard input.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from redis.cluster import ClusterNode, RedisCluster
 from redis.exceptions import LockNotOwnedError
 from redis.sentinel import Sentinel
 
-# How often a long hold looks and writes, in seconds.
+# Time between two checks of a long hold, in seconds.
 LONG_STEP = 0.02
 
 
@@ -65,13 +65,14 @@ def connect(url, deployment):
 
 
 class History:
-    """Each event is written at once. The time is taken before all else."""
+    """Writes events to standard output without delay."""
 
     def __init__(self, process):
         self.process = process
         self.guard = threading.Lock()
 
-    def tell(self, worker, name, event, **more):
+    def record(self, worker, name, event, **more):
+        # Read the clocks first, so that waiting for the lock below does not delay the time of the event.
         line = {"at": time.monotonic_ns(), "wall": time.time_ns(), "process": self.process}
         line.update(worker=worker, event=event, **more)
         if name:
@@ -84,7 +85,7 @@ class History:
         while True:
             with open("/proc/self/status") as file:
                 status = dict(line.split(":", 1) for line in file)
-            self.tell(
+            self.record(
                 0,
                 "",
                 "sample",
@@ -97,18 +98,18 @@ class History:
 
 @dataclass
 class Plan:
-    """What a worker is about to do, in seconds: the same plan in the drivers of all libraries, and in ours."""
+    """What a worker does next, in seconds. The drivers of all libraries use the same plan."""
 
     name: str
     wait: float
     stay: float
     step: float
-    # It stays without looking, and looks and writes at the end only.
+    # The worker checks the lock and writes only at the end of the hold.
     is_paused: bool = False
 
 
 def plan(worker, arguments, dice):
-    """A quick hold for workers with an even number, a long one for the others."""
+    """Plans a quick hold for workers with an even number, and a long hold for the others."""
 
     def one_of(number):
         return dice.randrange(number) == 0
@@ -123,21 +124,21 @@ def plan(worker, arguments, dice):
 
 
 class Worker:
-    def __init__(self, number, client, arguments, told, orders):
+    def __init__(self, number, client, arguments, history, orders):
         self.number = number
         self.client = client
         self.arguments = arguments
-        self.told = told
+        self.history = history
         self.orders = orders
         self.random = random.Random(f"{arguments.seed} {arguments.process} {number}")
-        # When the lease of the hold is to be prolonged.
+        # When to extend the lease of the hold.
         self.due = 0.0
         host, port = arguments.resource.rsplit(":", 1)
         self.resource = socket.create_connection((host, int(port)))
         self.answers = self.resource.makefile("r")
 
-    def tell(self, name, event, **more):
-        self.told.tell(self.number, name, event, **more)
+    def record(self, name, event, **more):
+        self.history.record(self.number, name, event, **more)
 
     def run(self):
         while not self.orders.stop.is_set():
@@ -147,36 +148,36 @@ class Worker:
     def turn(self, plan):
         name, lease = plan.name, self.arguments.lease_ms
         lock = self.client.lock(name, timeout=lease, blocking_timeout=plan.wait)
-        self.tell(name, "asked", mode="exclusive")
+        self.record(name, "asked", mode="exclusive")
         try:
             if not lock.acquire():
-                self.tell(name, "refused", error="NotAcquired", timeout=True)
+                self.record(name, "refused", error="NotAcquired", timeout=True)
                 return
-        except Exception as error:  # of a cluster not only RedisError
-            self.tell(name, "refused", error=type(error).__name__, timeout=False)
+        except Exception as error:  # clusters raise not only RedisError
+            self.record(name, "refused", error=type(error).__name__, timeout=False)
             return
         self.due = time.monotonic() + lease / 3
-        self.tell(name, "granted")
+        self.record(name, "granted")
         self.section(plan, lock)
-        self.tell(name, "releasing")
+        self.record(name, "releasing")
         try:
             lock.release()
-            self.tell(name, "released")
+            self.record(name, "released")
         except Exception as error:
-            self.tell(name, "released", error=type(error).__name__)
+            self.record(name, "released", error=type(error).__name__)
 
     def section(self, plan, lock):
-        """Goes on as planned, or until redis-py no longer says that the lock is held."""
+        """Works as planned, or until redis-py no longer reports that the lock is held."""
         leave = time.monotonic() + plan.stay
         if plan.is_paused:
-            self.tell(plan.name, "did", what="paused")
+            self.record(plan.name, "did", what="paused")
             if not self.idle(plan.name, lock, plan.stay):
                 return
         while True:
             if not self.is_held(lock):
-                self.tell(plan.name, "doubted")
+                self.record(plan.name, "doubted")
                 return
-            self.tell(plan.name, "held")
+            self.record(plan.name, "held")
             self.orders.freeze()
             self.write(plan.name)
             if time.monotonic() >= leave or self.orders.stop.is_set():
@@ -185,36 +186,39 @@ class Worker:
                 return
 
     def is_held(self, lock):
-        """Asks the server: redis-py itself knows nothing of the lease. What cannot be answered is a no."""
+        """Asks the server, because redis-py itself does not track the lease. An error counts as not held."""
         try:
             return lock.owned()
         except Exception:
             return False
 
     def idle(self, name, lock, length):
-        """Prolongs the lease when a third of it is over. Ends early if the worker is to stop; false: it is lost."""
+        """Waits, and extends the lease each time a third of it has passed.
+
+        Returns early if the worker must stop. Returns false if the lock is lost.
+        """
         end = time.monotonic() + length
         while True:
             wake = min(end, self.due)
             if self.orders.stop.wait(max(0, wake - time.monotonic())) or wake == end:
                 return True
-            if not self.prolong(name, lock):
+            if not self.extend(name, lock):
                 return False
 
-    def prolong(self, name, lock):
-        """Is tried again soon after an error that does not say that the lock is lost."""
+    def extend(self, name, lock):
+        """Extends the lease. After an error that does not mean that the lock is lost, it is due again soon."""
         sent, lease = time.monotonic(), self.arguments.lease_ms
         try:
             lock.reacquire()
         except Exception as error:
             reason = type(error).__name__
-            self.tell(name, "did", what="renewed", error=reason)
+            self.record(name, "did", what="renewed", error=reason)
             self.due = sent + lease / 10
             if not isinstance(error, LockNotOwnedError):
                 return True
-            self.tell(name, "lost", reason=reason)
+            self.record(name, "lost", reason=reason)
             return False
-        self.tell(name, "did", what="renewed")
+        self.record(name, "did", what="renewed")
         self.due = sent + lease / 3
         return True
 
@@ -222,12 +226,12 @@ class Worker:
         self.resource.sendall(f"W {name} - {self.arguments.process}.{self.number}\n".encode())
         answer = self.answers.readline()
         if answer not in ("ok\n", "refused\n"):
-            raise OSError(f"the resource says {answer!r}")
-        self.tell(name, "wrote", accepted=answer == "ok\n")
+            raise OSError(f"unexpected answer of the resource: {answer!r}")
+        self.record(name, "wrote", accepted=answer == "ok\n")
 
 
 class Orders:
-    """`stop`, or the end of the input; `freeze-before-write UNTIL`; `block MS`."""
+    """The orders `stop`, `freeze-before-write UNTIL` and `block MS`. The end of the input means `stop`."""
 
     def __init__(self):
         self.stop = threading.Event()
@@ -235,7 +239,7 @@ class Orders:
         self.freeze_until = 0
 
     def obey(self):
-        # PyDLL keeps the interpreter's lock: no other thread runs meanwhile.
+        # PyDLL holds the interpreter's lock during a call, so `poll` blocks all Python threads.
         system = ctypes.PyDLL(None)
         for line in sys.stdin:
             match line.split():
@@ -249,20 +253,21 @@ class Orders:
         self.stop.set()
 
     def freeze(self):
-        """Stops the process, if that was ordered and nobody has done it yet. Returns when the process goes on."""
+        """Stops the process if that was ordered and no other worker has done it yet. Returns when it continues."""
         with self.guard:
             until, self.freeze_until = self.freeze_until, 0
         if time.monotonic_ns() < until:
-            # To this thread, so that it is delivered before the call returns. One to the process may come later.
+            # Signal this thread, so that the signal is delivered before the call returns. A signal to the process may
+            # be delivered later.
             signal.raise_signal(signal.SIGSTOP)
 
 
 def main():
     arguments = parse_arguments()
-    told = History(arguments.process)
+    history = History(arguments.process)
     client = connect(arguments.url, arguments.deployment)
     client.ping()
-    told.tell(0, "", "started", pid=os.getpid(), library=f"redis-py {redis.__version__}")
+    history.record(0, "", "started", pid=os.getpid(), library=f"redis-py {redis.__version__}")
 
     orders = Orders()
     failed = []
@@ -275,9 +280,9 @@ def main():
             orders.stop.set()
             raise
 
-    workers = [Worker(n, client, arguments, told, orders) for n in range(arguments.workers)]
+    workers = [Worker(n, client, arguments, history, orders) for n in range(arguments.workers)]
     threads = [threading.Thread(target=run, args=(worker,), daemon=True) for worker in workers]
-    for target in [orders.obey, told.sample_every_second]:
+    for target in [orders.obey, history.sample_every_second]:
         threading.Thread(target=target, daemon=True).start()
     timer = threading.Timer(arguments.seconds, orders.stop.set)
     timer.daemon = True
@@ -287,8 +292,8 @@ def main():
     for thread in threads:
         thread.join()
     if not failed:
-        told.tell(0, "", "ended", counts={})
-    # Not by the usual way, on which a thread that reads the standard input may hold things up.
+        history.record(0, "", "ended", counts={})
+    # Exit directly. A normal exit could block on the thread that reads standard input.
     sys.stdout.flush()
     os._exit(1 if failed else 0)
 

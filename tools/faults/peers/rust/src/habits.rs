@@ -1,4 +1,4 @@
-//! What a worker is about to do: the same plan in the drivers of all libraries, and in ours.
+//! Plans what a worker does next. The drivers of all libraries use the same plan.
 
 use std::time::Duration;
 
@@ -6,23 +6,23 @@ use fastrand::Rng;
 
 use crate::Arguments;
 
-/// How often a long hold looks and writes.
+/// Time between two checks of a long hold.
 const LONG_STEP: Duration = Duration::from_millis(20);
 
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) name: String,
-    /// For the lock.
+    /// How long to wait for the lock.
     pub(crate) wait: Duration,
-    /// Inside.
+    /// How long to hold the lock.
     pub(crate) stay: Duration,
     pub(crate) step: Duration,
-    /// It stays without looking, and looks and writes at the end only.
+    /// Whether the worker checks the lock and writes only at the end of the hold.
     pub(crate) is_paused: bool,
 }
 
 impl Plan {
-    /// A quick one for workers with an even number, a long one for the others.
+    /// Plans a quick hold for workers with an even number, and a long hold for the others.
     pub(crate) fn next(worker: u32, arguments: &Arguments, random: &mut Rng) -> Self {
         let mut millis = |span| Duration::from_millis(random.u64(span));
         let Arguments { wait_ms, hold_ms, long_ms, step_ms, .. } = arguments;

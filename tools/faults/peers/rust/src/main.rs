@@ -1,15 +1,15 @@
-//! One client process of the published fault run, with the locks of rslock: `tools/faults/src/peers.rs`.
+//! A client process of the published fault run that uses the locks of rslock: `tools/faults/src/peers.rs`.
 //!
-//! Events go to standard output as `history.rs` has them; `orders.rs` reads those of standard input.
+//! It writes events to standard output in the format of `history.rs`. `orders.rs` reads orders from standard input.
 
 #[path = "../../../src/clock.rs"]
 mod clock;
 mod habits;
 #[path = "../../../src/history.rs"]
-#[allow(dead_code, reason = "the program that reads histories has more of it")]
+#[allow(dead_code, reason = "only the program that reads histories uses all of it")]
 mod history;
 mod orders;
-mod told;
+mod recorder;
 mod worker;
 
 use std::collections::BTreeMap;
@@ -23,7 +23,7 @@ use rslock::LockManager;
 
 use history::What;
 use orders::Orders;
-use told::Told;
+use recorder::Recorder;
 use worker::Worker;
 
 #[derive(Debug, Parser)]
@@ -60,7 +60,7 @@ struct Arguments {
 
 /// `FROM-TO`.
 fn millis(text: &str) -> Result<RangeInclusive<u64>, String> {
-    let (from, to) = text.split_once('-').ok_or("FROM-TO is wanted")?;
+    let (from, to) = text.split_once('-').ok_or("expected FROM-TO")?;
     let number = |text: &str| text.parse().map_err(|error| format!("{text}: {error}"));
     Ok(number(from)?..=number(to)?)
 }
@@ -73,40 +73,40 @@ fn manager(arguments: &Arguments) -> Result<LockManager, Box<dyn Error>> {
             let nodes = servers.split(',').map(|node| format!("redis://{node}")).collect();
             Ok(LockManager::new_cluster(nodes)?)
         }
-        other => Err(format!("rslock has no {other}").into()),
+        other => Err(format!("rslock does not support {other}").into()),
     }
 }
 
-/// With the version that this program was built with.
+/// The name of the library, with the version that this program was built with.
 fn library() -> String {
     let manifest = include_str!("../Cargo.toml");
     let (_, version) = manifest.split_once("rslock = { version = \"=").expect("an exact version");
-    let (version, _) = version.split_once('"').expect("the end of it");
+    let (version, _) = version.split_once('"').expect("a closing quote");
     format!("rslock {version}")
 }
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let arguments = Arc::new(Arguments::parse());
-    let told = Told::new(arguments.process);
+    let recorder = Recorder::new(arguments.process);
     let locks = manager(&arguments)?;
-    // It connects when it is first used.
+    // Connect now: the manager connects on its first use.
     locks.query_redis_for_key_value(b"plain:0").await?;
     let pid = std::process::id();
-    told.tell(0, "", What::Started { pid, library: library() });
-    told.sample_every_second();
+    recorder.record(0, "", What::Started { pid, library: library() });
+    recorder.sample_every_second();
 
     let orders = Orders::listen(Duration::from_secs(arguments.seconds));
     let mut workers = Vec::new();
     for number in 0..arguments.workers {
         let worker =
-            Worker::new(number, arguments.clone(), locks.clone(), told.clone(), orders.clone());
+            Worker::new(number, arguments.clone(), locks.clone(), recorder, orders.clone());
         workers.push(tokio::spawn(worker.await?.run()));
     }
     for worker in workers {
         worker.await??;
     }
-    told.tell(0, "", What::Ended { counts: BTreeMap::new(), error: None });
-    // The thread that reads the standard input goes on reading.
+    recorder.record(0, "", What::Ended { counts: BTreeMap::new(), error: None });
+    // Exit directly, because the thread that reads standard input never ends.
     std::process::exit(0);
 }

@@ -1,4 +1,4 @@
-//! What comes on standard input: `stop`, or its end; `freeze-before-write UNTIL`; `block MS`.
+//! The orders from standard input: `stop`, `freeze-before-write UNTIL` and `block MS`. The end of the input means `stop`.
 
 use std::io::{self, stdin};
 use std::sync::Arc;
@@ -16,12 +16,12 @@ use crate::clock;
 #[derive(Clone, Debug)]
 pub(crate) struct Orders {
     stop: watch::Receiver<bool>,
-    /// Of the monotonic clock.
+    /// A time of the monotonic clock.
     freeze_until: Arc<AtomicU64>,
 }
 
 impl Orders {
-    /// It stops after this time anyway.
+    /// Reads orders from standard input. Without a `stop`, the client stops after this time.
     pub(crate) fn listen(length: Duration) -> Self {
         let (stop, stopped) = watch::channel(false);
         let freeze_until = Arc::<AtomicU64>::default();
@@ -54,23 +54,24 @@ impl Orders {
         *self.stop.borrow()
     }
 
-    /// Stops the process, if that was ordered and nobody has done it yet; returns when the process goes on.
+    /// Stops the process if that was ordered and no other worker has done it yet. Returns when the process continues.
     pub(crate) fn freeze(&self) -> io::Result<()> {
         if clock::monotonic() < self.freeze_until.swap(0, SeqCst) {
-            // To this thread, so that it is delivered before the call returns. One to the process may come later.
+            // Signal this thread, so that the signal is delivered before the call returns. A signal to the process may be
+            // delivered later.
             raise(Signal::SIGSTOP)?;
         }
         Ok(())
     }
 
-    /// Ends early if the worker is to stop.
+    /// Sleeps. Returns early if the worker must stop.
     pub(crate) async fn pause(&mut self, length: Duration) {
-        // A time-out is the usual end.
+        // A timeout is the usual end of the pause.
         drop(timeout(length, self.stop.wait_for(|&stop| stop)).await);
     }
 }
 
-/// Every thread of the runtime stands still, and with it the library, which has no other.
+/// Blocks every thread of the runtime. This blocks the library too, because it has no threads of its own.
 fn block(runtime: &Handle, length: Duration) {
     let until = Instant::now() + length;
     for _ in 0..runtime.metrics().num_workers() {

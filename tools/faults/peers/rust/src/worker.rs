@@ -1,4 +1,4 @@
-//! One worker: asks, holds and writes, releases, rests.
+//! A worker: takes a lock, writes while it holds the lock, releases it, and rests.
 
 use std::io;
 use std::sync::Arc;
@@ -14,9 +14,9 @@ use crate::clock;
 use crate::habits::Plan;
 use crate::history::{Doing, Mode, What};
 use crate::orders::Orders;
-use crate::told::Told;
+use crate::recorder::Recorder;
 
-/// How long rslock's example of a shared lock waits before it asks again.
+/// Pause between two attempts, as in rslock's example of a shared lock.
 const RETRY: Duration = Duration::from_millis(100);
 
 #[derive(Debug)]
@@ -24,7 +24,7 @@ pub(crate) struct Worker {
     number: u32,
     arguments: Arc<Arguments>,
     locks: LockManager,
-    told: Told,
+    recorder: Recorder,
     orders: Orders,
     random: fastrand::Rng,
     resource: BufStream<TcpStream>,
@@ -32,10 +32,10 @@ pub(crate) struct Worker {
 
 struct Hold {
     lock: Lock,
-    /// Of the monotonic clock. rslock says for how long the lock is valid, not since when: since the call began is
-    /// certain.
+    /// A time of the monotonic clock. rslock says how long the lock is valid, but not when that time begins. The driver
+    /// counts from before the call, which is safe.
     until: u64,
-    /// When the lease is to be extended.
+    /// When to extend the lease.
     due: Instant,
 }
 
@@ -52,16 +52,16 @@ impl Worker {
         number: u32,
         arguments: Arc<Arguments>,
         locks: LockManager,
-        told: Told,
+        recorder: Recorder,
         orders: Orders,
     ) -> io::Result<Self> {
         let resource = BufStream::new(TcpStream::connect(&arguments.resource).await?);
-        let seed = arguments.seed ^ (u64::from(told.process()) << 32 | u64::from(number));
+        let seed = arguments.seed ^ (u64::from(recorder.process()) << 32 | u64::from(number));
         let random = fastrand::Rng::with_seed(seed);
-        Ok(Worker { number, arguments, locks, told, orders, random, resource })
+        Ok(Worker { number, arguments, locks, recorder, orders, random, resource })
     }
 
-    /// An error is one of the resource.
+    /// Works until `stop`. Fails only if the resource fails.
     pub(crate) async fn run(mut self) -> io::Result<()> {
         while !self.orders.stopping() {
             let plan = Plan::next(self.number, &self.arguments, &mut self.random);
@@ -74,21 +74,21 @@ impl Worker {
 
     async fn turn(&mut self, plan: &Plan) -> io::Result<()> {
         let name = &*plan.name;
-        self.tell(name, What::Asked { mode: Mode::Exclusive, fixed_ms: None, renewed_ms: None });
+        self.record(name, What::Asked { mode: Mode::Exclusive, fixed_ms: None, renewed_ms: None });
         let mut hold = match self.acquire(plan).await {
             Ok(hold) => hold,
             Err(error) => {
                 let timeout = matches!(error, LockError::Unavailable);
-                self.tell(name, What::Refused { error: kind(&error), timeout });
+                self.record(name, What::Refused { error: kind(&error), timeout });
                 return Ok(());
             }
         };
-        self.tell(name, What::Granted { until: Some(hold.until), token: None });
+        self.record(name, What::Granted { until: Some(hold.until), token: None });
         self.section(plan, &mut hold).await?;
-        self.tell(name, What::Releasing);
-        // It does not say how that went.
+        self.record(name, What::Releasing);
+        // The release has no result.
         hold.lock.release().await;
-        self.tell(name, What::Released { error: None });
+        self.record(name, What::Released { error: None });
         Ok(())
     }
 
@@ -104,24 +104,24 @@ impl Worker {
         }
     }
 
-    /// Goes on as planned, or until the lock is no longer held for certain.
+    /// Works as planned, or until the lock is no longer certainly held.
     async fn section(&mut self, plan: &Plan, hold: &mut Hold) -> io::Result<()> {
         let (name, leave) = (&*plan.name, Instant::now() + plan.stay);
         if plan.is_paused {
-            self.tell(name, What::Did { what: Doing::Paused, error: None });
+            self.record(name, What::Did { what: Doing::Paused, error: None });
             if !self.idle(name, hold, plan.stay).await {
                 return Ok(());
             }
         }
         loop {
             if clock::monotonic() >= hold.until {
-                self.tell(name, What::Doubted);
+                self.record(name, What::Doubted);
                 return Ok(());
             }
-            self.tell(name, What::Held { until: Some(hold.until) });
+            self.record(name, What::Held { until: Some(hold.until) });
             self.orders.freeze()?;
             let accepted = self.write(name).await?;
-            self.tell(name, What::Wrote { accepted });
+            self.record(name, What::Wrote { accepted });
             let is_over = Instant::now() >= leave || self.orders.stopping();
             if is_over || !self.idle(name, hold, plan.step).await {
                 return Ok(());
@@ -129,7 +129,8 @@ impl Worker {
         }
     }
 
-    /// Extends the lease when a third of it is over. Ends early if the worker is to stop; false: the lock is lost.
+    /// Waits, and extends the lease each time a third of it has passed. Returns early if the worker must stop. Returns
+    /// false if the lock is lost.
     async fn idle(&mut self, name: &str, hold: &mut Hold, length: Duration) -> bool {
         let end = Instant::now() + length;
         loop {
@@ -144,31 +145,31 @@ impl Worker {
         }
     }
 
-    /// Extends the lock as the README shows. After an error that does not say that the lock is lost it is tried again
+    /// Extends the lock as the README shows. After an error that does not mean that the lock is lost, it is due again
     /// soon.
     async fn extend(&self, name: &str, hold: &mut Hold) -> bool {
         let (asked, sent) = (clock::monotonic(), Instant::now());
         let error = match self.locks.extend(&hold.lock, self.lease()).await {
             Ok(lock) => {
                 *hold = Hold::new(lock, asked, sent + self.lease() / 3);
-                self.tell(name, What::Did { what: Doing::Renewed, error: None });
+                self.record(name, What::Did { what: Doing::Renewed, error: None });
                 return true;
             }
             Err(error) => error,
         };
         hold.due = sent + self.lease() / 10;
         let reason = kind(&error);
-        self.tell(name, What::Did { what: Doing::Renewed, error: Some(reason.clone()) });
-        // rslock has released the lock before it says this.
+        self.record(name, What::Did { what: Doing::Renewed, error: Some(reason.clone()) });
+        // rslock has released the lock before it returns this error.
         let is_lost = matches!(error, LockError::Unavailable);
         if is_lost {
-            self.tell(name, What::Lost { reason });
+            self.record(name, What::Lost { reason });
         }
         !is_lost
     }
 
     async fn write(&mut self, name: &str) -> io::Result<bool> {
-        let line = format!("W {name} - {}.{}\n", self.told.process(), self.number);
+        let line = format!("W {name} - {}.{}\n", self.recorder.process(), self.number);
         self.resource.write_all(line.as_bytes()).await?;
         self.resource.flush().await?;
         let mut answer = String::new();
@@ -176,7 +177,7 @@ impl Worker {
         match &*answer {
             "ok\n" => Ok(true),
             "refused\n" => Ok(false),
-            other => Err(io::Error::other(format!("the resource says {other:?}"))),
+            other => Err(io::Error::other(format!("unexpected answer of the resource: {other:?}"))),
         }
     }
 
@@ -184,12 +185,12 @@ impl Worker {
         Duration::from_millis(self.arguments.lease_ms)
     }
 
-    fn tell(&self, name: &str, what: What) {
-        self.told.tell(self.number, name, what);
+    fn record(&self, name: &str, what: What) {
+        self.recorder.record(self.number, name, what);
     }
 }
 
-/// The variant.
+/// The variant of the error.
 fn kind(error: &LockError) -> String {
     let text = format!("{error:?}");
     text.split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default().to_owned()

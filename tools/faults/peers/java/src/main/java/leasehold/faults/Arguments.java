@@ -4,7 +4,7 @@ import java.util.HashMap;
 import java.util.Map;
 import java.util.Random;
 
-/** {@code --name value}, all of them needed. */
+/** The command line: {@code --name value} pairs, all required. */
 final class Arguments {
     private final Map<String, String> values = new HashMap<>();
 

@@ -8,9 +8,10 @@ import org.redisson.api.RLock;
 import org.redisson.api.RedissonClient;
 
 /**
- * One client process of the published fault run, with the locks of Redisson: tools/faults/src/peers.rs.
+ * A client process of the published fault run that uses the locks of Redisson: tools/faults/src/peers.rs.
  *
- * <p>Events go to standard output as tools/faults/src/history.rs has them; {@link Orders} reads those of standard input.
+ * <p>It writes events to standard output in the format of tools/faults/src/history.rs. {@link Orders} reads orders from
+ * standard input.
  */
 public final class Client {
     private Client() {}
@@ -39,13 +40,13 @@ public final class Client {
         for (Thread thread : threads) {
             thread.join();
         }
-        // It may still have to delete what guards a release against being repeated.
+        // Redisson may still have to delete the key that prevents a repeated release.
         redisson.shutdown();
         history.tell(0, "", "ended", "\"counts\":{}");
         Runtime.getRuntime().halt(0);
     }
 
-    /** The JVM loads classes for a while at the first lock: that is none of the waits that are measured. */
+    /** Takes a lock once, so that the time in which the JVM loads classes does not count as a wait. */
     private static void warmUp(RedissonClient redisson, int process) throws InterruptedException {
         RLock lock = redisson.getLock("warm-up:" + process);
         if (lock.tryLock(1, TimeUnit.SECONDS)) {
@@ -53,7 +54,7 @@ public final class Client {
         }
     }
 
-    /** Nothing that this process says later would be worth anything. */
+    /** Ends the process immediately, because later events would be invalid. */
     static void fail(Exception error) {
         error.printStackTrace();
         Runtime.getRuntime().halt(1);

@@ -3,7 +3,7 @@ package leasehold.faults;
 import java.util.Arrays;
 import org.redisson.config.Config;
 
-/** Where everything is. All but the watchdog's time-out is Redisson's default. */
+/** The configuration of Redisson. All settings except the watchdog's timeout are the defaults. */
 final class Deployment {
     private Deployment() {}
 
@@ -18,7 +18,7 @@ final class Deployment {
                     .setMasterName(parts[1])
                     .addSentinelAddress(addresses(parts[0]));
             case "cluster" -> config.useClusterServers().addNodeAddress(addresses(parts[0]));
-            default -> throw new IllegalArgumentException("no such deployment");
+            default -> throw new IllegalArgumentException("unknown deployment");
         }
         return config;
     }

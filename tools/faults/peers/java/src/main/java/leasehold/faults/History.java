@@ -9,7 +9,7 @@ import java.nio.file.Path;
 import java.time.Instant;
 import java.util.List;
 
-/** The history of this process, on standard output, each event at once. */
+/** Writes the history of this process to standard output, each event without delay. */
 final class History {
     private static final long NANOS = 1_000_000_000L;
 
@@ -24,7 +24,7 @@ final class History {
         return process;
     }
 
-    /** {@code more} are further fields, as JSON. On Linux nanoTime is CLOCK_MONOTONIC: a test looks. */
+    /** {@code more} are further fields, as JSON. On Linux, nanoTime is CLOCK_MONOTONIC; a test checks that. */
     void tell(int worker, String name, String event, String more) {
         long at = System.nanoTime();
         Instant now = Instant.now();

@@ -8,15 +8,18 @@ import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
 
-/** What comes on standard input: {@code stop}, or its end; {@code freeze-before-write UNTIL}; {@code block MS}. */
+/**
+ * The orders from standard input: {@code stop}, {@code freeze-before-write UNTIL} and {@code block MS}. The end of the input
+ * means {@code stop}.
+ */
 final class Orders {
-    /** Stops a process and ends when it stands still, so that it does not go on for a moment. */
+    /** Stops a process, and returns when it is stopped, so that the caller does not run on for a moment. */
     private static final String STOP = "kill -STOP $0; for i in $(seq 100); do "
             + "grep -q '^State:.T' /proc/$0/status && exit; sleep 0.01; done";
 
     private final long end;
     private final CountDownLatch stop = new CountDownLatch(1);
-    /** Both are moments of the monotonic clock. */
+    /** This and {@code blockedUntil} are times of the monotonic clock. */
     private final AtomicLong freezeUntil = new AtomicLong();
 
     private volatile long blockedUntil = System.nanoTime();
@@ -54,8 +57,8 @@ final class Orders {
     }
 
     /**
-     * Stops the process, if that was ordered and nobody has done it yet; returns when the process goes on. The JVM
-     * cannot send itself a signal.
+     * Stops the process if that was ordered and no other worker has done it yet. Returns when the process continues. A
+     * shell sends the signal, because the JVM cannot send itself one.
      */
     void freeze() throws IOException, InterruptedException {
         if (System.nanoTime() < freezeUntil.getAndSet(0)) {
@@ -65,8 +68,8 @@ final class Orders {
     }
 
     /**
-     * Keeps the thread that called Redisson from all else, as a careless caller would. Redisson's own threads go on:
-     * a pause of the whole JVM cannot be asked for from inside.
+     * Blocks the thread that called Redisson, as a careless caller would. Redisson's own threads continue, because a
+     * program cannot pause its whole JVM.
      */
     void block() throws InterruptedException {
         for (long left = blockedUntil - System.nanoTime(); left > 0; left = blockedUntil - System.nanoTime()) {
@@ -74,7 +77,7 @@ final class Orders {
         }
     }
 
-    /** Ends early if the worker is to stop. */
+    /** Sleeps. Returns early if the worker must stop. */
     void pause(long millis) throws InterruptedException {
         long left = Math.min(TimeUnit.MILLISECONDS.toNanos(millis), end - System.nanoTime());
         stop.await(left, TimeUnit.NANOSECONDS);

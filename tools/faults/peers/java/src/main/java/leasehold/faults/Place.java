@@ -7,9 +7,9 @@ import org.redisson.api.RLock;
 import org.redisson.api.RSemaphore;
 import org.redisson.api.RedissonClient;
 
-/** Something that a worker takes. Its name in the history is its key in Redis. */
+/** A lock or a semaphore that a worker takes. Its name in the history is its key in Redis. */
 interface Place {
-    /** How many holds a semaphore admits. */
+    /** The number of permits of a semaphore. */
     int PERMITS = 2;
 
     /** Picks the lock with this number. */
@@ -28,31 +28,31 @@ interface Place {
                         ? new OfLock(name, "exclusive", redisson.getReadWriteLock(name).writeLock())
                         : new OfLock(name, "shared", redisson.getReadWriteLock(name).readLock());
                 case "semaphore" -> new OfSemaphore(name, redisson.getSemaphore(name));
-                default -> throw new IllegalArgumentException("no such workload: " + workload);
+                default -> throw new IllegalArgumentException("unknown workload: " + workload);
             };
         };
     }
 
     String name();
 
-    /** As the history calls it. */
+    /** The mode in the history. */
     String mode();
 
-    /** It has leases and holders, so that it can be entered again. */
+    /** Whether this is a lock, which has leases and holders and can be re-entered. */
     boolean isLock();
 
-    /** With a lease of 0 the watchdog renews it. */
+    /** Takes it. With a lease of 0, the watchdog renews it. */
     boolean take(long waitMillis, long leaseMillis) throws InterruptedException;
 
-    /** Asks as the documentation says. */
+    /** Checks the lock as the documentation says. */
     boolean isHeld();
 
-    /** Takes it again, and releases it again once; false if it was not free for that. */
+    /** Takes the lock again and releases it once. False if it could not be taken. */
     boolean reenter();
 
     void release();
 
-    /** Makes sure that there are permits: a server that came back empty has forgotten them. */
+    /** Creates the permits if they do not exist. A server that restarted empty has lost them. */
     void prepare();
 
     record OfLock(String name, String mode, RLock lock) implements Place {
@@ -107,7 +107,7 @@ interface Place {
             return semaphore.tryAcquire(Duration.ofMillis(waitMillis));
         }
 
-        /** There is nobody to ask: a semaphore does not know its holders. */
+        /** Always true, because a semaphore does not know its holders. */
         @Override
         public boolean isHeld() {
             return true;

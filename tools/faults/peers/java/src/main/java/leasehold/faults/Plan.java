@@ -2,23 +2,23 @@ package leasehold.faults;
 
 import java.util.Random;
 
-/** What a worker is about to do: the same plan in the drivers of all libraries, and in ours. */
+/** What a worker does next. The drivers of all libraries use the same plan. */
 record Plan(Place place, long waitMillis, long stayMillis, long stepMillis, Doing doing) {
-    /** How often a long hold looks and writes. */
+    /** Milliseconds between two checks of a long hold. */
     private static final long LONG_STEP = 20;
 
-    /** What is done with a hold beside looking and writing. */
+    /** What the worker does with a hold besides checking it and writing. */
     enum Doing {
         NOTHING,
-        /** It stays without looking, and looks and writes at the end only. */
+        /** The worker checks the lock and writes only at the end of the hold. */
         PAUSED,
-        /** It takes the lock again, and releases it again once. */
+        /** The worker takes the lock again and releases it once. */
         REENTERED,
-        /** It has a lease that nobody renews, and leaves before that is over. */
+        /** The lease is fixed, and the worker releases the lock before the lease is over. */
         FIXED
     }
 
-    /** A quick one for workers with an even number, a long one for the others. */
+    /** Plans a quick hold for workers with an even number, and a long hold for the others. */
     static Plan next(int worker, Place.Choice places, Arguments arguments, Random random) {
         int longest = arguments.number("wait-ms");
         if (worker % 2 == 0) {
@@ -35,7 +35,7 @@ record Plan(Place place, long waitMillis, long stayMillis, long stepMillis, Doin
         };
         Arguments.Span stays = arguments.span("long-ms");
         if (doing == Doing.FIXED) {
-            // It has left before four fifths of the lease are over.
+            // Release well before four fifths of the lease have passed.
             stays = stays.notOver(arguments.number("lease-ms") * 3 / 4);
         }
         return new Plan(place, longest, stays.pick(random), LONG_STEP, doing);

@@ -10,7 +10,7 @@ import java.util.Random;
 import java.util.concurrent.TimeUnit;
 import org.redisson.api.RedissonClient;
 
-/** One worker: asks, holds and writes, releases, rests. Its thread is the owner that Redisson knows. */
+/** A worker: takes a lock, writes while it holds the lock, releases it, and rests. Redisson identifies it by its thread. */
 final class Worker implements Runnable {
     private final int number;
     private final Place.Choice places;
@@ -76,7 +76,7 @@ final class Worker implements Runnable {
         }
     }
 
-    /** If it fails, the next one that waits in vain does it. */
+    /** Creates the permits of a semaphore. An error is ignored, because each failed wait tries again. */
     private static void prepare(Place place) {
         try {
             place.prepare();
@@ -85,7 +85,7 @@ final class Worker implements Runnable {
         }
     }
 
-    /** Goes on as planned, or until Redisson no longer says that the lock is held. */
+    /** Works as planned, or until Redisson no longer reports that the lock is held. */
     private void section(Plan plan) throws IOException, InterruptedException {
         Place place = plan.place();
         long leave = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(plan.stayMillis());
@@ -114,7 +114,7 @@ final class Worker implements Runnable {
         }
     }
 
-    /** Asks the server: Redisson itself knows no deadline. What cannot be answered is a no. */
+    /** Asks the server, because Redisson itself does not know the deadline. An error counts as not held. */
     private static boolean isHeld(Place place) {
         try {
             return place.isHeld();
@@ -140,7 +140,7 @@ final class Worker implements Runnable {
         resource.write(line.getBytes(StandardCharsets.UTF_8));
         String answer = answers.readLine();
         if (!"ok".equals(answer) && !"refused".equals(answer)) {
-            throw new IOException("the resource says " + answer);
+            throw new IOException("unexpected answer of the resource: " + answer);
         }
         tell(place, "wrote", "\"accepted\":" + answer.equals("ok"));
     }

@@ -1,4 +1,4 @@
-//! The history of this process, on standard output.
+//! Writes the history of this process to standard output.
 
 use std::fs;
 use std::io::{Write as _, stdout};
@@ -9,31 +9,31 @@ use crate::clock;
 use crate::history::{self, Event, What};
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Told {
+pub(crate) struct Recorder {
     process: u32,
 }
 
-impl Told {
+impl Recorder {
     pub(crate) fn new(process: u32) -> Self {
-        Told { process }
+        Recorder { process }
     }
 
     pub(crate) fn process(self) -> u32 {
         self.process
     }
 
-    pub(crate) fn tell(self, worker: u32, name: &str, what: What) {
+    pub(crate) fn record(self, worker: u32, name: &str, what: What) {
         let (at, wall) = (clock::monotonic(), clock::wall());
         let event = Event { at, wall, process: self.process, worker, name: name.to_owned(), what };
         let mut out = stdout().lock();
-        history::write(&mut out, &event).expect("somebody reads");
-        out.flush().expect("somebody reads");
+        history::write(&mut out, &event).expect("the reader is alive");
+        out.flush().expect("the reader is alive");
     }
 
     pub(crate) fn sample_every_second(self) {
         thread::spawn(move || {
             loop {
-                self.tell(0, "", sample());
+                self.record(0, "", sample());
                 thread::sleep(Duration::from_secs(1));
             }
         });
@@ -41,12 +41,12 @@ impl Told {
 }
 
 fn sample() -> What {
-    let status = fs::read_to_string("/proc/self/status").expect("the system tells");
+    let status = fs::read_to_string("/proc/self/status").expect("a Linux system");
     let number = |name: &str| {
-        let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("it is told");
+        let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("the line exists");
         line.split_whitespace().next().and_then(|number| number.parse().ok()).expect("a number")
     };
-    let descriptors = fs::read_dir("/proc/self/fd").expect("the system tells").count();
+    let descriptors = fs::read_dir("/proc/self/fd").expect("a Linux system").count();
     What::Sample {
         rss_kib: number("VmRSS:"),
         descriptors: descriptors as u64,
