@@ -1,4 +1,4 @@
-//! A client process: workers that take locks, work under them, and write down what they are told.
+//! A client process: runs workers that take locks, work while they hold them, and record the results.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -10,19 +10,19 @@ use clap::Args;
 use leasehold::Client;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 
-use crate::habit::{Habit, Times};
 use crate::history::What;
 use crate::log::Log;
 use crate::orders::{Orders, Span};
+use crate::plan::{Times, WorkerKind};
 use crate::process::Usage;
 use crate::resource::Resource;
 use crate::stalls::Stalls;
 use crate::worker::{Worker, kind};
 use crate::workload::Workload;
 
-/// As long as it can be: longer than any wait.
+/// The longest interval that the library accepts. It is longer than any wait, so the safety poll never runs.
 const NO_SAFETY_POLL: Duration = Duration::from_secs(60);
-/// Before it tries again to begin.
+/// Pause between two attempts to connect or to prepare.
 const PAUSE: Duration = Duration::from_millis(100);
 const SAMPLED_EVERY: Duration = Duration::from_secs(1);
 const THREADS: usize = 2;
@@ -30,7 +30,7 @@ const SHUTDOWN: Duration = Duration::from_secs(10);
 
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ClientArguments {
-    /// Of the deployment; of five independent servers, five.
+    /// URL of the deployment, or the URLs of five independent servers.
     #[arg(long, value_delimiter = ' ')]
     pub(crate) urls: Vec<String>,
     /// Number of this process in the history.
@@ -45,21 +45,21 @@ pub(crate) struct ClientArguments {
     pub(crate) lease_ms: u64,
     #[arg(long)]
     pub(crate) wait_ms: u64,
-    /// How long a worker stays inside.
+    /// How long a quick worker holds a lock.
     #[arg(long)]
     pub(crate) hold_ms: Span,
-    /// How long one that holds for long does.
+    /// How long a long hold lasts.
     #[arg(long)]
     pub(crate) long_ms: Span,
-    /// How long it stays away.
+    /// How long a worker rests between two acquisitions.
     #[arg(long)]
     pub(crate) think_ms: Span,
-    /// How long it works between two looks at its guard.
+    /// Time between two checks of the guard.
     #[arg(long)]
     pub(crate) step_ms: u64,
     #[arg(long)]
     pub(crate) seed: u64,
-    /// Where the resource is.
+    /// Address of the resource.
     #[arg(long)]
     pub(crate) resource: SocketAddr,
 }
@@ -71,7 +71,7 @@ pub(crate) fn main(arguments: ClientArguments) -> Result<(), String> {
         .build()
         .map_err(|error| error.to_string())?;
     let ended = runtime.block_on(run(arguments));
-    // Whatever is still blocked is nobody's business any more.
+    // Do not wait for tasks that are still blocked.
     runtime.shutdown_background();
     ended
 }
@@ -80,7 +80,8 @@ async fn run(arguments: ClientArguments) -> Result<(), String> {
     let mut clients = Vec::new();
     for url in &arguments.urls {
         let builder = Client::builder(url).lease(Duration::from_millis(arguments.lease_ms));
-        // What the default of a second finds in time is no idle wait: lost messages are seen by the others.
+        // Every other process has no safety poll. With a poll each second, a lost message would delay a waiter too
+        // little for the checker to notice.
         let builder = if arguments.process.is_multiple_of(2) {
             builder.safety_poll(NO_SAFETY_POLL)
         } else {
@@ -118,24 +119,24 @@ async fn run(arguments: ClientArguments) -> Result<(), String> {
     };
     let (mut numbers, mut working) = (0.., Vec::new());
     for workload in &arguments.workloads {
-        let places = workload.places(&clients);
-        for place in &places {
-            until_done(|| place.prepare()).await;
+        let targets = workload.targets(&clients);
+        for target in &targets {
+            until_done(|| target.prepare()).await;
         }
-        for place in 0..arguments.workers {
+        for index in 0..arguments.workers {
             let number: u32 = numbers.next().expect("few workers");
             let seed = arguments.seed ^ u64::from(arguments.process) << 32 ^ u64::from(number);
             let worker = Worker {
                 number,
-                habit: Habit::of(place + arguments.process),
-                places: places.clone(),
+                kind: WorkerKind::of(index + arguments.process),
+                targets: targets.clone(),
                 times,
                 think: arguments.think_ms,
                 random: fastrand::Rng::with_seed(seed),
                 resource: resource.clone(),
                 orders: orders.clone(),
                 log: log.clone(),
-                who: format!("{}.{number}", arguments.process),
+                id: format!("{}.{number}", arguments.process),
             };
             working.push(tokio::spawn(worker.work()));
         }
@@ -162,7 +163,7 @@ async fn run(arguments: ClientArguments) -> Result<(), String> {
     Ok(())
 }
 
-/// As a service that is started again until Redis is there.
+/// Repeats the call until it succeeds, like a service that is restarted until Redis is available.
 async fn until_done<T, F>(mut call: impl FnMut() -> F) -> T
 where
     F: Future<Output = Result<T, leasehold::Error>>,
@@ -183,7 +184,8 @@ fn counts(clients: &[Client]) -> BTreeMap<String, u64> {
     counts
 }
 
-/// One order a line: `stop`, `freeze-before-write UNTIL`, `block MS`, `hog`. The end of the input is a `stop`.
+/// Reads orders from standard input, one per line: `stop`, `freeze-before-write UNTIL`, `block MS`, `hog`. The end of
+/// the input means `stop`.
 async fn obey(orders: Arc<Orders>) {
     let mut lines = BufReader::new(tokio::io::stdin()).lines();
     while let Ok(Some(line)) = lines.next_line().await {
@@ -192,16 +194,16 @@ async fn obey(orders: Arc<Orders>) {
             ["freeze-before-write", until] => {
                 orders
                     .freeze_before_write
-                    .store(until.parse().expect("a time"), SeqCst);
+                    .store(until.parse().expect("a time in nanoseconds"), SeqCst);
             }
             ["block", millis] => {
-                let span = Duration::from_millis(millis.parse().expect("a number"));
+                let span = Duration::from_millis(millis.parse().expect("a number of milliseconds"));
                 for _ in 0..THREADS {
                     tokio::spawn(async move { block(span) });
                 }
             }
             ["hog"] => drop(tokio::task::spawn_blocking(hog)),
-            _ => panic!("no such order: {line}"),
+            _ => panic!("unknown order: {line}"),
         }
     }
     orders.stop.store(true, SeqCst);
@@ -209,13 +211,13 @@ async fn obey(orders: Arc<Orders>) {
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "the careless caller, who blocks a thread of the runtime"
+    reason = "simulates a careless caller that blocks a thread of the runtime"
 )]
 fn block(span: Duration) {
     std::thread::sleep(span);
 }
 
-/// Uses memory without end.
+/// Allocates memory until the process is killed.
 fn hog() {
     let mut kept = Vec::new();
     loop {

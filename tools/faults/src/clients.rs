@@ -1,4 +1,4 @@
-//! The client processes: started, told, killed, replaced; what they say becomes the history.
+//! Starts, controls, kills and replaces the client processes, and collects their events.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -14,10 +14,10 @@ use nix::unistd::Pid;
 use crate::clock;
 use crate::history::{Event, What};
 
-/// How long a client may take for what it is told, on a busy machine.
+/// How long a client may take to start and to get its first lock, on a busy machine.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// What happened so far.
+/// The events so far, of all processes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct History(Arc<Mutex<Vec<Event>>>);
 
@@ -29,8 +29,8 @@ impl History {
             .push(event);
     }
 
-    /// Of the program itself.
-    pub(crate) fn note(&self, what: What) {
+    /// Adds an event of this program, with the present time.
+    pub(crate) fn record(&self, what: What) {
         let (at, wall) = (clock::monotonic(), clock::wall());
         self.push(Event {
             at,
@@ -50,7 +50,7 @@ impl History {
             .any(is_it)
     }
 
-    /// All of it, in the order of time; nothing stays.
+    /// Takes all events, sorted by time.
     pub(crate) fn take(&self) -> Vec<Event> {
         let mut events =
             std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
@@ -59,8 +59,8 @@ impl History {
     }
 }
 
-/// How a process of this library, or of another one, is started: with the URLs, the number of the process, and of
-/// its seat.
+/// Builds the command that starts a client process, from the URLs, the number of the process and the number of its
+/// seat.
 pub(crate) type Start = Box<dyn Fn(&[String], u32, usize) -> Command + Send>;
 
 pub(crate) struct Clients {
@@ -71,7 +71,8 @@ pub(crate) struct Clients {
     reading: Vec<JoinHandle<Result<(), String>>>,
 }
 
-/// A process and the way to the servers that it has to itself.
+/// The place of a client process: the running process, and its own connections to the servers. A process that replaces
+/// another one takes over its seat and connections, but gets a new number.
 #[derive(Debug)]
 pub(crate) struct Seat {
     pub(crate) lines: Vec<Line>,
@@ -123,7 +124,7 @@ impl Clients {
         let (history, out) = (self.history.clone(), child.stdout.take().expect("piped"));
         self.reading.push(thread::spawn(move || {
             for line in BufReader::new(out).lines() {
-                // What was cut off when the process was killed is no event.
+                // A line that was cut off because the process was killed is not an event.
                 let Ok(line) = line else { break };
                 match serde_json::from_str::<Event>(&line) {
                     Ok(event) => history.push(Event {
@@ -150,29 +151,29 @@ impl Clients {
     }
 
     pub(crate) fn order(&mut self, seat: usize, order: &str) {
-        // One that is dead takes no orders.
+        // Fails if the process is dead.
         drop(writeln!(self.seats[seat].orders, "{order}"));
     }
 
-    /// Waits until each has started and worked.
-    pub(crate) fn until_at_work(&self) {
+    /// Waits until each client has got a lock.
+    pub(crate) fn wait_until_working(&self) {
         for seat in &self.seats {
             let is_grant = |event: &Event| {
                 event.process == seat.number && matches!(event.what, What::Granted { .. })
             };
-            leasehold_testbed::wait_until("a client is at work", LIMIT, || {
+            leasehold_testbed::wait_until("a client has got a lock", LIMIT, || {
                 self.history.any(is_grant)
             });
         }
     }
 
     pub(crate) fn signal(&self, seat: usize, signal: Signal) {
-        // One that is gone needs none.
+        // Fails if the process has ended.
         kill(self.seats[seat].pid(), signal).ok();
     }
 
-    /// Waits until it stands still; false if it does not within the limit.
-    pub(crate) fn stands_still(&self, seat: usize, limit: Duration) -> bool {
+    /// Waits until the process is stopped. False if it is not within the limit.
+    pub(crate) fn wait_until_stopped(&self, seat: usize, limit: Duration) -> bool {
         let deadline = Instant::now() + limit;
         while Instant::now() < deadline {
             if self.seats[seat].state() == Some('T') {
@@ -190,7 +191,7 @@ impl Clients {
             .is_ok_and(|status| status.is_some())
     }
 
-    /// A new process on the same way, after the death of the old one.
+    /// Kills the process if it still runs, and starts a new one with the same connections.
     pub(crate) fn replace(&mut self, seat: usize) {
         drop(self.seats[seat].child.kill());
         drop(self.seats[seat].child.wait());
@@ -198,7 +199,7 @@ impl Clients {
         self.seats[seat] = self.launch(lines, seat);
     }
 
-    /// All end by themselves. What went wrong, in sentences.
+    /// Stops all clients. Returns one sentence for each problem.
     pub(crate) fn stop(&mut self, limit: Duration) -> Vec<String> {
         for seat in 0..self.seats.len() {
             self.order(seat, "stop");
@@ -207,7 +208,7 @@ impl Clients {
         let mut wrong = Vec::new();
         for seat in &mut self.seats {
             let status = loop {
-                match seat.child.try_wait().expect("it is ours") {
+                match seat.child.try_wait().expect("a child of this process") {
                     Some(status) => break Some(status),
                     None if Instant::now() > deadline => break None,
                     None => thread::sleep(Duration::from_millis(5)),
@@ -218,7 +219,7 @@ impl Clients {
                 Some(status) => wrong.push(format!("process {} ended with {status}", seat.number)),
                 None => {
                     wrong.push(format!(
-                        "process {} does not end within {limit:?}",
+                        "process {} did not end within {limit:?}",
                         seat.number
                     ));
                     drop(seat.child.kill());
@@ -227,7 +228,7 @@ impl Clients {
             }
         }
         for reading in self.reading.drain(..) {
-            wrong.extend(reading.join().expect("it only reads").err());
+            wrong.extend(reading.join().expect("the thread does not panic").err());
         }
         wrong
     }
@@ -235,10 +236,10 @@ impl Clients {
 
 impl Seat {
     fn pid(&self) -> Pid {
-        Pid::from_raw(i32::try_from(self.child.id()).expect("an id"))
+        Pid::from_raw(i32::try_from(self.child.id()).expect("a process id"))
     }
 
-    /// As `ps` calls it: `T` if it was stopped.
+    /// The state letter that `ps` shows: `T` if the process is stopped.
     fn state(&self) -> Option<char> {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id())).ok()?;
         stat.rsplit_once(')')?.1.trim_start().chars().next()

@@ -1,15 +1,15 @@
-//! Two clocks: one that all processes of the machine share, and the one that people read.
+//! The monotonic clock, which all processes of the machine share, and the wall clock.
 
 use std::time::Duration;
 
 use nix::time::{ClockId, clock_gettime};
 
-/// Nanoseconds of `CLOCK_MONOTONIC`, which no step of the wall clock moves.
+/// Nanoseconds of `CLOCK_MONOTONIC`. Steps of the wall clock do not affect it.
 pub(crate) fn monotonic() -> u64 {
     nanos(ClockId::CLOCK_MONOTONIC)
 }
 
-/// Nanoseconds since 1970, as this process sees it.
+/// Nanoseconds since 1970 by the wall clock of this process, which a fault may have stepped.
 pub(crate) fn wall() -> u64 {
     nanos(ClockId::CLOCK_REALTIME)
 }

@@ -1,9 +1,8 @@
-//! Masters that change because servers decided so, whether or not a fault was meant to bring it about: each one is in
-//! the history, as a fault of its own.
+//! Records elections: each change of a master is in the history as its own fault, whether or not an injected fault
+//! caused it.
 //!
-//! An election is on from the last time at which the new master said that it followed another one, until no more
-//! servers say that they are master than there are to be. A server that stands still says nothing, and believes what it
-//! believed.
+//! An election begins when the new master last reported that it was a replica. It ends when no more servers claim to be
+//! master than the deployment has masters. A stopped server does not reply, and counts with its last known role.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -18,12 +17,12 @@ use crate::clock;
 use crate::history::{Event, Scope, What};
 use crate::world::slots_of;
 
-/// What it is called in histories.
+/// The name of the fault in histories.
 pub(crate) const NAME: &str = "election";
-/// Between two questions to a server.
-const AGAIN: Duration = Duration::from_millis(100);
+/// Pause between two requests to a server.
+const INTERVAL: Duration = Duration::from_millis(100);
 
-/// Asks all servers of a deployment who they are, until it is dropped.
+/// Asks all servers of a deployment for their roles until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Elections {
     is_over: Arc<AtomicBool>,
@@ -31,7 +30,7 @@ pub(crate) struct Elections {
 }
 
 impl Elections {
-    /// Nobody is elected where servers know nothing of each other.
+    /// Starts to watch. Independent servers are skipped, because they hold no elections.
     pub(crate) fn watch(deployments: &[Deployment], history: &History) -> Self {
         let is_over = Arc::new(AtomicBool::new(false));
         let mut asking = Vec::new();
@@ -48,9 +47,9 @@ impl Elections {
                 asking.push(thread::spawn(move || {
                     ask_until(&is_over, address, |role| {
                         let mut known = roles.lock().unwrap_or_else(PoisonError::into_inner);
-                        let seen = known.saw(server, address, role, clock::monotonic());
+                        let changes = known.update(server, address, role, clock::monotonic());
                         drop(known);
-                        for (at, mut what) in seen {
+                        for (at, mut what) in changes {
                             if let What::Fault { scope, .. } = &mut what
                                 && is_cluster
                             {
@@ -78,13 +77,13 @@ impl Drop for Elections {
     fn drop(&mut self) {
         self.is_over.store(true, Relaxed);
         for asking in self.asking.drain(..) {
-            // One that failed has said so on the terminal.
+            // A panic of the thread was already printed.
             drop(asking.join());
         }
     }
 }
 
-fn ask_until(is_over: &AtomicBool, address: SocketAddr, mut tell: impl FnMut(Role)) {
+fn ask_until(is_over: &AtomicBool, address: SocketAddr, mut report: impl FnMut(Role)) {
     let mut connection = None;
     while !is_over.load(Relaxed) {
         if connection.is_none() {
@@ -93,15 +92,15 @@ fn ask_until(is_over: &AtomicBool, address: SocketAddr, mut tell: impl FnMut(Rol
         let ask = |connection: &mut Connection| connection.command(&["ROLE"]).ok();
         let reply = connection.as_mut().and_then(ask);
         match reply {
-            Some(Reply::Array(role)) if role[0].text() == "master" => tell(Role::Master),
-            Some(Reply::Array(_)) => tell(Role::Replica),
-            // It is busy, and is what it was.
+            Some(Reply::Array(role)) if role[0].text() == "master" => report(Role::Master),
+            Some(Reply::Array(_)) => report(Role::Replica),
+            // An error such as BUSY. The server keeps its last known role.
             Some(_) => {}
-            None if connection.take().is_none() => tell(Role::Gone),
-            // The connection was killed, which says nothing about the server.
+            None if connection.take().is_none() => report(Role::Unreachable),
+            // The connection was closed, perhaps by a fault. Connect again before drawing a conclusion.
             None => continue,
         }
-        thread::sleep(AGAIN);
+        thread::sleep(INTERVAL);
     }
 }
 
@@ -109,16 +108,17 @@ fn ask_until(is_over: &AtomicBool, address: SocketAddr, mut tell: impl FnMut(Rol
 enum Role {
     Master,
     Replica,
-    /// It is not there.
-    Gone,
+    /// The server accepts no connection.
+    Unreachable,
 }
 
-/// What all servers have said last.
+/// The last known role of each server, with its time.
 #[derive(Debug)]
 struct Roles {
     last: Vec<Option<(Role, u64)>>,
     masters: usize,
-    on: Option<String>,
+    /// The detail of the current election.
+    current: Option<String>,
 }
 
 impl Roles {
@@ -126,30 +126,38 @@ impl Roles {
         Roles {
             last: vec![None; servers],
             masters,
-            on: None,
+            current: None,
         }
     }
 
-    /// What follows from what a server says, and when that was.
-    fn saw(&mut self, server: usize, address: SocketAddr, role: Role, at: u64) -> Vec<(u64, What)> {
+    /// Records the role of a server. Returns the beginning and the end of elections that follow from it, with their
+    /// times.
+    fn update(
+        &mut self,
+        server: usize,
+        address: SocketAddr,
+        role: Role,
+        at: u64,
+    ) -> Vec<(u64, What)> {
         let before = self.last[server].replace((role, at));
         let is_elected =
             role == Role::Master && before.is_some_and(|(before, _)| before == Role::Replica);
-        let mut said = Vec::new();
-        let is_one_too_many = self.claims() > self.masters;
-        if self.on.is_none() && (is_elected || is_one_too_many) {
-            let detail = format!("server {} says that it is master now", address.port());
+        let mut changes = Vec::new();
+        let is_one_too_many = self.claimed_masters() > self.masters;
+        if self.current.is_none() && (is_elected || is_one_too_many) {
+            let detail = format!("server {} has become master", address.port());
             let since = before.map_or(at, |(_, since)| since);
-            said.push((since, fault(Turn::Begins, &detail)));
-            self.on = Some(detail);
+            changes.push((since, fault(Edge::Begin, &detail)));
+            self.current = Some(detail);
         }
-        if !is_one_too_many && let Some(detail) = self.on.take() {
-            said.push((at, fault(Turn::Ends, &detail)));
+        if !is_one_too_many && let Some(detail) = self.current.take() {
+            changes.push((at, fault(Edge::End, &detail)));
         }
-        said
+        changes
     }
 
-    fn claims(&self) -> usize {
+    /// How many servers last claimed to be master.
+    fn claimed_masters(&self) -> usize {
         self.last
             .iter()
             .flatten()
@@ -159,16 +167,16 @@ impl Roles {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Turn {
-    Begins,
-    Ends,
+enum Edge {
+    Begin,
+    End,
 }
 
-fn fault(turn: Turn, detail: &str) -> What {
+fn fault(edge: Edge, detail: &str) -> What {
     let (fault, scope) = (NAME.to_owned(), Scope::default());
     What::Fault {
         fault,
-        on: turn == Turn::Begins,
+        on: edge == Edge::Begin,
         detail: detail.to_owned(),
         scope,
     }
@@ -176,16 +184,17 @@ fn fault(turn: Turn, detail: &str) -> What {
 
 #[cfg(test)]
 mod tests {
-    use super::Role::{Gone, Master, Replica};
+    use super::Role::{Master, Replica, Unreachable};
     use super::*;
 
-    /// Three servers, one of which is to be master; what each says, in the order of time from 1 on.
-    fn seen(said: &[(usize, Role)]) -> Vec<(u64, bool)> {
+    /// Reports the roles to a deployment of three servers with one master, at the times 1, 2, 3 and so on. Returns the
+    /// times at which elections begin (true) and end (false).
+    fn elections(reports: &[(usize, Role)]) -> Vec<(u64, bool)> {
         let mut roles = Roles::new(3, 1);
         let address = SocketAddr::from(([127, 0, 0, 1], 1));
         let events = (1..)
-            .zip(said)
-            .flat_map(|(at, &(server, role))| roles.saw(server, address, role, at));
+            .zip(reports)
+            .flat_map(|(at, &(server, role))| roles.update(server, address, role, at));
         events
             .map(|(at, what)| match what {
                 What::Fault { on, .. } => (at, on),
@@ -196,20 +205,20 @@ mod tests {
 
     #[test]
     fn a_server_that_keeps_its_role_was_not_elected() {
-        let said = [
+        let reports = [
             (0, Master),
             (1, Replica),
             (2, Replica),
-            (0, Gone),
+            (0, Unreachable),
             (0, Master),
             (1, Replica),
         ];
-        assert_eq!(seen(&said), []);
+        assert_eq!(elections(&reports), []);
     }
 
     #[test]
-    fn an_election_lasts_until_the_old_master_knows() {
-        let said = [
+    fn an_election_lasts_until_the_old_master_is_a_replica() {
+        let reports = [
             (0, Master),
             (1, Replica),
             (0, Master),
@@ -217,43 +226,46 @@ mod tests {
             (0, Master),
             (0, Replica),
         ];
-        assert_eq!(seen(&said), [(2, true), (6, false)]);
+        assert_eq!(elections(&reports), [(2, true), (6, false)]);
     }
 
     #[test]
-    fn an_election_after_a_death_is_over_at_once() {
-        let said = [
+    fn an_election_after_a_crash_ends_when_the_replica_becomes_master() {
+        let reports = [
             (0, Master),
             (1, Replica),
-            (0, Gone),
+            (0, Unreachable),
             (1, Replica),
             (1, Master),
         ];
-        assert_eq!(seen(&said), [(4, true), (5, false)]);
+        assert_eq!(elections(&reports), [(4, true), (5, false)]);
     }
 
     #[test]
-    fn a_second_master_that_returns_is_reported() {
-        let said = [
+    fn an_old_master_that_restarts_as_master_is_reported() {
+        let reports = [
             (0, Master),
             (1, Replica),
-            (0, Gone),
+            (0, Unreachable),
             (1, Master),
             (0, Master),
             (0, Replica),
         ];
-        assert_eq!(seen(&said), [(2, true), (4, false), (3, true), (6, false)]);
+        assert_eq!(
+            elections(&reports),
+            [(2, true), (4, false), (3, true), (6, false)]
+        );
     }
 
     #[test]
     fn a_silent_server_keeps_its_last_known_role() {
-        let said = [
+        let reports = [
             (0, Master),
             (1, Replica),
             (1, Master),
             (1, Master),
             (0, Replica),
         ];
-        assert_eq!(seen(&said), [(2, true), (5, false)]);
+        assert_eq!(elections(&reports), [(2, true), (5, false)]);
     }
 }

@@ -1,7 +1,7 @@
-//! The faults, each with a name, where it applies, and what it may cost.
+//! The faults: their names, the deployments to which they apply, and the data that they may cost.
 //!
-//! A fault begins, may go on with something over and over, and is healed. While several are on, they are healed in
-//! any order.
+//! A fault begins, may repeat an action while it is active, and is healed. Several active faults may be healed in any
+//! order.
 
 mod administration;
 mod clients;
@@ -26,13 +26,14 @@ pub(crate) struct Fault {
     /// One sentence, for the report.
     pub(crate) what: &'static str,
     pub(crate) on: &'static [Kind],
-    /// How long it lasts, in hundredths of a lease.
+    /// How long the fault lasts, in hundredths of a lease.
     pub(crate) lasts: Range<u64>,
-    /// Deployments on which servers may forget by it what they have granted.
+    /// Deployments on which the fault may make servers lose granted locks.
     pub(crate) forgets: &'static [Kind],
-    /// Then they forget by themselves what they had; if not, one that is behind takes the place of another one.
+    /// If locks may be lost: whether the server itself loses its data. Otherwise a replica that lags behind replaces
+    /// it.
     pub(crate) empties: bool,
-    /// Needs what only some processes have.
+    /// What the fault requires from the machine and the user.
     pub(crate) needs: Needs,
     begin: Begin,
 }
@@ -42,25 +43,25 @@ type Begin = fn(&mut World, &mut Rng) -> Injected;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Needs {
     Nothing,
-    /// Servers that write everything to disk.
+    /// Servers that write every change to disk.
     Disk,
     /// Clocks that can be stepped.
     Clocks,
-    /// A network of its own, servers with users of their own, and a firewall.
+    /// A network namespace, a user for each server, and a firewall.
     Namespace,
     /// A group of processes whose memory is limited.
     MemoryLimit,
 }
 
-type Again = Box<dyn FnMut(&mut World)>;
+type Action = Box<dyn FnMut(&mut World)>;
 
-/// A fault that is on.
+/// An active fault.
 pub(crate) struct Injected {
-    /// What was done to whom.
+    /// What was done, and to which process or server.
     pub(crate) detail: String,
     pub(crate) scope: Scope,
-    /// Done over and over while it is on.
-    pub(crate) meanwhile: Option<Again>,
+    /// Performed again and again while the fault is active.
+    pub(crate) repeated: Option<Action>,
     pub(crate) heal: Box<dyn FnOnce(&mut World)>,
 }
 
@@ -70,38 +71,40 @@ impl Injected {
         Injected {
             detail,
             scope,
-            meanwhile: None,
+            repeated: None,
             heal: Box::new(heal),
         }
     }
 
-    /// It reaches no other processes, unless by slots.
+    /// Limits the fault to this process, and to the slots of [`of_slots`](Self::of_slots).
     fn of_process(mut self, number: u32) -> Self {
         self.scope.processes.push(number);
         self
     }
 
-    /// It reaches no other locks, unless by processes.
+    /// Limits the fault to locks in these slots, and to the processes of [`of_process`](Self::of_process).
     fn of_slots(mut self, slots: Vec<(u16, u16)>) -> Self {
         self.scope.slots = slots;
         self
     }
 
-    fn meanwhile(self, again: impl FnMut(&mut World) + 'static) -> Self {
+    fn repeatedly(self, action: impl FnMut(&mut World) + 'static) -> Self {
         Injected {
-            meanwhile: Some(Box::new(again)),
+            repeated: Some(Box::new(action)),
             ..self
         }
     }
 }
 
-/// Where.
+/// All deployments.
 const EVERYWHERE: &[Kind] = &[Kind::Single, Kind::Sentinel, Kind::Cluster, Kind::Five];
+/// Deployments in which a replica can replace a master.
 const REPLACED: &[Kind] = &[Kind::Sentinel, Kind::Cluster];
+/// Deployments of independent servers.
 const ALONE: &[Kind] = &[Kind::Single, Kind::Five];
 const NOWHERE: &[Kind] = &[];
 
-/// All of them, in the order of the report.
+/// All faults, in the order of the report.
 pub(crate) fn all() -> impl Iterator<Item = &'static Fault> {
     let groups = [
         clients::FAULTS,
@@ -119,7 +122,7 @@ pub(crate) fn named(name: &str) -> Option<&'static Fault> {
 }
 
 impl Fault {
-    /// What most faults have in common: they apply everywhere, need nothing, and no server forgets by them.
+    /// A fault with the usual properties: it applies everywhere, requires nothing, and loses no locks.
     const fn lasting(lasts: Range<u64>, begin: Begin) -> Self {
         let (on, forgets, needs) = (EVERYWHERE, NOWHERE, Needs::Nothing);
         Fault {
@@ -139,14 +142,14 @@ impl Fault {
     }
 
     pub(crate) fn span(&self, lease: Duration, random: &mut Rng) -> Duration {
-        lease * u32::try_from(random.u64(self.lasts.clone())).expect("few") / 100
+        lease * u32::try_from(random.u64(self.lasts.clone())).expect("a small number") / 100
     }
 
     pub(crate) fn applies_to(&self, kind: Kind, workload: Workload) -> bool {
         self.on.contains(&kind) && (kind == Kind::Five) == (workload == Workload::Quorum)
     }
 
-    /// It stops servers, changes who is master, or waits for servers to agree.
+    /// Whether the fault stops servers, changes masters, or has to wait for servers to agree.
     pub(crate) fn is_of_servers(&self) -> bool {
         let groups = [servers::FAULTS, roles::FAULTS, administration::FAULTS];
         groups
@@ -155,13 +158,13 @@ impl Fault {
             .any(|fault| fault.name == self.name)
     }
 
-    /// It has to do with the ways between clients and servers.
+    /// Whether the fault affects connections between clients and servers.
     pub(crate) fn is_of_lines(&self) -> bool {
         network::FAULTS.iter().any(|fault| fault.name == self.name)
             || self.needs == Needs::Namespace
     }
 
-    /// It makes servers silent, so that others take their places.
+    /// Whether the fault can make another server take over.
     pub(crate) fn replaces(&self) -> bool {
         self.changes_masters() || self.forgets == REPLACED
     }
@@ -170,7 +173,8 @@ impl Fault {
         roles::FAULTS.iter().any(|fault| fault.name == self.name)
     }
 
-    /// Whether servers may forget grants by it. Of five, too: a lock may be held by no more than a majority of them.
+    /// Whether servers may lose granted locks. This matters for five independent servers too, because a lock may be
+    /// held on a bare majority of them.
     pub(crate) fn forgets_on(&self, kind: Kind) -> bool {
         self.forgets.contains(&kind)
     }

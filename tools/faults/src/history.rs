@@ -1,37 +1,37 @@
-//! What happened: one event a line, as JSON. Clients of all languages write the same.
+//! The history of a run: one event per line, as JSON. Clients of all languages write this format.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, Write};
 
 use serde::{Deserialize, Serialize};
 
-/// Something that a process saw or did.
+/// Something that a process observed or did.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Event {
-    /// Nanoseconds of `CLOCK_MONOTONIC`, which all processes of the machine share.
+    /// Time in nanoseconds of `CLOCK_MONOTONIC`, which all processes of the machine share.
     pub(crate) at: u64,
-    /// Nanoseconds of the wall clock, which may have been stepped.
+    /// Time in nanoseconds of the wall clock, which a fault may have stepped.
     pub(crate) wall: u64,
     /// 0 is the program that injects the faults; clients are numbered from 1.
     #[serde(default)]
     pub(crate) process: u32,
-    /// Of the process. A worker has one hold at a time.
+    /// The number of the worker in its process. A worker has at most one hold at a time.
     #[serde(default)]
     pub(crate) worker: u32,
-    /// `WORKLOAD:NUMBER`; of several locks as one `multi:0+1`; empty if it is of no lock.
+    /// `WORKLOAD:NUMBER`, or `multi:0+1` for a multi lock. Empty if the event concerns no lock.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(crate) name: String,
     #[serde(flatten)]
     pub(crate) what: What,
 }
 
-/// How a lock is taken.
+/// The mode in which a lock is taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Mode {
     #[default]
     Exclusive,
-    /// A reader, beside other readers.
+    /// A read lock, shared with other readers.
     Shared,
     /// One permit of several.
     Permit,
@@ -40,67 +40,68 @@ pub(crate) enum Mode {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub(crate) enum What {
-    /// A client is connected.
+    /// The client is connected.
     Started { pid: u32, library: String },
-    /// A worker asks for the lock, and waits.
+    /// The worker asks for the lock and waits.
     Asked {
         mode: Mode,
-        /// Its lease, if that is fixed. If not it is renewed, by the library or by its driver.
+        /// The lease if it is fixed. Otherwise the library or its driver renews it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         fixed_ms: Option<u64>,
-        /// Its lease, if that is renewed and another one than most have.
+        /// The renewed lease if it differs from the usual one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         renewed_ms: Option<u64>,
     },
-    /// It is told that it holds the lock, until then for certain (of the monotonic clock), if the library says so.
+    /// The worker has got the lock. `until` is the time of the monotonic clock until which the lock is certainly held,
+    /// if the library knows it.
     Granted {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         until: Option<u64>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         token: Option<i64>,
     },
-    /// It is told that it does not hold the lock; `timeout` if somebody else held it all the while.
+    /// The worker did not get the lock. `timeout` is true if the wait ended because another holder kept the lock.
     Refused { error: String, timeout: bool },
-    /// Asked again, the library says that the lock is held.
+    /// The worker has checked the hold, and the library reports that the lock is held.
     Held {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         until: Option<u64>,
     },
-    /// Asked again, the library says that the lock may be lost, or is.
+    /// The worker has checked the hold, and the library reports that the lock is lost or may be lost.
     Doubted,
-    /// The resource has answered a write that was sent right after `Held` or `Granted`.
+    /// The resource has answered a write. The worker sends it right after `Held` or `Granted`.
     Wrote { accepted: bool },
-    /// What a worker does with its hold beside looking and writing, and how that ended.
+    /// The worker did something else with its hold, and how that ended.
     Did {
         what: Doing,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         error: Option<String>,
     },
-    /// The library says by itself that the lock is lost.
+    /// The library reports, without being asked, that the lock is lost.
     Lost { reason: String },
     /// The release is about to be called.
     Releasing,
-    /// What the release said: nothing, if all was well.
+    /// The release has ended, with an error if it failed.
     Released {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         error: Option<String>,
     },
-    /// What the process uses.
+    /// The resource usage of the process.
     Sample {
         rss_kib: u64,
         descriptors: u64,
         threads: u64,
     },
-    /// A timer of the process was late by this: the machine had no time for it.
+    /// A timer of the process was late by this, because the machine did not schedule the process.
     Stalled { millis: u64 },
-    /// All workers have ended; what the library counts, if it counts.
+    /// All workers have ended. `counts` are the counters of the library, if it has any.
     Ended {
         counts: BTreeMap<String, u64>,
-        /// What the shutdown said: nothing, if all was given back.
+        /// The error of the shutdown, if it failed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         error: Option<String>,
     },
-    /// A fault begins or ends (process 0). `detail` says what was done to whom.
+    /// A fault begins or ends (process 0). `detail` describes what was done, and to which process or server.
     Fault {
         fault: String,
         on: bool,
@@ -110,14 +111,14 @@ pub(crate) enum What {
     },
 }
 
-/// Whom a fault can have met: everybody, if it names nobody; else these processes with all their locks, and all
-/// processes with these locks.
+/// What a fault can have affected. If both lists are empty: everything. Otherwise: all locks of these processes, and
+/// the locks in these slots for all processes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Scope {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) processes: Vec<u32>,
-    /// Of a cluster, from first to last.
+    /// Ranges of cluster slots, from first to last.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) slots: Vec<(u16, u16)>,
 }
@@ -128,22 +129,22 @@ impl Scope {
     }
 }
 
-/// What can be done with a hold.
+/// What a worker can do with a hold besides checking it and writing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Doing {
-    /// The driver of a library that does not renew prolongs the lease.
+    /// The driver extended the lease, because its library does not renew leases.
     Renewed,
-    /// The lease is made longer, once.
+    /// The worker extended a fixed lease once.
     Extended,
-    /// Taken again by its holder, and released again once.
+    /// The holder took the lock again and released it once.
     Reentered,
-    /// Nobody looks at it for this time.
+    /// The worker did not check the hold until its end.
     Paused,
 }
 
 impl Event {
-    /// The locks that it is about.
+    /// The locks that the event concerns.
     pub(crate) fn locks(&self) -> impl Iterator<Item = String> + use<'_> {
         let (workload, numbers) = self.name.split_once(':').unwrap_or((&self.name, ""));
         numbers
@@ -157,7 +158,7 @@ pub(crate) fn write(out: &mut impl Write, event: &Event) -> std::io::Result<()> 
     out.write_all(b"\n")
 }
 
-/// All events of a file, in the order of their time.
+/// Reads all events and sorts them by time.
 pub(crate) fn read(from: impl BufRead) -> Result<Vec<Event>, String> {
     let parse = |line: std::io::Result<String>| {
         let line = line.map_err(|error| error.to_string())?;

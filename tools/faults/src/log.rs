@@ -1,4 +1,4 @@
-//! Events of this process, on their way to whoever started it.
+//! Writes the events of a client process to standard output, where the program that started it reads them.
 
 use std::io::Write as _;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::clock;
 use crate::history::{self, Event, What};
 
-/// To the standard output, each event at once: what was written is not lost with a process that is killed. So what it
-/// asked for is known.
+/// Writes each event immediately, without a buffer. So no event is lost when the process is killed, and the history
+/// shows what the process had asked for.
 #[derive(Clone, Debug)]
 pub(crate) struct Log {
     process: u32,
-    /// One at a time writes: an event stands before all that happen later.
+    /// Held while an event is written, so that lines do not mix.
     turn: Arc<Mutex<()>>,
 }
 
@@ -38,9 +38,9 @@ impl Log {
             what,
         };
         let mut line = Vec::new();
-        history::write(&mut line, &event).expect("it takes everything");
+        history::write(&mut line, &event).expect("writing to a vector succeeds");
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
-        // Whoever reads is gone: so will this process be.
+        // Writing fails only if the reader is gone. Then this process will be stopped soon.
         drop(std::io::stdout().write_all(&line));
     }
 }

@@ -1,16 +1,16 @@
 //! The published fault run: locks under faults, with several processes, a history, and a checker.
 //!
-//! `cargo run --release -p leasehold-faults -- --help` says what it can do; `docs/faults/README.md`, what it has
-//! shown.
+//! `cargo run --release -p leasehold-faults -- --help` lists the commands. The published results are in
+//! `docs/faults/README.md`.
 #![expect(
     clippy::print_stdout,
     clippy::print_stderr,
     reason = "a program for people at a keyboard"
 )]
-#![expect(clippy::panic, reason = "a run that cannot go on ends")]
+#![expect(clippy::panic, reason = "a run that cannot continue aborts")]
 #![expect(
     clippy::disallowed_methods,
-    reason = "processes, servers and clocks of a real machine are waited for"
+    reason = "the program waits for real processes, servers and clocks"
 )]
 
 mod cell;
@@ -20,7 +20,6 @@ mod clients;
 mod clock;
 mod elections;
 mod fault;
-mod habit;
 mod history;
 mod log;
 mod matrix;
@@ -28,6 +27,7 @@ mod memory;
 mod names;
 mod orders;
 mod peers;
+mod plan;
 mod process;
 mod publish;
 mod report;
@@ -63,54 +63,54 @@ struct Arguments {
     #[command(flatten)]
     run: RunArguments,
     #[command(subcommand)]
-    what: Option<What>,
+    action: Option<Action>,
 }
 
 #[derive(Subcommand, Debug)]
-enum What {
-    /// The faults: where they apply, and what they are.
+enum Action {
+    /// Lists the faults: where they apply and what they do.
     Faults,
-    /// Every fault on every deployment.
+    /// Runs every fault on every deployment.
     Matrix(MatrixArguments),
-    /// Very many names, each locked and released once: is anything left of them?
+    /// Locks and releases very many names once each, and checks that nothing is left of them.
     Names(names::Options),
-    /// Writes the report from what the runs have left.
+    /// Writes the report from the results of earlier runs.
     Report(PublishArguments),
-    /// One of the client processes of a run.
+    /// Runs one client process. Started by a run.
     #[command(hide = true)]
     Client(ClientArguments),
-    /// Started by `names`.
+    /// Runs the load of `names`. Started by `names`.
     #[command(hide = true)]
     NamesLoad(names::LoadOptions),
 }
 
-/// Set where the program has a network of its own.
+/// This environment variable is set if the program runs in its own network namespace.
 const OWN_NETWORK: &str = "LEASEHOLD_OWN_NETWORK";
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    let ended = match arguments.what {
-        None => one(&arguments.run),
-        Some(What::Faults) => {
-            faults();
+    let outcome = match arguments.action {
+        None => run_once(&arguments.run),
+        Some(Action::Faults) => {
+            list_faults();
             Ok(true)
         }
-        Some(What::Matrix(matrix)) => matrix
+        Some(Action::Matrix(matrix)) => matrix
             .run()
             .map(|cells| cells.iter().filter(|cell| cell.is_ours()).all(Cell::passes)),
-        Some(What::Names(options)) => {
+        Some(Action::Names(options)) => {
             let outcome = names::run(&options);
             println!("{outcome}");
             Ok(outcome.passes())
         }
-        Some(What::Report(publish)) => publish.run().map(|()| true),
-        Some(What::Client(client)) => client::main(client).map(|()| true),
-        Some(What::NamesLoad(options)) => {
+        Some(Action::Report(publish)) => publish.run().map(|()| true),
+        Some(Action::Client(client)) => client::main(client).map(|()| true),
+        Some(Action::NamesLoad(options)) => {
             names::load(&options);
             Ok(true)
         }
     };
-    match ended {
+    match outcome {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
@@ -120,15 +120,15 @@ fn main() -> ExitCode {
     }
 }
 
-fn faults() {
+fn list_faults() {
     for fault in fault::all() {
         let on: Vec<_> = fault.on.iter().map(|kind| kind.name()).collect();
         println!("{:22} {:32} {}", fault.name, on.join(" "), fault.what);
     }
 }
 
-/// In a network of its own, if a fault needs that.
-fn one(arguments: &RunArguments) -> Result<bool, String> {
+/// Performs one run. Starts itself again in a new network namespace if a fault needs that.
+fn run_once(arguments: &RunArguments) -> Result<bool, String> {
     let needs_network = arguments
         .faults()?
         .iter()
@@ -168,12 +168,15 @@ fn one(arguments: &RunArguments) -> Result<bool, String> {
         cell::write_history(&ran, seed, &arguments.out)?;
     }
     show(&cells);
-    println!("seed {seed}; again: leasehold-faults {}", again(seed));
+    println!(
+        "seed {seed}; to repeat: leasehold-faults {}",
+        repeated_arguments(seed)
+    );
     Ok(cells.iter().all(|cell| cell.passes() || !cell.is_ours()))
 }
 
-/// The options of this run, with its seed.
-fn again(seed: u64) -> String {
+/// The command line that repeats this run: its options, with its seed.
+fn repeated_arguments(seed: u64) -> String {
     let mut all = std::env::args().skip(1);
     let mut words = Vec::new();
     while let Some(word) = all.next() {
@@ -186,10 +189,10 @@ fn again(seed: u64) -> String {
     format!("{} --seed {seed}", words.join(" "))
 }
 
-/// What a history of an earlier run shows, by the rules of today.
+/// Checks the history of an earlier run with the present rules.
 fn check_again(arguments: &RunArguments, file: &Path) -> Result<bool, String> {
-    let told = |error: std::io::Error| format!("{}: {error}", file.display());
-    let history = history::read(BufReader::new(File::open(file).map_err(told)?))?;
+    let with_path = |error: std::io::Error| format!("{}: {error}", file.display());
+    let history = history::read(BufReader::new(File::open(file).map_err(with_path)?))?;
     let ran = Ran {
         history,
         server: String::new(),

@@ -1,18 +1,18 @@
-//! A group of processes whose memory is limited by the kernel.
+//! A control group (cgroup v1) that limits the memory of a client.
 
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// Enough for a client, too little for one that uses memory without end.
+/// Enough for a normal client, and soon exceeded by one that leaks.
 const LIMIT: u64 = 128 << 20;
 
-/// It ends with this value, if its processes have.
+/// Dropping it removes the group, if its processes have ended.
 #[derive(Debug)]
 pub(crate) struct Group(PathBuf);
 
 impl Group {
-    /// None where this user may not, or the system has no such groups (version 1).
+    /// Creates a group. `None` if the user lacks the permission, or the system has no cgroup v1.
     pub(crate) fn make() -> Option<Self> {
         let folder = format!("/sys/fs/cgroup/memory/leasehold-{}", std::process::id());
         let group = Group(folder.into());
@@ -21,7 +21,7 @@ impl Group {
         Some(group)
     }
 
-    /// The same command, in the group.
+    /// Returns a command that runs `command` in the group.
     pub(crate) fn of(&self, command: &Command) -> Command {
         let mut inside = Command::new("sh");
         inside

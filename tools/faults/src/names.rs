@@ -1,10 +1,11 @@
-//! Very many names, each locked and released once, under mild faults: nothing is left of them.
+//! Locks and releases very many names once each, under mild faults, and checks that nothing is left of them.
 //!
-//! The load runs in a process of its own ([`load`]). This one has the server, the proxy between both, and the
-//! faults ([`faults`]); it looks at what the server keeps ([`traces`]) and says what must not be ([`verdict`]).
+//! The load runs in its own process ([`load`]). This process starts the server and the proxy between the two, and
+//! injects the faults ([`faults`]). It inspects the data that the server keeps ([`traces`]) and lists what is wrong
+//! ([`verdict`]).
 #![expect(
     clippy::disallowed_methods,
-    reason = "this side blocks threads, in real time"
+    reason = "this process blocks threads, in real time"
 )]
 
 mod faults;
@@ -27,55 +28,55 @@ use leasehold_testbed::{Proxy, Server};
 use serde::Serialize;
 
 use faults::Schedule;
-use load::{Sample, Size, Told, Totals};
+use load::{Message, Sample, Size, Totals};
 use traces::{Footprint, Traces};
 
 pub(crate) use load::{Options as LoadOptions, run as load};
 
-/// A load that tells nothing for so long stands still.
+/// A load that prints nothing for this long counts as stuck.
 const SILENCE: Duration = Duration::from_secs(120);
 
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Options {
     #[command(flatten)]
     size: Size,
-    /// From the end of one fault to the next: half of this to twice as much
+    /// Mean time from the end of one fault to the next; the actual time is between half and twice as much
     #[arg(long, default_value_t = 300)]
     calm_ms: u64,
-    /// Of the faults and of the load. Default: any, and told
+    /// Seed of the faults and of the load. Default: random, and printed
     #[arg(long)]
     seed: Option<u64>,
-    /// Where what was seen is written, as JSON
+    /// File for the results, as JSON
     #[arg(long)]
     out: Option<PathBuf>,
 }
 
-/// What a run has shown.
+/// The results of a run.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Outcome {
-    /// What must not be, each in a sentence.
+    /// One sentence for each problem.
     pub(crate) violations: Vec<String>,
     pub(crate) seed: u64,
     pub(crate) server: String,
     pub(crate) lease_ms: u64,
     pub(crate) names_wanted: u64,
-    /// From the first name to the last one.
+    /// Time from the first name to the last one.
     pub(crate) seconds: f64,
     pub(crate) names_per_second: u64,
-    /// Script calls of the library.
+    /// Script calls of the library per second.
     pub(crate) calls_per_second: u64,
-    /// How often each fault came.
+    /// How often each fault was injected.
     pub(crate) faults: BTreeMap<String, u64>,
     #[serde(flatten)]
     totals: Totals,
-    /// From the last name until all was at rest.
+    /// Time from the last name until the clients were idle.
     pub(crate) rest_seconds: f64,
     at_rest: Point,
     left: Traces,
     series: Vec<Point>,
 }
 
-/// A sample of both sides.
+/// A sample of the load and of the server.
 #[derive(Clone, Debug, Default, Serialize)]
 struct Point {
     #[serde(flatten)]
@@ -110,7 +111,7 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// Runs it, and writes what was seen.
+/// Runs the load under faults, and writes the results.
 pub(crate) fn run(options: &Options) -> Outcome {
     let seed = options.seed.unwrap_or_else(|| fastrand::u64(..1 << 32));
     let server = Server::start();
@@ -124,7 +125,7 @@ pub(crate) fn run(options: &Options) -> Outcome {
         .extend(verdict::violations(&outcome, &options.size));
     if let Some(out) = &options.out {
         let json = serde_json::to_vec_pretty(&outcome).expect("plain data");
-        std::fs::write(out, json).expect("the folder of `--out` is there");
+        std::fs::write(out, json).expect("the folder of `--out` exists");
     }
     outcome
 }
@@ -139,36 +140,36 @@ fn watch(server: &Server, size: &Size, schedule: &Schedule) -> Outcome {
         ..Outcome::default()
     };
     let mut load = LoadProcess::start(&proxy.url(), size, schedule.seed);
-    // The first sample says that its clients are connected: from then on there may be faults.
-    if !outcome.hear_load(&load, server) {
+    // The load sends its first sample once its clients are connected. Faults may begin only then.
+    if !outcome.receive_sample(&load, server) {
         return outcome;
     }
     thread::scope(|scope| {
-        let (goes_on, end) = mpsc::channel();
+        let (keep_going, end) = mpsc::channel::<()>();
         let proxy = &proxy;
         let injecting = scope.spawn(move || faults::inject(server, proxy, schedule, &end));
-        while outcome.hear_load(&load, server) {}
-        drop(goes_on);
+        while outcome.receive_sample(&load, server) {}
+        drop(keep_going);
         outcome.faults = injecting.join().expect("no panic");
     });
     if outcome.violations.is_empty() {
-        outcome.hear_rest(&mut load, server, size);
+        outcome.receive_end(&mut load, server, size);
     }
     outcome
 }
 
 impl Outcome {
-    /// Hears a line of the load; false if no other is to come.
-    fn hear_load(&mut self, load: &LoadProcess, server: &Server) -> bool {
-        match load.told() {
-            Some(Told::Sample(sample)) => {
+    /// Receives a message of the load. False if no more samples will follow.
+    fn receive_sample(&mut self, load: &LoadProcess, server: &Server) -> bool {
+        match load.receive() {
+            Some(Message::Sample(sample)) => {
                 self.series.push(Point {
                     load: sample,
                     server: Footprint::of(server),
                 });
                 return true;
             }
-            Some(Told::Loaded(totals)) => self.loaded(totals),
+            Some(Message::Loaded(totals)) => self.loaded(totals),
             other => self
                 .violations
                 .push(unexpected("the last name", other.as_ref())),
@@ -185,10 +186,11 @@ impl Outcome {
         self.totals = totals;
     }
 
-    fn hear_rest(&mut self, load: &mut LoadProcess, server: &Server, size: &Size) {
+    /// Receives the messages after the last name, and looks at the data that the server has kept.
+    fn receive_end(&mut self, load: &mut LoadProcess, server: &Server, size: &Size) {
         let since = Instant::now();
-        match load.told() {
-            Some(Told::Rested(sample)) => {
+        match load.receive() {
+            Some(Message::Idle(sample)) => {
                 self.rest_seconds = seconds(sample.ms) - self.seconds;
                 let server = Footprint::of(server);
                 self.at_rest = Point {
@@ -196,13 +198,17 @@ impl Outcome {
                     server,
                 };
             }
-            other => return self.violations.push(unexpected("the rest", other.as_ref())),
+            other => {
+                return self
+                    .violations
+                    .push(unexpected("idle clients", other.as_ref()));
+            }
         }
-        self.left = Traces::of_those_that_stay(server, since, size.rest());
+        self.left = Traces::after_waiting(server, since, size.rest());
         drop(load.input.take());
-        match load.told() {
-            Some(Told::Closed { error: None }) => {}
-            Some(Told::Closed { error: Some(error) }) => {
+        match load.receive() {
+            Some(Message::Closed { error: None }) => {}
+            Some(Message::Closed { error: Some(error) }) => {
                 self.violations
                     .push(format!("the shutdown of a client failed: {error}"));
             }
@@ -213,10 +219,12 @@ impl Outcome {
     }
 }
 
-fn unexpected(wanted: &str, told: Option<&Told>) -> String {
-    match told {
-        None => format!("before {wanted} the load ended, or told nothing for {SILENCE:?}"),
-        Some(told) => format!("instead of {wanted} the load told {told:?}"),
+fn unexpected(expected: &str, message: Option<&Message>) -> String {
+    match message {
+        None => {
+            format!("expected {expected}, but the load ended or printed nothing for {SILENCE:?}")
+        }
+        Some(message) => format!("expected {expected}, but the load sent {message:?}"),
     }
 }
 
@@ -224,11 +232,11 @@ fn seconds(millis: u64) -> f64 {
     Duration::from_millis(millis).as_secs_f64()
 }
 
-/// The process of the load. It ends with its input, or is killed here.
+/// The process of the load. It ends when its input ends. Dropping this value kills it.
 struct LoadProcess {
     process: Child,
     input: Option<ChildStdin>,
-    output: Receiver<Told>,
+    output: Receiver<Message>,
 }
 
 impl LoadProcess {
@@ -248,11 +256,11 @@ impl LoadProcess {
             .expect("it starts itself");
         let input = process.stdin.take();
         let lines = BufReader::new(process.stdout.take().expect("piped")).lines();
-        let (teller, output) = mpsc::channel();
+        let (sender, output) = mpsc::channel();
         thread::spawn(move || {
             for line in lines.map_while(Result::ok) {
-                let told = serde_json::from_str(&line).expect("a line of the load");
-                if teller.send(told).is_err() {
+                let message = serde_json::from_str(&line).expect("a line of the load");
+                if sender.send(message).is_err() {
                     return;
                 }
             }
@@ -264,8 +272,8 @@ impl LoadProcess {
         }
     }
 
-    /// Nothing if it ended or stands still.
-    fn told(&self) -> Option<Told> {
+    /// The next message. `None` if the load has ended or is stuck.
+    fn receive(&self) -> Option<Message> {
         self.output.recv_timeout(SILENCE).ok()
     }
 }

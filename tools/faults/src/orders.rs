@@ -1,4 +1,4 @@
-//! What the workers of a client process are told: spans to draw from, and when to stop.
+//! Orders for the workers of a client process, and time spans on the command line.
 
 use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::clock;
 
-/// From one number of milliseconds to another.
+/// A range of milliseconds, written `FIRST-LAST`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Span(u64, u64);
 
@@ -27,7 +27,7 @@ impl FromStr for Span {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let number = |text: &str| text.parse().map_err(|error| format!("{text}: {error}"));
-        let (first, last) = text.split_once('-').ok_or("FIRST-LAST")?;
+        let (first, last) = text.split_once('-').ok_or("expected FIRST-LAST")?;
         let span = Span(number(first)?, number(last)?);
         if span.0 <= span.1 {
             Ok(span)
@@ -37,17 +37,17 @@ impl FromStr for Span {
     }
 }
 
-/// What workers look at between two steps.
+/// Orders that workers check between two steps.
 #[derive(Debug, Default)]
 pub(crate) struct Orders {
     pub(crate) stop: AtomicBool,
-    /// Until then (of the monotonic clock) a worker that has just made sure that it holds its lock stops the process,
-    /// once, and writes when that goes on.
+    /// Until this time of the monotonic clock, the first worker that has checked its guard and is about to write stops
+    /// the process. The worker writes when the process continues. Zero if there is no such order.
     pub(crate) freeze_before_write: AtomicU64,
 }
 
 impl Orders {
-    /// Whether the one who asks is the one to stop the process.
+    /// Whether the calling worker must stop the process. True for one caller only.
     pub(crate) fn is_to_freeze(&self) -> bool {
         clock::monotonic() < self.freeze_before_write.swap(0, SeqCst)
     }

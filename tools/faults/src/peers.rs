@@ -1,7 +1,7 @@
-//! Other lock libraries that go through the same run: what they are, what they promise, how they are started.
+//! Other lock libraries that take part in the same runs: what they promise, and how their clients are started.
 //!
-//! Each has a driver in `tools/faults/peers`, a client process with the command line, the history and the orders of
-//! our own. It is used as its documentation says.
+//! Each library has a driver in `tools/faults/peers`: a client process with the same command line, history and orders
+//! as our own client. The driver uses the library as its documentation says.
 
 mod build;
 mod redis_py;
@@ -20,7 +20,7 @@ use build::Driver;
 use crate::workload::Workload;
 use crate::world::Kind;
 
-/// What a documentation says, in our words, and where.
+/// A promise of the documentation in our words, and its source.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Promise {
     pub(crate) says: &'static str,
@@ -33,15 +33,15 @@ pub(crate) struct Peer {
     pub(crate) name: &'static str,
     pub(crate) language: &'static str,
     pub(crate) places: &'static [Kind],
-    /// Which of its locks take part.
+    /// The kinds of locks that take part.
     pub(crate) workloads: &'static [Workload],
-    /// Its client knows, without asking a server, until when a lock is held: its grants have `until`.
+    /// Whether the client knows its deadline without asking a server. Then its grants have `until`.
     pub(crate) knows_deadlines: bool,
-    /// It says by itself, or when its lease is prolonged, that a lock is lost.
+    /// Whether the library reports a lost lock, unasked or when the lease is extended.
     pub(crate) tells_losses: bool,
     pub(crate) settings: &'static [&'static str],
     pub(crate) promises: &'static [Promise],
-    /// What the lock is called in Redis; `{name}` is its name in the history, `*` a number.
+    /// The key of the lock in Redis. `{name}` stands for its name in the history, and `*` for a number.
     pub(crate) key: &'static str,
     driver: Driver,
 }
@@ -60,17 +60,17 @@ impl Peer {
         const { &ALL }.iter().find(|peer| peer.name == name)
     }
 
-    /// As the files say that its driver is built from.
+    /// The version of the library, from the files that the driver is built from.
     pub(crate) fn version(&self) -> String {
         self.driver.version()
     }
 
-    /// Builds or installs what is missing, with the tools of its language; blocks.
+    /// Builds or installs what is missing, with the tools of the driver's language. Blocks.
     pub(crate) fn prepare(&self) -> Result<(), String> {
         self.driver.prepare()
     }
 
-    /// The driver; `--url` and the others are for the caller to add.
+    /// The command of the driver. The caller adds `--url` and the other arguments.
     pub(crate) fn command(&self) -> Command {
         self.driver.command()
     }

@@ -1,4 +1,4 @@
-//! What a process uses, as Linux tells it.
+//! The resource usage of a process, read from `/proc`.
 
 use std::{fs, io};
 
@@ -13,7 +13,7 @@ pub(crate) struct Usage {
 }
 
 impl Usage {
-    /// Fails if the process has ended.
+    /// Reads the usage of this process. Fails if it has ended.
     pub(crate) fn of(pid: u32) -> io::Result<Self> {
         let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
         let number = |name: &str| {
@@ -21,7 +21,7 @@ impl Usage {
             let number = line.and_then(|rest| rest.split_whitespace().next()?.parse().ok());
             number.ok_or_else(|| io::Error::other(format!("no {name} of process {pid}")))
         };
-        // Whoever reads its own list has it open.
+        // Reading the own list opens one more descriptor.
         let list = u64::from(pid == std::process::id());
         let descriptors = fs::read_dir(format!("/proc/{pid}/fd"))?.count() as u64 - list;
         Ok(Usage {
@@ -50,20 +50,21 @@ mod tests {
         let output = shell.stdout.as_mut().expect("piped");
         BufReader::new(output)
             .read_line(&mut String::new())
-            .expect("it is there");
+            .expect("the shell prints a line");
         shell
     }
 
     #[test]
-    fn descriptors_threads_and_memory_of_another_process() {
+    fn the_usage_of_another_process_is_read() {
         let (mut bare, mut open) = (shell(":"), shell("exec 8</dev/null 9</dev/null"));
-        let [before, after] = [&bare, &open].map(|shell| Usage::of(shell.id()).expect("it runs"));
+        let [before, after] =
+            [&bare, &open].map(|shell| Usage::of(shell.id()).expect("the shell runs"));
         assert_eq!(after.descriptors, before.descriptors + 2);
         assert_eq!(after.threads, 1);
         assert!((100..100_000).contains(&after.rss_kib), "{after:?}");
         for shell in [&mut bare, &mut open] {
             drop(shell.stdin.take());
-            shell.wait().expect("it ends");
+            shell.wait().expect("the shell ends");
         }
         assert!(Usage::of(open.id()).is_err());
     }

@@ -1,7 +1,7 @@
-//! What the locks protect: a resource in a process of its own time, which knows nothing of Redis.
+//! The resource that the locks protect. It does not use Redis.
 //!
-//! `W NAME TOKEN WHO` is a write; the answer is `ok`, or `refused` for a token below the highest that was seen
-//! for the name, and for the same token of other work. A token of `-` is not checked.
+//! A write is a line `W NAME TOKEN WORK`. The answer is `ok` or `refused`. A write is refused if its token is lower
+//! than the highest token seen for the name, or if other work used the same token. A token of `-` is not checked.
 
 use std::collections::HashMap;
 use std::io::{self, BufRead as _, BufReader, Write as _};
@@ -14,13 +14,13 @@ use tokio::sync::Mutex as AsyncMutex;
 
 type Seen = Arc<Mutex<HashMap<String, Last>>>;
 
-/// The highest token of a name, and whose work has it.
+/// The highest token of a name, and the work that used it.
 struct Last {
     token: i64,
-    who: String,
+    work: String,
 }
 
-/// Serves on a free loopback port, until the program ends.
+/// Serves the resource on a free loopback port until the program ends.
 pub(crate) fn serve() -> SocketAddr {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
     let address = listener.local_addr().expect("its address");
@@ -40,10 +40,10 @@ fn answer(seen: &Seen, stream: TcpStream) -> io::Result<()> {
     for line in BufReader::new(stream).lines() {
         let line = line?;
         let words: Vec<_> = line.split(' ').collect();
-        let ["W", name, token, who] = words[..] else {
+        let ["W", name, token, work] = words[..] else {
             return Err(io::ErrorKind::InvalidData.into());
         };
-        let answer = if look(seen, name, token, who) {
+        let answer = if accepts(seen, name, token, work) {
             "ok\n"
         } else {
             "refused\n"
@@ -53,24 +53,24 @@ fn answer(seen: &Seen, stream: TcpStream) -> io::Result<()> {
     Ok(())
 }
 
-fn look(seen: &Seen, name: &str, token: &str, who: &str) -> bool {
+fn accepts(seen: &Seen, name: &str, token: &str, work: &str) -> bool {
     let Ok(token) = token.parse::<i64>() else {
         return true;
     };
     let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
     let new = || Last {
         token,
-        who: who.to_owned(),
+        work: work.to_owned(),
     };
     let last = seen.entry(name.to_owned()).or_insert_with(new);
-    let accepted = token > last.token || (token == last.token && last.who == who);
+    let accepted = token > last.token || (token == last.token && last.work == work);
     if accepted {
-        (last.token, last.who) = (token, who.to_owned());
+        (last.token, last.work) = (token, work.to_owned());
     }
     accepted
 }
 
-/// A client of the resource; its writes follow each other.
+/// A client of the resource. It sends one write at a time.
 #[derive(Debug)]
 pub(crate) struct Resource {
     stream: AsyncMutex<tokio::io::BufStream<tokio::net::TcpStream>>,
@@ -85,17 +85,17 @@ impl Resource {
         })
     }
 
-    /// Whether it was accepted.
+    /// Writes, and returns whether the resource accepted the write.
     pub(crate) async fn write(
         &self,
         name: &str,
         token: Option<i64>,
-        who: &str,
+        work: &str,
     ) -> io::Result<bool> {
         let token = token.map_or_else(|| "-".to_owned(), |token| token.to_string());
         let mut stream = self.stream.lock().await;
         stream
-            .write_all(format!("W {name} {token} {who}\n").as_bytes())
+            .write_all(format!("W {name} {token} {work}\n").as_bytes())
             .await?;
         stream.flush().await?;
         let mut line = String::new();
@@ -113,10 +113,12 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_lower_token_is_refused_and_an_equal_one_of_others() {
-        let resource = Resource::connect(serve()).await.expect("it listens");
-        let mut taken = Vec::new();
-        for (token, who) in [
+    async fn a_lower_token_and_an_equal_token_of_other_work_are_refused() {
+        let resource = Resource::connect(serve())
+            .await
+            .expect("the resource listens");
+        let mut accepted = Vec::new();
+        for (token, work) in [
             (Some(5), "a"),
             (Some(5), "a"),
             (Some(5), "b"),
@@ -124,8 +126,8 @@ mod tests {
             (Some(5), "a"),
             (None, "c"),
         ] {
-            taken.push(resource.write("n", token, who).await.expect("it answers"));
+            accepted.push(resource.write("n", token, work).await.expect("an answer"));
         }
-        assert_eq!(taken, [true, true, false, true, false, true]);
+        assert_eq!(accepted, [true, true, false, true, false, true]);
     }
 }

@@ -1,4 +1,4 @@
-//! One run: a deployment, clients, faults on a schedule, a history, and what it shows.
+//! One run: starts a deployment and clients, injects faults on a schedule, and collects the history.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -13,84 +13,84 @@ use crate::clients::{Clients, History};
 use crate::clock;
 use crate::elections::Elections;
 use crate::fault::{self, Fault, Injected, Needs};
-use crate::habit::LARGE;
 use crate::history::{Event, What};
 use crate::memory::Group;
 use crate::orders::Span;
 use crate::peers::Peer;
+use crate::plan::LARGE;
 use crate::stalls::Stalls;
 use crate::wall_clocks::Clocks;
 use crate::workload::Workload;
 use crate::world::{self, Kind, Setting, World};
 
-/// Of a run as it is published.
+/// Length of a published run.
 pub(crate) const SECONDS: u64 = 30;
-/// Client processes.
+/// Number of client processes.
 const CLIENTS: usize = 3;
-/// How often what goes on during a fault is done again.
-const AGAIN: Duration = Duration::from_millis(100);
-/// Within this every client has ended that was told to; clients of other libraries may try on for a minute.
-const ENDING: Duration = Duration::from_secs(30);
-const ENDING_OF_PEERS: Duration = Duration::from_secs(90);
-/// A process may use so much more memory at the end than a second after its start: buffers of its connections.
+/// How often the repeated action of an active fault is performed.
+const INTERVAL: Duration = Duration::from_millis(100);
+/// How long a client may take to end after `stop`. Clients of other libraries may keep retrying for a minute.
+const STOP_LIMIT: Duration = Duration::from_secs(30);
+const STOP_LIMIT_OF_PEERS: Duration = Duration::from_secs(90);
+/// How much more memory a process may use at the end than one second after its start. Connections need buffers.
 const GROWTH_KIB: u64 = 8 * 1024;
-/// Descriptors, and threads: connections that are being made again.
+/// The same for file descriptors and for threads. Connections may be in the middle of a reconnect.
 const GROWTH: u64 = 24;
-/// Leases at the end of a run without another fault.
+/// How many leases before the end of a run the last fault must be over.
 const AFTER_ROLES: u32 = 4;
 const AFTER_OTHERS: u32 = 3;
-/// Between two mixed faults that follow each other.
+/// Pause between two mixed faults that do not overlap, in hundredths of a lease.
 const PAUSES: std::ops::Range<u64> = 10..120;
 
 #[derive(Args, Clone, Debug)]
 pub(crate) struct RunArguments {
-    /// What is done with locks; several, separated by commas. All that apply, if nothing is said.
+    /// Workloads, separated by commas. Default: all that apply.
     #[arg(long, value_delimiter = ',')]
     pub(crate) workload: Vec<Workload>,
-    /// What happens meanwhile; `mixed` is one after another and some at once, `none` is nothing.
+    /// The fault to inject. `mixed` injects all faults in random order, some at the same time; `none` injects nothing.
     #[arg(long, default_value = "none")]
     pub(crate) fault: String,
     #[arg(long, value_enum, default_value = "single")]
     pub(crate) deployment: Kind,
     #[arg(long, default_value_t = SECONDS)]
     pub(crate) seconds: u64,
-    /// Of the schedule and of the clients; a new one, if nothing is said.
+    /// Seed of the schedule and of the clients. Default: random.
     #[arg(long)]
     pub(crate) seed: Option<u64>,
-    /// Of all holds, in milliseconds.
+    /// Lease of the holds, in milliseconds.
     #[arg(long, default_value_t = 3000)]
     pub(crate) lease_ms: u64,
-    /// Another library: its name.
+    /// Library under test.
     #[arg(long, default_value = "leasehold")]
     pub(crate) library: String,
-    /// Workers of each client and workload.
+    /// Number of workers for each client and workload.
     #[arg(long, default_value_t = 3)]
     pub(crate) workers: u32,
-    /// How long a worker stays inside.
+    /// How long a quick worker holds a lock, in milliseconds.
     #[arg(long, default_value = "5-60")]
     pub(crate) hold_ms: Span,
-    /// How long one of the long holds lasts.
+    /// How long a long hold lasts, in milliseconds.
     #[arg(long, default_value = "200-7500")]
     pub(crate) long_ms: Span,
-    /// How long it stays away.
+    /// How long a worker rests between two acquisitions, in milliseconds.
     #[arg(long, default_value = "0-20")]
     pub(crate) think_ms: Span,
-    /// How long it works between two looks at its guard.
+    /// Time between two checks of the guard, in milliseconds.
     #[arg(long, default_value_t = 6)]
     pub(crate) step_ms: u64,
-    /// How long it waits for a lock: a lease, if nothing is said.
+    /// How long a worker waits for a lock, in milliseconds. Default: one lease.
     #[arg(long)]
     pub(crate) wait_ms: Option<u64>,
-    /// Between two faults: 1.3 leases, if nothing is said.
+    /// Pause between two faults, in milliseconds. Default: 1.3 leases.
     #[arg(long)]
     pub(crate) pause_ms: Option<u64>,
-    /// Checks the history of an earlier run instead: with the arguments of that.
+    /// Check the history of an earlier run instead of running. Needs the arguments of that run.
     #[arg(long)]
     pub(crate) history: Option<PathBuf>,
-    /// Keep the history also of a run that passes.
+    /// Keep the history even if the run passes.
     #[arg(long)]
     pub(crate) keep_history: bool,
-    /// Where the history, the pictures and the result go.
+    /// Folder for the history, the pictures and the result.
     #[arg(long, default_value = "target/fault-run")]
     pub(crate) out: PathBuf,
 }
@@ -100,13 +100,13 @@ impl RunArguments {
         Duration::from_millis(self.lease_ms)
     }
 
-    /// Two faults.
-    fn between(&self) -> Duration {
+    /// The pause between two faults.
+    fn pause_between_faults(&self) -> Duration {
         self.pause_ms
             .map_or(self.lease() * 13 / 10, Duration::from_millis)
     }
 
-    /// The workloads that apply to the deployment and to the fault.
+    /// The requested workloads that apply to the deployment and to the fault.
     pub(crate) fn workloads(&self) -> Vec<Workload> {
         use clap::ValueEnum as _;
         if let Some(peer) = Peer::named(&self.library) {
@@ -127,7 +127,7 @@ impl RunArguments {
         match self.fault.as_str() {
             "none" => Ok(Vec::new()),
             "mixed" => {
-                // Servers that have everything on disk would hide the faults of those that have not.
+                // Servers that persist every write would hide the data loss of the other faults.
                 let here = |fault: &&Fault| {
                     fault.on.contains(&self.deployment) && fault.needs != Needs::Disk
                 };
@@ -139,10 +139,13 @@ impl RunArguments {
             name => {
                 let fault = fault::named(name).ok_or_else(|| format!("no such fault: {name}"))?;
                 if !fault.on.contains(&self.deployment) {
-                    return Err(format!("{name} is no fault of {}", self.deployment.name()));
+                    return Err(format!(
+                        "{name} does not apply to {}",
+                        self.deployment.name()
+                    ));
                 }
                 if !is_possible(fault.needs) {
-                    return Err(format!("{name} cannot be had here: {:?}", fault.needs));
+                    return Err(format!("{name} is not possible here: {:?}", fault.needs));
                 }
                 Ok(vec![fault])
             }
@@ -150,7 +153,7 @@ impl RunArguments {
     }
 }
 
-/// Whether this machine, and who runs this, can have it.
+/// Whether this machine and this user can meet the requirement.
 pub(crate) fn is_possible(needs: Needs) -> bool {
     let runs = |program: &str, arguments: &[&str]| {
         Command::new(program)
@@ -166,13 +169,13 @@ pub(crate) fn is_possible(needs: Needs) -> bool {
     }
 }
 
-/// What a run leaves behind.
+/// The results of a run.
 pub(crate) struct Ran {
     pub(crate) history: Vec<Event>,
     pub(crate) server: String,
-    /// Keys that were there two leases after the end.
+    /// Keys of locks that are still in Redis after every lease has expired.
     pub(crate) keys: Vec<String>,
-    /// What went wrong with processes.
+    /// Problems with client processes, one sentence each.
     pub(crate) wrong: Vec<String>,
 }
 
@@ -207,7 +210,7 @@ pub(crate) fn run(
     let elections = Elections::watch(&deployments, &history);
     let stalls = Stalls::watch({
         let history = history.clone();
-        move |what| history.note(what)
+        move |what| history.record(what)
     });
     let prepared = Prepared {
         client_environment: clocks
@@ -227,14 +230,14 @@ pub(crate) fn run(
         clients,
         clocks,
     };
-    world.clients.until_at_work();
+    world.clients.wait_until_working();
 
     let end = Instant::now() + Duration::from_secs(arguments.seconds);
     let mut schedule = Schedule {
         random: Rng::with_seed(seed),
         lease: arguments.lease(),
         end,
-        between: arguments.between(),
+        pause_between: arguments.pause_between_faults(),
         history: &history,
     };
     schedule.pause(50);
@@ -244,15 +247,17 @@ pub(crate) fn run(
         _ => schedule.mixed(&mut world, &faults),
     }
     let is_peer = Peer::named(&arguments.library).is_some();
-    let mut wrong = world
-        .clients
-        .stop(if is_peer { ENDING_OF_PEERS } else { ENDING });
+    let mut wrong = world.clients.stop(if is_peer {
+        STOP_LIMIT_OF_PEERS
+    } else {
+        STOP_LIMIT
+    });
     let keys = keys_left(&world, arguments);
     drop((elections, stalls));
     let (server, history) = (world.version(), history.take());
-    // What a heap of another language does is no fault of a lock.
+    // A growing heap of another runtime is not a fault of its lock library.
     if !is_peer {
-        wrong.extend(flat(&history));
+        wrong.extend(resource_growth(&history));
     }
     Ok(Ran {
         history,
@@ -262,41 +267,43 @@ pub(crate) fn run(
     })
 }
 
-/// What clients are started with.
+/// Settings with which clients are started.
 pub(crate) struct Prepared {
-    /// Of the first client.
+    /// Environment of the first client.
     pub(crate) client_environment: Vec<(String, String)>,
-    /// Where the memory of the first client is limited.
+    /// The group that limits the memory of the first client.
     pub(crate) memory: Option<std::sync::Arc<Group>>,
     pub(crate) seed: u64,
 }
 
-/// When what begins and ends.
+/// Begins and heals faults over the time of the run.
 struct Schedule<'a> {
     random: Rng,
     lease: Duration,
     end: Instant,
-    between: Duration,
+    pause_between: Duration,
     history: &'a History,
 }
 
-/// A fault that is on.
-struct On {
+/// A fault that has begun and is not healed yet.
+struct ActiveFault {
     fault: &'static Fault,
     injected: Injected,
     until: Instant,
 }
 
 impl Schedule<'_> {
-    /// In hundredths of a lease.
+    /// Sleeps for this many hundredths of a lease.
     fn pause(&self, hundredths: u64) {
         let span = self.lease * u32::try_from(hundredths).expect("few") / 100;
         sleep_until(Instant::now() + span);
     }
 
+    /// Injects one fault again and again.
     fn one_by_one(&mut self, world: &mut World, fault: &'static Fault) {
         let longest = self.lease * u32::try_from(fault.lasts.end).expect("few") / 100;
-        // The last one has time to be recovered from, and then all is calm: who waits for nothing is seen.
+        // The last fault must be over early enough that clients can recover. In the calm time after that, a waiter
+        // that waits for a free lock becomes visible.
         let rest = if fault.replaces() {
             AFTER_ROLES
         } else {
@@ -305,17 +312,17 @@ impl Schedule<'_> {
         while Instant::now() + longest + rest * self.lease < self.end {
             let mut on = self.begin(world, fault);
             while Instant::now() < on.until {
-                Self::go_on(world, &mut on);
+                Self::step(world, &mut on);
             }
             self.heal(world, on);
-            sleep_until(Instant::now() + self.between);
+            sleep_until(Instant::now() + self.pause_between);
         }
         sleep_until(self.end);
     }
 
-    /// One after the other, each third time two at once.
+    /// Injects random faults in sequence. About every third time, two of them overlap.
     fn mixed(&mut self, world: &mut World, faults: &[&'static Fault]) {
-        let mut on: Vec<On> = Vec::new();
+        let mut on: Vec<ActiveFault> = Vec::new();
         let mut next = Instant::now();
         let mut last = Instant::now();
         last += (self.end - last).saturating_sub(3 * self.lease);
@@ -328,7 +335,7 @@ impl Schedule<'_> {
             }
             if Instant::now() >= next && Instant::now() < last && on.len() < 2 {
                 let fault = *self.random.choice(faults).expect("some");
-                if on.iter().all(|one| goes_with(one.fault, fault)) {
+                if on.iter().all(|one| can_overlap(one.fault, fault)) {
                     on.push(self.begin(world, fault));
                 }
                 let pause = if self.random.u8(0..3) == 0 {
@@ -340,10 +347,10 @@ impl Schedule<'_> {
             }
             match &mut on[..] {
                 [] => sleep_until(next.min(last)),
-                all => all.iter_mut().for_each(|one| Self::go_on(world, one)),
+                all => all.iter_mut().for_each(|one| Self::step(world, one)),
             }
             for seat in 0..CLIENTS {
-                // Of a fault that is over by now.
+                // Replace a client that a fault has killed, after that fault was healed.
                 if world.clients.is_gone(seat) && on.is_empty() {
                     world.clients.replace(seat);
                 }
@@ -352,7 +359,7 @@ impl Schedule<'_> {
         sleep_until(self.end);
     }
 
-    fn begin(&mut self, world: &mut World, fault: &'static Fault) -> On {
+    fn begin(&mut self, world: &mut World, fault: &'static Fault) -> ActiveFault {
         let (at, wall) = (clock::monotonic(), clock::wall());
         let span = fault.span(self.lease, &mut self.random);
         let injected = fault.begin(world, &mut self.random);
@@ -365,41 +372,43 @@ impl Schedule<'_> {
             name: String::new(),
             what,
         });
-        On {
+        ActiveFault {
             fault,
             injected,
             until: Instant::now() + span,
         }
     }
 
-    fn go_on(world: &mut World, on: &mut On) {
-        match &mut on.injected.meanwhile {
-            Some(again) => {
-                again(world);
-                sleep_until(on.until.min(Instant::now() + AGAIN));
+    /// Performs the repeated action of the fault, if it has one, and sleeps until the next time.
+    fn step(world: &mut World, on: &mut ActiveFault) {
+        match &mut on.injected.repeated {
+            Some(action) => {
+                action(world);
+                sleep_until(on.until.min(Instant::now() + INTERVAL));
             }
-            None => sleep_until(on.until.min(Instant::now() + AGAIN)),
+            None => sleep_until(on.until.min(Instant::now() + INTERVAL)),
         }
     }
 
     fn heal(
         &self,
         world: &mut World,
-        On {
+        ActiveFault {
             fault, injected, ..
-        }: On,
+        }: ActiveFault,
     ) {
         let what = event(fault, &injected, Edge::End);
         (injected.heal)(world);
-        self.history.note(what);
-        // Not while another fault keeps servers from it.
+        self.history.record(what);
+        // Wait only after a fault of servers. After any other fault, a fault of servers may still be active and keep
+        // the servers from agreeing.
         if fault.is_of_servers() {
             world.settle();
         }
     }
 }
 
-/// Of the time of a fault.
+/// Whether a fault begins or ends.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Edge {
     Begin,
@@ -420,14 +429,18 @@ fn sleep_until(then: Instant) {
     std::thread::sleep(then.saturating_duration_since(Instant::now()));
 }
 
-/// Faults that change who is master, or whether a server answers, need all servers for themselves. Of two faults of
-/// the network the end of one would let replies through behind some that the other has lost: no network does that.
-fn goes_with(one: &Fault, other: &Fault) -> bool {
+/// Whether two faults may be active at the same time.
+///
+/// Faults that change masters or silence servers must not overlap. Neither may two faults of the network: when the
+/// first one ends, it would deliver replies that follow replies which the second one has lost. No real network does
+/// that.
+fn can_overlap(one: &Fault, other: &Fault) -> bool {
     let both = |is_of: fn(&Fault) -> bool| is_of(one) && is_of(other);
     one.name != other.name && !both(Fault::is_of_servers) && !both(Fault::is_of_lines)
 }
 
-/// Keys of locks when the largest lease after the end is over, also that of the dead; but for what is documented to stay.
+/// Keys of locks that remain after every lease has expired, including the leases of dead clients. Keys that are
+/// documented to stay do not count.
 fn keys_left(world: &World, arguments: &RunArguments) -> Vec<String> {
     let deadline = Instant::now() + (LARGE + 1) * arguments.lease();
     loop {
@@ -436,12 +449,13 @@ fn keys_left(world: &World, arguments: &RunArguments) -> Vec<String> {
         if left.is_empty() || Instant::now() > deadline {
             return left;
         }
-        std::thread::sleep(AGAIN);
+        std::thread::sleep(INTERVAL);
     }
 }
 
-/// Between the beginning and the end nothing has grown: a sentence for each process of which that is not so.
-fn flat(history: &[Event]) -> Vec<String> {
+/// Compares the first and the last sample of each process. Returns a sentence for each process that uses more memory,
+/// descriptors or threads at the end than allowed.
+fn resource_growth(history: &[Event]) -> Vec<String> {
     let mut samples: BTreeMap<u32, Vec<[u64; 3]>> = BTreeMap::new();
     let mut ended = BTreeSet::new();
     for event in history {
@@ -461,16 +475,16 @@ fn flat(history: &[Event]) -> Vec<String> {
         }
     }
     let grown = |(process, samples): (&u32, &Vec<[u64; 3]>)| {
-        // The first second is the start, and what comes in the middle may be a fault.
+        // Skip the sample of the start. Samples in the middle may be taken during a fault.
         let (first, last) = (samples.get(1)?, samples.last()?);
         let limits = [first[0] + GROWTH_KIB, first[1] + GROWTH, first[2] + GROWTH];
         let is_flat = last.iter().zip(limits).all(|(last, limit)| *last <= limit);
         let text = || {
-            format!("process {process} grows: {first:?} to {last:?} [KiB, descriptors, threads]")
+            format!("process {process} grew from {first:?} to {last:?} [KiB, descriptors, threads]")
         };
         (!is_flat).then(text)
     };
-    // One that was killed may have been about to grow: that was the fault.
+    // A killed process is not judged: the fault itself may have made it grow.
     samples
         .iter()
         .filter(|(process, _)| ended.contains(process))

@@ -1,4 +1,4 @@
-//! When the machine has no time for a process: what waits then, waits for no fault of a library.
+//! Detects times in which the machine did not schedule a process. Delays at such times are not faults of a library.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use crate::history::What;
 
 const EVERY: Duration = Duration::from_millis(50);
-/// What is later than this is written down.
+/// Shorter delays are not recorded.
 const LATE: Duration = Duration::from_millis(100);
 
-/// Watches on a thread of its own, until it is dropped: what blocks a runtime does not stop it.
+/// Measures delays until it is dropped. It uses its own thread, so that a blocked runtime does not count as a stall.
 #[derive(Debug)]
 pub(crate) struct Stalls {
     is_over: Arc<AtomicBool>,
@@ -19,7 +19,7 @@ pub(crate) struct Stalls {
 }
 
 impl Stalls {
-    pub(crate) fn watch(tell: impl Fn(What) + Send + 'static) -> Self {
+    pub(crate) fn watch(record: impl Fn(What) + Send + 'static) -> Self {
         let is_over = Arc::new(AtomicBool::new(false));
         let ends = is_over.clone();
         let watching = thread::spawn(move || {
@@ -29,7 +29,7 @@ impl Stalls {
                 let late = before.elapsed().saturating_sub(EVERY);
                 if late > LATE {
                     let millis = u64::try_from(late.as_millis()).unwrap_or(u64::MAX);
-                    tell(What::Stalled { millis });
+                    record(What::Stalled { millis });
                 }
             }
         });
@@ -43,7 +43,7 @@ impl Stalls {
 impl Drop for Stalls {
     fn drop(&mut self) {
         self.is_over.store(true, Relaxed);
-        // One that failed has said so on the terminal.
+        // A panic of the thread was already printed.
         drop(self.watching.take().map(JoinHandle::join));
     }
 }

@@ -1,4 +1,4 @@
-//! How the client processes are started: ours, and those of other libraries.
+//! Builds the command that starts a client process, of leasehold or of another library.
 
 use std::net::SocketAddr;
 use std::process::Command;
@@ -31,14 +31,14 @@ pub(crate) fn client(arguments: &RunArguments, prepared: &Prepared, resource: So
     .into_iter()
     .flat_map(|(name, value)| [name.to_owned(), value])
     .collect();
-    let of_peers = [
+    let peer_options = [
         ("--deployment", arguments.deployment.name()),
-        // Until it is told to stop.
+        // Longer than the run: the client ends when it receives `stop`.
         ("--seconds", (arguments.seconds + 600).to_string()),
     ];
     if peer.is_some() {
         options.extend(
-            of_peers
+            peer_options
                 .iter()
                 .flat_map(|(name, value)| [(*name).to_owned(), value.clone()]),
         );

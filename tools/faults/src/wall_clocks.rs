@@ -1,4 +1,4 @@
-//! Wall clocks of processes that can be stepped, by a library in front of the system's.
+//! Wall clocks that can be stepped. A preloaded library adds an offset to the system's clock.
 
 use std::fs;
 use std::io::Write as _;
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use leasehold_testbed::preload;
 
-/// Clocks that can be stepped: each one a file with a number of microseconds.
+/// The clocks. Each one is a file that contains its offset in microseconds.
 #[derive(Debug)]
 pub(crate) struct Clocks {
     library: PathBuf,
@@ -27,7 +27,7 @@ impl Clocks {
         clocks
     }
 
-    /// What a process needs in its environment to see that clock.
+    /// The environment variables with which a process uses this clock.
     pub(crate) fn environment(&self, whose: &str) -> Vec<(String, String)> {
         let text = |path: &Path| path.display().to_string();
         vec![
@@ -41,12 +41,12 @@ impl Clocks {
     }
 
     pub(crate) fn set(&self, whose: &str, seconds: i64) {
-        // In place: it is mapped.
+        // Write in place, because processes have mapped the file.
         let mut file = fs::OpenOptions::new()
             .write(true)
             .open(self.file(whose))
-            .expect("a file");
+            .expect("the file exists");
         file.write_all(&(seconds * 1_000_000).to_ne_bytes())
-            .expect("it is written");
+            .expect("the file is writable");
     }
 }

@@ -1,4 +1,4 @@
-//! One of those who contend: takes a lock, works under it, lets go, over and over.
+//! A worker: takes a lock, works while it holds the lock, and releases it, again and again.
 
 use std::io;
 use std::sync::Arc;
@@ -11,42 +11,45 @@ use nix::sys::signal::{Signal, raise};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::clock;
-use crate::habit::{Habit, Plan, Times};
 use crate::history::{Doing, What};
 use crate::log::Log;
 use crate::orders::{Orders, Span};
+use crate::plan::{Plan, Times, WorkerKind};
 use crate::resource::Resource;
-use crate::workload::{Hold, Place};
+use crate::workload::{Hold, Target};
 
-/// After an error that says that Redis is away.
+/// Pause after an error that is not a timeout, because Redis may be unavailable.
 const PAUSE: Duration = Duration::from_millis(20);
 
 pub(crate) struct Worker {
     pub(crate) number: u32,
-    pub(crate) habit: Habit,
-    pub(crate) places: Vec<Place>,
+    pub(crate) kind: WorkerKind,
+    pub(crate) targets: Vec<Target>,
     pub(crate) times: Times,
     pub(crate) think: Span,
     pub(crate) random: Rng,
     pub(crate) resource: Arc<Resource>,
     pub(crate) orders: Arc<Orders>,
     pub(crate) log: Log,
-    pub(crate) who: String,
+    pub(crate) id: String,
 }
 
 impl Worker {
-    /// Until it is told to stop.
+    /// Works until the `stop` order. Fails if the resource fails.
     pub(crate) async fn work(mut self) -> io::Result<()> {
         let mut count = 0_u64;
         while !self.orders.stop.load(SeqCst) {
-            let place = self.habit.place(&self.places, &mut self.random).clone();
-            let plan = self.habit.plan(&place, &self.times, &mut self.random);
-            self.note(&place, asked(&place, &plan));
-            match timeout(plan.patience, place.take(plan.wait, plan.lease)).await {
+            let target = self
+                .kind
+                .choose_target(&self.targets, &mut self.random)
+                .clone();
+            let plan = self.kind.plan(&target, &self.times, &mut self.random);
+            self.record(&target, asked(&target, &plan));
+            match timeout(plan.patience, target.take(plan.wait, plan.lease)).await {
                 Err(_) => {
                     let error = "Dropped".to_owned();
-                    self.note(
-                        &place,
+                    self.record(
+                        &target,
                         What::Refused {
                             error,
                             timeout: true,
@@ -55,44 +58,49 @@ impl Worker {
                 }
                 Ok(Ok(hold)) => {
                     count += 1;
-                    let work = format!("{}.{count}", self.who);
-                    self.section(&place, hold, &work, plan).await?;
+                    let work = format!("{}.{count}", self.id);
+                    self.section(&target, hold, &work, plan).await?;
                 }
-                Ok(Err(error)) => self.refused(&place, &error).await,
+                Ok(Err(error)) => self.refused(&target, &error).await,
             }
             sleep(self.think.pick(&mut self.random)).await;
         }
         Ok(())
     }
 
-    async fn section(&self, place: &Place, hold: Hold, work: &str, plan: Plan) -> io::Result<()> {
+    async fn section(&self, target: &Target, hold: Hold, work: &str, plan: Plan) -> io::Result<()> {
         let token = hold.token();
-        // The clock is read first: the deadline is not later than it is written down.
+        // Read the clock before the deadline. Otherwise, a deadline that passes in between would make the grant look
+        // late.
         let (at, until) = (clock::monotonic(), until(hold.guard()));
-        // If not, it was lost on its way here.
+        // The hold may have been lost already since it was granted.
         let is_held = hold.guard().state() == HoldState::Held;
         let until = Some(if is_held { until } else { at });
-        self.log
-            .write_as_of(at, self.number, &place.name, What::Granted { until, token });
+        self.log.write_as_of(
+            at,
+            self.number,
+            &target.name,
+            What::Granted { until, token },
+        );
         let leave = Instant::now() + plan.stay;
         let mut doing = plan.doing;
         loop {
-            if self.is_held(place, hold.guard()) {
+            if self.is_held(target, hold.guard()) {
                 if self.orders.is_to_freeze() {
                     raise(Signal::SIGSTOP)?;
                 }
-                let accepted = self.resource.write(&place.name, token, work).await?;
-                self.note(place, What::Wrote { accepted });
+                let accepted = self.resource.write(&target.name, token, work).await?;
+                self.record(target, What::Wrote { accepted });
             }
             if Instant::now() >= leave || self.orders.stop.load(SeqCst) {
                 break;
             }
             match doing.take() {
-                // In the middle of its lease.
+                // Wait until half of the lease has passed.
                 Some(Doing::Extended) if hold.guard().remaining() > self.times.lease / 2 => {
                     doing = plan.doing;
                 }
-                Some(what) => self.does(place, &hold, what, leave).await,
+                Some(what) => self.perform(target, &hold, what, leave).await,
                 None => {}
             }
             tokio::select! {
@@ -101,20 +109,20 @@ impl Worker {
                         Ended::Lost(reason) => reason.as_str().to_owned(),
                         other => format!("{other:?}"),
                     };
-                    self.note(place, What::Lost { reason });
+                    self.record(target, What::Lost { reason });
                     break;
                 }
                 () = sleep(plan.step) => {}
             }
         }
-        self.note(place, What::Releasing);
+        self.record(target, What::Releasing);
         let error = hold.release().await.err().as_ref().map(kind);
-        self.note(place, What::Released { error });
+        self.record(target, What::Released { error });
         Ok(())
     }
 
-    /// Something else than to look and to write.
-    async fn does(&self, place: &Place, hold: &Hold, what: Doing, leave: Instant) {
+    /// Does the planned extra with the hold.
+    async fn perform(&self, target: &Target, hold: &Hold, what: Doing, leave: Instant) {
         let guard = hold.guard();
         let done = match what {
             Doing::Extended => guard.extend(self.times.lease).await,
@@ -124,21 +132,21 @@ impl Worker {
             },
             Doing::Paused | Doing::Renewed => Ok(()),
         };
-        self.note(
-            place,
+        self.record(
+            target,
             What::Did {
                 what,
                 error: done.err().as_ref().map(kind),
             },
         );
-        // Careless: it looks at nothing, also if the lock is lost meanwhile.
+        // A careless caller: it does not check the guard, even if the lock is lost meanwhile.
         while what == Doing::Paused && Instant::now() < leave && !self.orders.stop.load(SeqCst) {
             sleep(PAUSE).await;
         }
     }
 
-    /// Looks at the guard, and writes down what it says.
-    fn is_held(&self, place: &Place, guard: &LockGuard) -> bool {
+    /// Checks the guard, and records whether the lock is held.
+    fn is_held(&self, target: &Target, guard: &LockGuard) -> bool {
         let (at, until, state) = (clock::monotonic(), until(guard), guard.state());
         let is_held = state == HoldState::Held;
         let what = if is_held {
@@ -146,22 +154,22 @@ impl Worker {
         } else {
             What::Doubted
         };
-        self.log.write_as_of(at, self.number, &place.name, what);
+        self.log.write_as_of(at, self.number, &target.name, what);
         is_held
     }
 
-    async fn refused(&self, place: &Place, error: &Error) {
+    async fn refused(&self, target: &Target, error: &Error) {
         let timeout = error.is_timeout();
-        self.note(
-            place,
+        self.record(
+            target,
             What::Refused {
                 error: kind(error),
                 timeout,
             },
         );
-        // Perhaps there are no permits any more.
+        // A semaphore without permits times out as well: the server may have lost them.
         let prepared = if timeout {
-            place.prepare().await
+            target.prepare().await
         } else {
             Ok(())
         };
@@ -170,12 +178,13 @@ impl Worker {
         }
     }
 
-    fn note(&self, place: &Place, what: What) {
-        self.log.write(self.number, &place.name, what);
+    fn record(&self, target: &Target, what: What) {
+        self.log.write(self.number, &target.name, what);
     }
 }
 
-/// The deadline, on the clock of the history, also if it has passed. It is not later than it is.
+/// The guard's deadline on the clock of the history, even if it has passed. The result is never later than the real
+/// deadline, because the clock is read first.
 fn until(guard: &LockGuard) -> u64 {
     let (now, instant, deadline) = (clock::monotonic(), Instant::now(), guard.deadline());
     let nanos = |span: Duration| u64::try_from(span.as_nanos()).unwrap_or(u64::MAX / 2);
@@ -184,7 +193,7 @@ fn until(guard: &LockGuard) -> u64 {
     (now + left).saturating_sub(passed)
 }
 
-fn asked(place: &Place, plan: &Plan) -> What {
+fn asked(target: &Target, plan: &Plan) -> What {
     let millis = |lease: Duration| u64::try_from(lease.as_millis()).ok();
     let (fixed_ms, renewed_ms) = match plan.lease {
         Lease::Fixed(lease) => (millis(lease), None),
@@ -192,13 +201,13 @@ fn asked(place: &Place, plan: &Plan) -> What {
         _ => (None, None),
     };
     What::Asked {
-        mode: place.mode(),
+        mode: target.mode(),
         fixed_ms,
         renewed_ms,
     }
 }
 
-/// The name of its kind: the first word of what `Debug` says.
+/// The variant of the error: the first word of its `Debug` output.
 pub(crate) fn kind(error: &Error) -> String {
     let text = format!("{error:?}");
     let end = text

@@ -1,4 +1,4 @@
-//! What clients do with their locks.
+//! The workloads: which kinds of locks the workers take.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,49 +16,49 @@ pub(crate) enum Workload {
     Plain,
     Fair,
     ReadWrite,
-    /// Writes to a resource that checks its tokens.
+    /// The resource checks the tokens of its writes.
     Fenced,
     /// Permits with leases.
     Permits,
-    /// Permits that nobody takes back from the dead, as Redisson's.
+    /// Permits without leases, as in Redisson. The permits of a dead client stay taken.
     Semaphore,
-    /// Two of several locks as one.
+    /// A multi lock of two out of several locks.
     Multi,
     String,
     /// A majority of five independent servers.
     Quorum,
 }
 
-/// Each shares its locks with others.
+/// Pairs of locks for multi locks. Each pair shares its locks with other pairs.
 const QUICK_PAIRS: [&str; 3] = ["0+1", "1+2", "2+0"];
 const LONG_PAIRS: [&str; 2] = ["3+4", "4+5"];
 
-/// How many holds a name with permits admits.
+/// The number of permits of each name.
 pub(crate) const PERMITS: u32 = 2;
 
 impl Workload {
     pub(crate) fn name(self) -> String {
-        let value = self.to_possible_value().expect("none is skipped");
+        let value = self.to_possible_value().expect("no variant is skipped");
         value.get_name().to_owned()
     }
 
-    /// One sentence, for the report.
+    /// A phrase for the report.
     pub(crate) fn what(self) -> &'static str {
         match self {
             Workload::Plain => "the re-entrant lock",
-            Workload::Fair => "the fair lock: in the order of asking",
+            Workload::Fair => "the fair lock: granted in the order of the requests",
             Workload::ReadWrite => "the read/write lock: two readers for each writer",
             Workload::Fenced => "the fenced lock, whose tokens the resource checks",
             Workload::Permits => "two permits with ids and leases",
             Workload::Semaphore => "a semaphore with two permits",
-            Workload::Multi => "two of several locks as one",
+            Workload::Multi => "a multi lock of two locks",
             Workload::String => "the lock that is one string (`SET NX PX`)",
             Workload::Quorum => "a majority of five independent servers",
         }
     }
 
-    /// What it takes locks by. Of several locks as one, each of them is a name of its own.
-    pub(crate) fn places(self, clients: &[Client]) -> Vec<Place> {
+    /// The locks and semaphores that the workers take. Each pair of a multi lock has its own name.
+    pub(crate) fn targets(self, clients: &[Client]) -> Vec<Target> {
         let name = |number: &str| format!("{}:{number}", self.name());
         let client = &clients[0];
         let quick = if self == Workload::Multi {
@@ -66,15 +66,15 @@ impl Workload {
         } else {
             &["0"]
         };
-        let place = |number: &str, way: Way| Place {
+        let target = |number: &str, handle: Handle| Target {
             name: name(number),
             is_long: !quick.contains(&number),
             workload: self,
-            way,
+            handle,
         };
         let locks = |make: &dyn Fn(&str) -> Lock| {
             ["0", "1"]
-                .map(|number| place(number, Way::Lock(make(&name(number)))))
+                .map(|number| target(number, Handle::Lock(make(&name(number)))))
                 .into()
         };
         match self {
@@ -89,10 +89,10 @@ impl Workload {
                 let both = |number: &str| {
                     let lock = client.read_write_lock(name(number));
                     [
-                        Way::Shared(lock.read().clone()),
-                        Way::Lock(lock.write().clone()),
+                        Handle::Shared(lock.read().clone()),
+                        Handle::Lock(lock.write().clone()),
                     ]
-                    .map(|way| place(number, way))
+                    .map(|handle| target(number, handle))
                 };
                 // Two readers for each writer.
                 [both("0"), both("0"), both("1")]
@@ -102,9 +102,9 @@ impl Workload {
             }
             Workload::Multi => {
                 let pair = |pair: &str| {
-                    place(
+                    target(
                         pair,
-                        Way::Lock(client.multi_lock(pair.split('+').map(name))),
+                        Handle::Lock(client.multi_lock(pair.split('+').map(name))),
                     )
                 };
                 QUICK_PAIRS
@@ -116,22 +116,22 @@ impl Workload {
             Workload::Permits => ["0", "1"]
                 .map(|number| {
                     let permits = client.permit_expirable_semaphore(name(number));
-                    place(number, Way::Permits(Arc::new(permits)))
+                    target(number, Handle::Permits(Arc::new(permits)))
                 })
                 .into(),
             Workload::Semaphore => ["0", "1"]
                 .map(|number| {
-                    place(
+                    target(
                         number,
-                        Way::Semaphore(Arc::new(client.semaphore(name(number)))),
+                        Handle::Semaphore(Arc::new(client.semaphore(name(number)))),
                     )
                 })
                 .into(),
         }
     }
 
-    /// The keys that stay when nobody holds anything: counters, and for half a minute the replies to calls that
-    /// must not be carried out twice.
+    /// Whether the key may stay although no client holds a lock. Counters stay. The saved replies to calls that must
+    /// not run twice stay for half a minute.
     pub(crate) fn keeps(self, key: &str) -> bool {
         match self {
             Workload::Semaphore | Workload::Permits if key.starts_with("leasehold_reply:") => true,
@@ -142,41 +142,41 @@ impl Workload {
     }
 }
 
-/// Something that a worker takes.
+/// A lock or a semaphore that a worker takes.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
+pub(crate) struct Target {
     pub(crate) name: String,
-    /// Somebody may hold it for several leases.
+    /// Whether workers may hold it for several leases.
     pub(crate) is_long: bool,
     workload: Workload,
-    way: Way,
+    handle: Handle,
 }
 
 #[derive(Clone, Debug)]
-enum Way {
+enum Handle {
     Lock(Lock),
     Shared(Lock),
     Permits(Arc<PermitExpirableSemaphore>),
     Semaphore(Arc<Semaphore>),
 }
 
-/// What a worker has.
+/// A hold of a worker.
 pub(crate) enum Hold {
     Lock(LockGuard),
     Permit(ExpirablePermit),
-    OfSemaphore(SemaphorePermit),
+    Semaphore(SemaphorePermit),
 }
 
-impl Place {
+impl Target {
     pub(crate) fn mode(&self) -> Mode {
-        match self.way {
-            Way::Lock(_) => Mode::Exclusive,
-            Way::Shared(_) => Mode::Shared,
-            Way::Permits(_) | Way::Semaphore(_) => Mode::Permit,
+        match self.handle {
+            Handle::Lock(_) => Mode::Exclusive,
+            Handle::Shared(_) => Mode::Shared,
+            Handle::Permits(_) | Handle::Semaphore(_) => Mode::Permit,
         }
     }
 
-    /// Permits without leases cannot have a fixed one.
+    /// Whether the hold may have a fixed lease. A plain semaphore has no leases.
     pub(crate) fn has_leases(&self) -> bool {
         self.workload != Workload::Semaphore
     }
@@ -189,21 +189,23 @@ impl Place {
     }
 
     pub(crate) async fn take(&self, wait: Duration, lease: Lease) -> Result<Hold, Error> {
-        match &self.way {
-            Way::Lock(lock) | Way::Shared(lock) => lock.try_lock(wait, lease).await.map(Hold::Lock),
-            Way::Permits(permits) => permits.try_acquire(wait, lease).await.map(Hold::Permit),
-            Way::Semaphore(semaphore) => {
-                semaphore.try_acquire(1, wait).await.map(Hold::OfSemaphore)
+        match &self.handle {
+            Handle::Lock(lock) | Handle::Shared(lock) => {
+                lock.try_lock(wait, lease).await.map(Hold::Lock)
+            }
+            Handle::Permits(permits) => permits.try_acquire(wait, lease).await.map(Hold::Permit),
+            Handle::Semaphore(semaphore) => {
+                semaphore.try_acquire(1, wait).await.map(Hold::Semaphore)
             }
         }
     }
 
-    /// Makes sure that there are permits: a server that came back empty has forgotten them.
+    /// Creates the permits if they do not exist. A server that restarted empty has lost them.
     pub(crate) async fn prepare(&self) -> Result<(), Error> {
-        match &self.way {
-            Way::Permits(permits) => permits.try_set_permits(PERMITS).await.map(drop),
-            Way::Semaphore(semaphore) => semaphore.try_set_permits(PERMITS).await.map(drop),
-            Way::Lock(_) | Way::Shared(_) => Ok(()),
+        match &self.handle {
+            Handle::Permits(permits) => permits.try_set_permits(PERMITS).await.map(drop),
+            Handle::Semaphore(semaphore) => semaphore.try_set_permits(PERMITS).await.map(drop),
+            Handle::Lock(_) | Handle::Shared(_) => Ok(()),
         }
     }
 }
@@ -213,7 +215,7 @@ impl Hold {
         match self {
             Hold::Lock(guard) => guard,
             Hold::Permit(permit) => permit,
-            Hold::OfSemaphore(permit) => permit.guard().expect("one permit"),
+            Hold::Semaphore(permit) => permit.guard().expect("one permit"),
         }
     }
 
@@ -225,7 +227,7 @@ impl Hold {
         match self {
             Hold::Lock(guard) => guard.unlock().await,
             Hold::Permit(permit) => permit.release().await,
-            Hold::OfSemaphore(permit) => permit.release().await,
+            Hold::Semaphore(permit) => permit.release().await,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Servers, and the ways to them: everything that a fault can be done to.
+//! The servers, the clients and the connections between them: everything that a fault can affect.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -8,9 +8,9 @@ use leasehold_testbed::{Cluster, Connection, Deployment, Line, Sentinels, Server
 
 use crate::clients::Clients;
 
-/// After this a silent server is suspected, and another one takes its place.
+/// A server that is silent for this long may be replaced by a failover.
 const SUSPECTED_AFTER: Duration = Duration::from_secs(1);
-/// Where no fault makes a server silent nobody is replaced, however busy the machine is.
+/// The same if no fault of the run silences servers. It is long, so that a busy machine causes no failover.
 const PATIENT: Duration = Duration::from_secs(60);
 const FAILOVER_TIMEOUT: Duration = Duration::from_secs(3);
 
@@ -22,40 +22,40 @@ pub(crate) enum Kind {
     Sentinel,
     /// Three masters with a replica each.
     Cluster,
-    /// Five servers that know nothing of each other.
+    /// Five independent servers.
     Five,
 }
 
 impl Kind {
     pub(crate) fn name(self) -> String {
         self.to_possible_value()
-            .expect("none is skipped")
+            .expect("no variant is skipped")
             .get_name()
             .to_owned()
     }
 }
 
-/// A server: of which deployment, and which of its servers.
+/// A server: the index of its deployment, and its index in the deployment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Node(pub(crate) usize, pub(crate) usize);
 
 #[derive(Debug)]
 pub(crate) struct World {
     pub(crate) kind: Kind,
-    /// One, or five servers.
+    /// One deployment, or five independent servers.
     pub(crate) deployments: Vec<Deployment>,
     pub(crate) clients: Clients,
-    /// Microseconds that are added to the wall clock of servers and of one client, if that was prepared.
+    /// The wall clocks that can be stepped, if a fault of the run needs them.
     pub(crate) clocks: Option<crate::wall_clocks::Clocks>,
 }
 
-/// What a deployment is started with.
+/// Settings with which a deployment is started.
 #[derive(Debug, Default)]
 pub(crate) struct Setting {
     pub(crate) arguments: Vec<String>,
-    /// Whether a silent server is replaced soon.
+    /// Whether a silent server is replaced after a second, rather than after a minute.
     pub(crate) replaces: bool,
-    /// Of the servers; only where no server replaces another.
+    /// The environment of the servers. Ignored for sentinels and clusters.
     pub(crate) environment: Vec<(String, String)>,
 }
 
@@ -75,7 +75,7 @@ pub(crate) fn start(kind: Kind, setting: &Setting) -> Vec<Deployment> {
     };
     match kind {
         Kind::Single => vec![server(&environment)],
-        // A minority is as the environment says.
+        // Only a minority of the servers gets the environment, so that clock faults never affect a majority.
         Kind::Five => (0..5)
             .map(|one| server(if one < 2 { &environment } else { &[] }))
             .collect(),
@@ -95,7 +95,7 @@ pub(crate) fn start(kind: Kind, setting: &Setting) -> Vec<Deployment> {
     }
 }
 
-/// The slots of a member of a cluster, as it says itself.
+/// The slots that a cluster node owns by its own account.
 pub(crate) fn slots_of(member: SocketAddr) -> Option<Vec<(u16, u16)>> {
     let reply = Connection::open(member)
         .ok()?
@@ -103,7 +103,7 @@ pub(crate) fn slots_of(member: SocketAddr) -> Option<Vec<(u16, u16)>> {
         .ok()?;
     let text = reply.text();
     let own = text.lines().find(|line| line.contains("myself"))?;
-    // Eight words about it; slots that are on their way are in brackets.
+    // The slots follow eight other fields. Slots that are migrating are in brackets.
     let slots = own
         .split(' ')
         .skip(8)
@@ -120,7 +120,7 @@ impl World {
         &self.deployments[deployment].servers()[server]
     }
 
-    /// Those that are masters now.
+    /// The current masters.
     pub(crate) fn masters(&self) -> Vec<Node> {
         match &self.deployments[0] {
             Deployment::Server(_) => (0..self.deployments.len())
@@ -133,7 +133,7 @@ impl World {
         }
     }
 
-    /// Whom a fault hits: the master, one of several masters, two of five servers.
+    /// The servers that a fault affects, chosen at random: one master, or two of five servers.
     pub(crate) fn victims(&self, random: &mut fastrand::Rng) -> Vec<Node> {
         let mut masters = self.masters();
         random.shuffle(&mut masters);
@@ -141,7 +141,7 @@ impl World {
         masters
     }
 
-    /// What only these servers have: nothing if they have everything, or nobody is sure.
+    /// The slots of these servers. Empty without a cluster, or if the slots of a server are unknown.
     pub(crate) fn slots_of(&self, nodes: &[Node]) -> Vec<(u16, u16)> {
         if self.kind != Kind::Cluster {
             return Vec::new();
@@ -171,12 +171,12 @@ impl World {
         }
     }
 
-    /// All ways of all clients.
+    /// The connections of all clients to the servers.
     pub(crate) fn lines(&self) -> impl Iterator<Item = &Line> {
         self.clients.seats().iter().flat_map(|seat| &seat.lines)
     }
 
-    /// Waits until the servers agree again about who is who.
+    /// Waits until the servers agree on the roles of all servers.
     pub(crate) fn settle(&self) {
         match &self.deployments[0] {
             Deployment::Server(_) => {}
@@ -185,7 +185,7 @@ impl World {
         }
     }
 
-    /// Keys on all masters.
+    /// All keys on all masters, sorted.
     pub(crate) fn keys(&self) -> Vec<String> {
         let mut keys: Vec<_> = self
             .masters()

@@ -1,4 +1,4 @@
-//! What operators and their tools do to servers.
+//! Faults that operators and their tools cause on servers.
 
 use std::fs;
 
@@ -23,7 +23,7 @@ pub(super) const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "acl",
-        what: "scripts and subscriptions are forbidden, and allowed again",
+        what: "ACL rules forbid scripts and subscriptions, and later allow them again",
         begin: take_rights,
         ..PLAIN
     },
@@ -35,7 +35,7 @@ pub(super) const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "eviction",
-        what: "`maxmemory` is reached with each policy in turn: keys of locks are evicted",
+        what: "`maxmemory` is reached with each eviction policy in turn: keys of locks are evicted",
         lasts: 70..110,
         forgets: EVERYWHERE,
         empties: true,
@@ -44,7 +44,7 @@ pub(super) const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "busy-script",
-        what: "a script that does not end: everything is refused with BUSY",
+        what: "a script does not end: the server refuses every command with BUSY",
         lasts: 20..60,
         forgets: REPLACED,
         begin: busy,
@@ -58,7 +58,7 @@ pub(super) const FAULTS: &[Fault] = &[
     },
 ];
 
-/// Those that a client may set before keys are evicted, least recently used first.
+/// The eviction policies that delete keys.
 const POLICIES: [&str; 7] = [
     "allkeys-lru",
     "volatile-ttl",
@@ -70,7 +70,7 @@ const POLICIES: [&str; 7] = [
 ];
 
 fn flush_scripts(_: &mut World, _: &mut fastrand::Rng) -> Injected {
-    Injected::new("scripts are forgotten", |_| {}).meanwhile(|world| {
+    Injected::new("scripts are flushed", |_| {}).repeatedly(|world| {
         for node in world.masters() {
             world.server(node).command(&["SCRIPT", "FLUSH"]);
         }
@@ -79,7 +79,7 @@ fn flush_scripts(_: &mut World, _: &mut fastrand::Rng) -> Injected {
 
 fn kill_connections(_: &mut World, random: &mut fastrand::Rng) -> Injected {
     let mut turn = random.usize(0..3);
-    Injected::new("connections are killed by type", |_| {}).meanwhile(move |world| {
+    Injected::new("connections are killed by type", |_| {}).repeatedly(move |world| {
         turn += 1;
         for node in world.masters() {
             let kind = ["normal", "pubsub", "replica"][turn % 3];
@@ -90,7 +90,7 @@ fn kill_connections(_: &mut World, random: &mut fastrand::Rng) -> Injected {
     })
 }
 
-/// Does something to each victim, and undoes it later.
+/// Applies `set` to each victim, and `unset` when the fault is healed.
 fn settings(
     world: &mut World,
     random: &mut fastrand::Rng,
@@ -138,15 +138,9 @@ fn no_memory(world: &mut World, random: &mut fastrand::Rng) -> Injected {
         config(server, "maxmemory-policy", "noeviction");
         config(server, "maxmemory", "1");
     };
-    settings(
-        world,
-        random,
-        "writes need memory that is not there",
-        full,
-        |server| {
-            config(server, "maxmemory", "0");
-        },
-    )
+    settings(world, random, "`maxmemory` is reached", full, |server| {
+        config(server, "maxmemory", "0");
+    })
 }
 
 fn used_memory(server: &Server) -> u64 {
@@ -155,12 +149,12 @@ fn used_memory(server: &Server) -> u64 {
         .lines()
         .find_map(|line| line.strip_prefix("used_memory:"));
     used.and_then(|used| used.trim().parse().ok())
-        .expect("the server tells it")
+        .expect("INFO reports the used memory")
 }
 
 fn evict(world: &mut World, random: &mut fastrand::Rng) -> Injected {
     let (victims, mut turn) = (world.victims(random), random.usize(0..POLICIES.len()));
-    // A key of somebody else's that lies on the same server.
+    // A hash tag of foreign keys that are stored on the same server.
     let owner = |Node(_, node)| {
         let is_there = |name: &String| match &world.deployments[0] {
             leasehold_testbed::Deployment::Cluster(cluster) => cluster.owner(keyslot(name)) == node,
@@ -169,7 +163,7 @@ fn evict(world: &mut World, random: &mut fastrand::Rng) -> Injected {
         (0..100_000)
             .map(|number| format!("{{junk{number}}}"))
             .find(is_there)
-            .expect("one of many")
+            .expect("each master has some of these slots")
     };
     let places: Vec<_> = victims.iter().map(|&node| (node, owner(node))).collect();
     let (again, slots) = (places.clone(), world.slots_of(&victims));
@@ -183,7 +177,7 @@ fn evict(world: &mut World, random: &mut fastrand::Rng) -> Injected {
         }
     })
     .of_slots(slots)
-    .meanwhile(move |world| {
+    .repeatedly(move |world| {
         turn += 1;
         for (node, tag) in &again {
             let server = world.server(*node);
@@ -204,7 +198,7 @@ fn evict(world: &mut World, random: &mut fastrand::Rng) -> Injected {
     })
 }
 
-/// Keys of 20 kB.
+/// Number of foreign keys, with 20 kB each.
 const FILLERS: u32 = 40;
 
 fn busy(world: &mut World, random: &mut fastrand::Rng) -> Injected {
@@ -213,16 +207,21 @@ fn busy(world: &mut World, random: &mut fastrand::Rng) -> Injected {
         let mut connection = server.connection();
         connection
             .send(&["EVAL", "while true do end", "0"])
-            .expect("it is sent");
-        // It goes on without whoever has asked for it: the connection may be dropped when it is noticed.
+            .expect("the command is sent");
+        // The script keeps running after its connection is closed. So the connection may be dropped as soon as the
+        // server is busy.
         let is_busy = || {
             let reply = server.connection().command(&["PING"]);
             reply.is_ok_and(|reply| reply.text().starts_with("BUSY"))
         };
-        leasehold_testbed::wait_until("it is busy", std::time::Duration::from_secs(5), is_busy);
+        leasehold_testbed::wait_until(
+            "the server is busy",
+            std::time::Duration::from_secs(5),
+            is_busy,
+        );
     };
     settings(world, random, "a script does not end", start, |server| {
-        // A sentinel may have ended it before, and it ends a moment later.
+        // A sentinel may have killed the script already. Either way, the script ends a moment after the kill.
         let has_ended = || {
             let mut connection = server.connection();
             drop(connection.command(&["SCRIPT", "KILL"]));
@@ -230,16 +229,20 @@ fn busy(world: &mut World, random: &mut fastrand::Rng) -> Injected {
                 .command(&["PING"])
                 .is_ok_and(|reply| reply.text() == "PONG")
         };
-        leasehold_testbed::wait_until("it ends", std::time::Duration::from_secs(10), has_ended);
+        leasehold_testbed::wait_until(
+            "the script ends",
+            std::time::Duration::from_secs(10),
+            has_ended,
+        );
     })
 }
 
 fn misconfigured(world: &mut World, random: &mut fastrand::Rng) -> Injected {
     let full = |server: &Server| {
-        // What is in the place of the file cannot be replaced by it.
+        // A non-empty folder with the name of the snapshot: Redis cannot rename its file over it.
         let file = server.folder().join("dump.rdb");
         fs::remove_file(&file).ok();
-        fs::create_dir_all(file.join("full")).expect("it may");
+        fs::create_dir_all(file.join("full")).expect("the folder is writable");
         config(server, "save", "3600 1000000");
         let failed = || {
             server.command(&["BGSAVE"]);
@@ -259,7 +262,7 @@ fn misconfigured(world: &mut World, random: &mut fastrand::Rng) -> Injected {
         full,
         |server| {
             config(server, "save", "");
-            fs::remove_dir_all(server.folder().join("dump.rdb")).expect("it may");
+            fs::remove_dir_all(server.folder().join("dump.rdb")).expect("the folder is writable");
             server.command(&["BGSAVE"]);
         },
     )

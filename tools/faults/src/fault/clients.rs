@@ -8,10 +8,10 @@ use super::{Fault, Injected, Needs};
 use crate::clock;
 use crate::world::World;
 
-/// A client that holds something soon gets to a write.
+/// A client that holds a lock reaches its next write within this time.
 const SOON: Duration = Duration::from_secs(2);
 
-/// What a process that is about to stop may take for it.
+/// Extra time for the process to stop itself.
 const MOMENT: Duration = Duration::from_millis(200);
 
 const PLAIN: Fault = Fault::lasting(130..180, freeze);
@@ -19,12 +19,12 @@ const PLAIN: Fault = Fault::lasting(130..180, freeze);
 pub(super) const FAULTS: &[Fault] = &[
     Fault {
         name: "freeze-client",
-        what: "SIGSTOP of a client, between its look at a guard and its write, for longer than the lease",
+        what: "SIGSTOP of a client between checking its guard and writing, for longer than the lease",
         ..PLAIN
     },
     Fault {
         name: "kill-client",
-        what: "SIGKILL of a client; another one takes its place",
+        what: "SIGKILL of a client; a new one replaces it",
         lasts: 20..60,
         begin: kill,
         ..PLAIN
@@ -53,15 +53,16 @@ fn any_seat(world: &World, random: &mut fastrand::Rng) -> usize {
 fn freeze(world: &mut World, random: &mut fastrand::Rng) -> Injected {
     let seat = any_seat(world, random);
     let number = world.clients.seats()[seat].number;
-    // It stops itself, at the worst moment. One that is not ours does not know how, and one that gets no lock does not.
+    // Let the client stop itself at the worst moment, just before a write. A client that gets no lock in time never
+    // does, so it is stopped from outside.
     let until = clock::monotonic() + u64::try_from(SOON.as_nanos()).expect("seconds");
     world
         .clients
         .order(seat, &format!("freeze-before-write {until}"));
-    if !world.clients.stands_still(seat, SOON + MOMENT) {
+    if !world.clients.wait_until_stopped(seat, SOON + MOMENT) {
         world.clients.signal(seat, Signal::SIGSTOP);
     }
-    Injected::new(format!("client {number} stands still"), move |world| {
+    Injected::new(format!("client {number} is stopped"), move |world| {
         world.clients.signal(seat, Signal::SIGCONT);
     })
     .of_process(number)
@@ -83,15 +84,15 @@ fn block(world: &mut World, random: &mut fastrand::Rng) -> Injected {
     let blocked = move |world: &mut World| world.clients.order(seat, "block 90");
     blocked(world);
     Injected::new(
-        format!("client {number} has no thread for its tasks"),
+        format!("all threads of client {number} are blocked"),
         |_| {},
     )
-    .meanwhile(blocked)
+    .repeatedly(blocked)
     .of_process(number)
 }
 
 fn exhaust(world: &mut World, _: &mut fastrand::Rng) -> Injected {
-    // The first of them has a limit.
+    // Only the memory of the first client is limited.
     let number = world.clients.seats()[0].number;
     world.clients.order(0, "hog");
     let what = format!("client {number} is out of memory");

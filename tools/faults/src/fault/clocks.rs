@@ -16,7 +16,7 @@ pub(super) const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "server-clock-ahead",
-        what: "the wall clock of a server goes ten minutes ahead: its keys expire; then back",
+        what: "the wall clock of a server is set ten minutes ahead, so that its keys expire, and later back",
         on: ALONE,
         forgets: ALONE,
         empties: true,
@@ -25,7 +25,7 @@ pub(super) const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "server-clock-behind",
-        what: "the wall clock of a server goes two seconds back, then ahead again",
+        what: "the wall clock of a server is set two seconds back, and later ahead again",
         on: ALONE,
         forgets: ALONE,
         empties: true,
@@ -34,7 +34,7 @@ pub(super) const FAULTS: &[Fault] = &[
     },
 ];
 
-fn step(world: &World, whose: &str, seconds: i64) {
+fn set_clock(world: &World, whose: &str, seconds: i64) {
     world
         .clocks
         .as_ref()
@@ -43,28 +43,28 @@ fn step(world: &World, whose: &str, seconds: i64) {
 }
 
 fn client(world: &mut World, _: &mut fastrand::Rng) -> Injected {
-    step(world, "client", 3600);
+    set_clock(world, "client", 3600);
     let mut ahead = true;
-    let back = |world: &mut World| step(world, "client", 0);
+    let back = |world: &mut World| set_clock(world, "client", 0);
     let number = world.clients.seats()[0].number;
     Injected::new("client 1: an hour ahead, an hour behind", back)
         .of_process(number)
-        .meanwhile(move |world| {
+        .repeatedly(move |world| {
             ahead = !ahead;
-            step(world, "client", if ahead { 3600 } else { -3600 });
+            set_clock(world, "client", if ahead { 3600 } else { -3600 });
         })
 }
 
 fn server_ahead(world: &mut World, _: &mut fastrand::Rng) -> Injected {
-    step(world, "server", 600);
+    set_clock(world, "server", 600);
     Injected::new("server: ten minutes ahead", |world| {
-        step(world, "server", 0);
+        set_clock(world, "server", 0);
     })
 }
 
 fn server_behind(world: &mut World, _: &mut fastrand::Rng) -> Injected {
-    step(world, "server", -2);
+    set_clock(world, "server", -2);
     Injected::new("server: two seconds behind", |world| {
-        step(world, "server", 0);
+        set_clock(world, "server", 0);
     })
 }

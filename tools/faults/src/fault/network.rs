@@ -1,4 +1,4 @@
-//! What networks do to connections, by a proxy between each client and each server.
+//! Network faults, caused by a proxy between each client and each server.
 
 use std::time::Duration;
 
@@ -17,13 +17,13 @@ pub(super) const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "refused",
-        what: "all connections are cut, and new ones refused",
+        what: "all connections are cut, and new ones are refused",
         begin: refuse,
         ..PLAIN
     },
     Fault {
         name: "half-open",
-        what: "nothing passes either way, and no connection ends, for longer than the lease",
+        what: "connections stay open but carry no data in either direction, for longer than the lease",
         lasts: 110..150,
         begin: half_open,
         ..PLAIN
@@ -48,14 +48,14 @@ pub(super) const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "late-requests",
-        what: "requests arrive late: also those that were given up long ago, on connections that are gone",
+        what: "requests arrive late, even those that the client gave up and whose connection it closed",
         lasts: 50..80,
         begin: late_requests,
         ..PLAIN
     },
     Fault {
         name: "jitter",
-        what: "each reply takes 20 to 100 ms longer, another time each",
+        what: "each reply is delayed by a random 20 to 100 ms",
         lasts: 80..120,
         begin: jitter,
         ..PLAIN
@@ -69,27 +69,27 @@ pub(super) const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "no-messages",
-        what: "nothing comes on the connections that listen",
+        what: "subscribed connections receive no messages",
         begin: no_messages,
         ..PLAIN
     },
     Fault {
         name: "lonely-client",
-        what: "one client reaches no server, for longer than the lease; the others do",
+        what: "one client cannot reach any server, for longer than the lease; the others can",
         lasts: 110..150,
         begin: one_alone,
         ..PLAIN
     },
 ];
 
-/// Switched on for all, and everything passes again on new connections later.
+/// Applies `switch` to the connections of all clients. Healing lets new connections pass again.
 fn switched(world: &mut World, detail: &str, switch: fn(&Line)) -> Injected {
     world.lines().for_each(switch);
     Injected::new(detail, |world| world.lines().for_each(Line::pass))
 }
 
 fn cut(world: &mut World, _: &mut fastrand::Rng) -> Injected {
-    switched(world, "cut", Line::cut).meanwhile(|world| world.lines().for_each(Line::cut))
+    switched(world, "cut", Line::cut).repeatedly(|world| world.lines().for_each(Line::cut))
 }
 
 fn refuse(world: &mut World, _: &mut fastrand::Rng) -> Injected {
@@ -112,7 +112,7 @@ fn no_requests(world: &mut World, _: &mut fastrand::Rng) -> Injected {
 }
 
 fn lost_replies(world: &mut World, _: &mut fastrand::Rng) -> Injected {
-    switched(world, "lost replies", Line::swallow_replies).meanwhile(|world| {
+    switched(world, "lost replies", Line::swallow_replies).repeatedly(|world| {
         world.lines().for_each(|line| {
             line.pass();
             line.swallow_replies();
@@ -122,7 +122,7 @@ fn lost_replies(world: &mut World, _: &mut fastrand::Rng) -> Injected {
 
 fn late_requests(world: &mut World, _: &mut fastrand::Rng) -> Injected {
     world.lines().for_each(Line::hold_requests);
-    // They flow on by themselves: nothing is cut.
+    // Healing delivers the held requests. No connection is cut.
     Injected::new("requests are held", |world| {
         world.lines().for_each(Line::flow);
     })
@@ -154,7 +154,7 @@ fn one_alone(world: &mut World, random: &mut fastrand::Rng) -> Injected {
         .lines
         .iter()
         .for_each(Line::half_open);
-    Injected::new(format!("client {number} is alone"), move |world| {
+    Injected::new(format!("client {number} reaches no server"), move |world| {
         world.clients.seats()[seat]
             .lines
             .iter()

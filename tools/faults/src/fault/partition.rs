@@ -1,7 +1,7 @@
-//! A master with one client on one side, all other servers and clients on the other.
+//! A partition: one master and one client on one side, all other servers and clients on the other side.
 //!
-//! The program has a network of its own (a namespace), in which each server runs as a user of its own: a firewall
-//! there drops what the sides send each other, without a word. Between clients and servers stand proxies.
+//! The program runs in its own network namespace, in which each server runs as its own user. A firewall in the
+//! namespace silently drops packets between servers of different sides. Proxies separate clients from servers.
 
 use std::collections::BTreeSet;
 use std::io::Write as _;
@@ -12,7 +12,7 @@ use leasehold_testbed::{Line, Server};
 use super::Injected;
 use crate::world::{Node, World};
 
-/// Of a cluster.
+/// The last slot of a cluster.
 const LAST_SLOT: u16 = 16_383;
 
 pub(super) fn begin(world: &mut World, random: &mut fastrand::Rng) -> Injected {
@@ -26,14 +26,14 @@ pub(super) fn begin(world: &mut World, random: &mut fastrand::Rng) -> Injected {
     firewall(&rules(world, master));
     sides(world, master, seat);
     let injected = Injected::new(
-        format!("master {port} and client {number} are by themselves"),
+        format!("master {port} and client {number} are cut off from all others"),
         |world| {
             firewall("delete table inet leasehold\n");
             world.lines().for_each(Line::pass);
         },
     );
-    // Without shards the master has all slots: everybody is cut off from somebody. Only the client beside the former
-    // master cannot learn of the new one before the end.
+    // Without shards, the master owns all slots, so the fault affects every client. Only the client on the side of the
+    // old master cannot learn about the new master before the fault ends.
     let slots = if slots.is_empty() {
         vec![(0, LAST_SLOT)]
     } else {
@@ -42,7 +42,7 @@ pub(super) fn begin(world: &mut World, random: &mut fastrand::Rng) -> Injected {
     injected.of_process(number).of_slots(slots)
 }
 
-/// Each packet that opens or feeds a connection between the sides.
+/// Firewall rules that drop each packet between servers of different sides.
 fn rules(world: &World, master: Node) -> String {
     let alone = world.server(master);
     let others: Vec<_> = world.deployments[0]
@@ -68,7 +68,8 @@ fn rules(world: &World, master: Node) -> String {
     )
 }
 
-/// The lonely client reaches the lonely master only; the others, all but it.
+/// Makes the proxies block connections between the sides: the isolated client reaches only the isolated master, and the
+/// other clients reach only the other servers.
 fn sides(world: &World, master: Node, seat: usize) {
     let Node(_, alone) = master;
     for (of, one) in world.clients.seats().iter().enumerate() {
@@ -92,7 +93,7 @@ fn firewall(rules: &str) {
         .take()
         .expect("piped")
         .write_all(rules.as_bytes())
-        .expect("it reads");
+        .expect("nft reads its input");
     assert!(
         nft.wait().is_ok_and(|status| status.success()),
         "nft refuses: {rules}"

@@ -1,4 +1,4 @@
-//! Masters that change.
+//! Failovers, and slots that move between masters.
 
 use leasehold_testbed::{Deployment, keyslot};
 
@@ -14,24 +14,24 @@ const PLAIN: Fault = Fault {
 pub(super) const FAULTS: &[Fault] = &[
     Fault {
         name: "failover-ordered",
-        what: "a master is replaced by order",
+        what: "a failover on command",
         ..PLAIN
     },
     Fault {
         name: "failover-killed",
-        what: "SIGKILL of a master; a replica takes its place, and it comes back as a replica",
+        what: "SIGKILL of a master; a replica replaces it, and it restarts as a replica",
         begin: by_death,
         ..PLAIN
     },
     Fault {
         name: "failover-frozen",
-        what: "SIGSTOP of a master until it is replaced; then it goes on, and believes for a moment that it is master",
+        what: "SIGSTOP of a master until it is replaced; then it continues and briefly still acts as master",
         begin: by_silence,
         ..PLAIN
     },
     Fault {
         name: "failover-behind",
-        what: "a master is replaced by force, by a replica that has heard nothing of it for a while",
+        what: "a forced failover to a replica that has not received recent writes",
         on: &[Kind::Cluster],
         lasts: 5..20,
         begin: behind,
@@ -47,7 +47,7 @@ pub(super) const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "moving-slots",
-        what: "slots with their keys move from master to master",
+        what: "slots move from master to master, with their keys",
         on: &[Kind::Cluster],
         lasts: 80..120,
         forgets: NOWHERE,
@@ -56,7 +56,7 @@ pub(super) const FAULTS: &[Fault] = &[
     },
 ];
 
-/// The one that is replaced, and the slots that are its own.
+/// The replaced master, and its slots.
 type Replaced = (Node, Vec<(u16, u16)>);
 
 fn replace(world: &mut World, random: &mut fastrand::Rng, how: fn(&mut World, Node)) -> Replaced {
@@ -85,7 +85,7 @@ fn by_order(world: &mut World, random: &mut fastrand::Rng) -> Injected {
             Deployment::Cluster(cluster) => drop(cluster.failover(old % cluster.shards())),
         }
     });
-    Injected::new(format!("master {old} is replaced by order"), |_| {}).of_slots(slots)
+    Injected::new(format!("master {old} is replaced on command"), |_| {}).of_slots(slots)
 }
 
 fn by_death(world: &mut World, random: &mut fastrand::Rng) -> Injected {
@@ -108,7 +108,7 @@ fn by_silence(world: &mut World, random: &mut fastrand::Rng) -> Injected {
         until_replaced(world, old);
     });
     Injected::new(
-        format!("master {} stood still and is replaced", old.1),
+        format!("master {} was stopped and is replaced", old.1),
         move |world| {
             world.server(old).resume();
         },
@@ -116,26 +116,26 @@ fn by_silence(world: &mut World, random: &mut fastrand::Rng) -> Injected {
     .of_slots(slots)
 }
 
-/// What the master grants last, and what it is given back, is unknown to the one that takes its place.
+/// The new master does not know the last grants and releases of the old one.
 fn behind(world: &mut World, random: &mut fastrand::Rng) -> Injected {
     let (Node(_, old), slots) = replace(world, random, |_, _| {});
     let Deployment::Cluster(cluster) = &world.deployments[0] else {
-        unreachable!("no fault of it")
+        unreachable!("the fault applies to clusters only")
     };
     let shard = old % cluster.shards();
     let new = cluster.replica_of(shard);
     let mut master = cluster.node(old).connection();
     let mut set_password = move |password: &str| {
         let reply = master.command(&["CONFIG", "SET", "requirepass", password]);
-        assert_eq!(reply.expect("it answers").text(), "OK");
+        assert_eq!(reply.expect("the master replies").text(), "OK");
     };
-    // Whoever is connected stays so; the replica does not come back.
+    // Existing connections stay open. The replica is disconnected below, and cannot reconnect without the password.
     set_password("nobody knows");
     cluster
         .node(new)
         .command(&["CLIENT", "KILL", "TYPE", "master"]);
     Injected::new(
-        format!("replica {new} hears nothing of master {old}, and replaces it"),
+        format!("replica {new} receives no writes of master {old}, and replaces it"),
         move |world| {
             let Deployment::Cluster(cluster) = &world.deployments[0] else {
                 return;
@@ -150,7 +150,7 @@ fn behind(world: &mut World, random: &mut fastrand::Rng) -> Injected {
     .of_slots(slots)
 }
 
-/// The slots of the first locks of some workloads go round.
+/// Moves the slots of some locks from master to master, in turn.
 fn moving_slots(_: &mut World, random: &mut fastrand::Rng) -> Injected {
     let mut turn = random.usize(0..4);
     let migrate = move |world: &mut World| {
@@ -180,5 +180,5 @@ fn moving_slots(_: &mut World, random: &mut fastrand::Rng) -> Injected {
             .expect("a master");
         cluster.migrate(slot, masters[(at + 1) % masters.len()]);
     };
-    Injected::new("slots move", |_| {}).meanwhile(migrate)
+    Injected::new("slots move", |_| {}).repeatedly(migrate)
 }

@@ -1,4 +1,4 @@
-//! Servers that stand still, die, and come back.
+//! Servers that are stopped, killed and restarted.
 
 use super::{ALONE, Fault, Injected, NOWHERE, Needs, REPLACED};
 use crate::world::{Node, World};
@@ -11,12 +11,12 @@ const PLAIN: Fault = Fault {
 pub(super) const FAULTS: &[Fault] = &[
     Fault {
         name: "freeze-server",
-        what: "SIGSTOP of a master, for a moment or for longer than the lease: where it can be, it is replaced",
+        what: "SIGSTOP of a master, for a moment or for longer than the lease; a replica replaces it if there is one",
         ..PLAIN
     },
     Fault {
         name: "kill-server",
-        what: "SIGKILL of a server without persistence, which comes back empty",
+        what: "SIGKILL of a server without persistence, which restarts empty",
         on: ALONE,
         lasts: 10..60,
         forgets: ALONE,
@@ -26,7 +26,7 @@ pub(super) const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "kill-server-disk",
-        what: "SIGKILL of a server that has everything on disk (appendfsync always), and comes back with it",
+        what: "SIGKILL of a server that persists every write (appendfsync always), and restarts with its data",
         on: ALONE,
         lasts: 10..60,
         forgets: NOWHERE,
@@ -36,7 +36,7 @@ pub(super) const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "old-data",
-        what: "SIGKILL of a server, which comes back with what it had a second ago",
+        what: "SIGKILL of a server, which restarts with the data of a second ago",
         on: ALONE,
         lasts: 35..60,
         forgets: ALONE,
@@ -60,7 +60,7 @@ fn freeze(world: &mut World, random: &mut fastrand::Rng) -> Injected {
         world.server(node).pause();
     }
     Injected::new(
-        format!("server {} stands still", ports(world, &victims)),
+        format!("server {} is stopped", ports(world, &victims)),
         move |world| {
             for &node in &victims {
                 world.server(node).resume();
@@ -71,7 +71,8 @@ fn freeze(world: &mut World, random: &mut fastrand::Rng) -> Injected {
 }
 
 fn kill(world: &mut World, random: &mut fastrand::Rng) -> Injected {
-    // Two of five that come back empty would be two of a majority of three: one at a time is promised.
+    // Of five servers, kill only one at a time, because that is all the guarantee covers: two servers that lose their
+    // data may be two of the three that granted a lock.
     let mut victims = world.victims(random);
     victims.truncate(1);
     for &node in &victims {
@@ -90,10 +91,7 @@ fn kill(world: &mut World, random: &mut fastrand::Rng) -> Injected {
 fn age(world: &mut World, random: &mut fastrand::Rng) -> Injected {
     let node = world.victims(random)[0];
     world.server(node).command(&["SAVE"]);
-    let what = format!(
-        "server {} forgets what came after now",
-        ports(world, &[node])
-    );
+    let what = format!("server {} loses all later writes", ports(world, &[node]));
     Injected::new(what, move |world| {
         world.kill(node);
         world.restart(node);

@@ -1,4 +1,4 @@
-//! Mild faults: what a network and an operator do on a bad day, and no lock may be lost by it.
+//! Mild faults of the network and of operators. They must not cost any lock.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -16,11 +16,11 @@ enum Mild {
     KillCallers,
 }
 
-/// When faults come.
+/// When faults are injected.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Schedule {
     pub(super) seed: u64,
-    /// From the end of one fault to the next: half of this to twice as much.
+    /// Mean time from the end of one fault to the next. The actual time is between half and twice as much.
     pub(super) calm_ms: u64,
 }
 
@@ -33,7 +33,8 @@ const ALL: [(Mild, &str); 6] = [
     (Mild::KillCallers, "client kill type normal"),
 ];
 
-/// Injects faults until the sender is gone, all of them in each turn; how many of each there were.
+/// Injects faults until the sender of `end` is dropped. Each turn injects every fault once, in random order. Returns
+/// how often each fault was injected.
 pub(super) fn inject(
     server: &Server,
     proxy: &Proxy,
@@ -42,8 +43,8 @@ pub(super) fn inject(
 ) -> BTreeMap<String, u64> {
     let mut random = fastrand::Rng::with_seed(schedule.seed);
     let mut injected: BTreeMap<_, _> = ALL.map(|(_, name)| (name.to_owned(), 0)).into();
-    // Nothing is ever sent: it says whether the end came meanwhile.
-    let goes_on = |millis| {
+    // Sleeps, and returns false if the sender was dropped meanwhile. Nothing is ever sent.
+    let sleep_unless_ended = |millis| {
         let ended = end.recv_timeout(Duration::from_millis(millis));
         ended == Err(RecvTimeoutError::Timeout)
     };
@@ -52,7 +53,7 @@ pub(super) fn inject(
         let mut turn = ALL;
         random.shuffle(&mut turn);
         for (fault, name) in turn {
-            if !goes_on(random.u64(schedule.calm_ms / 2..=schedule.calm_ms * 2)) {
+            if !sleep_unless_ended(random.u64(schedule.calm_ms / 2..=schedule.calm_ms * 2)) {
                 return injected;
             }
             *injected.entry(name.to_owned()).or_default() += 1;
@@ -60,12 +61,12 @@ pub(super) fn inject(
                 Mild::Cut => proxy.cut(),
                 Mild::LostReplies => {
                     proxy.swallow_replies();
-                    goes_on(200);
+                    sleep_unless_ended(200);
                     proxy.pass();
                 }
                 Mild::SlowReplies => {
                     proxy.delay_replies(Duration::from_millis(20));
-                    goes_on(1_000);
+                    sleep_unless_ended(1_000);
                     proxy.flow();
                 }
                 Mild::ScriptFlush => drop(server.command(&["SCRIPT", "FLUSH"])),

@@ -1,4 +1,5 @@
-//! The load: two clients of the library in a process of its own, which uses what the library uses.
+//! The load: two clients of the library in their own process, so that its memory, threads and descriptors are those of
+//! the library.
 
 use std::collections::BTreeMap;
 use std::io::{Read as _, stdin};
@@ -16,7 +17,7 @@ use tokio::time::Instant;
 use super::visit::{Tally, Visitor};
 use crate::process::Usage;
 
-/// What is done.
+/// The size of the load.
 #[derive(Args, Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Size {
     /// Names to lock and release, each once
@@ -38,7 +39,7 @@ impl Size {
         Duration::from_millis(self.lease_ms)
     }
 
-    /// All is at rest after this: releases in doubt are given up after two leases and 10 s.
+    /// The clients must be idle after this time. They give up an unconfirmed release after two leases and 10 s.
     pub(super) fn rest(&self) -> Duration {
         2 * self.lease() + Duration::from_secs(12)
     }
@@ -54,17 +55,17 @@ pub(crate) struct Options {
     pub(super) size: Size,
 }
 
-/// What the load tells on its output, a line each.
+/// A line that the load prints.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Told {
-    /// Before the first round, and after each.
+pub(super) enum Message {
+    /// Sent before the first round and after each round.
     Sample(Sample),
-    /// After the last one.
+    /// Sent after the last round.
     Loaded(Totals),
-    /// All gauges are zero, or the time for that is over.
-    Rested(Sample),
-    /// The clients are shut down.
+    /// Sent when all gauges are zero, or when the time for that is over.
+    Idle(Sample),
+    /// Sent when the clients are shut down.
     Closed { error: Option<String> },
 }
 
@@ -74,15 +75,15 @@ pub(crate) struct Sample {
     pub(super) ms: u64,
     #[serde(flatten)]
     pub(super) usage: Usage,
-    /// Of the runtime that the load runs in; the library has its own.
+    /// Tasks of the load's runtime. The library has its own runtime.
     pub(super) tasks: u64,
-    /// Of both clients.
+    /// The sum of both clients.
     #[serde(flatten)]
     pub(super) gauges: Gauges,
     pub(super) reconnects: u64,
 }
 
-/// What clients keep now. At rest all are zero.
+/// What the clients hold at the moment. All are zero when the clients are idle.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Gauges {
     pub(super) subscriptions: u64,
@@ -95,22 +96,22 @@ pub(crate) struct Gauges {
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Totals {
-    /// Locked and released.
+    /// Names that were locked and released.
     pub(super) names: u64,
     pub(super) by_kind: BTreeMap<String, u64>,
-    /// Names that both clients wanted at the same time.
+    /// Names that both clients tried to lock at the same time.
     pub(super) contended: u64,
     /// Guards that were dropped instead of unlocked.
     pub(super) dropped: u64,
-    /// Errors after which the call was made again, by kind.
+    /// Errors after which the call was retried, by kind.
     pub(super) retried: BTreeMap<String, u64>,
-    /// Other errors, each in a sentence.
+    /// Errors that cannot be retried, one sentence each.
     pub(super) refused: Vec<String>,
-    /// What the clients counted.
+    /// The counters of both clients, added up.
     pub(super) counters: BTreeMap<String, u64>,
 }
 
-/// The process of the load, until its input ends.
+/// Runs the load. Ends when the input of this process ends.
 pub(crate) fn run(options: &Options) {
     let runtime = Builder::new_multi_thread()
         .worker_threads(2)
@@ -125,20 +126,20 @@ async fn load(options: &Options) {
     let visitor = Arc::new(Visitor::new(clients, options.seed));
     let started = Instant::now();
     let mut done = 0;
-    tell(&Told::Sample(sample(&visitor, started)));
+    send(&Message::Sample(sample(&visitor, started)));
     while done < size.names {
         let end = size.names.min(done + size.round);
         round(&visitor, done..end, size.tasks).await;
         done = end;
-        tell(&Told::Sample(sample(&visitor, started)));
+        send(&Message::Sample(sample(&visitor, started)));
     }
-    tell(&Told::Loaded(totals(&visitor)));
+    send(&Message::Loaded(totals(&visitor)));
 
     let limit = Instant::now() + size.rest();
     while gauges(&visitor.clients) != Gauges::default() && Instant::now() < limit {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    tell(&Told::Rested(sample(&visitor, started)));
+    send(&Message::Idle(sample(&visitor, started)));
     stdin()
         .read_to_end(&mut Vec::new())
         .expect("the input ends");
@@ -146,7 +147,7 @@ async fn load(options: &Options) {
     for client in &visitor.clients {
         error = error.or(client.shutdown(Duration::from_secs(5)).await.err());
     }
-    tell(&Told::Closed {
+    send(&Message::Closed {
         error: error.map(|error| error.to_string()),
     });
 }
@@ -156,10 +157,10 @@ async fn connect(options: &Options) -> Client {
     client
         .connect()
         .await
-        .expect("the server is there, and no fault is on yet")
+        .expect("the server runs, and no fault is active yet")
 }
 
-/// Visits all names of the range, by so many tasks.
+/// Locks and releases all names of the range, with this many tasks.
 async fn round(visitor: &Arc<Visitor>, names: std::ops::Range<u64>, tasks: u64) {
     let next = Arc::new(AtomicU64::new(names.start));
     let mut workers = JoinSet::new();
@@ -182,7 +183,7 @@ fn sample(visitor: &Visitor, started: Instant) -> Sample {
     Sample {
         names_done: visitor.tally.names.load(Relaxed),
         ms: u64::try_from(started.elapsed().as_millis()).expect("no such age"),
-        usage: Usage::of(std::process::id()).expect("it runs"),
+        usage: Usage::of(std::process::id()).expect("this process runs"),
         tasks: Handle::current().metrics().num_alive_tasks() as u64,
         gauges: gauges(&visitor.clients),
         reconnects: visitor
@@ -231,6 +232,6 @@ fn totals(visitor: &Visitor) -> Totals {
     }
 }
 
-fn tell(told: &Told) {
-    println!("{}", serde_json::to_string(told).expect("plain data"));
+fn send(message: &Message) {
+    println!("{}", serde_json::to_string(message).expect("plain data"));
 }

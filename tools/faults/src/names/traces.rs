@@ -1,4 +1,4 @@
-//! What the server keeps of the names: channels, and keys.
+//! The channels and keys that the server keeps after all names were released.
 
 use std::time::{Duration, Instant};
 use std::{iter, thread};
@@ -8,14 +8,14 @@ use serde::Serialize;
 
 use super::visit::is_semaphore;
 
-/// What one server uses.
+/// The resources that the server uses.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct Footprint {
-    /// Bytes.
+    /// Used memory in bytes.
     pub(super) memory: u64,
-    /// Those that have expired and were not looked at since are among them.
+    /// All keys. Expired keys that Redis has not deleted yet are included.
     pub(super) keys: u64,
-    /// Without the one that asks.
+    /// Connected clients, without the connection that asks.
     pub(super) clients: u64,
 }
 
@@ -35,7 +35,7 @@ impl Footprint {
     }
 }
 
-/// What the server is called in reports.
+/// Name and version of the server, for the report.
 pub(super) fn version(server: &Server) -> String {
     let info = server.command(&["INFO", "server"]).text();
     let field = |name: &str| {
@@ -49,18 +49,18 @@ pub(super) fn version(server: &Server) -> String {
     }
 }
 
-/// What is there although nobody holds or waits for anything.
+/// Channels and keys that exist although no client holds or waits for a lock.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub(super) struct Traces {
     pub(super) channels: u64,
     pub(super) patterns: u64,
-    /// `redisson_lock_token:…`, which must stay: docs/operations.md.
+    /// Keys `redisson_lock_token:…`. They must stay: docs/operations.md.
     pub(super) fence_counters: u64,
-    /// The numbers of semaphores that have all their permits, which must stay: docs/operations.md.
+    /// Counters of semaphores that have all their permits. They must stay: docs/operations.md.
     pub(super) semaphores: u64,
-    /// `leasehold_reply:…`, which go within [`REPLY`] by themselves: docs/operations.md.
+    /// Keys `leasehold_reply:…`. They expire within [`REPLY`]: docs/operations.md.
     pub(super) replies: u64,
-    /// No other key may be there, nor a semaphore that lacks a permit: the first ones.
+    /// The first keys that must not exist: any other key, and semaphores that lack a permit.
     pub(super) others: Vec<String>,
     pub(super) others_total: u64,
 }
@@ -68,14 +68,14 @@ pub(super) struct Traces {
 const FENCE_COUNTER: &str = "redisson_lock_token:{";
 const REPLY_PREFIX: &str = "leasehold_reply:{";
 const REPLY: Duration = Duration::from_secs(30);
-/// What PTTL says of a key that went meanwhile.
+/// The reply to PTTL for a key that does not exist any more.
 const GONE: i64 = -2;
 const OTHERS_SHOWN: usize = 10;
 
 impl Traces {
-    /// Looks until nothing is there any more that must go, for `limit` from `since` on at most. Replies may
-    /// stay if their time is longer than that.
-    pub(super) fn of_those_that_stay(server: &Server, since: Instant, limit: Duration) -> Self {
+    /// Waits until everything that must go is gone, at most until `limit` after `since`. Replies may stay if they
+    /// expire later than that.
+    pub(super) fn after_waiting(server: &Server, since: Instant, limit: Duration) -> Self {
         let waits_for_replies = limit > REPLY;
         loop {
             let is_last = since.elapsed() >= limit;
@@ -155,9 +155,11 @@ impl Traces {
 }
 
 fn number(reply: &Reply) -> u64 {
-    reply.int().try_into().expect("it counts")
+    reply.int().try_into().expect("a count")
 }
 
 fn ask(connection: &mut Connection, words: &[&str]) -> Reply {
-    connection.command(words).expect("no fault is on any more")
+    connection
+        .command(words)
+        .expect("no fault is active any more")
 }

@@ -1,36 +1,36 @@
-//! What must not be.
+//! Lists the problems of a run.
 
 use super::load::{Gauges, Size};
 use super::visit::{FENCED, SEMAPHORE};
 use super::{Outcome, Point};
 
-/// Memory is flat if its median in the last quarter of the samples is at most so much above that in the second.
-/// The first quarter warms up.
+/// Memory has not grown if its median in the last quarter of the samples exceeds the median in the second quarter by at
+/// most this much. The first quarter is the warm-up.
 const FLAT_KIB: u64 = 4 * 1024;
 
-type Of = fn(&Point) -> u64;
+type Metric = fn(&Point) -> u64;
 
-/// Equal all the time, but for moments in which a connection is made again.
-const STEADY: [(&str, Of); 3] = [
+/// Numbers that stay the same for the whole run, except during a reconnect.
+const STEADY: [(&str, Metric); 3] = [
     ("descriptors", |point| point.load.usage.descriptors),
     ("threads", |point| point.load.usage.threads),
     ("connections at the server", |point| point.server.clients),
 ];
 
-/// Fewer tell nothing about quarters.
+/// Fewer samples are not enough to compare quarters.
 const SAMPLES_MIN: usize = 8;
 
-/// Of what the clients count, these stay zero.
+/// Counters of the clients that must stay zero.
 const NEVER: [&str; 2] = ["lost", "releases_failed"];
 
 pub(super) fn violations(outcome: &Outcome, size: &Size) -> Vec<String> {
     let mut violations = work(outcome, size);
     violations.extend(growth(&outcome.series, &outcome.at_rest));
-    violations.extend(rest(outcome));
+    violations.extend(leftovers(outcome));
     violations
 }
 
-/// Was all done, and did it meet what it was to meet?
+/// Problems of the work itself: names that were not locked, errors, and contention or faults that did not occur.
 fn work(outcome: &Outcome, size: &Size) -> Vec<String> {
     let (mut found, totals) = (Vec::new(), &outcome.totals);
     if totals.names != size.names {
@@ -43,7 +43,7 @@ fn work(outcome: &Outcome, size: &Size) -> Vec<String> {
         totals
             .refused
             .iter()
-            .map(|error| format!("an error that may not be: {error}")),
+            .map(|error| format!("unexpected error: {error}")),
     );
     let counter = |name: &str| totals.counters.get(name).copied().unwrap_or_default();
     for name in NEVER.into_iter().filter(|name| counter(name) > 0) {
@@ -53,23 +53,23 @@ fn work(outcome: &Outcome, size: &Size) -> Vec<String> {
     if waited * 4 < totals.contended {
         let contended = totals.contended;
         found.push(format!(
-            "{waited} grants came after a wait, with {contended} contended names"
+            "only {waited} grants had to wait, with {contended} contended names"
         ));
     }
     for (fault, _) in outcome.faults.iter().filter(|(_, times)| **times == 0) {
         found.push(format!(
-            "the names were done before this fault came: {fault}"
+            "the run ended before this fault was injected: {fault}"
         ));
     }
     found
 }
 
-/// Is anything more in the last quarter than in the second, or at rest than before the first name?
+/// Numbers that are higher in the last quarter than in the second, or higher at rest than before the first name.
 fn growth(series: &[Point], at_rest: &Point) -> Vec<String> {
     let quarter = series.len() / 4;
     if series.len() < SAMPLES_MIN {
         return vec![format!(
-            "{} samples do not show whether anything grows",
+            "{} samples are too few to detect growth",
             series.len()
         )];
     }
@@ -83,23 +83,23 @@ fn growth(series: &[Point], at_rest: &Point) -> Vec<String> {
     if after > before + FLAT_KIB {
         found.push(format!("resident memory grew from {before} to {after} KiB"));
     }
-    for (what, of) in STEADY {
-        let (before, after) = (median(second, of), median(last, of));
+    for (what, metric) in STEADY {
+        let (before, after) = (median(second, metric), median(last, metric));
         if after != before {
             found.push(format!(
                 "{what}: {before} in the second quarter, {after} in the last"
             ));
         }
     }
-    for (what, of) in STEADY {
-        let (before, after) = (of(&series[0]), of(at_rest));
+    for (what, metric) in STEADY {
+        let (before, after) = (metric(&series[0]), metric(at_rest));
         if after != before {
             found.push(format!(
                 "{what}: {before} before the first name, {after} at rest"
             ));
         }
     }
-    // Those of the load itself have ended when a sample is taken.
+    // The tasks of the load have ended whenever a sample is taken, so only tasks of the library count here.
     let (usual, after) = (median(second, |point| point.load.tasks), at_rest.load.tasks);
     if after > usual {
         found.push(format!("{after} tasks at rest, {usual} between two rounds"));
@@ -107,12 +107,12 @@ fn growth(series: &[Point], at_rest: &Point) -> Vec<String> {
     found
 }
 
-/// Is anything left?
-fn rest(outcome: &Outcome) -> Vec<String> {
+/// What is left after all names were released.
+fn leftovers(outcome: &Outcome) -> Vec<String> {
     let (mut found, left) = (Vec::new(), &outcome.left);
     if outcome.at_rest.load.gauges != Gauges::default() {
         found.push(format!(
-            "the clients do not come to rest: {:?}",
+            "the clients did not become idle: {:?}",
             outcome.at_rest.load.gauges
         ));
     }
@@ -124,7 +124,7 @@ fn rest(outcome: &Outcome) -> Vec<String> {
     }
     if left.others_total > 0 {
         found.push(format!(
-            "{} keys are left: {}",
+            "{} unexpected keys are left: {}",
             left.others_total,
             left.others.join(", ")
         ));
@@ -153,8 +153,8 @@ fn rest(outcome: &Outcome) -> Vec<String> {
     found
 }
 
-fn median(points: &[Point], of: Of) -> u64 {
-    let mut values: Vec<_> = points.iter().map(of).collect();
+fn median(points: &[Point], metric: Metric) -> u64 {
+    let mut values: Vec<_> = points.iter().map(metric).collect();
     values.sort_unstable();
     values[values.len() / 2]
 }
@@ -173,7 +173,7 @@ mod tests {
         lease_ms: 1_000,
     };
 
-    /// Samples of so much memory.
+    /// Samples with this resident memory.
     fn series(rss_kib: impl Fn(u64) -> u64) -> Vec<Point> {
         let usage = |at| Usage {
             rss_kib: rss_kib(at),
@@ -215,8 +215,8 @@ mod tests {
         }
     }
 
-    /// What is said of a run that was good but for this.
-    fn said(spoil: impl FnOnce(&mut Outcome)) -> String {
+    /// The problems that are reported for a good run after `spoil` has changed it.
+    fn problems(spoil: impl FnOnce(&mut Outcome)) -> String {
         let mut outcome = good();
         spoil(&mut outcome);
         violations(&outcome, &SIZE).join("; ")
@@ -224,27 +224,27 @@ mod tests {
 
     #[test]
     fn a_good_run_reports_no_problem() {
-        assert_eq!(said(|_| {}), "");
+        assert_eq!(problems(|_| {}), "");
     }
 
     #[test]
-    fn memory_may_warm_up_and_not_grow() {
-        // Half of the samples warm, then it stays.
+    fn memory_may_grow_only_during_the_warm_up() {
+        // Memory grows in the first quarter, and then stays the same.
         assert_eq!(
-            said(|outcome| outcome.series = series(|at| 10_000 + 9_000 * u64::from(at >= 10))),
+            problems(|outcome| outcome.series = series(|at| 10_000 + 9_000 * u64::from(at >= 10))),
             ""
         );
-        let grows = said(|outcome| outcome.series = series(|at| 10_000 + 300 * at));
+        let grows = problems(|outcome| outcome.series = series(|at| 10_000 + 300 * at));
         assert_eq!(grows, "resident memory grew from 14500 to 20500 KiB");
     }
 
     #[test]
-    fn one_sample_in_an_outage_is_no_growth_and_a_descriptor_more_is() {
+    fn one_odd_sample_is_ignored_and_a_lasting_increase_is_reported() {
         assert_eq!(
-            said(|outcome| outcome.series[39].load.usage.descriptors = 19),
+            problems(|outcome| outcome.series[39].load.usage.descriptors = 19),
             ""
         );
-        let grows = said(|outcome| {
+        let grows = problems(|outcome| {
             for point in &mut outcome.series[20..] {
                 point.load.usage.descriptors += 1;
             }
@@ -253,42 +253,45 @@ mod tests {
             grows,
             "descriptors: 20 in the second quarter, 21 in the last"
         );
-        let task = said(|outcome| outcome.at_rest.load.tasks += 1);
+        let task = problems(|outcome| outcome.at_rest.load.tasks += 1);
         assert_eq!(task, "1 tasks at rest, 0 between two rounds");
-        assert!(said(|outcome| outcome.series.truncate(7)).starts_with("7 samples do not show"));
+        assert!(
+            problems(|outcome| outcome.series.truncate(7)).starts_with("7 samples are too few")
+        );
     }
 
     #[test]
     fn missing_work_is_reported() {
-        let few = said(|outcome| outcome.totals.names = 69);
+        let few = problems(|outcome| outcome.totals.names = 69);
         assert_eq!(few, "69 names of 70 were locked and released");
-        let alone = said(|outcome| outcome.totals.counters.clear());
-        assert_eq!(alone, "0 grants came after a wait, with 7 contended names");
-        let dry = said(|outcome| outcome.faults = [("rain".to_owned(), 0)].into());
-        assert_eq!(dry, "the names were done before this fault came: rain");
+        let alone = problems(|outcome| outcome.totals.counters.clear());
+        assert_eq!(alone, "only 0 grants had to wait, with 7 contended names");
+        let dry = problems(|outcome| outcome.faults = [("rain".to_owned(), 0)].into());
+        assert_eq!(dry, "the run ended before this fault was injected: rain");
     }
 
     #[test]
     fn errors_and_losses_are_reported() {
-        let refused = said(|outcome| outcome.totals.refused.push("no".into()));
-        assert_eq!(refused, "an error that may not be: no");
-        let lost = said(|outcome| *outcome.totals.counters.entry("lost".into()).or_default() = 2);
+        let refused = problems(|outcome| outcome.totals.refused.push("no".into()));
+        assert_eq!(refused, "unexpected error: no");
+        let lost =
+            problems(|outcome| *outcome.totals.counters.entry("lost".into()).or_default() = 2);
         assert_eq!(lost, "the clients counted lost=2");
     }
 
     #[test]
     fn leftovers_are_reported() {
-        let listener = said(|outcome| outcome.at_rest.load.gauges.listeners = 1);
-        assert!(listener.contains("do not come to rest") && listener.contains("listeners: 1"));
-        let channel = said(|outcome| outcome.left.channels = 1);
+        let listener = problems(|outcome| outcome.at_rest.load.gauges.listeners = 1);
+        assert!(listener.contains("did not become idle") && listener.contains("listeners: 1"));
+        let channel = problems(|outcome| outcome.left.channels = 1);
         assert_eq!(channel, "the server has 1 channels and 0 patterns left");
-        let key = said(|outcome| {
+        let key = problems(|outcome| {
             (outcome.left.others, outcome.left.others_total) = (vec!["x (PTTL -1)".into()], 1);
         });
-        assert_eq!(key, "1 keys are left: x (PTTL -1)");
-        let counter = said(|outcome| outcome.left.fence_counters = 11);
+        assert_eq!(key, "1 unexpected keys are left: x (PTTL -1)");
+        let counter = problems(|outcome| outcome.left.fence_counters = 11);
         assert_eq!(counter, "11 fence counters for 10 fenced names");
-        let permit = said(|outcome| outcome.left.semaphores = 8);
+        let permit = problems(|outcome| outcome.left.semaphores = 8);
         assert_eq!(permit, "8 of 9 semaphores have their permits");
     }
 }

@@ -1,4 +1,4 @@
-//! What is done with a name: locked and released by one client, or by both at the same time.
+//! Locks and releases one name, by one client or by both at the same time.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -7,15 +7,15 @@ use std::time::Duration;
 
 use leasehold::{Client, Error, Lease, Lock, LockGuard, SemaphorePermit};
 
-/// Whoever did not get a name within this asks again.
+/// How long one attempt to lock a name may take.
 const WAIT: Duration = Duration::from_secs(10);
-/// Before a call is made again.
+/// Pause before a failed call is retried.
 const PAUSE: Duration = Duration::from_millis(20);
-/// One name of so many is contended.
+/// One of this many names is locked by both clients at the same time.
 const CONTENDED: u64 = 10;
-/// One guard of so many is dropped, the others are unlocked.
+/// One of this many guards is dropped instead of unlocked.
 const DROPPED: u64 = 5;
-/// More sentences than that tell nothing new.
+/// At most this many errors are kept.
 const REFUSED_MAX: usize = 20;
 
 #[derive(Clone, Copy, Debug)]
@@ -39,16 +39,16 @@ const KINDS: [(Kind, &str); 7] = [
     (Kind::Several, "several"),
 ];
 
-/// Each name of this kind leaves a counter in Redis.
+/// Each fenced lock leaves a token counter in Redis.
 pub(super) const FENCED: &str = "fenced";
 
-/// Each name of this kind leaves its number in Redis.
+/// Each semaphore leaves its number of permits in Redis.
 pub(super) const SEMAPHORE: &str = "semaphore";
 
-/// What all tasks count together.
+/// Counters that all tasks share.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
-    /// Locked and released.
+    /// Names that were locked and released.
     pub(super) names: AtomicU64,
     pub(super) contended: AtomicU64,
     pub(super) dropped: AtomicU64,
@@ -63,13 +63,13 @@ pub(super) struct Visitor {
     seed: u64,
 }
 
-/// One client at one name.
+/// One client that locks and releases one name.
 struct Visit<'a> {
     visitor: &'a Visitor,
     client: &'a Client,
     kind: Kind,
     name: &'a str,
-    /// Of a read/write lock.
+    /// Whether to take the read side of a read/write lock.
     reads: bool,
     drops: bool,
 }
@@ -79,7 +79,7 @@ enum Held {
     Permit(SemaphorePermit),
 }
 
-/// A call was refused in a way that no repetition mends.
+/// A call failed with an error that cannot be retried.
 struct Refused;
 
 impl Visitor {
@@ -128,7 +128,7 @@ fn kind_of(number: u64) -> (Kind, &'static str) {
     KINDS[usize::try_from(number % 7).expect("one of seven")]
 }
 
-/// Is it the key of a semaphore's number?
+/// Whether the key holds the number of permits of a semaphore.
 pub(super) fn is_semaphore(key: &str) -> bool {
     let number = key
         .strip_prefix("names:")
@@ -136,7 +136,8 @@ pub(super) fn is_semaphore(key: &str) -> bool {
     number.is_some_and(|number| kind_of(number).1 == SEMAPHORE)
 }
 
-/// The second waits for the first, which stays for a moment; every other one is impatient at first.
+/// The first client holds the lock for a moment while the second one waits. In half of the cases, the first attempt of
+/// the second client times out almost immediately.
 async fn contend(
     first: Visit<'_>,
     second: Visit<'_>,
@@ -149,10 +150,10 @@ async fn contend(
     let stay = Duration::from_millis(random.u64(2..=12));
     let impatient = Duration::from_millis(random.u64(1..=3));
     let patience = if random.bool() { impatient } else { WAIT };
-    let held = first.taken(WAIT).await?;
+    let held = first.acquire(WAIT).await?;
     let stay = async {
         tokio::time::sleep(stay).await;
-        first.given_back(held).await
+        first.release(held).await
     };
     let (first, second) = tokio::join!(stay, second.pass_through(patience));
     first.and(second)
@@ -160,27 +161,28 @@ async fn contend(
 
 impl Visit<'_> {
     async fn pass_through(&self, patience: Duration) -> Result<(), Refused> {
-        let held = self.taken(patience).await?;
-        self.given_back(held).await
+        let held = self.acquire(patience).await?;
+        self.release(held).await
     }
 
-    /// Asks until it is held; the first time with so much patience.
-    async fn taken(&self, patience: Duration) -> Result<Held, Refused> {
+    /// Retries until the lock is held. The first attempt waits for at most `patience`.
+    async fn acquire(&self, patience: Duration) -> Result<Held, Refused> {
         let mut wait = patience;
         loop {
             match self.take(wait).await {
                 Ok(held) => return Ok(held),
-                Err(error) => self.may_repeat(&error).await?,
+                Err(error) => self.count_and_pause(&error).await?,
             }
             wait = WAIT;
         }
     }
 
-    /// A release whose outcome is unknown counts when the lock was taken and released again.
-    async fn given_back(&self, mut held: Held) -> Result<(), Refused> {
+    /// Releases the hold, or drops it. If a release fails, the lock is taken and released again, because the outcome of
+    /// the first release may be unknown.
+    async fn release(&self, mut held: Held) -> Result<(), Refused> {
         loop {
             if let Err(error) = held.check() {
-                self.may_repeat(&error).await?;
+                self.count_and_pause(&error).await?;
             }
             if self.drops {
                 self.visitor.tally.dropped.fetch_add(1, Relaxed);
@@ -189,9 +191,9 @@ impl Visit<'_> {
             }
             match held.release().await {
                 Ok(()) => return Ok(()),
-                Err(error) => self.may_repeat(&error).await?,
+                Err(error) => self.count_and_pause(&error).await?,
             }
-            held = self.taken(WAIT).await?;
+            held = self.acquire(WAIT).await?;
         }
     }
 
@@ -204,7 +206,7 @@ impl Visit<'_> {
         Ok(Held::Lock(lock.try_lock(wait, Lease::Renewed).await?))
     }
 
-    /// A semaphore is none.
+    /// The lock, or `None` for a semaphore.
     fn lock(&self) -> Option<Lock> {
         let (client, name) = (self.client, self.name);
         Some(match self.kind {
@@ -221,8 +223,8 @@ impl Visit<'_> {
         })
     }
 
-    /// Counts an error, and pauses.
-    async fn may_repeat(&self, error: &Error) -> Result<(), Refused> {
+    /// Counts the error. Pauses if the call may be retried, and fails otherwise.
+    async fn count_and_pause(&self, error: &Error) -> Result<(), Refused> {
         let tally = &self.visitor.tally;
         if !error.is_retryable() {
             let mut refused = tally.refused.lock().expect("no panic");

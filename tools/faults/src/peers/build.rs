@@ -1,4 +1,4 @@
-//! How drivers are built: once, in `target/peers/fault-run`, and again after a change of their sources.
+//! Builds drivers in `target/peers/fault-run`. They are built again only if their sources have changed.
 
 use std::fs;
 use std::io;
@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
 
-/// A driver, by the language it is written in; with the name of its library where several share one.
+/// A driver, by its language. The Go driver serves several libraries.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Driver {
     Go {
@@ -20,13 +20,13 @@ pub(super) enum Driver {
     Rust,
 }
 
-/// The files that say which versions are used.
+/// The files that pin the versions of the libraries.
 const GO_MODULES: &str = include_str!("../../peers/go/go.mod");
 const MAVEN: &str = include_str!("../../peers/java/pom.xml");
 const PIP: &str = include_str!("../../peers/python/requirements.txt");
 const CARGO: &str = include_str!("../../peers/rust/Cargo.toml");
 
-/// Two that build the same at once would disturb each other.
+/// Concurrent builds of one driver would disturb each other.
 static BUILDING: Mutex<()> = Mutex::new(());
 
 impl Driver {
@@ -148,22 +148,22 @@ impl Driver {
         if !matches!(self, Driver::Python) {
             return vec![build];
         }
-        let mut place = Command::new("python3");
-        place.args(["-m", "venv", "--clear"]).arg(target);
-        vec![place, build]
+        let mut create = Command::new("python3");
+        create.args(["-m", "venv", "--clear"]).arg(target);
+        vec![create, build]
     }
 }
 
-/// The word that stands behind this in the text.
+/// The word that follows `before` in the text.
 fn after(text: &str, before: &str) -> String {
-    let (_, rest) = text.split_once(before).expect("the file says the version");
+    let (_, rest) = text.split_once(before).expect("the file has the version");
     let end = rest
         .find(|c: char| c.is_whitespace() || c == '<' || c == '"')
         .unwrap_or(rest.len());
     rest[..end].to_owned()
 }
 
-/// When a file of the folder was last changed. What tools leave beside the sources does not count.
+/// When a file of the folder was last changed. Files that tools write next to the sources do not count.
 fn newest(folder: &Path) -> io::Result<SystemTime> {
     let mut newest = SystemTime::UNIX_EPOCH;
     for entry in fs::read_dir(folder)? {
@@ -171,7 +171,7 @@ fn newest(folder: &Path) -> io::Result<SystemTime> {
         let name = entry.file_name();
         if ["Cargo.lock", "target", "__pycache__"]
             .iter()
-            .any(|left| name == *left)
+            .any(|ignored| name == *ignored)
         {
             continue;
         }
@@ -192,10 +192,10 @@ fn run(mut step: Command) -> Result<(), String> {
     if ended.status.success() {
         return Ok(());
     }
-    let told = [&ended.stdout[..], &ended.stderr].concat();
+    let output = [&ended.stdout[..], &ended.stderr].concat();
     Err(format!(
         "{step:?}: {}\n{}",
         ended.status,
-        String::from_utf8_lossy(&told)
+        String::from_utf8_lossy(&output)
     ))
 }

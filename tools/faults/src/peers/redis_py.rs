@@ -13,31 +13,31 @@ pub(super) const PEER: Peer = Peer {
     knows_deadlines: false,
     tells_losses: true,
     settings: &[
-        "client.lock(name, timeout=lease, blocking_timeout=wait); a waiter asks every 0.1 s, the default",
-        "owned(), a call to the server, before each write: False, or an exception, ends the section",
-        "reacquire() by the worker when a third of the lease is over, also while it pauses inside. LockNotOwnedError ends \
-         the section; after other exceptions it is tried again a tenth of the lease later",
+        "client.lock(name, timeout=lease, blocking_timeout=wait); a waiter retries every 0.1 s, the default",
+        "before each write, the worker calls owned(), which asks the server: False or an exception ends the section",
+        "the worker calls reacquire() after a third of the lease, even while it pauses inside. LockNotOwnedError ends \
+         the section; after other exceptions the worker retries a tenth of the lease later",
         "one client for the threads of a process, with the defaults: socket_timeout and socket_connect_timeout 5 s, \
          10 retries of a call up to 1 s apart",
-        "an exception is a refusal or a failed release; False of acquire is a time-out",
-        "`block` keeps the interpreter's lock: nothing of Python runs",
+        "an exception counts as a refusal or as a failed release; False from acquire counts as a timeout",
+        "`block` holds the interpreter's lock, so that no Python code runs",
     ],
     promises: &[
         Promise {
-            says: "timeout is a maximum life of the lock; blocking_timeout the most that acquire waits.",
+            says: "timeout limits the life of the lock; blocking_timeout limits how long acquire waits.",
             source: SOURCE,
         },
         Promise {
-            says: "Nothing is renewed by itself; extend and reacquire are the user's to call. Nothing tells of a loss \
-                   but LockNotOwnedError from extend, reacquire or release.",
+            says: "The library does not renew leases: the user calls extend or reacquire. A loss is reported only by \
+                   LockNotOwnedError from extend, reacquire or release.",
             source: SOURCE,
         },
         Promise {
-            says: "owned and locked ask the server. The client knows no deadline.",
+            says: "owned and locked ask the server. The client does not know the deadline.",
             source: SOURCE,
         },
         Promise {
-            says: "It is left to the user to resolve deadlocks and to make sure that clients play nicely together.",
+            says: "The user must resolve deadlocks and make sure that clients cooperate.",
             source: SOURCE,
         },
     ],

@@ -1,4 +1,4 @@
-//! bsm/redislock: a lock on one server, refreshed by its user.
+//! bsm/redislock: a lock on one server that its user refreshes.
 
 use super::build::Driver;
 use super::{Kind, Peer, Promise, Workload};
@@ -12,14 +12,14 @@ pub(super) const PEER: Peer = Peer {
     tells_losses: true,
     settings: &[
         "Obtain with the wait as the deadline of its context and LinearBackoff(100 ms), as in the example of retries",
-        "TTL, a call to the server, before each write: 0, or an error, ends the section",
-        "Refresh by the worker when a third of the lease is over, also while it pauses inside. ErrNotObtained ends the \
-         section; after other errors it is tried again a tenth of the lease later",
+        "before each write, the worker calls TTL, which asks the server: 0 or an error ends the section",
+        "the worker calls Refresh after a third of the lease, even while it pauses inside. ErrNotObtained ends the \
+         section; after other errors the worker retries a tenth of the lease later",
         "TTL and Refresh have a context that ends after a third of the lease",
-        "go-redis with ContextTimeoutEnabled, off by default: without it go-redis does not heed the deadline of a \
-         call. All else of go-redis is the default: DialTimeout 5 s, ReadTimeout 5 s, MaxRetries 3",
-        "ErrNotObtained, and the end of the wait, are counted as time-outs",
-        "`block` keeps the goroutines of the callers only",
+        "go-redis with ContextTimeoutEnabled, which is off by default: without it, go-redis ignores the deadline of a \
+         call. All other settings of go-redis are the defaults: DialTimeout 5 s, ReadTimeout 5 s, MaxRetries 3",
+        "ErrNotObtained and the end of the wait count as timeouts",
+        "`block` blocks only the goroutines of the callers",
     ],
     promises: &[
         Promise {
@@ -27,13 +27,13 @@ pub(super) const PEER: Peer = Peer {
             source: "README.md; Client.Obtain in redislock.go",
         },
         Promise {
-            says: "Refresh extends the lock with a new TTL, or returns ErrNotObtained. Nothing is renewed by itself, and \
-                   nothing else tells of a loss.",
+            says: "Refresh extends the lock with a new TTL, or returns ErrNotObtained. The library does not renew \
+                   leases, and reports losses in no other way.",
             source: "Lock.Refresh in redislock.go",
         },
         Promise {
-            says: "TTL returns the time that is left, 0 if the lock has expired: a call to the server. The client knows \
-                   no deadline.",
+            says: "TTL asks the server for the remaining time, which is 0 if the lock has expired. The client does not \
+                   know the deadline.",
             source: "Lock.TTL in redislock.go",
         },
         Promise {

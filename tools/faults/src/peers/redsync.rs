@@ -11,34 +11,35 @@ pub(super) const PEER: Peer = Peer {
     knows_deadlines: true,
     tells_losses: true,
     settings: &[
-        "NewMutex with WithExpiry(lease); LockContext with the wait as its deadline, and no limit of tries \
-         (WithTries): the deadline ends them. Delays between tries are the default, 50 to 250 ms at random",
-        "Until(), which the client knows, before each write: the section ends when it has passed",
-        "ExtendContext by the worker when a third of the lease is over, also while it pauses inside; with a context that \
-         ends after a third of the lease, since redsync waits for all servers. ErrTaken ends the section; after other \
-         errors it is tried again a tenth of the lease later",
-        "drift factor 0.01 and time-out factor 0.05 of the lease are the defaults; no WithFailFast",
-        "go-redis with ContextTimeoutEnabled, off by default: without it go-redis does not heed the time-outs that \
-         redsync gives each server. All else of go-redis is the default: DialTimeout 5 s, ReadTimeout 5 s, \
-         MaxRetries 3",
-        "the client of a server is connected before the first lock: the time-out of a call would cover that",
-        "ErrFailed and ErrTaken are counted as time-outs: redsync has one ErrFailed for a lock that is held and for \
-         servers that do not answer",
-        "`block` keeps the goroutines of the callers only",
+        "NewMutex with WithExpiry(lease); LockContext with the wait as its deadline, and with unlimited tries \
+         (WithTries), so that only the deadline ends them. Delays between tries are the default, 50 to 250 ms at \
+         random",
+        "before each write, the worker checks Until(), which the client knows: the section ends when it has passed",
+        "the worker calls ExtendContext after a third of the lease, even while it pauses inside; its context ends \
+         after another third, because redsync waits for all servers. ErrTaken ends the section; after other errors the \
+         worker retries a tenth of the lease later",
+        "drift factor 0.01 and timeout factor 0.05 of the lease, the defaults; no WithFailFast",
+        "go-redis with ContextTimeoutEnabled, which is off by default: without it, go-redis ignores the timeout that \
+         redsync sets for each server. All other settings of go-redis are the defaults: DialTimeout 5 s, ReadTimeout \
+         5 s, MaxRetries 3",
+        "the client of each server connects before the first lock, because the timeout of a call includes connecting",
+        "ErrFailed and ErrTaken count as timeouts: redsync returns the same ErrFailed for a held lock and for servers \
+         that do not answer",
+        "`block` blocks only the goroutines of the callers",
     ],
     promises: &[
         Promise {
-            says: "After Lock nobody else can have the mutex until it is unlocked (README); Until says how long the lock \
-                   is valid: the expiry, less the time that the call took and the drift.",
+            says: "After Lock nobody else can have the mutex until it is unlocked (README); Until returns how long the \
+                   lock is valid: the expiry minus the duration of the call and the drift.",
             source: "README.md; Mutex.Until and lockContext in mutex.go",
         },
         Promise {
-            says: "The mutex is not renewed: Extend is the user's to call, and returns whether it was extended. Nothing \
-                   else tells of a loss.",
+            says: "The library does not renew the mutex: the user calls Extend, which returns whether it was extended. \
+                   Losses are reported in no other way.",
             source: "Mutex.Extend in mutex.go",
         },
         Promise {
-            says: "The algorithm is a proposal that was not formally analysed.",
+            says: "The algorithm is a proposal and was not formally analysed.",
             source: "README.md, Disclaimer",
         },
     ],

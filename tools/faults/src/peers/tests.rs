@@ -1,6 +1,6 @@
-//! Each driver on the deployments that it takes part in.
+//! Tests each driver on its deployments.
 //!
-//! Left out by default: they need Go, Java, Python, and registries to install from.
+//! The tests are ignored by default, because they need Go, Java, Python, and registries to install from.
 //! `cargo test -p leasehold-faults --bin leasehold-faults -- peers --include-ignored --nocapture`
 
 mod before_a_write;
@@ -18,7 +18,7 @@ use crate::clock;
 use crate::history::{Event, What};
 use clients::{Client, LEASE, Resource, Run};
 
-/// Nobody is elected where nobody has failed, however busy the machine is.
+/// A failover timeout that is long enough that a busy machine causes no failover.
 const PATIENT: Duration = Duration::from_secs(60);
 
 macro_rules! for_each_peer {
@@ -38,20 +38,20 @@ macro_rules! for_each_peer {
 
             #[test]
             #[ignore = "needs the tools of its language, and a registry to install from"]
-            fn it_is_blocked_and_stopped() {
-                super::it_is_blocked_and_stopped(super::named($name));
+            fn a_client_obeys_block_and_stop() {
+                super::a_client_obeys_block_and_stop(super::named($name));
             }
 
             #[test]
             #[ignore = "needs the tools of its language, and a registry to install from"]
-            fn each_write_follows_a_look() {
-                super::before_a_write::each_write_follows_a_look(super::named($name));
+            fn each_write_follows_a_check() {
+                super::before_a_write::each_write_follows_a_check(super::named($name));
             }
 
             #[test]
             #[ignore = "needs the tools of its language, and a registry to install from"]
-            fn it_stops_itself_before_a_write() {
-                super::before_a_write::it_stops_itself_before_a_write(super::named($name));
+            fn a_client_stops_itself_before_a_write() {
+                super::before_a_write::a_client_stops_itself_before_a_write(super::named($name));
             }
         }
     )*};
@@ -67,7 +67,7 @@ for_each_peer! {
 }
 
 fn named(name: &str) -> &'static Peer {
-    let peer = Peer::named(name).expect("it is one of ours");
+    let peer = Peer::named(name).expect("a known library");
     peer.prepare().unwrap_or_else(|error| panic!("{error}"));
     peer
 }
@@ -148,14 +148,14 @@ fn two_processes_exclude_each_other(peer: &Peer) {
         let mut all = Vec::new();
         for (process, (pid, history)) in (1..).zip(histories) {
             let what = format!("{} {}: process {process}", peer.name, place.name());
-            let at_once = |event: &Event| {
+            let is_plausible = |event: &Event| {
                 (began..=ended).contains(&event.at)
                     && event.process == process
                     && event.wall.abs_diff(wall) < 600_000_000_000
             };
             assert!(
-                history.iter().all(at_once),
-                "{what}: other clocks, or another's events"
+                history.iter().all(is_plausible),
+                "{what}: wrong clocks, or events of another process"
             );
             assert_eq!(
                 history[0].what,
@@ -192,14 +192,14 @@ fn two_processes_exclude_each_other(peer: &Peer) {
             .all(|left| (0..=LEASE.as_nanos()).contains(left));
         assert!(
             leases,
-            "{}: deadlines of another clock: {deadlines:?}",
+            "{}: deadlines are not on the monotonic clock: {deadlines:?}",
             peer.name
         );
         let wrote = count(&all, |what| *what == What::Wrote { accepted: true });
         assert_eq!(
             wrote,
             resource.writes(),
-            "{}: what was written, and what arrived",
+            "{}: recorded writes and received writes differ",
             peer.name
         );
         let overlaps = overlaps(&all);
@@ -215,17 +215,17 @@ fn two_processes_exclude_each_other(peer: &Peer) {
     }
 }
 
-/// As its driver calls it: with its version, and without that of the client that it uses.
+/// The library as its driver reports it: with its own version, but without the version of its Redis client.
 fn library(peer: &Peer) -> String {
     let version = peer.version();
     format!(
         "{} {}",
         peer.name,
-        version.split(',').next().expect("one at least")
+        version.split(',').next().expect("a version")
     )
 }
 
-/// How long a lock that was granted is certainly held, in nanoseconds, if that was said.
+/// How long a granted lock is certainly held, in nanoseconds, if the library knows it.
 fn deadline(event: &Event) -> Option<u128> {
     match event.what {
         What::Granted {
@@ -239,7 +239,7 @@ fn count(history: &[Event], which: impl Fn(&What) -> bool) -> usize {
     history.iter().filter(|event| which(&event.what)).count()
 }
 
-/// Grants during holds of others that were told to be valid.
+/// Pairs of holds in which the second was granted while the first was still valid.
 fn overlaps(history: &[Event]) -> Vec<(Event, Event)> {
     let (mut holders, mut found) = (BTreeMap::<String, Event>::new(), Vec::new());
     for event in history {
@@ -293,11 +293,11 @@ fn summary(peer: &Peer, place: Kind, history: &[Event], overlaps: usize) -> Stri
     )
 }
 
-/// The library says that the lock is lost, by itself or asked, before the release.
+/// The library must report that the lock is lost before the release, unasked or when it is asked.
 fn a_deleted_lock_ends_the_section(peer: &Peer) {
     let (deployment, resource) = (Deployment::start(Kind::Single), Resource::start());
     let url = deployment.url();
-    // Longer than the lease, which its user prolongs when a third of it is over.
+    // Holds are longer than the lease, which the driver extends after a third of it.
     let (workers, hold_ms, seconds) = (1, "10000-10000", 10);
     let (resource_at, lease) = (resource.address(), Duration::from_secs(2));
     let run = Run {
@@ -315,7 +315,7 @@ fn a_deleted_lock_ends_the_section(peer: &Peer) {
     };
     let deletes = || {
         let keys = deployment.keys().into_iter();
-        // Not in one of the holds with a single write.
+        // Not during a hold with a single write, which would not notice.
         resource.writes() > 20
             && keys
                 .map(|key| servers[0].command(&["DEL", &key]).int())
@@ -345,8 +345,8 @@ fn a_deleted_lock_ends_the_section(peer: &Peer) {
     );
 }
 
-/// Its callers stand still while it is blocked, and it ends soon after it was told to.
-fn it_is_blocked_and_stopped(peer: &Peer) {
+/// A blocked client must not write, and a client must end soon after `stop`.
+fn a_client_obeys_block_and_stop(peer: &Peer) {
     let (deployment, resource) = (Deployment::start(Kind::Single), Resource::start());
     let url = deployment.url();
     let run = Run {
@@ -356,10 +356,10 @@ fn it_is_blocked_and_stopped(peer: &Peer) {
         ..Run::default()
     };
     let mut client = Client::start(peer, &run, 1);
-    wait_until("it writes", Duration::from_secs(30), || {
+    wait_until("the client writes", Duration::from_secs(30), || {
         resource.writes() > 20
     });
-    client.tell("block 1500");
+    client.send("block 1500");
     let ms = |millis: u64| millis * 1_000_000;
     let blocked = clock::monotonic();
     let (from, to) = (blocked + ms(500), blocked + ms(1400));
@@ -367,20 +367,20 @@ fn it_is_blocked_and_stopped(peer: &Peer) {
         clock::monotonic() > to + ms(100)
     });
     let before = resource.writes();
-    wait_until("it goes on", Duration::from_secs(10), || {
+    wait_until("the client writes again", Duration::from_secs(10), || {
         resource.writes() > before + 20
     });
-    client.tell("stop");
+    client.send("stop");
     let stopped = clock::monotonic();
     let (_, history) = client.history();
     assert!(
         clock::monotonic() < stopped + ms(5000),
-        "it takes long to stop"
+        "the client took too long to stop"
     );
     let meanwhile = |event: &&Event| (from..to).contains(&event.at);
     let held = |event: &&Event| matches!(event.what, What::Held { .. });
-    let written: Vec<_> = history.iter().filter(meanwhile).filter(held).collect();
-    assert!(written.is_empty(), "{written:?}");
+    let checks: Vec<_> = history.iter().filter(meanwhile).filter(held).collect();
+    assert!(checks.is_empty(), "{checks:?}");
 }
 
 #[test]
@@ -393,16 +393,16 @@ fn each_peer_is_described_completely() {
             peer.name
         );
         assert!(!peer.settings.is_empty() && !peer.language.is_empty());
-        let said =
+        let is_complete =
             |promise: &super::Promise| !promise.says.is_empty() && !promise.source.is_empty();
         assert!(
-            !peer.promises.is_empty() && peer.promises.iter().all(said),
+            !peer.promises.is_empty() && peer.promises.iter().all(is_complete),
             "{}",
             peer.name
         );
         assert!(peer.places.contains(&Kind::Single) && peer.key.contains("{name}"));
         assert!(peer.workloads.contains(&Workload::Plain), "{}", peer.name);
-        // What is installed is what is reported.
+        // The program must come from our own build, so that the reported version is the one that runs.
         let program = peer.command();
         let program = Path::new(program.get_program());
         assert!(

@@ -1,4 +1,4 @@
-//! What each driver does before it writes to the resource.
+//! Tests that each driver checks its lock before it writes to the resource.
 
 use std::collections::BTreeMap;
 use std::thread::sleep;
@@ -12,11 +12,12 @@ use super::{Deployment, Kind, Peer, count};
 use crate::clock;
 use crate::history::{Event, What};
 
-pub(super) fn each_write_follows_a_look(peer: &Peer) {
+pub(super) fn each_write_follows_a_check(peer: &Peer) {
     let (deployment, resource) = (Deployment::start(Kind::Single), Resource::start());
-    // Holds that are longer than the lease are renewed, also while nobody looks at them.
+    // Holds that are longer than the lease must be renewed, even while the worker does not check them.
     let lease = Duration::from_secs(1);
-    // One long hold of eight pauses: with this seed, the first one of redis-py comes after 20 seconds.
+    // One of eight long holds pauses. With this seed, redis-py pauses for the first time after 20 seconds, so the run
+    // is long.
     let (url, seconds, long_ms) = (deployment.url(), 30, "200-2500");
     let resource_at = resource.address();
     let run = Run {
@@ -31,15 +32,15 @@ pub(super) fn each_write_follows_a_look(peer: &Peer) {
     let mut before = BTreeMap::<u32, &What>::new();
     for event in history.iter().filter(|event| !event.name.is_empty()) {
         let before = before.insert(event.worker, &event.what);
-        let looked = matches!(before, Some(What::Held { .. }));
+        let checked = matches!(before, Some(What::Held { .. }));
         let wrote = matches!(event.what, What::Wrote { .. });
         assert!(
-            looked || !wrote,
+            checked || !wrote,
             "{}: {event:?} after {before:?}",
             peer.name
         );
         assert!(
-            wrote || !looked,
+            wrote || !checked,
             "{}: {event:?} after {before:?}",
             peer.name
         );
@@ -60,12 +61,12 @@ pub(super) fn each_write_follows_a_look(peer: &Peer) {
     let lost = count(&history, |what| {
         matches!(what, What::Doubted | What::Lost { .. })
     });
-    assert_eq!(lost, 0, "{}: holds are renewed", peer.name);
+    assert_eq!(lost, 0, "{}: a hold was not renewed", peer.name);
 }
 
-pub(super) fn it_stops_itself_before_a_write(peer: &Peer) {
+pub(super) fn a_client_stops_itself_before_a_write(peer: &Peer) {
     let (deployment, resource) = (Deployment::start(Kind::Single), Resource::start());
-    // One worker: whatever comes next is of the one who has stopped the process.
+    // With one worker, the next event belongs to the worker that has stopped the process.
     let (url, workers, seconds) = (deployment.url(), 1, 60);
     let run = Run {
         url,
@@ -76,32 +77,34 @@ pub(super) fn it_stops_itself_before_a_write(peer: &Peer) {
     };
     let mut client = Client::start(peer, &run, 1);
     let limit = Duration::from_secs(30);
-    wait_until("it writes", limit, || resource.writes() > 20);
+    wait_until("the client writes", limit, || resource.writes() > 20);
     let nanos = |span: Duration| u64::try_from(span.as_nanos()).expect("seconds");
-    client.tell(&format!(
+    client.send(&format!(
         "freeze-before-write {}",
         clock::monotonic() + nanos(limit)
     ));
-    wait_until("it stands still", limit, || client.stands_still());
+    wait_until("the client is stopped", limit, || client.is_stopped());
     let (stopped, before) = (clock::monotonic(), resource.writes());
     sleep(Duration::from_millis(500));
     let (went_on, meanwhile) = (clock::monotonic(), resource.writes());
     client.signal(Signal::SIGCONT);
-    // Once: it goes on and on, although the time of the order is not over.
-    wait_until("it goes on", limit, || resource.writes() > before + 20);
-    client.tell("stop");
+    // The order applies once: the client keeps running although the time of the order is not over.
+    wait_until("the client writes again", limit, || {
+        resource.writes() > before + 20
+    });
+    client.send("stop");
     let (_, history) = client.history();
 
     assert_eq!(
         meanwhile, before,
-        "{}: it writes while it stands still",
+        "{}: the client wrote while it was stopped",
         peer.name
     );
     let (before, after): (Vec<&Event>, Vec<_>) = history
         .iter()
         .filter(|event| !event.name.is_empty())
         .partition(|event| event.at < stopped);
-    let [last, next] = [before.last(), after.first()].map(|event| event.expect("it worked"));
+    let [last, next] = [before.last(), after.first()].map(|event| event.expect("an event"));
     assert!(
         matches!(last.what, What::Held { .. }),
         "{}: {last:?}",

@@ -1,4 +1,4 @@
-//! Client processes, and the resource that they write to.
+//! Client processes, and the resource to which they write.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Cursor, Read as _, Write as _};
@@ -15,16 +15,16 @@ use nix::unistd::Pid;
 use crate::history::{self, Event};
 use crate::peers::{Kind, Peer};
 
-/// Longer than a busy machine lets a process wait.
+/// Longer than a busy machine delays a process.
 pub(super) const LEASE: Duration = Duration::from_secs(20);
 
-/// What all processes are told.
+/// The arguments of all client processes.
 pub(super) struct Run {
     pub(super) place: Kind,
     pub(super) url: String,
     pub(super) resource: SocketAddr,
     pub(super) seconds: u64,
-    /// With commas between.
+    /// Separated by commas.
     pub(super) workloads: String,
     pub(super) workers: u32,
     pub(super) hold_ms: &'static str,
@@ -101,25 +101,26 @@ impl Client {
         }
     }
 
-    pub(super) fn tell(&mut self, order: &str) {
-        writeln!(self.orders, "{order}").expect("it reads");
+    pub(super) fn send(&mut self, order: &str) {
+        writeln!(self.orders, "{order}").expect("the client reads its input");
     }
 
     pub(super) fn signal(&self, signal: Signal) {
-        kill(Pid::from_raw(self.child.id().cast_signed()), signal).expect("it runs");
+        kill(Pid::from_raw(self.child.id().cast_signed()), signal).expect("the client runs");
     }
 
     /// Whether the process was stopped by a signal.
-    pub(super) fn stands_still(&self) -> bool {
-        let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id())).expect("it runs");
+    pub(super) fn is_stopped(&self) -> bool {
+        let stat =
+            fs::read_to_string(format!("/proc/{}/stat", self.child.id())).expect("the client runs");
         stat.rsplit_once(") ")
             .is_some_and(|(_, state)| state.starts_with('T'))
     }
 
-    /// Its process id and what it told, when it has ended.
+    /// Waits until the process has ended. Returns its process id and its history.
     pub(super) fn history(mut self) -> (u32, Vec<Event>) {
-        let ended = self.child.wait().expect("it is ours");
-        let text = self.history.join().expect("its output was read");
+        let ended = self.child.wait().expect("a child of this process");
+        let text = self.history.join().expect("the output was read");
         assert!(ended.success(), "{ended}: {text}");
         (
             self.child.id(),
@@ -128,7 +129,7 @@ impl Client {
     }
 }
 
-/// Takes every write, and counts them.
+/// A resource that accepts and counts all writes.
 pub(super) struct Resource {
     address: SocketAddr,
     writes: Arc<AtomicUsize>,
@@ -137,7 +138,7 @@ pub(super) struct Resource {
 impl Resource {
     pub(super) fn start() -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
-        let address = listener.local_addr().expect("its address");
+        let address = listener.local_addr().expect("the address of the listener");
         let writes = Arc::new(AtomicUsize::new(0));
         let counter = writes.clone();
         thread::spawn(move || {

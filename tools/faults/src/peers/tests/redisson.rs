@@ -1,4 +1,4 @@
-//! The kinds of locks that only Redisson has beside us.
+//! Tests the kinds of locks that, apart from leasehold, only Redisson has.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What workers mean to do with their next hold: brief ones, and some of several leases.
+//! Plans what a worker does with its next hold. Most holds are short, and some last for several leases.
 
 use std::time::Duration;
 
@@ -7,33 +7,33 @@ use leasehold::Lease;
 
 use crate::history::Doing;
 use crate::orders::Span;
-use crate::workload::Place;
+use crate::workload::Target;
 
-/// One quick hold of so many ends after one step: a client hands holds on to its own waiters only within some
-/// milliseconds.
+/// One of this many quick holds ends after one step. A client passes a hold on to its own waiters only if the hold has
+/// lasted a few milliseconds at most, and such short holds exercise that.
 const BRIEF_ONE_OF: u8 = 4;
-/// One quick acquisition of so many is dropped if it takes longer than some milliseconds.
+/// One of this many quick acquisitions is dropped if it takes longer than a few milliseconds.
 const DROPPED_ONE_OF: u8 = 6;
 const DROPPED_WITHIN: Duration = Duration::from_millis(3);
-/// A quick worker takes a long name once in so many times: somebody else must want what is held for long.
+/// A quick worker asks for a long-held name once in this many times, so that long holds have contention.
 const LONG_NAME_ONE_OF: u8 = 8;
-/// One quick hold of so many is entered again.
+/// One of this many quick holds is re-entered.
 const REENTERED_ONE_OF: u8 = 4;
-/// So many common leases are a large one.
+/// A large lease is this many usual leases.
 pub(crate) const LARGE: u32 = 4;
-/// One quick hold of so many has a large lease.
+/// One of this many quick holds has a large lease.
 const LARGE_ONE_OF: u8 = 6;
-/// Of a long hold, between two looks.
+/// Time between two checks of a long hold.
 const LONG_STEP: Duration = Duration::from_millis(20);
 
-/// Every other worker is quick; the others stay for up to several leases.
+/// Every other worker is quick. The others hold locks for up to several leases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Habit {
+pub(crate) enum WorkerKind {
     Quick,
     Long,
 }
 
-/// How long everything takes.
+/// The durations of acquisitions and holds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Times {
     pub(crate) lease: Duration,
@@ -43,52 +43,52 @@ pub(crate) struct Times {
     pub(crate) step: Duration,
 }
 
-/// What is done with one hold.
+/// What a worker does with one hold.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
     pub(crate) wait: Duration,
-    /// The acquisition is dropped after this, as callers do that have another limit.
+    /// The future of the acquisition is dropped after this time, as callers with their own timeout do.
     pub(crate) patience: Duration,
     pub(crate) lease: Lease,
     pub(crate) stay: Duration,
     pub(crate) step: Duration,
-    /// Beside looking at it and writing.
+    /// What else the worker does besides checking the hold and writing.
     pub(crate) doing: Option<Doing>,
 }
 
-impl Habit {
+impl WorkerKind {
     pub(crate) fn of(number: u32) -> Self {
         if number.is_multiple_of(2) {
-            Habit::Quick
+            WorkerKind::Quick
         } else {
-            Habit::Long
+            WorkerKind::Long
         }
     }
 
-    /// What is taken next.
-    pub(crate) fn place<'a>(self, places: &'a [Place], random: &mut Rng) -> &'a Place {
-        let is_long = self == Habit::Long || random.u8(0..LONG_NAME_ONE_OF) == 0;
-        let these: Vec<_> = places
+    /// Chooses the lock to take next.
+    pub(crate) fn choose_target<'a>(self, targets: &'a [Target], random: &mut Rng) -> &'a Target {
+        let is_long = self == WorkerKind::Long || random.u8(0..LONG_NAME_ONE_OF) == 0;
+        let candidates: Vec<_> = targets
             .iter()
-            .filter(|place| place.is_long == is_long)
+            .filter(|target| target.is_long == is_long)
             .collect();
-        these[random.usize(0..these.len())]
+        candidates[random.usize(0..candidates.len())]
     }
 
-    pub(crate) fn plan(self, place: &Place, times: &Times, random: &mut Rng) -> Plan {
+    pub(crate) fn plan(self, target: &Target, times: &Times, random: &mut Rng) -> Plan {
         match self {
-            Habit::Quick => times.quick(place, random),
-            Habit::Long => times.long(place, random),
+            WorkerKind::Quick => times.quick(target, random),
+            WorkerKind::Long => times.long(target, random),
         }
     }
 }
 
 impl Times {
-    fn quick(&self, place: &Place, random: &mut Rng) -> Plan {
+    fn quick(&self, target: &Target, random: &mut Rng) -> Plan {
         let is_dropped = random.u8(0..DROPPED_ONE_OF) == 0;
         let is_brief = random.u8(0..BRIEF_ONE_OF) == 0;
-        let is_large = place.has_leases() && random.u8(0..LARGE_ONE_OF) == 0;
-        let is_reentered = place.can_be_reentered() && random.u8(0..REENTERED_ONE_OF) == 0;
+        let is_large = target.has_leases() && random.u8(0..LARGE_ONE_OF) == 0;
+        let is_reentered = target.can_be_reentered() && random.u8(0..REENTERED_ONE_OF) == 0;
         Plan {
             wait: self.wait * random.u32(10..=100) / 100,
             patience: if is_dropped {
@@ -111,13 +111,13 @@ impl Times {
         }
     }
 
-    /// If it is forgotten it keeps a lock from the others for so long that they notice.
+    /// A lease that blocks other clients long enough for the checker to notice if its release is forgotten.
     fn large(&self) -> Lease {
         Lease::RenewedFor(self.lease * LARGE)
     }
 
-    /// Some are just renewed; the others come in all ways that the kind has.
-    fn long(&self, place: &Place, random: &mut Rng) -> Plan {
+    /// Some long holds are only renewed. The others use everything that the kind of lock offers.
+    fn long(&self, target: &Target, random: &mut Rng) -> Plan {
         let stay = self.long.pick(random);
         let renewed = Plan {
             wait: self.wait,
@@ -136,22 +136,22 @@ impl Times {
                 doing: Some(Doing::Paused),
                 ..renewed
             },
-            1 if place.can_be_reentered() => Plan {
+            1 if target.can_be_reentered() => Plan {
                 doing: Some(Doing::Reentered),
                 ..renewed
             },
-            // Out again in time.
-            2 if place.has_leases() => Plan {
+            // Ends before the fixed lease expires.
+            2 if target.has_leases() => Plan {
                 stay: stay.min(self.lease * 4 / 5),
                 ..fixed
             },
-            5 if place.has_leases() => Plan {
+            5 if target.has_leases() => Plan {
                 lease: self.large(),
                 ..renewed
             },
-            // Careless: it may run out.
-            3 if place.has_leases() => fixed,
-            4 if place.has_leases() => Plan {
+            // Careless: the fixed lease may expire during the hold.
+            3 if target.has_leases() => fixed,
+            4 if target.has_leases() => Plan {
                 doing: Some(Doing::Extended),
                 ..fixed
             },
