@@ -22,7 +22,7 @@ pub(crate) fn check(root: &Path, patches: &[Patch]) -> bool {
     for fault in &wrong {
         println!("{fault}");
     }
-    println!("{} patches, {} faults in them", patches.len(), wrong.len());
+    println!("{} patches, {} problems", patches.len(), wrong.len());
     wrong.is_empty()
 }
 
@@ -35,7 +35,7 @@ fn faults(root: &Path, patch: &Patch) -> Vec<String> {
     }
     let is_ours = |file: &String| file.starts_with("src/") || file.starts_with("transport/src/");
     if patch.files.is_empty() || !patch.files.iter().all(is_ours) {
-        faults.push(format!("{name}: a fault is in src or transport/src"));
+        faults.push(format!("{name}: a fault must be in src or transport/src"));
     }
     if !is_written(
         &root.join(patch.test.place.folder()),
@@ -69,7 +69,7 @@ fn sources_that_name_faults(root: &Path) -> Vec<String> {
     ] {
         visit(&root.join(folder), &mut |path, text| {
             if text.to_lowercase().contains("mutant") {
-                sources.push(format!("{} names mutants", path.display()));
+                sources.push(format!("{} mentions mutants", path.display()));
             }
             false
         });

@@ -55,17 +55,17 @@ impl Copy {
     /// Copies a file from the repository, if it differs.
     fn renew(&self, file: &Path) -> Result<()> {
         let (from, to) = (self.root.join(file), self.tree.join(file));
-        let told = |error: std::io::Error| format!("{}: {error}", to.display());
-        let right = fs::read(&from).map_err(told)?;
+        let with_path = |error: std::io::Error| format!("{}: {error}", to.display());
+        let right = fs::read(&from).map_err(with_path)?;
         if fs::read(&to).is_ok_and(|there| there == right) {
             return Ok(());
         }
-        fs::create_dir_all(to.parent().expect("it is in the tree")).map_err(told)?;
+        fs::create_dir_all(to.parent().expect("it is in the tree")).map_err(with_path)?;
         // With the present time, so that cargo notices the change.
-        fs::copy(&from, &to).map_err(told)?;
+        fs::copy(&from, &to).map_err(with_path)?;
         fs::File::open(&to)
             .and_then(|file| file.set_modified(std::time::SystemTime::now()))
-            .map_err(told)
+            .map_err(with_path)
     }
 
     /// Applies a fault.
@@ -134,17 +134,17 @@ pub(crate) fn apply(tree: &Path, patch: &Path, options: &[&str]) -> Result<()> {
 }
 
 fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
-    let told = |error: std::io::Error| format!("{}: {error}", folder.display());
-    let entries = folder.read_dir().map_err(told)?;
+    let with_path = |error: std::io::Error| format!("{}: {error}", folder.display());
+    let entries = folder.read_dir().map_err(with_path)?;
     entries
-        .map(|entry| Ok(entry.map_err(told)?.path()))
+        .map(|entry| Ok(entry.map_err(with_path)?.path()))
         .collect()
 }
 
 /// Removes all files that are not wanted.
 fn clear(tree: &Path, folder: &Path, wanted: &HashSet<PathBuf>) -> Result<()> {
     for entry in entries(&tree.join(folder))? {
-        let told = |error: std::io::Error| format!("{}: {error}", entry.display());
+        let with_path = |error: std::io::Error| format!("{}: {error}", entry.display());
         let file = folder.join(entry.file_name().unwrap_or_default());
         if entry.is_dir() {
             // Cargo makes this folder if somebody calls it in the copy without our options.
@@ -152,7 +152,7 @@ fn clear(tree: &Path, folder: &Path, wanted: &HashSet<PathBuf>) -> Result<()> {
                 clear(tree, &file, wanted)?;
             }
         } else if !wanted.contains(&file) {
-            fs::remove_file(&entry).map_err(told)?;
+            fs::remove_file(&entry).map_err(with_path)?;
         }
     }
     Ok(())
@@ -160,19 +160,19 @@ fn clear(tree: &Path, folder: &Path, wanted: &HashSet<PathBuf>) -> Result<()> {
 
 /// Copies a folder with its times, so that builds stay newer than their sources.
 fn copy_all(from: &Path, to: &Path) -> Result<()> {
-    let told = |error: std::io::Error| format!("{}: {error}", to.display());
+    let with_path = |error: std::io::Error| format!("{}: {error}", to.display());
     if from.is_dir() {
-        fs::create_dir_all(to).map_err(told)?;
+        fs::create_dir_all(to).map_err(with_path)?;
         return entries(from)?.iter().try_for_each(|entry| {
             copy_all(entry, &to.join(entry.file_name().unwrap_or_default()))
         });
     }
-    fs::create_dir_all(to.parent().unwrap_or(to)).map_err(told)?;
+    fs::create_dir_all(to.parent().unwrap_or(to)).map_err(with_path)?;
     let time = fs::metadata(from)
         .and_then(|metadata| metadata.modified())
-        .map_err(told)?;
-    fs::copy(from, to).map_err(told)?;
+        .map_err(with_path)?;
+    fs::copy(from, to).map_err(with_path)?;
     fs::File::open(to)
         .and_then(|file| file.set_modified(time))
-        .map_err(told)
+        .map_err(with_path)
 }

@@ -14,10 +14,10 @@ use crate::copy::Copy;
 use crate::patch::Patch;
 use crate::published::FaultRun;
 use crate::run::End;
-use crate::trial::{say, short, sum};
+use crate::trial::{print_result, print_summary, short};
 
 /// The extra time of a run, in which servers start and clients end.
-const BESIDE: Duration = Duration::from_secs(180);
+const EXTRA: Duration = Duration::from_secs(180);
 
 /// The number of concurrent runs.
 const PARALLEL: usize = 3;
@@ -33,7 +33,7 @@ struct Line<'a> {
     fault: &'a str,
     arguments: String,
     found: bool,
-    /// The violation, or why none was found.
+    /// The violation, or the reason why none was found.
     said: String,
     seconds: u64,
 }
@@ -45,7 +45,7 @@ enum Outcome {
     /// The run reported these violations.
     Violated(Vec<String>),
     /// The run did not finish properly, so it shows nothing. The reason.
-    NotHad(String),
+    Incomplete(String),
 }
 
 /// Tries all faults and writes the outcomes. True if the fault run detected all of them.
@@ -69,7 +69,7 @@ pub(crate) fn run(root: &Path, patches: &[&Patch], json: Option<&Path>) -> Resul
         };
         (*patch, *run, built)
     });
-    let mut lines = beside(built, |(patch, run, built)| tried(&copy, patch, run, built));
+    let mut lines = in_parallel(built, |(patch, run, built)| tried(&copy, patch, run, built));
     lines.sort_by_key(|line| (line.class, line.name));
     if let Some(file) = json {
         let text = serde_json::to_string_pretty(&lines).map_err(|error| error.to_string())?;
@@ -79,17 +79,21 @@ pub(crate) fn run(root: &Path, patches: &[&Patch], json: Option<&Path>) -> Resul
         .iter()
         .filter(|line| !line.found)
         .map(|line| line.name);
-    Ok(sum(runs.len(), &missed.collect::<Vec<_>>(), start))
+    Ok(print_summary(
+        runs.len(),
+        &missed.collect::<Vec<_>>(),
+        start,
+    ))
 }
 
 /// Builds the program with the fault.
 fn built_with(copy: &Copy, patch: &Patch) -> Result<PathBuf> {
     let program = copy.place.join(format!("{}.program", patch.name));
     copy.apply(patch)
-        .map_err(|fault| format!("it does not apply: {fault}"))?;
+        .map_err(|fault| format!("the patch does not apply: {fault}"))?;
     let built = copy.build_fault_run();
     copy.restore(patch)?;
-    let built = built.map_err(|fault| format!("it does not compile: {fault}"))?;
+    let built = built.map_err(|fault| format!("the patched library does not compile: {fault}"))?;
     std::fs::copy(built, &program).map_err(|error| format!("{}: {error}", program.display()))?;
     Ok(program)
 }
@@ -98,18 +102,18 @@ fn tried<'a>(copy: &Copy, patch: &'a Patch, run: &'a FaultRun, built: Result<Pat
     let begun = Instant::now();
     let outcome = built.and_then(|program| outcome_of(copy, &program, &patch.name, run));
     let (word, said) = match outcome {
-        Err(why) | Ok(Outcome::NotHad(why)) => ("SPOILED", why),
+        Err(why) | Ok(Outcome::Incomplete(why)) => ("SPOILED", why),
         Ok(Outcome::Passed) => ("MISSED", patch.fault.clone()),
         Ok(Outcome::Violated(all)) => match all.iter().find(|one| run.explains(one)) {
             Some(one) => ("found", one.clone()),
             None => (
                 "SPOILED",
-                format!("only something else: {}", all.join("; ")),
+                format!("only other violations: {}", all.join("; ")),
             ),
         },
     };
     let arguments = run.arguments.join(" ");
-    say(
+    print_result(
         word,
         begun,
         &format!("{} ({arguments}): {}", patch.name, short(&said)),
@@ -138,16 +142,16 @@ fn without_faults(
     let program = copy.place.join("without-a-fault.program");
     std::fs::copy(built, &program).map_err(|error| format!("{}: {error}", program.display()))?;
     let runs: BTreeMap<_, _> = runs.iter().map(|(_, run)| (&run.arguments, *run)).collect();
-    let unfit = beside(runs, |(arguments, run)| {
+    let unfit = in_parallel(runs, |(arguments, run)| {
         let begun = Instant::now();
         let name = format!("without-a-fault{}", arguments.concat());
         let why = match outcome_of(copy, &program, &name, run) {
             Ok(Outcome::Passed) => None,
             Ok(Outcome::Violated(all)) => Some(all.join("; ")),
-            Ok(Outcome::NotHad(why)) | Err(why) => Some(why),
+            Ok(Outcome::Incomplete(why)) | Err(why) => Some(why),
         };
         let word = if why.is_some() { "UNFIT" } else { "passes" };
-        say(word, begun, &arguments.join(" "));
+        print_result(word, begun, &arguments.join(" "));
         Some((arguments.clone(), format!("without the fault: {}", why?)))
     });
     Ok(unfit.into_iter().flatten().collect())
@@ -155,7 +159,7 @@ fn without_faults(
 
 /// Does the work for each item, several at once, and returns the results in any order. Takes the next item from the
 /// iterator while others are in work.
-fn beside<T, R: Send>(
+fn in_parallel<T, R: Send>(
     all: impl IntoIterator<Item = T, IntoIter: Send>,
     work: impl Fn(T) -> R + Sync,
 ) -> Vec<R> {
@@ -185,7 +189,7 @@ fn outcome_of(copy: &Copy, program: &Path, name: &str, run: &FaultRun) -> Result
     let end = copy.ended(
         &mut command,
         &[],
-        Duration::from_secs(SECONDS) + BESIDE,
+        Duration::from_secs(SECONDS) + EXTRA,
         &log,
     )?;
     let said = std::fs::read(&log).map_err(|error| format!("{}: {error}", log.display()))?;
@@ -201,9 +205,9 @@ fn outcome(said: &str, end: End) -> Outcome {
         End::Code(0) if violations.is_empty() => Outcome::Passed,
         End::Code(1) if !violations.is_empty() => Outcome::Violated(violations),
         End::Code(_) | End::Signal => {
-            Outcome::NotHad(said.lines().last().unwrap_or_default().to_owned())
+            Outcome::Incomplete(said.lines().last().unwrap_or_default().to_owned())
         }
-        End::TooLate => Outcome::NotHad("it does not end in time".into()),
+        End::TooLate => Outcome::Incomplete("the run does not end in time".into()),
     }
 }
 
@@ -219,10 +223,13 @@ mod tests {
         assert_eq!(outcome("plain: 3 grants\n", End::Code(0)), Outcome::Passed);
         assert_eq!(
             outcome("x\nno server\n", End::Code(2)),
-            Outcome::NotHad("no server".into())
+            Outcome::Incomplete("no server".into())
         );
         for end in [End::Code(101), End::Signal, End::TooLate] {
-            assert!(matches!(outcome(said, end), Outcome::NotHad(_)), "{end:?}");
+            assert!(
+                matches!(outcome(said, end), Outcome::Incomplete(_)),
+                "{end:?}"
+            );
         }
     }
 }

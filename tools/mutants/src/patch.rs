@@ -115,7 +115,7 @@ pub(crate) fn all(folder: &Path) -> Result<Vec<Patch>> {
 
 fn parse(name: &str, path: &Path, text: &str) -> Result<Patch> {
     if !is_a_name(name) {
-        return Err("a name is small letters and digits with - between them".into());
+        return Err("a name consists of lower-case letters and digits, separated by -".into());
     }
     let (header, diff) = text.split_once("\ndiff --git ").ok_or("it has no diff")?;
     let mut header = keys(header)?;
@@ -132,18 +132,18 @@ fn parse(name: &str, path: &Path, text: &str) -> Result<Patch> {
             Some(FaultRun::parse(&arguments, class, shows)?)
         }
         (None, None, None) => None,
-        (Some(_), _, _) => return Err("a fault run without its class or what it shows".into()),
-        (None, _, _) => return Err("it shows something without a fault run".into()),
+        (Some(_), _, _) => return Err("a fault run needs `class` and `shows`".into()),
+        (None, _, _) => return Err("`class` and `shows` need a fault run".into()),
     };
     if let Some((key, _)) = header.first() {
-        return Err(format!("what is {key}?"));
+        return Err(format!("unknown key {key}"));
     }
     if !fault.ends_with('.') {
         return Err("a fault is a sentence".into());
     }
     let (place, function) = which
         .split_once(' ')
-        .ok_or("a test is a place and a name")?;
+        .ok_or("a test has a place and a name")?;
     let place = match place {
         "lib" => Place::Lib,
         "transport" => Place::Transport,
@@ -194,14 +194,16 @@ fn keys(header: &str) -> Result<Vec<(String, String)>> {
     let mut keys: Vec<(String, String)> = Vec::new();
     for line in header.lines().filter(|line| !line.trim().is_empty()) {
         if line.starts_with(char::is_whitespace) {
-            let (_, value) = keys.last_mut().ok_or("it begins with a blank")?;
+            let (_, value) = keys
+                .last_mut()
+                .ok_or("the first line begins with a blank")?;
             value.push(' ');
             value.push_str(line.trim());
             continue;
         }
         let (key, value) = line.split_once(':').ok_or(format!("no key: {line}"))?;
         if keys.iter().any(|(known, _)| known == key) {
-            return Err(format!("two of {key}"));
+            return Err(format!("{key} is given twice"));
         }
         if value.trim().is_empty() {
             return Err(format!("{key} is empty"));
@@ -276,16 +278,16 @@ mod tests {
             (right.replace("kind: all", "kind:"), "kind is empty"),
             (right.replace("A.", "A"), "a fault is a sentence"),
             (right.replace("lib a::b", "lib"), "a place and a name"),
-            (format!("{right}{right}"), "two of fault"),
-            (format!("{right}colour: red\n"), "what is colour?"),
+            (format!("{right}{right}"), "fault is given twice"),
+            (format!("{right}colour: red\n"), "unknown key colour"),
             (format!("{right}env: A\n"), "no NAME=value: A"),
             (format!("{right}seconds: x\n"), "no number: x"),
             (format!("{right}hangs: no\n"), "hangs is yes"),
             (
                 format!("{right}fault run: --fault none\n"),
-                "without its class",
+                "needs `class` and `shows`",
             ),
-            (format!("{right}shows: x\n"), "without a fault run"),
+            (format!("{right}shows: x\n"), "need a fault run"),
             (
                 format!("{right}fault run: --fault none\nclass: x\nshows: x\n"),
                 "no --deployment",
@@ -299,7 +301,7 @@ mod tests {
         assert!(
             parse("A_b", Path::new("x"), "")
                 .unwrap_err()
-                .contains("small letters")
+                .contains("lower-case letters")
         );
         assert!(
             parse("a", Path::new("x"), right)

@@ -26,7 +26,7 @@ impl FaultRun {
         let arguments: Vec<String> = arguments.split_whitespace().map(str::to_owned).collect();
         for pair in arguments.chunks(2) {
             if pair.len() < 2 || !pair[0].starts_with("--") || pair[1].starts_with("--") {
-                return Err(format!("no option with its value: {}", pair.join(" ")));
+                return Err(format!("not an option with a value: {}", pair.join(" ")));
             }
         }
         let shows = shows.split(" | ").map(str::to_owned).collect();
@@ -41,7 +41,7 @@ impl FaultRun {
         }
         if run.arguments.len() > 2 * NEEDED.len() {
             return Err(format!(
-                "no published arguments: {}",
+                "not the arguments of a published run: {}",
                 run.arguments.join(" ")
             ));
         }
@@ -68,7 +68,7 @@ impl FaultRun {
         let fault = value("--fault");
         let is_fault = || is_written(&root.join(SOURCES).join("fault"), &format!("\"{fault}\""));
         if !["none", "mixed"].contains(&fault) && !is_fault() {
-            faults.push(format!("no fault {fault} of the fault run"));
+            faults.push(format!("the fault run has no fault {fault}"));
         }
         if !DEPLOYMENTS.contains(&value("--deployment")) {
             faults.push(format!("no deployment {}", value("--deployment")));
@@ -92,14 +92,18 @@ mod tests {
         assert_eq!(parsed(RIGHT).unwrap().value("--deployment"), Some("single"));
         for (from, to, part) in [
             ("--seed 1", "", "has no --seed"),
-            ("--seed 1", "--seed", "no option with its value: --seed"),
+            ("--seed 1", "--seed", "not an option with a value: --seed"),
             (
                 "--fault none",
                 "none --fault",
-                "no option with its value: none --fault",
+                "not an option with a value: none --fault",
             ),
             ("--seed 1", "--seed x", "no number: x"),
-            ("--seed 1", "--seed 1 --workers 9", "no published arguments"),
+            (
+                "--seed 1",
+                "--seed 1 --workers 9",
+                "not the arguments of a published run",
+            ),
         ] {
             let fault = parsed(&RIGHT.replace(from, to)).unwrap_err();
             assert!(fault.contains(part), "{fault}");
@@ -123,7 +127,7 @@ mod tests {
         assert_eq!(faults(&RIGHT.replace("none", "freeze-client")), "");
         assert_eq!(
             faults(&RIGHT.replace("none", "bad-luck")),
-            "no fault bad-luck of the fault run"
+            "the fault run has no fault bad-luck"
         );
         assert_eq!(
             faults(&RIGHT.replace("single", "double")),

@@ -128,8 +128,8 @@ impl Copy {
         log: &Path,
     ) -> Result<End> {
         let program = command.get_program().to_owned();
-        let told = |error: std::io::Error| format!("{}: {error}", program.display());
-        let file = File::create(log).map_err(told)?;
+        let with_path = |error: std::io::Error| format!("{}: {error}", program.display());
+        let file = File::create(log).map_err(with_path)?;
         // In a new process group, so that the servers which it starts can be killed with it.
         command.process_group(0).current_dir(&self.tree);
         // Remove our settings from the environment, because they would change what is tested.
@@ -141,19 +141,19 @@ impl Copy {
         command.envs(env.iter().map(|(name, value)| (name, value)));
         command
             .stdin(Stdio::null())
-            .stdout(file.try_clone().map_err(told)?)
+            .stdout(file.try_clone().map_err(with_path)?)
             .stderr(file);
-        let mut child = command.spawn().map_err(told)?;
+        let mut child = command.spawn().map_err(with_path)?;
         let end = Instant::now() + limit;
         loop {
-            if let Some(status) = child.try_wait().map_err(told)? {
+            if let Some(status) = child.try_wait().map_err(with_path)? {
                 return Ok(status.code().map_or(End::Signal, End::Code));
             }
             if Instant::now() > end {
                 let group = format!("-{}", child.id());
                 // Fails if the program has just ended.
                 drop(output(Command::new("kill").args(["-KILL", "--", &group])));
-                child.wait().map_err(told)?;
+                child.wait().map_err(with_path)?;
                 return Ok(End::TooLate);
             }
             std::thread::sleep(Duration::from_millis(20));

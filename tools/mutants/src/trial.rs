@@ -46,7 +46,7 @@ pub(crate) fn run(root: &Path, patches: &[&Patch]) -> Result<bool> {
         };
         let (word, what) = verdict.words(&patch.fault);
         let test = format!("{} {}", patch.test.place.name(), patch.test.name);
-        say(
+        print_result(
             word,
             begun,
             &format!("{} ({test}): {}", patch.name, short(&what)),
@@ -55,11 +55,11 @@ pub(crate) fn run(root: &Path, patches: &[&Patch]) -> Result<bool> {
             wrong.push(patch.name.as_str());
         }
     }
-    Ok(sum(patches.len(), &wrong, start))
+    Ok(print_summary(patches.len(), &wrong, start))
 }
 
 /// Prints how many faults were found. True if all were.
-pub(crate) fn sum(all: usize, wrong: &[&str], start: Instant) -> bool {
+pub(crate) fn print_summary(all: usize, wrong: &[&str], start: Instant) -> bool {
     println!(
         "{} of {all} faults found, {} s",
         all - wrong.len(),
@@ -91,12 +91,12 @@ fn without_faults(copy: &Copy, patches: &[&Patch]) -> Result<BTreeMap<Test, Stri
         let log = copy.place.join("without-a-fault.log");
         let why = match copy.run(&program, test, limit, &log)? {
             Outcome::Passed => None,
-            Outcome::Failed(what) => Some(format!("it fails without the fault: {what}")),
-            Outcome::Hung => Some("without the fault it does not end in time".into()),
-            Outcome::NotRun => Some("there is no such test".into()),
+            Outcome::Failed(what) => Some(format!("the test fails without the fault: {what}")),
+            Outcome::Hung => Some("the test does not end in time without the fault".into()),
+            Outcome::NotRun => Some("the test does not exist".into()),
         };
         let word = if why.is_some() { "UNFIT" } else { "passes" };
-        say(
+        print_result(
             word,
             begun,
             &format!("{} {} {}", test.place.name(), test.name, env(test)),
@@ -117,7 +117,9 @@ fn env(test: &Test) -> String {
 /// Applies one fault, runs its test, and reverts the fault.
 fn verdict(copy: &Copy, patch: &Patch) -> Result<Verdict> {
     if let Err(fault) = copy.apply(patch) {
-        return Ok(Verdict::Spoiled(format!("it does not apply: {fault}")));
+        return Ok(Verdict::Spoiled(format!(
+            "the patch does not apply: {fault}"
+        )));
     }
     let verdict = tried(copy, patch);
     copy.restore(patch)?;
@@ -127,22 +129,26 @@ fn verdict(copy: &Copy, patch: &Patch) -> Result<Verdict> {
 fn tried(copy: &Copy, patch: &Patch) -> Result<Verdict> {
     let program = match copy.build(&patch.test.place) {
         Ok(program) => program,
-        Err(fault) => return Ok(Verdict::Spoiled(format!("it does not compile: {fault}"))),
+        Err(fault) => {
+            return Ok(Verdict::Spoiled(format!(
+                "the patched library does not compile: {fault}"
+            )));
+        }
     };
     let log = copy.place.join(format!("{}.log", patch.name));
     Ok(match copy.run(&program, &patch.test, patch.limit, &log)? {
         Outcome::Passed => Verdict::Missed,
         Outcome::Failed(what) if is_of_a_broken_script(&what) => {
-            Verdict::Spoiled(format!("its script does not run: {what}"))
+            Verdict::Spoiled(format!("the patched script does not run: {what}"))
         }
         Outcome::Failed(what) => Verdict::Found(what),
-        Outcome::Hung if patch.hangs => Verdict::Found("it does not end".into()),
-        Outcome::Hung => Verdict::Spoiled("it does not end in time".into()),
-        Outcome::NotRun => Verdict::Spoiled("there is no such test".into()),
+        Outcome::Hung if patch.hangs => Verdict::Found("the test does not end".into()),
+        Outcome::Hung => Verdict::Spoiled("the test does not end in time".into()),
+        Outcome::NotRun => Verdict::Spoiled("the test does not exist".into()),
     })
 }
 
-/// Whether the failure is that of a script with an undefined name. Such a patch is invalid, because any test would
+/// Whether the test failed because a script has an undefined name or does not compile. Such a patch is invalid, because any test would
 /// detect it.
 fn is_of_a_broken_script(what: &str) -> bool {
     ["user_script:", "compiling script"]
@@ -150,10 +156,12 @@ fn is_of_a_broken_script(what: &str) -> bool {
         .any(|part| what.contains(part))
 }
 
-pub(crate) fn say(word: &str, begun: Instant, what: &str) {
+/// Prints the outcome of one trial, with the time that it took.
+pub(crate) fn print_result(word: &str, begun: Instant, what: &str) {
     println!("{word:8}{:6.1} s  {what}", begun.elapsed().as_secs_f64());
 }
 
+/// The beginning of a message.
 pub(crate) fn short(what: &str) -> String {
     let limit = if what.contains('\n') { 2000 } else { 200 };
     what.chars().take(limit).collect()
