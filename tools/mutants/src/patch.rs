@@ -129,7 +129,7 @@ fn parse(name: &str, path: &Path, text: &str) -> Result<Patch> {
     let (seconds, hangs) = (take("seconds"), take("hangs"));
     let fault_run = match (take("fault run"), take("class"), take("shows")) {
         (Some(arguments), Some(class), Some(shows)) => {
-            Some(FaultRun::parse(&arguments, class, shows)?)
+            Some(FaultRun::parse(&arguments, class, &shows)?)
         }
         (None, None, None) => None,
         (Some(_), _, _) => return Err("a fault run needs `class` and `shows`".into()),

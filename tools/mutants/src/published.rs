@@ -22,7 +22,7 @@ pub(crate) struct FaultRun {
 }
 
 impl FaultRun {
-    pub(crate) fn parse(arguments: &str, class: String, shows: String) -> Result<Self> {
+    pub(crate) fn parse(arguments: &str, class: String, shows: &str) -> Result<Self> {
         let arguments: Vec<String> = arguments.split_whitespace().map(str::to_owned).collect();
         for pair in arguments.chunks(2) {
             if pair.len() < 2 || !pair[0].starts_with("--") || pair[1].starts_with("--") {
@@ -84,7 +84,7 @@ mod tests {
     const RIGHT: &str = "--fault none --deployment single --seed 1";
 
     fn parsed(arguments: &str) -> Result<FaultRun> {
-        FaultRun::parse(arguments, "lost wake".into(), "was held".into())
+        FaultRun::parse(arguments, "lost wake".into(), "was held")
     }
 
     #[test]
@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn a_violation_counts_if_it_is_a_consequence_of_the_fault() {
-        let shows = "was held by | nothing had happened".to_owned();
+        let shows = "was held by | nothing had happened";
         let run = FaultRun::parse(RIGHT, "release of anybody's hold".into(), shows).unwrap();
         assert!(run.explains("a: worker 1 was held by worker 2"));
         assert!(run.explains("a: worker 1 lost it, and nothing had happened since"));
