@@ -179,9 +179,7 @@ impl LocalQueues {
                 return queue.promote(None);
             }
             let next = queue.is_taken_by(hold);
-            if queue.streak == 0 {
-                queue.streak_since = Instant::now();
-            }
+            queue.streak_since = Instant::now();
             queue.turns.granted(yielded, resource.kind.wait_mode());
             next
         });
