@@ -223,7 +223,7 @@ impl Ledger {
         }
     }
 
-    /// Handles `sunsubscribe` for a channel. The server sends it in answer to the oldest request, or by itself.
+    /// Handles `sunsubscribe` for a channel: the reply to the oldest request, or a push that nobody asked for.
     pub(super) fn unsubscribed(&mut self, channel: &str) {
         if let Some(InFlight {
             request: Some(Request::Unsubscribe(gone, _)),

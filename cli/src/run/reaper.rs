@@ -32,7 +32,8 @@ const LOOK: Duration = Duration::from_millis(200);
 pub(super) struct Reaper {
     plan: Plan,
     process: Child,
-    told: Option<Moment>,
+    /// The last time that was written to it.
+    written: Option<Moment>,
 }
 
 impl Reaper {
@@ -40,13 +41,13 @@ impl Reaper {
         Ok(Reaper {
             plan,
             process: launch(plan, "")?,
-            told: None,
+            written: None,
         })
     }
 
     /// Tells the reaper how long the group may run. Replaces a reaper that was killed.
     pub(super) fn watch(&mut self, group: Pid, until: Moment) -> io::Result<()> {
-        if self.told == Some(until) {
+        if self.written == Some(until) {
             return Ok(());
         }
         let line = format!("{group} {}\n", until.to_text());
@@ -54,7 +55,7 @@ impl Reaper {
             // The new reaper gets the line as an argument, so that it knows the group from the start.
             self.process = launch(self.plan, &line)?;
         }
-        self.told = Some(until);
+        self.written = Some(until);
         Ok(())
     }
 
@@ -94,9 +95,9 @@ fn launch(plan: Plan, line: &str) -> io::Result<Child> {
         .spawn()
 }
 
-/// The last line of the runner.
+/// What the last line of the runner says.
 #[derive(Clone, Copy, Debug)]
-struct Told {
+struct Watched {
     group: Pid,
     until: Moment,
 }
@@ -119,15 +120,16 @@ pub(super) fn reap(runner: Pid, plan: Plan, first_line: &str) -> u8 {
     if SigSet::all().thread_block().is_err() {
         return exit::INTERNAL;
     }
-    let (mut text, mut told, mut step) = (String::new(), parse(first_line.trim_end()), Step::Watch);
+    let (mut text, mut watched, mut step) =
+        (String::new(), parse(first_line.trim_end()), Step::Watch);
     loop {
-        let next = told.and_then(|told| match step {
-            Step::Watch => Some(plan.stop_at(told.until)),
-            Step::Stopped => Some(plan.kill_at(told.until)),
+        let next = watched.and_then(|watched| match step {
+            Step::Watch => Some(plan.stop_at(watched.until)),
+            Step::Stopped => Some(plan.kill_at(watched.until)),
             Step::Killed => None,
         });
         if !read(&mut text, next).unwrap_or(false) {
-            if let Some(Told { group, .. }) = told {
+            if let Some(Watched { group, .. }) = watched {
                 complain("the runner was killed, and so is its command");
                 let _ = killpg(group, Signal::SIGKILL);
             }
@@ -137,11 +139,11 @@ pub(super) fn reap(runner: Pid, plan: Plan, first_line: &str) -> u8 {
             if line == DONE {
                 return if step == Step::Watch { 0 } else { exit::LOST };
             }
-            told = parse(line).or(told);
+            watched = parse(line).or(watched);
             text = rest.to_owned();
         }
-        let Some(told) = told else { continue };
-        step = advance(step, told, plan);
+        let Some(watched) = watched else { continue };
+        step = advance(step, watched, plan);
         if step == Step::Killed {
             // If the runner was stopped, let it continue and see what happened.
             let _ = kill(runner, Signal::SIGCONT);
@@ -149,13 +151,13 @@ pub(super) fn reap(runner: Pid, plan: Plan, first_line: &str) -> u8 {
     }
 }
 
-fn advance(step: Step, told: Told, plan: Plan) -> Step {
-    let signal = |signal| killpg(told.group, signal).unwrap_or_default();
-    if step != Step::Killed && plan.kill_at(told.until).has_come() {
+fn advance(step: Step, watched: Watched, plan: Plan) -> Step {
+    let signal = |signal| killpg(watched.group, signal).unwrap_or_default();
+    if step != Step::Killed && plan.kill_at(watched.until).has_come() {
         signal(Signal::SIGKILL);
         return Step::Killed;
     }
-    if step == Step::Watch && plan.stop_at(told.until).has_come() {
+    if step == Step::Watch && plan.stop_at(watched.until).has_come() {
         complain("the runner stands still: its command is stopped before the lock can end");
         signal(Signal::SIGTERM);
         signal(Signal::SIGCONT);
@@ -164,9 +166,9 @@ fn advance(step: Step, told: Told, plan: Plan) -> Step {
     step
 }
 
-fn parse(line: &str) -> Option<Told> {
+fn parse(line: &str) -> Option<Watched> {
     let (group, until) = line.split_once(' ')?;
-    Some(Told {
+    Some(Watched {
         group: Pid::from_raw(group.parse().ok()?),
         until: Moment::of_text(until)?,
     })

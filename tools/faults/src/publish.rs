@@ -68,8 +68,8 @@ impl PublishArguments {
         let to_text = |error: std::io::Error| error.to_string();
         let json = report.to_json().map_err(|error| error.to_string())?;
         fs::write(self.runs.join("results.json"), json).map_err(to_text)?;
-        // A cell of this library may be in the matrix and, with the same seed, in the comparison. Each has its own
-        // timeline, so the cells are told apart by their address.
+        // A cell of this library may be in the matrix and, with the same seed, in the comparison. The two cells are
+        // equal but have different timelines, so their addresses are compared.
         let timeline = |cell: &Cell| {
             if report.matrix.iter().any(|one| std::ptr::eq(one, cell)) {
                 matrix.timeline(cell)

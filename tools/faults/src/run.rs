@@ -381,13 +381,10 @@ impl Schedule<'_> {
 
     /// Performs the repeated action of the fault, if it has one, and sleeps until the next time.
     fn step(world: &mut World, on: &mut ActiveFault) {
-        match &mut on.injected.repeated {
-            Some(action) => {
-                action(world);
-                sleep_until(on.until.min(Instant::now() + INTERVAL));
-            }
-            None => sleep_until(on.until.min(Instant::now() + INTERVAL)),
+        if let Some(action) = &mut on.injected.repeated {
+            action(world);
         }
+        sleep_until(on.until.min(Instant::now() + INTERVAL));
     }
 
     fn heal(

@@ -74,8 +74,8 @@ impl<'a> Faults<'a> {
         })
     }
 
-    /// The last fault with two servers for this slot, of which one may not have known the hold at this time. The other
-    /// server may have it to the end.
+    /// The last fault that left two servers for this slot, if one of them may not have known the hold at this time. The
+    /// other one may have known it all the time.
     pub(super) fn dividing_fault(&self, slot: u16, hold: &Hold, at: u64) -> Option<&Fault<'a>> {
         let forgetting = self.forgetting(at).filter(|fault| fault.reaches_slot(slot));
         let mut replacing = forgetting.filter(|fault| fault.effect == Effect::Replaces);

@@ -18,7 +18,7 @@ type Pair = (usize, usize);
 struct Findings {
     /// Overlaps of valid holds, by pair and start. One pair can overlap several times.
     valid: BTreeMap<(Pair, u64), Overlap>,
-    /// Pairs of which one hold was granted while the other one was stale.
+    /// Pairs in which one hold was granted while the other one was stale.
     invalid: BTreeSet<Pair>,
 }
 
@@ -253,7 +253,7 @@ fn judge_overlap(trace: &Trace<'_>, context: &Context<'_>, overlap: &Overlap, ce
     }
 }
 
-/// The fault because of which the server that granted the last hold may not have known an earlier one.
+/// A fault that explains the overlap: the server that granted the last hold may not have known an earlier one.
 fn excuse<'a>(
     trace: &Trace<'_>,
     context: &'a Context<'_>,

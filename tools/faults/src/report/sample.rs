@@ -219,7 +219,7 @@ pub(super) fn readers() -> Vec<Event> {
     events
 }
 
-/// After a failover, two processes hold the same lock, until process 1 is told that its hold is lost.
+/// After a failover, two processes hold the same lock, until process 1 notices that its hold is lost.
 pub(super) fn two_holders() -> Vec<Event> {
     let lock_event = |at, process, what| event(at, process, 0, "plain:0", what);
     let ask = || What::Asked {

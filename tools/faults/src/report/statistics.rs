@@ -3,7 +3,7 @@
 /// 95 % of a normal distribution is within this many standard deviations of its mean.
 const DEVIATIONS: f64 = 1.959_964;
 
-/// Wilson's 95 % confidence interval for a share, of which `some` of `all` is a sample.
+/// Wilson's 95 % confidence interval of a share, from a sample in which `some` of `all` counted.
 pub(crate) fn wilson(some: u64, all: u64) -> (f64, f64) {
     if all == 0 {
         return (0.0, 1.0);
