@@ -1,9 +1,10 @@
 //! Masters that are replaced by force while a replica lacks their last grants.
 //!
-//! `LEASEHOLD_FORCED` is the number of failovers for each setting of durability (3);
-//! `LEASEHOLD_SEED` is the seed. With `--nocapture` it prints the rows of the table in
-//! `docs/guarantees.md`.
+//! `LEASEHOLD_FORCED` is the number of failovers for each setting of durability (3). A setting under which grants can be
+//! lost gets more of them until one was lost, because else the run shows nothing. `LEASEHOLD_SEED` is the seed. With
+//! `--nocapture` it prints the rows of the table in `docs/guarantees.md`.
 
+use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -17,6 +18,8 @@ use tokio::time::{sleep, timeout};
 use crate::contenders::size;
 
 const NAMES: usize = 12;
+/// The number of failovers, as a multiple of `LEASEHOLD_FORCED`, after which a run in which no grant was lost is given up.
+const PATIENCE: usize = 10;
 const WAIT: Duration = Duration::from_secs(5);
 /// For how long the promoted replica has received nothing, in ms.
 const LAG: std::ops::Range<u64> = 100..400;
@@ -171,9 +174,17 @@ async fn every_double_hold_is_reported_and_refused_by_the_resource() {
         ..Shape::default()
     });
     let seed = size("LEASEHOLD_SEED", 1);
-    let none = forced(&cluster, None, seed).await;
-    let one = forced(&cluster, Some(Durability::replicas(1)), seed).await;
-    let all = forced(&cluster, Some(Durability::replicas(2)), seed).await;
+    let failovers = size("LEASEHOLD_FORCED", 3);
+    let until_lost = failovers..=PATIENCE * failovers;
+    let none = forced(&cluster, None, until_lost.clone(), seed).await;
+    let one = forced(&cluster, Some(Durability::replicas(1)), until_lost, seed).await;
+    let all = forced(
+        &cluster,
+        Some(Durability::replicas(2)),
+        failovers..=failovers,
+        seed,
+    )
+    .await;
     assert!(none > 0, "the run shows nothing: no grant was lost");
     assert!(
         one > 0,
@@ -182,8 +193,13 @@ async fn every_double_hold_is_reported_and_refused_by_the_resource() {
     assert_eq!(all, 0, "a grant that every replica had was lost");
 }
 
-/// The number of double holds in this many failovers.
-async fn forced(cluster: &Cluster, durability: Option<Durability>, seed: usize) -> usize {
+/// Returns the number of double holds in these failovers. The run ends between the two numbers as soon as there was one.
+async fn forced(
+    cluster: &Cluster,
+    durability: Option<Durability>,
+    failovers: RangeInclusive<usize>,
+    seed: usize,
+) -> usize {
     let run = Arc::<Run>::default();
     let mut random = Rng::with_seed(u64::try_from(seed).expect("a seed"));
     let mut tasks = Vec::new();
@@ -204,9 +220,8 @@ async fn forced(cluster: &Cluster, durability: Option<Durability>, seed: usize) 
             }));
         }
     }
-    let failovers = size("LEASEHOLD_FORCED", 3);
-    let mut doubles = 0;
-    for _ in 0..failovers {
+    let (mut done, mut doubles) = (0, 0);
+    while done < *failovers.start() || (doubles == 0 && done < *failovers.end()) {
         let before = run.counts.acquired.load(SeqCst);
         eventually("they are at work", async || {
             run.counts.acquired.load(SeqCst) > before + 20
@@ -214,6 +229,7 @@ async fn forced(cluster: &Cluster, durability: Option<Durability>, seed: usize) 
         .await;
         replace_by_force(cluster, Duration::from_millis(random.u64(LAG))).await;
         doubles += run.settle().await;
+        done += 1;
     }
     run.stop.store(true, SeqCst);
     for task in tasks {
@@ -225,7 +241,7 @@ async fn forced(cluster: &Cluster, durability: Option<Durability>, seed: usize) 
     doubles += run.settle().await;
     let faults = run.faults.lock().expect("no panic");
     assert!(faults.is_empty(), "{faults:#?}");
-    show(durability, failovers, doubles, &run.counts);
+    show(durability, done, doubles, &run.counts);
     doubles
 }
 
