@@ -1,6 +1,6 @@
 //! Tests that the published fault run detects faults. It must report a violation with the fault, and none without it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
@@ -12,7 +12,7 @@ use serde::Serialize;
 use crate::Result;
 use crate::copy::Copy;
 use crate::patch::Patch;
-use crate::published::FaultRun;
+use crate::published::{Arguments, FaultRun};
 use crate::run::End;
 use crate::trial::{print_result, print_summary, short};
 
@@ -63,13 +63,15 @@ pub(crate) fn run(root: &Path, patches: &[&Patch], json: Option<&Path>) -> Resul
     let unfit = without_faults(&copy, &runs)?;
     // The next program is built while others run.
     let built = runs.iter().map(|(patch, run)| {
-        let built = match unfit.get(&run.arguments) {
+        let built = match run.runs.iter().find_map(|arguments| unfit.get(arguments)) {
             Some(why) => Err(why.clone()),
             None => built_with(&copy, patch),
         };
         (*patch, *run, built)
     });
-    let mut lines = in_parallel(built, |(patch, run, built)| tried(&copy, patch, run, built));
+    let mut lines = in_parallel(built, |(patch, run, built)| {
+        tried(&copy, patch, run, &built)
+    });
     lines.sort_by_key(|line| (line.class, line.name));
     if let Some(file) = json {
         let text = serde_json::to_string_pretty(&lines).map_err(|error| error.to_string())?;
@@ -98,21 +100,26 @@ fn built_with(copy: &Copy, patch: &Patch) -> Result<PathBuf> {
     Ok(program)
 }
 
-fn tried<'a>(copy: &Copy, patch: &'a Patch, run: &'a FaultRun, built: Result<PathBuf>) -> Line<'a> {
+/// Performs the runs of a fault in turn until one detects it.
+fn tried<'a>(
+    copy: &Copy,
+    patch: &'a Patch,
+    run: &'a FaultRun,
+    built: &Result<PathBuf>,
+) -> Line<'a> {
     let begun = Instant::now();
-    let outcome = built.and_then(|program| outcome_of(copy, &program, &patch.name, run));
-    let (word, said) = match outcome {
-        Err(why) | Ok(Outcome::Incomplete(why)) => ("SPOILED", why),
-        Ok(Outcome::Passed) => ("MISSED", patch.fault.clone()),
-        Ok(Outcome::Violated(all)) => match all.iter().find(|one| run.explains(one)) {
-            Some(one) => ("found", one.clone()),
-            None => (
-                "SPOILED",
-                format!("only other violations: {}", all.join("; ")),
-            ),
-        },
-    };
-    let arguments = run.arguments.join(" ");
+    let (mut word, mut said, mut arguments) = ("SPOILED", String::new(), String::new());
+    for one in &run.runs {
+        let outcome = match built {
+            Ok(program) => outcome_of(copy, program, &patch.name, one),
+            Err(why) => Err(why.clone()),
+        };
+        (word, said) = judged(patch, run, outcome);
+        arguments = one.to_string();
+        if word == "found" {
+            break;
+        }
+    }
     print_result(
         word,
         begun,
@@ -131,27 +138,41 @@ fn tried<'a>(copy: &Copy, patch: &'a Patch, run: &'a FaultRun, built: Result<Pat
     }
 }
 
+fn judged(patch: &Patch, run: &FaultRun, outcome: Result<Outcome>) -> (&'static str, String) {
+    match outcome {
+        Err(why) | Ok(Outcome::Incomplete(why)) => ("SPOILED", why),
+        Ok(Outcome::Passed) => ("MISSED", patch.fault.clone()),
+        Ok(Outcome::Violated(all)) => match all.iter().find(|one| run.explains(one)) {
+            Some(one) => ("found", one.clone()),
+            None => (
+                "SPOILED",
+                format!("only other violations: {}", all.join("; ")),
+            ),
+        },
+    }
+}
+
 /// Performs each run without the fault, several at once. Returns the arguments of those that do not pass, and
 /// the reasons. With a fault, such a run would show nothing.
 fn without_faults(
     copy: &Copy,
     runs: &[(&Patch, &FaultRun)],
-) -> Result<BTreeMap<Vec<String>, String>> {
+) -> Result<BTreeMap<Arguments, String>> {
     let built = copy.build_fault_run()?;
     // Copied, because the next build would overwrite the program.
     let program = copy.place.join("without-a-fault.program");
     std::fs::copy(built, &program).map_err(|error| format!("{}: {error}", program.display()))?;
-    let runs: BTreeMap<_, _> = runs.iter().map(|(_, run)| (&run.arguments, *run)).collect();
-    let unfit = in_parallel(runs, |(arguments, run)| {
+    let runs: BTreeSet<_> = runs.iter().flat_map(|(_, run)| &run.runs).collect();
+    let unfit = in_parallel(runs, |arguments| {
         let begun = Instant::now();
-        let name = format!("without-a-fault{}", arguments.concat());
-        let why = match outcome_of(copy, &program, &name, run) {
+        let name = format!("without-a-fault{}", arguments.words().concat());
+        let why = match outcome_of(copy, &program, &name, arguments) {
             Ok(Outcome::Passed) => None,
             Ok(Outcome::Violated(all)) => Some(all.join("; ")),
             Ok(Outcome::Incomplete(why)) | Err(why) => Some(why),
         };
         let word = if why.is_some() { "UNFIT" } else { "passes" };
-        print_result(word, begun, &arguments.join(" "));
+        print_result(word, begun, &arguments.to_string());
         Some((arguments.clone(), format!("without the fault: {}", why?)))
     });
     Ok(unfit.into_iter().flatten().collect())
@@ -180,12 +201,12 @@ fn in_parallel<T, R: Send>(
     done.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn outcome_of(copy: &Copy, program: &Path, name: &str, run: &FaultRun) -> Result<Outcome> {
+fn outcome_of(copy: &Copy, program: &Path, name: &str, run: &Arguments) -> Result<Outcome> {
     let out = copy.place.join(format!("{name}.fault-run"));
     std::fs::create_dir_all(&out).map_err(|error| format!("{}: {error}", out.display()))?;
     let log = copy.place.join(format!("{name}.fault-run.log"));
     let mut command = Command::new(program);
-    command.args(&run.arguments).arg("--out").arg(&out);
+    command.args(run.words()).arg("--out").arg(&out);
     let end = copy.ended(
         &mut command,
         &[],

@@ -20,7 +20,7 @@
 //! | `env` | `NAME=value` for the test; optional |
 //! | `seconds` | how long the test may take; optional |
 //! | `hangs` | `yes`: the fault is detected if the test takes longer than that |
-//! | `fault run` | arguments with which `leasehold-faults` detects the fault as well; optional |
+//! | `fault run` | arguments with which `leasehold-faults` detects the fault as well; several, separated by ` \| `, are tried until one does; optional |
 //! | `class` | with `fault run`: the class of faults of which this is the example |
 //! | `shows` | with `fault run`: a literal part of the reported violation; several are separated by ` \| ` |
 

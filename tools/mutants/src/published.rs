@@ -1,5 +1,6 @@
 //! How the published fault run detects a fault: its arguments, and the violation.
 
+use std::fmt::{self, Display, Formatter};
 use std::path::Path;
 
 use crate::Result;
@@ -11,39 +12,36 @@ const SOURCES: &str = "tools/faults/src";
 const NEEDED: [&str; 3] = ["--fault", "--deployment", "--seed"];
 const DEPLOYMENTS: [&str; 4] = ["single", "sentinel", "cluster", "five"];
 
+/// The arguments of a published run.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Arguments(Vec<String>);
+
 /// How the fault run detects a fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FaultRun {
     /// The class of faults of which this is the example.
     pub(crate) class: String,
-    pub(crate) arguments: Vec<String>,
+    /// The arguments of one run, or of several. They are tried in turn until one detects the fault.
+    pub(crate) runs: Vec<Arguments>,
     /// A part of the text of each violation that is a consequence of the fault. Other violations do not count.
     pub(crate) shows: Vec<String>,
 }
 
-impl FaultRun {
-    pub(crate) fn parse(arguments: &str, class: String, shows: &str) -> Result<Self> {
+impl Arguments {
+    fn parse(arguments: &str) -> Result<Self> {
         let arguments: Vec<String> = arguments.split_whitespace().map(str::to_owned).collect();
         for pair in arguments.chunks(2) {
             if pair.len() < 2 || !pair[0].starts_with("--") || pair[1].starts_with("--") {
                 return Err(format!("not an option with a value: {}", pair.join(" ")));
             }
         }
-        let shows = shows.split(" | ").map(str::to_owned).collect();
-        let run = FaultRun {
-            class,
-            arguments,
-            shows,
-        };
+        let run = Self(arguments);
         for needed in NEEDED {
             run.value(needed)
                 .ok_or(format!("its fault run has no {needed}"))?;
         }
-        if run.arguments.len() > 2 * NEEDED.len() {
-            return Err(format!(
-                "not the arguments of a published run: {}",
-                run.arguments.join(" ")
-            ));
+        if run.0.len() > 2 * NEEDED.len() {
+            return Err(format!("not the arguments of a published run: {run}"));
         }
         let seed = run.value("--seed").unwrap_or_default();
         seed.parse::<u64>()
@@ -51,18 +49,16 @@ impl FaultRun {
         Ok(run)
     }
 
-    /// Whether the violation is a consequence of the fault.
-    pub(crate) fn explains(&self, violation: &str) -> bool {
-        self.shows.iter().any(|part| violation.contains(part))
+    pub(crate) fn words(&self) -> &[String] {
+        &self.0
     }
 
     fn value(&self, option: &str) -> Option<&str> {
-        let at = self.arguments.iter().position(|word| word == option)?;
-        self.arguments.get(at + 1).map(String::as_str)
+        let at = self.0.iter().position(|word| word == option)?;
+        self.0.get(at + 1).map(String::as_str)
     }
 
-    /// What is wrong with the arguments.
-    pub(crate) fn faults(&self, root: &Path) -> Vec<String> {
+    fn faults(&self, root: &Path) -> Vec<String> {
         let mut faults = Vec::new();
         let value = |option: &str| self.value(option).unwrap_or_default();
         let fault = value("--fault");
@@ -74,6 +70,33 @@ impl FaultRun {
             faults.push(format!("no deployment {}", value("--deployment")));
         }
         faults
+    }
+}
+
+impl Display for Arguments {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.join(" "))
+    }
+}
+
+impl FaultRun {
+    pub(crate) fn parse(runs: &str, class: String, shows: &str) -> Result<Self> {
+        let runs = runs.split(" | ").map(Arguments::parse);
+        Ok(FaultRun {
+            class,
+            runs: runs.collect::<Result<_>>()?,
+            shows: shows.split(" | ").map(str::to_owned).collect(),
+        })
+    }
+
+    /// Whether the violation is a consequence of the fault.
+    pub(crate) fn explains(&self, violation: &str) -> bool {
+        self.shows.iter().any(|part| violation.contains(part))
+    }
+
+    /// What is wrong with the arguments.
+    pub(crate) fn faults(&self, root: &Path) -> Vec<String> {
+        self.runs.iter().flat_map(|run| run.faults(root)).collect()
     }
 }
 
@@ -89,7 +112,13 @@ mod tests {
 
     #[test]
     fn arguments_are_read() {
-        assert_eq!(parsed(RIGHT).unwrap().value("--deployment"), Some("single"));
+        let two = parsed(&format!("{RIGHT} | {}", RIGHT.replace("single", "five"))).unwrap();
+        let deployments: Vec<_> = two
+            .runs
+            .iter()
+            .map(|run| run.value("--deployment"))
+            .collect();
+        assert_eq!(deployments, [Some("single"), Some("five")]);
         for (from, to, part) in [
             ("--seed 1", "", "has no --seed"),
             ("--seed 1", "--seed", "not an option with a value: --seed"),

@@ -53,13 +53,10 @@ fn table(patches: &[Patch]) -> String {
         let env = env.collect::<Vec<_>>().concat();
         let (place, title) = (test.place.name(), &test.name);
         let was = was.as_deref().unwrap_or("");
-        let seen = fault_run.as_ref().map(|run| {
-            format!(
-                "{}: “{}”: `{}`",
-                run.class,
-                run.shows.join("” or “"),
-                run.arguments.join(" ")
-            )
+        let seen = fault_run.as_ref().map(|fault_run| {
+            let runs = fault_run.runs.iter().map(|run| format!("`{run}`"));
+            let (shows, runs) = (fault_run.shows.join("” or “"), runs.collect::<Vec<_>>());
+            format!("{}: “{shows}”: {}", fault_run.class, runs.join(" or "))
         });
         let seen = seen.unwrap_or_default();
         let row = format!("`{name}`: {fault} | {kind} | {place}, `{title}`{env} | {was} | {seen}");
@@ -73,6 +70,9 @@ mod tests {
     use super::*;
     use crate::patch::{Place, Test};
     use crate::published::FaultRun;
+
+    const RUNS: &str =
+        "--fault none --deployment single --seed 1 | --fault none --deployment five --seed 1";
 
     #[test]
     fn the_text_between_the_marks_is_replaced() {
@@ -89,17 +89,16 @@ mod tests {
             },
             limit: std::time::Duration::ZERO,
             hangs: false,
-            fault_run: Some(FaultRun {
-                class: "lost wake".into(),
-                arguments: vec!["--fault".into(), "none".into()],
-                shows: vec!["was held by".into()],
-            }),
+            fault_run: Some(
+                FaultRun::parse(RUNS, "lost wake".into(), "was held by").expect("right"),
+            ),
             files: Vec::new(),
         };
         let page = format!("a\n{BEGIN}old\n{END}\nb\n");
         let filled = filled(&page, std::slice::from_ref(&patch)).unwrap();
         let row = "| `a-fault`: It opens. | plain | simulation, `seeds_hold`, `A=1` | survived \
-                   | lost wake: “was held by”: `--fault none` |\n";
+                   | lost wake: “was held by”: `--fault none --deployment single --seed 1` or \
+                   `--fault none --deployment five --seed 1` |\n";
         assert!(
             filled.starts_with("a\n") && filled.ends_with(&format!("{row}\n{END}\nb\n")),
             "{filled}"
