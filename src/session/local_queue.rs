@@ -179,7 +179,6 @@ impl LocalQueues {
                 return queue.promote(None);
             }
             let next = queue.is_taken_by(hold);
-            queue.streak_since = Instant::now();
             queue.turns.granted(yielded, resource.kind.wait_mode());
             next
         });
@@ -197,13 +196,13 @@ impl LocalQueues {
         terms: HoldTerms,
         pass: impl FnOnce(HoldTerms) -> Arc<Hold>,
     ) -> Option<Arc<Hold>> {
-        let queue = self.map.get_mut(&hold.resource.queue_name);
-        let mut queue = queue.filter(|queue| queue.is_held_by(hold))?;
+        let mut queue = self.map.get_mut(&hold.resource.queue_name)?;
+        let mut hand_overs = queue.hand_overs_of(hold)?;
         if queue.waiters.is_empty() {
             return None;
         }
         let bounded =
-            queue.streak >= self.streak.count || queue.streak_since.elapsed() >= self.streak.time;
+            hand_overs.count >= self.streak.count || hand_overs.since.elapsed() >= self.streak.time;
         let may_pass =
             !bounded && hold.resource.kind.hands_over() && terms.renewed && hold.can_hand_over();
         let next = match queue.waiters.first_entry() {
@@ -212,10 +211,13 @@ impl LocalQueues {
             }
             _ => return None,
         };
-        queue.streak += 1;
+        hand_overs.count += 1;
         let hold = pass(next.terms);
         // The queue must know the hold before anybody else does (QUEUE-4).
-        queue.state = QueueState::Held(hold.clone());
+        queue.state = QueueState::Held {
+            hold: hold.clone(),
+            hand_overs,
+        };
         next.set_signal(WaiterSignal::Granted(hold.clone()));
         drop(queue);
         next.notify();
@@ -321,7 +323,7 @@ impl LocalQueues {
     pub(crate) fn waited_for(&self) -> Vec<Arc<Resource>> {
         let waits = |queue: &LocalQueue| match &queue.state {
             QueueState::Contending(_) => queue.resource.kind.wait_mode().listens(),
-            QueueState::Held(hold) => hold.is_live() && !queue.waiters.is_empty(),
+            QueueState::Held { hold, .. } => hold.is_live() && !queue.waiters.is_empty(),
             QueueState::Vacant { .. } => false,
         };
         let mut resources = self.map.collect(|_, queue| {

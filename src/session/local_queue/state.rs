@@ -19,8 +19,6 @@ pub(super) struct LocalQueue {
     pub(super) waiters: BTreeMap<u64, Arc<Waiter>>,
     /// If Redis keeps the order, waiters that each ask for themselves.
     pub(super) contenders: BTreeMap<u64, Arc<Waiter>>,
-    pub(super) streak: u32,
-    pub(super) streak_since: Instant,
     pub(super) turns: Turns,
 }
 
@@ -28,9 +26,19 @@ pub(super) enum QueueState {
     /// This waiter asks Redis on behalf of all.
     Contending(Arc<Waiter>),
     /// This client's hold has the lock or is being released.
-    Held(Arc<Hold>),
+    Held {
+        hold: Arc<Hold>,
+        hand_overs: HandOvers,
+    },
     /// Neither. If `yielding`, the next waiter lets other clients go first.
     Vacant { yielding: Option<Yield> },
+}
+
+/// The hand-overs since Redis granted the lock to this client.
+#[derive(Clone, Copy)]
+pub(super) struct HandOvers {
+    pub(super) count: u32,
+    pub(super) since: Instant,
 }
 
 /// What is left to do after a change, once the queue is unlocked.
@@ -43,21 +51,17 @@ pub(super) enum Next {
 
 impl LocalQueue {
     pub(super) fn new(resource: Arc<Resource>) -> Self {
-        let now = Instant::now();
         LocalQueue {
             resource,
             state: QueueState::Vacant { yielding: None },
             waiters: BTreeMap::new(),
             contenders: BTreeMap::new(),
-            streak: 0,
-            streak_since: now,
-            turns: Turns::beginning(now),
+            turns: Turns::beginning(Instant::now()),
         }
     }
 
     /// Makes the next waiter the contender.
     pub(super) fn promote(&mut self, yielding: Option<Yield>) -> Next {
-        self.streak = 0;
         if let Some((_, next)) = self.waiters.pop_first() {
             if let Some(before) = self.contender() {
                 next.learns_from(before);
@@ -71,13 +75,19 @@ impl LocalQueue {
         }
     }
 
-    /// A hold now has the lock, unless it ended before: then it may already have tried to leave the
-    /// queue (QUEUE-4).
+    /// A hold that Redis has just granted now has the lock, unless it ended before: then it may already have
+    /// tried to leave the queue (QUEUE-4).
     pub(super) fn is_taken_by(&mut self, hold: &Arc<Hold>) -> Next {
         if hold.has_ended() {
             return self.promote(None);
         }
-        self.state = QueueState::Held(hold.clone());
+        self.state = QueueState::Held {
+            hold: hold.clone(),
+            hand_overs: HandOvers {
+                count: 0,
+                since: Instant::now(),
+            },
+        };
         Next::Same
     }
 
@@ -89,7 +99,7 @@ impl LocalQueue {
     pub(super) fn contender(&self) -> Option<&Arc<Waiter>> {
         match &self.state {
             QueueState::Contending(contender) => Some(contender),
-            QueueState::Held(_) | QueueState::Vacant { .. } => None,
+            QueueState::Held { .. } | QueueState::Vacant { .. } => None,
         }
     }
 
@@ -106,13 +116,24 @@ impl LocalQueue {
     }
 
     pub(super) fn is_held_by(&self, hold: &Hold) -> bool {
-        matches!(&self.state, QueueState::Held(holder) if holder.id == hold.id)
+        self.hand_overs_of(hold).is_some()
+    }
+
+    /// The hand-overs so far, if the queue is held by this hold.
+    pub(super) fn hand_overs_of(&self, hold: &Hold) -> Option<HandOvers> {
+        match &self.state {
+            QueueState::Held {
+                hold: holder,
+                hand_overs,
+            } if holder.id == hold.id => Some(*hand_overs),
+            _ => None,
+        }
     }
 
     /// The hold that has the lock, unless it is being released.
     pub(super) fn holder(&self) -> Option<Arc<Hold>> {
         match &self.state {
-            QueueState::Held(hold) if hold.is_live() => Some(hold.clone()),
+            QueueState::Held { hold, .. } if hold.is_live() => Some(hold.clone()),
             _ => None,
         }
     }
@@ -120,7 +141,7 @@ impl LocalQueue {
     /// The hold that the queue is held by although it is over. QUEUE-4 rules that out.
     pub(super) fn stale_hold(&self, now: Moment) -> Option<Arc<Hold>> {
         match &self.state {
-            QueueState::Held(hold) if hold.is_over(now) => Some(hold.clone()),
+            QueueState::Held { hold, .. } if hold.is_over(now) => Some(hold.clone()),
             _ => None,
         }
     }
