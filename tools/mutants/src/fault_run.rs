@@ -14,7 +14,7 @@ use crate::copy::Copy;
 use crate::patch::Patch;
 use crate::published::{Arguments, FaultRun};
 use crate::run::End;
-use crate::trial::{print_result, print_summary, short};
+use crate::trial::{Verdict, print_result, print_summary, short};
 
 /// The extra time of a run, in which servers start and clients end.
 const EXTRA: Duration = Duration::from_secs(180);
@@ -100,7 +100,6 @@ fn built_with(copy: &Copy, patch: &Patch) -> Result<PathBuf> {
     Ok(program)
 }
 
-/// Performs the runs of a fault in turn until one detects it.
 fn tried<'a>(
     copy: &Copy,
     patch: &'a Patch,
@@ -108,18 +107,11 @@ fn tried<'a>(
     built: &Result<PathBuf>,
 ) -> Line<'a> {
     let begun = Instant::now();
-    let (mut word, mut said, mut arguments) = ("SPOILED", String::new(), String::new());
-    for one in &run.runs {
-        let outcome = match built {
-            Ok(program) => outcome_of(copy, program, &patch.name, one),
-            Err(why) => Err(why.clone()),
-        };
-        (word, said) = judged(patch, run, outcome);
-        arguments = one.to_string();
-        if word == "found" {
-            break;
-        }
-    }
+    let (arguments, verdict) = match built {
+        Ok(program) => first_to_find(copy, program, &patch.name, run),
+        Err(why) => (String::new(), Verdict::Spoiled(why.clone())),
+    };
+    let (word, said) = verdict.words(&patch.fault);
     print_result(
         word,
         begun,
@@ -138,16 +130,26 @@ fn tried<'a>(
     }
 }
 
-fn judged(patch: &Patch, run: &FaultRun, outcome: Result<Outcome>) -> (&'static str, String) {
+/// Performs the runs in turn until one detects the fault. Returns the arguments and the verdict of the last one.
+fn first_to_find(copy: &Copy, program: &Path, name: &str, run: &FaultRun) -> (String, Verdict) {
+    let mut last = (String::new(), Verdict::Missed);
+    for arguments in &run.runs {
+        let verdict = judged(run, outcome_of(copy, program, name, arguments));
+        last = (arguments.to_string(), verdict);
+        if matches!(last.1, Verdict::Found(_)) {
+            break;
+        }
+    }
+    last
+}
+
+fn judged(run: &FaultRun, outcome: Result<Outcome>) -> Verdict {
     match outcome {
-        Err(why) | Ok(Outcome::Incomplete(why)) => ("SPOILED", why),
-        Ok(Outcome::Passed) => ("MISSED", patch.fault.clone()),
+        Err(why) | Ok(Outcome::Incomplete(why)) => Verdict::Spoiled(why),
+        Ok(Outcome::Passed) => Verdict::Missed,
         Ok(Outcome::Violated(all)) => match all.iter().find(|one| run.explains(one)) {
-            Some(one) => ("found", one.clone()),
-            None => (
-                "SPOILED",
-                format!("only other violations: {}", all.join("; ")),
-            ),
+            Some(one) => Verdict::Found(one.clone()),
+            None => Verdict::Spoiled(format!("only other violations: {}", all.join("; "))),
         },
     }
 }

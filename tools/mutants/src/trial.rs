@@ -148,8 +148,8 @@ fn tried(copy: &Copy, patch: &Patch) -> Result<Verdict> {
     })
 }
 
-/// Whether the test failed because a script has an undefined name or does not compile. Such a patch is invalid, because any test would
-/// detect it.
+/// Whether the test failed because a script has an undefined name or does not compile. Such a patch is invalid, because
+/// any test would detect it.
 fn is_of_a_broken_script(what: &str) -> bool {
     ["user_script:", "compiling script"]
         .iter()
