@@ -1,8 +1,8 @@
 //! Masters that are replaced by force while a replica lacks their last grants.
 //!
-//! `LEASEHOLD_FORCED` is the number of failovers for each setting of durability (3). A setting under which grants can be
-//! lost gets more of them until one was lost, because else the run shows nothing. `LEASEHOLD_SEED` is the seed. With
-//! `--nocapture` it prints the rows of the table in `docs/guarantees.md`.
+//! `LEASEHOLD_FORCED` is the number of failovers for each setting of durability (3). Where grants can be lost, the run
+//! goes on until a lost one has led to a double hold, because otherwise it shows nothing. `LEASEHOLD_SEED` is the seed.
+//! With `--nocapture` it prints the rows of the table in `docs/guarantees.md`.
 
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::SeqCst};
@@ -18,7 +18,7 @@ use tokio::time::{sleep, timeout};
 use crate::contenders::size;
 
 const NAMES: usize = 12;
-/// The number of failovers, as a multiple of `LEASEHOLD_FORCED`, after which a run in which no grant was lost is given up.
+/// A run without a double hold is given up after this many times `LEASEHOLD_FORCED` failovers.
 const PATIENCE: usize = 10;
 const WAIT: Duration = Duration::from_secs(5);
 /// For how long the promoted replica has received nothing, in ms.
@@ -193,7 +193,7 @@ async fn every_double_hold_is_reported_and_refused_by_the_resource() {
     assert_eq!(all, 0, "a grant that every replica had was lost");
 }
 
-/// Returns the number of double holds in these failovers. The run ends between the two numbers as soon as there was one.
+/// Returns the number of double holds. After the lower number of failovers, the run ends when there was one.
 async fn forced(
     cluster: &Cluster,
     durability: Option<Durability>,
