@@ -74,7 +74,7 @@
 //! - **Not cancel safe.** Something is lost; the call says how to recover. None in this version.
 //!
 //! A future may also be kept without being polled, as in an idle branch of a `select!` loop or a stream that is
-//! not drained. If a woken acquisition is not polled within [`Lock::UNATTENDED`], the client cleans up as if the
+//! not drained. If a woken acquisition is not polled within [`Lock::POLL_WITHIN`], the client cleans up as if the
 //! future had been dropped, and serves the next waiter. If the future is polled later, it starts again and is
 //! allowed twice as long.
 //!

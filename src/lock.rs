@@ -20,7 +20,7 @@ use crate::lease::Lease;
 use crate::protocol::resource::Resource;
 use crate::session::Handle;
 use crate::session::acquire::acquire;
-use crate::session::attendance::UNATTENDED_MAX;
+use crate::session::attendance::POLL_WITHIN;
 use crate::session::hold::Hold;
 use crate::session::lock_settings::LockSettings;
 use crate::session::options::Options;
@@ -92,7 +92,7 @@ pub use inspect::Waiters;
 ///
 /// # Futures that nobody polls
 ///
-/// If a woken acquisition is not polled within [`UNATTENDED`](Lock::UNATTENDED), the next waiter is served
+/// If a woken acquisition is not polled within [`POLL_WITHIN`](Lock::POLL_WITHIN), the next waiter is served
 /// instead, or the lock is released. On a runtime that is slow for all its tasks, the limit is about a
 /// second. When the future is polled again, it queues again behind the waiters that came in the meantime, and
 /// its limit doubles. So a caller that polls late still gets the lock. If its wait ends first,
@@ -179,7 +179,7 @@ impl LockSet {
 
 impl Lock {
     /// If a woken acquisition is not polled within this time, the next waiter is served instead.
-    pub const UNATTENDED: Duration = UNATTENDED_MAX;
+    pub const POLL_WITHIN: Duration = POLL_WITHIN;
 }
 
 impl<G: Guard> Lock<G> {

@@ -131,7 +131,7 @@ impl LockGuard {
 
     /// Releases the lock; the future waits until Redis has confirmed it.
     ///
-    /// The release is sent within [`Lock::UNATTENDED`](crate::Lock::UNATTENDED), whether the future is polled
+    /// The release is sent within [`Lock::POLL_WITHIN`](crate::Lock::POLL_WITHIN), whether the future is polled
     /// or not. If the hold has several guards, the last one frees the lock.
     ///
     /// # Redis cost

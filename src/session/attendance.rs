@@ -57,10 +57,10 @@ use crate::stats::{Counters, count};
 use crate::sync::{Mutex, Notify, call_out};
 
 /// A future that was woken and is not polled is passed over within this time.
-pub(crate) const UNATTENDED_MAX: Duration = Duration::from_millis(100);
+pub(crate) const POLL_WITHIN: Duration = Duration::from_millis(100);
 /// The time between two looks. Passing over takes two looks, and a look may be late.
 const LOOK: Duration = Duration::from_millis(40);
-const _: () = assert!(LOOK.as_millis() * 2 < UNATTENDED_MAX.as_millis());
+const _: () = assert!(LOOK.as_millis() * 2 < POLL_WITHIN.as_millis());
 
 /// How much more slowly a future ages while its runtime runs nothing: it has one second at first.
 const STALLED_LOOKS: u64 = 25;

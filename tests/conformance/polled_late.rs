@@ -225,7 +225,7 @@ pub(crate) async fn a_late_caller_delays_others_for_at_most_twice_its_lateness(b
         eventually("granted", async || rival.is_locked().await.unwrap()).await;
         let granted = Instant::now();
         eventually("passed over", async || client.stats().passed_over > late).await;
-        let limit = Lock::UNATTENDED * 2_u32.pow(u32::try_from(late).unwrap());
+        let limit = Lock::POLL_WITHIN * 2_u32.pow(u32::try_from(late).unwrap());
         assert!(
             granted.elapsed() < limit + bed.late(20),
             "{:?}",

@@ -26,7 +26,7 @@ fn limit(bed: &Bed, kind: &Kind) -> Duration {
     } else {
         kind.late_ms()
     };
-    Lock::UNATTENDED + bed.late(pause)
+    Lock::POLL_WITHIN + bed.late(pause)
 }
 
 /// Once, the grant was renewed forever: another client timed out after 24 hours.
@@ -196,7 +196,7 @@ pub(crate) async fn permits_and_latches_do_not_wait_for_it_either(bed: Bed) {
     let kept = polled_for(bed.span(40), semaphore.acquire(1)).await;
     held.release().await.unwrap();
     let (next, took) = timed("granted", semaphore.acquire(1)).await;
-    assert!(took < Lock::UNATTENDED + bed.late(1500), "{took:?}");
+    assert!(took < Lock::POLL_WITHIN + bed.late(1500), "{took:?}");
     next.unwrap().release().await.unwrap();
     drop(kept);
 
@@ -206,7 +206,7 @@ pub(crate) async fn permits_and_latches_do_not_wait_for_it_either(bed: Bed) {
     let kept = polled_for(bed.span(40), permits.acquire(Lease::Renewed)).await;
     held.release().await.unwrap();
     let (next, took) = timed("granted", permits.acquire(Lease::Renewed)).await;
-    assert!(took < Lock::UNATTENDED + bed.late(1500), "{took:?}");
+    assert!(took < Lock::POLL_WITHIN + bed.late(1500), "{took:?}");
     next.unwrap().release().await.unwrap();
     drop(kept);
 
@@ -242,7 +242,7 @@ pub(crate) async fn a_place_in_a_fair_queue_is_not_kept_for_it(bed: Bed) {
         guard.unlock().await.unwrap();
     };
     let ((next, took), ()) = tokio::join!(timed("granted", rival.lock()), releasing);
-    assert!(took < Lock::UNATTENDED + bed.late(250), "{took:?}");
+    assert!(took < Lock::POLL_WITHIN + bed.late(250), "{took:?}");
     next.unwrap().unlock().await.unwrap();
     release(timed("polled again", kept).await.0).await;
 }

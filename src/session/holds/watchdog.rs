@@ -53,7 +53,7 @@ pub(crate) struct Watchdog {
 #[derive(Debug, Default)]
 struct Table {
     due: BTreeMap<(Instant, u64), Arc<Hold>>,
-    by_key: HashMap<Arc<str>, Under>,
+    by_key: HashMap<Arc<str>, HoldsOfKey>,
     /// The loop sleeps until this instant. Only an earlier duty has to wake it.
     asleep_until: Option<Instant>,
     /// When another server last became primary for some keys.
@@ -62,7 +62,7 @@ struct Table {
 
 /// The holds under one key, usually a single one.
 #[derive(Debug)]
-struct Under {
+struct HoldsOfKey {
     first: Arc<Hold>,
     others: BTreeMap<u64, Arc<Hold>>,
 }
@@ -274,7 +274,7 @@ impl Table {
                     holds.get_mut().others.insert(hold.id, hold.clone());
                 }
                 Entry::Vacant(none) => {
-                    none.insert(Under {
+                    none.insert(HoldsOfKey {
                         first: hold.clone(),
                         others: BTreeMap::new(),
                     });
@@ -309,7 +309,7 @@ impl Table {
         let holds = self.by_key.get(key);
         holds
             .into_iter()
-            .flat_map(|under| std::iter::once(&under.first).chain(under.others.values()))
+            .flat_map(|holds| std::iter::once(&holds.first).chain(holds.others.values()))
     }
 }
 
