@@ -463,8 +463,8 @@ impl Ledger {
             }
             entry.outlive(self.lease_max);
             let since = *entry.void_since.lock();
-            let told_within = self.lease_max + Duration::from_millis(50);
-            if since.is_some_and(|since| since.elapsed() > told_within) && !lost {
+            let notice_within = self.lease_max + Duration::from_millis(50);
+            if since.is_some_and(|since| since.elapsed() > notice_within) && !lost {
                 violation = Some(format!("what is gone was never reported lost: {wish:?}"));
             }
         }

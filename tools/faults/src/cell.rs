@@ -51,7 +51,7 @@ pub(crate) fn rules(arguments: &RunArguments, history: &[Event]) -> Rules {
         documented_errors: errors.collect(),
         knows_deadlines: peer.knows_deadlines,
         keeps_deadlines: false,
-        told_within: arguments.lease() / 3 + COMMAND_TIMEOUT + SCHEDULING_DELAY,
+        notice_within: arguments.lease() / 3 + COMMAND_TIMEOUT + SCHEDULING_DELAY,
         tells_losses: peer.tells_losses,
         fair: BTreeSet::new(),
         ..our_rules
@@ -98,7 +98,7 @@ fn our_rules(arguments: &RunArguments) -> Rules {
         replaced_by: replacing.into_iter().map(name).chain(elections).collect(),
         emptied_by: emptying.into_iter().map(name).collect(),
         // A client verifies its holds as soon as it learns of a failover.
-        told_within: if is_failover {
+        notice_within: if is_failover {
             by_renewal.min(FAILOVER_DETECTION + COMMAND_TIMEOUT + SCHEDULING_DELAY)
         } else {
             by_renewal

@@ -54,7 +54,7 @@
 //!
 //! Two kinds of faults make a server *forget* a hold:
 //!
-//! - A server is *replaced* by one that lags behind. Writes from half a second before the fault until `told_within`
+//! - A server is *replaced* by one that lags behind. Writes from half a second before the fault until `notice_within`
 //!   after its end may be lost. A hold with a lease update in that time may be forgotten. It counts as forgotten from
 //!   the beginning of the fault on, but not before all leases from earlier updates have ended: a replica that knew one
 //!   of them did not grant the lock to another client.
@@ -74,14 +74,14 @@
 //!   holds was forgotten at that time, and may have been granted before another one: a server that grants the lock must
 //!   know only earlier grants. If a grant overlaps a stale hold, the overlap is *invalid*, and is only counted.
 //! - **Notices** (`notice.rs`): in an excused overlap, one holder must notice in time: when its next renewal is
-//!   answered, and no later than its deadline. The answer may take `told_within` less a third of the common lease. Only
-//!   the deadline counts for a lease that nobody renews, for a process that a fault delays, and for a worker that
+//!   answered, and no later than its deadline. The answer may take `notice_within` less a third of the common lease.
+//!   Only the deadline counts for a lease that nobody renews, for a process that a fault delays, and for a worker that
 //!   paused. One holder that notices in time is enough. So is a holder whose hold may be forgotten and that leaves
 //!   before it has to notice.
 //! - **Losses** (`losses.rs`), of a library that compares deadlines: a hold is *lost* if its holder notices a loss
 //!   before it leaves, or if the release reports it, and the library does not confirm the hold later. A fixed lease
 //!   that ends is not lost. A loss needs a *cause*: a fault of any kind that concerns the process. It must have been on
-//!   at some time between the last lease update and the notice, or have ended at most `told_within` before. If the
+//!   at some time between the last lease update and the notice, or have ended at most `notice_within` before. If the
 //!   worker did not look when its deadline passed, the cause may also come later, until the worker looked. A doubt that
 //!   is taken back needs a cause too.
 //! - **Tokens** (`tokens.rs`): a hold that is valid when it is granted has a higher token than the previous one, unless
@@ -162,7 +162,7 @@ pub(crate) struct Rules {
     pub(crate) emptied_by: BTreeSet<String>,
     /// A holder notices within this time that its hold was lost: a third of a lease until the next renewal, plus the
     /// time until that is answered.
-    pub(crate) told_within: Duration,
+    pub(crate) notice_within: Duration,
     /// Whether the library promises that holders notice losses. Some do not.
     pub(crate) tells_losses: bool,
     /// The longest time for which a worker may wait for a free lock.

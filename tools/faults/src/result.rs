@@ -95,13 +95,13 @@ pub(crate) struct Losses {
     pub(crate) with_cause: u64,
     /// No event of the history explains the loss. Each one is a violation.
     pub(crate) without_cause: u64,
-    /// The longest time from another client's grant until the previous holder was told. A holder that learns of the
+    /// The longest time from another client's grant until the previous holder noticed. A holder that learns of the
     /// loss from its own release does not count.
-    pub(crate) longest_told_ms: u64,
+    pub(crate) longest_notice_ms: u64,
     /// How often a holder reported `Held` after another client had been granted the lock.
-    pub(crate) said_held: u64,
+    pub(crate) reported_held: u64,
     /// The longest time for which a holder reported that.
-    pub(crate) longest_said_held_ms: u64,
+    pub(crate) longest_reported_held_ms: u64,
 }
 
 /// Two holds of one lock at the same time.

@@ -132,12 +132,12 @@ pub(crate) fn reply(u: &mut Unstructured<'_>, depth: u32, out: &mut Vec<u8>) -> 
         0..=2 if depth > 0 => {
             let letter = *u.choose(b"**~>%|")?;
             let count = u.int_in_range(0..=6_usize)?;
-            let told = if u.ratio(1, 8)? {
+            let length = if u.ratio(1, 8)? {
                 number(u)?.to_owned()
             } else {
                 count.to_string()
             };
-            line(out, letter, told.as_bytes());
+            line(out, letter, length.as_bytes());
             let each = if matches!(letter, b'%' | b'|') { 2 } else { 1 };
             for _ in 0..count * each {
                 reply(u, depth - 1, out)?;

@@ -87,7 +87,7 @@ pub(super) struct Faults<'a> {
 
 impl<'a> Faults<'a> {
     pub(super) fn of(history: &'a [Event], rules: &Rules) -> Self {
-        let learn_time = nanos(rules.told_within);
+        let learn_time = nanos(rules.notice_within);
         let last = history.last().map_or(0, |event| event.at);
         let mut faults = Self {
             all: Vec::new(),

@@ -70,7 +70,7 @@ fn due(hold: &Hold, at: u64, context: &Context<'_>) -> u64 {
     let reply_time = nanos(
         context
             .rules
-            .told_within
+            .notice_within
             .saturating_sub(context.rules.lease / 3),
     );
     let due = deadline.min(next_renewal(hold, at, third).saturating_add(reply_time));
@@ -138,7 +138,7 @@ pub(super) fn count(participants: &[Participant<'_>], at: u64, cell: &mut Cell) 
             .min()
     };
     if let Some(noticed) = in_time.or_else(|| late().filter(|_| !left)) {
-        losses.longest_told_ms = losses.longest_told_ms.max(millis(noticed - at));
+        losses.longest_notice_ms = losses.longest_notice_ms.max(millis(noticed - at));
     }
     let Some((youngest, older)) = participants.split_last() else {
         return;
@@ -164,7 +164,7 @@ pub(super) fn count(participants: &[Participant<'_>], at: u64, cell: &mut Cell) 
         .filter(|confirmed| (at + 1..=end).contains(confirmed))
         .max()
     {
-        losses.said_held += 1;
-        losses.longest_said_held_ms = losses.longest_said_held_ms.max(millis(last - at));
+        losses.reported_held += 1;
+        losses.longest_reported_held_ms = losses.longest_reported_held_ms.max(millis(last - at));
     }
 }

@@ -72,9 +72,9 @@ fn matrix() -> Vec<Cell> {
     cells[last].explained = vec!["plain:0 was lost by the failover at 12.3 s".to_owned()];
     cells[last].losses = Losses {
         with_cause: 3,
-        longest_told_ms: 87,
-        said_held: 4,
-        longest_said_held_ms: 65,
+        longest_notice_ms: 87,
+        reported_held: 4,
+        longest_reported_held_ms: 65,
         ..Losses::default()
     };
     cells[last].renewals = Renewals {

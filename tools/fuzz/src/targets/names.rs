@@ -122,7 +122,10 @@ fn judge(
         Err(error) => {
             assert!(!is_good, "{what}: a good name was refused: {error:?}");
             assert!(matches!(error, Error::Config(_)), "{what}: {error:?}");
-            assert!(error.to_string().len() < 1000, "{what}: all of it is told");
+            assert!(
+                error.to_string().len() < 1000,
+                "{what}: the error quotes all of it"
+            );
             assert!(asked(redis).1.is_empty(), "{what}: something was sent");
         }
     }

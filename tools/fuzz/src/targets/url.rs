@@ -146,8 +146,11 @@ pub(super) fn run(u: &mut Unstructured<'_>) -> Result<()> {
                     0,
                     "dialled, and then: {error}"
                 );
-                let told = format!("{error} {error:?} {shown}");
-                assert!(!told.contains(SECRET), "a part of the URL is told: {told}");
+                let texts = format!("{error} {error:?} {shown}");
+                assert!(
+                    !texts.contains(SECRET),
+                    "a part of the URL is shown: {texts}"
+                );
             }
             Err(Error::Unavailable { .. }) => {
                 assert!(!later, "it is to be connected in the background");

@@ -26,7 +26,7 @@ pub(super) fn rules() -> Rules {
         may_wedge: BTreeSet::new(),
         replaced_by: set(&["failover"]),
         emptied_by: set(&["restart"]),
-        told_within: Duration::from_millis(400),
+        notice_within: Duration::from_millis(400),
         tells_losses: true,
         idle: Duration::from_secs(1),
         rivalry: Duration::from_millis(200),

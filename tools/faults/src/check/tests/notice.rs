@@ -37,12 +37,12 @@ fn late(script: Script, says: &str) -> Cell {
 #[test]
 fn a_holder_must_notice_at_its_next_renewal() {
     let noticed = |at| overlapped(gets(4_800).holds(5_050).doubts(at).releases(5_800));
-    assert_eq!(in_time(noticed(5_200)).losses.longest_told_ms, 200);
+    assert_eq!(in_time(noticed(5_200)).losses.longest_notice_ms, 200);
     let cell = late(
         noticed(5_201),
         "a holder noticed only after 201.000 ms, although one had to notice within 200.000 ms",
     );
-    assert_eq!(cell.losses.longest_told_ms, 201);
+    assert_eq!(cell.losses.longest_notice_ms, 201);
 }
 
 #[test]
@@ -73,7 +73,7 @@ fn a_holder_notices_by_its_deadline() {
             .gets_until(4_800, Some(5_050))
             .loses(5_900),
     ));
-    assert_eq!(cell.losses.longest_told_ms, 50);
+    assert_eq!(cell.losses.longest_notice_ms, 50);
 }
 
 #[test]
@@ -81,7 +81,7 @@ fn a_holder_that_releases_has_not_noticed() {
     let left = |at| overlapped(gets(4_800).releases(at));
     let cell = in_time(left(5_200));
     assert_eq!(
-        cell.losses.longest_told_ms, 0,
+        cell.losses.longest_notice_ms, 0,
         "the holder left before it had to notice"
     );
     assert!(
@@ -93,13 +93,13 @@ fn a_holder_that_releases_has_not_noticed() {
         left(5_201),
         "no holder noticed, although one had to notice within 200.000 ms",
     );
-    assert_eq!(cell.losses.longest_told_ms, 0);
+    assert_eq!(cell.losses.longest_notice_ms, 0);
 }
 
 #[test]
 fn a_killed_holder_need_not_notice() {
     let cell = in_time(overlapped(gets(4_800).holds(5_000)));
-    assert_eq!(cell.losses.longest_told_ms, 0);
+    assert_eq!(cell.losses.longest_notice_ms, 0);
 }
 
 #[test]
@@ -114,7 +114,7 @@ fn one_holder_that_notices_is_enough() {
             .releases(5_800),
     );
     assert_eq!(
-        (cell.losses.longest_told_ms, cell.losses.said_held),
+        (cell.losses.longest_notice_ms, cell.losses.reported_held),
         (100, 0)
     );
 }
@@ -146,7 +146,7 @@ fn the_holder_of_a_fixed_lease_notices_by_its_deadline() {
         .holds_until(5_500, Some(5_800));
     let cell = in_time(overlapped(fixed.loses(5_900)));
     // By then, B has released the lock.
-    assert_eq!(cell.losses.longest_told_ms, 800);
+    assert_eq!(cell.losses.longest_notice_ms, 800);
 }
 
 #[test]
@@ -206,7 +206,10 @@ fn holders_that_still_report_the_lock_as_held_are_counted() {
         "a holder noticed only after 450",
     );
     assert_eq!(
-        (cell.losses.said_held, cell.losses.longest_said_held_ms),
+        (
+            cell.losses.reported_held,
+            cell.losses.longest_reported_held_ms
+        ),
         (1, 400)
     );
     let cell = in_time(overlapped(
@@ -216,7 +219,10 @@ fn holders_that_still_report_the_lock_as_held_are_counted() {
             .loses(5_900),
     ));
     assert_eq!(
-        (cell.losses.said_held, cell.losses.longest_said_held_ms),
+        (
+            cell.losses.reported_held,
+            cell.losses.longest_reported_held_ms
+        ),
         (0, 0)
     );
 }

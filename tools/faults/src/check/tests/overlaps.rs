@@ -153,7 +153,7 @@ fn excused(script: Script) {
     let cell = script.cell();
     assert_eq!(cell.violations, [""; 0]);
     assert_eq!((cell.overlaps.valid, cell.overlaps.excused), (0, 1));
-    assert_eq!(cell.losses.longest_told_ms, 100);
+    assert_eq!(cell.losses.longest_notice_ms, 100);
     assert_eq!(cell.explained.len(), 1);
     assert!(
         cell.explained[0].contains("after failover (of a server)"),

@@ -157,7 +157,7 @@ fn outcome(cells: &[&Cell], by: fn(&Cell) -> &str, head: &str) -> String {
                 .join(" / "),
             of_three([overlaps.valid, overlaps.excused, overlaps.invalid]),
             sum.longest_notice(),
-            sum.said_held(),
+            sum.reported_held(),
             sum.excusable(),
             verdict(sum.violations),
         ]

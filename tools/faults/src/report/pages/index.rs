@@ -130,7 +130,7 @@ fn outcome(report: &Report) -> String {
         ),
         (
             "`Held` reported while another client had the lock: times, longest",
-            sum.said_held(),
+            sum.reported_held(),
         ),
         (
             "share of the held time in which a second holder would have been excused",

@@ -90,9 +90,11 @@ impl Sum {
         let sum = &mut self.losses;
         sum.with_cause += losses.with_cause;
         sum.without_cause += losses.without_cause;
-        sum.longest_told_ms = sum.longest_told_ms.max(losses.longest_told_ms);
-        sum.said_held += losses.said_held;
-        sum.longest_said_held_ms = sum.longest_said_held_ms.max(losses.longest_said_held_ms);
+        sum.longest_notice_ms = sum.longest_notice_ms.max(losses.longest_notice_ms);
+        sum.reported_held += losses.reported_held;
+        sum.longest_reported_held_ms = sum
+            .longest_reported_held_ms
+            .max(losses.longest_reported_held_ms);
     }
 
     /// Number of program runs.
@@ -134,20 +136,20 @@ impl Sum {
 
     /// The longest time until a previous holder was told of its loss.
     pub(super) fn longest_notice(&self) -> String {
-        match self.losses.longest_told_ms {
+        match self.losses.longest_notice_ms {
             0 => "–".to_owned(),
             ms => super::markdown::duration(ms),
         }
     }
 
     /// How often a holder reported `Held` while another client had the lock, and for how long at most.
-    pub(super) fn said_held(&self) -> String {
-        match self.losses.said_held {
+    pub(super) fn reported_held(&self) -> String {
+        match self.losses.reported_held {
             0 => "0".to_owned(),
             times => format!(
                 "{}, {}",
                 super::markdown::number(times),
-                super::markdown::duration(self.losses.longest_said_held_ms)
+                super::markdown::duration(self.losses.longest_reported_held_ms)
             ),
         }
     }
