@@ -110,6 +110,16 @@ impl Deployment {
         all
     }
 
+    /// Publishes a message like a release: in a cluster, to the servers of the channel's slot if they can do that.
+    pub fn publish(&self, channel: &str, message: &str) {
+        let send = |command| self.command(&[command, channel, message]);
+        // Redis 6.2 has no SPUBLISH.
+        let is_unknown = |reply: Reply| matches!(reply, Reply::Error(_));
+        if !self.is_cluster() || is_unknown(send("SPUBLISH")) {
+            send("PUBLISH");
+        }
+    }
+
     /// SIGKILL of all processes.
     pub fn kill(&mut self) {
         match self {

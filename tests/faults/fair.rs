@@ -46,11 +46,11 @@ async fn served(what: &str, limit: Duration, taking: Taking) -> LockGuard {
 
 /// Returns when the waiters of a client hear messages. The server counts a listener before the client
 /// has the confirmation, which is a message, too. A message that means nothing comes after it.
-async fn hears(outside: &mut Outside, server: &Deployment, client: &Client) {
+async fn hears(server: &Deployment, client: &Client) {
     let in_vain = client.stats().wakes_in_vain;
     eventually_within(LIMIT, "woken in vain by a message", async || {
         for channel in server.channels() {
-            outside.command(&["PUBLISH", &channel, "0"]);
+            server.publish(&channel, "0");
         }
         client.stats().wakes_in_vain > in_vain
     })
@@ -297,7 +297,7 @@ fn a_waiter_that_hears_nothing_comes_all_the_same() {
         for kill in [false, true] {
             let guard = holder.fair_lock("n").lock().await.expect("free");
             let taking = queued(&mut outside, &deaf).await;
-            hears(&mut outside, &server, &deaf).await;
+            hears(&server, &deaf).await;
             if kill {
                 outside.command(&["CLIENT", "KILL", "TYPE", "pubsub"]);
             } else {
