@@ -318,8 +318,10 @@ pub(crate) async fn a_redisson_thread_behind_dead_waiters_is_notified(bed: Bed) 
         let held = holder.lock(&name).try_lock_now(LONG).await.unwrap();
         let (listening, before) = (thread.lock(&name), thread.stats().calls);
         let listening = tokio::spawn(async move { listening.lock().await });
-        // The thread asks once more after it has subscribed.
-        eventually("listening", async || thread.stats().calls == before + 2).await;
+        // The thread asks once more after it has subscribed, and starts over if the machine is so busy that it is polled
+        // late.
+        eventually("listening", async || thread.stats().calls >= before + 2).await;
+        let asked = thread.stats().calls;
         let released = way.ends_with("release") && way != "a forced release";
         let guard = if released {
             Some(lock.try_lock_now(LONG).await.unwrap())
@@ -340,11 +342,7 @@ pub(crate) async fn a_redisson_thread_behind_dead_waiters_is_notified(bed: Bed) 
         if way == "a late release" {
             bed.command(&["DEL", "x"]);
         }
-        assert_eq!(
-            thread.stats().calls,
-            before + 2,
-            "{way}: nobody is told yet"
-        );
+        assert_eq!(thread.stats().calls, asked, "{way}: nobody is told yet");
         match way {
             "a heartbeat" => {}
             "a release" | "a late release" => {
@@ -362,7 +360,7 @@ pub(crate) async fn a_redisson_thread_behind_dead_waiters_is_notified(bed: Bed) 
                 }
             }
         }
-        eventually(way, async || thread.stats().calls > before + 2).await;
+        eventually(way, async || thread.stats().calls > asked).await;
         assert_eq!(queue(&bed).first().map(String::as_str), Some(JAVA), "{way}");
         held.unlock().await.unwrap();
         take_turn("it has heard", listening).await;
