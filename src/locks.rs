@@ -39,9 +39,15 @@ pub enum LockKind {
     Write,
     /// A string lock of this library. Those of other libraries have no mark and are not found.
     String,
+    /// A semaphore with held permits, or with waiters.
+    Semaphore,
+    /// A permit-expirable semaphore with held permits.
+    Permits,
+    /// A count-down latch with waiters.
+    Latch,
 }
 
-/// A held lock that [`Client::locks`](crate::Client::locks) found.
+/// A lock or synchronizer that [`Client::locks`](crate::Client::locks) found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LockInfo {
@@ -49,9 +55,16 @@ pub struct LockInfo {
     pub key: String,
     /// The kind, as far as the keys show it.
     pub kind: LockKind,
-    /// The holders. Each reader has its own lease.
+    /// The holders. Each reader and each holder of permits has its own lease.
+    ///
+    /// Redisson does not store who holds the permits of a semaphore. Of more than 1,024 holders of permits,
+    /// those with the shortest leases are listed.
     pub holders: Vec<Holder>,
-    /// The longest remaining lease; `None` if the key has no expiry.
+    /// The available permits of a semaphore.
+    pub available: Option<i64>,
+    /// The count of a latch.
+    pub count: Option<i64>,
+    /// The longest remaining lease; `None` if the key has no expiry, or if nobody is known to hold permits.
     pub lease: Option<Duration>,
     /// The number of waiters in the queue of a fair lock.
     pub queue: u64,
@@ -119,25 +132,33 @@ impl From<Found> for LockInfo {
         let Found {
             key,
             kind,
+            number,
             left,
             queue,
             listening,
             holders,
         } = found;
+        let (available, count) = match kind {
+            Kind::Semaphore | Kind::Permit => (number, None),
+            _ => (None, number),
+        };
         let kind = match kind {
             Kind::Fair => LockKind::Fair,
             Kind::Fenced => LockKind::Fenced,
             Kind::Read => LockKind::Read,
             Kind::Write => LockKind::Write,
             Kind::String => LockKind::String,
-            Kind::Lock | Kind::Spin | Kind::Semaphore | Kind::Permit | Kind::Latch => {
-                LockKind::Lock
-            }
+            Kind::Lock | Kind::Spin => LockKind::Lock,
+            Kind::Semaphore => LockKind::Semaphore,
+            Kind::Permit => LockKind::Permits,
+            Kind::Latch => LockKind::Latch,
         };
         LockInfo {
             key,
             kind,
             holders,
+            available,
+            count,
             lease: left,
             queue,
             listening,
@@ -154,6 +175,9 @@ impl fmt::Display for LockKind {
             LockKind::Read => "read",
             LockKind::Write => "write",
             LockKind::String => "string",
+            LockKind::Semaphore => "semaphore",
+            LockKind::Permits => "permits",
+            LockKind::Latch => "latch",
         })
     }
 }

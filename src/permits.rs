@@ -13,6 +13,7 @@ use crate::lock::LockGuard;
 use crate::protocol::counter::{self, number};
 use crate::protocol::permit;
 use crate::protocol::replies::yes_or_no;
+use crate::protocol::semaphore;
 use crate::session::wait::Wait;
 use crate::synchronizer::Synchronizer;
 
@@ -317,7 +318,7 @@ impl PermitExpirableSemaphore {
     }
 
     async fn numbers(&self) -> Result<(i64, i64), Error> {
-        let read = permit::available_and_held;
+        let read = semaphore::available_and_held;
         self.inner.ask(permit::count, read).await
     }
 

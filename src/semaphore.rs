@@ -99,6 +99,16 @@ impl Semaphore {
         self
     }
 
+    /// Says what the permits of this value are held for. Others see it in
+    /// [`Holder::purpose`](crate::inspect::Holder), for as long as the permits are held.
+    ///
+    /// 1 to 256 bytes without control characters. The next acquisition refuses a bad value.
+    #[must_use = "the semaphore is moved into the returned value"]
+    pub fn with_purpose(mut self, purpose: impl Into<String>) -> Self {
+        self.inner.purpose = Some(purpose.into());
+        self
+    }
+
     /// Sets the number of permits if the semaphore does not exist yet; returns false if it does.
     ///
     /// # Redis cost
@@ -146,6 +156,28 @@ impl Semaphore {
             counter::set(resource, publish, permits.into(), &message, life, reply_key)
         };
         self.inner.change(call, yes_or_no).await
+    }
+
+    /// Sets the total, including held permits. Returns how many are then available: negative if more are
+    /// held.
+    ///
+    /// Creates the semaphore if it does not exist. Redisson does not store who holds permits, so the permits
+    /// that Java holds do not count.
+    ///
+    /// # Redis cost
+    ///
+    /// 1 round trip.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe. The change is either made or not.
+    ///
+    /// # Errors
+    ///
+    /// See [`try_set_permits`](Semaphore::try_set_permits).
+    pub async fn set_permits(&self, permits: u32) -> Result<i64, Error> {
+        let call = |resource: &_, publish| semaphore::resize(resource, publish, permits.into());
+        self.inner.ask(call, number).await
     }
 
     /// Takes permits, and waits as long as it takes. Zero permits are granted at once, without Redis.
@@ -301,6 +333,27 @@ impl Semaphore {
     /// See [`try_set_permits`](Semaphore::try_set_permits).
     pub async fn available(&self) -> Result<i64, Error> {
         self.inner.ask(semaphore::available, number).await
+    }
+
+    /// Returns the total number of permits, available and held.
+    ///
+    /// Redisson does not store who holds permits, so the permits that Java holds do not count.
+    ///
+    /// # Redis cost
+    ///
+    /// 1 round trip.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe.
+    ///
+    /// # Errors
+    ///
+    /// See [`try_set_permits`](Semaphore::try_set_permits).
+    pub async fn permits(&self) -> Result<i64, Error> {
+        let read = semaphore::available_and_held;
+        let (available, held) = self.inner.ask(semaphore::count, read).await?;
+        Ok(available + held)
     }
 
     /// The name of this value; empty if the name is not allowed.

@@ -6,11 +6,12 @@ use std::sync::Arc;
 use crate::error::{ConfigError, Error};
 use crate::lease::Lease;
 use crate::protocol::counter::{ReplyKey, number};
+use crate::protocol::kind::Kind;
 use crate::protocol::resource::Resource;
 use crate::protocol::semaphore::{self, IfAbsent};
 use crate::protocol::{Call, Publish, Unexpected, Value};
 use crate::session::lock_settings::LockSettings;
-use crate::session::options::Options;
+use crate::session::options::{Options, checked_purpose};
 use crate::session::proofs::Proofs;
 use crate::session::request::Request;
 use crate::session::wait::Wait;
@@ -33,6 +34,8 @@ pub(crate) struct Synchronizer {
     pub(crate) handle: Arc<Handle>,
     resource: Result<Arc<Resource>, ConfigError>,
     pub(crate) settings: LockSettings,
+    /// What its permits are held for.
+    pub(crate) purpose: Option<String>,
 }
 
 impl Synchronizer {
@@ -42,6 +45,7 @@ impl Synchronizer {
             handle,
             resource: resource.map(Arc::new),
             settings,
+            purpose: None,
         }
     }
 
@@ -76,6 +80,12 @@ impl Synchronizer {
         let terms = Options::new(wait, lease).terms(of_lock)?;
         let mut request = Request::new(&session.calls, resource, Proofs::default(), terms, wait);
         request.settings = self.settings.clone();
+        if request.resource.kind == Kind::Semaphore {
+            let purpose = self.purpose.clone().map(checked_purpose).transpose()?;
+            request.description = session
+                .holds
+                .description(&request.resource, purpose.as_deref());
+        }
         Ok(request)
     }
 

@@ -82,6 +82,12 @@ pub(crate) enum Task {
     /// the holder first if two at once would do harm. On a terminal, asks for confirmation; elsewhere --yes is
     /// required. Exit code 1: the lock was free.
     Break(BreakArguments),
+    /// Set how many permits a semaphore has.
+    ///
+    /// Sets the total, held permits included, and creates the semaphore if there is none. If more are held than the new
+    /// total, nobody gets a permit until enough are given back. Redisson does not store who holds the permits of a
+    /// semaphore, so permits that Java holds do not count.
+    Permits(PermitsArguments),
     /// Watch locks change: a live table on a terminal, otherwise a line for each change.
     ///
     /// Polls the server. Each poll searches all keys of the database, like `ls`.
@@ -118,7 +124,8 @@ pub(crate) struct RunArguments {
     /// The kind of lock.
     #[arg(long, value_enum, default_value_t)]
     pub(crate) kind: Kind,
-    /// Allow this many runs at once, with a semaphore. The first run of a name sets the number.
+    /// Allow this many runs at once, with a semaphore. The first run of a name sets the number; `leasehold permits`
+    /// changes it.
     #[arg(long, value_name = "N", conflicts_with_all = ["kind", "fenced"], value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) permits: Option<u32>,
     /// Set LEASEHOLD_TOKEN to a fencing token. The same as --kind fenced.
@@ -199,6 +206,18 @@ pub(crate) struct BreakArguments {
     /// Allow to delete a string that leasehold did not write. It may be a lock, such as Laravel's, or any other data.
     #[arg(long)]
     pub(crate) string: bool,
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PermitsArguments {
+    /// The name of the semaphore.
+    pub(crate) name: String,
+    /// The total number of permits.
+    #[arg(value_name = "N")]
+    pub(crate) permits: u32,
     /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,

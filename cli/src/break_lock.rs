@@ -59,6 +59,14 @@ async fn broken(client: &Client, asked: &BreakArguments) -> Result<Option<Found>
     let Some(found) = look(client, &asked.name).await? else {
         return Ok(None);
     };
+    if found.is_number() {
+        return Err(Failure::usage(format!(
+            "`{}` is a number, such as a semaphore or a latch, and deleting it would let in more than it allows: \
+             nothing was broken. The permits of a dead holder come back when its lease ends; \
+             `leasehold permits` changes their number",
+            asked.name
+        )));
+    }
     if found.foreign && !asked.string {
         return Err(Failure::usage(format!(
             "`{}` is a string that this library did not write: if it is a lock of another program add --string",

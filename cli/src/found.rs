@@ -10,19 +10,27 @@ use serde::Serialize;
 use crate::arguments::Kind;
 use crate::output::{Tone, short};
 
+/// The kind of a number that nobody holds or waits for.
+const NUMBER: &str = "number";
+
 /// A lock that is held.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Found {
     pub(crate) name: String,
     pub(crate) kind: String,
     pub(crate) holders: Vec<FoundHolder>,
+    /// The available permits of a semaphore.
+    pub(crate) available: Option<i64>,
+    /// The count of a latch.
+    pub(crate) count: Option<i64>,
     /// What is left of the longest lease. `None` if a lease never ends.
     pub(crate) lease_ms: Option<u64>,
     /// Waiters in the queue of a fair lock. Redis does not know the waiters of other kinds.
     pub(crate) waiters: Option<u64>,
     /// Clients that subscribed to the release of a lock of another kind, one for all its waiters.
     pub(crate) listening: Option<u64>,
-    /// The key is a string that this library did not write: the lock of another program, or any other data.
+    /// The key is a string that this library did not write: the lock of another program, or any other data. Or a
+    /// number that nobody waits for, which may be a semaphore, a latch, or any other data.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(crate) foreign: bool,
 }
@@ -46,6 +54,8 @@ impl From<LockInfo> for Found {
             name: lock.key,
             kind: lock.kind.to_string(),
             holders: lock.holders.into_iter().map(FoundHolder::from).collect(),
+            available: lock.available,
+            count: lock.count,
             lease_ms: lock.lease.map(ms),
             waiters: is_fair.then_some(lock.queue),
             listening: lock.listening,
@@ -92,18 +102,28 @@ pub(crate) async fn look(client: &Client, name: &str) -> Result<Option<Found>, E
                 .map_or(Err(error), |found| Ok(Some(found)));
         }
     };
-    Ok(holder.map(|holder| {
-        let holder = FoundHolder::from(holder);
-        Found {
-            name: name.to_owned(),
-            kind: "string".to_owned(),
-            lease_ms: holder.lease_ms,
-            holders: vec![holder],
-            waiters: None,
-            listening: None,
-            foreign: true,
-        }
-    }))
+    Ok(holder.map(|holder| foreign(name, holder)))
+}
+
+/// A string that no client of this library wrote as a lock.
+fn foreign(name: &str, holder: Holder) -> Found {
+    let holder = FoundHolder::from(holder);
+    let count = holder.owner.parse().ok();
+    Found {
+        name: name.to_owned(),
+        kind: if count.is_some() { NUMBER } else { "string" }.to_owned(),
+        lease_ms: holder.lease_ms,
+        holders: if count.is_some() {
+            Vec::new()
+        } else {
+            vec![holder]
+        },
+        available: None,
+        count,
+        waiters: None,
+        listening: None,
+        foreign: true,
+    }
 }
 
 async fn search(client: &Client, name: &str) -> Result<Option<Found>, Error> {
@@ -127,6 +147,15 @@ fn escaped(name: &str) -> String {
 }
 
 impl Found {
+    /// A semaphore, a latch, or any number. Deleting it by force would let in more than it allows.
+    pub(crate) fn is_number(&self) -> bool {
+        self.available.is_some() || self.count.is_some()
+    }
+
+    pub(crate) fn is_held(&self) -> bool {
+        !self.holders.is_empty() || self.available.is_some()
+    }
+
     /// The library's lock object.
     pub(crate) fn lock(&self, client: &Client) -> Lock {
         let kind = match self.kind.as_str() {
@@ -153,6 +182,26 @@ impl Found {
         self.holders.iter().map(|holder| holder.holds).sum()
     }
 
+    /// The holds as a column: the held permits of all, or the count of a latch.
+    pub(crate) fn holds_text(&self) -> String {
+        let holds = self.holds();
+        match (self.available, self.count) {
+            // Redisson does not say who holds permits.
+            (Some(available), _) if holds == 0 => format!("{available} free"),
+            (Some(available), _) => format!("{holds} of {}", total(holds, available)),
+            (_, Some(count)) => format!("count {count}"),
+            _ => holds.to_string(),
+        }
+    }
+
+    /// The lease as a column.
+    pub(crate) fn lease(&self) -> (String, Tone) {
+        if self.is_number() && self.lease_ms.is_none() {
+            return ("-".to_owned(), Tone::Plain);
+        }
+        lease(self.lease_ms)
+    }
+
     pub(crate) fn waiters(&self) -> String {
         match (self.waiters, self.listening) {
             (Some(waiters), _) => waiters.to_string(),
@@ -173,6 +222,13 @@ impl fmt::Display for FoundHolder {
             None => Ok(()),
         }
     }
+}
+
+/// All permits of a semaphore.
+pub(crate) fn total(held: u64, available: i64) -> i64 {
+    i64::try_from(held)
+        .unwrap_or(i64::MAX)
+        .saturating_add(available)
 }
 
 /// The text of a lease. One that is nearly over or never ends is highlighted.

@@ -2,7 +2,7 @@
 
 use crate::arguments::{ListArguments, ServerArguments};
 use crate::exit::Failure;
-use crate::found::{Found, lease};
+use crate::found::Found;
 use crate::output::{Rows, Tone, complain, say, say_json};
 use crate::server::close;
 
@@ -30,8 +30,8 @@ pub(crate) async fn list(list: &ListArguments, server: &ServerArguments) -> Resu
             (lock.name.clone(), Tone::Plain),
             (lock.kind.clone(), Tone::Faint),
             (lock.holder(), Tone::Plain),
-            (lock.holds().to_string(), Tone::Plain),
-            lease(lock.lease_ms),
+            (lock.holds_text(), Tone::Plain),
+            lock.lease(),
             (lock.waiters(), Tone::Plain),
         ]);
     }

@@ -9,6 +9,7 @@ mod found;
 mod list;
 mod output;
 mod papers;
+mod permits;
 mod preflight;
 mod run;
 mod server;
@@ -48,6 +49,7 @@ fn perform(Arguments { server, task }: Arguments) -> Result<u8, Failure> {
         Task::Ls(list) => on_runtime(list::list(&list, &server)),
         Task::Show(show) => on_runtime(show::show(&show, &server)),
         Task::Break(asked) => on_runtime(break_lock::break_lock(&asked, &server)),
+        Task::Permits(asked) => on_runtime(permits::permits(&asked, &server)),
         Task::Watch(watch) => on_runtime(watch::watch(&watch, &server)),
         Task::Preflight(asked) => on_runtime(preflight::preflight(&asked, &server)),
         Task::Bench(bench) => on_runtime(bench::bench(&bench, &server)),

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::arguments::{ServerArguments, ShowArguments};
 use crate::exit::Failure;
-use crate::found::{Found, FoundHolder, lease, look};
+use crate::found::{Found, FoundHolder, lease, look, total};
 use crate::output::{Rows, Tone, harmless, say, say_json, short};
 use crate::server::close;
 
@@ -63,7 +63,7 @@ pub(crate) async fn show(asked: &ShowArguments, server: &ServerArguments) -> Res
             None => Lock::Free { name: &asked.name },
         };
         say_json(&Shown {
-            held: found.is_some(),
+            held: found.as_ref().is_some_and(Found::is_held),
             lock,
         })?;
         return Ok(0);
@@ -120,17 +120,38 @@ impl Connections {
     }
 }
 
+/// What the lock is, in a few words.
+fn what(found: &Found) -> String {
+    let held = found.holds();
+    match (found.available, found.count) {
+        (Some(available), _) if held == 0 => {
+            format!("has {available} permits, and nobody is known to hold one")
+        }
+        (Some(available), _) => {
+            format!("is held: {held} of {} permits", total(held, available))
+        }
+        (_, Some(count)) if found.foreign => format!(
+            "is at {count}, and nobody holds or waits for it: a semaphore with {count} permits, a latch, or any data"
+        ),
+        (_, Some(count)) => format!("is at {count}"),
+        _ if found.foreign => {
+            "is a string that this library did not write: a lock of another program, or any data"
+                .to_owned()
+        }
+        _ => "is held".to_owned(),
+    }
+}
+
 pub(crate) fn text(found: &Found, queue: &[String], connections: &Connections) -> String {
     let waiters = match (found.waiters, found.listening) {
         (Some(waiters), _) => format!(", {waiters} waiting in its queue"),
+        (None, Some(1)) if found.is_number() => ", 1 client waits for it".to_owned(),
+        (None, Some(clients @ 2..)) if found.is_number() => {
+            format!(", {clients} clients wait for it")
+        }
         (None, Some(1)) => ", 1 client listens for its release".to_owned(),
         (None, Some(clients @ 2..)) => format!(", {clients} clients listen for its release"),
         (None, _) => String::new(),
-    };
-    let what = if found.foreign {
-        "is a string that this library did not write: a lock of another program, or any data"
-    } else {
-        "is held"
     };
     let mut rows = Rows::new(&["OWNER", "HOLDS", "LEASE", "FOR", "NAME", "PURPOSE", "HOST"]);
     let known = |text: Option<&str>| (text.unwrap_or("-").to_owned(), Tone::Plain);
@@ -153,7 +174,10 @@ pub(crate) fn text(found: &Found, queue: &[String], connections: &Connections) -
         ]);
     }
     let name = harmless(&found.name);
-    let mut text = format!("{name} ({}) {what}{waiters}\n\n{}", found.kind, rows.text());
+    let mut text = format!("{name} ({}) {}{waiters}", found.kind, what(found));
+    if !found.holders.is_empty() {
+        text = format!("{text}\n\n{}", rows.text());
+    }
     if !queue.is_empty() {
         let mut rows = Rows::new(&["NEXT"]);
         for owner in queue {

@@ -8,6 +8,7 @@ mod loss;
 mod nested;
 mod others;
 mod passed_on;
+mod permits;
 mod pty;
 mod tables;
 mod terminal;

@@ -469,6 +469,7 @@ fn completions_and_manual_know_every_command() {
         "ls",
         "show",
         "break",
+        "permits",
         "watch",
         "preflight",
         "bench",

@@ -41,6 +41,8 @@ impl Semaphore {
         with_lease(lease: Duration);
         /// Like [`Semaphore::with_safety_poll`](crate::Semaphore::with_safety_poll). Does not block.
         with_safety_poll(every: Duration);
+        /// Like [`Semaphore::with_purpose`](crate::Semaphore::with_purpose). Does not block.
+        with_purpose(purpose: impl Into<String>);
     }
 
     blocking_calls! {
@@ -48,6 +50,8 @@ impl Semaphore {
         try_set_permits(permits: u32) -> bool;
         /// Blocks the thread; otherwise like [`Semaphore::try_set_permits_for`](crate::Semaphore::try_set_permits_for).
         try_set_permits_for(permits: u32, life: Duration) -> bool;
+        /// Blocks the thread; otherwise like [`Semaphore::set_permits`](crate::Semaphore::set_permits).
+        set_permits(permits: u32) -> i64;
         /// Blocks the thread; otherwise like [`Semaphore::acquire`](crate::Semaphore::acquire).
         acquire(permits: u32) -> SemaphorePermit = SemaphorePermit::new;
         /// Blocks the thread; otherwise like [`Semaphore::try_acquire`](crate::Semaphore::try_acquire).
@@ -62,6 +66,8 @@ impl Semaphore {
         drain() -> i64;
         /// Blocks the thread; otherwise like [`Semaphore::available`](crate::Semaphore::available).
         available() -> i64;
+        /// Blocks the thread; otherwise like [`Semaphore::permits`](crate::Semaphore::permits).
+        permits() -> i64;
     }
 
     /// The name of this value; empty if the name is not allowed.

@@ -12,9 +12,8 @@ use super::guard::{Guard, LockGuard};
 use crate::error::ConfigError;
 use crate::error::Error;
 use crate::lease::Lease;
-use crate::protocol::description::TEXT_MAX;
 use crate::session::hold::Hold;
-use crate::session::options::{Ends, Options};
+use crate::session::options::{Ends, Options, checked_purpose};
 use crate::session::wait::Wait;
 
 /// An acquisition with settings: `.await` it for a guard, or [`run`](Acquire::run) work while the lock is
@@ -53,9 +52,6 @@ pub struct Acquire<'a, G = LockGuard> {
     within: Option<Vec<Arc<Hold>>>,
     purpose: Option<String>,
 }
-
-/// The longest purpose, in bytes.
-const PURPOSE_MAX: usize = TEXT_MAX;
 
 impl<'a, G: Guard> Acquire<'a, G> {
     pub(super) fn new(lock: &'a Lock<G>) -> Self {
@@ -240,17 +236,6 @@ impl<'a, G: Guard> Acquire<'a, G> {
         }
         self.lock.take(options).await
     }
-}
-
-fn checked_purpose(purpose: String) -> Result<Arc<str>, ConfigError> {
-    let fits = (1..=PURPOSE_MAX).contains(&purpose.len());
-    if fits && !purpose.chars().any(char::is_control) {
-        return Ok(Arc::from(purpose));
-    }
-    let start = purpose.chars().take(64);
-    let given: String = start.flat_map(char::escape_debug).collect();
-    let allowed = format!("1 to {PURPOSE_MAX} bytes without control characters");
-    Err(ConfigError::out_of_range("purpose", given, allowed))
 }
 
 impl<'a, G: Guard> IntoFuture for Acquire<'a, G> {

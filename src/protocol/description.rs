@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::calls::{call, ms};
 use super::keys::{KeyName, slot_fault};
+use super::kind::Kind;
 use super::resource::Resource;
 use super::script::scripts;
 use super::{Arg, Call, Field, Value};
@@ -41,7 +42,7 @@ pub(crate) fn describe(holds: &[Said<'_>]) -> Call {
         let Some(key) = said.resource.description_key() else {
             continue;
         };
-        keys.extend([said.resource.key.clone(), key]);
+        keys.extend([said.resource.held_key(), key]);
         args.extend([
             said.field.clone().into(),
             ms(said.age),
@@ -104,6 +105,14 @@ impl Resource {
         slot_fault(&self.key).is_none()
     }
 
+    /// The key with the fields of its holders.
+    fn held_key(&self) -> Arc<str> {
+        match self.kind {
+            Kind::Semaphore => self.extra_keys[0].clone(),
+            _ => self.key.clone(),
+        }
+    }
+
     /// The key of the descriptions.
     fn description_key(&self) -> Option<Arc<str>> {
         self.can_be_described().then(|| description_key(&self.key))
@@ -154,8 +163,6 @@ mod tests {
 
     #[test]
     fn a_lock_in_another_slot_is_not_described() {
-        use crate::protocol::kind::Kind;
-
         let key = |name| {
             Resource::new(Kind::String, "", name)
                 .expect("a name")

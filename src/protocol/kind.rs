@@ -148,7 +148,7 @@ const SEMAPHORE: Row = Row {
     name: "semaphore",
     tells_of_missing_expiry: false,
     channel: Prefixed("redisson_sc"),
-    extra_keys: &[Ours("leasehold_semaphore")],
+    extra_keys: &[Ours(SEMAPHORE_HOLDS)],
     ..READ
 };
 
@@ -165,9 +165,11 @@ const LATCH: Row = Row {
     ..SEMAPHORE
 };
 
-/// The prefixes of the queue of a fair lock and of the counter of a fenced lock.
+/// The prefixes of the queue of a fair lock, of the counter of a fenced lock, and of the holds of a
+/// semaphore.
 pub(crate) const FAIR_QUEUE: &str = "redisson_lock_queue";
 pub(crate) const FENCE_COUNTER: &str = "redisson_lock_token";
+pub(crate) const SEMAPHORE_HOLDS: &str = "leasehold_semaphore";
 
 impl Kind {
     fn row(self) -> &'static Row {

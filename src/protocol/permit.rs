@@ -7,7 +7,7 @@ use super::calls::{AcquireArgs, Calls, call, ms, renew};
 use super::resource::Resource;
 use super::script::scripts;
 use super::semaphore::{self, holds_key};
-use super::{Arg, Call, Field, Publish, Unexpected, Value};
+use super::{Arg, Call, Field, Publish};
 use crate::client_id::ClientId;
 
 scripts! {
@@ -73,17 +73,6 @@ pub(crate) fn release_all(resource: &Resource, publish: Publish, ids: &Field) ->
 /// The numbers of available and of held permits.
 pub(crate) fn count(resource: &Resource, publish: Publish) -> Call {
     call(&COUNT, resource.keys(), resource.publish_args(publish))
-}
-
-/// The reply of [`count`].
-pub(crate) fn available_and_held(reply: Value) -> Result<(i64, i64), Unexpected> {
-    match &reply {
-        Value::Array(parts) => match parts.as_slice() {
-            [Value::Int(available), Value::Int(held)] => Ok((*available, *held)),
-            _ => Err(Unexpected(reply)),
-        },
-        _ => Err(Unexpected(reply)),
-    }
 }
 
 /// Sets the total number of permits, held ones included.

@@ -163,12 +163,22 @@ impl Use {
             Use::Latch => &[&["exists", "get", "set", "decr", "del"]],
             Use::SetFenced => &[&["get", "set"]],
             Use::Listing => &[&[
-                "scan", "type", "pttl", "hlen", "hget", "hgetall", "llen", "exists", "strlen",
+                "scan",
+                "type",
+                "pttl",
+                "hlen",
+                "hget",
+                "hgetall",
+                "llen",
+                "exists",
+                "strlen",
                 "get",
+                "time",
+                "zrangebyscore",
             ]],
             Use::DescribeHolds => &[&[
                 "type", "pttl", "pexpire", "exists", "get", "hset", "hexists", "hdel", "hgetall",
-                "hkeys", "hlen", "time",
+                "hkeys", "hlen", "time", "zscore", "zrange",
             ]],
         };
         parts.concat()

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use super::calls::MODE;
 use super::description::{DESCRIPTION, tell_all};
-use super::kind::{FAIR_QUEUE, FENCE_COUNTER, Kind};
+use super::kind::{FAIR_QUEUE, FENCE_COUNTER, Kind, SEMAPHORE_HOLDS};
 use super::replies::span;
 use super::script::scripts;
+use super::semaphore::permits_of;
 use super::waiters::numsub;
 use super::{Arg, Call, Publish, Unexpected, Value};
 use crate::client_id::is_uuid;
@@ -23,13 +24,15 @@ scripts! {
 pub(crate) struct Found {
     pub(crate) key: String,
     pub(crate) kind: Kind,
+    /// The available permits of a semaphore, or the count of a latch.
+    pub(crate) number: Option<i64>,
     /// `None` if the key has no expiry.
     pub(crate) left: Option<Duration>,
     /// Waiters in the queue of a fair lock.
     pub(crate) queue: u64,
     /// The number of clients that listen for its release.
     pub(crate) listening: Option<u64>,
-    /// A reader has its own lease. All other holders have the lease of the key.
+    /// A reader and a holder of permits have their own lease. All other holders have the lease of the key.
     pub(crate) holders: Vec<Holder>,
 }
 
@@ -38,7 +41,14 @@ pub(crate) type Cursor = Arc<str>;
 
 /// One step of a search. `publish` is the command that publishes releases there.
 pub(crate) fn step(cursor: &Cursor, pattern: &str, count: i64, publish: Publish) -> Call {
-    let others = [FAIR_QUEUE, FENCE_COUNTER, DESCRIPTION, numsub(publish)].map(Arg::from);
+    let others = [
+        FAIR_QUEUE,
+        FENCE_COUNTER,
+        DESCRIPTION,
+        numsub(publish),
+        SEMAPHORE_HOLDS,
+    ]
+    .map(Arg::from);
     let args = [
         Arg::Text(cursor.clone()),
         Arg::from(pattern),
@@ -82,20 +92,41 @@ fn lock(value: &Value) -> Option<Found> {
         return None;
     };
     let key_left = span(*left);
-    let (kind, mut holders) = if form == "hash" {
-        match hash(held)? {
+    let mut number = None;
+    let (kind, mut holders) = match form.as_str() {
+        "hash" => match hash(held)? {
             (Kind::Lock, holders) if *token == Value::Int(1) => (Kind::Fenced, holders),
             (Kind::Lock, holders) if *queue > 0 => (Kind::Fair, holders),
             found => found,
+        },
+        "string" => {
+            let [Value::Text(owner)] = held else {
+                return None;
+            };
+            (
+                Kind::String,
+                is_owner(owner).then(|| vec![holder(owner, 1, key_left)])?,
+            )
         }
-    } else {
-        let [Value::Text(owner)] = held else {
-            return None;
-        };
-        (
-            Kind::String,
-            is_owner(owner).then(|| vec![holder(owner, 1, key_left)])?,
-        )
+        form => {
+            let (value, held) = held.split_first()?;
+            let Value::Text(value) = value else {
+                return None;
+            };
+            number = Some(value.parse().ok()?);
+            let kind = match form {
+                "semaphore" => Kind::Semaphore,
+                "permits" => Kind::Permit,
+                "latch" => Kind::Latch,
+                _ => return None,
+            };
+            (kind, permits(kind, held))
+        }
+    };
+    let left = match kind {
+        // The lease of a permit is its own, and not that of the number.
+        Kind::Semaphore | Kind::Permit => holders.iter().map(|holder| holder.lease).max().flatten(),
+        _ => key_left,
     };
     tell_all(&mut holders, said);
     let queue = u64::try_from(*queue).ok()?;
@@ -106,7 +137,8 @@ fn lock(value: &Value) -> Option<Found> {
     Some(Found {
         key: key.clone(),
         kind,
-        left: key_left,
+        number,
+        left,
         queue,
         listening,
         holders,
@@ -120,6 +152,21 @@ fn holder(owner: &str, holds: u64, lease: Option<Duration>) -> Holder {
         lease,
         ..Holder::default()
     }
+}
+
+/// The holders of permits. Leaves out what no client of this library or of Redisson has written.
+fn permits(kind: Kind, held: &[Value]) -> Vec<Holder> {
+    let one = |pair: &[Value]| match pair {
+        [Value::Text(owner), Value::Int(left)] => {
+            let permits = match kind {
+                Kind::Semaphore => permits_of(owner)?,
+                _ => 1,
+            };
+            Some(holder(owner, permits.into(), span(*left)))
+        }
+        _ => None,
+    };
+    held.chunks(2).filter_map(one).collect()
 }
 
 fn hash(parts: &[Value]) -> Option<(Kind, Vec<Holder>)> {

@@ -8,16 +8,18 @@ use super::counter::{ReplyKey, keys_with_reply, number};
 use super::resource::Resource;
 use super::script::scripts;
 use super::{Arg, Call, Field, Publish, Unexpected, Value, lock};
-use crate::client_id::ClientId;
+use crate::client_id::{ClientId, is_uuid};
 
 scripts! {
     ACQUIRE = "semaphore_acquire" from "shared/clock.lua" "shared/give_back.lua" "semaphore/holds.lua" "semaphore/acquire.lua";
     ADD = "semaphore_add" from "shared/full_server.lua" "shared/replies.lua" "semaphore/add.lua";
     AVAILABLE = "semaphore_available" from "shared/clock.lua" "shared/give_back.lua" "semaphore/holds.lua" "semaphore/available.lua";
+    COUNT = "semaphore_count" from "shared/clock.lua" "shared/give_back.lua" "semaphore/holds.lua" "semaphore/count.lua";
     DRAIN = "semaphore_drain" from "shared/clock.lua" "shared/give_back.lua" "semaphore/holds.lua" "shared/replies.lua" "semaphore/drain.lua";
     KEEP = "semaphore_keep" from "semaphore/keep.lua";
     RELEASE = "semaphore_release" from "shared/clock.lua" "shared/give_back.lua" "semaphore/holds.lua" "semaphore/release.lua";
     RENEW = "semaphore_renew" from "shared/clock.lua" "shared/full_server.lua" "semaphore/renew.lua";
+    RESIZE = "semaphore_resize" from "shared/clock.lua" "shared/give_back.lua" "semaphore/holds.lua" "shared/full_server.lua" "semaphore/resize.lua";
 }
 
 /// The calls that remain from [`lock`] are never made, because permits are not handed over.
@@ -34,6 +36,15 @@ pub(super) const CALLS: Calls = Calls {
 
 fn field(client: ClientId, number: u64, permits: u32) -> String {
     format!("{client}:{number}:{permits}")
+}
+
+/// The number of permits of a hold.
+pub(super) fn permits_of(field: &str) -> Option<u32> {
+    let (owner, permits) = field.rsplit_once(':')?;
+    let (client, number) = owner.split_once(':')?;
+    (is_uuid(client) && number.parse::<u64>().is_ok())
+        .then(|| permits.parse().ok())
+        .flatten()
 }
 
 fn acquire(resource: &Resource, publish: Publish, args: &AcquireArgs<'_>) -> Call {
@@ -95,6 +106,28 @@ pub(crate) fn drain(resource: &Resource, publish: Publish, (reply, kept): ReplyK
 
 pub(crate) fn available(resource: &Resource, publish: Publish) -> Call {
     call(&AVAILABLE, resource.keys(), resource.publish_args(publish))
+}
+
+/// The numbers of available and of held permits.
+pub(crate) fn count(resource: &Resource, publish: Publish) -> Call {
+    call(&COUNT, resource.keys(), resource.publish_args(publish))
+}
+
+/// The reply of [`count`].
+pub(crate) fn available_and_held(reply: Value) -> Result<(i64, i64), Unexpected> {
+    match &reply {
+        Value::Array(parts) => match parts.as_slice() {
+            [Value::Int(available), Value::Int(held)] => Ok((*available, *held)),
+            _ => Err(Unexpected(reply)),
+        },
+        _ => Err(Unexpected(reply)),
+    }
+}
+
+/// Sets the total number of permits, held ones included.
+pub(crate) fn resize(resource: &Resource, publish: Publish, permits: i64) -> Call {
+    let args = [resource.publish_args(publish), vec![Arg::Int(permits)]].concat();
+    call(&RESIZE, resource.keys(), args)
 }
 
 /// Forgets a hold, so that its permits never come back by the end of a lease.

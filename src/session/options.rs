@@ -9,6 +9,7 @@ use super::lock_settings::in_range;
 use super::wait::Wait;
 use crate::error::ConfigError;
 use crate::lease::Lease;
+use crate::protocol::description::TEXT_MAX;
 
 /// What a caller asks for, about one lock or several.
 #[derive(Clone, Debug)]
@@ -84,4 +85,16 @@ impl Options {
 fn lingering(span: Duration, longest: Duration) -> Result<Duration, ConfigError> {
     in_range("unlock_not_before", span, &(Lease::MIN..=longest))?;
     Lease::checked("unlock_not_before", span)
+}
+
+/// Checks the purpose of a hold.
+pub(crate) fn checked_purpose(purpose: String) -> Result<Arc<str>, ConfigError> {
+    let fits = (1..=TEXT_MAX).contains(&purpose.len());
+    if fits && !purpose.chars().any(char::is_control) {
+        return Ok(Arc::from(purpose));
+    }
+    let start = purpose.chars().take(64);
+    let given: String = start.flat_map(char::escape_debug).collect();
+    let allowed = format!("1 to {TEXT_MAX} bytes without control characters");
+    Err(ConfigError::out_of_range("purpose", given, allowed))
 }

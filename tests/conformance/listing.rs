@@ -239,6 +239,71 @@ pub(crate) async fn every_kind_is_listed_as_what_it_is(bed: Bed) {
     assert!(!found.is_truncated());
 }
 
+pub(crate) async fn semaphores_and_latches_in_use_are_listed(bed: Bed) {
+    let (client, other) = (bed.client().await, bed.client().await);
+    let semaphore = client.semaphore("semaphore").with_purpose("nightly");
+    semaphore.try_set_permits(5).await.unwrap();
+    let expirable = client.permit_expirable_semaphore("{permits}");
+    expirable.try_set_permits(3).await.unwrap();
+    let latch = client.count_down_latch("latch");
+    latch.try_set_count(2).await.unwrap();
+    bed.command(&["SET", "data", "7"]);
+    // They look like any other number while nobody uses them.
+    assert!(client.locks("*").await.unwrap().is_empty());
+
+    let two = semaphore.acquire(2).await.unwrap();
+    let one = other.semaphore("semaphore").acquire(1).await.unwrap();
+    let id = expirable.acquire(Lease::fixed(seconds(100))).await.unwrap();
+    let waiter = other.count_down_latch("latch");
+    let waiting = tokio::spawn(async move { waiter.wait(Duration::MAX).await });
+    eventually("the latch is listed", async || {
+        client.locks("latch").await.unwrap().len() == 1
+    })
+    .await;
+    let found = client.locks("*").await.unwrap();
+    let seen: Vec<_> = found
+        .iter()
+        .map(|lock| (&*lock.key, lock.kind, lock.available, lock.count))
+        .collect();
+    assert_eq!(
+        seen,
+        [
+            ("latch", LockKind::Latch, None, Some(2)),
+            ("semaphore", LockKind::Semaphore, Some(2), None),
+            ("{permits}", LockKind::Permits, Some(2), None),
+        ]
+    );
+    assert_eq!((found[0].listening, found[0].lease), (Some(1), None));
+    let owner = |permit: &leasehold::SemaphorePermit| permit.guard().unwrap().owner().to_owned();
+    let mut expected = [(owner(&two), 2), (owner(&one), 1)];
+    expected.sort_unstable();
+    let holders = found[1].holders.iter();
+    let mut holders: Vec<_> = holders
+        .map(|holder| (holder.owner.clone(), holder.holds))
+        .collect();
+    holders.sort_unstable();
+    assert_eq!(holders, expected);
+    assert_eq!(given(found[2].lease), Some(100));
+    assert_eq!(found[2].holders[0].owner, id.id());
+    eventually("the purpose is listed", async || {
+        let found = client.locks("semaphore").await.unwrap();
+        let of_two = found[0].holders.iter().find(|holder| holder.holds == 2);
+        of_two.unwrap().purpose.as_deref() == Some("nightly")
+    })
+    .await;
+
+    latch.count_down().await.unwrap();
+    latch.count_down().await.unwrap();
+    waiting.await.unwrap().unwrap();
+    two.release().await.unwrap();
+    one.release().await.unwrap();
+    id.release().await.unwrap();
+    eventually("nothing is in use", async || {
+        client.locks("*").await.unwrap().is_empty()
+    })
+    .await;
+}
+
 pub(crate) async fn other_keys_are_left_out_and_in_nobodys_way(bed: Bed) {
     let client = bed.client().await;
     let guard = client.lock("x").lock().await.unwrap();

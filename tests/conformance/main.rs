@@ -459,6 +459,7 @@ leasehold_testbed::behaviours! {
         small_and_huge_acquisitions_all_complete,
         one_release_lets_many_in,
         a_front_that_gives_up_lets_the_next_ask,
+        the_total_of_a_semaphore_can_be_set,
         a_key_of_another_type_is_reported,
     }
     holders {
@@ -514,6 +515,7 @@ leasehold_testbed::behaviours! {
         a_writers_own_read_is_listed_with_its_own_lease,
         a_count_that_is_no_readers_is_not_followed,
         every_kind_is_listed_as_what_it_is,
+        semaphores_and_latches_in_use_are_listed,
         other_keys_are_left_out_and_in_nobodys_way,
         a_prefix_is_not_taken_as_a_pattern,
         thousands_of_locks_are_each_listed_once,

@@ -374,6 +374,33 @@ pub(crate) async fn a_front_that_gives_up_lets_the_next_ask(bed: Bed) {
     drop(timed("the next asks", behind).await.0.unwrap());
 }
 
+pub(crate) async fn the_total_of_a_semaphore_can_be_set(bed: Bed) {
+    let client = bed.client().await;
+    let semaphore = client.semaphore("s");
+    assert_eq!(semaphore.set_permits(3).await.unwrap(), 3);
+    let held = semaphore.acquire(2).await.unwrap();
+    assert_eq!(semaphore.permits().await.unwrap(), 3);
+    let waiter = client.semaphore("s");
+    let waits = tokio::spawn(async move { waiter.acquire(3).await });
+    waiting(&client, 1).await;
+    assert_eq!(semaphore.set_permits(5).await.unwrap(), 3);
+    let three = timed("the waiter is served", waits)
+        .await
+        .0
+        .unwrap()
+        .unwrap();
+    // Held permits count.
+    assert_eq!(semaphore.set_permits(1).await.unwrap(), -4);
+    held.release().await.unwrap();
+    three.release().await.unwrap();
+    assert_eq!(semaphore.available().await.unwrap(), 1);
+    // Holds of a semaphore that was deleted are not counted into a new one.
+    let held = semaphore.acquire(1).await.unwrap();
+    bed.command(&["DEL", "s"]);
+    assert_eq!(semaphore.set_permits(2).await.unwrap(), 2);
+    drop(held);
+}
+
 pub(crate) async fn a_key_of_another_type_is_reported(bed: Bed) {
     let client = bed.client().await;
     bed.command(&["LPUSH", "x", "not a number"]);

@@ -9,6 +9,7 @@ use super::loss::Loss;
 use crate::arguments::{Kind, RunArguments};
 use crate::clock::{self, Moment};
 use crate::found::lock;
+use crate::output::complain;
 
 #[derive(Debug)]
 pub(super) enum Hold {
@@ -21,8 +22,17 @@ impl Hold {
     /// Takes the lock, or a permit.
     pub(super) async fn take(client: &Client, job: &RunArguments) -> Result<Hold, Error> {
         if let Some(permits) = job.permits {
-            let semaphore = client.semaphore(&job.name);
-            semaphore.try_set_permits(permits).await?;
+            let semaphore = client.semaphore(&job.name).with_purpose(job.purpose());
+            if !semaphore.try_set_permits(permits).await? {
+                let total = semaphore.permits().await?;
+                if total != i64::from(permits) {
+                    complain(&format!(
+                        "`{0}` has {total} permits, so --permits {permits} is ignored; to change it: \
+                         leasehold permits {0} {permits}",
+                        job.name
+                    ));
+                }
+            }
             let permit = match job.wait {
                 Some(wait) => semaphore.try_acquire(1, wait).await?,
                 None => semaphore.acquire(1).await?,

@@ -38,7 +38,7 @@ pub(super) enum Change {
     Held {
         lock: Found,
     },
-    /// The holders or their numbers of holds changed.
+    /// The holders, their numbers of holds or the count of a latch changed.
     Changed {
         from: Found,
         to: Found,
@@ -129,15 +129,15 @@ impl History {
     }
 }
 
-/// The holders and their numbers of holds. Leases change all the time, so they do not count.
-fn who(found: &Found) -> Vec<(&str, u64)> {
+/// The holders and their numbers of holds, and the count of a latch. Leases change all the time, so they do not count.
+fn who(found: &Found) -> (Vec<(&str, u64)>, Option<i64>) {
     let mut who: Vec<_> = found
         .holders
         .iter()
         .map(|holder| (holder.owner.as_str(), holder.holds))
         .collect();
     who.sort_unstable();
-    who
+    (who, found.count)
 }
 
 #[cfg(test)]
@@ -157,6 +157,8 @@ mod tests {
                 purpose: None,
                 held_for_ms: None,
             }],
+            available: None,
+            count: None,
             lease_ms: Some(1),
             waiters: None,
             listening: None,

@@ -52,6 +52,9 @@ pub(super) async fn watch(client: &Client, asked: &WatchArguments) -> Result<(),
 
 fn text(change: &Change) -> String {
     let held = |found: &Found| {
+        if found.holders.is_empty() {
+            return format!("at {}", found.holds_text());
+        }
         let left = found.lease_ms.map_or("no expiry".to_owned(), |left| {
             format!("{} left", short(Duration::from_millis(left)))
         });

@@ -17,7 +17,6 @@ use super::changes::{History, Seen};
 use super::look;
 use crate::arguments::WatchArguments;
 use crate::exit::Failure;
-use crate::found::lease;
 use crate::output::{Tone, has_colours, short};
 
 /// How often the keyboard is read.
@@ -187,8 +186,8 @@ impl<'a> Screen<'a> {
                 plain(name.to_owned()),
                 (found.kind.clone(), Tone::Faint),
                 plain(found.holder()),
-                plain(found.holds().to_string()),
-                lease(found.lease_ms),
+                plain(found.holds_text()),
+                found.lease(),
                 plain(found.waiters()),
                 plain(since),
                 plain(rate),

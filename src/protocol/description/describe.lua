@@ -1,5 +1,5 @@
 -- hold_describe: stores who holds locks and what for, for as long as they are held.
--- KEYS[2i-1]  hash or string  the lock
+-- KEYS[2i-1]  hash, string or zset  the lock, or the holds of a semaphore
 -- KEYS[2i]    hash            owner -> since when in ms, name and purpose, with line feeds between
 -- ARGV[1]     most            integer > 0, how many owners of one lock are described
 -- ARGV[3i-1]  owner
@@ -10,7 +10,18 @@ local function holds(lock, form, owner)
   if form == 'hash' then
     return redis.call('hexists', lock, owner) == 1
   end
+  if form == 'zset' then
+    return redis.call('zscore', lock, owner) ~= false
+  end
   return form == 'string' and redis.call('get', lock) == owner
+end
+-- The longest lease. Each hold of a semaphore has its own.
+local function lease_of(lock, form, now)
+  if form ~= 'zset' then
+    return redis.call('pttl', lock)
+  end
+  local last = redis.call('zrange', lock, -1, -1, 'withscores')
+  return tonumber(last[2]) - now
 end
 local function forget_those_who_left(lock, form, key)
   for _, owner in ipairs(redis.call('hkeys', key)) do
@@ -23,8 +34,9 @@ local most, now, described = tonumber(ARGV[1]), now_ms(), 0
 for i = 1, #KEYS, 2 do
   local lock, key, first = KEYS[i], KEYS[i + 1], 3 * (i + 1) / 2 - 1
   local owner, age_ms, text = ARGV[first], tonumber(ARGV[first + 1]), ARGV[first + 2]
-  local form, left_ms = redis.call('type', lock).ok, redis.call('pttl', lock)
-  if left_ms > 0 and holds(lock, form, owner) then
+  local form = redis.call('type', lock).ok
+  if holds(lock, form, owner) and lease_of(lock, form, now) > 0 then
+    local left_ms = lease_of(lock, form, now)
     described = described + 1
     local there = redis.call('type', key).ok
     -- Leave a key alone that has another type, or more owners than this library describes.

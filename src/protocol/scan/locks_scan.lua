@@ -7,14 +7,20 @@
 -- ARGV[5]  token     the prefix of the counter of a fenced lock
 -- ARGV[6]  said      the prefix of the descriptions of holders
 -- ARGV[7]  numsub    NUMSUB or SHARDNUMSUB
+-- ARGV[8]  holds     the prefix of the holds of a semaphore
 -- Returns  array     the next cursor; then for each lock an array: name, type, remaining lease in ms,
 --                    length of its fair queue, 1 if it has a token counter, descriptions of its holders,
 --                    number of clients that listen for its release (-1 unknown); then for a string its
 --                    value, for a hash each field, its value and the rest of its own lease in ms. Readers
---                    whose lease has ended are left out.
--- A string of more than 128 bytes and a hash with too many fields are data and are left out.
+--                    whose lease has ended are left out. The type of a number is `semaphore`, `permits` or
+--                    `latch`, its value is followed by each hold and the rest of its lease in ms.
+-- A string of more than 128 bytes and a hash with too many fields are data and are left out. So is a
+-- number, unless permits of it are held or a client waits for it.
 local MOST_HOLDERS = 64
 local MOST_READERS = 1024
+local MOST_PERMITS = 1024
+-- Permits without a lease have a score far in the future.
+local NEVER_MS = 31536000000
 local MOST_NESTED = 100
 local MOST_BYTES = 128
 local function tagged(name)
@@ -28,8 +34,11 @@ local function may_be_lock(name)
   return fields <= MOST_READERS and redis.call('hget', name, 'mode') == 'read'
 end
 -- A name with braces gets a second colon, so that `x` and `{x}` have different keys.
+local function ours(prefix, name)
+  return prefix .. (string.find(name, '{', 1, true) and '::' or ':') .. tagged(name)
+end
 local function said_of(name)
-  return described(ARGV[6] .. (string.find(name, '{', 1, true) and '::' or ':') .. tagged(name))
+  return described(ours(ARGV[6], name))
 end
 local function listening_for(name, mode)
   local prefix = mode and 'redisson_rwlock:' or 'redisson_lock__channel:'
@@ -49,6 +58,54 @@ local function longest_read(name, owner, holds)
     longest_ms = math.max(longest_ms, redis.call('pttl', lives .. hold))
   end
   return longest_ms
+end
+-- The holds whose lease has not ended, and what is left of it. The key may hold anything.
+local function held_in(key)
+  if not may('time') or not may('zrangebyscore', key, 0, 1) then
+    return {}
+  end
+  local now, held = now_ms(), {}
+  local range = { string.format('(%.0f', now), '+inf', 'withscores', 'limit', 0, MOST_PERMITS }
+  local parts = redis.pcall('zrangebyscore', key, unpack(range))
+  for i = 1, #parts, 2 do
+    if #parts[i] <= MOST_BYTES then
+      held[#held + 1] = parts[i]
+      held[#held + 1] = math.min(tonumber(parts[i + 1]) - now, NEVER_MS)
+    end
+  end
+  return held
+end
+-- What a number counts, and the holds of its permits; nil if nobody holds or waits.
+local function counted(name)
+  local held = held_in(ours(ARGV[8], name))
+  local waiting = listening(ARGV[7], 'redisson_sc:' .. tagged(name))
+  if #held > 0 then
+    return 'semaphore', waiting, held
+  end
+  held = held_in(tagged(name) .. ':timeout')
+  for i = 1, #held, 2 do
+    held[i] = string.gsub(held[i], '.', function(byte)
+      return string.format('%02x', string.byte(byte))
+    end)
+  end
+  if #held > 0 then
+    return 'permits', waiting, held
+  end
+  if waiting > 0 then
+    return 'semaphore', waiting, held
+  end
+  waiting = listening(ARGV[7], 'redisson_countdownlatch__channel__{' .. name .. '}')
+  if waiting > 0 then
+    return 'latch', waiting, held
+  end
+end
+local function string_at(name)
+  local value, left_ms = redis.call('get', name), redis.call('pttl', name)
+  if not string.find(value, '^-?%d+$') then
+    return { name, 'string', left_ms, 0, 0, said_of(name), -1, value }
+  end
+  local kind, waiting, held = counted(name)
+  return kind and { name, kind, left_ms, 0, 0, said_of(name), waiting, value, unpack(held) }
 end
 local step = redis.call('scan', ARGV[1], 'match', ARGV[2], 'count', ARGV[3])
 local found = { step[1] }
@@ -73,8 +130,7 @@ for _, name in ipairs(step[2]) do
     end
     found[#found + 1] = lock
   elseif kind == 'string' and redis.call('strlen', name) <= MOST_BYTES then
-    found[#found + 1] =
-      { name, kind, redis.call('pttl', name), 0, 0, said_of(name), -1, redis.call('get', name) }
+    found[#found + 1] = string_at(name) or nil
   end
 end
 return found

@@ -6,6 +6,14 @@ local function permits_of(owner)
   return tonumber(string.match(owner, ':(%d+)$') or 0)
 end
 
+local function held_in(holds)
+  local held = 0
+  for _, owner in ipairs(redis.call('zrange', holds, 0, -1)) do
+    held = held + permits_of(owner)
+  end
+  return held
+end
+
 local function purge(name, holds, channel, publish, now)
   local back = 0
   repeat

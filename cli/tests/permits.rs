@@ -1,0 +1,108 @@
+//! Semaphores and latches: how they are shown, and that nothing destroys their numbers.
+
+use leasehold_testbed::wait_until;
+use serde_json::{Value, json};
+
+use crate::testbed::{LATE, Runner, Testbed, exit_code, stderr, stdout};
+
+fn json(bed: &Testbed, arguments: &[&str]) -> Value {
+    let output = bed.output(&[arguments, &["--json"]].concat());
+    assert_eq!(exit_code(&output), 0, "{}", stderr(&output));
+    serde_json::from_str(&stdout(&output)).expect("JSON")
+}
+
+/// A run that holds a permit until its input ends.
+fn hold_permit(bed: &Testbed, ready: &str, permits: &str) -> Runner {
+    let file = bed.file(ready);
+    let options = ["job", "--permits", permits, "--purpose", ready];
+    let runner = bed.run(&options, &format!("echo >{}; cat", file.display()));
+    wait_until("the command runs", LATE, || file.exists());
+    runner
+}
+
+#[test]
+fn permits_of_runs_are_listed_with_their_purposes() {
+    let Some(bed) = Testbed::start() else { return };
+    let runners = ["first", "second"].map(|name| hold_permit(&bed, name, "3"));
+    let holders = || json(&bed, &["ls"])[0]["holders"].clone();
+    // The purposes are written in the background.
+    wait_until("both are described", LATE, || {
+        let holders = holders();
+        let mut purposes: Vec<_> = holders
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(|holder| holder["purpose"].as_str())
+            .collect();
+        purposes.sort_unstable();
+        purposes == ["first", "second"]
+    });
+    let found = &json(&bed, &["ls"])[0];
+    assert_eq!(
+        (&found["name"], &found["kind"], &found["available"]),
+        (&json!("job"), &json!("semaphore"), &json!(1))
+    );
+    let left = found["lease_ms"]
+        .as_u64()
+        .expect("the holders have a lease");
+    assert!((10_000..=30_000).contains(&left), "{left}");
+    let shown = stdout(&bed.output(&["show", "job"]));
+    assert!(
+        shown.contains("job (semaphore) is held: 2 of 3 permits") && shown.contains("first"),
+        "{shown}"
+    );
+    let listed = stdout(&bed.output(&["ls"]));
+    assert!(listed.contains("2 of 3"), "{listed}");
+    for runner in runners {
+        assert_eq!(runner.end().0, 0);
+    }
+    assert_eq!(json(&bed, &["ls"]), json!([]));
+    assert_eq!(json(&bed, &["show", "job"])["held"], json!(false));
+}
+
+#[test]
+fn break_leaves_the_number_of_a_semaphore_alone() {
+    let Some(bed) = Testbed::start() else { return };
+    let runner = hold_permit(&bed, "ready", "2");
+    for options in [&["--yes"][..], &["--yes", "--string"]] {
+        for name in ["job", "latch"] {
+            bed.server.command(&["SET", "latch", "3"]);
+            let output = bed.output(&[&["break", name, "--reason", "x"], options].concat());
+            assert_eq!(exit_code(&output), 124, "{}", stderr(&output));
+            assert!(!stderr(&output).contains("--string"), "{}", stderr(&output));
+        }
+    }
+    assert_eq!(bed.server.command(&["GET", "job"]).text(), "1");
+    assert_eq!(bed.server.command(&["GET", "latch"]).text(), "3");
+    assert_eq!(runner.end().0, 0);
+    assert_eq!(bed.server.command(&["GET", "job"]).text(), "2");
+}
+
+#[test]
+fn another_number_of_permits_is_reported_and_can_be_set() {
+    let Some(bed) = Testbed::start() else { return };
+    let runner = hold_permit(&bed, "ready", "1");
+    let output = bed.output(&["run", "job", "--permits", "2", "--wait", "0", "--", "true"]);
+    assert_eq!(exit_code(&output), 120, "{}", stderr(&output));
+    assert!(
+        stderr(&output).contains("`job` has 1 permits, so --permits 2 is ignored"),
+        "{}",
+        stderr(&output)
+    );
+    let set = json(&bed, &["permits", "job", "2"]);
+    assert_eq!(set, json!({"name": "job", "permits": 2, "available": 1}));
+    let output = bed.output(&["run", "job", "--permits", "2", "--wait", "0", "--", "true"]);
+    assert_eq!((exit_code(&output), &*stderr(&output)), (0, ""));
+    assert_eq!(runner.end().0, 0);
+    // Held permits count, so fewer permits than are held leave a negative number.
+    let runners = ["a", "b"].map(|name| hold_permit(&bed, name, "2"));
+    let set = json(&bed, &["permits", "job", "1"]);
+    assert_eq!(set["available"], json!(-1));
+    for runner in runners {
+        assert_eq!(runner.end().0, 0);
+    }
+    assert_eq!(bed.server.command(&["GET", "job"]).text(), "1");
+    bed.hold_by_another("lock");
+    let output = bed.output(&["permits", "lock", "2"]);
+    assert_eq!(exit_code(&output), 123, "{}", stderr(&output));
+}
