@@ -33,7 +33,7 @@ use crate::clock::{self, Moment};
 use crate::exit::{self, Failure};
 use crate::found::lock;
 use crate::output::{complain, short};
-use crate::server::close;
+use crate::server::{CLOSE, close_within};
 
 use command::Command;
 use enclosing::{Enclosing, HELD, NAME, OWNER, OuterHold, TOKEN};
@@ -41,7 +41,7 @@ use hold::Hold;
 use plan::Plan;
 use reaper::Reaper;
 use signals::Signals;
-use supervisor::Supervisor;
+use supervisor::{Ending, Supervisor};
 
 /// A run starts further processes of this program. Their first argument is one of these words.
 const START: &str = "run-start";
@@ -95,12 +95,15 @@ pub(crate) async fn run(job: &RunArguments, server: &ServerArguments) -> Result<
     };
     let done = match taken {
         Ok(Ok(hold)) => run_under(hold, job, plan, &outer, &mut signals).await,
-        Ok(Err(signal)) => Ok(exit::of_signal(signal)),
+        Ok(Err(signal)) => Ok(Ended::with(exit::of_signal(signal))),
         Err(failure) => Err(failure),
     };
-    close(&client).await;
-    done
+    close_within(&client, done.as_ref().map_or(CLOSE, |ended| ended.close)).await;
+    done.map(|ended| ended.code)
 }
+
+/// The time for a last release, if the server gave no answer before.
+const LAST_TRY: Duration = Duration::from_millis(100);
 
 type Taken = Result<Hold, nix::sys::signal::Signal>;
 
@@ -150,6 +153,20 @@ fn with_conflict_code(job: &RunArguments, failure: Failure) -> Failure {
     }
 }
 
+/// How a run ended.
+#[derive(Clone, Copy, Debug)]
+struct Ended {
+    code: u8,
+    /// The time for closing the client.
+    close: Duration,
+}
+
+impl Ended {
+    fn with(code: u8) -> Ended {
+        Ended { code, close: CLOSE }
+    }
+}
+
 /// Runs the command and releases the hold.
 async fn run_under(
     hold: Hold,
@@ -157,7 +174,7 @@ async fn run_under(
     plan: Plan,
     outer: &[OuterHold],
     signals: &mut Signals,
-) -> Result<u8, Failure> {
+) -> Result<Ended, Failure> {
     let since = clock::now();
     let plan = match &hold {
         Hold::Enclosing(enclosing) => Plan::of_rest(enclosing.until().left(), job.grace),
@@ -165,27 +182,39 @@ async fn run_under(
     };
     let reaper = Reaper::start(plan).map_err(Failure::internal("no process could be started"))?;
     let command = Command::prepare(&job.command, &environment(&hold, job, outer)).await?;
-    let code = Supervisor::new(&hold, plan, command, reaper)
+    let ending = Supervisor::new(&hold, plan, command, reaper)
         .run(signals)
         .await?;
-    let stays = code != exit::LOST && !job.is_kept_by_redis();
-    let hold = match job.at_least.filter(|_| stays) {
+    let Ending::Finished(code) = ending else {
+        // The lock is gone, or the server gives no answer. The runner ends with its command.
+        drop(hold);
+        return Ok(Ended {
+            code: exit::LOST,
+            close: LAST_TRY,
+        });
+    };
+    let hold = match job.at_least.filter(|_| !job.is_kept_by_redis()) {
         Some(span) => stay(hold, since.after(span), signals).await,
         None => Some(hold),
     };
-    let Some(hold) = hold else { return Ok(code) };
+    let Some(hold) = hold else {
+        return Ok(Ended::with(code));
+    };
     match hold.release().await {
-        Err(Error::Lost { .. }) if code != exit::LOST => {
+        Err(Error::Lost { .. }) => {
             complain(&format!("`{}` was lost while the command ran", job.name));
-            Ok(exit::LOST)
+            Ok(Ended::with(exit::LOST))
         }
-        Ok(()) | Err(Error::Lost { .. }) => Ok(code),
+        Ok(()) => Ok(Ended::with(code)),
         Err(error) => {
             let text = Failure::from(error).text;
             complain(&format!(
                 "the release is not confirmed, the lease will end it: {text}"
             ));
-            Ok(code)
+            Ok(Ended {
+                code,
+                close: LAST_TRY,
+            })
         }
     }
 }

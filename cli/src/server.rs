@@ -97,8 +97,15 @@ fn read(file: &Path) -> std::io::Result<String> {
     std::fs::read_to_string(file).map(|text| text.trim_end_matches(['\r', '\n']).to_owned())
 }
 
+/// The time for closing a client.
+pub(crate) const CLOSE: Duration = Duration::from_secs(2);
+
 /// Shuts the client down, which releases all locks that it still holds.
 pub(crate) async fn close(client: &Client) {
+    close_within(client, CLOSE).await;
+}
+
+pub(crate) async fn close_within(client: &Client, limit: Duration) {
     // If a release is not confirmed, the lease ends the lock.
-    drop(client.shutdown(Duration::from_secs(2)).await);
+    drop(client.shutdown(limit).await);
 }

@@ -105,6 +105,27 @@ fn sigterm_comes_first_and_leaves_time_to_end_in_order() {
 }
 
 #[test]
+fn sigterm_comes_once_and_the_runner_ends_with_its_command() {
+    let Some(bed) = Testbed::start() else { return };
+    let [ready, terms] = ["ready", "terms"].map(|name| bed.file(name).display().to_string());
+    let script =
+        format!("trap 'date +%s%N >>{terms}' TERM; echo >{ready}; while :; do sleep 0.002; done");
+    let runner = bed.run(&["job", "--lease", "4s"], &script);
+    await_line(&bed.file("ready"));
+    let end = end_of_lease(&bed);
+    bed.server.pause();
+    let (code, told) = runner.end();
+    let ended = wall_nanos();
+    bed.server.resume();
+    assert_eq!(code, 121, "{told}");
+    assert_eq!(text(&bed.file("terms")).lines().count(), 1, "{told}");
+    assert!(!told.contains("stands still"), "{told}");
+    let late = ended.saturating_sub(end) / 1_000_000;
+    println!("frozen redis: the runner ended {late} ms after the lease");
+    assert!(late < 1_000, "the runner ended {late} ms after the lease");
+}
+
+#[test]
 fn a_short_outage_stops_nothing() {
     let Some(bed) = Testbed::start() else { return };
     let runner = stubborn(&bed);

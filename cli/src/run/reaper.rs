@@ -1,9 +1,10 @@
 //! A second process that ends the command if the runner cannot do it: the runner was killed, or it was stopped for
 //! longer than the lease.
 //!
-//! After each renewal, the runner writes a line `group until` to the reaper's standard input: the command's process
-//! group, and the time at which the command must have ended unless another line arrives. Its last line is `done`. If
-//! the input ends without `done`, the runner is dead.
+//! After each renewal, the runner writes a line `group until watch` to the reaper's standard input: the command's process
+//! group, and the time at which the command must have ended unless another line arrives. After it has sent SIGTERM, it
+//! writes `group until stopping`, and the reaper only sends SIGKILL. The runner's last line is `done`. If the input ends
+//! without `done`, the runner is dead.
 
 use std::io::{self, Write as _};
 use std::os::fd::AsFd;
@@ -32,8 +33,8 @@ const LOOK: Duration = Duration::from_millis(200);
 pub(super) struct Reaper {
     plan: Plan,
     process: Child,
-    /// The last time that was written to it.
-    written: Option<Moment>,
+    /// The last thing that was written to it.
+    written: Option<Watched>,
 }
 
 impl Reaper {
@@ -47,15 +48,32 @@ impl Reaper {
 
     /// Tells the reaper how long the group may run. Replaces a reaper that was killed.
     pub(super) fn watch(&mut self, group: Pid, until: Moment) -> io::Result<()> {
-        if self.written == Some(until) {
+        self.write(Watched {
+            group,
+            until,
+            is_stopping: false,
+        })
+    }
+
+    /// Tells the reaper that the group has got SIGTERM, and gets SIGKILL at `kill_at`.
+    pub(super) fn stopping(&mut self, group: Pid, kill_at: Moment) -> io::Result<()> {
+        self.write(Watched {
+            group,
+            until: kill_at.after(self.plan.margin),
+            is_stopping: true,
+        })
+    }
+
+    fn write(&mut self, watched: Watched) -> io::Result<()> {
+        if self.written == Some(watched) {
             return Ok(());
         }
-        let line = format!("{group} {}\n", until.to_text());
+        let line = format!("{}\n", watched.to_line());
         if self.tell(&line).is_err() {
             // The new reaper gets the line as an argument, so that it knows the group from the start.
             self.process = launch(self.plan, &line)?;
         }
-        self.written = Some(until);
+        self.written = Some(watched);
         Ok(())
     }
 
@@ -96,13 +114,41 @@ fn launch(plan: Plan, line: &str) -> io::Result<Child> {
 }
 
 /// What the last line of the runner says.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Watched {
     group: Pid,
     until: Moment,
+    /// The runner has sent SIGTERM.
+    is_stopping: bool,
 }
 
-/// How far the reaper has stopped the command of a stopped runner.
+const WATCH: &str = "watch";
+const STOPPING: &str = "stopping";
+
+impl Watched {
+    fn to_line(self) -> String {
+        let word = if self.is_stopping { STOPPING } else { WATCH };
+        format!("{} {} {word}", self.group, self.until.to_text())
+    }
+
+    fn parse(line: &str) -> Option<Watched> {
+        let mut words = line.split(' ');
+        let group = Pid::from_raw(words.next()?.parse().ok()?);
+        let until = Moment::of_text(words.next()?)?;
+        let is_stopping = match words.next()? {
+            WATCH => false,
+            STOPPING => true,
+            _ => return None,
+        };
+        Some(Watched {
+            group,
+            until,
+            is_stopping,
+        })
+    }
+}
+
+/// How far the command was stopped, by the reaper or by its runner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     Watch,
@@ -120,8 +166,11 @@ pub(super) fn reap(runner: Pid, plan: Plan, first_line: &str) -> u8 {
     if SigSet::all().thread_block().is_err() {
         return exit::INTERNAL;
     }
-    let (mut text, mut watched, mut step) =
-        (String::new(), parse(first_line.trim_end()), Step::Watch);
+    let (mut text, mut watched, mut step) = (
+        String::new(),
+        Watched::parse(first_line.trim_end()),
+        Step::Watch,
+    );
     loop {
         let next = watched.and_then(|watched| match step {
             Step::Watch => Some(plan.stop_at(watched.until)),
@@ -139,7 +188,7 @@ pub(super) fn reap(runner: Pid, plan: Plan, first_line: &str) -> u8 {
             if line == DONE {
                 return if step == Step::Watch { 0 } else { exit::LOST };
             }
-            watched = parse(line).or(watched);
+            watched = Watched::parse(line).or(watched);
             text = rest.to_owned();
         }
         let Some(watched) = watched else { continue };
@@ -157,6 +206,9 @@ fn advance(step: Step, watched: Watched, plan: Plan) -> Step {
         signal(Signal::SIGKILL);
         return Step::Killed;
     }
+    if watched.is_stopping && step == Step::Watch {
+        return Step::Stopped;
+    }
     if step == Step::Watch && plan.stop_at(watched.until).has_come() {
         complain("the runner stands still: its command is stopped before the lock can end");
         signal(Signal::SIGTERM);
@@ -164,14 +216,6 @@ fn advance(step: Step, watched: Watched, plan: Plan) -> Step {
         return Step::Stopped;
     }
     step
-}
-
-fn parse(line: &str) -> Option<Watched> {
-    let (group, until) = line.split_once(' ')?;
-    Some(Watched {
-        group: Pid::from_raw(group.parse().ok()?),
-        until: Moment::of_text(until)?,
-    })
 }
 
 /// Waits for a line of the runner, for the next step, or for the longest sleep. False if the runner is dead.

@@ -12,7 +12,7 @@ use super::reaper::Reaper;
 use super::signals::Signals;
 use super::terminal::{Terminal, is_for_command, stop_this_process, suspend_job};
 use crate::clock::{self, Moment};
-use crate::exit::{self, Failure};
+use crate::exit::Failure;
 use crate::output::complain;
 
 /// The longest sleep. Timers may pause while the machine is suspended, so the clock is checked this often.
@@ -27,6 +27,15 @@ pub(super) struct Supervisor<'a> {
     reaper: Reaper,
     terminal: Option<Terminal>,
     stopping: Option<Stopping>,
+}
+
+/// How the command ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ending {
+    /// By itself, with this exit code.
+    Finished(u8),
+    /// It was stopped because the lock was lost.
+    Stopped,
 }
 
 /// The state after SIGTERM was sent to the command.
@@ -49,8 +58,8 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// Runs until all processes of the command have ended. Returns the exit code.
-    pub(super) async fn run(mut self, signals: &mut Signals) -> Result<u8, Failure> {
+    /// Runs until all processes of the command have ended.
+    pub(super) async fn run(mut self, signals: &mut Signals) -> Result<Ending, Failure> {
         let hold = self.hold;
         let mut ended = std::pin::pin!(hold.lost());
         let mut has_ended = false;
@@ -88,8 +97,8 @@ impl<'a> Supervisor<'a> {
         }
         let was_stopped = self.reaper.done() || self.stopping.is_some();
         Ok(match self.command.status {
-            Some(status) if !was_stopped => status,
-            _ => exit::LOST,
+            Some(status) if !was_stopped => Ending::Finished(status),
+            _ => Ending::Stopped,
         })
     }
 
@@ -151,6 +160,7 @@ impl<'a> Supervisor<'a> {
     fn stop(&mut self, reason: &str, kill_at: Moment) {
         if let Some(stopping) = &mut self.stopping {
             stopping.kill_at = stopping.kill_at.min(kill_at);
+            self.tell_reaper();
             return;
         }
         complain(&format!(
@@ -163,6 +173,18 @@ impl<'a> Supervisor<'a> {
             kill_at,
             is_killed: false,
         });
+        self.tell_reaper();
+    }
+
+    /// Tells the reaper that the command is being stopped, so that it does not send SIGTERM once more.
+    fn tell_reaper(&mut self) {
+        let Some(Stopping { kill_at, .. }) = self.stopping else {
+            return;
+        };
+        // Without a reaper, this process still sends SIGKILL.
+        if let Err(error) = self.reaper.stopping(self.command.group, kill_at) {
+            complain(&format!("the reaper: {error}"));
+        }
     }
 
     fn pass_on(&mut self, signal: Signal) {
