@@ -264,6 +264,18 @@ impl Error {
         }
     }
 
+    /// True if the servers caused it: they refused a call or did not answer it.
+    pub(crate) fn is_of_the_servers(&self) -> bool {
+        matches!(
+            self,
+            Error::Unavailable { .. }
+                | Error::Unknown { .. }
+                | Error::NotDurable { .. }
+                | Error::Quorum { .. }
+                | Error::Protocol { .. }
+        )
+    }
+
     pub(crate) fn lost(name: &Arc<str>, reason: LossReason) -> Self {
         Error::Lost {
             name: name.clone(),

@@ -15,14 +15,14 @@ macro_rules! stats {
 
         impl Default for Counters {
             fn default() -> Self {
-                Counters { $($name: Counter::new(concat!("leasehold.", stringify!($name))),)* }
+                Counters { $($name: Counter::new(concat!("leasehold_", stringify!($name), "_total")),)* }
             }
         }
 
         /// The counters as metrics, with their help.
         #[cfg(feature = "metrics")]
         pub(crate) const METRICS: &[(&str, &str)] =
-            &[$((concat!("leasehold.", stringify!($name)), concat!($($doc),*)),)*];
+            &[$((concat!("leasehold_", stringify!($name), "_total"), concat!($($doc),*)),)*];
 
         /// What a client has done since it was made, and what it keeps now.
         ///

@@ -8,6 +8,7 @@
 //! | `meters`, or `no_meters` | the metrics |
 //! | `recorder`, or `no_recorder` | whether there is a recorder for metrics |
 //! | `spans`, or `no_spans` | the spans and events |
+//! | `oldest`, or `no_oldest` | how long the oldest acquisition, hold and outage have lasted |
 //! | `subject` | the lock that a metric or span is about |
 //! | `metric` | the name, type, unit and help of every metric |
 //! | `counter` | a counter of `Stats`, which is also a metric |
@@ -18,6 +19,8 @@ mod meters;
 #[cfg(feature = "metrics")]
 mod metric;
 mod observer;
+#[cfg_attr(not(feature = "metrics"), path = "telemetry/no_oldest.rs")]
+mod oldest;
 #[cfg_attr(not(feature = "metrics"), path = "telemetry/no_recorder.rs")]
 mod recorder;
 #[cfg_attr(not(feature = "tracing"), path = "telemetry/no_spans.rs")]
@@ -28,3 +31,4 @@ pub(crate) use counter::Counter;
 #[cfg(feature = "metrics")]
 pub(crate) use meters::{NameLabel, describe};
 pub(crate) use observer::{Acquisition, Holding, Telemetry, connection_lost, reconnected};
+pub(crate) use oldest::Gauges;

@@ -35,7 +35,7 @@ where
             // Boxed, because otherwise every acquisition would have space for this future.
             Box::pin(holds.name_holder(&request.resource, error)).await;
         }
-        request.observer.ends(done.as_ref().err());
+        request.reports_end(done.as_ref().err());
         done
     }
 }

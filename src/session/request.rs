@@ -149,6 +149,13 @@ impl Request {
         }
     }
 
+    pub(super) fn reports_end(&self, error: Option<&Error>) {
+        match error {
+            Some(Error::Timeout { .. }) if self.wait == Wait::Once => self.observer.ends_busy(),
+            error => self.observer.ends(error),
+        }
+    }
+
     pub(super) fn failed(&self, error: CallError) -> Error {
         Error::from_call(&self.resource.name, self.terms.first_lease(), error)
     }

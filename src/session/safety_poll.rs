@@ -18,6 +18,7 @@ use crate::lease::LossReason;
 use crate::protocol::existence;
 use crate::protocol::resource::Resource;
 use crate::stats::count;
+use crate::telemetry::Gauges;
 use crate::transport::{Group, Lane};
 
 /// Keys in one call.
@@ -30,12 +31,15 @@ const SWEEP: Duration = Duration::from_secs(1);
 const SUSPENSION_MIN: Duration = Duration::from_millis(100);
 
 /// Removes what nobody uses any more, until it is dropped. Also notices that the machine was
-/// suspended, because timers do not fire earlier for that.
+/// suspended, because timers do not fire earlier for that, and sets the gauges that only time changes.
 pub(crate) async fn sweep(holds: &Holds) {
     // Not the current value: holds may have been taken before this task ran for the first time.
     let mut suspended = Duration::ZERO;
+    let transport = &holds.calls.transport;
+    let mut gauges = Gauges::new(|| transport.server());
     loop {
         sleep(SWEEP).await;
+        gauges.set(|| transport.is_connected());
         let before = std::mem::replace(&mut suspended, holds.calls.settings.clock.suspended());
         if suspended > before + SUSPENSION_MIN {
             holds.watchdog.set_timers_again();

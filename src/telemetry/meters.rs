@@ -7,10 +7,11 @@ use std::time::Duration;
 use metrics::{Label, SharedString, counter, gauge, histogram};
 
 use super::metric::{
-    ALL, CALLS, FAILOVERS, HELD, HOLD, LAG, LOSSES, Metric, RECONNECTS, RELEASE, Shape, WAIT,
-    WAITING,
+    ALL, CALLS, FAILOVERS, FAILURES, HELD, HOLD, LAG, LOSSES, Metric, RECONNECTS, RELEASE, Shape,
+    WAIT, WAITING,
 };
 use super::subject::{Acquired, Subject};
+use crate::lease::LossReason;
 use crate::sync::call_out;
 
 type MapName = dyn Fn(&str) -> Option<String> + Send + Sync;
@@ -69,10 +70,18 @@ pub(crate) fn describe(stats: &[(&'static str, &'static str)]) {
 }
 
 fn labels(subject: &Subject, other: Option<(&'static str, &'static str)>) -> Vec<Label> {
+    labels_of(subject.kind, subject.label.as_ref(), other)
+}
+
+pub(super) fn labels_of(
+    kind: &'static str,
+    name: Option<&Arc<str>>,
+    other: Option<(&'static str, &'static str)>,
+) -> Vec<Label> {
     let mut labels = Vec::with_capacity(3);
-    labels.push(Label::from_static_parts("kind", subject.kind));
+    labels.push(Label::from_static_parts("kind", kind));
     labels.extend(other.map(|(key, value)| Label::from_static_parts(key, value)));
-    if let Some(name) = &subject.label {
+    if let Some(name) = name {
         labels.push(Label::new("name", SharedString::from(name.clone())));
     }
     labels
@@ -80,6 +89,20 @@ fn labels(subject: &Subject, other: Option<(&'static str, &'static str)>) -> Vec
 
 pub(super) fn waiting(subject: &Subject, more: f64) {
     gauge!(WAITING, labels(subject, None)).increment(more);
+}
+
+/// Creates the counters of losses at zero. If such a counter appeared with the first loss, its increase would not be
+/// visible, and an alert on the increase would miss that loss.
+pub(super) fn may_be_lost(subject: &Subject) {
+    for reason in LossReason::ALL {
+        let reason = Some(("reason", reason.as_str()));
+        counter!(LOSSES, labels(subject, reason)).increment(0);
+    }
+}
+
+/// An acquisition failed for another reason than that the lock was held.
+pub(super) fn failed() {
+    counter!(FAILURES).increment(1);
 }
 
 pub(super) fn acquired(subject: &Subject, acquired: &Acquired) {

@@ -1,5 +1,7 @@
 //! The name, type, unit and help of every metric.
 //!
+//! Names are those of Prometheus, with the unit and `_total`, so that every exporter shows the same ones.
+//!
 //! Labels have few values: kinds, outcomes and reasons are fixed words. The name of a lock becomes
 //! a label only through the function that the user sets. `docs/telemetry.md` has a table of the
 //! same names, and a test compares the two.
@@ -31,7 +33,7 @@ macro_rules! metrics {
     )*) => {
         $(pub(super) const $constant: &str = $name;)*
 
-        /// The counters of `Stats` are metrics too, named `leasehold.` and the name of the field.
+        /// The counters of `Stats` are metrics too: `leasehold_lost_total` is the field `lost`.
         pub(super) const ALL: &[Metric] = &[$(Metric {
             name: $name,
             shape: Shape::$shape,
@@ -44,25 +46,33 @@ macro_rules! metrics {
 
 metrics! {
     /// How long acquisitions took, whichever way they ended
-    WAIT = "leasehold.acquire.duration": Histogram, Seconds, ["kind", "outcome", "name"];
+    WAIT = "leasehold_acquire_duration_seconds": Histogram, Seconds, ["kind", "outcome", "name"];
     /// Script calls of one acquisition; none if it was handed over
-    CALLS = "leasehold.acquire.calls": Histogram, Count, ["kind", "name"];
+    CALLS = "leasehold_acquire_calls": Histogram, Count, ["kind", "name"];
     /// Acquisitions under way: nearly all of them wait
-    WAITING = "leasehold.acquire.active": Gauge, Count, ["kind", "name"];
+    WAITING = "leasehold_acquire_active": Gauge, Count, ["kind", "name"];
+    /// How long the oldest acquisition under way has taken so far
+    OLDEST_WAIT = "leasehold_acquire_oldest_seconds": Gauge, Seconds, ["kind", "name"];
+    /// Acquisitions that Redis refused or did not answer
+    FAILURES = "leasehold_acquire_failures_total": Counter, Count, [];
     /// Holds of this process
-    HELD = "leasehold.hold.active": Gauge, Count, ["kind", "name"];
+    HELD = "leasehold_hold_active": Gauge, Count, ["kind", "name"];
+    /// How long the oldest hold of this process has lasted so far
+    OLDEST_HOLD = "leasehold_hold_oldest_seconds": Gauge, Seconds, ["kind", "name"];
     /// How long holds lasted, by how they ended
-    HOLD = "leasehold.hold.duration": Histogram, Seconds, ["kind", "end", "name"];
+    HOLD = "leasehold_hold_duration_seconds": Histogram, Seconds, ["kind", "end", "name"];
     /// How late renewals were sent, against a third of the lease
-    LAG = "leasehold.renewal.lag": Histogram, Seconds, ["kind", "name"];
+    LAG = "leasehold_renewal_lag_seconds": Histogram, Seconds, ["kind", "name"];
     /// Holds lost before they were released
-    LOSSES = "leasehold.losses": Counter, Count, ["kind", "reason", "name"];
+    LOSSES = "leasehold_losses_total": Counter, Count, ["kind", "reason", "name"];
     /// How long it took until Redis had confirmed a release
-    RELEASE = "leasehold.release.duration": Histogram, Seconds, ["kind", "outcome", "name"];
+    RELEASE = "leasehold_release_duration_seconds": Histogram, Seconds, ["kind", "outcome", "name"];
+    /// How long a client has lacked a connection to the server so far; zero if it has all
+    DISCONNECTED = "leasehold_disconnected_seconds": Gauge, Seconds, ["server"];
     /// Connections that were made again
-    RECONNECTS = "leasehold.reconnects": Counter, Count, [];
+    RECONNECTS = "leasehold_reconnects_total": Counter, Count, [];
     /// Times that another server, or the same after a restart, was found to serve some of the keys
-    FAILOVERS = "leasehold.failovers": Counter, Count, [];
+    FAILOVERS = "leasehold_failovers_total": Counter, Count, [];
 }
 
 #[cfg(test)]

@@ -6,6 +6,8 @@ use super::subject::{Acquired, Subject};
 
 pub(super) fn waiting(_: &Subject, _: f64) {}
 
+pub(super) fn failed() {}
+
 pub(super) fn acquired(_: &Subject, _: &Acquired) {}
 
 pub(super) fn held(_: &Subject, _: f64) {}

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::oldest::UnderWay;
 use super::subject::{Acquired, Subject};
 use super::{meters, recorder, spans};
 use crate::error::Error;
@@ -36,7 +37,7 @@ struct ObservedAcquisition {
     wakes: AtomicU32,
     handed_over: AtomicBool,
     /// Set when the acquisition begins.
-    span: OnceLock<spans::Acquire>,
+    begun: OnceLock<(spans::Acquire, UnderWay)>,
     ended: AtomicBool,
 }
 
@@ -50,6 +51,7 @@ struct ObservedHold {
     started: Instant,
     renewals: AtomicU32,
     span: spans::Hold,
+    under_way: UnderWay,
     ended: AtomicBool,
     /// Set when the last guard goes, except if the field went to another waiter.
     leaving: OnceLock<(Instant, spans::Release)>,
@@ -78,7 +80,7 @@ impl Telemetry {
             calls: AtomicU32::new(0),
             wakes: AtomicU32::new(0),
             handed_over: AtomicBool::new(false),
-            span: OnceLock::new(),
+            begun: OnceLock::new(),
             ended: AtomicBool::new(false),
         };
         Acquisition(self.subject(kind, name).map(observed).map(Box::new))
@@ -105,20 +107,19 @@ impl Acquisition {
     pub(crate) fn begins(&self) {
         self.report(|observed| {
             meters::waiting(&observed.subject, 1.0);
+            let under_way = UnderWay::wait(&observed.subject);
             // Not `get_or_init`, which takes a lock.
             observed
-                .span
-                .set(spans::Acquire::begin(&observed.subject))
+                .begun
+                .set((spans::Acquire::begin(&observed.subject), under_way))
                 .ok();
         });
     }
 
     /// Events emitted while this is polled belong to the acquisition.
     pub(crate) fn around<F: Future>(&self, work: F) -> impl Future<Output = F::Output> + use<F> {
-        spans::around(
-            self.0.as_ref().and_then(|observed| observed.span.get()),
-            work,
-        )
+        let begun = self.0.as_ref().and_then(|observed| observed.begun.get());
+        spans::around(begun.map(|(span, _)| span), work)
     }
 
     pub(crate) fn asks(&self) {
@@ -140,7 +141,18 @@ impl Acquisition {
     }
 
     pub(crate) fn ends(&self, error: Option<&Error>) {
-        self.report(|observed| observed.ends(error.map_or("acquired", Error::label)));
+        self.report(|observed| {
+            observed.ends(error.map_or("acquired", Error::label));
+            if error.is_some_and(Error::is_of_the_servers) {
+                meters::failed();
+            }
+        });
+    }
+
+    /// The caller did not want to wait. To find the lock held is no surprise to such a caller, so this is not a
+    /// time-out.
+    pub(crate) fn ends_busy(&self) {
+        self.report(|observed| observed.ends("busy"));
     }
 
     fn report(&self, what: impl FnOnce(&ObservedAcquisition)) {
@@ -162,9 +174,13 @@ impl Drop for Acquisition {
 
 impl ObservedAcquisition {
     fn ends(&self, outcome: &'static str) {
-        let Some(span) = self.span.get().filter(|_| !self.ended.swap(true, Relaxed)) else {
+        let Some((span, under_way)) = self.begun.get() else {
             return;
         };
+        if self.ended.swap(true, Relaxed) {
+            return;
+        }
+        under_way.end();
         let acquired = Acquired {
             outcome,
             wait: self.started.elapsed(),
@@ -188,6 +204,7 @@ impl Holding {
             meters::held(&subject, 1.0);
             let observed = ObservedHold {
                 span: spans::Hold::begin(&subject),
+                under_way: UnderWay::hold(&subject),
                 subject,
                 started: Instant::now(),
                 renewals: AtomicU32::new(0),
@@ -275,6 +292,7 @@ impl ObservedHold {
                 reason.as_str()
             }
         };
+        self.under_way.end();
         meters::held(&self.subject, -1.0);
         meters::was_held(&self.subject, self.started.elapsed(), end);
         self.span.end(self.renewals.load(Relaxed), end);

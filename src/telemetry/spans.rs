@@ -64,7 +64,7 @@ impl Acquire {
         } = *acquired;
         let span = &self.0;
         span.record("outcome", outcome);
-        if !matches!(outcome, "acquired" | "dropped") {
+        if !matches!(outcome, "acquired" | "busy" | "dropped") {
             span.record("error.type", outcome);
         }
         span.record("wait", seconds(wait));

@@ -8,6 +8,8 @@
 
 mod foreign;
 mod metrics_of_a_run;
+mod names;
+mod oldest;
 mod recorded;
 mod rules;
 mod spans;

@@ -53,8 +53,8 @@ async fn run(place: Place) -> (leasehold::Stats, Recorded) {
     });
     eventually("both queued", async || client.stats().waiting == 2).await;
     let during = exporter.take();
-    assert_eq!(during.number("leasehold.acquire.active{kind=lock}"), 2);
-    assert_eq!(during.number("leasehold.hold.active{kind=lock}"), 1);
+    assert_eq!(during.number("leasehold_acquire_active{kind=lock}"), 2);
+    assert_eq!(during.number("leasehold_hold_active{kind=lock}"), 1);
     guard.unlock().await.unwrap();
     first.await.unwrap().unwrap().unlock().await.unwrap();
     let guard = second.await.unwrap().unwrap();
@@ -92,7 +92,7 @@ async fn run(place: Place) -> (leasehold::Stats, Recorded) {
     let mut all = exporter.take();
     for (name, number) in during.numbers {
         // Gauges show the present value.
-        if !name.contains(".active") {
+        if !name.contains("_active") {
             *all.numbers.entry(name).or_default() += number;
         }
     }
@@ -111,48 +111,60 @@ fn check(stats: &leasehold::Stats, all: &Recorded) {
             .collect::<Vec<_>>()
     };
     assert_eq!(
-        of("leasehold.acquire.duration"),
+        of("leasehold_acquire_duration_seconds"),
         expected(&[
-            ("leasehold.acquire.duration{kind=fair,outcome=acquired}", 1),
-            ("leasehold.acquire.duration{kind=lock,outcome=acquired}", 6),
-            ("leasehold.acquire.duration{kind=lock,outcome=dropped}", 1),
-            ("leasehold.acquire.duration{kind=lock,outcome=timeout}", 1),
+            (
+                "leasehold_acquire_duration_seconds{kind=fair,outcome=acquired}",
+                1
+            ),
+            (
+                "leasehold_acquire_duration_seconds{kind=lock,outcome=acquired}",
+                6
+            ),
+            (
+                "leasehold_acquire_duration_seconds{kind=lock,outcome=dropped}",
+                1
+            ),
+            (
+                "leasehold_acquire_duration_seconds{kind=lock,outcome=timeout}",
+                1
+            ),
         ])
     );
     assert_eq!(
-        of("leasehold.hold.duration"),
+        of("leasehold_hold_duration_seconds"),
         expected(&[
-            ("leasehold.hold.duration{kind=fair,end=expired}", 1),
-            ("leasehold.hold.duration{kind=lock,end=gone}", 1),
-            ("leasehold.hold.duration{kind=lock,end=released}", 5),
+            ("leasehold_hold_duration_seconds{kind=fair,end=expired}", 1),
+            ("leasehold_hold_duration_seconds{kind=lock,end=gone}", 1),
+            ("leasehold_hold_duration_seconds{kind=lock,end=released}", 5),
         ])
     );
     assert_eq!(
-        of("leasehold.losses"),
+        of("leasehold_losses_total"),
         expected(&[
-            ("leasehold.losses{kind=fair,reason=expired}", 1),
-            ("leasehold.losses{kind=lock,reason=gone}", 1),
+            ("leasehold_losses_total{kind=fair,reason=expired}", 1),
+            ("leasehold_losses_total{kind=lock,reason=gone}", 1),
         ])
     );
     // The hold that was handed over within the client was not released.
     assert_eq!(
-        of("leasehold.release.duration"),
+        of("leasehold_release_duration_seconds"),
         expected(&[(
-            "leasehold.release.duration{kind=lock,outcome=released}",
+            "leasehold_release_duration_seconds{kind=lock,outcome=released}",
             5 - stats.handed_over
         )])
     );
     assert_eq!(
-        all.count("leasehold.renewal.lag{kind=lock}") as u64,
+        all.count("leasehold_renewal_lag_seconds{kind=lock}") as u64,
         stats.renewed
     );
-    assert_eq!(all.count("leasehold.acquire.calls{kind=lock}"), 8);
+    assert_eq!(all.count("leasehold_acquire_calls{kind=lock}"), 8);
     // Gauges are back at zero.
-    assert_eq!(of("leasehold.acquire.active"), []);
-    assert_eq!(of("leasehold.hold.active"), []);
+    assert_eq!(of("leasehold_acquire_active"), []);
+    assert_eq!(of("leasehold_hold_active"), []);
     // The counters equal the client's own statistics.
     for (name, number) in stats.iter() {
-        let metric = all.number(&format!("leasehold.{name}"));
+        let metric = all.number(&format!("leasehold_{name}_total"));
         match name {
             "reconnects" | "subscriptions" | "listeners" | "local_queues" | "waiting" | "holds"
             | "releases_pending" => {}
@@ -194,14 +206,15 @@ async fn a_name_becomes_a_label_only_through_the_users_function() {
         take_and_release(&client.lock(name)).await;
     }
     assert_eq!(
-        exporter.take().of("leasehold.acquire.duration"),
+        exporter.take().of("leasehold_acquire_duration_seconds"),
         [
             (
-                "leasehold.acquire.duration{kind=lock,outcome=acquired,name=orders}".to_owned(),
+                "leasehold_acquire_duration_seconds{kind=lock,outcome=acquired,name=orders}"
+                    .to_owned(),
                 2
             ),
             (
-                "leasehold.acquire.duration{kind=lock,outcome=acquired}".to_owned(),
+                "leasehold_acquire_duration_seconds{kind=lock,outcome=acquired}".to_owned(),
                 1
             ),
         ]

@@ -22,12 +22,14 @@ static RECORDER: LazyLock<Mutex<Snapshotter>> = LazyLock::new(|| {
     Mutex::new(snapshotter)
 });
 
-/// By name with labels, such as `leasehold.losses{kind=lock,reason=gone}`: a number, or the number
+/// By name with labels, such as `leasehold_losses_total{kind=lock,reason=gone}`: a number, or the number
 /// of values of a histogram.
 #[derive(Debug, Default)]
 pub(crate) struct Recorded {
     pub(crate) numbers: BTreeMap<String, u64>,
     pub(crate) histograms: BTreeMap<String, Vec<f64>>,
+    /// The gauges in seconds that were set since the last call, and not to zero.
+    pub(crate) ages: BTreeMap<String, f64>,
 }
 
 impl Exporter {
@@ -58,6 +60,11 @@ impl Exporter {
             match value {
                 DebugValue::Counter(0) => {}
                 DebugValue::Counter(number) => drop(recorded.numbers.insert(name, number)),
+                DebugValue::Gauge(age) if key.name().ends_with("_seconds") => {
+                    if age.into_inner() > 0.0 {
+                        recorded.ages.insert(name, age.into_inner());
+                    }
+                }
                 DebugValue::Gauge(number) => {
                     assert_eq!(kind, MetricKind::Gauge);
                     let mut gauges = self.gauges.borrow_mut();
@@ -84,6 +91,11 @@ impl Exporter {
 impl Recorded {
     pub(crate) fn number(&self, name: &str) -> u64 {
         self.numbers.get(name).copied().unwrap_or(0)
+    }
+
+    /// Zero if it was not set since the last call.
+    pub(crate) fn age(&self, name: &str) -> f64 {
+        self.ages.get(name).copied().unwrap_or(0.0)
     }
 
     /// The number of values.

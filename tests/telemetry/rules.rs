@@ -21,10 +21,10 @@ fn metrics() -> BTreeSet<String> {
         let [_, name, shape, ..] = cells[..] else {
             continue;
         };
-        if !name.starts_with("`leasehold.") || !["counter", "gauge", "histogram"].contains(&shape) {
+        if !name.starts_with("`leasehold_") || !["counter", "gauge", "histogram"].contains(&shape) {
             continue;
         }
-        let name = name.trim_matches('`').replace('.', "_");
+        let name = name.trim_matches('`').to_owned();
         if shape == "histogram" {
             metrics.extend(["bucket", "count", "sum"].map(|part| format!("{name}_{part}")));
         } else {
@@ -80,6 +80,58 @@ fn each_rule_uses_existing_metrics() {
         assert!(["page", "warn"].contains(&rule["labels"]["severity"].as_str().unwrap()));
     }
     assert!(rules.len() >= 5);
+}
+
+/// The page is a module of the documentation, and its headings are the anchors there.
+#[test]
+fn each_rule_leads_to_its_section() {
+    let rules: serde_yaml_ng::Value =
+        serde_yaml_ng::from_str(&read("telemetry/rules.yml")).unwrap();
+    let rules = rules["groups"][0]["rules"].as_sequence().unwrap();
+    let names: BTreeSet<_> = rules.iter().map(|r| r["alert"].as_str().unwrap()).collect();
+    let page = read("alerts.md");
+    let sections: BTreeSet<_> = page
+        .lines()
+        .filter_map(|line| line.strip_prefix("## "))
+        .collect();
+    assert_eq!(names, sections);
+    for rule in rules {
+        let anchor = rule["alert"].as_str().unwrap().to_lowercase();
+        assert_eq!(
+            rule["annotations"]["runbook_url"].as_str().unwrap(),
+            format!("https://docs.rs/leasehold/latest/leasehold/guide/alerts/index.html#{anchor}")
+        );
+    }
+}
+
+#[test]
+fn each_expression_of_the_page_uses_existing_metrics() {
+    let metrics = metrics();
+    let page = read("telemetry.md");
+    let rows = page.lines().filter(|line| line.starts_with("| which "));
+    let rows: Vec<_> = rows.collect();
+    assert!(rows.len() >= 2);
+    for row in rows {
+        let expression = row.split('`').nth(1).unwrap();
+        check(expression, &metrics);
+    }
+}
+
+/// The exporter of the page is the one of the example, which is run by tests.
+#[test]
+fn the_page_has_the_buckets_of_the_example() {
+    let example = read("../examples/services/src/bin/exporting.rs");
+    let page = read("telemetry.md");
+    for buckets in ["const DURATIONS", "const CALLS"] {
+        let of = |text: &str| {
+            let (_, rest) = text.split_once(buckets).unwrap();
+            let (all, _) = rest.split_once(';').unwrap();
+            let (_, numbers) = rest[all.len()..].split_once('=').unwrap();
+            let (numbers, _) = numbers.split_once(']').unwrap();
+            numbers.split_whitespace().collect::<String>()
+        };
+        assert_eq!(of(&page), of(&example), "{buckets}");
+    }
 }
 
 #[test]

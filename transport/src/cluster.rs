@@ -208,6 +208,12 @@ impl Cluster {
         self.shared.deployment.to_string()
     }
 
+    /// Whether the layout is known, and all connections to its nodes are open now.
+    pub(super) fn is_connected(&self) -> bool {
+        let mut named = self.shared.nodes.named().into_iter().peekable();
+        named.peek().is_some() && named.all(|node| node.is_connected())
+    }
+
     pub(super) fn reconnects(&self) -> u64 {
         self.shared.nodes.reconnects()
     }

@@ -138,6 +138,11 @@ impl Node {
         self.until(|all| *all == [Progress::Connected; 3]).await;
     }
 
+    /// Whether all connections are open now.
+    pub(super) fn is_connected(&self) -> bool {
+        *self.shared.progress.borrow() == [Progress::Connected; 3]
+    }
+
     /// Why there is no connection for calls, if there is none.
     pub(super) fn why_not_connected(&self) -> Option<CallError> {
         self.shared

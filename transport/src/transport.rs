@@ -193,6 +193,14 @@ impl Transport {
         }
     }
 
+    /// Whether all connections are open now. In a cluster: those to every node that the layout names.
+    pub fn is_connected(&self) -> bool {
+        match self.nodes() {
+            Nodes::One(node) => node.is_connected(),
+            Nodes::Many(cluster) => cluster.is_connected(),
+        }
+    }
+
     /// How many lost connections were replaced.
     pub fn reconnects(&self) -> u64 {
         match self.nodes() {

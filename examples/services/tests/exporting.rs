@@ -68,34 +68,34 @@ fn a_run_is_exported_in_exact_numbers() {
         let released = [kind, ("end", "released"), name];
         let number = |name, labels: &[_]| scraped.value(name, labels);
         assert_eq!(
-            number("leasehold_acquire_duration_count", &acquired),
+            number("leasehold_acquire_duration_seconds_count", &acquired),
             Some(times)
         );
         let all = [&acquired[..], &[("le", "+Inf")]].concat();
         assert_eq!(
-            number("leasehold_acquire_duration_bucket", &all),
+            number("leasehold_acquire_duration_seconds_bucket", &all),
             Some(times)
         );
         assert_eq!(number("leasehold_acquire_calls_count", &lock), Some(times));
         assert_eq!(
-            number("leasehold_hold_duration_count", &released),
+            number("leasehold_hold_duration_seconds_count", &released),
             Some(times)
         );
         assert_eq!(number("leasehold_acquire_active", &lock), Some(0.0));
         assert_eq!(number("leasehold_hold_active", &lock), Some(0.0));
     }
     let at_once = scraped
-        .value("leasehold_acquired_at_once", &[])
+        .value("leasehold_acquired_at_once_total", &[])
         .unwrap_or(0.0);
     let after_waiting = scraped
-        .value("leasehold_acquired_after_waiting", &[])
+        .value("leasehold_acquired_after_waiting_total", &[])
         .unwrap_or(0.0);
     assert_eq!((at_once + after_waiting).to_string(), "20");
     let lost = scraped.value(
-        "leasehold_losses",
+        "leasehold_losses_total",
         &[CUSTOMER[0], ("reason", "gone"), CUSTOMER[1]],
     );
-    assert_eq!(lost, None, "nothing was lost");
+    assert_eq!(lost, Some(0.0), "nothing was lost");
 }
 
 #[test]
@@ -118,10 +118,10 @@ fn a_wait_for_a_busy_customer_times_out() {
     let scraped = Scraped::of(&service);
     let timeout = [CUSTOMER[0], ("outcome", "timeout"), CUSTOMER[1]];
     assert_eq!(
-        scraped.value("leasehold_acquire_duration_count", &timeout),
+        scraped.value("leasehold_acquire_duration_seconds_count", &timeout),
         Some(3.0)
     );
-    assert_eq!(scraped.value("leasehold_timed_out", &[]), Some(3.0));
+    assert_eq!(scraped.value("leasehold_timed_out_total", &[]), Some(3.0));
     guard.unlock().unwrap();
 }
 
@@ -145,14 +145,14 @@ fn a_lost_lock_is_counted_and_logged() {
     server.command(&["DEL", "customer:0"]);
     service.says("all orders are shipped");
     // Its holder learns of the loss a moment before the client has counted it.
-    let is_counted = || Scraped::of(&service).value("leasehold_lost", &[]) == Some(1.0);
+    let is_counted = || Scraped::of(&service).value("leasehold_lost_total", &[]) == Some(1.0);
     wait_until("the loss is counted", LIMIT, is_counted);
     let scraped = Scraped::of(&service);
     let gone = [CUSTOMER[0], ("reason", "gone"), CUSTOMER[1]];
-    assert_eq!(scraped.value("leasehold_losses", &gone), Some(1.0));
+    assert_eq!(scraped.value("leasehold_losses_total", &gone), Some(1.0));
     let ended = [CUSTOMER[0], ("end", "gone"), CUSTOMER[1]];
     assert_eq!(
-        scraped.value("leasehold_hold_duration_count", &ended),
+        scraped.value("leasehold_hold_duration_seconds_count", &ended),
         Some(1.0)
     );
     let logged = |text: &str| service.lines().iter().any(|line| line.text.contains(text));

@@ -112,6 +112,16 @@ impl Nodes {
             .collect()
     }
 
+    /// The nodes that a layout names.
+    pub(super) fn named(&self) -> Vec<Arc<Node>> {
+        let table = self.table.lock();
+        let members = table.nodes.iter().flatten();
+        members
+            .filter(|member| member.is_named)
+            .map(|member| member.node.clone())
+            .collect()
+    }
+
     /// Removes a node. If it comes back, it gets a new number.
     pub(super) fn retire(&self, number: u32) -> Option<Arc<Node>> {
         let mut table = self.table.lock();

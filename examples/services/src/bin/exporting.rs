@@ -23,8 +23,8 @@ use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::format::FmtSpan;
 
 /// Seconds. Without them the exporter makes summaries, which cannot be added up over processes.
-const DURATIONS: [f64; 12] = [
-    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 15.0, 60.0,
+const DURATIONS: [f64; 14] = [
+    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 10.0, 30.0, 60.0, 300.0,
 ];
 const CALLS: [f64; 6] = [0.0, 1.0, 2.0, 3.0, 5.0, 10.0];
 /// How often old samples are put into the histograms.
@@ -77,7 +77,7 @@ fn log() {
 fn exporter() -> Result<PrometheusHandle, Failure> {
     let builder = PrometheusBuilder::new()
         .set_buckets(&DURATIONS)?
-        .set_buckets_for_metric(Matcher::Full("leasehold.acquire.calls".to_owned()), &CALLS)?;
+        .set_buckets_for_metric(Matcher::Full("leasehold_acquire_calls".to_owned()), &CALLS)?;
     Ok(builder.install_recorder()?)
 }
 
