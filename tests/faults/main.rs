@@ -39,6 +39,7 @@ mod half_run;
 mod lost_grants;
 mod lost_releases;
 mod lost_replies;
+mod memory;
 mod preflight;
 mod racing_ends;
 mod refusals;
