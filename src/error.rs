@@ -54,7 +54,8 @@ pub enum Error {
     /// Nothing is held. Try later, or shed the work. If `by_this_client` is set and the caller itself holds
     /// the lock, [take it again](crate::Lock#taking-it-again) with a guard or a section.
     #[error(
-        "not acquired in time: name=`{name}`, waited=`{waited:?}`{}{}{}{}",
+        "not acquired in time: name=`{name}`, waited=`{}`{}{}{}{}",
+        rounded(*waited),
         match holder {
             Some(holder) if !by_this_client => format!(", holder=`{holder}`"),
             _ => String::new(),
@@ -281,5 +282,14 @@ impl Error {
             name: name.clone(),
             reason,
         }
+    }
+}
+
+/// A time for people, in whole milliseconds.
+fn rounded(waited: Duration) -> String {
+    match u64::try_from(waited.as_millis()) {
+        Ok(0) => "0ms".to_owned(),
+        Ok(ms) => format!("{:?}", Duration::from_millis(ms)),
+        Err(_) => format!("{waited:?}"),
     }
 }

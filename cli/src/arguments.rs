@@ -54,6 +54,10 @@ pub(crate) struct ServerArguments {
     /// The name that the server's certificate must have. Default: the host of the URL.
     #[arg(long, global = true, value_name = "NAME")]
     pub(crate) tls_server_name: Option<String>,
+    /// How long to try again while the server cannot be reached. Default: for `run` the time of --wait, otherwise one
+    /// attempt.
+    #[arg(long, global = true, value_parser = span, value_name = "TIME")]
+    pub(crate) connect_timeout: Option<Duration>,
     /// How long to wait for the reply to a call.
     #[arg(long, global = true, value_parser = span, default_value = "1s", value_name = "TIME")]
     pub(crate) command_timeout: Duration,
@@ -116,6 +120,8 @@ pub(crate) struct RunArguments {
     /// The name of the lock.
     pub(crate) name: String,
     /// Give up after this time; 0 tries once. Default: wait without limit.
+    ///
+    /// The time includes connecting. Without --wait, a server that cannot be reached at the start is an error.
     #[arg(long, short, value_parser = span, value_name = "TIME")]
     pub(crate) wait: Option<Duration>,
     /// How long the lock stays locked if `leasehold` dies. Renewed after every third of it. At least 100ms.
@@ -149,6 +155,14 @@ pub(crate) struct RunArguments {
     /// The exit code if the lock is not acquired in time, instead of 120.
     #[arg(long, short = 'E', value_name = "CODE")]
     pub(crate) conflict_exit_code: Option<u8>,
+    /// Do not pass LEASEHOLD_URL, LEASEHOLD_USER and LEASEHOLD_PASSWORD on to the command.
+    ///
+    /// A nested `leasehold run` then needs its own.
+    #[arg(long)]
+    pub(crate) no_credentials: bool,
+    /// Say what the run waits for, and when that changes. Without it, a run that waits for two seconds says so once.
+    #[arg(long, short)]
+    pub(crate) verbose: bool,
     /// The command and its arguments.
     #[arg(last = true, required = true)]
     pub(crate) command: Vec<OsString>,

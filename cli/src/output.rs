@@ -14,14 +14,23 @@ pub(crate) fn complain(text: &str) {
     drop(writeln!(io::stderr(), "leasehold: {}", lines(text)));
 }
 
-/// Escapes control characters. Names, owners and purposes come from others, and could otherwise control the terminal.
+/// Escapes control characters, and characters that are invisible or reorder the text around them. Names, owners and
+/// purposes come from others, and could otherwise control the terminal or look like other names.
 pub(crate) fn harmless(text: &str) -> String {
     let shown = |letter: char| {
-        let escaped = letter.is_control().then(|| letter.escape_default());
+        let is_harmful = letter.is_control() || is_invisible(letter);
+        let escaped = is_harmful.then(|| letter.escape_default());
         let plain = escaped.is_none().then_some(letter);
         escaped.into_iter().flatten().chain(plain)
     };
     text.chars().flat_map(shown).collect()
+}
+
+/// Format characters, line and paragraph separators, variation selectors and tags.
+fn is_invisible(letter: char) -> bool {
+    matches!(letter,
+        '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+        | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}')
 }
 
 /// The same for a text of several lines.
@@ -145,6 +154,11 @@ mod tests {
         let hostile = "x\u{1b}[2J\ny\u{9b}31m\r";
         assert_eq!(harmless(hostile), "x\\u{1b}[2J\\ny\\u{9b}31m\\r");
         assert_eq!(lines(hostile), "x\\u{1b}[2J\ny\\u{9b}31m\\r");
+        // Shown as it is, this reads `pay-exe.txt`.
+        assert_eq!(
+            harmless("pay-\u{202e}txt.exe\u{200b}"),
+            "pay-\\u{202e}txt.exe\\u{200b}"
+        );
         let mut rows = Rows::new(&["NAME"]);
         rows.colours = false;
         rows.add([(hostile.to_owned(), Tone::Plain)]);

@@ -41,7 +41,7 @@ pub(crate) async fn preflight(
     server: &ServerArguments,
 ) -> Result<u8, Failure> {
     let client = server
-        .connect_with(|builder| builder.lease(asked.lease))
+        .connect_with(None, |builder| builder.lease(asked.lease), |_| ())
         .await?;
     let report = client.preflight().name(&asked.name).await;
     close(&client).await;

@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | `hold` | the lock or permit of the run |
 //! | `enclosing` | a nested run |
+//! | `progress` | says what the run waits for |
 //! | `identity` | the holder and the purpose that others see |
 //! | `plan` | when the command must stop |
 //! | `command` | the processes of the command |
@@ -17,6 +18,7 @@ mod hold;
 mod identity;
 mod loss;
 mod plan;
+mod progress;
 mod reaper;
 mod signals;
 mod supervisor;
@@ -25,20 +27,22 @@ mod terminal;
 use std::ffi::OsString;
 use std::time::Duration;
 
-use leasehold::{Client, Error};
+use leasehold::{Client, ClientBuilder, Error};
 use nix::unistd::Pid;
+use tokio::time::Instant;
 
 use crate::arguments::{RunArguments, ServerArguments};
 use crate::clock::{self, Moment};
 use crate::exit::{self, Failure};
 use crate::found::lock;
 use crate::output::{complain, short};
-use crate::server::{CLOSE, close_within};
+use crate::server::{CLOSE, CREDENTIALS, close_within};
 
 use command::Command;
 use enclosing::{Enclosing, HELD, NAME, OWNER, OuterHold, TOKEN};
 use hold::Hold;
 use plan::Plan;
+use progress::Progress;
 use reaper::Reaper;
 use signals::Signals;
 use supervisor::{Ending, Supervisor};
@@ -84,35 +88,57 @@ pub(crate) async fn run(job: &RunArguments, server: &ServerArguments) -> Result<
     let plan = Plan::of(job.lease, job.grace)?;
     let outer = enclosing::outer()?;
     let mut signals = Signals::listen()?;
-    let client = tokio::select! {
-        client = server.connect_with(|builder| builder.lease(job.lease).name(job.client_name())) => client?,
-        signal = signals.next_to_leave() => return Ok(exit::of_signal(signal)),
-    };
-    let taken = tokio::select! {
-        taken = take(&client, job, &outer) => taken,
+    let progress = Progress::new(job);
+    let obtained = tokio::select! {
+        obtained = obtain(job, server, &outer, &progress) => obtained.map(Ok),
         // CANCEL: the client releases a lock that is granted later.
         signal = signals.next_to_leave() => Ok(Err(signal)),
+        never = progress.report() => match never {},
     };
-    let done = match taken {
+    let done = match obtained {
         Ok(Ok(hold)) => run_under(hold, job, plan, &outer, &mut signals).await,
         Ok(Err(signal)) => Ok(Ended::with(exit::of_signal(signal))),
         Err(failure) => Err(failure),
     };
-    close_within(&client, done.as_ref().map_or(CLOSE, |ended| ended.close)).await;
+    if let Some(client) = progress.client() {
+        close_within(&client, done.as_ref().map_or(CLOSE, |ended| ended.close)).await;
+    }
     done.map(|ended| ended.code)
+}
+
+/// Connects and takes the lock, both within `--wait`.
+async fn obtain(
+    job: &RunArguments,
+    server: &ServerArguments,
+    outer: &[OuterHold],
+    progress: &Progress<'_>,
+) -> Result<Hold, Failure> {
+    let began = Instant::now();
+    let settings = |builder: ClientBuilder| builder.lease(job.lease).name(job.client_name());
+    let client = server
+        .connect_with(job.wait, settings, |failure| progress.failed(failure))
+        .await?;
+    progress.connected(&client);
+    let wait = job.wait.map(|wait| wait.saturating_sub(began.elapsed()));
+    let hold = take(&client, job, outer, wait).await?;
+    progress.acquired();
+    Ok(hold)
 }
 
 /// The time for a last release, if the server gave no answer before.
 const LAST_TRY: Duration = Duration::from_millis(100);
 
-type Taken = Result<Hold, nix::sys::signal::Signal>;
-
-async fn take(client: &Client, job: &RunArguments, outer: &[OuterHold]) -> Result<Taken, Failure> {
+async fn take(
+    client: &Client,
+    job: &RunArguments,
+    outer: &[OuterHold],
+    wait: Option<Duration>,
+) -> Result<Hold, Failure> {
     if let Some(enclosing) = Enclosing::find(client, job, outer).await? {
-        return Ok(Ok(Hold::Enclosing(enclosing)));
+        return Ok(Hold::Enclosing(enclosing));
     }
-    match Hold::take(client, job).await {
-        Ok(hold) => Ok(Ok(hold)),
+    match Hold::take(client, job, wait).await {
+        Ok(hold) => Ok(hold),
         Err(error) => Err(why_not(client, job, error).await),
     }
 }
@@ -224,7 +250,7 @@ fn environment(
     hold: &Hold,
     job: &RunArguments,
     outer: &[OuterHold],
-) -> [(&'static str, Option<String>); 4] {
+) -> Vec<(&'static str, Option<String>)> {
     let token = hold.token();
     let own = OuterHold {
         name: job.name.clone(),
@@ -235,12 +261,16 @@ fn environment(
     if hold.is_exclusive(job) && !outer.contains(&own) {
         outer.push(own);
     }
-    [
+    let mut variables = vec![
         (NAME, Some(job.name.clone())),
         (OWNER, Some(hold.owner().to_owned())),
         (TOKEN, token.map(|token| token.to_string())),
         (HELD, serde_json::to_string(&outer).ok()),
-    ]
+    ];
+    if job.no_credentials {
+        variables.extend(CREDENTIALS.map(|name| (name, None)));
+    }
+    variables
 }
 
 /// Keeps the lock until `end` by waiting here. `None` if the lock is left until its lease ends.

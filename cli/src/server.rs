@@ -6,24 +6,53 @@ use std::time::Duration;
 
 use leasehold::settings::{Credentials, TlsOptions};
 use leasehold::{Client, ClientBuilder};
+use tokio::time::Instant;
 
 use crate::arguments::ServerArguments;
-use crate::exit::Failure;
+use crate::exit::{self, Failure};
+
+/// The variables of this program that tell where the server is and how to log in.
+pub(crate) const CREDENTIALS: [&str; 3] = [URL, USER, PASSWORD];
+const URL: &str = "LEASEHOLD_URL";
+const USER: &str = "LEASEHOLD_USER";
+const PASSWORD: &str = "LEASEHOLD_PASSWORD";
+
+/// The pauses between two attempts to connect.
+const PAUSE_MIN: Duration = Duration::from_millis(50);
+const PAUSE_MAX: Duration = Duration::from_secs(1);
 
 impl ServerArguments {
-    /// Connects, without retries.
+    /// Connects. Tries again only for as long as `--connect-timeout` says.
     pub(crate) async fn connect(&self) -> Result<Client, Failure> {
-        self.connect_with(|builder| builder).await
+        self.connect_with(None, |builder| builder, |_| ()).await
     }
 
-    /// Connects with further settings.
+    /// Connects with further settings. While the server cannot be reached, tries again for `--connect-timeout`, or else
+    /// for `patience`, and reports each failure.
     pub(crate) async fn connect_with(
         &self,
-        settings: impl FnOnce(ClientBuilder) -> ClientBuilder,
+        patience: Option<Duration>,
+        settings: impl Fn(ClientBuilder) -> ClientBuilder,
+        report: impl Fn(&Failure),
     ) -> Result<Client, Failure> {
-        let builder = Client::builder(&self.url()?).command_timeout(self.command_timeout);
-        let builder = settings(self.with_tls(self.with_credentials(builder)?));
-        Ok(builder.connect().await?)
+        let patience = self.connect_timeout.or(patience).unwrap_or_default();
+        let began = Instant::now();
+        let mut pause = PAUSE_MIN;
+        loop {
+            let builder = Client::builder(&self.url()?).command_timeout(self.command_timeout);
+            let builder = settings(self.with_tls(self.with_credentials(builder)?));
+            let failure = match builder.connect().await {
+                Ok(client) => return Ok(client),
+                Err(error) => Failure::from(error),
+            };
+            let left = patience.saturating_sub(began.elapsed());
+            if failure.code != exit::UNREACHABLE || left.is_zero() {
+                return Err(failure);
+            }
+            report(&failure);
+            tokio::time::sleep(pause.min(left)).await;
+            pause = (pause * 2).min(PAUSE_MAX);
+        }
     }
 
     fn url(&self) -> Result<String, Failure> {
@@ -31,7 +60,7 @@ impl ServerArguments {
         let url = self
             .url
             .clone()
-            .or_else(|| set("LEASEHOLD_URL"))
+            .or_else(|| set(URL))
             .or_else(|| set("REDIS_URL"));
         url.ok_or_else(|| {
             Failure::usage("which server? Give --url redis://host:6379, or set LEASEHOLD_URL")
@@ -39,10 +68,7 @@ impl ServerArguments {
     }
 
     fn with_credentials(&self, builder: ClientBuilder) -> Result<ClientBuilder, Failure> {
-        let user = self
-            .user
-            .clone()
-            .or_else(|| env::var("LEASEHOLD_USER").ok());
+        let user = self.user.clone().or_else(|| env::var(USER).ok());
         if let Some(file) = self.password_file.clone() {
             read(&file).map_err(|error| {
                 Failure::usage(format!("--password-file {}: {error}", file.display()))
@@ -56,7 +82,7 @@ impl ServerArguments {
             };
             return Ok(builder.credentials(provider));
         }
-        Ok(match env::var("LEASEHOLD_PASSWORD") {
+        Ok(match env::var(PASSWORD) {
             Ok(password) if !password.is_empty() => {
                 builder.credentials(credentials(user, password))
             }

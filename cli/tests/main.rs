@@ -13,3 +13,4 @@ mod pty;
 mod tables;
 mod terminal;
 mod testbed;
+mod waiting;

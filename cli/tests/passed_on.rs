@@ -56,6 +56,19 @@ fn the_command_finds_name_owner_and_token() {
 }
 
 #[test]
+fn credentials_can_be_kept_from_the_command() {
+    let Some(bed) = Testbed::start() else { return };
+    let script = "env | grep -c -e ^LEASEHOLD_URL= -e ^LEASEHOLD_PASSWORD= -e ^LEASEHOLD_USER=";
+    let seen = |options: &[&str]| {
+        let arguments = [&["run", "job"], options, &["--", "sh", "-c", script]].concat();
+        let output = bed.output(&arguments);
+        stdout(&output).trim().to_owned()
+    };
+    assert_eq!(seen(&[]), "1");
+    assert_eq!(seen(&["--no-credentials"]), "0");
+}
+
+#[test]
 fn the_owner_is_that_of_the_lock() {
     let Some(bed) = Testbed::start() else { return };
     let file = bed.file("owner");

@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, ChildStderr, Command, Output, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use leasehold_testbed::{Reply, Server, is_missing, wait_until};
@@ -115,7 +115,12 @@ impl Runner {
         kill(self.pid(), signal).expect("running");
     }
 
-    /// The exit code, and what was written to standard error.
+    /// Its standard error, to be read while it runs.
+    pub(crate) fn take_stderr(&mut self) -> ChildStderr {
+        self.process.stderr.take().expect("piped")
+    }
+
+    /// The exit code, and what was written to standard error, unless that was taken.
     pub(crate) fn end(mut self) -> (i32, String) {
         drop(self.process.stdin.take());
         wait_until("the runner ends", LATE, || {
@@ -123,13 +128,9 @@ impl Runner {
         });
         let status = self.process.wait().expect("it has ended");
         let mut text = String::new();
-        let errors = self
-            .process
-            .stderr
-            .take()
-            .expect("piped")
-            .read_to_string(&mut text);
-        errors.expect("text");
+        if let Some(mut errors) = self.process.stderr.take() {
+            errors.read_to_string(&mut text).expect("text");
+        }
         (status.code().unwrap_or(-1), text)
     }
 }

@@ -1,5 +1,7 @@
 //! The hold of a run: a lock, a permit, or the hold of the enclosing run.
 
+use std::time::Duration;
+
 use leasehold::{
     Client, Ended, Error, FencingToken, Lease, LockGuard, LossReason, SemaphorePermit,
 };
@@ -20,7 +22,11 @@ pub(super) enum Hold {
 
 impl Hold {
     /// Takes the lock, or a permit.
-    pub(super) async fn take(client: &Client, job: &RunArguments) -> Result<Hold, Error> {
+    pub(super) async fn take(
+        client: &Client,
+        job: &RunArguments,
+        wait: Option<Duration>,
+    ) -> Result<Hold, Error> {
         if let Some(permits) = job.permits {
             let semaphore = client.semaphore(&job.name).with_purpose(job.purpose());
             if !semaphore.try_set_permits(permits).await? {
@@ -33,7 +39,7 @@ impl Hold {
                     ));
                 }
             }
-            let permit = match job.wait {
+            let permit = match wait {
                 Some(wait) => semaphore.try_acquire(1, wait).await?,
                 None => semaphore.acquire(1).await?,
             };
@@ -41,7 +47,7 @@ impl Hold {
         }
         let lock = lock(client, job.kind(), &job.name);
         let mut taking = lock.acquire().purpose(job.purpose());
-        if let Some(wait) = job.wait {
+        if let Some(wait) = wait {
             taking = taking.wait(wait);
         }
         if let Some(span) = job
