@@ -32,8 +32,8 @@ impl ServerArguments {
     pub(crate) async fn connect_with(
         &self,
         patience: Option<Duration>,
-        settings: impl Fn(ClientBuilder) -> ClientBuilder,
-        report: impl Fn(&Failure),
+        settings: impl Fn(ClientBuilder) -> ClientBuilder + Sync,
+        report: impl Fn(&Failure) + Sync,
     ) -> Result<Client, Failure> {
         let patience = self.connect_timeout.or(patience).unwrap_or_default();
         let began = Instant::now();

@@ -5,10 +5,11 @@ use std::net::TcpListener;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use leasehold_testbed::wait_until;
 use nix::sys::signal::Signal;
+use tokio::time::Instant;
 
 use crate::testbed::{LATE, Runner, Testbed, assert_output, bare, exit_code, stderr};
 

@@ -1,7 +1,7 @@
 //! Says what a run waits for.
 
-use std::cell::RefCell;
 use std::convert::Infallible;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use leasehold::{Client, Error};
@@ -20,7 +20,7 @@ const QUIET: Duration = Duration::from_secs(2);
 pub(super) struct Progress<'a> {
     job: &'a RunArguments,
     began: Instant,
-    state: RefCell<State>,
+    state: Mutex<State>,
 }
 
 #[derive(Debug)]
@@ -35,17 +35,21 @@ impl<'a> Progress<'a> {
         Progress {
             job,
             began: Instant::now(),
-            state: RefCell::new(State::Connecting(None)),
+            state: Mutex::new(State::Connecting(None)),
         }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The server could not be reached.
     pub(super) fn failed(&self, failure: &Failure) {
-        *self.state.borrow_mut() = State::Connecting(Some(failure.text.clone()));
+        *self.state() = State::Connecting(Some(failure.text.clone()));
     }
 
     pub(super) fn connected(&self, client: &Client) {
-        *self.state.borrow_mut() = State::Waiting(client.clone());
+        *self.state() = State::Waiting(client.clone());
     }
 
     pub(super) fn acquired(&self) {
@@ -57,7 +61,7 @@ impl<'a> Progress<'a> {
 
     /// The client, once it is connected.
     pub(super) fn client(&self) -> Option<Client> {
-        match &*self.state.borrow() {
+        match &*self.state() {
             State::Connecting(_) => None,
             State::Waiting(client) => Some(client.clone()),
         }
@@ -88,7 +92,7 @@ impl<'a> Progress<'a> {
             Some(client) if self.job.permits.is_some() => permits(client, self.job).await,
             Some(client) => holder(client, self.job).await,
             None => {
-                let fault = match &*self.state.borrow() {
+                let fault = match &*self.state() {
                     State::Connecting(Some(fault)) => fault.clone(),
                     _ => "connecting".to_owned(),
                 };
