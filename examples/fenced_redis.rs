@@ -25,7 +25,7 @@ async fn main() -> Result<(), Error> {
 
     let stale = slow
         .fenced_lock(LOCK)
-        .try_lock_now(Lease::fixed(LEASE))
+        .try_lock_now(Lease::Fixed(LEASE))
         .await?;
     let old = stale.token();
     slow.set_fenced(VALUE, old, "the first half of the slow one")

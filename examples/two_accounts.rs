@@ -11,7 +11,7 @@
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 use std::time::Duration;
 
-use leasehold::{Client, EmbeddedRedis, Error, Lease};
+use leasehold::{Client, EmbeddedRedis, Error, Lease, Lock};
 use tokio::time::sleep;
 
 const TRANSFERS: usize = 60;
@@ -44,7 +44,11 @@ async fn main() -> Result<(), Error> {
 }
 
 async fn transfer(branch: &Client, from: usize, to: usize) -> Result<(), Error> {
-    let both = branch.multi_lock([from, to].map(|account| format!("example:account:{account}")));
+    let both = Lock::multi(
+        [from, to]
+            .map(|account| format!("example:account:{account}"))
+            .map(|name| branch.lock(name)),
+    );
     let guard = both
         .try_lock(Duration::from_secs(30), Lease::Renewed)
         .await?;

@@ -23,9 +23,9 @@ use crate::error::ConfigError;
 /// // Renewed while the guard lives, with the client's lease: 30 s unless set otherwise.
 /// lock.try_lock_now(Lease::Renewed).await?.unlock().await?;
 /// // Renewed, and free ten seconds after its holder died.
-/// lock.try_lock_now(Lease::renewed(Duration::from_secs(10))).await?.unlock().await?;
+/// lock.try_lock_now(Lease::RenewedFor(Duration::from_secs(10))).await?.unlock().await?;
 /// // Never renewed: the hold ends after a minute.
-/// lock.try_lock_now(Lease::fixed(Duration::from_secs(60))).await?.unlock().await?;
+/// lock.try_lock_now(Lease::Fixed(Duration::from_secs(60))).await?.unlock().await?;
 /// # Ok(())
 /// # }
 /// ```
@@ -38,9 +38,14 @@ pub enum Lease {
     /// ([`ClientBuilder::lease`](crate::ClientBuilder::lease), 30 s by default).
     #[default]
     Renewed,
-    /// Renewed like [`Lease::Renewed`], with this length; see [`Lease::renewed`].
+    /// Renewed every third of this length while the guard is alive.
+    ///
+    /// From [`Lease::RENEWED_MIN`] to [`Lease::MAX`]. A shorter lease frees the lock sooner after its holder
+    /// died. A longer lease survives a longer outage.
     RenewedFor(Duration),
-    /// Never renewed; see [`Lease::fixed`].
+    /// Never renewed: the hold ends after this length, even if the guard is still alive.
+    ///
+    /// From [`Lease::MIN`] to [`Lease::MAX`], in whole milliseconds.
     Fixed(Duration),
 }
 
@@ -51,21 +56,6 @@ impl Lease {
     pub const MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
     /// The shortest renewed lease. A renewal has a third of it.
     pub const RENEWED_MIN: Duration = Duration::from_millis(100);
-
-    /// A lease that is never renewed: the hold ends after `lease`, even if the guard is still alive.
-    ///
-    /// From [`Lease::MIN`] to [`Lease::MAX`], in whole milliseconds.
-    pub const fn fixed(lease: Duration) -> Self {
-        Lease::Fixed(lease)
-    }
-
-    /// A lease that is renewed every third of `lease` while the guard is alive.
-    ///
-    /// From [`Lease::RENEWED_MIN`] to [`Lease::MAX`]. A shorter lease frees the lock sooner after its holder
-    /// died. A longer lease survives a longer outage.
-    pub const fn renewed(lease: Duration) -> Self {
-        Lease::RenewedFor(lease)
-    }
 
     /// Checks the lease that a caller passed.
     pub(crate) fn checked(what: &'static str, lease: Duration) -> Result<Duration, ConfigError> {
@@ -165,7 +155,7 @@ pub enum LossReason {
 /// use leasehold::{Client, Ended, Lease, LossReason};
 ///
 /// let lock = Client::embedded().lock("orders:42");
-/// let guard = lock.try_lock_now(Lease::fixed(Duration::from_secs(60))).await?;
+/// let guard = lock.try_lock_now(Lease::Fixed(Duration::from_secs(60))).await?;
 /// match guard.ended().await {
 ///     Ended::Lost(reason) => assert_eq!(reason, LossReason::Expired),
 ///     other => unreachable!("the guard is here: {other:?}"),

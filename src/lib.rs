@@ -47,17 +47,17 @@
 //! | Call of [`Client`] | What it gives |
 //! |--------------------|---------------|
 //! | [`lock`](Client::lock) | one holder, re-entrant |
-//! | [`non_reentrant_lock`](Client::non_reentrant_lock) | taking it again while holding it is an error |
 //! | [`fair_lock`](Client::fair_lock) | first come, first served, across all clients |
 //! | [`fenced_lock`](Client::fenced_lock) | guards carry a growing number for the resource to check |
 //! | [`read_write_lock`](Client::read_write_lock) | many readers or one writer: a [`ReadWriteLock`] |
-//! | [`multi_lock`](Client::multi_lock), [`Lock::multi`] | several locks as one: all or none |
-//! | [`quorum_lock`](Client::quorum_lock), [`Lock::quorum`] | a majority of independent servers |
 //! | [`spin_lock`](Client::spin_lock) | waiters poll instead of listening |
 //! | [`string_lock`](Client::string_lock) | `SET NX PX`, shared with Laravel, redsync, redis-py and others |
 //! | [`semaphore`](Client::semaphore) | at most n at once across all clients: a [`Semaphore`] |
 //! | [`permit_expirable_semaphore`](Client::permit_expirable_semaphore) | permits with ids and leases |
 //! | [`count_down_latch`](Client::count_down_latch) | many wait until n things have happened: a [`CountDownLatch`] |
+//!
+//! Several locks become one with [`Lock::multi`] (all or none) or [`Lock::quorum`] (a majority of independent
+//! servers). With [`Lock::non_reentrant`], taking a lock again while holding it is an error.
 //!
 //! Take [`lock`](Client::lock) unless another kind fits better. All locks are [`Lock`] values with the same
 //! calls. `docs/choosing.md` compares the kinds and their costs. `docs/coming-from.md` maps the calls of other

@@ -63,7 +63,7 @@ const PERMITS_MAX: u32 = 1024;
 /// seats.try_set_permits(100).await?;
 ///
 /// // A customer has ten minutes to pay. The id goes with the order.
-/// let seat = seats.acquire(Lease::fixed(Duration::from_secs(600))).await?;
+/// let seat = seats.acquire(1, Lease::Fixed(Duration::from_secs(600))).await?;
 /// let id = seat.id().to_owned();
 /// seat.forget();
 ///
@@ -189,52 +189,7 @@ impl PermitExpirableSemaphore {
         self.inner.ask(call, yes_or_no).await
     }
 
-    /// Takes a permit, and waits as long as it takes.
-    ///
-    /// # Redis cost
-    ///
-    /// See the table on [`Semaphore`](crate::Semaphore).
-    ///
-    /// # Cancel safety
-    ///
-    /// Cancel safe, with clean-up. A permit that is granted later is given back.
-    ///
-    /// # Errors
-    ///
-    /// - [`Error::Protocol`]: Redis refuses the call, and retrying does not help.
-    /// - [`Error::Closed`]: the client was shut down.
-    /// - [`Error::Config`]: the name, the lease or a setting cannot be used.
-    pub async fn acquire(&self, lease: Lease) -> Result<ExpirablePermit, Error> {
-        self.take(1, Wait::Forever, lease).await
-    }
-
-    /// Takes a permit, and waits at most `wait`. A `wait` of zero tries once.
-    ///
-    /// # Redis cost
-    ///
-    /// See the table on [`Semaphore`](crate::Semaphore).
-    ///
-    /// # Cancel safety
-    ///
-    /// Cancel safe, with clean-up. A permit that is granted later is given back.
-    ///
-    /// # Errors
-    ///
-    /// - [`Error::Timeout`]: no permit was available until `wait` ended.
-    /// - [`Error::Unavailable`]: Redis did not execute the call.
-    /// - [`Error::Unknown`]: the reply was lost. The permit is given back in the background.
-    /// - [`Error::Protocol`]: Redis refuses the call, and retrying does not help.
-    /// - [`Error::Closed`]: the client was shut down.
-    /// - [`Error::Config`]: the name, the lease or a setting cannot be used.
-    pub async fn try_acquire(
-        &self,
-        wait: Duration,
-        lease: Lease,
-    ) -> Result<ExpirablePermit, Error> {
-        self.take(1, Wait::from(wait), lease).await
-    }
-
-    /// Takes several permits, all or none, and waits at most `wait`.
+    /// Takes permits, all or none, and waits as long as it takes.
     ///
     /// # Redis cost
     ///
@@ -246,9 +201,34 @@ impl PermitExpirableSemaphore {
     ///
     /// # Errors
     ///
-    /// See [`try_acquire`](PermitExpirableSemaphore::try_acquire). [`Error::Config`] for zero permits, or for
-    /// more than 1,024.
-    pub async fn try_acquire_many(
+    /// - [`Error::Protocol`]: Redis refuses the call, and retrying does not help.
+    /// - [`Error::Closed`]: the client was shut down.
+    /// - [`Error::Config`]: the name, the lease or a setting cannot be used, or the number of permits is not
+    ///   between 1 and 1,024.
+    pub async fn acquire(&self, permits: u32, lease: Lease) -> Result<ExpirablePermit, Error> {
+        self.take(permits, Wait::Forever, lease).await
+    }
+
+    /// Takes permits, all or none, and waits at most `wait`. A `wait` of zero tries once.
+    ///
+    /// # Redis cost
+    ///
+    /// See the table on [`Semaphore`](crate::Semaphore).
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe, with clean-up. Permits that are granted later are given back.
+    ///
+    /// # Errors
+    ///
+    /// - [`Error::Timeout`]: there were too few permits until `wait` ended. None is taken.
+    /// - [`Error::Unavailable`]: Redis did not execute the call.
+    /// - [`Error::Unknown`]: the reply was lost. The permits are given back in the background.
+    /// - [`Error::Protocol`]: Redis refuses the call, and retrying does not help.
+    /// - [`Error::Closed`]: the client was shut down.
+    /// - [`Error::Config`]: the name, the lease or a setting cannot be used, or the number of permits is not
+    ///   between 1 and 1,024.
+    pub async fn try_acquire(
         &self,
         permits: u32,
         wait: Duration,

@@ -9,7 +9,7 @@ use crate::lease::Lease;
 use crate::lock::LockGuard;
 use crate::protocol::counter::{self, number};
 use crate::protocol::replies::yes_or_no;
-use crate::protocol::semaphore::{self, IfAbsent, was_there};
+use crate::protocol::semaphore;
 use crate::session::wait::Wait;
 use crate::synchronizer::Synchronizer;
 
@@ -234,54 +234,10 @@ impl Semaphore {
         Ok(SemaphorePermit::new(LockGuard::new(share), permits))
     }
 
-    /// Gives back permits that have no guard, like Redisson's `release`.
+    /// Adds permits, or takes permits away if the number is negative. If the semaphore does not exist, it is
+    /// created.
     ///
-    /// Use it for permits after [`SemaphorePermit::forget`], or to add permits. If the semaphore does not
-    /// exist, it is created.
-    ///
-    /// # Redis cost
-    ///
-    /// 1 round trip. None for zero permits.
-    ///
-    /// # Cancel safety
-    ///
-    /// Cancel safe. The change is either made or not.
-    ///
-    /// # Errors
-    ///
-    /// See [`try_set_permits`](Semaphore::try_set_permits).
-    pub async fn release(&self, permits: u32) -> Result<(), Error> {
-        self.add_permits(permits.into()).await
-    }
-
-    /// Like [`release`](Semaphore::release), but does not create a semaphore; returns false if there is none.
-    ///
-    /// # Redis cost
-    ///
-    /// 1 round trip. None for zero permits.
-    ///
-    /// # Cancel safety
-    ///
-    /// Cancel safe. The change is either made or not.
-    ///
-    /// # Errors
-    ///
-    /// See [`try_set_permits`](Semaphore::try_set_permits).
-    pub async fn release_if_exists(&self, permits: u32) -> Result<bool, Error> {
-        self.inner.resource()?;
-        if permits == 0 {
-            return Ok(false);
-        }
-        let left_alone = IfAbsent::LeaveAlone;
-        let call = |resource: &_, publish, reply_key| {
-            semaphore::add(resource, publish, permits.into(), left_alone, reply_key)
-        };
-        self.inner.change(call, was_there).await
-    }
-
-    /// Adds permits, or takes permits away if the number is negative.
-    ///
-    /// At most [`u32::MAX`] permits can be added or taken at once. The number of available permits may become
+    /// It also gives back permits that no longer have a guard, after [`SemaphorePermit::forget`]. At most [`u32::MAX`] permits can be added or taken at once. The number of available permits may become
     /// negative.
     ///
     /// # Redis cost

@@ -8,7 +8,7 @@ use crate::lease::Lease;
 use crate::protocol::counter::{ReplyKey, number};
 use crate::protocol::kind::Kind;
 use crate::protocol::resource::Resource;
-use crate::protocol::semaphore::{self, IfAbsent};
+use crate::protocol::semaphore;
 use crate::protocol::{Call, Publish, Unexpected, Value};
 use crate::session::lock_settings::LockSettings;
 use crate::session::options::{Options, checked_purpose};
@@ -97,7 +97,7 @@ impl Synchronizer {
             return Ok(());
         }
         let call = |resource: &_, publish, reply_key| {
-            semaphore::add(resource, publish, permits, IfAbsent::Make, reply_key)
+            semaphore::add(resource, publish, permits, reply_key)
         };
         self.change(call, number).await.map(|_available| ())
     }

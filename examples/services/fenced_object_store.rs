@@ -30,7 +30,7 @@ async fn main() -> Result<(), Failure> {
 
     let stale = slow
         .fenced_lock(LOCK)
-        .try_lock_now(Lease::fixed(LEASE))
+        .try_lock_now(Lease::Fixed(LEASE))
         .await?;
     let old = stale.token();
     assert!(put_fenced(&bucket, &path, old, "one segment").await?);

@@ -27,7 +27,7 @@ async fn main() -> Result<(), Failure> {
 
     let stale = slow
         .fenced_lock(LOCK)
-        .try_lock_now(Lease::fixed(LEASE))
+        .try_lock_now(Lease::Fixed(LEASE))
         .await?;
     let old = stale.token();
     let seen = accounts.fence(7, old)?.expect("nobody was here before");

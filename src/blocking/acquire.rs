@@ -25,7 +25,7 @@ use crate::lock::LockGuard;
 /// let guard = lock
 ///     .acquire()
 ///     .wait(Duration::from_secs(2))
-///     .lease(Lease::renewed(Duration::from_secs(10)))
+///     .lease(Lease::RenewedFor(Duration::from_secs(10)))
 ///     .max_hold(Duration::from_secs(60)) // the end of a thread that hangs
 ///     .lock()?;
 /// guard.unlock()?;

@@ -182,8 +182,6 @@ impl Client {
         fair_lock -> Lock;
         /// Like [`Client::fenced_lock`](crate::Client::fenced_lock). Does not block.
         fenced_lock -> FencedLock;
-        /// Like [`Client::non_reentrant_lock`](crate::Client::non_reentrant_lock). Does not block.
-        non_reentrant_lock -> Lock;
         /// Like [`Client::spin_lock`](crate::Client::spin_lock). Does not block.
         spin_lock -> Lock;
         /// Like [`Client::string_lock`](crate::Client::string_lock). Does not block.
@@ -196,19 +194,6 @@ impl Client {
         permit_expirable_semaphore -> PermitExpirableSemaphore;
         /// Like [`Client::count_down_latch`](crate::Client::count_down_latch). Does not block.
         count_down_latch -> CountDownLatch;
-    }
-
-    /// Combines several locks into one. See [`Client::multi_lock`](crate::Client::multi_lock). Does not
-    /// block.
-    pub fn multi_lock(&self, names: impl IntoIterator<Item = impl AsRef<str>>) -> Lock {
-        self.blocking_lock(self.inner.multi_lock(names))
-    }
-
-    /// Makes a quorum lock. See [`Client::quorum_lock`](crate::Client::quorum_lock). Does not block.
-    #[doc(alias = "RedLock")]
-    pub fn quorum_lock(&self, others: &[Client], name: impl AsRef<str>) -> Lock {
-        let others: Vec<_> = others.iter().map(|client| client.inner.clone()).collect();
-        self.blocking_lock(self.inner.quorum_lock(&others, name))
     }
 
     /// Adds blocking calls to a lock that was made with async calls. Does not block.

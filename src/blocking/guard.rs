@@ -32,7 +32,7 @@ use crate::lock::{LockGuard, done_unless_lost};
 /// use leasehold::{Ended, EmbeddedRedis, Lease, LossReason, blocking};
 ///
 /// let client = blocking::Client::new(EmbeddedRedis::new().client())?;
-/// let guard = client.lock("report").try_lock_now(Lease::fixed(Duration::from_millis(100)))?;
+/// let guard = client.lock("report").try_lock_now(Lease::Fixed(Duration::from_millis(100)))?;
 /// thread::scope(|scope| {
 ///     let watching = scope.spawn(|| guard.ended(Duration::from_secs(60)));
 ///     // … the work of this thread …

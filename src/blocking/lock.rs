@@ -69,10 +69,6 @@ impl<G: crate::Guard> Lock<G> {
         restore(text: &str) -> Guard<G> = Guard::new;
         /// Blocks the thread; otherwise like [`Lock::is_locked`](crate::Lock::is_locked).
         is_locked() -> bool;
-        /// Blocks the thread; otherwise like [`Lock::is_held`](crate::Lock::is_held).
-        is_held() -> bool;
-        /// Blocks the thread; otherwise like [`Lock::hold_count`](crate::Lock::hold_count).
-        hold_count() -> u64;
         /// Blocks the thread; otherwise like [`Lock::remaining_lease`](crate::Lock::remaining_lease).
         remaining_lease() -> Option<Duration>;
         /// Blocks the thread; otherwise like [`Lock::holder`](crate::Lock::holder).

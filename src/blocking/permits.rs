@@ -21,7 +21,7 @@ use crate::lock::LockGuard;
 /// let seats = blocking::Client::embedded().permit_expirable_semaphore("seats");
 /// seats.try_set_permits(100)?;
 ///
-/// let seat = seats.try_acquire(Duration::from_secs(2), Lease::fixed(Duration::from_secs(600)))?;
+/// let seat = seats.try_acquire(1, Duration::from_secs(2), Lease::Fixed(Duration::from_secs(600)))?;
 /// let id = seat.id().to_owned();
 /// seat.forget(); // the lease goes on; another process gives the permit back
 /// seats.release(&id)?;
@@ -58,11 +58,9 @@ impl PermitExpirableSemaphore {
         /// Blocks the thread; otherwise like [`PermitExpirableSemaphore::expire_after`](crate::PermitExpirableSemaphore::expire_after).
         expire_after(life: Duration) -> bool;
         /// Blocks the thread; otherwise like [`PermitExpirableSemaphore::acquire`](crate::PermitExpirableSemaphore::acquire).
-        acquire(lease: Lease) -> ExpirablePermit = ExpirablePermit::new;
+        acquire(permits: u32, lease: Lease) -> ExpirablePermit = ExpirablePermit::new;
         /// Blocks the thread; otherwise like [`PermitExpirableSemaphore::try_acquire`](crate::PermitExpirableSemaphore::try_acquire).
-        try_acquire(wait: Duration, lease: Lease) -> ExpirablePermit = ExpirablePermit::new;
-        /// Blocks the thread; otherwise like [`PermitExpirableSemaphore::try_acquire_many`](crate::PermitExpirableSemaphore::try_acquire_many).
-        try_acquire_many(permits: u32, wait: Duration, lease: Lease) -> ExpirablePermit
+        try_acquire(permits: u32, wait: Duration, lease: Lease) -> ExpirablePermit
             = ExpirablePermit::new;
         /// Blocks the thread; otherwise like [`PermitExpirableSemaphore::available`](crate::PermitExpirableSemaphore::available).
         available() -> i64;

@@ -56,10 +56,6 @@ impl Semaphore {
         acquire(permits: u32) -> SemaphorePermit = SemaphorePermit::new;
         /// Blocks the thread; otherwise like [`Semaphore::try_acquire`](crate::Semaphore::try_acquire).
         try_acquire(permits: u32, wait: Duration) -> SemaphorePermit = SemaphorePermit::new;
-        /// Blocks the thread; otherwise like [`Semaphore::release`](crate::Semaphore::release).
-        release(permits: u32) -> ();
-        /// Blocks the thread; otherwise like [`Semaphore::release_if_exists`](crate::Semaphore::release_if_exists).
-        release_if_exists(permits: u32) -> bool;
         /// Blocks the thread; otherwise like [`Semaphore::add_permits`](crate::Semaphore::add_permits).
         add_permits(permits: i64) -> ();
         /// Blocks the thread; otherwise like [`Semaphore::drain`](crate::Semaphore::drain).

@@ -59,15 +59,6 @@ impl Client {
         self.lock_of(Kind::Fenced, name.as_ref())
     }
 
-    /// Makes a lock that its holder cannot take again, like Redisson's non-reentrant lock.
-    ///
-    /// A second acquisition inside the section, with the guard, or with its [`Owner`](crate::Owner) fails at
-    /// once with [`Error::AlreadyHeld`](crate::Error::AlreadyHeld). Other acquisitions wait. This is
-    /// [`lock`](Client::lock) with [`Lock::non_reentrant`], which works for the other kinds as well.
-    pub fn non_reentrant_lock(&self, name: impl AsRef<str>) -> Lock {
-        self.lock(name).non_reentrant()
-    }
-
     /// Makes a re-entrant lock whose waiters poll instead of listening, like Redisson's `getSpinLock`.
     ///
     /// Use it with servers that do not allow subscriptions. The pauses between polls grow from half a
@@ -101,24 +92,6 @@ impl Client {
     pub fn read_write_lock(&self, name: impl AsRef<str>) -> ReadWriteLock {
         let side = |kind| self.lock_of(kind, name.as_ref());
         ReadWriteLock::new(side(Kind::Read), side(Kind::Write))
-    }
-
-    /// Combines several re-entrant locks of this client into one: all of them are held, or none.
-    ///
-    /// [`Lock::multi`] combines locks of any kind and from any client.
-    pub fn multi_lock(&self, names: impl IntoIterator<Item = impl AsRef<str>>) -> Lock {
-        Lock::multi(names.into_iter().map(|name| self.lock(name)))
-    }
-
-    /// Makes a quorum lock (`RedLock`) over the server of this client and the servers of `others`.
-    ///
-    /// The servers must be independent of each other. The members are string locks, as in redsync and
-    /// node-redlock. [`Lock::quorum`] takes locks of any kind.
-    #[doc(alias = "RedLock")]
-    #[doc(alias = "red_lock")]
-    pub fn quorum_lock(&self, others: &[Client], name: impl AsRef<str>) -> Lock {
-        let clients = std::iter::once(self).chain(others);
-        Lock::quorum(clients.map(|client| client.string_lock(&name)))
     }
 
     /// Makes a semaphore with a number of permits, like Redisson's `getSemaphore`.

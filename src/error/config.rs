@@ -17,7 +17,7 @@ use crate::transport;
 /// use leasehold::{Client, ConfigError, Error, Lease};
 ///
 /// let lock = Client::embedded().lock("orders:42");
-/// let refused = lock.try_lock_now(Lease::fixed(Duration::ZERO)).await;
+/// let refused = lock.try_lock_now(Lease::Fixed(Duration::ZERO)).await;
 /// assert!(matches!(refused, Err(Error::Config(ConfigError::OutOfRange { what: "lease", .. }))));
 /// # Ok(())
 /// # }

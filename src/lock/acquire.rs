@@ -36,7 +36,7 @@ use crate::session::wait::Wait;
 /// let guard = lock
 ///     .acquire()
 ///     .wait(Duration::from_secs(2))
-///     .lease(Lease::renewed(Duration::from_secs(10)))
+///     .lease(Lease::RenewedFor(Duration::from_secs(10)))
 ///     .max_hold(Duration::from_secs(60)) // the end of a holder that hangs
 ///     .await?;
 /// guard.unlock().await?;

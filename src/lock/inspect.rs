@@ -60,48 +60,6 @@ impl<G: Guard> Lock<G> {
         }
     }
 
-    /// Returns whether Redis says that this client holds the lock.
-    ///
-    /// If the lock is [`owned_by`](Lock::owned_by) an owner, only the holds of that owner count.
-    /// [`LockGuard::check`](crate::LockGuard::check) answers locally and is free.
-    ///
-    /// # Redis cost
-    ///
-    /// 1 round trip. None if this process knows that it does not hold the lock.
-    ///
-    /// # Cancel safety
-    ///
-    /// Cancel safe.
-    ///
-    /// # Errors
-    ///
-    /// See [`is_locked`](Lock::is_locked).
-    pub async fn is_held(&self) -> Result<bool, Error> {
-        Ok(self.hold_count().await? > 0)
-    }
-
-    /// Returns how many times this client holds the lock, according to Redis.
-    ///
-    /// If the lock is [`owned_by`](Lock::owned_by) an owner, only the holds of that owner count.
-    ///
-    /// # Redis cost
-    ///
-    /// 1 round trip. None if this process knows that it does not hold the lock.
-    ///
-    /// # Cancel safety
-    ///
-    /// Cancel safe.
-    ///
-    /// # Errors
-    ///
-    /// See [`is_locked`](Lock::is_locked).
-    pub async fn hold_count(&self) -> Result<u64, Error> {
-        match &self.set {
-            LockSet::Single(single) => single.hold_count().await,
-            LockSet::Multi(multi) => Box::pin(multi.hold_count()).await,
-        }
-    }
-
     /// Returns the remaining lease of the holder; `None` if the lock is free.
     ///
     /// [`Duration::MAX`] means that the key has no expiry. Neither this library nor Redisson leaves such a

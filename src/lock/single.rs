@@ -121,26 +121,4 @@ impl SingleLock {
             .ask(&resource.name, call, replies::yes_or_no)
             .await
     }
-
-    /// How many times Redis says that the [`Owner`], or without one this client, holds the lock.
-    pub(crate) async fn hold_count(&self) -> Result<u64, Error> {
-        let resource = self.resource()?;
-        let session = &self.handle.session;
-        let held = match &self.owner {
-            Some(owner) => owner.holds_of(session.calls.client_id(), &resource.key, resource.kind),
-            None => session
-                .holds
-                .watchdog
-                .holds_of(&resource.key, resource.kind),
-        };
-        if held.is_empty() {
-            return Ok(0);
-        }
-        let Some(seen) = self.inspect().await? else {
-            return Ok(0);
-        };
-        let ours = |field: &str| held.iter().any(|hold| *hold.field == *field);
-        let of_us = seen.holders.iter().filter(|holder| ours(&holder.owner));
-        Ok(of_us.map(|holder| holder.holds).sum())
-    }
 }

@@ -23,7 +23,7 @@ use crate::protocol::permit::ID_LENGTH;
 /// let seats = Client::embedded().permit_expirable_semaphore("seats");
 /// seats.try_set_permits(100).await?;
 ///
-/// let row = seats.try_acquire_many(3, Duration::from_secs(2), Lease::Renewed).await?;
+/// let row = seats.try_acquire(3, Duration::from_secs(2), Lease::Renewed).await?;
 /// assert_eq!(row.ids().count(), 3);
 /// row.run(async { /* the work, dropped if the permits are lost */ }).await?;
 /// row.release().await?;

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::calls::{AcquireArgs, Calls, call, renew};
-use super::counter::{ReplyKey, keys_with_reply, number};
+use super::counter::{ReplyKey, keys_with_reply};
 use super::resource::Resource;
 use super::script::scripts;
 use super::{Arg, Call, Field, Publish, Unexpected, Value, lock};
@@ -64,39 +64,19 @@ pub(super) fn holds_key(resource: &Resource, _field: &str) -> Vec<Arc<str>> {
     vec![resource.extra_keys[0].clone()]
 }
 
-/// Whether to create a semaphore that does not exist.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum IfAbsent {
-    Make,
-    LeaveAlone,
-}
-
-/// Adds permits, or removes some.
+/// Adds permits, or removes some. Creates a semaphore that does not exist.
 pub(crate) fn add(
     resource: &Resource,
     publish: Publish,
     permits: i64,
-    absent: IfAbsent,
     (reply, [request, kept]): ReplyKey,
 ) -> Call {
-    let (permits, make) = (
-        Arg::Int(permits),
-        Arg::Int((absent == IfAbsent::Make).into()),
-    );
     let args = [
         resource.publish_args(publish),
-        vec![permits, request, kept, make],
+        vec![Arg::Int(permits), request, kept],
     ]
     .concat();
     call(&ADD, keys_with_reply(resource, reply), args)
-}
-
-/// The reply of [`add`]: true if the semaphore existed.
-pub(crate) fn was_there(reply: Value) -> Result<bool, Unexpected> {
-    match reply {
-        Value::Nil => Ok(false),
-        other => number(other).map(|_available| true),
-    }
 }
 
 pub(crate) fn drain(resource: &Resource, publish: Publish, (reply, kept): ReplyKey) -> Call {

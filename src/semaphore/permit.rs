@@ -124,7 +124,7 @@ impl SemaphorePermit {
 
     /// Keeps the permits for good.
     ///
-    /// Only [`Semaphore::release`](crate::Semaphore::release) gives them back. This method returns
+    /// Only [`Semaphore::add_permits`](crate::Semaphore::add_permits) gives them back. This method returns
     /// immediately, and the call to Redis is sent in the background. If the process dies before that, the
     /// permits come back after the lease.
     pub fn forget(self) {

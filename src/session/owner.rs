@@ -104,7 +104,7 @@ impl Owner {
     }
 
     /// All live holds of a kind under a key of a client.
-    pub(crate) fn holds_of(&self, client: ClientId, key: &Arc<str>, kind: Kind) -> Vec<Arc<Hold>> {
+    fn holds_of(&self, client: ClientId, key: &Arc<str>, kind: Kind) -> Vec<Arc<Hold>> {
         self.live(client, key, |hold| hold.resource.kind == kind)
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold::{Client, Ended, Error, Lease, Lock, LockGuard, LossReason, Stats};
+use leasehold::{Client, Ended, Error, Guard, Lease, Lock, LockGuard, LossReason, Stats};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
@@ -17,6 +17,12 @@ pub fn lost(guard: &LockGuard) -> impl Future<Output = LossReason> + Send + 'sta
             other => panic!("not lost: {other:?}"),
         }
     }
+}
+
+/// How many times Redis says that the lock is held by its holder; 0 if it is free.
+pub async fn holds<G: Guard>(lock: &Lock<G>) -> Result<u64, Error> {
+    let holder = lock.holder().await?;
+    Ok(holder.map_or(0, |holder| holder.holds))
 }
 
 /// Waits until a client has this many waiters.

@@ -87,7 +87,7 @@ pub const KINDS: [Kind; 11] = [
     Kind {
         reentrant: false,
         ..kind("non-reentrant", |client, name| {
-            client.non_reentrant_lock(name)
+            client.lock(name).non_reentrant()
         })
     },
     Kind {
@@ -108,7 +108,11 @@ pub const KINDS: [Kind; 11] = [
     Kind {
         parts: &[":a", ":b", ":c"],
         ..kind("multi", |client, name| {
-            client.multi_lock([":c", ":a", ":b"].map(|part| format!("{name}{part}")))
+            Lock::multi(
+                [":c", ":a", ":b"]
+                    .map(|part| format!("{name}{part}"))
+                    .map(|name| client.lock(name)),
+            )
         })
     },
     Kind {

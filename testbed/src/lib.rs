@@ -62,8 +62,8 @@ pub use deployment::slots::{SLOTS, keyslot};
 pub use deployment::{Borrowed, Deployment, Line};
 #[cfg(feature = "locks")]
 pub use hold::{
-    assert_free, assert_lost, lost, no_expiry, release, take_and_release, take_turn, until_stats,
-    waiting,
+    assert_free, assert_lost, holds, lost, no_expiry, release, take_and_release, take_turn,
+    until_stats, waiting,
 };
 #[cfg(feature = "locks")]
 pub use kind::{KINDS, Kind};

@@ -16,14 +16,17 @@ type Kind = (&'static str, fn(&Client) -> Lock);
 /// All kinds of locks with one owner at a time.
 pub(crate) const KINDS: [Kind; 8] = [
     ("lock", |client| client.lock("x")),
-    ("non-reentrant", |client| client.non_reentrant_lock("x")),
+    ("non-reentrant", |client| client.lock("x").non_reentrant()),
     ("fair", |client| client.fair_lock("x")),
     ("fenced", |client| {
         client.blocking_lock(client.as_async().fenced_lock("x").into())
     }),
     ("write", |client| client.read_write_lock("x").write()),
     ("spin", |client| client.spin_lock("x")),
-    ("multi", |client| client.multi_lock(["x", "y"])),
+    ("multi", |client| {
+        let members = ["x", "y"].map(|name| client.as_async().lock(name));
+        client.blocking_lock(leasehold::Lock::multi(members))
+    }),
     ("string", |client| client.string_lock("s")),
 ];
 

@@ -48,7 +48,7 @@ pub(crate) fn a_fixed_lease_ends(bed: &Bed) {
     let client = bed.blocking_client();
     let guard = client
         .lock("x")
-        .try_lock(SOON, Lease::fixed(SHORT))
+        .try_lock(SOON, Lease::Fixed(SHORT))
         .unwrap();
     assert!(guard.remaining() <= SHORT);
     assert_eq!(guard.ended(SOON), Some(Ended::Lost(LossReason::Expired)));
@@ -66,7 +66,7 @@ pub(crate) fn a_renewed_lease_does_not_end(bed: &Bed) {
 
 pub(crate) fn a_lease_that_is_extended_ends_later(bed: &Bed) {
     let client = bed.blocking_client();
-    let guard = client.lock("x").try_lock(SOON, Lease::fixed(SOON)).unwrap();
+    let guard = client.lock("x").try_lock(SOON, Lease::Fixed(SOON)).unwrap();
     guard.extend(SOON * 10).unwrap();
     assert!(guard.remaining() > SOON * 9);
     guard.unlock().unwrap();
@@ -106,6 +106,6 @@ pub(crate) fn work_that_outlives_the_lock_ends_with_the_loss(bed: &Bed) {
     // Lost but not yet noticed: the release finds out.
     let done = client
         .lock("x")
-        .run(SOON, Lease::fixed(SOON), |_| bed.delete("x"));
+        .run(SOON, Lease::Fixed(SOON), |_| bed.delete("x"));
     assert!(matches!(done, Err(Error::Lost { .. })), "{done:?}");
 }

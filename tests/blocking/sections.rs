@@ -54,10 +54,12 @@ pub(crate) fn a_thread_that_the_work_starts_is_shut_out(bed: &Bed) {
 pub(crate) fn a_lock_that_is_not_re_entrant_is_refused_inside(bed: &Bed) {
     let client = bed.blocking_client();
     let inner = client
-        .non_reentrant_lock("x")
+        .lock("x")
+        .non_reentrant()
         .run(SOON, Lease::Renewed, |_| {
             client
-                .non_reentrant_lock("x")
+                .lock("x")
+                .non_reentrant()
                 .try_lock(Duration::MAX, Lease::Renewed)
         });
     assert!(matches!(inner.unwrap(), Err(Error::AlreadyHeld { .. })));

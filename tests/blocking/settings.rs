@@ -63,7 +63,7 @@ pub(crate) fn every_setting_arrives(bed: &Bed) {
     );
     let seats = || client.permit_expirable_semaphore("p");
     let seat = |seats: leasehold::blocking::PermitExpirableSemaphore| {
-        seats.try_acquire(now, Lease::Renewed)
+        seats.try_acquire(1, now, Lease::Renewed)
     };
     is_out_of_range(seat(seats().with_lease(bad)), "lease of ids");
     is_out_of_range(seat(seats().with_safety_poll(bad)), "safety poll of ids");
@@ -82,7 +82,7 @@ pub(crate) fn every_setting_of_an_acquisition_arrives(bed: &Bed) {
     let lock = client.lock("x");
     let guard = lock
         .acquire()
-        .lease(Lease::fixed(LONG))
+        .lease(Lease::Fixed(LONG))
         .purpose("the report")
         .lock()
         .unwrap();
@@ -147,11 +147,10 @@ pub(crate) fn an_owner_takes_both_sides_again(bed: &Bed) {
 pub(crate) fn a_quorum_is_held_on_every_server(bed: &Bed) {
     let others = [bed.another(), bed.another()];
     let clients: Vec<_> = others.iter().map(Bed::blocking_client).collect();
-    let guard = bed
-        .blocking_client()
-        .quorum_lock(&clients, "q")
-        .lock()
-        .unwrap();
+    let client = bed.blocking_client();
+    let members = clients.iter().chain([&client]);
+    let lock = leasehold::Lock::quorum(members.map(|client| client.as_async().string_lock("q")));
+    let guard = client.blocking_lock(lock).lock().unwrap();
     // A majority is enough for the guard; the last member follows.
     for server in others.iter().chain([bed]) {
         wait_until("held", SOON, || server.exists("q"));

@@ -34,19 +34,22 @@ fn locks(client: &Client, name: &str) -> Vec<(&'static str, Lock)> {
     let (read, write) = client.read_write_lock(name).split();
     vec![
         ("lock", client.lock(name)),
-        ("non-reentrant", client.non_reentrant_lock(name)),
+        ("non-reentrant", client.lock(name).non_reentrant()),
         ("fair", client.fair_lock(name)),
         ("fenced", client.fenced_lock(name).into()),
         ("spin", client.spin_lock(name)),
         ("read", read),
         ("write", write),
-        ("multi", client.multi_lock([name, "fine"])),
+        (
+            "multi",
+            Lock::multi([name, "fine"].map(|name| client.lock(name))),
+        ),
         (
             "mixed",
             Lock::multi([client.lock("!fine"), client.fair_lock(name)]),
         ),
         ("string", client.string_lock(name)),
-        ("red", client.quorum_lock(&[], name)),
+        ("red", Lock::quorum([client.string_lock(name)])),
     ]
 }
 
@@ -63,7 +66,7 @@ async fn wait_for_ever(told: &mut Told, client: &Client, name: &str) {
         told.note(&format!("{kind}.lock"), lock.lock().await);
         told.note(
             &format!("{kind}.acquire"),
-            lock.acquire().lease(Lease::fixed(ms(1000))).await,
+            lock.acquire().lease(Lease::Fixed(ms(1000))).await,
         );
         told.note(
             &format!("{kind}.try_lock"),
@@ -73,7 +76,7 @@ async fn wait_for_ever(told: &mut Told, client: &Client, name: &str) {
     let semaphore = client.semaphore(name);
     told.note("semaphore.acquire", semaphore.acquire(1).await);
     let permits = client.permit_expirable_semaphore(name);
-    told.note("permits.acquire", permits.acquire(Lease::Renewed).await);
+    told.note("permits.acquire", permits.acquire(1, Lease::Renewed).await);
     told.note(
         "latch.wait",
         client.count_down_latch(name).wait(Duration::MAX).await,
@@ -93,7 +96,7 @@ async fn ask(told: &mut Told, client: &Client, name: &str) {
             told.note(&format!("{kind}.acquire"), lock.acquire().wait(wait).await);
             told.note(
                 &format!("{kind}.run"),
-                lock.run(wait, Lease::fixed(ms(1000)), async |_| ()).await,
+                lock.run(wait, Lease::Fixed(ms(1000)), async |_| ()).await,
             );
         }
         told.note(&format!("{kind}.is_locked"), lock.is_locked().await);
@@ -131,11 +134,7 @@ async fn ask_semaphores(told: &mut Told, client: &Client, name: &str) {
         "semaphore.try_acquire",
         semaphore.try_acquire(1, ms(20)).await,
     );
-    told.note("semaphore.release", semaphore.release(1).await);
-    told.note(
-        "semaphore.release_if_exists",
-        semaphore.release_if_exists(1).await,
-    );
+    told.note("semaphore.add_permits", semaphore.add_permits(1).await);
     told.note("semaphore.add_permits", semaphore.add_permits(-1).await);
     told.note("semaphore.drain", semaphore.drain().await);
     told.note("semaphore.available", semaphore.available().await);
@@ -146,13 +145,11 @@ async fn ask_semaphores(told: &mut Told, client: &Client, name: &str) {
     told.note("permits.expire_after", permits.expire_after(ms(1000)).await);
     told.note(
         "permits.try_acquire",
-        permits.try_acquire(NOW, Lease::fixed(ms(1000))).await,
+        permits.try_acquire(1, NOW, Lease::Fixed(ms(1000))).await,
     );
     told.note(
-        "permits.try_acquire_many",
-        permits
-            .try_acquire_many(2, ms(20), Lease::fixed(ms(1000)))
-            .await,
+        "permits.try_acquire",
+        permits.try_acquire(2, ms(20), Lease::Fixed(ms(1000))).await,
     );
     told.note("permits.release", permits.release(ID).await);
     told.note("permits.release_all", permits.release_all(&[ID, ID]).await);
@@ -187,19 +184,8 @@ async fn take_over(told: &mut Told, texts: &[(&'static str, Lock, String)]) {
 
 /// Calls that may know the answer without Redis.
 async fn ask_here(told: &mut Told, client: &Client, name: &str) {
-    for (kind, lock) in locks(client, name) {
-        if !may_be_called(kind, name) {
-            told.note(&format!("{kind}.is_held"), lock.is_held().await);
-            told.note(&format!("{kind}.hold_count"), lock.hold_count().await);
-        }
-    }
     let semaphore = client.semaphore(name);
     told.note("semaphore.acquire none", semaphore.acquire(0).await);
-    told.note("semaphore.release none", semaphore.release(0).await);
-    told.note(
-        "semaphore.release_if_exists none",
-        semaphore.release_if_exists(0).await,
-    );
     told.note("semaphore.add_permits none", semaphore.add_permits(0).await);
 }
 
@@ -280,24 +266,24 @@ pub(crate) async fn a_bad_lease_is_refused(bed: Bed) {
     ] {
         let mut told = Told::default();
         for (kind, lock) in locks(&client, "x") {
-            told.note(kind, lock.try_lock(ms(20), Lease::fixed(lease)).await);
-            told.note(kind, lock.try_lock(NOW, Lease::fixed(lease)).await);
-            told.note(kind, lock.acquire().lease(Lease::fixed(lease)).await);
+            told.note(kind, lock.try_lock(ms(20), Lease::Fixed(lease)).await);
+            told.note(kind, lock.try_lock(NOW, Lease::Fixed(lease)).await);
+            told.note(kind, lock.acquire().lease(Lease::Fixed(lease)).await);
             told.note(kind, lock.acquire().max_hold(lease).await);
-            told.note(kind, lock.run(NOW, Lease::fixed(lease), async |_| ()).await);
+            told.note(kind, lock.run(NOW, Lease::Fixed(lease), async |_| ()).await);
         }
         let semaphore = client.semaphore("s");
         told.note("a life", semaphore.try_set_permits_for(1, lease).await);
         let permits = client.permit_expirable_semaphore("p");
         told.note("a life", permits.expire_after(lease).await);
-        told.note("a permit", permits.acquire(Lease::fixed(lease)).await);
+        told.note("a permit", permits.acquire(1, Lease::Fixed(lease)).await);
         told.note(
             "a permit",
-            permits.try_acquire(NOW, Lease::fixed(lease)).await,
+            permits.try_acquire(1, NOW, Lease::Fixed(lease)).await,
         );
         told.note(
             "permits",
-            permits.try_acquire_many(2, NOW, Lease::fixed(lease)).await,
+            permits.try_acquire(2, NOW, Lease::Fixed(lease)).await,
         );
         told.note("a permit by id", permits.update_lease(ID, lease).await);
         let limits = "10ms to 31536000s";
@@ -321,13 +307,13 @@ pub(crate) async fn a_bad_number_is_refused(bed: Bed) {
     for number in [i64::MIN, -most - 1, most + 1, i64::MAX] {
         told.note(
             "semaphore.add",
-            client.semaphore("s").add_permits(number).await,
+            client.semaphore("s").add_permits(number.into()).await,
         );
         told.note(
             "permits.add",
             client
                 .permit_expirable_semaphore("p")
-                .add_permits(number)
+                .add_permits(number.into())
                 .await,
         );
     }
@@ -336,7 +322,7 @@ pub(crate) async fn a_bad_number_is_refused(bed: Bed) {
         told.note(
             "permits.try_acquire",
             permits
-                .try_acquire_many(number, NOW, Lease::fixed(ms(100)))
+                .try_acquire(number, NOW, Lease::Fixed(ms(100)))
                 .await,
         );
     }
@@ -368,7 +354,7 @@ pub(crate) async fn the_greatest_numbers_are_right(bed: Bed) {
     let most = i64::from(u32::MAX);
     let semaphore = client.semaphore("s");
     assert!(semaphore.try_set_permits(u32::MAX).await.unwrap());
-    semaphore.release(u32::MAX).await.unwrap();
+    semaphore.add_permits(most).await.unwrap();
     semaphore.try_acquire(u32::MAX, NOW).await.unwrap().forget();
     assert_eq!(semaphore.drain().await.unwrap(), most);
     semaphore.add_permits(-most).await.unwrap();

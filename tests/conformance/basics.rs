@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use leasehold::inspect::LockKind;
 use leasehold::{Error, Lease, Lock, Owner};
-use leasehold_testbed::{Bed, eventually, ms, take_turn, timed, waiting};
+use leasehold_testbed::{Bed, eventually, holds, ms, take_turn, timed, waiting};
 
 use crate::semaphores::in_vain;
 
@@ -13,10 +13,10 @@ pub(crate) async fn every_kind_of_lock_excludes_and_wakes(bed: Bed) {
     let make: [fn(&leasehold::Client) -> Lock; 6] = [
         |client| client.fair_lock("fair"),
         |client| client.fenced_lock("fenced").into(),
-        |client| client.non_reentrant_lock("non-reentrant"),
+        |client| client.lock("non-reentrant").non_reentrant(),
         |client| client.spin_lock("spin"),
         |client| client.string_lock("string"),
-        |client| client.multi_lock(["multi:a", "multi:b"]),
+        |client| Lock::multi(["multi:a", "multi:b"].map(|name| client.lock(name))),
     ];
     for kind in make {
         let (first, second) = (kind(&one), kind(&other));
@@ -26,8 +26,7 @@ pub(crate) async fn every_kind_of_lock_excludes_and_wakes(bed: Bed) {
             .await
             .unwrap_or_else(|error| panic!("{name}: {error}"));
         assert!(second.is_locked().await.unwrap(), "{name}");
-        assert!(first.is_held().await.unwrap(), "{name}");
-        assert_eq!(first.hold_count().await.unwrap(), 1, "{name}");
+        assert_eq!(holds(&first).await.unwrap(), 1, "{name}");
         assert!(
             first.remaining_lease().await.unwrap() > Some(ms(20_000)),
             "{name}"
@@ -72,7 +71,7 @@ pub(crate) async fn readers_share_and_a_writer_is_alone(bed: Bed) {
     let read = first.read().lock().await.unwrap();
     let also = second
         .read()
-        .try_lock_now(Lease::fixed(ms(5000)))
+        .try_lock_now(Lease::Fixed(ms(5000)))
         .await
         .unwrap();
     let refused = first.write().lock().await.unwrap_err();
@@ -121,7 +120,7 @@ pub(crate) async fn permits_are_counted(bed: Bed) {
     all.forget();
     let side = "leasehold_semaphore:{s}";
     eventually("removed", async || !bed.exists(side)).await;
-    first.release(2).await.unwrap();
+    first.add_permits(2).await.unwrap();
     assert_eq!(second.drain().await.unwrap(), 2);
 
     let (first, second) = (
@@ -129,11 +128,11 @@ pub(crate) async fn permits_are_counted(bed: Bed) {
         other.permit_expirable_semaphore("p"),
     );
     assert!(first.try_set_permits(1).await.unwrap());
-    let permit = first.acquire(Lease::Renewed).await.unwrap();
+    let permit = first.acquire(1, Lease::Renewed).await.unwrap();
     assert_eq!(permit.id().len(), 32);
     assert_eq!(second.acquired().await.unwrap(), 1);
     let (next, ()) = tokio::join!(
-        timed("a permit", second.acquire(Lease::fixed(ms(5000)))),
+        timed("a permit", second.acquire(1, Lease::Fixed(ms(5000)))),
         async {
             waiting(&other, 1).await;
             permit.release().await.unwrap();
@@ -229,7 +228,7 @@ pub(crate) async fn a_quorum_survives_a_minority(bed: Bed) {
     guard.check().unwrap();
     guard.unlock().await.unwrap();
     let guard = other
-        .try_lock(ms(1000), Lease::fixed(ms(3000)))
+        .try_lock(ms(1000), Lease::Fixed(ms(3000)))
         .await
         .unwrap();
     guard.unlock().await.unwrap();

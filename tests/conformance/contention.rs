@@ -163,7 +163,7 @@ pub(crate) async fn a_hand_over_keeps_the_lock_held(bed: Bed) {
 
 pub(crate) async fn a_fixed_lease_is_not_handed_over(bed: Bed) {
     let client = bed.client_with_long_streaks().await;
-    let lease = Lease::fixed(ms(70_000));
+    let lease = Lease::Fixed(ms(70_000));
     let guard = client.lock("x").try_lock_now(lease).await.unwrap();
     let next = client.lock("x");
     let waiter = tokio::spawn(async move { next.try_lock(ms(9000), lease).await });
@@ -428,7 +428,7 @@ pub(crate) async fn a_hold_that_is_gone_lets_local_waiters_in(bed: Bed) {
     for kind in kinds {
         let client = bed.builder().safety_poll(ms(200)).connect().await.unwrap();
         let held = kind(&client)
-            .try_lock_now(Lease::fixed(ms(60_000)))
+            .try_lock_now(Lease::Fixed(ms(60_000)))
             .await
             .unwrap();
         // Other waited-for names are held all the time.

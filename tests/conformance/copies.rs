@@ -83,7 +83,7 @@ async fn a_grant_whose_connection_was_replaced_before_the_wait_has_no_copies() {
     let locks: [fn(&Client) -> Lock; 3] = [
         |client| client.lock("a"),
         |client| client.fair_lock("a"),
-        |client| client.multi_lock(["a", "b"]),
+        |client| Lock::multi(["a", "b"].map(|name| client.lock(name))),
     ];
     for lock in locks {
         for replaced in [false, true] {

@@ -58,10 +58,7 @@ async fn the_one_that_dies() {
     counted.try_set_permits(2).await.unwrap();
     named.try_set_permits(2).await.unwrap();
     let _counted = counted.acquire(2).await.unwrap();
-    let _named = named
-        .try_acquire_many(2, ms(0), Lease::Renewed)
-        .await
-        .unwrap();
+    let _named = named.try_acquire(2, ms(0), Lease::Renewed).await.unwrap();
     println!("it holds them");
     std::future::pending::<()>().await;
 }
@@ -80,7 +77,7 @@ async fn permits_of_a_killed_process_come_back() {
     );
     assert_eq!(counted.available().await.unwrap(), 0);
     assert_eq!(named.available().await.unwrap(), 0);
-    let both = async { tokio::join!(counted.acquire(2), named.acquire(Lease::fixed(ms(5000)))) };
+    let both = async { tokio::join!(counted.acquire(2), named.acquire(1, Lease::Fixed(ms(5000)))) };
     let (got, ()) = tokio::join!(timed("granted", both), async {
         waiting(&client, 2).await;
         drop(doomed);

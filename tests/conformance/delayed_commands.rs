@@ -103,7 +103,7 @@ async fn a_late_call_of_a_waiter_that_left_its_line_takes_nothing() {
         let guard = testbed.rival.fair_lock("x").lock().await.unwrap();
         let lock = testbed.client.fair_lock("x");
         let waiter =
-            tokio::spawn(async move { lock.try_lock(LONG, Lease::fixed(LONG)).await.map(drop) });
+            tokio::spawn(async move { lock.try_lock(LONG, Lease::Fixed(LONG)).await.map(drop) });
         waiting(&testbed.client, 1).await;
         let told = || {
             let heard = testbed.redis.listeners().into_keys();
@@ -157,7 +157,7 @@ async fn a_late_call_of_a_lost_hold_takes_nothing() {
             let lock = testbed.client.lock("x");
             let lease = if reason == Expired { ms(10_000) } else { LONG };
             let taking = async {
-                let taking = lock.acquire().wait(LONG).lease(Lease::fixed(lease));
+                let taking = lock.acquire().wait(LONG).lease(Lease::Fixed(lease));
                 if reason == MaxHold {
                     taking.max_hold(ms(3000)).await
                 } else {
@@ -202,7 +202,7 @@ async fn a_late_call_before_a_grant_that_came_too_late_takes_nothing() {
         let lease = ms(2500);
         testbed.slow(ms(3000));
         let lock = testbed.client.lock("x");
-        let taking = lock.try_lock(LONG, Lease::fixed(lease));
+        let taking = lock.try_lock(LONG, Lease::Fixed(lease));
         let broken = async {
             let broken = testbed.breaks().await;
             let connected = || testbed.client.stats().reconnects >= 2;
@@ -281,7 +281,7 @@ async fn the_older_of_two_calls_in_doubt_counts() {
             };
             let taking =
                 tokio::spawn(
-                    async move { lock.try_lock(LONG, Lease::fixed(LONG)).await.map(drop) },
+                    async move { lock.try_lock(LONG, Lease::Fixed(LONG)).await.map(drop) },
                 );
             let broken = testbed.breaks().await;
             let asked = testbed.asked();
@@ -323,7 +323,7 @@ async fn a_late_call_of_a_waiter_that_timed_out_takes_nothing() {
         let guard = testbed.rival.fair_lock("x").lock().await.unwrap();
         testbed.slow(ms(30));
         let lock = testbed.client.fair_lock("x");
-        let taking = lock.try_lock(ms(3000), Lease::fixed(LONG));
+        let taking = lock.try_lock(ms(3000), Lease::Fixed(LONG));
         let broken = async {
             let broken = testbed.breaks().await;
             testbed.is_fast_again();
@@ -353,7 +353,7 @@ async fn a_hold_that_was_in_doubt_is_not_handed_over() {
             testbed.is_fast_again();
             broken
         };
-        let wanted = Lease::renewed(LONG);
+        let wanted = Lease::RenewedFor(LONG);
         let (guard, broken) = tokio::join!(lock.try_lock(LONG, wanted), broken);
         let guard = guard.unwrap();
         let next = testbed.client.lock("x");
@@ -505,7 +505,7 @@ async fn a_renewal_of_the_hold_before_keeps_no_lock_beyond_its_moment() {
 #[tokio::test(start_paused = true)]
 async fn leases_about_as_long_as_a_reply_takes_wedge_no_name() {
     const NAMES: usize = 40;
-    let lease = Lease::fixed(ms(10));
+    let lease = Lease::Fixed(ms(10));
     let redis = Bed::engine();
     let client = redis.client();
     let link = redis.links().pop().unwrap();

@@ -17,7 +17,7 @@ pub(crate) async fn a_fixed_lease_ends_for_a_waiter(bed: Bed) {
         // A quorum that is not answered within a twentieth of its lease asks again.
         let guard = kind
             .lock(client, kind.name)
-            .try_lock(SOON, Lease::fixed(lease))
+            .try_lock(SOON, Lease::Fixed(lease))
             .await
             .unwrap();
         let next = kind.lock(elsewhere, kind.name);
@@ -185,10 +185,10 @@ pub(crate) async fn a_shutdown_ends_hand_overs_on_their_way(bed: Bed) {
     for kind in KINDS.iter().filter(|kind| kind.exclusive) {
         let client = bed.client_with_long_streaks().await;
         let lock = kind.lock(&client, kind.name);
-        let guard = lock.try_lock_now(Lease::fixed(ms(60_000))).await.unwrap();
+        let guard = lock.try_lock_now(Lease::Fixed(ms(60_000))).await.unwrap();
         let next = kind.lock(&client, kind.name);
         let next =
-            tokio::spawn(async move { next.try_lock(ms(9000), Lease::fixed(ms(60_000))).await });
+            tokio::spawn(async move { next.try_lock(ms(9000), Lease::Fixed(ms(60_000))).await });
         wait(&client, kind, 1).await;
         drop(guard);
         client.shutdown(ms(5000)).await.unwrap();
@@ -237,7 +237,7 @@ pub(crate) async fn a_handed_on_hold_is_renewed_and_released_by_its_receiver(bed
         }
         let guard = kind
             .lock(client, kind.name)
-            .try_lock_now(Lease::fixed(lease))
+            .try_lock_now(Lease::Fixed(lease))
             .await
             .unwrap();
         let (owner, token) = (guard.owner().to_owned(), guard.token());
@@ -258,7 +258,7 @@ pub(crate) async fn a_handed_on_hold_is_renewed_and_released_by_its_receiver(bed
         );
         sleep(lease * 2).await;
         is_sure(&restored).await;
-        assert!(lock.is_held().await.unwrap());
+        assert!(lock.is_locked().await.unwrap());
         restored.unlock().await.unwrap();
         assert!(!are_there(&bed, kind, kind.name).await);
         assert!(matches!(

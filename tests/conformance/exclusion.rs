@@ -106,7 +106,7 @@ pub(crate) async fn nested_sections_re_enter(bed: Bed) {
         let inner = lock
             .acquire()
             .wait(ms(5000))
-            .lease(Lease::fixed(ms(5000)))
+            .lease(Lease::Fixed(ms(5000)))
             .within(&outer)
             .await;
         is_nested(outer, inner).await;
@@ -215,7 +215,7 @@ pub(crate) async fn a_guard_of_another_lock_proves_nothing(bed: Bed) {
     for other in [
         client.lock("y"),
         elsewhere.lock("x"),
-        client.multi_lock(["y", "z"]),
+        Lock::multi(["y", "z"].map(|name| client.lock(name))),
     ] {
         let refused = other.acquire().within(&guard).await.unwrap_err();
         assert!(
@@ -225,8 +225,7 @@ pub(crate) async fn a_guard_of_another_lock_proves_nothing(bed: Bed) {
             "{refused}"
         );
     }
-    let both = client
-        .multi_lock(["x", "y"])
+    let both = Lock::multi(["x", "y"].map(|name| client.lock(name)))
         .acquire()
         .within(&guard)
         .await
@@ -410,7 +409,10 @@ pub(crate) async fn work_runs_under_permits_too(bed: Bed) {
     permit.release().await.unwrap();
     let expirable = client.permit_expirable_semaphore("p");
     expirable.try_set_permits(1).await.unwrap();
-    let permit = expirable.acquire(Lease::renewed(ms(5000))).await.unwrap();
+    let permit = expirable
+        .acquire(1, Lease::RenewedFor(ms(5000)))
+        .await
+        .unwrap();
     assert_eq!(
         permit
             .run(async { expirable.available().await.unwrap() })

@@ -98,7 +98,7 @@ pub(crate) async fn leases_that_end_pass_it_on_in_order(bed: Bed) {
         ms(3000)
     };
     one.fair_lock("x")
-        .try_lock_now(Lease::fixed(lease))
+        .try_lock_now(Lease::Fixed(lease))
         .await
         .unwrap()
         .forget();
@@ -110,7 +110,7 @@ pub(crate) async fn leases_that_end_pass_it_on_in_order(bed: Bed) {
         let (lock, served) = (client.fair_lock("x"), served.clone());
         tasks.push(tokio::spawn(async move {
             let guard = lock
-                .try_lock(ms(60_000), Lease::fixed(lease))
+                .try_lock(ms(60_000), Lease::Fixed(lease))
                 .await
                 .unwrap();
             served.lock().push(number);
@@ -139,7 +139,7 @@ pub(crate) async fn a_crowd_is_served(bed: Bed) {
         .map(|number| {
             let lock = clients[number % 2].fair_lock("x");
             tokio::spawn(async move {
-                lock.try_lock(ms(60_000), Lease::fixed(ms(5000)))
+                lock.try_lock(ms(60_000), Lease::Fixed(ms(5000)))
                     .await?
                     .unlock()
                     .await
@@ -209,12 +209,12 @@ pub(crate) async fn a_zero_wait_neither_queues_nor_passes(bed: Bed) {
     let ask = async || {
         other
             .fair_lock("x")
-            .try_lock_now(Lease::fixed(ms(5000)))
+            .try_lock_now(Lease::Fixed(ms(5000)))
             .await
     };
     let guard = one
         .fair_lock("x")
-        .try_lock_now(Lease::fixed(bed.lease(200)))
+        .try_lock_now(Lease::Fixed(bed.lease(200)))
         .await
         .unwrap();
     bed.in_vain(ask).await;
@@ -274,7 +274,7 @@ pub(crate) async fn a_timed_out_head_lets_the_next_in(bed: Bed) {
     let guard = one.fair_lock("x").lock().await.unwrap();
     let lock = other.fair_lock("x");
     let wait = bed.span(200);
-    let head = tokio::spawn(async move { lock.try_lock(wait, Lease::fixed(ms(5000))).await });
+    let head = tokio::spawn(async move { lock.try_lock(wait, Lease::Fixed(ms(5000))).await });
     eventually("in the queue", async || queue(&bed).len() == 1).await;
     let next = queued(&bed, &one).await;
     bed.timed_out(&timed("gave up", head).await.0.unwrap().unwrap_err());
@@ -318,7 +318,7 @@ pub(crate) async fn a_waiter_that_timed_out_in_doubt_has_left_the_queue(bed: Bed
     line.lose_replies();
     let lock = other.fair_lock("x");
     let (wait, start) = (ms(4000), Instant::now());
-    let taking = tokio::spawn(async move { lock.try_lock(wait, Lease::fixed(ms(5000))).await });
+    let taking = tokio::spawn(async move { lock.try_lock(wait, Lease::Fixed(ms(5000))).await });
     eventually("in the queue", async || queue(&bed).len() == 1).await;
     line.reconnect();
     eventually("it knows", async || other.stats().listeners == 1).await;

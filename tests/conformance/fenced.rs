@@ -20,7 +20,7 @@ pub(crate) async fn every_way_in_takes_the_next_token(bed: Bed) {
     // Another task of the same client, with a fixed lease and with a renewed one.
     let waiter = one.fenced_lock("x");
     let taking =
-        tokio::spawn(async move { waiter.try_lock(ms(9000), Lease::fixed(ms(30_000))).await });
+        tokio::spawn(async move { waiter.try_lock(ms(9000), Lease::Fixed(ms(30_000))).await });
     waiting(&one, 1).await;
     guard.unlock().await.unwrap();
     let guard = timed("granted", taking).await.0.unwrap().unwrap();
@@ -35,7 +35,7 @@ pub(crate) async fn every_way_in_takes_the_next_token(bed: Bed) {
     // Another client, without a wait and with one.
     let guard = other
         .fenced_lock("x")
-        .try_lock_now(Lease::fixed(ms(5000)))
+        .try_lock_now(Lease::Fixed(ms(5000)))
         .await
         .unwrap();
     next(&guard);
@@ -111,7 +111,7 @@ pub(crate) async fn the_counter_outlives_every_end_of_a_hold(bed: Bed) {
     assert!(other.fenced_lock("x").force_unlock().await.unwrap());
     drop(guard);
     // Long enough that the reply arrives before the lease ends; otherwise the waiter asks again.
-    let brief = Lease::fixed(bed.lease(300));
+    let brief = Lease::Fixed(bed.lease(300));
     let guard = other
         .fenced_lock("x")
         .try_lock(ms(5000), brief)
@@ -171,7 +171,7 @@ pub(crate) async fn a_counter_that_gives_no_token_leaves_nothing_behind(bed: Bed
     for counter in ["-7", "-1", "a word", "1.5"] {
         bed.command(&["SET", COUNTER, counter]);
         let refused = lock
-            .try_lock_now(Lease::fixed(ms(60_000)))
+            .try_lock_now(Lease::Fixed(ms(60_000)))
             .await
             .unwrap_err();
         assert!(

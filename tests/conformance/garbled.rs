@@ -8,7 +8,7 @@ use leasehold::{EmbeddedRedis, Error, Lease, LockGuard, Owner};
 use leasehold_testbed::{KINDS, eventually, ms, release};
 
 /// Longer than any of these tests, so that a hold left behind is noticed.
-const LEASE: Lease = Lease::fixed(ms(3_600_000));
+const LEASE: Lease = Lease::Fixed(ms(3_600_000));
 
 /// Garbles the reply to the next call, until `applied` is true. Later replies are correct.
 async fn garbled_until(link: &LinkControl, applied: impl AsyncFnMut() -> bool) {
@@ -87,7 +87,7 @@ async fn permits_with_an_odd_reply_are_given_back() {
     let acquired = tokio::join!(counted.acquire(2), garbled_until(&link, taken)).0;
     not_understood("a semaphore", acquired);
     let taken = async || ids.available().await.unwrap() == 2;
-    let acquired = tokio::join!(named.acquire(LEASE), garbled_until(&link, taken)).0;
+    let acquired = tokio::join!(named.acquire(1, LEASE), garbled_until(&link, taken)).0;
     not_understood("expirable permits", acquired);
     eventually("all back", async || {
         (

@@ -78,12 +78,12 @@ pub(crate) async fn run_looks_at_the_clock_before_each_poll(bed: Bed) {
     let client = bed.client().await;
     let make: [fn(&Client) -> Lock; 2] = [
         |client| client.lock("x"),
-        |client| client.multi_lock(["x", "y"]),
+        |client| Lock::multi(["x", "y"].map(|name| client.lock(name))),
     ];
     for make in make {
         let lease = bed.lease(100);
         let guard = make(&client)
-            .try_lock(ms(9000), Lease::fixed(lease))
+            .try_lock(ms(9000), Lease::Fixed(lease))
             .await
             .unwrap();
         let (stall, mut polls) = (bed.stall(), 0);
@@ -130,7 +130,7 @@ pub(crate) async fn extend_moves_the_deadline_forward_only(bed: Bed) {
     let client = bed.client().await;
     let guard = client
         .lock("x")
-        .try_lock_now(Lease::fixed(ms(5000)))
+        .try_lock_now(Lease::Fixed(ms(5000)))
         .await
         .unwrap();
     let before = guard.deadline();
@@ -150,9 +150,9 @@ pub(crate) async fn extend_moves_the_deadline_forward_only(bed: Bed) {
 pub(crate) async fn a_hold_released_in_time_is_never_reported_lost(bed: Bed) {
     let client = bed.client().await;
     for names in [vec!["x"], vec!["x", "y"]] {
-        let lock = client.multi_lock(names);
+        let lock = Lock::multi(names.into_iter().map(|name| client.lock(name)));
         let guard = lock
-            .try_lock_now(Lease::fixed(bed.lease(200)))
+            .try_lock_now(Lease::Fixed(bed.lease(200)))
             .await
             .unwrap();
         let (told, late) = (tokio::spawn(guard.ended()), guard.ended());
@@ -229,7 +229,7 @@ pub(crate) async fn a_text_of_an_ended_hold_is_refused(bed: Bed) {
     assert!(matches!(error, Error::NotOwner { .. }), "{error}");
     assert!(!bed.exists("x"));
     // A text that nobody restores in time leaves the lock free.
-    let short = Lease::fixed(bed.lease(200));
+    let short = Lease::Fixed(bed.lease(200));
     let text = lock.try_lock_now(short).await.unwrap().hand_on().unwrap();
     let next = timed("free", client.lock("x").lock()).await.0.unwrap();
     let error = lock.restore(&text).await.unwrap_err();
@@ -309,7 +309,7 @@ pub(crate) async fn finished_acquisitions_leave_nothing_behind(bed: Bed) {
         let lock = client.lock(format!("x:{}", round % 7));
         match round % 3 {
             0 => lock.lock().await.unwrap().unlock().await.unwrap(),
-            1 => drop(lock.try_lock(ms(50), Lease::fixed(ms(5000))).await.unwrap()),
+            1 => drop(lock.try_lock(ms(50), Lease::Fixed(ms(5000))).await.unwrap()),
             _ => {
                 let mut cancelled = Box::pin(lock.lock());
                 for _ in 0..round % 5 {

@@ -21,7 +21,7 @@ pub(crate) async fn a_thousand_changes_keep_a_handful_of_replies(bed: Bed) {
     let permits = client.permit_expirable_semaphore("p");
     latch.try_set_count(2000).await.unwrap();
     for _ in 0..1000 {
-        semaphore.release(1).await.unwrap();
+        semaphore.add_permits(1).await.unwrap();
     }
     assert_eq!(
         (bed.command(&["GET", "s"]), replies(&bed)),
@@ -43,11 +43,11 @@ pub(crate) async fn a_thousand_changes_keep_a_handful_of_replies(bed: Bed) {
 pub(crate) async fn a_dropped_change_keeps_no_key_for_itself(bed: Bed) {
     let client = bed.client().await;
     let semaphore = client.semaphore("s");
-    semaphore.release(1).await.unwrap();
+    semaphore.add_permits(1).await.unwrap();
     for _ in 0..100 {
         // Sent, with nobody waiting for the reply.
-        drop(semaphore.release(1).now_or_never());
-        semaphore.release(1).await.unwrap();
+        drop(semaphore.add_permits(1).now_or_never());
+        semaphore.add_permits(1).await.unwrap();
     }
     // A call dropped at its first poll is sent by this crate's own connections. `fred` may not have
     // started it.
@@ -68,7 +68,7 @@ const CHANGES: [(&str, &str); 5] = [
 
 async fn prepare(client: &Client, what: &str) {
     match what {
-        "drain" => client.semaphore("n").release(7).await.unwrap(),
+        "drain" => client.semaphore("n").add_permits(7).await.unwrap(),
         "count down" => drop(client.count_down_latch("n").try_set_count(4).await.unwrap()),
         _ => {}
     }
@@ -76,7 +76,7 @@ async fn prepare(client: &Client, what: &str) {
 
 async fn change(client: &Client, what: &str) {
     match what {
-        "release" => client.semaphore("n").release(1).await.unwrap(),
+        "release" => client.semaphore("n").add_permits(1).await.unwrap(),
         "add" => client
             .permit_expirable_semaphore("n")
             .add_permits(1)
@@ -92,7 +92,7 @@ async fn change(client: &Client, what: &str) {
 async fn change_again(client: &Client, what: &str) {
     for _ in 0..2 {
         match what {
-            "drain" => client.semaphore("n").release(1).await.unwrap(),
+            "drain" => client.semaphore("n").add_permits(1).await.unwrap(),
             "set" => drop(client.count_down_latch("n").count_down().await.unwrap()),
             _ => change(client, what).await,
         }
@@ -146,7 +146,7 @@ async fn a_dropped_change_that_comes_late_is_done_once_at_most() {
         let testbed = Testbed::new(seed);
         let semaphore = testbed.client.semaphore("n");
         testbed.slow(ms(30));
-        let dropped = tokio::time::timeout(ms(10), semaphore.release(100)).await;
+        let dropped = tokio::time::timeout(ms(10), semaphore.add_permits(100)).await;
         assert!(dropped.is_err(), "it is on its way");
         testbed.link.cut();
         testbed.link.heal();
@@ -156,7 +156,7 @@ async fn a_dropped_change_that_comes_late_is_done_once_at_most() {
         };
         testbed.link.set_faults(faults, seed);
         for _ in 0..3 {
-            semaphore.release(1).await.unwrap();
+            semaphore.add_permits(1).await.unwrap();
         }
         sleep(LATE).await;
         let bed = Bed::Embedded(testbed.redis.clone());

@@ -31,7 +31,7 @@ pub(crate) async fn a_lost_message_is_made_up_for_at_the_end_of_the_wait(bed: Be
         let guard = kind.lock(other, kind.name).lock().await.unwrap();
         let (start, lock) = (Instant::now(), kind.lock(&client, kind.name));
         let taking = tokio::spawn(async move {
-            let taken = lock.try_lock(wait, Lease::fixed(ms(9000))).await;
+            let taken = lock.try_lock(wait, Lease::Fixed(ms(9000))).await;
             (taken, start.elapsed())
         });
         // Polling kinds find the release earlier.
@@ -115,7 +115,7 @@ async fn a_waiter_still_subscribing_at_the_end_of_its_wait_asks_once_more() {
     };
     // Asked immediately and answered at 300 ms. The subscription would be confirmed at 600 ms.
     let lock = client.lock("x");
-    let taking = lock.try_lock(ms(500), Lease::fixed(ms(9000)));
+    let taking = lock.try_lock(ms(500), Lease::Fixed(ms(9000)));
     let (taken, ()) = tokio::join!(taking, release);
     taken.expect("free for 400 ms").unlock().await.unwrap();
 }
@@ -133,7 +133,7 @@ async fn a_release_during_a_subscription_is_noticed() {
         };
         redis.links().pop().unwrap().set_faults(slow, 1);
         let lock = kind.lock(&other, kind.name);
-        let guard = lock.try_lock_now(Lease::fixed(polls)).await.unwrap();
+        let guard = lock.try_lock_now(Lease::Fixed(polls)).await.unwrap();
         let release = async {
             sleep(ms(150)).await;
             guard.unlock().await.unwrap();
@@ -141,7 +141,7 @@ async fn a_release_during_a_subscription_is_noticed() {
         // Asked at 100 ms. The subscription would be confirmed at 200 ms.
         let start = Instant::now();
         let lock = kind.lock(&client, kind.name);
-        let (taken, ()) = tokio::join!(lock.try_lock(SOON, Lease::fixed(polls)), release);
+        let (taken, ()) = tokio::join!(lock.try_lock(SOON, Lease::Fixed(polls)), release);
         let took = start.elapsed();
         taken.unwrap().unlock().await.unwrap();
         assert!(took < ms(2000), "{}: {took:?}", kind.name);

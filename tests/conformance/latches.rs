@@ -289,7 +289,7 @@ pub(crate) async fn a_reply_is_kept_until_no_late_copy_can_come(bed: Bed) {
     for (time_out, kept) in [(1000, 30_000), (9000, 36_000)] {
         let client = connected(bed.builder().command_timeout(ms(time_out))).await;
         client.count_down_latch("l").try_set_count(1).await.unwrap();
-        client.semaphore("s").release(1).await.unwrap();
+        client.semaphore("s").add_permits(1).await.unwrap();
         client
             .permit_expirable_semaphore("p")
             .add_permits(1)

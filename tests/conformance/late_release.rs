@@ -58,7 +58,7 @@ async fn a_release_in_doubt_that_is_confirmed_after_the_lease_is_a_loss() {
             let redis = Bed::engine();
             let client = connected(redis.builder().command_timeout(ms(5000))).await;
             let lock = client.lock("x");
-            let guard = lock.try_lock_now(Lease::fixed(lease)).await.unwrap();
+            let guard = lock.try_lock_now(Lease::Fixed(lease)).await.unwrap();
             let link = redis.links().remove(0);
             link.mute();
             let mut unlock = Box::pin(guard.unlock());

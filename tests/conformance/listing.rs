@@ -45,7 +45,7 @@ pub(crate) async fn a_reader_whose_lease_ended_is_not_listed(bed: Bed) {
     let lease = bed.span(50);
     brief
         .read()
-        .try_lock(seconds(9), Lease::fixed(lease))
+        .try_lock(seconds(9), Lease::Fixed(lease))
         .await
         .unwrap()
         .forget();
@@ -70,12 +70,12 @@ pub(crate) async fn each_reader_is_listed_with_its_own_lease(bed: Bed) {
     let (long, short) = (client.read_write_lock("rw"), client.read_write_lock("rw"));
     let long = long
         .read()
-        .try_lock(ONCE, Lease::fixed(seconds(100)))
+        .try_lock(ONCE, Lease::Fixed(seconds(100)))
         .await
         .unwrap();
     let short = short
         .read()
-        .try_lock(ONCE, Lease::fixed(seconds(20)))
+        .try_lock(ONCE, Lease::Fixed(seconds(20)))
         .await
         .unwrap();
     // A thread with three nested holds, of which the second lasts longest.
@@ -116,10 +116,10 @@ pub(crate) async fn a_writers_own_read_is_listed_with_its_own_lease(bed: Bed) {
     let rw = client.read_write_lock("rw");
     let write = rw
         .write()
-        .try_lock(ONCE, Lease::fixed(seconds(100)))
+        .try_lock(ONCE, Lease::Fixed(seconds(100)))
         .await
         .unwrap();
-    let reading = rw.read().acquire().lease(Lease::fixed(seconds(40)));
+    let reading = rw.read().acquire().lease(Lease::Fixed(seconds(40)));
     let read = reading.within(&write).await.unwrap();
     // A read without a key that says how long it lasts.
     bed.command(&["HSET", "rw", THREAD, "1"]);
@@ -154,7 +154,7 @@ pub(crate) async fn a_count_that_is_no_readers_is_not_followed(bed: Bed) {
 
 /// A hold with a lease in seconds.
 async fn held<G: Guard>(lock: &Lock<G>, lease: u64) -> G {
-    let lease = Lease::fixed(seconds(lease));
+    let lease = Lease::Fixed(seconds(lease));
     lock.try_lock(ONCE, lease).await.unwrap()
 }
 
@@ -167,7 +167,7 @@ pub(crate) async fn every_kind_is_listed_as_what_it_is(bed: Bed) {
     let fenced = client.fenced_lock("list:fenced").owned_by(&owner);
     let fenced = [held(&fenced, 60).await, held(&fenced, 60).await];
     let spin = held(&client.spin_lock("list:spin"), 80).await;
-    let alone = held(&client.non_reentrant_lock("list:alone"), 100).await;
+    let alone = held(&client.lock("list:alone").non_reentrant(), 100).await;
     let both = client.read_write_lock("list:write").owned_by(&owner);
     let write = [held(both.write(), 120).await, held(both.write(), 120).await];
     let (one, two) = (
@@ -253,7 +253,10 @@ pub(crate) async fn semaphores_and_latches_in_use_are_listed(bed: Bed) {
 
     let two = semaphore.acquire(2).await.unwrap();
     let one = other.semaphore("semaphore").acquire(1).await.unwrap();
-    let id = expirable.acquire(Lease::fixed(seconds(100))).await.unwrap();
+    let id = expirable
+        .acquire(1, Lease::Fixed(seconds(100)))
+        .await
+        .unwrap();
     let waiter = other.count_down_latch("latch");
     let waiting = tokio::spawn(async move { waiter.wait(Duration::MAX).await });
     eventually("the latch is listed", async || {

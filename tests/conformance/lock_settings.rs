@@ -22,7 +22,10 @@ pub(crate) async fn a_lock_has_a_lease_of_its_own(bed: Bed) {
         sleep(lease * 2).await;
         assert_ne!(guard.state(), HoldState::Lost, "it is renewed");
         guard.unlock().await.unwrap();
-        let guard = lock.try_lock_now(Lease::renewed(lease * 3)).await.unwrap();
+        let guard = lock
+            .try_lock_now(Lease::RenewedFor(lease * 3))
+            .await
+            .unwrap();
         assert!(
             guard.remaining() > lease,
             "an acquisition has the last word"
@@ -47,7 +50,7 @@ pub(crate) async fn permits_have_a_lease_of_their_own(bed: Bed) {
     assert!(permit.guard().unwrap().remaining() <= lease);
     let expirable = client.permit_expirable_semaphore("p").with_lease(lease);
     expirable.try_set_permits(1).await.unwrap();
-    let other = expirable.acquire(Lease::Renewed).await.unwrap();
+    let other = expirable.acquire(1, Lease::Renewed).await.unwrap();
     assert!(other.remaining() <= lease);
     sleep(lease * 2).await;
     assert_ne!(permit.guard().unwrap().state(), HoldState::Lost);
@@ -132,7 +135,7 @@ pub(crate) async fn a_nested_lease_does_not_shorten_renewals(bed: Bed) {
     let outer = client
         .lock("y")
         .owned_by(&owner)
-        .try_lock_now(Lease::fixed(long))
+        .try_lock_now(Lease::Fixed(long))
         .await
         .unwrap();
     let inner = client
@@ -308,7 +311,7 @@ pub(crate) async fn bad_settings_are_refused_before_anything_is_sent(bed: Bed) {
     for lock in out_of_range {
         let refused = [
             lock.lock().await.map(drop),
-            lock.try_lock_now(Lease::fixed(ms(1000))).await.map(drop),
+            lock.try_lock_now(Lease::Fixed(ms(1000))).await.map(drop),
             lock.is_locked().await.map(drop),
         ];
         for refused in refused {

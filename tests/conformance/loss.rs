@@ -11,7 +11,7 @@ pub(crate) async fn a_fixed_lease_ends_without_a_release(bed: Bed) {
     let start = Instant::now();
     let guard = client
         .lock("x")
-        .try_lock_now(Lease::fixed(ms(600)))
+        .try_lock_now(Lease::Fixed(ms(600)))
         .await
         .unwrap();
     if bed.is_embedded() {
@@ -172,7 +172,7 @@ pub(crate) async fn a_loss_lets_the_next_local_waiter_in(bed: Bed) {
     let client = bed.client_without_polls().await;
     let guard = client
         .lock("x")
-        .try_lock_now(Lease::fixed(ms(300)))
+        .try_lock_now(Lease::Fixed(ms(300)))
         .await
         .unwrap();
     let (next, took) = timed("at the lease's end", client.lock("x").lock()).await;

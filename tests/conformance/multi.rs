@@ -32,27 +32,25 @@ pub(crate) async fn settled(client: &Client) {
 pub(crate) async fn a_multi_lock_is_held_when_every_member_is(bed: Bed) {
     let client = bed.client().await;
     let owner = Owner::new();
-    let multi = client.multi_lock(NAMES).owned_by(&owner);
+    let multi = Lock::multi(NAMES.map(|name| client.lock(name))).owned_by(&owner);
     let members = NAMES.map(|name| client.lock(name).owned_by(&owner));
     for _ in 0..2 {
-        assert!(!multi.is_held().await.unwrap() && !multi.is_locked().await.unwrap());
+        assert!(!multi.is_locked().await.unwrap());
         let guard = multi.lock().await.unwrap();
         for member in &members {
-            assert!(member.is_held().await.unwrap() && member.is_locked().await.unwrap());
+            assert!(member.is_locked().await.unwrap());
         }
-        assert!(multi.is_held().await.unwrap());
+        assert!(multi.is_locked().await.unwrap());
         guard.unlock().await.unwrap();
         for member in &members {
-            assert!(!member.is_held().await.unwrap() && !member.is_locked().await.unwrap());
+            assert!(!member.is_locked().await.unwrap());
         }
     }
     // Holding some members is not holding all.
     let member = client.lock("b").owned_by(&owner);
     let guard = member.lock().await.unwrap();
-    assert!(!multi.is_held().await.unwrap());
     // But its owner takes the missing members in addition, and gives back only those.
     let all = timed("the others are free", multi.lock()).await.0.unwrap();
-    assert!(multi.is_held().await.unwrap());
     assert_eq!(guard.hold_count(), 2);
     all.unlock().await.unwrap();
     assert_eq!((there(&bed), guard.hold_count()), (vec!["b"], 1));
@@ -67,7 +65,7 @@ pub(crate) async fn a_failed_multi_lock_gives_back_exactly_what_it_took(bed: Bed
     let held = other.lock("c").lock().await.unwrap();
     // One held by the same owner, one free, one held by another owner.
     for wait in [Duration::ZERO, ms(100)] {
-        let multi = one.multi_lock(NAMES).owned_by(&owner);
+        let multi = Lock::multi(NAMES.map(|name| one.lock(name))).owned_by(&owner);
         in_vain(async || multi.try_lock(wait, Lease::Renewed).await).await;
         eventually("b is given back", async || there(&bed) == ["a", "c"]).await;
         assert_eq!(bed.number(&["HGET", "a", outer.owner()]), 1);
@@ -82,8 +80,8 @@ pub(crate) async fn one_of_many_contenders_wins(bed: Bed) {
     let clients = [bed.client().await, bed.client().await];
     let takings: Vec<_> = (0..10)
         .map(|number| {
-            let multi = clients[number % 2].multi_lock(NAMES);
-            let taking = async move { multi.acquire().lease(Lease::fixed(ms(10_000))).await };
+            let multi = Lock::multi(NAMES.map(|name| clients[number % 2].lock(name)));
+            let taking = async move { multi.acquire().lease(Lease::Fixed(ms(10_000))).await };
             tokio::spawn(taking)
         })
         .collect();
@@ -116,9 +114,12 @@ pub(crate) async fn one_of_many_contenders_wins(bed: Bed) {
 
 pub(crate) async fn a_second_one_waits_for_the_first(bed: Bed) {
     let (one, other) = (bed.client().await, bed.client_without_polls().await);
-    let guard = one.multi_lock(NAMES).lock().await.unwrap();
+    let guard = Lock::multi(NAMES.map(|name| one.lock(name)))
+        .lock()
+        .await
+        .unwrap();
     // Overlapping sets, of which only one member is in the way.
-    let second = other.multi_lock(["c", "d"]);
+    let second = Lock::multi(["c", "d"].map(|name| other.lock(name)));
     let second = tokio::spawn(async move { second.lock().await });
     waiting(&other, 1).await;
     sleep(ms(50)).await;
@@ -144,7 +145,7 @@ pub(crate) async fn opposite_orders_do_not_wait_for_each_other(bed: Bed) {
                 for _ in 0..5 {
                     // Half of them in order, with members of another kind.
                     let multi = if number < 4 {
-                        client.multi_lock(orders[number % 4])
+                        Lock::multi(orders[number % 4].map(|name| client.lock(name)))
                     } else {
                         Lock::multi(orders[number % 4].map(|name| client.spin_lock(name)))
                     };
@@ -196,7 +197,7 @@ pub(crate) async fn a_member_with_a_long_queue_is_taken_in_the_end(bed: Bed) {
         .collect();
     waiting(&client, 24).await;
     // Longer than the acquisition waits for a member while it holds another.
-    let lock = client.multi_lock(NAMES);
+    let lock = Lock::multi(NAMES.map(|name| client.lock(name)));
     let guard = timed("granted", lock.lock()).await.0.unwrap();
     done.store(true, SeqCst);
     guard.unlock().await.unwrap();
@@ -213,8 +214,11 @@ pub(crate) async fn there_is_one_deadline_for_all(bed: Bed) {
         held.push(other.lock(name).lock().await.unwrap());
     }
     let wait = bed.span(400);
-    let (start, multi) = (Instant::now(), one.multi_lock(NAMES));
-    let taking = tokio::spawn(async move { multi.try_lock(wait, Lease::fixed(ms(5000))).await });
+    let (start, multi) = (
+        Instant::now(),
+        Lock::multi(NAMES.map(|name| one.lock(name))),
+    );
+    let taking = tokio::spawn(async move { multi.try_lock(wait, Lease::Fixed(ms(5000))).await });
     // The members are released at different times, the last one too late.
     held.remove(0).unlock().await.unwrap();
     sleep(wait / 2).await;
@@ -230,12 +234,12 @@ pub(crate) async fn there_is_one_deadline_for_all(bed: Bed) {
     let short = one
         .lock("a")
         .owned_by(&owner)
-        .try_lock_now(Lease::fixed(ms(90_000)))
+        .try_lock_now(Lease::Fixed(ms(90_000)))
         .await
         .unwrap();
-    let two = one.multi_lock(["a", "b"]).owned_by(&owner);
+    let two = Lock::multi(["a", "b"].map(|name| one.lock(name))).owned_by(&owner);
     let guard = two
-        .try_lock(ms(1000), Lease::fixed(ms(60_000)))
+        .try_lock(ms(1000), Lease::Fixed(ms(60_000)))
         .await
         .unwrap();
     assert!(guard.deadline() < short.deadline());
@@ -245,7 +249,7 @@ pub(crate) async fn there_is_one_deadline_for_all(bed: Bed) {
 pub(crate) async fn a_fixed_lease_begins_when_the_last_is_taken(bed: Bed) {
     let (one, other) = (bed.client().await, bed.client().await);
     let make: [fn(&Client) -> Lock; 2] = [
-        |client| client.multi_lock(NAMES),
+        |client| Lock::multi(NAMES.map(|name| client.lock(name))),
         |client| {
             let (read, _write) = client.read_write_lock("a").split();
             Lock::multi([read, client.fenced_lock("b").into(), client.lock("c")])
@@ -254,7 +258,7 @@ pub(crate) async fn a_fixed_lease_begins_when_the_last_is_taken(bed: Bed) {
     for make in make {
         let held = other.lock("c").lock().await.unwrap();
         let (multi, lease) = (make(&one), ms(8000));
-        let taking = tokio::spawn(async move { multi.acquire().lease(Lease::fixed(lease)).await });
+        let taking = tokio::spawn(async move { multi.acquire().lease(Lease::Fixed(lease)).await });
         waiting(&one, 1).await;
         if bed.is_embedded() {
             // On a server the machine may have stalled, so the members may have been given back.
@@ -280,7 +284,7 @@ pub(crate) async fn members_of_members_have_one_order(bed: Bed) {
     let (one, other) = (bed.client().await, bed.client().await);
     // All on one node, if the deployment has several.
     let [a, b, c] = ["{m}a", "{m}b", "{m}c"];
-    let nested = || Lock::multi([one.multi_lock([c, a]), one.lock(b)]);
+    let nested = || Lock::multi([Lock::multi([c, a].map(|name| one.lock(name))), one.lock(b)]);
     nested().lock().await.unwrap().unlock().await.unwrap();
     let seen = bed.calls();
     let guard = nested().lock().await.unwrap();
@@ -337,7 +341,7 @@ pub(crate) async fn one_name_on_two_servers_has_one_order(bed: Bed) {
 
 pub(crate) async fn one_that_is_locked_in_part_looks_locked(bed: Bed) {
     let (client, other) = (bed.client().await, bed.client().await);
-    let multi = client.multi_lock(NAMES);
+    let multi = Lock::multi(NAMES.map(|name| client.lock(name)));
     assert_eq!(
         (
             multi.holder().await.unwrap(),
@@ -347,7 +351,7 @@ pub(crate) async fn one_that_is_locked_in_part_looks_locked(bed: Bed) {
     );
     let held = other
         .lock("b")
-        .try_lock_now(Lease::fixed(ms(60_000)))
+        .try_lock_now(Lease::Fixed(ms(60_000)))
         .await
         .unwrap();
     assert!(multi.is_locked().await.unwrap());
@@ -370,7 +374,7 @@ pub(crate) async fn a_member_without_expiry_is_reported(bed: Bed) {
     let client = bed.client().await;
     let members = || NAMES.map(|name| client.string_lock(name));
     let told = async |lock: Lock, wait: Duration| {
-        let error = in_vain(async || lock.try_lock(wait, Lease::fixed(ms(60_000))).await).await;
+        let error = in_vain(async || lock.try_lock(wait, Lease::Fixed(ms(60_000))).await).await;
         let Error::Timeout { no_expiry, .. } = error else {
             panic!("{error}")
         };
@@ -406,15 +410,15 @@ pub(crate) async fn sets_that_make_no_sense_are_refused(bed: Bed) {
     let (client, other) = (bed.client().await, bed.client().await);
     let sets = [
         Lock::multi(Vec::<Lock>::new()),
-        client.multi_lock(["a", "a"]),
-        client.multi_lock(["a", "b", "a"]),
+        Lock::multi(["a", "a"].map(|name| client.lock(name))),
+        Lock::multi(["a", "b", "a"].map(|name| client.lock(name))),
         Lock::multi([client.lock("a"), client.fair_lock("a")]),
     ];
     let quorum = [Lock::quorum(Vec::<Lock>::new())];
     for set in sets.into_iter().chain(quorum) {
         let refused = [
             set.lock().await.err(),
-            set.try_lock_now(Lease::fixed(ms(100))).await.err(),
+            set.try_lock_now(Lease::Fixed(ms(100))).await.err(),
             set.is_locked().await.err(),
             set.force_unlock().await.err(),
         ];
@@ -428,8 +432,11 @@ pub(crate) async fn sets_that_make_no_sense_are_refused(bed: Bed) {
     }
     // A bad name among good ones is not a server that is down.
     let bad = [
-        client.multi_lock(["a", ""]),
-        Lock::multi([client.fair_lock("a"), client.multi_lock(["b", ""])]),
+        Lock::multi(["a", ""].map(|name| client.lock(name))),
+        Lock::multi([
+            client.fair_lock("a"),
+            Lock::multi(["b", ""].map(|name| client.lock(name))),
+        ]),
         Lock::quorum(["a", "b", ""].map(|name| client.lock(name))),
     ];
     for bad in bad {
@@ -464,7 +471,7 @@ pub(crate) async fn sets_that_make_no_sense_are_refused(bed: Bed) {
 
 pub(crate) async fn a_group_is_never_text(bed: Bed) {
     let client = bed.client().await;
-    let multi = client.multi_lock(NAMES).owned_by(&Owner::new());
+    let multi = Lock::multi(NAMES.map(|name| client.lock(name))).owned_by(&Owner::new());
     let outer = multi.lock().await.unwrap();
     let inner = multi.lock().await.unwrap();
     assert_eq!((inner.hold_count(), inner.token()), (2, None));

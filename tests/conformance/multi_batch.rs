@@ -11,7 +11,7 @@ fn one_of_each(client: &Client, tag: &str) -> Vec<Lock> {
     let name = |name: &str| format!("{tag}{name}");
     vec![
         client.lock(name("plain")),
-        client.non_reentrant_lock(name("strict")),
+        client.lock(name("strict")).non_reentrant(),
         client.spin_lock(name("spin")),
         client.fenced_lock(name("tokens")).into(),
         client.string_lock(name("string")),
@@ -27,9 +27,12 @@ fn keys(bed: &Bed) -> Vec<String> {
 
 pub(crate) async fn free_plain_locks_of_one_client_are_one_call(bed: Bed) {
     let client = bed.client().await;
-    take_and_release(&client.multi_lock(NAMES)).await;
+    take_and_release(&Lock::multi(NAMES.map(|name| client.lock(name)))).await;
     let (before, seen) = (client.stats().calls, bed.calls());
-    let guard = client.multi_lock(NAMES).lock().await.unwrap();
+    let guard = Lock::multi(NAMES.map(|name| client.lock(name)))
+        .lock()
+        .await
+        .unwrap();
     assert_eq!((client.stats().calls - before, bed.calls() - seen), (1, 1));
     assert_eq!(keys(&bed), NAMES);
     for name in NAMES {
@@ -59,7 +62,7 @@ pub(crate) async fn free_locks_of_several_kinds_are_one_call(bed: Bed) {
         assert_eq!(bed.number(&["GET", "redisson_lock_token:{m}tokens"]), round);
         for lock in one_of_each(&rival, "{m}") {
             assert!(bed.left(lock.name()) > 20_000, "{lock:?}");
-            let ask = async || lock.try_lock_now(Lease::fixed(ms(1000))).await;
+            let ask = async || lock.try_lock_now(Lease::Fixed(ms(1000))).await;
             bed.in_vain(ask).await;
         }
         guard.check().unwrap();
@@ -95,13 +98,13 @@ pub(crate) async fn one_that_cannot_be_taken_leaves_none(bed: Bed) {
         bed.command(broken);
         let lock = Lock::multi(one_of_each(&client, ""));
         let error = lock
-            .try_lock_now(Lease::fixed(ms(60_000)))
+            .try_lock_now(Lease::Fixed(ms(60_000)))
             .await
             .unwrap_err();
         assert!(matches!(error, Error::Protocol { .. }), "{key}: {error}");
         assert_eq!(keys(&bed), [key]);
         bed.command(&["DEL", key]);
-        let guard = lock.try_lock_now(Lease::fixed(ms(60_000))).await.unwrap();
+        let guard = lock.try_lock_now(Lease::Fixed(ms(60_000))).await.unwrap();
         guard.unlock().await.unwrap();
         bed.command(&["DEL", "redisson_lock_token:{tokens}"]);
     }

@@ -2,7 +2,7 @@
 
 use futures::FutureExt;
 use leasehold::{Client, Ended, Error, HoldState, Lease, Lock, LockGuard, LossReason, Owner};
-use leasehold_testbed::{Bed, assert_lost, eventually, ms, timed, waiting};
+use leasehold_testbed::{Bed, assert_lost, eventually, holds, ms, timed, waiting};
 use tokio::time::{Instant, sleep};
 
 use crate::multi::{NAMES, settled, there};
@@ -16,7 +16,10 @@ async fn is_lost(guard: &LockGuard, reason: LossReason) {
 pub(crate) async fn the_loss_of_one_member_is_the_loss_of_all(bed: Bed) {
     let client = bed.client_with_lease(bed.lease(300)).await;
     for name in NAMES {
-        let guard = client.multi_lock(NAMES).lock().await.unwrap();
+        let guard = Lock::multi(NAMES.map(|name| client.lock(name)))
+            .lock()
+            .await
+            .unwrap();
         sleep(bed.lease(400)).await;
         guard.check().unwrap();
         bed.command(&["DEL", name]);
@@ -25,9 +28,8 @@ pub(crate) async fn the_loss_of_one_member_is_the_loss_of_all(bed: Bed) {
         assert!(matches!(late, Error::Lost { .. }), "{late}");
         eventually("the others are released", async || there(&bed).is_empty()).await;
     }
-    let guard = client
-        .multi_lock(NAMES)
-        .try_lock(ms(9000), Lease::fixed(bed.lease(100)))
+    let guard = Lock::multi(NAMES.map(|name| client.lock(name)))
+        .try_lock(ms(9000), Lease::Fixed(bed.lease(100)))
         .await
         .unwrap();
     is_lost(&guard, LossReason::Expired).await;
@@ -38,7 +40,7 @@ pub(crate) async fn the_loss_of_one_member_is_the_loss_of_all(bed: Bed) {
 pub(crate) async fn a_cancelled_one_leaves_nothing(bed: Bed) {
     let (one, other) = (bed.client().await, bed.client().await);
     let several: [fn(&Client) -> Lock; 4] = [
-        |client| client.multi_lock(NAMES),
+        |client| Lock::multi(NAMES.map(|name| client.lock(name))),
         |client| {
             let [a, b, c] = NAMES;
             Lock::multi([
@@ -126,7 +128,7 @@ pub(crate) async fn a_client_that_closes_ends_what_needs_it(bed: Bed) {
     // any server.
     let guard = loop {
         let guard = most
-            .try_lock(ms(5000), Lease::fixed(ms(60_000)))
+            .try_lock(ms(5000), Lease::Fixed(ms(60_000)))
             .await
             .unwrap();
         if clients.iter().all(|client| client.stats().holds == 1) {
@@ -140,7 +142,7 @@ pub(crate) async fn a_client_that_closes_ends_what_needs_it(bed: Bed) {
     eventually("given back", async || there(&bed).is_empty()).await;
     assert!(matches!(all.lock().await, Err(Error::Closed)));
     let guard = most
-        .try_lock(ms(5000), Lease::fixed(ms(60_000)))
+        .try_lock(ms(5000), Lease::Fixed(ms(60_000)))
         .await
         .unwrap();
     clients[0].shutdown(ms(5000)).await.unwrap();
@@ -215,17 +217,14 @@ pub(crate) async fn a_quorum_counts_as_its_majority_does(bed: Bed) {
     let inner = loop {
         let inner = lock.lock().await.unwrap();
         eventually("settled", async || client.stats().releases_pending == 0).await;
-        if there(&bed) == NAMES && lock.hold_count().await.unwrap() == 2 {
+        if there(&bed) == NAMES && holds(&lock).await.unwrap() == 2 {
             break inner;
         }
         inner.unlock().await.unwrap();
     };
     assert_eq!((outer.hold_count(), inner.hold_count()), (2, 2));
     inner.unlock().await.unwrap();
-    assert_eq!(
-        (outer.hold_count(), lock.hold_count().await.unwrap()),
-        (1, 1)
-    );
+    assert_eq!((outer.hold_count(), holds(&lock).await.unwrap()), (1, 1));
     outer.unlock().await.unwrap();
     eventually("free", async || there(&bed).is_empty()).await;
 }
@@ -241,12 +240,12 @@ pub(crate) async fn members_on_several_servers_are_all_needed(bed: Bed) {
     let set = |number: usize| Lock::multi(clients.iter().map(|pair| pair[number].lock("a")));
     let guard = set(0).lock().await.unwrap();
     for _ in 0..2 {
-        bed.in_vain(async || set(1).try_lock_now(Lease::fixed(ms(5000))).await)
+        bed.in_vain(async || set(1).try_lock_now(Lease::Fixed(ms(5000))).await)
             .await;
     }
     guard.unlock().await.unwrap();
     let last = clients[2][0].lock("a").lock().await.unwrap();
-    bed.in_vain(async || set(1).try_lock_now(Lease::fixed(ms(5000))).await)
+    bed.in_vain(async || set(1).try_lock_now(Lease::Fixed(ms(5000))).await)
         .await;
     eventually("given back", async || {
         !bed.exists("a") && !others[0].exists("a")
@@ -265,7 +264,7 @@ pub(crate) async fn a_member_that_is_lost_does_not_count_for_the_deadline(bed: B
     // any server.
     let guard = loop {
         let guard = quorum
-            .try_lock(ms(5000), Lease::fixed(ms(10_000)))
+            .try_lock(ms(5000), Lease::Fixed(ms(10_000)))
             .await
             .unwrap();
         if client.stats().holds == 3 {
@@ -276,7 +275,7 @@ pub(crate) async fn a_member_that_is_lost_does_not_count_for_the_deadline(bed: B
     let mut longer = Vec::new();
     for name in ["a", "b"] {
         let member = client.lock(name).owned_by(&owner);
-        longer.push(member.try_lock_now(Lease::fixed(ms(60_000))).await.unwrap());
+        longer.push(member.try_lock_now(Lease::Fixed(ms(60_000))).await.unwrap());
     }
     assert!(guard.deadline() > Instant::now() + ms(40_000));
     assert!(client.lock("a").force_unlock().await.unwrap());

@@ -45,7 +45,7 @@ pub(crate) async fn a_member_lost_during_the_wait_is_taken_again(bed: Bed) {
         bed.client().await,
     );
     let make: [fn(&Client) -> Lock; 2] = [
-        |client| client.multi_lock(NAMES),
+        |client| Lock::multi(NAMES.map(|name| client.lock(name))),
         |client| {
             let [a, b, c] = NAMES;
             Lock::multi([client.fair_lock(a), client.spin_lock(b), client.lock(c)])

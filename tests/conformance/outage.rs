@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use leasehold::test_util::{Delay, Faults};
-use leasehold::{EmbeddedRedis, Ended, Error, HoldState, Lease, LossReason, Owner};
-use leasehold_testbed::{Bed, KINDS, connected, eventually, ms, release, timed, waiting};
+use leasehold::{EmbeddedRedis, Ended, Error, HoldState, Lease, Lock, LossReason, Owner};
+use leasehold_testbed::{Bed, KINDS, connected, eventually, holds, ms, release, timed, waiting};
 use tokio::time::{Instant, sleep};
 
 #[tokio::test(start_paused = true)]
@@ -85,7 +85,7 @@ async fn a_lease_is_counted_from_before_it_was_asked_for() {
         redis.links().pop().unwrap().set_faults(slow, 1);
         let (start, lease) = (Instant::now(), ms(10_000));
         let lock = kind.lock(&client, kind.name);
-        let guard = lock.try_lock_now(Lease::fixed(lease)).await.unwrap();
+        let guard = lock.try_lock_now(Lease::Fixed(lease)).await.unwrap();
         assert!(guard.deadline() <= start + lease, "{}", kind.name);
         let start = Instant::now();
         guard.extend(2 * lease).await.unwrap();
@@ -133,7 +133,7 @@ async fn a_multi_lock_in_doubt_is_reported_as_possibly_held() {
         sleep(ms(50)).await;
         link.cut();
     };
-    let both = client.multi_lock(["a", "b"]);
+    let both = Lock::multi(["a", "b"].map(|name| client.lock(name)));
     let (taken, ()) = tokio::join!(both.try_lock(ms(400), Lease::Renewed), cut);
     let error = taken.unwrap_err();
     assert!(error.may_be_held(), "{error}");
@@ -146,7 +146,7 @@ async fn an_extended_hold_is_released_however_long_the_outage() {
     let client = redis.client();
     let guard = client
         .lock("x")
-        .try_lock_now(Lease::fixed(ms(100)))
+        .try_lock_now(Lease::Fixed(ms(100)))
         .await
         .unwrap();
     guard.extend(ms(3_600_000)).await.unwrap();
@@ -227,7 +227,7 @@ async fn a_renewal_in_flight_does_not_shorten_an_extension() {
             let longer = seen.pttl.is_none_or(|left| left > 35_000);
             assert!(longer, "{}: {key} has {:?} ms", kind.name, seen.pttl);
         }
-        assert!(lock.is_held().await.unwrap(), "{}", kind.name);
+        assert!(lock.is_locked().await.unwrap(), "{}", kind.name);
     }
 }
 
@@ -262,10 +262,10 @@ async fn an_extended_hold_is_released_after_a_long_outage() {
     let client = redis.client();
     let lock = client.lock("x").owned_by(&Owner::new());
     for nested in [false, true] {
-        let guard = lock.try_lock(ms(10), Lease::fixed(ms(1000))).await.unwrap();
+        let guard = lock.try_lock(ms(10), Lease::Fixed(ms(1000))).await.unwrap();
         let long = Duration::from_secs(3600);
         let inner = if nested {
-            Some(lock.try_lock_now(Lease::fixed(long)).await.unwrap())
+            Some(lock.try_lock_now(Lease::Fixed(long)).await.unwrap())
         } else {
             guard.extend(long).await.unwrap();
             None
@@ -312,7 +312,7 @@ async fn undos_that_are_repeated_hold_up_no_release() {
     let lock = client.lock("y");
     let outer = lock.lock().await.unwrap();
     drop(outer.reenter().await.unwrap());
-    let count = async || lock.hold_count().await.unwrap() == 1;
+    let count = async || holds(&lock).await.unwrap() == 1;
     eventually("an inner release is told", count).await;
     eventually("free", async || {
         !client.lock("x").is_locked().await.unwrap()

@@ -33,7 +33,10 @@ fn again(bed: &Bed, script: &str, keys: [&str; 2], args: [&str; 4]) -> String {
 pub(crate) async fn an_extension_never_shortens(bed: Bed) {
     let client = bed.client().await;
     let semaphore = set(&client, 2).await;
-    let held = semaphore.acquire(Lease::fixed(ms(60_000))).await.unwrap();
+    let held = semaphore
+        .acquire(1, Lease::Fixed(ms(60_000)))
+        .await
+        .unwrap();
     held.extend(bed.span(50)).await.unwrap();
     let left = semaphore.remaining_lease(held.id()).await.unwrap().unwrap();
     assert!(left > ms(50_000), "{left:?}");
@@ -49,7 +52,7 @@ pub(crate) async fn a_late_copy_of_an_acquisition_changes_nothing(bed: Bed) {
     let client = bed.client().await;
     let semaphore = set(&client, 5).await;
     let held = semaphore
-        .try_acquire_many(3, Duration::ZERO, Lease::fixed(ms(60_000)))
+        .try_acquire(3, Duration::ZERO, Lease::Fixed(ms(60_000)))
         .await
         .unwrap();
     let copy = || {
@@ -96,7 +99,7 @@ pub(crate) async fn permits_that_lost_one_of_them_are_lost(bed: Bed) {
     let client = bed.client_with_lease(lease).await;
     let semaphore = set(&client, 3).await;
     let held = semaphore
-        .try_acquire_many(3, Duration::ZERO, Lease::Renewed)
+        .try_acquire(3, Duration::ZERO, Lease::Renewed)
         .await
         .unwrap();
     let one = held.ids().nth(1).unwrap().to_owned();
@@ -123,7 +126,7 @@ pub(crate) async fn a_renewal_is_not_longer_than_redis_can_be_kept(bed: Bed) {
     for _ in 0..4 {
         held.push(
             semaphore
-                .try_acquire_many(MANY, ms(9000), Lease::Renewed)
+                .try_acquire(MANY, ms(9000), Lease::Renewed)
                 .await
                 .unwrap(),
         );
@@ -153,7 +156,7 @@ pub(crate) async fn a_semaphore_that_is_made_anew_has_no_holds(bed: Bed) {
         // Like Redisson's `delete()`, which does not know about holds.
         bed.command(&["DEL", "s"]);
         if made_by_release {
-            semaphore.release(2).await.unwrap();
+            semaphore.add_permits(2).await.unwrap();
         } else {
             assert!(semaphore.try_set_permits(2).await.unwrap());
         }
@@ -165,7 +168,10 @@ pub(crate) async fn a_semaphore_that_is_made_anew_has_no_holds(bed: Bed) {
     }
     let semaphore = set(&client, 2).await;
     for made_by_adding in [false, true] {
-        let held = semaphore.acquire(Lease::fixed(ms(60_000))).await.unwrap();
+        let held = semaphore
+            .acquire(1, Lease::Fixed(ms(60_000)))
+            .await
+            .unwrap();
         bed.command(&["DEL", "p"]);
         if made_by_adding {
             semaphore.add_permits(2).await.unwrap();

@@ -62,7 +62,7 @@ fn not_owner<T>(outcome: &Result<T, Error>) -> bool {
 pub(crate) async fn a_prefix_names_both_keys(bed: Bed) {
     let client = bed.builder().key_prefix("app:").connect().await.unwrap();
     let semaphore = set(&client, 2).await;
-    let held = semaphore.acquire(Lease::Renewed).await.unwrap();
+    let held = semaphore.acquire(1, Lease::Renewed).await.unwrap();
     assert_eq!(bed.command(&["GET", "app:p"]), "1");
     assert_eq!(bed.number(&["ZCARD", "{app:p}:timeout"]), 1);
     held.release().await.unwrap();
@@ -75,7 +75,7 @@ pub(crate) async fn a_lease_can_be_changed_by_id(bed: Bed) {
     let longer = bed.lease(900);
     assert!(!semaphore.update_lease(UNKNOWN, longer).await.unwrap());
     let held = semaphore
-        .acquire(Lease::fixed(bed.lease(300)))
+        .acquire(1, Lease::Fixed(bed.lease(300)))
         .await
         .unwrap();
     let id = forgotten(vec![held]).remove(0);
@@ -103,8 +103,12 @@ pub(crate) async fn a_missing_semaphore_has_none(bed: Bed) {
     let client = bed.client().await;
     let semaphore = client.permit_expirable_semaphore("p");
     assert_eq!(counts(&semaphore).await, (0, 0, 0));
-    bed.in_vain(async || semaphore.try_acquire(Duration::ZERO, Lease::Renewed).await)
-        .await;
+    bed.in_vain(async || {
+        semaphore
+            .try_acquire(1, Duration::ZERO, Lease::Renewed)
+            .await
+    })
+    .await;
     assert_eq!(bed.number(&["DBSIZE"]), 0);
 }
 
@@ -113,10 +117,10 @@ pub(crate) async fn counts_follow_the_leases(bed: Bed) {
     let semaphore = set(&client, 5).await;
     assert_eq!(counts(&semaphore).await, (5, 0, 5));
     let lease = bed.lease(400);
-    let brief = try_join_all((0..3).map(|_| semaphore.acquire(Lease::fixed(lease))))
+    let brief = try_join_all((0..3).map(|_| semaphore.acquire(1, Lease::Fixed(lease))))
         .await
         .unwrap();
-    let long = semaphore.acquire(Lease::Renewed).await.unwrap();
+    let long = semaphore.acquire(1, Lease::Renewed).await.unwrap();
     assert_eq!(counts(&semaphore).await, (1, 4, 5));
     sleep(lease).await;
     assert_eq!(counts(&semaphore).await, (4, 1, 5));
@@ -134,9 +138,9 @@ pub(crate) async fn a_semaphore_that_expires_leaves_no_key(bed: Bed) {
         "there is none"
     );
     semaphore.try_set_permits(2).await.unwrap();
-    let before = semaphore.acquire(Lease::Renewed).await.unwrap();
+    let before = semaphore.acquire(1, Lease::Renewed).await.unwrap();
     assert!(semaphore.expire_after(life).await.unwrap());
-    let after = semaphore.acquire(Lease::Renewed).await.unwrap();
+    let after = semaphore.acquire(1, Lease::Renewed).await.unwrap();
     timed("expired", bed.until_gone("p")).await;
     timed("its permits, too", bed.until_gone("{p}:timeout")).await;
     for permit in [before, after] {
@@ -147,7 +151,7 @@ pub(crate) async fn a_semaphore_that_expires_leaves_no_key(bed: Bed) {
     // The same if no permit is held when the expiry is set.
     semaphore.try_set_permits(2).await.unwrap();
     assert!(semaphore.expire_after(life).await.unwrap());
-    let held = semaphore.acquire(Lease::Renewed).await.unwrap();
+    let held = semaphore.acquire(1, Lease::Renewed).await.unwrap();
     timed("expired", bed.until_gone("p")).await;
     timed("its permit, too", bed.until_gone("{p}:timeout")).await;
     drop(held);
@@ -157,8 +161,11 @@ pub(crate) async fn a_waiter_gets_the_permit_at_the_end_of_its_lease(bed: Bed) {
     let (one, other) = (bed.client().await, bed.client().await);
     let (semaphore, waiter) = (set(&one, 1).await, other.permit_expirable_semaphore("p"));
     let (lease, start) = (bed.span(400), Instant::now());
-    let id = forgotten(vec![semaphore.acquire(Lease::fixed(lease)).await.unwrap()]).remove(0);
-    let (next, _) = timed("granted", waiter.try_acquire(ms(9000), Lease::Renewed)).await;
+    let id = forgotten(vec![
+        semaphore.acquire(1, Lease::Fixed(lease)).await.unwrap(),
+    ])
+    .remove(0);
+    let (next, _) = timed("granted", waiter.try_acquire(1, ms(9000), Lease::Renewed)).await;
     let next = next.unwrap();
     assert!(start.elapsed() >= lease, "{:?}", start.elapsed());
     if bed.is_embedded() {
@@ -174,7 +181,7 @@ pub(crate) async fn the_number_of_permits_can_be_changed(bed: Bed) {
     let client = bed.client().await;
     let semaphore = set(&client, 10).await;
     assert!(!semaphore.try_set_permits(15).await.unwrap());
-    let held = try_join_all((0..3).map(|_| semaphore.acquire(Lease::Renewed)))
+    let held = try_join_all((0..3).map(|_| semaphore.acquire(1, Lease::Renewed)))
         .await
         .unwrap();
     assert_eq!(semaphore.set_permits(15).await.unwrap(), 12);
@@ -200,7 +207,7 @@ pub(crate) async fn growing_lets_waiters_in(bed: Bed) {
     let (one, other) = (bed.client().await, slow.await.unwrap());
     let (semaphore, waiter) = (set(&one, 0).await, other.permit_expirable_semaphore("p"));
     for grow in [0, 1] {
-        let wait = waiter.acquire(Lease::fixed(ms(9000)));
+        let wait = waiter.acquire(1, Lease::Fixed(ms(9000)));
         let got = while_waiting(&other, 1, wait, async {
             match grow {
                 0 => drop(semaphore.set_permits(1).await.unwrap()),
@@ -215,14 +222,14 @@ pub(crate) async fn growing_lets_waiters_in(bed: Bed) {
 pub(crate) async fn a_blocked_acquisition_goes_on_after_a_release(bed: Bed) {
     let (one, other) = (bed.client().await, bed.client().await);
     let (semaphore, waiter) = (set(&one, 1).await, other.permit_expirable_semaphore("p"));
-    let held = semaphore.acquire(Lease::Renewed).await.unwrap();
+    let held = semaphore.acquire(1, Lease::Renewed).await.unwrap();
     assert_eq!((held.id().len(), held.ids().count()), (32, 1));
     let first = held.id().to_owned();
     let start = Instant::now();
     let next = while_waiting(
         &other,
         1,
-        waiter.try_acquire(ms(9000), Lease::fixed(ms(9000))),
+        waiter.try_acquire(1, ms(9000), Lease::Fixed(ms(9000))),
         async {
             sleep(ms(450)).await;
             held.release().await.unwrap();
@@ -240,7 +247,7 @@ pub(crate) async fn several_at_once_are_all_or_none(bed: Bed) {
     let client = bed.client().await;
     let semaphore = set(&client, 5).await;
     let three = semaphore
-        .try_acquire_many(3, Duration::ZERO, Lease::Renewed)
+        .try_acquire(3, Duration::ZERO, Lease::Renewed)
         .await
         .unwrap();
     let names: std::collections::BTreeSet<&str> = three.ids().collect();
@@ -250,13 +257,13 @@ pub(crate) async fn several_at_once_are_all_or_none(bed: Bed) {
     );
     bed.in_vain(async || {
         semaphore
-            .try_acquire_many(3, Duration::ZERO, Lease::Renewed)
+            .try_acquire(3, Duration::ZERO, Lease::Renewed)
             .await
     })
     .await;
     assert_eq!(counts(&semaphore).await, (2, 3, 5));
     let two = semaphore
-        .try_acquire_many(2, Duration::ZERO, Lease::fixed(ms(9000)))
+        .try_acquire(2, Duration::ZERO, Lease::Fixed(ms(9000)))
         .await
         .unwrap();
     // One by one, by id.
@@ -273,7 +280,7 @@ pub(crate) async fn several_at_once_are_all_or_none(bed: Bed) {
     assert_eq!(counts(&semaphore).await, (5, 0, 5));
     for permits in [0, 100_000] {
         let bad = semaphore
-            .try_acquire_many(permits, Duration::ZERO, Lease::Renewed)
+            .try_acquire(permits, Duration::ZERO, Lease::Renewed)
             .await;
         assert!(matches!(bad, Err(Error::Config(_))), "{permits}");
     }
@@ -282,10 +289,10 @@ pub(crate) async fn several_at_once_are_all_or_none(bed: Bed) {
 pub(crate) async fn a_waiter_for_many_waits_for_all(bed: Bed) {
     let (one, other) = (bed.client().await, bed.client().await);
     let (semaphore, waiter) = (set(&one, 3).await, other.permit_expirable_semaphore("p"));
-    let mut held = try_join_all((0..3).map(|_| semaphore.acquire(Lease::fixed(ms(60_000)))))
+    let mut held = try_join_all((0..3).map(|_| semaphore.acquire(1, Lease::Fixed(ms(60_000)))))
         .await
         .unwrap();
-    let wait = waiter.try_acquire_many(3, ms(9000), Lease::Renewed);
+    let wait = waiter.try_acquire(3, ms(9000), Lease::Renewed);
     let all = while_waiting(&other, 1, wait, async {
         for given in 0..3 {
             let vain = other.stats().wakes_in_vain;
@@ -303,7 +310,7 @@ pub(crate) async fn an_unknown_or_expired_id_releases_nothing(bed: Bed) {
     let semaphore = set(&client, 3).await;
     assert!(not_owner(&semaphore.release(UNKNOWN).await));
     let lease = bed.span(100);
-    let brief = semaphore.acquire(Lease::fixed(lease)).await.unwrap();
+    let brief = semaphore.acquire(1, Lease::Fixed(lease)).await.unwrap();
     let expired = brief.id().to_owned();
     sleep(lease).await;
     // By its guard and by its id.
@@ -326,12 +333,15 @@ pub(crate) async fn one_bad_id_and_none_is_released(bed: Bed) {
     let client = bed.client().await;
     let semaphore = set(&client, 4).await;
     let live = try_join_all([
-        semaphore.acquire(Lease::fixed(ms(60_000))),
-        semaphore.acquire(Lease::fixed(ms(60_000))),
+        semaphore.acquire(1, Lease::Fixed(ms(60_000))),
+        semaphore.acquire(1, Lease::Fixed(ms(60_000))),
     ]);
     let live = forgotten(live.await.unwrap());
     let lease = bed.span(100);
-    let expired = forgotten(vec![semaphore.acquire(Lease::fixed(lease)).await.unwrap()]).remove(0);
+    let expired = forgotten(vec![
+        semaphore.acquire(1, Lease::Fixed(lease)).await.unwrap(),
+    ])
+    .remove(0);
     sleep(lease).await;
     for bad in [UNKNOWN, &expired] {
         let outcome = semaphore.release_all(&[&live[0], bad, &live[1]]).await;
@@ -347,11 +357,14 @@ pub(crate) async fn the_next_call_brings_expired_permits_back(bed: Bed) {
     let semaphore = set(&client, 10).await;
     let lease = bed.lease(200);
     let brief = semaphore
-        .try_acquire_many(8, Duration::ZERO, Lease::fixed(lease))
+        .try_acquire(8, Duration::ZERO, Lease::Fixed(lease))
         .await
         .unwrap();
     let live = forgotten(vec![
-        semaphore.acquire(Lease::fixed(ms(60_000))).await.unwrap(),
+        semaphore
+            .acquire(1, Lease::Fixed(ms(60_000)))
+            .await
+            .unwrap(),
     ])
     .remove(0);
     brief.forget();
@@ -361,13 +374,13 @@ pub(crate) async fn the_next_call_brings_expired_permits_back(bed: Bed) {
     semaphore.release(&live).await.unwrap();
     assert_eq!(bed.command(&["GET", "p"]), "10");
     let brief = semaphore
-        .try_acquire_many(10, Duration::ZERO, Lease::fixed(lease))
+        .try_acquire(10, Duration::ZERO, Lease::Fixed(lease))
         .await
         .unwrap();
     brief.forget();
     sleep(lease).await;
     let all = semaphore
-        .try_acquire_many(10, Duration::ZERO, Lease::fixed(lease))
+        .try_acquire(10, Duration::ZERO, Lease::Fixed(lease))
         .await
         .unwrap();
     assert_eq!(counts(&semaphore).await, (0, 10, 10));
@@ -385,7 +398,7 @@ pub(crate) async fn a_great_number_of_expired_permits_comes_back_in_one_call(bed
     assert_eq!(bed.number(&words), 20_000);
     let before = client.stats().calls;
     let one = semaphore
-        .try_acquire(Duration::ZERO, Lease::Renewed)
+        .try_acquire(1, Duration::ZERO, Lease::Renewed)
         .await
         .unwrap();
     assert_eq!(client.stats().calls - before, 1);
@@ -396,7 +409,10 @@ pub(crate) async fn a_great_number_of_expired_permits_comes_back_in_one_call(bed
 pub(crate) async fn the_remaining_lease_of_a_permit_is_reported(bed: Bed) {
     let client = bed.client().await;
     let semaphore = set(&client, 2).await;
-    let held = semaphore.acquire(Lease::fixed(ms(60_000))).await.unwrap();
+    let held = semaphore
+        .acquire(1, Lease::Fixed(ms(60_000)))
+        .await
+        .unwrap();
     let left = semaphore.remaining_lease(held.id()).await.unwrap().unwrap();
     assert!(left > ms(50_000) && left <= ms(60_000), "{left:?}");
     assert_eq!(semaphore.remaining_lease(UNKNOWN).await.unwrap(), None);
@@ -422,10 +438,10 @@ pub(crate) async fn a_permit_that_never_expires_is_left_alone(bed: Bed) {
         semaphore.remaining_lease(id).await.unwrap(),
         Some(Duration::MAX)
     );
-    in_vain(async || semaphore.try_acquire(bed.span(30), Lease::Renewed).await).await;
+    in_vain(async || semaphore.try_acquire(1, bed.span(30), Lease::Renewed).await).await;
     assert_eq!(semaphore.set_permits(1).await.unwrap(), 0);
     assert_eq!(bed.command(&["ZSCORE", "{p}:timeout", member]), NEVER);
-    let mut wait = Box::pin(semaphore.acquire(Lease::Renewed));
+    let mut wait = Box::pin(semaphore.acquire(1, Lease::Renewed));
     let released = async {
         sleep(ms(20)).await;
         semaphore.release(id).await.unwrap();
@@ -446,7 +462,7 @@ pub(crate) async fn one_permit_excludes(bed: Bed) {
             let (semaphore, number) = (client.permit_expirable_semaphore("p"), number.clone());
             tasks.push(tokio::spawn(async move {
                 for _ in 0..10 {
-                    let permit = semaphore.acquire(Lease::Renewed).await.unwrap();
+                    let permit = semaphore.acquire(1, Lease::Renewed).await.unwrap();
                     step(&number).await;
                     permit.release().await.unwrap();
                 }
@@ -471,7 +487,7 @@ pub(crate) async fn two_owners_of_all_permits_take_turns(bed: Bed) {
             let semaphore = client.permit_expirable_semaphore("p");
             for _ in 0..5 {
                 let taken = semaphore
-                    .try_acquire_many(permits, ms(9000), Lease::fixed(ms(60_000)))
+                    .try_acquire(permits, ms(9000), Lease::Fixed(ms(60_000)))
                     .await;
                 sleep(ms(2)).await;
                 taken.unwrap().release().await.unwrap();
@@ -492,7 +508,7 @@ pub(crate) async fn each_way_costs_one_call(bed: Bed) {
     let calls = |before: u64| client.stats().calls - before;
     let before = client.stats().calls;
     let many = semaphore
-        .try_acquire_many(3, Duration::ZERO, Lease::Renewed)
+        .try_acquire(3, Duration::ZERO, Lease::Renewed)
         .await
         .unwrap();
     assert_eq!(calls(before), 1);
@@ -506,7 +522,7 @@ pub(crate) async fn permits_of_a_dead_client_come_back(bed: Bed) {
     let (mortal, line) = FaultyConnection::with_lease(&bed, lease).await;
     let (semaphore, rescuer) = (set(&mortal, 3).await, bed.client().await);
     let held = semaphore
-        .try_acquire_many(2, Duration::ZERO, Lease::Renewed)
+        .try_acquire(2, Duration::ZERO, Lease::Renewed)
         .await
         .unwrap();
     line.die();
@@ -514,7 +530,7 @@ pub(crate) async fn permits_of_a_dead_client_come_back(bed: Bed) {
     let waiter = rescuer.permit_expirable_semaphore("p");
     let (all, took) = timed(
         "granted",
-        waiter.try_acquire_many(3, ms(9000), Lease::fixed(lease)),
+        waiter.try_acquire(3, ms(9000), Lease::Fixed(lease)),
     )
     .await;
     assert!(held.check().is_err(), "the dead one believes no longer");
@@ -534,7 +550,7 @@ pub(crate) async fn permits_are_renewed_while_they_are_held(bed: Bed) {
     let client = bed.client_with_lease(lease).await;
     let semaphore = set(&client, 3).await;
     let held = semaphore
-        .try_acquire_many(3, Duration::ZERO, Lease::Renewed)
+        .try_acquire(3, Duration::ZERO, Lease::Renewed)
         .await
         .unwrap();
     sleep(2 * lease).await;
@@ -553,7 +569,7 @@ pub(crate) async fn permits_are_renewed_while_they_are_held(bed: Bed) {
 pub(crate) async fn a_stolen_permit_is_reported_lost(bed: Bed) {
     let client = bed.client_with_lease(bed.lease(300)).await;
     let semaphore = set(&client, 1).await;
-    let held = semaphore.acquire(Lease::Renewed).await.unwrap();
+    let held = semaphore.acquire(1, Lease::Renewed).await.unwrap();
     semaphore.release(held.id()).await.unwrap();
     let (ended, _) = timed("lost", held.ended()).await;
     assert_eq!(ended, Ended::Lost(LossReason::Gone));
@@ -565,7 +581,7 @@ pub(crate) async fn a_call_whose_reply_was_lost_counts_once(bed: Bed) {
     let known = bed.client().await.permit_expirable_semaphore("{p}known");
     known.try_set_permits(1).await.unwrap();
     known
-        .acquire(Lease::Renewed)
+        .acquire(1, Lease::Renewed)
         .await
         .unwrap()
         .release()
@@ -585,7 +601,7 @@ pub(crate) async fn a_call_whose_reply_was_lost_counts_once(bed: Bed) {
     let (done, ()) = tokio::join!(semaphore.add_permits(3), cut_when("7"));
     done.unwrap();
     line.lose_replies();
-    let take = semaphore.try_acquire_many(5, ms(9000), Lease::Renewed);
+    let take = semaphore.try_acquire(5, ms(9000), Lease::Renewed);
     let (done, ()) = tokio::join!(take, cut_when("2"));
     let five = done.unwrap();
     assert_eq!(counts(&semaphore).await, (2, 5, 7));

@@ -152,7 +152,7 @@ pub(crate) async fn a_spin_lock_takes_a_wait_as_long_as_it_is(bed: Bed) {
     // A release in time is found within one pause.
     let lock = other.spin_lock("x");
     let taking =
-        tokio::spawn(async move { lock.try_lock(ms(5000), Lease::fixed(ms(30_000))).await });
+        tokio::spawn(async move { lock.try_lock(ms(5000), Lease::Fixed(ms(30_000))).await });
     waiting(&other, 1).await;
     guard.unlock().await.unwrap();
     let (guard, took) = timed("within a pause", taking).await;
@@ -166,7 +166,7 @@ pub(crate) async fn a_string_key_without_expiry_is_reported_and_not_touched(bed:
     for wait in [Duration::ZERO, ms(100)] {
         let lock = client.string_lock("x");
         let error = bed
-            .in_vain(async || lock.try_lock(wait, Lease::fixed(ms(5000))).await)
+            .in_vain(async || lock.try_lock(wait, Lease::Fixed(ms(5000))).await)
             .await;
         assert_eq!(no_expiry(&error), Some(true));
         assert!(error.to_string().contains("no expiry"), "{error}");
@@ -183,7 +183,7 @@ pub(crate) async fn a_string_key_without_expiry_is_reported_and_not_touched(bed:
     bed.command(&["PEXPIRE", "x", "60000"]);
     let lock = client.string_lock("x");
     let error = bed
-        .in_vain(async || lock.try_lock(ms(50), Lease::fixed(ms(5000))).await)
+        .in_vain(async || lock.try_lock(ms(50), Lease::Fixed(ms(5000))).await)
         .await;
     assert_eq!(no_expiry(&error), Some(false));
     // Whoever knows the token may continue the hold. A key without expiry gets one then.
@@ -202,7 +202,7 @@ pub(crate) async fn a_hash_key_without_expiry_is_reported_and_not_touched(bed: B
         client.spin_lock("x"),
         client.fenced_lock("x").into(),
     ] {
-        let wait = async || lock.try_lock(ms(50), Lease::fixed(ms(5000))).await;
+        let wait = async || lock.try_lock(ms(50), Lease::Fixed(ms(5000))).await;
         let error = bed.in_vain(wait).await;
         assert_eq!(no_expiry(&error), Some(true));
     }
@@ -212,7 +212,7 @@ pub(crate) async fn a_hash_key_without_expiry_is_reported_and_not_touched(bed: B
 pub(crate) async fn a_string_lock_is_a_token_with_an_expiry(bed: Bed) {
     let client = bed.client().await;
     let lock = client.string_lock("laravel_cache_x{");
-    let guard = lock.try_lock_now(Lease::fixed(ms(30_000))).await.unwrap();
+    let guard = lock.try_lock_now(Lease::Fixed(ms(30_000))).await.unwrap();
     assert_eq!(bed.command(&["TYPE", "laravel_cache_x{"]), "string");
     assert_eq!(bed.command(&["GET", "laravel_cache_x{"]), guard.owner());
     assert!((25_000..=30_000).contains(&bed.left("laravel_cache_x{")));
@@ -245,7 +245,7 @@ pub(crate) async fn every_waiter_reports_a_missing_expiry(bed: Bed) {
     let wait = bed.span(500);
     let waits = (0..3).map(|_| async {
         let lock = client.string_lock("x");
-        bed.in_vain(async || lock.try_lock(wait, Lease::fixed(ms(5000))).await)
+        bed.in_vain(async || lock.try_lock(wait, Lease::Fixed(ms(5000))).await)
             .await
     });
     for error in join_all(waits).await {
@@ -254,13 +254,13 @@ pub(crate) async fn every_waiter_reports_a_missing_expiry(bed: Bed) {
     let two = || Lock::multi([client.string_lock("w"), client.string_lock("x")]);
     for wait in [Duration::ZERO, wait] {
         let error = bed
-            .in_vain(async || two().try_lock(wait, Lease::fixed(ms(5000))).await)
+            .in_vain(async || two().try_lock(wait, Lease::Fixed(ms(5000))).await)
             .await;
         assert_eq!(no_expiry(&error), Some(true));
     }
     bed.command(&["PEXPIRE", "x", "60000"]);
     let error = bed
-        .in_vain(async || two().try_lock(wait, Lease::fixed(ms(5000))).await)
+        .in_vain(async || two().try_lock(wait, Lease::Fixed(ms(5000))).await)
         .await;
     assert_eq!(no_expiry(&error), Some(false));
     assert!(!bed.exists("w"));

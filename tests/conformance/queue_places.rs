@@ -18,7 +18,7 @@ pub(crate) async fn deadlines_are_the_servers_and_do_not_add_up(bed: Bed) {
     let (one, other) = (bed.client().await, bed.client().await);
     let guard = one
         .fair_lock("x")
-        .try_lock_now(Lease::fixed(ms(600_000)))
+        .try_lock_now(Lease::Fixed(ms(600_000)))
         .await
         .unwrap();
     let before = bed.clock();
@@ -29,7 +29,7 @@ pub(crate) async fn deadlines_are_the_servers_and_do_not_add_up(bed: Bed) {
         bed.in_vain(async || {
             other
                 .fair_lock("x")
-                .try_lock(bed.span(20), Lease::fixed(ms(600_000)))
+                .try_lock(bed.span(20), Lease::Fixed(ms(600_000)))
                 .await
         })
         .await;
@@ -216,7 +216,7 @@ pub(crate) async fn a_place_without_a_deadline_is_dead(bed: Bed) {
     bed.command(&["RPUSH", QUEUE, DEAD]);
     let guard = client
         .fair_lock("x")
-        .try_lock_now(Lease::fixed(ms(5000)))
+        .try_lock_now(Lease::Fixed(ms(5000)))
         .await
         .unwrap();
     guard.unlock().await.unwrap();

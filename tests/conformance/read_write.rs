@@ -53,11 +53,11 @@ fn about(bed: &Bed, took: Duration, expected: Duration) {
 pub(crate) async fn a_writer_waits_for_the_last_lease_of_readers(bed: Bed) {
     let (one, other) = (bed.client().await, bed.client().await);
     let start = Instant::now();
-    read(&one, Lease::fixed(bed.lease(500)))
+    read(&one, Lease::Fixed(bed.lease(500)))
         .await
         .unwrap()
         .forget();
-    let second = read(&other, Lease::fixed(bed.lease(250))).await.unwrap();
+    let second = read(&other, Lease::Fixed(bed.lease(250))).await.unwrap();
     second.unlock().await.unwrap();
     let guard = timed("after the first lease", writer(&other))
         .await
@@ -68,13 +68,13 @@ pub(crate) async fn a_writer_waits_for_the_last_lease_of_readers(bed: Bed) {
     guard.unlock().await.unwrap();
     // A later reader that comes and goes does not extend the first reader's hold.
     let start = Instant::now();
-    read(&one, Lease::fixed(bed.lease(500)))
+    read(&one, Lease::Fixed(bed.lease(500)))
         .await
         .unwrap()
         .forget();
     let writing = writer(&one);
     sleep(bed.lease(250)).await;
-    release(read(&other, Lease::fixed(bed.lease(5000))).await).await;
+    release(read(&other, Lease::Fixed(bed.lease(5000))).await).await;
     let guard = timed("after the first lease", writing)
         .await
         .0
@@ -91,13 +91,13 @@ pub(crate) async fn the_lease_falls_back_to_what_is_left_of_the_first_read(bed: 
     let start = Instant::now();
     let outer = lock
         .read()
-        .try_lock_now(Lease::fixed(bed.lease(500)))
+        .try_lock_now(Lease::Fixed(bed.lease(500)))
         .await
         .unwrap();
     sleep(bed.lease(300)).await;
     let inner = lock
         .read()
-        .try_lock_now(Lease::fixed(bed.lease(600)))
+        .try_lock_now(Lease::Fixed(bed.lease(600)))
         .await
         .unwrap();
     assert!(ms(bed.left("x").unsigned_abs()) > bed.lease(300));
@@ -119,7 +119,7 @@ pub(crate) async fn readers_come_in_when_a_writers_lease_ends(bed: Bed) {
     let (one, other) = (bed.client().await, bed.client().await);
     let lease = bed.span(400);
     let start = Instant::now();
-    write(&one, Lease::fixed(lease)).await.unwrap().forget();
+    write(&one, Lease::Fixed(lease)).await.unwrap().forget();
     let readings = [reader(&one), reader(&other)];
     for reading in readings {
         let guard = timed("at the lease's end", reading)
@@ -143,7 +143,7 @@ pub(crate) async fn many_readers_hold_longer_than_a_lease(bed: Bed) {
         guards.push(read(&clients[number % 2], Lease::Renewed).await.unwrap());
     }
     sleep(lease * 3).await;
-    bed.in_vain(async || write(&clients[0], Lease::fixed(ms(1000))).await)
+    bed.in_vain(async || write(&clients[0], Lease::Fixed(ms(1000))).await)
         .await;
     for guard in guards {
         guard.unlock().await.unwrap();
@@ -158,13 +158,7 @@ pub(crate) async fn nested_reads_leave_no_entry(bed: Bed) {
         lock.read().lock().await.unwrap(),
         lock.read().lock().await.unwrap(),
     ];
-    assert_eq!(
-        (
-            client.stats().holds,
-            lock.read().hold_count().await.unwrap()
-        ),
-        (2, 2)
-    );
+    assert_eq!(client.stats().holds, 2);
     assert_eq!(
         bed.number(&["DBSIZE"]),
         3,
@@ -173,7 +167,7 @@ pub(crate) async fn nested_reads_leave_no_entry(bed: Bed) {
     for (left, guard) in guards.into_iter().enumerate().rev() {
         guard.unlock().await.unwrap();
         assert_eq!(client.stats().holds, left as u64);
-        assert_eq!(lock.read().hold_count().await.unwrap(), left as u64);
+        assert_eq!(lock.read().is_locked().await.unwrap(), left > 0);
     }
     sleep(bed.lease(500)).await;
     assert_eq!(bed.number(&["DBSIZE"]), 0, "nothing is renewed any more");
@@ -209,12 +203,12 @@ pub(crate) async fn nested_writes_do_not_add_up(bed: Bed) {
     let lock = one.read_write_lock("x").owned_by(&Owner::new());
     let outer = lock
         .write()
-        .try_lock_now(Lease::fixed(ms(20_000)))
+        .try_lock_now(Lease::Fixed(ms(20_000)))
         .await
         .unwrap();
     let inner = lock
         .write()
-        .try_lock_now(Lease::fixed(ms(1000)))
+        .try_lock_now(Lease::Fixed(ms(1000)))
         .await
         .unwrap();
     assert!(
@@ -222,7 +216,7 @@ pub(crate) async fn nested_writes_do_not_add_up(bed: Bed) {
         "{}",
         bed.left("x")
     );
-    bed.in_vain(async || write(&other, Lease::fixed(ms(1000))).await)
+    bed.in_vain(async || write(&other, Lease::Fixed(ms(1000))).await)
         .await;
     inner.unlock().await.unwrap();
     assert!(
@@ -230,10 +224,10 @@ pub(crate) async fn nested_writes_do_not_add_up(bed: Bed) {
         "{}",
         bed.left("x")
     );
-    bed.in_vain(async || write(&other, Lease::fixed(ms(1000))).await)
+    bed.in_vain(async || write(&other, Lease::Fixed(ms(1000))).await)
         .await;
     outer.unlock().await.unwrap();
-    release(write(&other, Lease::fixed(ms(9000))).await).await;
+    release(write(&other, Lease::Fixed(ms(9000))).await).await;
 }
 
 pub(crate) async fn waiting_readers_come_in_together(bed: Bed) {
@@ -281,7 +275,7 @@ pub(crate) async fn a_side_is_forced_without_the_other(bed: Bed) {
         Err(Error::Lost { .. })
     ));
     assert!(!bed.exists("x"));
-    release(write(&one, Lease::fixed(ms(9000))).await).await;
+    release(write(&one, Lease::Fixed(ms(9000))).await).await;
 }
 
 pub(crate) async fn readers_and_writers_mix(bed: Bed) {
@@ -336,7 +330,7 @@ pub(crate) async fn a_dead_reader_does_not_live_on_others_renewals(bed: Bed) {
     assert_eq!(bed.number(&["HLEN", "x"]), 62);
     // Each leaving reader removes dead ones: at least seven of the eight that it checks among many.
     for _ in 0..9 {
-        release(read(&clients[0], Lease::fixed(lease)).await).await;
+        release(read(&clients[0], Lease::Fixed(lease)).await).await;
     }
     assert_eq!(
         bed.number(&["HLEN", "x"]),
@@ -353,7 +347,7 @@ pub(crate) async fn a_dead_reader_does_not_live_on_others_renewals(bed: Bed) {
 pub(crate) async fn a_renewal_shortens_no_other_readers_lease(bed: Bed) {
     let lease = bed.lease(300);
     let (one, other) = (bed.client_with_lease(lease).await, bed.client().await);
-    let long = read(&other, Lease::fixed(ms(60_000))).await.unwrap();
+    let long = read(&other, Lease::Fixed(ms(60_000))).await.unwrap();
     let short = read(&one, Lease::Renewed).await.unwrap();
     sleep(lease * 2).await;
     assert!(bed.left("x") > 40_000, "{}", bed.left("x"));
@@ -416,25 +410,25 @@ pub(crate) async fn preferred_writers_go_first(bed: Bed) {
     polite.read().lock().await.unwrap().unlock().await.unwrap();
     let writing = writer(&client);
     waiting(&client, 1).await;
-    bed.in_vain(async || polite.read().try_lock_now(Lease::fixed(ms(5000))).await)
+    bed.in_vain(async || polite.read().try_lock_now(Lease::Fixed(ms(5000))).await)
         .await;
     bed.in_vain(async || {
         polite
             .read()
-            .try_lock(bed.span(50), Lease::fixed(ms(5000)))
+            .try_lock(bed.span(50), Lease::Fixed(ms(5000)))
             .await
     })
     .await;
     // An owner that already reads would wait for itself.
     release(timed("nested", holder.read().lock()).await.0).await;
     // Other clients do not know about the preference.
-    release(read(&client, Lease::fixed(ms(5000))).await).await;
-    release(read(&elsewhere, Lease::fixed(ms(5000))).await).await;
+    release(read(&client, Lease::Fixed(ms(5000))).await).await;
+    release(read(&elsewhere, Lease::Fixed(ms(5000))).await).await;
     let late = tokio::spawn(async move { polite.read().lock().await });
     waiting(&client, 2).await;
     let third = client.read_write_lock("x").prefer_writers();
     // The preference does not end when another reader waits.
-    bed.in_vain(async || third.read().try_lock_now(Lease::fixed(ms(5000))).await)
+    bed.in_vain(async || third.read().try_lock_now(Lease::Fixed(ms(5000))).await)
         .await;
     reading.unlock().await.unwrap();
     let writing = timed("the writer", writing).await.0.unwrap().unwrap();
@@ -451,7 +445,7 @@ pub(crate) async fn readers_go_on_when_the_writer_gives_up(bed: Bed) {
         let lock = client.read_write_lock("x");
         let wait = if cancelled { ms(60_000) } else { bed.span(100) };
         let writing =
-            tokio::spawn(async move { lock.write().try_lock(wait, Lease::fixed(ms(5000))).await });
+            tokio::spawn(async move { lock.write().try_lock(wait, Lease::Fixed(ms(5000))).await });
         waiting(&client, 1).await;
         let late: Vec<_> = (0..3)
             .map(|_| {

@@ -2,24 +2,23 @@
 
 use futures::FutureExt;
 use leasehold::{Ended, Error, HoldState, Lease, LossReason, Owner};
-use leasehold_testbed::{Bed, eventually, ms, timed, waiting};
+use leasehold_testbed::{Bed, eventually, holds, ms, timed, waiting};
 use tokio::time::sleep;
 
 pub(crate) async fn the_same_value_re_enters(bed: Bed) {
     let (client, rival) = (bed.client().await, bed.client().await);
     let lock = client.lock("x").owned_by(&Owner::new());
-    assert_eq!(lock.hold_count().await.unwrap(), 0);
     let outer = lock.lock().await.unwrap();
     let inner = lock.try_lock_now(Lease::Renewed).await.unwrap();
-    assert_eq!(lock.hold_count().await.unwrap(), 2);
+    assert_eq!(holds(&lock).await.unwrap(), 2);
     assert_eq!((outer.hold_count(), inner.hold_count()), (2, 2));
     assert_eq!(bed.number(&["HGET", "x", outer.owner()]), 2);
     inner.unlock().await.unwrap();
-    assert_eq!(lock.hold_count().await.unwrap(), 1);
+    assert_eq!(holds(&lock).await.unwrap(), 1);
     bed.in_vain(async || rival.lock("x").try_lock_now(Lease::Renewed).await)
         .await;
     outer.unlock().await.unwrap();
-    assert_eq!(lock.hold_count().await.unwrap(), 0);
+    assert_eq!(holds(&lock).await.unwrap(), 0);
     assert!(!bed.exists("x"));
 }
 
@@ -31,7 +30,7 @@ pub(crate) async fn an_owner_re_enters_by_name(bed: Bed) {
     let inner = deeper.try_lock_now(Lease::Renewed).await.unwrap();
     assert_eq!(inner.owner(), outer.owner());
     let stranger = client.lock("x").owned_by(&Owner::new());
-    bed.in_vain(async || stranger.try_lock_now(Lease::fixed(ms(1000))).await)
+    bed.in_vain(async || stranger.try_lock_now(Lease::Fixed(ms(1000))).await)
         .await;
     drop((outer, inner));
     bed.until_gone("x").await;
@@ -60,7 +59,7 @@ pub(crate) async fn futures_of_one_owner_share_a_hold(bed: Bed) {
 }
 
 pub(crate) async fn futures_of_one_owner_share_the_next_hold(bed: Bed) {
-    for lease in [Lease::Renewed, Lease::fixed(ms(20_000))] {
+    for lease in [Lease::Renewed, Lease::Fixed(ms(20_000))] {
         let client = bed.client_with_long_streaks().await;
         let owner = Owner::new();
         let mut locks: Vec<_> = (0..3).map(|_| client.lock("x").owned_by(&owner)).collect();
@@ -90,9 +89,9 @@ pub(crate) async fn futures_of_one_owner_share_the_next_hold(bed: Bed) {
 pub(crate) async fn a_nested_lease_never_shortens_the_outer(bed: Bed) {
     let client = bed.client().await;
     let lock = client.lock("x").owned_by(&Owner::new());
-    let outer = lock.try_lock_now(Lease::fixed(ms(20_000))).await.unwrap();
+    let outer = lock.try_lock_now(Lease::Fixed(ms(20_000))).await.unwrap();
     let deadline = outer.deadline();
-    let inner = lock.try_lock_now(Lease::fixed(ms(1000))).await.unwrap();
+    let inner = lock.try_lock_now(Lease::Fixed(ms(1000))).await.unwrap();
     assert!(bed.left("x") > 10_000, "{}", bed.left("x"));
     assert!(inner.deadline() >= deadline);
     inner.unlock().await.unwrap();
@@ -109,7 +108,7 @@ pub(crate) async fn a_nested_lease_never_shortens_the_outer(bed: Bed) {
 pub(crate) async fn an_inner_release_leaves_the_lease_alone(bed: Bed) {
     let client = bed.client().await;
     let lock = client.lock("x").owned_by(&Owner::new());
-    let lease = Lease::fixed(ms(60_000));
+    let lease = Lease::Fixed(ms(60_000));
     let outer = lock.try_lock_now(lease).await.unwrap();
     let second = lock.try_lock_now(lease).await.unwrap();
     let third = lock.try_lock_now(lease).await.unwrap();
@@ -123,18 +122,15 @@ pub(crate) async fn an_inner_release_leaves_the_lease_alone(bed: Bed) {
 pub(crate) async fn a_longer_inner_lease_counts(bed: Bed) {
     let client = bed.client().await;
     let lock = client.lock("x").owned_by(&Owner::new());
-    let outer = lock.try_lock_now(Lease::fixed(ms(5000))).await.unwrap();
+    let outer = lock.try_lock_now(Lease::Fixed(ms(5000))).await.unwrap();
     let before = outer.deadline();
-    let inner = lock.try_lock_now(Lease::fixed(ms(15_000))).await.unwrap();
+    let inner = lock.try_lock_now(Lease::Fixed(ms(15_000))).await.unwrap();
     assert!(
         outer.deadline() > before + ms(7000),
         "one hold, one deadline"
     );
     drop(inner);
-    eventually("the count falls", async || {
-        lock.hold_count().await.unwrap() == 1
-    })
-    .await;
+    eventually("the count falls", async || holds(&lock).await.unwrap() == 1).await;
     assert!(bed.left("x") > 7000);
     drop(outer);
     bed.until_gone("x").await;
@@ -191,7 +187,7 @@ pub(crate) async fn a_cancelled_re_entry_keeps_the_outer_hold(bed: Bed) {
         drop((done, nested));
         eventually("one hold is left", async || {
             let held = client.stats().releases_pending == 0;
-            held && outer.hold_count() == 1 && lock.hold_count().await.unwrap() == 1
+            held && outer.hold_count() == 1 && holds(&lock).await.unwrap() == 1
         })
         .await;
     }
@@ -216,16 +212,7 @@ pub(crate) async fn an_owner_of_one_client_is_nobody_to_another(bed: Bed) {
     outer.unlock().await.unwrap();
     let there = elsewhere.lock("x").owned_by(&owner);
     let guard = there.lock().await.unwrap();
-    assert_eq!(there.hold_count().await.unwrap(), 1);
-    assert_eq!(
-        client
-            .lock("x")
-            .owned_by(&owner)
-            .hold_count()
-            .await
-            .unwrap(),
-        0
-    );
+    assert_eq!(holds(&there).await.unwrap(), 1);
     guard.unlock().await.unwrap();
 }
 
@@ -278,10 +265,7 @@ pub(crate) async fn a_dropped_inner_guard_is_not_counted_for_the_next_owner(bed:
     drop(inner);
     drop(outer);
     let (next, guard) = timed("granted", taking).await.0.unwrap();
-    assert_eq!(
-        (guard.hold_count(), next.hold_count().await.unwrap()),
-        (1, 1)
-    );
+    assert_eq!((guard.hold_count(), holds(&next).await.unwrap()), (1, 1));
     guard.unlock().await.unwrap();
     bed.until_gone("x").await;
 }

@@ -19,10 +19,9 @@ pub(crate) async fn bad_names_are_refused_before_anything_is_sent(bed: Bed) {
         let lock = client.lock(name);
         for error in [
             lock.lock().await.unwrap_err(),
-            lock.try_lock_now(Lease::fixed(ms(100))).await.unwrap_err(),
+            lock.try_lock_now(Lease::Fixed(ms(100))).await.unwrap_err(),
             lock.acquire().await.unwrap_err(),
             lock.is_locked().await.unwrap_err(),
-            lock.is_held().await.unwrap_err(),
             lock.force_unlock().await.unwrap_err(),
         ] {
             assert!(
@@ -45,7 +44,7 @@ pub(crate) async fn bad_leases_are_refused_before_anything_is_sent(bed: Bed) {
         (Duration::MAX, "18446744073709551615"),
     ] {
         let error = lock
-            .try_lock(ms(10), Lease::fixed(lease))
+            .try_lock(ms(10), Lease::Fixed(lease))
             .await
             .unwrap_err();
         let text = error.to_string();
@@ -137,13 +136,13 @@ pub(crate) async fn a_cut_or_changed_text_is_refused_before_anything_is_sent(bed
 
 pub(crate) async fn locks_that_cannot_be_one_are_refused(bed: Bed) {
     let client = bed.client().await;
-    let nested = client.multi_lock(["a", "b"]);
+    let nested = Lock::multi(["a", "b"].map(|name| client.lock(name)));
     for lock in [
-        client.multi_lock(["a", "b", "a"]),
+        Lock::multi(["a", "b", "a"].map(|name| client.lock(name))),
         Lock::multi([nested, client.fair_lock("b")]),
         Lock::quorum([client.lock("a"), client.lock("b"), client.lock("a")]),
-        client.multi_lock([""; 0]),
-        client.multi_lock((0..1025).map(|number| number.to_string())),
+        Lock::multi([] as [Lock; 0]),
+        Lock::multi((0..1025).map(|number| client.lock(number.to_string()))),
     ] {
         let refused = lock.lock().await.unwrap_err();
         assert!(
@@ -153,8 +152,8 @@ pub(crate) async fn locks_that_cannot_be_one_are_refused(bed: Bed) {
     }
     let stats = client.stats();
     assert_eq!((stats.calls, stats.local_queues), (0, 0));
-    let most = client.multi_lock((0..1024).map(|number| number.to_string()));
-    release(most.try_lock_now(Lease::fixed(ms(10_000))).await).await;
+    let most = Lock::multi((0..1024).map(|number| client.lock(number.to_string())));
+    release(most.try_lock_now(Lease::Fixed(ms(10_000))).await).await;
 }
 
 pub(crate) async fn a_forced_release_deletes_no_data(bed: Bed) {

@@ -56,7 +56,7 @@ pub(crate) async fn other_futures_of_the_owner_re_enter_what_was_restored(bed: B
         );
         restored.unlock().await.unwrap();
         inner.check().unwrap();
-        assert!(lock.is_held().await.unwrap());
+        assert!(lock.is_locked().await.unwrap());
         inner.unlock().await.unwrap();
         assert!(!lock.is_locked().await.unwrap());
     }
@@ -76,7 +76,7 @@ pub(crate) async fn a_hold_with_a_live_guard_is_not_restored_again(bed: Bed) {
         };
         assert!(told, "{}: {again}", kind.name);
         guard.check().unwrap();
-        assert!(lock.is_held().await.unwrap(), "{}", kind.name);
+        assert!(lock.is_locked().await.unwrap(), "{}", kind.name);
         guard.unlock().await.unwrap();
     }
 }
@@ -114,7 +114,7 @@ pub(crate) async fn an_owner_text_may_be_anything_within_its_limit(bed: Bed) {
     for text in ["", " ", "a b\n\"c\"", "mode", "é😀", "1e400", "-1", &long] {
         bed.command(&["SET", "x", text, "PX", "60000"]);
         let lock = client.string_lock("x");
-        bed.in_vain(async || lock.try_lock_now(Lease::fixed(ms(1000))).await)
+        bed.in_vain(async || lock.try_lock_now(Lease::Fixed(ms(1000))).await)
             .await;
         assert!(lock.is_locked().await.unwrap());
         let holder = lock.holder().await.unwrap().unwrap();
@@ -125,7 +125,7 @@ pub(crate) async fn an_owner_text_may_be_anything_within_its_limit(bed: Bed) {
         ));
         let guard = lock.restore(text).await.unwrap();
         assert_eq!(guard.owner(), text);
-        assert!(lock.is_held().await.unwrap());
+        assert!(lock.is_locked().await.unwrap());
         guard.unlock().await.unwrap();
         assert!(!bed.exists("x"), "{text}");
     }

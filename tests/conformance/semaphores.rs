@@ -84,18 +84,17 @@ pub(crate) async fn zero_permits_need_no_call(bed: Bed) {
         .await
         .unwrap()
         .forget();
-    semaphore.release(0).await.unwrap();
-    assert!(!semaphore.release_if_exists(0).await.unwrap());
+    semaphore.add_permits(0).await.unwrap();
     assert_eq!(client.stats().calls, before);
     assert_eq!(bed.number(&["DBSIZE"]), 0);
 }
 
-pub(crate) async fn releases_make_a_semaphore(bed: Bed) {
+pub(crate) async fn added_permits_make_a_semaphore(bed: Bed) {
     let client = bed.client().await;
     let semaphore = client.semaphore("s");
-    semaphore.release(1).await.unwrap();
+    semaphore.add_permits(1).await.unwrap();
     assert_eq!(bed.command(&["GET", "s"]), "1");
-    semaphore.release(2).await.unwrap();
+    semaphore.add_permits(2).await.unwrap();
     let all = semaphore.try_acquire(3, Duration::ZERO).await.unwrap();
     assert_eq!(semaphore.available().await.unwrap(), 0);
     all.release().await.unwrap();
@@ -151,7 +150,7 @@ pub(crate) async fn permits_are_added_and_taken_away(bed: Bed) {
     five.release().await.unwrap();
     assert_eq!(semaphore.available().await.unwrap(), -3);
     three.release().await.unwrap();
-    semaphore.release(1).await.unwrap();
+    semaphore.add_permits(1).await.unwrap();
     assert_eq!(semaphore.available().await.unwrap(), 1);
     assert_eq!(bed.command(&["GET", "s"]), "1");
 }
@@ -222,15 +221,10 @@ pub(crate) async fn a_drained_semaphore_has_none(bed: Bed) {
     assert_eq!(semaphore.available().await.unwrap(), 3);
 }
 
-pub(crate) async fn a_release_may_leave_a_missing_semaphore_missing(bed: Bed) {
+pub(crate) async fn a_release_does_not_make_a_deleted_semaphore_again(bed: Bed) {
     let client = bed.client().await;
     let semaphore = client.semaphore("s");
-    assert!(!semaphore.release_if_exists(1).await.unwrap());
-    assert!(!bed.exists("s"));
-    set(&client, "s", 0).await;
-    assert!(semaphore.release_if_exists(2).await.unwrap());
-    assert_eq!(semaphore.available().await.unwrap(), 2);
-    // A hold that outlived its semaphore does not create it again.
+    set(&client, "s", 1).await;
     let held = semaphore.acquire(1).await.unwrap();
     bed.command(&["DEL", "s"]);
     drop(held);
@@ -335,7 +329,7 @@ pub(crate) async fn one_release_lets_many_in(bed: Bed) {
     // So that no safety poll can wake the waiters.
     let slow = || bed.builder().safety_poll(ms(60_000)).connect();
     let one = [slow().await.unwrap()];
-    all_get_one(&bed, &one, async || semaphore.release(6).await.unwrap()).await;
+    all_get_one(&bed, &one, async || semaphore.add_permits(6).await.unwrap()).await;
     semaphore.drain().await.unwrap();
     let three = [
         slow().await.unwrap(),
@@ -343,7 +337,7 @@ pub(crate) async fn one_release_lets_many_in(bed: Bed) {
         slow().await.unwrap(),
     ];
     all_get_one(&bed, &three, async || {
-        semaphore.release(6).await.unwrap();
+        semaphore.add_permits(6).await.unwrap();
     })
     .await;
     // The same with one hold of all permits.
@@ -415,8 +409,8 @@ pub(crate) async fn a_key_of_another_type_is_reported(bed: Bed) {
     };
     told(semaphore.acquire(1).await.map(drop));
     told(semaphore.available().await.map(drop));
-    told(semaphore.release(1).await);
-    told(permits.acquire(Lease::fixed(ms(9000))).await.map(drop));
+    told(semaphore.add_permits(1).await);
+    told(permits.acquire(1, Lease::Fixed(ms(9000))).await.map(drop));
     told(permits.permits().await.map(drop));
     told(latch.wait(Duration::MAX).await);
     told(latch.count_down().await.map(drop));

@@ -54,13 +54,13 @@ async fn every_future_may_be_sent() {
         .expect("held");
     may_be_sent(guard.unlock()).await.expect("held");
     let wait = Duration::from_secs(1);
-    may_be_sent(lock.try_lock(wait, Lease::fixed(wait)))
+    may_be_sent(lock.try_lock(wait, Lease::Fixed(wait)))
         .await
         .expect("free")
         .forget();
     drop(may_be_sent(lock.is_locked()));
     drop(may_be_sent(lock.acquire().wait(wait).into_future()));
-    let ran = may_be_sent(lock.run(Duration::ZERO, Lease::fixed(wait), async |_| 7)).await;
+    let ran = may_be_sent(lock.run(Duration::ZERO, Lease::Fixed(wait), async |_| 7)).await;
     assert!(ran.expect_err("it was forgotten").is_timeout());
     drop(may_be_sent(lock.restore("a:1")));
     drop(may_be_sent(client.locks("*")));
@@ -72,7 +72,7 @@ async fn every_future_may_be_sent() {
     drop(may_be_sent(semaphore.acquire(1)));
     drop(may_be_sent(semaphore.drain()));
     let permits = client.permit_expirable_semaphore("p");
-    drop(may_be_sent(permits.acquire(Lease::Renewed)));
+    drop(may_be_sent(permits.acquire(1, Lease::Renewed)));
     drop(may_be_sent(permits.release_all(&[])));
     drop(may_be_sent(client.count_down_latch("l").wait(wait)));
     may_be_sent(client.shutdown(wait))

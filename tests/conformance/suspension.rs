@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use leasehold::test_util::Machine;
-use leasehold::{Client, Ended, Error, HoldState, Lease, LockGuard, LossReason};
+use leasehold::{Client, Ended, Error, HoldState, Lease, Lock, LockGuard, LossReason};
 use leasehold_testbed::{Bed, assert_lost, eventually, release, timed};
 use tokio::time::Instant;
 
@@ -35,7 +35,7 @@ async fn assert_lost_at_once(guard: &LockGuard, why: LossReason) {
 pub(crate) async fn a_hold_is_lost_at_once_when_the_suspension_was_longer_than_its_lease(bed: Bed) {
     let machine = Machine::default();
     let (client, rival) = (client_on(&machine, &bed).await, bed.client().await);
-    for (lost, lease) in [(1, Lease::Renewed), (2, Lease::fixed(LEASE))] {
+    for (lost, lease) in [(1, Lease::Renewed), (2, Lease::Fixed(LEASE))] {
         let guard = client.lock("x").try_lock_now(lease).await.unwrap();
         let ended = tokio::spawn(guard.ended());
         // Let it set its timer.
@@ -87,7 +87,10 @@ pub(crate) async fn the_longest_hold_counts_a_suspension(bed: Bed) {
 pub(crate) async fn several_locks_are_lost_as_one_is(bed: Bed) {
     let machine = Machine::default();
     let client = client_on(&machine, &bed).await;
-    let guard = client.multi_lock(["x", "y"]).lock().await.unwrap();
+    let guard = Lock::multi(["x", "y"].map(|name| client.lock(name)))
+        .lock()
+        .await
+        .unwrap();
     machine.was_suspended(LEASE);
     assert_lost_at_once(&guard, LossReason::Expired).await;
 }

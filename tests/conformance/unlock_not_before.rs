@@ -237,7 +237,7 @@ pub(crate) async fn a_hold_that_never_reached_its_caller_does_not_linger(bed: Be
     // The first member was taken, and the second was not.
     let other = bed.client().await;
     let held = other.lock("b").lock().await.unwrap();
-    let both = other.multi_lock(["a", "b"]);
+    let both = Lock::multi(["a", "b"].map(|name| other.lock(name)));
     let error = both
         .acquire()
         .wait(bed.span(50))
@@ -326,7 +326,7 @@ pub(crate) async fn a_fixed_lease_is_the_longest_time(bed: Bed) {
         let lock = kind(&client);
         let fixed = |span| {
             lock.acquire()
-                .lease(Lease::fixed(ms(30_000)))
+                .lease(Lease::Fixed(ms(30_000)))
                 .unlock_not_before(span)
                 .into_future()
         };
@@ -426,7 +426,7 @@ pub(crate) async fn a_read_hold_that_was_taken_under_it_is_not_shortened(bed: Be
     let (lock, seen) = (client.read_write_lock("y"), other.read_write_lock("y"));
     let begin = Instant::now();
     let writing = take(lock.write(), span).await;
-    let short = Lease::fixed(span / 3);
+    let short = Lease::Fixed(span / 3);
     let reading = lock
         .read()
         .acquire()

@@ -175,7 +175,7 @@ pub(crate) async fn a_re_entry_that_is_not_picked_up_keeps_nothing(bed: Bed) {
 /// Members are not kept for a future that does not wait for the rest.
 pub(crate) async fn members_of_a_lock_of_several_are_not_kept(bed: Bed) {
     let (client, elsewhere) = (bed.client().await, bed.client().await);
-    let both = client.multi_lock(["a", "b"]);
+    let both = Lock::multi(["a", "b"].map(|name| client.lock(name)));
     let last = elsewhere.lock("b").lock().await.unwrap();
     let kept = polled_for(bed.span(100), both.lock()).await;
     // After its time the future lets go of `a`, or would if it were polled.
@@ -202,10 +202,10 @@ pub(crate) async fn permits_and_latches_do_not_wait_for_it_either(bed: Bed) {
 
     let permits = client.permit_expirable_semaphore("p");
     permits.try_set_permits(1).await.unwrap();
-    let held = permits.acquire(Lease::Renewed).await.unwrap();
-    let kept = polled_for(bed.span(40), permits.acquire(Lease::Renewed)).await;
+    let held = permits.acquire(1, Lease::Renewed).await.unwrap();
+    let kept = polled_for(bed.span(40), permits.acquire(1, Lease::Renewed)).await;
     held.release().await.unwrap();
-    let (next, took) = timed("granted", permits.acquire(Lease::Renewed)).await;
+    let (next, took) = timed("granted", permits.acquire(1, Lease::Renewed)).await;
     assert!(took < Lock::POLL_WITHIN + bed.late(1500), "{took:?}");
     next.unwrap().release().await.unwrap();
     drop(kept);

@@ -396,7 +396,10 @@ pub(crate) async fn waiters_are_listed(bed: Bed) {
     for polling in [client.spin_lock("s"), client.string_lock("t")] {
         assert_eq!(polling.waiters().await.unwrap().listening, None);
     }
-    let several = client.multi_lock(["a", "b"]).waiters().await.unwrap_err();
+    let several = Lock::multi(["a", "b"].map(|name| client.lock(name)))
+        .waiters()
+        .await
+        .unwrap_err();
     assert!(matches!(
         several,
         Error::Config(ConfigError::Several { call: "waiters" })

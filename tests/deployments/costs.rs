@@ -195,7 +195,7 @@ async fn of_permits(counted: &mut Counted) -> Costs {
     assert!(permits.try_set_permits(3).await.expect("an answer"));
     let pair = async |_: &mut Counted, _: &[Client; 1], _| {
         permits
-            .acquire(Lease::Renewed)
+            .acquire(1, Lease::Renewed)
             .await
             .expect("enough")
             .release()
@@ -215,7 +215,7 @@ async fn of_several(counted: &mut Counted) -> Costs {
         let tags = tags.map(tag_in);
         let taken = async |_: &mut Counted, [client]: &[Client; 1], number| {
             let names = [0, 1, 2].map(|at| format!("{}:{what}:{number}:{at}", tags[at]));
-            pair(&client.multi_lock(names)).await;
+            pair(&Lock::multi(names.map(|name| client.lock(name)))).await;
         };
         let clients = counted.clients().await;
         costs.push((what, counted.cost(clients, taken).await));

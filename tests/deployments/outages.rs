@@ -40,7 +40,7 @@ async fn connect(url: &str) -> Client {
 async fn take(client: &Client, name: &str, lease: Duration) -> LockGuard {
     client
         .lock(name)
-        .try_lock(LIMIT, Lease::renewed(lease))
+        .try_lock(LIMIT, Lease::RenewedFor(lease))
         .await
         .expect("free")
 }

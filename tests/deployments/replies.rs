@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use leasehold::{Client, HoldState, Lease};
 use leasehold_testbed::{
-    Cluster, Deployment, KINDS, LIMIT, Sentinels, Server, eventually, take_and_release,
+    Cluster, Deployment, KINDS, LIMIT, Sentinels, Server, eventually, holds, take_and_release,
 };
 use tokio::time::timeout;
 
@@ -64,7 +64,7 @@ async fn is_counted_once(deployment: &Deployment) {
                 let guard = guard.expect("its own grant");
                 assert_eq!(guard.state(), HoldState::Held);
                 if kind.counted {
-                    assert_eq!(lock.hold_count().await.expect("an answer"), 1, "{name}");
+                    assert_eq!(holds(&lock).await.expect("an answer"), 1, "{name}");
                     let count = deployment.command(&["HGET", &name, guard.owner()]);
                     assert_eq!(count.int(), 1, "{name}: one execution counts");
                 }

@@ -71,7 +71,7 @@ async fn a_hold_that_the_new_master_lacks_is_lost_at_once() {
     let [renewed, kept] = [renewed.lock().await, kept.lock().await].map(|hold| hold.expect("free"));
     let fixed = client
         .lock("fixed")
-        .try_lock(LIMIT, Lease::fixed(LONG))
+        .try_lock(LIMIT, Lease::Fixed(LONG))
         .await
         .expect("free");
     sentinels.until_in_step();

@@ -20,7 +20,7 @@ const SETTLED: Duration = Duration::from_secs(5);
 const CUTS: u32 = 400;
 /// When a contended call that is not cut ends.
 const WAIT: Duration = ms(12);
-const FIXED: Lease = Lease::fixed(ms(30_000));
+const FIXED: Lease = Lease::Fixed(ms(30_000));
 
 /// Where the future is cut.
 #[derive(Clone, Copy, Debug)]

@@ -281,7 +281,7 @@ async fn fair_costs(others: i64) -> Vec<(&'static str, Vec<(String, u64)>)> {
     let lock = || client.fair_lock("n");
     take_and_release(&lock()).await;
     let guard = lock()
-        .try_lock_now(Lease::fixed(ms(600_000)))
+        .try_lock_now(Lease::Fixed(ms(600_000)))
         .await
         .expect("free");
     let connections = server.clients("id=").len();
@@ -301,7 +301,7 @@ async fn fair_costs(others: i64) -> Vec<(&'static str, Vec<(String, u64)>)> {
     let mut costs = Vec::new();
     outside.reset_stats();
     lock()
-        .try_lock_now(Lease::fixed(ms(600_000)))
+        .try_lock_now(Lease::Fixed(ms(600_000)))
         .await
         .expect_err("it is held");
     costs.push((

@@ -187,7 +187,7 @@ fn a_guard_dropped_after_its_runtime_is_gone_frees_the_key() {
             loop {
                 if let Ok(guard) = client
                     .lock("n")
-                    .try_lock(ms(100), Lease::fixed(ms(1_000)))
+                    .try_lock(ms(100), Lease::Fixed(ms(1_000)))
                     .await
                 {
                     return guard.unlock().await;

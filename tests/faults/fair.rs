@@ -251,13 +251,13 @@ fn a_waiter_whose_writes_are_paused_gives_up_in_time_and_leaves_the_queue() {
         let client = client.expect("connects");
         let guard = holder
             .fair_lock("n")
-            .try_lock_now(Lease::fixed(ms(60_000)))
+            .try_lock_now(Lease::Fixed(ms(60_000)))
             .await
             .expect("free");
         let lock = client.fair_lock("n");
         let (wait, started) = (ms(800), Instant::now());
         let taking =
-            tokio::spawn(async move { lock.try_lock(wait, Lease::fixed(ms(5_000))).await });
+            tokio::spawn(async move { lock.try_lock(wait, Lease::Fixed(ms(5_000))).await });
         eventually_within(LIMIT, "in the queue", async || places(&mut outside) == 1).await;
         outside.command(&["CLIENT", "PAUSE", "60000", "WRITE"]);
         let refused = within(LIMIT, "gave up", taking)

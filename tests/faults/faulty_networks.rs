@@ -30,7 +30,7 @@ fn a_hand_over_whose_reply_is_lost_is_never_two_holds() {
             let rival = connect(&server.url()).await;
             let mut outside = Outside::of(&server);
             let lease = if fixed {
-                Lease::fixed(LEASE)
+                Lease::Fixed(LEASE)
             } else {
                 Lease::Renewed
             };
@@ -50,7 +50,7 @@ fn a_hand_over_whose_reply_is_lost_is_never_two_holds() {
                 drop(guard);
                 let other = rival.lock("n");
                 let theirs =
-                    tokio::spawn(async move { other.try_lock(LIMIT, Lease::fixed(LEASE)).await });
+                    tokio::spawn(async move { other.try_lock(LIMIT, Lease::Fixed(LEASE)).await });
                 let (mut most, end) = (0, Instant::now() + ms(700));
                 eventually_within(LIMIT, "the take-over is lost", async || {
                     most = most.max(outside.holds("n").len());
@@ -165,7 +165,7 @@ async fn contend(
         let taken = if random.bool() {
             lock.try_lock(wait, Lease::Renewed).await
         } else {
-            lock.try_lock(wait, Lease::fixed(ms(random.u64(20..300))))
+            lock.try_lock(wait, Lease::Fixed(ms(random.u64(20..300))))
                 .await
         };
         let Ok(guard) = taken else {

@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-use leasehold::{Client, Error, Lease, LockGuard};
+use leasehold::{Client, Error, Lease, Lock, LockGuard};
 use leasehold_testbed::{Outside, Server, eventually_within, preload, take_and_release};
 use tokio::runtime::Builder;
 
@@ -101,7 +101,12 @@ fn in_the_fork(url: &str, client: &Client, held: LockGuard, dropped: LockGuard) 
             "a lock that is waited for",
             &client.lock("held").lock().await,
         );
-        is_refused("several", &client.multi_lock(["a", "b"]).lock().await);
+        is_refused(
+            "several",
+            &Lock::multi(["a", "b"].map(|name| client.lock(name)))
+                .lock()
+                .await,
+        );
         is_refused("a further guard", &held.reenter().await);
         is_refused("a question", &client.lock("held").is_locked().await);
         is_refused("a number", &client.semaphore("s").try_set_permits(1).await);

@@ -184,7 +184,7 @@ async fn both_permits_come_back(command: &str) {
     assert!(permits.try_set_permits(2).await.expect("permitted"));
     assert!(permits.expire_after(life).await.expect("permitted"));
     let ours = client.permit_expirable_semaphore("orders:p");
-    let taken = ours.try_acquire(ms(0), LEASE).await;
+    let taken = ours.try_acquire(1, ms(0), LEASE).await;
     assert!(refused(&taken), "{taken:?}");
     eventually_within(SOON, "it is there again", async || {
         outside.command(&["GET", "orders:p"]).text() == "2"

@@ -4,7 +4,7 @@ use std::fmt::Debug;
 use std::time::{Duration, Instant};
 
 use leasehold::{Error, Lease};
-use leasehold_testbed::{KINDS, Kind, Reply, eventually_within, ms, within};
+use leasehold_testbed::{KINDS, Kind, Reply, eventually_within, holds, ms, within};
 
 use crate::lost_replies::{HEALED, Testbed};
 use crate::testbed::alone;
@@ -90,7 +90,7 @@ fn a_lost_grant_of_any_kind_is_unknown_and_undone() {
         testbed.proxy.swallow_replies();
         let outcome = kind
             .lock(&testbed.client, "n")
-            .try_lock(ms(200), Lease::fixed(LONG))
+            .try_lock(ms(200), Lease::Fixed(LONG))
             .await;
         assert_unknown(kind, &outcome);
         testbed.proxy.pass();
@@ -154,19 +154,19 @@ fn a_lost_re_entry_of_any_sort_leaves_the_outer_hold() {
             return;
         }
         let lock = kind.lock(&testbed.client, "n");
-        let outer = lock.try_lock_now(Lease::fixed(LONG)).await.expect("free");
+        let outer = lock.try_lock_now(Lease::Fixed(LONG)).await.expect("free");
         testbed.proxy.swallow_replies();
         let again = lock
             .acquire()
             .within(&outer)
             .wait(ms(200))
-            .lease(Lease::fixed(LONG));
+            .lease(Lease::Fixed(LONG));
         assert_unknown(kind, &again.await);
         outer.check().expect("the outer hold is not touched");
         assert_eq!(outer.hold_count(), 1, "{}", kind.name);
         testbed.proxy.pass();
         within(HEALED, "redis is told", async {
-            while lock.hold_count().await.ok() != Some(1) {
+            while holds(&lock).await.ok() != Some(1) {
                 tokio::task::yield_now().await;
             }
         })
@@ -208,7 +208,7 @@ fn a_lost_release_of_any_kind_is_repeated_and_harms_nobody() {
     for_each_kind(&async |kind, testbed| {
         let guard = kind
             .lock(&testbed.client, "n")
-            .try_lock_now(Lease::fixed(LONG))
+            .try_lock_now(Lease::Fixed(LONG))
             .await
             .expect("free");
         testbed.proxy.swallow_replies();
@@ -234,7 +234,7 @@ fn a_lost_refusal_of_any_sort_leaves_the_holder_alone() {
         let guard = kind.lock(&testbed.rival, "n").lock().await.expect("free");
         testbed.proxy.swallow_replies();
         let lock = kind.lock(&testbed.client, "n");
-        let outcome = lock.try_lock(ms(300), Lease::fixed(LONG)).await;
+        let outcome = lock.try_lock(ms(300), Lease::Fixed(LONG)).await;
         assert!(outcome.is_err(), "{}", kind.name);
         testbed.proxy.pass();
         eventually_within(HEALED, "no key left", async || {

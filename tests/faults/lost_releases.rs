@@ -35,7 +35,7 @@ fn an_inner_release_whose_reply_is_lost_does_not_free_the_outer_hold() {
         let mut testbed = Testbed::new().await;
         let lock = testbed.client.lock("n");
         let outer = lock
-            .try_lock_now(Lease::fixed(ms(20_000)))
+            .try_lock_now(Lease::Fixed(ms(20_000)))
             .await
             .expect("free");
         let owner = outer.owner().to_owned();
@@ -120,7 +120,7 @@ fn a_release_that_never_arrived_is_repeated_until_it_does() {
         let mut testbed = Testbed::new().await;
         let lock = testbed.client.lock("n");
         let guard = lock
-            .try_lock_now(Lease::fixed(ms(20_000)))
+            .try_lock_now(Lease::Fixed(ms(20_000)))
             .await
             .expect("free");
         testbed.proxy.half_open();
@@ -143,7 +143,7 @@ fn a_dropped_guard_is_released_when_the_line_is_back() {
         let mut testbed = Testbed::new().await;
         let lock = testbed.client.lock("n");
         let guard = lock
-            .try_lock_now(Lease::fixed(ms(20_000)))
+            .try_lock_now(Lease::Fixed(ms(20_000)))
             .await
             .expect("free");
         testbed.proxy.half_open();
@@ -166,7 +166,7 @@ fn releases_do_not_wait_for_undos_that_are_repeated() {
             let locks = (0..many).map(|number| testbed.client.lock(format!("n{number}")));
             let take = async |lock: Lock| {
                 let guard = lock
-                    .try_lock(LIMIT, Lease::fixed(LIMIT))
+                    .try_lock(LIMIT, Lease::Fixed(LIMIT))
                     .await
                     .expect("asked again");
                 guard.unlock().await.expect("held");

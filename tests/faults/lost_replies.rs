@@ -85,7 +85,7 @@ fn an_acquisition_whose_reply_is_lost_is_unknown_and_undone() {
         testbed.proxy.swallow_replies();
         let lock = testbed.client.lock("n");
         let started = Instant::now();
-        let outcome = lock.try_lock(ms(200), Lease::fixed(ms(20_000))).await;
+        let outcome = lock.try_lock(ms(200), Lease::Fixed(ms(20_000))).await;
         assert!(started.elapsed() < GIVEN_UP, "{:?}", started.elapsed());
         assert!(
             outcome.as_ref().is_err_and(Error::may_be_held),
@@ -107,7 +107,7 @@ fn an_acquisition_whose_reply_is_lost_stays_unknown_when_the_line_goes_down() {
         testbed.proxy.swallow_replies();
         let lock = testbed.client.lock("n");
         let taking =
-            tokio::spawn(async move { lock.try_lock(ms(3_000), Lease::fixed(ms(20_000))).await });
+            tokio::spawn(async move { lock.try_lock(ms(3_000), Lease::Fixed(ms(20_000))).await });
         eventually_within(LIMIT, "granted", async || testbed.outside.exists("n")).await;
         testbed.proxy.refuse();
         testbed.proxy.cut();
@@ -130,7 +130,7 @@ fn an_acquisition_that_never_arrived_is_unknown_and_leaves_nothing() {
         let mut testbed = Testbed::new().await;
         testbed.proxy.swallow_requests();
         let lock = testbed.client.lock("n");
-        assert_unknown(lock.try_lock(ms(200), Lease::fixed(LEASE)).await);
+        assert_unknown(lock.try_lock(ms(200), Lease::Fixed(LEASE)).await);
         assert!(!testbed.outside.exists("n"));
         testbed.proxy.pass();
         testbed.rival_takes("n", AT_ONCE).await;
@@ -171,7 +171,7 @@ fn a_slow_grant_counts_from_when_it_was_asked_for() {
         let lock = testbed.client.lock("n");
         let asked = tokio::time::Instant::now();
         let guard = lock
-            .try_lock(LIMIT, Lease::fixed(LEASE))
+            .try_lock(LIMIT, Lease::Fixed(LEASE))
             .await
             .expect("free");
         assert!(asked.elapsed() >= ms(200));
@@ -232,7 +232,7 @@ fn a_re_entry_whose_reply_is_lost_leaves_the_outer_hold() {
         let mut testbed = Testbed::new().await;
         let lock = testbed.client.lock("n");
         let outer = lock
-            .try_lock_now(Lease::fixed(ms(20_000)))
+            .try_lock_now(Lease::Fixed(ms(20_000)))
             .await
             .expect("free");
         let owner = outer.owner().to_owned();
@@ -241,7 +241,7 @@ fn a_re_entry_whose_reply_is_lost_leaves_the_outer_hold() {
             .acquire()
             .within(&outer)
             .wait(ms(200))
-            .lease(Lease::fixed(ms(20_000)));
+            .lease(Lease::Fixed(ms(20_000)));
         assert_unknown(again.await);
         outer.check().expect("the outer hold is not touched");
         assert_eq!(outer.hold_count(), 1);
@@ -359,13 +359,13 @@ fn a_late_reply_is_nobody_elses() {
                         // grant it.
                         let other = random
                             .bool()
-                            .then(|| theirs.try_lock(ms(2_000), Lease::fixed(LEASE)));
+                            .then(|| theirs.try_lock(ms(2_000), Lease::Fixed(LEASE)));
                         let other = match other {
                             Some(other) => other.await.ok(),
                             None => None,
                         };
                         let taken = mine
-                            .try_lock(ms(random.u64(0..600)), Lease::fixed(LEASE))
+                            .try_lock(ms(random.u64(0..600)), Lease::Fixed(LEASE))
                             .await;
                         if let Ok(guard) = &taken {
                             let holds = outside.holds(&name);

@@ -141,7 +141,7 @@ fn two_guards_of_one_hold_may_go_at_once() {
         let lock = client.lock("n");
         for round in 0..rounds {
             let outer = lock
-                .try_lock(LIMIT, Lease::fixed(Duration::from_secs(60)))
+                .try_lock(LIMIT, Lease::Fixed(Duration::from_secs(60)))
                 .await
                 .expect("free");
             let inner = outer.reenter().await.expect("held");

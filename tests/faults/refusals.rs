@@ -25,13 +25,11 @@ fn bad_names_are_refused_unsent_with_value_and_limit() {
             let lock = client.lock(name);
             let outcomes = [
                 lock.lock().await.map(drop),
-                lock.try_lock_now(Lease::fixed(ms(1_000))).await.map(drop),
+                lock.try_lock_now(Lease::Fixed(ms(1_000))).await.map(drop),
                 lock.acquire().wait(ms(10)).await.map(drop),
-                lock.run(ms(10), Lease::fixed(ms(1_000)), async |_guard| ())
+                lock.run(ms(10), Lease::Fixed(ms(1_000)), async |_guard| ())
                     .await,
                 lock.is_locked().await.map(drop),
-                lock.is_held().await.map(drop),
-                lock.hold_count().await.map(drop),
                 lock.remaining_lease().await.map(drop),
                 lock.holder().await.map(drop),
                 lock.force_unlock().await.map(drop),
@@ -81,10 +79,10 @@ fn bad_leases_are_refused_unsent_and_endless_waits_are_not_bad() {
         ] {
             let lock = client.lock("n");
             let outcomes = [
-                lock.try_lock_now(Lease::fixed(lease)).await.map(drop),
-                lock.acquire().lease(Lease::fixed(lease)).await.map(drop),
+                lock.try_lock_now(Lease::Fixed(lease)).await.map(drop),
+                lock.acquire().lease(Lease::Fixed(lease)).await.map(drop),
                 lock.acquire().max_hold(lease).await.map(drop),
-                lock.run(Duration::ZERO, Lease::fixed(lease), async |_guard| ())
+                lock.run(Duration::ZERO, Lease::Fixed(lease), async |_guard| ())
                     .await,
                 guard.extend(lease).await,
             ];
@@ -111,7 +109,7 @@ fn bad_leases_are_refused_unsent_and_endless_waits_are_not_bad() {
             let guard = within(
                 CALL,
                 "free",
-                lock.try_lock(wait, Lease::fixed(Duration::from_micros(10_999))),
+                lock.try_lock(wait, Lease::Fixed(Duration::from_micros(10_999))),
             );
             let left = guard.await.map(|guard| guard.deadline());
             // On a stalled machine, such a short lease may have ended when the grant arrives.
@@ -121,7 +119,7 @@ fn bad_leases_are_refused_unsent_and_endless_waits_are_not_bad() {
             let guard = within(
                 CALL,
                 "free",
-                client.lock("long").try_lock(wait, Lease::fixed(longest)),
+                client.lock("long").try_lock(wait, Lease::Fixed(longest)),
             )
             .await;
             if let Ok(guard) = guard {

@@ -89,7 +89,7 @@ fn behind_a_balancer_a_lost_connection_costs_no_hold() {
     for which in [Cut::Renewals, Cut::Others] {
         beside(LIMIT, async {
             let (a, b, _proxy, client) = two_servers(|proxy, [a, b]| proxy.lead_to(&[a, b])).await;
-            let lease = Lease::renewed(ms(3_000));
+            let lease = Lease::RenewedFor(ms(3_000));
             let guard = client.lock("n").try_lock(LATE, lease).await.expect("free");
             for round in 0..3 {
                 let (before, renewed) = (connections(&a), client.stats().renewed);

@@ -197,7 +197,7 @@ fn an_impatient_call_ends_in_time_when_redis_is_stopped_killed_or_silent() {
             let started = Instant::now();
             let outcome = client
                 .lock(name)
-                .try_lock(SHORT_WAIT, Lease::fixed(ms(5_000)))
+                .try_lock(SHORT_WAIT, Lease::Fixed(ms(5_000)))
                 .await;
             let took = started.elapsed();
             assert!(took < GIVEN_UP, "{what} `{name}`: {took:?}");
@@ -226,7 +226,7 @@ fn an_impatient_call_ends_in_time_when_redis_is_stopped_killed_or_silent() {
         well(&direct).await;
         let (started, waiting) = loop {
             let (lock, started) = (direct.lock("held"), Instant::now());
-            let lease = Lease::fixed(ms(5_000));
+            let lease = Lease::Fixed(ms(5_000));
             let waiting =
                 tokio::spawn(async move { lock.try_lock(SHORT_WAIT * 2, lease).await.map(drop) });
             let listens = || direct.stats().listeners == 1;
@@ -547,7 +547,7 @@ fn a_zero_wait_never_stands_in_line() {
             start.wait();
             // The winner keeps the lock until the other has its reply.
             let taken = runtime.block_on(async {
-                tokio::time::timeout(POLL * 20, lock.try_lock_now(Lease::fixed(LIMIT))).await
+                tokio::time::timeout(POLL * 20, lock.try_lock_now(Lease::Fixed(LIMIT))).await
             });
             waited.fetch_or(taken.is_err(), Ordering::SeqCst);
             end.wait();

@@ -308,7 +308,7 @@ fn fixed_leases_end_by_themselves_and_are_never_renewed() {
         let mut outside = Outside::of(&server);
         let lock = client.lock("n");
         let started = Instant::now();
-        let guard = lock.try_lock_now(Lease::fixed(fixed)).await.expect("free");
+        let guard = lock.try_lock_now(Lease::Fixed(fixed)).await.expect("free");
         assert_eq!(
             within(fixed + LATE, "lost", lost(&guard)).await,
             LossReason::Expired
@@ -383,7 +383,7 @@ async fn quick(client: Client, mut random: fastrand::Rng, rounds: usize) {
         let moment = Duration::from_micros(random.u64(0..600));
         match random.u8(0..6) {
             0 => drop(cut_after(moment, lock.lock()).await),
-            1 => drop(cut_after(moment, lock.try_lock(ms(5), Lease::fixed(ms(900)))).await),
+            1 => drop(cut_after(moment, lock.try_lock(ms(5), Lease::Fixed(ms(900)))).await),
             2 => drop(lock.lock().await.expect("redis is there")),
             3 => {
                 let guard = lock.lock().await.expect("redis is there");

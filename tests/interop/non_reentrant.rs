@@ -5,7 +5,7 @@ use crate::exclusive::{self, PairedKind};
 
 const KIND: PairedKind = PairedKind {
     theirs: "nonreentrant",
-    ours: |client, name| client.non_reentrant_lock(name),
+    ours: |client, name| client.lock(name).non_reentrant(),
     reentrant: false,
     keys: &["hash seen"],
 };

@@ -20,7 +20,7 @@ async fn permit_contenders_never_hold_more_than_exist() {
         .contend_permits(THREADS, "seats", "inside", LIMIT);
     let acquire = async || {
         semaphore
-            .acquire(Lease::fixed(LONG))
+            .acquire(1, Lease::Fixed(LONG))
             .await
             .expect("acquire")
     };
@@ -41,7 +41,7 @@ async fn permit_waiters_wake_when_the_other_side_releases() {
     let semaphore = harness.client.permit_expirable_semaphore("seats");
     assert!(semaphore.try_set_permits(2).await.expect("set"));
     let two = semaphore
-        .try_acquire_many(2, NOW, Lease::Renewed)
+        .try_acquire(2, NOW, Lease::Renewed)
         .await
         .expect("acquire");
     let mut waiting = Vec::new();
@@ -62,7 +62,7 @@ async fn permit_waiters_wake_when_the_other_side_releases() {
         let semaphore = harness.client.permit_expirable_semaphore("seats");
         let wait = async move {
             semaphore
-                .acquire(Lease::fixed(LONG))
+                .acquire(1, Lease::Fixed(LONG))
                 .await
                 .expect("acquire")
         };
@@ -93,7 +93,7 @@ async fn permits_are_seen_by_the_other_side() {
     let semaphore = harness.client.permit_expirable_semaphore("seats");
     assert!(semaphore.try_set_permits(4).await.expect("set"));
     assert!(!harness.java.permit_set("seats", 9).await);
-    let ours = semaphore.acquire(Lease::Renewed).await.expect("acquire");
+    let ours = semaphore.acquire(1, Lease::Renewed).await.expect("acquire");
     let timeless = harness.java.permit_acquire("a", "seats", None).await;
     let leased = harness.java.permit_acquire("a", "seats", Some(LONG)).await;
     assert_eq!(harness.java.permit_available("seats").await, 1);
@@ -132,7 +132,7 @@ async fn permits_are_seen_by_the_other_side() {
 
     assert!(
         semaphore
-            .try_acquire_many(2, NOW, Lease::fixed(LONG))
+            .try_acquire(2, NOW, Lease::Fixed(LONG))
             .await
             .expect_err("too few")
             .is_timeout()
@@ -154,7 +154,7 @@ async fn permit_holders_notice_a_release_by_the_other_side() {
     let harness = Harness::with_short_leases().await;
     let semaphore = harness.client.permit_expirable_semaphore("seats");
     assert!(harness.java.permit_set("seats", 1).await);
-    let ours = semaphore.acquire(Lease::Renewed).await.expect("acquire");
+    let ours = semaphore.acquire(1, Lease::Renewed).await.expect("acquire");
     harness
         .java
         .permit_release("seats", ours.id())
@@ -188,9 +188,12 @@ async fn permits_whose_lease_ended_are_free_for_the_other_side() {
     assert!(semaphore.try_set_permits(1).await.expect("set"));
 
     let expired = harness.java.permit_acquire("a", "seats", Some(SHORT)).await;
-    let ours = soon("rust gets java's", semaphore.acquire(Lease::fixed(SHORT)))
-        .await
-        .expect("acquire");
+    let ours = soon(
+        "rust gets java's",
+        semaphore.acquire(1, Lease::Fixed(SHORT)),
+    )
+    .await
+    .expect("acquire");
     assert!(!harness.java.permit_try_release("seats", &expired).await);
 
     let theirs = soon(
@@ -206,7 +209,7 @@ async fn permits_whose_lease_ended_are_free_for_the_other_side() {
     assert!(matches!(gone, Error::NotOwner { .. }), "{gone}");
     semaphore.release(&theirs).await.expect("held");
 
-    let renewed = semaphore.acquire(Lease::Renewed).await.expect("acquire");
+    let renewed = semaphore.acquire(1, Lease::Renewed).await.expect("acquire");
     let refused = harness
         .java
         .permit_try_acquire("a", "seats", TWO_LEASES, None)
@@ -218,7 +221,7 @@ async fn permits_whose_lease_ended_are_free_for_the_other_side() {
     harness.java.kill();
     let ours = soon(
         "rust gets a killed JVM's",
-        semaphore.acquire(Lease::fixed(SHORT)),
+        semaphore.acquire(1, Lease::Fixed(SHORT)),
     )
     .await
     .expect("acquire");

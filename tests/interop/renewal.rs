@@ -87,7 +87,7 @@ async fn redisson_takes_our_lock_when_its_fixed_lease_ends_and_we_notice() {
 
     let taken = Instant::now();
     let guard = lock
-        .try_lock(Duration::ZERO, Lease::fixed(SHORT))
+        .try_lock(Duration::ZERO, Lease::Fixed(SHORT))
         .await
         .expect("free");
     java.lock("a", LOCK, None).await;

@@ -71,7 +71,7 @@ async fn semaphore_waiters_wake_when_the_other_side_releases() {
                 .await,
         );
     }
-    semaphore.release(3).await.expect("release");
+    semaphore.add_permits(3).await.expect("release");
     for waiting in waiting {
         joined("java wakes on a release(3) in rust", waiting).await;
     }

@@ -201,7 +201,7 @@ async fn laravels_owner_is_restored_and_restores() {
     // `restoreLock('orders', $owner)->release()` of ours.
     let guard = shop
         .lock
-        .try_lock(ONCE, Lease::fixed(ms(60_000)))
+        .try_lock(ONCE, Lease::Fixed(ms(60_000)))
         .await
         .unwrap();
     let owner = guard.hand_on().unwrap();

@@ -113,7 +113,7 @@ async fn each_excludes_the_other(library: Library, number: usize) {
     assert!(!both.peer.is("try it").await);
     guard.check().unwrap();
     assert!(
-        both.lock.is_held().await.unwrap(),
+        both.lock.is_locked().await.unwrap(),
         "the peer gave back its own only"
     );
     guard.unlock().await.unwrap();
@@ -155,7 +155,7 @@ async fn each_keeps_to_extensions_of_the_other(library: Library, number: usize) 
 
     let guard = soon(
         "free",
-        both.lock.try_lock(ms(5000), Lease::fixed(ms(20_000))),
+        both.lock.try_lock(ms(5000), Lease::Fixed(ms(20_000))),
     )
     .await
     .unwrap();
@@ -173,12 +173,12 @@ async fn each_is_freed_by_its_expiry(library: Library, number: usize) {
         .unwrap();
     assert!(!both.peer.is("release it").await);
     guard.check().unwrap();
-    assert!(both.lock.is_held().await.unwrap());
+    assert!(both.lock.is_locked().await.unwrap());
     guard.unlock().await.unwrap();
 
     let guard = both
         .lock
-        .try_lock(ms(5000), Lease::fixed(ms(1000)))
+        .try_lock(ms(5000), Lease::Fixed(ms(1000)))
         .await
         .unwrap();
     both.peer.make(KEY, LONG).await;
@@ -198,7 +198,7 @@ async fn a_late_call_affects_nobody(library: Library, number: usize) {
     assert!(!both.peer.is("extend it 50000").await);
     assert!(!both.peer.is("release it").await);
     guard.check().unwrap();
-    assert!(both.lock.is_held().await.unwrap());
+    assert!(both.lock.is_locked().await.unwrap());
 
     for server in &both.servers {
         server.command(&["DEL", KEY]);

@@ -26,7 +26,7 @@ impl Engines {
 }
 
 fn quorum(clients: &[Client]) -> Lock {
-    clients[0].quorum_lock(&clients[1..], NAME)
+    Lock::quorum(clients.iter().map(|client| client.string_lock(NAME)))
 }
 
 #[tokio::test(start_paused = true)]
@@ -35,7 +35,7 @@ async fn validity_is_the_lease_less_the_asking_and_the_drift() {
     let start = Instant::now();
     let lease = Duration::from_secs(10);
     let guard = quorum(&clients)
-        .try_lock(Duration::ZERO, Lease::fixed(lease))
+        .try_lock(Duration::ZERO, Lease::Fixed(lease))
         .await
         .unwrap();
     // A hundredth of the lease and two milliseconds, in addition to the margin of every lock.
@@ -62,7 +62,7 @@ async fn a_silent_server_costs_a_part_of_the_lease_at_most() {
     engines.0[4].pause();
     let start = Instant::now();
     let guard = quorum(&ours)
-        .try_lock(Duration::ZERO, Lease::fixed(lease))
+        .try_lock(Duration::ZERO, Lease::Fixed(lease))
         .await
         .unwrap();
     assert!(start.elapsed() < ms(10), "{:?}", start.elapsed());
@@ -74,7 +74,7 @@ async fn a_silent_server_costs_a_part_of_the_lease_at_most() {
     ];
     let start = Instant::now();
     let error = quorum(&ours)
-        .try_lock(Duration::ZERO, Lease::fixed(lease))
+        .try_lock(Duration::ZERO, Lease::Fixed(lease))
         .await
         .unwrap_err();
     assert!(error.is_timeout(), "four answered: {error}");
@@ -92,7 +92,7 @@ async fn a_silent_server_does_not_hold_up_an_extension() {
     let engines = Engines::five();
     let clients = engines.clients();
     let guard = quorum(&clients)
-        .try_lock(Duration::ZERO, Lease::fixed(ms(4000)))
+        .try_lock(Duration::ZERO, Lease::Fixed(ms(4000)))
         .await
         .unwrap();
     engines.0[4].pause();
@@ -115,7 +115,7 @@ async fn a_silent_server_does_not_hold_up_an_extension() {
 async fn an_extension_allows_for_the_drift_of_its_own_lease() {
     let clients = Engines::five().clients();
     let guard = quorum(&clients)
-        .try_lock(Duration::ZERO, Lease::fixed(ms(10_000)))
+        .try_lock(Duration::ZERO, Lease::Fixed(ms(10_000)))
         .await
         .unwrap();
     for lease in [ms(60_000), Duration::from_secs(3600)] {
@@ -137,7 +137,7 @@ async fn a_renewal_allows_for_the_drift_of_its_own_lease() {
     for kept in [None, Some(ms(120_000))] {
         let clients = Engines::five().clients();
         let lock = quorum(&clients);
-        let taking = lock.acquire().lease(Lease::renewed(ms(30_000)));
+        let taking = lock.acquire().lease(Lease::RenewedFor(ms(30_000)));
         let guard = match kept {
             Some(kept) => taking.unlock_not_before(kept).await.unwrap(),
             None => taking.await.unwrap(),
@@ -165,7 +165,7 @@ async fn a_nested_quorum_allows_for_drift() {
         let single = client.string_lock(NAME).owned_by(&owner);
         singles.push(
             single
-                .try_lock(Duration::ZERO, Lease::fixed(ms(1000)))
+                .try_lock(Duration::ZERO, Lease::Fixed(ms(1000)))
                 .await
                 .unwrap(),
         );
@@ -173,7 +173,7 @@ async fn a_nested_quorum_allows_for_drift() {
     let (start, lease) = (Instant::now(), Duration::from_secs(10));
     let lock = quorum(&clients).owned_by(&owner);
     let guard = lock
-        .try_lock(Duration::ZERO, Lease::fixed(lease))
+        .try_lock(Duration::ZERO, Lease::Fixed(lease))
         .await
         .unwrap();
     assert!(guard.deadline() + ms(100 + 2) + ms(10 + 1) <= start + lease);
@@ -284,7 +284,7 @@ async fn contenders_meet_nobody_while_a_clock_jumps() {
                 let lock = quorum(&clients);
                 for _ in 0..20 {
                     let guard = loop {
-                        match lock.try_lock(ms(60_000), Lease::fixed(ms(2000))).await {
+                        match lock.try_lock(ms(60_000), Lease::Fixed(ms(2000))).await {
                             Ok(guard) => break guard,
                             Err(error) => assert!(error.is_retryable(), "{error}"),
                         }

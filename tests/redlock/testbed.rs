@@ -58,7 +58,7 @@ impl Nodes {
 
     /// Each acquisition is its own owner.
     pub(crate) fn lock(&self) -> Lock {
-        self.0[0].quorum_lock(&self.0[1..], NAME)
+        Lock::quorum(self.0.iter().map(|client| client.string_lock(NAME)))
     }
 
     /// Takes the lock until all of these servers have granted it. A majority is enough for a grant,
@@ -105,7 +105,7 @@ pub(crate) fn proxies(servers: &Servers) -> Vec<Proxy> {
 
 /// The servers know the scripts: a call whose reply is lost was executed.
 pub(crate) async fn scripts_known(nodes: &Nodes) {
-    let lock = nodes.0[0].quorum_lock(&nodes.0[1..], "known");
+    let lock = Lock::quorum(nodes.0.iter().map(|client| client.string_lock("known")));
     lock.lock().await.unwrap().unlock().await.unwrap();
     nodes.settled().await;
 }

@@ -142,7 +142,7 @@ impl Workload for Several {
         async {
             for (number, kind) in self.kinds.iter().enumerate() {
                 let lock = member(world.witnesses(), *kind, number);
-                if let Ok(guard) = lock.try_lock_now(Lease::fixed(ms(1000))).await {
+                if let Ok(guard) = lock.try_lock_now(Lease::Fixed(ms(1000))).await {
                     drop(guard.unlock().await);
                 }
             }

@@ -75,7 +75,7 @@ async fn run(place: Place) -> (leasehold::Stats, Recorded) {
     // A fixed lease of another kind that ends.
     let guard = client
         .fair_lock("fixed")
-        .try_lock_now(Lease::fixed(LEASE / 2))
+        .try_lock_now(Lease::Fixed(LEASE / 2))
         .await
         .unwrap();
     assert_eq!(guard.ended().await, Ended::Lost(LossReason::Expired));

@@ -20,12 +20,6 @@ impl MultiLock {
         answered - locked < self.required
     }
 
-    pub(crate) async fn hold_count(&self) -> Result<u64, Error> {
-        let mut seen = self.ask_members(Lock::hold_count).await?;
-        seen.sort_unstable_by(|left, right| right.cmp(left));
-        Ok(seen.get(self.required - 1).copied().unwrap_or(0))
-    }
-
     pub(crate) async fn remaining_lease(&self) -> Result<Option<Duration>, Error> {
         let seen = self.ask_members(Lock::remaining_lease).await?;
         let all = seen.len();

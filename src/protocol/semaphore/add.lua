@@ -7,19 +7,14 @@
 -- ARGV[3]  permits   integer, negative to take away
 -- ARGV[4]  request   its number, integer > 0
 -- ARGV[5]  keep_ms   how long the reply is kept, integer > 0
--- ARGV[6]  make      1 creates a semaphore that does not exist; 0 does not
 -- Returns  integer   available permits
---          nil       the semaphore does not exist and was not created
--- Idempotent while the reply is kept. After Redisson RedissonSemaphore.addPermitsAsync,
--- releaseAsync and releaseIfExistsAsync. An expiry of the semaphore stays as it is.
+-- Idempotent while the reply is kept. After Redisson RedissonSemaphore.addPermitsAsync
+-- and releaseAsync. An expiry of the semaphore stays as it is.
 local before = reply_before(KEYS[2], ARGV[4])
 if before then
   return before
 end
 if redis.call('exists', KEYS[1]) == 0 then
-  if ARGV[6] == '0' then
-    return nil
-  end
   redis.call('del', KEYS[3])
 end
 if tonumber(ARGV[3]) > 0 then

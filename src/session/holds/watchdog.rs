@@ -176,13 +176,6 @@ impl Watchdog {
         self.table.lock().has(resource, field)
     }
 
-    /// All live holds of this client of a kind under a key.
-    pub(crate) fn holds_of(&self, key: &str, kind: Kind) -> Vec<Arc<Hold>> {
-        let table = self.table.lock();
-        let of_kind = |hold: &&Arc<Hold>| hold.resource.kind == kind && hold.is_live();
-        table.under(key).filter(of_kind).cloned().collect()
-    }
-
     /// Nobody is given this field until the returned value is dropped.
     pub(crate) fn release_under_way(
         &self,

@@ -86,7 +86,7 @@ const KINDS: [fn(&Client) -> Lock; 4] = [
 #[test]
 fn a_waiter_that_leaves_during_its_hand_over_blocks_nobody() {
     for make in KINDS {
-        for lease in [Lease::Renewed, Lease::fixed(LONG)] {
+        for lease in [Lease::Renewed, Lease::Fixed(LONG)] {
             without_hanging("a hand-over", async move || {
                 let streak = LocalHandover::Streak {
                     count: 9,
@@ -295,7 +295,7 @@ fn a_queue_whose_hold_ended_without_leaving_it_is_repaired() {
         ];
         for end in ends {
             let guard = plain(&client)
-                .try_lock(LONG, Lease::fixed(MOMENT * 2))
+                .try_lock(LONG, Lease::Fixed(MOMENT * 2))
                 .await
                 .unwrap();
             let hold = client.session().holds.watchdog.holds().pop().unwrap();

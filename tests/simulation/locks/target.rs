@@ -20,7 +20,7 @@ impl Target {
             Kind::Plain => client.lock(name),
             Kind::Fair => client.fair_lock(name),
             Kind::Fenced => client.fenced_lock(name).into(),
-            Kind::NonReentrant => client.non_reentrant_lock(name),
+            Kind::NonReentrant => client.lock(name).non_reentrant(),
             Kind::Spin if user.actor.process.is_multiple_of(2) => client.lock(name),
             Kind::Spin => client.spin_lock(name),
             Kind::String => client.string_lock(name),

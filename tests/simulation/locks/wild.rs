@@ -84,8 +84,8 @@ impl Wild {
         }
         let longest = in_ms(self.plan.fixed_lease_max());
         match self.rng.u8(0..4) {
-            0 => Lease::fixed(ms(self.rng.u64(40..longest.max(41)))),
-            1 => Lease::renewed(
+            0 => Lease::Fixed(ms(self.rng.u64(40..longest.max(41)))),
+            1 => Lease::RenewedFor(
                 self.plan
                     .lease
                     .mul_f64(0.5 + 0.5 * self.rng.f64())

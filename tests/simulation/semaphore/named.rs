@@ -62,9 +62,8 @@ impl Named {
             Named::Expirable(semaphore) => {
                 let patience = wait.unwrap_or(Duration::MAX);
                 let taken = match permits {
-                    1 if wait.is_none() => semaphore.acquire(lease).await,
-                    1 => semaphore.try_acquire(patience, lease).await,
-                    _ => semaphore.try_acquire_many(permits, patience, lease).await,
+                    1 if wait.is_none() => semaphore.acquire(1, lease).await,
+                    _ => semaphore.try_acquire(permits, patience, lease).await,
                 };
                 taken.map(|permit| Held::Permit(Arc::new(permit)))
             }

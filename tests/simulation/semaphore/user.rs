@@ -98,8 +98,7 @@ impl User<Shared> {
             self.shared.totals.ends(number, -permits, &Ok(()));
         }
         self.shared.totals.begins(number, permits);
-        let wanted = u32::try_from(permits).expect("small");
-        let released = semaphore.release(wanted).await;
+        let released = semaphore.add_permits(permits).await;
         self.note(&format!("gives {permits}: {released:?}"));
         self.shared.totals.ends(number, permits, &released);
     }
@@ -190,10 +189,10 @@ impl User<Shared> {
             Ok(drained) => {
                 self.shared.totals.is(number, high - drained);
                 sleep(pause).await;
-                let permits = u32::try_from(drained).unwrap_or(0);
-                self.shared.totals.begins(number, permits.into());
-                let released = semaphore.release(permits).await;
-                self.shared.totals.ends(number, permits.into(), &released);
+                let permits = drained.max(0);
+                self.shared.totals.begins(number, permits);
+                let released = semaphore.add_permits(permits).await;
+                self.shared.totals.ends(number, permits, &released);
             }
             Err(Error::Unavailable { .. }) => self.shared.totals.is(number, high),
             Err(_) => {}

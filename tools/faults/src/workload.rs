@@ -104,7 +104,9 @@ impl Workload {
                 let pair = |pair: &str| {
                     target(
                         pair,
-                        Handle::Lock(client.multi_lock(pair.split('+').map(name))),
+                        Handle::Lock(Lock::multi(
+                            pair.split('+').map(name).map(|name| client.lock(name)),
+                        )),
                     )
                 };
                 QUICK_PAIRS
@@ -193,7 +195,7 @@ impl Target {
             Handle::Lock(lock) | Handle::Shared(lock) => {
                 lock.try_lock(wait, lease).await.map(Hold::Lock)
             }
-            Handle::Permits(permits) => permits.try_acquire(wait, lease).await.map(Hold::Permit),
+            Handle::Permits(permits) => permits.try_acquire(1, wait, lease).await.map(Hold::Permit),
             Handle::Semaphore(semaphore) => {
                 semaphore.try_acquire(1, wait).await.map(Hold::Semaphore)
             }

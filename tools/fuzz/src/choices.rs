@@ -44,8 +44,8 @@ pub(crate) fn duration(u: &mut Unstructured<'_>) -> Result<Duration> {
 pub(crate) fn lease(u: &mut Unstructured<'_>) -> Result<Lease> {
     Ok(match u.int_in_range(0..=2)? {
         0 => Lease::Renewed,
-        1 => Lease::fixed(duration(u)?),
-        _ => Lease::renewed(duration(u)?),
+        1 => Lease::Fixed(duration(u)?),
+        _ => Lease::RenewedFor(duration(u)?),
     })
 }
 

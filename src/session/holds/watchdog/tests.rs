@@ -10,7 +10,7 @@ const ON_ITS_WAY: Duration = Duration::from_millis(100);
 /// Otherwise nobody would notice before the next renewal, and with a fixed lease nobody at all.
 #[tokio::test(start_paused = true)]
 async fn a_grant_that_was_asked_for_before_the_primary_changed_is_verified() {
-    for lease in [Lease::Renewed, Lease::fixed(Duration::from_secs(60))] {
+    for lease in [Lease::Renewed, Lease::Fixed(Duration::from_secs(60))] {
         let redis = EmbeddedRedis::new();
         let client = redis.client();
         client

@@ -217,9 +217,11 @@ impl Visit<'_> {
             Kind::Fenced => client.fenced_lock(name).into(),
             Kind::Semaphore => return None,
             Kind::String => client.string_lock(name),
-            Kind::Several => {
-                client.multi_lock(["a", "b", "c"].map(|part| format!("{name}:{part}")))
-            }
+            Kind::Several => Lock::multi(
+                ["a", "b", "c"]
+                    .map(|part| format!("{name}:{part}"))
+                    .map(|name| client.lock(name)),
+            ),
         })
     }
 

@@ -99,7 +99,7 @@ pub(super) fn run(u: &mut Unstructured<'_>) -> Result<()> {
         within(secs(60), "a client that finds its server", async {
             while client
                 .lock("a")
-                .try_lock(NOW, Lease::fixed(secs(1)))
+                .try_lock(NOW, Lease::Fixed(secs(1)))
                 .await
                 .is_err()
             {

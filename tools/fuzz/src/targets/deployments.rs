@@ -2,14 +2,14 @@
 //! Once the replies are correct again, everything must work on new connections.
 
 use arbitrary::{Result, Unstructured};
-use leasehold::{Client, Error, Lease};
+use leasehold::{Client, Error, Lease, Lock};
 
 use crate::junk::step;
 use crate::server::FakeServer;
 use crate::verdict::HANG;
 use crate::world::{NOW, ms, paused, secs, within};
 
-const LEASE: Lease = Lease::fixed(secs(20));
+const LEASE: Lease = Lease::Fixed(secs(20));
 
 /// Longer than the sum of all timeouts within one call.
 const CALL_MAX: std::time::Duration = secs(45);
@@ -35,8 +35,8 @@ async fn ask(client: &Client, choice: u8) -> std::result::Result<(), Error> {
         3 => client.read_write_lock(name).read().clone(),
         4 => client.read_write_lock(name).write().clone(),
         5 => client.string_lock(name),
-        6 => client.multi_lock([name, "b", "{c}:d"]),
-        7 => client.quorum_lock(&[], name),
+        6 => Lock::multi([name, "b", "{c}:d"].map(|name| client.lock(name))),
+        7 => Lock::quorum([client.string_lock(name)]),
         8 => {
             let semaphore = client.semaphore("s");
             semaphore.try_set_permits(2).await?;
@@ -47,7 +47,7 @@ async fn ask(client: &Client, choice: u8) -> std::result::Result<(), Error> {
         9 => {
             let permits = client.permit_expirable_semaphore("p");
             permits.try_set_permits(2).await?;
-            let taken = permits.try_acquire_many(2, wait, LEASE).await?;
+            let taken = permits.try_acquire(2, wait, LEASE).await?;
             permits.remaining_lease(taken.id()).await?;
             permits.acquired().await?;
             return permits.available().await.map(drop);

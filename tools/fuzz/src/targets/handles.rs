@@ -23,7 +23,7 @@ const PIECES: [&str; 14] = [
     "nil",
 ];
 
-const LEASE: Lease = Lease::fixed(secs(3600));
+const LEASE: Lease = Lease::Fixed(secs(3600));
 
 fn lock(client: &Client, kind: u8, name: &str) -> Lock {
     match kind {
@@ -34,7 +34,7 @@ fn lock(client: &Client, kind: u8, name: &str) -> Lock {
         4 => client.read_write_lock(name).write().clone(),
         5 => client.read_write_lock(name).read().clone(),
         6 => client.string_lock(name),
-        _ => client.multi_lock([name, "other"]),
+        _ => Lock::multi([name, "other"].map(|name| client.lock(name))),
     }
 }
 
@@ -82,7 +82,7 @@ async fn permits(u: &mut Unstructured<'_>, client: &Client) -> Result<()> {
     let permits = client.permit_expirable_semaphore("p");
     let set = permits.try_set_permits(2).await;
     assert!(matches!(set, Ok(true)), "{set:?}");
-    let Ok(permit) = permits.try_acquire(NOW, LEASE).await else {
+    let Ok(permit) = permits.try_acquire(1, NOW, LEASE).await else {
         panic!("it is free")
     };
     let real = permit.id().to_owned();

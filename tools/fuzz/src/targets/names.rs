@@ -54,11 +54,11 @@ fn lock(client: &Client, kind: u8, name: &str) -> (Lock, bool) {
         1 => client.fair_lock(name),
         2 => client.fenced_lock(name).into(),
         3 => client.spin_lock(name),
-        4 => client.non_reentrant_lock(name),
+        4 => client.lock(name).non_reentrant(),
         5 => client.read_write_lock(name).write().clone(),
         6 => client.read_write_lock(name).prefer_writers().read().clone(),
         7 => return (client.string_lock(name), true),
-        _ => return (client.quorum_lock(&[], name), true),
+        _ => return (Lock::quorum([client.string_lock(name)]), true),
     };
     (lock, false)
 }
@@ -69,7 +69,7 @@ fn asked(redis: &EmbeddedRedis) -> (BTreeMap<String, u64>, BTreeMap<&'static str
 }
 
 async fn lock_and_unlock(what: &str, lock: &Lock) -> std::result::Result<(), Error> {
-    let guard = within(secs(5), what, lock.try_lock(NOW, Lease::fixed(secs(60)))).await?;
+    let guard = within(secs(5), what, lock.try_lock(NOW, Lease::Fixed(secs(60)))).await?;
     guard.check()?;
     within(secs(5), what, guard.unlock()).await
 }
@@ -80,12 +80,12 @@ async fn others(client: &Client, choice: u8, name: &str) -> std::result::Result<
             let semaphore = client.semaphore(name);
             semaphore.try_set_permits(1).await?;
             semaphore.try_acquire(1, NOW).await?.forget();
-            semaphore.release(1).await
+            semaphore.add_permits(1).await
         }
         1 => {
             let permits = client.permit_expirable_semaphore(name);
             permits.try_set_permits(1).await?;
-            let permit = permits.try_acquire(NOW, Lease::fixed(secs(60))).await?;
+            let permit = permits.try_acquire(1, NOW, Lease::Fixed(secs(60))).await?;
             let id = permit.id().to_owned();
             permit.forget();
             permits.release(&id).await
@@ -161,7 +161,11 @@ pub(super) fn run(u: &mut Unstructured<'_>) -> Result<()> {
             different.sort();
             different.dedup();
             let are_good = are_good && different.len() == names.len() && !names.is_empty();
-            let outcome = lock_and_unlock("multi", &client.multi_lock(&names)).await;
+            let outcome = lock_and_unlock(
+                "multi",
+                &Lock::multi(names.iter().map(|name| client.lock(name))),
+            )
+            .await;
             judge(&redis, "multi", are_good, &outcome);
         } else if choice == 1 {
             let outcome = within(secs(5), "others", others(&client, other, &names[0])).await;

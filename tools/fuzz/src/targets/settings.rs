@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use arbitrary::{Result, Unstructured};
 use leasehold::settings::{Durability, LocalHandover};
-use leasehold::{Client, ClientBuilder, EmbeddedRedis, Error, Lease};
+use leasehold::{Client, ClientBuilder, EmbeddedRedis, Error, Lease, Lock};
 
 use crate::choices::{count, duration, lease, pieces, signed};
 use crate::world::{NOW, paused, secs, within};
@@ -78,8 +78,8 @@ async fn take(client: &Client, step: &Step) -> std::result::Result<(), Error> {
                 0 => client.lock("a"),
                 1 => client.fair_lock("a"),
                 2 => client.string_lock("a"),
-                3 => client.quorum_lock(&[], "a"),
-                _ => client.multi_lock(["a", "b"]),
+                3 => Lock::quorum([client.string_lock("a")]),
+                _ => Lock::multi(["a", "b"].map(|name| client.lock(name))),
             };
             let mut acquire = lock.acquire().wait(wait).lease(lease);
             if let Some(max_hold) = max_hold {
@@ -87,7 +87,7 @@ async fn take(client: &Client, step: &Step) -> std::result::Result<(), Error> {
             }
             let guard = acquire.await?;
             // Another waiter of the same client waits for the lock, and gets it.
-            let next = lock.try_lock(limited(wait), Lease::fixed(secs(1)));
+            let next = lock.try_lock(limited(wait), Lease::Fixed(secs(1)));
             let (released, next) = tokio::join!(guard.unlock(), next);
             released?;
             next?.unlock().await
@@ -106,7 +106,7 @@ async fn take(client: &Client, step: &Step) -> std::result::Result<(), Error> {
             semaphore.try_set_permits(total).await?;
             let permits = semaphore.try_acquire(number, limited(wait)).await?;
             semaphore.add_permits(more).await?;
-            semaphore.release(number).await?;
+            semaphore.add_permits(number.into()).await?;
             permits.release().await?;
             semaphore.available().await?;
             semaphore.drain().await.map(drop)
@@ -127,14 +127,14 @@ async fn take(client: &Client, step: &Step) -> std::result::Result<(), Error> {
             };
             let number = number.min(1001);
             permits
-                .try_acquire_many(number, limited(wait), lease)
+                .try_acquire(number, limited(wait), lease)
                 .await
                 .map(drop)
         }
         Step::Leases(lease, life, more) => {
             let permits = client.permit_expirable_semaphore("q");
             permits.try_set_permits(3).await?;
-            let permit = permits.try_acquire(NOW, Lease::fixed(secs(9))).await?;
+            let permit = permits.try_acquire(1, NOW, Lease::Fixed(secs(9))).await?;
             permits.update_lease(permit.id(), lease).await?;
             permits.expire_after(life).await?;
             permits.add_permits(more).await?;

@@ -134,7 +134,7 @@ pub(super) fn run(u: &mut Unstructured<'_>) -> Result<()> {
             Ok(client) => {
                 assert!(later, "connected without a server");
                 let lock = client.lock("x");
-                let taken = lock.try_lock(NOW, Lease::fixed(secs(1)));
+                let taken = lock.try_lock(NOW, Lease::Fixed(secs(1)));
                 let taken = within(secs(5), "try_lock", taken).await;
                 assert!(taken.is_err(), "granted without a server");
                 let closed = within(secs(10), "shutdown", client.shutdown(secs(5))).await;
