@@ -28,26 +28,23 @@ use std::fmt;
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use self::ask::Ask;
+use self::failover::SentinelState;
 use self::findings::Context;
+use self::guarantee::Guarantee;
+use self::node::{NodeReport, ServerState};
 use self::rights::NeededRights;
 use crate::error::Error;
 use crate::session::{Handle, Session};
-use crate::transport::Group;
+use crate::transport::{DeploymentKind, Group};
 
-pub use self::failover::SentinelState;
 pub use self::findings::{Finding, Severity};
-pub use self::guarantee::Guarantee;
-pub use self::node::{
-    ClockDifference, ClusterState, Flavour, NodeReport, Persistence, Replica, Rights, RoundTrips,
-    ServerState, Version,
-};
+pub use self::node::Persistence;
 pub use self::requirements::Requirements;
 pub use crate::error::Unmet;
 pub use crate::protocol::rights::Use;
-#[doc(inline)]
-pub use crate::transport::DeploymentKind;
 
 /// The lock whose keys and channels are checked by default.
 const NAME: &str = "preflight";
@@ -57,25 +54,71 @@ const NAME: &str = "preflight";
 /// `Display` prints the whole report for an operator. It is a snapshot: settings and replicas may change a
 /// moment later.
 #[derive(Clone, Debug)]
-#[non_exhaustive]
 pub struct Preflight {
-    /// The kind of the deployment.
-    pub deployment: DeploymentKind,
-    /// The servers that serve locks: every primary of a cluster, the primary behind sentinels, or the single
-    /// server.
-    pub nodes: Vec<NodeReport>,
-    /// The report of the sentinels; `None` without sentinels.
-    pub sentinels: Option<SentinelState>,
-    /// What matters for locks: for each server, the worst first, and then for the sentinels.
-    pub findings: Vec<Finding>,
-    /// The guarantee that this deployment gives.
-    pub guarantee: Guarantee,
+    /// Every primary of a cluster, the primary behind sentinels, or the single server.
+    nodes: Vec<NodeReport>,
+    /// `None` without sentinels.
+    sentinels: Option<SentinelState>,
+    findings: Vec<Finding>,
+    guarantee: Guarantee,
+}
+
+/// A server that was checked.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct CheckedServer {
+    /// The server, as the configuration or the cluster names it.
+    pub server: String,
+    /// The version of Redis or Valkey; `None` if the user has no right to see it.
+    pub version: Option<String>,
+    /// The median round trip; `None` if the server could not be asked.
+    pub round_trip: Option<Duration>,
+    /// Why the server could not be asked; `None` if it was.
+    pub error: Option<Error>,
 }
 
 impl Preflight {
+    /// What matters for locks: for each server, the worst first, and then for the sentinels.
+    pub fn findings(&self) -> &[Finding] {
+        &self.findings
+    }
+
     /// The severity of the worst finding; `None` without findings.
     pub fn worst(&self) -> Option<Severity> {
         self.findings.iter().map(|finding| finding.severity).max()
+    }
+
+    /// The servers that grant locks: every primary of a cluster, the primary behind sentinels, or the single
+    /// server.
+    pub fn servers(&self) -> impl Iterator<Item = CheckedServer> {
+        self.nodes.iter().map(CheckedServer::of)
+    }
+
+    /// Events that do not break exclusion.
+    pub fn survives(&self) -> &[String] {
+        &self.guarantee.survives
+    }
+
+    /// Events that break exclusion. Holders notice at their next renewal, within a third of the lease at most.
+    pub fn broken_by(&self) -> &[String] {
+        &self.guarantee.broken_by
+    }
+
+    /// Events whose effect could not be determined. Assume that they break exclusion.
+    pub fn not_known(&self) -> &[String] {
+        &self.guarantee.not_known
+    }
+}
+
+impl CheckedServer {
+    fn of(node: &NodeReport) -> Self {
+        let state = node.state.as_ref().ok();
+        CheckedServer {
+            server: node.server.clone(),
+            version: state.and_then(|state| Some(state.version?.to_string())),
+            round_trip: state.map(|state| state.round_trips.median),
+            error: node.state.as_ref().err().cloned(),
+        }
     }
 }
 
@@ -157,7 +200,6 @@ impl<'a> PreflightCheck<'a> {
         }
         let guarantee = guarantee::of(deployment, settings.durability, &nodes);
         Ok(Preflight {
-            deployment,
             nodes,
             sentinels,
             findings,

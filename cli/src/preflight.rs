@@ -1,6 +1,6 @@
 //! `preflight`: what the server's settings mean for locks.
 
-use leasehold::preflight::{Preflight, Severity};
+use leasehold::preflight::{CheckedServer, Preflight, Severity};
 use serde::Serialize;
 
 use crate::arguments::{PreflightArguments, ServerArguments};
@@ -52,37 +52,32 @@ pub(crate) async fn preflight(
         0
     };
     if asked.json {
-        say_json(&Report::from(report))?;
+        say_json(&Report::from(&report))?;
     } else {
         say(report.to_string().trim_end())?;
     }
     Ok(code)
 }
 
-impl From<Preflight> for Report {
-    fn from(report: Preflight) -> Self {
-        let server = |node: leasehold::preflight::NodeReport| {
-            let state = node.state.as_ref().ok();
-            Node {
-                version: state
-                    .and_then(|state| state.version)
-                    .map(|version| version.to_string()),
-                round_trip_ms: state.map(|state| state.round_trips.median.as_secs_f64() * 1e3),
-                error: node.state.as_ref().err().map(ToString::to_string),
-                server: node.server,
-            }
+impl From<&Preflight> for Report {
+    fn from(report: &Preflight) -> Self {
+        let server = |server: CheckedServer| Node {
+            version: server.version,
+            round_trip_ms: server.round_trip.map(|span| span.as_secs_f64() * 1e3),
+            error: server.error.map(|error| error.to_string()),
+            server: server.server,
         };
-        let finding = |found: leasehold::preflight::Finding| Finding {
+        let finding = |found: &leasehold::preflight::Finding| Finding {
             severity: found.severity.to_string(),
-            server: found.server,
-            text: found.text,
+            server: found.server.clone(),
+            text: found.text.clone(),
         };
         Report {
-            servers: report.nodes.into_iter().map(server).collect(),
-            findings: report.findings.into_iter().map(finding).collect(),
-            survives: report.guarantee.survives,
-            broken_by: report.guarantee.broken_by,
-            not_known: report.guarantee.not_known,
+            servers: report.servers().map(server).collect(),
+            findings: report.findings().iter().map(finding).collect(),
+            survives: report.survives().to_vec(),
+            broken_by: report.broken_by().to_vec(),
+            not_known: report.not_known().to_vec(),
         }
     }
 }

@@ -111,7 +111,7 @@ impl Client {
     ///
     /// Use it when a program starts, or as an operator. It writes nothing. The report covers the version,
     /// replicas, eviction, persistence, clock, round trip and cluster settings of each server, and the rights
-    /// that the user of this client lacks: see [`ServerState`](crate::preflight::ServerState). With sentinels
+    /// that the user of this client lacks. With sentinels
     /// or in a cluster, it compares the duration of a failover with the client's lease. What the user has no
     /// right to see is reported as unknown.
     ///
@@ -132,8 +132,8 @@ impl Client {
     /// - [`Error::Closed`]: the client was shut down.
     /// - [`Error::Config`]: the name cannot be used.
     ///
-    /// A server that cannot be reached is not an error: its [`NodeReport`](crate::preflight::NodeReport) says
-    /// why.
+    /// A server that cannot be reached is not an error: its [`CheckedServer`](crate::preflight::CheckedServer)
+    /// says why.
     ///
     /// # Examples
     ///

@@ -18,28 +18,27 @@ const CLUSTER_ELECTION: Duration = Duration::from_secs(2);
 /// Each number is the largest that any sentinel reported. It is `None` if no sentinel answered, or if the
 /// user has no right to ask.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct SentinelState {
+pub(super) struct SentinelState {
     /// The number of sentinels, whether they are up or not. A majority of them must agree to a failover.
-    pub known: Option<u64>,
+    pub(super) known: Option<u64>,
     /// The number of sentinels that are up, as they see each other.
-    pub usable: Option<u64>,
+    pub(super) usable: Option<u64>,
     /// `quorum`: the number of sentinels that must notice that the primary is gone.
-    pub quorum: Option<u64>,
+    pub(super) quorum: Option<u64>,
     /// `down-after-milliseconds`: how long the primary must be silent before a sentinel notices.
-    pub down_after: Option<Duration>,
+    pub(super) down_after: Option<Duration>,
     /// `failover-timeout`: a failed failover is retried after twice this time.
-    pub failover_timeout: Option<Duration>,
+    pub(super) failover_timeout: Option<Duration>,
 }
 
 impl SentinelState {
     /// The approximate duration of a failover.
-    pub fn failover(&self) -> Option<Duration> {
+    pub(super) fn failover(&self) -> Option<Duration> {
         Some(self.down_after? + SENTINEL_ELECTION)
     }
 
     /// The number of sentinels that must be up for a failover.
-    pub fn needed(&self) -> Option<u64> {
+    pub(super) fn needed(&self) -> Option<u64> {
         Some(self.quorum?.max(self.known? / 2 + 1))
     }
 
@@ -91,7 +90,7 @@ fn usable(answer: &Value) -> Option<u64> {
 
 impl ClusterState {
     /// The approximate duration of a failover.
-    pub fn failover(&self) -> Option<Duration> {
+    pub(super) fn failover(&self) -> Option<Duration> {
         // A node is asked after half of this time in silence, and then has all of it to answer.
         Some(self.node_timeout? * 3 / 2 + CLUSTER_ELECTION)
     }

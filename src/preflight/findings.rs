@@ -16,7 +16,7 @@ use crate::transport::DeploymentKind;
 pub struct Finding {
     /// How much it matters.
     pub severity: Severity,
-    /// The server, as in [`NodeReport::server`]; or the sentinels, as in the URL.
+    /// The server, as in [`CheckedServer::server`](super::CheckedServer::server); or the sentinels, as in the URL.
     pub server: String,
     /// What it means for locks, and what to do about it.
     pub text: String,

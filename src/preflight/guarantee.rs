@@ -8,15 +8,14 @@ use crate::transport::DeploymentKind;
 
 /// When a lock has one holder, and when it may have two.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Guarantee {
+pub(super) struct Guarantee {
     /// Events that do not break exclusion.
-    pub survives: Vec<String>,
+    pub(super) survives: Vec<String>,
     /// Events that break exclusion. Holders notice at their next renewal, within a third of the lease at
     /// most.
-    pub broken_by: Vec<String>,
+    pub(super) broken_by: Vec<String>,
     /// Events whose effect could not be determined. Assume that they break exclusion.
-    pub not_known: Vec<String>,
+    pub(super) not_known: Vec<String>,
 }
 
 /// The guarantee covers every server, because a lock may be on any of them.

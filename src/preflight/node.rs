@@ -7,55 +7,50 @@ use crate::error::Error;
 
 /// A server and its state.
 #[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct NodeReport {
+pub(super) struct NodeReport {
     /// The server, as the configuration or the cluster names it.
-    pub server: String,
+    pub(super) server: String,
     /// The state of the server, or why it could not be asked.
-    pub state: Result<ServerState, Error>,
+    pub(super) state: Result<ServerState, Error>,
 }
 
 /// The state of a server, as it reports it. `None` means that the user has no right to see it, or that the
 /// server does not report it.
 #[derive(Clone, Debug, Default, PartialEq)]
-#[non_exhaustive]
-pub struct ServerState {
+pub(super) struct ServerState {
     /// The program that the server runs.
-    pub flavour: Option<Flavour>,
+    pub(super) flavour: Option<Flavour>,
     /// The version of that program.
-    pub version: Option<Version>,
+    pub(super) version: Option<Version>,
     /// Whether it is a primary. A replica takes no locks.
-    pub is_primary: Option<bool>,
+    pub(super) is_primary: Option<bool>,
     /// The replicas that are connected to it.
-    pub replicas: Option<Vec<Replica>>,
+    pub(super) replicas: Option<Vec<Replica>>,
     /// `min-replicas-to-write`: the server refuses writes if it has fewer replicas.
-    pub min_replicas_to_write: Option<u64>,
-    /// `min-replicas-max-lag`: a replica that was silent for longer does not count.
-    pub min_replicas_max_lag: Option<Duration>,
+    pub(super) min_replicas_to_write: Option<u64>,
     /// `maxmemory` in bytes; 0 means no limit.
-    pub maxmemory: Option<u64>,
+    pub(super) maxmemory: Option<u64>,
     /// `maxmemory-policy`.
-    pub maxmemory_policy: Option<String>,
+    pub(super) maxmemory_policy: Option<String>,
     /// What survives a restart.
-    pub persistence: Option<Persistence>,
+    pub(super) persistence: Option<Persistence>,
     /// Whether its last attempt to save its data failed.
-    pub saving_fails: bool,
+    pub(super) saving_fails: bool,
     /// Its clock, compared with the clock of this machine.
-    pub clock: Option<ClockDifference>,
+    pub(super) clock: Option<ClockDifference>,
     /// Whether it has `SPUBLISH` and `SSUBSCRIBE`.
-    pub sharded_pubsub: Option<bool>,
+    pub(super) sharded_pubsub: Option<bool>,
     /// The state of its cluster; `None` outside a cluster.
-    pub cluster: Option<ClusterState>,
+    pub(super) cluster: Option<ClusterState>,
     /// How long replies take.
-    pub round_trips: RoundTrips,
+    pub(super) round_trips: RoundTrips,
     /// The rights of the client's user.
-    pub rights: Rights,
+    pub(super) rights: Rights,
 }
 
 /// The program that a server runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Flavour {
+pub(super) enum Flavour {
     /// Redis.
     Redis,
     /// Valkey.
@@ -66,27 +61,26 @@ pub enum Flavour {
 
 /// A version, such as 7.0.15.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Version {
+pub(super) struct Version {
     /// The 7 in 7.0.15.
-    pub major: u32,
+    pub(super) major: u32,
     /// The 0 in 7.0.15.
-    pub minor: u32,
+    pub(super) minor: u32,
     /// The 15 in 7.0.15.
-    pub patch: u32,
+    pub(super) patch: u32,
 }
 
 /// A replica, as its primary sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Replica {
+pub(super) struct Replica {
     /// Host and port.
-    pub address: String,
+    pub(super) address: String,
     /// Whether it has finished the initial copy and follows its primary.
-    pub is_online: bool,
+    pub(super) is_online: bool,
     /// How many bytes of writes it has not acknowledged.
-    pub behind: Option<u64>,
+    pub(super) behind: Option<u64>,
     /// The time since it last acknowledged. A healthy replica acknowledges once a second.
-    pub lag: Option<Duration>,
+    pub(super) lag: Option<Duration>,
 }
 
 /// What survives a restart of a server. The weakest comes first.
@@ -107,40 +101,36 @@ pub enum Persistence {
 
 /// The clock of a server, compared with the clock of this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct ClockDifference {
+pub(super) struct ClockDifference {
     /// Milliseconds by which the server's clock is ahead; negative if it is behind.
-    pub ahead_ms: i64,
+    pub(super) ahead_ms: i64,
     /// The uncertainty of the difference: half the round trip.
-    pub error: Duration,
+    pub(super) error: Duration,
 }
 
 /// The state of a cluster, as one of its nodes reports it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct ClusterState {
+pub(super) struct ClusterState {
     /// Whether `cluster_state` is `ok`.
-    pub is_ok: Option<bool>,
+    pub(super) is_ok: Option<bool>,
     /// `cluster-require-full-coverage`: all nodes refuse calls while any slot is not served.
-    pub requires_full_coverage: Option<bool>,
+    pub(super) requires_full_coverage: Option<bool>,
     /// `cluster-node-timeout`.
-    pub node_timeout: Option<Duration>,
+    pub(super) node_timeout: Option<Duration>,
 }
 
 /// How long the replies to a few `PING`s took.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct RoundTrips {
+pub(super) struct RoundTrips {
     /// Half of the replies were faster.
-    pub median: Duration,
+    pub(super) median: Duration,
     /// The slowest reply.
-    pub worst: Duration,
+    pub(super) worst: Duration,
 }
 
 /// The rights of the client's user.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Rights {
+pub(super) enum Rights {
     /// The commands, keys and channels that the user needs but may not use. None if all is well.
     Known {
         /// Named as an administrator would: `publish`, `the key orders:42`.
@@ -163,7 +153,7 @@ impl Default for Rights {
 
 impl Version {
     /// For example, 7 and 0 mean 7.0.0.
-    pub const fn new(major: u32, minor: u32) -> Self {
+    pub(super) const fn new(major: u32, minor: u32) -> Self {
         Version {
             major,
             minor,
@@ -194,14 +184,14 @@ impl Replica {
     pub(super) const LAG_MAX: Duration = Duration::from_secs(3);
 
     /// Returns whether it keeps up with its primary.
-    pub fn is_in_step(&self) -> bool {
+    pub(super) fn is_in_step(&self) -> bool {
         self.is_online && self.lag.is_some_and(|lag| lag <= Replica::LAG_MAX)
     }
 }
 
 impl ServerState {
     /// Returns whether keys may be evicted when memory runs out; `None` if that is unknown.
-    pub fn evicts(&self) -> Option<bool> {
+    pub(super) fn evicts(&self) -> Option<bool> {
         match (self.maxmemory, self.maxmemory_policy.as_deref()) {
             (Some(0), _) | (_, Some("noeviction")) => Some(false),
             (_, Some(_)) => Some(true),
@@ -210,7 +200,7 @@ impl ServerState {
     }
 
     /// The number of replicas that keep up.
-    pub fn replicas_in_step(&self) -> Option<usize> {
+    pub(super) fn replicas_in_step(&self) -> Option<usize> {
         let replicas = self.replicas.as_ref()?;
         Some(
             replicas

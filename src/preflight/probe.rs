@@ -51,9 +51,6 @@ impl Ask<'_> {
             is_primary: is_primary.or_else(|| role.as_ref().and_then(is_primary_by_role)),
             replicas: replicas(&info),
             min_replicas_to_write: config.number("min-replicas-to-write"),
-            min_replicas_max_lag: config
-                .number("min-replicas-max-lag")
-                .map(Duration::from_secs),
             maxmemory: info.number("maxmemory"),
             maxmemory_policy: info.text("maxmemory_policy").map(str::to_owned),
             persistence: persistence(&info, &config),

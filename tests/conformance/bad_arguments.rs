@@ -307,13 +307,13 @@ pub(crate) async fn a_bad_number_is_refused(bed: Bed) {
     for number in [i64::MIN, -most - 1, most + 1, i64::MAX] {
         told.note(
             "semaphore.add",
-            client.semaphore("s").add_permits(number.into()).await,
+            client.semaphore("s").add_permits(number).await,
         );
         told.note(
             "permits.add",
             client
                 .permit_expirable_semaphore("p")
-                .add_permits(number.into())
+                .add_permits(number)
                 .await,
         );
     }

@@ -164,7 +164,7 @@ pub(crate) async fn a_rarely_polled_caller_gets_permits_and_passes_an_open_latch
         let (permit, polls) = polled_between_work(span, semaphore.acquire(1)).await;
         assert!(polls <= FEW, "{polls} polls, {span:?} apart");
         permit.unwrap().release().await.unwrap();
-        let (permit, polls) = polled_between_work(span, permits.acquire(Lease::Renewed)).await;
+        let (permit, polls) = polled_between_work(span, permits.acquire(1, Lease::Renewed)).await;
         assert!(polls <= FEW, "{polls} polls, {span:?} apart");
         permit.unwrap().release().await.unwrap();
         latch.try_set_count(1).await.unwrap();

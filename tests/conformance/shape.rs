@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use leasehold::inspect::{Holder, LockInfo, LockKind, LockList};
 use leasehold::preflight::{
-    Finding, Guarantee, NodeReport, Preflight, PreflightCheck, Requirements, ServerState, Unmet,
+    CheckedServer, Finding, Preflight, PreflightCheck, Requirements, Unmet,
 };
 use leasehold::settings::LocalHandover;
 use leasehold::{
@@ -38,7 +38,7 @@ fn every_type_may_be_sent_shared_and_printed() {
     may_go_anywhere::<(LockList, LockInfo, LockKind, Holder)>();
     may_go_anywhere::<(Lease, HoldState, LossReason, FencingToken)>();
     may_go_anywhere::<(ConfigError, Unmet, LocalHandover)>();
-    may_go_anywhere::<(Preflight, NodeReport, ServerState, Finding, Guarantee)>();
+    may_go_anywhere::<(Preflight, CheckedServer, Finding)>();
     may_go_anywhere::<(PreflightCheck<'static>, Requirements)>();
 }
 

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use leasehold::preflight::{Preflight, Requirements, SentinelState, Severity, Unmet};
+use leasehold::preflight::{Preflight, Requirements, Severity, Unmet};
 use leasehold::{Client, Error};
 use leasehold_testbed::{Cluster, LIMIT, MASTER, Reply, Sentinels, Shape, eventually};
 
@@ -17,15 +17,15 @@ async fn report(url: &str, lease: Duration) -> Preflight {
 }
 
 fn told(report: &Preflight, severity: Severity, part: &str) -> bool {
-    let findings = &report.findings;
-    findings
+    report
+        .findings()
         .iter()
         .any(|found| found.severity == severity && found.text.contains(part))
 }
 
 /// The findings about failovers.
 fn of_failovers(report: &Preflight) -> Vec<&str> {
-    let texts = report.findings.iter().map(|found| found.text.as_str());
+    let texts = report.findings().iter().map(|found| found.text.as_str());
     texts
         .filter(|text| text.contains("a failover takes") || text.contains("a failover ne"))
         .collect()
@@ -66,11 +66,6 @@ async fn sentinels_that_notice_late_are_compared_with_the_lease() {
     let sentinels = Sentinels::start();
     let url = sentinels.url();
     let good = report(&url, LEASE).await;
-    let found = good.sentinels.clone().expect("there are some");
-    assert_eq!((found.known, found.usable), (Some(3), Some(3)));
-    assert_eq!((found.quorum, found.needed()), (Some(2), Some(2)));
-    assert_eq!(found.down_after, Some(Duration::from_millis(500)));
-    assert_eq!(found.failover_timeout, Some(Duration::from_secs(2)));
     assert_eq!(of_failovers(&good), Vec::<&str>::new(), "{good}");
     let line = "sentinels 3/3, quorum 2, down-after-milliseconds 500, failover-timeout 2000";
     assert!(good.to_string().contains(line), "{good}");
@@ -148,7 +143,6 @@ async fn sentinels_that_do_not_tell_are_not_taken_for_good_ones() {
     for sentinel in sentinels.sentinels() {
         sentinel.resume();
     }
-    assert_eq!(report.sentinels, Some(SentinelState::default()), "{report}");
     for part in [
         "down-after-milliseconds is unknown",
         "enough sentinels are up is unknown",
@@ -184,7 +178,7 @@ async fn the_node_timeout_of_a_cluster_is_compared_with_the_lease() {
     });
     let url = cluster.url();
     let good = report(&url, LEASE).await;
-    assert_eq!(good.sentinels, None);
+    assert!(!good.to_string().contains("sentinels"), "{good}");
     assert_eq!(of_failovers(&good), Vec::<&str>::new(), "{good}");
     assert_eq!(missing(&url, LEASE).await, Vec::<String>::new());
 

@@ -30,7 +30,6 @@ use tokio::time::Instant;
 
 use super::Holds;
 use super::release::under_way::{ReleaseUnderWay, ReleasesUnderWay};
-use crate::protocol::kind::Kind;
 use crate::protocol::resource::Resource;
 use crate::session::hold::{Duty, Hold};
 use crate::sync::{Mutex, MutexGuard, Notify, no_lock_is_held};
