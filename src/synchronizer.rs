@@ -108,9 +108,9 @@ impl Synchronizer {
         call: impl Fn(&Resource, Publish) -> Call,
         read: impl Fn(Value) -> Result<T, Unexpected>,
     ) -> Result<T, Error> {
-        let (calls, resource) = (self.handle.calls(), self.resource()?);
-        let call = call(resource, calls.publish_command(resource));
-        calls.ask(&resource.name, call, read).await
+        let (holds, resource) = (self.handle.holds(), self.resource()?);
+        let call = call(resource, holds.calls.publish_command(resource));
+        holds.ask(resource, call, read).await
     }
 
     /// Makes a change that takes effect once, even if the call is repeated because its reply was lost.
@@ -119,9 +119,11 @@ impl Synchronizer {
         call: impl Fn(&Resource, Publish, ReplyKey) -> Call,
         read: impl Fn(Value) -> Result<T, Unexpected>,
     ) -> Result<T, Error> {
-        let (calls, resource) = (self.handle.calls(), self.resource()?);
+        let (holds, resource) = (self.handle.holds(), self.resource()?);
+        let calls = &holds.calls;
         let publish = calls.publish_command(resource);
         let call = move |resource: &_, reply_key| call(resource, publish, reply_key);
+        holds.own_releases_over(&resource.key, None).await;
         calls.call_idempotent(resource, call, read).await
     }
 }

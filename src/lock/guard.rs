@@ -30,8 +30,12 @@ pub use sealed::Guard;
 ///
 /// # Release
 ///
-/// [`unlock`](LockGuard::unlock) waits for Redis and reports the outcome. A drop queues the same release and
-/// returns immediately. A drop never blocks, never panics and needs no runtime.
+/// [`unlock`](LockGuard::unlock) waits for Redis and reports the outcome. A drop sends the same release, if
+/// there is a connection, and returns immediately. The background waits for the outcome, and repeats the
+/// release if necessary. A drop never blocks, never panics and needs no runtime.
+///
+/// The next acquisition of this client waits for the release. So do its questions, such as
+/// [`Lock::is_locked`](crate::Lock::is_locked).
 ///
 /// # Losing the lease
 ///

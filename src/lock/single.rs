@@ -96,21 +96,15 @@ impl SingleLock {
 
     pub(crate) async fn inspect(&self) -> Result<Option<Inspected>, Error> {
         let resource = self.resource()?;
-        self.handle
-            .calls()
-            .ask(&resource.name, resource.inspect(), |reply| {
-                resource.inspected(reply)
-            })
-            .await
+        let read = |reply| resource.inspected(reply);
+        let holds = self.handle.holds();
+        holds.ask(resource, resource.inspect(), read).await
     }
 
     pub(crate) async fn waiting(&self) -> Result<Waiting, Error> {
-        let (resource, session) = (self.resource()?, &self.handle.session);
-        let call = waiters::waiters(resource, session.calls.publish_command(resource));
-        session
-            .calls
-            .ask(&resource.name, call, waiters::waiting)
-            .await
+        let (resource, holds) = (self.resource()?, self.handle.holds());
+        let call = waiters::waiters(resource, holds.calls.publish_command(resource));
+        holds.ask(resource, call, waiters::waiting).await
     }
 
     pub(crate) async fn force_unlock(&self) -> Result<bool, Error> {

@@ -58,6 +58,8 @@ pub(crate) fn acquire(
 
 async fn take(handle: &Arc<Handle>, request: &Request) -> Result<HoldShare, Error> {
     let holds = handle.holds();
+    let key = &request.resource.key;
+    holds.own_releases_over(key, request.deadline()).await;
     loop {
         if holds.calls.life.is_closed() {
             return Err(Error::Closed);

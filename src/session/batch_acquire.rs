@@ -21,6 +21,11 @@ pub(crate) async fn acquire_batch(
     requests: &[Request],
 ) -> Result<Option<Vec<HoldShare>>, Error> {
     let holds = handle.holds();
+    for Request { resource, wait, .. } in requests {
+        holds
+            .own_releases_over(&resource.key, wait.deadline())
+            .await;
+    }
     if holds.calls.life.is_closed() {
         return Err(Error::Closed);
     }

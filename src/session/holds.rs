@@ -8,15 +8,16 @@ pub(super) mod watchdog;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
 use super::calls::Calls;
 use super::hold::{Hold, InDoubt};
 use super::local_queue::LocalQueues;
 use super::subscriptions::Subscriptions;
+use crate::error::Error;
 use crate::lease::LossReason;
-use crate::protocol::Call;
 use crate::protocol::resource::Resource;
+use crate::protocol::{Call, Unexpected, Value};
 use crate::stats::count;
 use descriptions::Descriptions;
 use recent_releases::RecentReleases;
@@ -108,6 +109,34 @@ impl Holds {
             self.lose(hold, LossReason::Closed);
         }
         closed
+    }
+
+    /// Waits until this client's own releases of a key are over that have begun by now, within
+    /// `limit` and a command's timeout. So a lock whose guard was dropped is free for the next
+    /// caller of this client, and for its questions.
+    ///
+    /// The order of the calls on one connection would not suffice: a call may be sent again,
+    /// because a script is unknown, a slot has moved or a connection was lost.
+    pub(crate) async fn own_releases_over(&self, key: &Arc<str>, limit: Option<Instant>) {
+        let Some(releases) = self.watchdog.releases_of(key) else {
+            return;
+        };
+        let longest = Instant::now() + self.calls.settings.command_timeout;
+        let limit = limit.map_or(longest, |limit| limit.min(longest));
+        // Boxed, because every acquisition would keep space for it. What is not over in time is no
+        // reason to fail: Redis is asked all the same.
+        drop(Box::pin(timeout_at(limit, releases.over())).await);
+    }
+
+    /// Sends a question about one key, once this client's own releases of it are over.
+    pub(crate) async fn ask<T>(
+        &self,
+        resource: &Resource,
+        call: Call,
+        read: impl Fn(Value) -> Result<T, Unexpected>,
+    ) -> Result<T, Error> {
+        self.own_releases_over(&resource.key, None).await;
+        self.calls.ask(&resource.name, call, read).await
     }
 
     /// A release found nothing, although no earlier release can have removed the hold.

@@ -374,10 +374,11 @@ pub(crate) async fn a_lost_reply_of_one_call_reports_the_longest_lease(bed: Bed)
         FaultyConnection::with(&bed, |builder| builder.command_timeout(ms(300))).await;
     let (short, long) = (ms(5000), ms(60_000));
     line.lose_replies();
-    for (a, b) in [(short, long), (long, short)] {
+    // Of other names each time: the undo of the first call gets no reply either.
+    for (one, a, other, b) in [("{s}a", short, "{s}b", long), ("{s}c", long, "{s}d", short)] {
         let both = Lock::multi([
-            client.lock("{s}a").with_lease(a),
-            client.lock("{s}b").with_lease(b),
+            client.lock(one).with_lease(a),
+            client.lock(other).with_lease(b),
         ]);
         let error = timed("ended", both.try_lock_now(Lease::Renewed))
             .await

@@ -47,6 +47,7 @@ mod multi_batch;
 mod multi_ends;
 mod multi_faults;
 mod outage;
+mod own_releases;
 mod permit_leases;
 mod permits;
 mod polled_late;
@@ -224,6 +225,13 @@ leasehold_testbed::behaviours! {
         held_locks_are_listed,
         a_crowd_of_readers_is_listed,
         a_quorum_survives_a_minority,
+    }
+    own_releases {
+        a_dropped_guard_is_in_nobodys_way_at_home,
+        a_question_comes_after_what_was_dropped,
+        dropped_permits_are_available_at_home,
+        an_abandoned_acquisition_is_in_nobodys_way_at_home,
+        a_release_without_a_reply_does_not_hold_up_its_client,
     }
     every_kind {
         every_client_sees_a_held_lock,

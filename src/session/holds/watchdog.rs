@@ -29,7 +29,7 @@ use futures_util::stream::FuturesUnordered;
 use tokio::time::Instant;
 
 use super::Holds;
-use super::release::under_way::{ReleaseUnderWay, ReleasesUnderWay};
+use super::release::under_way::{ReleaseUnderWay, ReleasesOfKey, ReleasesUnderWay};
 use crate::protocol::resource::Resource;
 use crate::session::hold::{Duty, Hold};
 use crate::sync::{Mutex, MutexGuard, Notify, no_lock_is_held};
@@ -182,6 +182,11 @@ impl Watchdog {
         field: &Arc<str>,
     ) -> ReleaseUnderWay {
         self.under_way.begin(resource, field)
+    }
+
+    /// The releases of this client under a key that have begun by now. `None` if there are none.
+    pub(crate) fn releases_of(&self, key: &Arc<str>) -> Option<ReleasesOfKey> {
+        self.under_way.of_key(key)
     }
 
     /// Another server serves these keys now. Each hold is uncertain until that server has confirmed

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 
+use super::under_way::ReleaseUnderWay;
 use crate::protocol::Call;
 use crate::protocol::replies::{self, Released};
 use crate::protocol::resource::Resource;
@@ -77,7 +78,7 @@ pub(super) async fn confirm(
     path: &mut Path,
     resource: &Resource,
     call: impl Fn() -> Option<Call> + Send + Sync,
-    doubt: Option<InDoubt>,
+    doubt: Option<(InDoubt, &ReleaseUnderWay)>,
     mut unreachable: impl FnMut() + Send,
 ) -> Result<Confirmed, CallError> {
     let Path { lane, retry, slots } = path;
@@ -108,7 +109,7 @@ pub(super) async fn confirm(
         let now = Instant::now();
         match reply.and_then(|value| replies::released(value).map_err(Into::into)) {
             Ok(released) => {
-                let settled = doubt.is_none_or(|doubt| {
+                let settled = doubt.is_none_or(|(doubt, _)| {
                     holds.calls.transport.epoch(*lane, &resource.key) == doubt.epoch
                         || now >= *answered_since.get_or_insert(now) + doubt.lease
                 });
@@ -118,7 +119,10 @@ pub(super) async fn confirm(
                 // The last repetition comes when the lease of a late attempt has certainly ended.
                 let over = doubt
                     .zip(answered_since)
-                    .map(|(doubt, since)| since + doubt.lease);
+                    .map(|((doubt, under_way), since)| {
+                        under_way.is_waited_for_no_more();
+                        since + doubt.lease
+                    });
                 let next = now + retry.next_pause();
                 Box::pin(sleep_until(over.map_or(next, |over| next.min(over)))).await;
             }

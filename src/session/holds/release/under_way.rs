@@ -1,5 +1,5 @@
 //! Fields that this client is releasing. Nobody can restore them until the release is confirmed or
-//! given up.
+//! given up, and this client's own acquisitions wait for it.
 //!
 //! # Invariants
 //!
@@ -10,37 +10,59 @@
 //! # Locking
 //!
 //! `fields` is the last lock in the order. It is held for one look or one change, also under other
-//! locks.
+//! locks. Waiters are woken after it is released (FOREIGN-1).
 //!
 //! # Bounds
 //!
 //! One entry for each hold that is leaving and each undo that is posted.
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
+
+use tokio::sync::watch;
 
 use crate::protocol::resource::Resource;
 use crate::sync::Mutex;
 
-/// A key and one of its fields. Several kinds of locks may share both.
-type Name = (Arc<str>, Arc<str>);
-
-fn name(resource: &Resource, field: &Arc<str>) -> Name {
-    (resource.key.clone(), field.clone())
-}
-
-/// The fields being released, with the number of reasons for each.
+/// The fields being released. Several kinds of locks may share a key and a field.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ReleasesUnderWay {
-    fields: Arc<Mutex<HashMap<Name, u32>>>,
+    fields: Arc<Mutex<Fields>>,
+}
+
+#[derive(Debug, Default)]
+struct Fields {
+    /// By key, and in the order in which the releases began.
+    releases: BTreeMap<(Arc<str>, u64), Release>,
+    begun: u64,
+}
+
+#[derive(Debug)]
+struct Release {
+    field: Arc<str>,
+    waited_for: WaitedFor,
+}
+
+#[derive(Debug)]
+enum WaitedFor {
+    ByNobody,
+    /// Dropped when the release is over.
+    By(watch::Sender<()>),
+    /// It would only remove what an earlier call may still take.
+    NotAnyMore,
 }
 
 impl ReleasesUnderWay {
     pub(crate) fn begin(&self, resource: &Resource, field: &Arc<str>) -> ReleaseUnderWay {
-        let name = name(resource, field);
-        *self.fields.lock().entry(name.clone()).or_insert(0) += 1;
+        let release = Release {
+            field: field.clone(),
+            waited_for: WaitedFor::ByNobody,
+        };
+        let mut fields = self.fields.lock();
+        fields.begun += 1;
+        let name = (resource.key.clone(), fields.begun);
+        fields.releases.insert(name.clone(), release);
         ReleaseUnderWay {
             all: self.clone(),
             name,
@@ -48,25 +70,88 @@ impl ReleasesUnderWay {
     }
 
     pub(crate) fn has(&self, resource: &Resource, field: &Arc<str>) -> bool {
-        self.fields.lock().contains_key(&name(resource, field))
+        let fields = self.fields.lock();
+        let mut of_key = fields.releases.range(of_key(&resource.key, u64::MAX));
+        of_key.any(|(_, release)| release.field == *field)
+    }
+
+    /// The releases of a key that have begun by now. `None` if there are none.
+    pub(crate) fn of_key(&self, key: &Arc<str>) -> Option<ReleasesOfKey> {
+        let mut releases = ReleasesOfKey {
+            all: self.clone(),
+            key: key.clone(),
+            begun: self.fields.lock().begun,
+            next: None,
+        };
+        releases.next = releases.find_next();
+        releases.next.is_some().then_some(releases)
+    }
+}
+
+fn of_key(key: &Arc<str>, begun: u64) -> std::ops::RangeInclusive<(Arc<str>, u64)> {
+    (key.clone(), 0)..=(key.clone(), begun)
+}
+
+/// Releases of one key that began before a certain instant.
+pub(crate) struct ReleasesOfKey {
+    all: ReleasesUnderWay,
+    key: Arc<str>,
+    begun: u64,
+    /// Closed when the first of them is over.
+    next: Option<watch::Receiver<()>>,
+}
+
+impl ReleasesOfKey {
+    /// Returns when all of them are over.
+    pub(crate) async fn over(mut self) {
+        while let Some(mut next) = self.next {
+            // Nothing is ever sent, so this ends when the sender is dropped.
+            drop(next.changed().await);
+            self.next = None;
+            self.next = self.find_next();
+        }
+    }
+
+    fn find_next(&self) -> Option<watch::Receiver<()>> {
+        let mut fields = self.all.fields.lock();
+        let of_key = fields.releases.range_mut(of_key(&self.key, self.begun));
+        let mut waits = of_key.filter_map(|(_, release)| match &release.waited_for {
+            WaitedFor::ByNobody => {
+                let (over, waits) = watch::channel(());
+                release.waited_for = WaitedFor::By(over);
+                Some(waits)
+            }
+            WaitedFor::By(over) => Some(over.subscribe()),
+            WaitedFor::NotAnyMore => None,
+        });
+        waits.next()
     }
 }
 
 /// A field that is being released for one reason. Dropped when that is over.
 pub(crate) struct ReleaseUnderWay {
     all: ReleasesUnderWay,
-    name: Name,
+    name: (Arc<str>, u64),
+}
+
+impl ReleaseUnderWay {
+    /// What this client took is free again. The release goes on, against a call that may still
+    /// arrive.
+    pub(super) fn is_waited_for_no_more(&self) {
+        let before = {
+            let mut fields = self.all.fields.lock();
+            let release = fields.releases.get_mut(&self.name);
+            release.map(|of| std::mem::replace(&mut of.waited_for, WaitedFor::NotAnyMore))
+        };
+        drop(before);
+    }
 }
 
 impl Drop for ReleaseUnderWay {
     fn drop(&mut self) {
-        let mut fields = self.all.fields.lock();
-        if let Entry::Occupied(mut reasons) = fields.entry(self.name.clone()) {
-            *reasons.get_mut() -= 1;
-            if *reasons.get() == 0 {
-                reasons.remove();
-            }
-        }
+        let over = self.all.fields.lock().releases.remove(&self.name);
+        // Wakes waiters, so the lock must be free again.
+        drop(over);
     }
 }
 
@@ -78,6 +163,8 @@ impl fmt::Debug for ReleaseUnderWay {
 
 #[cfg(test)]
 mod tests {
+    use std::task::{Context, Waker};
+
     use super::*;
     use crate::protocol::kind::Kind;
 
@@ -96,6 +183,33 @@ mod tests {
         assert!(!under_way.has(&resource(Kind::Fair, "y"), &field));
         drop(two);
         assert!(!under_way.has(&x, &field));
-        assert!(under_way.fields.lock().is_empty(), "nothing is kept");
+        assert!(
+            under_way.fields.lock().releases.is_empty(),
+            "nothing is kept"
+        );
+    }
+
+    #[test]
+    fn an_acquisition_waits_for_the_releases_that_began_before_it() {
+        let resource = |name| Resource::new(Kind::Lock, "", name).expect("a good name");
+        let field: Arc<str> = Arc::from("a");
+        let (under_way, x) = (ReleasesUnderWay::default(), resource("x"));
+        assert!(under_way.of_key(&x.key).is_none());
+        let one = under_way.begin(&x, &field);
+        let late = under_way.begin(&x, &field);
+        let _other_key = under_way.begin(&resource("y"), &field);
+        let waits = under_way.of_key(&x.key).expect("two are under way");
+        let mut over = std::pin::pin!(waits.over());
+        let mut is_over = || {
+            let mut cx = Context::from_waker(Waker::noop());
+            over.as_mut().poll(&mut cx).is_ready()
+        };
+        let _later = under_way.begin(&x, &field);
+        assert!(!is_over());
+        drop(one);
+        assert!(!is_over(), "another one began before");
+        late.is_waited_for_no_more();
+        assert!(is_over());
+        assert!(under_way.has(&x, &field), "it still goes on");
     }
 }

@@ -10,6 +10,7 @@ use crate::protocol::{Call, semaphore};
 use crate::session::hold::{Hold, InDoubt};
 use crate::session::holds::Holds;
 use crate::session::holds::release::confirm::{Path, confirm, give_up, patient};
+use crate::session::holds::release::under_way::ReleaseUnderWay;
 use crate::stats::count;
 use crate::transport::{CallError, Lane};
 
@@ -31,9 +32,10 @@ pub(super) async fn settle(holds: &Holds, cleanup: Cleanup) {
             field,
             doubt,
             after,
-            under_way: _under_way,
+            under_way,
         } => {
             if let Some(after) = after {
+                under_way.is_waited_for_no_more();
                 tokio::select! {
                     biased;
                     () = sleep_until(after) => {}
@@ -43,8 +45,9 @@ pub(super) async fn settle(holds: &Holds, cleanup: Cleanup) {
                 }
             }
             let call = || holds.calls.release_call(&resource, &field, 0);
-            end(holds, &resource, call, doubt.lease, Some(doubt)).await;
-            holds.note_release(&resource, &field, doubt.lease);
+            let doubt = (doubt, &under_way);
+            end(holds, &resource, call, doubt.0.lease, Some(doubt)).await;
+            holds.note_release(&resource, &field, doubt.0.lease);
         }
     }
 }
@@ -55,7 +58,7 @@ async fn end(
     resource: &Resource,
     call: impl Fn() -> Call + Send + Sync,
     lease: Duration,
-    doubt: Option<InDoubt>,
+    doubt: Option<(InDoubt, &ReleaseUnderWay)>,
 ) {
     let lane = if doubt.is_some() {
         Lane::Caller
