@@ -52,6 +52,7 @@ use crate::telemetry::Telemetry;
 use crate::transport::Transport;
 
 use attendance::Attendance;
+use background::Running;
 use calls::Calls;
 use calls::idempotency::ReplyKeys;
 use calls::life::{End, Life};
@@ -97,9 +98,19 @@ pub(crate) struct Session {
 #[derive(Debug)]
 pub(crate) struct Handle {
     pub(crate) session: Arc<Session>,
+    /// `None` if the caller's runtime serves the session.
+    thread: Option<Running>,
 }
 
+/// How long the drop of the last handle waits for releases that are queued: for the reply of a
+/// server that is far away, and not noticeably for a caller that is polled by a runtime.
+const FLUSH: Duration = Duration::from_millis(100);
+
 impl Handle {
+    pub(crate) fn new(session: Arc<Session>, thread: Option<Running>) -> Self {
+        Handle { session, thread }
+    }
+
     pub(crate) fn calls(&self) -> &Calls {
         &self.session.calls
     }
@@ -110,10 +121,22 @@ impl Handle {
 }
 
 impl Drop for Handle {
+    /// Blocks for up to [`FLUSH`] if releases are queued: the program may be about to end, and the
+    /// thread that sends them with it. In a fork, there is no such thread.
     fn drop(&mut self) {
-        let life = &self.session.calls.life;
-        life.close();
-        life.stop(None);
+        let Session { calls, holds, .. } = &*self.session;
+        calls.life.close();
+        calls.life.stop(None);
+        let Some(thread) = &mut self.thread else {
+            return;
+        };
+        if holds.cleanups.queued() > 0
+            && calls.life.is_ours().is_ok()
+            && !thread.ends_within(FLUSH)
+            && let left @ 1.. = holds.cleanups.queued()
+        {
+            crate::telemetry::left_behind(left);
+        }
     }
 }
 

@@ -30,5 +30,7 @@ mod subject;
 pub(crate) use counter::Counter;
 #[cfg(feature = "metrics")]
 pub(crate) use meters::{NameLabel, describe};
-pub(crate) use observer::{Acquisition, Holding, Telemetry, connection_lost, reconnected};
+pub(crate) use observer::{
+    Acquisition, Holding, Telemetry, connection_lost, left_behind, reconnected,
+};
 pub(crate) use oldest::Gauges;

@@ -99,15 +99,14 @@ impl ClientBuilder {
             settings,
             client_id,
         });
-        if let Some(thread) = thread {
-            thread.serve(session.clone());
-        } else {
+        let thread = thread.map(|thread| thread.serve(session.clone()));
+        if thread.is_none() {
             let serving = background::serve(session.clone());
             #[cfg(feature = "test-util")]
             let serving = self.gate.clone().run(serving);
             Handle::current().spawn(serving);
         }
-        Ok(Client::new(session))
+        Ok(Client::new(crate::session::Handle::new(session, thread)))
     }
 
     /// The runtimes of a client, and its own thread if it needs one.

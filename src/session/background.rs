@@ -1,6 +1,9 @@
 //! The background task of a client, and the thread it may run on.
 
-use std::sync::Arc;
+use std::convert::Infallible;
+use std::sync::{Arc, mpsc};
+use std::thread::{self, ThreadId};
+use std::time::Duration;
 
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
@@ -9,6 +12,7 @@ use super::calls::life::End;
 use super::holds::release::cleanup;
 use super::holds::{descriptions, recent_releases, watchdog};
 use super::{Session, attendance, heartbeat, safety_poll};
+use crate::sync::Mutex;
 
 /// Runs a session until it is stopped and its releases are settled, then closes its connections.
 pub(crate) async fn serve(session: Arc<Session>) {
@@ -35,6 +39,15 @@ pub(crate) async fn serve(session: Arc<Session>) {
 pub(crate) struct Thread {
     pub(crate) runtime: Handle,
     start: oneshot::Sender<Arc<Session>>,
+    running: Running,
+}
+
+/// A thread that serves a session.
+#[derive(Debug)]
+pub(crate) struct Running {
+    id: ThreadId,
+    /// Carries nothing. Closed when the thread ends.
+    ended: Mutex<mpsc::Receiver<Infallible>>,
 }
 
 impl Thread {
@@ -43,23 +56,38 @@ impl Thread {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let handle = runtime.handle().clone();
         let (start, session) = oneshot::channel();
-        std::thread::Builder::new()
+        let (runs, ended) = mpsc::channel();
+        let thread = thread::Builder::new()
             .name("leasehold".into())
             .spawn(move || {
+                let _runs = runs;
                 runtime.block_on(async {
                     if let Ok(session) = session.await {
                         serve(session).await;
                     }
                 });
             })?;
+        let (id, ended) = (thread.thread().id(), Mutex::new(ended));
         Ok(Thread {
             runtime: handle,
             start,
+            running: Running { id, ended },
         })
     }
 
-    pub(crate) fn serve(self, session: Arc<Session>) {
+    pub(crate) fn serve(self, session: Arc<Session>) -> Running {
         // The thread waits for the session, so it cannot be gone.
         drop(self.start.send(session));
+        self.running
+    }
+}
+
+impl Running {
+    /// Blocks until the thread has ended. False if that takes longer than `limit`, or if this is
+    /// the thread.
+    pub(crate) fn ends_within(&mut self, limit: Duration) -> bool {
+        let is_another = thread::current().id() != self.id;
+        is_another
+            && self.ended.get_mut().recv_timeout(limit) == Err(mpsc::RecvTimeoutError::Disconnected)
     }
 }

@@ -22,7 +22,7 @@ use crate::error::Error;
 use crate::protocol::resource::Resource;
 use crate::protocol::{Call, Unexpected, Value};
 use crate::stats::{Counters, count};
-use crate::transport::{CallError, Fault, Group, Lane, Transport};
+use crate::transport::{CallError, Fault, Group, Lane, Sent, Transport};
 use idempotency::ReplyKeys;
 use life::Life;
 use outages::Outages;
@@ -77,6 +77,12 @@ impl Calls {
             self.reply_times.came_after(sent.elapsed());
         }
         reply
+    }
+
+    /// A call whose outcome somebody else waits for.
+    pub(super) fn send(&self, lane: Lane, call: Call) -> Result<Sent, CallError> {
+        count(&self.counters.calls);
+        self.transport.send(lane, call)
     }
 
     /// A call about any keys of one group.

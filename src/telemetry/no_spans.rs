@@ -58,6 +58,8 @@ impl Release {
 
 pub(super) fn gave_up(_: &Subject) {}
 
+pub(super) fn left_behind(_: u64) {}
+
 pub(super) fn failed_over() {}
 
 pub(super) fn connection_lost(_: &dyn Display, _: &dyn Display) {}

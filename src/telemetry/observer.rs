@@ -317,6 +317,11 @@ impl ObservedHold {
     }
 }
 
+/// The last handle of a client is gone, and this many releases are not confirmed.
+pub(crate) fn left_behind(releases: u64) {
+    call_out(|| spans::left_behind(releases));
+}
+
 pub(crate) fn connection_lost(server: &dyn Display, reason: &dyn Display) {
     call_out(|| spans::connection_lost(server, reason));
 }

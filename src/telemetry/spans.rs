@@ -161,6 +161,10 @@ pub(super) fn gave_up(subject: &Subject) {
     warn!(target: TARGET, { lock.name = &**name, lock.kind = kind }, "a release was given up: the lock is free when its lease ends");
 }
 
+pub(super) fn left_behind(releases: u64) {
+    warn!(target: TARGET, { releases }, "the client was dropped before Redis had confirmed all releases: if the process ends now, some locks may stay until their leases end");
+}
+
 pub(super) fn failed_over() {
     warn!(target: TARGET, "another server serves some of the keys: holds there are uncertain until it confirms them");
 }

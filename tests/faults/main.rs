@@ -41,6 +41,7 @@ mod lost_releases;
 mod lost_replies;
 mod memory;
 mod preflight;
+mod process_ends;
 mod racing_ends;
 mod refusals;
 mod resolver;

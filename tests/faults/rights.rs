@@ -62,7 +62,7 @@ async fn everything(a: &Client, b: &Client) -> Result<(), Error> {
     let next = b.lock("orders:1");
     let (taken_over, unlocked) = tokio::join!(
         next.try_lock(ms(5000), Lease::Fixed(ms(5000))),
-        taken?.unlock()
+        async { taken?.unlock().await }
     );
     unlocked?;
     let text = taken_over?.hand_on()?;

@@ -117,3 +117,31 @@ async fn spans_and_events_report_what_happened() {
     assert_eq!(values(&lost, "reason"), ["gone"]);
     assert_eq!(values(&lost, "lock.name"), ["orders:42"]);
 }
+
+/// Made outside a runtime, the client has a thread, as on a server.
+#[test]
+fn the_last_drop_says_how_many_releases_are_not_confirmed() {
+    let seen = Seen::default();
+    let subscriber = tracing_subscriber::registry().with(seen.clone());
+    let _default = tracing::subscriber::set_default(subscriber);
+    let what = "the client was dropped before Redis had confirmed all releases: if the process ends now, some locks \
+                may stay until their leases end";
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    for pauses in [false, true] {
+        let redis = EmbeddedRedis::new();
+        let client = redis.client();
+        let names = ["a", "b"].map(|name| client.lock(name));
+        let guards = names.map(|lock| runtime.block_on(lock.lock()).unwrap());
+        if pauses {
+            redis.pause();
+        }
+        drop(guards);
+        drop(client);
+        let said = seen.of(what);
+        let releases = if pauses { &["2"][..] } else { &[] };
+        assert_eq!(values(&said, "releases"), releases);
+    }
+}

@@ -43,6 +43,7 @@ use self::channels::Channels;
 use self::keyslot::{SLOTS, keyslot};
 use self::map::SlotMap;
 use self::nodes::Nodes;
+pub(crate) use self::redirect::not_run;
 use super::IfUnreachable;
 use super::deployment::ClusterDeployment;
 use super::endpoint::HostPort;

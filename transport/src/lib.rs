@@ -109,7 +109,7 @@ pub use script::Script;
 pub use setup::{Runtimes, Setup};
 #[cfg(feature = "tls")]
 pub use tls::TlsOptions;
-pub use transport::{IfUnreachable, Timing, Transport};
+pub use transport::{IfUnreachable, Sent, Timing, Transport};
 
 /// The connection that carries a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -3,12 +3,13 @@
 
 use std::sync::Arc;
 
+use tokio::sync::oneshot;
 use tokio::time::Duration;
 
-use crate::cluster::Cluster;
+use crate::cluster::{self, Cluster};
 use crate::deployment::Deployment;
 use crate::node::{Node, answer};
-use crate::request::KeyForm;
+use crate::request::{CallOutcome, KeyForm};
 use crate::sentinel::Sentinel;
 use crate::setup::Setup;
 use crate::{Call, CallError, DeploymentKind, Epoch, Fault, Lane, PubSub, Value};
@@ -41,6 +42,21 @@ enum Connected {
     Single(Node),
     Sentinel(Sentinel),
     Cluster(Cluster),
+}
+
+/// A call that was passed to a connection. Dropping this does not stop the call.
+#[derive(Debug)]
+pub struct Sent(oneshot::Receiver<CallOutcome>);
+
+impl Sent {
+    /// Waits for the outcome.
+    ///
+    /// # Errors
+    ///
+    /// Fails if no reply of the script arrived.
+    pub async fn outcome(self) -> Result<Value, CallError> {
+        answer(self.0).await.map_err(cluster::not_run)
+    }
 }
 
 /// The nodes: one for all keys, or several for some keys each.
@@ -110,6 +126,22 @@ impl Transport {
         };
         let sent = node.send(lane, call, KeyForm::Declared)?;
         answer(sent).await.map_err(not_a_cluster_client)
+    }
+
+    /// Passes a call to the connection of the lane, which often writes it to the socket at once. Never
+    /// blocks and needs no runtime.
+    ///
+    /// The call is sent once. If a node of a cluster redirects it, it was not applied.
+    ///
+    /// # Errors
+    ///
+    /// Fails if nothing was sent, because there is no connection.
+    pub fn send(&self, lane: Lane, call: Call) -> Result<Sent, CallError> {
+        let sent = match self.nodes() {
+            Nodes::One(node) => node.send(lane, call, KeyForm::Declared),
+            Nodes::Many(cluster) => cluster.shared.send(lane, call),
+        };
+        sent.map(Sent)
     }
 
     /// The replies of all connected sentinels to `SENTINEL <question> <name of the primary>`. Empty

@@ -11,6 +11,7 @@
 //! sends it: once that future is dropped, nobody sends the call again, so the call cannot arrive after its
 //! undo. All attempts together take at most the time of one call, and at most [`REDIRECTS_MAX`] redirects.
 
+use tokio::sync::oneshot;
 use tokio::time::{Duration, Instant, sleep, timeout_at};
 
 use super::keyslot::keyslot;
@@ -42,6 +43,17 @@ impl Shared {
         } else {
             outcome
         }
+    }
+
+    /// Passes a call to the node of its key, without following redirects.
+    pub(crate) fn send(
+        &self,
+        lane: Lane,
+        call: Call,
+    ) -> Result<oneshot::Receiver<CallOutcome>, CallError> {
+        let number = self.owner(keyslot(call.keys.first().ok_or_else(retired)?))?;
+        let node = self.nodes.get(number).ok_or_else(retired)?;
+        node.send(lane, call, KeyForm::Declared)
     }
 
     /// Follows redirects. `is_begun` is set if an attempt was stopped in its middle, and may have written before.

@@ -45,6 +45,15 @@ impl Redirect {
     }
 }
 
+/// A redirect that nobody follows: the call was not run, or only its beginning.
+pub(crate) fn not_run(error: CallError) -> CallError {
+    match (Redirect::of(&error), error) {
+        (Some(Redirect::InAScript), CallError::Refused(fault)) => CallError::Unknown(fault),
+        (Some(_), CallError::Refused(fault)) => CallError::NotApplied(fault),
+        (_, error) => error,
+    }
+}
+
 /// Parses `host:port`. The port follows the last colon, because an IPv6 address contains others.
 fn address(text: &str) -> Option<HostPort> {
     let (host, port) = text.rsplit_once(':')?;
@@ -91,6 +100,17 @@ mod tests {
         );
         let script = "ERR Script attempted to access a non local key in a cluster node script: f";
         assert_eq!(read(script), Some(Redirect::InAScript));
+    }
+
+    #[test]
+    fn a_redirected_call_was_not_run_unless_its_script_had_begun() {
+        let outcome = |text| not_run(sort_error_reply(text));
+        let moved = "MOVED 3999 127.0.0.1:6381";
+        assert_eq!(outcome(moved), CallError::NotApplied(Fault(moved.into())));
+        let begun = "ERR Script attempted to access a non local key in a cluster node script: f";
+        assert_eq!(outcome(begun), CallError::Unknown(Fault(begun.into())));
+        let other = "WRONGTYPE Operation against a key";
+        assert_eq!(outcome(other), CallError::Refused(Fault(other.into())));
     }
 
     #[test]

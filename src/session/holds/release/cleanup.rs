@@ -30,6 +30,7 @@ use futures_util::stream::FuturesUnordered;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::Instant;
 
+use super::early::Early;
 use super::lowering::Release;
 use super::under_way::ReleaseUnderWay;
 use crate::protocol::resource::Resource;
@@ -48,7 +49,11 @@ const AT_ONCE: usize = 256;
 #[derive(Debug)]
 pub(crate) enum Cleanup {
     /// Lowers a hold to its remaining guards, or ends it and lets the next local waiter in.
-    Release(Release),
+    Release {
+        release: Release,
+        /// Its first call, which is on its way.
+        early: Option<Early>,
+    },
     /// Takes permits of a semaphore for good.
     KeepPermits(Arc<Hold>),
     /// Removes what a hold may have left behind, when nothing about it is in doubt.
@@ -142,17 +147,19 @@ impl Cleanups {
 
     /// Waits for permission to have one more call in flight to a node.
     pub(super) async fn slot(&self, lane: Lane, node: u32) -> OwnedSemaphorePermit {
+        let slot = self.slots(lane, node).acquire_owned().await;
+        slot.expect("BUG: it is never closed")
+    }
+
+    /// The same without waiting. `None` if too many calls are in flight.
+    pub(super) fn free_slot(&self, lane: Lane, node: u32) -> Option<OwnedSemaphorePermit> {
+        self.slots(lane, node).try_acquire_owned().ok()
+    }
+
+    fn slots(&self, lane: Lane, node: u32) -> Arc<Semaphore> {
         let new = || Arc::new(Semaphore::new(AT_ONCE));
-        let slots = self
-            .slots
-            .lock()
-            .entry((lane, node))
-            .or_insert_with(new)
-            .clone();
-        slots
-            .acquire_owned()
-            .await
-            .expect("BUG: it is never closed")
+        let mut slots = self.slots.lock();
+        slots.entry((lane, node)).or_insert_with(new).clone()
     }
 
     pub(crate) fn queued(&self) -> u64 {

@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 
+use super::early::Early;
 use super::under_way::ReleaseUnderWay;
-use crate::protocol::Call;
 use crate::protocol::replies::{self, Released};
 use crate::protocol::resource::Resource;
+use crate::protocol::{Call, Value};
 use crate::session::calls::Calls;
 use crate::session::hold::InDoubt;
 use crate::session::holds::Holds;
@@ -31,6 +32,8 @@ pub(super) struct Path {
     retry: Retry,
     /// Each call waits for a slot, so that thousands of releases do not delay renewals.
     slots: bool,
+    /// The first call, which is on its way.
+    early: Option<Early>,
 }
 
 impl Path {
@@ -41,6 +44,7 @@ impl Path {
             lane: Lane::Caller,
             retry,
             slots: false,
+            early: None,
         }
     }
 
@@ -52,11 +56,42 @@ impl Path {
             lane,
             retry: patient().until(limit),
             slots: true,
+            early: None,
         }
+    }
+
+    pub(super) fn after(self, early: Option<Early>) -> Self {
+        Path { early, ..self }
     }
 
     pub(super) fn in_background(&self) -> bool {
         self.slots
+    }
+
+    /// Sends the call once, or waits for the one that is on its way. `None` if there is nothing to
+    /// send.
+    async fn send(
+        &mut self,
+        holds: &Holds,
+        key: &str,
+        call: &(impl Fn() -> Option<Call> + Send + Sync),
+    ) -> Option<(Instant, Result<Value, CallError>)> {
+        if let Some(early) = self.early.take() {
+            return Some((early.sent, Box::pin(early.outcome()).await));
+        }
+        let slot = if self.slots {
+            let node = holds.calls.transport.group(key).node();
+            // Boxed, because the release of a caller would keep space for it.
+            Some(Box::pin(holds.cleanups.slot(self.lane, node)).await)
+        } else {
+            None
+        };
+        let sent = Instant::now();
+        // Build the call only now: guards may have come and gone while this release waited for its
+        // slot.
+        let reply = holds.calls.call(self.lane, call()?).await;
+        drop(slot);
+        Some((sent, reply))
     }
 }
 
@@ -81,32 +116,23 @@ pub(super) async fn confirm(
     doubt: Option<(InDoubt, &ReleaseUnderWay)>,
     mut unreachable: impl FnMut() + Send,
 ) -> Result<Confirmed, CallError> {
-    let Path { lane, retry, slots } = path;
     let mut answered_since = None;
     loop {
-        let slot = match slots {
-            true => {
-                let node = holds.calls.transport.group(&resource.key).node();
-                // Boxed, because the release of a caller would keep space for it.
-                Some(Box::pin(holds.cleanups.slot(*lane, node)).await)
-            }
-            false => None,
+        let outage = holds.calls.outages.next();
+        let sent = path.send(holds, &resource.key, &call).await;
+        let (now, Path { lane, retry, .. }) = (Instant::now(), &mut *path);
+        let Some((sent, reply)) = sent else {
+            return Ok(Confirmed {
+                released: Released::StillHeld,
+                in_doubt: retry.is_in_doubt(),
+                sent: now,
+            });
         };
-        let sent = Instant::now();
         let confirmed = |released, in_doubt| Confirmed {
             released,
             in_doubt,
             sent,
         };
-        // Build the call only now: guards may have come and gone while this release waited for its
-        // slot.
-        let Some(call) = call() else {
-            return Ok(confirmed(Released::StillHeld, retry.is_in_doubt()));
-        };
-        let outage = holds.calls.outages.next();
-        let reply = holds.calls.call(*lane, call).await;
-        drop(slot);
-        let now = Instant::now();
         match reply.and_then(|value| replies::released(value).map_err(Into::into)) {
             Ok(released) => {
                 let settled = doubt.is_none_or(|(doubt, _)| {

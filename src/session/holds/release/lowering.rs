@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use super::confirm::{Confirmed, Path, confirm, give_up};
+use super::early::Early;
 use crate::error::Error;
 use crate::lease::LossReason;
 use crate::protocol::replies::Released;
@@ -49,6 +50,15 @@ impl Release {
         &self.hold
     }
 
+    /// Sends the first call of a last release.
+    pub(super) fn send_early(&self, holds: &Holds) -> Option<Early> {
+        match self.to {
+            // It frees nothing, so it has time.
+            Count::Guards => None,
+            Count::Zero => Early::send(holds, &self.hold),
+        }
+    }
+
     /// A call was sent and its outcome is unknown.
     pub(super) fn is_in_doubt(&self) {
         if self.to == Count::Guards {
@@ -57,17 +67,15 @@ impl Release {
     }
 
     /// Repeats the release until Redis confirms it or the lease has certainly ended (CLEANUP-1).
-    pub(super) async fn in_background(&self, holds: &Holds) {
+    pub(super) async fn in_background(&self, holds: &Holds, early: Option<Early>) {
         let (hold, lease) = (&self.hold, self.hold.longest_lease());
         let lane = match self.to {
             // Behind re-entries that were sent before on the same lane.
             Count::Guards => Lane::Caller,
             Count::Zero => Lane::Background,
         };
-        let Err(error) = self
-            .carry_out(holds, &mut Path::of_background(lane, lease))
-            .await
-        else {
+        let mut path = Path::of_background(lane, lease).after(early);
+        let Err(error) = self.carry_out(holds, &mut path).await else {
             return;
         };
         match self.to {

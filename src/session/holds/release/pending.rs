@@ -13,7 +13,8 @@ use crate::error::Error;
 use crate::session::Handle;
 use crate::session::hold::Hold;
 
-/// A release that is still to be confirmed. Its drop leaves it to the background task.
+/// A release that is still to be confirmed. Its drop sends it, and leaves the rest to the background
+/// task.
 ///
 /// A re-entry that is in flight has one as well: if its outcome is unknown, the count must be
 /// lowered again.
@@ -100,9 +101,8 @@ impl Drop for PendingRelease {
         if self.sent {
             self.release.is_in_doubt();
         }
-        self.handle
-            .holds()
-            .cleanups
-            .post(Cleanup::Release(self.release.clone()));
+        let (holds, release) = (self.handle.holds(), self.release.clone());
+        let early = release.send_early(holds);
+        holds.cleanups.post(Cleanup::Release { release, early });
     }
 }

@@ -10,7 +10,7 @@
 //! # Locking
 //!
 //! `fields` is the last lock in the order. It is held for one look or one change, also under other
-//! locks. Waiters are woken after it is released (FOREIGN-1).
+//! locks. Waiters are woken without it (FOREIGN-1).
 //!
 //! # Bounds
 //!
@@ -23,7 +23,7 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 use crate::protocol::resource::Resource;
-use crate::sync::Mutex;
+use crate::sync::{Mutex, call_out};
 
 /// The fields being released. Several kinds of locks may share a key and a field.
 #[derive(Clone, Debug, Default)]
@@ -143,15 +143,15 @@ impl ReleaseUnderWay {
             let release = fields.releases.get_mut(&self.name);
             release.map(|of| std::mem::replace(&mut of.waited_for, WaitedFor::NotAnyMore))
         };
-        drop(before);
+        call_out(|| drop(before));
     }
 }
 
 impl Drop for ReleaseUnderWay {
     fn drop(&mut self) {
         let over = self.all.fields.lock().releases.remove(&self.name);
-        // Wakes waiters, so the lock must be free again.
-        drop(over);
+        // Wakes waiters.
+        call_out(|| drop(over));
     }
 }
 

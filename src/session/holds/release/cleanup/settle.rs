@@ -17,7 +17,7 @@ use crate::transport::{CallError, Lane};
 pub(super) async fn settle(holds: &Holds, cleanup: Cleanup) {
     count(&holds.calls.counters.releases_queued);
     match cleanup {
-        Cleanup::Release(release) => release.in_background(holds).await,
+        Cleanup::Release { release, early } => release.in_background(holds, early).await,
         Cleanup::KeepPermits(hold) => keep_permits(holds, &hold).await,
         Cleanup::End {
             hold,
