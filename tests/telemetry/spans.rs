@@ -130,6 +130,7 @@ fn the_last_drop_says_how_many_releases_are_not_confirmed() {
         .enable_all()
         .build()
         .unwrap();
+    let _alone = runtime.block_on(Exporter::start());
     for pauses in [false, true] {
         let redis = EmbeddedRedis::new();
         let client = redis.client();
