@@ -60,10 +60,10 @@ async fn everything(a: &Client, b: &Client) -> Result<(), Error> {
     unlocked?;
     // Another waiter of the same client takes over with its own lease.
     let next = b.lock("orders:1");
-    let (taken_over, unlocked) = tokio::join!(
-        next.try_lock(ms(5000), Lease::Fixed(ms(5000))),
-        async { taken?.unlock().await }
-    );
+    let (taken_over, unlocked) =
+        tokio::join!(next.try_lock(ms(5000), Lease::Fixed(ms(5000))), async {
+            taken?.unlock().await
+        });
     unlocked?;
     let text = taken_over?.hand_on()?;
     drop(held.restore(&text).await?);

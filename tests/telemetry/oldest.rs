@@ -80,7 +80,14 @@ async fn a_lost_connection_shows_until_it_is_back_or_the_client_ends() {
     let redis = EmbeddedRedis::new();
     let client = connected(redis.builder()).await;
     // Other tests of this process have outages of other engines.
-    let server = client.preflight().await.unwrap().nodes.remove(0).server;
+    let server = client
+        .preflight()
+        .await
+        .unwrap()
+        .servers()
+        .next()
+        .unwrap()
+        .server;
     let series = format!("leasehold_disconnected_seconds{{server={server}}}");
     let outage = || exporter.take().age(&series);
     sleep(TICK).await;
