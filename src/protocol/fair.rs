@@ -19,7 +19,7 @@ scripts! {
     RELEASE = "fair_release" from "shared/clock.lua" "fair/queue.lua" "fair/release.lua";
 }
 
-pub(super) const CALLS: Calls = Calls {
+pub(super) static CALLS: Calls = Calls {
     field,
     acquire,
     release,

@@ -14,7 +14,7 @@ scripts! {
     TAKE_OVER = "fenced_take_over" from "shared/lease.lua" "fenced/take_over.lua";
 }
 
-pub(super) const CALLS: Calls = Calls {
+pub(super) static CALLS: Calls = Calls {
     acquire,
     take_over,
     ..lock::CALLS

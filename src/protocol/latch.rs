@@ -14,7 +14,7 @@ scripts! {
 }
 
 /// Only `acquire` is ever called, because there is no hold.
-pub(super) const CALLS: Calls = Calls {
+pub(super) static CALLS: Calls = Calls {
     acquire: ask,
     ..lock::CALLS
 };

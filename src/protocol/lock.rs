@@ -21,7 +21,7 @@ scripts! {
 }
 
 /// Other kinds use those of these calls that are the same for them.
-pub(super) const CALLS: Calls = Calls {
+pub(super) static CALLS: Calls = Calls {
     field: plain_field,
     acquire,
     reenter,

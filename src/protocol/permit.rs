@@ -21,7 +21,7 @@ scripts! {
     UPDATE = "permit_update" from "shared/clock.lua" "shared/give_back.lua" "permit/holds.lua" "permit/update.lua";
 }
 
-pub(super) const CALLS: Calls = Calls {
+pub(super) static CALLS: Calls = Calls {
     field,
     acquire,
     reenter: |resource, field, lease, _holds| renew(&CALLS, &[(resource, field, lease)]),

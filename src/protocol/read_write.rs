@@ -23,7 +23,7 @@ scripts! {
     WRITE_RELEASE = "write_release" from "read_write/read_holds.lua" "read_write/write_release.lua", reads_undeclared_keys;
 }
 
-pub(super) const READ_CALLS: Calls = Calls {
+pub(super) static READ_CALLS: Calls = Calls {
     acquire: read_acquire,
     reenter: read_extend,
     take_over: read_take_over,
@@ -36,7 +36,7 @@ pub(super) const READ_CALLS: Calls = Calls {
     ..lock::CALLS
 };
 
-pub(super) const WRITE_CALLS: Calls = Calls {
+pub(super) static WRITE_CALLS: Calls = Calls {
     field: write_field,
     acquire: write_acquire,
     release: write_release,

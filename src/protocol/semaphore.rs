@@ -23,7 +23,7 @@ scripts! {
 }
 
 /// The calls that remain from [`lock`] are never made, because permits are not handed over.
-pub(super) const CALLS: Calls = Calls {
+pub(super) static CALLS: Calls = Calls {
     field,
     acquire,
     reenter: |resource, field, lease, _holds| renew(&CALLS, &[(resource, field, lease)]),

@@ -17,7 +17,7 @@ scripts! {
     RENEW = "string_renew" from "shared/lease.lua" "string/renew.lua";
 }
 
-pub(super) const CALLS: Calls = Calls {
+pub(super) static CALLS: Calls = Calls {
     acquire,
     reenter,
     release,
