@@ -22,4 +22,5 @@ pages! {
     Operations = "docs/operations.md",
     Services = "docs/services.md",
     Testing = "docs/testing.md",
+    WhatTheCompilerCannotSee = "docs/what-the-compiler-cannot-see.md",
 }
