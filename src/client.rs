@@ -37,6 +37,9 @@ pub use local_handover::LocalHandover;
 /// holds are released first. `shutdown` waits until Redis has confirmed that. The last drop blocks for up to
 /// 0.1 s, if releases are under way, and then continues in the background for up to two seconds.
 ///
+/// [Deployments](crate::guide::deployments) has the URLs, [operations](crate::guide::operations) the settings of
+/// servers and clients.
+///
 /// # Examples
 ///
 /// ```no_run

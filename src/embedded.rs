@@ -21,7 +21,7 @@ static NEXT: AtomicU64 = AtomicU64::new(0);
 ///
 /// Clients that share one engine contend for the same locks, as processes that share a Redis do.
 /// Clones are handles to the same engine. It runs the scripts that a server would run; nothing is
-/// kept when the last handle and the last client are gone.
+/// kept when the last handle and the last client are gone. [Testing](crate::guide::testing) has more tests of services.
 ///
 /// # Time
 ///

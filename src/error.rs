@@ -18,7 +18,7 @@ use unmet::list;
 /// Why a call failed, and what the caller can do about it.
 ///
 /// Messages name the lock. The text of the cause is available from [`source`](std::error::Error::source) and
-/// is not part of the API.
+/// is not part of the API. [Troubleshooting](crate::guide::troubleshooting) lists them with their causes.
 ///
 /// # Examples
 ///

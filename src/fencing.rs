@@ -5,7 +5,7 @@ use std::fmt;
 /// A number that grows with every acquisition of a fenced lock.
 ///
 /// The resource remembers the highest token that it has seen and refuses lower ones. Then a holder that was
-/// paused beyond its lease can do no harm. `docs/fencing.md` has patterns for SQL and for object stores.
+/// paused beyond its lease can do no harm. [Fencing](crate::guide::fencing) has patterns for SQL and for object stores.
 /// [`Client::set_fenced`](crate::Client::set_fenced) does it in Redis.
 ///
 /// # Examples

@@ -41,6 +41,7 @@
 //!
 //! A lock with a lease cannot stop a holder that is paused for longer than the lease. See
 //! [what a lock does not protect](Lock#what-it-does-not-protect), and [`FencingToken`] for the remedy.
+//! [What the compiler cannot see](guide::what_the_compiler_cannot_see) shows code that compiles and protects nothing.
 //!
 //! # Kinds
 //!
@@ -60,8 +61,8 @@
 //! servers). With [`Lock::non_reentrant`], taking a lock again while holding it is an error.
 //!
 //! Take [`lock`](Client::lock) unless another kind fits better. All locks are [`Lock`] values with the same
-//! calls. `docs/choosing.md` compares the kinds and their costs. `docs/coming-from.md` maps the calls of other
-//! libraries to this crate.
+//! calls. [Choosing](guide::choosing) compares the kinds and their costs. [Coming from](guide::coming_from) maps the
+//! calls of other libraries to this crate. The [guide] has all pages.
 //!
 //! # Cancel safety
 //!
@@ -97,7 +98,7 @@
 //! |------------|---------|------------------------------------------------------------------------|
 //! | `tls`      | yes     | `rediss://` URLs with rustls: the system's root certificates or your own (`settings::TlsOptions`) |
 //! | `embedded` | no      | `Client::embedded` and `EmbeddedRedis`: the same scripts in memory; compiles Lua |
-//! | `metrics`  | no      | metrics for the `metrics` facade: `docs/telemetry.md` |
+//! | `metrics`  | no      | metrics for the `metrics` facade: [telemetry](guide::telemetry) |
 //! | `tracing`  | no      | spans and events for the `tracing` facade |
 //! | `fred`     | no      | `Client::builder_with_fred`: connections made by the client fred, with its limits |
 //!
@@ -116,6 +117,8 @@ mod durability;
 mod embedded;
 mod error;
 mod fencing;
+#[cfg(all(doc, not(doctest)))]
+pub mod guide;
 mod holder;
 pub mod inspect;
 mod latch;

@@ -1,6 +1,7 @@
 //! Locks of every kind: one type, one set of methods.
 
 mod acquire;
+mod calls;
 mod fenced;
 mod guard;
 mod hand_on;
@@ -16,7 +17,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::{ConfigError, Error};
-use crate::lease::Lease;
 use crate::protocol::resource::Resource;
 use crate::session::Handle;
 use crate::session::acquire::acquire;
@@ -25,9 +25,7 @@ use crate::session::hold::Hold;
 use crate::session::lock_settings::LockSettings;
 use crate::session::options::Options;
 use crate::session::section;
-use crate::session::wait::Wait;
 
-use guard::run::{flat, run};
 use multi::MultiLock;
 use single::SingleLock;
 
@@ -44,6 +42,9 @@ pub use inspect::Waiters;
 /// The methods of [`Client`](crate::Client) make locks, and describe what is special about each kind.
 /// Everything that all kinds share is described here. `G` is the type of the guards: [`FencedGuard`] for a
 /// fenced lock, [`LockGuard`] for all others.
+///
+/// [Choosing](crate::guide::choosing) helps to find the kind, the wait and the lease. [What the compiler cannot
+/// see](crate::guide::what_the_compiler_cannot_see) shows code that compiles and protects nothing.
 ///
 /// # Exclusion
 ///
@@ -109,14 +110,15 @@ pub use inspect::Waiters;
 ///
 /// # Lease
 ///
-/// A hold with [`Lease::Renewed`] lasts while its guard is alive and its process can reach Redis. A fixed
+/// A hold with [`Lease::Renewed`](crate::Lease::Renewed) lasts while its guard is alive and its process can reach Redis. A fixed
 /// lease expires even if the guard is alive. Taking the lock again never shortens the lease, and releasing an
 /// inner guard does not change it.
 ///
 /// # What it does not protect
 ///
 /// A lock with a lease cannot stop a holder that is paused for longer than the lease. Check the guard before
-/// each irreversible step. Where that is not enough, let the resource check a fencing token.
+/// each irreversible step. Where that is not enough, let the resource check a [fencing
+/// token](crate::guide::fencing).
 ///
 /// # Redis cost
 ///
@@ -192,137 +194,6 @@ impl<G: Guard> Lock<G> {
         }))
     }
 
-    /// Takes the lock with a renewed lease, and waits as long as it takes.
-    ///
-    /// An outage of Redis does not end the wait.
-    ///
-    /// # Redis cost
-    ///
-    /// See the table on [`Lock`].
-    ///
-    /// # Cancel safety
-    ///
-    /// Cancel safe, with clean-up. See [`try_lock`](Lock::try_lock).
-    ///
-    /// # Errors
-    ///
-    /// - [`Error::Protocol`]: Redis refuses the call, and retrying does not help.
-    /// - [`Error::AlreadyHeld`]: the call would wait for its own owner.
-    /// - [`Error::Closed`]: the client was shut down.
-    /// - [`Error::Config`]: the name or a setting of the lock cannot be used.
-    pub async fn lock(&self) -> Result<G, Error> {
-        self.take(Options::new(Wait::Forever, Lease::Renewed)).await
-    }
-
-    /// Takes the lock, and waits at most `wait` for others to release it.
-    ///
-    /// The hold lasts for `lease`. With [`Lease::Renewed`] the lease is renewed in the background while the
-    /// guard is alive. A fixed lease expires even if the guard is alive.
-    ///
-    /// A `wait` of zero tries once, like [`try_lock_now`](Lock::try_lock_now). A `wait` of more than a year
-    /// never ends. If a call is in flight when the wait ends, its reply still counts: the acquisition waits
-    /// for it about as long as replies usually take.
-    ///
-    /// # Redis cost
-    ///
-    /// See the table on [`Lock`].
-    ///
-    /// # Cancel safety
-    ///
-    /// Cancel safe, with clean-up. The caller loses its place among the waiters of this client. If a call is
-    /// in flight when the future is dropped, a release is queued behind that call. The release undoes this
-    /// attempt only, never an outer hold of the same owner.
-    ///
-    /// # Errors
-    ///
-    /// - [`Error::Timeout`]: `wait` ended, and nothing is held. The error says whether a hold of this client
-    ///   was in the way.
-    /// - [`Error::Unavailable`]: Redis did not execute the call.
-    /// - [`Error::Unknown`]: the reply was lost. The lock may be held until the lease ends, and a release is
-    ///   queued.
-    /// - [`Error::NotDurable`]: too few copies of the grant were confirmed, and it is being undone.
-    /// - [`Error::Quorum`]: too few servers of a quorum lock answered.
-    /// - [`Error::Protocol`]: Redis refuses the call, and retrying does not help.
-    /// - [`Error::AlreadyHeld`]: the call would wait for its own owner.
-    /// - [`Error::Closed`]: the client was shut down.
-    /// - [`Error::Config`]: the name, the lease or a setting of the lock cannot be used.
-    pub async fn try_lock(&self, wait: Duration, lease: Lease) -> Result<G, Error> {
-        self.take(Options::new(Wait::from(wait), lease)).await
-    }
-
-    /// Takes the lock if it is free, without waiting.
-    ///
-    /// # Redis cost
-    ///
-    /// 1 round trip.
-    ///
-    /// # Cancel safety
-    ///
-    /// Cancel safe, with clean-up. See [`try_lock`](Lock::try_lock).
-    ///
-    /// # Errors
-    ///
-    /// See [`try_lock`](Lock::try_lock). [`Error::Timeout`] if the lock is held.
-    pub async fn try_lock_now(&self, lease: Lease) -> Result<G, Error> {
-        self.take(Options::new(Wait::Once, lease)).await
-    }
-
-    /// Starts an acquisition with more settings than [`try_lock`](Lock::try_lock) takes.
-    pub fn acquire(&self) -> Acquire<'_, G> {
-        Acquire::new(self)
-    }
-
-    /// Takes the lock, runs `work` while the lock is held, and releases it.
-    ///
-    /// `work` gets the guard and is a *section*: the code that it calls can take the same lock again. If the
-    /// lock is lost, `work` is dropped at its next await. The lock stays held until the last clone of the
-    /// guard is dropped, so do not keep a clone after `work`.
-    ///
-    /// # Redis cost
-    ///
-    /// One acquisition and one release: see the table on [`Lock`].
-    ///
-    /// # Cancel safety
-    ///
-    /// Cancel safe, with clean-up. `work` is dropped; see [`try_lock`](Lock::try_lock) for the acquisition.
-    ///
-    /// # Errors
-    ///
-    /// The errors of [`try_lock`](Lock::try_lock) if the lock was not acquired; `work` did not start then.
-    /// [`Error::Lost`] if the lock was lost before `work` ended.
-    ///
-    /// If `work` ended in time, its result is returned even if the release fails. The release then continues
-    /// in the background, and [`Stats::releases_pending`](crate::Stats::releases_pending) counts it.
-    pub async fn run<F, W>(&self, wait: Duration, lease: Lease, work: F) -> Result<W::Output, Error>
-    where
-        F: FnOnce(Arc<G>) -> W,
-        W: Future,
-    {
-        run(self.try_lock(wait, lease).await?, work).await
-    }
-
-    /// Like [`run`](Lock::run), for work that returns a `Result`.
-    ///
-    /// # Redis cost
-    ///
-    /// See [`run`](Lock::run).
-    ///
-    /// # Cancel safety
-    ///
-    /// See [`run`](Lock::run).
-    ///
-    /// # Errors
-    ///
-    /// The errors of `work` and of [`run`](Lock::run).
-    pub async fn try_run<T, E, F, W>(&self, wait: Duration, lease: Lease, work: F) -> Result<T, E>
-    where
-        E: From<Error>,
-        F: FnOnce(Arc<G>) -> W,
-        W: Future<Output = Result<T, E>>,
-    {
-        flat(self.run(wait, lease, work).await)
-    }
-
     async fn take(&self, mut options: Options) -> Result<G, Error> {
         let around = section::holds();
         if !around.is_empty() {
@@ -332,11 +203,6 @@ impl<G: Guard> Lock<G> {
         // Only now: an acquisition that never reached its caller is released at once.
         guard.as_ref().given_to_caller();
         Ok(guard)
-    }
-
-    /// The name of this value; empty if the name is not allowed.
-    pub fn name(&self) -> &str {
-        self.set.name()
     }
 
     /// Whether one of `holds` belongs to this lock or to one of its members.

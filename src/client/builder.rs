@@ -134,7 +134,7 @@ impl ClientBuilder {
     /// An acquisition waits for the copies after its script. If they do not come in time, the grant is undone
     /// and the call fails with [`Error::NotDurable`](crate::Error::NotDurable). A renewal waits as well:
     /// without the copies the hold becomes uncertain, and the renewal is repeated. Copies make it less likely
-    /// to lose a lock in a failover or a restart, but not impossible: see `docs/guarantees.md`.
+    /// to lose a lock in a failover or a restart, but not impossible: see [guarantees](crate::guide::guarantees).
     ///
     /// # Redis cost
     ///
@@ -237,7 +237,7 @@ impl ClientBuilder {
         self
     }
 
-    /// Adds the label `name` to the metrics of locks. The function maps a lock's name to the label, or to
+    /// Adds the label `name` to the [metrics](crate::guide::telemetry) of locks. The function maps a lock's name to the label, or to
     /// `None` for no label. Default: no labels.
     ///
     /// Each label is its own series at the exporter for as long as the process lives. So map names to few

@@ -5,6 +5,7 @@
 #![expect(clippy::panic, reason = "a test fails by it, also in its helpers")]
 
 mod graph;
+mod guide;
 mod members;
 
 use std::collections::BTreeSet;

@@ -46,7 +46,8 @@ impl LockGuard {
     /// Polls `work` while the lock is held, and drops it if the lock is lost.
     ///
     /// `work` is a *section*: the code that it calls can take the same lock again. See [taking it
-    /// again](crate::Lock#taking-it-again).
+    /// again](crate::Lock#taking-it-again). A task that `work` spawns is not part of it: it is not inside, and it goes
+    /// on after `work` and after a loss. See [`Lock::run`](crate::Lock::run) for the form to write instead.
     ///
     /// # Redis cost
     ///
@@ -87,6 +88,9 @@ impl LockGuard {
     }
 
     /// Like [`run`](LockGuard::run), for work that returns a `Result`.
+    ///
+    /// If the compiler asks for the type of the error, end the work with `Ok::<_, Error>(())`: see
+    /// [`Lock::try_run`](crate::Lock::try_run).
     ///
     /// # Redis cost
     ///

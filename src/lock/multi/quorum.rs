@@ -22,7 +22,7 @@ impl Lock {
     /// members is held.
     ///
     /// Give each member its own server, independent of the others. The lock survives the loss of a minority
-    /// of the servers. `docs/guarantees.md` says what it guarantees. With string locks as members it
+    /// of the servers. [Guarantees](crate::guide::guarantees#the-quorum-lock) says what it guarantees. With string locks as members it
     /// interoperates with redsync, node-redlock and others.
     ///
     /// The algorithm is Redlock. All members are asked at once, and each server has a twentieth of the lease
