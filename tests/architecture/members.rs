@@ -134,6 +134,7 @@ fn published_crates_need_only_published_crates() {
         "leasehold",
         "leasehold-cli",
         "leasehold-engine",
+        "leasehold-leader",
         "leasehold-transport",
     ];
     let expected = expected.map(String::from);
