@@ -92,36 +92,14 @@ fn lock(value: &Value) -> Option<Found> {
         return None;
     };
     let key_left = span(*left);
-    let mut number = None;
-    let (kind, mut holders) = match form.as_str() {
+    let (kind, mut holders, number) = match form.as_str() {
         "hash" => match hash(held)? {
-            (Kind::Lock, holders) if *token == Value::Int(1) => (Kind::Fenced, holders),
-            (Kind::Lock, holders) if *queue > 0 => (Kind::Fair, holders),
-            found => found,
+            (Kind::Lock, holders) if *token == Value::Int(1) => (Kind::Fenced, holders, None),
+            (Kind::Lock, holders) if *queue > 0 => (Kind::Fair, holders, None),
+            (kind, holders) => (kind, holders, None),
         },
-        "string" => {
-            let [Value::Text(owner)] = held else {
-                return None;
-            };
-            (
-                Kind::String,
-                is_owner(owner).then(|| vec![holder(owner, 1, key_left)])?,
-            )
-        }
-        form => {
-            let (value, held) = held.split_first()?;
-            let Value::Text(value) = value else {
-                return None;
-            };
-            number = Some(value.parse().ok()?);
-            let kind = match form {
-                "semaphore" => Kind::Semaphore,
-                "permits" => Kind::Permit,
-                "latch" => Kind::Latch,
-                _ => return None,
-            };
-            (kind, permits(kind, held))
-        }
+        "string" => (Kind::String, string(held, key_left)?, None),
+        form => counted(form, held)?,
     };
     let left = match kind {
         // The lease of a permit is its own, and not that of the number.
@@ -152,6 +130,27 @@ fn holder(owner: &str, holds: u64, lease: Option<Duration>) -> Holder {
         lease,
         ..Holder::default()
     }
+}
+
+fn string(held: &[Value], left: Option<Duration>) -> Option<Vec<Holder>> {
+    match held {
+        [Value::Text(owner)] if is_owner(owner) => Some(vec![holder(owner, 1, left)]),
+        _ => None,
+    }
+}
+
+/// A semaphore or latch: its number, and the holders of permits.
+fn counted(form: &str, held: &[Value]) -> Option<(Kind, Vec<Holder>, Option<i64>)> {
+    let (Value::Text(number), held) = held.split_first()? else {
+        return None;
+    };
+    let kind = match form {
+        "semaphore" => Kind::Semaphore,
+        "permits" => Kind::Permit,
+        "latch" => Kind::Latch,
+        _ => return None,
+    };
+    Some((kind, permits(kind, held), Some(number.parse().ok()?)))
 }
 
 /// The holders of permits. Leaves out what no client of this library or of Redisson has written.
