@@ -58,8 +58,11 @@ pub(crate) fn acquire(
 
 async fn take(handle: &Arc<Handle>, request: &Request) -> Result<HoldShare, Error> {
     let holds = handle.holds();
-    let key = &request.resource.key;
-    holds.own_releases_over(key, request.deadline()).await;
+    // What proves that it holds the lock, or would wait for itself, is told at once.
+    if matches!(request.relation(), OwnerRelation::Unrelated) {
+        let key = &request.resource.key;
+        holds.own_releases_over(key, request.deadline()).await;
+    }
     loop {
         if holds.calls.life.is_closed() {
             return Err(Error::Closed);

@@ -201,8 +201,8 @@ fn a_full_server_lets_waiters_go() {
         };
         let (opened, ()) = tokio::join!(wait, open);
         opened.expect("it is open");
-        semaphore.add_permits(1).await.expect("added");
-        assert_eq!(semaphore.available().await.expect("asked"), 1);
+        semaphore.add_permits(3).await.expect("added");
+        assert_eq!(semaphore.available().await.expect("asked"), 3);
         expirable.add_permits(1).await.expect("added");
         assert_eq!(expirable.set_permits(4).await.expect("added"), 3);
         // Calls that take something are still refused.

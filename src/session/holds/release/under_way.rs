@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use tokio::sync::watch;
+use tokio::sync::Semaphore;
 
 use crate::protocol::resource::Resource;
 use crate::sync::{Mutex, call_out};
@@ -47,10 +47,20 @@ struct Release {
 #[derive(Debug)]
 enum WaitedFor {
     ByNobody,
-    /// Dropped when the release is over.
-    By(watch::Sender<()>),
+    /// Closed when the release is over. A closed semaphore stays closed, so nobody comes too late,
+    /// and it wakes in the order in which the waiters came.
+    By(Arc<Semaphore>),
     /// It would only remove what an earlier call may still take.
     NotAnyMore,
+}
+
+impl WaitedFor {
+    /// Wakes who waits.
+    fn is_over(&self) {
+        if let WaitedFor::By(over) = self {
+            call_out(|| over.close());
+        }
+    }
 }
 
 impl ReleasesUnderWay {
@@ -98,30 +108,30 @@ pub(crate) struct ReleasesOfKey {
     key: Arc<str>,
     begun: u64,
     /// Closed when the first of them is over.
-    next: Option<watch::Receiver<()>>,
+    next: Option<Arc<Semaphore>>,
 }
 
 impl ReleasesOfKey {
     /// Returns when all of them are over.
     pub(crate) async fn over(mut self) {
-        while let Some(mut next) = self.next {
-            // Nothing is ever sent, so this ends when the sender is dropped.
-            drop(next.changed().await);
+        while let Some(next) = self.next {
+            // It has no permits, so this ends when it is closed.
+            drop(next.acquire().await);
             self.next = None;
             self.next = self.find_next();
         }
     }
 
-    fn find_next(&self) -> Option<watch::Receiver<()>> {
+    fn find_next(&self) -> Option<Arc<Semaphore>> {
         let mut fields = self.all.fields.lock();
         let of_key = fields.releases.range_mut(of_key(&self.key, self.begun));
         let mut waits = of_key.filter_map(|(_, release)| match &release.waited_for {
             WaitedFor::ByNobody => {
-                let (over, waits) = watch::channel(());
-                release.waited_for = WaitedFor::By(over);
-                Some(waits)
+                let over = Arc::new(Semaphore::new(0));
+                release.waited_for = WaitedFor::By(over.clone());
+                Some(over)
             }
-            WaitedFor::By(over) => Some(over.subscribe()),
+            WaitedFor::By(over) => Some(over.clone()),
             WaitedFor::NotAnyMore => None,
         });
         waits.next()
@@ -143,15 +153,14 @@ impl ReleaseUnderWay {
             let release = fields.releases.get_mut(&self.name);
             release.map(|of| std::mem::replace(&mut of.waited_for, WaitedFor::NotAnyMore))
         };
-        call_out(|| drop(before));
+        before.iter().for_each(WaitedFor::is_over);
     }
 }
 
 impl Drop for ReleaseUnderWay {
     fn drop(&mut self) {
         let over = self.all.fields.lock().releases.remove(&self.name);
-        // Wakes waiters.
-        call_out(|| drop(over));
+        over.iter().for_each(|release| release.waited_for.is_over());
     }
 }
 
