@@ -153,14 +153,18 @@ impl ReleaseUnderWay {
             let release = fields.releases.get_mut(&self.name);
             release.map(|of| std::mem::replace(&mut of.waited_for, WaitedFor::NotAnyMore))
         };
-        before.iter().for_each(WaitedFor::is_over);
+        if let Some(waited_for) = before {
+            waited_for.is_over();
+        }
     }
 }
 
 impl Drop for ReleaseUnderWay {
     fn drop(&mut self) {
         let over = self.all.fields.lock().releases.remove(&self.name);
-        over.iter().for_each(|release| release.waited_for.is_over());
+        if let Some(release) = over {
+            release.waited_for.is_over();
+        }
     }
 }
 
