@@ -135,6 +135,7 @@ fn published_crates_need_only_published_crates() {
         "leasehold-cli",
         "leasehold-engine",
         "leasehold-leader",
+        "leasehold-once",
         "leasehold-tower",
         "leasehold-transport",
     ];
