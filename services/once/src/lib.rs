@@ -12,8 +12,7 @@
 //! | [`at_least`](Once::at_least) | is locked during the work, and marked as done after it | **it runs twice**, if an instance dies, stands still or is cut off between the end of the work and the mark |
 //!
 //! `at_least` needs an instance that lives: if the last one dies during the work, nobody is left to run it again. Work
-//! of `at_least` should do no harm the second time. A run that follows a lost one has a higher
-//! [`FencingToken`].
+//! of `at_least` should do no harm the second time. A later run of a job has a higher [`FencingToken`].
 //!
 //! Both are as good as Redis. If it loses its data, in a failover or a restart, it loses claims and marks, and the tick
 //! may run again. Work that must *never* run twice needs a row with the tick as its key in the database that it changes.
@@ -28,7 +27,10 @@
 //! - `at_least` never misses a tick. An instance that handles a tick when its mark has expired runs it again: after
 //!   [`with_keep`](Once::with_keep), counted from the end of the run.
 //!
-//! Ticks of one job do not exclude each other. If a run may take longer than the period, take a lock in it.
+//! # Long runs
+//!
+//! Runs of one job under `at_least` exclude each other: while one takes longer than the period, later ticks wait. Under
+//! `at_most` they do not: take a lock in the work, if they must.
 //!
 //! # Examples
 //!
@@ -87,7 +89,8 @@ const PAUSE: Duration = Duration::from_millis(250);
 
 /// A job whose ticks run once in a fleet. The [crate] says what that means.
 ///
-/// A clone is the same job. Names of claims and locks are `{job}@{milliseconds since 1970}`.
+/// A clone is the same job. Its lock is named `{job}@run`, claims are locks named `{job}@{milliseconds since 1970}`, and
+/// marks have `:done` after that.
 #[derive(Clone, Debug)]
 pub struct Once {
     client: Client,
@@ -184,7 +187,7 @@ impl Once {
     ///
     /// It waits while another instance runs the tick, and runs it if that instance dies or its work fails. `work` is
     /// called again if the lock is lost, unless another instance finished the tick meanwhile. It gets a number that
-    /// grows with each run of the tick.
+    /// grows with each run of the job.
     ///
     /// # Redis cost
     ///
@@ -209,9 +212,9 @@ impl Once {
         E: From<Error>,
         W: Future<Output = Result<T, E>>,
     {
-        let name = self.name(tick);
-        let mark = self.client.lock(format!("{name}:done"));
-        let lock = self.client.fenced_lock(name);
+        let mark = self.client.lock(format!("{}:done", self.name(tick)));
+        // One for all ticks: Redis keeps the counter of a fenced lock for ever.
+        let lock = self.client.fenced_lock(format!("{}@run", self.job));
         loop {
             let guard = lock.acquire().lease(self.lease).await?;
             let run = async {

@@ -11,7 +11,7 @@ use tokio::time::{advance, sleep, timeout};
 use crate::once;
 
 const TICK: SystemTime = SystemTime::UNIX_EPOCH;
-const NAME: &str = "job@0";
+const NAME: &str = "job@run";
 
 async fn quick(once: &Once) -> Result<Ran<FencingToken>, Error> {
     Box::pin(once.at_least(TICK, async |token| Ok(token))).await

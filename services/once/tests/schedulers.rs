@@ -168,7 +168,7 @@ async fn a_task_of_apalis_begins_again_if_its_lock_is_lost() {
         .expect("ready");
     let lose = async {
         sleep(Duration::from_millis(100)).await;
-        assert!(redis.lose("job@7000"));
+        assert!(redis.lose("job@run"));
     };
     let (ran, ()) = tokio::join!(worker.call(Task::new(Tick::new(7))), lose);
     assert_eq!(ran.expect("ran"), Ran::Here(2));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use http_body::{Body, Frame, SizeHint};
-use leasehold::{Ended, Error, FencedGuard};
+use leasehold::{Ended, Error, LockGuard};
 
 /// The error of a [`LockedBody`]: that of the inner body, or [`Error::Lost`].
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -21,7 +21,7 @@ pub struct LockedBody<B> {
 
 /// A lock while the body is produced.
 struct Hold {
-    guard: Arc<FencedGuard>,
+    guard: Arc<LockGuard>,
     /// Wakes the body when the hold ends, although the inner body is idle.
     ended: Pin<Box<dyn Future<Output = Ended> + Send>>,
 }
@@ -34,7 +34,7 @@ impl<B> LockedBody<B> {
         }
     }
 
-    pub(crate) fn new(inner: B, guard: Arc<FencedGuard>) -> Self
+    pub(crate) fn new(inner: B, guard: Arc<LockGuard>) -> Self
     where
         B: Body,
     {

@@ -33,8 +33,8 @@
 //!   clone is dropped.
 //!
 //! The layer keeps requests from running *at the same time*. The second one runs after the first. A lock with a lease
-//! cannot stop a handler whose process stands still: pass [`Locked::token`](leasehold::FencedGuard::token) to the
-//! resource that it changes, and see [`FencingToken`](leasehold::FencingToken).
+//! cannot stop a handler whose process stands still: see [`LockLayer::fenced`] and
+//! [`FencingToken`](leasehold::FencingToken).
 //!
 //! # Examples
 //!
@@ -81,7 +81,7 @@ use std::time::Duration;
 use http::request::Parts;
 use http::{HeaderName, Request, Response, StatusCode};
 use http_body::Body;
-use leasehold::{Client, Error, FencedGuard, FencedLock, Lease};
+use leasehold::{Client, Error, Lease, Lock, LockGuard};
 use tower_layer::Layer;
 use tower_service::Service;
 
@@ -101,6 +101,13 @@ pub struct LockLayer {
     wait: Duration,
     lease: Lease,
     retry_after: Duration,
+    kind: Kind,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Plain,
+    Fenced,
 }
 
 impl LockLayer {
@@ -111,7 +118,7 @@ impl LockLayer {
 
     /// Makes a layer that finds the key of a request with `key`. Does no I/O.
     ///
-    /// The lock is the fenced lock `{scope}:{key}`. A request without a key (`None`) is refused with 400, so put the
+    /// The lock is named `{scope}:{key}`. A request without a key (`None`) is refused with 400, so put the
     /// layer around the routes that need it only. The same thing must have the same key: decode and parse what has
     /// several spellings, such as a path.
     pub fn new(
@@ -126,6 +133,7 @@ impl LockLayer {
             wait: Duration::ZERO,
             lease: Lease::Renewed,
             retry_after: Duration::from_secs(5),
+            kind: Kind::Plain,
         }
     }
 
@@ -168,11 +176,25 @@ impl LockLayer {
         self
     }
 
-    fn lock_for(&self, parts: &Parts) -> Option<FencedLock> {
+    /// Takes a [fenced lock](Client::fenced_lock), so that [`Locked`] has a [token](LockGuard::token).
+    ///
+    /// Redis keeps the counter of each key for ever, about 100 bytes. So use it for keys that name things, such as
+    /// orders, and not for keys that clients make up.
+    #[must_use = "the layer is moved into the returned value"]
+    pub fn fenced(mut self) -> Self {
+        self.kind = Kind::Fenced;
+        self
+    }
+
+    fn lock_for(&self, parts: &Parts) -> Option<Lock> {
         let key = (self.key)(parts)?;
         let is_allowed = |letter: char| !letter.is_control() && !"{}".contains(letter);
         let fits = (1..=Self::KEY_MAX).contains(&key.len()) && key.chars().all(is_allowed);
-        fits.then(|| self.client.fenced_lock(format!("{}:{key}", self.scope)))
+        let name = fits.then(|| format!("{}:{key}", self.scope))?;
+        Some(match self.kind {
+            Kind::Plain => self.client.lock(name),
+            Kind::Fenced => self.client.fenced_lock(name).into(),
+        })
     }
 
     fn refuse<B>(&self, error: Error) -> Response<LockedBody<B>> {
@@ -246,15 +268,15 @@ where
 
 /// The lock of a request, as an extension of the request. With the feature `axum` a handler takes it as an argument.
 ///
-/// It gives the fencing token, and [`check`](leasehold::LockGuard::check) before a step that cannot be undone. The lock
-/// stays held while a clone lives.
+/// [`check`](LockGuard::check) says before a step that cannot be undone whether the lock is still held. The lock stays
+/// held while a clone lives.
 #[derive(Clone, Debug)]
-pub struct Locked(Arc<FencedGuard>);
+pub struct Locked(Arc<LockGuard>);
 
 impl Deref for Locked {
-    type Target = FencedGuard;
+    type Target = LockGuard;
 
-    fn deref(&self) -> &FencedGuard {
+    fn deref(&self) -> &LockGuard {
         &self.0
     }
 }
@@ -265,6 +287,7 @@ impl fmt::Debug for LockLayer {
             .field("scope", &self.scope)
             .field("wait", &self.wait)
             .field("lease", &self.lease)
+            .field("kind", &self.kind)
             .field("retry_after", &self.retry_after)
             .finish_non_exhaustive()
     }

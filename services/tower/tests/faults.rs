@@ -27,13 +27,17 @@ const KEYS: [&str; 2] = ["a", "b"];
 type Steps = Arc<Mutex<Vec<(Instant, String, FencingToken)>>>;
 
 fn step(steps: &Steps, lock: &Locked) {
-    let step = (Instant::now(), lock.name().to_owned(), lock.token());
+    let step = (
+        Instant::now(),
+        lock.name().to_owned(),
+        lock.token().expect("fenced"),
+    );
     steps.lock().expect("no panic").push(step);
 }
 
 /// Half of the steps are made by the handler, half by the body. Each third request takes longer than its lease.
 async fn work(lock: Locked, steps: Steps) -> Body {
-    let half = if lock.token().value() % 3 == 0 {
+    let half = if lock.token().expect("fenced").value() % 3 == 0 {
         250
     } else {
         20
@@ -97,6 +101,7 @@ async fn no_two_requests_with_a_key_run_at_once_while_connections_break_and_the_
         proxies.push(proxy);
         let layer = layer(&client)
             .with_wait(ms(300))
+            .fenced()
             .with_lease(Lease::RenewedFor(LEASE));
         let own = steps.clone();
         let router = router(layer, move |lock: Locked| work(lock, own));

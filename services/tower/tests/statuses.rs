@@ -8,7 +8,7 @@ use axum::http::header::RETRY_AFTER;
 use axum::http::{HeaderName, Request, Response, StatusCode};
 use axum::routing::get;
 use axum::{Router, body::Body};
-use leasehold::{Client, EmbeddedRedis, Error, Lease};
+use leasehold::{Client, EmbeddedRedis, Error, FencingToken, Lease};
 use leasehold_testbed::{ms, timed};
 use leasehold_tower::{LockLayer, Locked};
 use tokio::time::sleep;
@@ -167,15 +167,17 @@ async fn what_no_retry_mends_is_500() {
 
 #[tokio::test(start_paused = true)]
 async fn a_handler_that_needs_the_lock_does_not_run_without_the_layer() {
-    let ship = async |lock: Locked| lock.token().to_string();
+    let ship = async |lock: Locked| lock.token().map_or(0, FencingToken::value).to_string();
     let bare = Router::new().route("/", get(ship));
     let refused = bare.oneshot(request("42")).await.expect("answered");
     assert_eq!(refused.status(), StatusCode::INTERNAL_SERVER_ERROR);
-    let router = router(layer(&Client::embedded()), ship);
-    for token in ["1", "2"] {
-        let body = ask(&router, "42").await.into_body();
+    let client = Client::embedded();
+    let plain = router(layer(&client), ship);
+    let fenced = router(layer(&client).fenced(), ship);
+    for (router, token) in [(&plain, "0"), (&fenced, "1"), (&fenced, "2")] {
+        let body = ask(router, "42").await.into_body();
         let body = axum::body::to_bytes(body, 100).await.expect("a body");
-        assert_eq!(body, token, "each request has a higher one");
+        assert_eq!(body, token, "each request has a higher one, on demand");
     }
 }
 
