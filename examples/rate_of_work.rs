@@ -26,10 +26,9 @@ static PEAK: AtomicU32 = AtomicU32::new(0);
 async fn main() -> Result<(), Error> {
     let redis = EmbeddedRedis::new();
     let clients = [redis.client(), redis.client()];
-    let encoders = clients.each_ref().map(|client| client.semaphore(NAME));
-    // The first process sets the number; the others get `false`.
-    assert!(encoders[0].try_set_permits(PERMITS).await?);
-    assert!(!encoders[1].try_set_permits(PERMITS).await?);
+    let encoders = clients
+        .each_ref()
+        .map(|client| client.semaphore(NAME).with_limit(PERMITS));
 
     let jobs = (0..20).map(|job| encode(&encoders[job % 2]));
     futures::future::try_join_all(jobs).await?;

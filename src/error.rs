@@ -143,6 +143,31 @@ pub enum Error {
         /// The lock.
         name: Arc<str>,
     },
+    /// The semaphore has no number of permits: nobody has set one, or it was deleted, or its server lost its data.
+    ///
+    /// Nothing is held. This is a bug in the program, unless the server lost its data: declare the number with
+    /// [`Semaphore::with_limit`](crate::Semaphore::with_limit), or set it before the first acquisition.
+    #[error(
+        "the semaphore was never given permits: name=`{name}`, declare them by `with_limit`, or call `try_set_permits`"
+    )]
+    NoPermits {
+        /// The semaphore.
+        name: Arc<str>,
+    },
+    /// The acquisition asks for more permits than the semaphore has in all, so it would wait for ever.
+    ///
+    /// Nothing is held. This is a bug in the program: ask for fewer permits, or declare a higher
+    /// [limit](crate::Semaphore::with_limit). Without a declared limit nobody knows the total, and the acquisition
+    /// waits.
+    #[error("more permits than the limit: name=`{name}`, permits=`{permits}`, limit=`{limit}`")]
+    ExceedsLimit {
+        /// The semaphore.
+        name: Arc<str>,
+        /// The number of permits of the acquisition.
+        permits: u32,
+        /// The limit that the acquisition declares; without one, the limit that another acquisition declared last.
+        limit: u32,
+    },
     /// The caller already holds the lock, and the call would wait for the caller's own release.
     ///
     /// A guard passed to the call, the section around it, or its [`Owner`](crate::Owner) shows the hold.
@@ -254,6 +279,8 @@ impl Error {
             Error::NotDurable { .. } => "not_durable",
             Error::Lost { .. } => "lost",
             Error::NotOwner { .. } => "not_owner",
+            Error::NoPermits { .. } => "no_permits",
+            Error::ExceedsLimit { .. } => "exceeds_limit",
             Error::AlreadyHeld { .. } => "already_held",
             Error::StaleToken { .. } => "stale_token",
             Error::Quorum { .. } => "quorum",

@@ -43,6 +43,9 @@ const PERMITS_MAX: u32 = 1024;
 /// The string at the name, the sorted set `{name}:timeout` and the channel `redisson_sc:{name}`, all as in
 /// Redisson. `x` and `{x}` share the sorted set: do not use both names.
 ///
+/// A [limit](PermitExpirableSemaphore::with_limit) is kept in the string `leasehold_limit:{name}`, as long as the
+/// semaphore. If the name has braces, it is `leasehold_limit::name`.
+///
 /// The reply to a change of the number is kept at `leasehold_reply:{name}:<id>`, for 30 s or four command
 /// timeouts, whichever is longer. A client has one such key for each change in flight, and reuses it.
 ///
@@ -59,8 +62,7 @@ const PERMITS_MAX: u32 = 1024;
 /// use leasehold::{Client, Lease};
 ///
 /// let client = Client::embedded();
-/// let seats = client.permit_expirable_semaphore("seats");
-/// seats.try_set_permits(100).await?;
+/// let seats = client.permit_expirable_semaphore("seats").with_limit(100);
 ///
 /// // A customer has ten minutes to pay. The id goes with the order.
 /// let seat = seats.acquire(1, Lease::Fixed(Duration::from_secs(600))).await?;
@@ -80,6 +82,16 @@ pub struct PermitExpirableSemaphore {
 impl PermitExpirableSemaphore {
     pub(crate) fn new(inner: Synchronizer) -> Self {
         PermitExpirableSemaphore { inner }
+    }
+
+    /// Declares how many permits there are in all: see [`Semaphore::with_limit`](crate::Semaphore::with_limit). From 1 to
+    /// [`u32::MAX`]. The first call refuses a bad value.
+    ///
+    /// Redisson stores who holds these permits, so the first limit counts the permits of Java too.
+    #[must_use = "the semaphore is moved into the returned value"]
+    pub fn with_limit(mut self, permits: u32) -> Self {
+        self.inner.settings.own_mut().limit = Some(permits);
+        self
     }
 
     /// Sets the lease that [`Lease::Renewed`] means for this value. Default:
@@ -202,6 +214,9 @@ impl PermitExpirableSemaphore {
     /// # Errors
     ///
     /// - [`Error::Protocol`]: Redis refuses the call, and retrying does not help.
+    /// - [`Error::NoPermits`]: the number of permits was never set, and this value declares no limit.
+    /// - [`Error::ExceedsLimit`]: there are fewer permits in all, by the limit of this value. Without one, by the limit
+    ///   that was applied last.
     /// - [`Error::Closed`]: the client was shut down.
     /// - [`Error::Config`]: the name, the lease or a setting cannot be used, or the number of permits is not
     ///   between 1 and 1,024.
@@ -225,6 +240,7 @@ impl PermitExpirableSemaphore {
     /// - [`Error::Unavailable`]: Redis did not execute the call.
     /// - [`Error::Unknown`]: the reply was lost. The permits are given back in the background.
     /// - [`Error::Protocol`]: Redis refuses the call, and retrying does not help.
+    /// - [`Error::NoPermits`], [`Error::ExceedsLimit`]: see [`acquire`](PermitExpirableSemaphore::acquire).
     /// - [`Error::Closed`]: the client was shut down.
     /// - [`Error::Config`]: the name, the lease or a setting cannot be used, or the number of permits is not
     ///   between 1 and 1,024.

@@ -46,6 +46,9 @@ pub use permit::SemaphorePermit;
 /// The holds are in the sorted set `leasehold_semaphore:{name}`, which Redisson does not know. If the name
 /// has braces of its own, the set is `leasehold_semaphore::name`, with two colons.
 ///
+/// A [limit](Semaphore::with_limit) is kept in the string `leasehold_limit:{name}`, as long as the semaphore. If the name
+/// has braces, it is `leasehold_limit::name`.
+///
 /// The reply to a change of the number is kept at `leasehold_reply:{name}:<id>`, for 30 s or four command
 /// timeouts, whichever is longer. A client has one such key for each change in flight, and reuses it.
 ///
@@ -60,8 +63,7 @@ pub use permit::SemaphorePermit;
 /// use leasehold::Client;
 ///
 /// let client = Client::embedded();
-/// let encoders = client.semaphore("encoders");
-/// encoders.try_set_permits(3).await?; // false in every process but the first
+/// let encoders = client.semaphore("encoders").with_limit(3);
 ///
 /// let permit = encoders.acquire(1).await?;
 /// // … encode …
@@ -77,6 +79,59 @@ pub struct Semaphore {
 impl Semaphore {
     pub(crate) fn new(inner: Synchronizer) -> Self {
         Semaphore { inner }
+    }
+
+    /// Declares how many permits there are in all. Each acquisition of this value applies the limit, so nobody has to
+    /// set the number before. From 1 to [`u32::MAX`]. The first call refuses a bad value.
+    ///
+    /// The first limit creates the semaphore, or replaces the number that it has. From then on, another limit changes
+    /// the number by the difference to the limit before. Permits that are out stay out: if more are out than a lower
+    /// limit allows, nobody gets a permit until enough have come back. A higher limit counts as soon as it lets an
+    /// acquisition in.
+    ///
+    /// [`add_permits`](Self::add_permits), [`drain`](Self::drain) and [`SemaphorePermit::forget`] change the number
+    /// beside the limit. [`set_permits`](Self::set_permits) counts as a limit: the next
+    /// acquisition with another limit replaces it. The first limit counts only the permits that this library knows to
+    /// be held, as `set_permits` does. If Java deletes the semaphore and creates it again, delete the limit's key too.
+    ///
+    /// # Two deployments with different limits
+    ///
+    /// While both run, the acquisition that came last decides. Each is granted by its own limit only: at most two
+    /// permits are out after an acquisition with the limit 2, and at most five after one with the limit 5. So there are
+    /// never more permits out than the higher limit. Those with the lower limit wait while the others hold more. A
+    /// waiter may notice a free permit only at its next [poll](Self::with_safety_poll), about once a second, because
+    /// the number is published only if it is positive by the limit that was applied last.
+    ///
+    /// # Redis cost
+    ///
+    /// An acquisition reads the limit's key: one `GET` more. One that changes the limit writes two keys more.
+    ///
+    /// # Errors
+    ///
+    /// An acquisition of more permits is [`Error::ExceedsLimit`], and nothing is sent.
+    ///
+    /// # Examples
+    ///
+    #[cfg_attr(feature = "embedded", doc = "```")]
+    #[cfg_attr(not(feature = "embedded"), doc = "```ignore")]
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), leasehold::Error> {
+    /// # let client = leasehold::Client::embedded();
+    /// let encoders = client.semaphore("encoders").with_limit(2);
+    /// let permit = encoders.acquire(2).await?; // nobody had to set the number
+    ///
+    /// // The next deployment wants five.
+    /// let encoders = client.semaphore("encoders").with_limit(5);
+    /// let more = encoders.acquire(3).await?;
+    /// assert_eq!((encoders.available().await?, encoders.permits().await?), (0, 5));
+    /// # drop((permit, more));
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use = "the semaphore is moved into the returned value"]
+    pub fn with_limit(mut self, permits: u32) -> Self {
+        self.inner.settings.own_mut().limit = Some(permits);
+        self
     }
 
     /// Sets the lease of all permits that this value takes. Default:
@@ -193,6 +248,9 @@ impl Semaphore {
     /// # Errors
     ///
     /// - [`Error::Protocol`]: Redis refuses the call, and retrying does not help.
+    /// - [`Error::NoPermits`]: the number of permits was never set, and this value declares no limit.
+    /// - [`Error::ExceedsLimit`]: there are fewer permits in all, by the limit of this value. Without one, by the limit
+    ///   that was applied last.
     /// - [`Error::Closed`]: the client was shut down.
     /// - [`Error::Config`]: the name or a setting cannot be used.
     pub async fn acquire(&self, permits: u32) -> Result<SemaphorePermit, Error> {
@@ -215,6 +273,7 @@ impl Semaphore {
     /// - [`Error::Unavailable`]: Redis did not execute the call.
     /// - [`Error::Unknown`]: the reply was lost. The permits are given back in the background.
     /// - [`Error::Protocol`]: Redis refuses the call, and retrying does not help.
+    /// - [`Error::NoPermits`], [`Error::ExceedsLimit`]: see [`acquire`](Semaphore::acquire).
     /// - [`Error::Closed`]: the client was shut down.
     /// - [`Error::Config`]: the name or a setting cannot be used.
     pub async fn try_acquire(

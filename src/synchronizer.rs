@@ -71,6 +71,10 @@ impl Synchronizer {
     ) -> Result<HoldShare, Error> {
         let mut request = self.request(wait, lease)?;
         request.permits = permits;
+        let limit = request.settings.own().limit;
+        if limit.is_some_and(|limit| permits > limit) {
+            return Err(request.never(limit));
+        }
         crate::session::acquire::acquire(&self.handle, request).await
     }
 

@@ -90,7 +90,8 @@ pub(crate) enum Task {
     ///
     /// Sets the total, held permits included, and creates the semaphore if there is none. If more are held than the new
     /// total, nobody gets a permit until enough are given back. Redisson does not store who holds the permits of a
-    /// semaphore, so permits that Java holds do not count.
+    /// semaphore, so permits that Java holds do not count. `run --permits` and programs that declare a limit
+    /// apply their own number again.
     Permits(PermitsArguments),
     /// Watch locks change: a live table on a terminal, otherwise a line for each change.
     ///
@@ -130,8 +131,8 @@ pub(crate) struct RunArguments {
     /// The kind of lock.
     #[arg(long, value_enum, default_value_t)]
     pub(crate) kind: Kind,
-    /// Allow this many runs at once, with a semaphore. The first run of a name sets the number; `leasehold permits`
-    /// changes it.
+    /// Allow this many runs at once, with a semaphore. Each run applies its number; runs with different numbers enter
+    /// by their own.
     #[arg(long, value_name = "N", conflicts_with_all = ["kind", "fenced"], value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) permits: Option<u32>,
     /// Set LEASEHOLD_TOKEN to a fencing token. The same as --kind fenced.

@@ -79,21 +79,43 @@ fn break_leaves_the_number_of_a_semaphore_alone() {
 }
 
 #[test]
-fn another_number_of_permits_is_reported_and_can_be_set() {
+fn another_number_of_permits_is_applied() {
     let Some(bed) = Testbed::start() else { return };
-    let runner = hold_permit(&bed, "ready", "1");
-    let output = bed.output(&["run", "job", "--permits", "2", "--wait", "0", "--", "true"]);
+    let first = hold_permit(&bed, "first", "1");
+    let run = |permits| {
+        [
+            "run",
+            "job",
+            "--permits",
+            permits,
+            "--wait",
+            "0",
+            "--",
+            "true",
+        ]
+    };
+    let output = bed.output(&run("1"));
     assert_eq!(exit_code(&output), 120, "{}", stderr(&output));
-    assert!(
-        stderr(&output).contains("`job` has 1 permits, so --permits 2 is ignored"),
-        "{}",
-        stderr(&output)
-    );
-    let set = json(&bed, &["permits", "job", "2"]);
-    assert_eq!(set, json!({"name": "job", "permits": 2, "available": 1}));
-    let output = bed.output(&["run", "job", "--permits", "2", "--wait", "0", "--", "true"]);
+    let second = hold_permit(&bed, "second", "2");
+    let shown = json(&bed, &["ls"])[0]["available"].clone();
+    assert_eq!(shown, json!(0));
+    // A lower number stops nobody, and lets nobody in.
+    let output = bed.output(&run("1"));
+    assert_eq!(exit_code(&output), 120, "{}", stderr(&output));
+    assert_eq!(json(&bed, &["ls"])[0]["available"], json!(-1));
+    for runner in [first, second] {
+        assert_eq!(runner.end().0, 0);
+    }
+    let output = bed.output(&run("1"));
     assert_eq!((exit_code(&output), &*stderr(&output)), (0, ""));
-    assert_eq!(runner.end().0, 0);
+    assert_eq!(bed.server.command(&["GET", "job"]).text(), "1");
+}
+
+#[test]
+fn the_number_of_a_semaphore_can_be_set() {
+    let Some(bed) = Testbed::start() else { return };
+    let set = json(&bed, &["permits", "job", "3"]);
+    assert_eq!(set, json!({"name": "job", "permits": 3, "available": 3}));
     // Held permits count, so fewer permits than are held leave a negative number.
     let runners = ["a", "b"].map(|name| hold_permit(&bed, name, "2"));
     let set = json(&bed, &["permits", "job", "1"]);

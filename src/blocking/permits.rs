@@ -18,8 +18,7 @@ use crate::lock::LockGuard;
 ///
 /// use leasehold::{Lease, blocking};
 ///
-/// let seats = blocking::Client::embedded().permit_expirable_semaphore("seats");
-/// seats.try_set_permits(100)?;
+/// let seats = blocking::Client::embedded().permit_expirable_semaphore("seats").with_limit(100);
 ///
 /// let seat = seats.try_acquire(1, Duration::from_secs(2), Lease::Fixed(Duration::from_secs(600)))?;
 /// let id = seat.id().to_owned();
@@ -42,6 +41,8 @@ impl PermitExpirableSemaphore {
     }
 
     settings! {
+        /// Like [`PermitExpirableSemaphore::with_limit`](crate::PermitExpirableSemaphore::with_limit). Does not block.
+        with_limit(permits: u32);
         /// Like [`PermitExpirableSemaphore::with_lease`](crate::PermitExpirableSemaphore::with_lease). Does not block.
         with_lease(lease: Duration);
         /// Like [`PermitExpirableSemaphore::with_safety_poll`](crate::PermitExpirableSemaphore::with_safety_poll). Does not block.

@@ -14,8 +14,7 @@ use crate::lock::LockGuard;
 ///
 #[cfg_attr(feature = "embedded", doc = "```")]
 #[cfg_attr(not(feature = "embedded"), doc = "```ignore")]
-/// let encoders = leasehold::blocking::Client::embedded().semaphore("encoders");
-/// encoders.try_set_permits(3)?; // false in every process but the first
+/// let encoders = leasehold::blocking::Client::embedded().semaphore("encoders").with_limit(3);
 ///
 /// let permit = encoders.acquire(1)?;
 /// // … encode …
@@ -37,6 +36,8 @@ impl Semaphore {
     }
 
     settings! {
+        /// Like [`Semaphore::with_limit`](crate::Semaphore::with_limit). Does not block.
+        with_limit(permits: u32);
         /// Like [`Semaphore::with_lease`](crate::Semaphore::with_lease). Does not block.
         with_lease(lease: Duration);
         /// Like [`Semaphore::with_safety_poll`](crate::Semaphore::with_safety_poll). Does not block.

@@ -27,6 +27,10 @@ pub(crate) enum Queueing {
 pub(crate) struct AcquireArgs<'a> {
     pub(crate) field: &'a Field,
     pub(crate) lease: Duration,
+    /// The number of permits of a semaphore; one for anything else.
+    pub(crate) permits: u32,
+    /// The total number of permits that the acquisition declares.
+    pub(crate) limit: Option<u32>,
     pub(crate) queueing: Queueing,
     /// How long a place in the queue lasts without a heartbeat.
     pub(crate) claim: Duration,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::calls::{call, ms};
+use super::kind::Kind;
 use super::resource::Resource;
 use super::script::scripts;
 use super::{Arg, Call, Publish, Unexpected, Value};
@@ -25,12 +26,14 @@ pub(crate) fn reply_key(resource: &Resource, id: &str, request: u64, kept: Durat
     )
 }
 
-/// The keys of the number, of the stored reply, and of the holds, if there are any.
+/// The keys of the number and of the stored reply; for a semaphore those of its holds and its limit, too.
 pub(super) fn keys_with_reply(resource: &Resource, reply: Arc<str>) -> Vec<Arc<str>> {
     let holds = resource.extra_keys.iter().cloned();
+    let limit = (resource.kind != Kind::Latch).then(|| resource.limit_key());
     [resource.key.clone(), reply]
         .into_iter()
         .chain(holds)
+        .chain(limit)
         .collect()
 }
 

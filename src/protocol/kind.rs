@@ -165,11 +165,12 @@ const LATCH: Row = Row {
     ..SEMAPHORE
 };
 
-/// The prefixes of the queue of a fair lock, of the counter of a fenced lock, and of the holds of a
-/// semaphore.
+/// The prefixes of the queue of a fair lock, of the counter of a fenced lock, and of the holds and the
+/// limit of a semaphore.
 pub(crate) const FAIR_QUEUE: &str = "redisson_lock_queue";
 pub(crate) const FENCE_COUNTER: &str = "redisson_lock_token";
 pub(crate) const SEMAPHORE_HOLDS: &str = "leasehold_semaphore";
+pub(crate) const SEMAPHORE_LIMIT: &str = "leasehold_limit";
 
 impl Kind {
     fn row(self) -> &'static Row {

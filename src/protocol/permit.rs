@@ -6,12 +6,12 @@ use std::time::Duration;
 use super::calls::{AcquireArgs, Calls, call, ms, renew};
 use super::resource::Resource;
 use super::script::scripts;
-use super::semaphore::{self, holds_key};
+use super::semaphore::{self, holds_key, keys_with_limit};
 use super::{Arg, Call, Field, Publish};
 use crate::client_id::ClientId;
 
 scripts! {
-    ACQUIRE = "permit_acquire" from "shared/clock.lua" "shared/give_back.lua" "permit/holds.lua" "permit/acquire.lua";
+    ACQUIRE = "permit_acquire" from "shared/clock.lua" "shared/give_back.lua" "permit/holds.lua" "shared/limit.lua" "permit/acquire.lua";
     COUNT = "permit_count" from "shared/clock.lua" "shared/give_back.lua" "permit/holds.lua" "permit/count.lua";
     EXPIRE = "permit_expire" from "permit/expire.lua";
     LEASE = "permit_lease" from "shared/clock.lua" "shared/give_back.lua" "permit/holds.lua" "permit/lease.lua";
@@ -41,8 +41,7 @@ fn field(client: ClientId, number: u64, permits: u32) -> String {
 }
 
 fn acquire(resource: &Resource, publish: Publish, args: &AcquireArgs<'_>) -> Call {
-    let args = [resource.publish_args(publish), args.owner_and_lease()].concat();
-    call(&ACQUIRE, resource.keys(), args)
+    semaphore::acquire_by(&ACQUIRE, resource, publish, args)
 }
 
 /// Whether a release takes those permits that are still held, or all of them or none.
@@ -78,12 +77,12 @@ pub(crate) fn count(resource: &Resource, publish: Publish) -> Call {
 /// Sets the total number of permits, held ones included.
 pub(crate) fn resize(resource: &Resource, publish: Publish, permits: i64) -> Call {
     let args = [resource.publish_args(publish), vec![Arg::Int(permits)]].concat();
-    call(&RESIZE, resource.keys(), args)
+    call(&RESIZE, keys_with_limit(resource), args)
 }
 
 /// Makes a semaphore and all its permits expire after `life`.
 pub(crate) fn expire(resource: &Resource, life: Duration) -> Call {
-    call(&EXPIRE, resource.keys(), vec![ms(life)])
+    call(&EXPIRE, keys_with_limit(resource), vec![ms(life)])
 }
 
 pub(crate) fn lease_of(resource: &Resource, id: &Field) -> Call {

@@ -16,6 +16,8 @@ pub(crate) enum Acquired {
     Yes(Option<i64>),
     /// Another owner holds the lock. `None` if only a message will tell when that ends.
     HeldFor(Option<Duration>),
+    /// A semaphore never has that many permits: its limit, or `None` if it has no number at all.
+    Never(Option<u32>),
 }
 
 /// The reply to a take-over.
@@ -50,7 +52,24 @@ pub(crate) fn acquired(reply: Value) -> Result<Acquired, Unexpected> {
     match reply {
         Value::Nil => Ok(Acquired::Yes(None)),
         Value::Int(left) => Ok(Acquired::HeldFor(span(left))),
-        other => token(other).map(|token| Acquired::Yes(Some(token))),
+        other => match never(&other) {
+            Some(never) => Ok(never),
+            None => token(other).map(|token| Acquired::Yes(Some(token))),
+        },
+    }
+}
+
+/// Why a semaphore does not grant an acquisition however long it waits.
+fn never(reply: &Value) -> Option<Acquired> {
+    let Value::Array(parts) = reply else {
+        return None;
+    };
+    match parts.as_slice() {
+        [Value::Int(-1)] => Some(Acquired::Never(None)),
+        [Value::Int(limit)] => u32::try_from(*limit)
+            .ok()
+            .map(|limit| Acquired::Never(Some(limit))),
+        _ => None,
     }
 }
 
@@ -193,6 +212,9 @@ mod tests {
         );
         assert_eq!(acquired(Value::Int(1000)), Ok(Acquired::HeldFor(second)));
         assert_eq!(acquired(Value::Int(-1)), Ok(Acquired::HeldFor(None)));
+        let never = |number| acquired(Value::Array(vec![Value::Int(number)]));
+        assert_eq!(never(-1), Ok(Acquired::Never(None)));
+        assert_eq!(never(2), Ok(Acquired::Never(Some(2))));
         assert_eq!(released(Value::Nil), Ok(Released::Absent));
         assert_eq!(released(Value::Int(-1)), Ok(Released::StillHeld));
         assert_eq!(released(Value::Int(0)), Ok(Released::Free { receivers: 0 }));
@@ -231,6 +253,7 @@ mod tests {
                 "{token}"
             );
         }
+        assert!(acquired(Value::Array(vec![Value::Int(-2)])).is_err());
         assert!(released(Value::Int(-2)).is_err());
         assert!(renewed(Value::Array(vec![Value::Int(1)]), 2).is_err());
         assert!(renewed(Value::Array(vec![Value::Int(7)]), 1).is_err());

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::keys::{self, KeyName};
-use super::kind::Kind;
+use super::kind::{Kind, SEMAPHORE_LIMIT};
 use crate::error::ConfigError;
 
 /// The longest name in bytes. Every key and channel repeats the name, so longer ones are refused.
@@ -93,6 +93,12 @@ impl Resource {
     pub(crate) fn prefer_writers(&mut self) {
         self.yields_to = Some(queue_name(Kind::Write, &self.key));
         self.queue_name = yielding_queue(&self.key);
+    }
+
+    /// The key of the limit that was applied last to a semaphore. Not one of the extra keys: calls
+    /// that do not concern a limit do without it.
+    pub(crate) fn limit_key(&self) -> Arc<str> {
+        KeyName::Ours(SEMAPHORE_LIMIT).of(&self.key)
     }
 
     /// The key that keeps the reply to a request, so that the request can be repeated.

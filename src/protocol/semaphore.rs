@@ -6,12 +6,12 @@ use std::sync::Arc;
 use super::calls::{AcquireArgs, Calls, call, renew};
 use super::counter::{ReplyKey, keys_with_reply};
 use super::resource::Resource;
-use super::script::scripts;
+use super::script::{Script, scripts};
 use super::{Arg, Call, Field, Publish, Unexpected, Value, lock};
 use crate::client_id::{ClientId, is_uuid};
 
 scripts! {
-    ACQUIRE = "semaphore_acquire" from "shared/clock.lua" "shared/give_back.lua" "semaphore/holds.lua" "semaphore/acquire.lua";
+    ACQUIRE = "semaphore_acquire" from "shared/clock.lua" "shared/give_back.lua" "semaphore/holds.lua" "shared/limit.lua" "semaphore/acquire.lua";
     ADD = "semaphore_add" from "shared/full_server.lua" "shared/replies.lua" "semaphore/add.lua";
     AVAILABLE = "semaphore_available" from "shared/clock.lua" "shared/give_back.lua" "semaphore/holds.lua" "semaphore/available.lua";
     COUNT = "semaphore_count" from "shared/clock.lua" "shared/give_back.lua" "semaphore/holds.lua" "semaphore/count.lua";
@@ -48,8 +48,29 @@ pub(super) fn permits_of(field: &str) -> Option<u32> {
 }
 
 fn acquire(resource: &Resource, publish: Publish, args: &AcquireArgs<'_>) -> Call {
+    acquire_by(&ACQUIRE, resource, publish, args)
+}
+
+/// The limit's key is only sent with a limit, and for several permits, which may exceed a limit that
+/// others declare.
+pub(super) fn acquire_by(
+    script: &'static Script,
+    resource: &Resource,
+    publish: Publish,
+    args: &AcquireArgs<'_>,
+) -> Call {
+    let mut keys = resource.keys();
+    if args.limit.is_some() || args.permits > 1 {
+        keys.push(resource.limit_key());
+    }
+    let limit = args.limit.map(|limit| Arg::Int(limit.into()));
     let args = [resource.publish_args(publish), args.owner_and_lease()].concat();
-    call(&ACQUIRE, resource.keys(), args)
+    call(script, keys, args.into_iter().chain(limit).collect())
+}
+
+/// The keys of a semaphore, and that of its limit.
+pub(super) fn keys_with_limit(resource: &Resource) -> Vec<Arc<str>> {
+    [resource.keys(), vec![resource.limit_key()]].concat()
 }
 
 fn release(resource: &Resource, publish: Publish, _holds: u32, field: &Field) -> Call {
@@ -107,7 +128,7 @@ pub(crate) fn available_and_held(reply: Value) -> Result<(i64, i64), Unexpected>
 /// Sets the total number of permits, held ones included.
 pub(crate) fn resize(resource: &Resource, publish: Publish, permits: i64) -> Call {
     let args = [resource.publish_args(publish), vec![Arg::Int(permits)]].concat();
-    call(&RESIZE, resource.keys(), args)
+    call(&RESIZE, keys_with_limit(resource), args)
 }
 
 /// Forgets a hold, so that its permits never come back by the end of a lease.

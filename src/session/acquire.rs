@@ -134,6 +134,7 @@ pub(super) async fn ask_aside(
                 return Ok(Some(share));
             }
             Ok(Answer::HeldFor(_) | Answer::Open) => return Ok(None),
+            Ok(Answer::Never(error)) => return Err(error),
             Err(error) => request.ride_out(&holds.calls, &mut retry, error).await?,
         }
     }
@@ -287,6 +288,7 @@ impl<'a> QueueSlot<'a> {
                 Ok(Answer::HeldFor(left)) => left,
                 Ok(Answer::Granted(hold)) => return Ok(self.granted(&hold, yielded)),
                 Ok(Answer::Open) => return Ok(self.opened(asked_at)),
+                Ok(Answer::Never(error)) => return Err(error),
                 Err(error) => {
                     request.ride_out(calls, &mut retry, error).await?;
                     continue;

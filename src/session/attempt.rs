@@ -15,6 +15,7 @@ use super::local_queue::Waiter;
 use super::request::Request;
 use super::wait::Wait;
 use crate::clock::Moment;
+use crate::error::Error;
 use crate::protocol::calls::{AcquireArgs, Queueing};
 use crate::protocol::kind::Kind;
 use crate::protocol::replies::{self, Acquired, TakenOver};
@@ -45,6 +46,8 @@ pub(super) enum Answer {
     HeldFor(Option<Duration>),
     /// The latch is open, and there is nothing to hold.
     Open,
+    /// However long the acquisition waited, it would not be granted.
+    Never(Error),
 }
 
 impl<'a> Attempt<'a> {
@@ -103,12 +106,21 @@ impl<'a> Attempt<'a> {
                     let kept = self.holds.calls.settings.clock.timer(sent);
                     self.holds.queues.has_place(waiter, &self.field, kept);
                 }
-                if self.doubt.is_none() && !self.queued_in_redis {
-                    self.pending = None;
-                }
+                self.took_nothing();
                 self.request.met(left);
                 Ok(Answer::HeldFor(left))
             }
+            Acquired::Never(limit) => {
+                self.took_nothing();
+                Ok(Answer::Never(self.request.never(limit)))
+            }
+        }
+    }
+
+    /// The last call took nothing.
+    fn took_nothing(&mut self) {
+        if self.doubt.is_none() && !self.queued_in_redis {
+            self.pending = None;
         }
     }
 
@@ -163,6 +175,8 @@ impl<'a> Attempt<'a> {
         let ask = AcquireArgs {
             field: &self.field,
             lease,
+            permits: request.permits,
+            limit: request.settings.own().limit,
             queueing,
             claim,
             writer,

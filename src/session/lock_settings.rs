@@ -29,6 +29,8 @@ pub(crate) struct OwnSettings {
     pub(crate) retry_count: Option<u32>,
     /// The first and the longest pause of a polling waiter.
     pub(crate) retry_pause: Option<(Duration, Duration)>,
+    /// The total number of permits of a semaphore.
+    pub(crate) limit: Option<u32>,
 }
 
 impl LockSettings {
@@ -54,6 +56,10 @@ impl OwnSettings {
                 let reason = "a heartbeat looks after its waiters: see `ClientBuilder::fair_claim`";
                 return Err(not_for(kind, "with_safety_poll", reason));
             }
+        }
+        if self.limit == Some(0) {
+            let allowed = format!("1 to {}", u32::MAX);
+            return Err(ConfigError::out_of_range("with_limit", 0, allowed));
         }
         match self.check_retries()? {
             Some(setting) if kind.wait_mode().listens() => Err(not_for(kind, setting, LISTENS)),

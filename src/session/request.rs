@@ -149,6 +149,19 @@ impl Request {
         }
     }
 
+    /// There are never as many permits: more than the limit, or there is no number of permits.
+    pub(crate) fn never(&self, limit: Option<u32>) -> Error {
+        let (name, permits) = (self.resource.name.clone(), self.permits);
+        match limit {
+            Some(limit) => Error::ExceedsLimit {
+                name,
+                permits,
+                limit,
+            },
+            None => Error::NoPermits { name },
+        }
+    }
+
     pub(super) fn reports_end(&self, error: Option<&Error>) {
         match error {
             Some(Error::Timeout { .. }) if self.wait == Wait::Once => self.observer.ends_busy(),

@@ -37,6 +37,7 @@ mod kept_replies;
 mod last_word;
 mod latches;
 mod late_release;
+mod limits;
 mod listing;
 mod lock_settings;
 mod loss;
@@ -469,6 +470,21 @@ leasehold_testbed::behaviours! {
         a_front_that_gives_up_lets_the_next_ask,
         the_total_of_a_semaphore_can_be_set,
         a_key_of_another_type_is_reported,
+    }
+    limits {
+        a_limit_makes_the_semaphore,
+        another_limit_changes_the_number_by_the_difference,
+        the_first_limit_replaces_a_number_that_was_set,
+        more_permits_than_the_limit_are_refused_at_once,
+        a_semaphore_without_a_number_is_refused_at_once,
+        alternating_limits_give_out_no_more_than_the_higher,
+        a_higher_limit_counts_when_it_lets_somebody_in,
+        a_higher_limit_wakes_waiters_without_one,
+        a_waiter_is_served_by_its_own_limit,
+        a_number_that_was_deleted_is_made_again_around_its_holders,
+        a_total_that_is_set_counts_as_a_limit,
+        a_limit_ends_with_its_semaphore,
+        a_limit_whose_reply_was_lost_counts_once,
     }
     holders {
         permits_of_a_dead_client_come_back,

@@ -103,12 +103,6 @@ pub(crate) async fn a_missing_semaphore_has_none(bed: Bed) {
     let client = bed.client().await;
     let semaphore = client.permit_expirable_semaphore("p");
     assert_eq!(counts(&semaphore).await, (0, 0, 0));
-    bed.in_vain(async || {
-        semaphore
-            .try_acquire(1, Duration::ZERO, Lease::Renewed)
-            .await
-    })
-    .await;
     assert_eq!(bed.number(&["DBSIZE"]), 0);
 }
 

@@ -390,3 +390,65 @@ fn a_release_among_many_readers_looks_at_few_of_them() {
         assert_eq!(outside.calls("evalsha") + outside.calls("eval"), 100 + 1);
     });
 }
+
+/// The commands of one acquisition that is granted and of one that is refused, after the scripts are loaded and the
+/// limit is applied.
+async fn semaphore_costs(limit: Option<u32>, permits: u32) -> [Vec<(String, u64)>; 2] {
+    let server = Server::start();
+    let client = quiet(&server).connect().await.expect("connects");
+    let mut outside = Outside::of(&server);
+    let semaphore = client.semaphore("n");
+    semaphore.set_permits(2).await.expect("set");
+    let semaphore = match limit {
+        Some(limit) => semaphore.with_limit(limit),
+        None => semaphore,
+    };
+    let warm = semaphore.acquire(permits).await.expect("there are enough");
+    warm.release().await.expect("held");
+    outside.reset_stats();
+    let held = semaphore.acquire(permits).await.expect("there are enough");
+    let granted = work_of(1, &mut outside).await.expect("nothing else");
+    let others = client.semaphore("n").acquire(2 - permits).await;
+    outside.reset_stats();
+    let refused = semaphore.try_acquire(permits, Duration::ZERO).await;
+    assert!(refused.expect_err("all are out").is_timeout());
+    let refused = work_of(1, &mut outside).await.expect("nothing else");
+    drop((held, others));
+    [granted, refused]
+}
+
+/// How many commands more there are.
+fn more(work: &[(String, u64)], than: &[(String, u64)]) -> Vec<(String, u64)> {
+    let before = |command: &str| {
+        than.iter()
+            .find(|(name, _)| name == command)
+            .map_or(0, |(_, calls)| *calls)
+    };
+    work.iter()
+        .map(|(command, calls)| (command.clone(), calls - before(command)))
+        .filter(|(_, calls)| *calls > 0)
+        .collect()
+}
+
+#[test]
+fn a_limit_costs_one_read_and_its_absence_nothing() {
+    alone(LIMIT * 2, async {
+        let get = || vec![("get".to_owned(), 1)];
+        let none = semaphore_costs(None, 1).await;
+        let commands: Vec<_> = none[0]
+            .iter()
+            .map(|(command, calls)| format!("{calls} {command}"))
+            .collect();
+        assert_eq!(
+            commands.join(", "),
+            "1 decrby, 1 evalsha, 1 get, 1 persist, 1 pttl, 1 time, 1 zadd, 1 zrangebyscore, 1 zscore"
+        );
+        for (work, than) in semaphore_costs(Some(2), 1).await.iter().zip(&none) {
+            assert_eq!(more(work, than), get());
+        }
+        // Several permits without a limit: the limit of others is read if they are refused.
+        let several = semaphore_costs(None, 2).await;
+        assert_eq!(more(&several[0], &none[0]), []);
+        assert_eq!(more(&several[1], &none[1]), get());
+    });
+}

@@ -164,6 +164,10 @@ async fn count(a: &Client, b: &Client) -> Result<(), Error> {
     let tagged = b.semaphore("{orders:7}:slots");
     assert!(tagged.try_set_permits(1).await?);
     tagged.acquire(1).await?.release().await?;
+    for name in ["orders:limited", "{orders:7}:slots"] {
+        let limited = a.semaphore(name).with_limit(2);
+        limited.acquire(2).await?.release().await?;
+    }
 
     let (ours, theirs) = (
         a.permit_expirable_semaphore("orders:p"),

@@ -164,3 +164,35 @@ async fn semaphore_permits_of_a_dead_client_become_free() {
         1
     );
 }
+
+/// A limit changes the number by the difference, so the permits of Java stay counted.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_limit_counts_the_permits_of_the_other_side() {
+    let mut harness = Harness::start().await;
+    let limited = |limit| harness.client.semaphore("slots").with_limit(limit);
+    let [two, four] = [2, 4].map(limited);
+    let ours = two.acquire(1).await.expect("acquire");
+    assert!(!harness.java.semaphore_set("slots", 9).await, "it exists");
+    harness.java.semaphore_acquire("a", "slots", 1).await;
+    let refused = two.try_acquire(1, A_MOMENT).await;
+    assert!(refused.expect_err("both are out").is_timeout());
+
+    // A higher limit wakes Java.
+    let waiting = harness
+        .waiting(|harness| harness.java.semaphore_acquire("b", "slots", 1))
+        .await;
+    let third = four.acquire(1).await.expect("acquire");
+    joined("java wakes on a higher limit", waiting).await;
+    assert_eq!(harness.java.semaphore_available("slots").await, 0);
+    let refused = four.try_acquire(1, A_MOMENT).await;
+    assert!(refused.expect_err("two here, two in java").is_timeout());
+
+    // Under the lower limit two more are out than there are.
+    let refused = two.try_acquire(1, A_MOMENT).await;
+    assert!(refused.expect_err("too many are out").is_timeout());
+    assert_eq!(harness.java.semaphore_available("slots").await, -2);
+    harness.java.semaphore_release("slots", 2).await;
+    ours.release().await.expect("release");
+    third.release().await.expect("release");
+    assert_eq!(harness.java.semaphore_available("slots").await, 2);
+}

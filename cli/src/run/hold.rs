@@ -11,7 +11,6 @@ use super::loss::Loss;
 use crate::arguments::{Kind, RunArguments};
 use crate::clock::{self, Moment};
 use crate::found::lock;
-use crate::output::complain;
 
 #[derive(Debug)]
 pub(super) enum Hold {
@@ -28,17 +27,10 @@ impl Hold {
         wait: Option<Duration>,
     ) -> Result<Hold, Error> {
         if let Some(permits) = job.permits {
-            let semaphore = client.semaphore(&job.name).with_purpose(job.purpose());
-            if !semaphore.try_set_permits(permits).await? {
-                let total = semaphore.permits().await?;
-                if total != i64::from(permits) {
-                    complain(&format!(
-                        "`{0}` has {total} permits, so --permits {permits} is ignored; to change it: \
-                         leasehold permits {0} {permits}",
-                        job.name
-                    ));
-                }
-            }
+            let semaphore = client
+                .semaphore(&job.name)
+                .with_limit(permits)
+                .with_purpose(job.purpose());
             let permit = match wait {
                 Some(wait) => semaphore.try_acquire(1, wait).await?,
                 None => semaphore.acquire(1).await?,

@@ -6,4 +6,4 @@
 -- Returns  array     available permits, held permits
 -- Idempotent.
 purge(KEYS[1], KEYS[2], ARGV[1], ARGV[2], now_ms())
-return { tonumber(redis.call('get', KEYS[1]) or 0), redis.call('zcard', KEYS[2]) }
+return { tonumber(redis.call('get', KEYS[1]) or 0), held_in(KEYS[2]) }

@@ -12,6 +12,10 @@ local function ids_of(owner)
   return ids
 end
 
+local function held_in(held)
+  return redis.call('zcard', held)
+end
+
 local function purge(name, held, channel, publish, now)
   local back = 0
   repeat

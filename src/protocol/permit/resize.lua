@@ -1,6 +1,7 @@
 -- permit_resize: sets the total number of permits, held ones included.
 -- KEYS[1]  string    permits that are available
 -- KEYS[2]  zset      id -> epoch ms until which it is held
+-- KEYS[3]  string    the limit that was applied last
 -- ARGV[1]  channel   where added permits are published
 -- ARGV[2]  publish   PUBLISH or SPUBLISH
 -- ARGV[3]  permits   integer >= 0
@@ -8,10 +9,11 @@
 -- Idempotent. After Redisson RedissonPermitExpirableSemaphore.setPermitsAsync.
 purge(KEYS[1], KEYS[2], ARGV[1], ARGV[2], now_ms())
 local before = tonumber(redis.call('get', KEYS[1]) or 0)
-local change = tonumber(ARGV[3]) - before - redis.call('zcard', KEYS[2])
+local change = tonumber(ARGV[3]) - before - held_in(KEYS[2])
 if change > 0 then
   let_writes_through(KEYS[2])
 end
+redis.call('set', KEYS[3], ARGV[3], 'xx')
 local value = redis.call('incrby', KEYS[1], change)
 if change > 0 and value > 0 then
   redis.pcall(ARGV[2], ARGV[1], value)

@@ -2,6 +2,7 @@
 -- KEYS[1]  string    permits that are available
 -- KEYS[2]  string    the latest request of this client that used this key, and its reply, for a while
 -- KEYS[3]  zset      holds, of either kind of semaphore; a new semaphore starts without
+-- KEYS[4]  string    the limit that was applied last; the same
 -- ARGV[1]  channel   where added permits are published
 -- ARGV[2]  publish   PUBLISH or SPUBLISH
 -- ARGV[3]  permits   integer, negative to take away
@@ -15,7 +16,7 @@ if before then
   return before
 end
 if redis.call('exists', KEYS[1]) == 0 then
-  redis.call('del', KEYS[3])
+  redis.call('del', KEYS[3], KEYS[4])
 end
 if tonumber(ARGV[3]) > 0 then
   let_writes_through(KEYS[3])

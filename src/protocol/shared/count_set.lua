@@ -2,6 +2,7 @@
 -- KEYS[1]  string    the number
 -- KEYS[2]  string    the latest request of this client that used this key, and its reply, for a while
 -- KEYS[3]  zset      for a semaphore: its holds; those of an earlier semaphore are removed
+-- KEYS[4]  string    for a semaphore: the limit that was applied last; the same
 -- ARGV[1]  channel   where the message is published
 -- ARGV[2]  publish   PUBLISH or SPUBLISH
 -- ARGV[3]  number    integer
@@ -20,7 +21,7 @@ local set = 0
 if redis.call('exists', KEYS[1]) == 0 then
   redis.call('set', KEYS[1], ARGV[3])
   if KEYS[3] then
-    redis.call('del', KEYS[3])
+    redis.call('del', KEYS[3], KEYS[4])
   end
   if tonumber(ARGV[7]) > 0 then
     redis.call('pexpire', KEYS[1], ARGV[7])

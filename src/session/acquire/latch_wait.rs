@@ -40,6 +40,7 @@ async fn ask_once(holds: &Holds, request: &Request) -> Result<(), Error> {
     {
         Ok(Answer::Open) => Ok(()),
         Ok(Answer::HeldFor(_) | Answer::Granted(_)) => Err(request.timed_out(holds)),
+        Ok(Answer::Never(error)) => Err(error),
         Err(error) => Err(request.failed(error)),
     }
 }

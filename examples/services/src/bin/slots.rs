@@ -10,7 +10,7 @@
 
 use std::time::Duration;
 
-use leasehold::Client;
+use leasehold::Semaphore;
 use leasehold_examples::{Failure, client, option, required, visit};
 use tokio::task::JoinSet;
 
@@ -19,15 +19,12 @@ const WAIT: Duration = Duration::from_secs(60);
 #[tokio::main]
 async fn main() -> Result<(), Failure> {
     let client = client()?.connect().await?;
-    // True in one process of all; the others find them set.
-    client
-        .semaphore("example:slots")
-        .try_set_permits(required("--slots")?)
-        .await?;
+    let limit = required("--slots")?;
     let (tasks, jobs) = (option("--tasks")?.unwrap_or(1), required("--jobs")?);
     let mut workers = JoinSet::new();
     for task in 0..tasks {
-        workers.spawn(work(client.clone(), task, jobs, required("--resource")?));
+        let slots = client.semaphore("example:slots").with_limit(limit);
+        workers.spawn(work(slots, task, jobs, required("--resource")?));
     }
     while let Some(ended) = workers.join_next().await {
         ended??;
@@ -36,8 +33,7 @@ async fn main() -> Result<(), Failure> {
     Ok(client.shutdown(Duration::from_secs(5)).await?)
 }
 
-async fn work(client: Client, task: u32, jobs: u32, resource: String) -> Result<(), Failure> {
-    let slots = client.semaphore("example:slots");
+async fn work(slots: Semaphore, task: u32, jobs: u32, resource: String) -> Result<(), Failure> {
     let visitor = format!("{}/{task}", std::process::id());
     for job in 0..jobs {
         let slot = slots.try_acquire(1, WAIT).await?;
