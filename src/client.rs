@@ -12,12 +12,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::error::{ConfigError, Error};
+use crate::error::Error;
 use crate::fencing::FencingToken;
-use crate::protocol::keys::KeyName;
-use crate::protocol::kind::Kind;
-use crate::protocol::resource::Resource;
-use crate::protocol::{fenced, replies};
 use crate::session::Handle;
 #[cfg(all(test, feature = "embedded"))]
 use crate::session::Session;
@@ -155,7 +151,8 @@ impl Client {
 
     /// Sets the string at `key`, unless a holder with a later token has set it.
     ///
-    /// This makes Redis a resource that checks the fencing token of its writers. Only this method may write
+    /// This makes Redis a resource that checks the fencing token of its writers. It is the short form of
+    /// [`FencedValue::set`](crate::FencedValue::set), which can also read, and let the string expire. Only these methods may write
     /// the key and its highest token. The highest token is kept at `leasehold_fence:{key}`, or at
     /// `leasehold_fence::key` (two colons) if the key has braces of its own. The client's prefix is prepended
     /// to `key`.
@@ -195,25 +192,7 @@ impl Client {
         token: FencingToken,
         value: &str,
     ) -> Result<(), Error> {
-        if token.value() < 1 {
-            return Err(ConfigError::out_of_range("token", token, "at least 1").into());
-        }
-        let prefix = &self.handle.calls().settings.key_prefix;
-        let resource = Resource::new(Kind::Lock, prefix, key.as_ref())?;
-        let fence = KeyName::Ours("leasehold_fence").of(&resource.key);
-        let call = fenced::set(resource.key.clone(), fence, token.value(), value);
-        if self
-            .handle
-            .calls()
-            .ask(&resource.name, call, replies::yes_or_no)
-            .await?
-        {
-            return Ok(());
-        }
-        Err(Error::StaleToken {
-            key: resource.name.clone(),
-            token,
-        })
+        self.fenced_value(key).set(token, value).await
     }
 
     /// The id of this client and its clones: a unique UUID in lower case.

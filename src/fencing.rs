@@ -6,7 +6,7 @@ use std::fmt;
 ///
 /// The resource remembers the highest token that it has seen and refuses lower ones. Then a holder that was
 /// paused beyond its lease can do no harm. [Fencing](crate::guide::fencing) has patterns for SQL and for object stores.
-/// [`Client::set_fenced`](crate::Client::set_fenced) does it in Redis.
+/// [`Client::set_fenced`](crate::Client::set_fenced) and [`FencedValue`](crate::FencedValue) do it in Redis.
 ///
 /// # Examples
 ///

@@ -116,6 +116,7 @@ mod durability;
 #[cfg(feature = "embedded")]
 mod embedded;
 mod error;
+mod fenced_value;
 mod fencing;
 #[cfg(all(doc, not(doctest)))]
 pub mod guide;
@@ -141,6 +142,7 @@ use leasehold_transport::sync;
 
 pub use client::{Client, ClientBuilder};
 pub use error::{Cause, ConfigError, Error};
+pub use fenced_value::FencedValue;
 pub use fencing::FencingToken;
 pub use latch::CountDownLatch;
 pub use lease::{Ended, HoldState, Lease, LossReason};

@@ -6,11 +6,12 @@ use std::time::Duration;
 use super::calls::{AcquireArgs, Calls, call, ms};
 use super::resource::Resource;
 use super::script::scripts;
-use super::{Arg, Call, Field, Publish, lock};
+use super::{Arg, Call, Field, Publish, Unexpected, Value, lock};
 
 scripts! {
     ACQUIRE = "fenced_acquire" from "fenced/acquire.lua";
-    SET = "fenced_set" from "fenced/set.lua";
+    GET = "fenced_get" from "fenced/admits.lua" "fenced/get.lua";
+    SET = "fenced_set" from "fenced/admits.lua" "fenced/set.lua";
     TAKE_OVER = "fenced_take_over" from "shared/lease.lua" "fenced/take_over.lua";
 }
 
@@ -29,12 +30,34 @@ fn take_over(resource: &Resource, from: &Field, owner: &Field, lease: Duration) 
     call(&TAKE_OVER, resource.keys(), args)
 }
 
-/// Sets a value unless a writer with a later token has set it. The highest token is kept at
-/// `fence`.
-pub(crate) fn set(key: Arc<str>, fence: Arc<str>, token: i64, value: &str) -> Call {
-    call(
-        &SET,
-        vec![key, fence],
-        vec![Arg::Int(token), Arg::from(value)],
-    )
+/// Sets a value unless a holder with a later token was there. The highest token is kept at `fence`. A `keep` of zero is
+/// for ever.
+pub(crate) fn set(key: Arc<str>, fence: Arc<str>, token: i64, value: &str, keep: Duration) -> Call {
+    let args = vec![Arg::Int(token), Arg::from(value), ms(keep)];
+    call(&SET, vec![key, fence], args)
+}
+
+/// Shuts earlier tokens out, and reads a value.
+pub(crate) fn get(key: Arc<str>, fence: Arc<str>, token: i64, keep: Duration) -> Call {
+    call(&GET, vec![key, fence], vec![Arg::Int(token), ms(keep)])
+}
+
+/// The reply of [`get`].
+pub(crate) enum Found {
+    /// A later token was there.
+    Stale,
+    /// The value, if there is one.
+    Value(Option<String>),
+}
+
+pub(crate) fn found(reply: Value) -> Result<Found, Unexpected> {
+    match reply {
+        Value::Int(0) => Ok(Found::Stale),
+        Value::Array(mut values) if values.len() <= 1 => match values.pop() {
+            None => Ok(Found::Value(None)),
+            Some(Value::Text(value)) => Ok(Found::Value(Some(value))),
+            Some(other) => Err(Unexpected(other)),
+        },
+        other => Err(Unexpected(other)),
+    }
 }

@@ -27,7 +27,7 @@ pub enum Use {
     Permits,
     /// Count-down latches.
     Latch,
-    /// [`Client::set_fenced`](crate::Client::set_fenced).
+    /// [`Client::set_fenced`](crate::Client::set_fenced) and [`FencedValue`](crate::FencedValue).
     SetFenced,
     /// [`Client::locks`](crate::Client::locks).
     Listing,
@@ -161,7 +161,7 @@ impl Use {
             Use::Semaphore => &[SEMAPHORE],
             Use::Permits => &[SEMAPHORE, &["zcard"]],
             Use::Latch => &[&["exists", "get", "set", "decr", "del"]],
-            Use::SetFenced => &[&["get", "set"]],
+            Use::SetFenced => &[&["get", "set", "pttl", "pexpire"]],
             Use::Listing => &[&[
                 "scan",
                 "type",
@@ -236,7 +236,7 @@ mod tests {
             Use::Semaphore => "semaphore",
             Use::Permits => "expiring permits",
             Use::Latch => "latch",
-            Use::SetFenced => "`client.set_fenced`",
+            Use::SetFenced => "`client.set_fenced`, `FencedValue`",
             Use::Listing => "`client.locks`",
             Use::DescribeHolds => "`describe_holds`, `purpose`",
         }

@@ -117,6 +117,7 @@ async fn ask(told: &mut Told, client: &Client, name: &str) {
     told.note("latch.delete", latch.delete().await);
     let token = FencingToken::from_value(1);
     told.note("set_fenced", client.set_fenced(name, token, "value").await);
+    told.note("fenced.get", client.fenced_value(name).get(token).await);
 }
 
 async fn ask_semaphores(told: &mut Told, client: &Client, name: &str) {
@@ -333,6 +334,13 @@ pub(crate) async fn a_bad_number_is_refused(bed: Bed) {
     for token in [i64::MIN, -1, 0] {
         let token = FencingToken::from_value(token);
         told.note("set_fenced", client.set_fenced("f", token, "value").await);
+        told.note("fenced.get", client.fenced_value("f").get(token).await);
+    }
+    for keep in [Duration::ZERO, ms(9), Duration::MAX] {
+        let value = client.fenced_value("f").with_keep(keep);
+        let first = FencingToken::from_value(1);
+        told.note("fenced.get", value.get(first).await);
+        told.note("fenced.set", value.set(first, "value").await);
     }
     told.all(|error| matches!(error, Error::Config(ConfigError::OutOfRange { .. })));
     let mut told = Told::default();

@@ -237,3 +237,89 @@ pub(crate) async fn a_resource_takes_the_last_token_and_later_ones(bed: Bed) {
         assert_eq!(bed.command(&["GET", VALUE]), "b");
     }
 }
+
+fn token(number: i64) -> FencingToken {
+    FencingToken::from_value(number)
+}
+
+pub(crate) async fn a_read_shuts_earlier_tokens_out(bed: Bed) {
+    let (one, other) = (bed.client().await, bed.client().await);
+    let (slow, quick) = (one.fenced_value("value"), other.fenced_value("value"));
+    assert_eq!(slow.get(token(1)).await.unwrap(), None);
+    slow.set(token(1), "first").await.unwrap();
+    assert_eq!(quick.get(token(2)).await.unwrap().as_deref(), Some("first"));
+    // The slow one comes back after the quick one has read.
+    for stale in [
+        slow.get(token(1)).await.map(drop),
+        slow.set(token(1), "late").await,
+        one.set_fenced("value", token(1), "late").await,
+    ] {
+        let told = matches!(&stale, Err(Error::StaleToken { key, .. }) if &**key == "value");
+        assert!(told, "{stale:?}");
+    }
+    for value in ["", "second", "ä\r\n"] {
+        quick.set(token(2), value).await.unwrap();
+        assert_eq!(quick.get(token(2)).await.unwrap().as_deref(), Some(value));
+    }
+    assert_eq!(
+        (bed.left("value"), bed.left("leasehold_fence:{value}")),
+        (-1, -1)
+    );
+    // A value of another type, and one that is no token, are refused and stay.
+    bed.command(&["HSET", "hash", "f", "v"]);
+    let refused = one.fenced_value("hash").get(token(1)).await;
+    assert!(
+        matches!(refused, Err(Error::Protocol { .. })),
+        "{refused:?}"
+    );
+    assert!(!bed.exists("leasehold_fence:{hash}"));
+    bed.command(&["SET", "leasehold_fence:{value}", "a word"]);
+    let refused = one.fenced_value("value").get(token(9)).await;
+    assert!(
+        matches!(refused, Err(Error::Protocol { .. })),
+        "{refused:?}"
+    );
+}
+
+pub(crate) async fn a_value_and_its_highest_token_expire_together(bed: Bed) {
+    const FENCE: &str = "leasehold_fence:{value}";
+    let client = bed.client().await;
+    let (long, brief) = (ms(100_000), ms(50_000));
+    let value = client.fenced_value("value");
+    let (kept, briefly) = (
+        value.clone().with_keep(long),
+        value.clone().with_keep(brief),
+    );
+    let within = |key: &str, longest: Duration| {
+        let left = bed.left(key);
+        let longest = i64::try_from(longest.as_millis()).unwrap();
+        assert!(
+            (longest - 30_000..=longest).contains(&left),
+            "{key}: {left}"
+        );
+    };
+    // A read without a value remembers the token for as long.
+    assert_eq!(kept.get(token(1)).await.unwrap(), None);
+    within(FENCE, long);
+    // The token of a value never expires before the value, whoever reads it.
+    kept.set(token(1), "first").await.unwrap();
+    for reader in [&briefly, &value] {
+        reader.get(token(2)).await.unwrap();
+        within("value", long);
+        within(FENCE, long);
+    }
+    briefly.set(token(2), "second").await.unwrap();
+    within("value", brief);
+    within(FENCE, brief);
+    kept.get(token(2)).await.unwrap();
+    within("value", brief);
+    within(FENCE, long);
+    // One that was set for ever stays.
+    value.set(token(2), "third").await.unwrap();
+    kept.get(token(3)).await.unwrap();
+    assert_eq!((bed.left("value"), bed.left(FENCE)), (-1, -1));
+    let passing = value.with_keep(ms(20));
+    passing.set(token(3), "last").await.unwrap();
+    bed.until_gone("value").await;
+    bed.until_gone(FENCE).await;
+}

@@ -348,6 +348,8 @@ leasehold_testbed::behaviours! {
         tokens_are_exact_as_far_as_the_counter_goes,
         a_counter_that_gives_no_token_leaves_nothing_behind,
         a_resource_takes_the_last_token_and_later_ones,
+        a_read_shuts_earlier_tokens_out,
+        a_value_and_its_highest_token_expire_together,
     }
     polling_locks {
         a_waiter_never_subscribes,

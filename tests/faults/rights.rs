@@ -230,6 +230,9 @@ async fn every_kind(a: &Client, b: &Client, outside: &mut Outside) -> Result<(),
     lose_the_place(a, b, outside).await?;
     let guard = a.fenced_lock("orders:fenced").lock().await?;
     a.set_fenced("orders:data", guard.token(), "x").await?;
+    let kept = a.fenced_value("orders:data").with_keep(LIMIT);
+    kept.get(guard.token()).await?;
+    kept.set(guard.token(), "y").await?;
     let (ours, theirs) = (
         a.read_write_lock("orders:rw"),
         b.read_write_lock("orders:rw"),

@@ -1,20 +1,21 @@
--- fenced_set: sets a value unless a writer with a later token has set it.
+-- fenced_set: sets a value unless a holder with a later token was there.
 -- KEYS[1]  string    the value
--- KEYS[2]  string    the highest token that has set it
+-- KEYS[2]  string    the highest token that was there
 -- ARGV[1]  token     integer > 0
 -- ARGV[2]  value     any text
+-- ARGV[3]  keep_ms   integer >= 0, 0: no expiry
 -- Returns  1 if it was set, 0 if the token is older than the last one
 -- Idempotent: the same token may set again.
 -- After M. Kleppmann, "How to do distributed locking" (2016): the resource checks the token.
--- Tokens are compared as text, because a Lua number is exact up to 2^53 only.
-local token, last = ARGV[1], redis.call('get', KEYS[2]) or '0'
-if not string.match(last, '^%d+$') then
-  return { err = 'ERR the highest token is not a whole number' }
+local value, fence, token, keep_ms = KEYS[1], KEYS[2], ARGV[1], tonumber(ARGV[3])
+local admitted = admits(fence, token)
+if admitted ~= 1 then
+  return admitted
 end
-local longer = #last - #token
-if longer > 0 or longer == 0 and last > token then
-  return 0
+redis.call('set', fence, token)
+redis.call('set', value, ARGV[2])
+if keep_ms > 0 then
+  redis.call('pexpire', fence, keep_ms)
+  redis.call('pexpire', value, keep_ms)
 end
-redis.call('set', KEYS[2], token)
-redis.call('set', KEYS[1], ARGV[2])
 return 1
