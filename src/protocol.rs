@@ -10,6 +10,7 @@ mod dispatch;
 pub(crate) mod existence;
 pub(crate) mod fair;
 pub(crate) mod fenced;
+pub(crate) mod forced;
 pub(crate) mod keys;
 pub(crate) mod kind;
 pub(crate) mod latch;

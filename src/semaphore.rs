@@ -1,5 +1,6 @@
 //! The semaphore: a number of permits under one name.
 
+mod forced;
 mod permit;
 
 use std::time::Duration;

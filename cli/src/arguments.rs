@@ -80,10 +80,10 @@ pub(crate) enum Task {
     Show(ShowArguments),
     /// Free a lock by force.
     ///
-    /// Frees a lock by force, whoever holds it.
+    /// Frees a lock by force, whoever holds it, or only if --owner holds it.
     ///
-    /// The holder notices this at its next renewal, within a third of its lease, and continues to work until then. Stop
-    /// the holder first if two at once would do harm. On a terminal, asks for confirmation; elsewhere --yes is
+    /// A holder with this library gets a message and notices it within milliseconds; one in Java at its next renewal,
+    /// within a third of its lease. It continues to work until then. Stop the holder first if two at once would do harm. On a terminal, asks for confirmation; elsewhere --yes is
     /// required. Exit code 1: the lock was free.
     Break(BreakArguments),
     /// Set how many permits a semaphore has.
@@ -215,6 +215,9 @@ pub(crate) struct BreakArguments {
     /// The reason. It is written to standard error, for your logs.
     #[arg(long, value_name = "TEXT", value_parser = reason)]
     pub(crate) reason: String,
+    /// Free only what this owner holds, as `show` prints it. Also for one reader of many, or one holder of permits.
+    #[arg(long, value_name = "OWNER")]
+    pub(crate) owner: Option<String>,
     /// Do not ask for confirmation.
     #[arg(long)]
     pub(crate) yes: bool,

@@ -2,7 +2,7 @@
 
 use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 
-use leasehold::Client;
+use leasehold::{Client, Error};
 use serde::Serialize;
 
 use crate::arguments::{BreakArguments, ServerArguments};
@@ -55,47 +55,88 @@ pub(crate) async fn break_lock(
 }
 
 /// Frees the lock, and returns what it was. `None` if it was free.
+///
+/// Frees only the holders that were found and shown. Redis compares each of them when it frees it.
 async fn broken(client: &Client, asked: &BreakArguments) -> Result<Option<Found>, Failure> {
     let Some(found) = look(client, &asked.name).await? else {
         return Ok(None);
     };
-    if found.is_number() {
-        return Err(Failure::usage(format!(
-            "`{}` is a number, such as a semaphore or a latch, and deleting it would let in more than it allows: \
-             nothing was broken. The permits of a dead holder come back when its lease ends; \
-             `leasehold permits` changes their number",
-            asked.name
-        )));
-    }
-    if found.foreign && !asked.string {
-        return Err(Failure::usage(format!(
-            "`{}` is a string that this library did not write: if it is a lock of another program add --string",
-            asked.name
-        )));
-    }
-    let found = if asked.yes {
-        found
-    } else {
+    let found = chosen(found, asked)?;
+    if !asked.yes {
         ask(&found)?;
-        let Some(now) = look(client, &asked.name).await? else {
-            return Ok(None);
-        };
-        let owners = |found: &Found| -> Vec<_> {
-            found
-                .holders
-                .iter()
-                .map(|holder| holder.owner.clone())
-                .collect()
-        };
-        if owners(&now) != owners(&found) {
+    }
+    let (mut freed, mut has_another) = (false, false);
+    for holder in &found.holders {
+        match free(client, &found, &holder.owner).await {
+            Ok(done) => freed |= done,
+            Err(Error::NotOwner { .. }) => has_another = true,
+            Err(error) => return Err(error.into()),
+        }
+    }
+    if has_another && !freed {
+        return Err(Failure::usage(format!(
+            "`{}` has another holder by now: nothing was broken",
+            asked.name
+        )));
+    }
+    Ok(freed.then_some(found))
+}
+
+/// The lock with the holders that are to be freed.
+fn chosen(mut found: Found, asked: &BreakArguments) -> Result<Found, Failure> {
+    let name = &asked.name;
+    if found.is_number() && asked.owner.is_none() {
+        return Err(Failure::usage(format!(
+            "`{name}` is a number, such as a semaphore or a latch, and deleting it would let in more than it allows: \
+             nothing was broken. `--owner` gives back the permits of one holder; those of a dead one come back when \
+             its lease ends. `leasehold permits` changes their number",
+        )));
+    }
+    if found.foreign && !found.is_number() && !asked.string {
+        return Err(Failure::usage(format!(
+            "`{name}` is a string that this library did not write: if it is a lock of another program add --string",
+        )));
+    }
+    // The reads within a write end with it.
+    if found.kind == "write" {
+        found
+            .holders
+            .retain(|holder| holder.owner.ends_with(":write"));
+    }
+    if let Some(owner) = &asked.owner {
+        let others = found.holder();
+        found.holders.retain(|holder| holder.owner == *owner);
+        if found.holders.is_empty() {
+            let by = match others.as_str() {
+                "" => "nobody".to_owned(),
+                others => format!("{others}, not by {owner}"),
+            };
             return Err(Failure::usage(format!(
-                "`{}` has another holder by now: nothing was broken",
-                asked.name
+                "`{name}` is held by {by}: nothing was broken"
             )));
         }
-        now
-    };
-    Ok(found.lock(client).force_unlock().await?.then_some(found))
+    }
+    Ok(found)
+}
+
+/// Frees what this owner holds. False if it holds nothing any more.
+async fn free(client: &Client, found: &Found, owner: &str) -> Result<bool, Error> {
+    match found.kind.as_str() {
+        "semaphore" => {
+            let semaphore = client.semaphore(&found.name);
+            semaphore.force_release_of(owner).await
+        }
+        "permits" => {
+            let semaphore = client.permit_expirable_semaphore(&found.name);
+            match semaphore.release(owner).await {
+                Err(Error::NotOwner { .. }) => Ok(false),
+                released => released.map(|()| true),
+            }
+        }
+        // The text of another program need not be UTF-8, so it cannot be compared.
+        _ if owner.contains(char::REPLACEMENT_CHARACTER) => found.lock(client).force_unlock().await,
+        _ => found.lock(client).force_unlock_of(owner).await,
+    }
 }
 
 /// Asks for confirmation. Fails unless the answer is yes.

@@ -6,7 +6,9 @@ use leasehold_testbed::wait_until;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::testbed::{LATE, Runner, Testbed, await_line, runs, text, wall_nanos};
+use crate::testbed::{
+    LATE, Runner, Testbed, await_line, exit_code, runs, stderr, text, wall_nanos,
+};
 
 const LEASE: Duration = Duration::from_secs(4);
 
@@ -260,6 +262,26 @@ fn a_lock_that_is_freed_by_force_stops_the_command() {
         1,
         "the other's hold is as it was"
     );
+}
+
+#[test]
+fn break_stops_the_command_at_once() {
+    let Some(bed) = Testbed::start() else { return };
+    let file = bed.file("started");
+    let script = format!("echo started >{}; exec sleep 1000", file.display());
+    // The next renewal is far away.
+    let runner = bed.run(&["job", "--lease", "10h", "--grace", "1s"], &script);
+    await_line(&file);
+    let listens = || {
+        bed.server
+            .command(&["PUBSUB", "CHANNELS", "leasehold_client:*"])
+    };
+    wait_until("it listens", LATE, || !listens().array().is_empty());
+    let broken = bed.output(&["break", "job", "--yes", "--reason", "it is stuck"]);
+    assert_eq!(exit_code(&broken), 0, "{}", stderr(&broken));
+    let (code, told) = runner.end();
+    assert_eq!(code, 121, "{told}");
+    assert!(told.contains("redis no longer has it"), "{told}");
 }
 
 #[test]

@@ -79,6 +79,36 @@ fn break_leaves_the_number_of_a_semaphore_alone() {
 }
 
 #[test]
+fn break_gives_the_permits_of_one_holder_back() {
+    let Some(bed) = Testbed::start() else { return };
+    let [one, other] = ["one", "other"].map(|name| hold_permit(&bed, name, "2"));
+    let owners = || -> Vec<String> {
+        let shown = json(&bed, &["show", "job"]);
+        let holders = shown["holders"].as_array().cloned().unwrap_or_default();
+        let owner = |holder: &Value| holder["owner"].as_str().map(str::to_owned);
+        holders.iter().filter_map(owner).collect()
+    };
+    let held = owners();
+    assert_eq!(held.len(), 2);
+    let broken = |owner: &str| {
+        let words = ["break", "job", "--yes", "--reason", "x", "--owner", owner];
+        bed.output(&words)
+    };
+    let output = broken(&held[0]);
+    assert_eq!(exit_code(&output), 0, "{}", stderr(&output));
+    assert_eq!(owners(), held[1..]);
+    assert_eq!(bed.server.command(&["GET", "job"]).text(), "1");
+    let again = broken(&held[0]);
+    assert_eq!(exit_code(&again), 124, "{}", stderr(&again));
+    assert_eq!(bed.server.command(&["GET", "job"]).text(), "1");
+    // The command of one of them was stopped.
+    let mut codes = [one.end().0, other.end().0];
+    codes.sort_unstable();
+    assert_eq!(codes, [0, 121]);
+    assert_eq!(bed.server.command(&["GET", "job"]).text(), "2");
+}
+
+#[test]
 fn another_number_of_permits_is_applied() {
     let Some(bed) = Testbed::start() else { return };
     let first = hold_permit(&bed, "first", "1");

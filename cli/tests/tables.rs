@@ -292,6 +292,40 @@ fn break_frees_a_lock_of_whatever_kind() {
 }
 
 #[test]
+fn break_frees_only_what_the_given_owner_holds() {
+    let Some(bed) = Testbed::start() else { return };
+    locks_of_others(&bed);
+    let other = "11111111-2222-4333-8444-555555555555:7";
+    let broken = |name: &str, owner: &str| {
+        let words = ["break", name, "--yes", "--reason", "x", "--owner", owner];
+        bed.output(&words)
+    };
+    for (name, owner) in [("java:plain", other), ("java:read", "nobody")] {
+        let output = broken(name, owner);
+        assert_eq!(exit_code(&output), 124, "{}", stderr(&output));
+        let told = stderr(&output);
+        assert!(told.contains(JAVA) && told.contains(owner), "{told}");
+        assert!(bed.is_held(name), "{name} is as it was");
+    }
+    // One of two readers.
+    let output = broken("java:read", JAVA);
+    assert_eq!(exit_code(&output), 0, "{}", stderr(&output));
+    let left = json(&bed, &["show", "java:read"]);
+    assert_eq!(left["holders"].as_array().map(Vec::len), Some(1));
+    assert_eq!(left["holders"][0]["owner"], json!(other));
+    for (name, owner) in [
+        ("java:read", other.to_owned()),
+        ("java:plain", JAVA.to_owned()),
+        ("java:write", format!("{JAVA}:write")),
+    ] {
+        let output = broken(name, &owner);
+        assert_eq!(exit_code(&output), 0, "{name}: {}", stderr(&output));
+        assert!(!bed.is_held(name), "{name}");
+        assert_eq!(exit_code(&broken(name, &owner)), 1, "it is free");
+    }
+}
+
+#[test]
 fn break_deletes_no_data() {
     let Some(bed) = Testbed::start() else { return };
     locks_of_others(&bed);

@@ -77,6 +77,8 @@ impl<G: crate::Guard> Lock<G> {
         waiters() -> Waiters;
         /// Blocks the thread; otherwise like [`Lock::force_unlock`](crate::Lock::force_unlock).
         force_unlock() -> bool;
+        /// Blocks the thread; otherwise like [`Lock::force_unlock_of`](crate::Lock::force_unlock_of).
+        force_unlock_of(owner: &str) -> bool;
     }
 
     /// Starts an acquisition with more settings than [`try_lock`](Lock::try_lock) takes.

@@ -65,6 +65,8 @@ impl Semaphore {
         available() -> i64;
         /// Blocks the thread; otherwise like [`Semaphore::permits`](crate::Semaphore::permits).
         permits() -> i64;
+        /// Blocks the thread; otherwise like [`Semaphore::force_release_of`](crate::Semaphore::force_release_of).
+        force_release_of(owner: &str) -> bool;
     }
 
     /// The name of this value; empty if the name is not allowed.

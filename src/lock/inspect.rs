@@ -138,8 +138,11 @@ impl<G: Guard> Lock<G> {
 
     /// Frees the lock by force, even if another client holds it; returns false if it was free.
     ///
-    /// A holder with a renewed lease notices the loss at its next renewal, after a third of the lease at the
-    /// latest. A holder with a fixed lease notices it when it extends, re-enters or releases the lock.
+    /// The holder's client gets a message, verifies the hold, and reports the loss within milliseconds: the
+    /// guard [ends](crate::LockGuard::ended). A client listens for this message once it has held a lock for a second. If
+    /// the message is lost, a holder with a renewed lease notices the loss at its next renewal, after a third
+    /// of the lease at the latest. A holder with a fixed lease then notices it when it extends, re-enters or
+    /// releases the lock. So does a holder in Java.
     ///
     /// # Redis cost
     ///
@@ -154,8 +157,54 @@ impl<G: Guard> Lock<G> {
     /// See [`is_locked`](Lock::is_locked).
     pub async fn force_unlock(&self) -> Result<bool, Error> {
         match &self.set {
-            LockSet::Single(single) => single.force_unlock().await,
+            LockSet::Single(single) => single.force_unlock(None).await,
             LockSet::Multi(multi) => Box::pin(multi.force_unlock()).await,
+        }
+    }
+
+    /// Like [`force_unlock`](Lock::force_unlock), but only if this owner holds the lock; returns false if it
+    /// was free.
+    ///
+    /// `owner` is the text of [`Holder::owner`] or of the guard's `owner()`. Redis compares and frees in one
+    /// step, so a holder that came in the meantime keeps the lock. On the read side of a read/write lock, the
+    /// other readers keep it as well.
+    ///
+    /// # Redis cost
+    ///
+    /// 1 round trip.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe. The lock is either freed or not.
+    ///
+    /// # Errors
+    ///
+    /// - [`Error::NotOwner`]: another owner holds the lock. Nothing changed.
+    /// - [`Error::Config`]: no holder of this lock has such a name, or these are several locks as one.
+    ///
+    /// See [`is_locked`](Lock::is_locked) for the others.
+    ///
+    /// # Examples
+    ///
+    #[cfg_attr(feature = "embedded", doc = "```")]
+    #[cfg_attr(not(feature = "embedded"), doc = "```ignore")]
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), leasehold::Error> {
+    /// let lock = leasehold::Client::embedded().lock("orders:42");
+    /// let stuck = lock.lock().await?;
+    /// if let Some(holder) = lock.holder().await? {
+    ///     assert!(lock.force_unlock_of(&holder.owner).await?);
+    /// }
+    /// assert!(stuck.unlock().await.is_err());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn force_unlock_of(&self, owner: &str) -> Result<bool, Error> {
+        match &self.set {
+            LockSet::Single(single) => single.force_unlock(Some(owner)).await,
+            LockSet::Multi(_) => Err(Error::Config(ConfigError::Several {
+                call: "force_unlock_of",
+            })),
         }
     }
 }

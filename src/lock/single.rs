@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use crate::error::ConfigError;
 use crate::error::Error;
-use crate::protocol::replies::{self, Inspected};
+use crate::protocol::forced::{Forced, forced};
+use crate::protocol::replies::Inspected;
 use crate::protocol::resource::Resource;
 use crate::protocol::waiters::{self, Waiting};
 use crate::session::Handle;
@@ -107,12 +108,21 @@ impl SingleLock {
         holds.ask(resource, call, waiters::waiting).await
     }
 
-    pub(crate) async fn force_unlock(&self) -> Result<bool, Error> {
-        let resource = self.resource()?;
-        let call = resource.force_release(self.handle.calls().publish_command(resource));
-        self.handle
-            .calls()
-            .ask(&resource.name, call, replies::yes_or_no)
-            .await
+    /// Ends every hold, or only those of one owner. False if there is none.
+    pub(crate) async fn force_unlock(&self, owner: Option<&str>) -> Result<bool, Error> {
+        let (resource, calls) = (self.resource()?, self.handle.calls());
+        if let Some(owner) = owner.filter(|owner| owner.is_empty() || !resource.may_be_field(owner))
+        {
+            let allowed = "an owner as `Lock::holder` returns it";
+            return Err(ConfigError::out_of_range("owner", owner, allowed).into());
+        }
+        let call = resource.force_release(calls.publish_command(resource), owner);
+        match calls.ask(&resource.name, call, forced).await? {
+            Forced::Freed => Ok(true),
+            Forced::WasFree => Ok(false),
+            Forced::HeldByAnother => Err(Error::NotOwner {
+                name: resource.name.clone(),
+            }),
+        }
     }
 }

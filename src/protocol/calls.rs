@@ -59,8 +59,8 @@ pub(super) struct Calls {
     pub(super) release: fn(&Resource, Publish, u32, &Field) -> Call,
     /// Leaves a hold to an expiry, for kinds where that does not affect other holds.
     pub(super) linger: Option<Linger>,
-    /// Ends every hold of the lock.
-    pub(super) force_release: fn(&Resource, Publish) -> Call,
+    /// Ends every hold of the lock, or those of one owner.
+    pub(super) force_release: fn(&Resource, Publish, Option<&str>) -> Call,
     pub(super) inspect: fn(&Resource) -> Call,
     /// Renews many holds: for each of them its keys, then its field and lease.
     pub(super) renewal: &'static Script,
@@ -94,6 +94,12 @@ impl Resource {
     /// The channel of a script and the command by which it publishes.
     pub(super) fn publish_args(&self, publish: Publish) -> Vec<Arg> {
         vec![self.channel.clone().into(), Arg::from(publish)]
+    }
+
+    /// The arguments of a forced release: of any owner, if none is given.
+    pub(super) fn force_args(&self, publish: Publish, owner: Option<&str>) -> Vec<Arg> {
+        let owner = Arg::from(owner.unwrap_or_default());
+        [self.publish_args(publish), vec![owner]].concat()
     }
 
     /// The arguments of the release of a whole hold.

@@ -81,8 +81,9 @@ impl Resource {
         calls_of(self.kind).linger.is_some()
     }
 
-    pub(crate) fn force_release(&self, publish: Publish) -> Call {
-        (calls_of(self.kind).force_release)(self, publish)
+    /// Ends every hold, or only those of one owner.
+    pub(crate) fn force_release(&self, publish: Publish, owner: Option<&str>) -> Call {
+        (calls_of(self.kind).force_release)(self, publish, owner)
     }
 
     pub(crate) fn inspect(&self) -> Call {

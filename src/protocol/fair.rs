@@ -13,7 +13,7 @@ use crate::client_id::ClientId;
 
 scripts! {
     ACQUIRE = "fair_acquire" from "shared/clock.lua" "fair/queue.lua" "fair/acquire.lua";
-    FORCE_RELEASE = "fair_force_release" from "shared/clock.lua" "fair/queue.lua" "fair/force_release.lua";
+    FORCE_RELEASE = "fair_force_release" from "shared/clock.lua" "shared/tell_clients.lua" "fair/queue.lua" "fair/force_release.lua";
     HEARTBEAT = "fair_heartbeat" from "shared/clock.lua" "fair/queue.lua" "shared/full_server.lua" "fair/heartbeat.lua";
     LINGER = "fair_linger" from "shared/clock.lua" "fair/queue.lua" "fair/linger.lua";
     RELEASE = "fair_release" from "shared/clock.lua" "fair/queue.lua" "fair/release.lua";
@@ -69,11 +69,11 @@ fn linger(resource: &Resource, publish: Publish, field: &Field, rest: Duration) 
     call(&LINGER, resource.keys(), args)
 }
 
-fn force_release(resource: &Resource, publish: Publish) -> Call {
+fn force_release(resource: &Resource, publish: Publish, owner: Option<&str>) -> Call {
     call(
         &FORCE_RELEASE,
         resource.keys(),
-        resource.publish_args(publish),
+        resource.force_args(publish, owner),
     )
 }
 

@@ -11,7 +11,7 @@ use super::{Arg, Call, Field, Publish};
 
 scripts! {
     ACQUIRE = "lock_acquire" from "lock/acquire.lua";
-    FORCE_RELEASE = "lock_force_release" from "lock/force_release.lua";
+    FORCE_RELEASE = "lock_force_release" from "shared/tell_clients.lua" "lock/force_release.lua";
     INSPECT = "lock_inspect" from "shared/clock.lua" "shared/may.lua" "description/described.lua" "lock/inspect.lua";
     LINGER = "lock_linger" from "lock/linger.lua";
     REENTER = "lock_reenter" from "shared/lease.lua" "lock/reenter.lua";
@@ -62,11 +62,11 @@ fn linger(resource: &Resource, publish: Publish, field: &Field, rest: Duration) 
     call(&LINGER, resource.only_key(), args)
 }
 
-fn force_release(resource: &Resource, publish: Publish) -> Call {
+fn force_release(resource: &Resource, publish: Publish, owner: Option<&str>) -> Call {
     call(
         &FORCE_RELEASE,
         resource.only_key(),
-        resource.publish_args(publish),
+        resource.force_args(publish, owner),
     )
 }
 

@@ -12,9 +12,10 @@ use super::{Arg, Call, Field, Publish, lock};
 use crate::client_id::ClientId;
 
 scripts! {
-    FORCE_RELEASE = "rw_force_release" from "read_write/force_release.lua";
+    FORCE_RELEASE = "rw_force_release" from "shared/tell_clients.lua" "read_write/force_release.lua";
     READ_ACQUIRE = "read_acquire" from "read_write/read_acquire.lua";
     READ_EXTEND = "read_extend" from "shared/lease.lua" "read_write/read_extend.lua";
+    READ_FORCE_RELEASE = "read_force_release" from "shared/tell_clients.lua" "read_write/read_holds.lua" "read_write/read_force_release.lua", reads_undeclared_keys;
     READ_RELEASE = "read_release" from "read_write/read_holds.lua" "read_write/read_release.lua", reads_undeclared_keys;
     READ_RENEW = "read_renew" from "shared/lease.lua" "read_write/read_renew.lua";
     READ_TAKE_OVER = "read_take_over" from "shared/lease.lua" "read_write/read_take_over.lua";
@@ -30,7 +31,7 @@ pub(super) static READ_CALLS: Calls = Calls {
     release: read_release,
     // Readers share the key.
     linger: None,
-    force_release,
+    force_release: read_force_release,
     renewal: &READ_RENEW,
     renewal_keys: read_keys,
     ..lock::CALLS
@@ -120,12 +121,25 @@ fn write_linger(resource: &Resource, publish: Publish, field: &Field, rest: Dura
     call(&WRITE_LINGER, resource.keys(), args)
 }
 
-fn force_release(resource: &Resource, publish: Publish) -> Call {
+fn force_release(resource: &Resource, publish: Publish, owner: Option<&str>) -> Call {
     let mode = if resource.kind == Kind::Read {
         "read"
     } else {
         "write"
     };
-    let args = [resource.publish_args(publish), vec![mode.into()]].concat();
+    let which = [mode, owner.unwrap_or_default()].map(Arg::from);
+    let args = [resource.publish_args(publish), which.into()].concat();
     call(&FORCE_RELEASE, resource.only_key(), args)
+}
+
+/// Other readers keep the lock, so the holds of one owner end like released ones.
+fn read_force_release(resource: &Resource, publish: Publish, owner: Option<&str>) -> Call {
+    if owner.is_none() {
+        return force_release(resource, publish, owner);
+    }
+    call(
+        &READ_FORCE_RELEASE,
+        resource.keys(),
+        resource.force_args(publish, owner),
+    )
 }

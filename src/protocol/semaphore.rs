@@ -16,6 +16,7 @@ scripts! {
     AVAILABLE = "semaphore_available" from "shared/clock.lua" "shared/give_back.lua" "semaphore/holds.lua" "semaphore/available.lua";
     COUNT = "semaphore_count" from "shared/clock.lua" "shared/give_back.lua" "semaphore/holds.lua" "semaphore/count.lua";
     DRAIN = "semaphore_drain" from "shared/clock.lua" "shared/give_back.lua" "semaphore/holds.lua" "shared/replies.lua" "semaphore/drain.lua";
+    FORCE_RELEASE = "semaphore_force_release" from "shared/give_back.lua" "shared/tell_clients.lua" "semaphore/holds.lua" "semaphore/force_release.lua";
     KEEP = "semaphore_keep" from "semaphore/keep.lua";
     RELEASE = "semaphore_release" from "shared/clock.lua" "shared/give_back.lua" "semaphore/holds.lua" "semaphore/release.lua";
     RENEW = "semaphore_renew" from "shared/clock.lua" "shared/full_server.lua" "semaphore/renew.lua";
@@ -39,7 +40,7 @@ fn field(client: ClientId, number: u64, permits: u32) -> String {
 }
 
 /// The number of permits of a hold.
-pub(super) fn permits_of(field: &str) -> Option<u32> {
+pub(crate) fn permits_of(field: &str) -> Option<u32> {
     let (owner, permits) = field.rsplit_once(':')?;
     let (client, number) = owner.split_once(':')?;
     (is_uuid(client) && number.parse::<u64>().is_ok())
@@ -129,6 +130,15 @@ pub(crate) fn available_and_held(reply: Value) -> Result<(i64, i64), Unexpected>
 pub(crate) fn resize(resource: &Resource, publish: Publish, permits: i64) -> Call {
     let args = [resource.publish_args(publish), vec![Arg::Int(permits)]].concat();
     call(&RESIZE, keys_with_limit(resource), args)
+}
+
+/// Gives the permits of an owner back, whoever it is.
+pub(crate) fn force_release(resource: &Resource, publish: Publish, owner: &str) -> Call {
+    call(
+        &FORCE_RELEASE,
+        resource.keys(),
+        resource.force_args(publish, Some(owner)),
+    )
 }
 
 /// Forgets a hold, so that its permits never come back by the end of a lease.

@@ -10,7 +10,7 @@ use super::{Arg, Call, Field, Publish, lock};
 scripts! {
     ACQUIRE = "string_acquire" from "string/acquire.lua";
     EXTEND = "string_extend" from "shared/lease.lua" "string/extend.lua";
-    FORCE_RELEASE = "string_force_release" from "string/force_release.lua";
+    FORCE_RELEASE = "string_force_release" from "shared/tell_clients.lua" "string/force_release.lua";
     INSPECT = "string_inspect" from "shared/clock.lua" "shared/may.lua" "description/described.lua" "string/inspect.lua";
     LINGER = "string_linger" from "string/linger.lua";
     RELEASE = "string_release" from "string/release.lua";
@@ -56,8 +56,9 @@ fn linger(resource: &Resource, _publish: Publish, field: &Field, rest: Duration)
     )
 }
 
-fn force_release(resource: &Resource, _publish: Publish) -> Call {
-    call(&FORCE_RELEASE, resource.only_key(), vec![])
+fn force_release(resource: &Resource, _publish: Publish, owner: Option<&str>) -> Call {
+    let owner = Arg::from(owner.unwrap_or_default());
+    call(&FORCE_RELEASE, resource.only_key(), vec![owner])
 }
 
 fn inspect(resource: &Resource) -> Call {

@@ -9,6 +9,7 @@ use super::calls::reply_times::ReplyTimes;
 use super::holds::recent_releases::RecentReleases;
 use super::holds::watchdog::Watchdog;
 use super::subscriptions::Subscriptions;
+use crate::protocol::forced;
 use crate::stats::Counters;
 use crate::telemetry::{self, Telemetry};
 use crate::transport::{Lane, Missed, TransportEvents};
@@ -40,8 +41,11 @@ impl Reported {
 }
 
 impl TransportEvents for Reported {
-    fn message(&self, channel: &str, _payload: &[u8]) {
-        self.subscriptions.message(channel);
+    fn message(&self, channel: &str, payload: &[u8]) {
+        match forced::key_of(channel, payload) {
+            Some(key) => self.watchdog.ask_again(key),
+            None => self.subscriptions.message(channel),
+        }
     }
 
     fn greeted(&self, after: Duration) {

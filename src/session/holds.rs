@@ -1,6 +1,7 @@
 //! What a client holds and waits for, and how each hold ends.
 
 pub(super) mod descriptions;
+pub(super) mod forced;
 pub(super) mod recent_releases;
 pub(crate) mod release;
 pub(super) mod watchdog;

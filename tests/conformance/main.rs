@@ -27,6 +27,7 @@ mod far_clients;
 mod faulty_connection;
 mod fenced;
 mod for_each_kind;
+mod forced;
 mod garbled;
 mod grouping;
 mod guard;
@@ -208,6 +209,15 @@ leasehold_testbed::behaviours! {
         a_late_unlock_touches_nobody,
         a_key_of_another_type_is_a_loss,
         a_loss_lets_the_next_local_waiter_in,
+    }
+    forced {
+        its_holder_is_told_at_once,
+        a_message_alone_ends_nothing,
+        short_holds_pay_nothing,
+        only_the_given_owner_is_forced,
+        the_other_readers_go_on,
+        permits_of_an_owner_come_back,
+        an_owner_that_no_lock_has_is_refused,
     }
     suspension {
         a_hold_is_lost_at_once_when_the_suspension_was_longer_than_its_lease,

@@ -26,3 +26,4 @@ mod shards;
 mod silence;
 mod subscriptions;
 mod switch;
+mod told;

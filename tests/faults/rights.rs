@@ -36,7 +36,7 @@ fn refused(outside: &mut Outside) -> Vec<String> {
 }
 
 /// Everything that a client can do with plain locks.
-async fn everything(a: &Client, b: &Client) -> Result<(), Error> {
+async fn everything(a: &Client, b: &Client, outside: &mut Outside) -> Result<(), Error> {
     let (held, wanted) = (a.lock("orders:1"), b.lock("orders:1"));
     let outer = held.lock().await?;
     let inner = held
@@ -67,9 +67,15 @@ async fn everything(a: &Client, b: &Client) -> Result<(), Error> {
     unlocked?;
     let text = taken_over?.hand_on()?;
     drop(held.restore(&text).await?);
-    let forced = a.lock("orders:2").try_lock(ms(0), Lease::Renewed).await?;
-    assert!(b.lock("orders:2").force_unlock().await?);
-    drop(forced);
+    let hour = Lease::Fixed(Duration::from_secs(3600));
+    let forced = a.lock("orders:2").try_lock(ms(0), hour).await?;
+    eventually_within(LIMIT, "it hears of a forced release", async || {
+        let listed = outside.command(&["PUBSUB", "CHANNELS", "leasehold_client:*"]);
+        !listed.array().is_empty()
+    })
+    .await;
+    assert!(b.lock("orders:2").force_unlock_of(forced.owner()).await?);
+    forced.ended().await;
     Ok(())
 }
 
@@ -150,6 +156,9 @@ async fn lose_the_place(a: &Client, b: &Client, outside: &mut Outside) -> Result
 async fn count(a: &Client, b: &Client) -> Result<(), Error> {
     let (ours, theirs) = (a.semaphore("orders:s"), b.semaphore("orders:s"));
     assert!(ours.try_set_permits(1).await?);
+    let permit = ours.acquire(1).await?;
+    let owner = permit.guard().map(|guard| guard.owner().to_owned());
+    assert!(theirs.force_release_of(&owner.unwrap_or_default()).await?);
     let permit = ours.acquire(1).await?;
     in_vain(theirs.try_acquire(1, ms(500)).await);
     assert_eq!(theirs.available().await?, 0);
@@ -290,7 +299,7 @@ fn the_documented_rights_are_enough_and_all_are_used() {
             client().await.expect("connects"),
         );
 
-        everything(&a, &b).await.expect("permitted");
+        everything(&a, &b, &mut outside).await.expect("permitted");
         all_used(&rule, &mut outside).await;
         assert_eq!(refused(&mut outside), Vec::<String>::new());
         assert_eq!(b.stats().acquired_after_waiting, 2);

@@ -269,9 +269,11 @@ impl Shared {
     }
 
     pub(super) fn pubsub(&self, channel: &str, key: &str) -> PubSub {
-        // A script may publish to a sharded channel only in the shard of its keys.
-        let is_sharded =
-            self.is_sharded.load(Ordering::Relaxed) && keyslot(channel) == keyslot(key);
+        // A script may publish to a sharded channel only in the shard of its keys. Scripts on any
+        // key publish to a channel that belongs to none.
+        let is_sharded = !key.is_empty()
+            && self.is_sharded.load(Ordering::Relaxed)
+            && keyslot(channel) == keyslot(key);
         if is_sharded {
             PubSub::Sharded
         } else {

@@ -180,7 +180,8 @@ impl Transport {
         }
     }
 
-    /// Subscribes to a channel that belongs to a key. `Ok` means that the server has confirmed the
+    /// Subscribes to a channel that belongs to a key, or to none if the key is empty. Then the channel is
+    /// not sharded. `Ok` means that the server has confirmed the
     /// subscription. Every message published after that reaches
     /// [`TransportEvents::message`](crate::TransportEvents::message), or
     /// [`TransportEvents::missed`](crate::TransportEvents::missed) is called.

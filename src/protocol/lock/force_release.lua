@@ -1,13 +1,20 @@
--- lock_force_release: frees a lock, whoever holds it.
+-- lock_force_release: frees a lock, whoever holds it, or only if one owner holds it.
 -- KEYS[1]  hash      owner field -> holds
 -- ARGV[1]  channel   where waiters listen
 -- ARGV[2]  publish   PUBLISH or SPUBLISH
--- Returns  1 if it was held, else 0
+-- ARGV[3]  owner     field name, or an empty text for any owner
+-- Returns  1 if it was freed, 0 if nobody held it, -1 if another owner holds it
 -- Data of another type is refused, not deleted.
 -- After Redisson RedissonLock.forceUnlockAsync.
-redis.call('hexists', KEYS[1], '')
-if redis.call('del', KEYS[1]) == 0 then
+local key, owner = KEYS[1], ARGV[3]
+local owners = redis.call('hgetall', key)
+if #owners == 0 then
   return 0
 end
+if owner ~= '' and redis.call('hexists', key, owner) == 0 then
+  return -1
+end
+redis.call('del', key)
 redis.pcall(ARGV[2], ARGV[1], '0')
+tell_clients(owners, key)
 return 1

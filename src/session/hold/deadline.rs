@@ -18,7 +18,8 @@ pub(super) struct Deadline {
     clocks: Clocks,
     /// Renewals fail, or the hold is unverified.
     uncertain: bool,
-    /// Another server has served the key since this instant, and has not confirmed the hold yet.
+    /// A call that is sent after this instant must confirm the hold: another server serves the key,
+    /// or a message says that the hold was ended.
     unverified: Option<Moment>,
 }
 
@@ -110,6 +111,11 @@ impl Deadline {
     /// A renewal failed. True if the hold was certain until now.
     pub(super) fn mark_uncertain(&mut self) -> bool {
         !std::mem::replace(&mut self.uncertain, true)
+    }
+
+    /// Redis may have ended the hold before this instant.
+    pub(super) fn ask_again(&mut self, now: Moment) {
+        self.unverified = Some(now);
     }
 
     /// Another server serves the key now. True if the hold was certain until now.

@@ -68,6 +68,12 @@ impl Hold {
             .must_be_verified(self.clock.now())
     }
 
+    /// Somebody may have ended the hold by force. It stays as certain as it is, because a message is
+    /// only a hint: Redis is asked at once.
+    pub(crate) fn ask_again(&self) {
+        self.state.lock().deadline.ask_again(self.clock.now());
+    }
+
     pub(crate) fn report_uncertain(&self) {
         self.observer.is_uncertain();
     }

@@ -213,6 +213,20 @@ impl Watchdog {
         }
     }
 
+    /// Somebody may have ended the holds under a key by force: ask at once.
+    pub(crate) fn ask_again(&self, key: &str) {
+        let holds: Vec<_> = self.table.lock().under(key).cloned().collect();
+        for hold in holds {
+            hold.ask_again();
+            self.arm(&hold, None);
+        }
+    }
+
+    /// Whether a hold is older than the one with this id would be.
+    pub(crate) fn has_older_than(&self, id: u64) -> bool {
+        self.table.lock().due.keys().any(|(_, hold)| *hold < id)
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.table.lock().due.len()
     }

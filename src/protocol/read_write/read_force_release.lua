@@ -1,0 +1,28 @@
+-- read_force_release: ends the read holds of one owner by force; the last ones free the lock.
+-- KEYS[1]  hash      mode -> read or write; owner field -> holds
+-- KEYS[2]  string    the prefix of the keys of all read holds; not a key itself
+-- ARGV[1]  channel   where waiters listen
+-- ARGV[2]  publish   PUBLISH or SPUBLISH
+-- ARGV[3]  owner     field name
+-- Returns  1 if they were ended, 0 if nobody holds the read side, -1 if only other owners hold it
+local key, prefix, owner = KEYS[1], KEYS[2], ARGV[3]
+if redis.call('hget', key, 'mode') ~= 'read' then
+  return 0
+end
+local holds = redis.call('hget', key, owner)
+if not holds then
+  return -1
+end
+local ended_ms = 0
+for hold = math.min(tonumber(holds) or 0, MOST_HOLDS), 1, -1 do
+  local lives = prefix .. ':' .. owner .. ':rwlock_timeout:' .. hold
+  ended_ms = math.max(ended_ms, redis.call('pttl', lives))
+  redis.call('del', lives)
+end
+redis.call('hdel', key, owner)
+if not readers_left(key, prefix, ended_ms) then
+  redis.call('del', key)
+  redis.pcall(ARGV[2], ARGV[1], '0')
+end
+tell_clients({ owner }, key)
+return 1

@@ -1,0 +1,43 @@
+//! Learns at once of holds that were ended by force.
+//!
+//! Whoever ends a hold by force publishes a message on the channel of the holder's client. A message
+//! makes the client ask Redis, and never ends a hold. If one is lost, the next renewal finds out.
+//!
+//! A client listens once a hold has lasted from one look to the next, and from then on. A client whose
+//! holds are all shorter never does.
+
+use std::time::Duration;
+
+use tokio::time::sleep;
+
+use super::Holds;
+use crate::protocol::forced::channel;
+use crate::transport::CallError;
+
+/// The pause between two looks at the holds. A hold that lasts for twice as long is seen at two of them.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// The pause after the server has refused the channel to this user, who may get the right later.
+const REFUSED: Duration = Duration::from_secs(60);
+
+/// Listens once it is worth it, until it is dropped.
+pub(crate) async fn run(holds: &Holds) {
+    let calls = &holds.calls;
+    let channel = channel(calls.client_id());
+    // Holds with lower ids were there at the last look.
+    let mut next_id = 0;
+    loop {
+        sleep(LOOK).await;
+        let has_lasted = holds.watchdog.has_older_than(next_id);
+        next_id = calls.next_id();
+        if !has_lasted {
+            continue;
+        }
+        // The channel belongs to no key: scripts on keys of all slots publish to it.
+        match calls.transport.subscribe(&channel, "").await {
+            Ok(()) => return std::future::pending().await,
+            Err(CallError::Refused(_)) => sleep(REFUSED).await,
+            Err(_) => {}
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! Holds that are ended by force. Their leases are fixed and long, so only a message ends them in time.
+
+use std::time::Duration;
+
+use leasehold::{Client, Ended, Error, HoldState, Lease, Lock, LossReason};
+use leasehold_testbed::{Bed, eventually, ms, timed};
+use tokio::time::sleep;
+
+use crate::for_each_kind::for_each_kind;
+
+const HOUR: Lease = Lease::Fixed(Duration::from_secs(3600));
+/// An owner of a client that is gone.
+const STRANGER: &str = "0b4e4b9c-9a1f-4c0e-8f6a-0c5f9d6b0f11:7";
+
+fn channel(client: &Client) -> String {
+    format!("leasehold_client:{{{}}}", client.id())
+}
+
+/// Waits until a client hears of its holds. It holds something meanwhile.
+async fn hears(bed: &Bed, client: &Client) {
+    let channel = channel(client);
+    eventually("it listens", async || bed.channels().contains(&channel)).await;
+}
+
+pub(crate) async fn its_holder_is_told_at_once(bed: Bed) {
+    let (client, other) = (&bed.client().await, &bed.client().await);
+    for_each_kind(async |kind| {
+        let guard = kind
+            .lock(client, kind.name)
+            .try_lock_now(HOUR)
+            .await
+            .unwrap();
+        hears(&bed, client).await;
+        assert!(kind.lock(other, kind.name).force_unlock().await.unwrap());
+        let (ended, _) = timed("lost", guard.ended()).await;
+        assert_eq!(ended, Ended::Lost(LossReason::Gone));
+        assert_eq!(guard.state(), HoldState::Lost);
+    })
+    .await;
+    assert_eq!(other.stats().lost, 0);
+}
+
+pub(crate) async fn a_message_alone_ends_nothing(bed: Bed) {
+    let client = bed.client().await;
+    let (named, other) = (client.lock("x"), client.lock("y"));
+    let guard = named.try_lock_now(HOUR).await.unwrap();
+    let beside = other.try_lock_now(HOUR).await.unwrap();
+    hears(&bed, &client).await;
+    for message in ["x", "z", "", "0"] {
+        bed.publish(&channel(&client), message);
+    }
+    eventually("asked about one", async || client.stats().renewed > 0).await;
+    assert_eq!(client.stats().renewed, 1);
+    for guard in [&guard, &beside] {
+        guard.check().unwrap();
+        assert_eq!(guard.state(), HoldState::Held);
+    }
+    assert!(bed.left("x") > 3_000_000, "the lease is as it was");
+}
+
+/// Under paused time, a hold lasts exactly as long as the test says.
+pub(crate) async fn short_holds_pay_nothing(bed: Bed) {
+    let client = bed.client().await;
+    let channel = channel(&client);
+    for _ in 0..if bed.is_embedded() { 50 } else { 5 } {
+        let guard = client.lock("x").lock().await.unwrap();
+        sleep(ms(400)).await;
+        guard.unlock().await.unwrap();
+        // A server's machine may stall.
+        assert!(!bed.is_embedded() || !bed.channels().contains(&channel));
+    }
+    let _guard = client.lock("x").lock().await.unwrap();
+    hears(&bed, &client).await;
+}
+
+pub(crate) async fn only_the_given_owner_is_forced(bed: Bed) {
+    let (client, other) = (&bed.client().await, &bed.client().await);
+    for_each_kind(async |kind| {
+        if !kind.is_single() {
+            let refused = kind.lock(other, kind.name).force_unlock_of(STRANGER).await;
+            assert!(matches!(refused, Err(Error::Config(_))), "{refused:?}");
+            return;
+        }
+        let lock = kind.lock(other, kind.name);
+        let writes = kind.name.starts_with("write");
+        let owner = |text: &str| format!("{text}{}", if writes { ":write" } else { "" });
+        assert!(!lock.force_unlock_of(&owner(STRANGER)).await.unwrap());
+        let guard = kind
+            .lock(client, kind.name)
+            .try_lock_now(HOUR)
+            .await
+            .unwrap();
+        hears(&bed, client).await;
+        let refused = lock.force_unlock_of(&owner(STRANGER)).await;
+        assert!(
+            matches!(refused, Err(Error::NotOwner { .. })),
+            "{refused:?}"
+        );
+        guard.check().unwrap();
+        assert!(lock.force_unlock_of(guard.owner()).await.unwrap());
+        assert!(!lock.is_locked().await.unwrap());
+        let (ended, _) = timed("lost", guard.ended()).await;
+        assert_eq!(ended, Ended::Lost(LossReason::Gone));
+        assert!(!lock.force_unlock_of(guard.owner()).await.unwrap());
+    })
+    .await;
+}
+
+pub(crate) async fn the_other_readers_go_on(bed: Bed) {
+    let (client, other) = (bed.client().await, bed.client().await);
+    let read = |client: &Client| Lock::clone(client.read_write_lock("x").read());
+    let guard = read(&client).try_lock_now(HOUR).await.unwrap();
+    let beside = read(&client).try_lock_now(HOUR).await.unwrap();
+    let elsewhere = read(&other).try_lock_now(HOUR).await.unwrap();
+    hears(&bed, &client).await;
+    assert!(read(&other).force_unlock_of(guard.owner()).await.unwrap());
+    let (ended, _) = timed("lost", guard.ended()).await;
+    assert_eq!(ended, Ended::Lost(LossReason::Gone));
+    let writer = other.read_write_lock("x");
+    for reader in [&beside, &elsewhere] {
+        reader.check().unwrap();
+        let refused = writer.write().try_lock_now(Lease::Renewed).await;
+        assert!(refused.is_err_and(|error| error.is_timeout()));
+        assert!(read(&other).force_unlock_of(reader.owner()).await.unwrap());
+    }
+    let taken = timed("free", writer.write().lock()).await.0;
+    // A writer is no reader.
+    assert!(!read(&other).force_unlock_of(STRANGER).await.unwrap());
+    taken.unwrap().unlock().await.unwrap();
+    assert_eq!(bed.number(&["DBSIZE"]), 0, "nothing of the readers is left");
+}
+
+pub(crate) async fn permits_of_an_owner_come_back(bed: Bed) {
+    let (client, other) = (bed.client().await, bed.client().await);
+    // The next renewal is far away.
+    let jobs = client
+        .semaphore("jobs")
+        .with_lease(Duration::from_secs(3600));
+    let seen = other.semaphore("jobs");
+    assert!(jobs.try_set_permits(5).await.unwrap());
+    let two = jobs.acquire(2).await.unwrap();
+    let three = jobs.acquire(3).await.unwrap();
+    let owner = two.guard().unwrap().owner().to_owned();
+    hears(&bed, &client).await;
+    assert!(seen.force_release_of(&owner).await.unwrap());
+    assert!(!seen.force_release_of(&owner).await.unwrap(), "only once");
+    assert_eq!(seen.available().await.unwrap(), 2);
+    let (ended, _) = timed("lost", two.guard().unwrap().ended()).await;
+    assert_eq!(ended, Ended::Lost(LossReason::Gone));
+    three.guard().unwrap().check().unwrap();
+    for bad in ["", "x", STRANGER] {
+        let refused = seen.force_release_of(bad).await;
+        assert!(matches!(refused, Err(Error::Config(_))), "{refused:?}");
+    }
+}
+
+pub(crate) async fn an_owner_that_no_lock_has_is_refused(bed: Bed) {
+    let client = bed.client().await;
+    let guard = client.read_write_lock("x").write().lock().await.unwrap();
+    let sides = client.read_write_lock("x");
+    for (lock, owner) in [
+        (client.lock("x"), ""),
+        (client.lock("x"), "mode"),
+        (sides.read().clone(), "mode"),
+        (sides.read().clone(), guard.owner()),
+        (sides.write().clone(), STRANGER),
+    ] {
+        let refused = lock.force_unlock_of(owner).await;
+        assert!(matches!(refused, Err(Error::Config(_))), "{refused:?}");
+    }
+    guard.unlock().await.unwrap();
+}
