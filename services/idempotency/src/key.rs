@@ -6,11 +6,9 @@ use http::header::CONTENT_TYPE;
 use http::request::Parts;
 use sha2::{Digest as _, Sha256};
 
-use crate::IdempotencyLayer;
-use crate::store::MemoryStore;
+use crate::KEY_MAX;
 
 const HEADER: &str = "idempotency-key";
-const LONGEST: usize = IdempotencyLayer::<MemoryStore>::KEY_MAX;
 
 /// The key of a request, without the quotes of a structured field. `None` if there is not exactly one, or if it is not
 /// allowed.
@@ -25,7 +23,7 @@ pub(crate) fn of(parts: &Parts) -> Option<&str> {
         .and_then(|text| text.strip_suffix('"'));
     let key = quoted.unwrap_or(text);
     let fits = |letter: u8| letter.is_ascii_graphic() && !b"\"\\".contains(&letter);
-    ((1..=LONGEST).contains(&key.len()) && key.bytes().all(fits)).then_some(key)
+    ((1..=KEY_MAX).contains(&key.len()) && key.bytes().all(fits)).then_some(key)
 }
 
 /// What stands for a caller and its key in names: neither is part of them.

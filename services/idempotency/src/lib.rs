@@ -25,6 +25,7 @@
 //!   no protection. So the work of such a reply must have no effect, or do no harm when it is repeated.
 //! - A kept reply is forgotten after [`with_keep`](RedisStore::with_keep), a day by default. A request that comes later
 //!   runs again.
+//! - A reply is its status, headers and body. Trailers and extensions of the response are lost, the first time as well.
 //! - A reply that is longer than the limit is replaced by an empty 500, which is kept: the work is done, and is not done
 //!   again. Raise the limit, or answer with a link.
 //!
@@ -75,6 +76,12 @@ use tower_layer::Layer;
 pub use service::Idempotent;
 pub use store::{MemoryStore, RedisStore, Store, StoreError};
 
+/// The longest key, in bytes.
+///
+/// A key has at least one byte, and visible ASCII letters other than quotes and backslashes. Quotes around it, as in the
+/// draft, are no part of it.
+pub const KEY_MAX: usize = 255;
+
 /// How long a request waits for its token. The lock of the tokens is held for a moment only.
 const TOKEN_WAIT: Duration = Duration::from_secs(5);
 const TOKEN_LEASE: Lease = Lease::Fixed(Duration::from_secs(1));
@@ -96,10 +103,6 @@ pub(crate) struct Keeper<S> {
 }
 
 impl<S: Store> IdempotencyLayer<S> {
-    /// The longest key, in bytes. A key has at least one byte, in visible ASCII letters. Quotes around it, as in the
-    /// draft, are no part of it.
-    pub const KEY_MAX: usize = 255;
-
     /// Makes a layer. Does no I/O.
     ///
     /// `caller` says who calls, for example the account that an outer layer has found. Two callers with one key have

@@ -16,11 +16,16 @@ const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// Where replies are kept, as texts. It compares fencing tokens, as [`FencedValue`] does.
 ///
 /// For each name the store remembers the highest token that it has seen, as durably as the text, and for as long. Both
-/// calls compare it with theirs and do their work in one step. In SQL that is one statement:
+/// calls compare it with theirs and do their work in one step. In SQL each is one statement, for a table `reply` with the
+/// primary key `name`. If it returns or changes no row, the token is stale:
 ///
 /// ```sql
-/// UPDATE reply SET token = $token WHERE name = $name AND token <= $token RETURNING text;     -- get
-/// UPDATE reply SET token = $token, text = $text WHERE name = $name AND token <= $token;      -- put
+/// -- get
+/// INSERT INTO reply (name, token) VALUES ($name, $token)
+///     ON CONFLICT (name) DO UPDATE SET token = excluded.token WHERE reply.token <= excluded.token
+///     RETURNING text;
+/// -- put
+/// UPDATE reply SET token = $token, text = $text WHERE name = $name AND token <= $token;
 /// ```
 pub trait Store: Send + Sync + 'static {
     /// Shuts earlier tokens out, and then reads the text. `None` if there is none, or if it is forgotten.

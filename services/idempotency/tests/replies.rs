@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use axum::body::Body;
+use axum::body::{Body, to_bytes};
 use axum::extract::Extension;
 use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, SET_COOKIE};
 use axum::http::{Request, StatusCode};
 use leasehold::{Client, EmbeddedRedis, Error, FencingToken};
-use leasehold_idempotency::{IdempotencyLayer, MemoryStore, RedisStore};
+use leasehold_idempotency::{KEY_MAX, RedisStore};
 use leasehold_testbed::ms;
 use tokio::time::{advance, sleep, timeout};
 
@@ -50,7 +50,7 @@ async fn a_second_request_gets_the_reply_of_the_first_from_any_process() {
         let cookies: Vec<_> = reply.headers().get_all(SET_COOKIE).iter().collect();
         assert_eq!(cookies, ["a=1".as_bytes(), "b=ä".as_bytes()]);
         assert_eq!(reply.headers()[CONTENT_TYPE], "text/plain; charset=utf-8");
-        let body = axum::body::to_bytes(reply.into_body(), 100).await;
+        let body = to_bytes(reply.into_body(), 100).await;
         assert_eq!(body.expect("a body"), "payment 1");
     }
     assert_eq!(ask(&routers[1], "other", "10 EUR").await.1, "payment 2");
@@ -108,7 +108,7 @@ async fn a_request_without_a_key_or_a_caller_is_refused() {
     let router = router(layer(&Client::embedded()), move || async move {
         counted.next();
     });
-    let long = "k".repeat(IdempotencyLayer::<MemoryStore>::KEY_MAX + 1);
+    let long = "k".repeat(KEY_MAX + 1);
     let keys = ["", "\"\"", "a b", "a\"b", "ä", &long];
     let mut requests: Vec<_> = keys.iter().map(|key| request(key, "")).collect();
     for (header, value) in [("x-account", "7"), ("idempotency-key", "k")] {
@@ -220,6 +220,21 @@ async fn what_is_too_long_runs_no_more_than_once() {
         assert_eq!(long, (StatusCode::INTERNAL_SERVER_ERROR, String::new()));
     }
     assert_eq!(effects.all(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reply_as_long_as_the_limit_is_kept() {
+    let effects = Effects::default();
+    let counted = effects.clone();
+    let router = router(layer(&Client::embedded()), move || async move {
+        // Any bytes: they are no text.
+        vec![0xE4 + u8::try_from(counted.next()).expect("a few"); 1 << 20]
+    });
+    for _ in 0..2 {
+        let body = send(&router, request("k", "")).await.into_body();
+        let body = to_bytes(body, usize::MAX).await.expect("a body");
+        assert_eq!(body, vec![0xE5; 1 << 20]);
+    }
 }
 
 #[tokio::test(start_paused = true)]
