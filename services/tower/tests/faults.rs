@@ -36,12 +36,12 @@ fn step(steps: &Steps, lock: &Locked) {
 }
 
 /// Half of the steps are made by the handler, half by the body. Each third request takes longer than its lease.
-async fn work(lock: Locked, steps: Steps) -> Body {
-    let half = if lock.token().expect("fenced").value() % 3 == 0 {
-        250
-    } else {
-        20
-    };
+async fn work(lock: Locked, steps: Steps, ends: Arc<Ends>) -> Body {
+    let is_long = lock.token().expect("fenced").value() % 3 == 0;
+    let half = if is_long { 250 } else { 20 };
+    if is_long {
+        ends.long.fetch_add(1, Ordering::SeqCst);
+    }
     for _ in 0..half {
         step(&steps, &lock);
         sleep(ms(2)).await;
@@ -59,6 +59,8 @@ async fn work(lock: Locked, steps: Steps) -> Body {
 /// How requests ended.
 #[derive(Debug, Default)]
 struct Ends {
+    /// Begun, and longer than the lease.
+    long: AtomicUsize,
     whole: AtomicUsize,
     /// Stopped in the handler.
     lost: AtomicUsize,
@@ -103,8 +105,8 @@ async fn no_two_requests_with_a_key_run_at_once_while_connections_break_and_the_
             .with_wait(ms(300))
             .fenced()
             .with_lease(Lease::RenewedFor(LEASE));
-        let own = steps.clone();
-        let router = router(layer, move |lock: Locked| work(lock, own));
+        let (own, known) = (steps.clone(), ends.clone());
+        let router = router(layer, move |lock: Locked| work(lock, own, known));
         for key in KEYS {
             users.spawn(use_for_ever(router.clone(), key, ends.clone()));
         }
@@ -125,6 +127,10 @@ async fn no_two_requests_with_a_key_run_at_once_while_connections_break_and_the_
             sleep(LEASE).await;
             proxy.pass();
         } else {
+            // At the beginning of a long request, which cannot end in time.
+            let begun = || ends.long.load(Ordering::SeqCst);
+            let before = begun();
+            eventually_within(LIMIT, "a long one", async || begun() > before).await;
             server.pause();
             sleep(LEASE + ms(200)).await;
             server.resume();
