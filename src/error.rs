@@ -3,6 +3,7 @@
 mod config;
 mod unmet;
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,8 +18,7 @@ use unmet::list;
 
 /// Why a call failed, and what the caller can do about it.
 ///
-/// Messages name the lock. The text of the cause is available from [`source`](std::error::Error::source) and
-/// is not part of the API. [Troubleshooting](crate::guide::troubleshooting) lists them with their causes.
+/// Messages name the lock and the cause, so one line of a log tells it all. The text of a cause is not part of the API. [Troubleshooting](crate::guide::troubleshooting) lists them with their causes.
 ///
 /// # Examples
 ///
@@ -88,25 +88,25 @@ pub enum Error {
     /// Redis certainly did not execute the call: no connection, refused, loading, read-only or out of memory.
     ///
     /// Nothing changed. Retry after a pause.
-    #[error("redis is not available: name=`{name}`")]
+    #[error("redis is not available: name=`{name}`, cause=`{cause}`")]
     Unavailable {
         /// The lock, or the call.
         name: Arc<str>,
         /// What the connection or the server reported.
-        source: Cause,
+        cause: Cause,
     },
     /// The call was sent but no reply came, so it may have taken effect.
     ///
     /// Assume that the lock may be held until `lease` has passed: do not enter, and retry. This client keeps
     /// releasing the lock in the background.
-    #[error("the reply was lost: name=`{name}`, lease=`{lease:?}`")]
+    #[error("the reply was lost: name=`{name}`, lease=`{lease:?}`, cause=`{cause}`")]
     Unknown {
         /// The lock.
         name: Arc<str>,
         /// The lock is free after this time at the latest.
         lease: Duration,
         /// What happened to the reply.
-        source: Cause,
+        cause: Cause,
     },
     /// Too few servers confirmed a copy of the grant: see
     /// [`ClientBuilder::durability`](crate::ClientBuilder::durability).
@@ -237,13 +237,21 @@ pub enum Error {
 }
 
 /// The cause of an error, as text for people; see [`Error::Unavailable`] and [`Error::Unknown`].
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
+///
+/// The message of the error has it. It is no [`source`](std::error::Error::source), because a report of the whole
+/// chain would then print it twice.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cause(String);
 
 impl Cause {
     pub(crate) fn new(text: impl Into<String>) -> Self {
         Cause(text.into())
+    }
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
     }
 }
 

@@ -146,7 +146,7 @@ pub use fenced_value::FencedValue;
 pub use fencing::FencingToken;
 pub use latch::CountDownLatch;
 pub use lease::{Ended, HoldState, Lease, LossReason};
-pub use lock::{Acquire, FencedGuard, FencedLock, Guard, Lock, LockGuard};
+pub use lock::{Acquire, FencedGuard, FencedLock, Guard, HoldText, Lock, LockGuard};
 pub use permits::{ExpirablePermit, PermitExpirableSemaphore};
 pub use read_write::ReadWriteLock;
 pub use semaphore::{Semaphore, SemaphorePermit};

@@ -1,6 +1,7 @@
 //! Locks of every kind: one type, one set of methods.
 
 mod acquire;
+mod awaited;
 mod calls;
 mod fenced;
 mod guard;
@@ -34,6 +35,7 @@ pub(crate) use guard::run::done_unless_lost;
 pub use acquire::Acquire;
 pub use fenced::FencedGuard;
 pub use guard::{Guard, LockGuard};
+pub use hand_on::HoldText;
 pub use inspect::Waiters;
 
 /// A distributed lock of any kind: plain, fair, fenced, one side of a read/write lock, or several locks as
@@ -137,6 +139,7 @@ pub use inspect::Waiters;
 /// # Keys
 ///
 /// The hash at the lock's name and the channel `redisson_lock__channel:{name}`, both as in Redisson.
+#[must_use = "a lock holds nothing until it is awaited, or `lock`, `try_lock` or `run` is"]
 pub struct Lock<G = LockGuard> {
     set: LockSet,
     guard: PhantomData<fn() -> G>,

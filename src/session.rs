@@ -204,11 +204,11 @@ impl Session {
         } else {
             format!("{open} releases were not confirmed within {deadline:?}")
         };
-        let source = crate::error::Cause::new(text);
+        let cause = crate::error::Cause::new(text);
         Err(Error::Unknown {
             name: Arc::from("shutdown"),
             lease: self.calls.settings.lease,
-            source,
+            cause,
         })
     }
 

@@ -1,6 +1,5 @@
 //! Exit codes, as documented in `docs/command-line.md`.
 
-use std::error::Error as _;
 use std::fmt::Display;
 
 use leasehold::Error;
@@ -57,11 +56,7 @@ impl From<Error> for Failure {
             error if error.is_retryable() => UNREACHABLE,
             _ => INTERNAL,
         };
-        let cause = error
-            .source()
-            .map(|cause| format!(": {cause}"))
-            .unwrap_or_default();
-        Failure::new(code, format!("{error}{cause}"))
+        Failure::new(code, error.to_string())
     }
 }
 

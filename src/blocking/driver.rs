@@ -24,7 +24,7 @@ impl Driver {
     pub(super) fn start() -> Result<Self, Error> {
         let no_thread = |error: io::Error| Error::Unavailable {
             name: Arc::from("connect"),
-            source: Cause::new(error.to_string()),
+            cause: Cause::new(error.to_string()),
         };
         let runtime = Builder::new_current_thread()
             .enable_all()

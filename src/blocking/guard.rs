@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::driver::Driver;
 use crate::error::Error;
 use crate::lease::Ended;
-use crate::lock::{LockGuard, done_unless_lost};
+use crate::lock::{HoldText, LockGuard, done_unless_lost};
 
 /// A held lock, until the guard is dropped or unlocked, with blocking methods.
 ///
@@ -148,7 +148,7 @@ impl<G: crate::Guard> Guard<G> {
     /// # Errors
     ///
     /// The errors of that method.
-    pub fn hand_on(self) -> Result<String, Error> {
+    pub fn hand_on(self) -> Result<HoldText, Error> {
         self.inner.into().hand_on()
     }
 

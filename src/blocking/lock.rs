@@ -16,6 +16,7 @@ use crate::session::Owner;
 /// Ownership, fairness, lease, cost and keys are those of [`Lock`](crate::Lock). `G` is the type of the async
 /// guard that a [`Guard`] wraps.
 #[derive(Debug)]
+#[must_use = "a lock holds nothing until `lock`, `try_lock` or `run`"]
 pub struct Lock<G = LockGuard> {
     inner: crate::Lock<G>,
     driver: Driver,

@@ -123,7 +123,7 @@ impl ClientBuilder {
         }
         let no_thread = |error: std::io::Error| Error::Unavailable {
             name: Arc::from("connect"),
-            source: Cause::new(error.to_string()),
+            cause: Cause::new(error.to_string()),
         };
         let thread = Thread::spawn().map_err(no_thread)?;
         let own = thread.runtime.clone();

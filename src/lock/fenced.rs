@@ -4,7 +4,7 @@ use std::future::Future;
 use std::ops::Deref;
 
 use super::guard::{Guard, LockGuard, sealed::Sealed};
-use super::{FencedLock, Lock};
+use super::{FencedLock, HoldText, Lock};
 use crate::error::Error;
 use crate::fencing::FencingToken;
 
@@ -30,6 +30,7 @@ impl FencedGuard {
     /// The token of this hold. Local and free.
     ///
     /// All guards of one hold have the same token.
+    #[must_use = "a token is to go with each write; the lock is held only while the guard lives"]
     pub fn token(&self) -> FencingToken {
         self.token
     }
@@ -61,7 +62,7 @@ impl FencedGuard {
     /// # Errors
     ///
     /// See [`LockGuard::hand_on`].
-    pub fn hand_on(self) -> Result<String, Error> {
+    pub fn hand_on(self) -> Result<HoldText, Error> {
         self.guard.hand_on()
     }
 

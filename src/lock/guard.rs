@@ -190,6 +190,7 @@ impl LockGuard {
     }
 
     /// What this process knows about the hold. Local and free.
+    #[must_use = "it only tells, and the lock is held only while the guard lives"]
     pub fn state(&self) -> HoldState {
         match &self.share {
             Share::Single(share) => share.hold().look(),
@@ -222,6 +223,7 @@ impl LockGuard {
     ///
     /// A renewal moves the deadline forward. The instant is on tokio's clock, which may stand still while the
     /// machine is suspended. So a suspension moves the deadline back by as much.
+    #[must_use = "it only tells, and the lock is held only while the guard lives"]
     pub fn deadline(&self) -> Instant {
         match &self.share {
             Share::Single(share) => share.hold().deadline(),
@@ -230,6 +232,7 @@ impl LockGuard {
     }
 
     /// The time left until the [`deadline`](LockGuard::deadline); zero if the hold is lost. Local and free.
+    #[must_use = "it only tells, and the lock is held only while the guard lives"]
     pub fn remaining(&self) -> Duration {
         match self.loss() {
             None => self.deadline().saturating_duration_since(Instant::now()),
@@ -287,6 +290,7 @@ impl LockGuard {
     /// The fencing token, if this is the guard of a fenced lock. Local and free.
     ///
     /// Code that knows that the lock is fenced can use [`FencedGuard::token`](crate::FencedGuard::token).
+    #[must_use = "it only tells, and the lock is held only while the guard lives"]
     pub fn token(&self) -> Option<FencingToken> {
         match &self.share {
             Share::Single(share) => share.hold().token().map(FencingToken::from_value),

@@ -1,5 +1,6 @@
 //! A hold leaves its guard as text, and another guard takes it over.
 
+mod hold_text;
 mod text;
 
 use std::sync::Arc;
@@ -15,11 +16,13 @@ use crate::session::hold::Heir;
 use crate::session::options::Options;
 use crate::session::wait::Wait;
 
+pub use hold_text::HoldText;
+
 /// The longest text, in bytes: every call about the hold repeats the owner in it.
 const TEXT_MAX: usize = 64 * 1024;
 
 impl LockGuard {
-    /// Turns the guard into text, from which [`Lock::restore`](crate::Lock::restore) makes a guard again.
+    /// Turns the guard into a [text](HoldText), from which [`Lock::restore`](crate::Lock::restore) makes a guard again.
     ///
     /// The receiver may be another task, client or process. If several processes restore the same text, only
     /// one of them gets the hold. String locks are the exception, because their text is the value of the key.
@@ -53,7 +56,7 @@ impl LockGuard {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn hand_on(self) -> Result<String, Error> {
+    pub fn hand_on(self) -> Result<HoldText, Error> {
         self.check()?;
         let Some(share) = self.into_single() else {
             return Err(Error::Config(ConfigError::Several { call: "hand_on" }));
@@ -65,7 +68,7 @@ impl LockGuard {
             _ => text::encode(&resource.key, &hold.field),
         };
         if share.let_go(Heir::NextOwner) {
-            return Ok(text);
+            return Ok(HoldText::new(text));
         }
         Err(Error::Config(ConfigError::OtherGuards {
             name: name.to_string(),

@@ -116,9 +116,7 @@ impl Requirements {
         for node in &report.nodes {
             let missing = match &node.state {
                 Ok(state) => self.missing(state, lease),
-                Err(error) => {
-                    vec![("reachable", format!("{error}{}", source(error)))]
-                }
+                Err(error) => vec![("reachable", error.to_string())],
             };
             let of_node = |(what, found): (&str, String)| Unmet::new(&node.server, what, &found);
             unmet.extend(missing.into_iter().map(of_node));
@@ -243,8 +241,3 @@ type Check = Result<Option<String>, Unknown>;
 struct Unknown;
 
 const UNKNOWN: &str = "unknown: the user has no right to see it";
-
-/// The cause of an error, if it has one.
-fn source(error: &Error) -> String {
-    std::error::Error::source(error).map_or_else(String::new, |source| format!(": {source}"))
-}

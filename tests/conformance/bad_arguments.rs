@@ -171,7 +171,7 @@ async fn handed_on(client: &Client) -> Vec<(&'static str, Lock, String)> {
         let (kind, lock) = locks(client, &format!("h{number}")).swap_remove(number);
         if !SEVERAL.contains(&kind) {
             let text = lock.lock().await.unwrap().hand_on().unwrap();
-            texts.push((kind, lock, text));
+            texts.push((kind, lock, text.into()));
         }
     }
     texts

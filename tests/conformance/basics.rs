@@ -45,6 +45,23 @@ pub(crate) async fn every_kind_of_lock_excludes_and_wakes(bed: Bed) {
     }
 }
 
+pub(crate) async fn a_lock_can_be_awaited(bed: Bed) {
+    let client = bed.client().await;
+    let guard = client.lock("x").await.unwrap();
+    bed.in_vain(async || client.lock("x").try_lock_now(Lease::Renewed).await)
+        .await;
+    guard.unlock().await.unwrap();
+
+    let fenced = client.fenced_lock("f");
+    let first = (&fenced).await.unwrap();
+    let token = first.token();
+    first.unlock().await.unwrap();
+    assert!(fenced.await.unwrap().token() > token);
+
+    let refused = client.lock("").await.unwrap_err();
+    assert!(matches!(refused, Error::Config(_)), "{refused:?}");
+}
+
 pub(crate) async fn tokens_grow(bed: Bed) {
     let (one, other) = (bed.client().await, bed.client().await);
     let (first, second) = (one.fenced_lock("f"), other.fenced_lock("f"));

@@ -228,6 +228,7 @@ leasehold_testbed::behaviours! {
     }
     basics {
         every_kind_of_lock_excludes_and_wakes,
+        a_lock_can_be_awaited,
         a_name_that_reads_like_another_kind_is_a_lock_of_its_own,
         tokens_grow,
         readers_share_and_a_writer_is_alone,

@@ -121,7 +121,7 @@ pub(crate) async fn a_cut_or_changed_text_is_refused_before_anything_is_sent(bed
         for at in 0..text.len() {
             refused(&lock, &text[..at]).await;
             refused(&lock, &text[at + 1..]).await;
-            let mut changed = text.clone().into_bytes();
+            let mut changed = text.as_bytes().to_vec();
             changed[at] ^= 1;
             refused(&lock, std::str::from_utf8(&changed).unwrap()).await;
         }

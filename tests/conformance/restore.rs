@@ -184,7 +184,7 @@ pub(crate) async fn a_hold_under_release_is_given_to_nobody(bed: Bed) {
                 );
             }
             End::RestoreCancelled => {
-                assert_eq!(guard.hand_on().unwrap(), text);
+                assert_eq!(*guard.hand_on().unwrap(), *text);
                 let restored = lock.restore(&text).now_or_never();
                 assert!(restored.is_none(), "{what}: {restored:?}");
             }

@@ -68,7 +68,7 @@ async fn refusal(secure: &Secure, options: TlsOptions) -> String {
 fn reason(error: Error) -> String {
     match error {
         // A call may have been under way when the connection was lost.
-        Error::Unavailable { source, .. } | Error::Unknown { source, .. } => source.to_string(),
+        Error::Unavailable { cause, .. } | Error::Unknown { cause, .. } => cause.to_string(),
         other => unreachable!("{other:?}"),
     }
 }
@@ -313,4 +313,30 @@ async fn unusable_files_keep_the_last_good_certificates() {
     folder.write("certificate.pem", &shown.certificate);
     folder.write("key.pem", &shown.key);
     until_back(&client).await;
+}
+
+/// A plain client at a TLS port, and a TLS client at a plain port, where the server may wait for the end of a line.
+#[tokio::test]
+async fn an_error_asks_whether_the_port_is_of_the_other_kind() {
+    let authorities = Authorities::new();
+    let secure = Secure::start(&authorities.servers.issue(SERVER), None);
+    let to = |scheme, port| format!("{scheme}://{SERVER}:{port}");
+
+    let plain = Client::builder(&to("redis", secure.port));
+    let error = plain.connect_timeout(LIMIT).connect().await.unwrap_err();
+    let question = "does this port want TLS, rediss://?";
+    assert!(error.to_string().contains(question), "{error}");
+
+    for _ in 0..20 {
+        let encrypted = Client::builder(&to("rediss", secure.server.port()));
+        let encrypted = encrypted
+            .tls(authorities.options())
+            .connect_timeout(ms(200));
+        let error = encrypted.connect().await.unwrap_err().to_string();
+        let silent = error.contains("does this port speak TLS?");
+        assert!(
+            silent || error.contains("does not answer in TLS"),
+            "{error}"
+        );
+    }
 }

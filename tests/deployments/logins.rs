@@ -91,8 +91,8 @@ async fn a_password_that_changed_is_used_at_the_next_login() {
         .expect("the server keeps those who are logged in");
     server.command(&["CLIENT", "KILL", "USER", "ann"]);
     let refused = |outcome: &Result<(), Error>| {
-        matches!(outcome, Err(Error::Unavailable { source, .. })
-            if source.to_string().contains("WRONGPASS"))
+        matches!(outcome, Err(Error::Unavailable { cause, .. })
+            if cause.to_string().contains("WRONGPASS"))
     };
     until_answer(&client, refused).await;
     vault.set(ann("two"));

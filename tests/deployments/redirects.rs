@@ -211,10 +211,10 @@ async fn a_node_that_sends_everybody_to_itself_is_asked_with_pauses() {
     let at_once = spawn_each(&client, "once", move |lock: Lock| async move {
         while since.elapsed() < span {
             let refused = lock.try_lock_now(Lease::Renewed).await.expect_err("misled");
-            let Error::Unavailable { source, .. } = &refused else {
+            let Error::Unavailable { cause, .. } = &refused else {
                 panic!("{refused:?}")
             };
-            let text = source.to_string();
+            let text = cause.to_string();
             assert!(text.contains(&misled_at.to_string()), "which node: {text}");
         }
     });

@@ -59,8 +59,8 @@ fn loading_is_unavailable() {
         within(LIMIT, "it loads", async {
             loop {
                 match ask(&client, "n").await {
-                    Err(Error::Unavailable { source, .. }) => {
-                        assert!(source.to_string().contains("LOADING"), "{source}");
+                    Err(Error::Unavailable { cause, .. }) => {
+                        assert!(cause.to_string().contains("LOADING"), "{cause}");
                         return;
                     }
                     Ok(()) => {}
@@ -246,8 +246,8 @@ fn logins_that_are_missing_or_wrong_are_protocol() {
         within(LIMIT, "it is noticed", async {
             loop {
                 match ask(&client, "n").await {
-                    Err(Error::Unavailable { source, .. })
-                        if source.to_string().contains("WRONGPASS") =>
+                    Err(Error::Unavailable { cause, .. })
+                        if cause.to_string().contains("WRONGPASS") =>
                     {
                         return;
                     }

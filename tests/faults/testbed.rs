@@ -144,7 +144,7 @@ pub(crate) fn assert_unknown<T: Debug>(outcome: Result<T, Error>) {
 
 pub(crate) fn assert_unavailable<T: Debug>(what: &str, outcome: Result<T, Error>, part: &str) {
     match outcome {
-        Err(Error::Unavailable { source, .. }) if source.to_string().contains(part) => {}
+        Err(Error::Unavailable { cause, .. }) if cause.to_string().contains(part) => {}
         other => panic!("{what}: expected Unavailable with `{part}`: {other:?}"),
     }
 }

@@ -245,7 +245,7 @@ async fn each_takes_over_what_the_other_took(library: Library) {
     if both.peer.ask("adopt it stranger").await.is_ok() {
         assert!(!both.peer.is("release it").await);
     }
-    assert_eq!(both.value(), owner);
+    assert_eq!(both.value(), *owner);
     both.peer.tell(&format!("adopt it {owner}")).await;
     assert!(both.peer.is("extend it 50000").await);
     assert!(both.left() > 30_000);

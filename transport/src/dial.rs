@@ -67,6 +67,15 @@ impl Dial {
         }
     }
 
+    /// A plain server that gets a TLS handshake may wait for more of what it takes for a command.
+    pub(super) fn hint_at_silence(&self) -> &'static str {
+        #[cfg(feature = "tls")]
+        if matches!(self, Dial::Tls { .. }) {
+            return "; does this port speak TLS?";
+        }
+        ""
+    }
+
     /// Resolves the name and connects, to `peer` first if there is one. Also returns the address
     /// that was reached. The caller limits the time.
     ///

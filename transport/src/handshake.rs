@@ -12,7 +12,7 @@ use super::identity::Identity;
 use super::login::{Login, Validity};
 use super::stream::{Reader, Writer};
 use crate::Value;
-use crate::endpoint::Endpoint;
+use crate::endpoint::{Address, Endpoint};
 use crate::{CallError, Fault, sort_error_reply};
 
 #[derive(Clone)]
@@ -23,6 +23,8 @@ pub(super) struct Handshake {
     name: String,
     /// Whether a replica is refused.
     pub(super) primary_only: bool,
+    /// Added to the error if the server gives no reply but ends the connection, or sends something that is none.
+    hint: &'static str,
 }
 
 /// The result of a handshake.
@@ -45,6 +47,10 @@ impl Handshake {
             database,
             name,
             primary_only: false,
+            hint: match endpoint.address() {
+                Address::Tcp { .. } => "; does this port want TLS, rediss://?",
+                _ => "",
+            },
         }
     }
 
@@ -82,7 +88,6 @@ impl Handshake {
         credentials: Option<&Credentials>,
     ) -> Result<(BytesMut, Identity), CallError> {
         let (commands, answers) = self.commands(credentials);
-        let broken = |error: std::io::Error| not_connected(&error.to_string());
         // A server that closes the connection at once may have sent a reason before.
         let written = match writer.write_all(&commands).await {
             Ok(()) => writer.flush().await,
@@ -90,6 +95,11 @@ impl Handshake {
         };
         let (mut decoder, mut inbox) = (Decoder::default(), BytesMut::new());
         let (mut number, mut server) = (0, Identity::default());
+        let ended = |number, why: &str| match number {
+            0 => not_connected(&format!("{why}{}", self.hint)),
+            _ => not_connected(why),
+        };
+        let broken = |number| move |error: std::io::Error| ended(number, &error.to_string());
         while number < answers.len() {
             match decoder.decode(&mut inbox) {
                 Ok(Some(Incoming::Reply(reply))) => {
@@ -101,12 +111,12 @@ impl Handshake {
                 }
                 Ok(Some(Incoming::Push(_))) => {}
                 Ok(None) => {
-                    if reader.read_buf(&mut inbox).await.map_err(broken)? == 0 {
-                        written.map_err(broken)?;
-                        return Err(not_connected("the server closed the connection"));
+                    if reader.read_buf(&mut inbox).await.map_err(broken(number))? == 0 {
+                        written.map_err(broken(number))?;
+                        return Err(ended(number, "the server closed the connection"));
                     }
                 }
-                Err(malformed) => return Err(not_connected(&malformed.0)),
+                Err(malformed) => return Err(ended(number, &malformed.0)),
             }
         }
         Ok((inbox, server))

@@ -118,8 +118,11 @@ impl Remote {
             Ok(Err(error)) if error.is_cancelled() => Err(OpenError::NoRuntime),
             Ok(Err(error)) => Err(failed(not_connected(&error.to_string()))),
             Err(_) => {
-                let why = not_connected(&format!("no answer within {} ms", limit.as_millis()));
-                Err(OpenError::TimedOut(self.cannot_connect(why)))
+                let hint = self.dial.hint_at_silence();
+                let why = format!("no answer within {} ms{hint}", limit.as_millis());
+                Err(OpenError::TimedOut(
+                    self.cannot_connect(not_connected(&why)),
+                ))
             }
         }
     }

@@ -184,6 +184,7 @@ fn explained(error: io::Error, not_used: Option<&str>) -> io::Error {
     let tls = error.get_ref().and_then(|source| source.downcast_ref());
     let what = match tls {
         Some(TlsError::InvalidCertificate(_)) => "the server's certificate is not accepted: ",
+        Some(TlsError::InvalidMessage(_)) => "the server does not answer in TLS: ",
         Some(TlsError::AlertReceived(alert)) => match alert {
             AlertDescription::CertificateRequired => "the server requires a client certificate: ",
             AlertDescription::AccessDenied

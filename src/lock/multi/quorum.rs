@@ -161,10 +161,10 @@ impl Lock {
     }
 
     fn too_slow(&self) -> Error {
-        let source = Cause::new("no answer within its part of the lease");
+        let cause = Cause::new("no answer within its part of the lease");
         Error::Unavailable {
             name: Arc::from(self.name()),
-            source,
+            cause,
         }
     }
 }

@@ -32,7 +32,7 @@ impl Wild {
                 let offer = Offer {
                     name,
                     side,
-                    text,
+                    text: text.into(),
                     field,
                     until,
                     process,

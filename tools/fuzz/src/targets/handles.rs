@@ -59,6 +59,7 @@ async fn restore(u: &mut Unstructured<'_>, client: &Client, kind: u8) -> Result<
         assert_eq!(kind, 7, "one lock is handed on");
         return Ok(());
     };
+    let real = String::from(real);
     let given = text(u, &real)?;
     let is_real = given == real;
     match within(secs(5), "restore", lock.restore(&given)).await {
@@ -88,7 +89,7 @@ async fn permits(u: &mut Unstructured<'_>, client: &Client) -> Result<()> {
     let real = permit.id().to_owned();
     permit.forget();
     let given = text(u, &real)?;
-    let is_real = given == real;
+    let is_real = *given == *real;
     let choice = u.int_in_range(0..=3)?;
     let found = match choice {
         0 => within(secs(5), "release", permits.release(&given))
