@@ -51,17 +51,21 @@ pub enum Error {
     /// The wait ended before the lock was acquired, because another owner held it or the future was polled
     /// too rarely.
     ///
-    /// Nothing is held. Try later, or shed the work. If `by_this_client` is set and the caller itself holds
-    /// the lock, [take it again](crate::Lock#taking-it-again) with a guard or a section.
+    /// Nothing is held. Try later, or shed the work. If `by_this_task` is set, the caller waited for its own release:
+    /// [take the lock again](crate::Lock#taking-it-again) with a guard or a section.
     #[error(
         "not acquired in time: name=`{name}`, waited=`{}`{}{}{}{}",
         rounded(*waited),
         match holder {
-            Some(holder) if !by_this_client => format!(", holder=`{holder}`"),
+            Some(holder) if !by_this_task => format!(", holder=`{holder}`"),
             _ => String::new(),
         },
         if *no_expiry { ", the key has no expiry" } else { "" },
-        if *by_this_client { ", held by this client: use `guard.reenter()` or a section to take it again" } else { "" },
+        match (by_this_task, by_this_client) {
+            (true, _) => ", held by this task: use `guard.reenter()` or a section to take it again",
+            (false, true) => ", held by this client, not by this task",
+            (false, false) => "",
+        },
         match passed_over {
             0 => String::new(),
             times => format!(", passed over {times} times: the future was polled too rarely"),
@@ -76,8 +80,12 @@ pub enum Error {
         no_expiry: bool,
         /// A hold of this client is in the way, or was a moment ago.
         by_this_client: bool,
+        /// This very task took the hold that is in the way: it waits for its own release. Outside of all tasks, as in
+        /// `block_on`, this thread took it.
+        by_this_task: bool,
         /// The holder that is in the way, if it is known: a hold of this client, or another holder that was
-        /// there when the wait ended. Other holders are only looked up if this client [describes its
+        /// there when the wait ended. Other holders are looked up by the one waiter of this client that asked Redis
+        /// for the lock. Every waiter looks, also one with a zero wait, if this client [describes its
         /// holds](crate::ClientBuilder::describe_holds) or the acquisition has a
         /// [purpose](crate::Acquire::purpose).
         holder: Option<Box<Holder>>,

@@ -128,6 +128,7 @@ pub use inspect::Waiters;
 /// |--------------|-----------------|----------------------------------------------------|
 /// | free         | 1               | `lock_acquire`                                     |
 /// | held         | 2 + w, + 1      | `lock_acquire` each time, one `SUBSCRIBE` per name |
+/// | timed out    | 1               | `lock_inspect`, by one waiter of a client: who is in the way |
 /// | handed over  | 0               | none                                               |
 /// | re-entered   | 1               | `lock_reenter`                                     |
 /// | released     | 1               | `lock_release`; `lock_linger` if it is to [stay locked](Acquire::unlock_not_before) |

@@ -211,7 +211,7 @@ impl ClientBuilder {
     /// are described.
     ///
     /// [`Lock::holder`](crate::Lock::holder), [`Client::locks`](crate::Client::locks) and the command line
-    /// show the description. An [`Error::Timeout`](crate::Error::Timeout) says who is in the way.
+    /// show the description. Every [`Error::Timeout`](crate::Error::Timeout) says who is in the way, even of a zero wait.
     ///
     /// # Redis cost
     ///

@@ -35,7 +35,7 @@ impl TransportEvents for Recorder {
     fn missed(&self, _: Missed<'_>) {
         self.0.lock().push("missed".to_owned());
     }
-    fn restored(&self, lane: Lane) {
+    fn restored(&self, lane: Lane, _: &dyn Fn(&str) -> bool) {
         self.0.lock().push(format!("restored {lane:?}"));
     }
 

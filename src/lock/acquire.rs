@@ -145,7 +145,7 @@ impl<'a, G: Guard> Acquire<'a, G> {
     /// # Redis cost
     ///
     /// One more call at the grant and at each renewal. These calls run in the background and cover many holds
-    /// at once. A timeout costs one more call, to find out who is in the way. See
+    /// at once. A timeout costs one more call, to find out who is in the way, even of a zero wait. See
     /// [`describe_holds`](crate::ClientBuilder::describe_holds).
     pub fn purpose(mut self, purpose: impl Into<String>) -> Self {
         self.purpose = Some(purpose.into());

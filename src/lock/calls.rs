@@ -19,7 +19,8 @@ impl<G: Guard> Lock<G> {
     ///
     /// **A second `lock()` in one task waits for ever** if that task holds the first guard: it waits for its own
     /// release. Use [`guard.reenter()`](crate::LockGuard::reenter) or a [section](Lock#taking-it-again), or give the
-    /// call a wait: the [`Error::Timeout`] of [`try_lock`](Lock::try_lock) then has `by_this_client` set.
+    /// call a wait: the [`Error::Timeout`] of [`try_lock`](Lock::try_lock) then has `by_this_task` set. After ten
+    /// seconds, an event of the feature `tracing` says so.
     ///
     /// **In a loop around `select!`, make the future once, before the loop.** A call of `lock()` in the loop is
     /// dropped in each turn that another branch wins. It begins again behind all other waiters, and may never get the

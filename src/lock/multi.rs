@@ -136,6 +136,15 @@ impl MultiLock {
             )
         };
         let no_expiry = self.is_blocked(errors.iter().filter(stays).count(), self.members.len());
+        let by_this_task = errors.iter().any(|error| {
+            matches!(
+                error,
+                Error::Timeout {
+                    by_this_task: true,
+                    ..
+                }
+            )
+        });
         let in_the_way = |own: bool| {
             errors.iter().find_map(|error| match error {
                 Error::Timeout {
@@ -154,6 +163,7 @@ impl MultiLock {
             waited,
             no_expiry,
             by_this_client,
+            by_this_task,
             holder,
             passed_over: 0,
         }

@@ -153,7 +153,7 @@ struct QueueSlot<'a> {
 impl<'a> QueueSlot<'a> {
     fn take(handle: &'a Arc<Handle>, request: &'a Request) -> Self {
         let holds = handle.holds();
-        let waiter = Waiter::new(request.terms, request.no_expiry.clone());
+        let waiter = Waiter::new(request.terms, request.caller, request.no_expiry.clone());
         if let Some(owner) = &request.proofs.owner {
             owner.waits(holds.calls.client_id, &request.resource.key, &waiter);
         }
@@ -246,6 +246,7 @@ impl<'a> QueueSlot<'a> {
 
     /// Runs as the contender: asks Redis until it has the lock or the wait is over.
     async fn contend(&mut self, yielding: Option<Yield>) -> Result<Outcome, Error> {
+        self.request.contends();
         let waiter = self.waiter.clone();
         let mut attempt = Attempt::new(self.handle.holds(), self.request).waiting(&waiter);
         let outcome = self.ask_until_over(&mut attempt, yielding).await;

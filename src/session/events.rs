@@ -64,10 +64,10 @@ impl TransportEvents for Reported {
         self.subscriptions.missed(what);
     }
 
-    fn restored(&self, lane: Lane) {
+    fn restored(&self, lane: Lane, concerns: &dyn Fn(&str) -> bool) {
         self.outages.end();
         if lane == Lane::Background {
-            self.watchdog.verify_at_once();
+            self.watchdog.verify_at_once(concerns);
         }
     }
 

@@ -29,7 +29,7 @@ where
         let attendance = &handle.session.attendance;
         let done = attendance.attend_until_over(limits, work, timed_out);
         let mut done = request.observer.around(done).await;
-        if request.asks_who
+        if request.names_holder()
             && let Err(error) = &mut done
         {
             // Boxed, because otherwise every acquisition would have space for this future.

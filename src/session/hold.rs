@@ -33,6 +33,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::caller::Caller;
 use super::holds::release::under_way::ReleaseUnderWay;
 use crate::client_id::ClientId;
 use crate::clock::{Clock, Moment};
@@ -67,6 +68,8 @@ pub(crate) struct Hold {
     description: OnceLock<Description>,
     /// The field was handed over by a hold that had a description.
     follows_described: bool,
+    /// Who got the first guard.
+    taken_by: OnceLock<Caller>,
 }
 
 #[derive(Debug)]
@@ -150,6 +153,7 @@ impl Hold {
             changed: Notify::new(),
             description: OnceLock::new(),
             follows_described: false,
+            taken_by: OnceLock::new(),
         }
     }
 
@@ -206,6 +210,15 @@ impl Hold {
 
     pub(super) fn follows_described(&self) -> bool {
         self.follows_described
+    }
+
+    pub(super) fn taken_by(&self) -> Option<Caller> {
+        self.taken_by.get().copied()
+    }
+
+    /// The caller gets its guard. If it already has one, nothing changes.
+    pub(super) fn set_taken_by(&self, caller: Caller) {
+        self.taken_by.get_or_init(|| caller);
     }
 
     /// The token of a fenced lock.

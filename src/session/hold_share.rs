@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use super::Handle;
 use super::attendance::PassedOver;
+use super::caller::Caller;
 use super::hold::{Heir, Hold, HoldTerms, Left};
 use super::holds::release::departure::hand_over;
 use super::holds::release::lowering::lost_before_its_release;
@@ -56,6 +57,7 @@ impl HoldShare {
 
     /// The caller gets its guard.
     pub(crate) fn given_to_caller(&self) {
+        self.hold.set_taken_by(Caller::current());
         if let Some(span) = self.terms.unlock_not_before {
             self.hold.unlock_not_before(span);
         }

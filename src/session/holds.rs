@@ -2,6 +2,7 @@
 
 pub(super) mod descriptions;
 pub(super) mod forced;
+pub(super) mod in_the_way;
 pub(super) mod recent_releases;
 pub(crate) mod release;
 pub(super) mod watchdog;

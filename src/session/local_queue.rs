@@ -42,6 +42,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::caller::Caller;
 use super::hold::{Hold, HoldTerms};
 use crate::clock::Moment;
 use crate::protocol::kind::Contenders;
@@ -265,13 +266,8 @@ impl LocalQueues {
     /// simulations irreproducible. Wake them when no queue is locked.
     fn waiters(&self, chosen: impl Fn(&Waiter) -> bool) -> Vec<Arc<Waiter>> {
         let of = |queue: &LocalQueue| {
-            let all = queue.contender().into_iter().chain(queue.waiters.values());
-            let all = all.chain(queue.contenders.values());
-            Some(
-                all.filter(|waiter| chosen(waiter))
-                    .cloned()
-                    .collect::<Vec<_>>(),
-            )
+            let chosen = queue.all_waiters().filter(|waiter| chosen(waiter));
+            Some(chosen.cloned().collect::<Vec<_>>())
         };
         let mut waiters: Vec<_> = self.map.collect(|_, queue| of(queue)).concat();
         waiters.sort_by_key(|waiter| waiter.id);
@@ -332,6 +328,22 @@ impl LocalQueues {
         });
         resources.sort_by(|one, other| one.queue_name.cmp(&other.queue_name));
         resources
+    }
+
+    /// The locks that are waited for, with or without a question to Redis.
+    pub(crate) fn locks_with_waiters(&self) -> Vec<Arc<Resource>> {
+        self.map.collect(|_, queue| {
+            let is_waited_for = queue.resource.kind.is_lock() && queue.waiting() > 0;
+            is_waited_for.then(|| queue.resource.clone())
+        })
+    }
+
+    pub(crate) fn has_waiter_of(&self, resource: &Resource, caller: Caller) -> bool {
+        let of_caller =
+            |queue: &LocalQueue| queue.all_waiters().any(|waiter| waiter.caller == caller);
+        self.map
+            .get(&resource.queue_name)
+            .is_some_and(|queue| of_caller(&queue))
     }
 
     pub(crate) fn len(&self) -> usize {

@@ -7,8 +7,9 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::attendance::Patience;
+use super::caller::Caller;
 use super::calls::Calls;
-use super::hold::{Hold, HoldTerms};
+use super::hold::{Clocks, Hold, HoldTerms};
 use super::holds::Holds;
 use super::local_queue::LocalQueues;
 use super::lock_settings::LockSettings;
@@ -37,6 +38,7 @@ pub(crate) struct Request {
     pub(crate) permits: u32,
     pub(crate) settings: LockSettings,
     pub(crate) wait: Wait,
+    pub(super) caller: Caller,
     /// How late the caller may poll.
     pub(crate) patience: Patience,
     pub(crate) started: Instant,
@@ -47,6 +49,8 @@ pub(crate) struct Request {
     pub(crate) description: Option<Arc<str>>,
     /// A timeout error names the current holder.
     pub(crate) asks_who: bool,
+    /// It asked Redis while it waited, on behalf of all waiters of this client.
+    contended: AtomicBool,
 }
 
 impl Request {
@@ -71,12 +75,14 @@ impl Request {
             permits: 1,
             settings: LockSettings::default(),
             wait,
+            caller: Caller::current(),
             patience: Patience::FIRST,
             started,
             no_expiry,
             observer,
             description: None,
             asks_who: false,
+            contended: AtomicBool::new(false),
         }
     }
 
@@ -103,6 +109,19 @@ impl Request {
         };
         // A reader that already reads does not yield: the writers wait for it.
         queues.is_waited_in(writers) && !matches!(self.relation(), OwnerRelation::Concurrent)
+    }
+
+    /// It asks Redis, on behalf of all waiters of this client.
+    pub(super) fn contends(&self) {
+        self.contended.store(self.wait != Wait::Once, Relaxed);
+    }
+
+    /// Whether a timeout error is to name the current holder, by one more call. Of many waiters that time out at once,
+    /// only one asks. A quorum does not ask, because it retries often.
+    pub(super) fn names_holder(&self) -> bool {
+        let of_quorum = self.terms.clocks == Clocks::OfSeveral;
+        self.asks_who
+            || (self.contended.load(Relaxed) && self.resource.kind.is_lock() && !of_quorum)
     }
 
     pub(super) fn deadline(&self) -> Option<Instant> {
@@ -134,8 +153,15 @@ impl Request {
             .resource
             .kind
             .is_lock()
-            .then(|| holds.watchdog.held_under(&self.resource.key))
+            .then(|| {
+                holds
+                    .watchdog
+                    .held_under(&self.resource.key, Some(self.caller))
+            })
             .flatten();
+        let by_this_task = held_here
+            .as_ref()
+            .is_some_and(|hold| hold.taken_by() == Some(self.caller));
         let holder = held_here.map(|hold| Box::new(holds.holder(&hold)));
         let by_this_client = holder.is_some();
         let waited = self.started.elapsed();
@@ -144,6 +170,7 @@ impl Request {
             waited,
             no_expiry,
             by_this_client,
+            by_this_task,
             holder,
             passed_over: 0,
         }

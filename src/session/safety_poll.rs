@@ -6,6 +6,7 @@
 //! asks for itself.
 
 use super::holds::Holds;
+use super::holds::in_the_way::InTheWay;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,15 +32,17 @@ const SWEEP: Duration = Duration::from_secs(1);
 const SUSPENSION_MIN: Duration = Duration::from_millis(100);
 
 /// Removes what nobody uses any more, until it is dropped. Also notices that the machine was
-/// suspended, because timers do not fire earlier for that, and sets the gauges that only time changes.
+/// suspended, because timers do not fire earlier for that, and reports what only time changes.
 pub(crate) async fn sweep(holds: &Holds) {
     // Not the current value: holds may have been taken before this task ran for the first time.
     let mut suspended = Duration::ZERO;
     let transport = &holds.calls.transport;
     let mut gauges = Gauges::new(|| transport.server());
+    let mut in_the_way = InTheWay::default();
     loop {
         sleep(SWEEP).await;
         gauges.set(|| transport.is_connected());
+        in_the_way.look(holds);
         let before = std::mem::replace(&mut suspended, holds.calls.settings.clock.suspended());
         if suspended > before + SUSPENSION_MIN {
             holds.watchdog.set_timers_again();

@@ -15,7 +15,7 @@ pub(super) struct Hold;
 #[derive(Debug, Default)]
 pub(super) struct Release(AtomicBool);
 
-pub(super) fn is_listened() -> bool {
+pub(crate) fn is_listened() -> bool {
     false
 }
 
@@ -57,6 +57,10 @@ impl Release {
 }
 
 pub(super) fn gave_up(_: &Subject) {}
+
+pub(super) fn waits_for_itself(_: &'static str, _: &str) {}
+
+pub(super) fn waits_for_own_client(_: &'static str, _: &str) {}
 
 pub(super) fn left_behind(_: u64) {}
 

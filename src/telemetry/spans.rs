@@ -28,7 +28,7 @@ pub(super) struct Release {
 }
 
 /// Whether there is a subscriber for anything.
-pub(super) fn is_listened() -> bool {
+pub(crate) fn is_listened() -> bool {
     LevelFilter::current() != LevelFilter::OFF
 }
 
@@ -159,6 +159,14 @@ impl Release {
 pub(super) fn gave_up(subject: &Subject) {
     let Subject { kind, name, .. } = subject;
     warn!(target: TARGET, { lock.name = &**name, lock.kind = kind }, "a release was given up: the lock is free when its lease ends");
+}
+
+pub(super) fn waits_for_itself(kind: &'static str, name: &str) {
+    warn!(target: TARGET, { lock.name = name, lock.kind = kind }, "a task waits for a lock that it holds itself, since 10 s: use guard.reenter() or a section");
+}
+
+pub(super) fn waits_for_own_client(kind: &'static str, name: &str) {
+    warn!(target: TARGET, { lock.name = name, lock.kind = kind }, "acquisitions wait for a hold of their own client, since 10 s: its guard may be leaked");
 }
 
 pub(super) fn left_behind(releases: u64) {

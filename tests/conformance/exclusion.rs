@@ -238,25 +238,39 @@ pub(crate) async fn a_time_out_says_whether_its_own_client_is_in_the_way(bed: Be
     let (client, elsewhere) = (&bed.client().await, &bed.client().await);
     for_each_exclusive_kind(async |kind| {
         let guard = kind.lock(client, kind.name).lock().await.unwrap();
-        for (asks, own) in [(client, true), (elsewhere, false)] {
+        for (asks, in_this_task) in [(client, true), (client, false), (elsewhere, true)] {
             for wait in [ms(0), ms(60)] {
                 let lock = kind.lock(asks, kind.name);
+                let try_it = |lock: Lock| async move { lock.try_lock(wait, Lease::Renewed).await };
                 let error = bed
-                    .in_vain(async || lock.try_lock(wait, Lease::Renewed).await)
+                    .in_vain(async || {
+                        if in_this_task {
+                            return try_it(lock.clone()).await;
+                        }
+                        tokio::spawn(try_it(lock.clone())).await.unwrap()
+                    })
                     .await;
                 let text = error.to_string();
                 let Error::Timeout {
                     by_this_client,
+                    by_this_task,
                     holder,
                     ..
                 } = error
                 else {
                     panic!("{error}")
                 };
+                let own = std::ptr::eq(asks, client);
                 assert_eq!(by_this_client, own, "{text}");
-                assert_eq!(text.contains("reenter"), own, "{text}");
+                assert_eq!(by_this_task, own && in_this_task, "{text}");
+                assert_eq!(text.contains("reenter"), by_this_task, "{text}");
                 let told = holder.as_ref().map(|holder| &*holder.owner);
-                assert_eq!(told.is_some(), own);
+                assert!(told.is_some() || !own, "{text}");
+                assert_eq!(
+                    text.contains("holder="),
+                    told.is_some() && !by_this_task,
+                    "{text}"
+                );
                 assert!(kind.is_single() || !own || told.is_some());
                 assert!(
                     !kind.is_single() || !own || told == Some(guard.owner()),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use leasehold::{Client, Error, Lease, LossReason};
+use leasehold::{Client, Error, HoldState, Lease, LossReason};
 use leasehold_testbed::{
     Borrowed, Outside, Proxy, Server, assert_lost, connected, eventually_within, lost, ms, within,
 };
@@ -204,6 +204,25 @@ fn a_server_that_comes_back_empty_is_noticed() {
             })
             .await;
             drop(guard);
+        }
+        at_rest(&client, LIMIT).await;
+    });
+}
+
+/// Without waiting for renewals, which are due in twenty minutes. The server stays the same, so its identity tells nothing.
+#[test]
+fn after_a_reconnect_all_holds_are_verified_at_once() {
+    alone(LIMIT, async {
+        let server = Server::start();
+        let client = connected(brisk(&server.url()).lease(ms(3_600_000))).await;
+        let mut outside = Outside::of(&server);
+        for round in 0..3 {
+            let (kept, gone) = (hold(&client, "kept").await, hold(&client, "gone").await);
+            outside.command(&["DEL", "gone"]);
+            outside.command(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
+            assert_eq!(within(LIMIT, "lost", lost(&gone)).await, LossReason::Gone);
+            assert_eq!(kept.state(), HoldState::Held, "round {round}");
+            kept.unlock().await.expect("held");
         }
         at_rest(&client, LIMIT).await;
     });

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use leasehold::{EmbeddedRedis, Lease};
+use tokio::time::{sleep, timeout};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Subscriber};
@@ -116,6 +117,55 @@ async fn spans_and_events_report_what_happened() {
     let lost = seen.of("the lock was lost");
     assert_eq!(values(&lost, "reason"), ["gone"]);
     assert_eq!(values(&lost, "lock.name"), ["orders:42"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_long_wait_behind_the_own_client_is_an_event() {
+    let _alone = Exporter::start().await;
+    let seen = Seen::default();
+    let subscriber = tracing_subscriber::registry().with(seen.clone());
+    let _default = tracing::subscriber::set_default(subscriber);
+    let client = EmbeddedRedis::new().client();
+    let of_itself = "a task waits for a lock that it holds itself, since 10 s: use guard.reenter() or a section";
+    let of_another =
+        "acquisitions wait for a hold of their own client, since 10 s: its guard may be leaked";
+    let said = |what| {
+        seen.of(what)
+            .iter()
+            .map(|fields| fields["lock.name"].clone())
+            .collect::<Vec<_>>()
+    };
+    let secs = Duration::from_secs;
+
+    let plain = client.lock("plain");
+    let _held = plain.lock().await.unwrap();
+    let short = plain.try_lock(secs(8), Lease::Renewed).await;
+    assert!(short.is_err() && said(of_itself).is_empty());
+    // A look finds nobody waiting, so it begins again.
+    sleep(secs(2)).await;
+    let again = timeout(secs(8), plain.lock()).await;
+    assert!(again.is_err());
+
+    for (number, lock) in [client.lock("x"), client.fair_lock("y")]
+        .into_iter()
+        .enumerate()
+    {
+        let held = lock.lock().await.unwrap();
+        timeout(secs(40), lock.lock()).await.unwrap_err();
+        assert_eq!(
+            said(of_itself).len(),
+            number + 1,
+            "once, however long it lasts"
+        );
+        drop(held);
+        let held = lock.lock().await.unwrap();
+        let elsewhere = tokio::spawn(async move { timeout(secs(40), lock.lock()).await.is_err() });
+        assert!(elsewhere.await.unwrap());
+        assert_eq!(said(of_another).len(), number + 1);
+        drop(held);
+    }
+    assert_eq!(said(of_itself), ["x", "y"]);
+    assert_eq!(said(of_another), ["x", "y"]);
 }
 
 /// Made outside a runtime, the client has a thread, as on a server.

@@ -88,6 +88,6 @@ pub(super) struct Deaf;
 impl TransportEvents for Deaf {
     fn message(&self, _: &str, _: &[u8]) {}
     fn missed(&self, _: Missed<'_>) {}
-    fn restored(&self, _: Lane) {}
+    fn restored(&self, _: Lane, _: &dyn Fn(&str) -> bool) {}
     fn primary_changed(&self, _: &dyn Fn(&str) -> bool) {}
 }

@@ -210,8 +210,9 @@ pub trait TransportEvents: Send + Sync + 'static {
     fn disconnected(&self, _server: &dyn Display, _why: &dyn Display) {}
     /// A connection to this server has replaced a lost one.
     fn reconnected(&self, _server: &dyn Display) {}
-    /// The lane has a connection again after a loss.
-    fn restored(&self, lane: Lane);
+    /// The lane has a connection again after a loss, to the server of the keys for which `concerns` returns true. The
+    /// server may have restarted without its data.
+    fn restored(&self, lane: Lane, concerns: &dyn Fn(&str) -> bool);
     /// Another server now serves the keys for which `concerns` returns true. It may lack the last
     /// writes of the previous server.
     fn primary_changed(&self, concerns: &dyn Fn(&str) -> bool);

@@ -121,7 +121,7 @@ impl TransportEvents for Recorder {
         self.missed.fetch_add(1, Ordering::SeqCst);
     }
 
-    fn restored(&self, lane: Lane) {
+    fn restored(&self, lane: Lane, _: &dyn Fn(&str) -> bool) {
         self.restored.lock().push(lane);
     }
 

@@ -115,6 +115,7 @@ mod tests {
     use super::*;
     use crate::lease::Lease;
     use crate::protocol::kind::Kind;
+    use crate::session::caller::Caller;
     use crate::session::local_queue::Waiter;
     use crate::session::options::Options;
     use crate::session::wait::Wait;
@@ -130,7 +131,7 @@ mod tests {
             .terms(PERIOD)
             .expect("good terms");
         let waiter = |number| {
-            let waiter = Waiter::new(terms, Arc::default());
+            let waiter = Waiter::new(terms, Caller::current(), Arc::default());
             (Arc::from(format!("field {number}")), waiter)
         };
         (0..number).map(waiter).collect()

@@ -16,10 +16,10 @@ pub(super) struct Deadline {
     /// When the last call known to have found or taken the field was sent.
     confirmed: Moment,
     clocks: Clocks,
-    /// Renewals fail, or the hold is unverified.
+    /// Renewals fail, or another server serves the key.
     uncertain: bool,
     /// A call that is sent after this instant must confirm the hold: another server serves the key,
-    /// or a message says that the hold was ended.
+    /// the server was out of reach, or a message says that the hold was ended.
     unverified: Option<Moment>,
 }
 

@@ -68,8 +68,8 @@ impl Hold {
             .must_be_verified(self.clock.now())
     }
 
-    /// Somebody may have ended the hold by force. It stays as certain as it is, because a message is
-    /// only a hint: Redis is asked at once.
+    /// Somebody may have ended the hold by force, or the server may have lost it while it was out of reach. It stays
+    /// as certain as it is, because nothing says that it is lost: Redis is asked at once.
     pub(crate) fn ask_again(&self) {
         self.state.lock().deadline.ask_again(self.clock.now());
     }

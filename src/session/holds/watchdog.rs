@@ -31,6 +31,7 @@ use tokio::time::Instant;
 use super::Holds;
 use super::release::under_way::{ReleaseUnderWay, ReleasesOfKey, ReleasesUnderWay};
 use crate::protocol::resource::Resource;
+use crate::session::caller::Caller;
 use crate::session::hold::{Duty, Hold};
 use crate::sync::{Mutex, MutexGuard, Notify, no_lock_is_held};
 
@@ -161,13 +162,12 @@ impl Watchdog {
         self.table.lock().due.values().cloned().collect()
     }
 
-    /// A live hold of this client under a key.
-    pub(crate) fn held_under(&self, key: &str) -> Option<Arc<Hold>> {
-        self.table
-            .lock()
-            .under(key)
-            .find(|hold| hold.is_live())
-            .cloned()
+    /// A live hold of this client under a key: the one that `caller` took, if it took one.
+    pub(crate) fn held_under(&self, key: &str, caller: Option<Caller>) -> Option<Arc<Hold>> {
+        let table = self.table.lock();
+        let live = || table.under(key).filter(|hold| hold.is_live());
+        let its_own = caller.and_then(|_| live().find(|hold| hold.taken_by() == caller));
+        its_own.or_else(|| live().next()).cloned()
     }
 
     /// Whether this client holds a field.
@@ -204,10 +204,12 @@ impl Watchdog {
         }
     }
 
-    /// The server may be reachable now: do not let unverified holds wait longer.
-    pub(crate) fn verify_at_once(&self) {
+    /// The server of these keys is reachable again. It may have lost its data without a change of its identity, or may
+    /// not have told its identity. So each hold there is verified at once.
+    pub(crate) fn verify_at_once(&self, concerns: &dyn Fn(&str) -> bool) {
         for hold in self.holds() {
-            if hold.is_unverified() {
+            if concerns(&hold.resource.key) {
+                hold.ask_again();
                 self.arm(&hold, None);
             }
         }

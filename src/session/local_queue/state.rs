@@ -103,6 +103,11 @@ impl LocalQueue {
         }
     }
 
+    pub(super) fn all_waiters(&self) -> impl Iterator<Item = &Arc<Waiter>> {
+        let ours = self.contender().into_iter().chain(self.waiters.values());
+        ours.chain(self.contenders.values())
+    }
+
     pub(super) fn waiting(&self) -> usize {
         self.waiters.len() + self.contenders.len() + usize::from(self.contender().is_some())
     }

@@ -253,7 +253,7 @@ fn a_grant_and_a_loss_in_any_order_leave_the_queue_free() {
             count: 9,
             time: LONG,
         });
-        let waiter = || Waiter::new(TERMS, Arc::default());
+        let waiter = || Waiter::new(TERMS, Caller::current(), Arc::default());
         let (contender, hold) = (waiter(), a_hold(&resource));
         queues.enter(&resource, &contender);
         let (granted, lost) = (fastrand::usize(..3000), fastrand::usize(..3000));

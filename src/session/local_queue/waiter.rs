@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use super::Yield;
 use crate::protocol::calls::Queueing;
+use crate::session::caller::Caller;
 use crate::session::hold::{Hold, HoldTerms};
 use crate::sync::{Mutex, Notify};
 
@@ -34,6 +35,8 @@ pub(crate) struct Waiter {
     /// Increasing in the order in which waiters come.
     pub(super) id: u64,
     pub(crate) terms: HoldTerms,
+    /// Who waits.
+    pub(super) caller: Caller,
     signal: Mutex<WaiterSignal>,
     /// When the wait began.
     pub(super) since: Instant,
@@ -57,11 +60,12 @@ struct Ticket {
 }
 
 impl Waiter {
-    pub(crate) fn new(terms: HoldTerms, no_expiry: Arc<AtomicBool>) -> Arc<Self> {
+    pub(crate) fn new(terms: HoldTerms, caller: Caller, no_expiry: Arc<AtomicBool>) -> Arc<Self> {
         let signal = Mutex::new(WaiterSignal::None);
         Arc::new(Waiter {
             id: NEXT.fetch_add(1, Relaxed),
             terms,
+            caller,
             signal,
             since: Instant::now(),
             ticket: Mutex::new(None),

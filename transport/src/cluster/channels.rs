@@ -77,6 +77,10 @@ impl OfNode {
         }
     }
 
+    fn is_here(&self, key: &str) -> bool {
+        self.map.owner(keyslot(key)) == Some(self.number)
+    }
+
     fn channels(&self) -> BTreeSet<Arc<str>> {
         let wanted = self.wanted.lock();
         let here = wanted
@@ -116,14 +120,14 @@ impl TransportEvents for OfNode {
         self.round.notify_one();
     }
 
-    fn restored(&self, lane: Lane) {
-        self.events.restored(lane);
+    fn restored(&self, lane: Lane, concerns: &dyn Fn(&str) -> bool) {
+        self.events
+            .restored(lane, &|key| self.is_here(key) && concerns(key));
     }
 
     fn primary_changed(&self, concerns: &dyn Fn(&str) -> bool) {
-        let is_here = |key: &str| self.map.owner(keyslot(key)) == Some(self.number);
         self.events
-            .primary_changed(&|key| is_here(key) && concerns(key));
+            .primary_changed(&|key| self.is_here(key) && concerns(key));
     }
 }
 

@@ -242,7 +242,7 @@ impl Supervisor {
     /// Reports a connection after a loss or a failure.
     fn report_connected(&self) {
         match self.role {
-            Role::Calls(lane) => self.shared.setup.events.restored(lane),
+            Role::Calls(lane) => self.shared.setup.events.restored(lane, &|_| true),
             Role::Messages => self.shared.setup.events.missed(Missed::All),
         }
     }

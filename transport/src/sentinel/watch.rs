@@ -140,7 +140,7 @@ impl TransportEvents for Announcements {
         self.0.notify_one();
     }
 
-    fn restored(&self, _: Lane) {}
+    fn restored(&self, _: Lane, _: &dyn Fn(&str) -> bool) {}
 
     fn primary_changed(&self, _: &dyn Fn(&str) -> bool) {}
 }

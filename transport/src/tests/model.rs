@@ -170,7 +170,7 @@ struct NoEvents;
 impl TransportEvents for NoEvents {
     fn message(&self, _: &str, _: &[u8]) {}
     fn missed(&self, _: Missed<'_>) {}
-    fn restored(&self, _: Lane) {}
+    fn restored(&self, _: Lane, _: &dyn Fn(&str) -> bool) {}
     fn primary_changed(&self, _: &dyn Fn(&str) -> bool) {}
 }
 
