@@ -69,11 +69,13 @@ impl Dial {
 
     /// A plain server that gets a TLS handshake may wait for more of what it takes for a command.
     pub(super) fn hint_at_silence(&self) -> &'static str {
-        #[cfg(feature = "tls")]
-        if matches!(self, Dial::Tls { .. }) {
-            return "; does this port speak TLS?";
+        match self {
+            #[cfg(feature = "tls")]
+            Dial::Tls { .. } => "; does this port speak TLS?",
+            #[cfg(unix)]
+            Dial::Unix(_) => "",
+            Dial::Tcp { .. } | Dial::Stream(..) => "",
         }
-        ""
     }
 
     /// Resolves the name and connects, to `peer` first if there is one. Also returns the address
