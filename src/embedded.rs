@@ -2,6 +2,7 @@
 //!
 //! It runs the same `.lua` files as a server does. A test compares it with a real server (`tests/parity`).
 
+mod faults;
 #[cfg(feature = "test-util")]
 pub(crate) mod testing;
 #[cfg(all(test, feature = "test-util"))]
@@ -10,7 +11,7 @@ mod tests;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use leasehold_engine::Engine;
+use leasehold_engine::{Engine, Restart};
 use tokio::runtime::Handle;
 
 use crate::transport::{Deployment, StreamDialer};
@@ -30,8 +31,15 @@ static NEXT: AtomicU64 = AtomicU64::new(0);
 ///
 /// # Faults
 ///
-/// [`lose`](Self::lose) takes a lock away from its holder, [`cut`](Self::cut) breaks all
-/// connections and [`heal`](Self::heal) lets them come back.
+/// | call | what happens |
+/// | --- | --- |
+/// | [`lose`](Self::lose) | a lock is taken away from its holder |
+/// | [`cut`](Self::cut), [`heal`](Self::heal) | all connections break, and come back |
+/// | [`lose_next_reply`](Self::lose_next_reply) | the next call is executed, and its reply is lost |
+/// | [`delay`](Self::delay) | replies come late |
+/// | [`restart_empty`](Self::restart_empty) | the server restarts without its data |
+/// | [`fail_over`](Self::fail_over) | a replica becomes the primary, with or without the last writes |
+/// | [`set_replicas`](Self::set_replicas) | grants have too few copies |
 ///
 /// # Examples
 ///
@@ -70,27 +78,6 @@ impl EmbeddedRedis {
         }
     }
 
-    /// Deletes the key of a lock, and tells no client.
-    ///
-    /// The holder finds out when it renews or releases, as after an operator's `DEL` or the failover
-    /// to a replica that had not seen the lock. The name is the key: with a prefix, if the clients
-    /// have one. Answers whether the key was there.
-    pub fn lose(&self, name: &str) -> bool {
-        self.engine.remove(name.as_bytes())
-    }
-
-    /// Breaks the connections of all clients, until [`heal`](Self::heal).
-    ///
-    /// Calls in flight end without a reply, new calls fail at once. Keys and leases stay as they are.
-    pub fn cut(&self) {
-        self.engine.cut();
-    }
-
-    /// Lets broken connections come back.
-    pub fn heal(&self) {
-        self.engine.heal();
-    }
-
     /// The texts of deployments sort as their engines were made.
     pub(crate) fn deployment(&self) -> Deployment {
         let url = format!("redis://embedded-{:020}", self.number);
@@ -99,9 +86,9 @@ impl EmbeddedRedis {
 
     /// How one client reaches the engine, whose tasks run on `runtime`.
     pub(crate) fn stream_dialer(&self, runtime: &Handle) -> StreamDialer {
-        let dialer = self.engine.dialer(runtime);
-        let back = dialer.reachable();
-        StreamDialer::new(move |_| dialer.dial()).back_at(back)
+        let dialer = Arc::new(self.engine.dialer(runtime));
+        let (back, engine) = (dialer.reachable(), dialer.clone());
+        StreamDialer::new(move |_| dialer.dial()).in_process(back, move || engine.run_id())
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::reply::Bytes;
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Data {
     Text(Bytes),
     Hash(Hash),
@@ -65,7 +65,7 @@ kind!(Zset, Zset);
 pub(crate) type List = VecDeque<Bytes>;
 
 /// Fields in insertion order, as Redis lists a small hash.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Hash {
     fields: BTreeMap<Bytes, (u64, Bytes)>,
     arrivals: u64,
@@ -124,7 +124,7 @@ impl PartialOrd for Score {
 }
 
 /// Members by name and by score.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Zset {
     scores: BTreeMap<Bytes, Score>,
     order: BTreeSet<(Score, Bytes)>,

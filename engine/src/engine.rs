@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -17,9 +17,10 @@ use super::commands::{self, Words};
 use super::faults::{Activity, Restart};
 use super::lua::Scripts;
 use super::number::parse_int;
+use super::replicas::{Replicas, next_run};
 use super::reply::{Bytes, Outcome, Reply};
-use super::resp_server::{Link, ServerConnection};
-use super::store::Store;
+use super::resp_server::{Link, SERVER_VERSION, ServerConnection};
+use super::store::{Keys, Store};
 
 /// A Redis server in memory, for the clients of one process.
 ///
@@ -30,9 +31,16 @@ pub struct Engine {
     paused: AtomicBool,
     /// No client can connect.
     cut: AtomicBool,
+    /// So many replies to scripts are lost.
+    lost_replies: AtomicU32,
 }
 
 struct Inner {
+    /// The id of this run of the server.
+    run: u64,
+    /// How much later replies and messages arrive.
+    delay: Duration,
+    replicas: Replicas,
     scripts: Scripts,
     /// The ids of the connections that are subscribed to a channel.
     subscribers: BTreeMap<Bytes, BTreeSet<u64>>,
@@ -51,6 +59,9 @@ impl Engine {
     /// Makes an empty engine.
     pub fn new() -> Arc<Self> {
         let inner = Inner {
+            run: next_run(),
+            delay: Duration::ZERO,
+            replicas: Replicas::new(),
             scripts: Scripts::new(Store::new()),
             subscribers: BTreeMap::new(),
             connections: BTreeMap::new(),
@@ -64,6 +75,7 @@ impl Engine {
             inner: Mutex::new(inner),
             paused: AtomicBool::new(false),
             cut: AtomicBool::new(false),
+            lost_replies: AtomicU32::new(0),
         })
     }
 
@@ -104,12 +116,16 @@ impl Engine {
     fn set_activity(&self, activity: Activity) {
         self.paused
             .store(activity == Activity::Paused, Ordering::Release);
-        self.connections()
-            .iter()
-            .for_each(|connection| connection.wake());
+        self.wake_connections();
         self.clients()
             .iter()
             .for_each(|link| link.back.notify_waiters());
+    }
+
+    pub(crate) fn wake_connections(&self) {
+        self.connections()
+            .iter()
+            .for_each(|connection| connection.wake());
     }
 
     /// Executes no request until [`resume`](Self::resume). Requests are kept.
@@ -122,17 +138,39 @@ impl Engine {
         self.set_activity(Activity::Runs);
     }
 
+    /// Sets how many replicas have each write as soon as it is made: so many WAIT and WAITAOF report. Default: 1.
+    ///
+    /// With 0, the replicas keep the keys that they have now, until the number is raised again.
+    pub fn set_replicas(&self, following: u32) {
+        let keys = self.with_store(|store| store.copy());
+        self.inner.lock().replicas.follow(following, keys);
+        // Some may wait for copies.
+        self.wake_connections();
+    }
+
+    pub(crate) fn replicas(&self) -> u32 {
+        self.inner.lock().replicas.following
+    }
+
+    /// Breaks all connections. Later ones lead to a replica, another server: it has the keys of the primary, or those
+    /// that it had when the replicas stopped following ([`set_replicas`](Self::set_replicas)).
+    pub fn fail_over(&self) {
+        let behind = self.inner.lock().replicas.behind.clone();
+        self.run_anew(behind);
+    }
+
     /// Breaks all connections, which can be made again at once. Empties the script cache, and with
     /// [`Restart::Empty`] also the keyspace.
     pub fn restart(&self, data: Restart) {
-        self.cut();
-        self.forget(data);
-        self.heal();
+        self.run_anew((data == Restart::Empty).then(Keys::new));
     }
 
-    /// Restarts the server: it loses its script cache and all subscriptions, and perhaps its data.
-    fn forget(&self, data: Restart) {
+    /// Ends this run of the server and begins another one, with these keys if they are given. The script cache and all
+    /// subscriptions are gone.
+    fn run_anew(&self, keys: Option<Keys>) {
+        self.cut();
         let mut inner = self.inner.lock();
+        inner.run = next_run();
         inner.scripts.forget();
         inner.subscribers.clear();
         for connection in inner.connections.values() {
@@ -141,9 +179,42 @@ impl Engine {
         }
         let mut store = inner.scripts.store();
         store.subscribers.clear();
-        if data == Restart::Empty {
-            store.clear();
+        if let Some(keys) = keys {
+            store.replace(keys);
         }
+        drop(store);
+        drop(inner);
+        self.heal();
+    }
+
+    /// The id of this run of the server, as INFO has it. Each restart and each failover begins another run.
+    pub(crate) fn run_id(&self) -> String {
+        format!("{:040x}", self.inner.lock().run)
+    }
+
+    /// The reply to INFO: the section about the server.
+    pub(crate) fn info(&self) -> String {
+        let run_id = self.run_id();
+        format!("# Server\r\nredis_version:{SERVER_VERSION}\r\nrun_id:{run_id}\r\n")
+    }
+
+    /// The next script that a client runs gets no reply: its connection breaks. Each call counts for one script.
+    pub fn lose_next_reply(&self) {
+        self.lost_replies.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// True if the reply to a script that just ran is lost.
+    pub(crate) fn loses_this_reply(&self) -> bool {
+        let one_less = |left: u32| left.checked_sub(1);
+        self.lost_replies
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, one_less)
+            .is_ok()
+    }
+
+    /// All replies and messages arrive this much later, also those of later connections.
+    pub fn delay(&self, by: Duration) {
+        self.inner.lock().delay = by;
+        self.clients().iter().for_each(|link| link.delay(by));
     }
 
     fn connections(&self) -> Vec<Arc<ServerConnection>> {
@@ -236,6 +307,7 @@ impl Engine {
         inner.links.retain(|link| link.strong_count() > 0);
         inner.links_made += 1;
         let link = Arc::new(Link::new(inner.links_made));
+        link.delay(inner.delay);
         inner.links.push(Arc::downgrade(&link));
         link
     }

@@ -47,6 +47,7 @@ mod inspect;
 mod lua;
 mod number;
 mod random;
+mod replicas;
 mod reply;
 mod resp_server;
 mod store;

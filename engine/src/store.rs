@@ -22,12 +22,15 @@ use super::reply::{Bytes, ErrorReply};
 pub(crate) const WRONG_TYPE: &str =
     "WRONGTYPE Operation against a key holding the wrong kind of value";
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Entry {
     pub(crate) data: Data,
     /// In epoch milliseconds: the last moment at which the key exists.
     pub(crate) expires_at: Option<i64>,
 }
+
+/// All keys with their values and deadlines.
+pub(crate) type Keys = BTreeMap<Bytes, Entry>;
 
 /// A published message that is still to be sent.
 #[derive(Clone, Debug)]
@@ -38,7 +41,7 @@ pub(crate) struct Message {
 
 #[derive(Debug)]
 pub(crate) struct Store {
-    keys: BTreeMap<Bytes, Entry>,
+    keys: Keys,
     clock: Clock,
     now_us: i64,
     /// The number of subscribers of each channel.
@@ -147,8 +150,12 @@ impl Store {
         }
     }
 
-    pub(crate) fn clear(&mut self) {
-        self.keys.clear();
+    pub(crate) fn copy(&self) -> Keys {
+        self.keys.clone()
+    }
+
+    pub(crate) fn replace(&mut self, keys: Keys) {
+        self.keys = keys;
     }
 
     /// Every key that has not expired, by name.

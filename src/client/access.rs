@@ -120,21 +120,6 @@ mod tests {
 
     #[tokio::test]
     #[cfg(feature = "embedded")]
-    async fn the_embedded_engine_keeps_no_copies() {
-        let durability = crate::settings::Durability::replicas(1);
-        let refused = crate::EmbeddedRedis::new()
-            .builder()
-            .durability(durability)
-            .connect()
-            .await;
-        let Err(Error::Config(error)) = refused else {
-            panic!("{refused:?}")
-        };
-        assert!(error.to_string().contains("durability"), "{error}");
-    }
-
-    #[tokio::test]
-    #[cfg(feature = "embedded")]
     async fn the_embedded_engine_has_no_tls_and_no_credentials() {
         let builder = || crate::EmbeddedRedis::new().builder();
         let refused = builder()

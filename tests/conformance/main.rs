@@ -61,6 +61,7 @@ mod reentry;
 mod refusal;
 mod restore;
 mod semaphores;
+mod service_faults;
 mod shape;
 mod suspension;
 mod unlock_not_before;
@@ -483,6 +484,10 @@ leasehold_testbed::behaviours! {
         a_front_that_gives_up_lets_the_next_ask,
         the_total_of_a_semaphore_can_be_set,
         a_key_of_another_type_is_reported,
+    }
+    service_faults {
+        a_call_whose_reply_is_lost_may_have_taken_the_lock,
+        a_grant_with_too_few_copies_is_refused_and_undone,
     }
     limits {
         a_limit_makes_the_semaphore,

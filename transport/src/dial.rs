@@ -12,6 +12,7 @@ use tokio::sync::Notify;
 use super::stream::{Reader, Writer, tcp};
 use crate::CallError;
 use crate::endpoint::{Address, Endpoint};
+use crate::identity::Identity;
 
 #[cfg(feature = "tls")]
 pub use super::tls::Tls;
@@ -127,6 +128,8 @@ pub struct StreamDialer {
     dial: Arc<DialByText>,
     /// Only for an engine in this process: notified when the engine can be reached again.
     back: Option<Arc<Notify>>,
+    /// Only for an engine in this process: the run id of the server.
+    run_id: Option<Arc<dyn Fn() -> String + Send + Sync>>,
 }
 
 type DialByText = dyn Fn(&str) -> io::Result<(Reader, Writer)> + Send + Sync;
@@ -145,15 +148,26 @@ impl StreamDialer {
         StreamDialer {
             dial: Arc::new(dial),
             back: None,
+            run_id: None,
         }
     }
 
     /// Marks the dialer as leading to an engine in this process. The client reconnects at once
-    /// whenever `back` is notified.
+    /// whenever `back` is notified. `run_id` tells the run of the engine, because the first
+    /// connections have no handshake.
     #[must_use = "it returns the dialer"]
-    pub fn back_at(mut self, back: Arc<Notify>) -> Self {
+    pub fn in_process(
+        mut self,
+        back: Arc<Notify>,
+        run_id: impl Fn() -> String + Send + Sync + 'static,
+    ) -> Self {
         self.back = Some(back);
+        self.run_id = Some(Arc::new(run_id));
         self
+    }
+
+    pub(super) fn server(&self) -> Identity {
+        Identity::of_run(self.run_id.as_ref().map(|run_id| run_id()))
     }
 
     pub(super) fn back(&self) -> Option<&Arc<Notify>> {

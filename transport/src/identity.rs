@@ -30,6 +30,13 @@ impl Identity {
         }
     }
 
+    pub(super) fn of_run(run_id: Option<String>) -> Self {
+        Identity {
+            run_id: run_id.map(Arc::from),
+            peer: None,
+        }
+    }
+
     /// Whether this is certainly another server than `known`.
     pub(super) fn is_other_than(&self, known: &Identity) -> bool {
         match (&self.run_id, &known.run_id) {

@@ -2,7 +2,7 @@
 
 use super::super::number::int;
 use super::super::reply::{Bytes, ErrorReply, Outcome, Reply};
-use super::super::store::{Entry, Store};
+use super::super::store::{Entry, Keys, Store};
 use super::{Command, SYNTAX, Words, command, is};
 
 pub(super) const COMMANDS: &[Command] = &[
@@ -78,7 +78,7 @@ fn flushall(store: &mut Store, words: Words<'_>) -> Outcome {
         [_, how] if is(how, "sync") || is(how, "async") => {}
         _ => return Err(SYNTAX.into()),
     }
-    store.clear();
+    store.replace(Keys::new());
     Ok(Reply::ok())
 }
 

@@ -2,6 +2,7 @@
 
 use super::encode;
 use super::server_connection::{Phase, ServerConnection};
+use super::waits::{NO_INTEGER, Wait};
 use crate::commands::{Words, is, wrong_arity};
 use crate::engine::Engine;
 use crate::faults::Faults;
@@ -9,7 +10,6 @@ use crate::number::parse_int;
 use crate::reply::{Bytes, ErrorReply, Outcome, Reply};
 
 const USER: &[u8] = b"default";
-const NO_INTEGER: &str = "ERR value is not an integer or out of range";
 const NO_AUTH: &str = "NOAUTH Authentication required.";
 const NO_AUTH_HELLO: &str = "NOAUTH HELLO must be called with the client already authenticated, \
      otherwise the HELLO AUTH <user> <pass> option can be used to authenticate the client and \
@@ -36,6 +36,11 @@ impl ServerConnection {
             _ if !is_authenticated => self.answer(&Err(NO_AUTH.into())),
             b"client" => self.answer_counted(engine, "client", &self.client(words)),
             b"select" => self.answer_counted(engine, "select", &select(words)),
+            b"info" => {
+                let info = engine.info().into_bytes();
+                self.answer_counted(engine, "info", &Ok(Reply::Bulk(info)));
+            }
+            b"wait" | b"waitaof" => self.begin_wait(engine, words),
             b"subscribe" if words.len() > 1 => self.subscribe(engine, &words[1..]),
             b"subscribe" => self.answer(&Err(wrong_arity("subscribe"))),
             b"unsubscribe" => self.unsubscribe(engine, &words[1..]),
@@ -45,6 +50,14 @@ impl ServerConnection {
             b"eval" | b"evalsha" if self.is_due(|faults| faults.garble) => {
                 let garbled = |_| Reply::Status("garbled".to_owned());
                 self.answer(&engine.execute(words).map(garbled));
+            }
+            b"eval" | b"evalsha" => {
+                let outcome = engine.execute(words);
+                if ran(&outcome) && engine.loses_this_reply() {
+                    self.cut();
+                } else {
+                    self.answer(&outcome);
+                }
             }
             _ => self.answer(&engine.execute(words)),
         }
@@ -171,6 +184,32 @@ impl ServerConnection {
         }
     }
 
+    /// Replies at once if there are enough copies. Otherwise the task of the connection waits for them.
+    fn begin_wait(&self, engine: &Engine, words: Words<'_>) {
+        let (name, arity) = match words {
+            [name, ..] if is(name, "wait") => ("wait", 3),
+            _ => ("waitaof", 4),
+        };
+        engine.count(name);
+        if words.len() != arity {
+            return self.answer(&Err(wrong_arity(name)));
+        }
+        match Wait::of(words) {
+            Ok(wait) => self.with(|state| state.wait = Some(wait)),
+            Err(text) => self.answer(&Err(text.into())),
+        }
+        self.end_wait(engine);
+    }
+
+    /// Replies if the wait is over.
+    pub(super) fn end_wait(&self, engine: &Engine) {
+        let replicas = engine.replicas();
+        let over = self.with(|state| state.wait.take_if(|wait| wait.is_over(replicas)));
+        if let Some(wait) = over {
+            self.answer(&Ok(wait.reply(replicas)));
+        }
+    }
+
     fn subscribe(&self, engine: &Engine, channels: &[Bytes]) {
         // Before the engine knows about the subscription: no message may precede the confirmation.
         self.with(|state| {
@@ -209,6 +248,11 @@ impl ServerConnection {
             }
         });
     }
+}
+
+/// False if the server does not know the script.
+fn ran(outcome: &Outcome) -> bool {
+    !matches!(outcome, Err(ErrorReply(text)) if text.starts_with("NOSCRIPT"))
 }
 
 fn select(words: Words<'_>) -> Outcome {

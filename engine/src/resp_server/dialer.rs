@@ -71,6 +71,11 @@ impl Dialer {
             .map(drop)
     }
 
+    /// The id of the present run of the engine, as INFO has it.
+    pub fn run_id(&self) -> String {
+        self.engine.run_id()
+    }
+
     /// Notified whenever connections can be made again.
     pub fn reachable(&self) -> Arc<Notify> {
         self.link.back.clone()

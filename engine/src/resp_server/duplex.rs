@@ -56,6 +56,11 @@ impl Duplex {
         self.rng = rng;
     }
 
+    /// Replies and messages arrive this much later.
+    pub(super) fn delay(&mut self, by: Duration) {
+        self.faults.reply = Delay::fixed(by);
+    }
+
     pub(super) fn faults(&self) -> &Faults {
         &self.faults
     }

@@ -8,7 +8,7 @@ use bytes::BytesMut;
 use crate::reply::{ErrorReply, Outcome, Reply};
 use crate::store::Message;
 
-const SERVER_VERSION: &str = "7.0.15";
+pub(crate) const SERVER_VERSION: &str = "7.0.15";
 
 pub(super) fn outcome(out: &mut BytesMut, outcome: &Outcome) {
     match outcome {

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -10,7 +11,7 @@ use tokio::time::Instant;
 use super::duplex::Duplex;
 use super::server_connection::{Phase, ServerConnection};
 use super::stream::Stream;
-use crate::faults::{Direction, Faults};
+use crate::faults::{Delay, Direction, Faults};
 
 pub(crate) struct Link {
     pub(super) id: u64,
@@ -99,6 +100,17 @@ impl Link {
             state.prune();
             state.connections.clone()
         })
+    }
+
+    /// Replies and messages arrive this much later, also those of later connections.
+    pub(crate) fn delay(&self, by: Duration) {
+        self.with(|state| {
+            state.faults.reply = Delay::fixed(by);
+            for (_, connection) in &state.connections {
+                // LOCKS: the client, then the duplex.
+                connection.stream.with(|duplex, _| duplex.delay(by));
+            }
+        });
     }
 
     pub(super) fn set_faults(&self, faults: Faults, seed: u64) {

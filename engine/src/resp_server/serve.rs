@@ -58,6 +58,16 @@ impl ServerTask {
                         () = send(&mut self.writer, &self.connection, &mut self.sending) => {}
                     }
                 }
+                Phase::Open if self.connection.is_waiting() => {
+                    tokio::select! {
+                        biased;
+                        () = send(&mut self.writer, &self.connection, &mut self.sending), if self.connection.has_unsent() => {}
+                        () = self.connection.waits() => {}
+                    }
+                    if let Some(engine) = self.engine.upgrade() {
+                        self.connection.end_wait(&engine);
+                    }
+                }
                 Phase::Open if self.run_next() => {
                     its_turn_is_over().await;
                 }

@@ -6,10 +6,12 @@ use std::sync::Arc;
 use bytes::BytesMut;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
+use tokio::time::sleep_until;
 
 use super::duplex::Duplex;
 use super::encode;
 use super::stream::Stream;
+use super::waits::Wait;
 use crate::reply::{Bytes, Outcome};
 use crate::store::Message;
 
@@ -30,6 +32,8 @@ pub(super) struct State {
     /// The number of bytes that the stream has not accepted, including `out`.
     unsent: usize,
     pub(super) phase: Phase,
+    /// The connection waits for copies of its writes.
+    pub(super) wait: Option<Wait>,
 }
 
 /// How far the connection has come towards its end.
@@ -53,6 +57,7 @@ impl ServerConnection {
             out: BytesMut::new(),
             unsent: 0,
             phase: Phase::Open,
+            wait: None,
         };
         ServerConnection {
             id,
@@ -78,6 +83,27 @@ impl ServerConnection {
 
     pub(super) async fn woken(&self) {
         self.wake.notified().await;
+    }
+
+    /// True while the connection waits for copies.
+    pub(super) fn is_waiting(&self) -> bool {
+        self.phase() == Phase::Open && self.with(|state| state.wait.is_some())
+    }
+
+    /// Until the time of the wait, or until something may have changed.
+    pub(super) async fn waits(&self) {
+        let until = self.with(|state| state.wait.and_then(|wait| wait.until));
+        let times_out = async {
+            match until {
+                Some(until) => sleep_until(until).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            () = self.woken() => {}
+            () = times_out => {}
+        }
     }
 
     /// Sends a published message to this connection.

@@ -111,6 +111,10 @@ impl Supervisor {
             return None;
         };
         let (reader, writer) = dialer.dial(address).ok()?;
+        let settled = self.shared.settle(generation, &dialer.server(), 0);
+        if !matches!(settled, Settled::In(_)) {
+            return None;
+        }
         let opened = Opened {
             reader,
             writer,
