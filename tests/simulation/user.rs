@@ -215,7 +215,12 @@ impl<S> User<S> {
     }
 
     pub(crate) fn refused(&self, wait: Option<Duration>, error: &Error) {
-        self.note(&format!("is refused: {error}"));
+        let mut told = error.clone();
+        if let Error::Timeout { holder, .. } = &mut told {
+            // Its client has another uuid in each run.
+            *holder = None;
+        }
+        self.note(&format!("is refused: {told}"));
         if self.ledger.excuses(self.actor, error) {
             return;
         }
