@@ -110,6 +110,7 @@ mod client;
 mod client_id;
 mod clock;
 mod connections;
+mod deadlocks;
 #[cfg(all(doctest, feature = "embedded"))]
 mod doctests;
 mod durability;

@@ -11,7 +11,7 @@ mod attempt;
 pub(crate) mod attendance;
 pub(crate) mod background;
 pub(crate) mod batch_acquire;
-mod caller;
+pub(crate) mod caller;
 pub(crate) mod calls;
 mod events;
 pub(crate) mod existing_hold;

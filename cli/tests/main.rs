@@ -2,6 +2,7 @@
 #![expect(clippy::print_stdout, reason = "measured margins")]
 
 mod concurrent;
+mod deadlocks;
 mod deployments;
 mod exit_codes;
 mod loss;

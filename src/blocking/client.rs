@@ -9,6 +9,7 @@ use super::permits::PermitExpirableSemaphore;
 use super::read_write::ReadWriteLock;
 use super::semaphore::Semaphore;
 use crate::client::ClientBuilder;
+use crate::deadlocks::Deadlock;
 use crate::error::Error;
 use crate::fencing::FencingToken;
 use crate::lock::Guard;
@@ -250,6 +251,8 @@ impl Client {
     blocking_calls! {
         /// Blocks the thread; otherwise like [`Client::locks`](crate::Client::locks).
         locks(pattern: &str) -> LockList;
+        /// Blocks the thread; otherwise like [`Client::deadlocks`](crate::Client::deadlocks).
+        deadlocks() -> Vec<Deadlock>;
         /// Blocks the thread; otherwise like [`Client::ping`](crate::Client::ping).
         ping() -> ();
         /// Blocks the thread; otherwise like [`Client::set_fenced`](crate::Client::set_fenced).

@@ -64,11 +64,19 @@ pub(crate) fn text(name: Option<&str>, purpose: Option<&str>) -> Arc<str> {
 /// Fills a holder from [`text`]. Anybody may have written it, and it ends up in logs and on
 /// terminals.
 pub(crate) fn tell(holder: &mut Holder, text: &str) {
+    (holder.name, holder.purpose) = (fitting(text.split('\n').next()), purpose_in(text));
+}
+
+/// The purpose in [`text`].
+pub(crate) fn purpose_in(text: &str) -> Option<String> {
+    fitting(text.split_once('\n').map(|(_, purpose)| purpose))
+}
+
+/// A name or purpose, if this crate could have written it.
+pub(super) fn fitting<'a>(part: impl Into<Option<&'a str>>) -> Option<String> {
     let fits =
-        |part: &str| (1..=TEXT_MAX).contains(&part.len()) && !part.chars().any(char::is_control);
-    let told = |part: &str| fits(part).then(|| part.to_owned());
-    let (name, purpose) = text.split_once('\n').unwrap_or((text, ""));
-    (holder.name, holder.purpose) = (told(name), told(purpose));
+        |part: &&str| (1..=TEXT_MAX).contains(&part.len()) && !part.chars().any(char::is_control);
+    part.into().filter(fits).map(str::to_owned)
 }
 
 /// Fills each holder from its description.

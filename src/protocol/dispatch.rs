@@ -12,7 +12,7 @@ use super::{
     Call, Field, Publish, fair, fenced, latch, lock, permit, read_write, semaphore, string,
 };
 #[cfg(feature = "test-util")]
-use super::{counter, description, existence, multi, scan, waiters};
+use super::{counter, description, existence, multi, scan, waiters, waits};
 use crate::client_id::ClientId;
 
 fn calls_of(kind: Kind) -> &'static Calls {
@@ -119,6 +119,7 @@ pub(crate) fn all_scripts() -> impl Iterator<Item = &'static Script> {
         existence::SCRIPTS,
         scan::SCRIPTS,
         waiters::SCRIPTS,
+        waits::SCRIPTS,
     ];
     kinds.into_iter().flatten().copied()
 }

@@ -29,7 +29,7 @@ pub enum Use {
     Latch,
     /// [`Client::set_fenced`](crate::Client::set_fenced) and [`FencedValue`](crate::FencedValue).
     SetFenced,
-    /// [`Client::locks`](crate::Client::locks).
+    /// [`Client::locks`](crate::Client::locks) and [`Client::deadlocks`](crate::Client::deadlocks).
     Listing,
     /// [`ClientBuilder::describe_holds`](crate::ClientBuilder::describe_holds), and a
     /// [purpose](crate::Acquire::purpose).
@@ -177,8 +177,21 @@ impl Use {
                 "zrangebyscore",
             ]],
             Use::DescribeHolds => &[&[
-                "type", "pttl", "pexpire", "exists", "get", "hset", "hexists", "hdel", "hgetall",
-                "hkeys", "hlen", "time", "zscore", "zrange",
+                "type",
+                "pttl",
+                "pexpire",
+                "exists",
+                "get",
+                "hset",
+                "hexists",
+                "hdel",
+                "hgetall",
+                "hkeys",
+                "hlen",
+                "hrandfield",
+                "time",
+                "zscore",
+                "zrange",
             ]],
         };
         parts.concat()
@@ -237,7 +250,7 @@ mod tests {
             Use::Permits => "expiring permits",
             Use::Latch => "latch",
             Use::SetFenced => "`client.set_fenced`, `FencedValue`",
-            Use::Listing => "`client.locks`",
+            Use::Listing => "`client.locks`, `client.deadlocks`",
             Use::DescribeHolds => "`describe_holds`, `purpose`",
         }
     }

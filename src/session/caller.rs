@@ -5,7 +5,7 @@ use std::thread::{self, ThreadId};
 use tokio::task;
 
 /// The work that waits as one while a call of it waits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Caller {
     Task(task::Id),
     /// `block_on` runs its future outside of all tasks.

@@ -212,7 +212,7 @@ impl Hold {
         self.follows_described
     }
 
-    pub(super) fn taken_by(&self) -> Option<Caller> {
+    pub(crate) fn taken_by(&self) -> Option<Caller> {
         self.taken_by.get().copied()
     }
 

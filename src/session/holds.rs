@@ -5,6 +5,7 @@ pub(super) mod forced;
 pub(super) mod in_the_way;
 pub(super) mod recent_releases;
 pub(crate) mod release;
+pub(super) mod waits;
 pub(super) mod watchdog;
 
 use std::sync::Arc;

@@ -249,7 +249,7 @@ impl LocalQueues {
 
     /// Wakes every waiter of every queue, after a reconnect and on shutdown.
     pub(crate) fn wake_all(&self) {
-        for waiter in self.waiters(|_| true) {
+        for (_, waiter) in self.waiters(|_| true) {
             waiter.wake();
         }
     }
@@ -257,21 +257,27 @@ impl LocalQueues {
     /// Wakes waiters whose timers should have fired before `then`. Their runtime is stalled, so
     /// they hold up others. A waiter that is woken and not polled is passed over.
     pub(crate) fn wake_overslept(&self, then: Instant) {
-        for waiter in self.waiters(|waiter| waiter.overslept(then)) {
+        for (_, waiter) in self.waiters(|waiter| waiter.overslept(then)) {
             waiter.notify();
         }
     }
 
     /// The chosen waiters of all queues, in the order in which they came. Hash order would make
     /// simulations irreproducible. Wake them when no queue is locked.
-    fn waiters(&self, chosen: impl Fn(&Waiter) -> bool) -> Vec<Arc<Waiter>> {
+    fn waiters(&self, chosen: impl Fn(&Waiter) -> bool) -> Vec<(Arc<Resource>, Arc<Waiter>)> {
         let of = |queue: &LocalQueue| {
             let chosen = queue.all_waiters().filter(|waiter| chosen(waiter));
-            Some(chosen.cloned().collect::<Vec<_>>())
+            let pair = |waiter: &Arc<Waiter>| (queue.resource.clone(), waiter.clone());
+            Some(chosen.map(pair).collect::<Vec<_>>())
         };
         let mut waiters: Vec<_> = self.map.collect(|_, queue| of(queue)).concat();
-        waiters.sort_by_key(|waiter| waiter.id);
+        waiters.sort_by_key(|(_, waiter)| waiter.id);
         waiters
+    }
+
+    /// The waiters since before `then`, and what they wait for.
+    pub(crate) fn long_waiters(&self, then: Instant) -> Vec<(Arc<Resource>, Arc<Waiter>)> {
+        self.waiters(|waiter| waiter.since <= then)
     }
 
     /// Holds that are over but have not left their queues.

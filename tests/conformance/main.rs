@@ -17,6 +17,7 @@ mod connection;
 mod contention;
 mod copies;
 mod crash;
+mod deadlocks;
 mod delayed_commands;
 mod even_quorums;
 mod every_end;
@@ -210,6 +211,19 @@ leasehold_testbed::behaviours! {
         a_late_unlock_touches_nobody,
         a_key_of_another_type_is_a_loss,
         a_loss_lets_the_next_local_waiter_in,
+    }
+    deadlocks {
+        two_processes_are_named_with_both_purposes,
+        a_ring_of_kinds_is_one_deadlock,
+        a_task_that_waits_for_itself_is_found,
+        two_readers_that_want_to_write_are_found,
+        what_is_no_deadlock_is_not_reported,
+        readers_do_not_wait_for_readers,
+        who_does_not_describe_its_holds_says_nothing,
+        short_waits_and_waits_with_nothing_held_cost_nothing,
+        a_dead_process_is_not_reported,
+        a_hold_that_redis_does_not_have_is_not_reported,
+        texts_of_others_are_ignored,
     }
     forced {
         its_holder_is_told_at_once,

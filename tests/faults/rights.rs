@@ -223,6 +223,25 @@ async fn tell(a: &Client, b: &Client) -> Result<(), Error> {
     Ok(())
 }
 
+/// A waiter that holds a lock, and waits for so long that its client says so.
+async fn wait_for_long(a: &Client, b: &Client, outside: &mut Outside) -> Result<(), Error> {
+    let held = a.lock("orders:wanted").lock().await?;
+    let outer = b.lock("orders:held").lock().await?;
+    let wanted = b.lock("orders:wanted");
+    let unlock = async {
+        eventually_within(LIMIT, "it is said", async || {
+            outside.exists("leasehold_waits")
+        })
+        .await;
+        assert_eq!(a.deadlocks().await?, []);
+        held.unlock().await
+    };
+    let (taken, unlocked) = tokio::join!(wanted.lock(), unlock);
+    unlocked?;
+    taken?.unlock().await?;
+    outer.unlock().await
+}
+
 /// Everything that a client can do with the other kinds.
 async fn every_kind(a: &Client, b: &Client, outside: &mut Outside) -> Result<(), Error> {
     let kinds: [fn(&Client) -> Lock; 6] = [
@@ -261,6 +280,7 @@ async fn every_kind(a: &Client, b: &Client, outside: &mut Outside) -> Result<(),
     other.unlock().await?;
     count(a, b).await?;
     tell(a, b).await?;
+    wait_for_long(a, b, outside).await?;
     let found = b.locks("orders:*").await?;
     assert!(
         found.iter().any(|lock| lock.key == "orders:fenced"),
@@ -315,7 +335,8 @@ fn the_documented_rights_of_all_kinds_are_enough_and_all_are_used() {
         assert!(matches!(outside.command(&rule), Reply::Status(_)));
         let url = server.url().replace("redis://", "redis://kinds:secret@");
         let builder = || Client::builder(&url).lease(ms(3000)).safety_poll(ms(100));
-        let client = || builder().fair_claim(Duration::from_secs(60)).connect();
+        let builder = || builder().fair_claim(Duration::from_secs(60));
+        let client = || builder().describe_holds().connect();
         let (a, b) = (
             client().await.expect("connects"),
             client().await.expect("connects"),

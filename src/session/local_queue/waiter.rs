@@ -33,13 +33,13 @@ pub(crate) enum WaiterSignal {
 /// One waiting future.
 pub(crate) struct Waiter {
     /// Increasing in the order in which waiters come.
-    pub(super) id: u64,
+    pub(crate) id: u64,
     pub(crate) terms: HoldTerms,
     /// Who waits.
-    pub(super) caller: Caller,
+    pub(crate) caller: Caller,
     signal: Mutex<WaiterSignal>,
     /// When the wait began.
-    pub(super) since: Instant,
+    pub(crate) since: Instant,
     /// The waiter's place in a queue in Redis.
     ticket: Mutex<Option<Ticket>>,
     /// True if the last call found a key without an expiry. Passed on to the waiters behind.
