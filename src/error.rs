@@ -269,7 +269,12 @@ impl Error {
         matches!(self, Error::Timeout { .. })
     }
 
-    /// Returns whether the same call may succeed later, with no change to the program or the server.
+    /// Returns whether the same call may succeed later, with no change to the program or the server: after
+    /// [`Timeout`](Error::Timeout), [`Unavailable`](Error::Unavailable), [`Unknown`](Error::Unknown),
+    /// [`NotDurable`](Error::NotDurable) and [`Quorum`](Error::Quorum).
+    ///
+    /// A web service answers a time-out with 423 or 409, and the others of these with 503. `Lost` is not among them:
+    /// the work was begun, and only the service knows whether it can begin again.
     pub fn is_retryable(&self) -> bool {
         matches!(
             self,

@@ -56,7 +56,7 @@ use crate::synchronizer::Synchronizer;
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct CountDownLatch {
     inner: Synchronizer,
 }

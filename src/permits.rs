@@ -74,7 +74,7 @@ const PERMITS_MAX: u32 = 1024;
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct PermitExpirableSemaphore {
     inner: Synchronizer,
 }

@@ -72,7 +72,7 @@ pub use permit::SemaphorePermit;
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Semaphore {
     inner: Synchronizer,
 }

@@ -203,7 +203,7 @@ impl Session {
         let text = if open == 0 && holds.cleanups.may_have_left_holds() {
             "a release was refused".to_owned()
         } else {
-            format!("{open} releases were not confirmed within {deadline:?}")
+            format!("not confirmed within {deadline:?}: releases=`{open}`")
         };
         let cause = crate::error::Cause::new(text);
         Err(Error::Unknown {

@@ -30,6 +30,7 @@ fn in_range(permits: i64) -> Result<i64, ConfigError> {
 }
 
 /// A resource of a client.
+#[derive(Clone)]
 pub(crate) struct Synchronizer {
     pub(crate) handle: Arc<Handle>,
     resource: Result<Arc<Resource>, ConfigError>,

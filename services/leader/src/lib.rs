@@ -96,8 +96,8 @@ impl Leader {
 
     /// Campaigns until it leads, and runs `work` for the term. Campaigns again when the term is lost.
     ///
-    /// The candidate steps down when `work` returns or when `stop` resolves. In both cases the lock is released before
-    /// this call returns: with the output of `work`, or with `None` after `stop`. When `stop` resolves during a term,
+    /// The candidate steps down when `work` returns or when `stop` resolves. In both cases this call waits for the
+    /// release, for a command's timeout at most, and returns the output of `work`, or `None` after `stop`. When `stop` resolves during a term,
     /// `work` is dropped at its current await. `stop` is a signal to end such as SIGTERM, or
     /// [`pending`](std::future::pending) for none.
     ///
