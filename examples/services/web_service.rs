@@ -7,9 +7,9 @@
 //!
 //! Runs on the embedded engine, or on the server of `REDIS_URL` if that is set; several processes
 //! on one server exclude each other. Without arguments it asks itself and prints the answers: watch
-//! the 409 of the impatient request, and who holds what on the page. With `--serve` it goes on:
+//! the 423 of the impatient request, and who holds what on the page. With `--serve` it goes on:
 //!
-//! - `POST /orders/3/ship` answers 409 if somebody is shipping that order;
+//! - `POST /orders/3/ship` answers 423 if somebody is shipping that order;
 //! - `POST /orders/3/ship?wait=2000` waits up to two seconds for it;
 //! - `GET /` shows the orders 1 to 5, who holds each, for how long, and the counters of this process.
 #![expect(clippy::print_stdout, reason = "the example shows what happens")]
@@ -97,7 +97,7 @@ fn lock(client: &Client, order: u8) -> Lock {
 fn refuse(error: Error) -> Refusal {
     let text = format!("{error}\n");
     match error {
-        Error::Timeout { .. } => (StatusCode::CONFLICT, text),
+        Error::Timeout { .. } => (StatusCode::LOCKED, text),
         error if error.is_retryable() => (StatusCode::SERVICE_UNAVAILABLE, text),
         _ => (StatusCode::INTERNAL_SERVER_ERROR, text),
     }

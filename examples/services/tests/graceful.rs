@@ -29,7 +29,7 @@ fn requests_under_way_are_served_and_everything_is_given_back() {
         service.says("shipping 3");
         assert_eq!(
             post(&address, "/orders/3/ship", &[]).unwrap().0,
-            409,
+            423,
             "it is being shipped"
         );
         service.signal("-TERM");

@@ -83,7 +83,7 @@ fn a_request_that_waits_for_too_long_gets_an_error() {
     slow.says("charging 1");
     assert_eq!(
         post(&other, "/orders", &["idempotency-key: 1"]).unwrap().0,
-        409
+        423
     );
     drop(running);
 }

@@ -115,7 +115,7 @@ fn refuse(refusal: Refusal) -> Response<Body> {
             format!("{header}: letters, digits and dashes"),
         ),
         Refusal::Lock(Error::Timeout { .. }) => (
-            StatusCode::CONFLICT,
+            StatusCode::LOCKED,
             "a request with this key is running".to_owned(),
         ),
         Refusal::Lock(error) => (StatusCode::SERVICE_UNAVAILABLE, error.to_string()),
