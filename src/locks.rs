@@ -190,7 +190,8 @@ pub(crate) async fn search(handle: &Handle, pattern: &str) -> Result<LockList, E
     let mut steps = 0;
     let mut truncated = false;
     let until = Instant::now() + SEARCH_MAX;
-    let publish = handle.calls().transport.publish_command("", "");
+    // A channel in the slot of its key, as those of locks are.
+    let publish = handle.calls().transport.publish_command("x", "x");
     for group in handle.calls().transport.groups() {
         let mut cursor: scan::Cursor = Arc::from("0");
         loop {

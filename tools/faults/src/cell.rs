@@ -66,6 +66,12 @@ fn our_rules(arguments: &RunArguments) -> Rules {
     let elections = [elections::NAME.to_owned()];
     let documented = ["Unavailable", "Unknown", "NotDurable", "Lost", "Quorum"];
     let refusal = revokes_permissions(arguments).then_some("Protocol");
+    let forgetting = fault::all().filter(|fault| fault.forgets_on(arguments.deployment));
+    let mut forgetting = forgetting.map(|fault| fault.name).chain(["eviction"]);
+    // The number of permits is gone with the data.
+    let no_permits = forgetting
+        .any(|name| may_inject(arguments, name))
+        .then_some("NoPermits");
     let is_failover = arguments.fault.starts_with("failover");
     // The next renewal is due after at most a third of a lease, and its reply may be lost once.
     let by_renewal = lease / 3 + COMMAND_TIMEOUT + SCHEDULING_DELAY;
@@ -119,6 +125,7 @@ fn our_rules(arguments: &RunArguments) -> Rules {
         documented_errors: documented
             .into_iter()
             .chain(refusal)
+            .chain(no_permits)
             .map(str::to_owned)
             .collect(),
         knows_deadlines: true,

@@ -167,13 +167,9 @@ impl Worker {
                 timeout,
             },
         );
-        // A semaphore without permits times out as well: the server may have lost them.
-        let prepared = if timeout {
-            target.prepare().await
-        } else {
-            Ok(())
-        };
-        if !timeout || prepared.is_err() {
+        let lost_its_number = matches!(error, Error::NoPermits { .. });
+        let prepared = lost_its_number && target.prepare().await.is_ok();
+        if !timeout && !prepared {
             sleep(PAUSE).await;
         }
     }

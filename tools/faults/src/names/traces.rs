@@ -65,6 +65,8 @@ pub(super) struct Traces {
     pub(super) others_total: u64,
 }
 
+/// The channel of a living client, which hears there of forced releases.
+const OF_CLIENT: &str = "leasehold_client:{";
 const FENCE_COUNTER: &str = "redisson_lock_token:{";
 const REPLY_PREFIX: &str = "leasehold_reply:{";
 const REPLY: Duration = Duration::from_secs(30);
@@ -90,8 +92,10 @@ impl Traces {
     }
 
     fn of(server: &Server) -> Self {
+        let channels = server.command(&["PUBSUB", "CHANNELS"]);
+        let of_a_name = |channel: &&Reply| !channel.text().starts_with(OF_CLIENT);
         let mut traces = Traces {
-            channels: server.command(&["PUBSUB", "CHANNELS"]).array().len() as u64,
+            channels: channels.array().iter().filter(of_a_name).count() as u64,
             patterns: number(&server.command(&["PUBSUB", "NUMPAT"])),
             ..Traces::default()
         };
