@@ -29,6 +29,8 @@ const DURATIONS: [f64; 14] = [
 const CALLS: [f64; 6] = [0.0, 1.0, 2.0, 3.0, 5.0, 10.0];
 /// How often old samples are put into the histograms.
 const UPKEEP: Duration = Duration::from_secs(5);
+/// An outage of Redis is no reason to end.
+const AFTER_AN_ERROR: Duration = Duration::from_millis(100);
 
 #[derive(Clone, Debug)]
 struct Work {
@@ -121,6 +123,10 @@ async fn ship_all(locks: Client, worker: u64, work: Work) -> Result<(), Error> {
             Ok(()) => {}
             Err(Error::Timeout { .. }) => tracing::info!(order, "the customer is busy: later"),
             Err(Error::Lost { .. }) => tracing::warn!(order, "the lock was lost: to be looked at"),
+            Err(error) if error.is_retryable() => {
+                tracing::warn!(order, %error, "later");
+                tokio::time::sleep(AFTER_AN_ERROR).await;
+            }
             Err(error) => return Err(error),
         }
         order += 1;
