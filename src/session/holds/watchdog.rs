@@ -207,17 +207,18 @@ impl Watchdog {
     /// The server of these keys is reachable again. It may have lost its data without a change of its identity, or may
     /// not have told its identity. So each hold there is verified at once.
     pub(crate) fn verify_at_once(&self, concerns: &dyn Fn(&str) -> bool) {
-        for hold in self.holds() {
-            if concerns(&hold.resource.key) {
-                hold.ask_again();
-                self.arm(&hold, None);
-            }
-        }
+        let mut holds = self.holds();
+        holds.retain(|hold| concerns(&hold.resource.key));
+        self.ask_again_about(holds);
     }
 
     /// Somebody may have ended the holds under a key by force: ask at once.
     pub(crate) fn ask_again(&self, key: &str) {
-        let holds: Vec<_> = self.table.lock().under(key).cloned().collect();
+        let holds = self.table.lock().under(key).cloned().collect();
+        self.ask_again_about(holds);
+    }
+
+    fn ask_again_about(&self, holds: Vec<Arc<Hold>>) {
         for hold in holds {
             hold.ask_again();
             self.arm(&hold, None);
