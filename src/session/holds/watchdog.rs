@@ -92,7 +92,13 @@ impl Watchdog {
     pub(crate) fn arm(&self, hold: &Arc<Hold>, not_before: Option<Instant>) {
         // This may wake waiters or call observers.
         no_lock_is_held();
-        self.arm_in(self.table.lock(), hold, not_before);
+        self.arm_in(self.table.lock(), [(hold, not_before)]);
+    }
+
+    /// Enters holds together, so that those that are due now are renewed together.
+    fn arm_all(&self, holds: &[Arc<Hold>]) {
+        no_lock_is_held();
+        self.arm_in(self.table.lock(), holds.iter().map(|hold| (hold, None)));
     }
 
     /// Enters a hold that was restored from its text, unless this client already holds or releases
@@ -106,43 +112,55 @@ impl Watchdog {
         if self.under_way.has(&hold.resource, &hold.field) {
             return Err(Taken::UnderRelease);
         }
-        self.arm_in(table, hold, None);
+        self.arm_in(table, [(hold, None)]);
         Ok(())
     }
 
-    fn arm_in(
+    fn arm_in<'a>(
         &self,
         mut table: MutexGuard<'_, Table>,
-        hold: &Arc<Hold>,
-        not_before: Option<Instant>,
+        holds: impl IntoIterator<Item = (&'a Arc<Hold>, Option<Instant>)>,
     ) {
-        // If the grant was in flight while another server took over, the hold was not in the table
-        // when the others were marked.
-        let in_doubt = table
-            .primary_changed
-            .is_some_and(|change| hold.is_older_than(change))
-            && !hold.is_unverified()
-            && hold.must_be_verified();
-        let now = Instant::now();
-        let due = match hold.duty() {
-            Duty::None => return,
-            Duty::End(_) | Duty::Renew(_) => now,
-            // Never immediately, so that a duty that stays undone cannot make the loop spin.
-            Duty::Wait(at) => self.on_grid(at, hold).max(now + Duration::from_micros(500)),
-        };
-        let due = not_before.map_or(due, |at| at.max(due).min(hold.deadline()));
-        table.put(hold, due);
-        let sooner = table.asleep_until.is_none_or(|until| due < until);
-        if sooner {
-            table.asleep_until = Some(due);
+        let mut in_doubt = Vec::new();
+        let mut sooner = false;
+        for (hold, not_before) in holds {
+            // If the grant was in flight while another server took over, the hold was not in the
+            // table when the others were marked.
+            let is_in_doubt = table
+                .primary_changed
+                .is_some_and(|change| hold.is_older_than(change))
+                && !hold.is_unverified()
+                && hold.must_be_verified();
+            let Some(due) = self.due(hold, not_before) else {
+                continue;
+            };
+            table.put(hold, due);
+            if table.asleep_until.is_none_or(|until| due < until) {
+                table.asleep_until = Some(due);
+                sooner = true;
+            }
+            if is_in_doubt {
+                in_doubt.push(hold);
+            }
         }
         drop(table);
         if sooner {
             self.poke.notify_one();
         }
-        if in_doubt {
+        for hold in in_doubt {
             hold.report_uncertain();
         }
+    }
+
+    fn due(&self, hold: &Hold, not_before: Option<Instant>) -> Option<Instant> {
+        let now = Instant::now();
+        let due = match hold.duty() {
+            Duty::None => return None,
+            Duty::End(_) | Duty::Renew(_) => now,
+            // Never immediately, so that a duty that stays undone cannot make the loop spin.
+            Duty::Wait(at) => self.on_grid(at, hold).max(now + Duration::from_micros(500)),
+        };
+        Some(not_before.map_or(due, |at| at.max(due).min(hold.deadline())))
     }
 
     /// Removes a hold from the table.
@@ -152,10 +170,11 @@ impl Watchdog {
 
     /// The machine was suspended, so every duty is due earlier than it was entered for.
     pub(crate) fn set_timers_again(&self) {
-        for hold in self.holds() {
+        let holds = self.holds();
+        for hold in &holds {
             hold.set_timers_again();
-            self.arm(&hold, None);
         }
+        self.arm_all(&holds);
     }
 
     pub(crate) fn holds(&self) -> Vec<Arc<Hold>> {
@@ -194,35 +213,38 @@ impl Watchdog {
     pub(crate) fn must_verify(&self, concerns: &dyn Fn(&str) -> bool) {
         // Set this before looking for the holds: a hold that is entered later then sees the change.
         self.table.lock().primary_changed = Some(Instant::now());
-        for hold in self.holds() {
-            if concerns(&hold.resource.key) {
-                if hold.must_be_verified() {
-                    hold.report_uncertain();
-                }
-                self.arm(&hold, None);
+        let holds = self.concerned(concerns);
+        for hold in &holds {
+            if hold.must_be_verified() {
+                hold.report_uncertain();
             }
         }
+        self.arm_all(&holds);
     }
 
     /// The server of these keys is reachable again. It may have lost its data without a change of its identity, or may
     /// not have told its identity. So each hold there is verified at once.
     pub(crate) fn verify_at_once(&self, concerns: &dyn Fn(&str) -> bool) {
-        let mut holds = self.holds();
-        holds.retain(|hold| concerns(&hold.resource.key));
-        self.ask_again_about(holds);
+        self.ask_again_about(&self.concerned(concerns));
     }
 
     /// Somebody may have ended the holds under a key by force: ask at once.
     pub(crate) fn ask_again(&self, key: &str) {
-        let holds = self.table.lock().under(key).cloned().collect();
-        self.ask_again_about(holds);
+        let holds: Vec<_> = self.table.lock().under(key).cloned().collect();
+        self.ask_again_about(&holds);
     }
 
-    fn ask_again_about(&self, holds: Vec<Arc<Hold>>) {
+    fn ask_again_about(&self, holds: &[Arc<Hold>]) {
         for hold in holds {
             hold.ask_again();
-            self.arm(&hold, None);
         }
+        self.arm_all(holds);
+    }
+
+    fn concerned(&self, concerns: &dyn Fn(&str) -> bool) -> Vec<Arc<Hold>> {
+        let mut holds = self.holds();
+        holds.retain(|hold| concerns(&hold.resource.key));
+        holds
     }
 
     /// Whether a hold is older than the one with this id would be.

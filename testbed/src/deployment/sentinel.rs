@@ -249,7 +249,7 @@ impl Sentinels {
                 let reply = sentinel.command(&["SENTINEL", "FAILOVER", MASTER]);
                 ordered = matches!(reply, Reply::Status(_)).then(Instant::now);
             }
-            self.is_named_instead_of(old)
+            self.named_instead_of(old).is_some()
         });
         self.until_replaced(old)
     }
@@ -257,20 +257,26 @@ impl Sentinels {
     /// Waits until all running sentinels name another master than this one and it serves. Returns
     /// its number.
     pub fn until_replaced(&self, old: usize) -> usize {
-        wait_until("the sentinels name another master", LIMIT, || {
-            self.is_named_instead_of(old)
+        let mut serves = None;
+        // Ask for the name each time. Two sentinels can both replace a master, each by another server: then the one
+        // that they name first is demoted, and half a minute later they name the other one.
+        wait_until("another master is named and serves", LIMIT, || {
+            let named = self.named_instead_of(old);
+            serves = named.filter(|&master| self.is_master(master));
+            serves.is_some()
         });
-        let master = self.current_master();
-        wait_until("the new master serves", LIMIT, || self.is_master(master));
-        master
+        serves.expect("waited for")
     }
 
-    /// True if all running sentinels name the same other master.
-    fn is_named_instead_of(&self, old: usize) -> bool {
-        let old = self.servers[old].port().to_string();
+    /// The other master that all running sentinels name, if they name the same one.
+    fn named_instead_of(&self, old: usize) -> Option<usize> {
         let up = self.watchers.iter().filter(|sentinel| sentinel.is_up());
-        let named: Vec<_> = up.map(|sentinel| field(sentinel, "port")).collect();
-        named.iter().all(|port| *port == named[0]) && named[0] != old
+        let mut named = up.map(|sentinel| field(sentinel, "port"));
+        let first = named.next()?;
+        let agreed = named.all(|port| port == first);
+        let port = |server: &Server| server.port().to_string();
+        let master = self.servers.iter().position(|server| port(server) == first);
+        master.filter(|&master| agreed && master != old)
     }
 
     /// Whether this server considers itself a master.
