@@ -2,12 +2,13 @@
 //!
 //! Each client stands for a process.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold::inspect::Deadlock;
 use leasehold::{Client, Lease, Lock};
 use leasehold_testbed::{Bed, eventually, ms, waiting};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{Barrier, oneshot, watch};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, sleep};
 
@@ -335,10 +336,13 @@ pub(crate) async fn a_hold_that_redis_does_not_have_is_not_reported(bed: Bed) {
     // Nothing but Redis tells the holder of a fixed lease that it has lost its lock.
     let hour = Lease::Fixed(Duration::from_secs(3600));
     let mut tasks = JoinSet::new();
+    let both_hold = Arc::new(Barrier::new(2));
     for (client, held, wanted) in [(&one, "a", "b"), (&other, "b", "a")] {
         let (held, wanted) = (client.lock(held), client.lock(wanted));
+        let both_hold = both_hold.clone();
         tasks.spawn(async move {
             let outer = held.try_lock_now(hour).await.unwrap();
+            both_hold.wait().await;
             drop((wanted.lock().await, outer));
         });
     }

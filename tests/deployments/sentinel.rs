@@ -39,7 +39,7 @@ fn a_replica_follows_a_master_that_is_gone() {
     sentinels.until_in_step();
     let mut announcements = sentinels.listen(0);
     sentinels.kill(0);
-    let master = sentinels.until_replaced(0);
+    sentinels.until_replaced(0);
     announcements.next_switch();
     assert_eq!(sentinels.command(&["GET", "n"]).text(), "kept");
     sentinels.until_in_step();
@@ -50,7 +50,7 @@ fn a_replica_follows_a_master_that_is_gone() {
     sentinels.until_in_step();
     assert!(!sentinels.is_master(0));
     assert_eq!(sentinels.server(0).command(&["GET", "n"]).text(), "kept");
-    assert_eq!(sentinels.current_master(), master);
+    assert_ne!(sentinels.current_master(), 0);
 }
 
 #[test]

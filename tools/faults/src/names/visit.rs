@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use leasehold::{Client, Error, Lease, Lock, LockGuard, SemaphorePermit};
+use tokio::sync::Notify;
 
 /// How long one attempt to lock a name may take.
 const WAIT: Duration = Duration::from_secs(10);
@@ -109,7 +110,7 @@ impl Visitor {
             self.tally.contended.fetch_add(1, Relaxed);
             Box::pin(contend(first, second, &mut random)).await
         } else {
-            first.pass_through(WAIT).await
+            first.pass_through().await
         };
         if done.is_ok() {
             self.tally.names.fetch_add(1, Relaxed);
@@ -136,8 +137,8 @@ pub(super) fn is_semaphore(key: &str) -> bool {
     number.is_some_and(|number| kind_of(number).1 == SEMAPHORE)
 }
 
-/// The first client holds the lock for a moment while the second one waits. In half of the cases, the first attempt of
-/// the second client times out almost immediately.
+/// The first client holds the lock until an attempt of the second one has failed, and for a moment more while the second
+/// one waits. In half of the cases, the failed attempt has waited too.
 async fn contend(
     first: Visit<'_>,
     second: Visit<'_>,
@@ -149,31 +150,49 @@ async fn contend(
     };
     let stay = Duration::from_millis(random.u64(2..=12));
     let impatient = Duration::from_millis(random.u64(1..=3));
-    let patience = if random.bool() { impatient } else { WAIT };
-    let held = first.acquire(WAIT).await?;
+    let patience = if random.bool() {
+        impatient
+    } else {
+        Duration::ZERO
+    };
+    let held = first.acquire().await?;
+    let tried = Notify::new();
     let stay = async {
+        tried.notified().await;
         tokio::time::sleep(stay).await;
         first.release(held).await
     };
-    let (first, second) = tokio::join!(stay, second.pass_through(patience));
+    let (first, second) = tokio::join!(stay, second.try_and_wait(patience, &tried));
     first.and(second)
 }
 
 impl Visit<'_> {
-    async fn pass_through(&self, patience: Duration) -> Result<(), Refused> {
-        let held = self.acquire(patience).await?;
+    async fn pass_through(&self) -> Result<(), Refused> {
+        let held = self.acquire().await?;
         self.release(held).await
     }
 
-    /// Retries until the lock is held. The first attempt waits for at most `patience`.
-    async fn acquire(&self, patience: Duration) -> Result<Held, Refused> {
-        let mut wait = patience;
+    /// Notifies after the first attempt, which waits for at most `patience`.
+    async fn try_and_wait(&self, patience: Duration, tried: &Notify) -> Result<(), Refused> {
+        let first = self.take(patience).await;
+        tried.notify_one();
+        let held = match first {
+            Ok(held) => held,
+            Err(error) => {
+                self.count_and_pause(&error).await?;
+                self.acquire().await?
+            }
+        };
+        self.release(held).await
+    }
+
+    /// Retries until the lock is held.
+    async fn acquire(&self) -> Result<Held, Refused> {
         loop {
-            match self.take(wait).await {
+            match self.take(WAIT).await {
                 Ok(held) => return Ok(held),
                 Err(error) => self.count_and_pause(&error).await?,
             }
-            wait = WAIT;
         }
     }
 
@@ -193,7 +212,7 @@ impl Visit<'_> {
                 Ok(()) => return Ok(()),
                 Err(error) => self.count_and_pause(&error).await?,
             }
-            held = self.acquire(WAIT).await?;
+            held = self.acquire().await?;
         }
     }
 
