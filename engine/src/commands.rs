@@ -8,7 +8,7 @@ mod strings;
 mod zsets;
 
 use super::reply::{Bytes, ErrorReply, Outcome, Reply};
-use super::store::{Message, Store};
+use super::store::{Channel, Message, Store};
 
 /// The words of a command, its name first.
 pub(crate) type Words<'a> = &'a [Bytes];
@@ -44,8 +44,7 @@ const OWN: &[Command] = &[
     command("echo", 2, |_, words| Ok(Reply::Bulk(words[1].clone()))),
     command("time", 1, time),
     command("publish", 3, publish),
-    // The engine has no SSUBSCRIBE, so SPUBLISH reaches no subscriber.
-    command("spublish", 3, |_, _| Ok(Reply::Int(0))),
+    command("spublish", 3, publish),
     command("pubsub", -2, pubsub),
 ];
 
@@ -130,7 +129,6 @@ fn time(store: &mut Store, _: Words<'_>) -> Outcome {
 
 /// Only the subcommands that count subscribers.
 fn pubsub(store: &mut Store, words: Words<'_>) -> Outcome {
-    let count = |channel: &Bytes| store.subscribers.get(channel).copied().unwrap_or(0);
     let (sharded, plain) = (is(&words[1], "shardnumsub"), is(&words[1], "numsub"));
     if !sharded && !plain {
         return Err(ErrorReply(format!(
@@ -138,22 +136,27 @@ fn pubsub(store: &mut Store, words: Words<'_>) -> Outcome {
             show(&words[1])
         )));
     }
-    let of = |channel: &Bytes| {
-        let subscribers = if sharded { 0 } else { count(channel) };
-        [
-            Ok(Reply::Bulk(channel.clone())),
-            Ok(Reply::count(subscribers)),
-        ]
+    let of = |name: &Bytes| {
+        let channel = Channel {
+            is_sharded: sharded,
+            name: name.clone(),
+        };
+        let subscribers = store.subscribers.get(&channel).copied().unwrap_or(0);
+        [Ok(Reply::Bulk(channel.name)), Ok(Reply::count(subscribers))]
     };
     Ok(Reply::Array(words[2..].iter().flat_map(of).collect()))
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "a command")]
 fn publish(store: &mut Store, words: Words<'_>) -> Outcome {
-    let receivers = store.subscribers.get(&words[1]).copied().unwrap_or(0);
+    let channel = Channel {
+        is_sharded: is(&words[0], "spublish"),
+        name: words[1].clone(),
+    };
+    let receivers = store.subscribers.get(&channel).copied().unwrap_or(0);
     if receivers > 0 {
         store.outbox.push(Message {
-            channel: words[1].clone(),
+            channel,
             payload: words[2].clone(),
         });
     }

@@ -18,9 +18,9 @@ use super::faults::{Activity, Restart};
 use super::lua::Scripts;
 use super::number::parse_int;
 use super::replicas::{Replicas, next_run};
-use super::reply::{Bytes, Outcome, Reply};
+use super::reply::{Outcome, Reply};
 use super::resp_server::{Link, SERVER_VERSION, ServerConnection};
-use super::store::{Keys, Store};
+use super::store::{Channel, Keys, Store};
 
 /// A Redis server in memory, for the clients of one process.
 ///
@@ -43,7 +43,7 @@ struct Inner {
     replicas: Replicas,
     scripts: Scripts,
     /// The ids of the connections that are subscribed to a channel.
-    subscribers: BTreeMap<Bytes, BTreeSet<u64>>,
+    subscribers: BTreeMap<Channel, BTreeSet<u64>>,
     /// By connection id.
     connections: BTreeMap<u64, Arc<ServerConnection>>,
     connections_made: u64,
@@ -245,36 +245,33 @@ impl Engine {
         inner.unsubscribe_all(id);
     }
 
-    pub(crate) fn subscribe(&self, id: u64, channels: &[impl AsRef<[u8]>]) {
+    pub(crate) fn subscribe(&self, id: u64, channels: &[Channel]) {
         let mut inner = self.inner.lock();
-        inner.count("subscribe");
-        for channel in channels.iter().map(AsRef::as_ref) {
+        for channel in channels {
             inner
                 .subscribers
-                .entry(channel.to_vec())
+                .entry(channel.clone())
                 .or_default()
                 .insert(id);
             inner.count_subscribers(channel);
         }
     }
 
-    pub(crate) fn unsubscribe(&self, id: u64, channels: &[impl AsRef<[u8]>]) {
+    pub(crate) fn unsubscribe(&self, id: u64, channels: &[Channel]) {
         let mut inner = self.inner.lock();
-        inner.count("unsubscribe");
         for channel in channels {
-            inner.unsubscribe(id, channel.as_ref());
+            inner.unsubscribe(id, channel);
         }
     }
 
-    /// The number of subscribed connections of each channel.
+    /// The number of subscribed connections of each channel, plain or sharded.
     pub fn listeners(&self) -> BTreeMap<String, usize> {
-        let inner = self.inner.lock();
-        let name = |channel: &Bytes| String::from_utf8_lossy(channel).into_owned();
-        inner
-            .subscribers
-            .iter()
-            .map(|(channel, ids)| (name(channel), ids.len()))
-            .collect()
+        let mut listeners = BTreeMap::new();
+        for (channel, ids) in &self.inner.lock().subscribers {
+            let name = String::from_utf8_lossy(&channel.name).into_owned();
+            *listeners.entry(name).or_default() += ids.len();
+        }
+        listeners
     }
 
     /// How often clients ran each script, by SHA-1.
@@ -444,7 +441,7 @@ impl Inner {
         }
     }
 
-    fn unsubscribe(&mut self, id: u64, channel: &[u8]) {
+    fn unsubscribe(&mut self, id: u64, channel: &Channel) {
         if let Some(ids) = self.subscribers.get_mut(channel) {
             ids.remove(&id);
             if ids.is_empty() {
@@ -455,7 +452,7 @@ impl Inner {
     }
 
     fn unsubscribe_all(&mut self, id: u64) {
-        let channels: Vec<Bytes> = self
+        let channels: Vec<Channel> = self
             .subscribers
             .iter()
             .filter(|(_, ids)| ids.contains(&id))
@@ -467,10 +464,10 @@ impl Inner {
     }
 
     /// Tells the store the number of subscribers, which PUBLISH returns, also in scripts.
-    fn count_subscribers(&mut self, channel: &[u8]) {
+    fn count_subscribers(&mut self, channel: &Channel) {
         let mut store = self.scripts.store();
         match self.subscribers.get(channel) {
-            Some(ids) => store.subscribers.insert(channel.to_vec(), ids.len()),
+            Some(ids) => store.subscribers.insert(channel.clone(), ids.len()),
             None => store.subscribers.remove(channel),
         };
     }

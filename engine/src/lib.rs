@@ -1,4 +1,4 @@
-//! An in-memory Redis for tests: RESP3 over any byte stream, Lua, faults, a clock that can be paused.
+//! An in-memory Redis for tests: RESP2 and RESP3 over any byte stream, Lua, faults, a clock that can be paused.
 //!
 //! An [`Engine`] is one server within the process. A client connects through a [`Dialer`], and sends the bytes that it
 //! would send to Redis. The engine knows strings, hashes, lists, sorted sets, expiry, publish/subscribe and scripts;

@@ -32,10 +32,17 @@ pub(crate) struct Entry {
 /// All keys with their values and deadlines.
 pub(crate) type Keys = BTreeMap<Bytes, Entry>;
 
+/// A channel. A plain one and a sharded one of the same name have nothing in common.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Channel {
+    pub(crate) is_sharded: bool,
+    pub(crate) name: Bytes,
+}
+
 /// A published message that is still to be sent.
 #[derive(Clone, Debug)]
 pub(crate) struct Message {
-    pub(crate) channel: Bytes,
+    pub(crate) channel: Channel,
     pub(crate) payload: Bytes,
 }
 
@@ -45,7 +52,7 @@ pub(crate) struct Store {
     clock: Clock,
     now_us: i64,
     /// The number of subscribers of each channel.
-    pub(crate) subscribers: BTreeMap<Bytes, usize>,
+    pub(crate) subscribers: BTreeMap<Channel, usize>,
     pub(crate) outbox: Vec<Message>,
     /// How often each command ran, also within scripts. Names in lower case.
     pub(crate) commands_run: BTreeMap<String, u64>,

@@ -1,6 +1,7 @@
 //! The commands that concern the connection. The engine runs all others.
 
-use super::encode;
+use super::encode::{self, Protocol};
+use super::pubsub::{self, Verb};
 use super::server_connection::{Phase, ServerConnection};
 use super::waits::{NO_INTEGER, Wait};
 use crate::commands::{Words, is, wrong_arity};
@@ -27,6 +28,9 @@ impl ServerConnection {
         let name = name.to_ascii_lowercase();
         let is_authenticated = self.with(|state| state.is_authenticated);
         match name.as_slice() {
+            _ if self.listens_only() && !pubsub::is_allowed(&name) => {
+                self.answer(&Err(pubsub::not_now(&name)));
+            }
             b"hello" => self.hello(engine, words),
             b"auth" => self.answer_counted(engine, "auth", &self.auth(engine, words)),
             b"quit" => {
@@ -34,6 +38,7 @@ impl ServerConnection {
                 self.with(|state| state.end(Phase::Draining));
             }
             _ if !is_authenticated => self.answer(&Err(NO_AUTH.into())),
+            b"ping" if self.listens_only() => self.pong(engine, words),
             b"client" => self.answer_counted(engine, "client", &self.client(words)),
             b"select" => self.answer_counted(engine, "select", &select(words)),
             b"info" => {
@@ -41,9 +46,10 @@ impl ServerConnection {
                 self.answer_counted(engine, "info", &Ok(Reply::Bulk(info)));
             }
             b"wait" | b"waitaof" => self.begin_wait(engine, words),
-            b"subscribe" if words.len() > 1 => self.subscribe(engine, &words[1..]),
-            b"subscribe" => self.answer(&Err(wrong_arity("subscribe"))),
-            b"unsubscribe" => self.unsubscribe(engine, &words[1..]),
+            b"subscribe" => self.subscribe(engine, Verb::PLAIN, words),
+            b"ssubscribe" => self.subscribe(engine, Verb::SHARDED, words),
+            b"unsubscribe" => self.unsubscribe(engine, Verb::PLAIN, words),
+            b"sunsubscribe" => self.unsubscribe(engine, Verb::SHARDED, words),
             b"eval" | b"evalsha" if self.is_due(|faults| faults.refuse) => {
                 self.answer(&Err(LOADING.into()));
             }
@@ -79,19 +85,22 @@ impl ServerConnection {
         engine.count("hello");
         match self.negotiate(engine, words) {
             Err(error) => self.answer(&Err(error)),
-            Ok(()) => self.with(|state| state.send(|out| encode::welcome(out, self.id))),
+            Ok(()) => self.with(|state| {
+                state.send(|out, protocol| encode::welcome(out, protocol, self.id));
+            }),
         }
     }
 
     fn negotiate(&self, engine: &Engine, words: Words<'_>) -> Result<(), ErrorReply> {
-        // RESP2 is not supported.
-        match words.get(1).map(|number| parse_int(number)) {
-            None | Some(Some(3)) => {}
+        let protocol = match words.get(1).map(|number| parse_int(number)) {
+            None => None,
+            Some(Some(2)) => Some(Protocol::Resp2),
+            Some(Some(3)) => Some(Protocol::Resp3),
             Some(Some(_)) => return Err("NOPROTO unsupported protocol version".into()),
             Some(None) => {
                 return Err("ERR Protocol version is not an integer or out of range".into());
             }
-        }
+        };
         let mut options = words.get(2..).unwrap_or_default();
         let mut name = None;
         while let [option, rest @ ..] = options {
@@ -118,6 +127,9 @@ impl ServerConnection {
             }
             if let Some(name) = name {
                 state.name = name;
+            }
+            if let Some(protocol) = protocol {
+                state.protocol = protocol;
             }
             Ok(())
         })
@@ -208,45 +220,6 @@ impl ServerConnection {
         if let Some(wait) = over {
             self.answer(&Ok(wait.reply(replicas)));
         }
-    }
-
-    fn subscribe(&self, engine: &Engine, channels: &[Bytes]) {
-        // Before the engine knows about the subscription: no message may precede the confirmation.
-        self.with(|state| {
-            for channel in channels {
-                state.channels.insert(channel.clone());
-                let count = state.channels.len();
-                state.send(|out| {
-                    encode::confirmation(out, "subscribe", Some(channel), count);
-                });
-            }
-        });
-        engine.subscribe(self.id, channels);
-    }
-
-    /// Unsubscribes from these channels, or from all if there are none.
-    fn unsubscribe(&self, engine: &Engine, channels: &[Bytes]) {
-        let all: Vec<Bytes>;
-        let left = if channels.is_empty() {
-            all = self.with(|state| state.channels.iter().cloned().collect());
-            &all
-        } else {
-            channels
-        };
-        // No message arrives from here on, because none may follow the confirmation.
-        engine.unsubscribe(self.id, left);
-        self.with(|state| {
-            for channel in left {
-                state.channels.remove(channel);
-                let count = state.channels.len();
-                state.send(|out| {
-                    encode::confirmation(out, "unsubscribe", Some(channel), count);
-                });
-            }
-            if left.is_empty() {
-                state.send(|out| encode::confirmation(out, "unsubscribe", None, 0));
-            }
-        });
     }
 }
 

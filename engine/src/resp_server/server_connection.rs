@@ -9,11 +9,11 @@ use tokio::sync::Notify;
 use tokio::time::sleep_until;
 
 use super::duplex::Duplex;
-use super::encode;
+use super::encode::{self, Protocol};
 use super::stream::Stream;
 use super::waits::Wait;
 use crate::reply::{Bytes, Outcome};
-use crate::store::Message;
+use crate::store::{Channel, Message};
 
 pub(crate) struct ServerConnection {
     /// CLIENT ID.
@@ -24,9 +24,10 @@ pub(crate) struct ServerConnection {
 }
 
 pub(super) struct State {
+    pub(super) protocol: Protocol,
     pub(super) is_authenticated: bool,
     pub(super) name: Bytes,
-    pub(super) channels: BTreeSet<Bytes>,
+    pub(super) channels: BTreeSet<Channel>,
     /// Output that the task has not taken yet.
     out: BytesMut,
     /// The number of bytes that the stream has not accepted, including `out`.
@@ -51,6 +52,8 @@ pub(super) enum Phase {
 impl ServerConnection {
     pub(super) fn new(id: u64, stream: Arc<Stream>) -> Self {
         let state = State {
+            // Clients within the process begin without a handshake, and speak RESP3.
+            protocol: Protocol::Resp3,
             is_authenticated: true,
             name: Bytes::new(),
             channels: BTreeSet::new(),
@@ -110,7 +113,7 @@ impl ServerConnection {
     pub(crate) fn publish(&self, message: &Message) {
         let limit = self.stream.with(|duplex, _| duplex.faults().output_max);
         let mut state = self.state.lock();
-        state.send(|out| encode::message(out, message));
+        state.send(|out, protocol| encode::message(out, protocol, message));
         if state.unsent > limit {
             state.end(Phase::Aborted);
         }
@@ -130,7 +133,7 @@ impl ServerConnection {
     }
 
     pub(super) fn answer(&self, outcome: &Outcome) {
-        self.with(|state| state.send(|out| encode::outcome(out, outcome)));
+        self.with(|state| state.send(|out, protocol| encode::outcome(out, protocol, outcome)));
     }
 
     pub(super) fn phase(&self) -> Phase {
@@ -160,9 +163,9 @@ impl ServerConnection {
 }
 
 impl State {
-    pub(super) fn send(&mut self, encode: impl FnOnce(&mut BytesMut)) {
+    pub(super) fn send(&mut self, encode: impl FnOnce(&mut BytesMut, Protocol)) {
         let before = self.out.len();
-        encode(&mut self.out);
+        encode(&mut self.out, self.protocol);
         self.unsent += self.out.len() - before;
     }
 

@@ -4,6 +4,7 @@ mod answers;
 mod breaks;
 mod faults;
 mod raw;
+mod resp2;
 mod seeds;
 
 use raw::{Raw, settle};

@@ -29,7 +29,7 @@ async fn handshake() {
     raw.asks(&["SELECT", "1"], "-ERR DB index is out of range\r\n")
         .await;
     raw.asks(&["GET", "none"], "_\r\n").await;
-    raw.asks(&["HELLO", "2"], "-NOPROTO unsupported protocol version\r\n")
+    raw.asks(&["HELLO", "4"], "-NOPROTO unsupported protocol version\r\n")
         .await;
     raw.asks(
         &["HELLO", "3", "FOO"],
