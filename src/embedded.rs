@@ -72,23 +72,42 @@ pub struct EmbeddedRedis {
 impl EmbeddedRedis {
     /// Makes an empty engine.
     pub fn new() -> Self {
+        Self::of(Engine::new())
+    }
+
+    fn of(engine: Arc<Engine>) -> Self {
         EmbeddedRedis {
-            engine: Engine::new(),
+            engine,
             number: NEXT.fetch_add(1, Ordering::Relaxed),
         }
     }
 
     /// The texts of deployments sort as their engines were made.
     pub(crate) fn deployment(&self) -> Deployment {
-        let url = format!("redis://embedded-{:020}", self.number);
+        let is_cluster = self
+            .engine
+            .profile()
+            .is_some_and(|profile| profile.is_cluster);
+        let scheme = if is_cluster { "redis-cluster" } else { "redis" };
+        let url = format!("{scheme}://embedded-{:020}", self.number);
         Deployment::parse(&url).expect("BUG: a good URL")
     }
 
-    /// How one client reaches the engine, whose tasks run on `runtime`.
+    /// How one client reaches the engine, whose tasks run on `runtime`. An engine with a profile gets the handshake that
+    /// a server gets.
     pub(crate) fn stream_dialer(&self, runtime: &Handle) -> StreamDialer {
         let dialer = Arc::new(self.engine.dialer(runtime));
         let (back, engine) = (dialer.reachable(), dialer.clone());
-        StreamDialer::new(move |_| dialer.dial()).in_process(back, move || engine.run_id())
+        let streams = StreamDialer::new(move |_| dialer.dial());
+        if self.is_like_a_server() {
+            return streams;
+        }
+        streams.in_process(back, move || engine.run_id())
+    }
+
+    /// Whether clients reach it by a handshake.
+    pub(crate) fn is_like_a_server(&self) -> bool {
+        self.engine.profile().is_some()
     }
 }
 

@@ -167,8 +167,8 @@ pub use embedded::EmbeddedRedis;
 pub mod test_util {
     pub use crate::clock::{Machine, suspended};
     pub use crate::embedded::testing::{
-        ConnectionControl, Delay, Direction, Dumped, ErrorReply, Faults, LinkControl, Reply,
-        Restart, scripts,
+        ConnectionControl, Delay, Direction, Dumped, ErrorReply, Faults, Hello, LinkControl,
+        Profile, Refusal, Refused, Reply, Restart, Slots, Undeclared, scripts,
     };
     pub use crate::session::gate::Gate;
 }

@@ -79,6 +79,37 @@ pub(crate) fn run(store: &mut Store, words: Words<'_>) -> Result<Outcome, Unusab
     Ok((command.run)(store, words))
 }
 
+/// Which words of a command are keys.
+pub(crate) enum KeyWords {
+    None,
+    /// The one after the name.
+    First,
+    /// All but the name.
+    All,
+}
+
+/// For the commands that the engine knows.
+pub(crate) fn key_words(name: &[u8]) -> KeyWords {
+    match name.to_ascii_lowercase().as_slice() {
+        b"ping" | b"echo" | b"time" | b"publish" | b"spublish" | b"pubsub" | b"dbsize"
+        | b"flushall" | b"keys" | b"scan" => KeyWords::None,
+        b"del" | b"exists" => KeyWords::All,
+        _ => KeyWords::First,
+    }
+}
+
+/// The keys of a command.
+pub(crate) fn keys(words: Words<'_>) -> &[Bytes] {
+    let Some((name, rest)) = words.split_first() else {
+        return &[];
+    };
+    match key_words(name) {
+        KeyWords::None => &[],
+        KeyWords::First => &rest[..rest.len().min(1)],
+        KeyWords::All => rest,
+    }
+}
+
 pub(crate) fn wrong_arity(name: &str) -> ErrorReply {
     ErrorReply(format!(
         "ERR wrong number of arguments for '{name}' command"

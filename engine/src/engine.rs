@@ -5,6 +5,8 @@
 //! `inner` is held for one command or one script, never across an await. Locks of connections may
 //! be taken while it is held, to deliver messages, but not the other way round.
 
+mod scripts;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -16,9 +18,9 @@ use parking_lot::Mutex;
 use super::commands::{self, Words};
 use super::faults::{Activity, Restart};
 use super::lua::Scripts;
-use super::number::parse_int;
+use super::profile::Profile;
 use super::replicas::{Replicas, next_run};
-use super::reply::{Outcome, Reply};
+use super::reply::Outcome;
 use super::resp_server::{Link, SERVER_VERSION, ServerConnection};
 use super::store::{Channel, Keys, Store};
 
@@ -33,6 +35,10 @@ pub struct Engine {
     cut: AtomicBool,
     /// So many replies to scripts are lost.
     lost_replies: AtomicU32,
+    /// What it refuses.
+    pub(crate) rules: Profile,
+    /// Whether connections begin as those of a server do.
+    wants_handshake: bool,
 }
 
 struct Inner {
@@ -53,11 +59,25 @@ struct Inner {
     password: Option<String>,
     /// How often clients ran each script, by SHA-1.
     scripts_run: BTreeMap<String, u64>,
+    rules: Profile,
+    /// How often each connection sent a command that the profile refuses.
+    refused: BTreeMap<(u64, String), u64>,
 }
 
 impl Engine {
     /// Makes an empty engine.
     pub fn new() -> Arc<Self> {
+        Self::make(None)
+    }
+
+    /// Makes an empty engine that refuses what another server refuses. Its connections speak RESP2 until HELLO asks
+    /// for RESP3, as those of a server do.
+    pub fn with_profile(profile: Profile) -> Arc<Self> {
+        Self::make(Some(profile))
+    }
+
+    fn make(profile: Option<Profile>) -> Arc<Self> {
+        let rules = profile.unwrap_or(Profile::REDIS);
         let inner = Inner {
             run: next_run(),
             delay: Duration::ZERO,
@@ -70,12 +90,16 @@ impl Engine {
             links_made: 0,
             password: None,
             scripts_run: BTreeMap::new(),
+            rules,
+            refused: BTreeMap::new(),
         };
         Arc::new(Engine {
             inner: Mutex::new(inner),
             paused: AtomicBool::new(false),
             cut: AtomicBool::new(false),
             lost_replies: AtomicU32::new(0),
+            rules,
+            wants_handshake: profile.is_some(),
         })
     }
 
@@ -192,10 +216,16 @@ impl Engine {
         format!("{:040x}", self.inner.lock().run)
     }
 
-    /// The reply to INFO: the section about the server.
-    pub(crate) fn info(&self) -> String {
+    /// The reply to INFO: one section, or both that the engine has.
+    pub(crate) fn info(&self, section: Option<&[u8]>) -> String {
         let run_id = self.run_id();
-        format!("# Server\r\nredis_version:{SERVER_VERSION}\r\nrun_id:{run_id}\r\n")
+        let server = format!("# Server\r\nredis_version:{SERVER_VERSION}\r\nrun_id:{run_id}\r\n");
+        let replication = "# Replication\r\nrole:master\r\n";
+        match section {
+            Some(section) if commands::is(section, "server") => server,
+            Some(section) if commands::is(section, "replication") => replication.to_owned(),
+            _ => format!("{server}\r\n{replication}"),
+        }
     }
 
     /// The next script that a client runs gets no reply: its connection breaks. Each call counts for one script.
@@ -291,6 +321,10 @@ impl Engine {
         inner.connections_made += 1;
         let id = inner.connections_made;
         let connection = make(id);
+        if self.wants_handshake {
+            // LOCKS: engine, then connection.
+            connection.expect_handshake();
+        }
         if inner.password.is_some() {
             // LOCKS: engine, then connection.
             connection.require_password();
@@ -330,6 +364,23 @@ impl Engine {
         self.inner.lock().password.clone()
     }
 
+    /// The profile, if the engine was [made with one](Self::with_profile).
+    pub fn profile(&self) -> Option<Profile> {
+        self.wants_handshake.then_some(self.rules)
+    }
+
+    /// Counts a command that the profile refuses.
+    pub(crate) fn count_refused(&self, connection: u64, command: &str) {
+        let mut inner = self.inner.lock();
+        let key = (connection, command.to_owned());
+        *inner.refused.entry(key).or_insert(0) += 1;
+    }
+
+    /// How often each connection sent a command that the profile refuses. Connections have the numbers of CLIENT ID.
+    pub fn refused(&self) -> BTreeMap<(u64, String), u64> {
+        self.inner.lock().refused.clone()
+    }
+
     /// Counts a command that concerns a connection.
     pub(crate) fn count(&self, name: &str) {
         self.inner.lock().count(name);
@@ -366,55 +417,6 @@ impl Inner {
             [name, ..] if commands::is(name, "script") => self.script(words),
             _ => commands::run(&mut self.scripts.store(), words)
                 .unwrap_or_else(|why| Err(commands::unusable(&why, words))),
-        }
-    }
-
-    fn eval(&mut self, words: Words<'_>, name: &str) -> Outcome {
-        let [_, script, number, rest @ ..] = words else {
-            return Err(commands::wrong_arity(name));
-        };
-        let number = parse_int(number).ok_or("ERR value is not an integer or out of range")?;
-        if number < 0 {
-            return Err("ERR Number of keys can't be negative".into());
-        }
-        let (keys, args) = usize::try_from(number)
-            .ok()
-            .and_then(|number| rest.split_at_checked(number))
-            .ok_or("ERR Number of keys can't be greater than number of args")?;
-        self.count(name);
-        let sha1 = if name == "eval" {
-            self.scripts.load(script)?
-        } else {
-            String::from_utf8_lossy(script).to_ascii_lowercase()
-        };
-        if self.scripts.is_loaded(&sha1) {
-            *self.scripts_run.entry(sha1.clone()).or_insert(0) += 1;
-        }
-        self.scripts.run(&sha1, keys, args)
-    }
-
-    fn script(&mut self, words: Words<'_>) -> Outcome {
-        match &words[1..] {
-            [] => Err(commands::wrong_arity("script")),
-            [verb, text] if commands::is(verb, "load") => {
-                Ok(Reply::Bulk(self.scripts.load(text)?.into_bytes()))
-            }
-            [verb, hashes @ ..] if commands::is(verb, "exists") && !hashes.is_empty() => {
-                let loaded = hashes.iter().map(|hash| {
-                    let sha1 = String::from_utf8_lossy(hash).to_ascii_lowercase();
-                    Ok(Reply::from(self.scripts.is_loaded(&sha1)))
-                });
-                Ok(Reply::Array(loaded.collect()))
-            }
-            [verb, ..] if commands::is(verb, "flush") => {
-                self.scripts.forget();
-                Ok(Reply::ok())
-            }
-            [verb, ..] => {
-                let verb = String::from_utf8_lossy(verb);
-                let text = format!("ERR unknown subcommand '{verb}'. Try SCRIPT HELP.");
-                Err(text.as_str().into())
-            }
         }
     }
 

@@ -146,6 +146,13 @@ fn run_words(lua: &Lua, words: &[Bytes]) -> Outcome {
     if forbidden.iter().any(|name| commands::is(&words[0], name)) {
         return Err("ERR This Redis command is not allowed from script".into());
     }
+    if let Some(declared) = &store.declared
+        && commands::keys(words)
+            .iter()
+            .any(|key| !declared.keys.contains(key))
+    {
+        return Err(declared.refusal.into());
+    }
     commands::run(&mut store, words).unwrap_or_else(|why| {
         Err(match why {
             Unusable::Unknown => "ERR Unknown Redis command called from script",

@@ -32,6 +32,7 @@
 //! One for each connection. It ends when the stream has ended for the server (the client is gone,
 //! or the connection broke), when the engine is dropped or restarted, or with its runtime.
 
+mod cluster;
 mod commands;
 mod control;
 mod decode;
@@ -41,6 +42,7 @@ mod encode;
 mod link;
 mod pipe;
 mod pubsub;
+mod refused;
 mod serve;
 mod server_connection;
 mod stream;

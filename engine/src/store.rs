@@ -56,7 +56,16 @@ pub(crate) struct Store {
     pub(crate) outbox: Vec<Message>,
     /// How often each command ran, also within scripts. Names in lower case.
     pub(crate) commands_run: BTreeMap<String, u64>,
+    /// The keys that the running script may use, if it may not use others.
+    pub(crate) declared: Option<Declared>,
     random: Lrand48,
+}
+
+/// The keys that the caller of a script has declared, and the words for others.
+#[derive(Debug)]
+pub(crate) struct Declared {
+    pub(crate) keys: Vec<Bytes>,
+    pub(crate) refusal: &'static str,
 }
 
 impl Store {
@@ -70,6 +79,7 @@ impl Store {
             subscribers: BTreeMap::new(),
             outbox: Vec::new(),
             commands_run: BTreeMap::new(),
+            declared: None,
             random: Lrand48::default(),
         }
     }

@@ -196,7 +196,12 @@ impl EmbeddedRedis {
     /// Starts a client of this engine with settings.
     pub fn builder(&self) -> ClientBuilder {
         let engine = self.clone();
-        let dialer = move |runtime: &Handle| engine.stream_dialer(runtime);
-        ClientBuilder::on(Ok(self.deployment()), Streams::Engine(Arc::new(dialer)))
+        let dialer = Arc::new(move |runtime: &Handle| engine.stream_dialer(runtime));
+        let streams = if self.is_like_a_server() {
+            Streams::EngineAsServer(dialer)
+        } else {
+            Streams::Engine(dialer)
+        };
+        ClientBuilder::on(Ok(self.deployment()), streams)
     }
 }

@@ -7,6 +7,8 @@ use tokio::runtime::Handle;
 
 use crate::transport::StreamDialer;
 
+type MakeDialer = Arc<dyn Fn(&Handle) -> StreamDialer + Send + Sync>;
+
 #[derive(Clone)]
 #[cfg_attr(
     not(all(feature = "fred", feature = "test-util")),
@@ -18,7 +20,9 @@ pub(super) enum Streams {
     Fred(StreamDialer),
     /// To an engine of this process, without login or TLS. A dialer is made for each client, and
     /// the engine's tasks run on the given runtime.
-    Engine(Arc<dyn Fn(&Handle) -> StreamDialer + Send + Sync>),
+    Engine(MakeDialer),
+    /// To an engine of this process that is like a server: with handshake and login.
+    EngineAsServer(MakeDialer),
     /// By a test, in this process.
     Test(StreamDialer),
 }
@@ -27,13 +31,16 @@ impl Streams {
     /// True if the client runs on the caller's runtime, so that paused time applies to all of its
     /// tasks.
     pub(super) fn are_in_process(&self) -> bool {
-        matches!(self, Streams::Engine(_) | Streams::Test(_))
+        matches!(
+            self,
+            Streams::Engine(_) | Streams::EngineAsServer(_) | Streams::Test(_)
+        )
     }
 
     pub(super) fn dialer(&self, runtime: &Handle) -> Option<StreamDialer> {
         match self {
             Streams::Sockets => None,
-            Streams::Engine(make) => Some(make(runtime)),
+            Streams::Engine(make) | Streams::EngineAsServer(make) => Some(make(runtime)),
             Streams::Fred(dialer) | Streams::Test(dialer) => Some(dialer.clone()),
         }
     }
@@ -45,6 +52,7 @@ impl fmt::Debug for Streams {
             Streams::Sockets => "Sockets",
             Streams::Fred(_) => "Fred",
             Streams::Engine(_) => "Engine",
+            Streams::EngineAsServer(_) => "EngineAsServer",
             Streams::Test(_) => "Test",
         })
     }

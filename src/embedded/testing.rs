@@ -5,7 +5,8 @@ use std::ops::Deref;
 
 use leasehold_engine::Engine;
 pub use leasehold_engine::{
-    ConnectionControl, Delay, Direction, Dumped, ErrorReply, Faults, LinkControl, Reply, Restart,
+    ConnectionControl, Delay, Direction, Dumped, ErrorReply, Faults, Hello, LinkControl, Profile,
+    Refusal, Refused, Reply, Restart, Slots, Undeclared,
 };
 
 use super::EmbeddedRedis;
@@ -28,6 +29,13 @@ impl Deref for EmbeddedRedis {
 }
 
 impl EmbeddedRedis {
+    /// An engine that refuses what another server refuses. A client has to await its handshake: make it by
+    /// `builder().connect()`.
+    #[doc(hidden)]
+    pub fn with_profile(profile: Profile) -> Self {
+        Self::of(Engine::with_profile(profile))
+    }
+
     /// How often clients ran each script, by its name.
     #[doc(hidden)]
     pub fn scripts_run(&self) -> BTreeMap<&'static str, u64> {

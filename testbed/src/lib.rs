@@ -7,7 +7,7 @@
 //!   test and end with it. A [`Proxy`], or a [`Line`] of them, disturbs connections on request.
 //! - A client without dependencies: [`Connection`] to one server, [`Routes`] to a deployment, and
 //!   [`Outside`], with the questions that tests ask about either.
-//! - [`KINDS`]: every kind of lock.
+//! - [`KINDS`]: every kind of lock. [`PROFILES`]: the servers of vendors, for the engine to be like them.
 //! - Waiting for a condition rather than for a duration: [`eventually`], [`soon`], [`timed`], and
 //!   [`wait_until`] for threads.
 #![expect(missing_docs, reason = "most names of a test bed explain themselves")]
@@ -37,6 +37,8 @@ mod hold;
 mod kind;
 mod outside;
 pub mod preload;
+#[cfg(feature = "locks")]
+mod profiles;
 /// A server, a proxy and a connection that need only the standard library.
 mod process {
     pub mod keeper;
@@ -73,5 +75,7 @@ pub use process::proxy::Proxy;
 pub use process::resp::{Connection, Reply};
 pub use process::server::{Server, is_missing, run_as_users};
 pub use process::waiting::wait_until;
+#[cfg(feature = "locks")]
+pub use profiles::PROFILES;
 pub use secure::{Folder, Secure};
 pub use waiting::{LIMIT, SOON, eventually, eventually_within, ms, soon, timed, within};

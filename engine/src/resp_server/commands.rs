@@ -1,5 +1,8 @@
 //! The commands that concern the connection. The engine runs all others.
 
+use tokio::time::Instant;
+
+use super::cluster::cluster;
 use super::encode::{self, Protocol};
 use super::pubsub::{self, Verb};
 use super::server_connection::{Phase, ServerConnection};
@@ -8,6 +11,7 @@ use crate::commands::{Words, is, wrong_arity};
 use crate::engine::Engine;
 use crate::faults::Faults;
 use crate::number::parse_int;
+use crate::profile::Hello;
 use crate::reply::{Bytes, ErrorReply, Outcome, Reply};
 
 const USER: &[u8] = b"default";
@@ -26,6 +30,9 @@ impl ServerConnection {
     pub(super) fn run(&self, engine: &Engine, words: Words<'_>) {
         let Some(name) = words.first() else { return };
         let name = name.to_ascii_lowercase();
+        if self.is_refused(engine, words) {
+            return;
+        }
         let is_authenticated = self.with(|state| state.is_authenticated);
         match name.as_slice() {
             _ if self.listens_only() && !pubsub::is_allowed(&name) => {
@@ -37,13 +44,23 @@ impl ServerConnection {
                 self.answer_counted(engine, "quit", &Ok(Reply::ok()));
                 self.with(|state| state.end(Phase::Draining));
             }
+            b"ping" if !is_authenticated && engine.rules.pings_before_login => {
+                self.answer(&engine.execute(words));
+            }
             _ if !is_authenticated => self.answer(&Err(NO_AUTH.into())),
             b"ping" if self.listens_only() => self.pong(engine, words),
             b"client" => self.answer_counted(engine, "client", &self.client(words)),
             b"select" => self.answer_counted(engine, "select", &select(words)),
+            b"cluster" => self.answer_counted(engine, "cluster", &cluster(engine, words)),
             b"info" => {
-                let info = engine.info().into_bytes();
+                let info = engine.info(words.get(1).map(Vec::as_slice)).into_bytes();
                 self.answer_counted(engine, "info", &Ok(Reply::Bulk(info)));
+            }
+            b"role" => {
+                let role = [Ok(Reply::Bulk(b"master".to_vec())), Ok(Reply::Int(0))];
+                let replicas = Ok(Reply::Array(Vec::new()));
+                let role = role.into_iter().chain([replicas]).collect();
+                self.answer_counted(engine, "role", &Ok(Reply::Array(role)));
             }
             b"wait" | b"waitaof" => self.begin_wait(engine, words),
             b"subscribe" => self.subscribe(engine, Verb::PLAIN, words),
@@ -83,10 +100,15 @@ impl ServerConnection {
 
     fn hello(&self, engine: &Engine, words: Words<'_>) {
         engine.count("hello");
+        let mode = if engine.rules.is_cluster {
+            "cluster"
+        } else {
+            "standalone"
+        };
         match self.negotiate(engine, words) {
             Err(error) => self.answer(&Err(error)),
             Ok(()) => self.with(|state| {
-                state.send(|out, protocol| encode::welcome(out, protocol, self.id));
+                state.send(|out, protocol| encode::welcome(out, protocol, self.id, mode));
             }),
         }
     }
@@ -95,7 +117,14 @@ impl ServerConnection {
         let protocol = match words.get(1).map(|number| parse_int(number)) {
             None => None,
             Some(Some(2)) => Some(Protocol::Resp2),
-            Some(Some(3)) => Some(Protocol::Resp3),
+            Some(Some(3)) => match engine.rules.hello {
+                Hello::Resp3 => Some(Protocol::Resp3),
+                Hello::Resp2 => Some(Protocol::Resp2),
+                Hello::Refused(words) => {
+                    engine.count_refused(self.id, "HELLO 3");
+                    return Err(words.into());
+                }
+            },
             Some(Some(_)) => return Err("NOPROTO unsupported protocol version".into()),
             Some(None) => {
                 return Err("ERR Protocol version is not an integer or out of range".into());
@@ -159,7 +188,13 @@ impl ServerConnection {
         if user != USER || !right {
             return Err(WRONG_PASSWORD.into());
         }
-        self.with(|state| state.is_authenticated = true);
+        let login_ends = engine.rules.login_lasts.map(|lasts| Instant::now() + lasts);
+        self.with(|state| {
+            state.is_authenticated = true;
+            state.login_ends = login_ends;
+        });
+        // The task waits for the end of the former login.
+        self.wake();
         Ok(())
     }
 

@@ -89,7 +89,7 @@ pub(super) fn confirmation(
 }
 
 /// The reply to HELLO. RESP2 has no maps: there, names and values take turns.
-pub(super) fn welcome(out: &mut BytesMut, protocol: Protocol, id: u64) {
+pub(super) fn welcome(out: &mut BytesMut, protocol: Protocol, id: u64, mode: &str) {
     match protocol {
         Protocol::Resp2 => line(out, '*', "14"),
         Protocol::Resp3 => line(out, '%', "7"),
@@ -104,7 +104,7 @@ pub(super) fn welcome(out: &mut BytesMut, protocol: Protocol, id: u64) {
     line(out, ':', protocol.number());
     bulk(out, b"id");
     line(out, ':', &id.to_string());
-    texts(out, "mode", "standalone");
+    texts(out, "mode", mode);
     texts(out, "role", "master");
     bulk(out, b"modules");
     line(out, '*', "0");

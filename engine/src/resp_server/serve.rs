@@ -110,6 +110,7 @@ impl ServerTask {
                 More::Perhaps
             }
             more = read(&mut self.reader, &mut self.read) => more,
+            () = self.connection.login_ends() => More::Ended,
         }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::BytesMut;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
-use tokio::time::sleep_until;
+use tokio::time::{Instant, sleep_until};
 
 use super::duplex::Duplex;
 use super::encode::{self, Protocol};
@@ -26,6 +26,8 @@ pub(crate) struct ServerConnection {
 pub(super) struct State {
     pub(super) protocol: Protocol,
     pub(super) is_authenticated: bool,
+    /// When the server ends the connection, unless the client logs in again.
+    pub(super) login_ends: Option<Instant>,
     pub(super) name: Bytes,
     pub(super) channels: BTreeSet<Channel>,
     /// Output that the task has not taken yet.
@@ -55,6 +57,7 @@ impl ServerConnection {
             // Clients within the process begin without a handshake, and speak RESP3.
             protocol: Protocol::Resp3,
             is_authenticated: true,
+            login_ends: None,
             name: Bytes::new(),
             channels: BTreeSet::new(),
             out: BytesMut::new(),
@@ -67,6 +70,19 @@ impl ServerConnection {
             stream,
             state: Mutex::new(state),
             wake: Notify::new(),
+        }
+    }
+
+    /// Begins as a connection to a server does.
+    pub(crate) fn expect_handshake(&self) {
+        self.with(|state| state.protocol = Protocol::Resp2);
+    }
+
+    /// Until the last login has ended.
+    pub(super) async fn login_ends(&self) {
+        match self.with(|state| state.login_ends) {
+            Some(end) => sleep_until(end).await,
+            None => std::future::pending().await,
         }
     }
 

@@ -3,6 +3,7 @@
 mod answers;
 mod breaks;
 mod faults;
+mod profiles;
 mod raw;
 mod resp2;
 mod seeds;

@@ -23,7 +23,7 @@ const NAME_MAX: usize = 64;
 impl ClientBuilder {
     fn clock(&self) -> Clock {
         let clock = Clock::new(match self.streams {
-            Streams::Engine(_) => Counts::TimerTime,
+            Streams::Engine(_) | Streams::EngineAsServer(_) => Counts::TimerTime,
             _ => Counts::AllTime,
         });
         #[cfg(feature = "test-util")]

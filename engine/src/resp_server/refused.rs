@@ -1,0 +1,68 @@
+//! What the profile of the engine refuses to connections.
+
+use super::server_connection::{Phase, ServerConnection};
+use crate::commands::{self, Unusable, Words};
+use crate::engine::Engine;
+use crate::profile::{Refusal, Slots};
+use crate::reply::ErrorReply;
+use crate::slot;
+
+impl ServerConnection {
+    /// Answers a command that the profile refuses. Returns whether it does.
+    pub(super) fn is_refused(&self, engine: &Engine, words: Words<'_>) -> bool {
+        let profile = engine.rules;
+        let answer = match profile.refusal(words) {
+            // Permissions are those of a user, who is not known yet.
+            Some((_, Refusal::Forbidden)) if !self.with(|state| state.is_authenticated) => {
+                return false;
+            }
+            Some((command, refusal)) => {
+                engine.count_refused(self.id, &counted(command, words));
+                match refusal {
+                    Refusal::Closed => {
+                        self.with(|state| state.end(Phase::Draining));
+                        return true;
+                    }
+                    Refusal::Unknown => unknown(command, words),
+                    Refusal::Forbidden => forbidden(command),
+                    Refusal::Words(text) => text.into(),
+                }
+            }
+            None if profile.slots == Slots::One && !slot::is_one(commands::keys(words)) => {
+                Slots::CROSSSLOT.into()
+            }
+            None => return false,
+        };
+        self.answer(&Err(answer));
+        true
+    }
+}
+
+/// CLIENT SETINFO sets two things, by two commands.
+fn counted(command: &str, words: Words<'_>) -> String {
+    match words {
+        [_, _, what, ..] if command == "CLIENT SETINFO" => {
+            format!("{command} {}", String::from_utf8_lossy(what))
+        }
+        _ => command.to_owned(),
+    }
+}
+
+fn unknown(command: &str, words: Words<'_>) -> ErrorReply {
+    match command.split_once(' ') {
+        None => commands::unusable(&Unusable::Unknown, words),
+        Some((name, _)) => {
+            let given = String::from_utf8_lossy(&words[1]);
+            ErrorReply(format!(
+                "ERR unknown subcommand '{given}'. Try {name} HELP."
+            ))
+        }
+    }
+}
+
+fn forbidden(command: &str) -> ErrorReply {
+    let command = command.to_ascii_lowercase().replace(' ', "|");
+    ErrorReply(format!(
+        "NOPERM this user has no permissions to run the '{command}' command"
+    ))
+}
