@@ -10,6 +10,7 @@
 //! | [services] | shutdown, leader election, cron jobs, worker slots, each as a tested program |
 //! | [testing] | how to test code that takes locks |
 //! | [deployments] | URLs, failovers, replicas, clusters |
+//! | [servers] | which kinds work on managed servers and behind proxies |
 //! | [operations] | server settings, keys and rights, memory and connections, settings of the client |
 //! | [telemetry] | metrics, spans, a dashboard and alerts |
 //! | [alerts] | for each alert, what happened and what to do |
@@ -39,6 +40,7 @@ pages! {
     guarantees = "guarantees.md",
     interop = "interop.md",
     operations = "operations.md",
+    servers = "servers.md",
     services = "services.md",
     telemetry = "telemetry.md",
     testing = "testing.md",

@@ -1,0 +1,333 @@
+//! What a lock must do on every server, or be refused at the start.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use futures::future::try_join_all;
+use leasehold::settings::Credentials;
+use leasehold::test_util::Profile;
+use leasehold::{Client, EmbeddedRedis, Ended, Error, HoldState, Lease, Lock, LockGuard, Owner};
+use leasehold_testbed::{Kind, ms};
+use tokio::time::{Instant, sleep, timeout};
+
+/// Renewed holds last this long.
+const LEASE: Duration = Duration::from_secs(3);
+/// Long enough for a hold to be lost if it is not renewed.
+const LEASES: u32 = 4;
+/// A login token is valid for this long.
+const TOKEN: Duration = Duration::from_secs(15 * 60);
+const NAME: &str = "orders";
+/// A waiter that has no messages asks again within this time.
+const POLL_MAX: Duration = Duration::from_secs(20);
+
+/// A kind on a server.
+pub(crate) struct Cell {
+    pub(crate) engine: EmbeddedRedis,
+    pub(crate) kind: Kind,
+}
+
+/// What did not work.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// The client did not connect.
+    AtStart(String),
+    /// A call failed, or something did not happen.
+    Later(String),
+}
+
+/// `Ok` may tell with what it worked.
+pub(crate) type Outcome = Result<Option<&'static str>, Fault>;
+
+/// A behaviour and its name in the table.
+pub(crate) struct Behaviour {
+    pub(crate) name: &'static str,
+    pub(crate) run: fn(Cell) -> futures::future::LocalBoxFuture<'static, Outcome>,
+}
+
+macro_rules! behaviours {
+    ($($name:literal: $run:ident,)*) => {
+        &[$(Behaviour { name: $name, run: |cell| Box::pin($run(cell)) },)*]
+    };
+}
+
+/// For each kind.
+pub(crate) const OF_KINDS: &[Behaviour] = behaviours! {
+    "take": take,
+    "exclude": exclude,
+    "wake": wake,
+    "renew 1": renew_one,
+    "renew 3": renew_three,
+    "renew 600": renew_many,
+    "re-enter": re_enter,
+    "notice a loss": notice,
+    "inspect": inspect,
+    "list": list,
+    "force": force,
+};
+
+/// For the client, whatever it locks. The kind is the plain lock.
+pub(crate) const OF_CLIENTS: &[Behaviour] = behaviours! {
+    "ping": ping,
+    "preflight": preflight,
+    "log in again": log_in_again,
+    "ask once": ask_once,
+    "preflight asks once": preflight_asks_once,
+};
+
+impl Cell {
+    pub(crate) fn new(profile: Profile, kind: Kind) -> Self {
+        let engine = EmbeddedRedis::with_profile(profile);
+        Cell { engine, kind }
+    }
+
+    async fn client(&self) -> Result<Client, Fault> {
+        let client = self.engine.builder().lease(LEASE).connect().await;
+        client.map_err(|error| Fault::AtStart(error.to_string()))
+    }
+
+    fn lock(&self, client: &Client) -> Lock {
+        self.kind.lock(client, NAME)
+    }
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "for map_err")]
+fn said(error: Error) -> Fault {
+    Fault::Later(error.to_string())
+}
+
+#[expect(clippy::fn_params_excessive_bools, reason = "a claim")]
+fn ensure(holds: bool, what: &str) -> Result<(), Fault> {
+    if holds { Ok(()) } else { Err(later(what)) }
+}
+
+fn later(what: &str) -> Fault {
+    Fault::Later(what.to_owned())
+}
+
+async fn take(cell: Cell) -> Outcome {
+    let (client, other) = (cell.client().await?, cell.client().await?);
+    for client in [&client, &other, &client] {
+        let guard = cell.lock(client).lock().await.map_err(said)?;
+        ensure(
+            cell.lock(&other).is_locked().await.map_err(said)?,
+            "it looks free",
+        )?;
+        guard.unlock().await.map_err(said)?;
+        ensure(
+            !cell.lock(&other).is_locked().await.map_err(said)?,
+            "it is not free",
+        )?;
+    }
+    Ok(None)
+}
+
+async fn exclude(cell: Cell) -> Outcome {
+    let (client, other) = (cell.client().await?, cell.client().await?);
+    let guard = cell.lock(&client).lock().await.map_err(said)?;
+    let second = cell.lock(&other).try_lock_now(Lease::Renewed).await;
+    match second {
+        Ok(_) if cell.kind.exclusive => return Err(later("two holders")),
+        Ok(second) => second.unlock().await.map_err(said)?,
+        Err(error) if error.is_timeout() && cell.kind.exclusive => {}
+        Err(error) => return Err(said(error)),
+    }
+    guard.unlock().await.map_err(said)?;
+    Ok(None)
+}
+
+async fn wake(cell: Cell) -> Outcome {
+    let (client, other) = (cell.client().await?, cell.client().await?);
+    // A writer is in the way of readers as well.
+    let first: Lock = if cell.kind.exclusive {
+        cell.lock(&client)
+    } else {
+        client.read_write_lock(NAME).write().clone()
+    };
+    let guard = first.lock().await.map_err(said)?;
+    let second = cell.lock(&other);
+    let waiter = timeout(LEASE * LEASES + POLL_MAX, second.lock());
+    let release = async {
+        sleep(LEASE * LEASES).await;
+        ensure(guard.state() == HoldState::Held, "the hold was lost")?;
+        guard.unlock().await.map_err(said)?;
+        Ok::<_, Fault>(Instant::now())
+    };
+    let granted = async {
+        let taken = waiter.await.map_err(|_| later("the waiter hangs"))?;
+        let taken = taken.map_err(said)?;
+        Ok::<_, Fault>((taken, Instant::now()))
+    };
+    let ((taken, granted), released) = futures::future::try_join(granted, release).await?;
+    taken.unlock().await.map_err(said)?;
+    let late = granted.saturating_duration_since(released);
+    Ok((late > ms(cell.kind.late_ms())).then_some("waiters ask"))
+}
+
+async fn renew(cell: &Cell, holds: u32) -> Outcome {
+    let client = cell.client().await?;
+    let locks: Vec<_> = (0..holds)
+        .map(|number| cell.kind.lock(&client, &format!("{NAME}:{number}")))
+        .collect();
+    let guards = try_join_all(locks.iter().map(Lock::lock)).await;
+    let guards: Vec<LockGuard> = guards.map_err(said)?;
+    sleep(LEASE * LEASES).await;
+    let lost = guards
+        .iter()
+        .filter(|guard| guard.state() == HoldState::Lost)
+        .count();
+    ensure(lost == 0, &format!("{lost} of {holds} holds were lost"))?;
+    let unsure = guards.iter().any(|guard| guard.state() != HoldState::Held);
+    ensure(!unsure, "a hold is uncertain")?;
+    for guard in guards {
+        guard.unlock().await.map_err(said)?;
+    }
+    Ok(None)
+}
+
+async fn renew_one(cell: Cell) -> Outcome {
+    renew(&cell, 1).await
+}
+
+async fn renew_three(cell: Cell) -> Outcome {
+    if !cell.kind.exclusive {
+        // Three readers of one lock, beside those of three locks.
+        let (client, other) = (cell.client().await?, cell.client().await?);
+        let readers = [&client, &other, &client].map(|client| cell.lock(client));
+        let guards = try_join_all(readers.iter().map(Lock::lock)).await;
+        let guards = guards.map_err(said)?;
+        sleep(LEASE * LEASES).await;
+        let held = guards.iter().all(|guard| guard.state() == HoldState::Held);
+        ensure(held, "a reader was lost")?;
+    }
+    renew(&cell, 3).await
+}
+
+async fn renew_many(cell: Cell) -> Outcome {
+    renew(&cell, 600).await
+}
+
+async fn re_enter(cell: Cell) -> Outcome {
+    if !cell.kind.reentrant {
+        return Ok(None);
+    }
+    let client = cell.client().await?;
+    let owner = Owner::new();
+    let lock = cell.lock(&client).owned_by(&owner);
+    let outer = lock.lock().await.map_err(said)?;
+    let inner = lock.lock().await.map_err(said)?;
+    sleep(LEASE * LEASES).await;
+    inner.unlock().await.map_err(said)?;
+    ensure(outer.state() == HoldState::Held, "the outer hold was lost")?;
+    outer.unlock().await.map_err(said)?;
+    ensure(
+        !lock.is_locked().await.map_err(said)?,
+        "it is not free at the end",
+    )?;
+    Ok(None)
+}
+
+async fn notice(cell: Cell) -> Outcome {
+    let client = cell.client().await?;
+    let guard = cell.lock(&client).lock().await.map_err(said)?;
+    for key in cell.kind.keys(NAME) {
+        cell.engine.remove(key.as_bytes());
+    }
+    let ended = timeout(LEASE * 2, guard.ended()).await;
+    match ended {
+        Ok(Ended::Lost(_)) => Ok(None),
+        Ok(other) => Err(later(&format!("{other:?}"))),
+        Err(_) => Err(later("the holder does not notice")),
+    }
+}
+
+async fn inspect(cell: Cell) -> Outcome {
+    let (client, other) = (cell.client().await?, cell.client().await?);
+    let guard = cell.lock(&client).lock().await.map_err(said)?;
+    let holder = cell.lock(&other).holder().await.map_err(said)?;
+    ensure(holder.is_some(), "no holder is seen")?;
+    guard.unlock().await.map_err(said)?;
+    Ok(None)
+}
+
+async fn list(cell: Cell) -> Outcome {
+    let client = cell.client().await?;
+    let guard = cell.lock(&client).lock().await.map_err(said)?;
+    let found = client.locks("orders*").await.map_err(said)?;
+    ensure(!found.is_empty(), "it is not listed")?;
+    guard.unlock().await.map_err(said)?;
+    Ok(None)
+}
+
+async fn force(cell: Cell) -> Outcome {
+    let (client, other) = (cell.client().await?, cell.client().await?);
+    let guard = cell.lock(&client).lock().await.map_err(said)?;
+    sleep(LEASE).await;
+    let freed = cell.lock(&other).force_unlock().await.map_err(said)?;
+    ensure(freed, "nothing was freed")?;
+    let noticed = timeout(LEASE * 2, guard.ended()).await;
+    ensure(noticed.is_ok(), "the holder does not notice")?;
+    Ok(None)
+}
+
+async fn ping(cell: Cell) -> Outcome {
+    let client = cell.client().await?;
+    client.ping().await.map_err(said)?;
+    Ok(None)
+}
+
+async fn preflight(cell: Cell) -> Outcome {
+    let client = cell.client().await?;
+    client.preflight().await.map_err(said)?;
+    Ok(None)
+}
+
+/// Nothing is lost when the server ends connections whose login is old.
+async fn log_in_again(cell: Cell) -> Outcome {
+    let profile = cell.engine.profile().expect("it was made with one");
+    let Some(lasts) = profile.login_lasts else {
+        return Ok(None);
+    };
+    cell.engine.require_password("token");
+    // A token is valid for 15 minutes, and the provider makes a new one for each login.
+    let token = || async { Ok(Credentials::new("default", "token").valid_for(TOKEN)) };
+    let client = cell.engine.builder().credentials(token).connect().await;
+    let client = client.map_err(|error| Fault::AtStart(error.to_string()))?;
+    let guard = cell.lock(&client).lock().await.map_err(said)?;
+    sleep(lasts * 2).await;
+    ensure(guard.state() == HoldState::Held, "the hold was lost")?;
+    guard.unlock().await.map_err(said)?;
+    Ok(None)
+}
+
+/// No connection sends a refused command twice, however long it lives.
+async fn ask_once(cell: Cell) -> Outcome {
+    let (client, other) = (cell.client().await?, cell.client().await?);
+    for _ in 0..2 {
+        let guard = cell.lock(&client).lock().await.map_err(said)?;
+        let second = cell.lock(&other);
+        let waiter = second.lock();
+        let release = async {
+            sleep(LEASE * LEASES).await;
+            guard.unlock().await
+        };
+        let (taken, released) = futures::future::join(waiter, release).await;
+        released.map_err(said)?;
+        taken.map_err(said)?.unlock().await.map_err(said)?;
+    }
+    no_repetition(&cell)
+}
+
+async fn preflight_asks_once(cell: Cell) -> Outcome {
+    let client = cell.client().await?;
+    client.preflight().await.map_err(said)?;
+    no_repetition(&cell)
+}
+
+fn no_repetition(cell: &Cell) -> Outcome {
+    let refused = cell.engine.refused().into_iter();
+    let again = refused.filter(|(_, times)| *times > 1);
+    let again: BTreeSet<_> = again.map(|((_, command), _)| command).collect();
+    let again: Vec<_> = again.into_iter().collect();
+    ensure(again.is_empty(), &format!("again: {}", again.join(", ")))?;
+    Ok(None)
+}

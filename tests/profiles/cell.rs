@@ -1,0 +1,92 @@
+//! One cell of the matrix: what came out of all behaviours of a kind on a server.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::time::Duration;
+
+use leasehold::test_util::Profile;
+use leasehold_testbed::Kind;
+use tokio::runtime::Builder;
+use tokio::time::timeout;
+
+use crate::behaviours::{Behaviour, Cell, Fault, Outcome};
+
+/// No behaviour takes longer, by the clock of the test.
+const LIMIT: Duration = Duration::from_secs(40 * 3600);
+
+/// What came out of a cell.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Result {
+    Works,
+    /// It works, but not as on Redis.
+    With(&'static str),
+    /// The client did not connect.
+    Refused(String),
+    /// These behaviours failed, the first of them with these words.
+    Fails(Vec<&'static str>, String),
+}
+
+/// Runs each behaviour on an engine of its own.
+pub(crate) fn run(profile: Profile, kind: Kind, behaviours: &[Behaviour]) -> Result {
+    let (mut refused, mut failed, mut with) = (None, Vec::new(), BTreeSet::new());
+    let mut words = None;
+    for behaviour in behaviours {
+        match one(profile, kind, behaviour) {
+            Ok(note) => with.extend(note),
+            Err(Fault::AtStart(why)) => refused = refused.or(Some(why)),
+            Err(Fault::Later(why)) => {
+                failed.push(behaviour.name);
+                words = words.or(Some(why));
+            }
+        }
+    }
+    match (refused, words) {
+        (_, Some(words)) => Result::Fails(failed, essence(&words)),
+        (Some(why), None) => Result::Refused(essence(&why)),
+        (None, None) => with.pop_first().map_or(Result::Works, Result::With),
+    }
+}
+
+fn one(profile: Profile, kind: Kind, behaviour: &Behaviour) -> Outcome {
+    let runtime = Builder::new_current_thread()
+        .enable_all()
+        .start_paused(true)
+        .build()
+        .expect("a runtime");
+    let outcome = runtime.block_on(async {
+        let cell = Cell::new(profile, kind);
+        timeout(LIMIT, (behaviour.run)(cell)).await
+    });
+    outcome.unwrap_or_else(|_| Err(Fault::Later("it hangs".to_owned())))
+}
+
+/// What the server said, without the names that differ from run to run.
+fn essence(error: &str) -> String {
+    let said = ["detail=`", "cause=`"].iter().find_map(|begin| {
+        let (_, rest) = error.split_once(begin)?;
+        rest.strip_suffix('`')
+    });
+    let mut said = said.unwrap_or(error);
+    if let Some((_, rest)) = said.split_once("embedded-") {
+        said = rest.split_once(": ").map_or(rest, |(_, rest)| rest);
+    }
+    let ends = [
+        ", with args beginning",
+        " script: ",
+        ": the server is a node",
+    ];
+    let ends = ends.iter().filter_map(|end| said.find(end));
+    said[..ends.min().unwrap_or(said.len())].to_owned()
+}
+
+/// One word for the table.
+impl fmt::Display for Result {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Result::Works => "works",
+            Result::With(with) => with,
+            Result::Refused(_) => "refused",
+            Result::Fails(..) => "fails",
+        })
+    }
+}

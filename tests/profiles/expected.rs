@@ -1,0 +1,136 @@
+//! What is expected of each cell. A cell that is not named works.
+//!
+//! A cell that does better than expected fails the test as well, so that this list and the page say what is.
+
+use crate::cell::Result;
+
+/// What a cell comes to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Expected {
+    Works,
+    /// With this difference.
+    #[expect(dead_code, reason = "no server comes to that today")]
+    With(&'static str),
+    /// The client does not connect, and its error has these words.
+    Refused(&'static str),
+    /// Something does not work yet, and the first failure has these words.
+    Fails(&'static str),
+}
+
+use Expected::{Fails, Refused, With};
+
+/// The kinds of a row: all, some, or the client itself.
+#[derive(Clone, Copy)]
+enum Of {
+    All,
+    Kinds(&'static [&'static str]),
+}
+
+struct Row(&'static str, Of, Expected);
+
+/// The column of what does not depend on the kind.
+pub(crate) const CLIENT: &str = "client";
+
+const NO_RESP3: Expected = Refused("this client needs RESP3");
+const PREFLIGHT_REPEATS: Expected = Fails("again: CONFIG");
+
+/// The first row that names a cell counts.
+const ROWS: &[Row] = &[
+    Row(
+        "ElastiCache, cluster mode",
+        Of::Kinds(&[CLIENT]),
+        PREFLIGHT_REPEATS,
+    ),
+    Row(
+        "ElastiCache, IAM login",
+        Of::Kinds(&[CLIENT]),
+        PREFLIGHT_REPEATS,
+    ),
+    Row("MemoryDB", Of::Kinds(&[CLIENT]), PREFLIGHT_REPEATS),
+    Row(
+        "Memorystore for Redis Cluster",
+        Of::Kinds(&[CLIENT]),
+        PREFLIGHT_REPEATS,
+    ),
+    Row(
+        "Memorystore for Valkey",
+        Of::Kinds(&[CLIENT]),
+        PREFLIGHT_REPEATS,
+    ),
+    Row(
+        "ElastiCache Serverless",
+        Of::Kinds(&[CLIENT]),
+        Fails("without any input keys"),
+    ),
+    Row(
+        "ElastiCache Serverless",
+        Of::Kinds(&["read"]),
+        Fails("attempted to access keys"),
+    ),
+    Row(
+        "ElastiCache Serverless",
+        Of::All,
+        Fails("the hold was lost"),
+    ),
+    Row(
+        "Azure Managed Redis, Enterprise policy",
+        Of::Kinds(&["multi"]),
+        Fails("CROSSSLOT"),
+    ),
+    Row("Redis Software and Cloud, RESP2", Of::All, NO_RESP3),
+    Row(
+        "Alibaba Tair, cluster behind a proxy",
+        Of::Kinds(&[CLIENT]),
+        Fails("number of keys"),
+    ),
+    Row(
+        "Alibaba Tair, cluster behind a proxy",
+        Of::Kinds(&["multi"]),
+        Fails("in same slot"),
+    ),
+    Row(
+        "Alibaba Tair, cluster behind a proxy",
+        Of::All,
+        Fails("bad lua script"),
+    ),
+    Row("Tencent Cloud, cluster behind a proxy", Of::All, NO_RESP3),
+    Row("Dragonfly", Of::Kinds(&[CLIENT]), Expected::Works),
+    Row("Dragonfly", Of::All, Fails("undeclared key")),
+    Row(
+        "Garnet, without --lua",
+        Of::All,
+        Fails("Lua scripting support disabled"),
+    ),
+    Row("Kvrocks, resp3-enabled no", Of::All, NO_RESP3),
+    Row(
+        "OCI Cache, sharded",
+        Of::All,
+        Fails("unknown command 'EVALSHA'"),
+    ),
+    Row("Envoy", Of::All, NO_RESP3),
+    Row("Twemproxy", Of::All, Refused("closed the connection")),
+];
+
+pub(crate) fn expected(profile: &str, kind: &str) -> Expected {
+    let of = |row: &&Row| {
+        row.0 == profile
+            && match row.1 {
+                Of::All => true,
+                Of::Kinds(kinds) => kinds.contains(&kind),
+            }
+    };
+    ROWS.iter().find(of).map_or(Expected::Works, |row| row.2)
+}
+
+impl Expected {
+    pub(crate) fn is(self, result: &Result) -> bool {
+        match (self, result) {
+            (Expected::Works, Result::Works) => true,
+            (With(expected), Result::With(with)) => expected == *with,
+            (Refused(words), Result::Refused(why)) | (Fails(words), Result::Fails(_, why)) => {
+                why.contains(words)
+            }
+            _ => false,
+        }
+    }
+}
