@@ -9,7 +9,7 @@ use leasehold::test_util::{ErrorReply, Reply, scripts};
 use leasehold::{Client, ClientBuilder, EmbeddedRedis, Error, blocking};
 use tokio::time::Instant;
 
-use crate::{Borrowed, Outside, SOON, eventually, ms, wait_until};
+use crate::{Borrowed, Outside, PROFILES, SOON, eventually, ms, wait_until};
 
 /// How a suite makes its connections to a URL.
 pub type Connect = fn(&str) -> ClientBuilder;
@@ -33,9 +33,14 @@ impl Bed {
         Bed::Server(Box::new(Borrowed::take()), connect)
     }
 
-    /// The engine. With paused time every instant is exact.
+    /// The engine. With paused time every instant is exact. `LEASEHOLD_PROFILE` names one of the [`PROFILES`].
     pub fn embedded() -> Self {
-        Bed::Embedded(EmbeddedRedis::new())
+        let Ok(name) = std::env::var("LEASEHOLD_PROFILE") else {
+            return Bed::Embedded(EmbeddedRedis::new());
+        };
+        let profile = PROFILES.iter().find(|profile| profile.name == name);
+        let profile = profile.unwrap_or_else(|| panic!("no profile is called {name}"));
+        Bed::Embedded(EmbeddedRedis::with_profile(*profile))
     }
 
     /// An engine that knows all scripts, so that each call is one request.
@@ -242,7 +247,15 @@ impl Bed {
     pub fn publish(&self, channel: &str, message: &str) {
         match self {
             Bed::Server(server, _) => server.publish(channel, message),
-            Bed::Embedded(_) => drop(self.command(&["PUBLISH", channel, message])),
+            Bed::Embedded(engine) => {
+                let profile = engine.profile();
+                let publish = if profile.is_some_and(|profile| profile.is_cluster) {
+                    "SPUBLISH"
+                } else {
+                    "PUBLISH"
+                };
+                drop(self.command(&[publish, channel, message]));
+            }
         }
     }
 
