@@ -11,6 +11,7 @@
 //! | [testing] | how to test code that takes locks |
 //! | [deployments] | URLs, failovers, replicas, clusters |
 //! | [servers] | which kinds work on managed servers and behind proxies |
+//! | [networks] | Kubernetes, NAT and tunnels, names that move, proxies |
 //! | [operations] | server settings, keys and rights, memory and connections, settings of the client |
 //! | [telemetry] | metrics, spans, a dashboard and alerts |
 //! | [alerts] | for each alert, what happened and what to do |
@@ -39,6 +40,7 @@ pages! {
     fencing = "fencing.md",
     guarantees = "guarantees.md",
     interop = "interop.md",
+    networks = "networks.md",
     operations = "operations.md",
     servers = "servers.md",
     services = "services.md",

@@ -6,4 +6,6 @@ pub use crate::durability::Durability;
 #[doc(inline)]
 pub use crate::transport::TlsOptions;
 #[doc(inline)]
-pub use crate::transport::{Credentials, CredentialsFuture, CredentialsProvider, ShardedPubSub};
+pub use crate::transport::{
+    AddressMap, Credentials, CredentialsFuture, CredentialsProvider, ShardedPubSub,
+};

@@ -54,6 +54,12 @@ pub(crate) struct ServerArguments {
     /// The name that the server's certificate must have. Default: the host of the URL.
     #[arg(long, global = true, value_name = "NAME")]
     pub(crate) tls_server_name: Option<String>,
+    /// Where to connect to, in place of an address that the servers announce: HOST:PORT=HOST:PORT. May be repeated, or
+    /// several with commas between them. Default: LEASEHOLD_ADDRESS_MAP.
+    ///
+    /// For redis-cluster:// and redis-sentinel://, through tunnels or NAT.
+    #[arg(long, global = true, value_name = "FROM=TO", value_delimiter = ',')]
+    pub(crate) address_map: Vec<String>,
     /// How long to try again while the server cannot be reached. Default: for `run` the time of --wait, otherwise one
     /// attempt.
     #[arg(long, global = true, value_parser = span, value_name = "TIME")]

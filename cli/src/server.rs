@@ -4,7 +4,7 @@ use std::env;
 use std::path::Path;
 use std::time::Duration;
 
-use leasehold::settings::{Credentials, TlsOptions};
+use leasehold::settings::{AddressMap, Credentials, TlsOptions};
 use leasehold::{Client, ClientBuilder};
 use tokio::time::Instant;
 
@@ -16,6 +16,7 @@ pub(crate) const CREDENTIALS: [&str; 3] = [URL, USER, PASSWORD];
 const URL: &str = "LEASEHOLD_URL";
 const USER: &str = "LEASEHOLD_USER";
 const PASSWORD: &str = "LEASEHOLD_PASSWORD";
+const ADDRESS_MAP: &str = "LEASEHOLD_ADDRESS_MAP";
 
 /// The pauses between two attempts to connect.
 const PAUSE_MIN: Duration = Duration::from_millis(50);
@@ -40,7 +41,8 @@ impl ServerArguments {
         let mut pause = PAUSE_MIN;
         loop {
             let builder = Client::builder(&self.url()?).command_timeout(self.command_timeout);
-            let builder = settings(self.with_tls(self.with_credentials(builder)?));
+            let builder = self.with_address_map(self.with_credentials(builder)?)?;
+            let builder = settings(self.with_tls(builder));
             let failure = match builder.connect().await {
                 Ok(client) => return Ok(client),
                 Err(error) => Failure::from(error),
@@ -56,7 +58,6 @@ impl ServerArguments {
     }
 
     fn url(&self) -> Result<String, Failure> {
-        let set = |name| env::var(name).ok().filter(|value| !value.is_empty());
         let url = self
             .url
             .clone()
@@ -95,6 +96,27 @@ impl ServerArguments {
         })
     }
 
+    fn with_address_map(&self, builder: ClientBuilder) -> Result<ClientBuilder, Failure> {
+        let set = set(ADDRESS_MAP);
+        let entries: Vec<&str> = match &set {
+            _ if !self.address_map.is_empty() => {
+                self.address_map.iter().map(String::as_str).collect()
+            }
+            Some(set) => set.split(',').collect(),
+            None => return Ok(builder),
+        };
+        let pairs = entries.into_iter().map(|entry| {
+            let pair = entry.trim().split_once('=');
+            pair.ok_or_else(|| {
+                Failure::usage(format!(
+                    "an address map of `{entry}`: write FROM=TO, each HOST:PORT"
+                ))
+            })
+        });
+        let pairs = pairs.collect::<Result<Vec<_>, _>>()?;
+        Ok(builder.address_map(AddressMap::table(pairs)))
+    }
+
     fn with_tls(&self, builder: ClientBuilder) -> ClientBuilder {
         let mut options = TlsOptions::new();
         let mut given = false;
@@ -109,6 +131,11 @@ impl ServerArguments {
         }
         if given { builder.tls(options) } else { builder }
     }
+}
+
+/// The value of a variable, unless it is empty.
+fn set(name: &str) -> Option<String> {
+    env::var(name).ok().filter(|value| !value.is_empty())
 }
 
 fn credentials(user: Option<String>, password: String) -> Credentials {

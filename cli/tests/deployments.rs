@@ -2,7 +2,7 @@
 
 use std::process::{Output, Stdio};
 
-use leasehold_testbed::{Certificate, Cluster, Sentinels, Server, is_missing};
+use leasehold_testbed::{Certificate, Cluster, Sentinels, Server, Shape, is_missing};
 
 use crate::testbed::{bare, exit_code, stderr, stdout};
 
@@ -57,6 +57,44 @@ fn locks_on_each_shard_of_a_cluster() {
     let cluster = Cluster::start();
     let names: Vec<_> = (0..3).map(|shard| cluster.name_in(shard, "job")).collect();
     holds_and_lists(&cluster.url(), &[], &names);
+}
+
+#[test]
+fn locks_on_a_node_that_announces_an_address_which_nobody_can_use() {
+    if is_missing() {
+        return;
+    }
+    let cluster = Cluster::start_with(Shape {
+        masters: 1,
+        replicas: 0,
+        ..Shape::default()
+    });
+    let words = ["CONFIG", "SET", "cluster-announce-port", "1"];
+    assert_eq!(cluster.node(0).command(&words).text(), "OK");
+    let (url, real) = (cluster.url(), cluster.node(0).address());
+    let unreachable = output(&url, &["ls"]);
+    assert_eq!(exit_code(&unreachable), 122, "{}", stderr(&unreachable));
+    // Runs inside use the same map, so it is in the environment.
+    let map = format!("10.0.0.1:1={real},127.0.0.1:1={real}");
+    let ls = [env!("CARGO_BIN_EXE_leasehold"), "ls"];
+    let run = [&["run", "job", "--"], &ls[..]].concat();
+    let mut command = bare(&run);
+    command
+        .env("LEASEHOLD_URL", &url)
+        .env("LEASEHOLD_ADDRESS_MAP", &map);
+    let done = command.stdin(Stdio::null()).output().expect("started");
+    assert_eq!(exit_code(&done), 0, "{}", stderr(&done));
+    assert!(stdout(&done).contains("job"), "{}", stdout(&done));
+
+    let given = output(&url, &["ls", "--address-map", &map]);
+    assert_eq!(exit_code(&given), 0, "{}", stderr(&given));
+    for (bad, part) in [("127.0.0.1:1", "FROM=TO"), ("a=b:1", "host:port")] {
+        let refused = output(&url, &["ls", "--address-map", bad]);
+        assert_eq!(exit_code(&refused), 124, "{}", stderr(&refused));
+        assert!(stderr(&refused).contains(part), "{}", stderr(&refused));
+    }
+    let single = output("redis://127.0.0.1:1", &["ls", "--address-map", &map]);
+    assert_eq!(exit_code(&single), 124, "{}", stderr(&single));
 }
 
 #[test]

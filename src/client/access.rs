@@ -1,4 +1,4 @@
-//! How a client gets access to its servers: TLS and logins, checked before anything is sent.
+//! How a client gets access to its servers: TLS, logins and addresses, checked before anything is sent.
 
 use tokio::runtime::Handle;
 
@@ -8,7 +8,7 @@ use crate::error::ConfigError;
 use crate::transport::{Deployment, Tls};
 
 impl ClientBuilder {
-    /// Refuses TLS options and credentials that the deployment does not need.
+    /// Refuses TLS options, credentials and address maps that the deployment does not need.
     pub(super) fn check_access(&self) -> Result<(), ConfigError> {
         // A bad URL is refused when the client connects.
         let Ok(deployment) = &self.deployment else {
@@ -33,6 +33,16 @@ impl ClientBuilder {
                 "given twice: take the user and password out of the URL"
             };
             return Err(ConfigError::Credentials { reason });
+        }
+        if let Some(map) = &self.address_map {
+            map.check().map_err(ConfigError::of_transport)?;
+            if matches!(deployment, Deployment::Single(_)) {
+                let reason =
+                    "a single server names no other addresses: put its address into the URL";
+                return Err(ConfigError::AddressMap {
+                    reason: reason.to_owned(),
+                });
+            }
         }
         Ok(())
     }
@@ -74,9 +84,9 @@ mod tests {
     use super::*;
     use crate::client::Client;
     use crate::error::Error;
-    use crate::transport::Credentials;
     #[cfg(feature = "tls")]
     use crate::transport::TlsOptions;
+    use crate::transport::{AddressMap, Credentials};
 
     /// Tries to connect, and returns the error that must come before anything is sent.
     async fn refusal(url: &str, set: impl FnOnce(ClientBuilder) -> ClientBuilder) -> ConfigError {
@@ -131,6 +141,35 @@ mod tests {
             builder().tls(TlsOptions::new()).check_access(),
             Err(ConfigError::Tls { .. })
         ));
+    }
+
+    #[tokio::test]
+    async fn an_address_map_is_for_servers_that_name_others() {
+        let with =
+            |entry| move |builder: ClientBuilder| builder.address_map(AddressMap::table([entry]));
+        for (url, entry, part) in [
+            ("redis://127.0.0.1:PORT", ("a:1", "b:1"), "a single server"),
+            (
+                "redis-cluster://127.0.0.1:PORT",
+                ("a", "b:1"),
+                "`a`: write host:port",
+            ),
+            (
+                "redis-sentinel://127.0.0.1:PORT/m",
+                ("a:1", ":1"),
+                "`:1`: it needs a host",
+            ),
+        ] {
+            let refused = refusal(url, with(entry)).await.to_string();
+            assert!(
+                refused.contains("address map") && refused.contains(part),
+                "{refused}"
+            );
+        }
+        for url in ["redis-cluster://x", "redis-sentinel://x/m"] {
+            let builder = with(("a:1", "b:1"))(Client::builder(url));
+            assert!(builder.check_access().is_ok(), "{url}");
+        }
     }
 
     #[tokio::test]

@@ -14,7 +14,7 @@ use crate::telemetry::NameLabel;
 use crate::telemetry::Telemetry;
 #[cfg(feature = "tls")]
 use crate::transport::TlsOptions;
-use crate::transport::{CredentialsProvider, Deployment, Provider, ShardedPubSub};
+use crate::transport::{AddressMap, CredentialsProvider, Deployment, Provider, ShardedPubSub};
 
 const LEASE_DEFAULT: Duration = Duration::from_secs(30);
 /// A round trip takes well under a millisecond in one data centre: a second is far too long.
@@ -66,6 +66,7 @@ pub struct ClientBuilder {
     #[cfg(feature = "tls")]
     pub(super) tls: Option<TlsOptions>,
     pub(super) credentials: Option<Provider>,
+    pub(super) address_map: Option<AddressMap>,
     pub(super) sharded_pubsub: ShardedPubSub,
     pub(super) requirements: Option<Requirements>,
     durability: Option<Durability>,
@@ -98,6 +99,7 @@ impl ClientBuilder {
             #[cfg(feature = "tls")]
             tls: None,
             credentials: None,
+            address_map: None,
             sharded_pubsub: ShardedPubSub::default(),
             requirements: None,
             durability: None,
@@ -320,6 +322,37 @@ impl ClientBuilder {
     /// ```
     pub fn credentials(mut self, provider: impl CredentialsProvider) -> Self {
         self.credentials = Some(Provider::new(provider));
+        self
+    }
+
+    /// Sets where servers are reached that announce addresses which this client cannot use: behind NAT, in
+    /// containers, or through tunnels. Default: at the addresses that they announce.
+    ///
+    /// The map applies to every address that servers name: the nodes of a cluster, redirects, the primary and the
+    /// other sentinels. It does not apply to the hosts of the URL. With TLS, the certificate must name the host
+    /// to which the map leads. If that is an IP address, it must name the announced host.
+    /// [Networks](crate::guide::networks#address-maps) has examples. A map is refused for a single server, which
+    /// names no addresses.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # async fn example() -> Result<(), leasehold::Error> {
+    /// use leasehold::Client;
+    /// use leasehold::settings::AddressMap;
+    ///
+    /// // ssh -L 7001:10.0.0.1:6379 -L 7002:10.0.0.2:6379 -L 7003:10.0.0.3:6379 bastion
+    /// let tunnels = AddressMap::table([
+    ///     ("10.0.0.1:6379", "127.0.0.1:7001"),
+    ///     ("10.0.0.2:6379", "127.0.0.1:7002"),
+    ///     ("10.0.0.3:6379", "127.0.0.1:7003"),
+    /// ]);
+    /// let client = Client::builder("redis-cluster://127.0.0.1:7001").address_map(tunnels).connect().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn address_map(mut self, map: AddressMap) -> Self {
+        self.address_map = Some(map);
         self
     }
 

@@ -84,6 +84,7 @@ impl ClientBuilder {
             name: self.connection_name(client_id),
             tls: self.shared_tls(&deployment, &runtimes.own).await?,
             provider: self.credentials.clone(),
+            address_map: self.address_map.clone(),
             streams: self.streams.dialer(&runtimes.own),
             timing: self.timing(),
             events: Arc::new(reported.clone()),

@@ -58,6 +58,7 @@ fn transport(redis: &EmbeddedRedis, runtime: &Handle) -> (Transport, Arc<Recorde
         name: "test".to_owned(),
         tls: None,
         provider: None,
+        address_map: None,
         streams: Some(redis.stream_dialer(runtime)),
         timing,
         events: recorder.clone(),

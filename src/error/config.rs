@@ -44,6 +44,12 @@ pub enum ConfigError {
         /// What is wrong, and what is allowed.
         reason: &'static str,
     },
+    /// The address map has an entry that is no address, or the URL is for a single server.
+    #[error("unusable address map: {reason}")]
+    AddressMap {
+        /// What is wrong, and in which entry.
+        reason: String,
+    },
     /// The configuration of fred is not for a single server.
     #[cfg(feature = "fred")]
     #[error("unusable configuration of fred: {reason}")]
@@ -130,6 +136,7 @@ impl ConfigError {
         match error {
             transport::ConfigError::Url { reason } => ConfigError::Url { reason },
             transport::ConfigError::Tls { reason } => ConfigError::Tls { reason },
+            transport::ConfigError::AddressMap { reason } => ConfigError::AddressMap { reason },
         }
     }
 
@@ -155,8 +162,13 @@ mod tests {
         let reason = || "because".to_owned();
         let url = transport::ConfigError::Url { reason: reason() };
         let tls = transport::ConfigError::Tls { reason: reason() };
-        let texts = [url, tls].map(|error| ConfigError::of_transport(error).to_string());
-        let expected = ["unusable url: because", "unusable TLS options: because"];
+        let map = transport::ConfigError::AddressMap { reason: reason() };
+        let texts = [url, tls, map].map(|error| ConfigError::of_transport(error).to_string());
+        let expected = [
+            "unusable url: because",
+            "unusable TLS options: because",
+            "unusable address map: because",
+        ];
         assert_eq!(texts, expected);
     }
 }

@@ -13,6 +13,7 @@ mod costs;
 mod failovers;
 mod forced;
 mod logins;
+mod mapped;
 mod moves;
 mod names;
 mod outages;

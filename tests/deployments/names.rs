@@ -24,7 +24,7 @@ fn hosts(servers: &[Server]) -> String {
 }
 
 /// A waiter queues, the holder releases, and the waiter gets the lock.
-async fn passes_on(holder: LockGuard, client: &Client) -> LockGuard {
+pub(crate) async fn passes_on(holder: LockGuard, client: &Client) -> LockGuard {
     let lock = client.lock(holder.name());
     let waiting = tokio::spawn(async move { lock.lock().await.expect("released") });
     eventually("queued", async || client.stats().listeners == 1).await;

@@ -46,7 +46,7 @@ use self::nodes::Nodes;
 pub(crate) use self::redirect::not_run;
 use super::IfUnreachable;
 use super::deployment::ClusterDeployment;
-use super::endpoint::HostPort;
+use super::endpoint::{Endpoint, HostPort};
 use super::node::Node;
 use super::request::{CallOutcome, KeyForm};
 use super::setup::Setup;
@@ -237,25 +237,31 @@ impl fmt::Debug for Cluster {
 
 impl Shared {
     /// The node at an address that the node `by` has named.
-    fn node_at(&self, address: &HostPort, by: u32) -> u32 {
+    fn node_at(&self, address: &HostPort, by: u32) -> Result<u32, CallError> {
         let mut address = address.clone();
         if address.host.is_empty()
-            && let Some(HostPort { host, .. }) = self.nodes.address(by)
+            && let Some(endpoint) = self.nodes.endpoint(by)
         {
-            address.host = host;
+            address.host = endpoint.host_port().host;
         }
-        let number = self.node(&address);
+        let endpoint = self.named(&address).map_err(CallError::NotApplied)?;
+        let number = self.node(&endpoint);
         if let Some(stranger) = self.nodes.is_met(number) {
             self.retire(stranger);
         }
-        number
+        Ok(number)
     }
 
-    /// The node at an address. Its connections are opened if it is new.
-    fn node(&self, address: &HostPort) -> u32 {
-        self.nodes.at_or_else(address, |number| {
-            let endpoint = self.deployment.servers.at(address);
-            let remote = self.setup.server(&endpoint).map(Arc::new).map_err(|error| {
+    /// The node at an address that another one has named. The error is that of the address map.
+    fn named(&self, address: &HostPort) -> Result<Endpoint, Fault> {
+        let map = self.setup.address_map.as_ref();
+        self.deployment.servers.named(address, map)
+    }
+
+    /// The node that is reached there. Its connections are opened if it is new.
+    fn node(&self, endpoint: &Endpoint) -> u32 {
+        self.nodes.at_or_else(endpoint, |number| {
+            let remote = self.setup.server(endpoint).map(Arc::new).map_err(|error| {
                 Fault(format!(
                     "a node at an address that cannot be used: {error:?}"
                 ))

@@ -13,4 +13,9 @@ pub enum ConfigError {
         /// What is wrong, and in which file.
         reason: String,
     },
+    /// The address map cannot be used.
+    AddressMap {
+        /// What is wrong, and in which entry.
+        reason: String,
+    },
 }

@@ -11,10 +11,11 @@
 
 use std::fmt;
 
+use super::address_map::AddressMap;
 use super::credentials::Credentials;
-use super::endpoint::{Address, Endpoint, HostPort, PORT_DEFAULT, Security};
+use super::endpoint::{Address, Endpoint, HostPort, PORT_DEFAULT, Security, bracketed};
 use super::url::{Parts, credentials, database, decode, refused};
-use crate::ConfigError;
+use crate::{ConfigError, Fault};
 
 const SENTINEL_PORT_DEFAULT: u16 = 26379;
 
@@ -57,8 +58,12 @@ pub(super) struct Servers {
 }
 
 impl SentinelDeployment {
-    /// A sentinel that another sentinel has named.
-    pub(super) fn sentinel_at(&self, address: &HostPort) -> Endpoint {
+    /// A sentinel that another sentinel has named. The error is the map's.
+    pub(super) fn sentinel_at(
+        &self,
+        address: &HostPort,
+        map: Option<&AddressMap>,
+    ) -> Result<Endpoint, Fault> {
         let credentials = self
             .sentinels
             .first()
@@ -69,7 +74,7 @@ impl SentinelDeployment {
             credentials,
             database: None,
         }
-        .at(address)
+        .named(address, map)
     }
 }
 
@@ -80,16 +85,23 @@ impl ClusterDeployment {
 }
 
 impl Servers {
-    /// The server at an address that a server of the deployment has named.
+    /// The server at an address that a server of the deployment has named. The error is the map's.
+    pub(super) fn named(
+        &self,
+        address: &HostPort,
+        map: Option<&AddressMap>,
+    ) -> Result<Endpoint, Fault> {
+        let reached = map.map_or(Ok(None), |map| map.reached(address))?;
+        Ok(match reached {
+            Some(reached) => self.at(&reached).announced_as(address),
+            None => self.at(address),
+        })
+    }
+
+    /// The server at this address.
     pub(super) fn at(&self, address: &HostPort) -> Endpoint {
-        let HostPort { host, port } = address;
-        // An IPv6 address has brackets in a URL, but not in the replies of servers.
-        let host = if host.contains(':') && !host.starts_with('[') {
-            format!("[{host}]")
-        } else {
-            host.clone()
-        };
-        let address = Address::of(self.security, host, *port);
+        let host = bracketed(&address.host);
+        let address = Address::of(self.security, host, address.port);
         Endpoint::new(address, self.credentials.clone(), self.database)
     }
 }

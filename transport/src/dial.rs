@@ -57,7 +57,7 @@ impl Dial {
                 host: host.clone(),
                 port: *port,
                 tls: tls.clone(),
-                name: tls.name_of(host)?,
+                name: tls.name_of(endpoint.certified(host))?,
             }),
             #[cfg(not(feature = "tls"))]
             (Address::Tls { .. }, Some(never)) => match *never {},

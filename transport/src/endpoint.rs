@@ -9,6 +9,7 @@
 //! `valkey`, `valkeys` and `valkey+unix` mean the same.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use super::credentials::Credentials;
@@ -21,6 +22,8 @@ pub struct Endpoint {
     address: Address,
     credentials: Option<Credentials>,
     database: Option<u8>,
+    /// The address that other servers name, if the address map has replaced it.
+    announced: Option<HostPort>,
 }
 
 /// How the server is reached.
@@ -78,6 +81,36 @@ impl Endpoint {
             address,
             credentials,
             database,
+            announced: None,
+        }
+    }
+
+    /// Records that the address is where the map leads from this one.
+    pub(super) fn announced_as(mut self, announced: &HostPort) -> Self {
+        self.announced = Some(announced.clone());
+        self
+    }
+
+    pub(super) fn is_mapped(&self) -> bool {
+        self.announced.is_some()
+    }
+
+    /// Where the server is reached. A Unix socket has no port.
+    pub(super) fn host_port(&self) -> HostPort {
+        let (host, port) = match &self.address {
+            Address::Tcp { host, port } | Address::Tls { host, port } => (host.clone(), *port),
+            Address::Unix { path } => (path.display().to_string(), 0),
+        };
+        HostPort { host, port }.normal()
+    }
+
+    /// The host that the server's certificate must name. An address map that leads to a host name changes it. One that
+    /// leads to an IP address only says where the server is reached: a certificate rarely names a tunnel.
+    #[cfg(feature = "tls")]
+    pub(super) fn certified<'a>(&'a self, host: &'a str) -> &'a str {
+        match &self.announced {
+            Some(announced) if ip_address(host).is_some() => &announced.host,
+            _ => host,
         }
     }
 
@@ -90,11 +123,7 @@ impl Endpoint {
     ) -> Result<Self, ConfigError> {
         let (host, port) = host_and_port(text, default)?;
         let address = Address::of(security, host, port);
-        Ok(Endpoint {
-            address,
-            credentials,
-            database: None,
-        })
+        Ok(Endpoint::new(address, credentials, None))
     }
 
     pub(crate) fn address(&self) -> &Address {
@@ -124,11 +153,7 @@ impl Endpoint {
             number => Some(database(number)?),
         };
         let address = Address::of(security, host, port);
-        Ok(Endpoint {
-            address,
-            credentials: url.credentials()?,
-            database,
-        })
+        Ok(Endpoint::new(address, url.credentials()?, database))
     }
 
     fn unix(url: &Parts<'_>) -> Result<Self, ConfigError> {
@@ -148,11 +173,7 @@ impl Endpoint {
         )?;
         let number = number.as_deref().map(database).transpose()?;
         let credentials = credentials(user.unwrap_or_default(), password.unwrap_or_default())?;
-        Ok(Endpoint {
-            address: Address::Unix { path },
-            credentials,
-            database: number,
-        })
+        Ok(Endpoint::new(Address::Unix { path }, credentials, number))
     }
 }
 
@@ -167,8 +188,46 @@ impl fmt::Display for Endpoint {
             (_, None) => Ok(()),
             (Address::Unix { .. }, Some(number)) => write!(f, "?db={number}"),
             (_, Some(number)) => write!(f, "/{number}"),
+        }?;
+        match &self.announced {
+            Some(announced) => write!(f, " (announced as {announced})"),
+            None => Ok(()),
         }
     }
+}
+
+impl HostPort {
+    /// The one form of an address that is compared: no brackets, lower case, and IP addresses in their shortest form.
+    pub(super) fn normal(&self) -> Self {
+        let host = match ip_address(&self.host) {
+            Some(address) => address.to_string(),
+            None => self.host.to_ascii_lowercase(),
+        };
+        let port = self.port;
+        HostPort { host, port }
+    }
+}
+
+impl fmt::Display for HostPort {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", bracketed(&self.host), self.port)
+    }
+}
+
+/// An IPv6 address has brackets in a URL, but not in the replies of servers.
+pub(super) fn bracketed(host: &str) -> String {
+    if host.contains(':') && !host.starts_with('[') {
+        format!("[{host}]")
+    } else {
+        host.to_owned()
+    }
+}
+
+fn ip_address(host: &str) -> Option<IpAddr> {
+    host.trim_start_matches('[')
+        .trim_end_matches(']')
+        .parse()
+        .ok()
 }
 
 impl Address {

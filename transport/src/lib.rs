@@ -42,6 +42,7 @@
 //! | `handshake`, `identity` | the first commands on a stream, and the server that answered them |
 //! | `pacer` | the pauses between attempts |
 //! | `control` | a connection for single commands |
+//! | `address_map` | where servers are reached that announce other addresses |
 //! | `setup`, `remote` | settings shared by all connections, and how to reach one server |
 //! | `credentials`, `login` | credentials, and how a login is renewed |
 //! | `codec`, `encode` | RESP3 |
@@ -54,6 +55,7 @@
 //! answers that it has not run a call, the call is sent again to another node.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+mod address_map;
 mod call;
 mod call_error;
 mod cluster;
@@ -96,6 +98,7 @@ mod url;
 use std::fmt::Display;
 use std::time::Duration;
 
+pub use address_map::AddressMap;
 pub use call::{Arg, Call, Value};
 pub use call_error::{CallError, Fault, sort_error_reply};
 pub use config_error::ConfigError;

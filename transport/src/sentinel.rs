@@ -159,10 +159,16 @@ impl fmt::Debug for Sentinel {
 }
 
 impl Shared {
-    /// The server at an address that a sentinel has named. It is refused unless it is a primary.
-    fn primary(&self, address: &HostPort) -> Result<Arc<Remote>, Fault> {
-        let server = self.deployment.servers.at(address);
-        let remote = self.setup.server(&server).map_err(|error| {
+    /// Where a server is reached that a sentinel has named. The error is that of the address map.
+    fn named(&self, address: &HostPort) -> Result<Endpoint, Fault> {
+        let map = self.setup.address_map.as_ref();
+        self.deployment.servers.named(address, map)
+    }
+
+    /// A server that sentinels have named. It is refused unless it is a primary.
+    fn primary(&self, server: &Result<Endpoint, Fault>) -> Result<Arc<Remote>, Fault> {
+        let server = server.as_ref().map_err(Clone::clone)?;
+        let remote = self.setup.server(server).map_err(|error| {
             Fault(format!(
                 "the sentinels name a primary that cannot be used: {error:?}"
             ))

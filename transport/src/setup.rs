@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tokio::runtime::Handle;
 
 use super::Timing;
+use super::address_map::AddressMap;
 use super::credentials::Provider;
 use super::dial::{Dial, StreamDialer, Tls};
 use super::endpoint::Endpoint;
@@ -24,6 +25,8 @@ pub struct Setup {
     pub tls: Option<Tls>,
     /// Replaces the credentials of the URL.
     pub provider: Option<Provider>,
+    /// Where servers are reached that announce other addresses.
+    pub address_map: Option<AddressMap>,
     /// Replaces sockets.
     pub streams: Option<StreamDialer>,
     /// The timeouts.

@@ -12,6 +12,7 @@ macro_rules! needs_a_server {
     };
 }
 
+mod address_maps;
 mod calls;
 mod clusters;
 mod connecting;
@@ -275,6 +276,7 @@ fn setup(timing: Timing, events: Arc<Recorder>, own: &Handle) -> Setup {
         name: NAME.to_owned(),
         tls: None,
         provider: None,
+        address_map: None,
         streams: None,
         timing,
         events,

@@ -94,7 +94,7 @@ impl Shared {
             let mut waits = true;
             match redirect {
                 Redirect::Moved(slot, to) => {
-                    let to = self.node_at(&to, number);
+                    let to = self.node_at(&to, number)?;
                     self.moved(slot, to);
                     redirects += 1;
                     waits = to == number;
@@ -103,7 +103,7 @@ impl Shared {
                     // INVARIANT MAP-1: count the change before the call goes to a node that is not
                     // the owner.
                     self.map.detour(slot);
-                    detour = Some(self.node_at(&to, number));
+                    detour = Some(self.node_at(&to, number)?);
                     redirects += 1;
                     waits = false;
                 }

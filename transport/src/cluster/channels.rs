@@ -172,7 +172,7 @@ pub(super) async fn subscribe(
         redirects += 1;
         match Redirect::of(&error) {
             Some(Redirect::Moved(slot, to)) if redirects <= REDIRECTS_MAX => {
-                shared.moved(slot, shared.node_at(&to, number));
+                shared.moved(slot, shared.node_at(&to, number)?);
             }
             _ => {
                 shared.doubted.notify_one();
@@ -244,8 +244,10 @@ async fn move_one(shared: &Shared, channel: &Arc<str>, since: Instant) -> bool {
             true
         }
         Ok(Ok(Err(error))) => {
-            if let Some(Redirect::Moved(slot, to)) = Redirect::of(&error) {
-                shared.moved(slot, shared.node_at(&to, number));
+            if let Some(Redirect::Moved(slot, to)) = Redirect::of(&error)
+                && let Ok(to) = shared.node_at(&to, number)
+            {
+                shared.moved(slot, to);
             }
             false
         }

@@ -15,9 +15,9 @@ use tokio::time::{Duration, sleep};
 
 use super::Shared;
 use super::keyslot::keyslot;
-use super::layout::Layout;
+use super::layout::{Layout, Range};
 use crate::control::{ControlConnection, Deaf};
-use crate::endpoint::{Address, Endpoint};
+use crate::endpoint::{Address, Endpoint, HostPort};
 use crate::node::Node;
 use crate::pacer::Pacer;
 use crate::{CallError, Fault, Lane, Missed, ShardedPubSub};
@@ -80,7 +80,8 @@ pub(super) async fn discover(shared: &Arc<Shared>) -> Result<Seen, CallError> {
     let mut best: Option<Layout> = None;
     for some in asked.chunks(ASKED) {
         let answers = futures_util::future::join_all(some.iter().map(|(number, node)| {
-            let host = shared.nodes.address(*number).map(|address| address.host);
+            let endpoint = shared.nodes.endpoint(*number);
+            let host = endpoint.map(|endpoint| endpoint.host_port().host);
             ask(shared, node, host.unwrap_or_default())
         }));
         best = answers.await.into_iter().flatten().max_by_key(Layout::rank);
@@ -95,7 +96,7 @@ pub(super) async fn discover(shared: &Arc<Shared>) -> Result<Seen, CallError> {
         Some(layout) => layout,
         None => ask_seeds(shared).await?,
     };
-    Ok(apply(shared, layout))
+    apply(shared, layout)
 }
 
 async fn ask(shared: &Shared, node: &Node, host: String) -> Option<Layout> {
@@ -113,10 +114,8 @@ async fn ask(shared: &Shared, node: &Node, host: String) -> Option<Layout> {
 
 /// Asks the nodes of the URL and all other known nodes at once. The first good answer wins.
 async fn ask_seeds(shared: &Arc<Shared>) -> Result<Layout, CallError> {
-    let known = shared.nodes.all().into_iter().filter_map(|(number, _)| {
-        let address = shared.nodes.address(number)?;
-        Some(shared.deployment.servers.at(&address))
-    });
+    let known = shared.nodes.all().into_iter();
+    let known = known.filter_map(|(number, _)| shared.nodes.endpoint(number));
     let mut seeds: Vec<Endpoint> = shared.deployment.seeds.clone();
     for endpoint in known {
         if !seeds.contains(&endpoint) {
@@ -171,15 +170,40 @@ async fn ask_seed(shared: &Arc<Shared>, endpoint: &Endpoint) -> Result<Layout, C
     })
 }
 
-/// Updates the map to a view.
-fn apply(shared: &Arc<Shared>, layout: Layout) -> Seen {
+/// A node, and its other address if it has one. The address map may know only one of the two, but certificates
+/// contain the first.
+fn owner(shared: &Shared, range: &Range) -> Result<(Endpoint, Option<HostPort>), Fault> {
+    let named = shared.named(&range.address)?;
+    let also = range.also.as_ref().map(|also| shared.named(also));
+    Ok(match also {
+        Some(Ok(also)) if also.is_mapped() && !named.is_mapped() => {
+            let other = named.host_port();
+            (also.announced_as(&range.address), Some(other))
+        }
+        Some(Ok(also)) => (named, Some(also.host_port())),
+        Some(Err(_)) | None => (named, None),
+    })
+}
+
+/// Updates the map to a view. Slots keep their owner if the address map fails for the new one.
+fn apply(shared: &Arc<Shared>, layout: Layout) -> Result<Seen, CallError> {
+    // LOCKS: the address map is foreign code, so it is asked before `view` is locked.
+    let owners: Vec<_> = layout.ranges.iter().map(|one| owner(shared, one)).collect();
+    if let Some(Err(fault)) = owners.first()
+        && owners.iter().all(Result::is_err)
+    {
+        return Err(CallError::NotApplied(fault.clone()));
+    }
     let mut view = shared.last_view.lock();
     // The slots that each former owner has lost.
     let mut lost: BTreeMap<u32, Vec<u16>> = BTreeMap::new();
-    for range in layout.ranges {
-        let owner = shared.node(&range.address);
+    for (range, owner) in layout.ranges.into_iter().zip(owners) {
+        let Ok((endpoint, also)) = owner else {
+            continue;
+        };
+        let owner = shared.node(&endpoint);
         shared.nodes.is_named(owner);
-        if let Some(also) = range.also {
+        if let Some(also) = also {
             shared.nodes.is_also_at(owner, also);
         }
         for slot in range.first..=range.last {
@@ -213,7 +237,7 @@ fn apply(shared: &Arc<Shared>, layout: Layout) -> Seen {
         shared.setup.events.missed(Missed::Where(&concerns));
     }
     shared.channels.may_have_moved();
-    seen
+    Ok(seen)
 }
 
 impl Shared {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::sync::Mutex;
 
-use crate::endpoint::HostPort;
+use crate::endpoint::{Endpoint, HostPort};
 use crate::node::Node;
 
 /// The most nodes to keep that no layout names. A joining node will soon be named.
@@ -23,7 +23,8 @@ pub(super) struct Nodes {
 struct Table {
     /// The node with number n is at index n - 1. Numbers are never reused, because epochs identify nodes by them.
     nodes: Vec<Option<Member>>,
-    /// The numbers of nodes by address. A node may have several: its host name and its IP address.
+    /// The numbers of nodes by the address at which they are reached (`address_map.rs` says why). A node may have
+    /// several: its host name and its IP address.
     addresses: HashMap<HostPort, u32>,
     /// The nodes that only redirects have named, the newest last.
     strangers: VecDeque<u32>,
@@ -32,7 +33,7 @@ struct Table {
 #[derive(Clone)]
 struct Member {
     node: Arc<Node>,
-    address: HostPort,
+    endpoint: Endpoint,
     /// Whether a layout names the node.
     is_named: bool,
 }
@@ -46,35 +47,28 @@ impl Nodes {
             .map(|member| member.node.clone())
     }
 
-    pub(super) fn address(&self, number: u32) -> Option<HostPort> {
+    pub(super) fn endpoint(&self, number: u32) -> Option<Endpoint> {
         self.table
             .lock()
             .member(number)
-            .map(|member| member.address.clone())
+            .map(|member| member.endpoint.clone())
     }
 
-    pub(super) fn at(&self, address: &HostPort) -> Option<u32> {
-        self.table.lock().addresses.get(address).copied()
-    }
-
-    /// The number of the node at an address. Makes the node if it is unknown.
-    pub(super) fn at_or_else(&self, address: &HostPort, make: impl FnOnce(u32) -> Node) -> u32 {
-        if let Some(number) = self.at(address) {
-            return number;
-        }
+    /// The number of the node that is reached there. Makes the node if it is unknown.
+    pub(super) fn at_or_else(&self, endpoint: &Endpoint, make: impl FnOnce(u32) -> Node) -> u32 {
+        let address = endpoint.host_port();
         let mut table = self.table.lock();
-        // Another task may have added the node meanwhile.
-        if let Some(number) = table.addresses.get(address) {
+        if let Some(number) = table.addresses.get(&address) {
             return *number;
         }
         let number = u32::try_from(table.nodes.len() + 1).expect("BUG: more nodes than numbers");
         let node = Arc::new(make(number));
         table.nodes.push(Some(Member {
             node,
-            address: address.clone(),
+            endpoint: endpoint.clone(),
             is_named: false,
         }));
-        table.addresses.insert(address.clone(), number);
+        table.addresses.insert(address, number);
         number
     }
 

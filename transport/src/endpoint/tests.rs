@@ -201,3 +201,39 @@ fn debug_shows_no_secret() {
     let shown = format!("{:?}", parse("redis://ann:hunter2@h/1"));
     assert_eq!(shown, "Endpoint(redis://h:6379/1)");
 }
+
+#[test]
+#[cfg(feature = "tls")]
+fn a_certificate_names_the_host_that_a_map_gives_unless_that_is_an_address() {
+    use crate::address_map::AddressMap;
+    use crate::deployment::Deployment;
+    let Ok(Deployment::Cluster(cluster)) = Deployment::parse("rediss-cluster://h") else {
+        panic!("a URL")
+    };
+    for (named, reached, certified) in [
+        ("10.0.0.1:6379", "node.example:6380", "node.example"),
+        ("node.internal:6379", "node.example:6380", "node.example"),
+        ("node.internal:6379", "127.0.0.1:7001", "node.internal"),
+        ("10.0.0.1:6379", "[::1]:7001", "10.0.0.1"),
+    ] {
+        let (host, port) = named.rsplit_once(':').unwrap();
+        let named_at = HostPort {
+            host: host.to_owned(),
+            port: port.parse().unwrap(),
+        };
+        let map = AddressMap::table([(named, reached)]);
+        let endpoint = cluster
+            .servers
+            .named(&named_at, Some(&map))
+            .expect("a table");
+        let Address::Tls { host, .. } = endpoint.address() else {
+            panic!("TLS")
+        };
+        assert_eq!(endpoint.certified(host), certified, "{named} at {reached}");
+        let unmapped = cluster.servers.named(&named_at, None).expect("no map");
+        let Address::Tls { host, .. } = unmapped.address() else {
+            panic!("TLS")
+        };
+        assert_eq!(unmapped.certified(host), host);
+    }
+}

@@ -31,7 +31,10 @@ type Sentinels = BTreeMap<String, Watched>;
 
 /// The primary that is the target of the node.
 struct Present {
+    /// The address that sentinels name.
     address: HostPort,
+    /// Where it is reached.
+    server: Result<Endpoint, Fault>,
     /// Its replication id. A promoted replica keeps this id as its former one. `None` if the user lacks the permission.
     replication_id: Option<String>,
     is_identified: bool,
@@ -58,10 +61,10 @@ pub(super) async fn run(shared: Arc<Shared>, node: Arc<Node>) {
             (_, None) => None,
             (_, Some(present)) => present.successor(&shared, answers.iter().flatten()).await,
         };
-        let is_at = |address: &HostPort| present.as_ref().is_some_and(|at| at.address == *address);
-        match next.filter(|address| !is_at(address)) {
-            Some(address) => {
-                follow(&shared, &node, &address);
+        let next = next.map(|address| Present::at(&shared, address));
+        match next.filter(|next| !present.as_ref().is_some_and(|at| at.is_same(next))) {
+            Some(next) => {
+                follow(&shared, &node, &next);
                 if present.is_some() {
                     // The order matters. This must come after the switch, because from then on no
                     // reply of the former primary can confirm a hold.
@@ -71,7 +74,7 @@ pub(super) async fn run(shared: Arc<Shared>, node: Arc<Node>) {
                     // the URL may not exist any more.
                     voters = 0;
                 }
-                present = Some(Present::at(address));
+                present = Some(next);
                 round = 0;
             }
             None if present.is_none() => unnamed(&shared, &node, answers),
@@ -94,13 +97,19 @@ pub(super) async fn run(shared: Arc<Shared>, node: Arc<Node>) {
 }
 
 impl Present {
-    fn at(address: HostPort) -> Self {
+    fn at(shared: &Shared, address: HostPort) -> Self {
         Present {
+            server: shared.named(&address),
             address,
             replication_id: None,
             is_identified: false,
             refuted: None,
         }
+    }
+
+    /// Whether the client stays at this one. It does if the address map fails for the same server.
+    fn is_same(&self, next: &Present) -> bool {
+        self.address == next.address && (next.server.is_err() || next.server == self.server)
     }
 
     /// Asks the primary for its replication id, which changes when the primary restarts.
@@ -146,7 +155,7 @@ impl Present {
 
 /// The former replication id of a server, if it is a primary now.
 async fn former_id(shared: &Shared, address: &HostPort) -> Option<String> {
-    let remote = shared.primary(address).ok()?;
+    let remote = shared.primary(&shared.named(address)).ok()?;
     let events = Arc::new(Deaf);
     let opened = ControlConnection::open(&remote, &shared.setup, events).await;
     let info = opened.ok()?.command(&REPLICATION, ANSWER_MAX).await.ok()?;
@@ -170,10 +179,10 @@ fn most_named<'a>(named: impl Iterator<Item = &'a HostPort>) -> Option<(HostPort
 }
 
 /// Switches the node to another primary.
-fn follow(shared: &Shared, node: &Node, next: &HostPort) {
+fn follow(shared: &Shared, node: &Node, next: &Present) {
     *shared.unnamed.lock() = None;
-    let fault = Fault(format!("the primary is {}:{} now", next.host, next.port));
-    node.switch(shared.primary(next), &fault);
+    let fault = Fault(format!("the primary is {} now", next.address));
+    node.switch(shared.primary(&next.server), &fault);
 }
 
 /// Stores the fault of each sentinel for callers, while no primary is known.
@@ -226,7 +235,8 @@ async fn learn_others(shared: &Shared, sentinels: &Sentinels, voters: usize) {
         };
         answered += 1;
         let up = others.iter().filter_map(seen_up);
-        let up = up.map(|other| shared.deployment.sentinel_at(&other));
+        let map = shared.setup.address_map.as_ref();
+        let up = up.filter_map(|other| shared.deployment.sentinel_at(&other, map).ok());
         let up = up.map(|endpoint| (endpoint.address().to_string(), Some(endpoint)));
         let mut up: BTreeMap<_, _> = up.collect();
         // A sentinel does not list itself.

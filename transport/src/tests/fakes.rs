@@ -40,6 +40,14 @@ impl Fakes {
         })))
     }
 
+    /// The addresses that were connected to, each once.
+    pub(super) fn all_dialled(&self) -> Vec<String> {
+        let mut all = self.0.lock().dialled.clone();
+        all.sort();
+        all.dedup();
+        all
+    }
+
     /// How often this address was connected to.
     pub(super) fn dialled(&self, address: &str) -> usize {
         self.0
@@ -56,10 +64,21 @@ impl Fakes {
         url: &str,
         if_unreachable: IfUnreachable,
     ) -> Result<(Transport, Arc<Recorder>), CallError> {
+        self.open_by(url, if_unreachable, None).await
+    }
+
+    /// The same with an address map.
+    pub(super) async fn open_by(
+        &self,
+        url: &str,
+        if_unreachable: IfUnreachable,
+        address_map: Option<AddressMap>,
+    ) -> Result<(Transport, Arc<Recorder>), CallError> {
         let (fakes, events) = (self.clone(), Arc::<Recorder>::default());
         let streams = StreamDialer::new(move |address| fakes.dial(address).map(split));
         let setup = Setup {
             streams: Some(streams),
+            address_map,
             ..setup(TIMING, events.clone(), &Handle::current())
         };
         let deployment = Deployment::parse(url).unwrap();
