@@ -53,6 +53,7 @@ mod outage;
 mod own_releases;
 mod permit_leases;
 mod permits;
+mod ping_only;
 mod polled_late;
 mod polling_locks;
 mod queue_expiry;

@@ -33,9 +33,9 @@
 //!   own `sunsubscribe` first, and then the command fails. So the request ends with a PING, whose
 //!   reply shows that the command was handled.
 //! - **LEDGER-6** The reply to PING is its own number or an error. Some proxies always answer PONG
-//!   instead. Only EVALSHA is answered with NOSCRIPT. Any other reply belongs to a later request,
-//!   which means that a reply is missing, and the connection ends. A PING is sent after each call
-//!   that timed out, to detect this.
+//!   instead. Only EVALSHA is answered with NOSCRIPT, and no other request with the number of a PING.
+//!   Any other reply belongs to a later request, which means that a reply is missing, and the
+//!   connection ends. A PING is sent after each call that timed out, to detect this.
 
 mod in_flight;
 mod order;

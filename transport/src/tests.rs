@@ -76,6 +76,9 @@ const TIMING: Timing = Timing {
     connect: SECOND,
 };
 
+/// The length of the reply to a PING with a number.
+const PONG_LENGTH: usize = b"$19\r\n4611686018427387904\r\n".len();
+
 /// Records the events of the transport.
 #[derive(Default)]
 struct Recorder {

@@ -7,15 +7,29 @@ use crate::{Fault, PubSub};
 /// The reply to PING without a number.
 const PONG: &str = "PONG";
 
+/// The number before the first PING: so high that no script returns it. A reply with the number of a PING that is not
+/// its turn yet can then only be the reply to that PING.
+pub(super) const BEFORE_FIRST: u64 = 1 << 62;
+
 /// Numbers the PINGs, and checks that each reply repeats its number.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Order {
-    /// How many PINGs were sent.
+    /// The number of the last PING that was sent.
     pings: u64,
-    /// How many of them were answered.
+    /// The number of the last PING that was answered.
     pongs: u64,
     /// Whether PING is answered with its number, as seen at the first one.
     echoes: Option<bool>,
+}
+
+impl Default for Order {
+    fn default() -> Self {
+        Order {
+            pings: BEFORE_FIRST,
+            pongs: BEFORE_FIRST,
+            echoes: None,
+        }
+    }
 }
 
 impl Order {
@@ -38,8 +52,10 @@ impl Order {
                 return Err(Fault(fault.into()));
             }
             (Some(Request::Ping(_)), reply) => self.is_no_pong(reply),
+            // Preflight sends PING as a command.
+            (Some(Request::Command(command)), Ok(_)) if command.words == [b"PING"] => false,
             (Some(Request::Call(_) | Request::Command(_)) | None, Ok(Value::Text(reply))) => {
-                self.echoes == Some(false) && reply == PONG
+                self.is_early_pong(reply)
             }
             (Some(Request::Unsubscribe(_, PubSub::Sharded)), Ok(reply)) => {
                 *reply != Value::Text(PONG.into())
@@ -52,6 +68,16 @@ impl Order {
             return Err(Fault(fault.into()));
         }
         Ok(())
+    }
+
+    /// True if this answers a PING that was sent after the oldest request. A proxy whose server is dead may answer
+    /// PING itself, and nothing else.
+    fn is_early_pong(&self, reply: &str) -> bool {
+        let is_number = reply
+            .parse()
+            .is_ok_and(|number: u64| number > self.pongs && number <= self.pings);
+        let is_plain = reply == PONG && self.echoes != Some(true);
+        is_number || is_plain && (self.echoes.is_some() || self.pings > self.pongs)
     }
 
     /// True if the reply cannot answer the oldest PING.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tokio::sync::oneshot::{self, error::TryRecvError};
 use tokio::time::Duration;
 
+use super::order::BEFORE_FIRST;
 use super::*;
 use crate::request::{CallOutcome, CallRequest, KeyForm, SubscribeOutcome, SubscribeRequest};
 use crate::subscriptions::SubscriptionRegistry;
@@ -687,12 +688,17 @@ fn a_subscription_answered_like_a_call_ends_the_connection() {
     drop(answer);
 }
 
+/// The reply to a PING: its number, counted from one.
+fn numbered_pong(number: u64) -> Value {
+    Value::Text((BEFORE_FIRST + number).to_string())
+}
+
 /// A PING is answered with its number or with an error. Any other reply answers another request.
 #[test]
 fn a_wrong_answer_to_ping_ends_the_connection() {
     for (reply, is_answer) in [
-        (Ok(Value::Text("1".into())), true),
-        (Ok(Value::Text("2".into())), false),
+        (Ok(numbered_pong(1)), true),
+        (Ok(numbered_pong(2)), false),
         (Ok(Value::Text("PONG".into())), true),
         (
             Err("NOPERM this user has no permissions to run the 'ping' command"),
@@ -717,23 +723,27 @@ fn a_wrong_answer_to_ping_ends_the_connection() {
 /// may be answered PONG.
 #[test]
 fn a_proxy_that_answers_pong_must_always_do_so() {
-    let text = |text: &str| Ok(Value::Text(text.into()));
+    let plain = || Value::Text("PONG".into());
     for (first, second, is_answer) in [
-        ("1", "2", true),
-        ("1", "PONG", false),
-        ("PONG", "PONG", true),
-        ("PONG", "2", false),
+        (numbered_pong(1), numbered_pong(2), true),
+        (numbered_pong(1), plain(), false),
+        (plain(), plain(), true),
+        (plain(), numbered_pong(2), false),
     ] {
         let mut testbed = Testbed::new();
-        for reply in [first, second] {
+        for reply in [&first, &second] {
             testbed
                 .ledger
                 .push(Request::Ping(None), testbed.at(1))
                 .unwrap();
             testbed.encode();
             testbed.take(ALL);
-            let is_taken = testbed.reply(text(reply)).is_ok();
-            assert_eq!(is_taken, is_answer || reply == first, "{first} {second}");
+            let is_taken = testbed.reply(Ok(reply.clone())).is_ok();
+            assert_eq!(
+                is_taken,
+                is_answer || *reply == first,
+                "{first:?} {second:?}"
+            );
         }
         if !is_answer {
             // The connection has ended.
@@ -743,9 +753,9 @@ fn a_proxy_that_answers_pong_must_always_do_so() {
         testbed.encode();
         testbed.take(ALL);
         assert_eq!(
-            testbed.reply(text("PONG")).is_ok(),
-            first != "PONG",
-            "{first} {second}"
+            testbed.reply(Ok(plain())).is_ok(),
+            first != plain(),
+            "{first:?} {second:?}"
         );
         drop(call);
     }
@@ -763,10 +773,10 @@ fn only_calls_time_out() {
             testbed.at(1),
         )
         .unwrap();
-    let (pong, mut ponged) = oneshot::channel();
+    let (answer, mut ponged) = oneshot::channel();
     testbed
         .ledger
-        .push(Request::Ping(Some(pong)), testbed.at(1))
+        .push(Request::Ping(Some(answer)), testbed.at(1))
         .unwrap();
     let mut call = testbed.call(1, 1);
     for encoded in [false, true] {
@@ -781,7 +791,52 @@ fn only_calls_time_out() {
     deliver(testbed.ledger.confirmed("subscribe", "a"));
     assert_eq!(subscription.try_recv(), Ok(Ok(())));
     assert!(testbed.ledger.confirmed("unsubscribe", "b").is_none());
-    testbed.reply(Ok(Value::Text("1".into()))).unwrap();
+    testbed.reply(Ok(numbered_pong(1))).unwrap();
     assert_eq!(ponged.try_recv(), Ok(()));
     assert!(testbed.ledger.is_idle());
+}
+
+/// A proxy may answer PING itself while its server is dead. A text of a script is never taken for such an answer.
+#[test]
+fn an_answer_to_a_later_ping_ends_the_connection() {
+    let text = |text: &str| Value::Text(text.into());
+    for (reply, is_pinged, is_answer) in [
+        (numbered_pong(1), true, false),
+        (text("PONG"), true, false),
+        (numbered_pong(1), false, true),
+        (text("PONG"), false, true),
+        (numbered_pong(2), true, true),
+        (text("1"), true, true),
+    ] {
+        let mut testbed = Testbed::new();
+        let call = testbed.call(1, 1);
+        if is_pinged {
+            let ping = Request::Ping(None);
+            testbed.ledger.push(ping, testbed.at(1)).unwrap();
+        }
+        testbed.encode();
+        testbed.take(ALL);
+        let is_taken = testbed.reply(Ok(reply.clone())).is_ok();
+        assert_eq!(is_taken, is_answer, "{reply:?}, {is_pinged}");
+        drop(call);
+    }
+}
+
+/// Preflight measures the round trip with PING, which is then answered as the server answers.
+#[test]
+fn a_ping_of_a_caller_may_be_answered_with_pong() {
+    let mut testbed = Testbed::new();
+    let (answer, mut answered) = oneshot::channel();
+    let words = vec![b"PING".to_vec()];
+    let requests = [
+        Request::Command(CommandRequest { words, answer }),
+        Request::Ping(None),
+    ];
+    for request in requests {
+        testbed.ledger.push(request, testbed.at(1)).unwrap();
+    }
+    testbed.encode();
+    testbed.take(ALL);
+    testbed.reply(Ok(Value::Text("PONG".into()))).unwrap();
+    assert_eq!(answered.try_recv(), Ok(Ok(Value::Text("PONG".into()))));
 }

@@ -126,7 +126,7 @@ impl Case {
                 // The call is followed by a PING. After such a long silence, the supervisor sends
                 // another one.
                 until("the server gets two PINGs", || socket.names().len() == 3).await;
-                replies += 2 * b"$1\r\n1\r\n".len();
+                replies += 2 * PONG_LENGTH;
             }
         }
         Ready {

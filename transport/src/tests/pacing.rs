@@ -284,6 +284,38 @@ async fn a_proxy_that_answers_pong_keeps_its_connections() {
     .await;
 }
 
+/// The server behind the proxy is dead. Otherwise its connections would stay for as long as there are calls: each
+/// answer to a PING would be taken for the reply to a call that has timed out.
+#[tokio::test(start_paused = true)]
+async fn a_proxy_that_answers_only_ping_loses_its_connections() {
+    for echoes in [true, false] {
+        let dead = Arc::new(AtomicUsize::new(0));
+        let is_dead = dead.clone();
+        let server = MemoryServer::answering(move |words| match words[0].as_str() {
+            "PING" if echoes => echo(words),
+            "PING" => b"+PONG\r\n".to_vec(),
+            _ if is_dead.load(Ordering::SeqCst) > 0 => Vec::new(),
+            _ => echo(words),
+        });
+        let testbed = MemoryTestbed::new(server).await;
+        assert!(testbed.redis.call(Lane::Caller, call()).await.is_ok());
+        dead.store(1, Ordering::SeqCst);
+        let (start, mut calls) = (Instant::now(), Vec::new());
+        while testbed.redis.epoch(Lane::Caller) == 0 {
+            assert!(start.elapsed() < SECOND * 2, "it is kept, {echoes}");
+            // Calls that time out together are followed by one PING.
+            calls.extend((0..20).map(|_| testbed.started(call())));
+            sleep(SECOND / 100).await;
+        }
+        for outcome in futures::future::join_all(calls).await {
+            assert!(matches!(outcome, Err(CallError::Unknown(_))), "{outcome:?}");
+        }
+        dead.store(0, Ordering::SeqCst);
+        until("the connections are back", || are_up(&testbed)).await;
+        assert!(testbed.redis.call(Lane::Caller, call()).await.is_ok());
+    }
+}
+
 /// A server may have answered before a write to its connection fails.
 #[tokio::test(start_paused = true)]
 async fn replies_that_have_arrived_count_although_a_write_fails() {
