@@ -35,14 +35,9 @@ impl ClientBuilder {
             return Err(ConfigError::Credentials { reason });
         }
         if let Some(map) = &self.address_map {
-            map.check().map_err(ConfigError::of_transport)?;
-            if matches!(deployment, Deployment::Single(_)) {
-                let reason =
-                    "a single server names no other addresses: put its address into the URL";
-                return Err(ConfigError::AddressMap {
-                    reason: reason.to_owned(),
-                });
-            }
+            deployment
+                .check_map(map)
+                .map_err(ConfigError::of_transport)?;
         }
         Ok(())
     }

@@ -99,11 +99,7 @@ impl AddressMap {
     }
 
     /// Why the table cannot be used, if it cannot.
-    ///
-    /// # Errors
-    ///
-    /// [`ConfigError::AddressMap`].
-    pub fn check(&self) -> Result<(), ConfigError> {
+    pub(super) fn check(&self) -> Result<(), ConfigError> {
         match &self.0 {
             Kind::Table(Err(error)) => Err(error.clone()),
             Kind::Table(Ok(_)) | Kind::Function(_) => Ok(()),

@@ -4,12 +4,13 @@ use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
-use super::stream::{Reader, Writer, tcp};
+use super::stream::{Reader, Writer, addresses, tcp};
 use crate::CallError;
 use crate::endpoint::{Address, Endpoint};
 use crate::identity::Identity;
@@ -79,8 +80,22 @@ impl Dial {
         }
     }
 
+    /// Whether the host of the server has addresses now, and `peer` is none of them. `None` if it has no name.
+    pub(super) async fn has_left(&self, peer: SocketAddr, resolver: &Handle) -> Option<bool> {
+        let (host, port) = match self {
+            Dial::Tcp { host, port } => (host, *port),
+            #[cfg(feature = "tls")]
+            Dial::Tls { host, port, .. } => (host, *port),
+            #[cfg(unix)]
+            Dial::Unix(_) => return None,
+            Dial::Stream(..) => return None,
+        };
+        let known = addresses(host, port, resolver).await.unwrap_or_default();
+        Some(!known.is_empty() && !known.contains(&peer))
+    }
+
     /// Resolves the name and connects, to `peer` first if there is one. Also returns the address
-    /// that was reached. The caller limits the time.
+    /// that was reached. The caller ends the attempt after `limit`.
     ///
     /// Hosts are resolved and files are read on `resolver`: the blocking threads of the caller's runtime
     /// may all be taken, even by tasks that wait for this connection.
@@ -88,10 +103,11 @@ impl Dial {
         &self,
         peer: Option<SocketAddr>,
         resolver: &Handle,
+        limit: Duration,
     ) -> io::Result<(Reader, Writer, Option<SocketAddr>)> {
         match self {
             Dial::Tcp { host, port } => {
-                let stream = tcp(host, *port, peer, resolver).await?;
+                let stream = tcp(host, *port, peer, (resolver, limit)).await?;
                 let peer = stream.peer_addr().ok();
                 let (reader, writer) = stream.into_split();
                 Ok((Box::new(reader), Box::new(writer), peer))
@@ -103,7 +119,7 @@ impl Dial {
                 tls,
                 name,
             } => {
-                let stream = tcp(host, *port, peer, resolver).await?;
+                let stream = tcp(host, *port, peer, (resolver, limit)).await?;
                 let peer = stream.peer_addr().ok();
                 let (reader, writer) = tls.connect(name.clone(), stream, resolver).await?;
                 Ok((Box::new(reader), Box::new(writer), peer))

@@ -45,6 +45,11 @@ impl Identity {
         }
     }
 
+    /// Whether this is another server than `known` by its run id. An address may change although the server stays.
+    pub(super) fn has_other_run_id(&self, known: &Identity) -> bool {
+        self.run_id.is_some() && known.run_id.is_some() && self.run_id != known.run_id
+    }
+
     /// Adds what another connection has found out about the same server.
     pub(super) fn learn(&mut self, more: &Identity) {
         self.run_id = self.run_id.take().or_else(|| more.run_id.clone());

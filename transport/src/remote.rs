@@ -79,14 +79,15 @@ impl Remote {
         }
     }
 
-    /// Opens a stream and performs the handshake, with `peer` if that can be reached. The caller limits the
-    /// time. Blocking work runs on `resolver`.
+    /// Opens a stream and performs the handshake, with `peer` if that can be reached. The caller ends
+    /// the attempt after `limit`. Blocking work runs on `resolver`.
     pub(super) async fn open(
         &self,
         peer: Option<SocketAddr>,
         resolver: &Handle,
+        limit: Duration,
     ) -> Result<Opened, CallError> {
-        let dialed = self.dial.connect(peer, resolver).await;
+        let dialed = self.dial.connect(peer, resolver, limit).await;
         let (mut reader, mut writer, peer) =
             dialed.map_err(|error| not_connected(&error.to_string()))?;
         let mut greeting = self
@@ -110,7 +111,7 @@ impl Remote {
         limit: Duration,
     ) -> Result<Opened, OpenError> {
         let (to, resolver) = (self.clone(), resolver.clone());
-        let opening = async move { to.open(peer, &resolver).await };
+        let opening = async move { to.open(peer, &resolver, limit).await };
         let mut opening = AbortOnDrop(runtime.spawn(opening));
         let failed = |error| OpenError::Call(self.cannot_connect(error));
         match timeout(limit, &mut opening.0).await {

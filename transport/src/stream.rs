@@ -24,7 +24,8 @@ pub(crate) type Writer = Box<dyn AsyncWrite + Send + Unpin>;
 /// Keeps routers from dropping our idle connections.
 pub(super) const KEEPALIVE: Duration = Duration::from_secs(10);
 
-/// If an address of a host has not answered after this time, the next one is tried as well.
+/// If an address of a host has not answered after this time, the next one is tried as well. It is less if there would
+/// be no time left for the last address.
 const NEXT_ADDRESS_AFTER: Duration = Duration::from_millis(250);
 
 /// The addresses of a host. Their ports have no meaning.
@@ -35,13 +36,32 @@ type Addresses = Result<Vec<SocketAddr>, String>;
 static LOOK_UPS: LazyLock<Mutex<BTreeMap<String, Shared<oneshot::Receiver<Addresses>>>>> =
     LazyLock::new(Mutex::default);
 
-/// Resolves the host on a blocking thread of `resolver`, and connects, to `peer` first if there is one.
+/// Resolves the host on a blocking thread of `resolver`, and connects, to `peer` first if the host still has that
+/// address. A name may have moved while the former server goes on, for example as a replica.
 pub(super) async fn tcp(
     host: &str,
     port: u16,
     peer: Option<SocketAddr>,
-    resolver: &Handle,
+    (resolver, limit): (&Handle, Duration),
 ) -> io::Result<TcpStream> {
+    let mut addresses = addresses(host, port, resolver).await?;
+    // Stable, so the others keep the order of the resolver.
+    addresses.sort_by_key(|address| Some(*address) != peer);
+    let stream = connect_first(addresses, limit).await?;
+    stream.set_nodelay(true)?;
+    let keepalive = TcpKeepalive::new()
+        .with_time(KEEPALIVE)
+        .with_interval(KEEPALIVE / 2);
+    SockRef::from(&stream).set_tcp_keepalive(&keepalive)?;
+    Ok(stream)
+}
+
+/// The addresses of a host at present.
+pub(super) async fn addresses(
+    host: &str,
+    port: u16,
+    resolver: &Handle,
+) -> io::Result<Vec<SocketAddr>> {
     // An IPv6 address has brackets in a URL, but the resolver expects none.
     let host = host.trim_start_matches('[').trim_end_matches(']');
     let mut addresses = match host.parse::<IpAddr>() {
@@ -51,16 +71,7 @@ pub(super) async fn tcp(
     for address in &mut addresses {
         address.set_port(port);
     }
-    let others = addresses
-        .into_iter()
-        .filter(|address| Some(*address) != peer);
-    let stream = connect_first(peer.into_iter().chain(others)).await?;
-    stream.set_nodelay(true)?;
-    let keepalive = TcpKeepalive::new()
-        .with_time(KEEPALIVE)
-        .with_interval(KEEPALIVE / 2);
-    SockRef::from(&stream).set_tcp_keepalive(&keepalive)?;
-    Ok(stream)
+    Ok(addresses)
 }
 
 /// Resolves a host. If a look-up of the host is running, its answer is shared.
@@ -109,10 +120,14 @@ fn ask_the_system(host: &str) -> io::Result<Vec<SocketAddr>> {
 }
 
 /// Connects to the first address that answers. Attempts overlap, because otherwise a dead address would use
-/// up the time of the others.
+/// up the time of the others. The caller allows `limit` for all of them.
 pub(super) async fn connect_first(
-    mut addresses: impl Iterator<Item = SocketAddr>,
+    addresses: Vec<SocketAddr>,
+    limit: Duration,
 ) -> io::Result<TcpStream> {
+    let shares = u32::try_from(addresses.len() + 1).unwrap_or(u32::MAX);
+    let next_after = NEXT_ADDRESS_AFTER.min(limit / shares);
+    let mut addresses = addresses.into_iter();
     let mut connecting = FuturesUnordered::new();
     let mut error = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
     loop {
@@ -126,7 +141,7 @@ pub(super) async fn connect_first(
                 Some(Err(failed)) => error = failed,
                 None => return Err(error),
             },
-            () = sleep(NEXT_ADDRESS_AFTER), if !is_last => {}
+            () = sleep(next_after), if !is_last => {}
         }
     }
 }

@@ -58,6 +58,12 @@ impl Proxy {
         Self::start_at(listen(), server, Vec::new())
     }
 
+    /// A proxy at this address, which must be free.
+    pub fn start_on(address: SocketAddr, server: SocketAddr) -> Self {
+        let listener = TcpListener::bind(address).expect("a free address");
+        Self::start_at(listener, server, Vec::new())
+    }
+
     /// One proxy in front of each server. Where a server names the port of another one, the proxy's port is put
     /// in: a client that connects through one proxy reaches all servers through proxies.
     pub fn start_for_all(servers: &[SocketAddr]) -> Vec<Self> {

@@ -11,6 +11,7 @@
 //! | opening | the attempt fails, or takes longer than `timing.connect` | waiting; calls fail with this reason |
 //! | up | the stream ends or is not RESP3; its runtime ends or is blocked; the server is silent | lost |
 //! | up | READONLY, NOAUTH, or ROLE does not report a primary | lost, with all connections of the node |
+//! | up | the name leads to another server (only the pilot looks) | lost, with all connections of the node |
 //! | up | the node has another target; the credentials expired and the login was not renewed | lost |
 //! | lost | the epoch rises, then every call gets its outcome | waiting |
 //! | any | the transport is closed | wait up to [`CLOSING_MAX`] for replies; end |

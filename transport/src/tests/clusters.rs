@@ -54,6 +54,23 @@ async fn outcome_of(first: &'static str, later: &'static str) -> Result<Value, C
 const BEGUN: &str =
     "-ERR Script attempted to access a non local key in a cluster node script: f\r\n";
 
+/// All seeds are asked at once, so a dead or silent one costs no time.
+#[tokio::test(start_paused = true)]
+async fn seeds_that_do_not_answer_delay_no_start() {
+    let whole = one_node(|_| None);
+    let fakes = Fakes::new(move |address, words| match address {
+        "dead:1" => Answer::End,
+        "silent:1" => Answer::Silence,
+        _ => whole.answer(address, words),
+    });
+    let start = Instant::now();
+    let url = "redis-cluster://dead:1,silent:1,silent:1,[::1]:7";
+    let (redis, _) = fakes.open(url, IfUnreachable::Fail).await.unwrap();
+    assert!(start.elapsed() < SECOND / 10, "{:?}", start.elapsed());
+    assert_eq!(redis.call(Lane::Caller, add(LOW)).await, Ok(Value::Nil));
+    assert_eq!(fakes.dialled("[::1]:7"), 1);
+}
+
 /// The script may have written before it missed the key, whatever the last attempt answers.
 #[tokio::test(start_paused = true)]
 async fn a_call_that_was_stopped_in_its_middle_is_never_called_not_applied() {

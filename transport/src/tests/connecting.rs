@@ -121,21 +121,26 @@ async fn a_dead_address_does_not_hide_the_others_of_its_name() {
         .unwrap()
         .local_addr()
         .unwrap();
-    for addresses in [[dead, server.address()], [server.address(), dead]] {
-        let connecting = stream::connect_first(addresses.into_iter());
+    let last = [vec![dead; 9], vec![server.address()]].concat();
+    for addresses in [
+        vec![dead, server.address()],
+        vec![server.address(), dead],
+        last,
+    ] {
+        let connecting = stream::connect_first(addresses, SECOND);
         let stream = timeout(SECOND, connecting)
             .await
             .expect("connecting takes a bounded time")
             .unwrap();
         assert_eq!(stream.peer_addr().unwrap(), server.address());
     }
-    let refused = stream::connect_first([closed, closed].into_iter())
+    let refused = stream::connect_first(vec![closed, closed], SECOND)
         .await
         .unwrap_err();
     assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);
-    let none = stream::connect_first(std::iter::empty()).await;
+    let none = stream::connect_first(Vec::new(), SECOND).await;
     assert!(none.is_err());
-    let all_dead = timeout(SECOND, stream::connect_first([dead, dead].into_iter())).await;
+    let all_dead = timeout(SECOND, stream::connect_first(vec![dead, dead], SECOND)).await;
     assert!(all_dead.is_err(), "{all_dead:?}");
 }
 
@@ -275,7 +280,10 @@ async fn a_replica_is_refused_where_a_primary_is_needed() {
         server.welcome(&welcome);
         let primary_only = server.remote().primary_only();
         for (remote, is_connected) in [(primary_only, is_fit), (server.remote(), true)] {
-            let opened = remote.open(None, &Handle::current()).await.map(drop);
+            let opened = remote
+                .open(None, &Handle::current(), SECOND)
+                .await
+                .map(drop);
             assert_eq!(opened.is_ok(), is_connected, "{role}: {opened:?}");
             if let Err(error) = opened {
                 assert_not_applied(&error, "not a primary");

@@ -4,18 +4,25 @@
 //! has timed out. So a call needs no timer, and times out even if the runtime of its connection is
 //! blocked.
 
+use std::future::pending;
+
 use tokio::time::{Duration, Instant, sleep, timeout};
 
-use super::{DrivenConnection, End, LASTING, Supervisor, responds};
+use super::{DrivenConnection, End, LASTING, PILOT, Supervisor, responds};
 use crate::Fault;
 use crate::connection::Connection;
 use crate::handshake::primary;
 use crate::login::{Login, Validity};
 use crate::node::answer;
 use crate::node::generation::OTHER_TARGET;
+use crate::node::shared::Target;
 
 /// How long a runtime may be blocked before its connections move to our own.
 const STALL_MAX: Duration = Duration::from_secs(3);
+
+/// How often the name of the server is resolved while the connection lives, apart from jitter. A thread for blocking
+/// work lives ten seconds, so none has to stay for this.
+const RESOLVE: Duration = Duration::from_secs(15);
 
 impl Supervisor {
     /// Waits until the connection must be given up, and returns why.
@@ -36,6 +43,7 @@ impl Supervisor {
             end = self.keep_login(connection, &driven.login) => end,
             end = refused(connection) => end,
             _ = other_target => End::Lost(Fault(OTHER_TARGET.into())),
+            end = self.follow_name(), if self.role == PILOT => end,
             end = self.ask_for_role(connection), if primary_only => end,
         }
     }
@@ -55,6 +63,34 @@ impl Supervisor {
             };
             if let Err(error) = primary(&reply) {
                 return End::Refused(error.into_fault());
+            }
+        }
+    }
+
+    /// Ends when the name of the server leads to another server, even if the former one still answers: nobody stopped
+    /// it, or it does not know yet that it was replaced. Clients that connect now would find the other server.
+    ///
+    /// Only a server with another run id counts. Behind a balancer the addresses of a name change all the time.
+    async fn follow_name(&self) -> End {
+        let own = &self.shared.setup.runtimes.own;
+        loop {
+            let Target { remote, server, .. } = self.shared.target.borrow().clone();
+            let (Ok(remote), Some(known)) = (remote, server) else {
+                return pending().await;
+            };
+            let Some(peer) = known.peer else {
+                return pending().await;
+            };
+            sleep(RESOLVE.mul_f64(0.8 + 0.4 * fastrand::f64())).await;
+            if remote.dial.has_left(peer, own).await != Some(true) {
+                continue;
+            }
+            let limit = self.shared.setup.timing.connect;
+            let Ok(met) = remote.open_on(own, own, None, limit).await else {
+                continue;
+            };
+            if met.greeting.server.has_other_run_id(&known) {
+                return End::Refused(Fault("the name leads to another server now".into()));
             }
         }
     }
