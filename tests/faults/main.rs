@@ -14,6 +14,7 @@
 //! | `LEASEHOLD_HOLDS`, `LEASEHOLD_LEASES` | 2000, 3 | holds under blocked workers, for so many leases |
 //! | `LEASEHOLD_ROUNDS` | 10000 | quick rounds of lock, unlock and cancel |
 //! | `LEASEHOLD_WAITERS` | 2000 | waiters of as many names, and of one |
+//! | `LEASEHOLD_CROWD` | 40 | clients that come back after a restart |
 //! | `LEASEHOLD_RESTART_WAITERS` | 200 | waiters while Redis restarts |
 //! | `LEASEHOLD_NAMES` | 20000 | names that are locked and released under mild faults |
 //! | `LEASEHOLD_CHAOS_SECONDS` | 12 | how long the lines misbehave at random |
@@ -28,6 +29,7 @@
 mod blocked;
 mod cancel;
 mod cost;
+mod crowd;
 mod drops;
 mod durability;
 mod errors;
