@@ -1,10 +1,10 @@
 //! What the profile of the engine refuses to connections.
 
 use super::server_connection::{Phase, ServerConnection};
-use crate::commands::{self, Unusable, Words};
+use crate::commands::{self, Unusable, Words, is};
 use crate::engine::Engine;
 use crate::profile::{Refusal, Slots};
-use crate::reply::ErrorReply;
+use crate::reply::{Bytes, ErrorReply};
 use crate::slot;
 
 impl ServerConnection {
@@ -17,7 +17,7 @@ impl ServerConnection {
                 return false;
             }
             Some((command, refusal)) => {
-                engine.count_refused(self.id, &counted(command, words));
+                engine.count_refused(self.id, &counted(words));
                 match refusal {
                     Refusal::Closed => {
                         self.with(|state| state.end(Phase::Draining));
@@ -38,14 +38,25 @@ impl ServerConnection {
     }
 }
 
-/// CLIENT SETINFO sets two things, by two commands.
-fn counted(command: &str, words: Words<'_>) -> String {
-    match words {
-        [_, _, what, ..] if command == "CLIENT SETINFO" => {
-            format!("{command} {}", String::from_utf8_lossy(what))
-        }
-        _ => command.to_owned(),
-    }
+/// Commands whose second word is a part of their name.
+const CONTAINERS: [&str; 9] = [
+    "ACL", "CLIENT", "CLUSTER", "COMMAND", "CONFIG", "FUNCTION", "MODULE", "PUBSUB", "SCRIPT",
+];
+
+/// The name of a command, with its subcommand. CLIENT SETINFO sets two things, by two commands.
+fn counted(words: Words<'_>) -> String {
+    let upper = |word: &Bytes| String::from_utf8_lossy(word).to_ascii_uppercase();
+    let parts = match words {
+        [client, verb, ..] if is(client, "client") && is(verb, "setinfo") => 3,
+        [name, ..] if CONTAINERS.iter().any(|container| is(name, container)) => 2,
+        _ => 1,
+    };
+    words
+        .iter()
+        .take(parts)
+        .map(upper)
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 fn unknown(command: &str, words: Words<'_>) -> ErrorReply {
