@@ -97,7 +97,8 @@ impl Client {
     ///
     /// - One server. [`connect`](ClientBuilder::connect) refuses configurations of Sentinel and Cluster.
     /// - The timeouts of the builder and the reconnecting of this crate apply. Settings of `pattern` for
-    ///   performance, connections, reconnecting and the version of RESP are ignored. RESP3 is required.
+    ///   performance, connections, reconnecting and the version of RESP are ignored.
+    /// - The server must speak RESP3 (`HELLO 3`). Without fred, RESP2 will do.
     /// - Calls are not batched. A call costs two to eight times the CPU of this crate's own connection.
     /// - [`Error::Unknown`] is more frequent, because fred cannot tell whether it sent a call.
     /// - If the server refuses a channel to this user, each wait for that name costs the connection for

@@ -141,6 +141,7 @@ async fn a_refused_login_is_reported_without_showing_a_secret() {
     };
     let refused = builder(unknown).connect().await.unwrap_err();
     assert!(matches!(refused, Error::Protocol { .. }), "{refused}");
+    assert!(refused.to_string().contains("needs RESP3"), "{refused}");
     assert!(
         !format!("{refused} {refused:?}").contains("secret"),
         "{refused}"

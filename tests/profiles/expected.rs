@@ -31,7 +31,7 @@ struct Row(&'static str, Of, Expected);
 /// The column of what does not depend on the kind.
 pub(crate) const CLIENT: &str = "client";
 
-const NO_RESP3: Expected = Refused("this client needs RESP3");
+const CROSSSLOT: Expected = Fails("CROSSSLOT");
 const PREFLIGHT_REPEATS: Expected = Fails("again: CONFIG");
 
 /// The first row that names a cell counts.
@@ -75,9 +75,13 @@ const ROWS: &[Row] = &[
     Row(
         "Azure Managed Redis, Enterprise policy",
         Of::Kinds(&["multi"]),
-        Fails("CROSSSLOT"),
+        CROSSSLOT,
     ),
-    Row("Redis Software and Cloud, RESP2", Of::All, NO_RESP3),
+    Row(
+        "Redis Software and Cloud, RESP2",
+        Of::Kinds(&["multi"]),
+        CROSSSLOT,
+    ),
     Row(
         "Alibaba Tair, cluster behind a proxy",
         Of::Kinds(&[CLIENT]),
@@ -93,7 +97,11 @@ const ROWS: &[Row] = &[
         Of::All,
         Fails("bad lua script"),
     ),
-    Row("Tencent Cloud, cluster behind a proxy", Of::All, NO_RESP3),
+    Row(
+        "Tencent Cloud, cluster behind a proxy",
+        Of::Kinds(&["multi"]),
+        CROSSSLOT,
+    ),
     Row("Dragonfly", Of::Kinds(&[CLIENT]), Expected::Works),
     Row("Dragonfly", Of::All, Fails("undeclared key")),
     Row(
@@ -101,13 +109,19 @@ const ROWS: &[Row] = &[
         Of::All,
         Fails("Lua scripting support disabled"),
     ),
-    Row("Kvrocks, resp3-enabled no", Of::All, NO_RESP3),
     Row(
         "OCI Cache, sharded",
         Of::All,
         Fails("unknown command 'EVALSHA'"),
     ),
-    Row("Envoy", Of::All, NO_RESP3),
+    Row("Envoy", Of::Kinds(&[CLIENT]), Fails("invalid request")),
+    Row("Envoy", Of::Kinds(&["multi"]), CROSSSLOT),
+    Row(
+        "Envoy",
+        Of::Kinds(&["quorum", "spin", "string"]),
+        Expected::Works,
+    ),
+    Row("Envoy", Of::All, Fails("unknown command 'SUBSCRIBE'")),
     Row("Twemproxy", Of::All, Refused("closed the connection")),
 ];
 

@@ -1,4 +1,7 @@
-//! The RESP3 decoder. It reads the replies of a server from a buffer.
+//! The decoder. It reads the replies of a server from a buffer.
+//!
+//! The types of RESP2 are a part of those of RESP3, so one decoder reads both. RESP2 has no type for messages:
+//! `resp2.rs` tells them from replies.
 //!
 //! `boundary.rs` finds where a reply ends and enforces the limits. Only then does `resp-rs` parse
 //! the reply, once and completely. So a reply that arrives in a thousand pieces is parsed once, and
@@ -13,6 +16,7 @@
 //! buffer holds at most [`REPLY_BYTES`], one line and one read. An announced length reserves no memory.
 
 mod boundary;
+mod resp2;
 
 #[cfg(test)]
 mod tests;
@@ -44,7 +48,7 @@ pub(crate) enum Incoming {
     Push(Vec<Value>),
 }
 
-/// Bytes that are not RESP3, or a reply beyond the limits. Nobody knows where the next reply begins,
+/// Bytes that are neither RESP3 nor RESP2, or a reply beyond the limits. Nobody knows where the next reply begins,
 /// so the connection must be given up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Malformed(pub(crate) String);
@@ -53,9 +57,27 @@ pub(crate) struct Malformed(pub(crate) String);
 #[derive(Debug, Default)]
 pub(crate) struct Decoder {
     boundary: Boundary,
+    pushes: Pushes,
+}
+
+/// How a server marks a frame that is no reply.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Pushes {
+    /// By its type.
+    #[default]
+    Typed,
+    /// By its first word, on a connection with subscriptions in RESP2.
+    Named,
 }
 
 impl Decoder {
+    pub(crate) fn new(pushes: Pushes) -> Self {
+        Decoder {
+            boundary: Boundary::default(),
+            pushes,
+        }
+    }
+
     /// The next frame, if the buffer holds all of it.
     ///
     /// Until there is one, the buffer may only be appended to.
@@ -66,6 +88,7 @@ impl Decoder {
         let incoming = match parse(buffer.split_to(end).freeze())? {
             Frame::Push(items) => Incoming::Push(values(items).map_err(Unfit::in_push)?),
             frame => Incoming::Reply(match value(frame) {
+                Ok(value) if self.pushes == Pushes::Named => return Ok(Some(resp2::named(value))),
                 Ok(value) => Ok(value),
                 Err(Unfit::Error(text)) => Err(text),
                 Err(Unfit::Streamed) => return Err(streamed()),

@@ -37,7 +37,8 @@ use tokio::sync::{Notify, oneshot};
 use tokio::time::{Duration, Instant};
 
 use self::outbox::Outbox;
-use super::codec::Incoming;
+use super::abilities::{Abilities, Protocol};
+use super::codec::{Incoming, Pushes};
 use super::ledger::Ledger;
 use super::request::{
     CallOutcome, CallRequest, CommandRequest, KeyForm, Notification, Request, ScriptForm,
@@ -54,7 +55,17 @@ const CHUNK: usize = 64 * 1024;
 
 pub(super) use self::driver::drive;
 
+/// What a connection carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Carries {
+    Calls,
+    /// Subscriptions, or single commands without scripts.
+    Subscriptions,
+}
+
 pub(super) struct Connection {
+    pub(super) abilities: Abilities,
+    carries: Carries,
     /// The process that made the connection.
     process: Process,
     ledger: Mutex<Ledger>,
@@ -71,8 +82,10 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    pub(super) fn new(writer: Writer) -> Self {
+    pub(super) fn new(writer: Writer, abilities: Abilities, carries: Carries) -> Self {
         Connection {
+            abilities,
+            carries,
             process: Process::this(),
             ledger: Mutex::default(),
             outbox: Mutex::new(Outbox::new(writer)),
@@ -87,6 +100,19 @@ impl Connection {
     #[cfg(feature = "test-util")]
     pub(super) fn calls_under_way(&self) -> usize {
         self.ledger.lock().calls().count()
+    }
+
+    /// Whether the server takes no other commands than SUBSCRIBE, UNSUBSCRIBE and PING, because something may be
+    /// subscribed.
+    pub(super) fn takes_subscriptions_only(&self) -> bool {
+        self.pushes() == Pushes::Named
+    }
+
+    fn pushes(&self) -> Pushes {
+        match (self.abilities.protocol, self.carries) {
+            (Protocol::Resp2, Carries::Subscriptions) => Pushes::Named,
+            (Protocol::Resp2, Carries::Calls) | (Protocol::Resp3, _) => Pushes::Typed,
+        }
     }
 
     /// Sends a call. The error says why this connection no longer accepts requests.

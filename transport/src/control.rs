@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use tokio::time::{Duration, timeout};
 
-use super::connection::{Connection, drive};
+use super::abilities::Abilities;
+use super::connection::{Carries, Connection, drive};
 use super::handshake::not_connected;
 use super::node::answer;
 use super::remote::{OpenError, Opened, Remote};
@@ -38,7 +39,8 @@ impl ControlConnection {
             greeting,
         } = opened.map_err(OpenError::into_call)?;
         let registry = Arc::<SubscriptionRegistry>::default();
-        let connection = Arc::new(Connection::new(writer));
+        let (abilities, carries) = (greeting.abilities, Carries::Subscriptions);
+        let connection = Arc::new(Connection::new(writer, abilities, carries));
         registry.connected(&connection, 0);
         let driver = drive(
             connection.clone(),
@@ -59,6 +61,10 @@ impl ControlConnection {
             registry,
             _driver: AbortOnDrop(driver),
         })
+    }
+
+    pub(super) fn abilities(&self) -> Abilities {
+        self.connection.abilities
     }
 
     pub(super) async fn command(&self, words: &[&[u8]], limit: Duration) -> CallOutcome {

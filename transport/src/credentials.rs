@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 
+use super::abilities::Protocol;
 use super::task::AbortOnDrop;
 use crate::{CallError, Fault};
 
@@ -102,6 +103,16 @@ impl Credentials {
     /// The user for AUTH.
     pub(super) fn user(&self) -> &str {
         self.user.as_deref().unwrap_or("default")
+    }
+
+    /// The command AUTH. Servers that speak only RESP2 may know no users.
+    pub(super) fn auth(&self, protocol: Protocol) -> Vec<&str> {
+        let user = match protocol {
+            Protocol::Resp3 => Some(self.user()),
+            Protocol::Resp2 => self.user.as_deref(),
+        };
+        let words = ["AUTH"].into_iter().chain(user);
+        words.chain([self.password.as_str()]).collect()
     }
 
     /// Removes the password from the text of an error, whether it comes from us or from the server.

@@ -69,6 +69,11 @@ impl Dial {
         }
     }
 
+    /// Whether a server that speaks only RESP2 cannot be used.
+    pub(super) fn needs_resp3(&self) -> bool {
+        matches!(self, Dial::Stream(streams, _) if streams.needs_resp3)
+    }
+
     /// A plain server that gets a TLS handshake may wait for more of what it takes for a command.
     pub(super) fn hint_at_silence(&self) -> &'static str {
         match self {
@@ -146,6 +151,8 @@ pub struct StreamDialer {
     back: Option<Arc<Notify>>,
     /// Only for an engine in this process: the run id of the server.
     run_id: Option<Arc<dyn Fn() -> String + Send + Sync>>,
+    /// Whether the maker of the streams speaks RESP3 only.
+    needs_resp3: bool,
 }
 
 type DialByText = dyn Fn(&str) -> io::Result<(Reader, Writer)> + Send + Sync;
@@ -165,6 +172,7 @@ impl StreamDialer {
             dial: Arc::new(dial),
             back: None,
             run_id: None,
+            needs_resp3: false,
         }
     }
 
@@ -179,6 +187,13 @@ impl StreamDialer {
     ) -> Self {
         self.back = Some(back);
         self.run_id = Some(Arc::new(run_id));
+        self
+    }
+
+    /// Marks the dialer as one that cannot reach a server without RESP3.
+    #[cfg(feature = "fred")]
+    pub(super) fn in_resp3_only(mut self) -> Self {
+        self.needs_resp3 = true;
         self
     }
 

@@ -13,6 +13,8 @@
 //! - `fred` confirms SUBSCRIBE before it is written, and hands a later refusal to any command that is waiting. So
 //!   each SUBSCRIBE is sent with a numbered PING. Its reply confirms the channel; an error instead is the refusal.
 //!   After a refusal, replies no longer match commands, and the stream ends.
+//! - The server must speak RESP3. In RESP2, `fred` takes every array that begins with `message` for a message, on all
+//!   connections. A reply of a script that looks like one would be lost, and the replies after it would be shifted.
 //! - `fred` drops messages that are not taken in time. Then the stream ends, and the next connection reports that
 //!   messages may have been missed.
 //!
@@ -105,7 +107,7 @@ pub fn dialer(template: &Client) -> Result<(StreamDialer, Deployment), &'static 
         let task = AbortOnDrop(Handle::current().spawn(serve(template.clone(), theirs)));
         Ok((FredReader { pipe, task }, writer))
     });
-    Ok((dialer, Deployment::Single(endpoint)))
+    Ok((dialer.in_resp3_only(), Deployment::Single(endpoint)))
 }
 
 /// Reads what the server sent, and finally the reason why the stream ended. Dropping it ends the task.

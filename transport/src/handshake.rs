@@ -1,23 +1,36 @@
-//! The handshake of a connection: RESP3, credentials, name and database in one round trip.
+//! The handshake of a connection: protocol, credentials, name and database.
+//!
+//! | round | commands | when |
+//! | --- | --- | --- |
+//! | 1 | HELLO 3 with login and name; database, identity | unless the server is known to refuse HELLO |
+//! | 2 | AUTH, CLIENT SETNAME, the role if it matters; what round 1 left open | if HELLO is refused, or is not sent |
+//!
+//! Each round is one write and one round trip. A server that refuses HELLO speaks RESP2. An earlier connection to the
+//! same server may have found that out (`abilities.rs`).
+//!
+//! The password is checked once on a connection. A refusal of HELLO that concerns the login ends the handshake.
+
+mod exchange;
 
 use bytes::BytesMut;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::runtime::Handle;
 use tokio::time::{Duration, Instant};
 
-use super::codec::{Decoder, Incoming};
+use self::exchange::{Ended, Exchange, Expected, Step};
+use super::abilities::{Abilities, KnownProtocol, Protocol};
 use super::credentials::Credentials;
-use super::encode::command;
-use super::identity::Identity;
+use super::identity::{Identity, line};
 use super::login::{Login, Validity};
 use super::stream::{Reader, Writer};
 use crate::Value;
 use crate::endpoint::{Address, Endpoint};
 use crate::{CallError, Fault, sort_error_reply};
 
-#[derive(Clone)]
 pub(super) struct Handshake {
     pub(super) login: Login,
+    pub(super) protocol: KnownProtocol,
+    /// Whether a server that refuses HELLO is refused.
+    pub(super) needs_resp3: bool,
     database: Option<u8>,
     /// The client's name in CLIENT LIST.
     name: String,
@@ -36,6 +49,29 @@ pub(super) struct Greeting {
     /// How long the server took to answer.
     pub(super) took: Duration,
     pub(super) server: Identity,
+    pub(super) abilities: Abilities,
+}
+
+/// Why a handshake failed.
+pub(super) enum GreetError {
+    Call(CallError),
+    /// The stream ended where HELLO should have been accepted. The server may close a connection because of HELLO.
+    EndedOnHello(CallError),
+}
+
+impl GreetError {
+    pub(super) fn into_call(self) -> CallError {
+        match self {
+            GreetError::Call(error) | GreetError::EndedOnHello(error) => error,
+        }
+    }
+
+    fn map(self, change: impl FnOnce(CallError) -> CallError) -> Self {
+        match self {
+            GreetError::Call(error) => GreetError::Call(change(error)),
+            GreetError::EndedOnHello(error) => GreetError::EndedOnHello(change(error)),
+        }
+    }
 }
 
 impl Handshake {
@@ -44,6 +80,8 @@ impl Handshake {
         let (database, name) = (endpoint.database(), name.to_owned());
         Handshake {
             login,
+            protocol: KnownProtocol::default(),
+            needs_resp3: false,
             database,
             name,
             primary_only: false,
@@ -60,152 +98,229 @@ impl Handshake {
         reader: &mut Reader,
         writer: &mut Writer,
         runtime: &Handle,
-    ) -> Result<Greeting, CallError> {
+    ) -> Result<Greeting, GreetError> {
         let given = self.login.credentials(runtime).await;
-        let (credentials, validity) = given.map_err(CallError::NotApplied)?;
-        let sent = Instant::now();
-        let greeted = self.greet(reader, writer, credentials.as_ref()).await;
+        let (credentials, validity) =
+            given.map_err(|fault| GreetError::Call(CallError::NotApplied(fault)))?;
+        let mut exchange = Exchange::new(reader, writer);
+        let mut learned = Learned {
+            has_login: credentials.is_some(),
+            ..Learned::default()
+        };
+        let greeted = self.greet(&mut exchange, credentials.as_ref(), &mut learned);
         // A server or a proxy that refuses a command may repeat its words, including the password.
         let hidden = |error| {
             credentials
                 .iter()
                 .fold(error, |error, known| known.hidden_in(error))
         };
-        let (inbox, server) = greeted.map_err(hidden)?;
+        greeted.await.map_err(|error| error.map(hidden))?;
         Ok(Greeting {
-            inbox,
+            inbox: exchange.inbox,
             validity,
-            took: sent.elapsed(),
-            server,
+            took: learned.took,
+            server: learned.server,
+            abilities: Abilities {
+                protocol: learned.protocol.unwrap_or_default(),
+            },
         })
     }
 
-    /// Returns the bytes that were read after the answers, and the identity of the server.
     async fn greet(
         &self,
-        reader: &mut Reader,
-        writer: &mut Writer,
+        exchange: &mut Exchange<'_>,
         credentials: Option<&Credentials>,
-    ) -> Result<(BytesMut, Identity), CallError> {
-        let (commands, answers) = self.commands(credentials);
-        // A server that closes the connection at once may have sent a reason before.
-        let written = match writer.write_all(&commands).await {
-            Ok(()) => writer.flush().await,
-            failed => failed,
-        };
-        let (mut decoder, mut inbox) = (Decoder::default(), BytesMut::new());
-        let (mut number, mut server) = (0, Identity::default());
-        let ended = |number, why: &str| match number {
-            0 => not_connected(&format!("{why}{}", self.hint)),
-            _ => not_connected(why),
-        };
-        let broken = |number| move |error: std::io::Error| ended(number, &error.to_string());
-        while number < answers.len() {
-            match decoder.decode(&mut inbox) {
-                Ok(Some(Incoming::Reply(reply))) => {
-                    if answers[number] == Expected::Identity {
-                        server = Identity::of(reply.as_ref().ok(), None);
-                    }
-                    self.check(answers[number], reply)?;
-                    number += 1;
-                }
-                Ok(Some(Incoming::Push(_))) => {}
-                Ok(None) => {
-                    if reader.read_buf(&mut inbox).await.map_err(broken(number))? == 0 {
-                        written.map_err(broken(number))?;
-                        return Err(ended(number, "the server closed the connection"));
-                    }
-                }
-                Err(malformed) => return Err(ended(number, &malformed.0)),
-            }
+        learned: &mut Learned,
+    ) -> Result<(), GreetError> {
+        let mut steps = self.common();
+        if self.protocol.get() != Some(Protocol::Resp2) {
+            steps.insert(0, self.hello(credentials));
+            self.round(exchange, &mut steps, learned).await?;
         }
-        Ok((inbox, server))
+        if learned.protocol != Some(Protocol::Resp3) {
+            learned.protocol = Some(Protocol::Resp2);
+            steps.splice(0..0, self.in_resp2(credentials));
+            self.round(exchange, &mut steps, learned).await?;
+        }
+        // The role of the server behind this very connection, which another connection could not prove.
+        if self.primary_only && learned.role != Some(Value::Text("master".into())) {
+            return Err(GreetError::Call(not_primary(learned.role.as_ref())));
+        }
+        Ok(())
     }
 
-    fn commands(&self, credentials: Option<&Credentials>) -> (BytesMut, Vec<Expected>) {
-        let (mut commands, mut answers) = (BytesMut::new(), vec![Expected::Hello]);
-        let mut hello: Vec<&[u8]> = vec![b"HELLO", b"3"];
-        if let Some(credentials) = credentials {
-            let (user, password) = (credentials.user(), &credentials.password);
-            hello.extend([b"AUTH", user.as_bytes(), password.as_bytes()]);
+    /// Sends the commands in one write, and reads their answers. Leaves the commands that must be sent again after the
+    /// login.
+    async fn round(
+        &self,
+        exchange: &mut Exchange<'_>,
+        steps: &mut Vec<Step>,
+        learned: &mut Learned,
+    ) -> Result<(), GreetError> {
+        let sent = Instant::now();
+        exchange.send(steps).await;
+        let says_hello = steps.iter().any(|step| step.expected == Expected::Hello);
+        for step in std::mem::take(steps) {
+            let reply = match exchange.reply().await {
+                Ok(reply) => reply,
+                Err(Ended { why, is_closed }) => {
+                    let hint = if exchange.answered { "" } else { self.hint };
+                    let error = not_connected(&format!("{why}{hint}"));
+                    let is_on_hello = says_hello
+                        && is_closed
+                        && !self.needs_resp3
+                        && learned.protocol != Some(Protocol::Resp3);
+                    return Err(if is_on_hello {
+                        GreetError::EndedOnHello(error)
+                    } else {
+                        GreetError::Call(error)
+                    });
+                }
+            };
+            let login_follows =
+                says_hello && learned.has_login && learned.protocol == Some(Protocol::Resp2);
+            if login_follows && reply.as_ref().is_err_and(|text| lacks_login(text)) {
+                steps.push(step);
+                continue;
+            }
+            self.settle(step.expected, reply, learned)
+                .map_err(GreetError::Call)?;
         }
-        hello.extend([b"SETNAME" as &[u8], self.name.as_bytes()]);
-        command(&mut commands, &hello);
+        learned.took = sent.elapsed();
+        Ok(())
+    }
+
+    /// The first command of a connection in RESP3.
+    fn hello(&self, credentials: Option<&Credentials>) -> Step {
+        let mut words = vec!["HELLO", "3"];
+        if let Some(credentials) = credentials {
+            words.extend(["AUTH", credentials.user(), &credentials.password]);
+        }
+        words.extend(["SETNAME", &self.name]);
+        Step::new(Expected::Hello, &words)
+    }
+
+    /// What HELLO does in RESP3, and what its reply says.
+    fn in_resp2(&self, credentials: Option<&Credentials>) -> Vec<Step> {
+        let login = credentials.map(|known| known.auth(Protocol::Resp2));
+        let mut steps: Vec<_> = login
+            .map(|words| Step::new(Expected::Required, &words))
+            .into_iter()
+            .collect();
+        let name = ["CLIENT", "SETNAME", &self.name];
+        steps.push(Step::new(Expected::Optional, &name));
+        if self.primary_only {
+            // Not every server allows both.
+            steps.push(Step::new(Expected::Role, &["ROLE"]));
+            steps.push(Step::new(Expected::Role, &["INFO", "replication"]));
+        }
+        steps
+    }
+
+    /// The commands after the login.
+    fn common(&self) -> Vec<Step> {
+        let mut steps = Vec::new();
         if let Some(database) = self.database {
-            command(&mut commands, &[b"SELECT", database.to_string().as_bytes()]);
-            answers.push(Expected::Required);
+            let words = ["SELECT", &database.to_string()];
+            steps.push(Step::new(Expected::Required, &words));
         }
         // Not every user has the permission for this command.
-        command(&mut commands, &[b"INFO", b"server"]);
-        answers.push(Expected::Identity);
+        steps.push(Step::new(Expected::Identity, &["INFO", "server"]));
         // Servers before Redis 7.2 do not know CLIENT SETINFO; others may refuse it to this user.
         for (what, text) in [
             ("LIB-NAME", "leasehold"),
             ("LIB-VER", env!("CARGO_PKG_VERSION")),
         ] {
-            command(
-                &mut commands,
-                &[b"CLIENT", b"SETINFO", what.as_bytes(), text.as_bytes()],
-            );
-            answers.push(Expected::Optional);
+            let words = ["CLIENT", "SETINFO", what, text];
+            steps.push(Step::new(Expected::Optional, &words));
         }
-        (commands, answers)
+        steps
     }
 
-    fn check(&self, answer: Expected, reply: Result<Value, String>) -> Result<(), CallError> {
-        match (answer, reply) {
-            (Expected::Hello, Ok(welcome)) => self.check_welcome(&welcome),
-            (Expected::Required, Ok(_)) | (Expected::Optional | Expected::Identity, _) => Ok(()),
+    fn settle(
+        &self,
+        expected: Expected,
+        reply: Result<Value, String>,
+        learned: &mut Learned,
+    ) -> Result<(), CallError> {
+        match (expected, reply) {
+            // Before a login or on a full server, this is the answer to any command.
+            (_, Err(text)) if text.starts_with("NOAUTH ") => {
+                return Err(CallError::Refused(Fault(text)));
+            }
+            (_, Err(text)) if text.starts_with("ERR max number of clients") => {
+                return Err(not_connected(&text));
+            }
+            (Expected::Hello, Ok(welcome)) if welcome.field("proto") == Some(&Value::Int(3)) => {
+                learned.role = welcome.field("role").cloned();
+                self.learn(Protocol::Resp3, learned);
+            }
+            // The server has not changed the protocol.
+            (Expected::Hello, Ok(_)) => self.learn(Protocol::Resp2, learned),
+            (Expected::Hello, Err(text)) if refuses_hello(&text) => {
+                if self.needs_resp3 {
+                    let text = format!("this client needs RESP3, and HELLO is refused: {text}");
+                    return Err(CallError::Refused(Fault(text)));
+                }
+                self.learn(Protocol::Resp2, learned);
+            }
+            (Expected::Identity, reply) => learned.server = Identity::of(reply.as_ref().ok(), None),
+            (Expected::Role, Ok(reply)) => {
+                learned.role = learned.role.take().or_else(|| role(&reply));
+            }
+            (Expected::Required, Ok(_)) | (Expected::Optional | Expected::Role, _) => {}
             (Expected::Hello | Expected::Required, Err(text)) => {
-                Err(match sort_error_reply(&text) {
-                    // Other codes concern the user, and HELLO can fail for other reasons than the protocol.
-                    CallError::Refused(Fault(text))
-                        if answer == Expected::Hello
-                            && ["ERR ", "NOPROTO "]
-                                .iter()
-                                .any(|code| text.starts_with(code)) =>
-                    {
-                        needs_resp3(&format!("HELLO is refused: {text}"))
-                    }
+                return Err(match sort_error_reply(&text) {
                     CallError::Refused(fault) => CallError::Refused(fault),
-                    // The login of this connection failed. No earlier login was lost.
-                    CallError::NotApplied(fault) if fault.0.starts_with("NOAUTH ") => {
-                        CallError::Refused(fault)
-                    }
                     // No call was sent before, so none can have been applied.
                     _ => not_connected(&text),
-                })
+                });
             }
         }
+        Ok(())
     }
 
-    /// Checks the reply to HELLO. It contains the role of the server behind this very connection, which another
-    /// connection could not prove.
-    fn check_welcome(&self, welcome: &Value) -> Result<(), CallError> {
-        match (welcome.field("proto"), welcome.field("role")) {
-            (Some(Value::Int(3)), Some(Value::Text(role))) if role == "master" => Ok(()),
-            (Some(Value::Int(3)), _) if !self.primary_only => Ok(()),
-            (Some(Value::Int(3)), role) => Err(not_primary(role)),
-            _ => Err(needs_resp3("the server does not agree to HELLO 3")),
-        }
+    fn learn(&self, protocol: Protocol, learned: &mut Learned) {
+        learned.protocol = Some(protocol);
+        self.protocol.learn(protocol);
     }
 }
 
-/// The expected reply to a command of the handshake.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Expected {
-    Hello,
-    Required,
-    Optional,
-    /// The identity of the server, if this user may ask for it.
-    Identity,
+/// What is known so far.
+#[derive(Default)]
+struct Learned {
+    /// Whether there are credentials.
+    has_login: bool,
+    /// `None` until HELLO is answered.
+    protocol: Option<Protocol>,
+    role: Option<Value>,
+    server: Identity,
+    /// How long the last round took.
+    took: Duration,
 }
 
-/// An error for which later attempts would fail, too.
-fn needs_resp3(why: &str) -> CallError {
-    CallError::Refused(Fault(format!(
-        "this client needs RESP3, which servers speak from Redis 6.0 on, and proxies often do not: {why}"
-    )))
+/// Whether an error in reply to HELLO concerns the command, and not the login or the state of the server.
+fn refuses_hello(text: &str) -> bool {
+    let is_lasting = matches!(sort_error_reply(text), CallError::Refused(_));
+    // The error for an unknown command repeats its words. Before Redis 6, `ERR invalid password` is a refused login.
+    let is_of_login = !text.starts_with("ERR unknown command")
+        && (text.to_lowercase().contains("password") || lacks_login(text));
+    is_lasting && !is_of_login
+}
+
+/// Whether the command may succeed after a login.
+fn lacks_login(text: &str) -> bool {
+    ["NOAUTH ", "NOPERM ", "WRONGPASS "]
+        .iter()
+        .any(|code| text.starts_with(code))
+}
+
+/// The role in a reply to ROLE or `INFO replication`.
+fn role(reply: &Value) -> Option<Value> {
+    match reply {
+        Value::Array(parts) => parts.first().cloned(),
+        info => line(info, "role:").map(|role| Value::Text(role.to_owned())),
+    }
 }
 
 /// Fails unless ROLE reports a primary.

@@ -20,10 +20,7 @@ pub(super) struct Identity {
 impl Identity {
     /// `info` is the reply to `INFO server`, if there was one.
     pub(super) fn of(info: Option<&Value>, peer: Option<SocketAddr>) -> Self {
-        let run_id = match info {
-            Some(Value::Text(text)) => text.lines().find_map(|line| line.strip_prefix("run_id:")),
-            _ => None,
-        };
+        let run_id = info.and_then(|info| line(info, "run_id:"));
         Identity {
             run_id: run_id.map(Arc::from),
             peer,
@@ -55,6 +52,12 @@ impl Identity {
         self.run_id = self.run_id.take().or_else(|| more.run_id.clone());
         self.peer = more.peer.or(self.peer);
     }
+}
+
+/// The value of a line of INFO.
+pub(super) fn line<'a>(info: &'a Value, name: &str) -> Option<&'a str> {
+    let Value::Text(info) = info else { return None };
+    info.lines().find_map(|line| line.trim().strip_prefix(name))
 }
 
 #[cfg(test)]

@@ -40,12 +40,13 @@
 //! | `ledger` | requests without a reply, and which of them were certainly not sent |
 //! | `request` | the requests of a connection, and the notifications that end them |
 //! | `handshake`, `identity` | the first commands on a stream, and the server that answered them |
+//! | `abilities` | what that server can do |
 //! | `pacer` | the pauses between attempts |
 //! | `control` | a connection for single commands |
 //! | `address_map` | where servers are reached that announce other addresses |
 //! | `setup`, `remote` | settings shared by all connections, and how to reach one server |
 //! | `credentials`, `login` | credentials, and how a login is renewed |
-//! | `codec`, `encode` | RESP3 |
+//! | `codec`, `encode` | RESP3 and RESP2 |
 //! | `dial`, `stream`, `tls` | a stream of bytes to the server |
 //! | `fred` | a stream whose commands are sent by the client `fred` |
 //! | `sync`, `process` | locks and wake-ups, and the process that made a client; `leasehold` uses both |
@@ -55,6 +56,7 @@
 //! answers that it has not run a call, the call is sent again to another node.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+mod abilities;
 mod address_map;
 mod call;
 mod call_error;

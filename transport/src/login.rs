@@ -4,6 +4,7 @@
 //! | --- | --- | --- |
 //! | valid | three quarters of the validity have passed | the provider is asked, AUTH is sent |
 //! | renewing | the server answers OK | valid, for as long as the new credentials |
+//! | renewing | the connection takes no AUTH: it carries subscriptions in RESP2 | the connection is replaced |
 //! | renewing | the provider fails, the server refuses or does not answer | another attempt after a pause |
 //! | renewing | the server refuses, and the credentials have expired | the connection is given up |
 //!
@@ -29,6 +30,9 @@ const VALID_MIN: Duration = Duration::from_millis(100);
 /// Credentials that are valid for longer count as valid forever, because tokio's timers do not
 /// reach that far.
 const VALID_MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
+const REPLACED: &str =
+    "in RESP2, a connection with subscriptions is replaced before its login expires";
 
 /// Who logs in on the connections to a server.
 #[derive(Clone)]
@@ -63,7 +67,7 @@ impl Login {
     }
 
     /// Renews the login of a connection in time. Returns only when the server does not accept the credentials
-    /// any more, with the reason.
+    /// any more, or another connection must log in, with the reason.
     ///
     /// Waits at most `limit` for the provider, and as long for the answer of the server.
     pub(super) async fn keep(
@@ -80,7 +84,8 @@ impl Login {
             sleep_until(since + (span / 4 * 3).max(VALID_MIN)).await;
             validity = loop {
                 match timeout(limit, self.renew(connection, runtime)).await {
-                    Ok(Ok(validity)) => break validity,
+                    Ok(Ok(Some(validity))) => break validity,
+                    Ok(Ok(None)) => return Fault(REPLACED.into()),
                     Ok(Err(CallError::Refused(fault))) if since.elapsed() >= span => {
                         return Fault(format!("the login was not renewed: {fault}"));
                     }
@@ -90,21 +95,22 @@ impl Login {
         }
     }
 
+    /// `None` if the connection takes no AUTH.
     async fn renew(
         &self,
         connection: &Connection,
         runtime: &Handle,
-    ) -> Result<Validity, CallError> {
+    ) -> Result<Option<Validity>, CallError> {
         let given = self.credentials(runtime).await;
         let (credentials, validity) = given.map_err(CallError::NotApplied)?;
         let Some(credentials) = credentials else {
-            return Ok(validity);
+            return Ok(Some(validity));
         };
-        let words = [
-            b"AUTH",
-            credentials.user().as_bytes(),
-            credentials.password.as_bytes(),
-        ];
+        if connection.takes_subscriptions_only() {
+            return Ok(None);
+        }
+        let words = credentials.auth(connection.abilities.protocol);
+        let words: Vec<_> = words.into_iter().map(str::as_bytes).collect();
         let answer = connection.command(&words)?;
         let ended = |_| {
             Err(CallError::NotApplied(Fault(
@@ -113,7 +119,7 @@ impl Login {
         };
         let outcome = answer.await.unwrap_or_else(ended);
         outcome
-            .map(|_| validity)
+            .map(|_| Some(validity))
             .map_err(|error| credentials.hidden_in(error))
     }
 }

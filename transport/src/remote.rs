@@ -1,5 +1,6 @@
 //! A server: how to reach it, and the start of a connection.
 
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -7,10 +8,11 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::time::{Duration, timeout};
 
+use super::abilities::Protocol;
 use super::credentials::Provider;
 use super::dial::Dial;
 use super::endpoint::Endpoint;
-use super::handshake::{Greeting, Handshake, not_connected};
+use super::handshake::{GreetError, Greeting, Handshake, not_connected};
 use super::login::Login;
 use super::stream::{Reader, Writer};
 use super::task::AbortOnDrop;
@@ -49,7 +51,8 @@ impl OpenError {
 impl Remote {
     /// `name` is shown by CLIENT LIST.
     pub(super) fn new(dial: Dial, endpoint: &Endpoint, name: &str) -> Self {
-        let (handshake, endpoint) = (Handshake::new(endpoint, name), endpoint.to_string());
+        let (mut handshake, endpoint) = (Handshake::new(endpoint, name), endpoint.to_string());
+        handshake.needs_resp3 = dial.needs_resp3();
         Remote {
             dial,
             handshake,
@@ -81,15 +84,37 @@ impl Remote {
 
     /// Opens a stream and performs the handshake, with `peer` if that can be reached. The caller ends
     /// the attempt after `limit`. Blocking work runs on `resolver`.
+    ///
+    /// If the protocol of the server is not known and the server closes the connection instead of accepting HELLO, a
+    /// second stream begins in RESP2.
     pub(super) async fn open(
         &self,
         peer: Option<SocketAddr>,
         resolver: &Handle,
         limit: Duration,
     ) -> Result<Opened, CallError> {
+        let known = &self.handshake.protocol;
+        match self.greet(peer, resolver, limit).await {
+            Err(GreetError::EndedOnHello(_)) if known.get() != Some(Protocol::Resp3) => {
+                known.learn(Protocol::Resp2);
+                // The server may be down, which says nothing about its protocol.
+                let opened = self.greet(peer, resolver, limit).await;
+                opened.inspect_err(|_| known.forget())
+            }
+            opened => opened,
+        }
+        .map_err(GreetError::into_call)
+    }
+
+    async fn greet(
+        &self,
+        peer: Option<SocketAddr>,
+        resolver: &Handle,
+        limit: Duration,
+    ) -> Result<Opened, GreetError> {
         let dialed = self.dial.connect(peer, resolver, limit).await;
-        let (mut reader, mut writer, peer) =
-            dialed.map_err(|error| not_connected(&error.to_string()))?;
+        let failed = |error: io::Error| GreetError::Call(not_connected(&error.to_string()));
+        let (mut reader, mut writer, peer) = dialed.map_err(failed)?;
         let mut greeting = self
             .handshake
             .run(&mut reader, &mut writer, resolver)

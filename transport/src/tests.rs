@@ -29,6 +29,7 @@ mod memory;
 #[cfg(shuttle)]
 mod model;
 mod pacing;
+mod resp2;
 mod sentinels;
 mod servers;
 mod steps;

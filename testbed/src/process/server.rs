@@ -2,6 +2,7 @@
 //!
 //! `LEASEHOLD_SERVER` names another binary, for example `valkey-server`. Where there is none, tests that ask
 //! `is_missing` are left out, and say so; if it is set, or `LEASEHOLD_REQUIRE_SERVERS` as by `tests/run`, they fail.
+//! With `LEASEHOLD_PROTOCOL=2`, every server refuses HELLO, so that clients speak RESP2.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -93,7 +94,12 @@ impl Server {
         environment: Vec<(String, String)>,
         arguments: &[&str],
     ) -> Self {
-        let arguments: Vec<String> = arguments.iter().map(|&word| word.to_owned()).collect();
+        let mut arguments: Vec<_> = arguments.iter().map(|&word| word.to_owned()).collect();
+        match std::env::var("LEASEHOLD_PROTOCOL").as_deref() {
+            Ok("2") => arguments.extend(["--rename-command", "HELLO", ""].map(str::to_owned)),
+            Ok(other) => panic!("LEASEHOLD_PROTOCOL: servers cannot be limited to {other}"),
+            Err(_) => {}
+        }
         let password = arguments
             .iter()
             .position(|word| word == "--requirepass")

@@ -97,6 +97,8 @@ pub(crate) struct FakeServer {
     steps: Arc<Mutex<VecDeque<Step>>>,
     /// The number of bytes sent at once.
     piece: usize,
+    /// Whether it refuses HELLO, and speaks RESP2.
+    pub(crate) is_old: bool,
 }
 
 impl FakeServer {
@@ -107,6 +109,7 @@ impl FakeServer {
             recorded: if is_valkey { &VALKEY } else { &REDIS },
             steps: Arc::new(Mutex::new(steps.into())),
             piece: piece.max(1),
+            is_old: false,
         }
     }
 
@@ -127,11 +130,11 @@ impl FakeServer {
     }
 
     async fn serve(self, mut stream: DuplexStream) -> io::Result<()> {
-        let mut inbox = BytesMut::new();
+        let (mut inbox, mut subscribed) = (BytesMut::new(), false);
         loop {
             while let Ok((request, rest)) = parse_frame(inbox.clone().freeze()) {
                 inbox = BytesMut::from(&rest[..]);
-                let (bytes, goes_on) = self.sent(self.answer(&words(request)));
+                let (bytes, goes_on) = self.sent(self.answer(&words(request), &mut subscribed));
                 for piece in bytes.chunks(self.piece) {
                     stream.write_all(piece).await?;
                     if self.piece < 1024 {
@@ -165,9 +168,12 @@ impl FakeServer {
         }
     }
 
-    fn answer(&self, words: &[Vec<u8>]) -> Vec<u8> {
+    fn answer(&self, words: &[Vec<u8>], subscribed: &mut bool) -> Vec<u8> {
         let text = |word: &Vec<u8>| String::from_utf8_lossy(word).into_owned();
         let asked = words.iter().take(3).map(text).collect::<Vec<_>>().join(" ");
+        if self.is_old && asked.starts_with("HELLO") {
+            return b"-NOPROTO unsupported protocol version\r\n".to_vec();
+        }
         if let Some((_, answer)) = self
             .recorded
             .iter()
@@ -178,12 +184,18 @@ impl FakeServer {
         let mut out = Vec::new();
         match words.first().map(Vec::as_slice).unwrap_or_default() {
             verb @ (b"SUBSCRIBE" | b"SSUBSCRIBE" | b"UNSUBSCRIBE" | b"SUNSUBSCRIBE") => {
+                *subscribed = self.is_old;
                 for channel in &words[1..] {
-                    line(&mut out, b'>', b"3");
+                    line(&mut out, if self.is_old { b'*' } else { b'>' }, b"3");
                     bulk(&mut out, &verb.to_ascii_lowercase());
                     bulk(&mut out, channel);
                     line(&mut out, b':', b"1");
                 }
+            }
+            b"PING" if *subscribed => {
+                line(&mut out, b'*', b"2");
+                bulk(&mut out, b"pong");
+                bulk(&mut out, words.get(1).map_or(b"", Vec::as_slice));
             }
             b"EVAL" if contains(&words[1], b"DRYRUN") => {
                 let questions = questions(&words[3..]);

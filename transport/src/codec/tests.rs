@@ -4,7 +4,7 @@ mod arbitrary;
 
 use bytes::BytesMut;
 
-use super::{DEPTH, Decoder, ELEMENTS, Incoming, Malformed, REPLY_BYTES};
+use super::{DEPTH, Decoder, ELEMENTS, Incoming, Malformed, Pushes, REPLY_BYTES};
 use crate::Value;
 
 /// The outcome of a stream of bytes: the frames, and why no more can follow, if so.
@@ -12,7 +12,11 @@ type Decoded = (Vec<Incoming>, Option<Malformed>);
 
 /// Decodes bytes that arrive in pieces. The sizes of the pieces repeat.
 fn decoded(bytes: &[u8], sizes: &[usize]) -> Decoded {
-    let (mut decoder, mut buffer) = (Decoder::default(), BytesMut::new());
+    decoded_by(Pushes::Typed, bytes, sizes)
+}
+
+fn decoded_by(pushes: Pushes, bytes: &[u8], sizes: &[usize]) -> Decoded {
+    let (mut decoder, mut buffer) = (Decoder::new(pushes), BytesMut::new());
     let (mut frames, mut rest) = (Vec::new(), bytes);
     for size in sizes.iter().cycle() {
         let (piece, behind) = rest.split_at(rest.len().min(*size));
@@ -119,6 +123,58 @@ fn of_each_type() -> Vec<(&'static [u8], Decoded)> {
 fn each_type_is_read() {
     for (bytes, expected) in of_each_type() {
         assert_eq!(whole(bytes), expected, "{}", bytes.escape_ascii());
+    }
+}
+
+/// On a connection with subscriptions in RESP2.
+#[test]
+fn arrays_that_name_a_push_are_pushes_in_resp2() {
+    let words = |words: &[&str]| Value::Array(words.iter().map(|word| text(word)).collect());
+    let push = |bytes: &str, kind: &str, channel: Value, last: Value| {
+        let (expected, bytes) = (vec![text(kind), channel, last], bytes.as_bytes());
+        let frames = decoded_by(Pushes::Named, bytes, &[1]);
+        assert_eq!(frames, (vec![Incoming::Push(expected.clone())], None));
+        // On other connections, it is a reply.
+        assert_eq!(decoded(bytes, &[1]), reply(Value::Array(expected)));
+    };
+    for kind in ["message", "smessage"] {
+        let head = format!("*3\r\n${}\r\n{kind}\r\n", kind.len());
+        push(
+            &format!("{head}$1\r\nc\r\n$1\r\nx\r\n"),
+            kind,
+            text("c"),
+            text("x"),
+        );
+        push(
+            &format!("{head}$0\r\n\r\n$0\r\n\r\n"),
+            kind,
+            text(""),
+            text(""),
+        );
+    }
+    for kind in ["subscribe", "ssubscribe", "unsubscribe", "sunsubscribe"] {
+        let head = format!("*3\r\n${}\r\n{kind}\r\n", kind.len());
+        push(
+            &format!("{head}$1\r\nc\r\n:7\r\n"),
+            kind,
+            text("c"),
+            Value::Int(7),
+        );
+        push(
+            &format!("{head}$-1\r\n:0\r\n"),
+            kind,
+            Value::Nil,
+            Value::Int(0),
+        );
+    }
+    for (bytes, expected) in [
+        (&b"*2\r\n$4\r\npong\r\n$1\r\n7\r\n"[..], text("7")),
+        (b"*2\r\n$4\r\npong\r\n$0\r\n\r\n", text("PONG")),
+        (b"$1\r\n7\r\n", text("7")),
+        (b"*2\r\n+message\r\n+c\r\n", words(&["message", "c"])),
+        (b"*3\r\n+ping\r\n+a\r\n+b\r\n", words(&["ping", "a", "b"])),
+    ] {
+        assert_eq!(decoded_by(Pushes::Named, bytes, &[1]), reply(expected));
     }
 }
 

@@ -25,8 +25,8 @@ pub(crate) async fn drive(
     observer: Arc<dyn SubscriptionObserver>,
     events: Arc<dyn TransportEvents>,
 ) -> Fault {
-    let mut decoder = Decoder::default();
     let connection = &*connection;
+    let mut decoder = Decoder::new(connection.pushes());
     let (mut gathers, mut broken) = (false, None);
     std::future::poll_fn(move |cx| {
         // Register before looking for requests: a request that is pushed in between must wake this

@@ -8,7 +8,7 @@ use super::generation::{OTHER_TARGET, Settled};
 use super::shared::{PAUSE_MAX, PAUSE_MIN, Target};
 use super::supervisor::{DrivenBy, DrivenConnection, Supervisor};
 use crate::IfUnreachable;
-use crate::connection::{self, Connection};
+use crate::connection::{self, Carries, Connection};
 use crate::dial::Dial;
 use crate::handshake::{Greeting, not_connected};
 use crate::pacer::Pacer;
@@ -139,7 +139,11 @@ impl Supervisor {
             self.shared.subscriptions.clone(),
             self.shared.setup.events.clone(),
         );
-        let connection = Arc::new(Connection::new(writer));
+        let carries = match self.role {
+            Role::Calls(_) => Carries::Calls,
+            Role::Messages => Carries::Subscriptions,
+        };
+        let connection = Arc::new(Connection::new(writer, greeting.abilities, carries));
         let driver =
             connection::drive(connection.clone(), reader, greeting.inbox, registry, events);
         DrivenConnection {

@@ -12,6 +12,7 @@ use crate::Value;
 use crate::control::{ControlConnection, Deaf};
 use crate::endpoint::{Endpoint, HostPort};
 use crate::handshake::not_connected;
+use crate::identity::line;
 use crate::node::Node;
 use crate::{CallError, Fault, Lane};
 
@@ -122,7 +123,7 @@ impl Present {
         let info = timeout(ANSWER_MAX, node.command(Lane::Background, &REPLICATION)).await;
         match info {
             Ok(Ok(info)) => {
-                self.replication_id = line(&info, "master_replid:");
+                self.replication_id = line(&info, "master_replid:").map(str::to_owned);
                 self.is_identified = true;
             }
             Ok(Err(CallError::Refused(_))) => self.is_identified = true,
@@ -159,15 +160,7 @@ async fn former_id(shared: &Shared, address: &HostPort) -> Option<String> {
     let events = Arc::new(Deaf);
     let opened = ControlConnection::open(&remote, &shared.setup, events).await;
     let info = opened.ok()?.command(&REPLICATION, ANSWER_MAX).await.ok()?;
-    line(&info, "master_replid2:")
-}
-
-/// The value of a line of INFO.
-fn line(info: &Value, name: &str) -> Option<String> {
-    let Value::Text(info) = info else { return None };
-    info.lines()
-        .find_map(|line| line.trim().strip_prefix(name))
-        .map(str::to_owned)
+    line(&info, "master_replid2:").map(str::to_owned)
 }
 
 /// The server that most of the answering sentinels name, and how many name it.

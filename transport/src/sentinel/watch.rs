@@ -7,6 +7,7 @@ use tokio::sync::Notify;
 use tokio::time::{Duration, sleep};
 
 use crate::Value;
+use crate::abilities::Protocol;
 use crate::control::ControlConnection;
 use crate::handshake::not_connected;
 use crate::pacer::Pacer;
@@ -91,16 +92,14 @@ async fn watch(state: Arc<State>, setup: Setup) {
         let events = Arc::new(Announcements(state.changed.clone()));
         let fault = match connect(&state, &setup, events).await {
             Err(fault) => fault,
-            Ok(connection) => {
+            Ok((connection, other)) => {
                 pacer.reset();
                 let connection = Arc::new(connection);
                 *state.connection.lock() = Ok(connection.clone());
                 state.has_been_connected.store(true, Ordering::Relaxed);
                 // Announcements before this connection were missed.
                 state.changed.notify_one();
-                // Any other reply than PONG belongs to another command.
-                let pong = Ok(Value::Text("PONG".into()));
-                while connection.command(&[b"PING"], ANSWER_MAX).await == pong {
+                while answers(Some(&connection)).await && answers(other.as_ref()).await {
                     sleep(PROBE).await;
                 }
                 let lost = not_connected("the connection was lost");
@@ -117,15 +116,31 @@ async fn watch(state: Arc<State>, setup: Setup) {
     }
 }
 
+/// False if there is a connection and it is lost. Any other reply than PONG belongs to another command.
+async fn answers(connection: Option<&ControlConnection>) -> bool {
+    match connection {
+        Some(one) => one.command(&[b"PING"], ANSWER_MAX).await == Ok(Value::Text("PONG".into())),
+        None => true,
+    }
+}
+
+/// Opens the connection for questions. In RESP2, announcements need another one, because a connection with
+/// subscriptions takes no questions.
 async fn connect(
     state: &State,
     setup: &Setup,
     events: Arc<Announcements>,
-) -> Result<ControlConnection, CallError> {
-    let connection = ControlConnection::open(&state.remote, setup, events).await?;
-    let subscribed = connection.subscribe("+switch-master", ANSWER_MAX).await;
+) -> Result<(ControlConnection, Option<ControlConnection>), CallError> {
+    let open = || ControlConnection::open(&state.remote, setup, events.clone());
+    let connection = open().await?;
+    let other = match connection.abilities().protocol {
+        Protocol::Resp3 => None,
+        Protocol::Resp2 => Some(open().await?),
+    };
+    let announced = other.as_ref().unwrap_or(&connection);
+    let subscribed = announced.subscribe("+switch-master", ANSWER_MAX).await;
     subscribed.map_err(|error| state.remote.cannot_connect(error))?;
-    Ok(connection)
+    Ok((connection, other))
 }
 
 /// The observer of a sentinel's messages.

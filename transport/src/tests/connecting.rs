@@ -9,7 +9,7 @@ use super::*;
 use leasehold_testbed::Proxy;
 
 /// The error of connecting, which must come in time.
-async fn refusal(url: &str) -> CallError {
+pub(super) async fn refusal(url: &str) -> CallError {
     let own = OwnRuntime::new();
     let connecting = connect(url, Arc::new(Recorder::default()), own.handle());
     let outcome = timeout(SECOND * 10, connecting)
@@ -22,7 +22,7 @@ async fn refusal(url: &str) -> CallError {
     error
 }
 
-fn assert_not_applied(error: &CallError, part: &str) {
+pub(super) fn assert_not_applied(error: &CallError, part: &str) {
     let holds = matches!(error, CallError::NotApplied(fault) if fault.0.contains(part));
     assert!(holds, "expected `{part}`: {error:?}");
 }
@@ -36,7 +36,7 @@ fn ours_in(server: &Server, database: u8) -> usize {
         .count()
 }
 
-fn assert_refused(error: &CallError, part: &str) {
+pub(super) fn assert_refused(error: &CallError, part: &str) {
     let holds = matches!(error, CallError::Refused(fault) if fault.0.contains(part));
     assert!(holds, "expected `{part}`: {error:?}");
 }
@@ -58,15 +58,6 @@ async fn wrong_and_missing_logins_are_refused() {
     );
     let right = Testbed::new(&server).await;
     assert_eq!(right.add(Lane::Caller, "n").await, Ok(1));
-}
-
-#[tokio::test]
-async fn a_server_without_hello_is_refused_and_its_answer_does_not_show_the_password() {
-    needs_a_server!();
-    // The error of an unknown command repeats its arguments.
-    let without = ["--requirepass", "hunter2", "--rename-command", "HELLO", ""];
-    let server = Server::start_with(&without);
-    assert_refused(&refusal(&server.url()).await, "unknown command 'HELLO'");
 }
 
 #[tokio::test]
@@ -240,32 +231,22 @@ async fn a_handshake_that_is_cut_after_any_byte_is_not_applied() {
     }
 }
 
-/// The error of connecting to a server with this answer to HELLO.
-async fn unwelcome(answer: &str) -> CallError {
-    let server = MemoryServer::new();
-    server.welcome(answer);
-    MemoryTestbed::open(server).await.map(drop).unwrap_err()
-}
-
 #[tokio::test(start_paused = true)]
-async fn a_server_that_does_not_speak_resp3_is_refused_with_this_reason() {
-    for answer in [
-        "*2\r\n$5\r\nproto\r\n:2\r\n",
-        "%1\r\n$5\r\nproto\r\n:2\r\n",
-        "%1\r\n$6\r\nserver\r\n$5\r\nredis\r\n",
-        "+OK\r\n",
-        "-ERR unknown command 'HELLO'\r\n",
-        "-NOPROTO unsupported protocol version\r\n",
-    ] {
-        assert_refused(&unwelcome(answer).await, "needs RESP3");
-    }
+async fn a_refused_login_or_a_loading_server_is_not_taken_for_another_protocol() {
+    let unwelcome = async |answer: &str| {
+        let server = MemoryServer::new();
+        server.welcome(answer);
+        let error = MemoryTestbed::open(server.clone()).await.map(drop);
+        assert_eq!(server.dials(), 1, "{answer}");
+        error.unwrap_err()
+    };
     for (answer, code) in [
         ("-WRONGPASS invalid username-password pair\r\n", "WRONGPASS"),
+        ("-ERR invalid password\r\n", "invalid password"),
+        ("-NOAUTH HELLO must be called authenticated\r\n", "NOAUTH"),
         ("-NOPERM this user has no permissions\r\n", "NOPERM"),
     ] {
-        let error = unwelcome(answer).await;
-        assert_refused(&error, code);
-        assert!(!format!("{error:?}").contains("RESP3"), "{error:?}");
+        assert_refused(&unwelcome(answer).await, code);
     }
     assert_not_applied(&unwelcome("-LOADING the dataset\r\n").await, "LOADING");
 }

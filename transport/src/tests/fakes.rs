@@ -74,16 +74,26 @@ impl Fakes {
         if_unreachable: IfUnreachable,
         address_map: Option<AddressMap>,
     ) -> Result<(Transport, Arc<Recorder>), CallError> {
-        let (fakes, events) = (self.clone(), Arc::<Recorder>::default());
-        let streams = StreamDialer::new(move |address| fakes.dial(address).map(split));
+        let events = Arc::<Recorder>::default();
         let setup = Setup {
-            streams: Some(streams),
+            streams: Some(self.streams()),
             address_map,
             ..setup(TIMING, events.clone(), &Handle::current())
         };
         let deployment = Deployment::parse(url).unwrap();
         let transport = Transport::connect(deployment, setup, if_unreachable);
         Ok((transport.await?, events))
+    }
+
+    /// One of these servers.
+    pub(super) fn remote(&self, url: &str) -> Remote {
+        let endpoint = Endpoint::parse(url).unwrap();
+        Remote::new(self.streams().to(&endpoint), &endpoint, NAME)
+    }
+
+    fn streams(&self) -> StreamDialer {
+        let fakes = self.clone();
+        StreamDialer::new(move |address| fakes.dial(address).map(split))
     }
 
     fn dial(&self, address: &str) -> io::Result<DuplexStream> {

@@ -10,8 +10,9 @@ use std::task::{Context, Poll, Waker};
 use bytes::{Buf as _, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use super::fakes::{array, bulk};
 use super::*;
-use crate::connection::Connection;
+use crate::connection::{Carries, Connection};
 use crate::credentials::Provider;
 
 /// The answer to HELLO of a server that has reached `maxclients`.
@@ -48,6 +49,8 @@ struct Shared {
     short: Option<(usize, Ending)>,
     /// The answer of new connections to HELLO, if not [`WELCOME`].
     welcome: Option<Vec<u8>>,
+    /// Whether new connections speak RESP2.
+    is_old: bool,
     /// Sent to new connections directly after the handshake.
     greeting: Vec<u8>,
 }
@@ -77,6 +80,8 @@ pub(super) struct State {
     /// True if the server takes every byte and runs no command.
     pub(super) deaf: bool,
     run_id: String,
+    /// In RESP2, whether the connection takes only subscriptions and PING.
+    resp2: Option<Carries>,
     logged_in: bool,
     welcome: Option<Vec<u8>>,
     greeting: Vec<u8>,
@@ -130,6 +135,7 @@ impl MemoryServer {
                 state.greeting.clone_from(&shared.greeting);
                 state.welcome.clone_from(&shared.welcome);
                 state.run_id.clone_from(&shared.run_id);
+                state.resp2 = shared.is_old.then_some(Carries::Calls);
                 if is_full {
                     state.welcome = Some(FULL.into());
                 }
@@ -165,6 +171,13 @@ impl MemoryServer {
     /// Gives the server this run id, as if the process was another one.
     pub(super) fn with_run_id(self, run_id: &str) -> Self {
         self.0.lock().run_id = run_id.to_owned();
+        self
+    }
+
+    /// Makes the server refuse HELLO, and speak RESP2.
+    pub(super) fn in_resp2(self) -> Self {
+        self.welcome("-ERR unknown command 'HELLO'\r\n");
+        self.0.lock().is_old = true;
         self
     }
 
@@ -236,6 +249,7 @@ impl Socket {
             halves: 2,
             deaf: false,
             run_id: String::new(),
+            resp2: None,
             logged_in: false,
             welcome: None,
             greeting: Vec::new(),
@@ -296,7 +310,7 @@ impl State {
             let answer = match words[0].as_str() {
                 "INFO" if self.run_id.is_empty() => b"-NOPERM no permission\r\n".to_vec(),
                 "INFO" => {
-                    let text = format!("# Server\r\nrun_id:{}\r\n", self.run_id);
+                    let text = format!("# Server\r\nrun_id:{}\r\nrole:master\r\n", self.run_id);
                     format!("${}\r\n{text}\r\n", text.len()).into_bytes()
                 }
                 "HELLO" => self.welcome.clone().unwrap_or_else(|| WELCOME.into()),
@@ -312,14 +326,36 @@ impl State {
                 }
                 _ => {
                     self.commands.push(words.clone());
-                    match &self.answers {
+                    let answer = self
+                        .resp2
+                        .and_then(|carries| self.subscribed(carries, &words));
+                    answer.unwrap_or_else(|| match &self.answers {
                         Some(answers) => answers.lock()(&words),
                         None => usual(&words),
-                    }
+                    })
                 }
             };
             self.outgoing.extend(answer);
         }
+    }
+}
+
+impl State {
+    /// The answer of a server that speaks RESP2 to a command about subscriptions, or on a connection with some.
+    fn subscribed(&mut self, carries: Carries, words: &[String]) -> Option<Vec<u8>> {
+        let kind = words[0].to_lowercase();
+        let answer = if kind.ends_with("subscribe") {
+            self.resp2 = Some(Carries::Subscriptions);
+            array(&[bulk(&kind), bulk(&words[1]), ":1\r\n".to_owned()])
+        } else if carries == Carries::Calls {
+            return None;
+        } else if kind == "ping" {
+            let number = words.get(1).map_or("", String::as_str);
+            array(&[bulk("pong"), bulk(number)])
+        } else {
+            format!("-ERR Can't execute '{kind}': only SUBSCRIBE and PING are allowed\r\n")
+        };
+        Some(answer.into_bytes())
     }
 }
 

@@ -79,7 +79,8 @@ use shuttle::scheduler::{PctScheduler, RandomScheduler, ReplayScheduler, Schedul
 
 use self::socket::Socket;
 use super::*;
-use crate::connection::{self, Connection};
+use crate::abilities::Abilities;
+use crate::connection::{self, Carries, Connection};
 use crate::slot::ConnectionSlot;
 use crate::stream::{Reader, Writer};
 use crate::subscriptions::SubscriptionRegistry;
@@ -216,7 +217,11 @@ struct Made {
 impl Made {
     fn new(registry: &Arc<SubscriptionRegistry>) -> Self {
         let (socket, reader, writer, server) = Socket::new();
-        let connection = Arc::new(Connection::new(writer));
+        let connection = Arc::new(Connection::new(
+            writer,
+            Abilities::default(),
+            Carries::Calls,
+        ));
         let inbox = bytes::BytesMut::new();
         let driver = connection::drive(
             connection.clone(),

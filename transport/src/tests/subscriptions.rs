@@ -1,7 +1,8 @@
 //! Subscriptions are confirmed, restored, and refused one by one.
 
 use super::*;
-use crate::connection::Connection;
+use crate::abilities::Abilities;
+use crate::connection::{Carries, Connection};
 use crate::request::{SubscribeRequest, SubscriptionObserver as _};
 use leasehold_testbed::Proxy;
 use leasehold_testbed::Reply;
@@ -393,7 +394,14 @@ fn confirmations_of_a_lost_connection_do_not_count_for_the_next() {
         crate::subscriptions::SubscriptionRegistry::default(),
         Arc::from("c"),
     );
-    registry.connected(&Arc::new(Connection::new(Box::new(tokio::io::sink()))), 0);
+    registry.connected(
+        &Arc::new(Connection::new(
+            Box::new(tokio::io::sink()),
+            Abilities::default(),
+            Carries::Subscriptions,
+        )),
+        0,
+    );
     let first = registry.subscribe(&channel, PubSub::Plain).unwrap();
     registry.disconnected();
     drop(first);

@@ -110,8 +110,10 @@ fn run(u: &mut Unstructured<'_>, url: &str) -> Result<()> {
     for _ in 0..u.int_in_range(1..=8)? {
         steps.push(step(u)?);
     }
+    let is_old = u.arbitrary()?;
     paused(async {
-        let server = FakeServer::new(is_valkey, steps, piece);
+        let mut server = FakeServer::new(is_valkey, steps, piece);
+        server.is_old = is_old;
         let dialled = server.clone();
         let builder = Client::builder(url).dial_by(move |_| dialled.dial());
         let connected = async {

@@ -138,6 +138,46 @@ fn stream() -> impl Strategy<Value = (Vec<u8>, Vec<Incoming>)> {
     })
 }
 
+/// Frames on a connection with subscriptions in RESP2: messages, confirmations, and replies to PING.
+fn resp2() -> impl Strategy<Value = (Vec<u8>, Vec<Incoming>)> {
+    let bulk = |word: &str| format!("${}\r\n{word}\r\n", word.len());
+    let word = "[ -~]{0,12}";
+    let frame = prop_oneof![
+        (select(vec!["message", "smessage"]), word, word).prop_map(
+            move |(kind, channel, payload)| {
+                let words = [kind, &channel, &payload];
+                let bytes = format!("*3\r\n{}", words.map(bulk).concat());
+                (bytes, Incoming::Push(words.map(text).into()))
+            }
+        ),
+        (
+            select(vec![
+                "subscribe",
+                "ssubscribe",
+                "unsubscribe",
+                "sunsubscribe"
+            ]),
+            word,
+            0..99_i64
+        )
+            .prop_map(move |(kind, channel, count)| {
+                let bytes = format!("*3\r\n{}{}:{count}\r\n", bulk(kind), bulk(&channel));
+                let push = vec![text(kind), text(&channel), Value::Int(count)];
+                (bytes, Incoming::Push(push))
+            }),
+        (0..99_u64).prop_map(move |number| {
+            let number = number.to_string();
+            let bytes = format!("*2\r\n{}{}", bulk("pong"), bulk(&number));
+            (bytes, Incoming::Reply(Ok(text(&number))))
+        }),
+        word.prop_map(|line| (format!("-{line}\r\n"), Incoming::Reply(Err(line)))),
+    ];
+    vec(frame, 1..8).prop_map(|frames| {
+        let (bytes, frames): (Vec<_>, Vec<_>) = frames.into_iter().unzip();
+        (bytes.concat().into_bytes(), frames)
+    })
+}
+
 /// Bytes that resemble RESP3, with every kind of problematic length.
 fn soup() -> impl Strategy<Value = Vec<u8>> {
     let letter = select(b"+-:_,#($!=*~>%|;.H".to_vec());
@@ -208,12 +248,19 @@ proptest! {
     }
 
     #[test]
+    fn messages_in_resp2_are_told_from_replies((bytes, expected) in resp2(), sizes in sizes()) {
+        prop_assert_eq!(decoded_by(Pushes::Named, &bytes, &sizes), (expected, None));
+    }
+
+    #[test]
     fn splitting_frames_into_pieces_changes_nothing(
         bytes in prop_oneof![1 => vec(any::<u8>(), 0..80), 4 => soup(), 4 => mutated()],
         sizes in sizes(),
     ) {
-        let once = whole(&bytes);
-        prop_assert!(is_in_proportion(&once.0, bytes.len()));
-        prop_assert_eq!(decoded(&bytes, &sizes), once);
+        for pushes in [Pushes::Typed, Pushes::Named] {
+            let once = decoded_by(pushes, &bytes, &[usize::MAX]);
+            prop_assert!(is_in_proportion(&once.0, bytes.len()));
+            prop_assert_eq!(decoded_by(pushes, &bytes, &sizes), once);
+        }
     }
 }

@@ -9,13 +9,13 @@ use std::future::pending;
 use tokio::time::{Duration, Instant, sleep, timeout};
 
 use super::{DrivenConnection, End, LASTING, PILOT, Supervisor, responds};
-use crate::Fault;
 use crate::connection::Connection;
 use crate::handshake::primary;
 use crate::login::{Login, Validity};
 use crate::node::answer;
 use crate::node::generation::OTHER_TARGET;
 use crate::node::shared::Target;
+use crate::{CallError, Fault};
 
 /// How long a runtime may be blocked before its connections move to our own.
 const STALL_MAX: Duration = Duration::from_secs(3);
@@ -27,8 +27,9 @@ const RESOLVE: Duration = Duration::from_secs(15);
 impl Supervisor {
     /// Waits until the connection must be given up, and returns why.
     pub(super) async fn watch(&self, driven: &mut DrivenConnection) -> End {
-        let (generation, primary_only) = (driven.generation, driven.primary_only);
+        let generation = driven.generation;
         let connection = &*driven.connection;
+        let asks_for_role = driven.primary_only && !connection.takes_subscriptions_only();
         let mut target = self.shared.target.subscribe();
         let other_target = target.wait_for(|target| target.generation != generation);
         tokio::select! {
@@ -44,7 +45,7 @@ impl Supervisor {
             end = refused(connection) => end,
             _ = other_target => End::Lost(Fault(OTHER_TARGET.into())),
             end = self.follow_name(), if self.role == PILOT => end,
-            end = self.ask_for_role(connection), if primary_only => end,
+            end = self.ask_for_role(connection), if asks_for_role => end,
         }
     }
 
@@ -57,12 +58,16 @@ impl Supervisor {
             let Ok(reply) = connection.command(&[b"ROLE"]) else {
                 continue;
             };
-            // Silence and the end of the connection are detected elsewhere.
-            let Ok(Ok(reply)) = timeout(limit, answer(reply)).await else {
-                continue;
-            };
-            if let Err(error) = primary(&reply) {
-                return End::Refused(error.into_fault());
+            match timeout(limit, answer(reply)).await {
+                Ok(Ok(reply)) => {
+                    if let Err(error) = primary(&reply) {
+                        return End::Refused(error.into_fault());
+                    }
+                }
+                // The user may not ask. Writes show a demotion, too.
+                Ok(Err(CallError::Refused(_))) => return pending().await,
+                // Silence and the end of the connection are detected elsewhere.
+                _ => {}
             }
         }
     }

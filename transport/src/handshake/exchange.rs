@@ -1,0 +1,113 @@
+//! The commands of a handshake on the stream of a connection, and their replies.
+
+use std::io;
+
+use bytes::BytesMut;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+use crate::Value;
+use crate::codec::{Decoder, Incoming};
+use crate::encode::command;
+use crate::stream::{Reader, Writer};
+
+/// A command of the handshake.
+pub(super) struct Step {
+    pub(super) expected: Expected,
+    words: Vec<Vec<u8>>,
+}
+
+impl Step {
+    pub(super) fn new(expected: Expected, words: &[&str]) -> Self {
+        let words = words.iter().map(|word| word.as_bytes().to_vec()).collect();
+        Step { expected, words }
+    }
+}
+
+/// The expected reply to a command of the handshake.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Expected {
+    Hello,
+    Required,
+    Optional,
+    /// The identity of the server, if this user may ask for it.
+    Identity,
+    /// The role of the server, if this user may ask for it.
+    Role,
+}
+
+/// Both halves of a stream, and the bytes that were read.
+pub(super) struct Exchange<'a> {
+    reader: &'a mut Reader,
+    writer: &'a mut Writer,
+    decoder: Decoder,
+    pub(super) inbox: BytesMut,
+    /// The outcome of the last write.
+    written: io::Result<()>,
+    /// Whether the server has sent any reply.
+    pub(super) answered: bool,
+}
+
+/// Why no further reply comes.
+pub(super) struct Ended {
+    pub(super) why: String,
+    /// False if the server sends something that is no reply.
+    pub(super) is_closed: bool,
+}
+
+impl<'a> Exchange<'a> {
+    pub(super) fn new(reader: &'a mut Reader, writer: &'a mut Writer) -> Self {
+        Exchange {
+            reader,
+            writer,
+            decoder: Decoder::default(),
+            inbox: BytesMut::new(),
+            written: Ok(()),
+            answered: false,
+        }
+    }
+
+    pub(super) async fn send(&mut self, steps: &[Step]) {
+        let mut commands = BytesMut::new();
+        for step in steps {
+            let words: Vec<_> = step.words.iter().map(Vec::as_slice).collect();
+            command(&mut commands, &words);
+        }
+        // A server that closes the connection at once may have sent a reason before.
+        self.written = match self.writer.write_all(&commands).await {
+            Ok(()) => self.writer.flush().await,
+            failed => failed,
+        };
+    }
+
+    pub(super) async fn reply(&mut self) -> Result<Result<Value, String>, Ended> {
+        let closed = |error: io::Error| Ended {
+            why: error.to_string(),
+            is_closed: true,
+        };
+        loop {
+            match self.decoder.decode(&mut self.inbox) {
+                Ok(Some(Incoming::Reply(reply))) => {
+                    self.answered = true;
+                    return Ok(reply);
+                }
+                Ok(Some(Incoming::Push(_))) => {}
+                Ok(None) => {
+                    let read = self.reader.read_buf(&mut self.inbox).await;
+                    if read.map_err(closed)? == 0 {
+                        std::mem::replace(&mut self.written, Ok(())).map_err(closed)?;
+                        return Err(Ended {
+                            why: "the server closed the connection".into(),
+                            is_closed: true,
+                        });
+                    }
+                }
+                Err(malformed) => {
+                    return Err(Ended {
+                        why: malformed.0,
+                        is_closed: false,
+                    });
+                }
+            }
+        }
+    }
+}
