@@ -7,6 +7,7 @@ mod kinds;
 mod local_handover;
 mod servers;
 mod streams;
+mod wake;
 
 use std::fmt;
 use std::sync::Arc;
@@ -21,6 +22,7 @@ use crate::stats::Stats;
 
 pub use builder::ClientBuilder;
 pub use local_handover::LocalHandover;
+pub use wake::Wake;
 
 /// A client of Redis or Valkey, which makes locks, semaphores and latches.
 ///

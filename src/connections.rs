@@ -83,10 +83,10 @@ pub(crate) async fn list(calls: &Calls) -> Result<Vec<Connection>, Error> {
     if transport.kind() == DeploymentKind::Embedded {
         return Ok(Vec::new());
     }
-    let asked = transport.groups().into_iter().map(|group| async move {
-        let server = transport.server_of(group);
+    let asked = transport.all_nodes().into_iter().map(|node| async move {
+        let server = transport.server_of(node);
         let reply = transport
-            .command(group, Lane::Caller, &[b"CLIENT", b"LIST"])
+            .command(node, Lane::Caller, &[b"CLIENT", b"LIST"])
             .await;
         let name: Arc<str> = Arc::from(&*server);
         // The call takes nothing, so a lost reply leaves nothing in doubt.

@@ -192,13 +192,13 @@ pub(crate) async fn search(handle: &Handle, pattern: &str) -> Result<LockList, E
     let until = Instant::now() + SEARCH_MAX;
     // A channel in the slot of its key, as those of locks are.
     let publish = handle.calls().transport.publish_command("x", "x");
-    for group in handle.calls().transport.groups() {
+    for node in handle.calls().transport.all_nodes() {
         let mut cursor: scan::Cursor = Arc::from("0");
         loop {
             let call = scan::step(&cursor, &pattern, STEP, publish);
             let (next, found) = handle
                 .calls()
-                .ask_group(&name, group, call, scan::found)
+                .ask_node(&name, node, call, scan::found)
                 .await?;
             locks.extend(found.into_iter().map(LockInfo::from));
             (cursor, steps) = (next, steps + 1);

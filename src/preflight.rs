@@ -38,7 +38,7 @@ use self::node::{NodeReport, ServerState};
 use self::rights::NeededRights;
 use crate::error::Error;
 use crate::session::{Handle, Session};
-use crate::transport::{DeploymentKind, Group};
+use crate::transport::{DeploymentKind, NodeId};
 
 pub use self::findings::{Finding, Severity};
 pub use self::node::Persistence;
@@ -175,8 +175,8 @@ impl<'a> PreflightCheck<'a> {
             return Err(Error::Closed);
         }
         let deployment = session.calls.transport.kind();
-        let groups = session.calls.transport.groups().into_iter();
-        let asked = groups.map(|group| report(session, group, &needed));
+        let nodes = session.calls.transport.all_nodes().into_iter();
+        let asked = nodes.map(|node| report(session, node, &needed));
         let mut nodes = futures_util::future::join_all(asked).await;
         nodes.sort_by(|left, right| left.server.cmp(&right.server));
         let sentinels = match deployment {
@@ -217,11 +217,11 @@ impl<'a> IntoFuture for PreflightCheck<'a> {
     }
 }
 
-async fn report(session: &Arc<Session>, group: Group, needed: &NeededRights) -> NodeReport {
-    let server = session.calls.transport.server_of(group);
+async fn report(session: &Arc<Session>, node: NodeId, needed: &NeededRights) -> NodeReport {
+    let server = session.calls.transport.server_of(node);
     let state = match session.calls.transport.kind() {
         DeploymentKind::Embedded => Ok(ServerState::embedded()),
-        _ => probe::look(Ask { session, group }, &server, needed).await,
+        _ => probe::look(Ask { session, node }, &server, needed).await,
     };
     NodeReport { server, state }
 }

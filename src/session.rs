@@ -38,7 +38,7 @@ pub(crate) mod wait;
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -48,6 +48,7 @@ use crate::clock::Clock;
 use crate::durability::Durability;
 use crate::error::Error;
 use crate::lease::{Lease, LossReason};
+use crate::settings::Wake;
 use crate::stats::{Counters, Stats};
 use crate::telemetry::Telemetry;
 use crate::transport::Transport;
@@ -75,6 +76,7 @@ pub(crate) struct Settings {
     pub(crate) key_prefix: String,
     pub(crate) streak: Streak,
     pub(crate) safety_poll: Duration,
+    pub(crate) wake: Wake,
     /// How long a waiter of a fair lock keeps its place without a sign of life.
     pub(crate) fair_claim: Duration,
     /// The clock that counts leases.
@@ -164,6 +166,7 @@ impl Session {
             client_id: parts.client_id,
             next_id: AtomicU64::new(1),
             reply_keys: ReplyKeys::default(),
+            has_no_messages: AtomicBool::new(false),
         });
         let holds = Holds {
             calls: calls.clone(),

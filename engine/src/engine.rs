@@ -60,6 +60,8 @@ struct Inner {
     /// How often clients ran each script, by SHA-1.
     scripts_run: BTreeMap<String, u64>,
     rules: Profile,
+    /// The scripts with the flag for undeclared keys, by SHA-1.
+    flagged: BTreeSet<String>,
     /// How often each connection sent a command that the profile refuses.
     refused: BTreeMap<(u64, String), u64>,
 }
@@ -90,6 +92,7 @@ impl Engine {
             links_made: 0,
             password: None,
             scripts_run: BTreeMap::new(),
+            flagged: BTreeSet::new(),
             rules,
             refused: BTreeMap::new(),
         };

@@ -85,10 +85,17 @@ pub enum Undeclared {
     Allowed,
     /// The command within the script fails with these words.
     Refused(&'static str),
+    /// The same, unless the script begins with [`ALLOW_UNDECLARED`](Undeclared::ALLOW_UNDECLARED).
+    RefusedUnlessFlagged(&'static str),
     /// The server reads the text of each script. In `redis.call` and `redis.pcall`, the name of the command must be a
     /// literal, and `KEYS[i]` must stand where the command has its keys. Otherwise the server refuses the script with
     /// these words, whatever keys its caller declares.
     RefusedByText(&'static str),
+}
+
+impl Undeclared {
+    /// The first line of a script that may use undeclared keys on Dragonfly.
+    pub const ALLOW_UNDECLARED: &str = "--!df flags=allow-undeclared-keys\n";
 }
 
 /// Whether one command may name keys of several slots.

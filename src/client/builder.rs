@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::local_handover::LocalHandover;
 use super::streams::Streams;
+use super::wake::Wake;
 use crate::durability::Durability;
 use crate::error::ConfigError;
 use crate::preflight::Requirements;
@@ -58,6 +59,7 @@ pub struct ClientBuilder {
     command_timeout: Duration,
     connect_timeout: Option<Duration>,
     safety_poll: Duration,
+    wake: Wake,
     fair_claim: Duration,
     key_prefix: String,
     name: Option<String>,
@@ -91,6 +93,7 @@ impl ClientBuilder {
             command_timeout: COMMAND_TIMEOUT_DEFAULT,
             connect_timeout: None,
             safety_poll: POLL_DEFAULT,
+            wake: Wake::default(),
             fair_claim: FAIR_CLAIM_DEFAULT,
             key_prefix: String::new(),
             name: None,
@@ -169,10 +172,16 @@ impl ClientBuilder {
     /// Sets how often waiters check their locks, in case a message was lost. Default: 1 s. From 10 ms to 60
     /// s.
     ///
-    /// Each check costs one call for 500 names with waiters. With a longer interval, a lost message delays a
+    /// Each check costs one call for 500 names with waiters, and in a cluster one for each name. With a longer interval, a lost message delays a
     /// waiter for longer.
     pub fn safety_poll(mut self, every: Duration) -> Self {
         self.safety_poll = every;
+        self
+    }
+
+    /// Sets what wakes waiters. Default: [`Wake::Messages`].
+    pub fn wake(mut self, wake: Wake) -> Self {
+        self.wake = wake;
         self
     }
 

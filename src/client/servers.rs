@@ -10,6 +10,9 @@ use crate::locks::LockList;
 use crate::preflight::{PreflightCheck, Requirements};
 use crate::protocol::existence;
 
+/// The key that [`Client::ping`] names if it must name one. It never exists.
+const PING: &str = "leasehold_ping";
+
 impl Client {
     /// Lists the locks held now, by any client, whose names match `pattern`.
     ///
@@ -128,12 +131,13 @@ impl Client {
     /// Checks that this client can send lock calls now. Use it for a readiness probe.
     ///
     /// The server runs a script that does nothing, on the connection that acquisitions use. The script
-    /// touches no key. So a success does not show whether the server accepts writes, or which keys the user
-    /// may access.
+    /// touches no key, unless the server refuses scripts without one: then it asks whether `leasehold_ping`
+    /// exists, after the prefix of keys. So a success does not show whether the server accepts writes, or which
+    /// keys the user may access.
     ///
     /// # Redis cost
     ///
-    /// 1 round trip.
+    /// 1 round trip, or 2.
     ///
     /// # Cancel safety
     ///
@@ -146,12 +150,25 @@ impl Client {
     /// - [`Error::Protocol`]: the user has no right to run scripts.
     /// - [`Error::Closed`]: the client was shut down.
     pub async fn ping(&self) -> Result<(), Error> {
-        let (name, call) = (Arc::from("ping"), existence::keys_exist(vec![]));
-        self.handle
-            .calls()
-            .ask(&name, call, |reply| existence::missing(reply, 0))
-            .await
-            .map(drop)
+        let (name, calls) = (Arc::from("ping"), self.handle.calls());
+        let ask = async |keys: Vec<_>| {
+            let number = keys.len();
+            let call = existence::keys_exist(keys);
+            calls
+                .ask(&name, call, |reply| existence::missing(reply, number))
+                .await
+        };
+        match ask(vec![]).await {
+            // Some servers refuse every script without a key.
+            Err(refused @ Error::Protocol { .. }) => {
+                let key = format!("{}{PING}", calls.settings.key_prefix);
+                ask(vec![Arc::from(key)])
+                    .await
+                    .map_err(|_| refused)
+                    .map(drop)
+            }
+            answer => answer.map(drop),
+        }
     }
 
     /// Inspects the servers, and reports in words which guarantee this deployment gives.
@@ -167,7 +184,7 @@ impl Client {
     ///
     /// # Redis cost
     ///
-    /// 14 commands for each server, or 15 in a cluster, in 8 round trips. All servers are asked concurrently.
+    /// 14 commands for each server, or 15 in a cluster, in 9 round trips. All servers are asked concurrently.
     /// Each sentinel gets two commands, in one more round trip.
     ///
     /// # Cancel safety

@@ -2,12 +2,12 @@
 
 use crate::protocol::Value;
 use crate::session::Session;
-use crate::transport::{CallError, Group, Lane};
+use crate::transport::{CallError, Lane, NodeId};
 
 #[derive(Clone, Copy)]
 pub(super) struct Ask<'a> {
     pub(super) session: &'a Session,
-    pub(super) group: Group,
+    pub(super) node: NodeId,
 }
 
 impl Ask<'_> {
@@ -16,7 +16,7 @@ impl Ask<'_> {
         self.session
             .calls
             .transport
-            .command(self.group, Lane::Caller, &words)
+            .command(self.node, Lane::Caller, &words)
             .await
     }
 

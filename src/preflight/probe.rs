@@ -24,12 +24,7 @@ impl Ask<'_> {
         let round_trips = self.round_trips().await?;
         let clock = self.clock().await;
         let info = self.reply(&["INFO"]);
-        // One pattern each, because up to Redis 6.2 a call takes only one. A plain `*` would fetch passwords.
-        let config = futures_util::future::join_all(
-            ["min-replicas-*", "append*", "save", "cluster-*"]
-                .map(|pattern| async move { self.reply(&["CONFIG", "GET", pattern]).await }),
-        );
-        let (info, role, config) = tokio::join!(info, self.reply(&["ROLE"]), config);
+        let (info, role, config) = tokio::join!(info, self.reply(&["ROLE"]), self.config());
         let (sharded_pubsub, cluster_info, rights) = tokio::join!(
             self.sharded_pubsub(),
             async {
@@ -42,7 +37,7 @@ impl Ask<'_> {
             rights::ask(self, needed),
         );
         let info = Fields::of_lines(info.as_ref());
-        let config = Fields::of_pairs(config.iter().flatten());
+        let config = Fields::of_pairs(config.iter());
         let is_primary = info.text("role").map(|role| role == "master");
         let (flavour, version) = program(&info);
         Ok(ServerState {
@@ -74,6 +69,20 @@ impl Ask<'_> {
             round_trips,
             rights,
         })
+    }
+
+    /// The replies to CONFIG GET, if the server does not refuse the first one.
+    async fn config(self) -> Vec<Value> {
+        let ask = async |pattern| self.reply(&["CONFIG", "GET", pattern]).await;
+        let Some(first) = ask("min-replicas-*").await else {
+            return Vec::new();
+        };
+        // One pattern each, because up to Redis 6.2 a call takes only one. A plain `*` would fetch passwords.
+        let others = ["append*", "save", "cluster-*"].map(ask);
+        let others = futures_util::future::join_all(others).await;
+        std::iter::once(first)
+            .chain(others.into_iter().flatten())
+            .collect()
     }
 
     async fn round_trips(self) -> Result<RoundTrips, CallError> {

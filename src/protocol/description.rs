@@ -35,7 +35,7 @@ pub(crate) struct Said<'a> {
     pub(crate) text: &'a Arc<str>,
 }
 
-/// One call that describes many holds of one group.
+/// One call that describes many holds.
 pub(crate) fn describe(holds: &[Said<'_>]) -> Call {
     let (mut keys, mut args) = (Vec::new(), vec![Arg::Int(MOST)]);
     for said in holds {

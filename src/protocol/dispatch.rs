@@ -128,13 +128,20 @@ pub(crate) fn all_scripts() -> impl Iterator<Item = &'static Script> {
 mod tests {
     use super::all_scripts;
 
-    /// They look at the keys of other readers of a read/write lock.
+    /// They look at the keys of other readers of a read/write lock, and at descriptions.
     #[test]
     fn scripts_that_read_undeclared_keys_are_marked() {
+        let parts = [
+            include_str!("read_write/read_holds.lua"),
+            include_str!("description/described.lua"),
+        ];
         for script in all_scripts() {
-            let text = include_str!("read_write/read_holds.lua");
-            let reads = script.text.contains(text);
+            let reads = parts.iter().any(|part| script.text.contains(part));
             assert_eq!(script.reads_undeclared_keys, reads, "{}", script.name);
+            let is_flagged = script
+                .text
+                .starts_with("--!df flags=allow-undeclared-keys\n");
+            assert_eq!(is_flagged, reads, "{}", script.name);
         }
     }
 }

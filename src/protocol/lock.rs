@@ -12,7 +12,7 @@ use super::{Arg, Call, Field, Publish};
 scripts! {
     ACQUIRE = "lock_acquire" from "lock/acquire.lua";
     FORCE_RELEASE = "lock_force_release" from "shared/tell_clients.lua" "lock/force_release.lua";
-    INSPECT = "lock_inspect" from "shared/clock.lua" "shared/may.lua" "description/described.lua" "lock/inspect.lua";
+    INSPECT = "lock_inspect" from "shared/clock.lua" "shared/may.lua" "description/described.lua" "lock/inspect.lua", reads_undeclared_keys;
     LINGER = "lock_linger" from "lock/linger.lua";
     REENTER = "lock_reenter" from "shared/lease.lua" "lock/reenter.lua";
     RELEASE = "lock_release" from "lock/release.lua";

@@ -16,7 +16,7 @@ use crate::holder::Holder;
 
 scripts! {
     LOCKS_SCAN = "locks_scan" from "shared/clock.lua" "shared/may.lua" "description/described.lua" "waiters/listening.lua"
-        "scan/locks_scan.lua";
+        "scan/locks_scan.lua", reads_undeclared_keys;
 }
 
 /// A lock found by a search.
@@ -56,7 +56,7 @@ pub(crate) fn step(cursor: &Cursor, pattern: &str, count: i64, publish: Publish)
     ];
     Call {
         script: &LOCKS_SCAN,
-        keys: vec![Arc::from("leasehold_scan")],
+        keys: vec![],
         args: args.into_iter().chain(others).collect(),
     }
 }

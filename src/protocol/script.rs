@@ -4,11 +4,13 @@ pub(crate) use leasehold_transport::Script;
 
 /// The scripts of a kind: `CONSTANT = "name" from "file"…;`. The files are joined. The last one is
 /// the script, and the ones before it define local functions for it.
-/// `, reads_undeclared_keys` marks the script.
+/// `, reads_undeclared_keys` marks the script, also for Dragonfly, which refuses such keys otherwise.
 macro_rules! scripts {
     ($($constant:ident = $name:literal from $($file:literal)+ $(, $mark:ident)?;)*) => {
-        $(pub(crate) static $constant: $crate::protocol::Script =
-            $crate::protocol::Script::new($name, concat!($(include_str!($file)),+))$(.$mark())?;)*
+        $(pub(crate) static $constant: $crate::protocol::Script = $crate::protocol::Script::new(
+            $name,
+            concat!($($crate::protocol::script::first_line!($mark),)? $(include_str!($file)),+),
+        )$(.$mark())?;)*
 
         /// All scripts, for tests that compare engines.
         #[cfg(feature = "test-util")]
@@ -16,4 +18,11 @@ macro_rules! scripts {
     };
 }
 
-pub(super) use scripts;
+/// The flags of a marked script. For other servers this line is a comment.
+macro_rules! first_line {
+    (reads_undeclared_keys) => {
+        "--!df flags=allow-undeclared-keys\n"
+    };
+}
+
+pub(super) use {first_line, scripts};

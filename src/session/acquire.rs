@@ -306,6 +306,7 @@ impl<'a> QueueSlot<'a> {
             let heard = |listener: &Listener<'_>| *listener.channel() == channel;
             if delay.listens() && !listener.as_ref().is_some_and(heard) {
                 listener = self.listen(&mut retry, channel, Some(asked_at)).await?;
+                delay.polls_if_needed(calls, kind, &request.settings.own());
                 // Check, listen, check again: a release between the check and the subscription was
                 // not heard.
                 continue;

@@ -11,7 +11,7 @@ use super::request::Request;
 use crate::error::Error;
 use crate::protocol::multi;
 use crate::stats::count;
-use crate::transport::Lane;
+use crate::transport::{CallError, Lane};
 
 /// Asks once for all locks. `None` if one of them is held, or if one call cannot take them all.
 ///
@@ -104,7 +104,12 @@ async fn ask_for_all(
     for attempt in &mut *attempts {
         attempt.end(&reply);
     }
-    let value = reply.map_err(|error| longest.failed(error))?;
+    let value = match reply {
+        Ok(value) => value,
+        // Perhaps because of the slots of the keys. Each lock alone has an error of its own, or none.
+        Err(CallError::Refused(_)) => return Ok(None),
+        Err(error) => return Err(longest.failed(error)),
+    };
     let tokens = multi::tokens(value, attempts.len()).map_err(|unexpected| {
         // Some locks may be taken: the drop of each attempt undoes them.
         attempts.iter_mut().for_each(Attempt::is_not_understood);

@@ -10,7 +10,7 @@ pub(super) mod reply_times;
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -21,8 +21,9 @@ use crate::clock::Moment;
 use crate::error::Error;
 use crate::protocol::resource::Resource;
 use crate::protocol::{Call, Unexpected, Value};
+use crate::settings::Wake;
 use crate::stats::{Counters, count};
-use crate::transport::{CallError, Fault, Group, Lane, Sent, Transport};
+use crate::transport::{CallError, Fault, Lane, NodeId, Sent, Transport};
 use idempotency::ReplyKeys;
 use life::Life;
 use outages::Outages;
@@ -39,6 +40,8 @@ pub(crate) struct Calls {
     pub(super) client_id: ClientId,
     pub(super) next_id: AtomicU64,
     pub(super) reply_keys: ReplyKeys,
+    /// The server does not know SUBSCRIBE.
+    pub(super) has_no_messages: AtomicBool,
 }
 
 impl Calls {
@@ -55,18 +58,20 @@ impl Calls {
         understood(name, self.call(Lane::Caller, call).await, read)
     }
 
-    /// Like [`ask`](Self::ask), for the keys of one group.
-    pub(crate) async fn ask_group<T>(
+    /// Like [`ask`](Self::ask), for a script without keys on one node.
+    pub(crate) async fn ask_node<T>(
         &self,
         name: &Arc<str>,
-        group: Group,
+        node: NodeId,
         call: Call,
         read: impl Fn(Value) -> Result<T, Unexpected>,
     ) -> Result<T, Error> {
         if self.life.is_closed() {
             return Err(Error::Closed);
         }
-        understood(name, self.call_group(group, Lane::Caller, call).await, read)
+        count(&self.counters.calls);
+        let reply = self.transport.call_node(node, Lane::Caller, call).await;
+        understood(name, reply, read)
     }
 
     pub(crate) async fn call(&self, lane: Lane, call: Call) -> Result<Value, CallError> {
@@ -85,15 +90,27 @@ impl Calls {
         self.transport.send(lane, call)
     }
 
-    /// A call about any keys of one group.
-    pub(crate) async fn call_group(
-        &self,
-        group: Group,
-        lane: Lane,
-        call: Call,
-    ) -> Result<Value, CallError> {
-        count(&self.counters.calls);
-        self.transport.call_group(group, lane, call).await
+    /// Whether waiters poll because no message would wake them.
+    pub(super) fn polls_only(&self) -> bool {
+        self.settings.wake == Wake::Poll || self.has_no_messages.load(Relaxed)
+    }
+
+    /// A subscription was refused. False if that concerns only this user or this channel.
+    pub(super) fn note_refused_subscription(&self, fault: &Fault) -> bool {
+        let has_none = !fault.is_missing_right();
+        if has_none {
+            self.has_no_messages.store(true, Relaxed);
+        }
+        has_none
+    }
+
+    /// How many keys one call may name, if it would name `most`.
+    pub(super) fn keys_at_once(&self, most: usize) -> usize {
+        if self.transport.takes_many_keys() {
+            most
+        } else {
+            1
+        }
     }
 
     /// A call whose reply is awaited until `limit` only.

@@ -7,6 +7,9 @@ use super::jittered;
 use super::lock_settings::OwnSettings;
 use crate::protocol::kind::{Kind, WaitMode};
 
+/// The first pause of a waiter that would listen if there were messages.
+const FIRST: Duration = Duration::from_millis(10);
+
 /// The pauses of one wait.
 pub(super) struct RetryDelay {
     pauses: Pauses,
@@ -18,7 +21,7 @@ pub(super) struct RetryDelay {
 enum Pauses {
     /// A message. Messages can be lost, so the waiter may also poll at this interval.
     Listen { poll: Option<Duration> },
-    /// Nothing: the kind of lock has no messages.
+    /// Nothing: the kind of lock has no messages, or the server has none.
     Poll(GrowingPause),
 }
 
@@ -54,6 +57,10 @@ impl GrowingPause {
 impl RetryDelay {
     pub(super) fn new(calls: &Calls, kind: Kind, settings: &OwnSettings) -> Self {
         let pauses = match kind.wait_mode() {
+            mode if mode.listens() && calls.polls_only() => {
+                let longest = settings.safety_poll(&calls.settings);
+                Pauses::Poll(GrowingPause::new((FIRST.min(longest), longest)))
+            }
             // The safety poll of the client covers these waiters.
             WaitMode::Listen => Pauses::Listen {
                 poll: settings.safety_poll,
@@ -69,6 +76,13 @@ impl RetryDelay {
         RetryDelay {
             pauses,
             retries: settings.retry_count,
+        }
+    }
+
+    /// The server has no messages after all.
+    pub(super) fn polls_if_needed(&mut self, calls: &Calls, kind: Kind, settings: &OwnSettings) {
+        if calls.polls_only() {
+            *self = RetryDelay::new(calls, kind, settings);
         }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! About once a second, one call asks which of the keys that this client waits for are missing.
 //! While all locks are held, none is missing. If one is, its waiter is woken. Ten thousand
-//! waited-for names cost twenty calls a second. A waiter whose lock has its own safety poll also
+//! waited-for names cost twenty calls a second, and in a cluster ten thousand. A waiter whose lock has its own safety poll also
 //! asks for itself.
 
 use super::holds::Holds;
@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
+use futures_util::future::join_all;
 use futures_util::stream::FuturesUnordered;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -20,7 +21,7 @@ use crate::protocol::existence;
 use crate::protocol::resource::Resource;
 use crate::stats::count;
 use crate::telemetry::Gauges;
-use crate::transport::{Group, Lane};
+use crate::transport::{CallError, Lane};
 
 /// Keys in one call.
 const BATCH: usize = 500;
@@ -73,21 +74,16 @@ pub(crate) async fn run(holds: &Holds) {
             }
         }
         let resources = holds.queues.waited_for();
-        for (group, all) in holds
-            .calls
-            .transport
-            .grouped(resources, |resource| &resource.key)
-        {
-            // All batches at once, and none beyond the next poll, so that a node that does not
-            // reply delays no other.
-            let batches = all.chunks(BATCH).map(<[_]>::to_vec);
-            checks.extend(batches.map(|batch| timeout(every, check(holds, group, batch))));
-        }
+        // All batches at once, and none beyond the next poll, so that a node that does not reply
+        // delays no other.
+        let batches = resources.chunks(holds.calls.keys_at_once(BATCH));
+        let batches = batches.map(<[_]>::to_vec);
+        checks.extend(batches.map(|batch| timeout(every, check(holds, batch))));
     }
 }
 
 /// Asks with one call which keys are gone.
-async fn check(holds: &Holds, group: Group, resources: Vec<Arc<Resource>>) {
+async fn check(holds: &Holds, resources: Vec<Arc<Resource>>) {
     // Remember the holds before asking. The key of a hold that is older than the call must exist;
     // the key of a younger one may not have existed yet.
     let holders: Vec<_> = resources
@@ -101,8 +97,15 @@ async fn check(holds: &Holds, group: Group, resources: Vec<Arc<Resource>>) {
     count(&holds.calls.counters.polls);
     let reply = holds
         .calls
-        .call_group(group, Lane::Background, existence::keys_exist(keys))
+        .call(Lane::Background, existence::keys_exist(keys))
         .await;
+    if matches!(reply, Err(CallError::Refused(_))) && resources.len() > 1 {
+        // Perhaps because of the slots of the keys.
+        let (one, other) = resources.split_at(resources.len() / 2);
+        let halves = [one, other].map(|half| Box::pin(check(holds, half.to_vec())));
+        drop(join_all(halves).await);
+        return;
+    }
     let missing = reply
         .ok()
         .and_then(|value| existence::missing(value, resources.len()).ok());

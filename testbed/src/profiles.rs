@@ -207,7 +207,7 @@ pub const PROFILES: [Profile; 20] = [
     Profile {
         name: "Dragonfly",
         source: "https://www.dragonflydb.io/docs/managing-dragonfly/scripting",
-        undeclared: Undeclared::Refused("ERR script tried accessing undeclared key"),
+        undeclared: Undeclared::RefusedUnlessFlagged("ERR script tried accessing undeclared key"),
         ..Profile::REDIS
     },
     Profile {

@@ -1,11 +1,12 @@
-//! In a cluster, calls about many slots become one call to each node, for its own keys. The nodes
-//! are in memory.
+//! Calls about many keys, where a call may name keys of one slot only: in a cluster, and behind its proxy. Every call
+//! declares its keys. The nodes are in memory.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::{Arc, Mutex};
 
 use futures::future::join_all;
+use leasehold::test_util::scripts;
 use leasehold::{Client, EmbeddedRedis, HoldState, LockGuard};
 use leasehold_testbed::{SLOTS, eventually, keyslot, ms};
 use tokio::io::{AsyncWriteExt, BufReader, DuplexStream, duplex};
@@ -16,23 +17,27 @@ use crate::memory_server::{array, bulk, encoded, request, to_the_connection};
 const NODES: u16 = 3;
 const FIRST_PORT: u16 = 7000;
 const NAMES: usize = 90;
+/// Serves all slots.
+const PROXY: u16 = NODES;
 
 /// A script that a node was asked to run.
 #[derive(Debug)]
 struct Asked {
     node: u16,
-    /// The keys came as arguments.
-    undeclared: bool,
+    script: String,
     keys: Vec<String>,
 }
 
-/// Three nodes. Like Redis, a node refuses keys that are not in its slots.
+/// Three nodes. Like Redis, a node refuses keys that are not in its slots. Like some providers, it refuses scripts
+/// without keys.
 #[derive(Clone, Default)]
 struct Nodes {
     engine: EmbeddedRedis,
     /// Slots that have moved.
     moved: Arc<Mutex<BTreeMap<u16, u16>>>,
     asked: Arc<Mutex<Vec<Asked>>>,
+    /// Scripts that were refused.
+    refused: Arc<Mutex<Vec<String>>>,
 }
 
 impl Nodes {
@@ -56,6 +61,11 @@ impl Nodes {
     /// Moves a slot without telling any client.
     fn move_slot(&self, slot: u16, node: u16) {
         self.moved.lock().unwrap().insert(slot, node);
+    }
+
+    /// Takes the refused scripts since the last look.
+    fn take_refused(&self) -> Vec<String> {
+        std::mem::take(&mut *self.refused.lock().unwrap())
     }
 
     /// Takes the calls since the last look.
@@ -97,28 +107,25 @@ impl Nodes {
     }
 
     fn run(&self, words: &[String], node: u16) -> String {
-        let undeclared = words[2] == "0";
-        let number = 2 + usize::from(undeclared);
-        let count: usize = words[number].parse().unwrap();
-        let keys = words[number + 1..][..count].to_vec();
+        let count: usize = words[2].parse().unwrap();
+        let keys = words[3..][..count].to_vec();
         let slots: BTreeSet<_> = keys.iter().map(|key| keyslot(key)).collect();
-        let foreign = slots.iter().find(|slot| self.owner(**slot) != node);
+        let is_foreign = |slot: &&u16| node != PROXY && self.owner(**slot) != node;
+        let foreign = slots.iter().find(is_foreign);
+        if slots.len() != 1 {
+            self.refused.lock().unwrap().push(words[1].clone());
+        }
         let reply = match foreign {
-            _ if !undeclared && slots.len() > 1 => {
-                "-CROSSSLOT Keys in request don't hash to the same slot\r\n".into()
-            }
-            Some(_) if undeclared => {
-                "-ERR Script attempted to access a non local key in a cluster node\r\n".into()
-            }
+            _ if slots.len() != 1 => "-ERR a script needs keys, and all of one slot\r\n".into(),
             Some(slot) => format!("-MOVED {slot} node:{}\r\n", FIRST_PORT + self.owner(*slot)),
             None => encoded(self.engine.command(words)),
         };
         if !reply.starts_with("-NOSCRIPT") {
-            self.asked.lock().unwrap().push(Asked {
-                node,
-                undeclared,
-                keys,
-            });
+            let script = words[1].clone();
+            self.asked
+                .lock()
+                .unwrap()
+                .push(Asked { node, script, keys });
         }
         reply
     }
@@ -134,21 +141,12 @@ async fn take_all(client: &Client) -> Vec<LockGuard> {
     join_all(taking).await
 }
 
-/// Asserts that each node got one call for all its keys.
-fn are_one_to_each(nodes: &Nodes, asked: &[Asked]) {
-    let mut keys = BTreeSet::new();
-    for asked in asked {
-        assert!(asked.undeclared, "{asked:?}");
-        assert!(
-            asked
-                .keys
-                .iter()
-                .all(|key| nodes.owner(keyslot(key)) == asked.node),
-            "{asked:?}"
-        );
-        keys.extend(asked.keys.clone());
-    }
-    assert_eq!((asked.len(), keys.len()), (usize::from(NODES), NAMES));
+/// Asserts that there was one call for each key, at the node that serves it.
+fn are_one_for_each_key(nodes: &Nodes, asked: &[Asked]) {
+    let keys: BTreeSet<_> = asked.iter().flat_map(|asked| &asked.keys).collect();
+    assert_eq!((asked.len(), keys.len()), (NAMES, NAMES));
+    let at_home = |asked: &Asked| nodes.owner(keyslot(&asked.keys[0])) == asked.node;
+    assert!(asked.iter().all(at_home), "{asked:?}");
 }
 
 async fn until_renewed(client: &Client, times: usize) {
@@ -161,19 +159,18 @@ async fn until_renewed(client: &Client, times: usize) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn holds_of_many_slots_are_renewed_by_one_call_to_each_node() {
+async fn holds_of_a_cluster_are_renewed_by_one_call_each() {
     let nodes = Nodes::default();
     let client = nodes.builder().connect().await.unwrap();
     let guards = take_all(&client).await;
     nodes.take_asked();
     for times in 1..=3 {
         until_renewed(&client, times).await;
-        are_one_to_each(&nodes, &nodes.take_asked());
+        are_one_for_each_key(&nodes, &nodes.take_asked());
     }
     drop(guards);
 }
 
-/// All keys of the node are refused together. They must not wait for a later renewal.
 #[tokio::test(start_paused = true)]
 async fn a_slot_that_moved_unseen_costs_no_renewal() {
     let nodes = Nodes::default();
@@ -187,36 +184,20 @@ async fn a_slot_that_moved_unseen_costs_no_renewal() {
 
     until_renewed(&client, 2).await;
     let asked = nodes.take_asked();
-    let refused = asked
-        .iter()
-        .filter(|asked| asked.undeclared && asked.node == home);
-    assert_eq!(refused.count(), 1, "a refusal is one call");
+    let to_the_former = |asked: &&Asked| asked.node == home && keyslot(&asked.keys[0]) == slot;
+    let refused = asked.iter().filter(to_the_former).count();
+    assert_eq!(refused, 1, "only this slot is asked about twice");
+    let others: Vec<_> = asked
+        .into_iter()
+        .filter(|asked| !to_the_former(&asked))
+        .collect();
+    are_one_for_each_key(&nodes, &others);
     assert!(guards.iter().all(|guard| guard.state() == HoldState::Held));
-    // For a while slot by slot, each at its current node.
-    until_renewed(&client, 3).await;
-    let asked = nodes.take_asked();
-    assert!(asked.len() > NAMES / 2, "{}", asked.len());
-    let at_home = |asked: &Asked| {
-        let slots: BTreeSet<_> = asked.keys.iter().map(|key| keyslot(key)).collect();
-        slots.len() == 1 && slots.iter().all(|slot| nodes.owner(*slot) == asked.node)
-    };
-    assert!(
-        asked
-            .iter()
-            .all(|asked| !asked.undeclared && at_home(asked))
-    );
-    // And then together again.
-    sleep(ms(11_000)).await;
-    let times = usize::try_from(client.stats().renewed).unwrap() / NAMES;
-    until_renewed(&client, times).await;
-    nodes.take_asked();
-    until_renewed(&client, times + 1).await;
-    are_one_to_each(&nodes, &nodes.take_asked());
 }
 
 /// No release message arrives in this test.
 #[tokio::test(start_paused = true)]
-async fn the_safety_poll_is_one_call_to_each_node() {
+async fn the_safety_poll_of_a_cluster_is_one_call_for_each_key() {
     let nodes = Nodes::default();
     let (holder, waiter) = (nodes.builder(), nodes.builder().safety_poll(ms(1000)));
     let (holder, waiter) = (
@@ -231,12 +212,23 @@ async fn the_safety_poll_is_one_call_to_each_node() {
     .await;
     sleep(ms(20)).await;
     nodes.take_asked();
-    let polls = async || {
-        let asked = nodes.asked.lock().unwrap();
-        asked.iter().filter(|asked| asked.undeclared).count() >= usize::from(NODES)
-    };
-    eventually("a poll", polls).await;
-    are_one_to_each(&nodes, &nodes.take_asked());
+    let poll = sha1_of("keys_exist");
+    eventually("a poll", async || {
+        nodes
+            .asked
+            .lock()
+            .unwrap()
+            .iter()
+            .any(|asked| asked.script == poll)
+    })
+    .await;
+    sleep(ms(20)).await;
+    let polls: Vec<_> = nodes
+        .take_asked()
+        .into_iter()
+        .filter(|asked| asked.script == poll)
+        .collect();
+    are_one_for_each_key(&nodes, &polls);
     for guard in guards {
         guard.unlock().await.unwrap();
     }
@@ -244,4 +236,50 @@ async fn the_safety_poll_is_one_call_to_each_node() {
         .await
         .expect("they are found free");
     assert_eq!(taken.unwrap().len(), NAMES);
+}
+
+/// A proxy that hides a cluster: it is no cluster for its clients, and refuses scripts with keys of several slots, or
+/// without keys.
+#[tokio::test(start_paused = true)]
+async fn a_proxy_that_takes_keys_of_one_slot_refuses_few_calls() {
+    let nodes = Nodes::default();
+    let dialed = nodes.clone();
+    let dial = move |_: &str| {
+        let (client, own) = duplex(64 * 1024);
+        tokio::spawn(dialed.clone().serve(own, PROXY));
+        Ok(client)
+    };
+    let builder = || Client::builder("redis://proxy").dial_by(dial.clone());
+    let holder = builder().lease(ms(3000)).connect().await.unwrap();
+    holder
+        .ping()
+        .await
+        .expect("although its first script has no keys");
+    let waiter = builder().safety_poll(ms(1000)).connect().await.unwrap();
+    let guards = take_all(&holder).await;
+    let taking = tokio::spawn(async move { take_all(&waiter).await });
+    until_renewed(&holder, 1).await;
+    nodes.take_refused();
+    for times in 2..=4 {
+        until_renewed(&holder, times).await;
+    }
+    let renewal = sha1_of("lock_renew");
+    let refused = nodes.take_refused();
+    assert!(!refused.contains(&renewal), "one by one from now on");
+    assert!(guards.iter().all(|guard| guard.state() == HoldState::Held));
+    // No message arrives here either.
+    for guard in guards {
+        guard.unlock().await.unwrap();
+    }
+    let taken = tokio::time::timeout(ms(5000), taking);
+    let taken = taken.await.expect("they are found free").unwrap();
+    assert_eq!(taken.len(), NAMES);
+}
+
+fn sha1_of(script: &str) -> String {
+    let mut scripts = scripts().into_iter();
+    let (_, _, sha1) = scripts
+        .find(|(name, ..)| *name == script)
+        .expect("a script");
+    sha1.to_owned()
 }

@@ -69,6 +69,7 @@ mod suspension;
 mod unlock_not_before;
 mod unpolled;
 mod who;
+mod without_messages;
 
 leasehold_testbed::behaviours! {
     task on crate::connection::server;
@@ -389,6 +390,11 @@ leasehold_testbed::behaviours! {
         a_string_lock_is_a_token_with_an_expiry,
         a_string_lock_that_a_peer_has_taken_is_lost,
         every_waiter_reports_a_missing_expiry,
+    }
+    without_messages {
+        waiters_of_every_kind_poll,
+        waiters_for_permits_and_latches_poll,
+        polling_waiters_of_a_fair_lock_are_served_in_order,
     }
     multi {
         a_multi_lock_is_held_when_every_member_is,

@@ -31,36 +31,12 @@ struct Row(&'static str, Of, Expected);
 /// The column of what does not depend on the kind.
 pub(crate) const CLIENT: &str = "client";
 
-const CROSSSLOT: Expected = Fails("CROSSSLOT");
-const PREFLIGHT_REPEATS: Expected = Fails("again: CONFIG");
-
 /// The first row that names a cell counts.
 const ROWS: &[Row] = &[
     Row(
-        "ElastiCache, cluster mode",
-        Of::Kinds(&[CLIENT]),
-        PREFLIGHT_REPEATS,
-    ),
-    Row(
-        "ElastiCache, IAM login",
-        Of::Kinds(&[CLIENT]),
-        PREFLIGHT_REPEATS,
-    ),
-    Row("MemoryDB", Of::Kinds(&[CLIENT]), PREFLIGHT_REPEATS),
-    Row(
-        "Memorystore for Redis Cluster",
-        Of::Kinds(&[CLIENT]),
-        PREFLIGHT_REPEATS,
-    ),
-    Row(
-        "Memorystore for Valkey",
-        Of::Kinds(&[CLIENT]),
-        PREFLIGHT_REPEATS,
-    ),
-    Row(
         "ElastiCache Serverless",
         Of::Kinds(&[CLIENT]),
-        Fails("without any input keys"),
+        Expected::Works,
     ),
     Row(
         "ElastiCache Serverless",
@@ -70,17 +46,7 @@ const ROWS: &[Row] = &[
     Row(
         "ElastiCache Serverless",
         Of::All,
-        Fails("the hold was lost"),
-    ),
-    Row(
-        "Azure Managed Redis, Enterprise policy",
-        Of::Kinds(&["multi"]),
-        CROSSSLOT,
-    ),
-    Row(
-        "Redis Software and Cloud, RESP2",
-        Of::Kinds(&["multi"]),
-        CROSSSLOT,
+        Fails("without any input keys"),
     ),
     Row(
         "Alibaba Tair, cluster behind a proxy",
@@ -89,21 +55,9 @@ const ROWS: &[Row] = &[
     ),
     Row(
         "Alibaba Tair, cluster behind a proxy",
-        Of::Kinds(&["multi"]),
-        Fails("in same slot"),
-    ),
-    Row(
-        "Alibaba Tair, cluster behind a proxy",
         Of::All,
         Fails("bad lua script"),
     ),
-    Row(
-        "Tencent Cloud, cluster behind a proxy",
-        Of::Kinds(&["multi"]),
-        CROSSSLOT,
-    ),
-    Row("Dragonfly", Of::Kinds(&[CLIENT]), Expected::Works),
-    Row("Dragonfly", Of::All, Fails("undeclared key")),
     Row(
         "Garnet, without --lua",
         Of::All,
@@ -114,14 +68,8 @@ const ROWS: &[Row] = &[
         Of::All,
         Fails("unknown command 'EVALSHA'"),
     ),
-    Row("Envoy", Of::Kinds(&[CLIENT]), Fails("invalid request")),
-    Row("Envoy", Of::Kinds(&["multi"]), CROSSSLOT),
-    Row(
-        "Envoy",
-        Of::Kinds(&["quorum", "spin", "string"]),
-        Expected::Works,
-    ),
-    Row("Envoy", Of::All, Fails("unknown command 'SUBSCRIBE'")),
+    Row("Envoy", Of::Kinds(&[CLIENT]), Expected::Works),
+    Row("Envoy", Of::All, Fails("invalid request")),
     Row("Twemproxy", Of::All, Refused("closed the connection")),
 ];
 

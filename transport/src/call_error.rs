@@ -81,6 +81,11 @@ impl fmt::Display for Fault {
 }
 
 impl Fault {
+    /// True if this user may not use the command, the key or the channel.
+    pub fn is_missing_right(&self) -> bool {
+        self.0.starts_with("NOPERM ")
+    }
+
     /// True if a script found a key of another type. Up to Redis 6.2, the text begins with the line
     /// of the script.
     pub fn is_wrong_type(&self) -> bool {

@@ -18,10 +18,9 @@
 //!
 //! # Keys of several slots
 //!
-//! A node accepts declared keys of one slot only. Renewals and searches concern many keys and need
-//! no atomicity. So their keys are sent undeclared, in one call to each node
-//! (`KeyForm::Undeclared`). A node accepts undeclared keys of all its own slots. If it refuses such
-//! a call because one of the slots has moved, the keys are sent slot by slot for [`BY_SLOT`].
+//! A node accepts keys of one slot in a call, and while the slot is being moved, only keys that it still has. Renewals
+//! and polls concern many keys and need no atomicity. So they are one call for each key. The calls to a node leave in
+//! few writes.
 
 mod calls;
 mod channels;
@@ -37,7 +36,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::sync::Notify;
-use tokio::time::{Duration, Instant, timeout_at};
+use tokio::time::{Instant, timeout_at};
 
 use self::channels::Channels;
 use self::keyslot::{SLOTS, keyslot};
@@ -53,10 +52,7 @@ use super::setup::Setup;
 use super::task::AbortOnDrop;
 use crate::Call;
 use crate::sync::Mutex;
-use crate::{CallError, Epoch, Fault, Group, Lane, PubSub, ShardedPubSub};
-
-/// After a node refused a call for several slots, keys are sent slot by slot for this long.
-const BY_SLOT: Duration = Duration::from_secs(10);
+use crate::{CallError, Epoch, Fault, Lane, NodeId, PubSub, ShardedPubSub};
 
 pub(crate) struct Cluster {
     pub(super) shared: Arc<Shared>,
@@ -75,7 +71,6 @@ pub(super) struct Shared {
     doubted: Arc<Notify>,
     /// Notified when the map was wrong: a redirect came.
     moved: Notify,
-    by_slot_until: Mutex<Option<Instant>>,
     /// Whether sharded channels are used. With [`ShardedPubSub::Auto`], the servers decide.
     is_sharded: AtomicBool,
 }
@@ -105,7 +100,6 @@ impl Cluster {
             channels: Channels::default(),
             doubted: Arc::default(),
             moved: Notify::new(),
-            by_slot_until: Mutex::default(),
             is_sharded,
         });
         let first = timeout_at(limit, discovery::discover(&shared)).await;
@@ -127,58 +121,35 @@ impl Cluster {
         Ok(cluster)
     }
 
-    pub(super) async fn call_group(&self, group: Group, lane: Lane, call: Call) -> CallOutcome {
-        let shared = &*self.shared;
-        if group.slot.is_some() {
-            return shared.call(lane, call).await;
-        }
-        let Some(node) = shared.nodes.get(group.node) else {
-            return Err(retired());
-        };
-        let outcome = shared
-            .ask(&node, lane, call, KeyForm::Undeclared, None)
-            .await;
-        match outcome {
-            // The script may have renewed some keys before the server refused it.
-            Err(CallError::Refused(Fault(text))) if concerns_slots(&text) => {
-                *shared.by_slot_until.lock() = Some(Instant::now() + BY_SLOT);
-                shared.doubted.notify_one();
-                Err(CallError::NotApplied(Fault(text)))
-            }
-            outcome => outcome,
-        }
+    pub(super) async fn call_node(&self, node: NodeId, lane: Lane, call: Call) -> CallOutcome {
+        let node = self.shared.nodes.get(node.0).ok_or_else(retired)?;
+        self.shared
+            .ask(&node, lane, call, KeyForm::Plain, None)
+            .await
     }
 
-    pub(super) async fn command(&self, group: Group, lane: Lane, words: &[&[u8]]) -> CallOutcome {
-        let node = self.shared.nodes.get(group.node).ok_or_else(retired)?;
+    pub(super) async fn command(&self, node: NodeId, lane: Lane, words: &[&[u8]]) -> CallOutcome {
+        let node = self.shared.nodes.get(node.0).ok_or_else(retired)?;
         node.command(lane, words).await
     }
 
-    pub(super) fn server_of(&self, group: Group) -> String {
-        let node = self.shared.nodes.get(group.node);
+    pub(super) fn server_of(&self, node: NodeId) -> String {
+        let node = self.shared.nodes.get(node.0);
         node.map_or_else(
             || "a node that was retired".to_owned(),
             |node| node.server(),
         )
     }
 
-    pub(super) fn group(&self, key: &str) -> Group {
+    pub(super) fn node_of(&self, key: &str) -> NodeId {
         let slot = keyslot(key);
         let node = self.shared.map.owner(slot).unwrap_or_default();
-        let by_slot = self
-            .shared
-            .by_slot_until
-            .lock()
-            .is_some_and(|until| Instant::now() < until);
-        Group {
-            node,
-            slot: by_slot.then_some(slot),
-        }
+        NodeId(node)
     }
 
-    pub(super) fn groups(&self) -> Vec<Group> {
+    pub(super) fn all_nodes(&self) -> Vec<NodeId> {
         let owners = self.shared.map.owners().into_iter();
-        owners.map(|node| Group { node, slot: None }).collect()
+        owners.map(NodeId).collect()
     }
 
     pub(super) fn epoch(&self, lane: Lane, key: &str) -> Epoch {
@@ -308,16 +279,4 @@ pub(super) fn are_of_one_slot(keys: &mut dyn Iterator<Item = &str>) -> bool {
 
 fn retired() -> CallError {
     CallError::NotApplied(Fault("the node does not serve the slot any more".into()))
-}
-
-/// Whether a script was refused because of the slots of its keys.
-fn concerns_slots(text: &str) -> bool {
-    [
-        "non local key",
-        "cluster is down",
-        "hash to the same slot",
-        "MOVED ",
-    ]
-    .iter()
-    .any(|part| text.contains(part))
 }

@@ -38,28 +38,16 @@ pub(super) fn call(out: &mut BytesMut, call: &Call, form: ScriptForm, keys: KeyF
     if keys == KeyForm::Asking {
         command(out, &[b"ASKING"]);
     }
-    let is_undeclared = keys == KeyForm::Undeclared;
-    head(
-        out,
-        b'*',
-        3 + usize::from(is_undeclared) + call.keys.len() + call.args.len(),
-    );
-    let (text, sha1) = match keys {
-        KeyForm::Declared | KeyForm::Asking => (call.script.text, call.script.sha1()),
-        KeyForm::Undeclared => call.script.undeclared(),
-    };
+    head(out, b'*', 3 + call.keys.len() + call.args.len());
     match form {
         ScriptForm::Hash => {
             bulk(out, b"EVALSHA");
-            bulk(out, sha1.as_bytes());
+            bulk(out, call.script.sha1().as_bytes());
         }
         ScriptForm::Text => {
             bulk(out, b"EVAL");
-            bulk(out, text.as_bytes());
+            bulk(out, call.script.text.as_bytes());
         }
-    }
-    if is_undeclared {
-        number(out, 0);
     }
     number(out, call.keys.len());
     for key in &call.keys {

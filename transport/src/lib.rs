@@ -32,7 +32,7 @@
 //! | `deployment`, `endpoint`, `url` | parse and validate URLs |
 //! | `sentinel` | finds the current primary |
 //! | `cluster` | finds the node that serves a key |
-//! | `group` | groups keys that fit in one call |
+//! | `node_calls` | calls to a chosen node, and which keys fit in one call |
 //! | `node` | three connections to one server |
 //! | `node/supervisor` | opens a connection, watches it, and replaces it |
 //! | `slot`, `subscriptions` | the current connection, as callers and subscribers see it |
@@ -72,12 +72,13 @@ mod encode;
 mod endpoint;
 #[cfg(feature = "fred")]
 mod fred;
-mod group;
+
 mod handshake;
 mod identity;
 mod ledger;
 mod login;
 mod node;
+mod node_calls;
 mod pacer;
 mod process;
 mod remote;
@@ -176,20 +177,9 @@ pub struct Epoch {
     pub(crate) served: u32,
 }
 
-/// Keys of the same group fit in one call.
+/// A node of the deployment, by its number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Group {
-    node: u32,
-    /// `None` if the node accepts keys of several slots in one call.
-    slot: Option<u16>,
-}
-
-impl Group {
-    /// The number of the node that serves the group.
-    pub fn node(self) -> u32 {
-        self.node
-    }
-}
+pub struct NodeId(u32);
 
 /// The channels on which messages may have been missed.
 #[derive(Clone, Copy)]

@@ -108,7 +108,7 @@ impl Node {
 
     #[cfg(test)]
     pub(super) async fn call(&self, lane: Lane, call: Call) -> CallOutcome {
-        let sent = self.send(lane, call, KeyForm::Declared)?;
+        let sent = self.send(lane, call, KeyForm::Plain)?;
         answer(sent).await
     }
 

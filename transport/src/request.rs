@@ -32,13 +32,10 @@ pub(super) struct CallRequest {
 /// How a call's keys are sent to a cluster node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum KeyForm {
-    /// As keys, all of one slot.
     #[default]
-    Declared,
-    /// As keys after ASKING, in one request, to the node that is importing their slot.
+    Plain,
+    /// After ASKING, in one request, to the node that is importing their slot.
     Asking,
-    /// As arguments, so that the keys may belong to several slots of that node.
-    Undeclared,
 }
 
 /// A command other than a script, such as AUTH.

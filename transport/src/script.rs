@@ -12,22 +12,7 @@ pub struct Script {
     /// True if the script reads keys that it does not declare.
     pub reads_undeclared_keys: bool,
     sha1: OnceLock<String>,
-    undeclared: OnceLock<(String, String)>,
 }
-
-/// The preamble of a script whose keys are passed as arguments, after their number. Such a script
-/// must not pass keys of several slots to one command. `ARGV.undeclared` tells the script that this
-/// rule applies.
-const UNDECLARED: &str = "\
-local KEYS, ARGV = (function(all)
-  local number, keys, args = tonumber(all[1]), {}, {}
-  for at = 2, #all do
-    if at <= number + 1 then keys[at - 1] = all[at] else args[at - 1 - number] = all[at] end
-  end
-  args.undeclared = true
-  return keys, args
-end)(ARGV)
-";
 
 impl Script {
     /// A script with this name and text.
@@ -37,7 +22,6 @@ impl Script {
             text,
             reads_undeclared_keys: false,
             sha1: OnceLock::new(),
-            undeclared: OnceLock::new(),
         }
     }
 
@@ -60,17 +44,6 @@ impl Script {
     /// The hash by which EVALSHA knows this script: 40 lower-case hex digits.
     pub fn sha1(&self) -> &str {
         self.sha1.get_or_init(|| hash(self.text))
-    }
-
-    /// Text and hash of the same script with undeclared keys. A cluster node accepts declared keys
-    /// of one slot only, and undeclared keys of all its own slots.
-    pub(crate) fn undeclared(&self) -> (&str, &str) {
-        let (text, sha1) = self.undeclared.get_or_init(|| {
-            let text = format!("{UNDECLARED}{}", self.text);
-            let sha1 = hash(&text);
-            (text, sha1)
-        });
-        (text, sha1)
     }
 }
 

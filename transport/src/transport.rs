@@ -2,6 +2,7 @@
 //! nodes.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use tokio::sync::oneshot;
 use tokio::time::Duration;
@@ -34,7 +35,11 @@ pub enum IfUnreachable {
 
 /// The transport to one deployment.
 #[derive(Debug)]
-pub struct Transport(Connected);
+pub struct Transport {
+    connected: Connected,
+    /// See [`Transport::note_one_slot_only`].
+    pub(crate) one_slot_only: AtomicBool,
+}
 
 #[derive(Debug)]
 enum Connected {
@@ -92,11 +97,14 @@ impl Transport {
                 Connected::Cluster(Cluster::connect(deployment, setup, if_unreachable).await?)
             }
         };
-        Ok(Transport(connected))
+        Ok(Transport {
+            connected,
+            one_slot_only: AtomicBool::new(false),
+        })
     }
 
     pub(crate) fn nodes(&self) -> Nodes<'_> {
-        match &self.0 {
+        match &self.connected {
             Connected::Single(node) => Nodes::One(node),
             Connected::Sentinel(sentinel) => Nodes::One(&sentinel.node),
             Connected::Cluster(cluster) => Nodes::Many(cluster),
@@ -124,7 +132,7 @@ impl Transport {
             // Boxed, so that the futures for a single server stay small.
             Nodes::Many(cluster) => return Box::pin(cluster.shared.call(lane, call)).await,
         };
-        let sent = node.send(lane, call, KeyForm::Declared)?;
+        let sent = node.send(lane, call, KeyForm::Plain)?;
         answer(sent).await.map_err(not_a_cluster_client)
     }
 
@@ -138,7 +146,7 @@ impl Transport {
     /// Fails if nothing was sent, because there is no connection.
     pub fn send(&self, lane: Lane, call: Call) -> Result<Sent, CallError> {
         let sent = match self.nodes() {
-            Nodes::One(node) => node.send(lane, call, KeyForm::Declared),
+            Nodes::One(node) => node.send(lane, call, KeyForm::Plain),
             Nodes::Many(cluster) => cluster.shared.send(lane, call),
         };
         sent.map(Sent)
@@ -147,7 +155,7 @@ impl Transport {
     /// The replies of all connected sentinels to `SENTINEL <question> <name of the primary>`. Empty
     /// without Sentinel.
     pub async fn sentinels(&self, question: &str) -> Vec<Value> {
-        match &self.0 {
+        match &self.connected {
             Connected::Sentinel(sentinel) => sentinel.answers(question).await,
             _ => Vec::new(),
         }
@@ -156,12 +164,15 @@ impl Transport {
     /// True if another server may take over, without the last writes, and this client learns about
     /// it.
     pub fn may_fail_over(&self) -> bool {
-        matches!(self.0, Connected::Sentinel(_) | Connected::Cluster(_))
+        matches!(
+            self.connected,
+            Connected::Sentinel(_) | Connected::Cluster(_)
+        )
     }
 
     /// The kind of deployment.
     pub fn kind(&self) -> DeploymentKind {
-        match &self.0 {
+        match &self.connected {
             Connected::Single(node) if node.is_embedded() => DeploymentKind::Embedded,
             Connected::Single(_) => DeploymentKind::Single,
             Connected::Sentinel(_) => DeploymentKind::Sentinel,
@@ -219,7 +230,7 @@ impl Transport {
 
     /// The address from the configuration. Two clients with equal texts use the same deployment.
     pub fn server(&self) -> String {
-        match &self.0 {
+        match &self.connected {
             Connected::Single(node) => node.server(),
             Connected::Sentinel(sentinel) => sentinel.server(),
             Connected::Cluster(cluster) => cluster.server(),
@@ -244,7 +255,7 @@ impl Transport {
 
     /// Closes the connections and ends the tasks. Later calls return [`CallError::Closed`].
     pub async fn close(&self) {
-        match &self.0 {
+        match &self.connected {
             Connected::Single(node) => node.close().await,
             Connected::Sentinel(sentinel) => sentinel.close().await,
             Connected::Cluster(cluster) => cluster.close().await,

@@ -31,7 +31,14 @@ impl Inner {
         if self.scripts.is_loaded(&sha1) {
             *self.scripts_run.entry(sha1.clone()).or_insert(0) += 1;
         }
-        if let Undeclared::Refused(refusal) = self.rules.undeclared {
+        let refusal = match self.rules.undeclared {
+            Undeclared::Refused(words) => Some(words),
+            Undeclared::RefusedUnlessFlagged(words) => {
+                (!self.flagged.contains(&sha1)).then_some(words)
+            }
+            Undeclared::Allowed | Undeclared::RefusedByText(_) => None,
+        };
+        if let Some(refusal) = refusal {
             let keys = keys.to_vec();
             self.scripts.store().declared = Some(Declared { keys, refusal });
         }
@@ -46,7 +53,13 @@ impl Inner {
             Undeclared::RefusedByText(words) if !script_text::declares_its_keys(script) => {
                 Err(words.into())
             }
-            _ => self.scripts.load(script),
+            _ => {
+                let sha1 = self.scripts.load(script)?;
+                if script.starts_with(Undeclared::ALLOW_UNDECLARED.as_bytes()) {
+                    self.flagged.insert(sha1.clone());
+                }
+                Ok(sha1)
+            }
         }
     }
 

@@ -67,6 +67,7 @@ impl ClientBuilder {
             key_prefix: self.key_prefix.clone(),
             streak: self.handover.streak(),
             safety_poll: self.safety_poll,
+            wake: self.wake,
             fair_claim: self.fair_claim,
             clock: self.clock(),
             durability,

@@ -1,5 +1,5 @@
 -- locks_scan: one step of a search for locks.
--- KEYS[1]  string    not a key: gives the search a slot
+-- It names no keys, because it finds them.
 -- ARGV[1]  cursor    0 at first
 -- ARGV[2]  pattern   of names, as for SCAN
 -- ARGV[3]  count     integer > 0, how many keys one step visits

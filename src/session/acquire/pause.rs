@@ -12,6 +12,7 @@ use crate::session::local_queue::{SHORTEST, WaiterSignal, Yield, Yielded};
 use crate::session::retry::Retry;
 use crate::session::sleep_until_some;
 use crate::session::subscriptions::Listener;
+use crate::transport::CallError;
 
 /// A wait times out only if its last call is at most this old.
 const FRESH: Duration = Duration::from_millis(50);
@@ -79,6 +80,11 @@ impl<'a> QueueSlot<'a> {
         };
         match ready.await {
             Some(Ok(())) => Ok(Some(listener)),
+            Some(Err(CallError::Refused(fault)))
+                if holds.calls.note_refused_subscription(&fault) =>
+            {
+                Ok(None)
+            }
             Some(Err(error)) => {
                 self.request
                     .ride_out(&holds.calls, retry, error.took_nothing())

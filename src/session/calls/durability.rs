@@ -29,7 +29,7 @@ impl Calls {
         let words: Vec<_> = words.iter().map(String::as_bytes).collect();
         let reply = self
             .transport
-            .command(self.transport.group(key), lane, &words)
+            .command(self.transport.node_of(key), lane, &words)
             .await;
         let acknowledged = match reply {
             Ok(reply) => copies(durability, &reply),

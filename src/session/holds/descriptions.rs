@@ -19,7 +19,7 @@ use crate::protocol::resource::Resource;
 use crate::session::calls::Calls;
 use crate::session::hold::{Description, Hold};
 use crate::sync::{Mutex, Notify};
-use crate::transport::{Group, Lane};
+use crate::transport::Lane;
 
 /// Holds in one call.
 const BATCH: usize = 100;
@@ -65,21 +65,13 @@ pub(crate) async fn run(holds: &Holds) {
     loop {
         let mut described = holds.descriptions.next().await;
         described.retain(|hold| hold.is_live());
-        let groups = holds
-            .calls
-            .transport
-            .grouped(described, |hold| &hold.resource.key);
-        let calls = groups.iter().flat_map(|(group, described)| {
-            described
-                .chunks(BATCH)
-                .map(|batch| describe_batch(&holds.calls, *group, batch))
-        });
-        join_all(calls).await;
+        let batches = described.chunks(holds.calls.keys_at_once(BATCH));
+        join_all(batches.map(|batch| describe_batch(&holds.calls, batch))).await;
     }
 }
 
 /// Ignores errors: nobody waits for the result.
-async fn describe_batch(calls: &Calls, group: Group, described: &[Arc<Hold>]) {
+async fn describe_batch(calls: &Calls, described: &[Arc<Hold>]) {
     let now = calls.now();
     let said: Vec<_> = described
         .iter()
@@ -94,7 +86,7 @@ async fn describe_batch(calls: &Calls, group: Group, described: &[Arc<Hold>]) {
             })
         })
         .collect();
-    let call = calls.call_group(group, Lane::Background, describe(&said));
+    let call = calls.call(Lane::Background, describe(&said));
     drop(timeout(calls.settings.command_timeout, call).await);
 }
 

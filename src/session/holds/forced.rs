@@ -30,12 +30,13 @@ pub(crate) async fn run(holds: &Holds) {
         sleep(LOOK).await;
         let has_lasted = holds.watchdog.has_older_than(next_id);
         next_id = calls.next_id();
-        if !has_lasted {
+        if !has_lasted || calls.polls_only() {
             continue;
         }
         // The channel belongs to no key: scripts on keys of all slots publish to it.
         match calls.transport.subscribe(&channel, "").await {
             Ok(()) => return std::future::pending().await,
+            Err(CallError::Refused(fault)) if calls.note_refused_subscription(&fault) => {}
             Err(CallError::Refused(_)) => sleep(REFUSED).await,
             Err(_) => {}
         }

@@ -29,7 +29,7 @@ use crate::protocol::{self, replies};
 use crate::session::hold::{Hold, InDoubt, VERIFICATION};
 use crate::session::retry::Retry;
 use crate::sync::{Mutex, Notify};
-use crate::transport::{CallError, Group, Lane};
+use crate::transport::{CallError, Lane};
 
 /// A former primary that is still alive accepts writes for about ten seconds.
 const KEPT: Duration = Duration::from_secs(12);
@@ -39,8 +39,8 @@ const MOST: usize = 65_536;
 /// A release noted this soon after a failover may have been confirmed by the former primary.
 const LATE: Duration = Duration::from_secs(1);
 
-/// Calls in flight to each node. Each keeps the node busy for less than a millisecond.
-const AT_ONCE: usize = 4;
+/// Fields in flight to each node. Each keeps the node busy for a few microseconds.
+const AT_ONCE: usize = 2_000;
 
 const PAUSE_FIRST: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_millis(500);
@@ -174,11 +174,15 @@ pub(crate) async fn run(holds: &Holds) {
     loop {
         tokio::select! {
             () = recent.due.notified() => {
-                let batches = batches(&holds.calls, recent.take());
-                for of_node in batches.chunk_by(|(one, _), (other, _)| one.node() == other.node()) {
-                    let asked = stream::iter(of_node.to_vec());
-                    let ask = move |(group, batch)| repeat(holds, group, batch);
-                    nodes.push(asked.for_each_concurrent(AT_ONCE, ask));
+                let node = |of: &Release| holds.calls.transport.node_of(&of.resource.key);
+                let mut releases = recent.take();
+                releases.sort_by_key(node);
+                for of_node in releases.chunk_by(|one, other| node(one) == node(other)) {
+                    let batches = batches(&holds.calls, of_node.to_vec());
+                    let longest = batches.iter().map(Vec::len).max();
+                    let at_once = AT_ONCE.div_ceil(longest.unwrap_or(1));
+                    let asked = stream::iter(batches);
+                    nodes.push(asked.for_each_concurrent(at_once, |batch| repeat(holds, batch)));
                 }
             }
             Some(()) = nodes.next() => {}
@@ -187,7 +191,7 @@ pub(crate) async fn run(holds: &Holds) {
 }
 
 /// Asks which of these fields are held, and releases those again.
-async fn repeat(holds: &Holds, group: Group, batch: Vec<Release>) {
+async fn repeat(holds: &Holds, batch: Vec<Release>) {
     let kind = batch[0].resource.kind;
     let over = batch
         .iter()
@@ -202,7 +206,7 @@ async fn repeat(holds: &Holds, group: Group, batch: Vec<Release>) {
             .collect();
         let outage = holds.calls.outages.next();
         let call = protocol::renew(kind, &fields);
-        let reply = holds.calls.call_group(group, Lane::Background, call).await;
+        let reply = holds.calls.call(Lane::Background, call).await;
         let held = reply.and_then(|value| Ok(replies::renewed(value, batch.len())?));
         let error = match held {
             Ok(held) => {
@@ -211,13 +215,10 @@ async fn repeat(holds: &Holds, group: Group, batch: Vec<Release>) {
             }
             Err(error) => error,
         };
-        let is_there = !matches!(error, CallError::Refused(_))
-            && batch
-                .iter()
-                .all(|of| holds.calls.transport.group(&of.resource.key) == group);
-        if !is_there || retry.pause(error, outage).await.is_err() {
-            // One key of another type, or on another node, fails the call for all of them. Release
-            // them one by one.
+        // One key of another type, or on another node, fails the call for all of them. Release them
+        // one by one.
+        let is_refused = matches!(error, CallError::Refused(_));
+        if is_refused || retry.pause(error, outage).await.is_err() {
             return batch
                 .iter()
                 .for_each(|release| release_again(holds, release));

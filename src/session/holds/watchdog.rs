@@ -363,15 +363,14 @@ pub(crate) async fn run(holds: &Holds) {
                 Duty::None => {}
             }
         }
-        for (group, batch) in batches(&holds.calls, to_renew) {
-            renewals.push(renew(holds, group, batch));
-        }
+        let batches = batches(&holds.calls, to_renew).into_iter();
+        renewals.extend(batches.map(|batch| renew(holds, batch)));
         let next = holds.watchdog.next();
         tokio::select! {
             biased;
             () = crate::session::sleep_until_some(next) => {}
             () = holds.watchdog.poke.notified() => {}
-            Some(()) = renewals.next() => {}
+            Some(_) = renewals.next() => {}
         }
     }
 }

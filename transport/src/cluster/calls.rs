@@ -53,7 +53,7 @@ impl Shared {
     ) -> Result<oneshot::Receiver<CallOutcome>, CallError> {
         let number = self.owner(keyslot(call.keys.first().ok_or_else(retired)?))?;
         let node = self.nodes.get(number).ok_or_else(retired)?;
-        node.send(lane, call, KeyForm::Declared)
+        node.send(lane, call, KeyForm::Plain)
     }
 
     /// Follows redirects. `is_begun` is set if an attempt was stopped in its middle, and may have written before.
@@ -73,7 +73,7 @@ impl Shared {
         loop {
             let (number, keys) = match detour.take() {
                 Some(number) => (number, KeyForm::Asking),
-                None => (self.owner(slot)?, KeyForm::Declared),
+                None => (self.owner(slot)?, KeyForm::Plain),
             };
             let Some(node) = self.nodes.get(number) else {
                 self.doubted.notify_one();
@@ -128,7 +128,7 @@ impl Shared {
         let Some((_, node)) = connected.or(nodes.first()) else {
             return Err(retired());
         };
-        self.ask(node, lane, call, KeyForm::Declared, None).await
+        self.ask(node, lane, call, KeyForm::Plain, None).await
     }
 
     /// Sends a call to one node, once. Waits for the connection to a node that was unknown before.

@@ -51,7 +51,7 @@ impl Testbed {
             call: call(number),
             answer,
             form: ScriptForm::Hash,
-            keys: KeyForm::Declared,
+            keys: KeyForm::Plain,
         };
         self.ledger
             .push(Request::Call(request), self.at(second))
@@ -117,24 +117,14 @@ fn call(number: i64) -> Call {
 /// The bytes of a call with the hash of its script.
 fn by_hash(number: i64) -> BytesMut {
     let mut bytes = BytesMut::new();
-    encode::call(
-        &mut bytes,
-        &call(number),
-        ScriptForm::Hash,
-        KeyForm::Declared,
-    );
+    encode::call(&mut bytes, &call(number), ScriptForm::Hash, KeyForm::Plain);
     bytes
 }
 
 /// The bytes of a call with the text of its script.
 fn by_text(number: i64) -> BytesMut {
     let mut bytes = BytesMut::new();
-    encode::call(
-        &mut bytes,
-        &call(number),
-        ScriptForm::Text,
-        KeyForm::Declared,
-    );
+    encode::call(&mut bytes, &call(number), ScriptForm::Text, KeyForm::Plain);
     bytes
 }
 

@@ -93,7 +93,7 @@ async fn every_address_that_a_node_names_is_mapped_once() {
     let (redis, events) = opened.await.unwrap();
     assert_eq!(redis.call(Lane::Caller, add(LOW)).await, at("t:1"));
     assert_eq!(redis.call(Lane::Caller, add(HIGH)).await, at("t:2"));
-    let shown = redis.server_of(redis.group(LOW));
+    let shown = redis.server_of(redis.node_of(LOW));
     assert_eq!(shown, "redis://t:1 (announced as 10.0.0.1:6379)");
 
     // A slot is on its way, and then it has moved to a node that the client does not know yet.
@@ -130,14 +130,14 @@ async fn a_server_with_two_names_is_one_node() {
         let opened = fakes.open_by("redis-cluster://t:1", IfUnreachable::Fail, map);
         let (redis, _) = opened.await.unwrap();
         assert_eq!(redis.call(Lane::Caller, add(LOW)).await, at("t:1"));
-        let group = redis.group(LOW);
+        let node = redis.node_of(LOW);
         let dialled = fakes.dialled("t:1");
         for name in ["n1", "10.0.0.1"] {
             world.lock().redirect = Some(format!("MOVED 3300 {name}:6379"));
             drop(redis.call(Lane::Caller, add(LOW)).await);
             world.lock().redirect = None;
             assert_eq!(redis.call(Lane::Caller, add(LOW)).await, at("t:1"));
-            assert_eq!(redis.group(LOW), group, "{name}: the same node");
+            assert_eq!(redis.node_of(LOW), node, "{name}: the same node");
         }
         assert_eq!(fakes.dialled("t:1"), dialled, "{entries:?}");
         assert_eq!(fakes.all_dialled(), ["t:1"], "{entries:?}");

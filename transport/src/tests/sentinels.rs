@@ -113,7 +113,7 @@ impl Deployment {
 }
 
 fn server(redis: &Transport) -> String {
-    redis.server_of(Group::default())
+    redis.server_of(NodeId::default())
 }
 
 /// How often another primary was reported, and how often connections were replaced.

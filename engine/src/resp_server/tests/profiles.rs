@@ -99,6 +99,20 @@ async fn commands_are_refused_and_counted() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_flag_in_the_script_allows_undeclared_keys() {
+    let words = "ERR script tried accessing undeclared key";
+    let (_redis, _dialer, mut raw) = dial(Profile {
+        undeclared: Undeclared::RefusedUnlessFlagged(words),
+        ..Profile::REDIS
+    });
+    let bare = "return redis.pcall('incr', ARGV[1])";
+    let flagged = format!("{}{bare}", Undeclared::ALLOW_UNDECLARED);
+    raw.asks(&["EVAL", bare, "0", "b"], &format!("-{words}\r\n"))
+        .await;
+    raw.asks(&["EVAL", &flagged, "0", "b"], ":1\r\n").await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn undeclared_keys_are_refused_when_a_script_uses_them() {
     let words = "ERR script tried accessing undeclared key";
     let (redis, _dialer, mut raw) = dial(Profile {

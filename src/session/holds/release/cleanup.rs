@@ -38,7 +38,7 @@ use crate::session::calls::life::End;
 use crate::session::hold::{Hold, InDoubt};
 use crate::session::holds::Holds;
 use crate::sync::{Mutex, Notify};
-use crate::transport::Lane;
+use crate::transport::{Lane, NodeId};
 
 use settle::settle;
 
@@ -81,7 +81,7 @@ pub(crate) struct Cleanups {
     queued: AtomicU64,
     /// A cleanup holds a permit while its call is in flight. One semaphore per lane and node, so
     /// that a stalled node does not stop the others.
-    slots: Mutex<HashMap<(Lane, u32), Arc<Semaphore>>>,
+    slots: Mutex<HashMap<(Lane, NodeId), Arc<Semaphore>>>,
     expected: Arc<Expected>,
     /// A hold whose release was refused may stay in Redis until this instant.
     refused_until: Mutex<Option<Instant>>,
@@ -146,17 +146,17 @@ impl Cleanups {
     }
 
     /// Waits for permission to have one more call in flight to a node.
-    pub(super) async fn slot(&self, lane: Lane, node: u32) -> OwnedSemaphorePermit {
+    pub(super) async fn slot(&self, lane: Lane, node: NodeId) -> OwnedSemaphorePermit {
         let slot = self.slots(lane, node).acquire_owned().await;
         slot.expect("BUG: it is never closed")
     }
 
     /// The same without waiting. `None` if too many calls are in flight.
-    pub(super) fn free_slot(&self, lane: Lane, node: u32) -> Option<OwnedSemaphorePermit> {
+    pub(super) fn free_slot(&self, lane: Lane, node: NodeId) -> Option<OwnedSemaphorePermit> {
         self.slots(lane, node).try_acquire_owned().ok()
     }
 
-    fn slots(&self, lane: Lane, node: u32) -> Arc<Semaphore> {
+    fn slots(&self, lane: Lane, node: NodeId) -> Arc<Semaphore> {
         let new = || Arc::new(Semaphore::new(AT_ONCE));
         let mut slots = self.slots.lock();
         slots.entry((lane, node)).or_insert_with(new).clone()

@@ -80,7 +80,7 @@ impl Path {
             return Some((early.sent, Box::pin(early.outcome()).await));
         }
         let slot = if self.slots {
-            let node = holds.calls.transport.group(key).node();
+            let node = holds.calls.transport.node_of(key);
             // Boxed, because the release of a caller would keep space for it.
             Some(Box::pin(holds.cleanups.slot(self.lane, node)).await)
         } else {

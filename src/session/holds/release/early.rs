@@ -26,7 +26,7 @@ impl Early {
     /// too many releases are in flight. Never blocks, and needs no runtime.
     pub(super) fn send(holds: &Holds, hold: &Hold) -> Option<Self> {
         let (calls, key) = (&holds.calls, &hold.resource.key);
-        let node = calls.transport.group(key).node();
+        let node = calls.transport.node_of(key);
         let slot = holds.cleanups.free_slot(Lane::Background, node)?;
         let sent = Instant::now();
         let call = calls.send(Lane::Background, holds.end_call(hold)).ok()?;

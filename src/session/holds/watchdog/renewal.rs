@@ -1,7 +1,8 @@
 //! Renews holds in batches.
 //!
 //! A batch that fails does not affect the others. A batch that is refused is halved until the hold
-//! that causes it is found: with 500 holds, after nine more round trips.
+//! that causes it is found: with 500 holds, after nine more round trips. If there is no such hold,
+//! the server accepts keys of one slot only, and later batches have such keys.
 
 use crate::session::calls::Calls;
 use crate::session::holds::Holds;
@@ -18,7 +19,7 @@ use crate::protocol::{self, replies};
 use crate::session::hold::{Hold, VERIFICATION};
 use crate::session::jittered;
 use crate::stats::count;
-use crate::transport::{CallError, Epoch, Fault, Group, Lane};
+use crate::transport::{CallError, Epoch, Fault, Lane};
 
 /// Redis entries renewed by one call. Such a call keeps Redis busy for a few milliseconds at most.
 const BATCH: usize = 500;
@@ -49,32 +50,29 @@ impl Field for ToRenew {
     }
 }
 
-/// Splits fields into batches, one call each. The batches of a node are consecutive. A field with
-/// more entries than a batch gets its own.
-///
-/// A batch has keys of one node only, and kinds of locks that share one script.
-pub(in crate::session) fn batches<T: Field>(calls: &Calls, fields: Vec<T>) -> Vec<(Group, Vec<T>)> {
-    let mut batches: Vec<(Group, Vec<T>)> = Vec::new();
-    for (group, mut fields) in calls.transport.grouped(fields, |of| &of.resource().key) {
-        fields.sort_by_key(T::script);
-        let (mut last, mut entries) = (None, 0);
-        for of in fields {
-            let (script, number) = (of.script(), of.resource().entries(of.field()));
-            entries += number;
-            match batches.last_mut() {
-                Some((_, batch)) if last == Some(script) && entries <= BATCH => batch.push(of),
-                _ => {
-                    (last, entries) = (Some(script), number);
-                    batches.push((group, vec![of]));
-                }
+/// Splits fields into batches, one call each: kinds of locks that share one script. A field with more
+/// entries than a batch gets its own.
+pub(in crate::session) fn batches<T: Field>(calls: &Calls, mut fields: Vec<T>) -> Vec<Vec<T>> {
+    let most = calls.keys_at_once(BATCH);
+    fields.sort_by_key(T::script);
+    let mut batches: Vec<Vec<T>> = Vec::new();
+    let (mut last, mut entries) = (None, 0);
+    for of in fields {
+        let (script, number) = (of.script(), of.resource().entries(of.field()));
+        entries += number;
+        match batches.last_mut() {
+            Some(batch) if last == Some(script) && entries <= most => batch.push(of),
+            _ => {
+                (last, entries) = (Some(script), number);
+                batches.push(vec![of]);
             }
         }
     }
     batches
 }
 
-/// Sends one batch and applies the result to each hold.
-pub(super) async fn renew(holds: &Holds, group: Group, batch: Vec<ToRenew>) {
+/// Sends one batch and applies the result to each hold. True if the server has answered for all of them.
+pub(super) async fn renew(holds: &Holds, batch: Vec<ToRenew>) -> bool {
     let (calls, first) = (&holds.calls, batch[0].hold.resource.clone());
     let sent = calls.now();
     let renewals: Vec<(&Resource, _, _)> = batch
@@ -86,7 +84,7 @@ pub(super) async fn renew(holds: &Holds, group: Group, batch: Vec<ToRenew>) {
     let limit = Instant::now() + shortest.unwrap_or_default() / 3;
     let before = calls.epoch_if_durable(Lane::Background, &first.key);
     let call = protocol::renew(first.kind, &renewals);
-    let call = calls.call_group(group, Lane::Background, call);
+    let call = calls.call(Lane::Background, call);
     let reply = match timeout_at(limit, call).await {
         Ok(Ok(value)) => replies::renewed(value, batch.len()).map_err(Into::into),
         Ok(Err(error)) => Err(error),
@@ -105,34 +103,31 @@ pub(super) async fn renew(holds: &Holds, group: Group, batch: Vec<ToRenew>) {
                 }
             }
             confirm(holds, there, (sent, limit), before).await;
+            true
         }
         // One key of another type fails the whole script. Search for it by halves, both at once:
         // asking for holds one after another could take so long that the others lose their leases.
         Err(CallError::Refused(_)) if batch.len() > 1 => {
             let mut half = batch;
             let other_half = half.split_off(half.len() / 2);
-            let halves = [half, other_half].map(|half| Box::pin(renew(holds, group, half)));
-            join_all(halves).await;
+            let halves = [half, other_half].map(|half| Box::pin(renew(holds, half)));
+            let are_answered = !join_all(halves).await.contains(&false);
+            if are_answered {
+                // Refused together, and accepted one by one: their slots are the reason.
+                calls.transport.note_one_slot_only();
+            }
+            are_answered
         }
         Err(CallError::Refused(fault)) if fault.is_wrong_type() => {
             for of in &batch {
                 holds.lose(&of.hold, LossReason::Gone);
             }
+            false
         }
-        Err(CallError::NotApplied(_)) => {
-            match calls
-                .transport
-                .regrouped(group, batch, |of| &of.hold.resource.key)
-            {
-                Ok(parts) => {
-                    let parts = parts.into_iter();
-                    let renewed = parts.map(|(group, part)| Box::pin(renew(holds, group, part)));
-                    join_all(renewed).await;
-                }
-                Err(batch) => postpone_all(holds, &batch),
-            }
+        Err(_) => {
+            postpone_all(holds, &batch);
+            false
         }
-        Err(_) => postpone_all(holds, &batch),
     }
 }
 

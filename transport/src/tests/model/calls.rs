@@ -172,7 +172,7 @@ impl Caller {
                 keys: Vec::new(),
                 args,
             },
-            KeyForm::Declared,
+            KeyForm::Plain,
         );
         (id, asked)
     }

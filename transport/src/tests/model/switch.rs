@@ -140,7 +140,7 @@ impl Testbed {
             args: vec![Arg::Text(Arc::from("1"))],
         };
         let outcome = connection
-            .call(call, KeyForm::Declared)
+            .call(call, KeyForm::Plain)
             .and_then(|answer| block_on(answer).unwrap());
         let ended = [CallError::NotApplied(lost()), CallError::Unknown(lost())];
         if outcome.as_ref().is_err_and(|error| ended.contains(error)) {

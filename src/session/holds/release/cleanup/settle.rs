@@ -76,7 +76,7 @@ async fn keep_permits(holds: &Holds, hold: &Hold) {
     let mut retry = patient().until(Instant::now() + hold.longest_lease());
     loop {
         let outage = holds.calls.outages.next();
-        let node = holds.calls.transport.group(&hold.resource.key).node();
+        let node = holds.calls.transport.node_of(&hold.resource.key);
         let slot = holds.cleanups.slot(Lane::Background, node).await;
         let call = semaphore::keep(&hold.resource, &hold.field);
         let reply = holds.calls.call(Lane::Background, call).await;

@@ -1,0 +1,84 @@
+//! The nodes of a deployment, and which keys fit in one call.
+
+use std::sync::atomic::Ordering;
+
+use crate::cluster;
+use crate::transport::{Nodes, Transport};
+use crate::{Call, Value};
+use crate::{CallError, Lane, NodeId};
+
+impl Transport {
+    /// Runs a script without keys on a node, once.
+    ///
+    /// # Errors
+    ///
+    /// Fails if no reply of the script arrived.
+    pub async fn call_node(
+        &self,
+        node: NodeId,
+        lane: Lane,
+        call: Call,
+    ) -> Result<Value, CallError> {
+        match self.nodes() {
+            Nodes::One(_) => self.call(lane, call).await,
+            Nodes::Many(cluster) => Box::pin(cluster.call_node(node, lane, call)).await,
+        }
+    }
+
+    /// Sends a command other than a script to a node.
+    ///
+    /// # Errors
+    ///
+    /// Fails if no reply arrived.
+    pub async fn command(
+        &self,
+        node: NodeId,
+        lane: Lane,
+        words: &[&[u8]],
+    ) -> Result<Value, CallError> {
+        match self.nodes() {
+            Nodes::One(node) => node.command(lane, words).await,
+            Nodes::Many(cluster) => cluster.command(node, lane, words).await,
+        }
+    }
+
+    /// The address of a node.
+    pub fn server_of(&self, node: NodeId) -> String {
+        match self.nodes() {
+            Nodes::One(node) => node.server(),
+            Nodes::Many(cluster) => cluster.server_of(node),
+        }
+    }
+
+    /// Whether one call may name keys of several slots. In a cluster it may not. Even keys of one slot are apart there
+    /// while it is being moved, and then a call about several of them is not applied.
+    pub fn takes_many_keys(&self) -> bool {
+        matches!(self.nodes(), Nodes::One(_)) && !self.one_slot_only.load(Ordering::Relaxed)
+    }
+
+    /// The server behind the address accepts only keys of one slot in a call, as a proxy of a cluster does.
+    pub fn note_one_slot_only(&self) {
+        self.one_slot_only.store(true, Ordering::Relaxed);
+    }
+
+    /// The node that serves a key now.
+    pub fn node_of(&self, key: &str) -> NodeId {
+        match self.nodes() {
+            Nodes::One(_) => NodeId::default(),
+            Nodes::Many(cluster) => cluster.node_of(key),
+        }
+    }
+
+    /// All nodes, for a script that searches their keys.
+    pub fn all_nodes(&self) -> Vec<NodeId> {
+        match self.nodes() {
+            Nodes::One(_) => vec![NodeId::default()],
+            Nodes::Many(cluster) => cluster.all_nodes(),
+        }
+    }
+
+    /// Whether one call can write to all these keys atomically.
+    pub fn run_as_one<'a>(&self, mut keys: impl Iterator<Item = &'a str>) -> bool {
+        self.takes_many_keys() || cluster::are_of_one_slot(&mut keys)
+    }
+}
