@@ -188,7 +188,7 @@ fn check(stats: &leasehold::Stats, all: &Recorded) {
 
 #[tokio::test(start_paused = true)]
 async fn metrics_count_every_operation_on_the_embedded_engine() {
-    let (stats, all) = run(embedded()).await;
+    let (stats, all) = Box::pin(run(embedded())).await;
     check(&stats, &all);
 }
 
@@ -199,7 +199,7 @@ async fn metrics_count_every_operation_on_a_server() {
     let take_away = Box::new(move |name: &str| {
         assert_eq!(server.command(&["DEL", name]).int(), 1);
     });
-    let (stats, all) = run(Place { builder, take_away }).await;
+    let (stats, all) = Box::pin(run(Place { builder, take_away })).await;
     check(&stats, &all);
 }
 
