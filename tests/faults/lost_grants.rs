@@ -15,8 +15,8 @@ const LONG: Duration = ms(20_000);
 
 /// Plays one scene for each kind, on its own server.
 fn for_each_kind(scene: &impl AsyncFn(&Kind, &mut Testbed)) {
-    alone(LIMIT, async {
-        for kind in &KINDS {
+    for kind in &KINDS {
+        alone(LIMIT, async {
             let mut testbed = Testbed::new().await;
             // Load the scripts, so that a call is one round trip.
             for client in [&testbed.client, &testbed.rival] {
@@ -28,8 +28,8 @@ fn for_each_kind(scene: &impl AsyncFn(&Kind, &mut Testbed)) {
                 nothing_is_left(&mut testbed)
             })
             .await;
-        }
-    });
+        });
+    }
 }
 
 fn nothing_is_left(testbed: &mut Testbed) -> bool {
