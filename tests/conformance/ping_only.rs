@@ -33,8 +33,12 @@ impl Proxy {
         builder.connect().await.unwrap()
     }
 
-    fn dies(&self, is_dead: bool) {
-        self.is_dead.store(is_dead, Ordering::SeqCst);
+    fn dies(&self) {
+        self.is_dead.store(true, Ordering::SeqCst);
+    }
+
+    fn comes_back(&self) {
+        self.is_dead.store(false, Ordering::SeqCst);
     }
 
     fn answer(&self, words: &[String]) -> String {
@@ -70,7 +74,7 @@ async fn a_proxy_that_answers_ping_hides_no_dead_server() {
         let guard = client.lock("held").try_lock(ms(0), lease).await.unwrap();
         let rival = proxy.engine.client();
         let before = proxy.connections.load(Ordering::SeqCst);
-        proxy.dies(true);
+        proxy.dies();
 
         let start = Instant::now();
         for _ in 0..3 {
@@ -92,7 +96,7 @@ async fn a_proxy_that_answers_ping_hides_no_dead_server() {
         let lock = rival.lock("held");
         release(lock.try_lock(ms(1000), Lease::Renewed).await).await;
 
-        proxy.dies(false);
+        proxy.comes_back();
         eventually("it works again", async || client.ping().await.is_ok()).await;
         take_and_release(&client.lock("x")).await;
     }
