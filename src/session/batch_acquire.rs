@@ -106,8 +106,10 @@ async fn ask_for_all(
     }
     let value = match reply {
         Ok(value) => value,
-        // Perhaps because of the slots of the keys. Each lock alone has an error of its own, or none.
-        Err(CallError::Refused(_)) => return Ok(None),
+        Err(CallError::Refused(fault)) if fault.is_cross_slot() => {
+            holds.calls.transport.note_one_slot_only();
+            return Ok(None);
+        }
         Err(error) => return Err(longest.failed(error)),
     };
     let tokens = multi::tokens(value, attempts.len()).map_err(|unexpected| {

@@ -54,8 +54,8 @@ const DIFFERENT: [(&str, Cost, Cost); 2] = [
             commands: 3_002,
         },
         Cost {
-            requests: 3,
-            commands: 3_003,
+            requests: 1_000,
+            commands: 4_000,
         },
     ),
 ];

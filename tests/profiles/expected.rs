@@ -55,6 +55,11 @@ const ROWS: &[Row] = &[
     ),
     Row(
         "Alibaba Tair, cluster behind a proxy",
+        Of::Kinds(&["multi"]),
+        Fails("in same slot"),
+    ),
+    Row(
+        "Alibaba Tair, cluster behind a proxy",
         Of::All,
         Fails("bad lua script"),
     ),

@@ -81,6 +81,11 @@ impl fmt::Display for Fault {
 }
 
 impl Fault {
+    /// True if the server ran nothing, because the keys are of several slots.
+    pub fn is_cross_slot(&self) -> bool {
+        self.0.starts_with("CROSSSLOT ")
+    }
+
     /// True if this user may not use the command, the key or the channel.
     pub fn is_missing_right(&self) -> bool {
         self.0.starts_with("NOPERM ")
