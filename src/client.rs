@@ -7,7 +7,6 @@ mod kinds;
 mod local_handover;
 mod servers;
 mod streams;
-mod wake;
 
 use std::fmt;
 use std::sync::Arc;
@@ -22,7 +21,6 @@ use crate::stats::Stats;
 
 pub use builder::ClientBuilder;
 pub use local_handover::LocalHandover;
-pub use wake::Wake;
 
 /// A client of Redis or Valkey, which makes locks, semaphores and latches.
 ///

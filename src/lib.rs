@@ -137,6 +137,7 @@ pub mod settings;
 mod stats;
 mod synchronizer;
 mod telemetry;
+mod wake;
 
 use leasehold_transport as transport;
 use leasehold_transport::sync;

@@ -48,10 +48,10 @@ use crate::clock::Clock;
 use crate::durability::Durability;
 use crate::error::Error;
 use crate::lease::{Lease, LossReason};
-use crate::settings::Wake;
 use crate::stats::{Counters, Stats};
 use crate::telemetry::Telemetry;
 use crate::transport::Transport;
+use crate::wake::Wake;
 
 use attendance::Attendance;
 use background::Running;

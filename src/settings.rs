@@ -1,6 +1,6 @@
 //! Values for the settings of a client: what some methods of [`ClientBuilder`](crate::ClientBuilder) take.
 
-pub use crate::client::{LocalHandover, Wake};
+pub use crate::client::LocalHandover;
 pub use crate::durability::Durability;
 #[cfg(feature = "tls")]
 #[doc(inline)]
@@ -9,3 +9,4 @@ pub use crate::transport::TlsOptions;
 pub use crate::transport::{
     AddressMap, Credentials, CredentialsFuture, CredentialsProvider, ShardedPubSub,
 };
+pub use crate::wake::Wake;

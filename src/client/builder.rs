@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use super::local_handover::LocalHandover;
 use super::streams::Streams;
-use super::wake::Wake;
 use crate::durability::Durability;
 use crate::error::ConfigError;
 use crate::preflight::Requirements;
@@ -16,6 +15,7 @@ use crate::telemetry::Telemetry;
 #[cfg(feature = "tls")]
 use crate::transport::TlsOptions;
 use crate::transport::{AddressMap, CredentialsProvider, Deployment, Provider, ShardedPubSub};
+use crate::wake::Wake;
 
 const LEASE_DEFAULT: Duration = Duration::from_secs(30);
 /// A round trip takes well under a millisecond in one data centre: a second is far too long.

@@ -26,6 +26,7 @@ const LAYERS: [&[&str]; 4] = [
         "lease",
         "stats",
         "telemetry",
+        "wake",
     ],
     &["protocol"],
     &["embedded"],
