@@ -172,8 +172,8 @@ impl ClientBuilder {
     /// Sets how often waiters check their locks, in case a message was lost. Default: 1 s. From 10 ms to 60
     /// s.
     ///
-    /// Each check costs one call for 500 names with waiters, and in a cluster one for each name. With a longer interval, a lost message delays a
-    /// waiter for longer.
+    /// Each check costs one call for 500 names with waiters, and in a cluster one for each name. With a longer
+    /// interval, a lost message delays a waiter for longer.
     pub fn safety_poll(mut self, every: Duration) -> Self {
         self.safety_poll = every;
         self

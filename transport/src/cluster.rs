@@ -223,7 +223,7 @@ impl Shared {
         Ok(number)
     }
 
-    /// The node at an address that another one has named. The error is that of the address map.
+    /// Returns the node at an address that another node has named. Fails if the address map fails.
     fn named(&self, address: &HostPort) -> Result<Endpoint, Fault> {
         let map = self.setup.address_map.as_ref();
         self.deployment.servers.named(address, map)

@@ -72,7 +72,6 @@ mod encode;
 mod endpoint;
 #[cfg(feature = "fred")]
 mod fred;
-
 mod handshake;
 mod identity;
 mod ledger;

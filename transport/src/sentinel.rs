@@ -159,7 +159,7 @@ impl fmt::Debug for Sentinel {
 }
 
 impl Shared {
-    /// Where a server is reached that a sentinel has named. The error is that of the address map.
+    /// Returns where to reach a server that a sentinel has named. Fails if the address map fails.
     fn named(&self, address: &HostPort) -> Result<Endpoint, Fault> {
         let map = self.setup.address_map.as_ref();
         self.deployment.servers.named(address, map)
