@@ -1,7 +1,6 @@
 //! A tick runs once in the fleet, its lock is kept for long enough, and no job runs for too long.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use leasehold_testbed::{Server, wait_until};
 
@@ -96,13 +95,12 @@ fn a_job_that_goes_on_keeps_its_lock() {
         ("--at-most", 15_000),
     ];
     let machine = start(&server, &[&times[..], &[("--work", 9000)]].concat());
-    let running = machine.says("running tick ").at;
+    machine.says("running tick ");
     let left = || server.command(&["PTTL", LOCK]).int();
     wait_until("it is extended", LIMIT, || {
         left() > i64::try_from(at_least).unwrap()
     });
     machine.says("ran tick ");
-    assert!(running.elapsed() >= Duration::from_secs(9));
     wait_until("it is released", LIMIT, || !exists(&server, LOCK));
 }
 

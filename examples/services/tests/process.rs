@@ -3,7 +3,7 @@
 use std::io::{BufRead as _, BufReader, Read};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Condvar, Mutex};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
 use leasehold_testbed::{Server, keeper, wait_until};
@@ -21,6 +21,7 @@ pub(crate) struct Line {
 pub(crate) struct Process {
     child: Child,
     output: Arc<(Mutex<Vec<Line>>, Condvar)>,
+    readers: Vec<JoinHandle<()>>,
 }
 
 impl Process {
@@ -42,9 +43,15 @@ impl Process {
             .unwrap_or_else(|error| panic!("{command:?}: {error}"));
         keeper::keep(child.id());
         let output = Arc::<(Mutex<Vec<Line>>, Condvar)>::default();
-        read(child.stdout.take().unwrap(), output.clone());
-        read(child.stderr.take().unwrap(), output.clone());
-        Process { child, output }
+        let readers = vec![
+            read(child.stdout.take().unwrap(), output.clone()),
+            read(child.stderr.take().unwrap(), output.clone()),
+        ];
+        Process {
+            child,
+            output,
+            readers,
+        }
     }
 
     pub(crate) fn pid(&self) -> u32 {
@@ -94,7 +101,7 @@ impl Process {
         at
     }
 
-    /// Waits until it has ended by itself.
+    /// Waits until it has ended by itself, and all that it said has been read.
     pub(crate) fn ended(&mut self) -> ExitStatus {
         let mut status = None;
         wait_until("the process ends", LIMIT, || {
@@ -102,6 +109,9 @@ impl Process {
             status.is_some()
         });
         keeper::forget(self.pid());
+        for reader in self.readers.drain(..) {
+            reader.join().unwrap();
+        }
         status.unwrap()
     }
 
@@ -112,7 +122,10 @@ impl Process {
     }
 }
 
-fn read(output: impl Read + Send + 'static, to: Arc<(Mutex<Vec<Line>>, Condvar)>) {
+fn read(
+    output: impl Read + Send + 'static,
+    to: Arc<(Mutex<Vec<Line>>, Condvar)>,
+) -> JoinHandle<()> {
     thread::spawn(move || {
         for text in BufReader::new(output).lines().map_while(Result::ok) {
             to.0.lock().unwrap().push(Line {
@@ -121,7 +134,7 @@ fn read(output: impl Read + Send + 'static, to: Arc<(Mutex<Vec<Line>>, Condvar)>
             });
             to.1.notify_all();
         }
-    });
+    })
 }
 
 impl Drop for Process {
