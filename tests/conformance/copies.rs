@@ -1,18 +1,16 @@
 //! Grants and renewals that wait for copies while their connection is replaced. A server can wait
 //! only for writes of the same connection: on another one it replies immediately.
 
-use std::io;
 use std::sync::{Arc, Mutex};
 
 use leasehold::settings::Durability;
 use leasehold::test_util::Gate;
 use leasehold::{Client, EmbeddedRedis, Error, HoldState, Lock};
 use leasehold_testbed::{eventually, ms, take_and_release};
-use tokio::io::{AsyncWriteExt, BufReader, DuplexStream, duplex};
 use tokio::task::AbortHandle;
 use tokio::time::sleep;
 
-use crate::memory_server::{encoded, request, to_the_connection};
+use crate::memory_server::{connect, encoded, to_the_connection};
 
 /// A server in memory: the engine and one replica that has everything.
 #[derive(Clone, Default)]
@@ -28,9 +26,9 @@ impl Replicated {
     async fn client(&self, gate: Gate) -> Client {
         let server = self.clone();
         let dial = move |_: &str| {
-            let (client, own) = duplex(64 * 1024);
-            let task = tokio::spawn(server.clone().serve(own));
-            server.connections.lock().unwrap().push(task.abort_handle());
+            let answering = server.clone();
+            let (client, task) = connect(move |words| answering.answer(words));
+            server.connections.lock().unwrap().push(task);
             Ok(client)
         };
         let builder = Client::builder("redis://replicated")
@@ -58,22 +56,14 @@ impl Replicated {
             *self.waits.lock().unwrap() += 1;
             return ":1\r\n".into();
         }
-        let reply = encoded(self.engine.command(words));
+        let run = || encoded(self.engine.command(words));
+        let reply = to_the_connection(words).unwrap_or_else(run);
         let is_run = words[0].starts_with("EVAL") && !reply.starts_with("-NOSCRIPT");
         let gate = is_run
             .then(|| self.freezes.lock().unwrap().take())
             .flatten();
         gate.iter().for_each(Gate::freeze);
         reply
-    }
-
-    async fn serve(self, stream: DuplexStream) -> io::Result<()> {
-        let mut stream = BufReader::new(stream);
-        loop {
-            let words = request(&mut stream).await?;
-            let answer = to_the_connection(&words).unwrap_or_else(|| self.answer(&words));
-            stream.get_mut().write_all(answer.as_bytes()).await?;
-        }
     }
 }
 

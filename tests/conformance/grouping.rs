@@ -2,17 +2,16 @@
 //! declares its keys. The nodes are in memory.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io;
 use std::sync::{Arc, Mutex};
 
 use futures::future::join_all;
 use leasehold::test_util::scripts;
 use leasehold::{Client, EmbeddedRedis, HoldState, LockGuard};
 use leasehold_testbed::{SLOTS, eventually, keyslot, ms};
-use tokio::io::{AsyncWriteExt, BufReader, DuplexStream, duplex};
+use tokio::io::DuplexStream;
 use tokio::time::sleep;
 
-use crate::memory_server::{array, bulk, encoded, request, to_the_connection};
+use crate::memory_server::{array, bulk, connect, encoded, to_the_connection};
 
 const NODES: u16 = 3;
 const FIRST_PORT: u16 = 7000;
@@ -45,12 +44,15 @@ impl Nodes {
         let nodes = self.clone();
         let dial = move |address: &str| {
             let port: u16 = address.rsplit(':').next().unwrap().parse().unwrap();
-            let (client, own) = duplex(64 * 1024);
-            tokio::spawn(nodes.clone().serve(own, port - FIRST_PORT));
-            Ok(client)
+            Ok(nodes.connect(port - FIRST_PORT))
         };
         let url = format!("redis-cluster://node:{FIRST_PORT}");
         Client::builder(&url).dial_by(dial).lease(ms(3000))
+    }
+
+    fn connect(&self, node: u16) -> DuplexStream {
+        let nodes = self.clone();
+        connect(move |words| nodes.answer(words, node)).0
     }
 
     fn owner(&self, slot: u16) -> u16 {
@@ -73,22 +75,13 @@ impl Nodes {
         std::mem::take(&mut *self.asked.lock().unwrap())
     }
 
-    async fn serve(self, stream: DuplexStream, node: u16) -> io::Result<()> {
-        let mut stream = BufReader::new(stream);
-        loop {
-            let words = request(&mut stream).await?;
-            let answer = to_the_connection(&words).unwrap_or_else(|| self.answer(&words, node));
-            stream.get_mut().write_all(answer.as_bytes()).await?;
-        }
-    }
-
     fn answer(&self, words: &[String], node: u16) -> String {
         match words[0].as_str() {
             "CLUSTER" if words[1] == "SLOTS" => self.layout(),
             "CLUSTER" => bulk("cluster_state:ok\r\ncluster_current_epoch:6\r\n"),
             "PUBSUB" => "-ERR unknown subcommand\r\n".into(),
             "EVALSHA" | "EVAL" => self.run(words, node),
-            _ => encoded(self.engine.command(words)),
+            _ => to_the_connection(words).unwrap_or_else(|| encoded(self.engine.command(words))),
         }
     }
 
@@ -244,11 +237,7 @@ async fn the_safety_poll_of_a_cluster_is_one_call_for_each_key() {
 async fn a_proxy_that_takes_keys_of_one_slot_refuses_few_calls() {
     let nodes = Nodes::default();
     let dialed = nodes.clone();
-    let dial = move |_: &str| {
-        let (client, own) = duplex(64 * 1024);
-        tokio::spawn(dialed.clone().serve(own, PROXY));
-        Ok(client)
-    };
+    let dial = move |_: &str| Ok(dialed.connect(PROXY));
     let builder = || Client::builder("redis://proxy").dial_by(dial.clone());
     let holder = builder().lease(ms(3000)).connect().await.unwrap();
     holder

@@ -3,10 +3,28 @@
 use std::io;
 
 use leasehold::test_util::{ErrorReply, Reply};
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader, DuplexStream};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, DuplexStream, duplex};
+use tokio::task::AbortHandle;
+
+/// The client's end of a new connection, whose requests `answer` answers one after another.
+pub(crate) fn connect(
+    answer: impl Fn(&[String]) -> String + Send + 'static,
+) -> (DuplexStream, AbortHandle) {
+    let (client, own) = duplex(64 * 1024);
+    let task = tokio::spawn(async move {
+        let mut stream = BufReader::new(own);
+        while let Ok(words) = request(&mut stream).await {
+            let answer = answer(&words);
+            if stream.get_mut().write_all(answer.as_bytes()).await.is_err() {
+                return;
+            }
+        }
+    });
+    (client, task.abort_handle())
+}
 
 /// Reads the next request.
-pub(crate) async fn request(stream: &mut BufReader<DuplexStream>) -> io::Result<Vec<String>> {
+async fn request(stream: &mut BufReader<DuplexStream>) -> io::Result<Vec<String>> {
     let mut words = Vec::new();
     for _ in 0..number(stream).await? {
         let mut word = vec![0; number(stream).await? + 2];

@@ -1,15 +1,13 @@
 //! A proxy that answers PING itself, while the server behind it is dead. Only a server in memory has the switch.
 
-use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use leasehold::{Client, EmbeddedRedis, Ended, Error, HoldState, Lease, LossReason};
 use leasehold_testbed::{eventually, ms, release, take_and_release};
-use tokio::io::{AsyncWriteExt, BufReader, DuplexStream, duplex};
 use tokio::time::Instant;
 
-use crate::memory_server::{bulk, encoded, request, to_the_connection};
+use crate::memory_server::{bulk, connect, encoded, to_the_connection};
 
 #[derive(Clone, Default)]
 struct Proxy {
@@ -24,10 +22,9 @@ impl Proxy {
     async fn client(&self) -> Client {
         let proxy = self.clone();
         let dial = move |_: &str| {
-            let (client, own) = duplex(64 * 1024);
             proxy.connections.fetch_add(1, Ordering::SeqCst);
-            drop(tokio::spawn(proxy.clone().serve(own)));
-            Ok(client)
+            let answering = proxy.clone();
+            Ok(connect(move |words| answering.answer(words)).0)
         };
         let builder = Client::builder("redis://proxy").dial_by(dial);
         builder.connect().await.unwrap()
@@ -42,20 +39,14 @@ impl Proxy {
     }
 
     fn answer(&self, words: &[String]) -> String {
+        if let Some(answer) = to_the_connection(words) {
+            return answer;
+        }
         match words {
             [ping, number] if ping == "PING" && self.echoes => bulk(number),
             [ping, ..] if ping == "PING" => "+PONG\r\n".into(),
             _ if self.is_dead.load(Ordering::SeqCst) => String::new(),
             _ => encoded(self.engine.command(words)),
-        }
-    }
-
-    async fn serve(self, stream: DuplexStream) -> io::Result<()> {
-        let mut stream = BufReader::new(stream);
-        loop {
-            let words = request(&mut stream).await?;
-            let answer = to_the_connection(&words).unwrap_or_else(|| self.answer(&words));
-            stream.get_mut().write_all(answer.as_bytes()).await?;
         }
     }
 }

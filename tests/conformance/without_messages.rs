@@ -1,16 +1,14 @@
 //! Waiters that no message wakes: by the setting, or because the server has no Pub/Sub.
 
-use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 use leasehold::settings::Wake;
 use leasehold::{Client, EmbeddedRedis, LockGuard};
 use leasehold_testbed::{Bed, KINDS, SOON, eventually, ms, timed, waiting};
-use tokio::io::{AsyncWriteExt, BufReader, DuplexStream, duplex};
 use tokio::task::JoinHandle;
 
-use crate::memory_server::{encoded, request, to_the_connection};
+use crate::memory_server::{connect, encoded, to_the_connection};
 
 /// The polls in the end, several times.
 const LONGEST: u64 = 200;
@@ -110,28 +108,21 @@ impl Mute {
     async fn client(&self) -> Client {
         let server = self.clone();
         let dial = move |_: &str| {
-            let (client, own) = duplex(64 * 1024);
-            tokio::spawn(server.clone().serve(own));
-            Ok(client)
+            let server = server.clone();
+            Ok(connect(move |words| server.answer(words)).0)
         };
         let builder = Client::builder("redis://mute").dial_by(dial);
         builder.safety_poll(ms(LONGEST)).connect().await.unwrap()
     }
 
-    async fn serve(self, stream: DuplexStream) -> io::Result<()> {
-        let mut stream = BufReader::new(stream);
-        loop {
-            let words = request(&mut stream).await?;
-            let answer = if words[0].contains("SUBSCRIBE") {
-                self.asked_to_subscribe
-                    .fetch_add(u64::from(words[0] == "SUBSCRIBE"), SeqCst);
-                "-ERR unknown command 'SUBSCRIBE'\r\n".to_owned()
-            } else {
-                let run = || encoded(self.engine.command(&words));
-                to_the_connection(&words).unwrap_or_else(run)
-            };
-            stream.get_mut().write_all(answer.as_bytes()).await?;
+    fn answer(&self, words: &[String]) -> String {
+        if words[0].contains("SUBSCRIBE") {
+            self.asked_to_subscribe
+                .fetch_add(u64::from(words[0] == "SUBSCRIBE"), SeqCst);
+            return "-ERR unknown command 'SUBSCRIBE'\r\n".to_owned();
         }
+        let run = || encoded(self.engine.command(words));
+        to_the_connection(words).unwrap_or_else(run)
     }
 }
 

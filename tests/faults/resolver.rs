@@ -121,8 +121,15 @@ impl Moving {
         }
     }
 
-    fn moves(&self) {
+    /// Moves the name, and waits until all connections of the process have followed it.
+    async fn moves(&self) {
         self.names.point_to("127.0.0.2");
+        let since = Instant::now();
+        eventually_within(LIMIT, "followed", async || self.connections() == [0, 3]).await;
+        note(&format!(
+            "the name was followed after {:?}",
+            since.elapsed()
+        ));
     }
 
     fn connections(&self) -> [usize; 2] {
@@ -151,13 +158,7 @@ fn a_name_that_moves_to_the_new_primary_leads_all_connections_there() {
         assert_eq!(moving.connections(), [3, 0]);
         new.command(&["REPLICAOF", "NO", "ONE"]);
         old.command(&["REPLICAOF", "127.0.0.1", &port(new)]);
-        moving.moves();
-        let since = Instant::now();
-        eventually_within(LIMIT, "followed", async || moving.connections() == [0, 3]).await;
-        note(&format!(
-            "the name was followed after {:?}",
-            since.elapsed()
-        ));
+        moving.moves().await;
         outside.command(&["DEL", "end"]);
         process.finish();
     });
@@ -174,13 +175,7 @@ fn a_name_that_moves_while_the_former_server_goes_on_is_followed_with_all_connec
         let mut outside = Outside::of(old);
         let process = moving.names.child(MOVING, old);
         eventually_within(LIMIT, "held", async || outside.exists("n")).await;
-        moving.moves();
-        let since = Instant::now();
-        eventually_within(LIMIT, "followed", async || moving.connections() == [0, 3]).await;
-        note(&format!(
-            "the name was followed after {:?}",
-            since.elapsed()
-        ));
+        moving.moves().await;
         new.command(&["DEL", "end"]);
         process.finish();
     });
