@@ -1,26 +1,15 @@
 //! The locks that are held on a server, found by searching its keys.
 
+mod search;
+
 use std::fmt;
 use std::ops::Deref;
-use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::Instant;
-
-use crate::error::Error;
 use crate::holder::Holder;
 use crate::protocol::kind::Kind;
-use crate::protocol::scan::{self, Found};
-use crate::session::Handle;
-
-/// The number of keys that Redis visits in one step.
-const STEP: i64 = 500;
-/// The largest number of locks in a list.
-const LOCKS_MAX: usize = 10_000;
-/// The largest number of steps of one search, for about five million keys.
-const STEPS_MAX: usize = 10_000;
-/// No step begins after this time. Each step may take as long as any call, so a slow server could take hours.
-const SEARCH_MAX: Duration = Duration::from_secs(30);
+use crate::protocol::scan::Found;
+pub(crate) use search::search;
 
 /// The kind of a lock, as far as its keys show it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -180,53 +169,4 @@ impl fmt::Display for LockKind {
             LockKind::Latch => "latch",
         })
     }
-}
-
-/// Searches step by step. A key that SCAN returns twice is listed once.
-pub(crate) async fn search(handle: &Handle, pattern: &str) -> Result<LockList, Error> {
-    let pattern = format!("{}{pattern}", escaped(&handle.calls().settings.key_prefix));
-    let name = Arc::from(pattern.as_str());
-    let mut locks: Vec<LockInfo> = Vec::new();
-    let mut steps = 0;
-    let mut truncated = false;
-    let until = Instant::now() + SEARCH_MAX;
-    // A channel in the slot of its key, as those of locks are.
-    let publish = handle.calls().transport.publish_command("x", "x");
-    for node in handle.calls().transport.all_nodes() {
-        let mut cursor: scan::Cursor = Arc::from("0");
-        loop {
-            let call = scan::step(&cursor, &pattern, STEP, publish);
-            let (next, found) = handle
-                .calls()
-                .ask_node(&name, node, call, scan::found)
-                .await?;
-            locks.extend(found.into_iter().map(LockInfo::from));
-            (cursor, steps) = (next, steps + 1);
-            if &*cursor == "0" {
-                break;
-            }
-            if locks.len() > LOCKS_MAX || steps == STEPS_MAX || Instant::now() >= until {
-                truncated = true;
-                break;
-            }
-        }
-    }
-    locks.sort_by(|left, right| left.key.cmp(&right.key));
-    locks.dedup_by(|left, right| left.key == right.key);
-    truncated |= locks.len() > LOCKS_MAX;
-    locks.truncate(LOCKS_MAX);
-    Ok(LockList { locks, truncated })
-}
-
-/// Escapes the special letters of SCAN patterns in a prefix.
-fn escaped(prefix: &str) -> String {
-    let special = |letter| matches!(letter, '*' | '?' | '[' | ']' | '\\' | '^');
-    let mut text = String::with_capacity(prefix.len());
-    for letter in prefix.chars() {
-        if special(letter) {
-            text.push('\\');
-        }
-        text.push(letter);
-    }
-    text
 }

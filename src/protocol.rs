@@ -17,7 +17,7 @@ pub(crate) mod latch;
 pub(crate) mod lock;
 pub(crate) mod multi;
 pub(crate) mod permit;
-mod read_write;
+pub(crate) mod read_write;
 pub(crate) mod replies;
 pub(crate) mod resource;
 pub(crate) mod rights;

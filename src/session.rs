@@ -167,6 +167,7 @@ impl Session {
             next_id: AtomicU64::new(1),
             reply_keys: ReplyKeys::default(),
             has_no_messages: AtomicBool::new(false),
+            scripts_need_keys: AtomicBool::new(false),
         });
         let holds = Holds {
             calls: calls.clone(),

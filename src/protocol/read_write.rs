@@ -8,7 +8,7 @@ use super::calls::{AcquireArgs, Calls, call, ms};
 use super::kind::Kind;
 use super::resource::Resource;
 use super::script::scripts;
-use super::{Arg, Call, Field, Publish, lock};
+use super::{Arg, Call, Field, Publish, Value, lock};
 use crate::client_id::ClientId;
 
 scripts! {
@@ -18,6 +18,7 @@ scripts! {
     READ_FORCE_RELEASE = "read_force_release" from "shared/tell_clients.lua" "read_write/read_holds.lua" "read_write/read_force_release.lua", reads_undeclared_keys;
     READ_RELEASE = "read_release" from "read_write/read_holds.lua" "read_write/read_release.lua", reads_undeclared_keys;
     READ_RENEW = "read_renew" from "shared/lease.lua" "read_write/read_renew.lua";
+    READ_TIDY = "read_tidy" from "read_write/read_holds.lua" "read_write/read_tidy.lua", reads_undeclared_keys;
     READ_TAKE_OVER = "read_take_over" from "shared/lease.lua" "read_write/read_take_over.lua";
     WRITE_ACQUIRE = "write_acquire" from "read_write/write_acquire.lua";
     WRITE_LINGER = "write_linger" from "read_write/read_holds.lua" "read_write/write_linger.lua", reads_undeclared_keys;
@@ -100,6 +101,20 @@ fn read_release(resource: &Resource, publish: Publish, _holds: u32, field: &Fiel
     call(&READ_RELEASE, keys, resource.release_args(publish, field))
 }
 
+/// The call that looks at the other readers, if a release returned their keys because the server refuses to read keys
+/// that are not declared.
+pub(crate) fn tidy(resource: &Resource, publish: Publish, released: &Value) -> Option<Call> {
+    let (Value::Array(parts), [prefix, ..]) = (released, &*resource.extra_keys) else {
+        return None;
+    };
+    let lifetimes = parts.iter().filter_map(|part| match part {
+        Value::Text(key) if key.starts_with(&**prefix) => Some(Arc::from(key.as_str())),
+        _ => None,
+    });
+    let keys = resource.keys().into_iter().chain(lifetimes).collect();
+    Some(call(&READ_TIDY, keys, resource.publish_args(publish)))
+}
+
 fn write_acquire(resource: &Resource, _publish: Publish, args: &AcquireArgs<'_>) -> Call {
     call(&WRITE_ACQUIRE, resource.only_key(), args.owner_and_lease())
 }
@@ -134,12 +149,11 @@ fn force_release(resource: &Resource, publish: Publish, owner: Option<&str>) -> 
 
 /// Other readers keep the lock, so the holds of one owner end like released ones.
 fn read_force_release(resource: &Resource, publish: Publish, owner: Option<&str>) -> Call {
-    if owner.is_none() {
+    let Some(owner) = owner else {
         return force_release(resource, publish, owner);
-    }
-    call(
-        &READ_FORCE_RELEASE,
-        resource.keys(),
-        resource.force_args(publish, owner),
-    )
+    };
+    let lifetime = lease_key(resource, owner);
+    let keys = [resource.keys(), vec![lifetime]].concat();
+    let args = resource.force_args(publish, Some(owner));
+    call(&READ_FORCE_RELEASE, keys, args)
 }

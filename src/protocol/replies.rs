@@ -104,6 +104,10 @@ pub(crate) fn still_held(reply: Value) -> Result<bool, Unexpected> {
 
 pub(crate) fn released(reply: Value) -> Result<Released, Unexpected> {
     match reply {
+        // The other parts are for `read_write::tidy`.
+        Value::Array(parts) if matches!(parts.first(), Some(Value::Int(0..))) => {
+            released(parts.into_iter().next().unwrap_or(Value::Nil))
+        }
         Value::Nil => Ok(Released::Absent),
         Value::Int(-1) => Ok(Released::StillHeld),
         Value::Int(receivers) if receivers >= 0 => Ok(Released::Free { receivers }),

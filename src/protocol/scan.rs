@@ -1,10 +1,14 @@
 //! The search for locks: one step of it, and what the step finds.
+//!
+//! One script searches and looks at what it finds. Some servers refuse a script without keys. There, SCAN searches, and
+//! a call for each name looks.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::calls::MODE;
+use super::calls::{MODE, call};
 use super::description::{DESCRIPTION, tell_all};
+use super::keys::{KeyName, slot_fault};
 use super::kind::{FAIR_QUEUE, FENCE_COUNTER, Kind, SEMAPHORE_HOLDS};
 use super::replies::span;
 use super::script::scripts;
@@ -16,7 +20,9 @@ use crate::holder::Holder;
 
 scripts! {
     LOCKS_SCAN = "locks_scan" from "shared/clock.lua" "shared/may.lua" "description/described.lua" "waiters/listening.lua"
-        "scan/locks_scan.lua", reads_undeclared_keys;
+        "scan/lock_at.lua" "scan/locks_scan.lua", reads_undeclared_keys;
+    LOCK_LOOK = "lock_look" from "shared/clock.lua" "shared/may.lua" "description/described.lua" "waiters/listening.lua"
+        "scan/lock_at.lua" "scan/lock_look.lua", reads_undeclared_keys;
 }
 
 /// A lock found by a search.
@@ -41,24 +47,24 @@ pub(crate) type Cursor = Arc<str>;
 
 /// One step of a search. `publish` is the command that publishes releases there.
 pub(crate) fn step(cursor: &Cursor, pattern: &str, count: i64, publish: Publish) -> Call {
-    let others = [
+    let step = [
+        Arg::Text(cursor.clone()),
+        Arg::from(pattern),
+        Arg::Int(count),
+    ];
+    call(&LOCKS_SCAN, vec![], [names(publish), step.into()].concat())
+}
+
+/// The names of keys and commands, for both scripts.
+fn names(publish: Publish) -> Vec<Arg> {
+    let names = [
         FAIR_QUEUE,
         FENCE_COUNTER,
         DESCRIPTION,
         numsub(publish),
         SEMAPHORE_HOLDS,
-    ]
-    .map(Arg::from);
-    let args = [
-        Arg::Text(cursor.clone()),
-        Arg::from(pattern),
-        Arg::Int(count),
     ];
-    Call {
-        script: &LOCKS_SCAN,
-        keys: vec![],
-        args: args.into_iter().chain(others).collect(),
-    }
+    names.map(Arg::from).into()
 }
 
 /// The reply of [`step`]: where to continue, and the locks found.
@@ -72,6 +78,67 @@ pub(crate) fn found(reply: Value) -> Result<(Cursor, Vec<Found>), Unexpected> {
     let cursor = Arc::from(cursor.as_str());
     // Skips keys that are not locks.
     Ok((cursor, keys.iter().filter_map(lock).collect()))
+}
+
+/// The reply of SCAN: where to continue, and the names of the keys found.
+pub(crate) fn scanned(reply: Value) -> Result<(Cursor, Vec<Arc<str>>), Unexpected> {
+    if let Value::Array(parts) = &reply
+        && let [Value::Text(cursor), Value::Array(keys)] = parts.as_slice()
+        && let Some(keys) = texts(keys)
+    {
+        return Ok((Arc::from(cursor.as_str()), keys));
+    }
+    Err(Unexpected(reply))
+}
+
+fn texts(values: &[Value]) -> Option<Vec<Arc<str>>> {
+    let text = |value: &Value| match value {
+        Value::Text(text) => Some(Arc::from(text.as_str())),
+        _ => None,
+    };
+    values.iter().map(text).collect()
+}
+
+/// A look at one key. `leases` are those of readers, as an earlier look at the key asked for them; without them, this
+/// look may ask.
+pub(crate) fn look(key: &Arc<str>, publish: Publish, leases: Option<&[Arc<str>]>) -> Call {
+    // The keys beside a name that no lock with several keys can have may be in other slots.
+    let beside = if slot_fault(key).is_some() {
+        vec![]
+    } else {
+        [
+            KeyName::Prefixed(FAIR_QUEUE),
+            KeyName::Prefixed(FENCE_COUNTER),
+            KeyName::Ours(DESCRIPTION),
+            KeyName::Ours(SEMAPHORE_HOLDS),
+            KeyName::Suffixed("timeout"),
+        ]
+        .map(|name| name.of(key))
+        .into()
+    };
+    let key = std::slice::from_ref(key);
+    let keys = [key, &*beside, leases.unwrap_or_default()].concat();
+    let asks = Arg::Int(leases.is_none().into());
+    call(&LOCK_LOOK, keys, [names(publish), vec![asks]].concat())
+}
+
+/// The reply of [`look`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Look {
+    /// The key is no lock.
+    Data,
+    Lock(Found),
+    /// The keys of readers' leases, to look again with.
+    Again(Vec<Arc<str>>),
+}
+
+pub(crate) fn looked(reply: &Value) -> Look {
+    if let Value::Array(parts) = reply
+        && let [Value::Array(leases)] = parts.as_slice()
+    {
+        return texts(leases).map_or(Look::Data, Look::Again);
+    }
+    lock(reply).map_or(Look::Data, Look::Lock)
 }
 
 fn lock(value: &Value) -> Option<Found> {

@@ -42,6 +42,8 @@ pub(crate) struct Calls {
     pub(super) reply_keys: ReplyKeys,
     /// The server does not know SUBSCRIBE.
     pub(super) has_no_messages: AtomicBool,
+    /// The server refuses scripts without keys.
+    pub(super) scripts_need_keys: AtomicBool,
 }
 
 impl Calls {
@@ -58,20 +60,27 @@ impl Calls {
         understood(name, self.call(Lane::Caller, call).await, read)
     }
 
-    /// Like [`ask`](Self::ask), for a script without keys on one node.
-    pub(crate) async fn ask_node<T>(
-        &self,
-        name: &Arc<str>,
-        node: NodeId,
-        call: Call,
-        read: impl Fn(Value) -> Result<T, Unexpected>,
-    ) -> Result<T, Error> {
+    /// A script without keys on one node.
+    pub(crate) async fn call_node(&self, node: NodeId, call: Call) -> Result<Value, CallError> {
         if self.life.is_closed() {
-            return Err(Error::Closed);
+            return Err(CallError::Closed);
         }
         count(&self.counters.calls);
-        let reply = self.transport.call_node(node, Lane::Caller, call).await;
-        understood(name, reply, read)
+        self.transport.call_node(node, Lane::Caller, call).await
+    }
+
+    /// A command other than a script on one node.
+    pub(crate) async fn command(&self, node: NodeId, words: &[&[u8]]) -> Result<Value, CallError> {
+        self.transport.command(node, Lane::Caller, words).await
+    }
+
+    /// Whether the server refuses scripts without keys, and can be searched all the same.
+    pub(crate) fn scripts_need_keys(&self) -> bool {
+        self.scripts_need_keys.load(Relaxed)
+    }
+
+    pub(crate) fn note_scripts_need_keys(&self) {
+        self.scripts_need_keys.store(true, Relaxed);
     }
 
     pub(crate) async fn call(&self, lane: Lane, call: Call) -> Result<Value, CallError> {
@@ -181,7 +190,7 @@ impl From<Unexpected> for CallError {
 }
 
 /// Decodes the reply to a call.
-fn understood<T>(
+pub(crate) fn understood<T>(
     name: &Arc<str>,
     reply: Result<Value, CallError>,
     read: impl Fn(Value) -> Result<T, Unexpected>,

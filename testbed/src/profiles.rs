@@ -91,7 +91,7 @@ const OCI: Refused = unknown(&[
     "SYNC",
 ]);
 
-pub const PROFILES: [Profile; 20] = [
+pub const PROFILES: [Profile; 21] = [
     Profile::REDIS,
     ELASTICACHE,
     Profile {
@@ -176,6 +176,16 @@ pub const PROFILES: [Profile; 20] = [
             "ERR bad lua script for redis cluster, all the keys that the script uses should be passed using the KEYS \
              array",
         ),
+        without_keys: Some(
+            "ERR for redis cluster, eval/evalsha number of keys can't be negative or zero",
+        ),
+        slots: Slots::OneForScripts("ERR eval/evalsha command keys must be in same slot"),
+        ..Profile::REDIS
+    },
+    // The parameter ends the check of texts. A call still needs a key.
+    Profile {
+        name: "Alibaba Tair, script_check_enable 0",
+        source: "https://www.alibabacloud.com/help/en/redis/support/usage-of-lua-scripts",
         without_keys: Some(
             "ERR for redis cluster, eval/evalsha number of keys can't be negative or zero",
         ),

@@ -12,6 +12,8 @@ use tokio::time::{Instant, sleep, timeout};
 
 /// Renewed holds last this long.
 const LEASE: Duration = Duration::from_secs(3);
+/// So many readers die, more than the release of another one looks at.
+const DEAD: u32 = 40;
 /// Long enough for a hold to be lost if it is not renewed.
 const LEASES: u32 = 4;
 /// A login token is valid for this long.
@@ -58,6 +60,7 @@ pub(crate) const OF_KINDS: &[Behaviour] = behaviours! {
     "renew 1": renew_one,
     "renew 3": renew_three,
     "renew 600": renew_many,
+    "forget the dead": forget_the_dead,
     "re-enter": re_enter,
     "notice a loss": notice,
     "inspect": inspect,
@@ -204,6 +207,29 @@ async fn renew_three(cell: Cell) -> Outcome {
 
 async fn renew_many(cell: Cell) -> Outcome {
     renew(&cell, 600).await
+}
+
+/// Readers that died do not keep a writer out once the last living one has left.
+async fn forget_the_dead(cell: Cell) -> Outcome {
+    if cell.kind.exclusive {
+        return Ok(None);
+    }
+    let (client, other) = (cell.client().await?, cell.client().await?);
+    let living = cell.lock(&client).lock().await.map_err(said)?;
+    for _ in 0..DEAD {
+        let lock = cell.lock(&other);
+        let dead = lock.try_lock_now(Lease::Fixed(LEASE / 2)).await;
+        dead.map_err(said)?.forget();
+    }
+    sleep(LEASE * LEASES).await;
+    let found = client.locks(NAME).await.map_err(said)?;
+    let listed = found.first().map_or(0, |lock| lock.holders.len());
+    ensure(listed == 1, &format!("{listed} readers are listed"))?;
+    living.unlock().await.map_err(said)?;
+    let writer = other.read_write_lock(NAME).write().clone();
+    let writing = writer.try_lock_now(Lease::Renewed).await.map_err(said)?;
+    writing.unlock().await.map_err(said)?;
+    Ok(None)
 }
 
 async fn re_enter(cell: Cell) -> Outcome {

@@ -83,7 +83,8 @@ impl fmt::Display for Fault {
 impl Fault {
     /// True if the server ran nothing, because the keys are of several slots.
     pub fn is_cross_slot(&self) -> bool {
-        self.0.starts_with("CROSSSLOT ")
+        // The words of Redis, and those of Alibaba Tair.
+        self.0.starts_with("CROSSSLOT ") || self.0.ends_with("keys must be in same slot")
     }
 
     /// True if this user may not use the command, the key or the channel.

@@ -7,19 +7,39 @@ local MOST_HOLDS = 10000
 -- Otherwise thousands of readers would make each release block Redis for milliseconds.
 local FEW, SOME = 16, 8
 
+-- Some servers refuse keys that the caller has not declared. A reader whose lifetime cannot be read counts as alive.
+-- Its keys are in the reply, so that read_tidy can declare them, but not more than MOST_ASKED in one reply.
+local UNKNOWN_MS, MOST_ASKED = math.huge, 64
+local unread = {}
+
+local function lifetime_ms(lives)
+  local left_ms = redis.pcall('pttl', lives)
+  if type(left_ms) == 'number' then
+    return left_ms
+  end
+  if #unread < MOST_ASKED then
+    unread[#unread + 1] = lives
+  end
+  return UNKNOWN_MS
+end
+
 local function longest_of(key, prefix, fields)
-  local longest_ms = 0
+  local longest_ms, is_sure = 0, false
+  unread = {}
   for i = 1, #fields, 2 do
     local owner, holds = fields[i], fields[i] ~= 'mode' and tonumber(fields[i + 1]) or 0
     local own_ms = 0
     for hold = math.min(holds, MOST_HOLDS), 1, -1 do
-      local lives = prefix .. ':' .. owner .. ':rwlock_timeout:' .. hold
-      own_ms = math.max(own_ms, redis.call('pttl', lives))
+      own_ms = math.max(own_ms, lifetime_ms(prefix .. ':' .. owner .. ':rwlock_timeout:' .. hold))
     end
     if own_ms == 0 and holds >= 1 and holds <= MOST_HOLDS then
       redis.call('hdel', key, owner)
     end
     longest_ms = math.max(longest_ms, own_ms)
+    is_sure = is_sure or own_ms > 0 and own_ms < UNKNOWN_MS
+  end
+  if is_sure then
+    unread = {}
   end
   return longest_ms
 end
@@ -39,7 +59,16 @@ local function readers_left(key, prefix, ended_ms)
   if longest_ms == 0 then
     return false
   end
-  -- If Redis refuses this, the expiry stays: too long is safe, and the hold has ended.
-  redis.pcall('pexpire', key, longest_ms)
+  if longest_ms < UNKNOWN_MS then
+    -- If Redis refuses this, the expiry stays: too long is safe, and the hold has ended.
+    redis.pcall('pexpire', key, longest_ms)
+  end
   return true
 end
+
+-- The reply of a release: how many subscribers received the message, and then the keys for read_tidy, if any.
+local function receivers_of(message)
+  local receivers = type(message) == 'number' and message or 0
+  return #unread == 0 and receivers or { receivers, unpack(unread) }
+end
+

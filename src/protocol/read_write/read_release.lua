@@ -7,6 +7,8 @@
 -- ARGV[3]  owner     field name
 -- Returns  nil       no such hold
 --          integer   released; how many subscribers received the message (0 also if others still hold it)
+--          array     the same, and then the keys that read_tidy must declare: the server refuses undeclared keys,
+--                    so all other readers count as alive
 -- Idempotent: a field is never used again.
 -- After Redisson RedissonReadLock.unlockInnerAsync. In write mode the lease does not change.
 local ended_ms = redis.call('pttl', KEYS[2])
@@ -18,8 +20,7 @@ if redis.call('hget', KEYS[1], 'mode') == 'write' then
   return 0
 end
 if readers_left(KEYS[1], KEYS[3], ended_ms) then
-  return 0
+  return receivers_of(0)
 end
 redis.call('del', KEYS[1])
-local receivers = redis.pcall(ARGV[2], ARGV[1], '0')
-return type(receivers) == 'number' and receivers or 0
+return receivers_of(redis.pcall(ARGV[2], ARGV[1], '0'))

@@ -11,7 +11,7 @@
 -- Idempotent: a field is never used again, and a repeated call brings the time that is left by
 -- then.
 -- Read holds of the same owner keep their leases. The hash expires with the longest of them, and so
--- does the writer.
+-- does the writer. If the server refuses to read their undeclared keys, the hash keeps a longer expiry.
 local key, owner, rest_ms = KEYS[1], ARGV[3], tonumber(ARGV[4])
 local holds = redis.call('hget', key, owner)
 if not holds then

@@ -7,6 +7,8 @@
 -- ARGV[3]  owner     field name
 -- Returns  nil       no such hold
 --          integer   released; how many subscribers received the message (0 also if PUBLISH was refused)
+--          array     the same, and then the keys that read_tidy must declare: the server refuses undeclared keys,
+--                    so all read holds count as alive
 -- Idempotent: a field is never used again. A count is lowered by lock_release.
 -- After Redisson RedissonWriteLock.unlockInnerAsync. Here a downgrade is also published to waiting
 -- readers.
@@ -20,5 +22,4 @@ if readers_left(key, KEYS[2], lease_ms) then
 else
   redis.call('del', key)
 end
-local receivers = redis.pcall(publish, channel, '1')
-return type(receivers) == 'number' and receivers or 0
+return receivers_of(redis.pcall(publish, channel, '1'))

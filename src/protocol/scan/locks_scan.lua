@@ -1,136 +1,17 @@
 -- locks_scan: one step of a search for locks.
--- It names no keys, because it finds them.
--- ARGV[1]  cursor    0 at first
--- ARGV[2]  pattern   of names, as for SCAN
--- ARGV[3]  count     integer > 0, how many keys one step visits
--- ARGV[4]  before    the prefix of the queue of a fair lock
--- ARGV[5]  token     the prefix of the counter of a fenced lock
--- ARGV[6]  said      the prefix of the descriptions of holders
--- ARGV[7]  numsub    NUMSUB or SHARDNUMSUB
--- ARGV[8]  holds     the prefix of the holds of a semaphore
--- Returns  array     the next cursor; then for each lock an array: name, type, remaining lease in ms,
---                    length of its fair queue, 1 if it has a token counter, descriptions of its holders,
---                    number of clients that listen for its release (-1 unknown); then for a string its
---                    value, for a hash each field, its value and the rest of its own lease in ms. Readers
---                    whose lease has ended are left out. The type of a number is `semaphore`, `permits` or
---                    `latch`, its value is followed by each hold and the rest of its lease in ms.
--- A string of more than 128 bytes and a hash with too many fields are data and are left out. So is a
--- number, unless permits of it are held or a client waits for it.
-local MOST_HOLDERS = 64
-local MOST_READERS = 1024
-local MOST_PERMITS = 1024
--- Permits without a lease have a score far in the future.
-local NEVER_MS = 31536000000
-local MOST_NESTED = 100
-local MOST_BYTES = 128
-local function tagged(name)
-  return string.find(name, '{', 1, true) and name or '{' .. name .. '}'
-end
-local function may_be_lock(name)
-  local fields = redis.call('hlen', name)
-  if fields <= MOST_HOLDERS then
-    return true
-  end
-  return fields <= MOST_READERS and redis.call('hget', name, 'mode') == 'read'
-end
--- A name with braces gets a second colon, so that `x` and `{x}` have different keys.
-local function ours(prefix, name)
-  return prefix .. (string.find(name, '{', 1, true) and '::' or ':') .. tagged(name)
-end
-local function said_of(name)
-  return described(ours(ARGV[6], name))
-end
-local function listening_for(name, mode)
-  local prefix = mode and 'redisson_rwlock:' or 'redisson_lock__channel:'
-  return listening(ARGV[7], prefix .. tagged(name))
-end
--- The key of the queue may hold anything.
-local function queue_of(name)
-  local waiters = redis.pcall('llen', ARGV[4] .. ':' .. tagged(name))
-  return type(waiters) == 'number' and waiters or 0
-end
--- The longest lease of the nested read holds of one owner in ms, -2 if there is none. More holds
--- than any reader has are not counted to the end.
-local function longest_read(name, owner, holds)
-  local lives = tagged(name) .. ':' .. owner .. ':rwlock_timeout:'
-  local longest_ms = -2
-  for hold = 1, math.min(tonumber(holds) or 0, MOST_NESTED) do
-    longest_ms = math.max(longest_ms, redis.call('pttl', lives .. hold))
-  end
-  return longest_ms
-end
--- The holds whose lease has not ended, and what is left of it. The key may hold anything.
-local function held_in(key)
-  if not may('time') or not may('zrangebyscore', key, 0, 1) then
-    return {}
-  end
-  local now, held = now_ms(), {}
-  local range = { string.format('(%.0f', now), '+inf', 'withscores', 'limit', 0, MOST_PERMITS }
-  local parts = redis.pcall('zrangebyscore', key, unpack(range))
-  for i = 1, #parts, 2 do
-    if #parts[i] <= MOST_BYTES then
-      held[#held + 1] = parts[i]
-      held[#held + 1] = math.min(tonumber(parts[i + 1]) - now, NEVER_MS)
-    end
-  end
-  return held
-end
--- What a number counts, and the holds of its permits; nil if nobody holds or waits.
-local function counted(name)
-  local held = held_in(ours(ARGV[8], name))
-  local waiting = listening(ARGV[7], 'redisson_sc:' .. tagged(name))
-  if #held > 0 then
-    return 'semaphore', waiting, held
-  end
-  held = held_in(tagged(name) .. ':timeout')
-  for i = 1, #held, 2 do
-    held[i] = string.gsub(held[i], '.', function(byte)
-      return string.format('%02x', string.byte(byte))
-    end)
-  end
-  if #held > 0 then
-    return 'permits', waiting, held
-  end
-  if waiting > 0 then
-    return 'semaphore', waiting, held
-  end
-  waiting = listening(ARGV[7], 'redisson_countdownlatch__channel__{' .. name .. '}')
-  if waiting > 0 then
-    return 'latch', waiting, held
-  end
-end
-local function string_at(name)
-  local value, left_ms = redis.call('get', name), redis.call('pttl', name)
-  if not string.find(value, '^-?%d+$') then
-    return { name, 'string', left_ms, 0, 0, said_of(name), -1, value }
-  end
-  local kind, waiting, held = counted(name)
-  return kind and { name, kind, left_ms, 0, 0, said_of(name), waiting, value, unpack(held) }
-end
-local step = redis.call('scan', ARGV[1], 'match', ARGV[2], 'count', ARGV[3])
+-- It names no keys, because it finds them. Where a server refuses that, SCAN and lock_look do the same.
+-- ARGV[1]  before    the prefix of the queue of a fair lock
+-- ARGV[2]  token     the prefix of the counter of a fenced lock
+-- ARGV[3]  said      the prefix of the descriptions of holders
+-- ARGV[4]  numsub    NUMSUB or SHARDNUMSUB
+-- ARGV[5]  holds     the prefix of the holds of a semaphore
+-- ARGV[6]  cursor    0 at first
+-- ARGV[7]  pattern   of names, as for SCAN
+-- ARGV[8]  count     integer > 0, how many keys one step visits
+-- Returns  array     the next cursor; then for each lock what is known about it
+local step = redis.call('scan', ARGV[6], 'match', ARGV[7], 'count', ARGV[8])
 local found = { step[1] }
 for _, name in ipairs(step[2]) do
-  local kind = redis.call('type', name).ok
-  if kind == 'hash' and may_be_lock(name) then
-    local left_ms, mode = redis.call('pttl', name), redis.call('hget', name, 'mode')
-    local lock = { name, kind, left_ms, queue_of(name),
-      redis.call('exists', ARGV[5] .. ':' .. tagged(name)), said_of(name), listening_for(name, mode) }
-    local parts = redis.call('hgetall', name)
-    for i = 1, #parts, 2 do
-      local field, value, own_ms = parts[i], parts[i + 1], -2
-      if mode and field ~= 'mode' then
-        own_ms = longest_read(name, field, value)
-      end
-      -- A dead reader stays in the hash until the others have left.
-      if own_ms ~= -2 or field == 'mode' or mode ~= 'read' then
-        lock[#lock + 1] = field
-        lock[#lock + 1] = value
-        lock[#lock + 1] = own_ms ~= -2 and own_ms or left_ms
-      end
-    end
-    found[#found + 1] = lock
-  elseif kind == 'string' and redis.call('strlen', name) <= MOST_BYTES then
-    found[#found + 1] = string_at(name) or nil
-  end
+  found[#found + 1] = lock_at(name) or nil
 end
 return found

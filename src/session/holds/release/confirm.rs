@@ -6,6 +6,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::early::Early;
 use super::under_way::ReleaseUnderWay;
+use crate::protocol::read_write;
 use crate::protocol::replies::{self, Released};
 use crate::protocol::resource::Resource;
 use crate::protocol::{Call, Value};
@@ -20,6 +21,9 @@ const PAUSE_FIRST: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 /// Added to two leases: without any reply for that long, nothing is left to release.
 const GIVE_UP_SLACK: Duration = Duration::from_secs(10);
+
+/// How often one release asks for readers. Each call of the script looks at eight of them at least.
+const TIDY_MAX: u32 = 16;
 
 /// The pauses of the background task.
 pub(super) fn patient() -> Retry {
@@ -133,6 +137,9 @@ pub(super) async fn confirm(
             in_doubt,
             sent,
         };
+        if let Ok(reply @ Value::Array(_)) = &reply {
+            Box::pin(tidy(holds, *lane, resource, reply.clone())).await;
+        }
         match reply.and_then(|value| replies::released(value).map_err(Into::into)) {
             Ok(released) => {
                 let settled = doubt.is_none_or(|(doubt, _)| {
@@ -161,6 +168,23 @@ pub(super) async fn confirm(
                 Box::pin(retry.pause(error, outage)).await?;
             }
         }
+    }
+}
+
+/// Looks at the other readers of a lock, if the release could not.
+///
+/// CANCEL: the hold has ended. If this future is dropped, or a call fails, readers that have died count until a later
+/// release, or until the key expires.
+async fn tidy(holds: &Holds, lane: Lane, resource: &Resource, mut reply: Value) {
+    let publish = holds.calls.publish_command(resource);
+    for _ in 0..TIDY_MAX {
+        let Some(call) = read_write::tidy(resource, publish, &reply) else {
+            return;
+        };
+        let Ok(next) = holds.calls.call(lane, call).await else {
+            return;
+        };
+        reply = next;
     }
 }
 
