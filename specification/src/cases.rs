@@ -1,0 +1,364 @@
+//! What is explored: each model as it is, within stated bounds, and with each of its faults.
+
+use std::fmt::Debug;
+use std::hash::Hash;
+
+use stateright::Model;
+
+use crate::explore::{Explored, explore};
+use crate::failover::{self, Failover, Way};
+use crate::fair::{self, Fair};
+use crate::plain::{self, Plain};
+use crate::quorum::{self, Quorum};
+use crate::read_write::{self, ReadWrite};
+
+/// One exploration.
+pub(crate) struct Case {
+    pub(crate) model: &'static str,
+    /// The bounds, or the fault.
+    pub(crate) what: String,
+    /// Whether the invariants hold and all that should happen does.
+    pub(crate) is_right: bool,
+    run: Box<dyn FnOnce() -> Explored>,
+}
+
+impl Case {
+    /// The invariants hold, and all that should happen does.
+    fn right<M>(name: &'static str, what: &str, model: M) -> Self
+    where
+        M: Model + Send + Sync + 'static,
+        M::State: Clone + Debug + Hash + PartialEq + Send + Sync + 'static,
+        M::Action: Clone + Debug + PartialEq + Send + Sync + 'static,
+    {
+        Case {
+            model: name,
+            what: what.to_owned(),
+            is_right: true,
+            run: Box::new(|| explore(model, 2)),
+        }
+    }
+
+    /// An invariant does not hold, or something that should happen never does.
+    fn wrong<M>(name: &'static str, what: &str, model: M) -> Self
+    where
+        M: Model + Send + Sync + 'static,
+        M::State: Clone + Debug + Hash + PartialEq + Send + Sync + 'static,
+        M::Action: Clone + Debug + PartialEq + Send + Sync + 'static,
+    {
+        // With one thread, an exploration that ends early ends at the same state each time.
+        Case {
+            model: name,
+            what: what.to_owned(),
+            is_right: false,
+            run: Box::new(|| explore(model, 1)),
+        }
+    }
+
+    pub(crate) fn run(self) -> Explored {
+        (self.run)()
+    }
+}
+
+/// The cases that each run of the tests explores.
+pub(crate) fn small() -> Vec<Case> {
+    let cases = [
+        plain_cases(),
+        fair_cases(),
+        read_write_cases(),
+        quorum_cases(),
+        failover_cases(),
+    ];
+    cases.into_iter().flatten().collect()
+}
+
+/// Larger bounds, which take minutes.
+pub(crate) fn large() -> Vec<Case> {
+    let plain = Plain {
+        acquisitions: vec![2, 2],
+        ..plain_bounds()
+    };
+    let fair = Fair {
+        ours: 3,
+        javas: 2,
+        ..fair_bounds()
+    };
+    let quorum = Quorum {
+        servers: 5,
+        agree: 5,
+        forgets: 2,
+        ..quorum_bounds()
+    };
+    let session = Failover {
+        session: 4,
+        promotions: 2,
+        ..failover_bounds(Way::Reclaim)
+    };
+    let clients = Failover {
+        clients: 3,
+        ..failover_bounds(Way::Reclaim)
+    };
+    let replicas = Failover {
+        nodes: 3,
+        promotions: 2,
+        ..failover_bounds(Way::Reclaim)
+    };
+    vec![
+        Case::right(PLAIN, "two clients that acquire twice", plain),
+        Case::right(FAIR, "three waiters and two of Redisson", fair),
+        Case::right(QUORUM, "five of five servers, two of which forget", quorum),
+        Case::right(
+            FAILOVER,
+            "reclaim, two promotions, a session longer than a lease",
+            session,
+        ),
+        Case::right(FAILOVER, "reclaim, three clients", clients),
+        Case::right(FAILOVER, "reclaim, two replicas, two promotions", replicas),
+    ]
+}
+
+const PLAIN: &str = "plain lock";
+const FAIR: &str = "fair lock";
+const READ_WRITE: &str = "read/write lock";
+const QUORUM: &str = "quorum lock";
+const FAILOVER: &str = "failover";
+
+fn plain_bounds() -> Plain {
+    Plain {
+        acquisitions: vec![2, 1],
+        lease: 2,
+        travelling: 2,
+        fault: None,
+    }
+}
+
+fn plain_cases() -> Vec<Case> {
+    use plain::Fault as F;
+    let faults = [
+        F::DeadlineFromReply,
+        F::FieldUsedAgain,
+        F::LateGrantCounts,
+        F::RenewalResurrects,
+        F::LateRenewalCounts,
+        F::ReleasesOthers,
+        F::HandsOverWhatIsReleased,
+        F::RedisForgets,
+        F::RedisIsFaster,
+    ];
+    let what =
+        "two clients, three acquisitions, two messages of each on their way, a lease of two steps";
+    let mut cases = vec![Case::right(PLAIN, what, plain_bounds())];
+    cases.extend(faults.map(|fault| {
+        let model = Plain {
+            fault: Some(fault),
+            ..plain_bounds()
+        };
+        Case::wrong(PLAIN, &format!("{fault:?}"), model)
+    }));
+    cases
+}
+
+fn fair_bounds() -> Fair {
+    Fair {
+        ours: 3,
+        javas: 1,
+        lease: 3,
+        claim: 2,
+        java_wait: 4,
+        fault: None,
+    }
+}
+
+fn fair_cases() -> Vec<Case> {
+    use fair::Fault as F;
+    let mut cases = vec![Case::right(
+        FAIR,
+        "three waiters and one of Redisson",
+        fair_bounds(),
+    )];
+    cases.extend(
+        [
+            F::NoHeartbeats,
+            F::TakesOutOfTurn,
+            F::DeadStay,
+            F::ForgetsRedisson,
+        ]
+        .map(|fault| {
+            let model = Fair {
+                fault: Some(fault),
+                ..fair_bounds()
+            };
+            Case::wrong(FAIR, &format!("{fault:?}"), model)
+        }),
+    );
+    cases
+}
+
+fn read_write_cases() -> Vec<Case> {
+    use read_write::Fault as F;
+    let bounds = ReadWrite {
+        clients: 3,
+        lease: 3,
+        fault: None,
+    };
+    let faults = [
+        F::ReaderIgnoresWriter,
+        F::ReaderShortensLease,
+        F::ReleaseEndsReaders,
+        F::NoDowngrade,
+    ];
+    let mut cases = vec![Case::right(
+        READ_WRITE,
+        "three clients, leases of two and three steps",
+        bounds.clone(),
+    )];
+    cases.extend(faults.map(|fault| {
+        let model = ReadWrite {
+            fault: Some(fault),
+            ..bounds.clone()
+        };
+        Case::wrong(READ_WRITE, &format!("{fault:?}"), model)
+    }));
+    cases
+}
+
+fn quorum_bounds() -> Quorum {
+    Quorum {
+        clients: 2,
+        servers: 3,
+        agree: 2,
+        lease: 2,
+        forgets: 0,
+        stays_down: 0,
+        fault: None,
+    }
+}
+
+fn quorum_cases() -> Vec<Case> {
+    use quorum::Fault as F;
+    let of = quorum_bounds;
+    let right = |what, model| Case::right(QUORUM, what, model);
+    let wrong = |what, model| Case::wrong(QUORUM, what, model);
+    vec![
+        right(
+            "three of five servers",
+            Quorum {
+                servers: 5,
+                agree: 3,
+                ..of()
+            },
+        ),
+        wrong(
+            "two of three servers, and one forgets",
+            Quorum { forgets: 1, ..of() },
+        ),
+        right(
+            "three of three servers, and one forgets",
+            Quorum {
+                agree: 3,
+                forgets: 1,
+                ..of()
+            },
+        ),
+        wrong(
+            "three of three servers, and two forget",
+            Quorum {
+                agree: 3,
+                forgets: 2,
+                ..of()
+            },
+        ),
+        right(
+            "servers forget, and stay down for a lease",
+            Quorum {
+                forgets: 3,
+                stays_down: 2,
+                ..of()
+            },
+        ),
+        wrong(
+            "`HalfIsEnough`, four servers",
+            Quorum {
+                servers: 4,
+                fault: Some(F::HalfIsEnough),
+                ..of()
+            },
+        ),
+        wrong(
+            "`IgnoresLosses`, and one forgets and stays down for a lease",
+            Quorum {
+                forgets: 1,
+                stays_down: 2,
+                fault: Some(F::IgnoresLosses),
+                ..of()
+            },
+        ),
+    ]
+}
+
+fn failover_bounds(way: Way) -> Failover {
+    Failover {
+        way,
+        clients: 2,
+        nodes: 2,
+        promotions: 1,
+        lease: 3,
+        session: 2,
+        fault: None,
+    }
+}
+
+fn failover_cases() -> Vec<Case> {
+    use failover::Fault as F;
+    let of = failover_bounds;
+    let all = Failover {
+        nodes: 3,
+        promotions: 2,
+        ..of(Way::CopiesOfEach)
+    };
+    let one = Failover {
+        nodes: 3,
+        fault: Some(F::OneCopyIsMissing),
+        ..of(Way::CopiesOfEach)
+    };
+    let faults = [
+        F::OneCopyIsMissing,
+        F::RenewsInGrace,
+        F::GraceEndsEarly,
+        F::SessionRevivesHold,
+        F::ConnectionsSurvive,
+    ];
+    let mut cases = vec![
+        Case::wrong(FAILOVER, "nothing is done", of(Way::Nothing)),
+        Case::right(
+            FAILOVER,
+            "each grant waits for two replicas of two, two promotions",
+            all,
+        ),
+        Case::wrong(FAILOVER, "each grant waits for one replica of two", one),
+        Case::right(
+            FAILOVER,
+            "reclaim, two promotions",
+            Failover {
+                promotions: 2,
+                ..of(Way::Reclaim)
+            },
+        ),
+        Case::right(
+            FAILOVER,
+            "reclaim, two replicas",
+            Failover {
+                nodes: 3,
+                ..of(Way::Reclaim)
+            },
+        ),
+    ];
+    cases.extend(faults.map(|fault| {
+        let model = Failover {
+            promotions: 2,
+            fault: Some(fault),
+            ..of(Way::Reclaim)
+        };
+        Case::wrong(FAILOVER, &format!("reclaim, `{fault:?}`"), model)
+    }));
+    cases
+}

@@ -1,0 +1,274 @@
+//! The fair lock: a queue in Redis whose places are kept by heartbeats, shared with waiters of Redisson.
+//!
+//! # The system
+//!
+//! A waiter has a place in the queue, and the place is kept until its *claim* ends. A waiter of this library prolongs its
+//! claim by heartbeats. A waiter of Redisson cannot: its claim is its whole wait, added to that of the waiter
+//! before it. Whoever looks at the queue removes the waiters at its head whose claims have ended.
+//!
+//! The lock goes to the head of the queue. If the lock is free, the claim of the head is not prolonged: it comes, or it
+//! loses its place. When a waiter of Redisson gets the lock, it takes its wait off all claims behind it. So this library
+//! keeps the places behind a waiter of Redisson for that much longer. If a living waiter loses its place nevertheless,
+//! it goes to the front.
+//!
+//! A message only makes the head come sooner, so there are none here. A waiter that lives sends a heartbeat within its
+//! claim: time does not pass until it has.
+
+use stateright::{Model, Property};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// A heartbeat does not prolong the claim.
+    NoHeartbeats,
+    /// A waiter that is not at the head takes a free lock.
+    TakesOutOfTurn,
+    /// A dead waiter at the head stays there.
+    DeadStay,
+    /// Places behind a waiter of Redisson are not kept for longer, and who loses one goes to the end.
+    ForgetsRedisson,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Fair {
+    pub(crate) ours: usize,
+    pub(crate) javas: usize,
+    /// In steps of time.
+    pub(crate) lease: u8,
+    pub(crate) claim: u8,
+    pub(crate) java_wait: u8,
+    pub(crate) fault: Option<Fault>,
+}
+
+#[derive(Clone, Copy, Debug, Hash, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) who: usize,
+    pub(crate) kept: u8,
+}
+
+#[derive(Clone, Copy, Debug, Hash, PartialEq, Eq)]
+pub(crate) enum Phase {
+    Idle,
+    /// It waits: how many came before it, and the steps of time since its last heartbeat.
+    Waiting {
+        turn: u8,
+        silent: u8,
+    },
+    Dead,
+    Holding,
+    Done,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq)]
+pub(crate) struct State {
+    pub(crate) queue: Vec<Place>,
+    pub(crate) holder: Option<usize>,
+    pub(crate) lease: u8,
+    pub(crate) phases: Vec<Phase>,
+    /// How many waiters of this library have come.
+    pub(crate) came: u8,
+    /// Somebody was served before a living waiter of this library that came earlier.
+    pub(crate) overtaken: bool,
+}
+
+#[derive(Clone, Copy, Debug, Hash, PartialEq, Eq)]
+pub(crate) enum Step {
+    Tick,
+    Ask(usize),
+    /// A living waiter of this library asks for its place, and takes a free lock if it is next.
+    Heartbeat(usize),
+    Release(usize),
+    /// A waiter or a holder dies.
+    Die(usize),
+}
+
+impl Fair {
+    fn has(&self, fault: Fault) -> bool {
+        self.fault == Some(fault)
+    }
+
+    fn is_java(&self, who: usize) -> bool {
+        who >= self.ours
+    }
+
+    /// The longest claim that this library keeps for a place: for that much longer, waiters of Redisson are before it.
+    fn claim_behind(&self, before: &[Place]) -> u8 {
+        let javas = before
+            .iter()
+            .filter(|place| self.is_java(place.who))
+            .count();
+        let longer = if self.has(Fault::ForgetsRedisson) {
+            0
+        } else {
+            javas
+        };
+        self.claim + u8::try_from(longer).unwrap_or(u8::MAX) * self.java_wait
+    }
+
+    fn remove_dead(&self, state: &mut State) {
+        while state.queue.first().is_some_and(|head| head.kept == 0) && !self.has(Fault::DeadStay) {
+            state.queue.remove(0);
+        }
+    }
+
+    /// Takes the lock if it is the turn of `who`.
+    fn take(&self, state: &mut State, who: usize) -> bool {
+        let is_next = state.queue.first().is_none_or(|head| head.who == who)
+            || self.has(Fault::TakesOutOfTurn);
+        if state.holder.is_some() || !is_next {
+            return false;
+        }
+        state.queue.retain(|place| place.who != who);
+        if self.is_java(who) {
+            let pass = |place: &mut Place| place.kept = place.kept.saturating_sub(self.java_wait);
+            state.queue.iter_mut().for_each(pass);
+        }
+        let turn_of = |phase: &Phase| match phase {
+            Phase::Waiting { turn, .. } => Some(*turn),
+            _ => None,
+        };
+        let turn = turn_of(&state.phases[who]).unwrap_or(state.came);
+        state.overtaken |= state.phases[..self.ours]
+            .iter()
+            .filter_map(turn_of)
+            .any(|other| other < turn);
+        state.holder = Some(who);
+        state.lease = self.lease;
+        state.phases[who] = Phase::Holding;
+        true
+    }
+
+    fn ask(&self, state: &mut State, who: usize) -> Option<()> {
+        if state.phases[who] != Phase::Idle {
+            return None;
+        }
+        self.remove_dead(state);
+        if !self.take(state, who) {
+            let kept = if self.is_java(who) {
+                state.queue.last().map_or(state.lease, |last| last.kept) + self.java_wait
+            } else {
+                self.claim_behind(&state.queue)
+            };
+            state.queue.push(Place { who, kept });
+            state.phases[who] = Phase::Waiting {
+                turn: state.came,
+                silent: 0,
+            };
+            state.came += u8::from(!self.is_java(who));
+        }
+        Some(())
+    }
+
+    fn heartbeat(&self, state: &mut State, who: usize) -> Option<()> {
+        let Phase::Waiting { turn, .. } = state.phases[who] else {
+            return None;
+        };
+        self.remove_dead(state);
+        let place = state.queue.iter().position(|place| place.who == who);
+        let is_lost = place.is_none();
+        if self.is_java(who) && is_lost {
+            // It joins at the end, as at first.
+            state.phases[who] = Phase::Idle;
+            return self.ask(state, who);
+        }
+        let place = place.unwrap_or_else(|| {
+            let place = Place { who, kept: 0 };
+            let ours_before = |other: &&Place| matches!(state.phases[other.who], Phase::Waiting { turn: earlier, .. } if earlier < turn);
+            let at = if self.has(Fault::ForgetsRedisson) { state.queue.len() } else { state.queue.iter().take_while(ours_before).count() };
+            state.queue.insert(at, place);
+            at
+        });
+        if self.take(state, who) {
+            return Some(());
+        }
+        let is_next = place == 0 && state.holder.is_none() && !is_lost;
+        if !self.is_java(who) && !is_next && (is_lost || !self.has(Fault::NoHeartbeats)) {
+            state.queue[place].kept = self.claim_behind(&state.queue[..place]);
+        }
+        state.phases[who] = Phase::Waiting { turn, silent: 0 };
+        Some(())
+    }
+
+    fn tick(&self, state: &mut State) -> Option<()> {
+        let must_come = |phase: &Phase| matches!(phase, Phase::Waiting { silent, .. } if *silent + 1 >= self.claim);
+        if state.phases.iter().take(self.ours).any(must_come) {
+            return None;
+        }
+        let pass = |left: &mut u8| *left = left.saturating_sub(1);
+        state
+            .queue
+            .iter_mut()
+            .for_each(|place| pass(&mut place.kept));
+        pass(&mut state.lease);
+        for phase in state.phases.iter_mut().take(self.ours) {
+            if let Phase::Waiting { silent, .. } = phase {
+                *silent += 1;
+            }
+        }
+        if state.lease == 0
+            && let Some(holder) = state.holder.take()
+        {
+            state.phases[holder] = Phase::Done;
+        }
+        Some(())
+    }
+}
+
+impl Model for Fair {
+    type State = State;
+    type Action = Step;
+
+    fn init_states(&self) -> Vec<State> {
+        vec![State {
+            queue: Vec::new(),
+            holder: None,
+            lease: 0,
+            phases: vec![Phase::Idle; self.ours + self.javas],
+            came: 0,
+            overtaken: false,
+        }]
+    }
+
+    fn actions(&self, _: &State, steps: &mut Vec<Step>) {
+        use Step::{Ask, Die, Heartbeat, Release};
+        steps.push(Step::Tick);
+        for who in 0..self.ours + self.javas {
+            steps.extend([Ask, Heartbeat, Release, Die].map(|step| step(who)));
+        }
+    }
+
+    fn next_state(&self, last: &State, step: Step) -> Option<State> {
+        let mut state = last.clone();
+        match step {
+            Step::Tick => self.tick(&mut state)?,
+            Step::Ask(who) => self.ask(&mut state, who)?,
+            Step::Heartbeat(who) => self.heartbeat(&mut state, who)?,
+            Step::Release(who) if state.phases[who] == Phase::Holding => {
+                state.holder = None;
+                state.lease = 0;
+                state.phases[who] = Phase::Done;
+            }
+            Step::Die(who) if matches!(state.phases[who], Phase::Waiting { .. }) => {
+                state.phases[who] = Phase::Dead;
+            }
+            Step::Release(_) | Step::Die(_) => return None,
+        }
+        (state != *last).then_some(state)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        vec![
+            Property::always(
+                "a living waiter of this library is not overtaken",
+                |_, state: &State| !state.overtaken,
+            ),
+            Property::sometimes("all have had the lock", |_, state: &State| {
+                state.phases.iter().all(|phase| *phase == Phase::Done)
+            }),
+            Property::sometimes("somebody follows a dead waiter", |_, state: &State| {
+                state.phases.contains(&Phase::Dead)
+                    && state.phases.contains(&Phase::Holding)
+                    && state.queue.is_empty()
+            }),
+        ]
+    }
+}

@@ -1,0 +1,417 @@
+//! The plain lock: leases, unique fields, repeated calls, undone acquisitions and hand-over within a client.
+//!
+//! # The system
+//!
+//! Redis has the fields of one lock and its lease. Calls and replies travel for any time, arrive in any order, or are
+//! lost. Redis executes a call when it arrives ([`Step::Execute`]). The client of a call cannot see when that was.
+//!
+//! A client has one acquisition at a time. Each uses a new field. While it asks, it may repeat the call with the same
+//! field, because a call that is executed twice changes nothing. If it gives up, the field is *undone*: a release is
+//! sent, and repeated until a reply comes. The next acquisition does not wait for the calls of the former one.
+//!
+//! # What holders trust
+//!
+//! A grant or a renewal counts from the moment when its call was sent. So a client stops trusting its hold before Redis frees
+//! it. A hold that has ended at its deadline, or that Redis does not know, stays lost.
+//!
+//! A hold may be handed over to the next waiter of the client, with its field and its deadline. But not when a
+//! release of the field has been sent.
+
+use std::collections::BTreeSet;
+
+use stateright::{Model, Property};
+
+pub(crate) type Client = usize;
+
+/// The number of an acquisition of a client. No two acquisitions have the same field.
+#[derive(Clone, Copy, Debug, Hash, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Field(pub(crate) Client, pub(crate) u8);
+
+/// A rule that is left out, or an assumption that does not hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// The deadline is counted from the reply.
+    DeadlineFromReply,
+    /// The next acquisition of a client uses the field of the former one.
+    FieldUsedAgain,
+    /// The reply to an acquisition that was given up counts.
+    LateGrantCounts,
+    /// A renewal writes a field that is missing.
+    RenewalResurrects,
+    /// The reply to a renewal counts although the deadline has passed.
+    LateRenewalCounts,
+    /// A release deletes the lock, whoever has it.
+    ReleasesOthers,
+    /// A hold is handed over after its release has been sent.
+    HandsOverWhatIsReleased,
+    /// Redis loses what it has: an eviction, a restart without data.
+    RedisForgets,
+    /// The clock of Redis is faster.
+    RedisIsFaster,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Plain {
+    /// How many acquisitions each client makes.
+    pub(crate) acquisitions: Vec<u8>,
+    /// In steps of time.
+    pub(crate) lease: u8,
+    /// Calls and replies of one client that travel at the same time.
+    pub(crate) travelling: usize,
+    pub(crate) fault: Option<Fault>,
+}
+
+#[derive(Clone, Copy, Debug, Hash, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Kind {
+    Acquire,
+    Renew,
+    Release,
+}
+
+/// A call on its way to Redis, or its reply on the way back.
+#[derive(Clone, Copy, Debug, Hash, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Message {
+    pub(crate) kind: Kind,
+    pub(crate) field: Field,
+    /// Whether the field was there, or was granted. `None` before the call is executed.
+    pub(crate) reply: Option<bool>,
+    /// Steps of time since the call was sent, up to a lease.
+    pub(crate) age: u8,
+}
+
+#[derive(Clone, Copy, Debug, Hash, PartialEq, Eq)]
+pub(crate) enum Phase {
+    Idle,
+    /// An acquisition is sent.
+    Asking,
+    /// Granted, and the time until the deadline. Without time it is lost.
+    Holding(u8),
+    /// Given up, lost or released: what Redis has is to be removed. The time until the deadline that it had.
+    Leaving(u8),
+}
+
+#[derive(Clone, Copy, Debug, Hash, PartialEq, Eq)]
+pub(crate) struct Process {
+    pub(crate) field: Field,
+    pub(crate) phase: Phase,
+    /// How many holders the hold has had before, by hand-over.
+    pub(crate) handed_over: u8,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq)]
+pub(crate) struct State {
+    pub(crate) fields: BTreeSet<Field>,
+    pub(crate) lease: u8,
+    pub(crate) messages: BTreeSet<Message>,
+    pub(crate) processes: Vec<Process>,
+    pub(crate) lost: BTreeSet<Field>,
+}
+
+#[derive(Clone, Copy, Debug, Hash, PartialEq, Eq)]
+pub(crate) enum Step {
+    Tick,
+    Execute(Message),
+    Lose(Message),
+    /// A reply arrives.
+    Arrive(Message),
+    /// A client begins an acquisition, or repeats the call of the one it makes.
+    Ask(Client),
+    GiveUp(Client),
+    Renew(Client),
+    HandOver(Client),
+    /// The holder leaves, or the release of what it had is repeated.
+    Release(Client),
+    Forget,
+    FasterTick,
+}
+
+impl Plain {
+    fn has(&self, fault: Fault) -> bool {
+        self.fault == Some(fault)
+    }
+
+    fn send(&self, state: &mut State, kind: Kind, client: Client) -> Option<()> {
+        let of_client = |message: &&Message| message.field.0 == client;
+        if state.messages.iter().filter(of_client).count() >= self.travelling {
+            return None;
+        }
+        let field = state.processes[client].field;
+        state.messages.insert(Message {
+            kind,
+            field,
+            reply: None,
+            age: 0,
+        });
+        Some(())
+    }
+
+    fn execute(&self, state: &mut State, call: Message) {
+        let is_there = state.fields.contains(&call.field);
+        let reply = match call.kind {
+            Kind::Acquire => is_there || state.fields.is_empty(),
+            Kind::Renew => is_there || self.has(Fault::RenewalResurrects),
+            Kind::Release => is_there,
+        };
+        match call.kind {
+            Kind::Acquire | Kind::Renew if reply => {
+                state.fields.insert(call.field);
+                state.lease = self.lease;
+            }
+            Kind::Release if self.has(Fault::ReleasesOthers) => state.fields.clear(),
+            Kind::Release => drop(state.fields.remove(&call.field)),
+            _ => {}
+        }
+        if state.fields.is_empty() {
+            state.lease = 0;
+        }
+        state.messages.insert(Message {
+            reply: Some(reply),
+            ..call
+        });
+    }
+
+    /// Replies that change nothing are dropped, and ages that nobody asks for are not kept, so that there are fewer states.
+    fn forget_what_does_not_count(&self, state: &mut State) {
+        let processes = &state.processes;
+        let counted = |message: Message| {
+            let process = &processes[message.field.0];
+            let is_current = process.field == message.field;
+            let age_counts = is_current
+                && match (message.kind, process.phase) {
+                    (Kind::Acquire, Phase::Asking) | (Kind::Renew, Phase::Holding(_)) => {
+                        message.reply != Some(false)
+                    }
+                    (Kind::Acquire, Phase::Leaving(_)) => self.has(Fault::LateGrantCounts),
+                    (Kind::Renew, Phase::Leaving(_)) => self.has(Fault::LateRenewalCounts),
+                    _ => false,
+                };
+            let is_known = match (message.kind, message.reply) {
+                (_, None) => true,
+                (Kind::Release, _) => is_current,
+                (Kind::Acquire, Some(granted)) => granted && age_counts,
+                (Kind::Renew, Some(renewed)) => age_counts || is_current && !renewed,
+            };
+            let age = if age_counts { message.age } else { 0 };
+            is_known.then_some(Message { age, ..message })
+        };
+        state.messages = state.messages.iter().copied().filter_map(counted).collect();
+    }
+
+    fn arrive(&self, state: &mut State, reply: Message) -> Option<()> {
+        let answer = reply.reply?;
+        let process = &mut state.processes[reply.field.0];
+        if process.field != reply.field {
+            return Some(());
+        }
+        let left = if self.has(Fault::DeadlineFromReply) {
+            self.lease
+        } else {
+            self.lease - reply.age
+        };
+        process.phase = match (process.phase, reply.kind, answer) {
+            (Phase::Asking, Kind::Acquire, true) if left > 0 => Phase::Holding(left),
+            (Phase::Asking, Kind::Acquire, true) | (Phase::Holding(_), Kind::Renew, false) => {
+                Phase::Leaving(0)
+            }
+            (Phase::Leaving(_), Kind::Acquire, true)
+                if left > 0 && self.has(Fault::LateGrantCounts) =>
+            {
+                Phase::Holding(left)
+            }
+            (Phase::Holding(now), Kind::Renew, true) => Phase::Holding(now.max(left)),
+            (Phase::Leaving(0), Kind::Renew, true)
+                if left > 0 && self.has(Fault::LateRenewalCounts) =>
+            {
+                Phase::Holding(left)
+            }
+            (Phase::Leaving(_), Kind::Release, _) => {
+                if !self.has(Fault::FieldUsedAgain) {
+                    process.field.1 += 1;
+                }
+                Phase::Idle
+            }
+            (phase, ..) => phase,
+        };
+        Some(())
+    }
+
+    fn tick(&self, state: &mut State) {
+        Self::tick_redis(state);
+        let aged = |message: Message| Message {
+            age: (message.age + 1).min(self.lease),
+            ..message
+        };
+        state.messages = std::mem::take(&mut state.messages)
+            .into_iter()
+            .map(aged)
+            .collect();
+        for process in &mut state.processes {
+            process.phase = match process.phase {
+                Phase::Holding(1) => {
+                    state.lost.insert(process.field);
+                    Phase::Leaving(0)
+                }
+                Phase::Holding(left) => Phase::Holding(left - 1),
+                Phase::Leaving(left) => Phase::Leaving(left.saturating_sub(1)),
+                phase => phase,
+            };
+        }
+    }
+
+    fn tick_redis(state: &mut State) {
+        state.lease = state.lease.saturating_sub(1);
+        if state.lease == 0 {
+            state.fields.clear();
+        }
+    }
+
+    fn ask(&self, state: &mut State, client: Client) -> Option<()> {
+        let process = &mut state.processes[client];
+        if !matches!(process.phase, Phase::Idle | Phase::Asking)
+            || process.field.1 >= self.acquisitions[client]
+        {
+            return None;
+        }
+        if process.phase == Phase::Idle {
+            process.handed_over = 0;
+        }
+        process.phase = Phase::Asking;
+        self.send(state, Kind::Acquire, client)
+    }
+
+    fn hand_over(&self, state: &mut State, client: Client) -> Option<()> {
+        let process = &mut state.processes[client];
+        let left = match process.phase {
+            Phase::Holding(left) => left,
+            Phase::Leaving(left) if left > 0 && self.has(Fault::HandsOverWhatIsReleased) => left,
+            _ => return None,
+        };
+        if process.handed_over > 0 {
+            return None;
+        }
+        process.phase = Phase::Holding(left);
+        process.handed_over += 1;
+        Some(())
+    }
+
+    fn release(&self, state: &mut State, client: Client) -> Option<()> {
+        let process = &mut state.processes[client];
+        let (Phase::Holding(left) | Phase::Leaving(left)) = process.phase else {
+            return None;
+        };
+        process.phase = Phase::Leaving(left);
+        self.send(state, Kind::Release, client)
+    }
+}
+
+impl Model for Plain {
+    type State = State;
+    type Action = Step;
+
+    fn init_states(&self) -> Vec<State> {
+        let process = |client| Process {
+            field: Field(client, 0),
+            phase: Phase::Idle,
+            handed_over: 0,
+        };
+        vec![State {
+            fields: BTreeSet::new(),
+            lease: 0,
+            messages: BTreeSet::new(),
+            processes: (0..self.acquisitions.len()).map(process).collect(),
+            lost: BTreeSet::new(),
+        }]
+    }
+
+    fn actions(&self, state: &State, steps: &mut Vec<Step>) {
+        steps.push(Step::Tick);
+        for &message in &state.messages {
+            steps.push(Step::Lose(message));
+            steps.push(if message.reply.is_none() {
+                Step::Execute(message)
+            } else {
+                Step::Arrive(message)
+            });
+        }
+        for client in 0..self.acquisitions.len() {
+            use Step::{Ask, GiveUp, HandOver, Release, Renew};
+            steps.extend([Ask, GiveUp, Renew, HandOver, Release].map(|step| step(client)));
+        }
+        steps.extend(self.has(Fault::RedisForgets).then_some(Step::Forget));
+        steps.extend(self.has(Fault::RedisIsFaster).then_some(Step::FasterTick));
+    }
+
+    fn next_state(&self, last: &State, step: Step) -> Option<State> {
+        let mut state = last.clone();
+        match step {
+            Step::Tick => self.tick(&mut state),
+            Step::Execute(message) => {
+                state.messages.remove(&message);
+                self.execute(&mut state, message);
+            }
+            Step::Lose(message) => drop(state.messages.remove(&message)),
+            Step::Arrive(message) => {
+                state.messages.remove(&message);
+                self.arrive(&mut state, message)?;
+            }
+            Step::Ask(client) => self.ask(&mut state, client)?,
+            Step::GiveUp(client) if state.processes[client].phase == Phase::Asking => {
+                state.processes[client].phase = Phase::Leaving(0);
+            }
+            Step::GiveUp(_) => return None,
+            Step::Renew(client) => {
+                if !matches!(state.processes[client].phase, Phase::Holding(_)) {
+                    return None;
+                }
+                self.send(&mut state, Kind::Renew, client)?;
+            }
+            Step::HandOver(client) => self.hand_over(&mut state, client)?,
+            Step::Release(client) => self.release(&mut state, client)?,
+            Step::Forget => {
+                state.fields.clear();
+                state.lease = 0;
+            }
+            Step::FasterTick => Self::tick_redis(&mut state),
+        }
+        self.forget_what_does_not_count(&mut state);
+        (state != *last).then_some(state)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        vec![
+            Property::always("a lock has at most one holder", |_, state: &State| {
+                state.fields.len() <= 1 && holders(state).count() <= 1
+            }),
+            Property::always(
+                "the guard stops trusting the lock before Redis frees it",
+                |_, state: &State| {
+                    holders(state).all(|process| state.fields.contains(&process.field))
+                },
+            ),
+            Property::always("a lost hold stays lost", |_, state: &State| {
+                holders(state).all(|process| !state.lost.contains(&process.field))
+            }),
+            Property::sometimes("a hold is renewed", |model: &Self, state: &State| {
+                let renewed =
+                    |message: &Message| message.kind == Kind::Renew && message.reply == Some(true);
+                state.messages.iter().any(renewed)
+                    && holders(state).any(|process| process.phase != Phase::Holding(model.lease))
+            }),
+            Property::sometimes("a hold is handed over", |_, state: &State| {
+                holders(state).any(|process| process.handed_over > 0)
+            }),
+            Property::sometimes("another client follows", |_, state: &State| {
+                holders(state).any(|process| process.field.0 == 1)
+                    && !state.messages.is_empty()
+                    && state.processes[0].field.1 > 0
+            }),
+        ]
+    }
+}
+
+fn holders(state: &State) -> impl Iterator<Item = &Process> {
+    state
+        .processes
+        .iter()
+        .filter(|process| matches!(process.phase, Phase::Holding(_)))
+}
