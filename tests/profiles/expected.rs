@@ -54,7 +54,7 @@ const ROWS: &[Row] = &[
     ),
     Row(
         "Envoy",
-        Of::Kinds(&["lock", "fenced", "non-reentrant", "write", "multi"]),
+        Of::Kinds(&["lock", "fenced", "non-reentrant", "write", "read", "multi"]),
         With("waiters ask"),
     ),
     Row("Twemproxy", Of::All, Refused("closed the connection")),
