@@ -19,6 +19,7 @@ pages! {
     Glossary = "docs/glossary.md",
     Guarantees = "docs/guarantees.md",
     Interop = "docs/interop.md",
+    ManagedServices = "docs/managed-services.md",
     Networks = "docs/networks.md",
     Operations = "docs/operations.md",
     Services = "docs/services.md",

@@ -11,8 +11,10 @@
 //! | [testing] | how to test code that takes locks |
 //! | [deployments] | URLs, failovers, replicas, clusters |
 //! | [servers] | which kinds work on managed servers and behind proxies |
+//! | [managed services](managed_services) | for each service, URL, login, settings, durability |
 //! | [networks] | Kubernetes, NAT and tunnels, names that move, proxies |
-//! | [operations] | server settings, keys and rights, memory and connections, settings of the client |
+//! | [operations] | server settings, keys and rights, settings of the client |
+//! | [sizing] | connections, memory of a lock, commands and bytes of idle and waiting processes |
 //! | [telemetry] | metrics, spans, a dashboard and alerts |
 //! | [alerts] | for each alert, what happened and what to do |
 //! | [troubleshooting] | what an error message means and what to do |
@@ -40,10 +42,12 @@ pages! {
     fencing = "fencing.md",
     guarantees = "guarantees.md",
     interop = "interop.md",
+    managed_services = "managed-services.md",
     networks = "networks.md",
     operations = "operations.md",
     servers = "servers.md",
     services = "services.md",
+    sizing = "sizing.md",
     telemetry = "telemetry.md",
     testing = "testing.md",
     troubleshooting = "troubleshooting.md",

@@ -42,6 +42,7 @@ mod profiles;
 /// A server, a proxy and a connection that need only the standard library.
 mod process {
     pub mod keeper;
+    pub(crate) mod program;
     pub(crate) mod proxy;
     pub(crate) mod resp;
     pub(crate) mod server;
@@ -71,6 +72,7 @@ pub use hold::{
 pub use kind::{KINDS, Kind};
 pub use outside::{CommandStats, Outside, command_stats};
 pub use process::keeper;
+pub use process::program::Program;
 pub use process::proxy::Proxy;
 pub use process::resp::{Connection, Reply};
 pub use process::server::{Server, is_missing, run_as_users};

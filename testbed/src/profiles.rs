@@ -246,26 +246,31 @@ pub const PROFILES: [Profile; 21] = [
         is_cluster: true,
         ..Profile::REDIS
     },
-    // A downstream password is checked by the proxy.
+    // A downstream password is checked by the proxy. What it answers is what Envoy 1.40.0 answered: `tests/profiles/real.rs`.
+    // It also refuses EVAL without keys and arguments, which is never sent, and says OK to SELECT and ignores it.
     Profile {
         name: "Envoy",
         source: "https://www.envoyproxy.io/docs/envoy/latest/intro/arch_overview/other_protocols/redis",
-        refused: &[unknown(&[
-            "ACL",
-            "CLIENT",
-            "COMMAND",
-            "HELLO",
-            "PUBSUB",
-            "SPUBLISH",
-            "SSUBSCRIBE",
-            "SUBSCRIBE",
-            "SUNSUBSCRIBE",
-            "TIME",
-            "UNSUBSCRIBE",
-            "WAIT",
-            "WAITAOF",
-        ])],
-        without_keys: Some("invalid request"),
+        hello: NO_RESP3,
+        refused: &[
+            unknown(&[
+                "ACL",
+                "COMMAND",
+                "DBSIZE",
+                "PUBSUB",
+                "SPUBLISH",
+                "SSUBSCRIBE",
+                "SUBSCRIBE",
+                "SUNSUBSCRIBE",
+                "UNSUBSCRIBE",
+                "WAIT",
+                "WAITAOF",
+            ]),
+            Refused {
+                commands: &["CLIENT LIST"],
+                with: Refusal::Words("ERR CLIENT subcommand 'LIST' is not supported by the proxy"),
+            },
+        ],
         slots: Slots::OneForScripts(Slots::CROSSSLOT),
         ..Profile::REDIS
     },

@@ -66,6 +66,7 @@ mod semaphores;
 mod service_faults;
 mod shape;
 mod suspension;
+mod tokens;
 mod undeclared_keys;
 mod unlock_not_before;
 mod unpolled;

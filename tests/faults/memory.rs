@@ -1,8 +1,9 @@
-//! What locks and clients cost the server's memory and its connections, compared with docs/operations.md.
+//! What locks and clients cost the server's memory and its connections, compared with docs/sizing.md.
 
+use std::ops::Range;
 use std::time::Duration;
 
-use leasehold::{Client, Lock, LockGuard};
+use leasehold::{Client, Lease, Lock, LockGuard};
 use leasehold_testbed::{Outside, Server, connected};
 
 use crate::testbed::{alone, builder};
@@ -10,8 +11,6 @@ use crate::testbed::{alone, builder};
 const LIMIT: Duration = Duration::from_secs(120);
 const LOCKS: usize = 2_000;
 const CLIENTS: usize = 40;
-
-type Make = fn(&Client, usize) -> Lock;
 
 fn used(outside: &mut Outside) -> usize {
     let info = outside.command(&["INFO", "memory"]).text();
@@ -23,7 +22,7 @@ fn used(outside: &mut Outside) -> usize {
 
 /// The number of bytes in a row of the table.
 fn documented(row: &str) -> usize {
-    let page = include_str!("../../docs/operations.md");
+    let page = include_str!("../../docs/sizing.md");
     let row = format!("| {row} | ");
     let line = page.lines().find_map(|line| line.strip_prefix(&row));
     let number = line.and_then(|line| line.split(' ').next());
@@ -39,52 +38,106 @@ fn wrong(row: &str, measured: usize) -> Option<String> {
 }
 
 /// One after the other: many calls at once would fill buffers of the server.
-async fn take(locks: impl Iterator<Item = Lock>) -> Vec<LockGuard> {
-    let mut guards = Vec::new();
-    for lock in locks {
-        guards.push(lock.lock().await.expect("free"));
+#[expect(clippy::future_not_send, reason = "the test polls it on its thread")]
+async fn hold_each<H>(
+    client: &Client,
+    numbers: Range<usize>,
+    hold: &impl AsyncFn(&Client, String) -> H,
+) -> Vec<H> {
+    let mut holds = Vec::new();
+    for number in numbers {
+        holds.push(hold(client, format!("orders:{number:08}")).await);
     }
-    guards
+    holds
 }
 
-/// What one of many held locks takes.
-async fn of_one(make: Make) -> usize {
+/// What one of many holds takes.
+#[expect(clippy::future_not_send, reason = "the test polls it on its thread")]
+async fn of_one<H>(hold: impl AsyncFn(&Client, String) -> H) -> usize {
     let server = Server::start();
     let client = connected(builder(&server.url())).await;
     let mut outside = Outside::of(&server);
     // Scripts and buffers are there before the first measurement.
-    for guard in take((0..LOCKS).map(|number| make(&client, number))).await {
-        guard.unlock().await.expect("held");
-    }
+    let first = hold_each(&client, 0..LOCKS, &hold).await;
     let before = used(&mut outside);
-    let guards = take((0..LOCKS).map(|number| make(&client, number))).await;
+    let holds = hold_each(&client, LOCKS..2 * LOCKS, &hold).await;
     let after = used(&mut outside);
-    drop(guards);
+    drop((first, holds));
     after.saturating_sub(before) / LOCKS
 }
 
-fn name(number: usize) -> String {
-    format!("orders:{number:08}")
+async fn held(lock: impl Into<Lock>) -> LockGuard {
+    lock.into().lock().await.expect("free")
 }
 
 #[test]
 fn held_locks_take_the_documented_memory() {
     alone(LIMIT, async {
-        let rows: [(&str, Make); 5] = [
-            ("lock, spin lock", |client, n| client.lock(name(n))),
-            ("fair lock", |client, n| client.fair_lock(name(n))),
-            ("read lock", |client, n| {
-                client.read_write_lock(name(n)).read().clone()
-            }),
-            ("write lock", |client, n| {
-                client.read_write_lock(name(n)).write().clone()
-            }),
-            ("string lock", |client, n| client.string_lock(name(n))),
+        let measured = [
+            (
+                "lock, spin lock",
+                of_one(async |client, name| held(client.lock(name)).await).await,
+            ),
+            (
+                "fair lock",
+                of_one(async |client, name| held(client.fair_lock(name)).await).await,
+            ),
+            (
+                "fenced lock",
+                of_one(async |client, name| held(client.fenced_lock(name)).await).await,
+            ),
+            (
+                "read lock",
+                of_one(async |client, name| {
+                    held(client.read_write_lock(name).read().clone()).await
+                })
+                .await,
+            ),
+            (
+                "write lock",
+                of_one(async |client, name| {
+                    held(client.read_write_lock(name).write().clone()).await
+                })
+                .await,
+            ),
+            (
+                "string lock",
+                of_one(async |client, name| held(client.string_lock(name)).await).await,
+            ),
+            (
+                "semaphore with one permit held",
+                of_one(async |client, name| {
+                    let semaphore = client.semaphore(name);
+                    semaphore.try_set_permits(1).await.expect("set");
+                    semaphore.acquire(1).await.expect("free")
+                })
+                .await,
+            ),
+            (
+                "expiring permits with one permit held",
+                of_one(async |client, name| {
+                    let semaphore = client.permit_expirable_semaphore(name);
+                    semaphore.try_set_permits(1).await.expect("set");
+                    semaphore.acquire(1, Lease::Renewed).await.expect("free")
+                })
+                .await,
+            ),
+            (
+                "latch",
+                of_one(async |client, name| {
+                    client
+                        .count_down_latch(name)
+                        .try_set_count(1)
+                        .await
+                        .expect("set")
+                })
+                .await,
+            ),
         ];
-        let mut all_wrong = Vec::new();
-        for (row, make) in rows {
-            all_wrong.extend(wrong(row, of_one(make).await));
-        }
+        let all_wrong: Vec<_> = measured
+            .iter()
+            .filter_map(|&(row, measured)| wrong(row, measured))
+            .collect();
         assert_eq!(all_wrong, [""; 0]);
     });
 }
@@ -102,8 +155,13 @@ fn a_client_has_three_connections_however_many_locks_it_holds() {
         let each = used(&mut outside).saturating_sub(before) / CLIENTS;
         let mut guards = Vec::new();
         for (number, client) in clients.iter().enumerate() {
-            let own = (0..100).map(|lock| client.lock(name(number * 100 + lock)));
-            guards.extend(take(own).await);
+            let own = number * 100..(number + 1) * 100;
+            guards.extend(
+                hold_each(client, own, &async |client, name| {
+                    held(client.lock(name)).await
+                })
+                .await,
+            );
         }
         let list = outside.command(&["CLIENT", "LIST"]).text();
         let ours = list.lines().filter(|line| line.contains("name=leasehold:"));

@@ -4,15 +4,9 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;
 
-use leasehold::test_util::Profile;
-use leasehold_testbed::Kind;
-use tokio::runtime::Builder;
 use tokio::time::timeout;
 
-use crate::behaviours::{Behaviour, Cell, Fault, Outcome};
-
-/// No behaviour takes longer, by the clock of the test.
-const LIMIT: Duration = Duration::from_secs(40 * 3600);
+use crate::behaviour::{Behaviour, Cell, Fault, Outcome};
 
 /// What came out of a cell.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,16 +20,22 @@ pub(crate) enum Result {
     Fails(Vec<&'static str>, String),
 }
 
-/// Runs each behaviour on an engine of its own.
-pub(crate) fn run(profile: Profile, kind: Kind, behaviours: &[Behaviour]) -> Result {
+/// No behaviour takes longer, by the clock of the test.
+pub(crate) async fn run(behaviour: &Behaviour, cell: Cell, limit: Duration) -> Outcome {
+    let outcome = timeout(limit, (behaviour.run)(cell)).await;
+    outcome.unwrap_or_else(|_| Err(Fault::Later("it hangs".to_owned())))
+}
+
+/// What the outcomes come to.
+pub(crate) fn sum(outcomes: impl IntoIterator<Item = (&'static str, Outcome)>) -> Result {
     let (mut refused, mut failed, mut with) = (None, Vec::new(), BTreeSet::new());
     let mut words = None;
-    for behaviour in behaviours {
-        match one(profile, kind, behaviour) {
+    for (behaviour, outcome) in outcomes {
+        match outcome {
             Ok(note) => with.extend(note),
             Err(Fault::AtStart(why)) => refused = refused.or(Some(why)),
             Err(Fault::Later(why)) => {
-                failed.push(behaviour.name);
+                failed.push(behaviour);
                 words = words.or(Some(why));
             }
         }
@@ -47,19 +47,6 @@ pub(crate) fn run(profile: Profile, kind: Kind, behaviours: &[Behaviour]) -> Res
     }
 }
 
-fn one(profile: Profile, kind: Kind, behaviour: &Behaviour) -> Outcome {
-    let runtime = Builder::new_current_thread()
-        .enable_all()
-        .start_paused(true)
-        .build()
-        .expect("a runtime");
-    let outcome = runtime.block_on(async {
-        let cell = Cell::new(profile, kind);
-        timeout(LIMIT, (behaviour.run)(cell)).await
-    });
-    outcome.unwrap_or_else(|_| Err(Fault::Later("it hangs".to_owned())))
-}
-
 /// What the server said, without the names that differ from run to run.
 fn essence(error: &str) -> String {
     let said = ["detail=`", "cause=`"].iter().find_map(|begin| {
@@ -67,6 +54,9 @@ fn essence(error: &str) -> String {
         rest.strip_suffix('`')
     });
     let mut said = said.unwrap_or(error);
+    if let Some((_, rest)) = said.split_once("redis://127.0.0.1:") {
+        said = rest.split_once(": ").map_or(rest, |(_, rest)| rest);
+    }
     if let Some((_, rest)) = said.split_once("embedded-") {
         said = rest.split_once(": ").map_or(rest, |(_, rest)| rest);
     }

@@ -2,7 +2,9 @@
 //!
 //! A cell that does better than expected fails the test as well, so that this list and the page say what is.
 
+use crate::behaviour::ASKS;
 use crate::cell::Result;
+use crate::columns::CLIENT;
 
 /// What a cell comes to.
 #[derive(Clone, Copy, Debug)]
@@ -27,8 +29,8 @@ enum Of {
 
 struct Row(&'static str, Of, Expected);
 
-/// The column of what does not depend on the kind.
-pub(crate) const CLIENT: &str = "client";
+/// Their waiters always ask, and so does the client's own column.
+const NEVER_LISTEN: &[&str] = &["spin", "string", "quorum", CLIENT];
 
 /// The first row that names a cell counts.
 const ROWS: &[Row] = &[
@@ -52,12 +54,39 @@ const ROWS: &[Row] = &[
         Of::All,
         Fails("unknown command 'EVALSHA'"),
     ),
-    Row(
-        "Envoy",
-        Of::Kinds(&["lock", "fenced", "non-reentrant", "write", "read", "multi"]),
-        With("waiters ask"),
-    ),
+    // These kinds never listen.
+    Row("Envoy", Of::Kinds(NEVER_LISTEN), Expected::Works),
+    Row("Envoy", Of::All, With(ASKS)),
     Row("Twemproxy", Of::All, Refused("closed the connection")),
+    // Its scripts get a text from TYPE, not a status.
+    Row(
+        "jedis-mock 1.1.8",
+        Of::Kinds(&["semaphore", "permits", "latch", CLIENT]),
+        Expected::Works,
+    ),
+    Row(
+        "jedis-mock 1.1.8",
+        Of::Kinds(&["read"]),
+        Fails("0 readers are listed"),
+    ),
+    Row("jedis-mock 1.1.8", Of::All, Fails("it is not listed")),
+    // It closes a connection after each error reply.
+    Row(
+        "fakeredis 2.40.0",
+        Of::All,
+        Refused("closed the connection"),
+    ),
+    Row(
+        "Envoy 1.40.0 itself",
+        Of::Kinds(NEVER_LISTEN),
+        Expected::Works,
+    ),
+    Row("Envoy 1.40.0 itself", Of::All, With(ASKS)),
+    Row(
+        "Twemproxy itself",
+        Of::All,
+        Refused("closed the connection"),
+    ),
 ];
 
 pub(crate) fn expected(profile: &str, kind: &str) -> Expected {

@@ -25,6 +25,7 @@ use bytes::{Bytes, BytesMut};
 use resp_rs::resp3::{Frame, parse_frame};
 
 use self::boundary::Boundary;
+pub(crate) use self::resp2::pong;
 use crate::Value;
 
 /// The size limit of a reply, in encoded bytes. Far more than any script of ours returns.

@@ -295,7 +295,7 @@ pub fn is_missing() -> bool {
     *MISSING
 }
 
-fn new_folder() -> PathBuf {
+pub(super) fn new_folder() -> PathBuf {
     static FOLDERS: AtomicU64 = AtomicU64::new(0);
     let number = FOLDERS.fetch_add(1, Ordering::Relaxed);
     let folder = PathBuf::from(format!("{}-{number}", keeper::folders()));
@@ -358,7 +358,7 @@ fn spawn(
     process
 }
 
-fn end(process: &mut Child) {
+pub(super) fn end(process: &mut Child) {
     keeper::forget(process.id());
     drop(process.kill());
     drop(process.wait());
@@ -399,10 +399,10 @@ const BUS: u16 = 10_000;
 
 /// A port that is a server's, whether that runs or not, until this is dropped.
 #[derive(Debug)]
-struct Port(u16);
+pub(super) struct Port(pub(super) u16);
 
 impl Port {
-    fn reserve() -> Self {
+    pub(super) fn reserve() -> Self {
         // Those that were passed over are bound until one is found: none of them comes again.
         let mut passed = Vec::new();
         loop {

@@ -19,13 +19,21 @@ const KINDS: [&str; 6] = [
 pub(super) fn named(reply: Value) -> Incoming {
     match reply {
         Value::Array(items) if is_push(&items) => Incoming::Push(items),
-        Value::Array(items) => Incoming::Reply(Ok(match items.as_slice() {
-            [Value::Text(pong), Value::Text(number)] if pong == "pong" => {
-                Value::Text(if number.is_empty() { "PONG" } else { number }.to_owned())
-            }
-            _ => Value::Array(items),
+        Value::Array(items) => Incoming::Reply(Ok(match pong(&items) {
+            Some(pong) => Value::Text(pong.to_owned()),
+            None => Value::Array(items),
         })),
         other => Incoming::Reply(Ok(other)),
+    }
+}
+
+/// The text of a reply to PING that is an array. miniredis sends one on a connection with subscriptions in RESP3 as well.
+pub(crate) fn pong(items: &[Value]) -> Option<&str> {
+    match items {
+        [Value::Text(word), Value::Text(number)] if word == "pong" => {
+            Some(if number.is_empty() { "PONG" } else { number })
+        }
+        _ => None,
     }
 }
 

@@ -1,6 +1,7 @@
 //! Checks that replies still belong to their requests (LEDGER-6).
 
 use crate::Value;
+use crate::codec;
 use crate::request::Request;
 use crate::{Fault, PubSub};
 
@@ -83,18 +84,20 @@ impl Order {
     /// True if the reply cannot answer the oldest PING.
     fn is_no_pong(&mut self, reply: &Result<Value, String>) -> bool {
         self.pongs += 1;
-        match reply {
-            Ok(Value::Text(reply)) => {
-                let echoes = self.echoes.get_or_insert(reply != PONG);
-                *reply
-                    != if *echoes {
-                        self.pongs.to_string()
-                    } else {
-                        PONG.to_owned()
-                    }
-            }
-            Ok(_) => true,
-            Err(text) => text.starts_with("NOSCRIPT"),
-        }
+        let reply = match reply {
+            Ok(Value::Text(reply)) => Some(reply.as_str()),
+            Ok(Value::Array(items)) => codec::pong(items),
+            Ok(_) => None,
+            Err(text) => return text.starts_with("NOSCRIPT"),
+        };
+        reply.is_none_or(|reply| {
+            let echoes = self.echoes.get_or_insert(reply != PONG);
+            reply
+                != if *echoes {
+                    self.pongs.to_string()
+                } else {
+                    PONG.to_owned()
+                }
+        })
     }
 }

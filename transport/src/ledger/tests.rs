@@ -690,6 +690,28 @@ fn a_wrong_answer_to_ping_ends_the_connection() {
         (Ok(numbered_pong(1)), true),
         (Ok(numbered_pong(2)), false),
         (Ok(Value::Text("PONG".into())), true),
+        // Within subscriptions.
+        (
+            Ok(Value::Array(vec![
+                Value::Text("pong".into()),
+                numbered_pong(1),
+            ])),
+            true,
+        ),
+        (
+            Ok(Value::Array(vec![
+                Value::Text("pong".into()),
+                numbered_pong(2),
+            ])),
+            false,
+        ),
+        (
+            Ok(Value::Array(vec![
+                Value::Text("ping".into()),
+                numbered_pong(1),
+            ])),
+            false,
+        ),
         (
             Err("NOPERM this user has no permissions to run the 'ping' command"),
             true,

