@@ -65,7 +65,8 @@ impl Client {
     ///
     /// # Redis cost
     ///
-    /// Three connections.
+    /// Three connections, with one round trip each for the handshake. The first one may take up to two more on a server
+    /// that refuses `HELLO` or scripts without keys.
     ///
     /// # Cancel safety
     ///

@@ -222,6 +222,17 @@ pub enum Error {
         /// The answer of Redis.
         detail: String,
     },
+    /// The server cannot do what this kind of lock needs, as the client has learned when it connected.
+    ///
+    /// Nothing was sent, and nothing is held. Use another kind or another server: a [preflight](crate::Client::preflight)
+    /// says what works.
+    #[error("the server cannot do this: name=`{name}`, reason=`{reason}`")]
+    Unsupported {
+        /// The lock, or the call.
+        name: Arc<str>,
+        /// What is missing, with the words of the server.
+        reason: String,
+    },
     /// The deployment gives less than [`ClientBuilder::require`](crate::ClientBuilder::require) asks for.
     ///
     /// No lock was touched, and the connections are closed. An operator must check the servers, or the
@@ -306,6 +317,7 @@ impl Error {
             Error::StaleToken { .. } => "stale_token",
             Error::Quorum { .. } => "quorum",
             Error::Protocol { .. } => "protocol",
+            Error::Unsupported { .. } => "unsupported",
             Error::Requirements { .. } => "requirements",
             Error::Closed => "closed",
             Error::Forked => "forked",
@@ -322,6 +334,7 @@ impl Error {
                 | Error::NotDurable { .. }
                 | Error::Quorum { .. }
                 | Error::Protocol { .. }
+                | Error::Unsupported { .. }
         )
     }
 

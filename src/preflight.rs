@@ -6,14 +6,16 @@
 
 // | file | what it does |
 // | --- | --- |
-// | `asked`, `probe`, `rights` | ask one server |
+// | `ask`, `probe`, `rights` | ask one server |
 // | `answers` | parses its answers |
 // | `node` | what was found |
+// | `abilities` | what the server can do, and which uses work |
 // | `findings` | what that means for locks |
 // | `failover` | what the sentinels report, and whether holds outlast a failover |
 // | `guarantee` | what it means for the deployment as a whole |
 // | `requirements` | whether it is enough |
 
+mod abilities;
 mod answers;
 mod ask;
 mod failover;
@@ -30,6 +32,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use self::abilities::UsesOfServer;
 use self::ask::Ask;
 use self::failover::SentinelState;
 use self::findings::Context;
@@ -175,8 +178,9 @@ impl<'a> PreflightCheck<'a> {
             return Err(Error::Closed);
         }
         let deployment = session.calls.transport.kind();
+        probe::ask_for_messages(session, &needed).await;
         let nodes = session.calls.transport.all_nodes().into_iter();
-        let asked = nodes.map(|node| report(session, node, &needed));
+        let asked = nodes.map(|node| report(session, node, &needed, &self.uses));
         let mut nodes = futures_util::future::join_all(asked).await;
         nodes.sort_by(|left, right| left.server.cmp(&right.server));
         let sentinels = match deployment {
@@ -217,13 +221,26 @@ impl<'a> IntoFuture for PreflightCheck<'a> {
     }
 }
 
-async fn report(session: &Arc<Session>, node: NodeId, needed: &NeededRights) -> NodeReport {
+async fn report(
+    session: &Arc<Session>,
+    node: NodeId,
+    needed: &NeededRights,
+    uses: &[Use],
+) -> NodeReport {
     let server = session.calls.transport.server_of(node);
     let state = match session.calls.transport.kind() {
         DeploymentKind::Embedded => Ok(ServerState::embedded()),
         _ => probe::look(Ask { session, node }, &server, needed).await,
     };
-    NodeReport { server, state }
+    let mut abilities = session.calls.transport.abilities(node);
+    if let Ok(state) = &state {
+        abilities.sharded_messages = abilities.sharded_messages.or(state.sharded_pubsub);
+    }
+    NodeReport {
+        server,
+        state,
+        uses: UsesOfServer::new(uses, abilities),
+    }
 }
 
 impl fmt::Display for Preflight {

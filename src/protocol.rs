@@ -16,6 +16,7 @@ pub(crate) mod kind;
 pub(crate) mod latch;
 pub(crate) mod lock;
 pub(crate) mod multi;
+pub(crate) mod needs;
 pub(crate) mod permit;
 pub(crate) mod read_write;
 pub(crate) mod replies;

@@ -38,7 +38,7 @@ pub(crate) mod wait;
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -166,8 +166,6 @@ impl Session {
             client_id: parts.client_id,
             next_id: AtomicU64::new(1),
             reply_keys: ReplyKeys::default(),
-            has_no_messages: AtomicBool::new(false),
-            scripts_need_keys: AtomicBool::new(false),
         });
         let holds = Holds {
             calls: calls.clone(),

@@ -16,14 +16,16 @@ use crate::error::{Cause, ConfigError, Error};
 use crate::session::background::{self, Thread};
 use crate::session::{Parts, Reported, Session};
 use crate::stats::Counters;
-use crate::transport::{IfUnreachable, Runtimes, Setup, Transport};
+use crate::transport::{IfUnreachable, Runtimes, Servers, Setup, Transport};
 
 impl ClientBuilder {
     /// Checks the settings and connects.
     ///
     /// # Redis cost
     ///
-    /// Three connections. With [requirements](ClientBuilder::require), also a [preflight](Client::preflight).
+    /// Three connections, with one round trip each for the handshake. The first one may take up to two more on a server
+    /// that refuses `HELLO` or scripts without keys.
+    /// With [requirements](ClientBuilder::require), also a [preflight](Client::preflight).
     ///
     /// # Cancel safety
     ///
@@ -48,7 +50,9 @@ impl ClientBuilder {
     ///
     /// # Redis cost
     ///
-    /// Three connections. With [requirements](ClientBuilder::require), also a [preflight](Client::preflight).
+    /// Three connections, with one round trip each for the handshake. The first one may take up to two more on a server
+    /// that refuses `HELLO` or scripts without keys.
+    /// With [requirements](ClientBuilder::require), also a [preflight](Client::preflight).
     ///
     /// # Cancel safety
     ///
@@ -90,6 +94,7 @@ impl ClientBuilder {
             events: Arc::new(reported.clone()),
             runtimes,
             sharded_pubsub: self.sharded_pubsub,
+            servers: Servers::default(),
         };
         let url: Arc<str> = deployment.to_string().into();
         let transport = Transport::connect(deployment, setup, if_unreachable).await;

@@ -1,6 +1,7 @@
 //! What a client learns about its servers: their locks, their connections, and what they guarantee.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::Client;
 use crate::connections::Connection;
@@ -9,6 +10,7 @@ use crate::error::Error;
 use crate::locks::LockList;
 use crate::preflight::{PreflightCheck, Requirements};
 use crate::protocol::existence;
+use crate::transport::{CallError, Lane};
 
 /// The key that [`Client::ping`] names if it must name one. It never exists.
 const PING: &str = "leasehold_ping";
@@ -132,12 +134,12 @@ impl Client {
     ///
     /// The server runs a script that does nothing, on the connection that acquisitions use. The script
     /// touches no key, unless the server refuses scripts without one: then it asks whether `leasehold_ping`
-    /// exists, after the prefix of keys. So a success does not show whether the server accepts writes, or which
+    /// exists, after the prefix of keys. A server that runs no scripts is asked that by `EXISTS`. So a success does not show whether the server accepts writes, or which
     /// keys the user may access.
     ///
     /// # Redis cost
     ///
-    /// 1 round trip, or 2.
+    /// 1 round trip.
     ///
     /// # Cancel safety
     ///
@@ -158,24 +160,27 @@ impl Client {
                 .ask(&name, call, |reply| existence::missing(reply, number))
                 .await
         };
-        match ask(vec![]).await {
-            // Some servers refuse every script without a key.
-            Err(refused @ Error::Protocol { .. }) => {
-                let key = format!("{}{PING}", calls.settings.key_prefix);
-                ask(vec![Arc::from(key)])
-                    .await
-                    .map_err(|_| refused)
-                    .map(drop)
-            }
-            answer => answer.map(drop),
+        let key: Arc<str> = Arc::from(format!("{}{PING}", calls.settings.key_prefix));
+        let node = calls.transport.node_of(&key);
+        if calls.transport.abilities(node).why_no_scripts().is_some() {
+            let words: [&[u8]; 2] = [b"EXISTS", key.as_bytes()];
+            let reply = calls.transport.command(node, Lane::Caller, &words).await;
+            let failed = |error: CallError| Error::from_call(&name, Duration::ZERO, error);
+            return reply.map(drop).map_err(failed);
         }
+        let keys = if calls.transport.wants_keys() {
+            vec![key]
+        } else {
+            vec![]
+        };
+        ask(keys).await.map(drop)
     }
 
     /// Inspects the servers, and reports in words which guarantee this deployment gives.
     ///
     /// Use it when a program starts, or as an operator. It writes nothing. The report covers the version,
-    /// replicas, eviction, persistence, clock, round trip and cluster settings of each server, and the rights
-    /// that the user of this client lacks. With sentinels
+    /// replicas, eviction, persistence, clock, round trip and cluster settings of each server, what the server can do and
+    /// which kinds of locks work there, and the rights that the user of this client lacks. With sentinels
     /// or in a cluster, it compares the duration of a failover with the client's lease. What the user has no
     /// right to see is reported as unknown.
     ///
@@ -184,7 +189,7 @@ impl Client {
     ///
     /// # Redis cost
     ///
-    /// 14 commands for each server, or 15 in a cluster, in 9 round trips. All servers are asked concurrently.
+    /// One subscription, which is ended again. 14 commands for each server, or 15 in a cluster, in 9 round trips. All servers are asked concurrently.
     /// Each sentinel gets two commands, in one more round trip.
     ///
     /// # Cancel safety

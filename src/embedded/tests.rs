@@ -16,8 +16,8 @@ use super::EmbeddedRedis;
 use super::testing::{LinkControl, Reply, Restart};
 use crate::protocol::{Arg, Call, Script, Value, lock};
 use crate::transport::{
-    CallError, IfUnreachable, Lane, Missed, Runtimes, Setup, ShardedPubSub, Timing, Transport,
-    TransportEvents,
+    CallError, IfUnreachable, Lane, Missed, Runtimes, Servers, Setup, ShardedPubSub, Timing,
+    Transport, TransportEvents,
 };
 
 const TIMEOUT: Duration = Duration::from_secs(1);
@@ -67,6 +67,7 @@ fn transport(redis: &EmbeddedRedis, runtime: &Handle) -> (Transport, Arc<Recorde
             own: runtime.clone(),
         },
         sharded_pubsub: ShardedPubSub::Auto,
+        servers: Servers::default(),
     };
     let connected = Transport::connect(redis.deployment(), setup, IfUnreachable::RetryLater);
     let connected = connected.now_or_never().expect("it needs no await");

@@ -75,7 +75,7 @@ type Step = (Cursor, Vec<Found>);
 impl Search<'_> {
     /// One step on a node. A script does it all, unless the server has refused it.
     async fn step(&self, node: NodeId, cursor: &Cursor) -> Result<Step, Error> {
-        if self.calls.scripts_need_keys() {
+        if self.calls.transport.wants_declared_keys() {
             return self.step_by_key(node, cursor).await;
         }
         let call = scan::step(cursor, &self.pattern, STEP, self.publish);
@@ -83,7 +83,7 @@ impl Search<'_> {
             Err(CallError::Refused(_)) => {
                 // Whatever the reason is, the other way works, or tells the reason as well.
                 let step = self.step_by_key(node, cursor).await?;
-                self.calls.note_scripts_need_keys();
+                self.calls.transport.note_undeclared_keys_refused(node);
                 Ok(step)
             }
             reply => self.understood(reply, scan::found),

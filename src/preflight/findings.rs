@@ -5,9 +5,11 @@ mod failover;
 use std::fmt;
 use std::time::Duration;
 
+use super::abilities::UsesOfServer;
 use super::failover::SentinelState;
 use super::node::{Flavour, NodeReport, Persistence, Rights, ServerState, Version};
 use crate::durability::Durability;
+use crate::protocol::needs::Verdict;
 use crate::transport::DeploymentKind;
 
 /// A fact about a server or the sentinels that matters for locks.
@@ -122,6 +124,7 @@ pub(super) fn of(report: &NodeReport, context: &Context) -> Vec<Finding> {
                 failover::cluster(&mut findings, state, cluster, context.lease);
             }
             times(&mut findings, state, context);
+            uses(&mut findings, &report.uses);
             rights(&mut findings, state, context);
         }
     }
@@ -318,6 +321,18 @@ fn times(findings: &mut Findings<'_>, state: &ServerState, context: &Context) {
              longer lease",
             context.lease
         ));
+    }
+}
+
+fn uses(findings: &mut Findings<'_>, uses: &UsesOfServer) {
+    for (verdict, uses) in uses.by_verdict() {
+        match verdict {
+            Verdict::Works => {}
+            Verdict::With(how) => findings.info(format!("{uses}: {how}")),
+            Verdict::Refused(reason) => {
+                findings.danger(format!("{uses}: refused before anything is sent: {reason}"));
+            }
+        }
     }
 }
 

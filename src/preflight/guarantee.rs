@@ -178,6 +178,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::preflight::abilities::UsesOfServer;
     use crate::preflight::node::Replica;
 
     fn node(persistence: Persistence) -> NodeReport {
@@ -189,6 +190,7 @@ mod tests {
         };
         NodeReport {
             server: "a:1".to_owned(),
+            uses: UsesOfServer::default(),
             state: Ok(state),
         }
     }
@@ -251,6 +253,7 @@ mod tests {
     fn what_the_user_may_not_see_is_not_promised() {
         let hidden = NodeReport {
             server: "a:1".to_owned(),
+            uses: UsesOfServer::default(),
             state: Ok(ServerState::default()),
         };
         let guarantee = of(DeploymentKind::Single, None, &[hidden]);

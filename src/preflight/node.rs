@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use super::abilities::UsesOfServer;
 use crate::error::Error;
 
 /// A server and its state.
@@ -12,6 +13,8 @@ pub(super) struct NodeReport {
     pub(super) server: String,
     /// The state of the server, or why it could not be asked.
     pub(super) state: Result<ServerState, Error>,
+    /// What it can do, and what follows.
+    pub(super) uses: UsesOfServer,
 }
 
 /// The state of a server, as it reports it. `None` means that the user has no right to see it, or that the
@@ -228,11 +231,11 @@ impl ServerState {
     }
 }
 
-/// The server and its state, on one line each.
+/// The server and its state, on one line each, and then what it can do.
 impl fmt::Display for NodeReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.state {
-            Ok(state) => writeln!(f, "{}\n  {state}", self.server),
+            Ok(state) => write!(f, "{}\n  {state}\n{}", self.server, self.uses),
             Err(_) => writeln!(f, "{}\n  not reached", self.server),
         }
     }

@@ -13,7 +13,8 @@ use super::node::{
 use super::rights::{self, NeededRights};
 use crate::error::Error;
 use crate::protocol::Value;
-use crate::transport::{CallError, DeploymentKind};
+use crate::session::Session;
+use crate::transport::{CallError, DeploymentKind, Transport};
 
 /// How often the round trip is measured.
 const PINGS: usize = 5;
@@ -136,6 +137,25 @@ pub(super) async fn look(
     // The call takes nothing, so a lost reply leaves nothing in doubt.
     state
         .map_err(|error| Error::from_call(&Arc::from(server), Duration::ZERO, error.took_nothing()))
+}
+
+/// Subscribes to a channel and unsubscribes again, unless the server is known to have no messages. The transport
+/// notes a refusal.
+pub(super) async fn ask_for_messages(session: &Session, needed: &NeededRights) {
+    let (calls, channel) = (&session.calls, &needed.channel);
+    if !calls.polls_only() {
+        // CANCEL: the drop unsubscribes.
+        let _unsubscribes = Unsubscribes(&calls.transport, channel);
+        drop(calls.transport.subscribe(channel, "").await);
+    }
+}
+
+struct Unsubscribes<'a>(&'a Transport, &'a Arc<str>);
+
+impl Drop for Unsubscribes<'_> {
+    fn drop(&mut self) {
+        self.0.unsubscribe(self.1);
+    }
 }
 
 fn program(info: &Fields) -> (Option<Flavour>, Option<Version>) {

@@ -1,6 +1,7 @@
 //! The rights that the client's user lacks for its uses.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use super::ask::Ask;
 use super::node::Rights;
@@ -21,6 +22,8 @@ pub(super) struct NeededRights {
     key: String,
     further_keys: BTreeSet<String>,
     channels: BTreeSet<String>,
+    /// A channel like that of a waiter in a fair queue. No waiter listens to this one.
+    pub(super) channel: Arc<str>,
 }
 
 impl NeededRights {
@@ -46,7 +49,9 @@ impl NeededRights {
                 channels.insert(resource.channel_of("preflight").to_string());
             }
         }
+        let channel = Resource::new(Kind::Fair, prefix, name)?.channel_of("preflight");
         Ok(NeededRights {
+            channel,
             uses: uses.to_vec(),
             key,
             further_keys,
@@ -145,7 +150,15 @@ pub(super) async fn ask(ask: Ask<'_>, needed: &NeededRights) -> Rights {
         }
     }));
     let questions = needed.questions(&sent, wakes);
-    let mut words = vec!["EVAL".to_owned(), rights::SCRIPT.to_owned(), "0".to_owned()];
+    if let Some(reason) = transport.abilities(ask.node).why_no_scripts() {
+        return Rights::Unknown { reason };
+    }
+    let mut words = vec!["EVAL".to_owned(), rights::SCRIPT.to_owned()];
+    if transport.wants_keys() {
+        words.extend(["1".to_owned(), needed.key.clone()]);
+    } else {
+        words.push("0".to_owned());
+    }
     for question in &questions {
         words.push(question.words.len().to_string());
         words.extend(question.words.iter().cloned());

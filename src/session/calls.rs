@@ -10,7 +10,7 @@ pub(super) mod reply_times;
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -40,10 +40,6 @@ pub(crate) struct Calls {
     pub(super) client_id: ClientId,
     pub(super) next_id: AtomicU64,
     pub(super) reply_keys: ReplyKeys,
-    /// The server does not know SUBSCRIBE.
-    pub(super) has_no_messages: AtomicBool,
-    /// The server refuses scripts without keys.
-    pub(super) scripts_need_keys: AtomicBool,
 }
 
 impl Calls {
@@ -74,15 +70,6 @@ impl Calls {
         self.transport.command(node, Lane::Caller, words).await
     }
 
-    /// Whether the server refuses scripts without keys, and can be searched all the same.
-    pub(crate) fn scripts_need_keys(&self) -> bool {
-        self.scripts_need_keys.load(Relaxed)
-    }
-
-    pub(crate) fn note_scripts_need_keys(&self) {
-        self.scripts_need_keys.store(true, Relaxed);
-    }
-
     pub(crate) async fn call(&self, lane: Lane, call: Call) -> Result<Value, CallError> {
         count(&self.counters.calls);
         let sent = Instant::now();
@@ -100,17 +87,8 @@ impl Calls {
     }
 
     /// Whether waiters poll because no message would wake them.
-    pub(super) fn polls_only(&self) -> bool {
-        self.settings.wake == Wake::Poll || self.has_no_messages.load(Relaxed)
-    }
-
-    /// A subscription was refused. False if that concerns only this user or this channel.
-    pub(super) fn note_refused_subscription(&self, fault: &Fault) -> bool {
-        let has_none = !fault.is_missing_right();
-        if has_none {
-            self.has_no_messages.store(true, Relaxed);
-        }
-        has_none
+    pub(crate) fn polls_only(&self) -> bool {
+        self.settings.wake == Wake::Poll || self.transport.has_no_messages()
     }
 
     /// How many keys one call may name, if it would name `most`.

@@ -71,7 +71,12 @@ impl Cell {
 
 #[expect(clippy::needless_pass_by_value, reason = "for map_err")]
 pub(crate) fn said(error: Error) -> Fault {
-    Fault::Later(error.to_string())
+    let text = error.to_string();
+    match error {
+        // Nothing was sent, so that is as good as at the start.
+        Error::Unsupported { .. } => Fault::AtStart(text),
+        _ => Fault::Later(text),
+    }
 }
 
 #[expect(clippy::fn_params_excessive_bools, reason = "a claim")]

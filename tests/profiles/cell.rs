@@ -30,11 +30,16 @@ pub(crate) async fn run(behaviour: &Behaviour, cell: Cell, limit: Duration) -> O
 pub(crate) fn sum(outcomes: impl IntoIterator<Item = (&'static str, Outcome)>) -> Result {
     let (mut refused, mut failed, mut with) = (None, Vec::new(), BTreeSet::new());
     let mut words = None;
+    let mut is_first = true;
     for (behaviour, outcome) in outcomes {
+        let is_first = std::mem::take(&mut is_first);
         match outcome {
             Ok(note) => with.extend(note),
-            Err(Fault::AtStart(why)) => refused = refused.or(Some(why)),
-            Err(Fault::Later(why)) => {
+            // What cannot be taken is refused as a whole. A refusal of something else is a failure.
+            Err(Fault::AtStart(why)) if refused.is_some() || is_first => {
+                refused = refused.or(Some(why));
+            }
+            Err(Fault::AtStart(why) | Fault::Later(why)) => {
                 failed.push(behaviour);
                 words = words.or(Some(why));
             }
@@ -49,10 +54,12 @@ pub(crate) fn sum(outcomes: impl IntoIterator<Item = (&'static str, Outcome)>) -
 
 /// What the server said, without the names that differ from run to run.
 fn essence(error: &str) -> String {
-    let said = ["detail=`", "cause=`"].iter().find_map(|begin| {
-        let (_, rest) = error.split_once(begin)?;
-        rest.strip_suffix('`')
-    });
+    let said = ["detail=`", "cause=`", "reason=`"]
+        .iter()
+        .find_map(|begin| {
+            let (_, rest) = error.split_once(begin)?;
+            rest.strip_suffix('`')
+        });
     let mut said = said.unwrap_or(error);
     if let Some((_, rest)) = said.split_once("redis://127.0.0.1:") {
         said = rest.split_once(": ").map_or(rest, |(_, rest)| rest);

@@ -36,28 +36,33 @@ const NEVER_LISTEN: &[&str] = &["spin", "string", "quorum", CLIENT];
 const ROWS: &[Row] = &[
     Row(
         "Alibaba Tair, cluster behind a proxy",
-        Of::Kinds(&[CLIENT]),
-        Fails("number of keys"),
-    ),
-    Row(
-        "Alibaba Tair, cluster behind a proxy",
         Of::All,
         Fails("bad lua script"),
     ),
     Row(
         "Garnet, without --lua",
-        Of::All,
-        Fails("Lua scripting support disabled"),
+        Of::Kinds(&[CLIENT]),
+        Expected::Works,
     ),
+    Row(
+        "Garnet, without --lua",
+        Of::All,
+        Refused("runs no scripts: ERR This instance has Lua scripting support disabled"),
+    ),
+    Row("OCI Cache, sharded", Of::Kinds(&[CLIENT]), Expected::Works),
     Row(
         "OCI Cache, sharded",
         Of::All,
-        Fails("unknown command 'EVALSHA'"),
+        Refused("runs no scripts: ERR unknown command 'EVAL'"),
     ),
     // These kinds never listen.
     Row("Envoy", Of::Kinds(NEVER_LISTEN), Expected::Works),
     Row("Envoy", Of::All, With(ASKS)),
-    Row("Twemproxy", Of::All, Refused("closed the connection")),
+    Row(
+        "Twemproxy",
+        Of::All,
+        Refused("answers PING, but does not take CLIENT SETNAME"),
+    ),
     // Its scripts get a text from TYPE, not a status.
     Row(
         "jedis-mock 1.1.8",
@@ -85,7 +90,7 @@ const ROWS: &[Row] = &[
     Row(
         "Twemproxy itself",
         Of::All,
-        Refused("closed the connection"),
+        Refused("answers PING, but does not take CLIENT SETNAME"),
     ),
 ];
 

@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use futures::future::try_join_all;
-use leasehold::settings::Credentials;
-use leasehold::{Ended, HoldState, Lease, Lock, LockGuard, Owner};
+use leasehold::preflight::Use;
+use leasehold::settings::{Credentials, Durability};
+use leasehold::{Client, Ended, Error, HoldState, Lease, Lock, LockGuard, Owner};
 use tokio::time::{sleep, timeout};
 
 use crate::behaviour::{Behaviour, Cell, Fault, Outcome, behaviours, ensure, later, said, woken};
@@ -33,10 +34,9 @@ pub(crate) const OF_KINDS: &[Behaviour] = behaviours! {
 /// For the client, whatever it locks. The kind is the plain lock.
 pub(crate) const OF_CLIENTS: &[Behaviour] = behaviours! {
     "ping": ping,
-    "preflight": preflight,
+    "preflight": preflight_says,
     "log in again": log_in_again,
     "ask once": ask_once,
-    "preflight asks once": preflight_asks_once,
 };
 
 /// For a client of a server that does not say what it refused.
@@ -244,6 +244,33 @@ async fn preflight(cell: Cell) -> Outcome {
     Ok(None)
 }
 
+/// It says beforehand which kinds work, and how.
+async fn preflight_says(cell: Cell) -> Outcome {
+    let client = cell.client().await?;
+    let report = client.preflight().uses([Use::Lock]).await.map_err(said)?;
+    let report = report.to_string();
+    let taken = cell.lock(&client).lock().await;
+    let is_refused = matches!(taken, Err(Error::Unsupported { .. }));
+    let says = |text: &str, holds: bool| {
+        let what = format!("the preflight is wrong about `{text}`: {report}");
+        ensure(report.contains(text) == holds, &what)
+    };
+    says("refused, because the server runs no scripts", is_refused)?;
+    let profile = cell
+        .backend
+        .engine()
+        .profile()
+        .expect("it was made with one");
+    let mut refused = profile.refused.iter().flat_map(|all| all.commands);
+    let is_silent = refused.any(|command| *command == "SUBSCRIBE");
+    says(
+        "waiters ask, because the server has no messages: lock",
+        is_silent,
+    )?;
+    says("works: lock", !is_refused && !is_silent)?;
+    Ok(None)
+}
+
 /// Nothing is lost when the server ends connections whose login is old.
 async fn log_in_again(cell: Cell) -> Outcome {
     let engine = cell.backend.engine();
@@ -263,28 +290,41 @@ async fn log_in_again(cell: Cell) -> Outcome {
     Ok(None)
 }
 
-/// No connection sends a refused command twice, however long it lives.
+/// No connection sends a refused command twice, whatever is asked of it, and however long it lives.
 async fn ask_once(cell: Cell) -> Outcome {
     let (client, other) = (cell.client().await?, cell.client().await?);
+    let durable = cell
+        .backend
+        .engine()
+        .builder()
+        .durability(Durability::replicas(1));
+    let durable = durable.connect().await.map_err(said)?;
     for _ in 0..2 {
-        let guard = cell.lock(&client).lock().await.map_err(said)?;
-        let second = cell.lock(&other);
-        let waiter = second.lock();
-        let release = async {
-            sleep(cell.leases()).await;
-            guard.unlock().await
-        };
-        let (taken, released) = futures::future::join(waiter, release).await;
-        released.map_err(said)?;
-        taken.map_err(said)?.unlock().await.map_err(said)?;
+        // Whether each of these works is the subject of other behaviours.
+        drop(client.ping().await);
+        drop(client.preflight().await);
+        drop(client.locks("*").await);
+        drop(client.deadlocks().await);
+        drop(client.connections().await);
+        drop(cell.lock(&durable).try_lock_now(Lease::Renewed).await);
+        match wait_and_take(&cell, &client, &other).await {
+            Ok(()) | Err(Fault::AtStart(_)) => {}
+            Err(fault) => return Err(fault),
+        }
     }
     no_repetition(&cell)
 }
 
-async fn preflight_asks_once(cell: Cell) -> Outcome {
-    let client = cell.client().await?;
-    client.preflight().await.map_err(said)?;
-    no_repetition(&cell)
+async fn wait_and_take(cell: &Cell, holder: &Client, waiter: &Client) -> Result<(), Fault> {
+    let guard = cell.lock(holder).lock().await.map_err(said)?;
+    let second = cell.lock(waiter);
+    let release = async {
+        sleep(cell.leases()).await;
+        guard.unlock().await
+    };
+    let (taken, released) = futures::future::join(second.lock(), release).await;
+    released.map_err(said)?;
+    taken.map_err(said)?.unlock().await.map_err(said)
 }
 
 fn no_repetition(cell: &Cell) -> Outcome {

@@ -1,44 +1,266 @@
-//! What a server can do, as learned at the start of a connection.
+//! What the servers of a client can do. No other file remembers anything about a server.
+//!
+//! | ability | learned from | asked |
+//! | --- | --- | --- |
+//! | protocol | the reply to HELLO, or a connection that ends instead | by the first connection, and after [`REMEMBERED`] |
+//! | scripts | EVALSHA without keys, sent with HELLO; if refused, EVAL with a key | the same |
+//! | messages | a refused SUBSCRIBE | by the first waiter |
+//! | messages within a shard | PUBSUB SHARDNUMSUB | by the first look at the layout of a cluster |
+//! | undeclared keys | a refused search for locks | by the first search |
+//! | keys of several slots | a refused script | by the first script with many keys |
+//! | other commands | an error that says that the command is unknown, or not permitted | when they are first needed |
+//!
+//! All connections of a client to one address share what they have learned. It is forgotten when a connection meets a
+//! server with another run id there.
+//!
+//! # Bounds
+//!
+//! An entry for each server in use, and at most [`SERVERS_MAX`] others. The commands in an entry are those that this
+//! library sends.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::time::{Duration, Instant};
 
+use super::cluster::Redirect;
+use super::endpoint::{Endpoint, HostPort};
+use super::protocol::Protocol;
+use super::request::CallOutcome;
 use crate::sync::Mutex;
+use crate::{Call, CallError, Fault, sort_error_reply};
 
-/// How long the protocol of a server is remembered. After that, HELLO is sent again, because the server may have been
-/// upgraded, or another one may answer at its address.
+/// How long the protocol and the scripts of a server are remembered for new connections. After that, the next one asks
+/// again, because the server may have been upgraded, or another one may answer at its address.
 const REMEMBERED: Duration = Duration::from_secs(10 * 60);
 
-/// What the server of one connection can do.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Abilities {
-    pub(super) protocol: Protocol,
-}
+/// How long a command that this user may not run is not sent again. The user may get the right.
+const FORBIDDEN: Duration = Duration::from_secs(60);
 
-/// The protocol of a connection.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Protocol {
-    #[default]
-    Resp3,
-    /// The server refuses HELLO 3. Every server and every proxy speaks this protocol.
-    Resp2,
-}
+/// The number of entries beyond which those of servers that are not in use are dropped.
+const SERVERS_MAX: usize = 256;
 
-/// The protocol of a server, as the last connection learned it.
+/// Commands whose second word is a part of their name.
+const CONTAINERS: [&str; 6] = ["ACL", "CLIENT", "CLUSTER", "COMMAND", "CONFIG", "PUBSUB"];
+
+/// What is known about the servers of a client, by the address at which each is reached.
+#[derive(Clone, Default)]
+pub struct Servers(Arc<Mutex<HashMap<HostPort, Arc<Known>>>>);
+
+/// What is known about the server at one address. Its connections share this.
 #[derive(Default)]
-pub(super) struct KnownProtocol(Mutex<Option<(Protocol, Instant)>>);
+pub(super) struct Known {
+    learned: Mutex<Learned>,
+    /// Whether some scripts are refused. Each call looks at this.
+    refuses_scripts: AtomicBool,
+}
 
-impl KnownProtocol {
-    /// `None` if no connection has learned it for a while.
-    pub(super) fn get(&self) -> Option<Protocol> {
-        let known = *self.0.lock();
-        known.and_then(|(protocol, since)| (since.elapsed() < REMEMBERED).then_some(protocol))
+#[derive(Default)]
+struct Learned {
+    run_id: Option<Arc<str>>,
+    /// When a handshake has asked for the protocol and the scripts.
+    asked: Option<Instant>,
+    /// When each command was refused.
+    refused: BTreeMap<String, Instant>,
+    abilities: Abilities,
+}
+
+/// What a server can do. `None` and empty: nothing is known, so it counts as able.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Abilities {
+    /// The protocol of its connections.
+    pub protocol: Option<Protocol>,
+    /// Which scripts it runs.
+    pub scripts: Option<Scripts>,
+    /// With which words it refused SUBSCRIBE, if it did.
+    pub no_messages: Option<Fault>,
+    /// Whether it has SPUBLISH and SSUBSCRIBE.
+    pub sharded_messages: Option<bool>,
+    /// Whether it refused a script that found its keys itself.
+    pub declared_keys_only: bool,
+    /// Whether it refused a call about keys of several slots, as a proxy of a cluster does.
+    pub one_slot_only: bool,
+    /// The commands that it does not know, or that this user may not run, and its words.
+    pub refused: BTreeMap<String, Fault>,
+}
+
+/// The scripts that a server runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "there are no others")]
+pub enum Scripts {
+    /// Every script.
+    Any,
+    /// Only scripts that name a key.
+    WithKeys,
+    /// None. These are its words.
+    None(Fault),
+}
+
+impl Abilities {
+    /// The reason if the server runs no scripts.
+    pub fn why_no_scripts(&self) -> Option<String> {
+        match &self.scripts {
+            Some(Scripts::None(words)) => Some(format!("the server runs no scripts: {words}")),
+            _ => None,
+        }
+    }
+}
+
+impl Servers {
+    /// The entry of the server that is reached there.
+    pub(super) fn at(&self, endpoint: &Endpoint) -> Arc<Known> {
+        let mut all = self.0.lock();
+        if all.len() >= SERVERS_MAX {
+            all.retain(|_, known| is_in_use(known));
+        }
+        all.entry(endpoint.host_port()).or_default().clone()
     }
 
-    pub(super) fn learn(&self, protocol: Protocol) {
-        *self.0.lock() = Some((protocol, Instant::now()));
+    /// Whether this is true of a server in use.
+    pub(super) fn any(&self, holds: impl Fn(&Abilities) -> bool) -> bool {
+        let all = self.0.lock();
+        let mut used = all.values().filter(|known| is_in_use(known));
+        used.any(|known| holds(&known.learned.lock().abilities))
+    }
+}
+
+fn is_in_use(known: &Arc<Known>) -> bool {
+    Arc::strong_count(known) > 1
+}
+
+impl Known {
+    pub(super) fn abilities(&self) -> Abilities {
+        self.learned.lock().abilities.clone()
     }
 
-    pub(super) fn forget(&self) {
-        *self.0.lock() = None;
+    /// Called before a handshake. Afterwards, `None` means that the handshake must ask.
+    pub(super) fn begin(&self) -> (Option<Protocol>, Option<Scripts>) {
+        let mut learned = self.learned.lock();
+        let is_old = |asked: Instant| asked.elapsed() >= REMEMBERED;
+        if learned.asked.is_some_and(is_old) {
+            learned.asked = None;
+            learned.abilities.protocol = None;
+            learned.abilities.scripts = None;
+        }
+        let Abilities {
+            protocol, scripts, ..
+        } = &learned.abilities;
+        (*protocol, scripts.clone())
+    }
+
+    /// A connection has reached the server with this run id. What was known about another one does not count.
+    pub(super) fn met(&self, run_id: Option<&str>) {
+        let mut learned = self.learned.lock();
+        let Some(met) = run_id else { return };
+        if learned.run_id.as_deref().is_some_and(|known| known != met) {
+            let protocol = learned.abilities.protocol;
+            *learned = Learned {
+                asked: learned.asked,
+                ..Learned::default()
+            };
+            learned.abilities.protocol = protocol;
+        }
+        learned.run_id.get_or_insert_with(|| Arc::from(met));
+    }
+
+    pub(super) fn speaks(&self, protocol: Protocol) {
+        let mut learned = self.learned.lock();
+        learned.asked.get_or_insert_with(Instant::now);
+        learned.abilities.protocol = Some(protocol);
+    }
+
+    /// `None` if the server does not say.
+    pub(super) fn runs(&self, scripts: Option<Scripts>) {
+        let Some(scripts) = scripts else { return };
+        let refuses = scripts != Scripts::Any;
+        self.learned.lock().abilities.scripts = Some(scripts);
+        self.refuses_scripts.store(refuses, Ordering::Relaxed);
+    }
+
+    /// Fails if the server is known to refuse the script of the call.
+    pub(super) fn check_call(&self, call: &Call) -> Result<(), CallError> {
+        if !self.refuses_scripts.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let abilities = &self.learned.lock().abilities;
+        let reason = abilities.why_no_scripts().or_else(|| {
+            let lacks_key = call.keys.is_empty() && abilities.scripts == Some(Scripts::WithKeys);
+            lacks_key.then(|| "the server refuses scripts without keys".to_owned())
+        });
+        reason.map_or(Ok(()), |reason| Err(CallError::Unsupported(Fault(reason))))
+    }
+
+    /// The server has refused a subscription. If that concerns neither this user nor this node, it has no messages.
+    pub(super) fn subscription_refused(&self, error: &CallError) {
+        if let CallError::Refused(fault) = error
+            && !fault.is_missing_right()
+            && Redirect::of(error).is_none()
+        {
+            let no_messages = &mut self.learned.lock().abilities.no_messages;
+            no_messages.get_or_insert_with(|| fault.clone());
+        }
+    }
+
+    /// Whether the server has messages within a shard, by its answer to PUBSUB SHARDNUMSUB. Without an answer, nothing
+    /// is decided: if releases were published in another way than waiters subscribe, no waiter would wake.
+    pub(super) fn has_sharded_messages(&self, answer: CallOutcome) -> Result<bool, CallError> {
+        let has = match answer {
+            Err(CallError::Refused(_)) => false,
+            answer => answer.map(|_| true).map_err(CallError::took_nothing)?,
+        };
+        self.learned.lock().abilities.sharded_messages = Some(has);
+        Ok(has)
+    }
+
+    pub(super) fn takes_declared_keys_only(&self) {
+        self.learned.lock().abilities.declared_keys_only = true;
+    }
+
+    pub(super) fn takes_one_slot_only(&self) {
+        self.learned.lock().abilities.one_slot_only = true;
+    }
+
+    /// Notes the error in reply to a command, if it concerns the command as such.
+    pub(super) fn refused(&self, words: &[&[u8]], error: &str) {
+        let fault = Fault(error.to_owned());
+        // The words of Redis, and those of proxies.
+        let text = error.to_lowercase();
+        let is_unknown = ["unknown command", "unknown subcommand", "not supported"]
+            .iter()
+            .any(|words| text.starts_with("err ") && text.contains(words));
+        if is_unknown || fault.is_missing_right() {
+            let (name, mut learned) = (name(words), self.learned.lock());
+            learned.refused.insert(name.clone(), Instant::now());
+            learned.abilities.refused.insert(name, fault);
+        }
+    }
+
+    /// The error that a command would get, if the server has given it before.
+    pub(super) fn refusal(&self, words: &[&[u8]]) -> Option<CallError> {
+        let (name, learned) = (name(words), self.learned.lock());
+        let fault = learned.abilities.refused.get(&name)?;
+        let is_over = learned.refused.get(&name)?.elapsed() >= FORBIDDEN;
+        (!(fault.is_missing_right() && is_over)).then(|| sort_error_reply(&fault.0))
+    }
+}
+
+/// The name of a command, with its subcommand, and without any argument. CLIENT SETINFO sets two things, by two commands.
+pub(super) fn name(words: &[&[u8]]) -> String {
+    let upper = |word: &&[u8]| String::from_utf8_lossy(word).to_ascii_uppercase();
+    let all: Vec<_> = words.iter().take(3).map(upper).collect();
+    let parts = match &all[..] {
+        [client, verb, ..] if client == "CLIENT" && verb == "SETINFO" => 3,
+        [first, ..] if CONTAINERS.contains(&first.as_str()) => 2,
+        _ => 1,
+    };
+    all[..parts.min(all.len())].join(" ")
+}
+
+impl fmt::Debug for Servers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Servers").finish_non_exhaustive()
     }
 }

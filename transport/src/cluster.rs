@@ -42,8 +42,9 @@ use self::channels::Channels;
 use self::keyslot::{SLOTS, keyslot};
 use self::map::SlotMap;
 use self::nodes::Nodes;
-pub(crate) use self::redirect::not_run;
+pub(crate) use self::redirect::{Redirect, not_run};
 use super::IfUnreachable;
+use super::abilities::Known;
 use super::deployment::ClusterDeployment;
 use super::endpoint::{Endpoint, HostPort};
 use super::node::Node;
@@ -131,6 +132,10 @@ impl Cluster {
     pub(super) async fn command(&self, node: NodeId, lane: Lane, words: &[&[u8]]) -> CallOutcome {
         let node = self.shared.nodes.get(node.0).ok_or_else(retired)?;
         node.command(lane, words).await
+    }
+
+    pub(super) fn known(&self, node: NodeId) -> Option<Arc<Known>> {
+        self.shared.nodes.get(node.0)?.known()
     }
 
     pub(super) fn server_of(&self, node: NodeId) -> String {

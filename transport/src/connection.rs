@@ -37,12 +37,13 @@ use tokio::sync::{Notify, oneshot};
 use tokio::time::{Duration, Instant};
 
 use self::outbox::Outbox;
-use super::abilities::{Abilities, Protocol};
+use super::abilities::Known;
 use super::codec::{Incoming, Pushes};
 use super::ledger::Ledger;
+use super::protocol::Protocol;
 use super::request::{
     CallOutcome, CallRequest, CommandRequest, KeyForm, Notification, Request, ScriptForm,
-    SubscribeRequest, SubscriptionObserver,
+    SubscribeRequest, SubscriptionObserver, answer,
 };
 use super::stream::Writer;
 use crate::process::Process;
@@ -64,7 +65,9 @@ pub(super) enum Carries {
 }
 
 pub(super) struct Connection {
-    pub(super) abilities: Abilities,
+    pub(super) protocol: Protocol,
+    /// What is known about the server.
+    pub(super) known: Arc<Known>,
     carries: Carries,
     /// The process that made the connection.
     process: Process,
@@ -82,9 +85,15 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    pub(super) fn new(writer: Writer, abilities: Abilities, carries: Carries) -> Self {
+    pub(super) fn new(
+        writer: Writer,
+        protocol: Protocol,
+        known: &Arc<Known>,
+        carries: Carries,
+    ) -> Self {
         Connection {
-            abilities,
+            protocol,
+            known: known.clone(),
             carries,
             process: Process::this(),
             ledger: Mutex::default(),
@@ -109,7 +118,7 @@ impl Connection {
     }
 
     fn pushes(&self) -> Pushes {
-        match (self.abilities.protocol, self.carries) {
+        match (self.protocol, self.carries) {
             (Protocol::Resp2, Carries::Subscriptions) => Pushes::Named,
             (Protocol::Resp2, Carries::Calls) | (Protocol::Resp3, _) => Pushes::Typed,
         }
@@ -121,6 +130,7 @@ impl Connection {
         call: Call,
         keys: KeyForm,
     ) -> Result<oneshot::Receiver<CallOutcome>, CallError> {
+        self.known.check_call(&call)?;
         let (answer, receiver) = oneshot::channel();
         self.push(Request::Call(CallRequest {
             call,
@@ -129,6 +139,18 @@ impl Connection {
             keys,
         }))?;
         Ok(receiver)
+    }
+
+    /// Sends a command other than a script, unless the server is known to refuse it.
+    pub(super) async fn ask(&self, words: &[&[u8]]) -> CallOutcome {
+        if let Some(refusal) = self.known.refusal(words) {
+            return Err(refusal);
+        }
+        let outcome = answer(self.command(words)?).await;
+        if let Err(CallError::Refused(fault)) = &outcome {
+            self.known.refused(words, &fault.0);
+        }
+        outcome
     }
 
     /// Sends a command other than a script.
@@ -332,6 +354,9 @@ impl Connection {
                     self.driver.wake();
                 }
                 self.notify_if_drained(&ledger);
+                if let Some(Notification::Subscribed(_, Err(error))) = &notification {
+                    self.known.subscription_refused(error);
+                }
                 notification
             }
             Incoming::Push(push) => match push.as_slice() {

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use tokio::time::{Duration, timeout};
 
-use super::abilities::Abilities;
+use super::abilities::Known;
 use super::connection::{Carries, Connection, drive};
 use super::handshake::not_connected;
-use super::node::answer;
+use super::protocol::Protocol;
 use super::remote::{OpenError, Opened, Remote};
 use super::request::CallOutcome;
 use super::setup::Setup;
@@ -39,8 +39,9 @@ impl ControlConnection {
             greeting,
         } = opened.map_err(OpenError::into_call)?;
         let registry = Arc::<SubscriptionRegistry>::default();
-        let (abilities, carries) = (greeting.abilities, Carries::Subscriptions);
-        let connection = Arc::new(Connection::new(writer, abilities, carries));
+        let (protocol, carries) = (greeting.protocol, Carries::Subscriptions);
+        let connection = Connection::new(writer, protocol, remote.known(), carries);
+        let connection = Arc::new(connection);
         registry.connected(&connection, 0);
         let driver = drive(
             connection.clone(),
@@ -63,13 +64,18 @@ impl ControlConnection {
         })
     }
 
-    pub(super) fn abilities(&self) -> Abilities {
-        self.connection.abilities
+    pub(super) fn protocol(&self) -> Protocol {
+        self.connection.protocol
+    }
+
+    /// What is known about the server.
+    pub(super) fn known(&self) -> &Known {
+        &self.connection.known
     }
 
     pub(super) async fn command(&self, words: &[&[u8]], limit: Duration) -> CallOutcome {
-        let reply = self.connection.command(words)?;
-        timeout(limit, answer(reply)).await.unwrap_or_else(|_| {
+        let outcome = timeout(limit, self.connection.ask(words)).await;
+        outcome.unwrap_or_else(|_| {
             Err(CallError::Unknown(Fault(format!(
                 "no answer within {} ms",
                 limit.as_millis()

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 
-use super::abilities::Protocol;
+use super::protocol::Protocol;
 use super::task::AbortOnDrop;
 use crate::{CallError, Fault};
 

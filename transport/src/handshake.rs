@@ -2,25 +2,31 @@
 //!
 //! | round | commands | when |
 //! | --- | --- | --- |
-//! | 1 | HELLO 3 with login and name; database, identity | unless the server is known to refuse HELLO |
+//! | 1 | HELLO 3 with login and name; database, identity, a script | unless the server is known to refuse HELLO |
 //! | 2 | AUTH, CLIENT SETNAME, the role if it matters; what round 1 left open | if HELLO is refused, or is not sent |
+//! | 3 | a script with a key | if the server refused the script, which has none |
 //!
-//! Each round is one write and one round trip. A server that refuses HELLO speaks RESP2. An earlier connection to the
-//! same server may have found that out (`abilities.rs`).
+//! Each round is one write and one round trip. A server that refuses HELLO speaks RESP2. What an earlier connection to
+//! the same server has found out is not asked again (`abilities.rs`).
 //!
 //! The password is checked once on a connection. A refusal of HELLO that concerns the login ends the handshake.
 
 mod exchange;
+mod replies;
+
+use std::sync::Arc;
 
 use bytes::BytesMut;
 use tokio::runtime::Handle;
 use tokio::time::{Duration, Instant};
 
 use self::exchange::{Ended, Exchange, Expected, Step};
-use super::abilities::{Abilities, KnownProtocol, Protocol};
+use self::replies::{SCRIPT_WITH_KEY, SCRIPT_WITHOUT_KEYS, lacks_login, refuses_hello, role, runs};
+use super::abilities::{Known, Scripts, name};
 use super::credentials::Credentials;
-use super::identity::{Identity, line};
+use super::identity::Identity;
 use super::login::{Login, Validity};
+use super::protocol::Protocol;
 use super::stream::{Reader, Writer};
 use crate::Value;
 use crate::endpoint::{Address, Endpoint};
@@ -28,7 +34,9 @@ use crate::{CallError, Fault, sort_error_reply};
 
 pub(super) struct Handshake {
     pub(super) login: Login,
-    pub(super) protocol: KnownProtocol,
+    pub(super) known: Arc<Known>,
+    /// Whether the server gets scripts. Sentinels do not.
+    pub(super) gets_scripts: bool,
     /// Whether a server that refuses HELLO is refused.
     pub(super) needs_resp3: bool,
     database: Option<u8>,
@@ -49,7 +57,16 @@ pub(super) struct Greeting {
     /// How long the server took to answer.
     pub(super) took: Duration,
     pub(super) server: Identity,
-    pub(super) abilities: Abilities,
+    pub(super) protocol: Protocol,
+}
+
+/// How a handshake begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Begin {
+    /// With HELLO, unless the server is known to speak RESP2.
+    AsKnown,
+    /// In RESP2, because the server has closed another connection where HELLO should have been accepted.
+    AfterHello,
 }
 
 /// Why a handshake failed.
@@ -80,7 +97,8 @@ impl Handshake {
         let (database, name) = (endpoint.database(), name.to_owned());
         Handshake {
             login,
-            protocol: KnownProtocol::default(),
+            known: Arc::default(),
+            gets_scripts: false,
             needs_resp3: false,
             database,
             name,
@@ -98,6 +116,7 @@ impl Handshake {
         reader: &mut Reader,
         writer: &mut Writer,
         runtime: &Handle,
+        begin: Begin,
     ) -> Result<Greeting, GreetError> {
         let given = self.login.credentials(runtime).await;
         let (credentials, validity) =
@@ -107,7 +126,7 @@ impl Handshake {
             has_login: credentials.is_some(),
             ..Learned::default()
         };
-        let greeted = self.greet(&mut exchange, credentials.as_ref(), &mut learned);
+        let greeted = self.greet(&mut exchange, credentials.as_ref(), &mut learned, begin);
         // A server or a proxy that refuses a command may repeat its words, including the password.
         let hidden = |error| {
             credentials
@@ -120,9 +139,7 @@ impl Handshake {
             validity,
             took: learned.took,
             server: learned.server,
-            abilities: Abilities {
-                protocol: learned.protocol.unwrap_or_default(),
-            },
+            protocol: learned.protocol.unwrap_or_default(),
         })
     }
 
@@ -131,15 +148,27 @@ impl Handshake {
         exchange: &mut Exchange<'_>,
         credentials: Option<&Credentials>,
         learned: &mut Learned,
+        begin: Begin,
     ) -> Result<(), GreetError> {
-        let mut steps = self.common();
-        if self.protocol.get() != Some(Protocol::Resp2) {
+        let (protocol, scripts) = self.known.begin();
+        let mut steps = self.common(scripts.as_ref());
+        if begin == Begin::AsKnown && protocol != Some(Protocol::Resp2) {
             steps.insert(0, self.hello(credentials));
             self.round(exchange, &mut steps, learned).await?;
         }
         if learned.protocol != Some(Protocol::Resp3) {
             learned.protocol = Some(Protocol::Resp2);
             steps.splice(0..0, self.in_resp2(credentials));
+            if begin == Begin::AfterHello {
+                // Alone, because Twemproxy drops earlier replies when it closes the connection for a later command.
+                let mut ping = vec![Step::new(Expected::Ping, &["PING"])];
+                self.round(exchange, &mut ping, learned).await?;
+            }
+            self.round(exchange, &mut steps, learned).await?;
+            self.known.speaks(Protocol::Resp2);
+        }
+        if learned.wants_keys {
+            let mut steps = vec![Step::new(Expected::ScriptWithKey, SCRIPT_WITH_KEY)];
             self.round(exchange, &mut steps, learned).await?;
         }
         // The role of the server behind this very connection, which another connection could not prove.
@@ -157,6 +186,10 @@ impl Handshake {
         steps: &mut Vec<Step>,
         learned: &mut Learned,
     ) -> Result<(), GreetError> {
+        // A server that has refused an optional command does not get it again.
+        steps.retain(|step| {
+            !step.expected.is_optional() || self.known.refusal(&step.words()).is_none()
+        });
         let sent = Instant::now();
         exchange.send(steps).await;
         let says_hello = steps.iter().any(|step| step.expected == Expected::Hello);
@@ -164,7 +197,7 @@ impl Handshake {
             let reply = match exchange.reply().await {
                 Ok(reply) => reply,
                 Err(Ended { why, is_closed }) => {
-                    let hint = if exchange.answered { "" } else { self.hint };
+                    let hint = self.hint_at_end(exchange, learned, &step);
                     let error = not_connected(&format!("{why}{hint}"));
                     let is_on_hello = says_hello
                         && is_closed
@@ -183,11 +216,26 @@ impl Handshake {
                 steps.push(step);
                 continue;
             }
+            if let Err(text) = &reply
+                && step.expected.is_optional()
+            {
+                self.known.refused(&step.words(), text);
+            }
             self.settle(step.expected, reply, learned)
                 .map_err(GreetError::Call)?;
         }
         learned.took = sent.elapsed();
         Ok(())
+    }
+
+    /// What may be the reason if the connection ends instead of a reply to this command.
+    fn hint_at_end(&self, exchange: &Exchange<'_>, learned: &Learned, step: &Step) -> String {
+        if learned.pongs {
+            let command = name(&step.words());
+            return format!(": it answers PING, but does not take {command}");
+        }
+        let hint = if exchange.answered { "" } else { self.hint };
+        hint.to_owned()
     }
 
     /// The first command of a connection in RESP3.
@@ -218,7 +266,7 @@ impl Handshake {
     }
 
     /// The commands after the login.
-    fn common(&self) -> Vec<Step> {
+    fn common(&self, scripts: Option<&Scripts>) -> Vec<Step> {
         let mut steps = Vec::new();
         if let Some(database) = self.database {
             let words = ["SELECT", &database.to_string()];
@@ -234,6 +282,9 @@ impl Handshake {
             let words = ["CLIENT", "SETINFO", what, text];
             steps.push(Step::new(Expected::Optional, &words));
         }
+        if scripts.is_none() && self.gets_scripts {
+            steps.push(Step::new(Expected::Script, SCRIPT_WITHOUT_KEYS));
+        }
         steps
     }
 
@@ -244,6 +295,7 @@ impl Handshake {
         learned: &mut Learned,
     ) -> Result<(), CallError> {
         match (expected, reply) {
+            (Expected::Ping, pong) => learned.pongs = pong.is_ok(),
             // Before a login or on a full server, this is the answer to any command.
             (_, Err(text)) if text.starts_with("NOAUTH ") => {
                 return Err(CallError::Refused(Fault(text)));
@@ -253,18 +305,30 @@ impl Handshake {
             }
             (Expected::Hello, Ok(welcome)) if welcome.field("proto") == Some(&Value::Int(3)) => {
                 learned.role = welcome.field("role").cloned();
-                self.learn(Protocol::Resp3, learned);
+                learned.protocol = Some(Protocol::Resp3);
+                self.known.speaks(Protocol::Resp3);
             }
             // The server has not changed the protocol.
-            (Expected::Hello, Ok(_)) => self.learn(Protocol::Resp2, learned),
+            (Expected::Hello, Ok(_)) => learned.protocol = Some(Protocol::Resp2),
             (Expected::Hello, Err(text)) if refuses_hello(&text) => {
                 if self.needs_resp3 {
                     let text = format!("this client needs RESP3, and HELLO is refused: {text}");
                     return Err(CallError::Refused(Fault(text)));
                 }
-                self.learn(Protocol::Resp2, learned);
+                learned.protocol = Some(Protocol::Resp2);
             }
-            (Expected::Identity, reply) => learned.server = Identity::of(reply.as_ref().ok(), None),
+            (Expected::Identity, reply) => {
+                learned.server = Identity::of(reply.as_ref().ok(), None);
+                self.known.met(learned.server.run_id());
+            }
+            (Expected::Script, reply) => match runs(reply) {
+                Some(Scripts::None(_)) => learned.wants_keys = true,
+                scripts => self.known.runs(scripts),
+            },
+            (Expected::ScriptWithKey, reply) => self.known.runs(match runs(reply) {
+                Some(Scripts::Any) => Some(Scripts::WithKeys),
+                other => other,
+            }),
             (Expected::Role, Ok(reply)) => {
                 learned.role = learned.role.take().or_else(|| role(&reply));
             }
@@ -279,11 +343,6 @@ impl Handshake {
         }
         Ok(())
     }
-
-    fn learn(&self, protocol: Protocol, learned: &mut Learned) {
-        learned.protocol = Some(protocol);
-        self.protocol.learn(protocol);
-    }
 }
 
 /// What is known so far.
@@ -295,32 +354,12 @@ struct Learned {
     protocol: Option<Protocol>,
     role: Option<Value>,
     server: Identity,
+    /// Whether the server has refused a script without keys.
+    wants_keys: bool,
+    /// Whether the server has answered PING.
+    pongs: bool,
     /// How long the last round took.
     took: Duration,
-}
-
-/// Whether an error in reply to HELLO concerns the command, and not the login or the state of the server.
-fn refuses_hello(text: &str) -> bool {
-    let is_lasting = matches!(sort_error_reply(text), CallError::Refused(_));
-    // The error for an unknown command repeats its words. Before Redis 6, `ERR invalid password` is a refused login.
-    let is_of_login = !text.starts_with("ERR unknown command")
-        && (text.to_lowercase().contains("password") || lacks_login(text));
-    is_lasting && !is_of_login
-}
-
-/// Whether the command may succeed after a login.
-fn lacks_login(text: &str) -> bool {
-    ["NOAUTH ", "NOPERM ", "WRONGPASS "]
-        .iter()
-        .any(|code| text.starts_with(code))
-}
-
-/// The role in a reply to ROLE or `INFO replication`.
-fn role(reply: &Value) -> Option<Value> {
-    match reply {
-        Value::Array(parts) => parts.first().cloned(),
-        info => line(info, "role:").map(|role| Value::Text(role.to_owned())),
-    }
 }
 
 /// Fails unless ROLE reports a primary.

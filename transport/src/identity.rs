@@ -27,6 +27,10 @@ impl Identity {
         }
     }
 
+    pub(super) fn run_id(&self) -> Option<&str> {
+        self.run_id.as_deref()
+    }
+
     pub(super) fn of_run(run_id: Option<String>) -> Self {
         Identity {
             run_id: run_id.map(Arc::from),

@@ -40,7 +40,7 @@
 //! | `ledger` | requests without a reply, and which of them were certainly not sent |
 //! | `request` | the requests of a connection, and the notifications that end them |
 //! | `handshake`, `identity` | the first commands on a stream, and the server that answered them |
-//! | `abilities` | what that server can do |
+//! | `abilities`, `protocol` | what the servers can do |
 //! | `pacer` | the pauses between attempts |
 //! | `control` | a connection for single commands |
 //! | `address_map` | where servers are reached that announce other addresses |
@@ -80,6 +80,7 @@ mod node;
 mod node_calls;
 mod pacer;
 mod process;
+mod protocol;
 mod remote;
 mod request;
 mod script;
@@ -100,6 +101,7 @@ mod url;
 use std::fmt::Display;
 use std::time::Duration;
 
+pub use abilities::{Abilities, Scripts, Servers};
 pub use address_map::AddressMap;
 pub use call::{Arg, Call, Value};
 pub use call_error::{CallError, Fault, sort_error_reply};
@@ -110,6 +112,7 @@ pub use dial::{StreamDialer, Tls};
 #[cfg(feature = "fred")]
 pub use fred::dialer as fred_dialer;
 pub use process::Process;
+pub use protocol::Protocol;
 pub use script::Script;
 pub use setup::{Runtimes, Setup};
 #[cfg(feature = "tls")]

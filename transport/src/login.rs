@@ -109,7 +109,7 @@ impl Login {
         if connection.takes_subscriptions_only() {
             return Ok(None);
         }
-        let words = credentials.auth(connection.abilities.protocol);
+        let words = credentials.auth(connection.protocol);
         let words: Vec<_> = words.into_iter().map(str::as_bytes).collect();
         let answer = connection.command(&words)?;
         let ended = |_| {

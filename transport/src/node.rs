@@ -26,7 +26,6 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use futures_util::FutureExt as _;
 use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -34,8 +33,10 @@ use tokio::time::timeout;
 use self::shared::{PAUSE_MAX, PAUSE_MIN, PILOT, Progress, Shared, position};
 use self::supervisor::{DrivenBy, DrivenConnection, Supervisor};
 use super::IfUnreachable;
+use super::abilities::Known;
 use super::pacer::Pacer;
 use super::remote::Remote;
+pub(super) use super::request::answer;
 use super::request::{CallOutcome, KeyForm, SubscribeOutcome};
 use super::setup::Setup;
 use crate::sync::Mutex;
@@ -124,7 +125,17 @@ impl Node {
 
     /// Sends a command other than a script.
     pub(super) async fn command(&self, lane: Lane, words: &[&[u8]]) -> CallOutcome {
-        answer(self.shared.slot(lane).connection()?.command(words)?).await
+        self.shared.slot(lane).connection()?.ask(words).await
+    }
+
+    /// What is known about the server. `None` if there is none yet.
+    pub(super) fn known(&self) -> Option<Arc<Known>> {
+        let target = self.shared.target.borrow();
+        target
+            .remote
+            .as_ref()
+            .ok()
+            .map(|remote| remote.known().clone())
     }
 
     /// Waits until the role's first connection attempt has ended.
@@ -265,18 +276,6 @@ fn supervisors(shared: &Arc<Shared>) -> [Supervisor; 3] {
         supervisor(Role::Calls(Lane::Caller), DrivenBy::CallerRuntime),
         supervisor(Role::Messages, DrivenBy::CallerRuntime),
     ]
-}
-
-/// Waits for the outcome of a call that was passed to a connection.
-pub(super) fn answer(
-    answer: oneshot::Receiver<CallOutcome>,
-) -> impl Future<Output = CallOutcome> + Send {
-    let given_up = |_| {
-        Err(CallError::Unknown(Fault(
-            "the connection was given up".into(),
-        )))
-    };
-    answer.map(move |outcome| outcome.unwrap_or_else(given_up))
 }
 
 impl Drop for Node {

@@ -1,7 +1,8 @@
 //! The nodes of a deployment, and which keys fit in one call.
 
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
 
+use crate::abilities::{Abilities, Known, Scripts};
 use crate::cluster;
 use crate::transport::{Nodes, Transport};
 use crate::{Call, Value};
@@ -53,12 +54,52 @@ impl Transport {
     /// Whether one call may name keys of several slots. In a cluster it may not. Even keys of one slot are apart there
     /// while it is being moved, and then a call about several of them is not applied.
     pub fn takes_many_keys(&self) -> bool {
-        matches!(self.nodes(), Nodes::One(_)) && !self.one_slot_only.load(Ordering::Relaxed)
+        matches!(self.nodes(), Nodes::One(_)) && !self.servers.any(|server| server.one_slot_only)
     }
 
     /// The server behind the address accepts only keys of one slot in a call, as a proxy of a cluster does.
     pub fn note_one_slot_only(&self) {
-        self.one_slot_only.store(true, Ordering::Relaxed);
+        if let Nodes::One(node) = self.nodes()
+            && let Some(known) = node.known()
+        {
+            known.takes_one_slot_only();
+        }
+    }
+
+    /// Whether a server of the deployment has no messages, so that waiters must ask.
+    pub fn has_no_messages(&self) -> bool {
+        self.servers.any(|server| server.no_messages.is_some())
+    }
+
+    /// Whether a server of the deployment refuses scripts without keys.
+    pub fn wants_keys(&self) -> bool {
+        self.servers
+            .any(|server| server.scripts == Some(Scripts::WithKeys))
+    }
+
+    /// Whether a server of the deployment refuses scripts that find their keys themselves.
+    pub fn wants_declared_keys(&self) -> bool {
+        self.wants_keys() || self.servers.any(|server| server.declared_keys_only)
+    }
+
+    /// The server of the node has refused a script that finds its keys itself.
+    pub fn note_undeclared_keys_refused(&self, node: NodeId) {
+        if let Some(known) = self.known(node) {
+            known.takes_declared_keys_only();
+        }
+    }
+
+    /// What is known about the server of a node.
+    pub fn abilities(&self, node: NodeId) -> Abilities {
+        let known = self.known(node);
+        known.map(|known| known.abilities()).unwrap_or_default()
+    }
+
+    fn known(&self, node: NodeId) -> Option<Arc<Known>> {
+        match self.nodes() {
+            Nodes::One(node) => node.known(),
+            Nodes::Many(cluster) => cluster.known(node),
+        }
     }
 
     /// The node that serves a key now.

@@ -5,6 +5,7 @@
 //! | the server is known to be available | none |
 //! | there is news; the connection lasted | the first |
 //! | a refusal, or the same answer as before | twice the last one, up to `most` |
+//! | no server of a deployment answers | the same, up to another limit |
 //! | a timeout | twice the last one, and at least as long as the attempt took, up to [`SLOWEST`] |
 //!
 //! A refusal costs a server nothing. An attempt that timed out may have cost it as much as a successful one
@@ -57,7 +58,12 @@ impl Pacer {
     }
 
     pub(super) fn nothing_new(&mut self) {
-        self.next = (self.next * 2).clamp(self.first, self.most);
+        self.slow_down(self.most);
+    }
+
+    /// The same with a limit of its own.
+    pub(super) fn slow_down(&mut self, most: Duration) {
+        self.next = (self.next * 2).clamp(self.first, most);
     }
 
     pub(super) fn timed_out(&mut self, waited: Duration) {

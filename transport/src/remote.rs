@@ -8,12 +8,13 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::time::{Duration, timeout};
 
-use super::abilities::Protocol;
+use super::abilities::Known;
 use super::credentials::Provider;
 use super::dial::Dial;
 use super::endpoint::Endpoint;
-use super::handshake::{GreetError, Greeting, Handshake, not_connected};
+use super::handshake::{Begin, GreetError, Greeting, Handshake, not_connected};
 use super::login::Login;
+use super::protocol::Protocol;
 use super::stream::{Reader, Writer};
 use super::task::AbortOnDrop;
 use crate::CallError;
@@ -68,6 +69,23 @@ impl Remote {
         self
     }
 
+    /// Shares what is known about the server with its other connections.
+    pub(super) fn sharing(mut self, known: Arc<Known>) -> Self {
+        self.handshake.known = known;
+        self
+    }
+
+    /// Makes connections find out which scripts the server runs.
+    pub(super) fn gets_scripts(mut self) -> Self {
+        self.handshake.gets_scripts = true;
+        self
+    }
+
+    /// What is known about the server.
+    pub(super) fn known(&self) -> &Arc<Known> {
+        &self.handshake.known
+    }
+
     /// Makes connections fail unless the server is a primary.
     pub(super) fn primary_only(mut self) -> Self {
         self.handshake.primary_only = true;
@@ -93,13 +111,13 @@ impl Remote {
         resolver: &Handle,
         limit: Duration,
     ) -> Result<Opened, CallError> {
-        let known = &self.handshake.protocol;
-        match self.greet(peer, resolver, limit).await {
-            Err(GreetError::EndedOnHello(_)) if known.get() != Some(Protocol::Resp3) => {
-                known.learn(Protocol::Resp2);
-                // The server may be down, which says nothing about its protocol.
-                let opened = self.greet(peer, resolver, limit).await;
-                opened.inspect_err(|_| known.forget())
+        let greet = |begin| self.greet(peer, resolver, limit, begin);
+        match greet(Begin::AsKnown).await {
+            // A server that is down says nothing about its protocol, so none is remembered if this fails as well.
+            Err(GreetError::EndedOnHello(_))
+                if self.known().abilities().protocol != Some(Protocol::Resp3) =>
+            {
+                greet(Begin::AfterHello).await
             }
             opened => opened,
         }
@@ -111,13 +129,14 @@ impl Remote {
         peer: Option<SocketAddr>,
         resolver: &Handle,
         limit: Duration,
+        begin: Begin,
     ) -> Result<Opened, GreetError> {
         let dialed = self.dial.connect(peer, resolver, limit).await;
         let failed = |error: io::Error| GreetError::Call(not_connected(&error.to_string()));
         let (mut reader, mut writer, peer) = dialed.map_err(failed)?;
         let mut greeting = self
             .handshake
-            .run(&mut reader, &mut writer, resolver)
+            .run(&mut reader, &mut writer, resolver, begin)
             .await?;
         greeting.server.peer = peer;
         Ok(Opened {

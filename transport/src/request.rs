@@ -3,10 +3,11 @@
 use std::fmt;
 use std::sync::Arc;
 
+use futures_util::FutureExt as _;
 use tokio::sync::oneshot;
 
 use crate::{Call, Value};
-use crate::{CallError, PubSub};
+use crate::{CallError, Fault, PubSub};
 
 pub(super) type CallOutcome = Result<Value, CallError>;
 pub(super) type SubscribeOutcome = Result<(), CallError>;
@@ -133,4 +134,16 @@ impl Request {
             Request::Unsubscribe(..) | Request::Ping(_) => None,
         }
     }
+}
+
+/// Waits for the outcome of a call that was passed to a connection.
+pub(super) fn answer(
+    answer: oneshot::Receiver<CallOutcome>,
+) -> impl Future<Output = CallOutcome> + Send {
+    let given_up = |_| {
+        Err(CallError::Unknown(Fault(
+            "the connection was given up".into(),
+        )))
+    };
+    answer.map(move |outcome| outcome.unwrap_or_else(given_up))
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tokio::runtime::Handle;
 
 use super::Timing;
+use super::abilities::Servers;
 use super::address_map::AddressMap;
 use super::credentials::Provider;
 use super::dial::{Dial, StreamDialer, Tls};
@@ -37,6 +38,8 @@ pub struct Setup {
     pub runtimes: Runtimes,
     /// How releases are published in a cluster.
     pub sharded_pubsub: ShardedPubSub,
+    /// What is known about the servers.
+    pub servers: Servers,
 }
 
 /// The runtimes of a client's tasks.
@@ -52,7 +55,7 @@ impl Setup {
     /// A server with locks.
     pub(super) fn server(&self, endpoint: &Endpoint) -> Result<Remote, CallError> {
         let remote = self.sentinel(endpoint)?;
-        Ok(remote.log_in_by(self.provider.clone()))
+        Ok(remote.log_in_by(self.provider.clone()).gets_scripts())
     }
 
     /// A sentinel. It does not know the users of the servers.
@@ -61,6 +64,7 @@ impl Setup {
             Some(streams) => streams.to(endpoint),
             None => Dial::to(endpoint, self.tls.as_ref())?,
         };
-        Ok(Remote::new(dial, endpoint, &self.name))
+        let known = self.servers.at(endpoint);
+        Ok(Remote::new(dial, endpoint, &self.name).sharing(known))
     }
 }

@@ -12,6 +12,7 @@ macro_rules! needs_a_server {
     };
 }
 
+mod abilities;
 mod address_maps;
 mod calls;
 mod clusters;
@@ -289,6 +290,7 @@ fn setup(timing: Timing, events: Arc<Recorder>, own: &Handle) -> Setup {
             own: own.clone(),
         },
         sharded_pubsub: ShardedPubSub::Auto,
+        servers: Servers::default(),
     }
 }
 

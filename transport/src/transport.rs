@@ -2,11 +2,11 @@
 //! nodes.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use tokio::sync::oneshot;
 use tokio::time::Duration;
 
+use crate::abilities::Servers;
 use crate::cluster::{self, Cluster};
 use crate::deployment::Deployment;
 use crate::node::{Node, answer};
@@ -37,8 +37,7 @@ pub enum IfUnreachable {
 #[derive(Debug)]
 pub struct Transport {
     connected: Connected,
-    /// See [`Transport::note_one_slot_only`].
-    pub(crate) one_slot_only: AtomicBool,
+    pub(crate) servers: Servers,
 }
 
 #[derive(Debug)]
@@ -81,6 +80,7 @@ impl Transport {
         setup: Setup,
         if_unreachable: IfUnreachable,
     ) -> Result<Transport, CallError> {
+        let servers = setup.servers.clone();
         let connected = match deployment {
             Deployment::Single(endpoint) => {
                 let remote = setup.server(&endpoint)?;
@@ -97,10 +97,7 @@ impl Transport {
                 Connected::Cluster(Cluster::connect(deployment, setup, if_unreachable).await?)
             }
         };
-        Ok(Transport {
-            connected,
-            one_slot_only: AtomicBool::new(false),
-        })
+        Ok(Transport { connected, servers })
     }
 
     pub(crate) fn nodes(&self) -> Nodes<'_> {

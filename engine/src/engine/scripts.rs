@@ -65,9 +65,6 @@ impl Inner {
 
     /// Fails if the profile does not allow these keys.
     fn check_keys(&self, keys: &[Bytes]) -> Result<(), ErrorReply> {
-        if let (Some(words), []) = (self.rules.without_keys, keys) {
-            return Err(words.into());
-        }
         match self.rules.slots {
             Slots::OneForScripts(words) if !slot::is_one(keys) => Err(words.into()),
             Slots::One if !slot::is_one(keys) => Err(Slots::CROSSSLOT.into()),

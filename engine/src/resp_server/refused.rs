@@ -31,11 +31,21 @@ impl ServerConnection {
             None if profile.slots == Slots::One && !slot::is_one(commands::keys(words)) => {
                 Slots::CROSSSLOT.into()
             }
-            None => return false,
+            None => match profile.without_keys {
+                Some(text) if is_script_without_keys(words) => {
+                    engine.count_refused(self.id, &format!("{} without keys", counted(words)));
+                    text.into()
+                }
+                _ => return false,
+            },
         };
         self.answer(&Err(answer));
         true
     }
+}
+
+fn is_script_without_keys(words: Words<'_>) -> bool {
+    matches!(words, [name, _, keys, ..] if (is(name, "eval") || is(name, "evalsha")) && keys == b"0")
 }
 
 /// Commands whose second word is a part of their name.

@@ -40,6 +40,7 @@ fn context(kind: DeploymentKind) -> Context {
 fn worst(state: ServerState, kind: DeploymentKind) -> (Severity, String) {
     let report = NodeReport {
         server: "a:1".to_owned(),
+        uses: UsesOfServer::default(),
         state: Ok(state),
     };
     let first = of(&report, &context(kind)).into_iter().next();
@@ -137,6 +138,7 @@ fn copies_that_no_replica_can_keep_are_reported() {
         spoil(&mut state);
         let report = NodeReport {
             server: "a:1".to_owned(),
+            uses: UsesOfServer::default(),
             state: Ok(state),
         };
         let context = Context {
@@ -173,6 +175,7 @@ fn a_short_lease_is_compared_with_the_round_trip() {
     };
     let report = NodeReport {
         server: "a:1".to_owned(),
+        uses: UsesOfServer::default(),
         state: Ok(ServerState {
             round_trips,
             ..well()

@@ -80,11 +80,7 @@ impl<'a> QueueSlot<'a> {
         };
         match ready.await {
             Some(Ok(())) => Ok(Some(listener)),
-            Some(Err(CallError::Refused(fault)))
-                if holds.calls.note_refused_subscription(&fault) =>
-            {
-                Ok(None)
-            }
+            Some(Err(CallError::Refused(_))) if holds.calls.polls_only() => Ok(None),
             Some(Err(error)) => {
                 self.request
                     .ride_out(&holds.calls, retry, error.took_nothing())

@@ -59,7 +59,9 @@ pub(super) async fn run(shared: Arc<Shared>) {
         match discover(&shared).await {
             Ok(Seen::Changed) => pacer.begin_anew(),
             // The next call or connection that fails will cast doubt on the map again.
-            Ok(Seen::Same) | Err(_) => pacer.nothing_new(),
+            Ok(Seen::Same) => pacer.nothing_new(),
+            // No node answers, so no failover can be seen. Each question is an attempt to connect to each node.
+            Err(_) => pacer.slow_down(AT_MOST[1]),
         }
     }
 }
@@ -143,17 +145,8 @@ async fn ask_seed(shared: &Arc<Shared>, endpoint: &Endpoint) -> Result<Layout, C
     let remote = Arc::new(shared.setup.server(endpoint)?);
     let control = ControlConnection::open(&remote, &shared.setup, Arc::new(Deaf)).await?;
     if shared.setup.sharded_pubsub == ShardedPubSub::Auto {
-        // Redisson also asks once, in the same way. A server that does not know the command says
-        // so. Without an answer, nothing is decided: if releases were published in another way than
-        // waiters subscribe, no waiter would wake.
-        let known = match control
-            .command(&[b"PUBSUB", b"SHARDNUMSUB"], ANSWER_MAX)
-            .await
-        {
-            Err(CallError::Refused(_)) => false,
-            answer => answer.map(|_| true).map_err(CallError::took_nothing)?,
-        };
-        shared.is_sharded.store(known, Ordering::Relaxed);
+        let is_sharded = has_sharded_messages(&control).await?;
+        shared.is_sharded.store(is_sharded, Ordering::Relaxed);
     }
     let slots = control.command(&[b"CLUSTER", b"SLOTS"], ANSWER_MAX).await;
     let slots = slots.map_err(CallError::took_nothing)?;
@@ -168,6 +161,16 @@ async fn ask_seed(shared: &Arc<Shared>, endpoint: &Endpoint) -> Result<Layout, C
         let what = "the server describes no cluster, or in a way that is not understood";
         CallError::Refused(Fault(what.into()))
     })
+}
+
+/// Redisson also asks in this way. A server that does not know the command says so.
+async fn has_sharded_messages(control: &ControlConnection) -> Result<bool, CallError> {
+    let known = control.known();
+    if let Some(has) = known.abilities().sharded_messages {
+        return Ok(has);
+    }
+    let question: [&[u8]; 2] = [b"PUBSUB", b"SHARDNUMSUB"];
+    known.has_sharded_messages(control.command(&question, ANSWER_MAX).await)
 }
 
 /// A node, and its other address if it has one. The address map may know only one of the two, but certificates

@@ -5,7 +5,7 @@ use crate::endpoint::HostPort;
 use crate::{CallError, Fault};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Redirect {
+pub(crate) enum Redirect {
     /// Another node serves the slot.
     Moved(u16, HostPort),
     /// Another node is taking the slot over, and has the key already or would create it.
@@ -18,7 +18,7 @@ pub(super) enum Redirect {
 }
 
 impl Redirect {
-    pub(super) fn of(error: &CallError) -> Option<Self> {
+    pub(crate) fn of(error: &CallError) -> Option<Self> {
         let (CallError::Refused(Fault(text)) | CallError::NotApplied(Fault(text))) = error else {
             return None;
         };

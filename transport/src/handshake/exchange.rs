@@ -21,6 +21,10 @@ impl Step {
         let words = words.iter().map(|word| word.as_bytes().to_vec()).collect();
         Step { expected, words }
     }
+
+    pub(super) fn words(&self) -> Vec<&[u8]> {
+        self.words.iter().map(Vec::as_slice).collect()
+    }
 }
 
 /// The expected reply to a command of the handshake.
@@ -33,6 +37,20 @@ pub(super) enum Expected {
     Identity,
     /// The role of the server, if this user may ask for it.
     Role,
+    /// A sign of life, even before the login.
+    Ping,
+    Script,
+    ScriptWithKey,
+}
+
+impl Expected {
+    /// Whether the connection can do without the command.
+    pub(super) fn is_optional(self) -> bool {
+        matches!(
+            self,
+            Expected::Optional | Expected::Identity | Expected::Role
+        )
+    }
 }
 
 /// Both halves of a stream, and the bytes that were read.
@@ -69,8 +87,7 @@ impl<'a> Exchange<'a> {
     pub(super) async fn send(&mut self, steps: &[Step]) {
         let mut commands = BytesMut::new();
         for step in steps {
-            let words: Vec<_> = step.words.iter().map(Vec::as_slice).collect();
-            command(&mut commands, &words);
+            command(&mut commands, &step.words());
         }
         // A server that closes the connection at once may have sent a reason before.
         self.written = match self.writer.write_all(&commands).await {

@@ -143,7 +143,8 @@ impl Supervisor {
             Role::Calls(_) => Carries::Calls,
             Role::Messages => Carries::Subscriptions,
         };
-        let connection = Arc::new(Connection::new(writer, greeting.abilities, carries));
+        let connection = Connection::new(writer, greeting.protocol, remote.known(), carries);
+        let connection = Arc::new(connection);
         let driver =
             connection::drive(connection.clone(), reader, greeting.inbox, registry, events);
         DrivenConnection {

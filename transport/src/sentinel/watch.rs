@@ -7,10 +7,10 @@ use tokio::sync::Notify;
 use tokio::time::{Duration, sleep};
 
 use crate::Value;
-use crate::abilities::Protocol;
 use crate::control::ControlConnection;
 use crate::handshake::not_connected;
 use crate::pacer::Pacer;
+use crate::protocol::Protocol;
 use crate::remote::Remote;
 use crate::request::CallOutcome;
 use crate::setup::Setup;
@@ -133,7 +133,7 @@ async fn connect(
 ) -> Result<(ControlConnection, Option<ControlConnection>), CallError> {
     let open = || ControlConnection::open(&state.remote, setup, events.clone());
     let connection = open().await?;
-    let other = match connection.abilities().protocol {
+    let other = match connection.protocol() {
         Protocol::Resp3 => None,
         Protocol::Resp2 => Some(open().await?),
     };

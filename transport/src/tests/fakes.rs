@@ -29,6 +29,8 @@ struct Inside {
     answers: Box<Answers>,
     /// The address of each attempt to connect.
     dialled: Vec<String>,
+    /// Whether the function also answers the question for scripts.
+    is_strict: bool,
 }
 
 impl Fakes {
@@ -37,7 +39,14 @@ impl Fakes {
         Fakes(Arc::new(Mutex::new(Inside {
             answers,
             dialled: Vec::new(),
+            is_strict: false,
         })))
+    }
+
+    /// Makes the function answer the question for scripts as well.
+    pub(super) fn strict(self) -> Self {
+        self.0.lock().is_strict = true;
+        self
     }
 
     /// The addresses that were connected to, each once.
@@ -91,7 +100,7 @@ impl Fakes {
         Remote::new(self.streams().to(&endpoint), &endpoint, NAME)
     }
 
-    fn streams(&self) -> StreamDialer {
+    pub(super) fn streams(&self) -> StreamDialer {
         let fakes = self.clone();
         StreamDialer::new(move |address| fakes.dial(address).map(split))
     }
@@ -107,6 +116,9 @@ impl Fakes {
     }
 
     pub(super) fn answer(&self, address: &str, words: &[String]) -> Answer {
+        if words.starts_with(&["EVALSHA".to_owned(), "0".repeat(40)]) && !self.0.lock().is_strict {
+            return Answer::Reply("-NOSCRIPT No matching script.\r\n".to_owned());
+        }
         (self.0.lock().answers)(address, words)
     }
 

@@ -79,8 +79,8 @@ use shuttle::scheduler::{PctScheduler, RandomScheduler, ReplayScheduler, Schedul
 
 use self::socket::Socket;
 use super::*;
-use crate::abilities::Abilities;
 use crate::connection::{self, Carries, Connection};
+use crate::protocol::Protocol;
 use crate::slot::ConnectionSlot;
 use crate::stream::{Reader, Writer};
 use crate::subscriptions::SubscriptionRegistry;
@@ -219,7 +219,8 @@ impl Made {
         let (socket, reader, writer, server) = Socket::new();
         let connection = Arc::new(Connection::new(
             writer,
-            Abilities::default(),
+            Protocol::default(),
+            &Arc::default(),
             Carries::Calls,
         ));
         let inbox = bytes::BytesMut::new();

@@ -1,8 +1,8 @@
 //! Subscriptions are confirmed, restored, and refused one by one.
 
 use super::*;
-use crate::abilities::Abilities;
 use crate::connection::{Carries, Connection};
+use crate::protocol::Protocol;
 use crate::request::{SubscribeRequest, SubscriptionObserver as _};
 use leasehold_testbed::Proxy;
 use leasehold_testbed::Reply;
@@ -397,7 +397,8 @@ fn confirmations_of_a_lost_connection_do_not_count_for_the_next() {
     registry.connected(
         &Arc::new(Connection::new(
             Box::new(tokio::io::sink()),
-            Abilities::default(),
+            Protocol::default(),
+            &Arc::default(),
             Carries::Subscriptions,
         )),
         0,

@@ -12,7 +12,6 @@ use super::{DrivenConnection, End, LASTING, PILOT, Supervisor, responds};
 use crate::connection::Connection;
 use crate::handshake::primary;
 use crate::login::{Login, Validity};
-use crate::node::answer;
 use crate::node::generation::OTHER_TARGET;
 use crate::node::shared::Target;
 use crate::{CallError, Fault};
@@ -55,10 +54,7 @@ impl Supervisor {
         let limit = self.shared.setup.timing.command;
         loop {
             sleep(self.shared.probe().0).await;
-            let Ok(reply) = connection.command(&[b"ROLE"]) else {
-                continue;
-            };
-            match timeout(limit, answer(reply)).await {
+            match timeout(limit, connection.ask(&[b"ROLE"])).await {
                 Ok(Ok(reply)) => {
                     if let Err(error) = primary(&reply) {
                         return End::Refused(error.into_fault());

@@ -1,0 +1,78 @@
+//! What a server can do, and which uses work there.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use crate::protocol::needs::Verdict;
+use crate::protocol::rights::Use;
+use crate::transport::{Abilities, Protocol, Scripts};
+
+/// The uses of the client on one server.
+#[derive(Clone, Debug, Default)]
+pub(super) struct UsesOfServer {
+    abilities: Abilities,
+    verdicts: Vec<(Use, Verdict)>,
+}
+
+impl UsesOfServer {
+    pub(super) fn new(uses: &[Use], abilities: Abilities) -> Self {
+        let verdicts = uses.iter().map(|&use_| (use_, use_.on(&abilities)));
+        UsesOfServer {
+            verdicts: verdicts.collect(),
+            abilities,
+        }
+    }
+
+    /// The uses with the same verdict, in words.
+    pub(super) fn by_verdict(&self) -> BTreeMap<&Verdict, String> {
+        let mut groups = BTreeMap::<_, Vec<String>>::new();
+        for (use_, verdict) in &self.verdicts {
+            groups.entry(verdict).or_default().push(use_.to_string());
+        }
+        let joined = groups
+            .into_iter()
+            .map(|(verdict, uses)| (verdict, uses.join(", ")));
+        joined.collect()
+    }
+}
+
+/// One line about what the server can do, and one for each group of uses.
+impl fmt::Display for UsesOfServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let abilities = &self.abilities;
+        let protocol = match abilities.protocol {
+            Some(Protocol::Resp3) => "RESP3",
+            Some(Protocol::Resp2) => "RESP2",
+            None => return Ok(()),
+        };
+        let scripts = match &abilities.scripts {
+            Some(Scripts::Any) => "scripts",
+            Some(Scripts::WithKeys) => "scripts with keys",
+            Some(Scripts::None(_)) => "no scripts",
+            None => "scripts ?",
+        };
+        let messages = match (&abilities.no_messages, abilities.sharded_messages) {
+            (Some(_), _) => "no messages",
+            (None, Some(true)) => "messages, also within a shard",
+            (None, _) => "messages",
+        };
+        let slots = if abilities.one_slot_only {
+            ", one slot a call"
+        } else {
+            ""
+        };
+        writeln!(f, "  {protocol}, {scripts}, {messages}{slots}")?;
+        if !abilities.refused.is_empty() {
+            let refused: Vec<_> = abilities.refused.keys().map(String::as_str).collect();
+            writeln!(f, "  refuses {}", refused.join(", "))?;
+        }
+        for (verdict, uses) in self.by_verdict() {
+            match verdict {
+                Verdict::Works => writeln!(f, "  works: {uses}")?,
+                Verdict::With(how) => writeln!(f, "  works, but {how}: {uses}")?,
+                Verdict::Refused(reason) => writeln!(f, "  refused, because {reason}: {uses}")?,
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,235 @@
+//! What one connection has learned about a server, all others to the same address know.
+
+use super::connecting::assert_not_applied;
+use super::fakes::{Answer, Fakes, as_usual, bulk};
+use super::*;
+
+/// What a server has got, and the words that it refuses.
+#[derive(Clone)]
+struct Strict {
+    said: Arc<Mutex<Vec<String>>>,
+    run_id: Arc<Mutex<String>>,
+    fakes: Fakes,
+}
+
+const UNKNOWN: &str = "-ERR unknown command\r\n";
+
+impl Strict {
+    /// `refuses` gets the command with its arguments.
+    fn new(refuses: impl Fn(&str) -> Option<&'static str> + Send + 'static) -> Self {
+        let (said, run_id) = (
+            Arc::<Mutex<Vec<String>>>::default(),
+            Arc::new(Mutex::new("ab".to_owned())),
+        );
+        let (all, id) = (said.clone(), run_id.clone());
+        let fakes = Fakes::new(move |_, words| {
+            let text = words.join(" ");
+            if words.is_empty() {
+                return as_usual(words);
+            }
+            all.lock().push(text.clone());
+            match refuses(&text) {
+                Some("") => Answer::End,
+                Some(error) => Answer::Reply(error.to_owned()),
+                None if text == "INFO server" => {
+                    Answer::Reply(bulk(&format!("# Server\r\nrun_id:{}\r\n", id.lock())))
+                }
+                None if words[0] == "EVALSHA" => Answer::Reply("-NOSCRIPT none\r\n".to_owned()),
+                None if words[0] == "EVAL" => Answer::Reply(":1\r\n".to_owned()),
+                None => as_usual(words),
+            }
+        });
+        let fakes = fakes.strict();
+        Strict {
+            said,
+            run_id,
+            fakes,
+        }
+    }
+
+    fn said(&self, begin: &str) -> usize {
+        let said = self.said.lock();
+        said.iter().filter(|text| text.starts_with(begin)).count()
+    }
+
+    async fn open(&self) -> Result<Transport, CallError> {
+        let opened = self.fakes.open("redis://a:1", IfUnreachable::Fail).await;
+        opened.map(|(transport, _)| transport)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_is_asked_for_its_scripts_once() {
+    let server = Strict::new(|_| None);
+    let transport = server.open().await.unwrap();
+    let abilities = transport.abilities(NodeId::default());
+    assert_eq!(abilities.scripts, Some(Scripts::Any));
+    assert_eq!(server.said("HELLO"), 3, "three connections");
+    assert_eq!((server.said("EVALSHA"), server.said("EVAL ")), (1, 0));
+    assert_eq!(
+        transport.call(Lane::Caller, add("n")).await,
+        Ok(Value::Int(1))
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_refuses_scripts_without_keys_is_asked_with_one() {
+    let server = Strict::new(|text| {
+        (text.starts_with("EVALSHA") && text.ends_with(" 0")).then_some("-ERR no keys\r\n")
+    });
+    let transport = server.open().await.unwrap();
+    assert!(transport.wants_keys());
+    assert_eq!(server.said("EVAL return 1 1 "), 1);
+    let without = Call {
+        keys: Vec::new(),
+        ..add("n")
+    };
+    let error = transport.call(Lane::Caller, without).await.unwrap_err();
+    assert!(matches!(error, CallError::Unsupported(_)), "{error:?}");
+    assert_eq!(server.said("EVALSHA"), 1, "the question only");
+    assert_eq!(
+        transport.call(Lane::Caller, add("n")).await,
+        Ok(Value::Int(1))
+    );
+}
+
+/// Not even one script of a lock is sent.
+#[tokio::test(start_paused = true)]
+async fn a_server_that_runs_no_scripts_gets_none() {
+    let server = Strict::new(|text| text.starts_with("EVAL").then_some(UNKNOWN));
+    let transport = server.open().await.unwrap();
+    let asked = server.said("EVAL");
+    let error = transport.call(Lane::Caller, add("n")).await.unwrap_err();
+    assert!(
+        matches!(&error, CallError::Unsupported(Fault(text)) if text.contains("unknown command")),
+        "{error:?}"
+    );
+    assert!(transport.send(Lane::Background, add("n")).is_err());
+    assert_eq!(
+        (asked, server.said("EVAL")),
+        (2, 2),
+        "with and without a key"
+    );
+}
+
+/// The connections of a node, and those that only ask for the layout.
+#[tokio::test(start_paused = true)]
+async fn all_ways_to_an_address_share_what_is_known() {
+    let is_down = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let down = is_down.clone();
+    let server = Strict::new(move |_| down.load(Ordering::Relaxed).then_some(""));
+    let setup = Setup {
+        streams: Some(server.fakes.streams()),
+        ..setup(TIMING, Arc::<Recorder>::default(), &Handle::current())
+    };
+    let endpoint = Endpoint::parse("redis://a:1").unwrap();
+    let open = async || {
+        let remote = setup.server(&endpoint).unwrap();
+        let opened = remote.open(None, &Handle::current(), SECOND).await;
+        opened.map(drop)
+    };
+    assert_eq!((open().await, open().await), (Ok(()), Ok(())));
+    assert_eq!(
+        (server.said("EVALSHA"), server.fakes.dialled("a:1")),
+        (1, 2)
+    );
+    is_down.store(true, Ordering::Relaxed);
+    assert!(open().await.is_err());
+    assert_eq!(
+        server.fakes.dialled("a:1"),
+        3,
+        "one attempt, in the known protocol"
+    );
+}
+
+/// A busy server, or a user without the right, says nothing about scripts.
+#[tokio::test(start_paused = true)]
+async fn a_server_that_does_not_say_counts_as_able() {
+    for error in ["-BUSY Redis is busy\r\n", "-NOPERM no permission\r\n"] {
+        let server = Strict::new(move |text| text.ends_with("00 0").then_some(error));
+        let transport = server.open().await.unwrap();
+        assert_eq!(transport.abilities(NodeId::default()).scripts, None);
+        let answer = transport.call(Lane::Caller, add("n")).await;
+        assert_eq!(answer, Ok(Value::Int(1)), "{error}");
+    }
+}
+
+/// Another server at the same address may be able to do more.
+#[tokio::test(start_paused = true)]
+async fn another_server_at_the_address_is_asked_again() {
+    let refuses = Arc::new(std::sync::atomic::AtomicBool::new(true));
+    let does = refuses.clone();
+    let server = Strict::new(move |text| {
+        (text.starts_with("EVAL") && does.load(Ordering::Relaxed)).then_some(UNKNOWN)
+    });
+    let remote = server.fakes.remote("redis://a:1").gets_scripts();
+    let open = async || {
+        let opened = remote.open(None, &Handle::current(), SECOND).await;
+        drop(opened.unwrap());
+        remote.known().abilities()
+    };
+    assert!(matches!(open().await.scripts, Some(Scripts::None(_))));
+    let error = CallError::Refused(Fault("no".into()));
+    remote.known().subscription_refused(&error);
+    refuses.store(false, Ordering::Relaxed);
+    let same = open().await;
+    assert!(matches!(same.scripts, Some(Scripts::None(_))) && same.no_messages.is_some());
+    *server.run_id.lock() = "cd".to_owned();
+    let other = open().await;
+    assert_eq!((other.scripts, other.no_messages), (None, None));
+    assert_eq!(
+        open().await.scripts,
+        Some(Scripts::Any),
+        "by the next connection"
+    );
+    assert_eq!(remote.known().check_call(&add("n")), Ok(()));
+}
+
+/// Whatever a connection sends, it does not get the same refusal twice.
+#[tokio::test(start_paused = true)]
+async fn a_refused_command_is_not_sent_again() {
+    let refused = ["CLIENT SETINFO", "CONFIG GET", "WAIT"];
+    let server = Strict::new(move |text| {
+        let mut refused = refused.iter();
+        refused
+            .any(|begin| text.starts_with(begin))
+            .then_some(UNKNOWN)
+    });
+    let transport = server.open().await.unwrap();
+    assert_eq!(server.said("CLIENT SETINFO"), 2, "LIB-NAME and LIB-VER");
+    let node = NodeId::default();
+    for words in [
+        &[b"CONFIG".as_slice(), b"GET", b"a"],
+        &[b"WAIT", b"1", b"1"],
+    ] {
+        for lane in [Lane::Caller, Lane::Background, Lane::Caller] {
+            let outcome = transport.command(node, lane, words).await;
+            assert!(matches!(outcome, Err(CallError::Refused(_))), "{outcome:?}");
+        }
+    }
+    assert_eq!((server.said("CONFIG GET"), server.said("WAIT")), (1, 1));
+}
+
+/// A user may get a right while a connection lives.
+#[tokio::test(start_paused = true)]
+async fn a_forbidden_command_is_tried_again_after_a_minute() {
+    let server = Strict::new(|text| text.starts_with("WAIT").then_some("-NOPERM no\r\n"));
+    let transport = server.open().await.unwrap();
+    let ask = || transport.command(NodeId::default(), Lane::Caller, &[b"WAIT", b"1", b"1"]);
+    let (_, _) = (ask().await, ask().await);
+    assert_eq!(server.said("WAIT"), 1);
+    sleep(SECOND * 61).await;
+    drop(ask().await);
+    assert_eq!(server.said("WAIT"), 2);
+}
+
+/// The error of a proxy that takes few commands does not speak of TLS.
+#[tokio::test(start_paused = true)]
+async fn a_proxy_that_closes_the_connection_is_told_from_a_port_with_tls() {
+    let proxy = Strict::new(|text| (!text.starts_with("PING")).then_some(""));
+    let error = proxy.open().await.unwrap_err();
+    assert_not_applied(&error, "answers PING, but does not take CLIENT SETNAME");
+    let with_tls = Strict::new(|_| Some(""));
+    let error = with_tls.open().await.unwrap_err();
+    assert_not_applied(&error, "does this port want TLS, rediss://?");
+}
