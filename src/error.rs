@@ -211,7 +211,7 @@ pub enum Error {
         nodes: usize,
     },
     /// Redis refused the call, and retrying does not help: the key has another type, the user lacks a right,
-    /// or the server is a cluster node.
+    /// the server is a cluster node, or it runs no scripts.
     ///
     /// Nothing is held. If a script made changes before it was refused, they are being undone. An operator
     /// must check the key, the rights of the user or the URL.
@@ -221,17 +221,6 @@ pub enum Error {
         name: Arc<str>,
         /// The answer of Redis.
         detail: String,
-    },
-    /// The server cannot do what this kind of lock needs, as the client has learned when it connected.
-    ///
-    /// Nothing was sent, and nothing is held. Use another kind or another server: a [preflight](crate::Client::preflight)
-    /// says what works.
-    #[error("the server cannot do this: name=`{name}`, reason=`{reason}`")]
-    Unsupported {
-        /// The lock, or the call.
-        name: Arc<str>,
-        /// What is missing, with the words of the server.
-        reason: String,
     },
     /// The deployment gives less than [`ClientBuilder::require`](crate::ClientBuilder::require) asks for.
     ///
@@ -317,7 +306,6 @@ impl Error {
             Error::StaleToken { .. } => "stale_token",
             Error::Quorum { .. } => "quorum",
             Error::Protocol { .. } => "protocol",
-            Error::Unsupported { .. } => "unsupported",
             Error::Requirements { .. } => "requirements",
             Error::Closed => "closed",
             Error::Forked => "forked",
@@ -334,7 +322,6 @@ impl Error {
                 | Error::NotDurable { .. }
                 | Error::Quorum { .. }
                 | Error::Protocol { .. }
-                | Error::Unsupported { .. }
         )
     }
 

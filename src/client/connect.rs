@@ -16,7 +16,7 @@ use crate::error::{Cause, ConfigError, Error};
 use crate::session::background::{self, Thread};
 use crate::session::{Parts, Reported, Session};
 use crate::stats::Counters;
-use crate::transport::{IfUnreachable, Runtimes, Servers, Setup, Transport};
+use crate::transport::{CallError, Fault, IfUnreachable, Runtimes, Servers, Setup, Transport};
 
 impl ClientBuilder {
     /// Checks the settings and connects.
@@ -97,9 +97,14 @@ impl ClientBuilder {
             servers: Servers::default(),
         };
         let url: Arc<str> = deployment.to_string().into();
+        let failed = |error| Error::from_call(&url, Duration::ZERO, error);
         let transport = Transport::connect(deployment, setup, if_unreachable).await;
+        let transport = transport.map_err(failed)?;
+        if let Some(reason) = transport.why_no_scripts() {
+            return Err(failed(CallError::Refused(Fault(reason))));
+        }
         let session = Session::new(Parts {
-            transport: transport.map_err(|error| Error::from_call(&url, Duration::ZERO, error))?,
+            transport,
             reported,
             counters,
             settings,

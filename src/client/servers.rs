@@ -1,7 +1,6 @@
 //! What a client learns about its servers: their locks, their connections, and what they guarantee.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::Client;
 use crate::connections::Connection;
@@ -10,7 +9,6 @@ use crate::error::Error;
 use crate::locks::LockList;
 use crate::preflight::{PreflightCheck, Requirements};
 use crate::protocol::existence;
-use crate::transport::{CallError, Lane};
 
 /// The key that [`Client::ping`] names if it must name one. It never exists.
 const PING: &str = "leasehold_ping";
@@ -134,7 +132,7 @@ impl Client {
     ///
     /// The server runs a script that does nothing, on the connection that acquisitions use. The script
     /// touches no key, unless the server refuses scripts without one: then it asks whether `leasehold_ping`
-    /// exists, after the prefix of keys. A server that runs no scripts is asked that by `EXISTS`. So a success does not show whether the server accepts writes, or which
+    /// exists, after the prefix of keys. So a success does not show whether the server accepts writes, or which
     /// keys the user may access.
     ///
     /// # Redis cost
@@ -161,13 +159,6 @@ impl Client {
                 .await
         };
         let key: Arc<str> = Arc::from(format!("{}{PING}", calls.settings.key_prefix));
-        let node = calls.transport.node_of(&key);
-        if calls.transport.abilities(node).why_no_scripts().is_some() {
-            let words: [&[u8]; 2] = [b"EXISTS", key.as_bytes()];
-            let reply = calls.transport.command(node, Lane::Caller, &words).await;
-            let failed = |error: CallError| Error::from_call(&name, Duration::ZERO, error);
-            return reply.map(drop).map_err(failed);
-        }
         let keys = if calls.transport.wants_keys() {
             vec![key]
         } else {
@@ -189,8 +180,8 @@ impl Client {
     ///
     /// # Redis cost
     ///
-    /// One subscription, which is ended again. 14 commands for each server, or 15 in a cluster, in 9 round trips. All servers are asked concurrently.
-    /// Each sentinel gets two commands, in one more round trip.
+    /// 14 commands for each server, or 15 in a cluster, in 9 round trips, and one subscription, which is ended again. All
+    /// servers are asked concurrently. Each sentinel gets two commands, in one more round trip.
     ///
     /// # Cancel safety
     ///

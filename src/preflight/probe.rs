@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use super::answers::{Fields, part};
 use super::ask::Ask;
@@ -146,7 +146,8 @@ pub(super) async fn ask_for_messages(session: &Session, needed: &NeededRights) {
     if !calls.polls_only() {
         // CANCEL: the drop unsubscribes.
         let _unsubscribes = Unsubscribes(&calls.transport, channel);
-        drop(calls.transport.subscribe(channel, "").await);
+        let subscribed = calls.transport.subscribe(channel, "");
+        drop(timeout(calls.settings.command_timeout, subscribed).await);
     }
 }
 

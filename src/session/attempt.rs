@@ -247,9 +247,6 @@ impl<'a> Attempt<'a> {
     /// Called when the call has ended.
     pub(super) fn end(&mut self, reply: &Result<Value, CallError>) {
         let open = self.in_flight.take();
-        if let Err(CallError::Unsupported(_)) = reply {
-            self.queued_in_redis = false;
-        }
         // A script that Redis stops half-way has already done its earlier writes.
         if let (Some(open), Err(CallError::Unknown(_) | CallError::Refused(_))) = (open, reply) {
             // The oldest doubt is the one that takes longest to settle.

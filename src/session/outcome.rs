@@ -25,10 +25,6 @@ impl Error {
                 name,
                 detail: fault.0,
             },
-            CallError::Unsupported(fault) => Error::Unsupported {
-                name,
-                reason: fault.0,
-            },
             CallError::NotDurable {
                 wanted,
                 acknowledged,

@@ -71,12 +71,7 @@ impl Cell {
 
 #[expect(clippy::needless_pass_by_value, reason = "for map_err")]
 pub(crate) fn said(error: Error) -> Fault {
-    let text = error.to_string();
-    match error {
-        // Nothing was sent, so that is as good as at the start.
-        Error::Unsupported { .. } => Fault::AtStart(text),
-        _ => Fault::Later(text),
-    }
+    Fault::Later(error.to_string())
 }
 
 #[expect(clippy::fn_params_excessive_bools, reason = "a claim")]

@@ -37,23 +37,17 @@ const ROWS: &[Row] = &[
     Row(
         "Alibaba Tair, cluster behind a proxy",
         Of::All,
-        Fails("bad lua script"),
-    ),
-    Row(
-        "Garnet, without --lua",
-        Of::Kinds(&[CLIENT]),
-        Expected::Works,
+        Refused("refuses scripts: ERR bad lua script"),
     ),
     Row(
         "Garnet, without --lua",
         Of::All,
-        Refused("runs no scripts: ERR This instance has Lua scripting support disabled"),
+        Refused("refuses scripts: ERR This instance has Lua scripting support disabled"),
     ),
-    Row("OCI Cache, sharded", Of::Kinds(&[CLIENT]), Expected::Works),
     Row(
         "OCI Cache, sharded",
         Of::All,
-        Refused("runs no scripts: ERR unknown command 'EVAL'"),
+        Refused("refuses scripts: ERR unknown command 'EVAL'"),
     ),
     // These kinds never listen.
     Row("Envoy", Of::Kinds(NEVER_LISTEN), Expected::Works),

@@ -43,7 +43,12 @@ const FORBIDDEN: Duration = Duration::from_secs(60);
 const SERVERS_MAX: usize = 256;
 
 /// Commands whose second word is a part of their name.
-const CONTAINERS: [&str; 6] = ["ACL", "CLIENT", "CLUSTER", "COMMAND", "CONFIG", "PUBSUB"];
+const CONTAINERS: [&str; 7] = [
+    "ACL", "CLIENT", "CLUSTER", "COMMAND", "CONFIG", "PUBSUB", "SENTINEL",
+];
+
+/// Commands that show failovers and tell servers apart. A missing right concerns the words that were refused, and no others.
+const VITAL: [&str; 4] = ["CLUSTER", "INFO", "ROLE", "SENTINEL"];
 
 /// What is known about the servers of a client, by the address at which each is reached.
 #[derive(Clone, Default)]
@@ -53,6 +58,8 @@ pub struct Servers(Arc<Mutex<HashMap<HostPort, Arc<Known>>>>);
 #[derive(Default)]
 pub(super) struct Known {
     learned: Mutex<Learned>,
+    /// Whether it is a server with locks, and not a sentinel.
+    has_locks: AtomicBool,
     /// Whether some scripts are refused. Each call looks at this.
     refuses_scripts: AtomicBool,
 }
@@ -100,10 +107,10 @@ pub enum Scripts {
 }
 
 impl Abilities {
-    /// The reason if the server runs no scripts.
+    /// The reason if the server does not run the scripts of this library.
     pub fn why_no_scripts(&self) -> Option<String> {
         match &self.scripts {
-            Some(Scripts::None(words)) => Some(format!("the server runs no scripts: {words}")),
+            Some(Scripts::None(words)) => Some(format!("the server refuses scripts: {words}")),
             _ => None,
         }
     }
@@ -119,11 +126,19 @@ impl Servers {
         all.entry(endpoint.host_port()).or_default().clone()
     }
 
-    /// Whether this is true of a server in use.
+    /// Whether this is true of a server with locks that is in use.
     pub(super) fn any(&self, holds: impl Fn(&Abilities) -> bool) -> bool {
+        self.find(|abilities| holds(abilities).then_some(()))
+            .is_some()
+    }
+
+    /// What is found in the abilities of a server with locks that is in use.
+    pub(super) fn find<T>(&self, find: impl Fn(&Abilities) -> Option<T>) -> Option<T> {
         let all = self.0.lock();
-        let mut used = all.values().filter(|known| is_in_use(known));
-        used.any(|known| holds(&known.learned.lock().abilities))
+        let mut used = all
+            .values()
+            .filter(|known| is_in_use(known) && known.has_locks());
+        used.find_map(|known| find(&known.learned.lock().abilities))
     }
 }
 
@@ -132,18 +147,25 @@ fn is_in_use(known: &Arc<Known>) -> bool {
 }
 
 impl Known {
+    pub(super) fn gets_scripts(&self) {
+        self.has_locks.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn has_locks(&self) -> bool {
+        self.has_locks.load(Ordering::Relaxed)
+    }
+
     pub(super) fn abilities(&self) -> Abilities {
         self.learned.lock().abilities.clone()
     }
 
-    /// Called before a handshake. Afterwards, `None` means that the handshake must ask.
+    /// Called before a handshake, which must ask for what is `None`. Until it has been told, the others go by what is known.
     pub(super) fn begin(&self) -> (Option<Protocol>, Option<Scripts>) {
         let mut learned = self.learned.lock();
         let is_old = |asked: Instant| asked.elapsed() >= REMEMBERED;
         if learned.asked.is_some_and(is_old) {
             learned.asked = None;
-            learned.abilities.protocol = None;
-            learned.abilities.scripts = None;
+            return (None, None);
         }
         let Abilities {
             protocol, scripts, ..
@@ -172,9 +194,7 @@ impl Known {
         learned.abilities.protocol = Some(protocol);
     }
 
-    /// `None` if the server does not say.
-    pub(super) fn runs(&self, scripts: Option<Scripts>) {
-        let Some(scripts) = scripts else { return };
+    pub(super) fn runs(&self, scripts: Scripts) {
         let refuses = scripts != Scripts::Any;
         self.learned.lock().abilities.scripts = Some(scripts);
         self.refuses_scripts.store(refuses, Ordering::Relaxed);
@@ -190,7 +210,7 @@ impl Known {
             let lacks_key = call.keys.is_empty() && abilities.scripts == Some(Scripts::WithKeys);
             lacks_key.then(|| "the server refuses scripts without keys".to_owned())
         });
-        reason.map_or(Ok(()), |reason| Err(CallError::Unsupported(Fault(reason))))
+        reason.map_or(Ok(()), |reason| Err(CallError::Refused(Fault(reason))))
     }
 
     /// The server has refused a subscription. If that concerns neither this user nor this node, it has no messages.
@@ -208,6 +228,8 @@ impl Known {
     /// is decided: if releases were published in another way than waiters subscribe, no waiter would wake.
     pub(super) fn has_sharded_messages(&self, answer: CallOutcome) -> Result<bool, CallError> {
         let has = match answer {
+            // The user may get the right.
+            Err(CallError::Refused(fault)) if fault.is_missing_right() => return Ok(false),
             Err(CallError::Refused(_)) => false,
             answer => answer.map(|_| true).map_err(CallError::took_nothing)?,
         };
@@ -226,13 +248,14 @@ impl Known {
     /// Notes the error in reply to a command, if it concerns the command as such.
     pub(super) fn refused(&self, words: &[&[u8]], error: &str) {
         let fault = Fault(error.to_owned());
-        // The words of Redis, and those of proxies.
-        let text = error.to_lowercase();
-        let is_unknown = ["unknown command", "unknown subcommand", "not supported"]
-            .iter()
-            .any(|words| text.starts_with("err ") && text.contains(words));
-        if is_unknown || fault.is_missing_right() {
-            let (name, mut learned) = (name(words), self.learned.lock());
+        let is_missing_right = fault.is_missing_right();
+        if is_about_the_command(error) || is_missing_right {
+            let name = if is_missing_right {
+                name_for_rights(words)
+            } else {
+                name(words)
+            };
+            let mut learned = self.learned.lock();
             learned.refused.insert(name.clone(), Instant::now());
             learned.abilities.refused.insert(name, fault);
         }
@@ -240,11 +263,27 @@ impl Known {
 
     /// The error that a command would get, if the server has given it before.
     pub(super) fn refusal(&self, words: &[&[u8]]) -> Option<CallError> {
-        let (name, learned) = (name(words), self.learned.lock());
-        let fault = learned.abilities.refused.get(&name)?;
-        let is_over = learned.refused.get(&name)?.elapsed() >= FORBIDDEN;
-        (!(fault.is_missing_right() && is_over)).then(|| sort_error_reply(&fault.0))
+        let learned = self.learned.lock();
+        [name(words), name_for_rights(words)]
+            .iter()
+            .find_map(|name| {
+                let fault = learned.abilities.refused.get(name)?;
+                let is_over = learned.refused.get(name)?.elapsed() >= FORBIDDEN;
+                (!(fault.is_missing_right() && is_over)).then(|| sort_error_reply(&fault.0))
+            })
     }
+}
+
+/// Whether an error says that the server does not have the command: in the words of Redis, or of proxies and vendors.
+pub(super) fn is_about_the_command(error: &str) -> bool {
+    let text = error.to_lowercase();
+    let words = [
+        "unknown command",
+        "unknown subcommand",
+        "not supported",
+        "support disabled",
+    ];
+    text.starts_with("err ") && words.iter().any(|words| text.contains(words))
 }
 
 /// The name of a command, with its subcommand, and without any argument. CLIENT SETINFO sets two things, by two commands.
@@ -257,6 +296,18 @@ pub(super) fn name(words: &[&[u8]]) -> String {
         _ => 1,
     };
     all[..parts.min(all.len())].join(" ")
+}
+
+/// The words that a missing right concerns.
+fn name_for_rights(words: &[&[u8]]) -> String {
+    let is_vital = VITAL
+        .iter()
+        .any(|vital| words[0].eq_ignore_ascii_case(vital.as_bytes()));
+    if is_vital {
+        String::from_utf8_lossy(&words.join(&b' ')).to_ascii_uppercase()
+    } else {
+        name(words)
+    }
 }
 
 impl fmt::Debug for Servers {

@@ -11,8 +11,6 @@ pub enum CallError {
     Unknown(Fault),
     /// The server answered with an error that would come again.
     Refused(Fault),
-    /// Nothing was sent, because the server is known to refuse it.
-    Unsupported(Fault),
     /// The call was applied, but too few servers have a copy of its writes.
     NotDurable {
         /// How many copies the caller asked for.
@@ -42,8 +40,7 @@ impl CallError {
         Fault(match self {
             CallError::NotApplied(fault)
             | CallError::Unknown(fault)
-            | CallError::Refused(fault)
-            | CallError::Unsupported(fault) => {
+            | CallError::Refused(fault) => {
                 return fault;
             }
             CallError::NotDurable { .. } => "too few copies".into(),
@@ -58,7 +55,6 @@ impl CallError {
             CallError::NotApplied(Fault(text)) => CallError::NotApplied(Fault(words(text))),
             CallError::Unknown(Fault(text)) => CallError::Unknown(Fault(words(text))),
             CallError::Refused(Fault(text)) => CallError::Refused(Fault(words(text))),
-            CallError::Unsupported(Fault(text)) => CallError::Unsupported(Fault(words(text))),
             other @ (CallError::NotDurable { .. } | CallError::Closed | CallError::Forked) => other,
         }
     }

@@ -21,7 +21,10 @@ use tokio::runtime::Handle;
 use tokio::time::{Duration, Instant};
 
 use self::exchange::{Ended, Exchange, Expected, Step};
-use self::replies::{SCRIPT_WITH_KEY, SCRIPT_WITHOUT_KEYS, lacks_login, refuses_hello, role, runs};
+use self::replies::{
+    SCRIPT_WITH_KEY, SCRIPT_WITHOUT_KEYS, WithoutKeys, lacks_login, refuses_hello, role, with_key,
+    without_keys,
+};
 use super::abilities::{Known, Scripts, name};
 use super::credentials::Credentials;
 use super::identity::Identity;
@@ -35,8 +38,6 @@ use crate::{CallError, Fault, sort_error_reply};
 pub(super) struct Handshake {
     pub(super) login: Login,
     pub(super) known: Arc<Known>,
-    /// Whether the server gets scripts. Sentinels do not.
-    pub(super) gets_scripts: bool,
     /// Whether a server that refuses HELLO is refused.
     pub(super) needs_resp3: bool,
     database: Option<u8>,
@@ -98,7 +99,6 @@ impl Handshake {
         Handshake {
             login,
             known: Arc::default(),
-            gets_scripts: false,
             needs_resp3: false,
             database,
             name,
@@ -282,7 +282,7 @@ impl Handshake {
             let words = ["CLIENT", "SETINFO", what, text];
             steps.push(Step::new(Expected::Optional, &words));
         }
-        if scripts.is_none() && self.gets_scripts {
+        if scripts.is_none() && self.known.has_locks() {
             steps.push(Step::new(Expected::Script, SCRIPT_WITHOUT_KEYS));
         }
         steps
@@ -321,14 +321,16 @@ impl Handshake {
                 learned.server = Identity::of(reply.as_ref().ok(), None);
                 self.known.met(learned.server.run_id());
             }
-            (Expected::Script, reply) => match runs(reply) {
-                Some(Scripts::None(_)) => learned.wants_keys = true,
-                scripts => self.known.runs(scripts),
+            (Expected::Script, reply) => match without_keys(&reply) {
+                WithoutKeys::Runs => self.known.runs(Scripts::Any),
+                WithoutKeys::Refused => learned.wants_keys = true,
+                WithoutKeys::Unknown => {}
             },
-            (Expected::ScriptWithKey, reply) => self.known.runs(match runs(reply) {
-                Some(Scripts::Any) => Some(Scripts::WithKeys),
-                other => other,
-            }),
+            (Expected::ScriptWithKey, reply) => {
+                if let Some(scripts) = with_key(&reply) {
+                    self.known.runs(scripts);
+                }
+            }
             (Expected::Role, Ok(reply)) => {
                 learned.role = learned.role.take().or_else(|| role(&reply));
             }

@@ -66,6 +66,11 @@ impl Transport {
         }
     }
 
+    /// The reason if a server of the deployment does not run the scripts of this library.
+    pub fn why_no_scripts(&self) -> Option<String> {
+        self.servers.find(Abilities::why_no_scripts)
+    }
+
     /// Whether a server of the deployment has no messages, so that waiters must ask.
     pub fn has_no_messages(&self) -> bool {
         self.servers.any(|server| server.no_messages.is_some())

@@ -76,8 +76,8 @@ impl Remote {
     }
 
     /// Makes connections find out which scripts the server runs.
-    pub(super) fn gets_scripts(mut self) -> Self {
-        self.handshake.gets_scripts = true;
+    pub(super) fn gets_scripts(self) -> Self {
+        self.handshake.known.gets_scripts();
         self
     }
 

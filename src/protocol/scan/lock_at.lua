@@ -46,7 +46,10 @@ local function longest_read(name, owner, holds)
   local lives = tagged(name) .. ':' .. owner .. ':rwlock_timeout:'
   local longest_ms = -2
   for hold = 1, math.min(tonumber(holds) or 0, MOST_NESTED) do
-    local left_ms = redis.pcall('pttl', lives .. hold)
+    local left_ms = UNKNOWN_MS
+    if #unread < MOST_READERS then
+      left_ms = redis.pcall('pttl', lives .. hold)
+    end
     if type(left_ms) ~= 'number' then
       unread[#unread + 1] = lives .. hold
       left_ms = UNKNOWN_MS

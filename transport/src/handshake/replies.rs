@@ -1,30 +1,54 @@
 //! What the replies to a handshake mean.
 
-use crate::abilities::Scripts;
+use crate::abilities::{Scripts, is_about_the_command};
 use crate::identity::line;
-use crate::{CallError, Value, sort_error_reply};
+use crate::{CallError, Fault, Value, sort_error_reply};
 
-/// A script that no server has, and one with a key. Neither does anything.
+/// A script that no server has, and one with a key, which is written as those of locks are. Neither changes anything.
 pub(super) const SCRIPT_WITHOUT_KEYS: &[&str] =
     &["EVALSHA", "0000000000000000000000000000000000000000", "0"];
-pub(super) const SCRIPT_WITH_KEY: &[&str] = &["EVAL", "return 1", "1", "leasehold_ping"];
+pub(super) const SCRIPT_WITH_KEY: &[&str] = &[
+    "EVAL",
+    "local key = KEYS[1] return redis.call('exists', key)",
+    "1",
+    "leasehold_ping",
+];
 
-/// Which scripts the server runs, by its reply to one of them. `None` if it does not say: it is busy, or the user may
-/// get the right later.
-pub(super) fn runs(reply: Result<Value, String>) -> Option<Scripts> {
-    let Err(text) = reply else {
-        return Some(Scripts::Any);
-    };
-    // The key belongs to another node.
-    if ["NOSCRIPT", "MOVED ", "ASK "]
-        .iter()
-        .any(|code| text.starts_with(code))
-    {
-        return Some(Scripts::Any);
+/// The reply to a script without keys.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum WithoutKeys {
+    Runs,
+    Refused,
+    /// The server is busy, or the user may get the right later.
+    Unknown,
+}
+
+pub(super) fn without_keys(reply: &Result<Value, String>) -> WithoutKeys {
+    match reply {
+        Ok(_) => WithoutKeys::Runs,
+        Err(text) if text.starts_with("NOSCRIPT") => WithoutKeys::Runs,
+        Err(text) => match sort_error_reply(text) {
+            CallError::Refused(fault) if !fault.is_missing_right() => WithoutKeys::Refused,
+            _ => WithoutKeys::Unknown,
+        },
     }
-    match sort_error_reply(&text) {
-        CallError::Refused(fault) if !fault.is_missing_right() => Some(Scripts::None(fault)),
-        _ => None,
+}
+
+/// Which scripts a server runs that has refused one without keys, by its reply to one with a key. `None` if it does not
+/// say: only words about the command as such say that there are no scripts. A proxy may have other reasons for a while.
+pub(super) fn with_key(reply: &Result<Value, String>) -> Option<Scripts> {
+    let belongs_elsewhere = |text: &str| text.starts_with("MOVED ") || text.starts_with("ASK ");
+    match reply {
+        Ok(_) => Some(Scripts::WithKeys),
+        // The key belongs to another node, or the user may not use this one.
+        Err(text) if belongs_elsewhere(text) || text.starts_with("NOPERM ") => {
+            Some(Scripts::WithKeys)
+        }
+        // The second words are those of a proxy of Alibaba Tair, which reads the text of scripts.
+        Err(text) if is_about_the_command(text) || text.starts_with("ERR bad lua script") => {
+            Some(Scripts::None(Fault(text.clone())))
+        }
+        Err(_) => None,
     }
 }
 

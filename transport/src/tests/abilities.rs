@@ -79,13 +79,13 @@ async fn a_server_that_refuses_scripts_without_keys_is_asked_with_one() {
     });
     let transport = server.open().await.unwrap();
     assert!(transport.wants_keys());
-    assert_eq!(server.said("EVAL return 1 1 "), 1);
+    assert_eq!(server.said("EVAL local "), 1);
     let without = Call {
         keys: Vec::new(),
         ..add("n")
     };
     let error = transport.call(Lane::Caller, without).await.unwrap_err();
-    assert!(matches!(error, CallError::Unsupported(_)), "{error:?}");
+    assert!(matches!(error, CallError::Refused(_)), "{error:?}");
     assert_eq!(server.said("EVALSHA"), 1, "the question only");
     assert_eq!(
         transport.call(Lane::Caller, add("n")).await,
@@ -101,7 +101,7 @@ async fn a_server_that_runs_no_scripts_gets_none() {
     let asked = server.said("EVAL");
     let error = transport.call(Lane::Caller, add("n")).await.unwrap_err();
     assert!(
-        matches!(&error, CallError::Unsupported(Fault(text)) if text.contains("unknown command")),
+        matches!(&error, CallError::Refused(Fault(text)) if text.contains("unknown command")),
         "{error:?}"
     );
     assert!(transport.send(Lane::Background, add("n")).is_err());
@@ -142,11 +142,17 @@ async fn all_ways_to_an_address_share_what_is_known() {
     );
 }
 
-/// A busy server, or a user without the right, says nothing about scripts.
+/// A busy server, a user without the right, and a proxy whose server is away say nothing about scripts.
 #[tokio::test(start_paused = true)]
 async fn a_server_that_does_not_say_counts_as_able() {
-    for error in ["-BUSY Redis is busy\r\n", "-NOPERM no permission\r\n"] {
-        let server = Strict::new(move |text| text.ends_with("00 0").then_some(error));
+    for error in [
+        "-BUSY Redis is busy\r\n",
+        "-NOPERM no permission\r\n",
+        "-upstream failure\r\n",
+        "-ERR server is away\r\n",
+    ] {
+        let is_question = |text: &str| text.ends_with("00 0") || text.ends_with("leasehold_ping");
+        let server = Strict::new(move |text| is_question(text).then_some(error));
         let transport = server.open().await.unwrap();
         assert_eq!(transport.abilities(NodeId::default()).scripts, None);
         let answer = transport.call(Lane::Caller, add("n")).await;
@@ -221,6 +227,36 @@ async fn a_forbidden_command_is_tried_again_after_a_minute() {
     sleep(SECOND * 61).await;
     drop(ask().await);
     assert_eq!(server.said("WAIT"), 2);
+}
+
+/// Whoever may not ask one thing of a sentinel still sees its failovers, and tells servers apart.
+#[test]
+fn a_missing_right_silences_nothing_that_shows_failovers() {
+    let known = crate::abilities::Known::default();
+    let words = |text: &'static str| text.split(' ').map(str::as_bytes).collect::<Vec<_>>();
+    for (asked, error, next, is_silenced) in [
+        (
+            "SENTINEL CKQUORUM m",
+            "NOPERM no",
+            "SENTINEL MASTER m",
+            false,
+        ),
+        (
+            "SENTINEL CKQUORUM m",
+            "ERR Unknown subcommand",
+            "SENTINEL MASTER m",
+            false,
+        ),
+        ("INFO replication", "NOPERM no", "INFO server", false),
+        ("CLUSTER INFO", "NOPERM no", "CLUSTER SLOTS", false),
+        ("ROLE", "NOPERM no", "ROLE", true),
+        ("ROLE", "ERR unknown command 'ROLE'", "ROLE", true),
+        ("CONFIG GET a", "NOPERM no", "CONFIG GET b", true),
+    ] {
+        known.refused(&words(asked), error);
+        let refusal = known.refusal(&words(next));
+        assert_eq!(refusal.is_some(), is_silenced, "{asked}, then {next}");
+    }
 }
 
 /// The error of a proxy that takes few commands does not speak of TLS.
