@@ -164,28 +164,37 @@ fn fair_bounds() -> Fair {
         lease: 3,
         claim: 2,
         java_wait: 4,
+        keeps_longer: true,
+        goes_to_the_front: true,
         fault: None,
     }
 }
 
 fn fair_cases() -> Vec<Case> {
     use fair::Fault as F;
-    let mut cases = vec![Case::right(
-        FAIR,
-        "three waiters and one of Redisson",
-        fair_bounds(),
-    )];
+    let of = fair_bounds;
+    let at_the_end = Fair {
+        goes_to_the_front: false,
+        ..of()
+    };
+    let not_longer = Fair {
+        keeps_longer: false,
+        ..of()
+    };
+    let mut cases = vec![
+        Case::right(FAIR, "three waiters and one of Redisson", of()),
+        Case::right(FAIR, "who has lost its place goes to the end", at_the_end),
+        Case::wrong(
+            FAIR,
+            "places behind Redisson are not kept for longer",
+            not_longer,
+        ),
+    ];
     cases.extend(
-        [
-            F::NoHeartbeats,
-            F::TakesOutOfTurn,
-            F::DeadStay,
-            F::ForgetsRedisson,
-        ]
-        .map(|fault| {
+        [F::NoHeartbeats, F::TakesOutOfTurn, F::DeadStay].map(|fault| {
             let model = Fair {
                 fault: Some(fault),
-                ..fair_bounds()
+                ..of()
             };
             Case::wrong(FAIR, &format!("{fault:?}"), model)
         }),
@@ -205,6 +214,7 @@ fn read_write_cases() -> Vec<Case> {
         F::ReaderShortensLease,
         F::ReleaseEndsReaders,
         F::NoDowngrade,
+        F::KeepsShortestReader,
     ];
     let mut cases = vec![Case::right(
         READ_WRITE,

@@ -29,7 +29,7 @@
 //!
 //! # What the model assumes
 //!
-//! Clocks run at the same speed. The number of replicas that can be promoted is known, and a session needs all of
+//! Clients connect only to the newest primary. Clocks run at the same speed. The number of replicas that can be promoted is known, and a session needs all of
 //! them. A server that ceases to be a primary closes the connections of its clients.
 
 use std::collections::BTreeSet;
@@ -112,6 +112,8 @@ pub(crate) struct Process {
     pub(crate) granted: u8,
     /// The rest of its hold. The client trusts nothing else.
     pub(crate) hold: u8,
+    /// The primary that granted it.
+    pub(crate) granted_by: Identity,
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq)]
@@ -289,6 +291,7 @@ impl Failover {
         data.lease = self.lease;
         if self.way != Way::CopiesOfEach || self.wait_for_copies(state, node, missing) {
             state.processes[client].granted = self.lease;
+            state.processes[client].granted_by = identity;
         }
         Some(())
     }
@@ -453,7 +456,10 @@ impl Model for Failover {
                 |model: &Self, state: &State| {
                     let (node, identity) = state.newest;
                     let data = &state.servers[node].data;
-                    let is_kept = |holder: Client| model.trusts(&state.processes[holder]);
+                    let is_kept = |holder: Client| {
+                        let process = &state.processes[holder];
+                        model.trusts(process) && process.granted_by < identity
+                    };
                     identity > 0
                         && data.grace.is_none()
                         && model.is_open(data, identity)

@@ -7,12 +7,14 @@
 //! before it. Whoever looks at the queue removes the waiters at its head whose claims have ended.
 //!
 //! The lock goes to the head of the queue. If the lock is free, the claim of the head is not prolonged: it comes, or it
-//! loses its place. When a waiter of Redisson gets the lock, it takes its wait off all claims behind it. So this library
-//! keeps the places behind a waiter of Redisson for that much longer. If a living waiter loses its place nevertheless,
-//! it goes to the front.
+//! loses its place. When a waiter of Redisson gets the lock, it takes its wait off all claims behind it. So a place of
+//! this library behind one of Redisson is kept for that much longer. A living waiter that has lost its place all the same
+//! goes to the front. Within these bounds none loses it, so that rule is not needed here; without the first rule it
+//! would not suffice, because a newcomer may take the lock before the waiter comes back.
 //!
-//! A message only makes the head come sooner, so there are none here. A waiter that lives sends a heartbeat within its
-//! claim: time does not pass until it has.
+//! All waiters of this library are of one client: those of different clients that lost their places at the same time may
+//! swap them. Waiters that give up are left out, and so are messages, because they only make the head come sooner.
+//! A waiter that lives sends a heartbeat within its claim, and comes if it is next: time does not pass until it has.
 
 use stateright::{Model, Property};
 
@@ -24,8 +26,6 @@ pub(crate) enum Fault {
     TakesOutOfTurn,
     /// A dead waiter at the head stays there.
     DeadStay,
-    /// Places behind a waiter of Redisson are not kept for longer, and who loses one goes to the end.
-    ForgetsRedisson,
 }
 
 #[derive(Clone, Debug)]
@@ -36,6 +36,10 @@ pub(crate) struct Fair {
     pub(crate) lease: u8,
     pub(crate) claim: u8,
     pub(crate) java_wait: u8,
+    /// A place behind a waiter of Redisson is kept for longer.
+    pub(crate) keeps_longer: bool,
+    /// A living waiter that has lost its place goes to the front, and not to the end.
+    pub(crate) goes_to_the_front: bool,
     pub(crate) fault: Option<Fault>,
 }
 
@@ -74,10 +78,12 @@ pub(crate) struct State {
 pub(crate) enum Step {
     Tick,
     Ask(usize),
-    /// A living waiter of this library asks for its place, and takes a free lock if it is next.
+    /// A waiter asks again.
+    Come(usize),
+    /// A living waiter of this library keeps its place.
     Heartbeat(usize),
     Release(usize),
-    /// A waiter or a holder dies.
+    /// A waiter dies. A dead holder is one that never releases.
     Die(usize),
 }
 
@@ -96,11 +102,7 @@ impl Fair {
             .iter()
             .filter(|place| self.is_java(place.who))
             .count();
-        let longer = if self.has(Fault::ForgetsRedisson) {
-            0
-        } else {
-            javas
-        };
+        let longer = if self.keeps_longer { javas } else { 0 };
         self.claim + u8::try_from(longer).unwrap_or(u8::MAX) * self.java_wait
     }
 
@@ -158,33 +160,61 @@ impl Fair {
         Some(())
     }
 
+    /// A waiter asks: it takes the lock if it is next, or keeps its place.
+    fn come(&self, state: &mut State, who: usize) -> Option<()> {
+        let Phase::Waiting { turn, .. } = state.phases[who] else {
+            return None;
+        };
+        self.remove_dead(state);
+        if state.queue.iter().all(|place| place.who != who) {
+            if self.is_java(who) {
+                // It joins at the end, as at first.
+                state.phases[who] = Phase::Idle;
+                return self.ask(state, who);
+            }
+            let at = self.place_again(state, turn);
+            state.queue.insert(at, Place { who, kept: 0 });
+        }
+        if !self.take(state, who) {
+            state.phases[who] = Phase::Waiting { turn, silent: 0 };
+            self.keep(state, who);
+        }
+        Some(())
+    }
+
+    /// Where a waiter queues that has lost its place: at the front, behind those that came before it.
+    fn place_again(&self, state: &State, turn: u8) -> usize {
+        let came_before = |other: &&Place| matches!(state.phases[other.who], Phase::Waiting { turn: earlier, .. } if earlier < turn);
+        if self.goes_to_the_front {
+            state.queue.iter().take_while(came_before).count()
+        } else {
+            state.queue.len()
+        }
+    }
+
+    fn keep(&self, state: &mut State, who: usize) {
+        let place = state.queue.iter().position(|place| place.who == who);
+        if let Some(place) = place.filter(|_| !self.is_java(who)) {
+            state.queue[place].kept = self.claim_behind(&state.queue[..place]);
+        }
+    }
+
+    /// A waiter of this library says that it lives.
     fn heartbeat(&self, state: &mut State, who: usize) -> Option<()> {
         let Phase::Waiting { turn, .. } = state.phases[who] else {
             return None;
         };
         self.remove_dead(state);
-        let place = state.queue.iter().position(|place| place.who == who);
-        let is_lost = place.is_none();
-        if self.is_java(who) && is_lost {
-            // It joins at the end, as at first.
-            state.phases[who] = Phase::Idle;
-            return self.ask(state, who);
-        }
-        let place = place.unwrap_or_else(|| {
-            let place = Place { who, kept: 0 };
-            let ours_before = |other: &&Place| matches!(state.phases[other.who], Phase::Waiting { turn: earlier, .. } if earlier < turn);
-            let at = if self.has(Fault::ForgetsRedisson) { state.queue.len() } else { state.queue.iter().take_while(ours_before).count() };
-            state.queue.insert(at, place);
-            at
-        });
-        if self.take(state, who) {
-            return Some(());
-        }
-        let is_next = place == 0 && state.holder.is_none() && !is_lost;
-        if !self.is_java(who) && !is_next && (is_lost || !self.has(Fault::NoHeartbeats)) {
-            state.queue[place].kept = self.claim_behind(&state.queue[..place]);
+        let is_next = state.queue.first().is_none_or(|head| head.who == who);
+        let is_there = state.queue.iter().any(|place| place.who == who);
+        // Whoever is next, or has lost its place, must come.
+        if self.is_java(who) || !is_there || is_next && state.holder.is_none() {
+            return None;
         }
         state.phases[who] = Phase::Waiting { turn, silent: 0 };
+        if !self.has(Fault::NoHeartbeats) {
+            self.keep(state, who);
+        }
         Some(())
     }
 
@@ -229,10 +259,10 @@ impl Model for Fair {
     }
 
     fn actions(&self, _: &State, steps: &mut Vec<Step>) {
-        use Step::{Ask, Die, Heartbeat, Release};
+        use Step::{Ask, Come, Die, Heartbeat, Release};
         steps.push(Step::Tick);
         for who in 0..self.ours + self.javas {
-            steps.extend([Ask, Heartbeat, Release, Die].map(|step| step(who)));
+            steps.extend([Ask, Come, Heartbeat, Release, Die].map(|step| step(who)));
         }
     }
 
@@ -241,6 +271,7 @@ impl Model for Fair {
         match step {
             Step::Tick => self.tick(&mut state)?,
             Step::Ask(who) => self.ask(&mut state, who)?,
+            Step::Come(who) => self.come(&mut state, who)?,
             Step::Heartbeat(who) => self.heartbeat(&mut state, who)?,
             Step::Release(who) if state.phases[who] == Phase::Holding => {
                 state.holder = None;

@@ -99,7 +99,7 @@ fn the_models_are_right_and_each_fault_shows_as_the_page_says() {
 }
 
 #[test]
-#[ignore = "takes minutes: tests/run all"]
+#[ignore = "takes minutes: by hand"]
 fn larger_bounds_change_nothing() {
     println!("{}", table(cases::large()));
 }

@@ -92,10 +92,14 @@ pub(crate) enum Phase {
 
 #[derive(Clone, Copy, Debug, Hash, PartialEq, Eq)]
 pub(crate) struct Process {
+    /// Its acquisitions so far.
+    pub(crate) acquisition: u8,
     pub(crate) field: Field,
     pub(crate) phase: Phase,
     /// How many holders the hold has had before, by hand-over.
     pub(crate) handed_over: u8,
+    /// Whether a renewal has moved its deadline.
+    pub(crate) is_renewed: bool,
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq)]
@@ -104,7 +108,8 @@ pub(crate) struct State {
     pub(crate) lease: u8,
     pub(crate) messages: BTreeSet<Message>,
     pub(crate) processes: Vec<Process>,
-    pub(crate) lost: BTreeSet<Field>,
+    /// Clients and acquisitions that have lost their hold.
+    pub(crate) lost: BTreeSet<(Client, u8)>,
 }
 
 #[derive(Clone, Copy, Debug, Hash, PartialEq, Eq)]
@@ -218,13 +223,17 @@ impl Plain {
             {
                 Phase::Holding(left)
             }
-            (Phase::Holding(now), Kind::Renew, true) => Phase::Holding(now.max(left)),
+            (Phase::Holding(now), Kind::Renew, true) => {
+                process.is_renewed |= left > now;
+                Phase::Holding(now.max(left))
+            }
             (Phase::Leaving(0), Kind::Renew, true)
                 if left > 0 && self.has(Fault::LateRenewalCounts) =>
             {
                 Phase::Holding(left)
             }
             (Phase::Leaving(_), Kind::Release, _) => {
+                process.acquisition += 1;
                 if !self.has(Fault::FieldUsedAgain) {
                     process.field.1 += 1;
                 }
@@ -248,7 +257,7 @@ impl Plain {
         for process in &mut state.processes {
             process.phase = match process.phase {
                 Phase::Holding(1) => {
-                    state.lost.insert(process.field);
+                    state.lost.insert((process.field.0, process.acquisition));
                     Phase::Leaving(0)
                 }
                 Phase::Holding(left) => Phase::Holding(left - 1),
@@ -268,12 +277,13 @@ impl Plain {
     fn ask(&self, state: &mut State, client: Client) -> Option<()> {
         let process = &mut state.processes[client];
         if !matches!(process.phase, Phase::Idle | Phase::Asking)
-            || process.field.1 >= self.acquisitions[client]
+            || process.acquisition >= self.acquisitions[client]
         {
             return None;
         }
         if process.phase == Phase::Idle {
             process.handed_over = 0;
+            process.is_renewed = false;
         }
         process.phase = Phase::Asking;
         self.send(state, Kind::Acquire, client)
@@ -310,9 +320,11 @@ impl Model for Plain {
 
     fn init_states(&self) -> Vec<State> {
         let process = |client| Process {
+            acquisition: 0,
             field: Field(client, 0),
             phase: Phase::Idle,
             handed_over: 0,
+            is_renewed: false,
         };
         vec![State {
             fields: BTreeSet::new(),
@@ -389,21 +401,18 @@ impl Model for Plain {
                 },
             ),
             Property::always("a lost hold stays lost", |_, state: &State| {
-                holders(state).all(|process| !state.lost.contains(&process.field))
+                holders(state)
+                    .all(|process| !state.lost.contains(&(process.field.0, process.acquisition)))
             }),
-            Property::sometimes("a hold is renewed", |model: &Self, state: &State| {
-                let renewed =
-                    |message: &Message| message.kind == Kind::Renew && message.reply == Some(true);
-                state.messages.iter().any(renewed)
-                    && holders(state).any(|process| process.phase != Phase::Holding(model.lease))
+            Property::sometimes("a hold is renewed", |_, state: &State| {
+                holders(state).any(|process| process.is_renewed)
             }),
             Property::sometimes("a hold is handed over", |_, state: &State| {
                 holders(state).any(|process| process.handed_over > 0)
             }),
             Property::sometimes("another client follows", |_, state: &State| {
                 holders(state).any(|process| process.field.0 == 1)
-                    && !state.messages.is_empty()
-                    && state.processes[0].field.1 > 0
+                    && state.processes[0].acquisition > 0
             }),
         ]
     }
