@@ -104,7 +104,7 @@ fn a_run_that_waits_for_a_permit_says_so() {
     assert_eq!(told.runner.end().0, 0);
 }
 
-/// A server that answers the login and then closes the connection at the first script.
+/// A server that answers the handshake and then closes the connection at the first call about the lock.
 fn closing_server(bed: &Testbed, stop: &Arc<AtomicBool>) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = listener.local_addr().expect("bound").port();
@@ -114,13 +114,13 @@ fn closing_server(bed: &Testbed, stop: &Arc<AtomicBool>) -> u16 {
             if stop.load(Relaxed) {
                 return;
             }
-            thread::spawn(move || forward_until_script(client, server));
+            thread::spawn(move || forward_until_call(client, server));
         }
     });
     port
 }
 
-fn forward_until_script(mut client: std::net::TcpStream, server: u16) {
+fn forward_until_call(mut client: std::net::TcpStream, server: u16) {
     use std::io::Write as _;
     let Ok(mut server) = std::net::TcpStream::connect(("127.0.0.1", server)) else {
         return;
@@ -131,10 +131,8 @@ fn forward_until_script(mut client: std::net::TcpStream, server: u16) {
     thread::spawn(move || std::io::copy(&mut replies, &mut back));
     let mut bytes = [0; 4096];
     while let Ok(count @ 1..) = client.read(&mut bytes) {
-        let is_script = bytes[..count]
-            .windows(4)
-            .any(|word| word.eq_ignore_ascii_case(b"EVAL"));
-        if is_script || server.write_all(&bytes[..count]).is_err() {
+        let is_call = bytes[..count].windows(3).any(|word| word == b"job");
+        if is_call || server.write_all(&bytes[..count]).is_err() {
             break;
         }
     }

@@ -10,7 +10,7 @@ use leasehold_testbed::PROFILES;
 use tokio::runtime::Builder;
 
 use crate::backend::Backend;
-use crate::behaviour::{Behaviour, Cell};
+use crate::behaviour::{ASKS, Behaviour, Cell};
 use crate::cell::{self, Result};
 use crate::columns::{Column, columns};
 use crate::real::{REAL, Real};
@@ -97,13 +97,21 @@ pub(crate) fn on_real(real: &Real) -> Option<Vec<(&'static str, Result)>> {
         of_real.map(move |behaviour| (column, behaviour))
     });
     let outcomes = behaviours.map(|(column, behaviour)| {
-        let cell = Cell {
-            backend: Backend::Real(running.clone()),
-            kind: column.kind,
-            name: format!("{}, {}", column.name, behaviour.name),
+        let running = running.clone();
+        let attempt = move |number: u32| {
+            let cell = Cell {
+                backend: Backend::Real(running.clone()),
+                kind: column.kind,
+                name: format!("{}, {}, {number}", column.name, behaviour.name),
+            };
+            cell::run(behaviour, cell, LIMIT_OF_REAL)
         };
         async move {
-            let outcome = cell::run(behaviour, cell, LIMIT_OF_REAL).await;
+            let mut outcome = attempt(1).await;
+            // On a busy machine the connection may be replaced just when the one message comes.
+            if outcome == Ok(Some(ASKS)) {
+                outcome = attempt(2).await;
+            }
             (column.name, (behaviour.name, outcome))
         }
     });
