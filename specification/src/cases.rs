@@ -1,11 +1,6 @@
 //! What is explored: each model as it is, within stated bounds, and with each of its faults.
 
-use std::fmt::Debug;
-use std::hash::Hash;
-
-use stateright::Model;
-
-use crate::explore::{Explored, explore};
+use crate::explore::{Explorable, Explored, explore};
 use crate::failover::{self, Failover, Way};
 use crate::fair::{self, Fair};
 use crate::plain::{self, Plain};
@@ -24,12 +19,7 @@ pub(crate) struct Case {
 
 impl Case {
     /// The invariants hold, and all that should happen does.
-    fn right<M>(name: &'static str, what: &str, model: M) -> Self
-    where
-        M: Model + Send + Sync + 'static,
-        M::State: Clone + Debug + Hash + PartialEq + Send + Sync + 'static,
-        M::Action: Clone + Debug + PartialEq + Send + Sync + 'static,
-    {
+    fn right(name: &'static str, what: &str, model: impl Explorable) -> Self {
         Case {
             model: name,
             what: what.to_owned(),
@@ -39,12 +29,7 @@ impl Case {
     }
 
     /// An invariant does not hold, or something that should happen never does.
-    fn wrong<M>(name: &'static str, what: &str, model: M) -> Self
-    where
-        M: Model + Send + Sync + 'static,
-        M::State: Clone + Debug + Hash + PartialEq + Send + Sync + 'static,
-        M::Action: Clone + Debug + PartialEq + Send + Sync + 'static,
-    {
+    fn wrong(name: &'static str, what: &str, model: impl Explorable) -> Self {
         // With one thread, an exploration that ends early ends at the same state each time.
         Case {
             model: name,

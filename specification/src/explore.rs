@@ -5,6 +5,25 @@ use std::hash::Hash;
 
 use stateright::{Checker, Expectation, HasDiscoveries, Model};
 
+/// A model whose states can be told apart, kept and shown.
+pub(crate) trait Explorable:
+    Model<
+        State: Clone + Debug + Hash + PartialEq + Send + Sync + 'static,
+        Action: Clone + Debug + PartialEq + Send + Sync + 'static,
+    > + Send
+    + Sync
+    + 'static
+{
+}
+
+impl<M> Explorable for M
+where
+    M: Model + Send + Sync + 'static,
+    M::State: Clone + Debug + Hash + PartialEq + Send + Sync + 'static,
+    M::Action: Clone + Debug + PartialEq + Send + Sync + 'static,
+{
+}
+
 /// What an exploration has found.
 #[derive(Debug)]
 pub(crate) struct Explored {
@@ -17,12 +36,7 @@ pub(crate) struct Explored {
 }
 
 /// Goes through every state that the model can reach, and ends at the first one that breaks an invariant.
-pub(crate) fn explore<M>(model: M, threads: usize) -> Explored
-where
-    M: Model + Send + Sync + 'static,
-    M::State: Clone + Debug + Hash + PartialEq + Send + Sync + 'static,
-    M::Action: Clone + Debug + PartialEq + Send + Sync + 'static,
-{
+pub(crate) fn explore(model: impl Explorable, threads: usize) -> Explored {
     let checker = model
         .checker()
         .threads(threads)

@@ -10,8 +10,8 @@
 //! | keys of several slots | a refused script | by the first script with many keys |
 //! | other commands | an error that says that the command is unknown, or not permitted | when they are first needed |
 //!
-//! All connections of a client to one address share what they have learned. It is forgotten when a connection meets a
-//! server with another run id there.
+//! All connections of a client to one address share what they have learned. All but the protocol is forgotten when a
+//! connection meets a server with another run id there.
 //!
 //! # Bounds
 //!
