@@ -8,6 +8,7 @@ use leasehold::{Client, ClientBuilder, HoldState, LockGuard};
 use leasehold_testbed::{Cluster, LIMIT, MASTER, Proxy, Reply, Sentinels, Server, eventually};
 
 use crate::names::passes_on;
+use crate::silence::follows;
 
 /// Many renewals within a test.
 const LEASE: Duration = Duration::from_secs(6);
@@ -161,7 +162,9 @@ async fn sentinels_and_servers_are_reached_through_tunnels() {
     eventually("verified", async || guard.state() == HoldState::Held).await;
 
     sentinels.until_in_step();
-    sentinels.failover();
+    let new = sentinels.failover();
+    follows(&client, sentinels.server(new)).await;
+    follows(&other, sentinels.server(new)).await;
     eventually("verified", async || guard.state() == HoldState::Held).await;
     let guard = is_passed_on_and_renewed(guard, &other, &client).await;
 

@@ -37,8 +37,9 @@ impl Line {
     }
 }
 
-/// Waits until the client's calls arrive at the new primary. Returns how long that took.
-async fn follows(client: &Client, server: &Server) -> Duration {
+/// Waits until the client's calls arrive at the new primary. Returns how long that took. What a
+/// former primary grants before that is lost.
+pub(crate) async fn follows(client: &Client, server: &Server) -> Duration {
     let (since, id) = (Instant::now(), client.id());
     eventually("its connections lead to the new primary", async || {
         server.clients(&id).len() == 3

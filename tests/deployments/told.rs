@@ -6,6 +6,8 @@ use leasehold::settings::ShardedPubSub;
 use leasehold::{Client, ClientBuilder, Ended, Lease, LossReason};
 use leasehold_testbed::{Cluster, LIMIT, Sentinels, Shape, eventually, timed};
 
+use crate::silence::follows;
+
 /// So long that only a message ends the hold in time.
 const HOUR: Lease = Lease::Fixed(Duration::from_secs(3600));
 
@@ -73,11 +75,8 @@ async fn a_holder_is_told_after_a_failover() {
     };
     told([&holder, &other], &["before".to_owned()], heard).await;
     sentinels.until_in_step();
-    sentinels.failover();
-    let lock = other.lock("after");
-    eventually("it has gone on to the new master", async || {
-        lock.is_locked().await.is_ok() && holder.lock("after").is_locked().await.is_ok()
-    })
-    .await;
+    let new = sentinels.failover();
+    follows(&holder, sentinels.server(new)).await;
+    follows(&other, sentinels.server(new)).await;
     told([&holder, &other], &["after".to_owned()], heard).await;
 }
