@@ -95,6 +95,11 @@ impl Clock {
 }
 
 impl Moment {
+    #[cfg(feature = "history")]
+    pub(crate) fn instant(self) -> std::time::Instant {
+        self.0.into_std()
+    }
+
     pub(crate) fn checked_sub(self, span: Duration) -> Option<Moment> {
         self.0.checked_sub(span).map(Moment)
     }

@@ -102,7 +102,7 @@
 //! | `tracing`  | no      | spans and events for the `tracing` facade |
 //! | `fred`     | no      | `Client::builder_with_fred`: connections made by the client fred, with its limits |
 //!
-//! `test-util` is for this crate's own tests and may change at any time.
+//! `test-util` and `history` are for this crate's own tests and may change at any time.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod blocking;
@@ -161,6 +161,14 @@ pub use ::fred;
 
 #[cfg(feature = "embedded")]
 pub use embedded::EmbeddedRedis;
+
+/// What a client sends and trusts, for this crate's own checks; no promise of stability.
+#[cfg(feature = "history")]
+#[doc(hidden)]
+pub mod history {
+    pub use crate::telemetry::history::{Event, History, What};
+    pub use crate::transport::Value;
+}
 
 /// Fault switches and inspection for this crate's own tests; no promise of stability.
 #[cfg(feature = "test-util")]

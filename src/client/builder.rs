@@ -365,6 +365,14 @@ impl ClientBuilder {
         self
     }
 
+    /// Passes on what the client sends and trusts.
+    #[cfg(feature = "history")]
+    #[doc(hidden)]
+    pub fn history(mut self, history: crate::history::History) -> Self {
+        self.telemetry.history = history;
+        self
+    }
+
     /// Puts the background task of a client on the embedded engine behind a gate.
     #[cfg(feature = "test-util")]
     #[doc(hidden)]

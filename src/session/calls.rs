@@ -22,6 +22,7 @@ use crate::error::Error;
 use crate::protocol::resource::Resource;
 use crate::protocol::{Call, Unexpected, Value};
 use crate::stats::{Counters, count};
+use crate::telemetry::history::Told;
 use crate::transport::{CallError, Fault, Lane, NodeId, Sent, Transport};
 use crate::wake::Wake;
 use idempotency::ReplyKeys;
@@ -40,6 +41,20 @@ pub(crate) struct Calls {
     pub(super) client_id: ClientId,
     pub(super) next_id: AtomicU64,
     pub(super) reply_keys: ReplyKeys,
+}
+
+/// A call that was passed to a connection. Dropping this does not stop the call.
+pub(super) struct Sending {
+    sent: Sent,
+    told: Told,
+}
+
+impl Sending {
+    pub(super) async fn outcome(self) -> Result<Value, CallError> {
+        let outcome = self.sent.outcome().await;
+        self.told.answered(&outcome);
+        outcome
+    }
 }
 
 impl Calls {
@@ -73,7 +88,9 @@ impl Calls {
     pub(crate) async fn call(&self, lane: Lane, call: Call) -> Result<Value, CallError> {
         count(&self.counters.calls);
         let sent = Instant::now();
+        let told = self.settings.telemetry.history.sends(&call);
         let reply = self.transport.call(lane, call).await;
+        told.answered(&reply);
         if lane == Lane::Caller && matches!(reply, Ok(_) | Err(CallError::Refused(_))) {
             self.reply_times.came_after(sent.elapsed());
         }
@@ -81,9 +98,11 @@ impl Calls {
     }
 
     /// A call whose outcome somebody else waits for.
-    pub(super) fn send(&self, lane: Lane, call: Call) -> Result<Sent, CallError> {
+    pub(super) fn send(&self, lane: Lane, call: Call) -> Result<Sending, CallError> {
         count(&self.counters.calls);
-        self.transport.send(lane, call)
+        let told = self.settings.telemetry.history.sends(&call);
+        let sent = self.transport.send(lane, call)?;
+        Ok(Sending { sent, told })
     }
 
     /// Whether waiters poll because no message would wake them.

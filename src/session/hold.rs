@@ -40,6 +40,7 @@ use crate::clock::{Clock, Moment};
 use crate::lease::{Ended, HoldState, LossReason};
 use crate::protocol::resource::Resource;
 use crate::sync::{Mutex, Notify};
+use crate::telemetry::history::OfHold;
 use crate::telemetry::{Holding, Telemetry};
 
 use deadline::Deadline;
@@ -65,6 +66,7 @@ pub(crate) struct Hold {
     under_way: Mutex<Option<ReleaseUnderWay>>,
     changed: Notify,
     observer: Holding,
+    history: OfHold,
     description: OnceLock<Description>,
     /// The field was handed over by a hold that had a description.
     follows_described: bool,
@@ -142,6 +144,7 @@ impl Hold {
         };
         Hold {
             observer: Holding::default(),
+            history: OfHold::default(),
             resource,
             field,
             client,
@@ -175,6 +178,12 @@ impl Hold {
         next
     }
 
+    /// No lock is held.
+    fn trusted(&self, at_and_until: (Moment, Moment)) {
+        let name = (&self.resource.key, &self.field);
+        self.history.trusted(self.id, name, at_and_until);
+    }
+
     /// The caller picks up a hold that was handed over to it. True if a renewal became due in the
     /// meantime.
     pub(crate) fn pick_up(&self) -> bool {
@@ -191,8 +200,15 @@ impl Hold {
     pub(crate) fn observe(&self, telemetry: &Telemetry) {
         self.observer
             .begins(telemetry, self.resource.kind.label(), &self.resource.name);
+        self.history.begins(&telemetry.history);
+        let (ended, until, now) = {
+            let state = self.state.lock();
+            (state.phase.ended(), state.deadline.end(), self.clock.now())
+        };
         // The hold may have ended before.
-        let ended = self.state.lock().phase.ended();
+        if ended.is_none() {
+            self.trusted((now, until));
+        }
         if let Some(ended) = ended {
             self.observer.ends(ended);
         }

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::history::History;
 use super::oldest::UnderWay;
 use super::subject::{Acquired, Subject};
 use super::{meters, recorder, spans};
@@ -22,6 +23,7 @@ use crate::sync::{call_out, no_lock_is_held};
 pub(crate) struct Telemetry {
     #[cfg(feature = "metrics")]
     pub(crate) name_label: meters::NameLabel,
+    pub(crate) history: History,
 }
 
 /// One acquisition by a caller. `None` if nothing listened when it began. Boxed, because

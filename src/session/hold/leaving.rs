@@ -54,6 +54,7 @@ impl Hold {
             }
             state.phase = Phase::HandedOn;
         }
+        self.history.handed_on(&self.resource.key, &self.field);
         self.ends(Ended::HandedOn);
         true
     }

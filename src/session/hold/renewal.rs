@@ -43,14 +43,23 @@ impl Hold {
     /// Redis confirmed a lease that was asked for at `sent`. Never moves the deadline back
     /// (HOLD-2).
     pub(crate) fn confirmed(&self, sent: Moment, lease: Duration) {
-        let certain_again = {
+        let (certain_again, at_and_until) = {
             let mut state = self.state.lock();
+            let now = self.clock.now();
             // HOLD-1: if the deadline passed while the call was in flight, the hold stays lost.
-            if state.loss(self.clock.now()).is_some() {
+            if state.loss(now).is_some() {
                 return;
             }
-            state.deadline.confirm(sent, lease)
+            let certain_again = state.deadline.confirm(sent, lease);
+            let is_live = state.phase.is_live();
+            (
+                certain_again,
+                is_live.then_some((now, state.deadline.end())),
+            )
         };
+        if let Some(at_and_until) = at_and_until {
+            self.trusted(at_and_until);
+        }
         if certain_again {
             self.observer.is_certain();
         }

@@ -9,14 +9,15 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
 use crate::protocol::Value;
+use crate::session::calls::Sending;
 use crate::session::hold::Hold;
 use crate::session::holds::Holds;
-use crate::transport::{CallError, Lane, Sent};
+use crate::transport::{CallError, Lane};
 
 /// A release that is on its way.
 pub(crate) struct Early {
     pub(super) sent: Instant,
-    call: Sent,
+    call: Sending,
     /// Like any release of the background, it counts among the calls in flight.
     slot: OwnedSemaphorePermit,
 }
