@@ -112,6 +112,8 @@ fn plain_bounds() -> Plain {
         acquisitions: vec![2, 1],
         lease: 2,
         travelling: 2,
+        hand_overs: 1,
+        replays: None,
         fault: None,
     }
 }

@@ -16,6 +16,12 @@
 //!
 //! A hold may be handed over to the next waiter of the client, with its field and its deadline. But not when a
 //! release of the field has been sent.
+//!
+//! # Replays
+//!
+//! `trace.rs` replays what clients really did with the same steps. There, time is in milliseconds, and nobody knows when
+//! Redis executed a call. So a lease has a span of possible ends ([`Rest`]): it counts from any moment between now and
+//! the sending of the call. Where the model is explored, both ends are the same.
 
 use std::collections::BTreeSet;
 
@@ -23,9 +29,12 @@ use stateright::{Model, Property};
 
 pub(crate) type Client = usize;
 
+/// Steps of time.
+pub(crate) type Span = u32;
+
 /// The number of an acquisition of a client. No two acquisitions have the same field.
 #[derive(Clone, Copy, Debug, Hash, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Field(pub(crate) Client, pub(crate) u8);
+pub(crate) struct Field(pub(crate) Client, pub(crate) u32);
 
 /// A rule that is left out, or an assumption that does not hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,11 +62,15 @@ pub(crate) enum Fault {
 #[derive(Clone, Debug)]
 pub(crate) struct Plain {
     /// How many acquisitions each client makes.
-    pub(crate) acquisitions: Vec<u8>,
+    pub(crate) acquisitions: Vec<u32>,
     /// In steps of time.
-    pub(crate) lease: u8,
+    pub(crate) lease: Span,
     /// Calls and replies of one client that travel at the same time.
     pub(crate) travelling: usize,
+    /// How often a hold is handed over.
+    pub(crate) hand_overs: u32,
+    /// Set in a replay: by how much the clocks and their readings may differ.
+    pub(crate) replays: Option<Span>,
     pub(crate) fault: Option<Fault>,
 }
 
@@ -75,8 +88,19 @@ pub(crate) struct Message {
     pub(crate) field: Field,
     /// Whether the field was there, or was granted. `None` before the call is executed.
     pub(crate) reply: Option<bool>,
-    /// Steps of time since the call was sent, up to a lease.
-    pub(crate) age: u8,
+    /// The lease that it asks for.
+    pub(crate) lease: Span,
+    /// The time since the call was sent, up to its lease.
+    pub(crate) age: Span,
+    /// Which call it is, in a replay.
+    pub(crate) number: u64,
+}
+
+/// The rest of a lease: it ends in this span of time.
+#[derive(Clone, Copy, Debug, Default, Hash, PartialEq, Eq)]
+pub(crate) struct Rest {
+    pub(crate) least: Span,
+    pub(crate) most: Span,
 }
 
 #[derive(Clone, Copy, Debug, Hash, PartialEq, Eq)]
@@ -85,19 +109,19 @@ pub(crate) enum Phase {
     /// An acquisition is sent.
     Asking,
     /// Granted, and the time until the deadline. Without time it is lost.
-    Holding(u8),
+    Holding(Span),
     /// Given up, lost or released: what Redis has is to be removed. The time until the deadline that it had.
-    Leaving(u8),
+    Leaving(Span),
 }
 
 #[derive(Clone, Copy, Debug, Hash, PartialEq, Eq)]
 pub(crate) struct Process {
     /// Its acquisitions so far.
-    pub(crate) acquisition: u8,
+    pub(crate) acquisition: u32,
     pub(crate) field: Field,
     pub(crate) phase: Phase,
     /// How many holders the hold has had before, by hand-over.
-    pub(crate) handed_over: u8,
+    pub(crate) handed_over: u32,
     /// Whether a renewal has moved its deadline.
     pub(crate) is_renewed: bool,
 }
@@ -105,11 +129,11 @@ pub(crate) struct Process {
 #[derive(Clone, Debug, Hash, PartialEq, Eq)]
 pub(crate) struct State {
     pub(crate) fields: BTreeSet<Field>,
-    pub(crate) lease: u8,
+    pub(crate) lease: Rest,
     pub(crate) messages: BTreeSet<Message>,
     pub(crate) processes: Vec<Process>,
     /// Clients and acquisitions that have lost their hold.
-    pub(crate) lost: BTreeSet<(Client, u8)>,
+    pub(crate) lost: BTreeSet<(Client, u32)>,
 }
 
 #[derive(Clone, Copy, Debug, Hash, PartialEq, Eq)]
@@ -124,6 +148,8 @@ pub(crate) enum Step {
     GiveUp(Client),
     Renew(Client),
     HandOver(Client),
+    /// The release of the acquisition before is repeated, although it was answered.
+    ReleaseAgain(Client),
     /// The holder leaves, or the release of what it had is repeated.
     Release(Client),
     Forget,
@@ -135,22 +161,39 @@ impl Plain {
         self.fault == Some(fault)
     }
 
-    fn send(&self, state: &mut State, kind: Kind, client: Client) -> Option<()> {
-        let of_client = |message: &&Message| message.field.0 == client;
+    /// A call of a client about its field.
+    fn call(&self, state: &State, kind: Kind, client: Client) -> Message {
+        Message {
+            kind,
+            field: state.processes[client].field,
+            reply: None,
+            lease: self.lease,
+            age: 0,
+            number: 0,
+        }
+    }
+
+    fn send(&self, state: &mut State, call: Message) -> Option<()> {
+        let of_client = |message: &&Message| message.field.0 == call.field.0;
         if state.messages.iter().filter(of_client).count() >= self.travelling {
             return None;
         }
-        let field = state.processes[client].field;
-        state.messages.insert(Message {
-            kind,
-            field,
-            reply: None,
-            age: 0,
-        });
+        state.messages.insert(call);
         Some(())
     }
 
-    fn execute(&self, state: &mut State, call: Message) {
+    /// The lease that a call gives if it is executed by now.
+    fn given(&self, call: &Message) -> Rest {
+        let (early, noise) = self
+            .replays
+            .map_or((0, 0), |noise| (call.age.saturating_add(noise), noise));
+        Rest {
+            least: call.lease.saturating_sub(early),
+            most: call.lease + noise,
+        }
+    }
+
+    pub(crate) fn execute(&self, state: &mut State, call: Message) {
         let is_there = state.fields.contains(&call.field);
         let reply = match call.kind {
             Kind::Acquire => is_there || state.fields.is_empty(),
@@ -160,14 +203,14 @@ impl Plain {
         match call.kind {
             Kind::Acquire | Kind::Renew if reply => {
                 state.fields.insert(call.field);
-                state.lease = self.lease;
+                state.lease = state.lease.or_longer(self.given(&call));
             }
             Kind::Release if self.has(Fault::ReleasesOthers) => state.fields.clear(),
             Kind::Release => drop(state.fields.remove(&call.field)),
             _ => {}
         }
         if state.fields.is_empty() {
-            state.lease = 0;
+            state.lease = Rest::default();
         }
         state.messages.insert(Message {
             reply: Some(reply),
@@ -177,6 +220,9 @@ impl Plain {
 
     /// Replies that change nothing are dropped, and ages that nobody asks for are not kept, so that there are fewer states.
     fn forget_what_does_not_count(&self, state: &mut State) {
+        if self.replays.is_some() {
+            return;
+        }
         let processes = &state.processes;
         let counted = |message: Message| {
             let process = &processes[message.field.0];
@@ -202,16 +248,16 @@ impl Plain {
         state.messages = state.messages.iter().copied().filter_map(counted).collect();
     }
 
-    fn arrive(&self, state: &mut State, reply: Message) -> Option<()> {
+    pub(crate) fn arrive(&self, state: &mut State, reply: Message) -> Option<()> {
         let answer = reply.reply?;
         let process = &mut state.processes[reply.field.0];
         if process.field != reply.field {
             return Some(());
         }
         let left = if self.has(Fault::DeadlineFromReply) {
-            self.lease
+            reply.lease
         } else {
-            self.lease - reply.age
+            reply.lease - reply.age.min(reply.lease)
         };
         process.phase = match (process.phase, reply.kind, answer) {
             (Phase::Asking, Kind::Acquire, true) if left > 0 => Phase::Holding(left),
@@ -233,6 +279,7 @@ impl Plain {
                 Phase::Holding(left)
             }
             (Phase::Leaving(_), Kind::Release, _) => {
+                state.lost.remove(&(process.field.0, process.acquisition));
                 process.acquisition += 1;
                 if !self.has(Fault::FieldUsedAgain) {
                     process.field.1 += 1;
@@ -244,10 +291,11 @@ impl Plain {
         Some(())
     }
 
-    fn tick(&self, state: &mut State) {
-        Self::tick_redis(state);
+    /// Time passes for everybody.
+    pub(crate) fn pass(state: &mut State, time: Span) {
+        Self::pass_in_redis(state, time);
         let aged = |message: Message| Message {
-            age: (message.age + 1).min(self.lease),
+            age: message.age.saturating_add(time).min(message.lease),
             ..message
         };
         state.messages = std::mem::take(&mut state.messages)
@@ -256,25 +304,32 @@ impl Plain {
             .collect();
         for process in &mut state.processes {
             process.phase = match process.phase {
-                Phase::Holding(1) => {
+                Phase::Holding(left) if left <= time => {
                     state.lost.insert((process.field.0, process.acquisition));
                     Phase::Leaving(0)
                 }
-                Phase::Holding(left) => Phase::Holding(left - 1),
-                Phase::Leaving(left) => Phase::Leaving(left.saturating_sub(1)),
+                Phase::Holding(left) => Phase::Holding(left - time),
+                Phase::Leaving(left) => Phase::Leaving(left.saturating_sub(time)),
                 phase => phase,
             };
         }
     }
 
-    fn tick_redis(state: &mut State) {
-        state.lease = state.lease.saturating_sub(1);
-        if state.lease == 0 {
-            state.fields.clear();
+    fn pass_in_redis(state: &mut State, time: Span) {
+        if state.lease.most <= time {
+            Self::expire(state);
         }
+        state.lease.least = state.lease.least.saturating_sub(time);
+        state.lease.most = state.lease.most.saturating_sub(time);
     }
 
-    fn ask(&self, state: &mut State, client: Client) -> Option<()> {
+    pub(crate) fn expire(state: &mut State) {
+        state.fields.clear();
+        state.lease = Rest::default();
+    }
+
+    /// A client begins an acquisition, or repeats the call of the one it makes.
+    pub(crate) fn ask(&self, state: &mut State, client: Client) -> Option<()> {
         let process = &mut state.processes[client];
         if !matches!(process.phase, Phase::Idle | Phase::Asking)
             || process.acquisition >= self.acquisitions[client]
@@ -286,17 +341,22 @@ impl Plain {
             process.is_renewed = false;
         }
         process.phase = Phase::Asking;
-        self.send(state, Kind::Acquire, client)
+        Some(())
     }
 
-    fn hand_over(&self, state: &mut State, client: Client) -> Option<()> {
+    /// A renewal of a hold, or of one that is being left.
+    pub(crate) fn may_renew(process: &Process) -> Option<()> {
+        matches!(process.phase, Phase::Holding(_) | Phase::Leaving(_)).then_some(())
+    }
+
+    pub(crate) fn hand_over(&self, state: &mut State, client: Client) -> Option<()> {
         let process = &mut state.processes[client];
         let left = match process.phase {
             Phase::Holding(left) => left,
             Phase::Leaving(left) if left > 0 && self.has(Fault::HandsOverWhatIsReleased) => left,
             _ => return None,
         };
-        if process.handed_over > 0 {
+        if process.handed_over >= self.hand_overs {
             return None;
         }
         process.phase = Phase::Holding(left);
@@ -304,13 +364,36 @@ impl Plain {
         Some(())
     }
 
-    fn release(&self, state: &mut State, client: Client) -> Option<()> {
+    pub(crate) fn give_up(state: &mut State, client: Client) -> Option<()> {
+        let process = &mut state.processes[client];
+        if process.phase != Phase::Asking {
+            return None;
+        }
+        process.phase = Phase::Leaving(0);
+        Some(())
+    }
+
+    /// The holder leaves, or the release of what it had is repeated.
+    pub(crate) fn leave(state: &mut State, client: Client) -> Option<()> {
         let process = &mut state.processes[client];
         let (Phase::Holding(left) | Phase::Leaving(left)) = process.phase else {
             return None;
         };
         process.phase = Phase::Leaving(left);
-        self.send(state, Kind::Release, client)
+        Some(())
+    }
+
+    fn release_again(&self, state: &mut State, client: Client) -> Option<()> {
+        let Field(_, number) = state.processes[client].field;
+        let former = number.checked_sub(1)?;
+        let call = self.call(state, Kind::Release, client);
+        self.send(
+            state,
+            Message {
+                field: Field(client, former),
+                ..call
+            },
+        )
     }
 }
 
@@ -328,7 +411,7 @@ impl Model for Plain {
         };
         vec![State {
             fields: BTreeSet::new(),
-            lease: 0,
+            lease: Rest::default(),
             messages: BTreeSet::new(),
             processes: (0..self.acquisitions.len()).map(process).collect(),
             lost: BTreeSet::new(),
@@ -346,8 +429,9 @@ impl Model for Plain {
             });
         }
         for client in 0..self.acquisitions.len() {
-            use Step::{Ask, GiveUp, HandOver, Release, Renew};
-            steps.extend([Ask, GiveUp, Renew, HandOver, Release].map(|step| step(client)));
+            use Step::{Ask, GiveUp, HandOver, Release, ReleaseAgain, Renew};
+            let all = [Ask, GiveUp, Renew, HandOver, Release, ReleaseAgain];
+            steps.extend(all.map(|step| step(client)));
         }
         steps.extend(self.has(Fault::RedisForgets).then_some(Step::Forget));
         steps.extend(self.has(Fault::RedisIsFaster).then_some(Step::FasterTick));
@@ -356,7 +440,7 @@ impl Model for Plain {
     fn next_state(&self, last: &State, step: Step) -> Option<State> {
         let mut state = last.clone();
         match step {
-            Step::Tick => self.tick(&mut state),
+            Step::Tick => Self::pass(&mut state, 1),
             Step::Execute(message) => {
                 state.messages.remove(&message);
                 self.execute(&mut state, message);
@@ -366,24 +450,26 @@ impl Model for Plain {
                 state.messages.remove(&message);
                 self.arrive(&mut state, message)?;
             }
-            Step::Ask(client) => self.ask(&mut state, client)?,
-            Step::GiveUp(client) if state.processes[client].phase == Phase::Asking => {
-                state.processes[client].phase = Phase::Leaving(0);
+            Step::Ask(client) => {
+                self.ask(&mut state, client)?;
+                let call = self.call(&state, Kind::Acquire, client);
+                self.send(&mut state, call)?;
             }
-            Step::GiveUp(_) => return None,
+            Step::GiveUp(client) => Self::give_up(&mut state, client)?,
             Step::Renew(client) => {
-                if !matches!(state.processes[client].phase, Phase::Holding(_)) {
-                    return None;
-                }
-                self.send(&mut state, Kind::Renew, client)?;
+                Self::may_renew(&state.processes[client])?;
+                let call = self.call(&state, Kind::Renew, client);
+                self.send(&mut state, call)?;
             }
             Step::HandOver(client) => self.hand_over(&mut state, client)?,
-            Step::Release(client) => self.release(&mut state, client)?,
-            Step::Forget => {
-                state.fields.clear();
-                state.lease = 0;
+            Step::Release(client) => {
+                Self::leave(&mut state, client)?;
+                let call = self.call(&state, Kind::Release, client);
+                self.send(&mut state, call)?;
             }
-            Step::FasterTick => Self::tick_redis(&mut state),
+            Step::ReleaseAgain(client) => self.release_again(&mut state, client)?,
+            Step::Forget => Self::expire(&mut state),
+            Step::FasterTick => Self::pass_in_redis(&mut state, 1),
         }
         self.forget_what_does_not_count(&mut state);
         (state != *last).then_some(state)
@@ -415,6 +501,15 @@ impl Model for Plain {
                     && state.processes[0].acquisition > 0
             }),
         ]
+    }
+}
+
+impl Rest {
+    fn or_longer(self, other: Rest) -> Rest {
+        Rest {
+            least: self.least.max(other.least),
+            most: self.most.max(other.most),
+        }
     }
 }
 

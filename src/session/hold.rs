@@ -203,7 +203,11 @@ impl Hold {
         self.history.begins(&telemetry.history);
         let (ended, until, now) = {
             let state = self.state.lock();
-            (state.phase.ended(), state.deadline.end(), self.clock.now())
+            (
+                state.phase.ended(),
+                state.deadline.lease_ends(),
+                self.clock.now(),
+            )
         };
         // The hold may have ended before.
         if ended.is_none() {

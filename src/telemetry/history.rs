@@ -56,7 +56,7 @@ pub enum What {
         /// The number of the call.
         call: u64,
     },
-    /// A hold is trusted until a moment, which is later than the one before.
+    /// A hold is trusted until a moment: the local deadline of its lease, whatever else may end it before.
     Trusted {
         /// The number of the hold within the client.
         hold: u64,

@@ -16,6 +16,7 @@
 mod cases;
 mod connection;
 mod frozen;
+mod histories;
 mod kind;
 mod lasting;
 mod latch;

@@ -40,7 +40,9 @@ pub(crate) fn run(seed: Seed) -> Outcome {
         world.play(&mut *workload).await;
         let ledger = &world.ledger;
         Outcome {
-            violation: ledger.verdict(),
+            violation: ledger
+                .verdict()
+                .or_else(|| world.histories.violation(&world.plan)),
             trace: ledger.trace(),
             acquired: ledger.granted(),
         }

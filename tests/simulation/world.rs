@@ -13,6 +13,7 @@ use tokio::time::Instant;
 
 use crate::connection::Connection;
 use crate::frozen::Frozen;
+use crate::histories::Histories;
 use crate::ledger::{Actor, Ledger};
 use crate::plan::{Plan, Weather, ms};
 use crate::user::{User, Users};
@@ -34,6 +35,7 @@ pub(crate) struct World {
     pub(crate) plan: Plan,
     pub(crate) engines: Vec<EmbeddedRedis>,
     pub(crate) ledger: Ledger,
+    pub(crate) histories: Histories,
     pub(crate) processes: Vec<Process>,
     pub(crate) frozen: Frozen,
     /// Users shall come to an end.
@@ -52,6 +54,7 @@ impl World {
             plan,
             engines,
             ledger,
+            histories: Histories::new(),
             processes,
             frozen,
             over,
@@ -62,7 +65,8 @@ impl World {
     pub(crate) async fn process(&self, rng: &mut Rng) -> Process {
         let gate = Gate::default();
         let (mut clients, mut connections) = (Vec::new(), Vec::new());
-        for engine in &self.engines {
+        for (number, engine) in self.engines.iter().enumerate() {
+            let history = self.histories.of_client(self.processes.len(), number);
             let builder = engine
                 .builder()
                 .lease(self.plan.lease)
@@ -70,6 +74,7 @@ impl World {
                 .command_timeout(self.plan.command_timeout)
                 .local_handover(handover(rng))
                 .fair_claim(self.plan.claim)
+                .history(history)
                 .gate(gate.clone());
             clients.push(builder.connect().await.expect("a client"));
             let connection = Connection::of(engine);

@@ -54,7 +54,7 @@ impl Hold {
             let is_live = state.phase.is_live();
             (
                 certain_again,
-                is_live.then_some((now, state.deadline.end())),
+                is_live.then_some((now, state.deadline.lease_ends())),
             )
         };
         if let Some(at_and_until) = at_and_until {

@@ -1,0 +1,14 @@
+//! What is right, in models that are small enough to be explored whole, and whether what clients did is allowed by them.
+//! `docs/specification.md` says how to read them.
+
+mod cases;
+mod explore;
+mod failover;
+mod fair;
+mod page;
+mod plain;
+mod quorum;
+mod read_write;
+pub mod trace;
+
+pub use page::{filled, larger, path};

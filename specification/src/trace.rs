@@ -1,0 +1,174 @@
+//! Whether what clients did is something that the plain lock of the specification allows.
+//!
+//! A history has what clients sent, what was answered, and until when they trusted their holds. What Redis did in
+//! between is not seen. So [`Replay`] keeps every state in which the model can be, and carries out calls that are on
+//! their way where that explains a reply. A step that is possible in none of these states is wrong.
+//!
+//! It judges each key by itself, of every kind of lock that has one holder: re-entrant, fair, fenced, string, and each
+//! lock of a multi or quorum lock. An acquisition may be refused at any time, because others may be queued before it.
+//!
+//! # What it cannot judge
+//!
+//! While a server may have lost data, and for the longest lease after that, replies are believed ([`Said::Disturbed`]).
+//! The same after calls that the model does not have ([`Said::Unmodelled`]): releases by force, holds that are left to
+//! their expiry, and what becomes of holds that are handed on. What the client does by itself is judged all the same: fields, deadlines, hand-overs.
+
+mod reader;
+mod replay;
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+pub use reader::Reader;
+use replay::Replay;
+
+use crate::plain::Span;
+
+/// What happened to one key.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Entry {
+    /// Nanoseconds of a clock that all clients share.
+    pub at: u64,
+    /// Who did it.
+    pub client: u32,
+    /// Which of several independent servers.
+    #[serde(default)]
+    pub server: u32,
+    /// The key of the lock.
+    pub key: String,
+    /// What it was.
+    #[serde(flatten)]
+    pub said: Said,
+}
+
+/// What a client said about a key.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "said", rename_all = "snake_case")]
+pub enum Said {
+    /// A call was sent, or may have been.
+    Sent {
+        /// The number of the call. Each field of a call has one of its own.
+        call: u64,
+        /// What it asks for.
+        kind: Asked,
+        /// The field of the hold.
+        field: String,
+        /// The lease that it asks for, in milliseconds.
+        lease: Span,
+    },
+    /// The reply came: the lock was granted, or the field was there.
+    Answered {
+        /// The number of the call.
+        call: u64,
+        /// What the reply was.
+        yes: bool,
+    },
+    /// The call was not carried out, and never will be.
+    NotRun {
+        /// The number of the call.
+        call: u64,
+    },
+    /// A hold is trusted for some time from now.
+    Trusted {
+        /// The number of the hold in its client.
+        hold: u64,
+        /// The field of the hold.
+        field: String,
+        /// For how long, in milliseconds.
+        left: Span,
+    },
+    /// The server may lose data, or a clock may jump, until this time in nanoseconds.
+    Disturbed {
+        /// The end.
+        until: u64,
+    },
+    /// A hold is left to whoever gets its text, in any client.
+    HandedOn {
+        /// The field of the hold.
+        field: String,
+    },
+    /// A call that the model does not have.
+    Unmodelled,
+}
+
+/// What a call asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Asked {
+    /// The lock.
+    Acquire,
+    /// A longer lease.
+    Renew,
+    /// To end the hold.
+    Release,
+}
+
+/// A step that the model does not allow.
+#[derive(Debug)]
+pub struct Rejected {
+    /// The key.
+    pub key: String,
+    /// The step, and those before it.
+    pub steps: Vec<Entry>,
+    /// What is wrong with it.
+    pub why: &'static str,
+}
+
+/// What was judged.
+#[derive(Debug, Default)]
+pub struct Verdict {
+    /// Steps that the model allows.
+    pub allowed: usize,
+    /// Grants among them.
+    pub grants: usize,
+    /// Grants whose reply was believed, because a server may have lost data.
+    pub believed: usize,
+    /// The most states in which the model could be at a time.
+    pub states: usize,
+    /// The first wrong step of each key.
+    pub rejected: Vec<Rejected>,
+}
+
+/// Judges a history. `noise` is by how much the clocks of servers and clients may differ within a lease, in
+/// milliseconds.
+pub fn judge(mut history: Vec<Entry>, noise: Span) -> Verdict {
+    history.sort_by_key(|entry| entry.at);
+    let mut keys: BTreeMap<(u32, String), Vec<Entry>> = BTreeMap::new();
+    for entry in history {
+        let key = (entry.server, entry.key.clone());
+        keys.entry(key).or_default().push(entry);
+    }
+    let mut verdict = Verdict::default();
+    for ((_, key), entries) in keys {
+        let mut replay = Replay::of(&entries, noise);
+        let wrong = entries.iter().enumerate().find_map(|(at, entry)| {
+            let step = replay.step(entry);
+            step.err().map(|why| (at, why))
+        });
+        verdict.allowed += wrong.map_or(entries.len(), |(at, _)| at);
+        verdict.grants += replay.grants;
+        verdict.believed += replay.believed;
+        verdict.states = verdict.states.max(replay.most);
+        verdict.rejected.extend(wrong.map(|(at, why)| {
+            let steps = entries[at.saturating_sub(30)..=at].to_vec();
+            Rejected { key, steps, why }
+        }));
+    }
+    verdict
+}
+
+impl fmt::Display for Rejected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}: {}", self.key, self.why)?;
+        for Entry {
+            at, client, said, ..
+        } in &self.steps
+        {
+            let millis = at / 1_000_000;
+            writeln!(f, "  {millis} ms, client {client}: {said:?}")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,510 @@
+//! Replays what was said about one key, in every state in which the model can be.
+//!
+//! Calls are carried out as late as possible: when a reply or the end of a lease needs it. The model lets the lease
+//! count from any moment since the call was sent, so nothing is missed by that.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+
+use super::{Asked, Entry, Said};
+use crate::plain::{Client, Field, Kind, Message, Phase, Plain, Process, Rest, Span, State};
+
+/// More states than that are too many. The published runs have a few dozen.
+const MOST: usize = 20_000;
+/// No call arrives so long after it was sent.
+const LONGEST_TRAVEL: Span = 120_000;
+/// The number of all calls without an answer. It does not matter which is which.
+const NEVER_ANSWERED: u64 = 0;
+
+pub(super) struct Replay {
+    model: Plain,
+    states: HashSet<State>,
+    /// In milliseconds.
+    now: u64,
+    /// Which client of the model has a field. One of the model has one acquisition at a time.
+    clients: BTreeMap<String, Slot>,
+    free: Vec<Client>,
+    /// Fields that are done. None may be used again.
+    done: BTreeSet<String>,
+    /// Fields that others may use by their text, which the model does not have.
+    handed_on: BTreeSet<String>,
+    calls: BTreeMap<(u32, u64), Call>,
+    /// How each call will be answered, if it will.
+    answers: BTreeMap<(u32, u64), Option<bool>>,
+    longest_lease: Span,
+    /// Until then, replies are believed.
+    disturbed_until: u64,
+    pub(super) grants: usize,
+    pub(super) believed: usize,
+    pub(super) most: usize,
+}
+
+/// An acquisition, or the hold that came of it.
+struct Slot {
+    client: Client,
+    /// The number of the hold that is trusted.
+    hold: Option<u64>,
+    last_heard: u64,
+}
+
+/// A call that is not answered.
+struct Call {
+    client: Client,
+    message: Message,
+    field: String,
+}
+
+type Step = Result<(), &'static str>;
+
+impl Replay {
+    pub(super) fn of(entries: &[Entry], noise: Span) -> Self {
+        let mut answers = BTreeMap::new();
+        for entry in entries {
+            match entry.said {
+                Said::Answered { call, yes } => answers.insert((entry.client, call), Some(yes)),
+                Said::NotRun { call } => answers.insert((entry.client, call), None),
+                _ => None,
+            };
+        }
+        let model = Plain {
+            acquisitions: Vec::new(),
+            lease: 0,
+            travelling: usize::MAX,
+            hand_overs: u32::MAX,
+            replays: Some(noise),
+            fault: None,
+        };
+        let state = State {
+            fields: BTreeSet::new(),
+            lease: Rest::default(),
+            messages: BTreeSet::new(),
+            processes: Vec::new(),
+            lost: BTreeSet::new(),
+        };
+        Replay {
+            model,
+            states: HashSet::from([state]),
+            now: entries.first().map_or(0, |entry| millis(entry.at)),
+            clients: BTreeMap::new(),
+            free: Vec::new(),
+            done: BTreeSet::new(),
+            handed_on: BTreeSet::new(),
+            calls: BTreeMap::new(),
+            answers,
+            longest_lease: 0,
+            disturbed_until: 0,
+            grants: 0,
+            believed: 0,
+            most: 1,
+        }
+    }
+
+    pub(super) fn step(&mut self, entry: &Entry) -> Step {
+        self.pass(millis(entry.at))?;
+        if let Said::Sent { field, .. } | Said::Trusted { field, .. } = &entry.said
+            && self.handed_on.contains(field)
+        {
+            self.is_disturbed_until(self.now);
+            return Ok(());
+        }
+        let step = match &entry.said {
+            Said::Sent {
+                call,
+                kind,
+                field,
+                lease,
+            } => self.sent((entry.client, *call), *kind, field, *lease),
+            Said::Answered { call, yes } => self.answered((entry.client, *call), *yes),
+            Said::NotRun { call } => {
+                self.calls.remove(&(entry.client, *call));
+                Ok(())
+            }
+            Said::Trusted { hold, field, left } => self.trusted(*hold, field, *left),
+            Said::Disturbed { until } => {
+                self.is_disturbed_until(millis(*until));
+                Ok(())
+            }
+            Said::HandedOn { field } => {
+                self.handed_on.insert(field.clone());
+                Ok(())
+            }
+            Said::Unmodelled => {
+                self.is_disturbed_until(self.now);
+                Ok(())
+            }
+        };
+        self.most = self.most.max(self.states.len());
+        step
+    }
+
+    fn is_disturbed_until(&mut self, end: u64) {
+        let end = end + u64::from(self.longest_lease) + u64::from(LONGEST_TRAVEL) / 60;
+        self.disturbed_until = self.disturbed_until.max(end);
+    }
+
+    fn is_disturbed(&self) -> bool {
+        self.now < self.disturbed_until
+    }
+
+    /// Goes on with the states in which a step is possible.
+    fn each(&mut self, why: &'static str, step: impl Fn(&Plain, &mut State) -> Option<()>) -> Step {
+        let states = std::mem::take(&mut self.states);
+        let model = &self.model;
+        let possible = states.into_iter().filter_map(|mut state| {
+            step(model, &mut state)?;
+            Some(state)
+        });
+        self.states = possible.collect();
+        if self.states.is_empty() {
+            Err(why)
+        } else {
+            Ok(())
+        }
+    }
+
+    fn pass(&mut self, to: u64) -> Step {
+        let time = Span::try_from(to.saturating_sub(self.now)).unwrap_or(Span::MAX);
+        self.now = self.now.max(to);
+        // What may have been carried out before a lease ended is carried out now.
+        if self
+            .states
+            .iter()
+            .any(|state| !state.fields.is_empty() && state.lease.most <= time)
+        {
+            self.carry_out()?;
+        }
+        self.each("no state", |_, state| {
+            Plain::pass(state, time);
+            Some(())
+        })?;
+        self.forget_the_silent();
+        Ok(())
+    }
+
+    /// Adds every state that the calls which are on their way, or the end of a lease, can lead to.
+    fn carry_out(&mut self) -> Step {
+        let noise = self.model.replays.unwrap_or(0);
+        self.each("no state", |_, state| {
+            may_be_longer(state, noise);
+            Some(())
+        })?;
+        let mut new: Vec<State> = self.states.iter().cloned().collect();
+        while let Some(state) = new.pop() {
+            for mut next in self.after_one(&state) {
+                may_be_longer(&mut next, noise);
+                if !self.states.contains(&next) {
+                    self.states.insert(next.clone());
+                    new.push(next);
+                }
+            }
+            if self.states.len() > MOST {
+                return Err("too many states to judge");
+            }
+        }
+        Ok(())
+    }
+
+    fn after_one(&self, state: &State) -> Vec<State> {
+        let mut all = Vec::new();
+        for &message in &state.messages {
+            let is_there = state.fields.contains(&message.field);
+            let is_answered = message.number != NEVER_ANSWERED;
+            let changes_something = match message.kind {
+                // Nobody hears of a grant without an answer. It is in the way of others, but that explains no reply:
+                // they may be refused at any time.
+                Kind::Acquire => is_answered && (is_there || state.fields.is_empty()),
+                Kind::Renew => is_answered,
+                Kind::Release => is_answered || is_there,
+            };
+            if message.reply.is_some() || !changes_something {
+                continue;
+            }
+            let mut next = state.clone();
+            next.messages.remove(&message);
+            self.model.execute(&mut next, message);
+            if !is_answered {
+                // It may also be carried out later, which is as if it had been sent again.
+                next.messages.retain(|other| {
+                    (other.number, other.reply) == (NEVER_ANSWERED, None)
+                        || other.number != NEVER_ANSWERED
+                });
+                next.messages.insert(message);
+            }
+            all.push(next);
+        }
+        if !state.fields.is_empty() && state.lease.least == 0 {
+            let mut next = state.clone();
+            Plain::expire(&mut next);
+            all.push(next);
+        }
+        all
+    }
+
+    /// The client of the model for a field. A new one if the field is new.
+    fn client_of(&mut self, field: &str) -> Client {
+        if let Some(slot) = self.clients.get_mut(field) {
+            slot.last_heard = self.now;
+            return slot.client;
+        }
+        let client = self.free.pop().unwrap_or_else(|| {
+            let client = self.model.acquisitions.len();
+            self.model.acquisitions.push(u32::MAX);
+            let process = Process {
+                acquisition: 0,
+                field: Field(client, 0),
+                phase: Phase::Idle,
+                handed_over: 0,
+                is_renewed: false,
+            };
+            let states = std::mem::take(&mut self.states);
+            let add = |mut state: State| {
+                state.processes.push(process);
+                state
+            };
+            self.states = states.into_iter().map(add).collect();
+            client
+        });
+        let (hold, last_heard) = (None, self.now);
+        self.clients.insert(
+            field.to_owned(),
+            Slot {
+                client,
+                hold,
+                last_heard,
+            },
+        );
+        client
+    }
+
+    fn sent(&mut self, call: (u32, u64), kind: Asked, field: &str, lease: Span) -> Step {
+        self.longest_lease = self.longest_lease.max(lease);
+        if self.done.contains(field) {
+            return match kind {
+                Asked::Acquire => Err("a field is used again"),
+                // It removes what is not there any more.
+                Asked::Renew | Asked::Release => Ok(()),
+            };
+        }
+        let is_new = !self.clients.contains_key(field);
+        if is_new && kind != Asked::Acquire {
+            // Taken before the history began, or by a call that the model does not have.
+            return Ok(());
+        }
+        let client = self.client_of(field);
+        let step = match kind {
+            Asked::Acquire => self.each("asked although it holds or has left", |model, state| {
+                model.ask(state, client)
+            }),
+            Asked::Renew => self.each("renewed before it was granted", |_, state| {
+                Plain::may_renew(&state.processes[client])
+            }),
+            Asked::Release => self.each("released before it was asked for", |_, state| {
+                Plain::give_up(state, client).or_else(|| Plain::leave(state, client))
+            }),
+        };
+        step?;
+        let kind = match kind {
+            Asked::Acquire => Kind::Acquire,
+            Asked::Renew => Kind::Renew,
+            Asked::Release => Kind::Release,
+        };
+        let answer = self.answers.get(&call).copied();
+        // The model need not know a call that changed nothing.
+        if answer == Some(None) || kind == Kind::Acquire && answer == Some(Some(false)) {
+            return Ok(());
+        }
+        let Some(state) = self.states.iter().next() else {
+            return Ok(());
+        };
+        let message = Message {
+            kind,
+            field: state.processes[client].field,
+            reply: None,
+            lease,
+            age: 0,
+            number: answer.map_or(NEVER_ANSWERED, |_| 1 + call.1 * 1000 + u64::from(call.0)),
+        };
+        if answer.is_some() {
+            let field = field.to_owned();
+            self.calls.insert(
+                call,
+                Call {
+                    client,
+                    message,
+                    field,
+                },
+            );
+        }
+        self.each("no state", |_, state| {
+            state.messages.insert(message);
+            Some(())
+        })
+    }
+
+    fn answered(&mut self, call: (u32, u64), yes: bool) -> Step {
+        let Some(Call {
+            client,
+            message,
+            field,
+        }) = self.calls.remove(&call)
+        else {
+            return Ok(());
+        };
+        if let Some(slot) = self.clients.get_mut(&field) {
+            slot.last_heard = self.now;
+        }
+        let is_grant = message.kind == Kind::Acquire && yes;
+        self.grants += usize::from(is_grant);
+        if self.is_disturbed() {
+            self.believed += usize::from(is_grant);
+            self.believe(message, yes)?;
+        } else {
+            self.carry_out()?;
+            let why = match (message.kind, yes) {
+                (Kind::Acquire, _) => "granted although another has it",
+                (Kind::Renew, true) => "renewed although it is gone",
+                (Kind::Renew, false) => "gone although nothing has ended it",
+                (Kind::Release, _) => "a release without an effect",
+            };
+            self.each(why, |model, state| {
+                let of_call = |other: &&Message| {
+                    (other.number, other.field) == (message.number, message.field)
+                        && other.reply.is_some()
+                };
+                let reply = *state.messages.iter().find(of_call)?;
+                let is_right = message.kind == Kind::Release || reply.reply == Some(yes);
+                state.messages.remove(&reply);
+                is_right.then_some(())?;
+                model.arrive(state, reply)
+            })?;
+        }
+        if message.kind == Kind::Release {
+            self.retire(&field, client);
+        }
+        Ok(())
+    }
+
+    /// Takes a reply as it is.
+    fn believe(&mut self, message: Message, yes: bool) -> Step {
+        self.each("no state", |model, state| {
+            let of_call =
+                |other: &&Message| (other.number, other.field) == (message.number, message.field);
+            let sent = *state.messages.iter().find(of_call)?;
+            state.messages.remove(&sent);
+            match message.kind {
+                Kind::Release => drop(state.fields.remove(&message.field)),
+                Kind::Acquire | Kind::Renew if yes => {
+                    state.fields = BTreeSet::from([message.field]);
+                    let least = 0;
+                    let most = state
+                        .lease
+                        .most
+                        .max(message.lease + model.replays.unwrap_or(0));
+                    state.lease = Rest { least, most };
+                }
+                _ => {}
+            }
+            let reply = Message {
+                reply: Some(yes),
+                ..sent
+            };
+            model.arrive(state, reply)
+        })
+    }
+
+    fn trusted(&mut self, hold: u64, field: &str, left: Span) -> Step {
+        let Some(slot) = self.clients.get_mut(field) else {
+            return if self.is_disturbed() {
+                Ok(())
+            } else {
+                Err("trusted without a grant")
+            };
+        };
+        slot.last_heard = self.now;
+        let client = slot.client;
+        let is_next = slot.hold.is_some_and(|before| before != hold);
+        slot.hold = Some(hold);
+        if is_next {
+            self.each(
+                "handed over after its release, or when it was lost",
+                |model, state| model.hand_over(state, client),
+            )?;
+        }
+        let noise = self.model.replays.unwrap_or(0).min(2);
+        self.each(
+            "trusted for longer than Redis keeps it, or after its end",
+            |_, state| {
+                let process = &mut state.processes[client];
+                let Phase::Holding(kept) = process.phase else {
+                    return None;
+                };
+                process.phase = Phase::Holding(left.min(kept).max(1));
+                (left <= kept + noise).then_some(())
+            },
+        )
+    }
+
+    /// The acquisition is over.
+    fn retire(&mut self, field: &str, client: Client) {
+        let is_over = |state: &State| state.processes[client].phase == Phase::Idle;
+        if self.clients.contains_key(field) && self.states.iter().all(is_over) {
+            self.clients.remove(field);
+            self.done.insert(field.to_owned());
+            self.free.push(client);
+        }
+    }
+
+    /// Forgets clients that have not been heard of for so long that nothing of them is left anywhere.
+    fn forget_the_silent(&mut self) {
+        let limit = u64::from(LONGEST_TRAVEL) + u64::from(self.longest_lease);
+        let now = self.now;
+        let is_silent = |slot: &Slot| now.saturating_sub(slot.last_heard) > limit;
+        let silent: Vec<_> = self
+            .clients
+            .iter()
+            .filter(|(_, slot)| is_silent(slot))
+            .map(|(field, slot)| (field.clone(), slot.client))
+            .collect();
+        for (field, client) in silent {
+            let is_gone = |state: &State| {
+                let field = state.processes[client].field;
+                !state.fields.contains(&field)
+                    && !matches!(state.processes[client].phase, Phase::Holding(_))
+            };
+            if !self.states.iter().all(is_gone) {
+                continue;
+            }
+            self.clients.remove(&field);
+            self.done.insert(field);
+            self.free.push(client);
+            let states = std::mem::take(&mut self.states);
+            let clear = |mut state: State| {
+                let process = &mut state.processes[client];
+                let field = process.field;
+                state.lost.remove(&(client, process.acquisition));
+                process.acquisition += 1;
+                process.field.1 += 1;
+                process.phase = Phase::Idle;
+                state.messages.retain(|message| message.field != field);
+                state
+            };
+            self.states = states.into_iter().map(clear).collect();
+        }
+    }
+}
+
+/// A call that is never answered may have given the present holder a longer lease.
+fn may_be_longer(state: &mut State, noise: Span) {
+    let is_of_holder = |message: &&Message| {
+        message.number == NEVER_ANSWERED && state.fields.contains(&message.field)
+    };
+    let longest = state
+        .messages
+        .iter()
+        .filter(is_of_holder)
+        .map(|message| message.lease + noise);
+    state.lease.most = state.lease.most.max(longest.max().unwrap_or(0));
+}
+
+fn millis(nanos: u64) -> u64 {
+    nanos / 1_000_000
+}

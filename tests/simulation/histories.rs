@@ -1,0 +1,67 @@
+//! What all clients of a world sent and trusted, for the specification.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use leasehold::history::History;
+use leasehold_specification::trace::{Entry, Reader, Said, judge};
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use crate::plan::{Plan, in_ms, name_of};
+
+#[derive(Clone)]
+pub(crate) struct Histories {
+    zero: Instant,
+    entries: Arc<Mutex<Vec<Entry>>>,
+}
+
+impl Histories {
+    pub(crate) fn new() -> Self {
+        Histories {
+            zero: Instant::now(),
+            entries: Arc::default(),
+        }
+    }
+
+    /// The history of a client.
+    pub(crate) fn of_client(&self, process: usize, engine: usize) -> History {
+        let [client, server] = [process, engine].map(|number| u32::try_from(number).expect("few"));
+        let reader = Mutex::new(Reader::new(client, server, self.zero.into_std()));
+        let entries = self.entries.clone();
+        History::new(move |event| {
+            let read = reader.lock().read(event);
+            entries.lock().extend(read);
+        })
+    }
+
+    /// A server loses what it has of these names, or its clock jumps.
+    pub(crate) fn disturbed(&self, engine: usize, names: impl Iterator<Item = usize>) {
+        let at = u64::try_from(self.zero.elapsed().as_nanos()).expect("not for centuries");
+        let entry = |name| Entry {
+            at,
+            client: 0,
+            server: u32::try_from(engine).expect("few"),
+            key: name_of(name),
+            said: Said::Disturbed { until: at },
+        };
+        self.entries.lock().extend(names.map(entry));
+    }
+
+    /// What the specification does not allow.
+    pub(crate) fn violation(&self, plan: &Plan) -> Option<String> {
+        let drift = if plan.drifts {
+            plan.drift()
+        } else {
+            plan.lease * 0
+        };
+        let noise = u32::try_from(in_ms(drift)).expect("a part of a lease") + 2;
+        let verdict = judge(std::mem::take(&mut self.entries.lock()), noise);
+        let mut text = String::new();
+        for rejected in &verdict.rejected {
+            write!(text, "the specification does not allow this: {rejected}")
+                .expect("a text takes all");
+        }
+        (!text.is_empty()).then_some(text)
+    }
+}
