@@ -164,6 +164,17 @@ fn wild_seeds_hold() {
     survey(number("LEASEHOLD_SEEDS").unwrap_or(300), Cast::Wild);
 }
 
+/// Deliberate faults of the protocol must be found by this alone (`docs/specification.md`).
+#[test]
+fn the_specification_allows_what_clients_did() {
+    for number in 1..=100 {
+        for cast in [Cast::Usual, Cast::Wild] {
+            let seed = Seed::new(number, cast);
+            assert_eq!(run(seed).disallowed, None, "{seed}");
+        }
+    }
+}
+
 fn survey(seeds: u64, cast: Cast) {
     let first = number("LEASEHOLD_FIRST").unwrap_or(1);
     let next = AtomicU64::new(first);

@@ -18,6 +18,8 @@ use crate::{latch, locks, multi, quorum, semaphore};
 /// The result of a run.
 pub(crate) struct Outcome {
     pub(crate) violation: Option<String>,
+    /// What the specification does not allow. A violation, too.
+    pub(crate) disallowed: Option<String>,
     pub(crate) trace: Vec<String>,
     pub(crate) acquired: u64,
 }
@@ -39,10 +41,10 @@ pub(crate) fn run(seed: Seed) -> Outcome {
         world.start(&mut *workload).await;
         world.play(&mut *workload).await;
         let ledger = &world.ledger;
+        let disallowed = world.histories.violation(&world.plan);
         Outcome {
-            violation: ledger
-                .verdict()
-                .or_else(|| world.histories.violation(&world.plan)),
+            violation: ledger.verdict().or_else(|| disallowed.clone()),
+            disallowed,
             trace: ledger.trace(),
             acquired: ledger.granted(),
         }
