@@ -59,8 +59,7 @@ impl Histories {
         let verdict = judge(std::mem::take(&mut self.entries.lock()), noise);
         let mut text = String::new();
         for rejected in &verdict.rejected {
-            write!(text, "the specification does not allow this: {rejected}")
-                .expect("a text takes all");
+            write!(text, "not allowed: {rejected}").expect("a text takes all");
         }
         (!text.is_empty()).then_some(text)
     }
