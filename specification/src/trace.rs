@@ -9,9 +9,10 @@
 //!
 //! # What it cannot judge
 //!
-//! While a server may have lost data, and for the longest lease after that, replies are believed ([`Said::Disturbed`]).
-//! The same after calls that the model does not have ([`Said::Unmodelled`]): releases by force, holds that are left to
-//! their expiry, and what becomes of holds that are handed on. What the client does by itself is judged all the same: fields, deadlines, hand-overs.
+//! What a server may have forgotten is forgotten in some of the states ([`Said::Forgets`]). While two servers may answer,
+//! replies are believed ([`Said::Replaced`]). So are they for the longest lease after calls that the model does not have
+//! ([`Said::Unmodelled`]): releases by force, holds that are left to their expiry, and holds that are handed on. What
+//! clients do by themselves is judged all the same: fields, deadlines, hand-overs.
 
 mod reader;
 mod replay;
@@ -79,8 +80,13 @@ pub enum Said {
         /// For how long, in milliseconds.
         left: Span,
     },
-    /// The server may lose data, or a clock may jump, until this time in nanoseconds.
-    Disturbed {
+    /// The server may lose what it has, or its clock may jump, until this time in nanoseconds.
+    Forgets {
+        /// The end.
+        until: u64,
+    },
+    /// Another server may take over, and both may answer until this time in nanoseconds.
+    Replaced {
         /// The end.
         until: u64,
     },

@@ -36,14 +36,14 @@ impl Histories {
     }
 
     /// A server loses what it has of these names, or its clock jumps.
-    pub(crate) fn disturbed(&self, engine: usize, names: impl Iterator<Item = usize>) {
+    pub(crate) fn forgets(&self, engine: usize, names: impl Iterator<Item = usize>) {
         let at = u64::try_from(self.zero.elapsed().as_nanos()).expect("not for centuries");
         let entry = |name| Entry {
             at,
             client: 0,
             server: u32::try_from(engine).expect("few"),
             key: name_of(name),
-            said: Said::Disturbed { until: at },
+            said: Said::Forgets { until: at },
         };
         self.entries.lock().extend(names.map(entry));
     }

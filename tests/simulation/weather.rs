@@ -266,7 +266,7 @@ impl Changes {
         match which {
             Strike::Eviction => {
                 workload.forgets(world, engine, &[name]);
-                world.histories.disturbed(engine, std::iter::once(name));
+                world.histories.forgets(engine, std::iter::once(name));
                 server.lose(&name_of(name));
                 for key in workload.evicted_with(name, &mut self.rng) {
                     world.ledger.note(&format!("{key} is evicted"));
@@ -276,13 +276,13 @@ impl Changes {
             Strike::Restart => server.restart(Restart::WithData),
             Strike::Emptying => {
                 workload.forgets(world, engine, &names);
-                world.histories.disturbed(engine, names.into_iter());
+                world.histories.forgets(engine, names.into_iter());
                 workload.is_emptied();
                 server.restart(Restart::Empty);
             }
             Strike::ClockJump => {
                 workload.forgets(world, engine, &names);
-                world.histories.disturbed(engine, names.into_iter());
+                world.histories.forgets(engine, names.into_iter());
                 server.jump_clock(ms(self.rng.u64(1..4000)));
             }
             Strike::ScriptFlush => drop(server.command(&["SCRIPT", "FLUSH"])),

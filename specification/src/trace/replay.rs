@@ -12,6 +12,8 @@ use crate::plain::{Client, Field, Kind, Message, Phase, Plain, Process, Rest, Sp
 const MOST: usize = 20_000;
 /// No call arrives so long after it was sent.
 const LONGEST_TRAVEL: Span = 120_000;
+/// A call that is not late arrives within this time, in milliseconds.
+const SOON: u64 = 2_000;
 /// The number of all calls without an answer. It does not matter which is which.
 const NEVER_ANSWERED: u64 = 0;
 
@@ -31,8 +33,10 @@ pub(super) struct Replay {
     /// How each call will be answered, if it will.
     answers: BTreeMap<(u32, u64), Option<bool>>,
     longest_lease: Span,
+    /// What was carried out by then may be forgotten.
+    forgets_until: Option<u64>,
     /// Until then, replies are believed.
-    disturbed_until: u64,
+    believes_until: Option<u64>,
     pub(super) grants: usize,
     pub(super) believed: usize,
     pub(super) most: usize,
@@ -91,7 +95,8 @@ impl Replay {
             calls: BTreeMap::new(),
             answers,
             longest_lease: 0,
-            disturbed_until: 0,
+            forgets_until: None,
+            believes_until: None,
             grants: 0,
             believed: 0,
             most: 1,
@@ -103,7 +108,7 @@ impl Replay {
         if let Said::Sent { field, .. } | Said::Trusted { field, .. } = &entry.said
             && self.handed_on.contains(field)
         {
-            self.is_disturbed_until(self.now);
+            self.believe_for_a_lease();
             return Ok(());
         }
         let step = match &entry.said {
@@ -119,8 +124,12 @@ impl Replay {
                 Ok(())
             }
             Said::Trusted { hold, field, left } => self.trusted(*hold, field, *left),
-            Said::Disturbed { until } => {
-                self.is_disturbed_until(millis(*until));
+            Said::Forgets { until } => {
+                self.forgets_until = self.forgets_until.max(Some(millis(*until)));
+                Ok(())
+            }
+            Said::Replaced { until } => {
+                self.believes_until = self.believes_until.max(Some(millis(*until)));
                 Ok(())
             }
             Said::HandedOn { field } => {
@@ -128,7 +137,7 @@ impl Replay {
                 Ok(())
             }
             Said::Unmodelled => {
-                self.is_disturbed_until(self.now);
+                self.believe_for_a_lease();
                 Ok(())
             }
         };
@@ -136,13 +145,9 @@ impl Replay {
         step
     }
 
-    fn is_disturbed_until(&mut self, end: u64) {
-        let end = end + u64::from(self.longest_lease) + u64::from(LONGEST_TRAVEL) / 60;
-        self.disturbed_until = self.disturbed_until.max(end);
-    }
-
-    fn is_disturbed(&self) -> bool {
-        self.now < self.disturbed_until
+    fn believe_for_a_lease(&mut self) {
+        let until = self.now + u64::from(self.longest_lease) + SOON;
+        self.believes_until = self.believes_until.max(Some(until));
     }
 
     /// Goes on with the states in which a step is possible.
@@ -162,6 +167,10 @@ impl Replay {
     }
 
     fn pass(&mut self, to: u64) -> Step {
+        if self.believes_until.is_some_and(|until| until < to) {
+            self.believes_until = None;
+            self.anybody_may_have_it();
+        }
         let time = Span::try_from(to.saturating_sub(self.now)).unwrap_or(Span::MAX);
         self.now = self.now.max(to);
         // What may have been carried out before a lease ended is carried out now.
@@ -183,8 +192,14 @@ impl Replay {
     /// Adds every state that the calls which are on their way, or the end of a lease, can lead to.
     fn carry_out(&mut self) -> Step {
         let noise = self.model.replays.unwrap_or(0);
+        let may_forget = self
+            .forgets_until
+            .is_some_and(|until| self.now <= until + SOON);
         self.each("no state", |_, state| {
             may_be_longer(state, noise);
+            if may_forget {
+                state.lease.least = 0;
+            }
             Some(())
         })?;
         let mut new: Vec<State> = self.states.iter().cloned().collect();
@@ -221,6 +236,10 @@ impl Replay {
             let mut next = state.clone();
             next.messages.remove(&message);
             self.model.execute(&mut next, message);
+            let sent = self.now.saturating_sub(u64::from(message.age));
+            if self.forgets_until.is_some_and(|until| sent <= until) {
+                next.lease.least = 0;
+            }
             if !is_answered {
                 // It may also be carried out later, which is as if it had been sent again.
                 next.messages.retain(|other| {
@@ -354,7 +373,7 @@ impl Replay {
         }
         let is_grant = message.kind == Kind::Acquire && yes;
         self.grants += usize::from(is_grant);
-        if self.is_disturbed() {
+        if self.believes_until.is_some() {
             self.believed += usize::from(is_grant);
             self.believe(message, yes)?;
         } else {
@@ -381,6 +400,25 @@ impl Replay {
             self.retire(&field, client);
         }
         Ok(())
+    }
+
+    /// Two servers have answered, and one of them goes on: with what it has.
+    fn anybody_may_have_it(&mut self) {
+        let most = self.longest_lease + self.model.replays.unwrap_or(0);
+        let has = |state: &State, fields| State {
+            fields,
+            lease: Rest { least: 0, most },
+            ..state.clone()
+        };
+        let states = std::mem::take(&mut self.states);
+        for state in &states {
+            let fields = state
+                .processes
+                .iter()
+                .map(|process| BTreeSet::from([process.field]));
+            self.states.extend(fields.map(|fields| has(state, fields)));
+            self.states.insert(has(state, BTreeSet::new()));
+        }
     }
 
     /// Takes a reply as it is.
@@ -413,7 +451,7 @@ impl Replay {
 
     fn trusted(&mut self, hold: u64, field: &str, left: Span) -> Step {
         let Some(slot) = self.clients.get_mut(field) else {
-            return if self.is_disturbed() {
+            return if self.believes_until.is_some() {
                 Ok(())
             } else {
                 Err("trusted without a grant")
