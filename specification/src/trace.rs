@@ -64,7 +64,7 @@ pub enum Said {
         /// The number of the call.
         call: u64,
         /// What the reply was.
-        yes: bool,
+        answer: Answer,
     },
     /// The call was not carried out, and never will be.
     NotRun {
@@ -97,6 +97,16 @@ pub enum Said {
     },
     /// A call that the model does not have.
     Unmodelled,
+}
+
+/// Whether the lock was granted, or the field was there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Answer {
+    /// It was.
+    Yes,
+    /// It was not.
+    No,
 }
 
 /// What a call asks for.

@@ -50,12 +50,8 @@ impl Histories {
 
     /// What the specification does not allow.
     pub(crate) fn violation(&self, plan: &Plan) -> Option<String> {
-        let drift = if plan.drifts {
-            plan.drift()
-        } else {
-            plan.lease * 0
-        };
-        let noise = u32::try_from(in_ms(drift)).expect("a part of a lease") + 2;
+        let drift = if plan.drifts { in_ms(plan.drift()) } else { 0 };
+        let noise = u32::try_from(drift).expect("a part of a lease") + 2;
         let verdict = judge(std::mem::take(&mut self.entries.lock()), noise);
         let mut text = String::new();
         for rejected in &verdict.rejected {

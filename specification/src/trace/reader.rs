@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use leasehold::history::{Event, Value, What};
 
-use super::{Asked, Entry, Said};
+use super::{Answer, Asked, Entry, Said};
 use crate::plain::Span;
 
 /// Reads the events of one client of one server.
@@ -69,7 +69,7 @@ impl Reader {
                     let call = number_of(call, at);
                     self.of_lock(key, Said::NotRun { call })
                 };
-                keys.iter().enumerate().flat_map(not_run).collect()
+                keys.iter().enumerate().filter_map(not_run).collect()
             }
             What::Trusted {
                 hold,
@@ -141,7 +141,7 @@ impl Reader {
             };
             self.of_lock(&key, sent)
         };
-        asks.into_iter().enumerate().flat_map(said).collect()
+        asks.into_iter().enumerate().filter_map(said).collect()
     }
 
     fn answered(&mut self, call: u64, reply: &Value) -> Vec<(String, Said)> {
@@ -149,10 +149,10 @@ impl Reader {
             return Vec::new();
         };
         let said = |(at, key): (usize, &Arc<str>)| {
-            let (call, yes) = (number_of(call, at), how.is_yes(reply, at));
-            self.of_lock(key, Said::Answered { call, yes })
+            let (call, answer) = (number_of(call, at), how.read(reply, at));
+            self.of_lock(key, Said::Answered { call, answer })
         };
-        keys.iter().enumerate().flat_map(said).collect()
+        keys.iter().enumerate().filter_map(said).collect()
     }
 }
 
@@ -162,14 +162,15 @@ fn number_of(call: u64, at: usize) -> u64 {
 }
 
 impl Reply {
-    fn is_yes(self, reply: &Value, at: usize) -> bool {
-        match (self, reply) {
+    fn read(self, reply: &Value, at: usize) -> Answer {
+        let is_yes = match (self, reply) {
             (Reply::Grant, reply) => matches!(reply, Value::Nil | Value::Array(_)),
             (Reply::Grants, reply) => matches!(reply, Value::Array(_)),
             (Reply::Each, Value::Array(each)) => each.get(at) == Some(&Value::Int(1)),
             (Reply::There, reply) => *reply != Value::Nil,
             (Reply::Each | Reply::Any, _) => true,
-        }
+        };
+        if is_yes { Answer::Yes } else { Answer::No }
     }
 }
 

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use super::{Asked, Entry, Said};
+use super::{Answer, Asked, Entry, Said};
 use crate::plain::{Client, Field, Kind, Message, Phase, Plain, Process, Rest, Span, State};
 
 /// More states than that are too many. The published runs have a few dozen.
@@ -31,7 +31,7 @@ pub(super) struct Replay {
     handed_on: BTreeSet<String>,
     calls: BTreeMap<(u32, u64), Call>,
     /// How each call will be answered, if it will.
-    answers: BTreeMap<(u32, u64), Option<bool>>,
+    answers: BTreeMap<(u32, u64), Option<Answer>>,
     longest_lease: Span,
     /// What was carried out by then may be forgotten.
     forgets_until: Option<u64>,
@@ -64,7 +64,9 @@ impl Replay {
         let mut answers = BTreeMap::new();
         for entry in entries {
             match entry.said {
-                Said::Answered { call, yes } => answers.insert((entry.client, call), Some(yes)),
+                Said::Answered { call, answer } => {
+                    answers.insert((entry.client, call), Some(answer))
+                }
                 Said::NotRun { call } => answers.insert((entry.client, call), None),
                 _ => None,
             };
@@ -118,7 +120,7 @@ impl Replay {
                 field,
                 lease,
             } => self.sent((entry.client, *call), *kind, field, *lease),
-            Said::Answered { call, yes } => self.answered((entry.client, *call), *yes),
+            Said::Answered { call, answer } => self.answered((entry.client, *call), *answer),
             Said::NotRun { call } => {
                 self.calls.remove(&(entry.client, *call));
                 Ok(())
@@ -328,7 +330,7 @@ impl Replay {
         };
         let answer = self.answers.get(&call).copied();
         // The model need not know a call that changed nothing.
-        if answer == Some(None) || kind == Kind::Acquire && answer == Some(Some(false)) {
+        if answer == Some(None) || kind == Kind::Acquire && answer == Some(Some(Answer::No)) {
             return Ok(());
         }
         let Some(state) = self.states.iter().next() else {
@@ -359,7 +361,7 @@ impl Replay {
         })
     }
 
-    fn answered(&mut self, call: (u32, u64), yes: bool) -> Step {
+    fn answered(&mut self, call: (u32, u64), answer: Answer) -> Step {
         let Some(Call {
             client,
             message,
@@ -371,17 +373,17 @@ impl Replay {
         if let Some(slot) = self.clients.get_mut(&field) {
             slot.last_heard = self.now;
         }
-        let is_grant = message.kind == Kind::Acquire && yes;
+        let is_grant = (message.kind, answer) == (Kind::Acquire, Answer::Yes);
         self.grants += usize::from(is_grant);
         if self.believes_until.is_some() {
             self.believed += usize::from(is_grant);
-            self.believe(message, yes)?;
+            self.believe(message, answer)?;
         } else {
             self.carry_out()?;
-            let why = match (message.kind, yes) {
+            let why = match (message.kind, answer) {
                 (Kind::Acquire, _) => "granted although another has it",
-                (Kind::Renew, true) => "renewed although it is gone",
-                (Kind::Renew, false) => "gone although nothing has ended it",
+                (Kind::Renew, Answer::Yes) => "renewed although it is gone",
+                (Kind::Renew, Answer::No) => "gone although nothing has ended it",
                 (Kind::Release, _) => "a release without an effect",
             };
             self.each(why, |model, state| {
@@ -390,7 +392,8 @@ impl Replay {
                         && other.reply.is_some()
                 };
                 let reply = *state.messages.iter().find(of_call)?;
-                let is_right = message.kind == Kind::Release || reply.reply == Some(yes);
+                let is_right =
+                    message.kind == Kind::Release || reply.reply == Some(answer == Answer::Yes);
                 state.messages.remove(&reply);
                 is_right.then_some(())?;
                 model.arrive(state, reply)
@@ -422,7 +425,8 @@ impl Replay {
     }
 
     /// Takes a reply as it is.
-    fn believe(&mut self, message: Message, yes: bool) -> Step {
+    fn believe(&mut self, message: Message, answer: Answer) -> Step {
+        let is_yes = answer == Answer::Yes;
         self.each("no state", |model, state| {
             let of_call =
                 |other: &&Message| (other.number, other.field) == (message.number, message.field);
@@ -430,7 +434,7 @@ impl Replay {
             state.messages.remove(&sent);
             match message.kind {
                 Kind::Release => drop(state.fields.remove(&message.field)),
-                Kind::Acquire | Kind::Renew if yes => {
+                Kind::Acquire | Kind::Renew if is_yes => {
                     state.fields = BTreeSet::from([message.field]);
                     let least = 0;
                     let most = state
@@ -442,7 +446,7 @@ impl Replay {
                 _ => {}
             }
             let reply = Message {
-                reply: Some(yes),
+                reply: Some(is_yes),
                 ..sent
             };
             model.arrive(state, reply)

@@ -12,12 +12,13 @@ use std::time::Duration;
 use crate::check::{self, Rules};
 use crate::elections;
 use crate::fault::{self, Fault};
-use crate::history::{self, Event, What};
+use crate::history::{self, Event, Line, What};
 use crate::peers::Peer;
 use crate::plan::LARGE;
 use crate::report::{self, timeline};
 use crate::result::Cell;
 use crate::run::{Ran, RunArguments};
+use crate::steps;
 use crate::workload::{PERMITS, Workload};
 
 /// The command timeout of the clients.
@@ -138,6 +139,7 @@ fn our_rules(arguments: &RunArguments) -> Rules {
 pub(crate) fn all(arguments: &RunArguments, seed: u64, ran: &Ran, rules: &Rules) -> Vec<Cell> {
     let mut cells = check::check(&ran.history, rules);
     let failed_shutdowns = failed_shutdowns(arguments, &ran.history);
+    let forgetting = check::forgetting(&ran.history, rules);
     for cell in &mut cells {
         cell.library.clone_from(&arguments.library);
         cell.version =
@@ -147,6 +149,7 @@ pub(crate) fn all(arguments: &RunArguments, seed: u64, ran: &Ran, rules: &Rules)
         cell.server.clone_from(&ran.server);
         cell.seed = seed;
         cell.seconds = arguments.seconds;
+        steps::check(&ran.steps, &forgetting, cell);
         if fault::named(&cell.fault).is_some_and(Fault::changes_masters) {
             // The new master serves clients before all servers agree again and the fault counts as ended. So the outage
             // is reported instead of the time after the fault.
@@ -246,8 +249,12 @@ pub(crate) fn write_history(ran: &Ran, seed: u64, out: &Path) -> Result<(), Stri
     let mut file = BufWriter::new(
         fs::File::create(out.join(format!("history-{seed}.jsonl"))).map_err(with_path)?,
     );
-    ran.history
-        .iter()
-        .try_for_each(|event| history::write(&mut file, event))
-        .map_err(with_path)
+    for event in &ran.history {
+        history::write(&mut file, event).map_err(with_path)?;
+    }
+    for step in &ran.steps {
+        let step = step.clone();
+        history::write(&mut file, &Line::Step { step }).map_err(with_path)?;
+    }
+    Ok(())
 }

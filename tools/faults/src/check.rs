@@ -138,7 +138,8 @@ use std::time::Duration;
 use crate::history::Event;
 use crate::result::Cell;
 
-use faults::Faults;
+use excuses::LAG;
+use faults::{Effect, Faults};
 use times::{Clock, nanos};
 use trace::{Trace, WaitEnd};
 
@@ -192,6 +193,34 @@ struct Context<'a> {
     rules: &'a Rules,
     faults: Faults<'a>,
     clock: Clock,
+}
+
+/// A time in which servers may have lost grants.
+#[derive(Debug)]
+pub(crate) struct Forgetting {
+    pub(crate) from: u64,
+    pub(crate) until: u64,
+    /// Another server took over, and for a time both answered.
+    pub(crate) is_replaced: bool,
+}
+
+/// The times in which servers may have lost grants.
+pub(crate) fn forgetting(history: &[Event], rules: &Rules) -> Vec<Forgetting> {
+    let faults = Faults::of(history, rules);
+    let all = faults.forgetting(u64::MAX).map(|fault| {
+        let is_replaced = fault.effect == Effect::Replaces;
+        let (before, after) = if is_replaced {
+            (LAG, faults.learn_time)
+        } else {
+            (0, 0)
+        };
+        Forgetting {
+            from: fault.on.saturating_sub(before),
+            until: fault.off.saturating_add(after),
+            is_replaced,
+        }
+    });
+    all.collect()
 }
 
 /// Returns one cell for each workload. The history must be sorted by time.

@@ -2,14 +2,17 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use clap::Args;
 use leasehold::Client;
+use leasehold::history::History;
+use leasehold_specification::trace::Reader;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 
+use crate::clock;
 use crate::history::What;
 use crate::log::Log;
 use crate::orders::{Orders, Span};
@@ -77,9 +80,12 @@ pub(crate) fn main(arguments: ClientArguments) -> Result<(), String> {
 }
 
 async fn run(arguments: ClientArguments) -> Result<(), String> {
+    let log = Log::of(arguments.process);
     let mut clients = Vec::new();
-    for url in &arguments.urls {
-        let builder = Client::builder(url).lease(Duration::from_millis(arguments.lease_ms));
+    for (server, url) in arguments.urls.iter().enumerate() {
+        let builder = Client::builder(url)
+            .lease(Duration::from_millis(arguments.lease_ms))
+            .history(steps(&log, arguments.process, server));
         // Every other process has no safety poll. With a poll each second, a lost message would delay a waiter too
         // little for the checker to notice.
         let builder = if arguments.process.is_multiple_of(2) {
@@ -93,7 +99,6 @@ async fn run(arguments: ClientArguments) -> Result<(), String> {
         .await
         .map_err(|error| error.to_string())?;
     let (resource, orders) = (Arc::new(resource), Arc::<Orders>::default());
-    let log = Log::of(arguments.process);
     let library = format!("leasehold {}", env!("CARGO_PKG_VERSION"));
     log.write(
         0,
@@ -161,6 +166,24 @@ async fn run(arguments: ClientArguments) -> Result<(), String> {
     }
     log.write(0, "", What::Ended { counts, error });
     Ok(())
+}
+
+/// Writes what a client sends and trusts.
+fn steps(log: &Log, process: u32, server: usize) -> History {
+    let server = u32::try_from(server).expect("five servers");
+    // Each client counts its calls by itself.
+    let client = process * 8 + server;
+    let (log, reader) = (
+        log.clone(),
+        Mutex::new(Reader::new(client, server, clock::zero())),
+    );
+    History::new(move |event| {
+        let mut reader = reader.lock().unwrap_or_else(PoisonError::into_inner);
+        reader
+            .read(event)
+            .into_iter()
+            .for_each(|step| log.write_step(step));
+    })
 }
 
 /// Repeats the call until it succeeds, like a service that is restarted until Redis is available.

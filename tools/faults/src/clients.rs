@@ -7,19 +7,20 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use leasehold_specification::trace::Entry;
 use leasehold_testbed::{Deployment, Line};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::clock;
-use crate::history::{Event, What};
+use crate::history::{Event, Line as Written, What};
 
 /// How long a client may take to start and to get its first lock, on a busy machine.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// The events so far, of all processes.
+/// The events so far, of all processes, and the steps of the protocol.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct History(Arc<Mutex<Vec<Event>>>);
+pub(crate) struct History(Arc<Mutex<Vec<Event>>>, Arc<Mutex<Vec<Entry>>>);
 
 impl History {
     pub(crate) fn push(&self, event: Event) {
@@ -27,6 +28,18 @@ impl History {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .push(event);
+    }
+
+    fn push_step(&self, step: Entry) {
+        self.1
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(step);
+    }
+
+    /// Takes all steps.
+    pub(crate) fn take_steps(&self) -> Vec<Entry> {
+        std::mem::take(&mut *self.1.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Adds an event of this program, with the present time.
@@ -126,11 +139,12 @@ impl Clients {
             for line in BufReader::new(out).lines() {
                 // A line that was cut off because the process was killed is not an event.
                 let Ok(line) = line else { break };
-                match serde_json::from_str::<Event>(&line) {
-                    Ok(event) => history.push(Event {
+                match serde_json::from_str::<Written>(&line) {
+                    Ok(Written::Event(event)) => history.push(Event {
                         process: number,
                         ..event
                     }),
+                    Ok(Written::Step { step }) => history.push_step(step),
                     Err(error) if line.ends_with('}') => return Err(format!("{error}: {line}")),
                     Err(_) => break,
                 }

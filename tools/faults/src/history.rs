@@ -3,7 +3,19 @@
 use std::collections::BTreeMap;
 use std::io::{BufRead, Write};
 
+use leasehold_specification::trace::Entry;
 use serde::{Deserialize, Serialize};
+
+/// What a client process writes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub(crate) enum Line {
+    /// A step of the protocol, by leasehold only.
+    Step {
+        step: Entry,
+    },
+    Event(Event),
+}
 
 /// Something that a process observed or did.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -153,18 +165,21 @@ impl Event {
     }
 }
 
-pub(crate) fn write(out: &mut impl Write, event: &Event) -> std::io::Result<()> {
-    serde_json::to_writer(&mut *out, event)?;
+pub(crate) fn write(out: &mut impl Write, line: &impl Serialize) -> std::io::Result<()> {
+    serde_json::to_writer(&mut *out, line)?;
     out.write_all(b"\n")
 }
 
-/// Reads all events and sorts them by time.
-pub(crate) fn read(from: impl BufRead) -> Result<Vec<Event>, String> {
-    let parse = |line: std::io::Result<String>| {
+/// Reads all events, sorted by time, and all steps of the protocol.
+pub(crate) fn read(from: impl BufRead) -> Result<(Vec<Event>, Vec<Entry>), String> {
+    let (mut events, mut steps) = (Vec::new(), Vec::new());
+    for line in from.lines() {
         let line = line.map_err(|error| error.to_string())?;
-        serde_json::from_str(&line).map_err(|error| format!("{error}: {line}"))
-    };
-    let mut events: Vec<Event> = from.lines().map(parse).collect::<Result<_, _>>()?;
-    events.sort_by_key(|event| event.at);
-    Ok(events)
+        match serde_json::from_str(&line).map_err(|error| format!("{error}: {line}"))? {
+            Line::Event(event) => events.push(event),
+            Line::Step { step } => steps.push(step),
+        }
+    }
+    events.sort_by_key(|event: &Event| event.at);
+    Ok((events, steps))
 }

@@ -3,8 +3,10 @@
 use std::io::Write as _;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use leasehold_specification::trace::Entry;
+
 use crate::clock;
-use crate::history::{self, Event, What};
+use crate::history::{self, Event, Line, What};
 
 /// Writes each event immediately, without a buffer. So no event is lost when the process is killed, and the history
 /// shows what the process had asked for.
@@ -37,8 +39,17 @@ impl Log {
             name,
             what,
         };
+        self.write_line(&Line::Event(event));
+    }
+
+    /// A step of the protocol, for the specification.
+    pub(crate) fn write_step(&self, step: Entry) {
+        self.write_line(&Line::Step { step });
+    }
+
+    fn write_line(&self, written: &Line) {
         let mut line = Vec::new();
-        history::write(&mut line, &event).expect("writing to a vector succeeds");
+        history::write(&mut line, written).expect("writing to a vector succeeds");
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         // Writing fails only if the reader is gone. Then this process will be stopped soon.
         drop(std::io::stdout().write_all(&line));

@@ -36,6 +36,7 @@ mod result;
 mod run;
 mod stalls;
 mod start;
+mod steps;
 mod wall_clocks;
 mod worker;
 mod workload;
@@ -192,9 +193,10 @@ fn repeated_arguments(seed: u64) -> String {
 /// Checks the history of an earlier run with the present rules.
 fn check_again(arguments: &RunArguments, file: &Path) -> Result<bool, String> {
     let with_path = |error: std::io::Error| format!("{}: {error}", file.display());
-    let history = history::read(BufReader::new(File::open(file).map_err(with_path)?))?;
+    let (history, steps) = history::read(BufReader::new(File::open(file).map_err(with_path)?))?;
     let ran = Ran {
         history,
+        steps,
         server: String::new(),
         keys: Vec::new(),
         wrong: Vec::new(),
@@ -224,6 +226,7 @@ fn show(cells: &[Cell]) {
             cell.overlaps
         );
         println!("  {:?}, {:?}, {:?}", cell.met, cell.renewals, cell.losses);
+        println!("  {:?}", cell.steps);
         for violation in &cell.violations {
             println!("  VIOLATION: {violation}");
         }

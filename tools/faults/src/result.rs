@@ -46,8 +46,21 @@ pub(crate) struct Cell {
     pub(crate) keys_left: Vec<String>,
     /// Broken promises of the library, one sentence each.
     pub(crate) violations: Vec<String>,
+    pub(crate) steps: Steps,
     /// Events that the deployment's guarantee permits, one sentence each.
     pub(crate) explained: Vec<String>,
+}
+
+/// What the specification says about the steps of the protocol.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Steps {
+    pub(crate) allowed: u64,
+    /// Grants among them.
+    pub(crate) grants: u64,
+    /// Grants that were believed, because two servers may have answered.
+    pub(crate) believed: u64,
+    /// The most states in which the model could be at a time.
+    pub(crate) states: u64,
 }
 
 /// Number of holds of each kind. A hold may be of several kinds.

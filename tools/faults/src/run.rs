@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use fastrand::Rng;
+use leasehold_specification::trace::Entry;
 use leasehold_testbed::run_as_users;
 
 use crate::clients::{Clients, History};
@@ -172,6 +173,8 @@ pub(crate) fn is_possible(needs: Needs) -> bool {
 /// The results of a run.
 pub(crate) struct Ran {
     pub(crate) history: Vec<Event>,
+    /// The steps of the protocol, of leasehold only.
+    pub(crate) steps: Vec<Entry>,
     pub(crate) server: String,
     /// Keys of locks that are still in Redis after every lease has expired.
     pub(crate) keys: Vec<String>,
@@ -254,13 +257,14 @@ pub(crate) fn run(
     });
     let keys = keys_left(&world, arguments);
     drop((elections, stalls));
-    let (server, history) = (world.version(), history.take());
+    let (server, steps, history) = (world.version(), history.take_steps(), history.take());
     // A growing heap of another runtime is not a fault of its lock library.
     if !is_peer {
         wrong.extend(resource_growth(&history));
     }
     Ok(Ran {
         history,
+        steps,
         server,
         keys,
         wrong,

@@ -50,6 +50,7 @@ mod tests {
             limit: Duration::ZERO,
             hangs: false,
             fault_run: None,
+            step: None,
             files: Vec::new(),
         };
         (0..number).map(named).collect()

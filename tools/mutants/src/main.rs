@@ -12,6 +12,7 @@
 //! cargo run -p leasehold-mutants -- fault-run [NAME..]  # by the published fault run, as it is published
 //! cargo run -p leasehold-mutants -- fault-run --json FILE  # and writes the table of its report
 //! cargo run -p leasehold-mutants -- fault-run some 2       # chosen by the hash of the commit
+//! cargo run -p leasehold-mutants -- by-specification [NAME..]  # by nothing but the history of what clients did
 //! cargo run -p leasehold-mutants -- table       # writes the table of docs/mutants.md
 //! ```
 
@@ -67,6 +68,7 @@ fn command(words: &[&str]) -> Result<bool> {
         ["all"] => trial::run(&root, &patches.iter().collect::<Vec<_>>()),
         ["some", number] => trial::run(&root, &some(&root, &patches, number)?),
         ["one", names @ ..] if !names.is_empty() => trial::run(&root, &named(&patches, names)?),
+        ["by-specification", names @ ..] => trial::by_specification(&root, &patches, names),
         ["fault-run"] => fault_run::run(&root, &seen(&patches), None),
         ["fault-run", "--json", file] => {
             fault_run::run(&root, &seen(&patches), Some(Path::new(file)))
@@ -76,7 +78,7 @@ fn command(words: &[&str]) -> Result<bool> {
             fault_run::run(&root, &some(&root, &seen, number)?, None)
         }
         ["fault-run", names @ ..] => fault_run::run(&root, &named(&patches, names)?, None),
-        _ => Err("one of: check, all, some NUMBER, one NAME.., fault-run [NAME..], table".into()),
+        _ => Err("one of: check, all, some NUMBER, one NAME.., fault-run [NAME..], by-specification [NAME..], table".into()),
     }
 }
 

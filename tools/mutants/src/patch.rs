@@ -22,6 +22,7 @@
 //! | `hangs` | `yes`: the fault is detected if the test takes longer than that |
 //! | `fault run` | arguments with which `leasehold-faults` detects the fault as well; several, separated by ` \| `, are tried until one does; optional |
 //! | `class` | with `fault run`: the class of faults of which this is the example |
+//! | `step` | what the specification says to a step of a history with this fault, literally; optional |
 //! | `shows` | with `fault run`: a literal part of the reported violation; several are separated by ` \| ` |
 
 use std::path::{Path, PathBuf};
@@ -46,6 +47,8 @@ pub(crate) struct Patch {
     pub(crate) hangs: bool,
     /// How the published fault run detects the fault.
     pub(crate) fault_run: Option<FaultRun>,
+    /// What the specification says to a step.
+    pub(crate) step: Option<String>,
     /// The files that the patch changes.
     pub(crate) files: Vec<String>,
 }
@@ -126,7 +129,7 @@ fn parse(name: &str, path: &Path, text: &str) -> Result<Patch> {
     let mut must = |key: &str| take(key).ok_or(format!("it has no {key}"));
     let (fault, kind, which) = (must("fault")?, must("kind")?, must("test")?);
     let (was, env) = (take("was"), take("env").unwrap_or_default());
-    let (seconds, hangs) = (take("seconds"), take("hangs"));
+    let (seconds, hangs, step) = (take("seconds"), take("hangs"), take("step"));
     let fault_run = match (take("fault run"), take("class"), take("shows")) {
         (Some(arguments), Some(class), Some(shows)) => {
             Some(FaultRun::parse(&arguments, class, &shows)?)
@@ -180,6 +183,7 @@ fn parse(name: &str, path: &Path, text: &str) -> Result<Patch> {
         limit: Duration::from_secs(seconds),
         hangs,
         fault_run,
+        step,
         files: files(diff),
     })
 }

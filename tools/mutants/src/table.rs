@@ -32,7 +32,7 @@ fn filled(page: &str, patches: &[Patch]) -> Result<String> {
 
 fn table(patches: &[Patch]) -> String {
     let mut table = String::from(
-        "| fault | of | found by | before | fault run |\n| --- | --- | --- | --- | --- |\n",
+        "| fault | of | found by | before | fault run | the specification |\n| --- | --- | --- | --- | --- | --- |\n",
     );
     let mut patches: Vec<_> = patches.iter().collect();
     patches.sort_by_key(|patch| (&patch.kind, &patch.name));
@@ -43,6 +43,7 @@ fn table(patches: &[Patch]) -> String {
         test,
         was,
         fault_run,
+        step,
         ..
     } in patches
     {
@@ -58,8 +59,10 @@ fn table(patches: &[Patch]) -> String {
             let (shows, runs) = (fault_run.shows.join("” or “"), runs.collect::<Vec<_>>());
             format!("{}: “{shows}”: {}", fault_run.class, runs.join(" or "))
         });
-        let seen = seen.unwrap_or_default();
-        let row = format!("`{name}`: {fault} | {kind} | {place}, `{title}`{env} | {was} | {seen}");
+        let (seen, step) = (seen.unwrap_or_default(), step.as_deref().unwrap_or(""));
+        let row = format!(
+            "`{name}`: {fault} | {kind} | {place}, `{title}`{env} | {was} | {seen} | {step}"
+        );
         writeln!(table, "| {row} |").expect("a text takes everything");
     }
     table
@@ -92,13 +95,14 @@ mod tests {
             fault_run: Some(
                 FaultRun::parse(RUNS, "lost wake".into(), "was held by").expect("right"),
             ),
+            step: Some("granted to two".into()),
             files: Vec::new(),
         };
         let page = format!("a\n{BEGIN}old\n{END}\nb\n");
         let filled = filled(&page, std::slice::from_ref(&patch)).unwrap();
         let row = "| `a-fault`: It opens. | plain | simulation, `seeds_hold`, `A=1` | survived \
                    | lost wake: “was held by”: `--fault none --deployment single --seed 1` or \
-                   `--fault none --deployment five --seed 1` |\n";
+                   `--fault none --deployment five --seed 1` | granted to two |\n";
         assert!(
             filled.starts_with("a\n") && filled.ends_with(&format!("{row}\n{END}\nb\n")),
             "{filled}"

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::Result;
 use crate::copy::Copy;
@@ -28,8 +28,46 @@ impl Verdict {
     }
 }
 
+/// Two hundred worlds, without optimisation, beside other programs.
+const LIMIT_OF_JUDGE: Duration = Duration::from_secs(600);
+/// The test of the simulation in which the specification judges alone.
+const JUDGE: &str = "the_specification_allows_what_clients_did";
+
+/// Tries the faults that have a `step`: the specification alone must find each, and say that.
+pub(crate) fn by_specification(root: &Path, patches: &[Patch], names: &[&str]) -> Result<bool> {
+    let is_meant = |patch: &&Patch| {
+        patch.step.is_some() && (names.is_empty() || names.contains(&patch.name.as_str()))
+    };
+    let judged = |patch: &Patch| Patch {
+        test: Test {
+            place: Place::Tests("simulation".into()),
+            name: JUDGE.into(),
+            env: Vec::new(),
+        },
+        limit: LIMIT_OF_JUDGE,
+        hangs: false,
+        ..patch.clone()
+    };
+    let judged: Vec<_> = patches.iter().filter(is_meant).map(judged).collect();
+    if judged.is_empty() {
+        return Err("no such fault has a step".into());
+    }
+    let is_said =
+        |patch: &Patch, what: &str| patch.step.as_ref().is_none_or(|step| what.contains(step));
+    try_all(root, &judged.iter().collect::<Vec<_>>(), is_said)
+}
+
 /// Tries all faults. True if each was found.
 pub(crate) fn run(root: &Path, patches: &[&Patch]) -> Result<bool> {
+    try_all(root, patches, |_, _| true)
+}
+
+/// Tries all faults. `is_right` says whether the message of the test is the one that is expected.
+fn try_all(
+    root: &Path,
+    patches: &[&Patch],
+    is_right: impl Fn(&Patch, &str) -> bool,
+) -> Result<bool> {
     let start = Instant::now();
     let copy = Copy::make(root)?;
     let unfit = without_faults(&copy, patches)?;
@@ -43,6 +81,12 @@ pub(crate) fn run(root: &Path, patches: &[&Patch]) -> Result<bool> {
         let verdict = match unfit.get(&patch.test) {
             Some(why) => Verdict::Spoiled(why.clone()),
             None => verdict(&copy, patch)?,
+        };
+        let verdict = match verdict {
+            Verdict::Found(what) if !is_right(patch, &what) => {
+                Verdict::Spoiled(format!("another failure: {what}"))
+            }
+            verdict => verdict,
         };
         let (word, what) = verdict.words(&patch.fault);
         let test = format!("{} {}", patch.test.place.name(), patch.test.name);

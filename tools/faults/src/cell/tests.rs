@@ -66,6 +66,7 @@ fn violations(fault: &str, error: Option<&str>) -> Vec<String> {
         ended(2, None),
     ];
     let ran = Ran {
+        steps: Vec::new(),
         history,
         server: String::new(),
         keys: Vec::new(),

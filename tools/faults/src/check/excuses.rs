@@ -5,7 +5,7 @@ use super::times::Span;
 use super::trace::{Hold, LeaseUpdate, Trace};
 
 /// How far a replica may lag behind its master.
-const LAG: u64 = 500_000_000;
+pub(super) const LAG: u64 = 500_000_000;
 
 /// The time in which a server may not have known a hold, because of one fault.
 struct Gap {

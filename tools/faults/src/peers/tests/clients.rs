@@ -124,7 +124,7 @@ impl Client {
         assert!(ended.success(), "{ended}: {text}");
         (
             self.child.id(),
-            history::read(Cursor::new(text)).expect("a history"),
+            history::read(Cursor::new(text)).expect("a history").0,
         )
     }
 }
