@@ -14,14 +14,16 @@
 //! ([`Said::Unmodelled`]): releases by force, holds that are left to their expiry, and holds that are handed on. What
 //! clients do by themselves is judged all the same: fields, deadlines, hand-overs.
 
+pub mod coverage;
 mod reader;
 mod replay;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use coverage::Transition;
 pub use reader::Reader;
 use replay::Replay;
 
@@ -141,6 +143,8 @@ pub struct Verdict {
     pub grants: usize,
     /// Grants whose reply was believed, because a server may have lost data.
     pub believed: usize,
+    /// What the acquisitions have gone through.
+    pub walked: BTreeSet<Transition>,
     /// The most states in which the model could be at a time.
     pub states: usize,
     /// The first wrong step of each key.
@@ -166,6 +170,7 @@ pub fn judge(mut history: Vec<Entry>, noise: Span) -> Verdict {
         verdict.allowed += wrong.map_or(entries.len(), |(at, _)| at);
         verdict.grants += replay.grants;
         verdict.believed += replay.believed;
+        verdict.walked.append(&mut replay.walked);
         verdict.states = verdict.states.max(replay.most);
         verdict.rejected.extend(wrong.map(|(at, why)| {
             let steps = entries[at.saturating_sub(30)..=at].to_vec();

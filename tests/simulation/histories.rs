@@ -1,14 +1,16 @@
 //! What all clients of a world sent and trusted, for the specification.
 
-use std::fmt::Write as _;
 use std::sync::Arc;
 
 use leasehold::history::History;
-use leasehold_specification::trace::{Entry, Reader, Said, judge};
+use leasehold_specification::trace::{Entry, Reader, Said, Verdict, judge};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::plan::{Plan, in_ms, name_of};
+
+/// Whole milliseconds are read twice.
+pub(crate) const NOISE: u32 = 2;
 
 #[derive(Clone)]
 pub(crate) struct Histories {
@@ -48,15 +50,25 @@ impl Histories {
         self.entries.lock().extend(names.map(entry));
     }
 
-    /// What the specification does not allow.
-    pub(crate) fn violation(&self, plan: &Plan) -> Option<String> {
-        let drift = if plan.drifts { in_ms(plan.drift()) } else { 0 };
-        let noise = u32::try_from(drift).expect("a part of a lease") + 2;
-        let verdict = judge(std::mem::take(&mut self.entries.lock()), noise);
-        let mut text = String::new();
-        for rejected in &verdict.rejected {
-            write!(text, "not allowed: {rejected}").expect("a text takes all");
-        }
-        (!text.is_empty()).then_some(text)
+    /// Takes all entries.
+    pub(crate) fn take(&self) -> Vec<Entry> {
+        std::mem::take(&mut self.entries.lock())
     }
+
+    /// What the specification says.
+    pub(crate) fn verdict(&self, plan: &Plan) -> Verdict {
+        let drift = if plan.drifts { in_ms(plan.drift()) } else { 0 };
+        let noise = u32::try_from(drift).expect("a part of a lease") + NOISE;
+        judge(self.take(), noise)
+    }
+}
+
+/// What the specification does not allow.
+pub(crate) fn disallowed(verdict: &Verdict) -> Option<String> {
+    let told = verdict
+        .rejected
+        .iter()
+        .map(|rejected| format!("not allowed: {rejected}"));
+    let told: String = told.collect();
+    (!told.is_empty()).then_some(told)
 }

@@ -1,12 +1,15 @@
 //! One seed, on one thread under paused time, from the first call until the engines are empty.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::Ordering::SeqCst;
 
 use leasehold::Client;
+use leasehold_specification::trace::coverage::Transition;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::Seed;
+use crate::histories::disallowed;
 use crate::kind::Kind;
 use crate::plan::{Plan, Weather, ms, us};
 use crate::watchdog::Watchdog;
@@ -20,6 +23,8 @@ pub(crate) struct Outcome {
     pub(crate) violation: Option<String>,
     /// What the specification does not allow. A violation, too.
     pub(crate) disallowed: Option<String>,
+    /// What acquisitions have gone through.
+    pub(crate) walked: BTreeSet<Transition>,
     pub(crate) trace: Vec<String>,
     pub(crate) acquired: u64,
 }
@@ -41,10 +46,12 @@ pub(crate) fn run(seed: Seed) -> Outcome {
         world.start(&mut *workload).await;
         world.play(&mut *workload).await;
         let ledger = &world.ledger;
-        let disallowed = world.histories.violation(&world.plan);
+        let verdict = world.histories.verdict(&world.plan);
+        let disallowed = disallowed(&verdict);
         Outcome {
             violation: ledger.verdict().or_else(|| disallowed.clone()),
             disallowed,
+            walked: verdict.walked,
             trace: ledger.trace(),
             acquired: ledger.granted(),
         }

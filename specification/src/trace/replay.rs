@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
+use super::coverage::{self, Moment, Transition};
 use super::{Answer, Asked, Entry, Said};
 use crate::plain::{Client, Field, Kind, Message, Phase, Plain, Process, Rest, Span, State};
 
@@ -37,6 +38,7 @@ pub(super) struct Replay {
     forgets_until: Option<u64>,
     /// Until then, replies are believed.
     believes_until: Option<u64>,
+    pub(super) walked: BTreeSet<Transition>,
     pub(super) grants: usize,
     pub(super) believed: usize,
     pub(super) most: usize,
@@ -48,6 +50,7 @@ struct Slot {
     /// The number of the hold that is trusted.
     hold: Option<u64>,
     last_heard: u64,
+    last: Option<Moment>,
 }
 
 /// A call that is not answered.
@@ -99,6 +102,7 @@ impl Replay {
             longest_lease: 0,
             forgets_until: None,
             believes_until: None,
+            walked: BTreeSet::new(),
             grants: 0,
             believed: 0,
             most: 1,
@@ -152,6 +156,21 @@ impl Replay {
         self.believes_until = self.believes_until.max(Some(until));
     }
 
+    /// What a client does depends on nothing that is not seen, so its phase is the same in all states.
+    fn phase(&self, client: Client) -> Phase {
+        let state = self.states.iter().next();
+        state.map_or(Phase::Idle, |state| state.processes[client].phase)
+    }
+
+    fn lives(&mut self, field: &str, moment: Option<Moment>) {
+        let Some((slot, moment)) = self.clients.get_mut(field).zip(moment) else {
+            return;
+        };
+        if let Some(before) = slot.last.replace(moment) {
+            self.walked.insert((before.to_string(), moment.to_string()));
+        }
+    }
+
     /// Goes on with the states in which a step is possible.
     fn each(&mut self, why: &'static str, step: impl Fn(&Plain, &mut State) -> Option<()>) -> Step {
         let states = std::mem::take(&mut self.states);
@@ -183,10 +202,21 @@ impl Replay {
         {
             self.carry_out()?;
         }
+        let held: Vec<String> = self
+            .clients
+            .iter()
+            .filter(|(_, slot)| matches!(self.phase(slot.client), Phase::Holding(_)))
+            .map(|(field, _)| field.clone())
+            .collect();
         self.each("no state", |_, state| {
             Plain::pass(state, time);
             Some(())
         })?;
+        for field in held {
+            if matches!(self.phase(self.clients[&field].client), Phase::Leaving(_)) {
+                self.lives(&field, Some(Moment::Expires));
+            }
+        }
         self.forget_the_silent();
         Ok(())
     }
@@ -291,6 +321,7 @@ impl Replay {
                 client,
                 hold,
                 last_heard,
+                last: None,
             },
         );
         client
@@ -302,7 +333,13 @@ impl Replay {
             return match kind {
                 Asked::Acquire => Err("a field is used again"),
                 // It removes what is not there any more.
-                Asked::Renew | Asked::Release => Ok(()),
+                Asked::Release => {
+                    let both = [Moment::IsReleased, Moment::RepeatsASettledRelease];
+                    let [before, after] = both.map(|moment| moment.to_string());
+                    self.walked.insert((before, after));
+                    Ok(())
+                }
+                Asked::Renew => Ok(()),
             };
         }
         let is_new = !self.clients.contains_key(field);
@@ -311,6 +348,7 @@ impl Replay {
             return Ok(());
         }
         let client = self.client_of(field);
+        let phase = self.phase(client);
         let step = match kind {
             Asked::Acquire => self.each("asked although it holds or has left", |model, state| {
                 model.ask(state, client)
@@ -323,6 +361,18 @@ impl Replay {
             }),
         };
         step?;
+        if kind == Asked::Release && phase == Phase::Asking {
+            self.lives(field, Some(Moment::GivesUp));
+        }
+        let moment = match kind {
+            Asked::Acquire => coverage::asks(phase),
+            Asked::Renew => coverage::sends_renewal(phase),
+            Asked::Release => {
+                let was_asking = phase == Phase::Asking;
+                coverage::sends_release(if was_asking { Phase::Leaving(0) } else { phase })
+            }
+        };
+        self.lives(field, Some(moment));
         let kind = match kind {
             Asked::Acquire => Kind::Acquire,
             Asked::Renew => Kind::Renew,
@@ -373,6 +423,9 @@ impl Replay {
         if let Some(slot) = self.clients.get_mut(&field) {
             slot.last_heard = self.now;
         }
+        let reply = Some(answer == Answer::Yes);
+        let moment = coverage::arrives(self.phase(client), &Message { reply, ..message });
+        self.lives(&field, moment);
         let is_grant = (message.kind, answer) == (Kind::Acquire, Answer::Yes);
         self.grants += usize::from(is_grant);
         if self.believes_until.is_some() {
@@ -466,6 +519,7 @@ impl Replay {
         let is_next = slot.hold.is_some_and(|before| before != hold);
         slot.hold = Some(hold);
         if is_next {
+            self.lives(field, Some(Moment::IsHandedOver));
             self.each(
                 "handed over after its release, or when it was lost",
                 |model, state| model.hand_over(state, client),
