@@ -27,6 +27,7 @@ mod multi;
 mod plan;
 mod quorum;
 mod run;
+mod scenes;
 mod semaphore;
 mod user;
 mod watchdog;
@@ -195,7 +196,7 @@ fn the_specification_allows_what_clients_did() {
 
 /// Only a thread that collects renewals while another one releases can send one so late.
 const NOT_ON_ONE_THREAD: &str = "sends a renewal while it leaves";
-/// By `scenes.rs`, and the last one where there are failovers.
+/// By a thousand worlds, by `scenes.rs`, and where there are failovers.
 const WALKED_ELSEWHERE: [&str; 4] = [
     "is handed over, then finds it gone",
     "is handed over, then is renewed",
