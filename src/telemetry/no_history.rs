@@ -12,7 +12,7 @@ pub(crate) struct History;
 pub(crate) struct Told;
 
 #[derive(Debug, Default)]
-pub(crate) struct OfHold;
+pub(crate) struct OfHold(());
 
 impl History {
     pub(crate) fn sends(&self, _: &Call) -> Told {

@@ -37,6 +37,7 @@ pub(crate) fn check(steps: &[Entry], forgetting: &[Forgetting], cell: &mut Cell)
         believed,
         states,
         rejected,
+        walked: _,
     } = judge(history, NOISE);
     let (allowed, grants, believed, states) = (
         allowed as u64,
