@@ -10,8 +10,8 @@ use leasehold_testbed::{Cluster, LIMIT, MASTER, Proxy, Reply, Sentinels, Server,
 use crate::names::passes_on;
 use crate::silence::follows;
 
-/// Many renewals within a test.
-const LEASE: Duration = Duration::from_secs(6);
+/// Many renewals within a test, and longer than it takes to replace a master that is dead.
+const LEASE: Duration = Duration::from_secs(10);
 
 /// A tunnel to each server, and the map of what they announce.
 struct Tunnels {
@@ -172,6 +172,7 @@ async fn sentinels_and_servers_are_reached_through_tunnels() {
     let old = sentinels.current_master();
     sentinels.kill(old);
     sentinels.until_replaced(old);
+    sentinels.until_in_step();
     eventually("verified", async || guard.state() == HoldState::Held).await;
     let guard = is_passed_on_and_renewed(guard, &client, &other).await;
     guard.unlock().await.expect("held all the time");

@@ -7,6 +7,8 @@ use leasehold_testbed::{
     LIMIT, Outside, Sentinels, Server, assert_lost, eventually, take_and_release,
 };
 
+use crate::silence::follows;
+
 /// So long that no renewal is due within a test.
 const LONG: Duration = Duration::from_secs(300);
 
@@ -43,15 +45,7 @@ async fn a_former_master_that_lives_is_not_asked_any_more() {
     sentinels.until_in_step();
     let new = sentinels.failover();
     let lock = client.lock("n");
-    eventually("it has gone on to the new master", async || {
-        // During the move the call may fail because there is no connection.
-        drop(
-            lock.try_lock(Duration::from_millis(100), Lease::Renewed)
-                .await,
-        );
-        scripts(sentinels.server(new)) > 0
-    })
-    .await;
+    follows(&client, sentinels.server(new)).await;
     let before = scripts(sentinels.server(old));
     assert!(sentinels.is_master(old), "it does not know yet");
     eventually("demoted", async || {
