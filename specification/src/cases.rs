@@ -84,7 +84,6 @@ pub(crate) fn large() -> Vec<Case> {
     };
     let replicas = Failover {
         nodes: 3,
-        promotions: 2,
         ..failover_bounds(Way::Reclaim)
     };
     vec![
@@ -97,7 +96,7 @@ pub(crate) fn large() -> Vec<Case> {
             session,
         ),
         Case::right(FAILOVER, "reclaim, three clients", clients),
-        Case::right(FAILOVER, "reclaim, two replicas, two promotions", replicas),
+        Case::right(FAILOVER, "reclaim, two replicas", replicas),
     ]
 }
 
@@ -322,7 +321,9 @@ fn failover_cases() -> Vec<Case> {
         F::RenewsInGrace,
         F::GraceEndsEarly,
         F::SessionRevivesHold,
-        F::ConnectionsSurvive,
+        F::GoesBack,
+        F::LateGrantCounts,
+        F::IdentityIsKept,
     ];
     let mut cases = vec![
         Case::wrong(FAILOVER, "nothing is done", of(Way::Nothing)),
@@ -337,14 +338,6 @@ fn failover_cases() -> Vec<Case> {
             "reclaim, two promotions",
             Failover {
                 promotions: 2,
-                ..of(Way::Reclaim)
-            },
-        ),
-        Case::right(
-            FAILOVER,
-            "reclaim, two replicas",
-            Failover {
-                nodes: 3,
                 ..of(Way::Reclaim)
             },
         ),

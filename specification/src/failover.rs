@@ -5,8 +5,8 @@
 //! One primary has replicas. A write reaches a replica some time later, or never ([`Step::Copy`]). At any moment a
 //! replica may be promoted, whatever it has ([`Step::Promote`]). The former primary does not know, and goes on serving
 //! the clients that are connected to it. Later it becomes a replica of the new primary and takes its data
-//! ([`Step::Follow`]). Each promotion gives the new primary a new *identity*. A client learns the identity of a server
-//! when it connects.
+//! ([`Step::Follow`]). Each promotion gives the new primary a new *identity*, which its scripts can read. A connection to a
+//! former primary stays open, also while the server is a replica and when it is promoted again.
 //!
 //! Clients take one lock. A client *trusts* its hold as long as it may be in the critical section. At most one client
 //! may trust its hold at a time.
@@ -20,8 +20,10 @@
 //! [`Way::Reclaim`]: after a failover, nobody new gets the lock until the former holders have come.
 //! - Every client has a *session* at the primary. It is renewed by a write that all replicas must have. A hold counts only
 //!   while the session of its client lasts, and what ended with a session does not come back with the next one.
-//! - A *marker* in the data has the identity of the primary whose data is complete. If a client is connected to a primary
-//!   with another identity, the primary is in *grace*: it grants nothing and renews nothing.
+//! - A *marker* in the data has the identity of the primary whose data is complete. Each script compares it with the
+//!   identity of the server that runs it. If they differ, the primary is in *grace*: it grants nothing and renews nothing.
+//! - A client that has called a primary does not call the former one any more: its calls name the identity that they are
+//!   meant for, and a script refuses those for another one. Nor does it accept a grant of the former one that arrives now.
 //! - In grace each client *verifies*: it writes its hold back, and removes what it no longer holds. If the data has another holder, that
 //!   one does not trust its hold any more, because at most one client trusts its hold.
 //! - Grace ends when every client with a session has verified, or when it has lasted as long as a session. Sessions
@@ -29,8 +31,8 @@
 //!
 //! # What the model assumes
 //!
-//! Clients connect only to the newest primary. Clocks run at the same speed. The number of replicas that can be promoted is known, and a session needs all of
-//! them. A server that ceases to be a primary closes the connections of its clients.
+//! Clocks run at the same speed. The number of replicas that can be promoted is known, and a session needs all of them.
+//! Clients connect to any server, at any time.
 
 use std::collections::BTreeSet;
 
@@ -39,7 +41,7 @@ use stateright::{Model, Property};
 pub(crate) type Client = usize;
 pub(crate) type Node = usize;
 
-/// What the primary was when a client connected to it. The first primary is 0, and the n-th promotion makes n.
+/// What a primary is. The first one is 0, and the n-th promotion makes n.
 pub(crate) type Identity = u8;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,8 +62,12 @@ pub(crate) enum Fault {
     GraceEndsEarly,
     /// A new session brings back what ended with the former one.
     SessionRevivesHold,
-    /// A former primary keeps the connections of its clients, which do not notice when it is promoted again.
-    ConnectionsSurvive,
+    /// A client calls a former primary again, after it has called its successor.
+    GoesBack,
+    /// A grant of the former primary counts although its successor has been called since.
+    LateGrantCounts,
+    /// A promoted server keeps the identity that it had as a primary before.
+    IdentityIsKept,
 }
 
 #[derive(Clone, Debug)]
@@ -100,12 +106,14 @@ pub(crate) enum Role {
 #[derive(Clone, Debug, Hash, PartialEq, Eq)]
 pub(crate) struct Server {
     pub(crate) role: Role,
+    /// What it was as a primary for the first time, if identities are kept.
+    pub(crate) was: Option<Identity>,
     pub(crate) data: Data,
 }
 
 #[derive(Clone, Copy, Debug, Default, Hash, PartialEq, Eq)]
 pub(crate) struct Process {
-    pub(crate) connection: Option<(Node, Identity)>,
+    pub(crate) connection: Option<Node>,
     /// The rest of its session, as the client knows it.
     pub(crate) session: u8,
     /// A grant whose reply is on its way: what is left of the lease.
@@ -114,6 +122,8 @@ pub(crate) struct Process {
     pub(crate) hold: u8,
     /// The primary that granted it.
     pub(crate) granted_by: Identity,
+    /// The latest primary that it has called.
+    pub(crate) seen: Identity,
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq)]
@@ -134,8 +144,7 @@ pub(crate) enum Step {
     Promote(Node),
     /// A server follows the newest primary and takes its data.
     Follow(Node),
-    /// A client connects to the newest primary.
-    Connect(Client),
+    Connect(Client, Node),
     /// A client ends, and one that knows nothing takes its place.
     Crash(Client),
     /// A client begins or renews its session. If a copy may be missing, that of this node is.
@@ -161,13 +170,26 @@ impl Failover {
         process.hold > 0 && (self.way != Way::Reclaim || process.session > 0)
     }
 
-    /// The primary that a client reaches. A connection leads to a server as it was when the client connected.
-    fn primary(&self, state: &State, client: Client) -> Option<(Node, Identity)> {
-        let (node, identity) = state.processes[client].connection?;
-        let Role::Primary(now) = state.servers[node].role else {
+    /// The primary that a client reaches, and what its scripts read as its identity. A client that has left a primary
+    /// for a later one does not go back.
+    fn primary(&self, state: &mut State, client: Client) -> Option<(Node, Identity)> {
+        let node = state.processes[client].connection?;
+        let server = &state.servers[node];
+        let Role::Primary(identity) = server.role else {
             return None;
         };
-        (now == identity || self.has(Fault::ConnectionsSurvive)).then_some((node, identity))
+        let identity = server.was.unwrap_or(identity);
+        let process = &mut state.processes[client];
+        if self.way == Way::Reclaim {
+            if process.seen > identity && !self.has(Fault::GoesBack) {
+                return None;
+            }
+            if identity > process.seen && !self.has(Fault::LateGrantCounts) {
+                process.granted = 0;
+            }
+            process.seen = identity.max(process.seen);
+        }
+        Some((node, identity))
     }
 
     /// Whether the primary that calls itself so grants and renews.
@@ -226,6 +248,9 @@ impl Failover {
             return None;
         }
         state.servers[replica].role = Role::Primary(identity);
+        if self.has(Fault::IdentityIsKept) {
+            state.servers[replica].was.get_or_insert(identity);
+        }
         state.newest = (replica, identity);
         Some(())
     }
@@ -237,20 +262,12 @@ impl Failover {
         }
         state.servers[node].role = Role::ReplicaOf(newest);
         state.servers[node].data = state.servers[newest].data.clone();
-        if !self.has(Fault::ConnectionsSurvive) {
-            let led_here =
-                |process: &&mut Process| process.connection.is_some_and(|to| to.0 == node);
-            for process in state.processes.iter_mut().filter(led_here) {
-                process.connection = None;
-                process.granted = 0;
-            }
-        }
         Some(())
     }
 
-    fn connect(state: &mut State, client: Client) {
+    fn connect(state: &mut State, client: Client, node: Node) {
         let process = &mut state.processes[client];
-        process.connection = Some(state.newest);
+        process.connection = Some(node);
         process.granted = 0;
     }
 
@@ -379,6 +396,7 @@ impl Model for Failover {
         };
         let server = |node| Server {
             role: role(node),
+            was: (node == 0 && self.has(Fault::IdentityIsKept)).then_some(0),
             data: Data::default(),
         };
         vec![State {
@@ -398,7 +416,8 @@ impl Model for Failover {
             use Step::{
                 Acquire, Connect, Crash, EndGrace, Learn, Register, Release, Renew, Verify,
             };
-            let alone = [Connect, Crash, Learn, Release, Verify, EndGrace];
+            steps.extend((0..self.nodes).map(|node| Connect(client, node)));
+            let alone = [Crash, Learn, Release, Verify, EndGrace];
             steps.extend(alone.map(|step| step(client)));
             for missing in 0..if may_miss { self.nodes } else { 1 } {
                 steps.extend([Register, Acquire, Renew].map(|step| step(client, missing)));
@@ -413,7 +432,7 @@ impl Model for Failover {
             Step::Copy(node) => Self::copy(&mut state, node)?,
             Step::Promote(node) => self.promote(&mut state, node)?,
             Step::Follow(node) => self.follow(&mut state, node)?,
-            Step::Connect(client) => Self::connect(&mut state, client),
+            Step::Connect(client, node) => Self::connect(&mut state, client, node),
             Step::Crash(client) => state.processes[client] = Process::default(),
             Step::Register(client, missing) => self.register(&mut state, client, missing)?,
             Step::Acquire(client, missing) => self.acquire(&mut state, client, missing)?,
@@ -446,7 +465,7 @@ impl Model for Failover {
                 "a lock is taken after a failover",
                 |model: &Self, state: &State| {
                     let taken_there = |process: &Process| {
-                        process.connection == Some(state.newest) && process.granted == model.lease
+                        process.connection == Some(state.newest.0) && process.granted == model.lease
                     };
                     state.newest.1 > 0 && state.processes.iter().any(taken_there)
                 },
