@@ -255,7 +255,7 @@ impl Failover {
         Some(())
     }
 
-    fn follow(&self, state: &mut State, node: Node) -> Option<()> {
+    fn follow(state: &mut State, node: Node) -> Option<()> {
         let newest = state.newest.0;
         if node == newest || state.servers[node].role == Role::ReplicaOf(newest) {
             return None;
@@ -431,7 +431,7 @@ impl Model for Failover {
             Step::Tick => Self::tick(&mut state),
             Step::Copy(node) => Self::copy(&mut state, node)?,
             Step::Promote(node) => self.promote(&mut state, node)?,
-            Step::Follow(node) => self.follow(&mut state, node)?,
+            Step::Follow(node) => Self::follow(&mut state, node)?,
             Step::Connect(client, node) => Self::connect(&mut state, client, node),
             Step::Crash(client) => state.processes[client] = Process::default(),
             Step::Register(client, missing) => self.register(&mut state, client, missing)?,
