@@ -397,6 +397,7 @@ async fn renewals_go_on_when_roles_are_swapped_and_swapped_back() {
 async fn renewals_go_on_when_a_former_primary_is_the_primary_again() {
     let sentinels = Sentinels::start_with(&Watch {
         replicas: 1,
+        down_after: Duration::from_millis(500),
         ..Watch::default()
     });
     let client = connect(&sentinels.url()).await;

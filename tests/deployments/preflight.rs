@@ -64,6 +64,7 @@ fn set(sentinels: &Sentinels, setting: &str, value: &str) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sentinels_that_notice_late_are_compared_with_the_lease() {
     let sentinels = Sentinels::start();
+    set(&sentinels, "down-after-milliseconds", "500");
     let url = sentinels.url();
     let good = report(&url, LEASE).await;
     assert_eq!(of_failovers(&good), Vec::<&str>::new(), "{good}");

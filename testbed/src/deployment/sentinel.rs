@@ -44,7 +44,7 @@ impl Default for Watch {
             // On a busy machine, a shorter silence is nothing: sentinels would replace masters that live, one after
             // another, and what each had granted just before would be lost.
             down_after: Duration::from_secs(2),
-            failover_timeout: Duration::from_secs(5),
+            failover_timeout: Duration::from_secs(2),
             arguments: Vec::new(),
             host: "127.0.0.1",
         }
