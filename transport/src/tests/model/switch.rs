@@ -123,6 +123,9 @@ impl Testbed {
             }
             made.end(LOST, &self.registry);
             made.settle();
+            // A supervisor pauses before it tries again. Without that, a schedule with few
+            // interruptions may never run the thread that switches.
+            shuttle::thread::yield_now();
         }
     }
 
