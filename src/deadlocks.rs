@@ -228,7 +228,8 @@ async fn is_held(handle: &Handle, hold: &HeldLock) -> Result<bool, Error> {
     };
     let read = |reply| resource.inspected(reply);
     let calls = handle.calls();
-    let seen = calls.ask(&resource.name, resource.inspect(), read).await?;
+    let call = calls.inspect_call(&resource);
+    let seen = calls.ask(&resource.name, call, read).await?;
     let holders = seen.into_iter().flat_map(|seen| seen.holders);
     Ok(holders
         .into_iter()

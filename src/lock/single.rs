@@ -99,7 +99,8 @@ impl SingleLock {
         let resource = self.resource()?;
         let read = |reply| resource.inspected(reply);
         let holds = self.handle.holds();
-        holds.ask(resource, resource.inspect(), read).await
+        let call = holds.calls.inspect_call(resource);
+        holds.ask(resource, call, read).await
     }
 
     pub(crate) async fn waiting(&self) -> Result<Waiting, Error> {

@@ -80,10 +80,10 @@ impl Search<'_> {
         }
         let call = scan::step(cursor, &self.pattern, STEP, self.publish);
         match self.calls.call_node(node, call).await {
-            Err(CallError::Refused(_)) => {
+            Err(CallError::Refused(fault)) => {
                 // Whatever the reason is, the other way works, or tells the reason as well.
                 let step = self.step_by_key(node, cursor).await?;
-                self.calls.transport.note_undeclared_keys_refused(node);
+                self.calls.transport.note_search_refused(node, &fault);
                 Ok(step)
             }
             reply => self.understood(reply, scan::found),

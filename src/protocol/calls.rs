@@ -61,7 +61,7 @@ pub(super) struct Calls {
     pub(super) linger: Option<Linger>,
     /// Ends every hold of the lock, or those of one owner.
     pub(super) force_release: fn(&Resource, Publish, Option<&str>) -> Call,
-    pub(super) inspect: fn(&Resource) -> Call,
+    pub(super) inspect: &'static Script,
     /// Renews many holds: for each of them its keys, then its field and lease.
     pub(super) renewal: &'static Script,
     pub(super) renewal_keys: fn(&Resource, &str) -> Vec<Arc<str>>,

@@ -122,12 +122,8 @@ impl Resource {
     }
 
     /// The key of the descriptions.
-    fn description_key(&self) -> Option<Arc<str>> {
+    pub(super) fn description_key(&self) -> Option<Arc<str>> {
         self.can_be_described().then(|| description_key(&self.key))
-    }
-
-    pub(super) fn description_args(&self) -> Vec<Arg> {
-        self.description_key().into_iter().map(Arg::Text).collect()
     }
 }
 

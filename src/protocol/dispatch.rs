@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::calls::{self, AcquireArgs, Calls, may_be_field};
+use super::calls::{self, AcquireArgs, Calls, call, may_be_field};
 use super::kind::Kind;
 use super::permit::ID_LENGTH;
 use super::resource::Resource;
 use super::script::Script;
 use super::{
-    Call, Field, Publish, fair, fenced, latch, lock, permit, read_write, semaphore, string,
+    Arg, Call, Field, Publish, fair, fenced, latch, lock, permit, read_write, semaphore, string,
 };
 #[cfg(feature = "test-util")]
 use super::{counter, description, existence, multi, scan, waiters, waits};
@@ -86,8 +86,13 @@ impl Resource {
         (calls_of(self.kind).force_release)(self, publish, owner)
     }
 
-    pub(crate) fn inspect(&self) -> Call {
-        (calls_of(self.kind).inspect)(self)
+    /// `declare` is for servers that refuse keys which a script does not declare.
+    pub(crate) fn inspect(&self, declare: bool) -> Call {
+        let described = self.description_key();
+        let declared = described.iter().filter(|_| declare).cloned();
+        let keys = self.only_key().into_iter().chain(declared).collect();
+        let args = described.into_iter().map(Arg::Text).collect();
+        call(calls_of(self.kind).inspect, keys, args)
     }
 }
 

@@ -29,7 +29,7 @@ pub(super) static CALLS: Calls = Calls {
     release,
     linger: Some(linger),
     force_release,
-    inspect,
+    inspect: &INSPECT,
     renewal: &RENEW,
     renewal_keys,
 };
@@ -68,10 +68,6 @@ fn force_release(resource: &Resource, publish: Publish, owner: Option<&str>) -> 
         resource.only_key(),
         resource.force_args(publish, owner),
     )
-}
-
-fn inspect(resource: &Resource) -> Call {
-    call(&INSPECT, resource.only_key(), resource.description_args())
 }
 
 fn renewal_keys(resource: &Resource, _field: &str) -> Vec<Arc<str>> {

@@ -23,7 +23,7 @@ pub(super) static CALLS: Calls = Calls {
     release,
     linger: Some(linger),
     force_release,
-    inspect,
+    inspect: &INSPECT,
     renewal: &RENEW,
     ..lock::CALLS
 };
@@ -59,8 +59,4 @@ fn linger(resource: &Resource, _publish: Publish, field: &Field, rest: Duration)
 fn force_release(resource: &Resource, _publish: Publish, owner: Option<&str>) -> Call {
     let owner = Arg::from(owner.unwrap_or_default());
     call(&FORCE_RELEASE, resource.only_key(), vec![owner])
-}
-
-fn inspect(resource: &Resource) -> Call {
-    call(&INSPECT, resource.only_key(), resource.description_args())
 }

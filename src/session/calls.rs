@@ -164,6 +164,11 @@ impl Calls {
             .publish_command(&resource.channel, &resource.key)
     }
 
+    /// A call that says who holds a lock.
+    pub(crate) fn inspect_call(&self, resource: &Resource) -> Call {
+        resource.inspect(self.transport.wants_declared_keys())
+    }
+
     /// A call that lowers the count of a field. Zero ends the hold.
     pub(super) fn release_call(&self, resource: &Resource, field: &Arc<str>, holds: u32) -> Call {
         resource.release(self.publish_command(resource), holds, field)

@@ -25,7 +25,10 @@ macro_rules! behaviours {
             $(mod $module {
                 $(#[test]
                 fn $behaviour() {
-                    $crate::$run($crate::On::Engine, super::super::$module::$behaviour);
+                    let name = concat!(stringify!($module), "::", stringify!($behaviour));
+                    $crate::on_profile(name, || {
+                        $crate::$run($crate::On::Engine, super::super::$module::$behaviour);
+                    });
                 })*
             })*
         }

@@ -32,6 +32,8 @@ mod certificate;
 pub mod crowd;
 mod deployment;
 #[cfg(feature = "locks")]
+mod exceptions;
+#[cfg(feature = "locks")]
 mod hold;
 #[cfg(feature = "locks")]
 mod kind;
@@ -63,6 +65,8 @@ pub use deployment::routes::Routes;
 pub use deployment::sentinel::{Announcements, MASTER, Sentinels, Watch};
 pub use deployment::slots::{SLOTS, keyslot};
 pub use deployment::{Borrowed, Deployment, Line};
+#[cfg(feature = "locks")]
+pub use exceptions::on_profile;
 #[cfg(feature = "locks")]
 pub use hold::{
     assert_free, assert_lost, holds, lost, no_expiry, release, take_and_release, take_turn,

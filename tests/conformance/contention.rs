@@ -497,7 +497,7 @@ pub(crate) async fn a_warm_channel_that_is_used_again_is_kept(bed: Bed) {
 /// that do not want the lock.
 #[tokio::test(start_paused = true)]
 async fn a_try_without_waiting_keeps_no_channel_warm() {
-    let bed = Bed::embedded();
+    let bed = Bed::Embedded(Bed::engine());
     let (a, b) = (bed.client().await, bed.client().await);
     for wait in [None, Some(ms(50)), Some(Duration::ZERO)] {
         let guard = a.lock("x").lock().await.unwrap();
@@ -523,7 +523,7 @@ async fn a_try_without_waiting_keeps_no_channel_warm() {
 /// On a subscribed channel no release is missed, so one refusal is enough before the waiter sleeps.
 #[tokio::test(start_paused = true)]
 async fn on_a_warm_channel_a_waiter_asks_once() {
-    let bed = Bed::embedded();
+    let bed = Bed::Embedded(Bed::engine());
     let (a, b) = (bed.client().await, bed.client_without_polls().await);
     for asks in [2, 1] {
         let guard = a.lock("x").lock().await.unwrap();

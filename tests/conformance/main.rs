@@ -582,8 +582,10 @@ leasehold_testbed::behaviours! {
         every_kind_is_listed_as_what_it_is,
         semaphores_and_latches_in_use_are_listed,
         other_keys_are_left_out_and_in_nobodys_way,
+        names_that_are_no_text_are_listed,
         a_prefix_is_not_taken_as_a_pattern,
         thousands_of_locks_are_each_listed_once,
+        one_call_looks_at_hundreds_of_keys,
         a_list_is_cut_off_beyond_ten_thousand_locks,
     }
     latches {

@@ -237,8 +237,11 @@ impl Known {
         Ok(has)
     }
 
-    pub(super) fn takes_declared_keys_only(&self) {
-        self.learned.lock().abilities.declared_keys_only = true;
+    /// The server has refused a script that finds its keys itself. Unless this user lacks a right, it does so always.
+    pub(super) fn search_refused(&self, fault: &Fault) {
+        if !fault.is_missing_right() {
+            self.learned.lock().abilities.declared_keys_only = true;
+        }
     }
 
     pub(super) fn takes_one_slot_only(&self) {

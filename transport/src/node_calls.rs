@@ -6,7 +6,7 @@ use crate::abilities::{Abilities, Known, Scripts};
 use crate::cluster;
 use crate::transport::{Nodes, Transport};
 use crate::{Call, Value};
-use crate::{CallError, Lane, NodeId};
+use crate::{CallError, Fault, Lane, NodeId};
 
 impl Transport {
     /// Runs a script without keys on a node, once.
@@ -87,10 +87,10 @@ impl Transport {
         self.wants_keys() || self.servers.any(|server| server.declared_keys_only)
     }
 
-    /// The server of the node has refused a script that finds its keys itself.
-    pub fn note_undeclared_keys_refused(&self, node: NodeId) {
+    /// The server of the node has refused a script that finds its keys itself, and ran one whose keys are declared.
+    pub fn note_search_refused(&self, node: NodeId, fault: &Fault) {
         if let Some(known) = self.known(node) {
-            known.takes_declared_keys_only();
+            known.search_refused(fault);
         }
     }
 

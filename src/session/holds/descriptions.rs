@@ -150,7 +150,8 @@ impl Holds {
         };
         let limit = Instant::now() + self.calls.grace();
         // CANCEL: nothing was taken.
-        let reply = self.calls.call_until(Some(limit), resource.inspect()).await;
+        let call = self.calls.inspect_call(resource);
+        let reply = self.calls.call_until(Some(limit), call).await;
         let seen = reply.ok().and_then(|reply| replies::seen(reply).ok()?);
         *holder = seen
             .and_then(|seen| seen.holders.into_iter().next())

@@ -1,0 +1,144 @@
+//! Behaviours that differ on some servers, each with its reason. One that is named here must fail there, unless it is
+//! a matter of luck.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+struct Exceptions {
+    profile: &'static str,
+    why: &'static str,
+    behaviours: &'static [&'static str],
+    by_luck: bool,
+}
+
+const ALL: &[Exceptions] = &[
+    Exceptions {
+        profile: "ElastiCache Serverless",
+        why: "a release does not see the leases of other readers, whose keys it finds itself",
+        behaviours: &[
+            "many_readers::a_long_lease_goes_with_its_reader",
+            "unlock_not_before::a_read_hold_that_was_taken_under_it_is_not_shortened",
+        ],
+        by_luck: false,
+    },
+    Exceptions {
+        profile: "ElastiCache Serverless",
+        why: "each key that a search finds is looked at by a call of its own",
+        behaviours: &["listing::one_call_looks_at_hundreds_of_keys"],
+        by_luck: false,
+    },
+    Exceptions {
+        profile: "Alibaba Tair, script_check_enable 0",
+        why: "each key that a search finds is looked at by a call of its own",
+        behaviours: &["listing::one_call_looks_at_hundreds_of_keys"],
+        by_luck: false,
+    },
+    Exceptions {
+        profile: "ElastiCache Serverless",
+        why: "a key that is no text cannot be named in a call",
+        behaviours: &["listing::names_that_are_no_text_are_listed"],
+        by_luck: false,
+    },
+    Exceptions {
+        profile: "Dragonfly",
+        why: "a key that is no text cannot be named in a call",
+        behaviours: &["listing::names_that_are_no_text_are_listed"],
+        by_luck: false,
+    },
+    Exceptions {
+        profile: "Alibaba Tair, script_check_enable 0",
+        why: "a key that is no text cannot be named in a call",
+        behaviours: &["listing::names_that_are_no_text_are_listed"],
+        by_luck: false,
+    },
+    Exceptions {
+        profile: "Envoy",
+        why: "it has no Pub/Sub: waiters ask, and nobody hears of a release",
+        behaviours: &[
+            "both_sides::a_downgrade_lets_readers_in_at_once",
+            "both_sides::a_waiting_upgrade_is_refused_when_its_owner_comes_to_read",
+            "contention::a_waiter_hears_of_every_kind_of_end",
+            "contention::a_waiter_of_another_client_is_woken",
+            "contention::a_warm_channel_that_is_used_again_is_kept",
+            "contention::the_safety_poll_makes_up_for_a_lost_message",
+            "fair::a_cancelled_head_passes_its_message_on",
+            "fair::a_forced_release_notifies_the_head_of_the_queue",
+            "fair::a_timed_out_head_lets_the_next_in",
+            "fair::a_waiter_that_comes_back_to_a_free_lock_gets_it",
+            "fair::a_waiter_that_timed_out_in_doubt_has_left_the_queue",
+            "forced::a_message_alone_ends_nothing",
+            "forced::its_holder_is_told_at_once",
+            "forced::only_the_given_owner_is_forced",
+            "forced::permits_of_an_owner_come_back",
+            "forced::short_holds_pay_nothing",
+            "forced::the_other_readers_go_on",
+            "last_word::a_latch_that_opened_unheard_is_found_at_the_end_of_the_wait",
+            "latches::a_front_that_nobody_polls_hides_nothing",
+            "latches::a_latch_that_opened_during_an_outage_is_found_open",
+            "latches::a_lost_message_costs_one_poll",
+            "latches::a_message_does_not_open_a_latch",
+            "latches::a_timed_wait_sees_what_comes_in_time",
+            "latches::deleting_lets_all_go",
+            "limits::a_higher_limit_counts_when_it_lets_somebody_in",
+            "limits::a_higher_limit_wakes_waiters_without_one",
+            "listing::semaphores_and_latches_in_use_are_listed",
+            "lock_settings::a_lock_has_a_safety_poll_of_its_own",
+            "lock_settings::permits_and_latches_are_asked_for_as_often",
+            "loss::a_forced_release_is_noticed_and_wakes",
+            "many_readers::the_last_one_alive_frees_the_lock_among_dead_ones",
+            "permits::a_blocked_acquisition_goes_on_after_a_release",
+            "permits::a_waiter_for_many_waits_for_all",
+            "permits::growing_lets_waiters_in",
+            "polling_locks::a_spin_lock_publishes_its_release",
+            "queue_places::a_redisson_thread_behind_dead_waiters_is_notified",
+            "queue_places::no_waiter_spins_behind_a_dead_head",
+            "read_write::a_side_is_forced_without_the_other",
+            "read_write::waiting_readers_come_in_together",
+            "semaphores::a_timed_wait_ends_with_the_last_release",
+            "semaphores::a_waiter_for_many_waits_for_all",
+            "semaphores::a_waiter_for_two_needs_two",
+            "semaphores::one_release_lets_many_in",
+            "who::waiters_are_listed",
+        ],
+        by_luck: false,
+    },
+    Exceptions {
+        profile: "Envoy",
+        why: "it has no Pub/Sub: a waiter must ask while the lock happens to be free",
+        behaviours: &[
+            "contention::other_clients_get_their_turn_between_streaks",
+            "contention::other_clients_get_their_turn_at_a_fenced_lock",
+            "contention::other_clients_get_their_turn_between_fixed_leases",
+        ],
+        by_luck: true,
+    },
+    Exceptions {
+        profile: "Envoy",
+        why: "waiters ask, so waits are longer, and are told to other clients",
+        behaviours: &["deadlocks::short_waits_and_waits_with_nothing_held_cost_nothing"],
+        by_luck: false,
+    },
+    Exceptions {
+        profile: "Envoy",
+        why: "it has no WAIT, which it says when it is called",
+        behaviours: &["service_faults::a_grant_with_too_few_copies_is_refused_and_undone"],
+        by_luck: false,
+    },
+];
+
+/// Runs a behaviour on the engine. An exception of the profile must fail.
+pub fn on_profile(name: &str, behaviour: impl FnOnce()) {
+    let Some(exception) = exception(name) else {
+        return behaviour();
+    };
+    if !exception.by_luck {
+        let outcome = catch_unwind(AssertUnwindSafe(behaviour));
+        assert!(outcome.is_err(), "it works, although {}", exception.why);
+    }
+}
+
+/// The exception that this behaviour is on the profile of this run.
+fn exception(behaviour: &str) -> Option<&'static Exceptions> {
+    let profile = std::env::var("LEASEHOLD_PROFILE").ok()?;
+    ALL.iter()
+        .find(|of| of.profile == profile && of.behaviours.contains(&behaviour))
+}
