@@ -22,8 +22,10 @@
 //!   while the session of its client lasts, and what ended with a session does not come back with the next one.
 //! - A *marker* in the data has the identity of the primary whose data is complete. Each script compares it with the
 //!   identity of the server that runs it. If they differ, the primary is in *grace*: it grants nothing and renews nothing.
-//! - A client that has called a primary does not call the former one any more: its calls name the identity that they are
-//!   meant for, and a script refuses those for another one. Nor does it accept a grant of the former one that arrives now.
+//! - A session is for one primary: calls name its identity, and a script refuses those for another one. Primaries are
+//!   numbered in the data, each one higher than the one whose data it has. A session moves to a primary in grace with a
+//!   higher number, and a grant of the former one that arrives then does not count. It moves nowhere else: a client that
+//!   meets another primary waits until its session is over, and registers anew.
 //! - In grace each client *verifies*: it writes its hold back, and removes what it no longer holds. If the data has another holder, that
 //!   one does not trust its hold any more, because at most one client trusts its hold.
 //! - Grace ends when every client with a session has verified, or when it has lasted as long as a session. Sessions
@@ -62,7 +64,7 @@ pub(crate) enum Fault {
     GraceEndsEarly,
     /// A new session brings back what ended with the former one.
     SessionRevivesHold,
-    /// A client calls a former primary again, after it has called its successor.
+    /// A session moves to any primary.
     GoesBack,
     /// A grant of the former primary counts although its successor has been called since.
     LateGrantCounts,
@@ -89,6 +91,8 @@ pub(crate) struct Data {
     /// The rest of the holder's lease.
     pub(crate) lease: u8,
     pub(crate) marker: Identity,
+    /// The number of that primary.
+    pub(crate) number: u8,
     /// The identity of the primary whose grace has begun, and the rest of it.
     pub(crate) grace: Option<(Identity, u8)>,
     /// Clients with a session.
@@ -122,8 +126,8 @@ pub(crate) struct Process {
     pub(crate) hold: u8,
     /// The primary that granted it.
     pub(crate) granted_by: Identity,
-    /// The latest primary that it has called.
-    pub(crate) seen: Identity,
+    /// The primary that its session is for, and its number.
+    pub(crate) of: (Identity, u8),
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq)]
@@ -170,26 +174,19 @@ impl Failover {
         process.hold > 0 && (self.way != Way::Reclaim || process.session > 0)
     }
 
-    /// The primary that a client reaches, and what its scripts read as its identity. A client that has left a primary
-    /// for a later one does not go back.
-    fn primary(&self, state: &mut State, client: Client) -> Option<(Node, Identity)> {
+    /// The primary that a client reaches, and what its scripts read as its identity.
+    fn primary(state: &State, client: Client) -> Option<(Node, Identity)> {
         let node = state.processes[client].connection?;
         let server = &state.servers[node];
-        let Role::Primary(identity) = server.role else {
-            return None;
-        };
-        let identity = server.was.unwrap_or(identity);
-        let process = &mut state.processes[client];
-        if self.way == Way::Reclaim {
-            if process.seen > identity && !self.has(Fault::GoesBack) {
-                return None;
-            }
-            if identity > process.seen && !self.has(Fault::LateGrantCounts) {
-                process.granted = 0;
-            }
-            process.seen = identity.max(process.seen);
+        match server.role {
+            Role::Primary(identity) => Some((node, server.was.unwrap_or(identity))),
+            Role::ReplicaOf(_) => None,
         }
-        Some((node, identity))
+    }
+
+    /// Whether the client has a session that is for this primary, where sessions are needed.
+    fn has_session(&self, process: &Process, identity: Identity) -> bool {
+        self.way != Way::Reclaim || process.session > 0 && process.of.0 == identity
     }
 
     /// Whether the primary that calls itself so grants and renews.
@@ -272,33 +269,33 @@ impl Failover {
     }
 
     fn register(&self, state: &mut State, client: Client, missing: Node) -> Option<()> {
-        let (node, identity) = self.primary(state, client)?;
+        let (node, identity) = Self::primary(state, client)?;
         let data = &mut state.servers[node].data;
-        let has_verified = data.verified.contains(&client);
-        if self.way != Way::Reclaim || !(self.is_open(data, identity) || has_verified) {
+        let process = &mut state.processes[client];
+        let is_new = process.session == 0;
+        let may = self.is_open(data, identity) || data.verified.contains(&client);
+        if self.way != Way::Reclaim || !may || !is_new && process.of.0 != identity {
             return None;
         }
-        let is_new = !data.known.contains(&client) || state.processes[client].session == 0;
         data.known.insert(client);
         if is_new && !self.has(Fault::SessionRevivesHold) {
-            state.processes[client].hold = 0;
-            state.processes[client].granted = 0;
+            (process.hold, process.granted) = (0, 0);
         }
+        let number = number(data, identity);
         if self.wait_for_copies(state, node, missing) {
-            state.processes[client].session = self.session;
+            let process = &mut state.processes[client];
+            (process.session, process.of) = (self.session, (identity, number));
         }
         Some(())
     }
 
     fn acquire(&self, state: &mut State, client: Client, missing: Node) -> Option<()> {
-        let (node, identity) = self.primary(state, client)?;
+        let (node, identity) = Self::primary(state, client)?;
         let process = state.processes[client];
         let data = &mut state.servers[node].data;
-        let has_session =
-            self.way != Way::Reclaim || process.session > 0 && data.known.contains(&client);
         let is_free = data.holder.is_none_or(|holder| holder == client);
         if process.hold + process.granted > 0
-            || !has_session
+            || !self.has_session(&process, identity)
             || !is_free
             || !self.is_open(data, identity)
         {
@@ -314,10 +311,14 @@ impl Failover {
     }
 
     fn renew(&self, state: &mut State, client: Client, missing: Node) -> Option<()> {
-        let (node, identity) = self.primary(state, client)?;
+        let (node, identity) = Self::primary(state, client)?;
+        let process = &state.processes[client];
         let data = &mut state.servers[node].data;
-        let renews = self.is_open(data, identity) || self.has(Fault::RenewsInGrace);
-        if !self.trusts(&state.processes[client]) || data.holder != Some(client) || !renews {
+        let renews = self.is_open(data, identity) && self.has_session(process, identity);
+        if !self.trusts(process)
+            || data.holder != Some(client)
+            || !(renews || self.has(Fault::RenewsInGrace))
+        {
             return None;
         }
         data.lease = self.lease;
@@ -328,7 +329,7 @@ impl Failover {
     }
 
     fn release(&self, state: &mut State, client: Client) -> Option<()> {
-        let (node, _) = self.primary(state, client)?;
+        let (node, _) = Self::primary(state, client)?;
         if state.processes[client].hold == 0 {
             return None;
         }
@@ -338,17 +339,26 @@ impl Failover {
     }
 
     fn verify(&self, state: &mut State, client: Client) -> Option<()> {
-        let (node, identity) = self.primary(state, client)?;
-        let process = state.processes[client];
+        let (node, identity) = Self::primary(state, client)?;
+        let process = &mut state.processes[client];
         let data = &mut state.servers[node].data;
-        if self.way != Way::Reclaim || self.is_open(data, identity) {
+        let number = number(data, identity);
+        let (of, of_number) = process.of;
+        let may_move = process.session == 0 || number > of_number || self.has(Fault::GoesBack);
+        if self.way != Way::Reclaim || self.is_open(data, identity) || of != identity && !may_move {
             return None;
+        }
+        if of != identity {
+            process.of = (identity, number);
+            if !self.has(Fault::LateGrantCounts) {
+                process.granted = 0;
+            }
         }
         if data.grace.is_none_or(|(of, _)| of != identity) {
             data.grace = Some((identity, self.session));
             data.verified.clear();
         }
-        if self.trusts(&process) {
+        if self.trusts(process) {
             data.holder = Some(client);
             data.lease = data.lease.max(process.hold);
         } else {
@@ -360,7 +370,7 @@ impl Failover {
     }
 
     fn end_grace(&self, state: &mut State, client: Client) -> Option<()> {
-        let (node, identity) = self.primary(state, client)?;
+        let (node, identity) = Self::primary(state, client)?;
         let data = &mut state.servers[node].data;
         let (of, left) = data.grace?;
         let is_over =
@@ -368,11 +378,17 @@ impl Failover {
         if of != identity || !is_over {
             return None;
         }
+        data.number = number(data, identity);
         data.marker = identity;
         data.grace = None;
         data.known = std::mem::take(&mut data.verified);
         Some(())
     }
+}
+
+/// The number of a primary with this data.
+fn number(data: &Data, identity: Identity) -> u8 {
+    data.number + u8::from(data.marker != identity)
 }
 
 fn remove(data: &mut Data, client: Client) {

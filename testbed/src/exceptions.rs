@@ -90,7 +90,6 @@ const ALL: &[Exceptions] = &[
             "permits::growing_lets_waiters_in",
             "polling_locks::a_spin_lock_publishes_its_release",
             "queue_places::a_redisson_thread_behind_dead_waiters_is_notified",
-            "queue_places::no_waiter_spins_behind_a_dead_head",
             "read_write::a_side_is_forced_without_the_other",
             "read_write::waiting_readers_come_in_together",
             "semaphores::a_timed_wait_ends_with_the_last_release",
@@ -105,6 +104,10 @@ const ALL: &[Exceptions] = &[
         profile: "Envoy",
         why: "it has no Pub/Sub: a waiter must ask while the lock happens to be free",
         behaviours: &[
+            "queue_places::no_waiter_spins_behind_a_dead_head",
+            "read_write::a_dead_reader_does_not_live_on_others_renewals",
+            "unlock_not_before::a_quick_release_keeps_every_kind_locked_until_then",
+            "unpolled::a_grant_that_is_not_picked_up_goes_to_another_client",
             "contention::other_clients_get_their_turn_between_streaks",
             "contention::other_clients_get_their_turn_at_a_fenced_lock",
             "contention::other_clients_get_their_turn_between_fixed_leases",
