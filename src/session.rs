@@ -47,6 +47,7 @@ use crate::client_id::ClientId;
 use crate::clock::Clock;
 use crate::durability::Durability;
 use crate::error::Error;
+use crate::failover::Failover;
 use crate::lease::{Lease, LossReason};
 use crate::stats::{Counters, Stats};
 use crate::telemetry::Telemetry;
@@ -83,6 +84,7 @@ pub(crate) struct Settings {
     pub(crate) clock: Clock,
     /// How many copies a grant and a renewal need before they count.
     pub(crate) durability: Option<Durability>,
+    pub(crate) failover: Option<Failover>,
     pub(crate) telemetry: Telemetry,
     /// The client's name.
     pub(crate) name: Option<Arc<str>>,
@@ -163,6 +165,7 @@ impl Session {
             outages: reported.outages,
             reply_times: reported.reply_times,
             life: Life::new(),
+            sessions: reported.sessions,
             client_id: parts.client_id,
             next_id: AtomicU64::new(1),
             reply_keys: ReplyKeys::default(),

@@ -42,6 +42,10 @@ const fn command(
 const OWN: &[Command] = &[
     command("ping", -1, ping),
     command("echo", 2, |_, words| Ok(Reply::Bulk(words[1].clone()))),
+    command("info", -1, |store, words| {
+        let info = store.info(words.get(1).map(Vec::as_slice));
+        Ok(Reply::Bulk(info.into_bytes()))
+    }),
     command("time", 1, time),
     command("publish", 3, publish),
     command("spublish", 3, publish),

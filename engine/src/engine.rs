@@ -19,9 +19,9 @@ use super::commands::{self, Words};
 use super::faults::{Activity, Restart};
 use super::lua::Scripts;
 use super::profile::Profile;
-use super::replicas::{Replicas, next_run};
+use super::replicas::Replicas;
 use super::reply::Outcome;
-use super::resp_server::{Link, SERVER_VERSION, ServerConnection};
+use super::resp_server::{Link, ServerConnection};
 use super::store::{Channel, Keys, Store};
 
 /// A Redis server in memory, for the clients of one process.
@@ -42,8 +42,6 @@ pub struct Engine {
 }
 
 struct Inner {
-    /// The id of this run of the server.
-    run: u64,
     /// How much later replies and messages arrive.
     delay: Duration,
     replicas: Replicas,
@@ -81,7 +79,6 @@ impl Engine {
     fn make(profile: Option<Profile>) -> Arc<Self> {
         let rules = profile.unwrap_or(Profile::REDIS);
         let inner = Inner {
-            run: next_run(),
             delay: Duration::ZERO,
             replicas: Replicas::new(),
             scripts: Scripts::new(Store::new()),
@@ -197,7 +194,6 @@ impl Engine {
     fn run_anew(&self, keys: Option<Keys>) {
         self.cut();
         let mut inner = self.inner.lock();
-        inner.run = next_run();
         inner.scripts.forget();
         inner.subscribers.clear();
         for connection in inner.connections.values() {
@@ -206,6 +202,7 @@ impl Engine {
         }
         let mut store = inner.scripts.store();
         store.subscribers.clear();
+        store.runs_anew();
         if let Some(keys) = keys {
             store.replace(keys);
         }
@@ -214,21 +211,13 @@ impl Engine {
         self.heal();
     }
 
-    /// The id of this run of the server, as INFO has it. Each restart and each failover begins another run.
+    /// The id of this run of the server, as INFO has it.
     pub(crate) fn run_id(&self) -> String {
-        format!("{:040x}", self.inner.lock().run)
+        self.with_store(|store| store.run_id())
     }
 
-    /// The reply to INFO: one section, or both that the engine has.
     pub(crate) fn info(&self, section: Option<&[u8]>) -> String {
-        let run_id = self.run_id();
-        let server = format!("# Server\r\nredis_version:{SERVER_VERSION}\r\nrun_id:{run_id}\r\n");
-        let replication = "# Replication\r\nrole:master\r\n";
-        match section {
-            Some(section) if commands::is(section, "server") => server,
-            Some(section) if commands::is(section, "replication") => replication.to_owned(),
-            _ => format!("{server}\r\n{replication}"),
-        }
+        self.with_store(|store| store.info(section))
     }
 
     /// The next script that a client runs gets no reply: its connection breaks. Each call counts for one script.

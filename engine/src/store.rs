@@ -15,9 +15,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::clock::Clock;
+use super::commands::is;
 use super::data::{Data, Kind};
 use super::random::Lrand48;
+use super::replicas::next_run;
 use super::reply::{Bytes, ErrorReply};
+use super::resp_server::SERVER_VERSION;
 
 pub(crate) const WRONG_TYPE: &str =
     "WRONGTYPE Operation against a key holding the wrong kind of value";
@@ -59,7 +62,14 @@ pub(crate) struct Store {
     /// The keys that the running script may use, if it may not use others.
     pub(crate) declared: Option<Declared>,
     random: Lrand48,
+    /// The number of this run of the server.
+    run: u64,
+    /// When it began, by the server's clock. A new engine counts as having run for long.
+    since_us: i64,
 }
+
+/// How long a new engine counts as having run.
+const LONG_US: i64 = 1_000_000_000_000;
 
 /// The keys that the caller of a script has declared, and the words for others.
 #[derive(Debug)]
@@ -81,6 +91,32 @@ impl Store {
             commands_run: BTreeMap::new(),
             declared: None,
             random: Lrand48::default(),
+            run: next_run(),
+            since_us: now_us - LONG_US,
+        }
+    }
+
+    /// Another run of the server begins.
+    pub(crate) fn runs_anew(&mut self) {
+        (self.run, self.since_us) = (next_run(), self.clock.now_us());
+    }
+
+    /// The id of this run. Each restart and each failover begins another one.
+    pub(crate) fn run_id(&self) -> String {
+        format!("{:040x}", self.run)
+    }
+
+    /// The reply to INFO: one section, or both that the engine has.
+    pub(crate) fn info(&self, section: Option<&[u8]>) -> String {
+        let (run_id, up_s) = (self.run_id(), (self.now_us - self.since_us) / 1_000_000);
+        let server = format!(
+            "# Server\r\nredis_version:{SERVER_VERSION}\r\nrun_id:{run_id}\r\nuptime_in_seconds:{up_s}\r\n"
+        );
+        let replication = format!("# Replication\r\nrole:master\r\nmaster_replid:{run_id}\r\n");
+        match section {
+            Some(section) if is(section, "server") => server,
+            Some(section) if is(section, "replication") => replication,
+            _ => format!("{server}\r\n{replication}"),
         }
     }
 

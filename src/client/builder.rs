@@ -8,6 +8,7 @@ use super::local_handover::LocalHandover;
 use super::streams::Streams;
 use crate::durability::Durability;
 use crate::error::ConfigError;
+use crate::failover::Failover;
 use crate::preflight::Requirements;
 #[cfg(feature = "metrics")]
 use crate::telemetry::NameLabel;
@@ -72,6 +73,7 @@ pub struct ClientBuilder {
     pub(super) sharded_pubsub: ShardedPubSub,
     pub(super) requirements: Option<Requirements>,
     durability: Option<Durability>,
+    failover: Option<Failover>,
     telemetry: Telemetry,
     #[cfg(feature = "test-util")]
     pub(super) gate: crate::session::gate::Gate,
@@ -106,6 +108,7 @@ impl ClientBuilder {
             sharded_pubsub: ShardedPubSub::default(),
             requirements: None,
             durability: None,
+            failover: None,
             telemetry: Telemetry::default(),
             #[cfg(feature = "test-util")]
             gate: crate::session::gate::Gate::default(),
@@ -147,6 +150,18 @@ impl ClientBuilder {
     /// connection until the copies are there. So all calls of this client to that server share the delay.
     pub fn durability(mut self, durability: Durability) -> Self {
         self.durability = Some(durability);
+        self
+    }
+
+    /// Sets that holds outlive a failover, and that nobody else gets a lock until former holders have come back. Default:
+    /// not.
+    ///
+    /// # Errors
+    ///
+    /// # Redis cost
+    ///
+    pub fn failover(mut self, failover: Failover) -> Self {
+        self.failover = Some(failover);
         self
     }
 

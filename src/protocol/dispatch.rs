@@ -9,7 +9,8 @@ use super::permit::ID_LENGTH;
 use super::resource::Resource;
 use super::script::Script;
 use super::{
-    Arg, Call, Field, Publish, fair, fenced, latch, lock, permit, read_write, semaphore, string,
+    Arg, Call, Field, Publish, fair, fenced, latch, lock, permit, read_write, reclaim, semaphore,
+    string,
 };
 #[cfg(feature = "test-util")]
 use super::{counter, description, existence, multi, scan, waiters, waits};
@@ -114,6 +115,7 @@ pub(crate) fn all_scripts() -> impl Iterator<Item = &'static Script> {
         fair::SCRIPTS,
         fenced::SCRIPTS,
         read_write::SCRIPTS,
+        reclaim::SCRIPTS,
         string::SCRIPTS,
         semaphore::SCRIPTS,
         permit::SCRIPTS,

@@ -58,6 +58,7 @@ pub(crate) fn acquire(
 
 async fn take(handle: &Arc<Handle>, request: &Request) -> Result<HoldShare, Error> {
     let holds = handle.holds();
+    holds.calls.can_take(&request.resource)?;
     // What proves that it holds the lock, or would wait for itself, is told at once.
     if matches!(request.relation(), OwnerRelation::Unrelated) {
         let key = &request.resource.key;

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::calls::reclaim::Trust;
 use super::hold::{Hold, HoldIdentity, InDoubt};
 use super::holds::Holds;
 use super::holds::release::cleanup::CleanupPending;
@@ -38,6 +39,8 @@ pub(super) struct Attempt<'a> {
     /// Set while something may have to be undone. The drop posts the undo before it drops this
     /// marker.
     pending: Option<CleanupPending>,
+    /// The session under which the last call was sent.
+    trust: Option<Trust>,
 }
 
 /// Redis' reply.
@@ -62,6 +65,7 @@ impl<'a> Attempt<'a> {
             doubt: None,
             queued_in_redis: false,
             pending: None,
+            trust: None,
         }
     }
 
@@ -211,6 +215,11 @@ impl<'a> Attempt<'a> {
         call: Call,
         limit: Option<Instant>,
     ) -> (Moment, Result<Value, CallError>) {
+        let trust = self.holds.calls.trust(&self.request.resource, limit);
+        match trust.await {
+            Ok(trust) => self.trust = trust,
+            Err(error) => return (self.holds.calls.now(), Err(error)),
+        }
         let sent = self.holds.calls.now();
         self.begin();
         let reply = if self.holds.calls.life.is_closed() {
@@ -269,7 +278,10 @@ impl<'a> Attempt<'a> {
             client: holds.calls.client_id,
         };
         let (id, terms) = (holds.calls.next_id(), self.request.terms);
-        let hold = Hold::new(id, identity, terms, &holds.calls.settings.clock, sent);
+        let mut hold = Hold::new(id, identity, terms, &holds.calls.settings.clock, sent);
+        if let Some(trust) = self.trust {
+            hold.is_limited_by(trust, sent);
+        }
         self.queued_in_redis = false;
         if hold.loss().is_some() {
             // The process stalled for the whole lease, so the grant is worthless.

@@ -6,6 +6,7 @@ mod durability;
 pub(super) mod idempotency;
 pub(crate) mod life;
 pub(super) mod outages;
+pub(crate) mod reclaim;
 pub(super) mod reply_times;
 
 use std::fmt;
@@ -28,6 +29,7 @@ use crate::wake::Wake;
 use idempotency::ReplyKeys;
 use life::Life;
 use outages::Outages;
+use reclaim::Sessions;
 use reply_times::ReplyTimes;
 
 pub(crate) struct Calls {
@@ -37,6 +39,7 @@ pub(crate) struct Calls {
     pub(super) outages: Arc<Outages>,
     pub(super) reply_times: Arc<ReplyTimes>,
     pub(crate) life: Life,
+    pub(crate) sessions: Arc<Sessions>,
     /// The first half of every field of this client on the wire.
     pub(super) client_id: ClientId,
     pub(super) next_id: AtomicU64,
@@ -89,7 +92,12 @@ impl Calls {
         count(&self.counters.calls);
         let sent = Instant::now();
         let told = self.settings.telemetry.history.sends(&call);
+        let (call, meant) = self.guarded(call)?;
         let reply = self.transport.call(lane, call).await;
+        let reply = match &meant {
+            Some(meant) => self.sessions.checked(meant, reply),
+            None => reply,
+        };
         told.answered(&reply);
         if lane == Lane::Caller && matches!(reply, Ok(_) | Err(CallError::Refused(_))) {
             self.reply_times.came_after(sent.elapsed());
@@ -101,6 +109,8 @@ impl Calls {
     pub(super) fn send(&self, lane: Lane, call: Call) -> Result<Sending, CallError> {
         count(&self.counters.calls);
         let told = self.settings.telemetry.history.sends(&call);
+        // Only releases are sent so, which run on any primary.
+        let (call, _) = self.guarded(call)?;
         let sent = self.transport.send(lane, call)?;
         Ok(Sending { sent, told })
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::calls::outages::Outages;
+use super::calls::reclaim::Sessions;
 use super::calls::reply_times::ReplyTimes;
 use super::holds::recent_releases::RecentReleases;
 use super::holds::watchdog::Watchdog;
@@ -23,6 +24,7 @@ pub(crate) struct Reported {
     pub(super) recent_releases: Arc<RecentReleases>,
     pub(super) reply_times: Arc<ReplyTimes>,
     pub(super) outages: Arc<Outages>,
+    pub(super) sessions: Arc<Sessions>,
     telemetry: Telemetry,
 }
 
@@ -35,6 +37,7 @@ impl Reported {
             recent_releases: Arc::default(),
             reply_times: Arc::default(),
             outages: Arc::default(),
+            sessions: Arc::default(),
             telemetry: Telemetry::default(),
         }
     }
@@ -67,12 +70,14 @@ impl TransportEvents for Reported {
     fn restored(&self, lane: Lane, concerns: &dyn Fn(&str) -> bool) {
         self.outages.end();
         if lane == Lane::Background {
+            self.sessions.must_verify();
             self.watchdog.verify_at_once(concerns);
         }
     }
 
     fn primary_changed(&self, concerns: &dyn Fn(&str) -> bool) {
         self.telemetry.failed_over();
+        self.sessions.must_verify();
         self.watchdog.must_verify(concerns);
         self.recent_releases.must_repeat(concerns);
     }

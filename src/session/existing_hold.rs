@@ -67,12 +67,13 @@ async fn confirm(
     guards: u32,
     limit: Option<Instant>,
 ) -> Result<bool, CallError> {
+    let trust = holds.calls.trust(&hold.resource, limit).await?;
     let sent = holds.calls.now();
     hold.asks_for(lease);
     let call = hold.resource.reenter(&hold.field, lease, guards);
     let there = replies::still_held(holds.calls.call_until(limit, call).await?)?;
     if there {
-        hold.confirmed(sent, lease);
+        hold.confirmed(sent, trust.map_or(lease, |trust| trust.limits(sent, lease)));
         holds.watchdog.arm(hold, None);
     } else {
         holds.lose(hold, LossReason::Gone);
@@ -91,6 +92,7 @@ pub(crate) async fn take_over(
         let from = from.clone();
         async move {
             let holds = handle.holds();
+            holds.calls.can_take_over(&request.resource)?;
             // CANCEL: the attempt's drop undoes what the call may have taken.
             let mut attempt = Attempt::new(holds, &request);
             match attempt.take_over_from(&from).await {
@@ -126,6 +128,7 @@ async fn restore_once(
 ) -> Result<HoldShare, Error> {
     let holds = handle.holds();
     let (resource, terms) = (&request.resource, request.terms);
+    holds.calls.can_take_over(resource)?;
     // Announce the release before testing `is_closed`: either a shutdown waits for it, or it sees
     // the shutdown.
     let _pending = holds.cleanups.expect_one();

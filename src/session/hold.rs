@@ -28,12 +28,14 @@ mod phase;
 mod renewal;
 mod terms;
 
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::caller::Caller;
+use super::calls::reclaim::Trust;
 use super::holds::release::under_way::ReleaseUnderWay;
 use crate::client_id::ClientId;
 use crate::clock::{Clock, Moment};
@@ -58,6 +60,8 @@ pub(crate) struct Hold {
     pub(crate) client: ClientId,
     /// Orders entries of the watchdog's table. Unique within the client.
     pub(crate) id: u64,
+    /// How often the client had moved to another primary when this was asked for, or brought there.
+    session: AtomicU64,
     /// The token of a fenced lock.
     token: OnceLock<i64>,
     clock: Clock,
@@ -149,6 +153,7 @@ impl Hold {
             field,
             client,
             id,
+            session: AtomicU64::new(0),
             token: OnceLock::new(),
             clock: clock.clone(),
             state: Mutex::new(state),
@@ -160,6 +165,23 @@ impl Hold {
         }
     }
 
+    /// It was granted under a session by a call that was sent at `sent`, and counts no longer than the session.
+    pub(crate) fn is_limited_by(&mut self, trust: Trust, sent: Moment) {
+        *self.session.get_mut() = trust.moves;
+        let state = self.state.get_mut();
+        let first = state.guards.lease();
+        state.deadline.counts_for(trust.limits(sent, first), sent);
+    }
+
+    pub(crate) fn session(&self) -> u64 {
+        self.session.load(Relaxed)
+    }
+
+    /// It was brought to the primary to which the client has moved so often.
+    pub(crate) fn is_brought_by(&self, moves: u64) {
+        self.session.store(moves, Relaxed);
+    }
+
     /// A hold of the same field for the next local owner, with the rest of its lease.
     pub(crate) fn handed_over(&self, id: u64, terms: HoldTerms) -> Self {
         let (resource, field) = (self.resource.clone(), self.field.clone());
@@ -169,6 +191,7 @@ impl Hold {
             client: self.client,
         };
         let mut next = Hold::new(id, identity, terms, &self.clock, self.clock.now());
+        next.is_brought_by(self.session());
         next.follows_described = self.follows_described || self.description.get().is_some();
         {
             let (mut state, before) = (next.state.lock(), self.state.lock());

@@ -42,6 +42,7 @@ impl HoldShare {
         let share = HoldShare::new(handle.clone(), hold.clone(), request.terms);
         hold.observe(&handle.holds().calls.settings.telemetry);
         handle.holds().watchdog.arm(hold, None);
+        handle.holds().lose_if_moved(hold);
         request.proofs.add(hold);
         handle.holds().describe(hold, request.description.as_ref());
         share

@@ -4,6 +4,7 @@ pub(super) mod descriptions;
 pub(super) mod forced;
 pub(super) mod in_the_way;
 pub(super) mod recent_releases;
+pub(super) mod reclaim;
 pub(crate) mod release;
 pub(super) mod waits;
 pub(super) mod watchdog;
@@ -112,6 +113,14 @@ impl Holds {
             self.lose(hold, LossReason::Closed);
         }
         closed
+    }
+
+    /// A session is suspended before the holds under it are looked for. So either they are found, or this function sees
+    /// that the session has moved.
+    pub(super) fn lose_if_moved(&self, hold: &Arc<Hold>) {
+        if self.calls.has_moved_since(&hold.resource, hold.session()) {
+            self.lose(hold, LossReason::Gone);
+        }
     }
 
     /// Waits until this client's own releases of a key are over that have begun by now, within

@@ -59,6 +59,7 @@ mod polling_locks;
 mod queue_expiry;
 mod queue_places;
 mod read_write;
+mod reclaim;
 mod reentry;
 mod refusal;
 mod restore;

@@ -39,6 +39,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
 use self::channels::Channels;
+pub(crate) use self::keyslot::slot_tag;
 use self::keyslot::{SLOTS, keyslot};
 use self::map::SlotMap;
 use self::nodes::Nodes;

@@ -107,6 +107,14 @@ impl Transport {
         }
     }
 
+    /// A hash tag that leads to the slot of a key. `None` where all keys are in one place.
+    pub fn slot_tag(&self, key: &str) -> Option<u32> {
+        match self.nodes() {
+            Nodes::One(_) => None,
+            Nodes::Many(_) => Some(cluster::slot_tag(key)),
+        }
+    }
+
     /// The node that serves a key now.
     pub fn node_of(&self, key: &str) -> NodeId {
         match self.nodes() {

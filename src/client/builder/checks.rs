@@ -61,6 +61,10 @@ impl ClientBuilder {
             .durability
             .map(|durability| durability.checked(self.command_timeout))
             .transpose()?;
+        let failover = self
+            .failover
+            .map(|failover| failover.checked(self.command_timeout))
+            .transpose()?;
         Ok(Settings {
             lease: Lease::checked("lease", self.lease)?,
             command_timeout: self.command_timeout,
@@ -71,6 +75,7 @@ impl ClientBuilder {
             fair_claim: self.fair_claim,
             clock: self.clock(),
             durability,
+            failover,
             telemetry: self.telemetry.clone(),
             name: self.name.as_deref().map(Arc::from),
             describe_holds: self.describe_holds,

@@ -36,6 +36,12 @@ impl Deadline {
         }
     }
 
+    /// Only this much counts of a lease that was asked for at `sent`.
+    pub(super) fn counts_for(&mut self, lease: Duration, sent: Moment) {
+        let end = self.clocks.local_deadline(sent, lease);
+        self.lease_ends = self.lease_ends.min(end);
+    }
+
     /// Takes over what is left of the lease of the field's previous owner.
     pub(super) fn take_lease_of(&mut self, before: &Deadline) {
         (self.lease_ends, self.confirmed) = (before.lease_ends, before.confirmed);

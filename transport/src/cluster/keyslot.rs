@@ -1,5 +1,7 @@
 //! The slot of a key: CRC-16 (XMODEM) of its hash tag, or of all of it.
 
+use std::sync::LazyLock;
+
 use crc::{CRC_16_XMODEM, Crc, Table};
 
 /// How many slots a cluster has.
@@ -19,9 +21,39 @@ pub(super) fn keyslot(key: &str) -> u16 {
     CRC.checksum(hashed.as_bytes()) % 16_384
 }
 
+/// The smallest number that, as a hash tag, leads to the slot of the key.
+pub(crate) fn slot_tag(key: &str) -> u32 {
+    static TAGS: LazyLock<Vec<u32>> = LazyLock::new(|| {
+        let mut tags = vec![None; SLOTS];
+        let mut left = SLOTS;
+        for number in 0_u32.. {
+            let tag = &mut tags[usize::from(keyslot(&number.to_string()))];
+            if tag.is_none() {
+                (*tag, left) = (Some(number), left - 1);
+            }
+            if left == 0 {
+                break;
+            }
+        }
+        tags.into_iter().flatten().collect()
+    });
+    TAGS[usize::from(keyslot(key))]
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_slot_has_a_tag() {
+        for key in ["orders:42", "{shop}:orders:42", "x", ""] {
+            assert_eq!(
+                keyslot(&format!("a:{{{}}}", slot_tag(key))),
+                keyslot(key),
+                "{key}"
+            );
+        }
+    }
 
     #[test]
     fn slots_are_those_of_the_specification() {

@@ -5,6 +5,7 @@
 //! the server accepts keys of one slot only, and later batches have such keys.
 
 use crate::session::calls::Calls;
+use crate::session::calls::reclaim::Trust;
 use crate::session::holds::Holds;
 use std::sync::Arc;
 use std::time::Duration;
@@ -54,11 +55,12 @@ impl Field for ToRenew {
 /// entries than a batch gets its own.
 pub(in crate::session) fn batches<T: Field>(calls: &Calls, mut fields: Vec<T>) -> Vec<Vec<T>> {
     let most = calls.keys_at_once(BATCH);
-    fields.sort_by_key(T::script);
+    let kind = |of: &T| (of.script(), calls.group(&of.resource().key));
+    fields.sort_by_cached_key(kind);
     let mut batches: Vec<Vec<T>> = Vec::new();
     let (mut last, mut entries) = (None, 0);
     for of in fields {
-        let (script, number) = (of.script(), of.resource().entries(of.field()));
+        let (script, number) = (kind(&of), of.resource().entries(of.field()));
         entries += number;
         match batches.last_mut() {
             Some(batch) if last == Some(script) && entries <= most => batch.push(of),
@@ -74,7 +76,6 @@ pub(in crate::session) fn batches<T: Field>(calls: &Calls, mut fields: Vec<T>) -
 /// Sends one batch and applies the result to each hold. True if the server has answered for all of them.
 pub(super) async fn renew(holds: &Holds, batch: Vec<ToRenew>) -> bool {
     let (calls, first) = (&holds.calls, batch[0].hold.resource.clone());
-    let sent = calls.now();
     let renewals: Vec<(&Resource, _, _)> = batch
         .iter()
         .map(|of| (&*of.hold.resource, &of.hold.field, of.lease))
@@ -82,6 +83,11 @@ pub(super) async fn renew(holds: &Holds, batch: Vec<ToRenew>) -> bool {
     let shortest = batch.iter().map(|of| time_for(calls, of.lease)).min();
     // A renewal that takes a third of the lease leaves time for another one.
     let limit = Instant::now() + shortest.unwrap_or_default() / 3;
+    let Ok(trust) = calls.trust(&first, Some(limit)).await else {
+        postpone_all(holds, &batch);
+        return false;
+    };
+    let sent = calls.now();
     let before = calls.epoch_if_durable(Lane::Background, &first.key);
     let call = protocol::renew(first.kind, &renewals);
     let call = calls.call(Lane::Background, call);
@@ -102,7 +108,7 @@ pub(super) async fn renew(holds: &Holds, batch: Vec<ToRenew>) -> bool {
                     holds.lose(&of.hold, LossReason::Gone);
                 }
             }
-            confirm(holds, there, (sent, limit), before).await;
+            confirm(holds, there, (sent, limit), (before, trust)).await;
             true
         }
         // One key of another type fails the whole script. Search for it by halves, both at once:
@@ -137,7 +143,7 @@ async fn confirm(
     holds: &Holds,
     renewed: Vec<ToRenew>,
     (sent, limit): (Moment, Instant),
-    before: Option<Epoch>,
+    (before, trust): (Option<Epoch>, Option<Trust>),
 ) {
     let Some(first) = renewed.first() else { return };
     let copied = holds
@@ -147,8 +153,13 @@ async fn confirm(
     for ToRenew { hold, lease } in &renewed {
         if is_copied {
             count(&holds.calls.counters.renewed);
-            hold.renewed(sent, *lease);
-            holds.watchdog.arm(hold, None);
+            let counts = trust.map_or(*lease, |trust| trust.limits(sent, *lease));
+            hold.renewed(sent, counts);
+            // What counts for less because a session ends is not renewed more often.
+            let is_cut = counts < *lease;
+            holds
+                .watchdog
+                .arm(hold, is_cut.then(|| Instant::now() + *lease / 12));
             holds.descriptions.say(hold);
         } else {
             postpone(holds, hold, *lease);

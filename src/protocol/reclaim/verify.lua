@@ -1,0 +1,65 @@
+-- reclaim_verify: brings a client's holds to a primary in grace, and ends the grace if nobody else is missing.
+-- KEYS[1]      hash        the registrations, see register.lua
+-- KEYS[2..]    hash        locks that the client holds: owner field -> holds
+-- ARGV[1]      client      its id
+-- ARGV[2]      session_ms  integer > 0, how long grace lasts at most
+-- ARGV[3]      number      that of the primary of its session, empty if it has none
+-- ARGV[4]      meant       the identity of that primary
+-- ARGV[5]      complete    1 if the client holds nothing else
+-- ARGV[3i..]   owner, holds, lease_ms  of KEYS[i]
+-- Returns      array       `verified`, the identity of this primary, its number, and 1 if this is no grace any more; or see
+--                          elsewhere.lua, if the session must not move here
+-- Idempotent. The lease of the client's own hold is not shortened. A hold of somebody else is one that has been
+-- released, or whose client does not trust it any more, because the caller trusts its own.
+local registrations, client, session_ms, here = KEYS[1], ARGV[1], tonumber(ARGV[2]), identity()
+local number, is_open = number_of(registrations, here)
+if is_open or (ARGV[3] ~= '' and ARGV[4] ~= here and number <= tonumber(ARGV[3])) then
+  return elsewhere(registrations, here)
+end
+local now = now_ms()
+if redis.call('hget', registrations, 'grace') ~= here then
+  for _, field in ipairs(redis.call('hkeys', registrations)) do
+    if string.sub(field, 1, 5) == 'back:' then
+      redis.call('hdel', registrations, field)
+    end
+  end
+  redis.call('hset', registrations, 'grace', here, 'began', string.format('%.0f', now))
+end
+for i = 2, #KEYS do
+  local owner, holds, lease_ms = ARGV[3 * i], ARGV[3 * i + 1], tonumber(ARGV[3 * i + 2])
+  local left_ms = redis.call('hexists', KEYS[i], owner) == 1 and redis.call('pttl', KEYS[i]) or 0
+  redis.call('del', KEYS[i])
+  redis.call('hset', KEYS[i], owner, holds)
+  redis.call('pexpire', KEYS[i], math.max(left_ms, lease_ms))
+end
+redis.call('pexpire', registrations, 8 * session_ms)
+if ARGV[5] ~= '1' then
+  return { 'verified', here, number, 0 }
+end
+redis.call('hset', registrations, 'back:' .. client, 1)
+-- Without a marker, nobody has been registered, or this server has forgotten it. It cannot have forgotten anybody
+-- whose session lasts if it has run for longer than that.
+local is_over = now - tonumber(redis.call('hget', registrations, 'began')) >= session_ms
+if not is_over and redis.call('hexists', registrations, 'marker') == 0 then
+  local up_s = string.match(redis.call('info', 'server'), 'uptime_in_seconds:(%d+)')
+  is_over = (tonumber(up_s) or 0) * 1000 > session_ms
+elseif not is_over then
+  local known = redis.call('hgetall', registrations)
+  local back = {}
+  for i = 1, #known, 2 do
+    if string.sub(known[i], 1, 5) == 'back:' then
+      back[string.sub(known[i], 6)] = true
+    end
+  end
+  is_over = true
+  for i = 1, #known, 2 do
+    if string.sub(known[i], 1, 6) == 'until:' and not back[string.sub(known[i], 7)] then
+      is_over = is_over and tonumber(known[i + 1]) <= now
+    end
+  end
+end
+if is_over then
+  redis.call('hset', registrations, 'marker', here, 'number', number)
+  redis.call('hdel', registrations, 'grace', 'began')
+end
+return { 'verified', here, number, is_over and 1 or 0 }

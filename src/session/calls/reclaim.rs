@@ -1,0 +1,372 @@
+//! Sessions of a client at the primaries that it calls, if its holds are to outlive a failover.
+//!
+//! A hold counts only while the session lasts under which it was granted and renewed. `specification/src/failover.rs`
+//! explores why that is safe.
+//!
+//! | state | calls | until |
+//! | --- | --- | --- |
+//! | none | wait | registered: then a session for that primary begins |
+//! | lasts | name the primary of the session | it ends, or a primary may have changed |
+//! | suspended | are refused | the client's holds were brought to the primary there, and the session is for that one; or that one is the same as before |
+//! | over | wait | registered: then another session begins, and no hold of this one comes back |
+//!
+//! The background task registers and brings holds (`holds/reclaim.rs`), so a caller that is not polled delays nobody.
+//! Each change of the primary and each new session is a *move*. A reply to a call from before a move counts for
+//! nothing: the call's outcome is unknown.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, timeout_at};
+
+use super::Calls;
+use crate::clock::Moment;
+use crate::error::{ConfigError, Error};
+use crate::protocol::kind::Kind;
+use crate::protocol::reclaim::{self, Primary, REGISTRATIONS, Rule, Told};
+use crate::protocol::resource::Resource;
+use crate::protocol::{Call, Value};
+use crate::session::hold::Clocks;
+use crate::sync::{Mutex, Notify};
+use crate::transport::{CallError, Fault};
+
+#[derive(Debug, Default)]
+pub(crate) struct Sessions {
+    /// By the key of the registrations.
+    all: Mutex<HashMap<Arc<str>, Session>>,
+    /// The background task has something to do.
+    pub(crate) due: Notify,
+    /// An attempt to register is over.
+    attempted: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Session {
+    primary: Option<Primary>,
+    until: Option<Moment>,
+    moves: u64,
+    suspended: bool,
+    /// The primary may have changed.
+    must_verify: bool,
+    /// A caller wants to use it.
+    wanted: Option<Moment>,
+    attempts: u64,
+    error: Option<CallError>,
+}
+
+/// The session under which a call is sent.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Trust {
+    pub(crate) moves: u64,
+    pub(crate) until: Moment,
+}
+
+impl Trust {
+    /// How much of a lease that was asked for at `sent` counts.
+    pub(crate) fn limits(self, sent: Moment, lease: Duration) -> Duration {
+        lease.min(self.until.saturating_duration_since(sent))
+    }
+}
+
+/// What a call has named.
+#[derive(Debug)]
+pub(in crate::session) struct Meant {
+    key: Arc<str>,
+    moves: u64,
+}
+
+/// What the background task does next about a session.
+#[derive(Debug)]
+pub(crate) enum Task {
+    Register(Option<Primary>),
+    Verify,
+    /// Nothing before this instant.
+    Wait(Moment),
+    Nothing,
+}
+
+impl Session {
+    fn lasts(&self, now: Moment) -> bool {
+        self.until.is_some_and(|until| now < until)
+    }
+
+    fn trust(&self, now: Moment) -> Option<Trust> {
+        let until = self.until.filter(|until| now < *until)?;
+        (!self.suspended).then_some(Trust {
+            moves: self.moves,
+            until,
+        })
+    }
+}
+
+impl Sessions {
+    fn at<T>(&self, key: &Arc<str>, act: impl FnOnce(&mut Session) -> T) -> T {
+        act(self.all.lock().entry(key.clone()).or_default())
+    }
+
+    /// Primaries may have changed: all sessions that last are suspended until their primaries have answered.
+    pub(crate) fn must_verify(&self) {
+        for session in self.all.lock().values_mut() {
+            session.must_verify = true;
+        }
+        self.due.notify_one();
+    }
+
+    /// The keys of all registrations.
+    pub(crate) fn keys(&self) -> Vec<Arc<str>> {
+        self.all.lock().keys().cloned().collect()
+    }
+
+    /// What to do now about a session whose registration lasts this long.
+    pub(crate) fn task(&self, key: &Arc<str>, now: Moment, length: Duration) -> Task {
+        self.at(key, |session| {
+            let is_used = session
+                .wanted
+                .is_some_and(|at| now.saturating_duration_since(at) < length);
+            let lasts = session.lasts(now);
+            if session.must_verify && (lasts || is_used) {
+                return Task::Verify;
+            }
+            if !is_used {
+                return Task::Nothing;
+            }
+            match session.until.filter(|_| lasts) {
+                Some(until) => match until.checked_sub(length / 4 * 3) {
+                    Some(at) if at > now => Task::Wait(at),
+                    _ => Task::Register(session.primary.clone()),
+                },
+                None => Task::Register(None),
+            }
+        })
+    }
+
+    /// The session goes on being used, because something is held under it.
+    pub(crate) fn is_used(&self, key: &Arc<str>, now: Moment) {
+        self.at(key, |session| session.wanted = Some(now));
+    }
+
+    /// A registration that was sent at `sent` has all its copies.
+    pub(crate) fn registered(
+        &self,
+        key: &Arc<str>,
+        primary: Primary,
+        sent: Moment,
+        now: Moment,
+        length: Duration,
+    ) {
+        let until = Clocks::OfOne.local_deadline(sent, length);
+        self.attempted(key, None, |session| {
+            if !session.lasts(now) {
+                session.moves += 1;
+                session.suspended = false;
+                session.primary = Some(primary);
+                session.until = Some(until);
+            } else if session.primary.as_ref() == Some(&primary) {
+                session.until = session.until.max(Some(until));
+            }
+        });
+    }
+
+    /// A primary in grace wants to know what is held.
+    pub(crate) fn wants_verification(&self, key: &Arc<str>) {
+        self.at(key, |session| session.must_verify = true);
+    }
+
+    /// An attempt to register failed, and so do the calls that wait for it.
+    pub(crate) fn not_registered(&self, key: &Arc<str>, error: CallError) {
+        self.attempted(key, Some(error), |_| {});
+    }
+
+    fn attempted(
+        &self,
+        key: &Arc<str>,
+        error: Option<CallError>,
+        change: impl FnOnce(&mut Session),
+    ) {
+        self.at(key, |session| {
+            session.attempts += 1;
+            session.error = error;
+            change(session);
+        });
+        self.attempted.notify_waiters();
+    }
+
+    /// Suspends a session, so that nothing more is granted under it. `None` if it is over.
+    pub(crate) fn suspend(&self, key: &Arc<str>, now: Moment) -> Option<(Primary, Trust)> {
+        self.at(key, |session| {
+            session.moves += 1;
+            session.suspended = true;
+            let until = session.until.filter(|until| now < *until)?;
+            let moves = session.moves;
+            Some((session.primary.clone()?, Trust { moves, until }))
+        })
+    }
+
+    /// A primary has answered about a session that was suspended.
+    pub(crate) fn resume(&self, key: &Arc<str>, told: &Told, now: Moment) {
+        self.at(key, |session| {
+            let lasts = session.lasts(now);
+            if told.done && lasts {
+                session.primary = Some(told.primary.clone());
+            }
+            let is_the_one = session
+                .primary
+                .as_ref()
+                .is_some_and(|of| of.identity == told.primary.identity);
+            session.suspended = lasts && !is_the_one;
+            session.must_verify = !told.is_open || session.suspended;
+        });
+    }
+
+    /// What a call says that means the primary of a session.
+    fn meant(&self, key: &Arc<str>, now: Moment) -> Result<(Primary, Meant), CallError> {
+        let meant = self.at(key, |session| {
+            let trust = session.trust(now)?;
+            let meant = Meant {
+                key: key.clone(),
+                moves: trust.moves,
+            };
+            Some((session.primary.clone()?, meant))
+        });
+        meant.ok_or_else(|| {
+            CallError::NotApplied(Fault("the client has no session at a primary now".into()))
+        })
+    }
+
+    /// The reply to a call that meant a primary.
+    pub(in crate::session) fn checked(
+        &self,
+        meant: &Meant,
+        reply: Result<Value, CallError>,
+    ) -> Result<Value, CallError> {
+        let value = reply?;
+        if let Some(told) = reclaim::elsewhere(&value) {
+            self.at(&meant.key, |session| session.must_verify = true);
+            self.due.notify_one();
+            let grace = "another server is the primary now, and former holders may come back";
+            let former = "the call has reached a former primary";
+            let why = if told.is_open { former } else { grace };
+            return Err(CallError::NotApplied(Fault(why.into())));
+        }
+        let moves = self.at(&meant.key, |session| session.moves);
+        if moves != meant.moves {
+            let why = "the reply is that of a former primary";
+            return Err(CallError::Unknown(Fault(why.into())));
+        }
+        Ok(value)
+    }
+}
+
+impl Calls {
+    /// The key of the registrations for a lock.
+    pub(in crate::session) fn registrations(&self, key: &str) -> Arc<str> {
+        match self.transport.slot_tag(key) {
+            None => Arc::from(REGISTRATIONS),
+            Some(tag) => Arc::from(format!("{REGISTRATIONS}:{{{tag}}}")),
+        }
+    }
+
+    /// An error if this client cannot take such a lock: its holds are to outlive a failover.
+    pub(in crate::session) fn can_take(&self, resource: &Resource) -> Result<(), Error> {
+        let keeps = matches!(resource.kind, Kind::Lock | Kind::Spin);
+        if keeps || self.settings.failover.is_none() {
+            return Ok(());
+        }
+        Err(refused(
+            resource.kind,
+            "only holds of a plain lock are brought to a new primary",
+        ))
+    }
+
+    /// An error if this client cannot take over the holds of others: two clients would bring them to a new primary.
+    pub(in crate::session) fn can_take_over(&self, resource: &Resource) -> Result<(), Error> {
+        if self.settings.failover.is_none() {
+            return Ok(());
+        }
+        Err(refused(
+            resource.kind,
+            "a hold cannot move to a client that may reclaim it",
+        ))
+    }
+
+    /// What calls for this key may be sent together with: those for keys of the same registrations.
+    pub(in crate::session) fn group(&self, key: &str) -> Option<u32> {
+        let failover = self.settings.failover;
+        failover.and_then(|_| self.transport.slot_tag(key))
+    }
+
+    /// Waits for a session, if holds of this client need one. Take its trust before the call that it is for is sent.
+    pub(in crate::session) async fn trust(
+        &self,
+        resource: &Resource,
+        limit: Option<Instant>,
+    ) -> Result<Option<Trust>, CallError> {
+        if self.settings.failover.is_none() {
+            return Ok(None);
+        }
+        let key = self.registrations(&resource.key);
+        let limit = limit.unwrap_or_else(|| Instant::now() + self.settings.command_timeout);
+        let before = self.sessions.at(&key, |session| session.attempts);
+        loop {
+            // CANCEL: nothing was sent. The background task goes on registering for a while.
+            let attempted = self.sessions.attempted.notified();
+            let now = self.now();
+            let (trust, failed) = self.sessions.at(&key, |session| {
+                session.wanted = Some(now);
+                let is_over = session.attempts > before;
+                (
+                    session.trust(now),
+                    session.error.clone().filter(|_| is_over),
+                )
+            });
+            if let Some(trust) = trust {
+                return Ok(Some(trust));
+            }
+            if let Some(error) = failed {
+                return Err(error);
+            }
+            self.sessions.due.notify_one();
+            let late = |_| CallError::NotApplied(Fault("no session began in time".into()));
+            timeout_at(limit, attempted).await.map_err(late)?;
+        }
+    }
+
+    /// Whether the client has moved to another primary since, or has begun another session.
+    pub(in crate::session) fn has_moved_since(&self, resource: &Resource, moves: u64) -> bool {
+        self.settings.failover.is_some() && {
+            let key = self.registrations(&resource.key);
+            self.sessions.at(&key, |session| session.moves) != moves
+        }
+    }
+
+    /// Makes a call run only on the primary of the client's session, if it is one that must.
+    pub(super) fn guarded(&self, call: Call) -> Result<(Call, Option<Meant>), CallError> {
+        if self.settings.failover.is_none() {
+            return Ok((call, None));
+        }
+        let Some(rule) = reclaim::rule(call.script) else {
+            return Ok((call, None));
+        };
+        let key = self.registrations(&call.keys[0]);
+        match rule {
+            Rule::Anywhere(script) => Ok((reclaim::anywhere(script, call, key), None)),
+            Rule::OnItsPrimary(script) => {
+                let (primary, meant) = self.sessions.meant(&key, self.now())?;
+                Ok((
+                    reclaim::on_its_primary(script, call, key, &primary),
+                    Some(meant),
+                ))
+            }
+        }
+    }
+}
+
+fn refused(kind: Kind, reason: &'static str) -> Error {
+    let kind = kind.to_string();
+    Error::Config(ConfigError::Setting {
+        setting: "failover",
+        kind,
+        reason,
+    })
+}

@@ -1,0 +1,212 @@
+//! Holds that outlive a failover which has lost them, and locks that wait for former holders.
+
+use leasehold::settings::Failover;
+use leasehold::test_util::Reply;
+use leasehold::{Client, ConfigError, EmbeddedRedis, Ended, Error, HoldState, Lease, LossReason};
+use leasehold_testbed::{eventually, ms, timed};
+use tokio::time::{sleep, timeout};
+
+/// The lease, and so the session, of these clients.
+const LEASE: u64 = 3000;
+
+async fn client(redis: &EmbeddedRedis) -> Client {
+    let builder = redis.builder().lease(ms(LEASE));
+    let reclaim = Failover::Reclaim { replicas: 1 };
+    builder.failover(reclaim).connect().await.unwrap()
+}
+
+/// The last client loses touch with its server for good.
+fn dies(redis: &EmbeddedRedis) {
+    redis.links().last().unwrap().crash();
+}
+
+fn exists(redis: &EmbeddedRedis, key: &str) -> bool {
+    redis.command(&["EXISTS", key]).unwrap() == Reply::Int(1)
+}
+
+/// What is written from now on is lost by the next failover. Those who call before it have a session.
+async fn goes_behind(redis: &EmbeddedRedis, clients: &[&Client]) {
+    for client in clients {
+        client
+            .lock("before")
+            .lock()
+            .await
+            .unwrap()
+            .unlock()
+            .await
+            .unwrap();
+    }
+    redis.set_replicas(0);
+}
+
+fn fails_over(redis: &EmbeddedRedis) {
+    redis.fail_over();
+    redis.set_replicas(1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hold_outlives_a_failover_that_has_lost_it() {
+    for lease in [Lease::Renewed, Lease::Fixed(ms(20_000))] {
+        let redis = EmbeddedRedis::new();
+        let (one, other) = (client(&redis).await, client(&redis).await);
+        goes_behind(&redis, &[&one, &other]).await;
+        let guard = one.lock("x").try_lock(ms(100), lease).await.unwrap();
+        fails_over(&redis);
+        assert!(!exists(&redis, "x"), "the new primary lacks it");
+        let refused = other
+            .lock("x")
+            .try_lock(ms(LEASE / 2), Lease::Renewed)
+            .await;
+        assert!(refused.unwrap_err().is_timeout());
+        assert!(exists(&redis, "x"), "it was brought back");
+        eventually("certain", async || guard.state() == HoldState::Held).await;
+        guard.unlock().await.unwrap();
+        let next = timed("the next", other.lock("x").lock()).await.0.unwrap();
+        next.unlock().await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn new_owners_are_let_in_as_soon_as_all_have_come() {
+    let redis = EmbeddedRedis::new();
+    let clients = [
+        client(&redis).await,
+        client(&redis).await,
+        client(&redis).await,
+    ];
+    goes_behind(&redis, &clients.each_ref()).await;
+    let guard = clients[0].lock("x").lock().await.unwrap();
+    fails_over(&redis);
+    let (free, took) = timed("free", clients[1].lock("free").lock()).await;
+    free.unwrap().unlock().await.unwrap();
+    assert!(took < ms(500), "{took:?}");
+    assert!(guard.check().is_ok());
+    guard.unlock().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dead_client_is_waited_for_as_long_as_a_session() {
+    let redis = EmbeddedRedis::new();
+    let (one, dead) = (client(&redis).await, client(&redis).await);
+    goes_behind(&redis, &[&one, &dead]).await;
+    let lost = dead.lock("x").lock().await.unwrap();
+    dies(&redis);
+    fails_over(&redis);
+    let refused = one.lock("x").try_lock(ms(LEASE / 2), Lease::Renewed).await;
+    let refused = refused.unwrap_err().to_string();
+    assert!(refused.contains("former holders"), "{refused}");
+    assert!(lost.check().is_ok(), "its client trusts it");
+    let next = timed("in the end", one.lock("x").lock()).await.0.unwrap();
+    assert!(lost.check().is_err(), "before the next one gets it");
+    next.unlock().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_has_ended_is_not_waited_for() {
+    let redis = EmbeddedRedis::new();
+    let (one, ended) = (client(&redis).await, client(&redis).await);
+    goes_behind(&redis, &[&one, &ended]).await;
+    ended.shutdown(ms(1000)).await.unwrap();
+    // The replicas have that it left.
+    redis.set_replicas(1);
+    fails_over(&redis);
+    let (next, took) = timed("free", one.lock("x").lock()).await;
+    next.unwrap().unlock().await.unwrap();
+    assert!(took < ms(500), "{took:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_released_meanwhile_stays_released() {
+    for is_dead in [true, false] {
+        let redis = EmbeddedRedis::new();
+        let (one, other) = (client(&redis).await, client(&redis).await);
+        goes_behind(&redis, &[&one, &other]).await;
+        let guard = one.lock("x").lock().await.unwrap();
+        if is_dead {
+            dies(&redis);
+        }
+        fails_over(&redis);
+        guard.unlock().await.unwrap();
+        sleep(ms(LEASE / 2)).await;
+        assert!(!exists(&redis, "x"));
+        assert_eq!(one.stats().lost, 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn holds_end_with_a_session_that_no_replica_gets() {
+    let redis = EmbeddedRedis::new();
+    let one = client(&redis).await;
+    let guard = one.lock("x").lock().await.unwrap();
+    redis.set_replicas(0);
+    let refused = one.lock("y").try_lock(ms(2 * LEASE), Lease::Renewed).await;
+    let late = refused.unwrap();
+    assert_eq!(
+        timeout(ms(LEASE), guard.ended()).await,
+        Ok(Ended::Lost(LossReason::Expired))
+    );
+    drop(late);
+    // The session counts a little longer than what is held under it.
+    sleep(ms(LEASE / 100)).await;
+    let refused = one
+        .lock("z")
+        .try_lock(ms(LEASE), Lease::Renewed)
+        .await
+        .unwrap_err();
+    assert!(refused.to_string().contains("0 of 1 replicas"), "{refused}");
+    redis.set_replicas(1);
+    let next = timed("a new session", one.lock("z").lock())
+        .await
+        .0
+        .unwrap();
+    assert!(guard.check().is_err(), "it does not come back");
+    next.unlock().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_forgets_everything_lets_nobody_in_for_a_session() {
+    let redis = EmbeddedRedis::new();
+    let (one, other) = (client(&redis).await, client(&redis).await);
+    goes_behind(&redis, &[&one]).await;
+    redis.set_replicas(1);
+    let guard = one.lock("x").lock().await.unwrap();
+    redis.restart_empty();
+    let refused = other
+        .lock("x")
+        .try_lock(ms(LEASE / 2), Lease::Renewed)
+        .await;
+    assert!(refused.is_err());
+    let next = timed("in the end", other.lock("x").lock()).await;
+    assert!(guard.check().is_err() || next.1 > ms(LEASE));
+}
+
+#[tokio::test(start_paused = true)]
+async fn other_kinds_and_holds_of_others_are_refused_before_anything_is_sent() {
+    let redis = EmbeddedRedis::new();
+    let one = client(&redis).await;
+    let calls = one.stats().calls;
+    let refused = |error: Error| {
+        assert!(
+            matches!(
+                error,
+                Error::Config(ConfigError::Setting {
+                    setting: "failover",
+                    ..
+                })
+            ),
+            "{error}"
+        );
+    };
+    refused(one.fair_lock("x").lock().await.unwrap_err());
+    refused(one.fenced_lock("x").lock().await.unwrap_err());
+    refused(one.read_write_lock("x").read().lock().await.unwrap_err());
+    refused(one.string_lock("x").lock().await.unwrap_err());
+    refused(
+        one.semaphore("x")
+            .with_limit(1)
+            .acquire(1)
+            .await
+            .unwrap_err(),
+    );
+    assert_eq!(one.stats().calls, calls);
+}
