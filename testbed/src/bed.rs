@@ -191,11 +191,7 @@ impl Bed {
     /// Runs a command and returns its reply as text; `nil` if it is empty.
     pub fn command(&self, words: &[&str]) -> String {
         match self {
-            Bed::Server(server, _) => match server.command(words) {
-                crate::Reply::Nil => "nil".into(),
-                crate::Reply::Int(number) => number.to_string(),
-                reply => reply.text(),
-            },
+            Bed::Server(server, _) => text_of(&server.command(words)),
             Bed::Embedded(engine) => text(engine.command(words)),
         }
     }
@@ -205,7 +201,7 @@ impl Bed {
         match self {
             Bed::Server(server, _) => {
                 let reply = server.command(words);
-                reply.array().iter().map(crate::Reply::text).collect()
+                reply.array().iter().map(text_of).collect()
             }
             Bed::Embedded(engine) => match engine.command(words) {
                 Ok(Reply::Array(parts)) => parts.into_iter().map(text).collect(),
@@ -314,6 +310,14 @@ impl Bed {
 /// A client whose server answers.
 pub async fn connected(builder: ClientBuilder) -> Client {
     builder.connect().await.expect("a client")
+}
+
+fn text_of(reply: &crate::Reply) -> String {
+    match reply {
+        crate::Reply::Nil => "nil".into(),
+        crate::Reply::Int(number) => number.to_string(),
+        reply => reply.text(),
+    }
 }
 
 fn text(reply: Result<Reply, ErrorReply>) -> String {

@@ -140,6 +140,11 @@ leasehold_testbed::behaviours! {
         a_time_out_says_that_its_future_was_polled_too_rarely,
         a_late_caller_delays_others_for_at_most_twice_its_lateness,
     }
+    reclaim {
+        a_call_runs_only_on_the_primary_that_it_means,
+        a_session_moves_only_to_a_later_primary,
+        a_hold_that_comes_back_replaces_what_was_released,
+    }
     contention {
         two_values_exclude_each_other,
         a_zero_wait_asks_once,

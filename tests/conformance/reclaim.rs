@@ -1,9 +1,9 @@
 //! Holds that outlive a failover which has lost them, and locks that wait for former holders.
 
 use leasehold::settings::Failover;
-use leasehold::test_util::Reply;
+use leasehold::test_util::{Reply, scripts};
 use leasehold::{Client, ConfigError, EmbeddedRedis, Ended, Error, HoldState, Lease, LossReason};
-use leasehold_testbed::{eventually, ms, timed};
+use leasehold_testbed::{Bed, eventually, ms, timed};
 use tokio::time::{sleep, timeout};
 
 /// The lease, and so the session, of these clients.
@@ -139,7 +139,10 @@ async fn holds_end_with_a_session_that_no_replica_gets() {
     let one = client(&redis).await;
     let guard = one.lock("x").lock().await.unwrap();
     redis.set_replicas(0);
-    let refused = one.lock("y").try_lock(ms(2 * LEASE), Lease::Renewed).await;
+    let refused = one
+        .lock("y{x}")
+        .try_lock(ms(2 * LEASE), Lease::Renewed)
+        .await;
     let late = refused.unwrap();
     assert_eq!(
         timeout(ms(LEASE), guard.ended()).await,
@@ -209,4 +212,94 @@ async fn other_kinds_and_holds_of_others_are_refused_before_anything_is_sent() {
             .unwrap_err(),
     );
     assert_eq!(one.stats().calls, calls);
+}
+
+/// Runs a script as a client would, on the primary that is there.
+fn run(bed: &Bed, script: &str, keys: &[&str], args: &[&str]) -> Vec<String> {
+    let (_, text, _) = scripts()
+        .into_iter()
+        .find(|(name, ..)| *name == script)
+        .unwrap();
+    let count = keys.len().to_string();
+    bed.list(&[&["EVAL", text, &count], keys, args].concat())
+}
+
+const REGISTRATIONS: &str = "leasehold_reclaim:{x}";
+
+fn identity(bed: &Bed) -> String {
+    let ask = "return string.match(redis.call('info', 'replication'), 'master_replid:(%x+)')";
+    bed.command(&["EVAL", ask, "1", "x"])
+}
+
+/// Another identity than that of any server.
+const FORMER: &str = "feed";
+
+pub(crate) async fn a_call_runs_only_on_the_primary_that_it_means(bed: Bed) {
+    let here = identity(&bed);
+    let renew = |meant: &str| {
+        let keys = ["x", REGISTRATIONS];
+        run(&bed, "reclaim_renew", &keys, &["me:1", "5000", meant])
+    };
+    bed.command(&["HSET", REGISTRATIONS, "marker", &here, "number", "4"]);
+    assert_eq!(renew(FORMER), ["elsewhere", &here, "4", "1"]);
+    bed.command(&["HSET", REGISTRATIONS, "marker", FORMER, "number", "4"]);
+    assert_eq!(renew(&here), ["elsewhere", &here, "5", "0"], "in grace");
+    assert_eq!(renew(FORMER), ["elsewhere", &here, "5", "0"]);
+    bed.command(&["HSET", REGISTRATIONS, "marker", &here]);
+    assert_eq!(renew(&here), ["0"], "it runs, and finds no hold");
+}
+
+pub(crate) async fn a_session_moves_only_to_a_later_primary(bed: Bed) {
+    let here = identity(&bed);
+    let verify = |number: &str, meant: &str| {
+        let args = ["me", "60000", number, meant, "1"];
+        run(&bed, "reclaim_verify", &[REGISTRATIONS], &args)
+    };
+    bed.command(&[
+        "HSET",
+        REGISTRATIONS,
+        "marker",
+        FORMER,
+        "number",
+        "4",
+        "until:other",
+        "9999999999999",
+    ]);
+    for number in ["5", "6"] {
+        assert_eq!(verify(number, "abcd"), ["elsewhere", &here, "5", "0"]);
+    }
+    assert_eq!(
+        verify("4", "abcd"),
+        ["verified", &here, "5", "0"],
+        "it waits for the other"
+    );
+    assert_eq!(
+        verify("5", &here),
+        ["verified", &here, "5", "0"],
+        "once more"
+    );
+    assert_eq!(
+        verify("", ""),
+        ["verified", &here, "5", "0"],
+        "without a session"
+    );
+    bed.command(&["HSET", REGISTRATIONS, "until:other", "1"]);
+    assert_eq!(
+        verify("5", &here),
+        ["verified", &here, "5", "1"],
+        "its registration has ended"
+    );
+}
+
+pub(crate) async fn a_hold_that_comes_back_replaces_what_was_released(bed: Bed) {
+    bed.command(&["HSET", REGISTRATIONS, "marker", FORMER, "number", "4"]);
+    bed.command(&["HSET", "x", "released:1", "1"]);
+    bed.command(&["HSET", "y{x}", "me:2", "1"]);
+    bed.command(&["PEXPIRE", "y{x}", "90000"]);
+    let holds = ["me:1", "2", "5000", "me:2", "1", "5000"];
+    let args = [&["me", "60000", "4", "abcd", "1"][..], &holds].concat();
+    run(&bed, "reclaim_verify", &[REGISTRATIONS, "x", "y{x}"], &args);
+    assert_eq!(bed.list(&["HGETALL", "x"]), ["me:1", "2"]);
+    assert!((1..=5000).contains(&bed.left("x")));
+    assert!(bed.left("y{x}") > 5000, "no lease is shortened");
 }

@@ -1,6 +1,6 @@
 //! Masters that are replaced by force while a replica lacks their last grants.
 //!
-//! `LEASEHOLD_FORCED` is the number of failovers for each setting of durability (3). Where grants can be lost, the run
+//! `LEASEHOLD_FORCED` is the number of failovers for each setting (3). Where grants can be lost, the run
 //! goes on until a lost one has led to a double hold, because otherwise it shows nothing. `LEASEHOLD_SEED` is the seed.
 //! With `--nocapture` it prints the rows of the table in `docs/guarantees.md`.
 
@@ -10,10 +10,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use fastrand::Rng;
-use leasehold::settings::Durability;
+use leasehold::settings::{Durability, Failover};
 use leasehold::{Client, Ended, Error, FencingToken, HoldState, Lease, Lock, LockGuard};
 use leasehold_testbed::{Cluster, LIMIT, Shape, eventually};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::contenders::size;
 
@@ -25,6 +25,45 @@ const WAIT: Duration = Duration::from_secs(5);
 const LAG: std::ops::Range<u64> = 100..400;
 /// How long a holder stays inside, in ms.
 const SECTION: std::ops::Range<u64> = 20..400;
+
+/// How clients are prepared for a failover.
+#[derive(Clone, Copy, Debug)]
+enum Setting {
+    /// Grants wait for so many replicas. These locks have tokens.
+    Copies(u32),
+    /// Holders come back.
+    Reclaim,
+}
+
+/// How long a session lasts. A cluster that has not run for as long lets nobody in yet.
+const SESSION: Duration = LIMIT;
+
+impl Setting {
+    async fn client(self, cluster: &Cluster) -> Client {
+        let builder = Client::builder(&cluster.url())
+            .lease(2 * LIMIT)
+            .connect_timeout(LIMIT);
+        let builder = match self {
+            Setting::Copies(0) => builder,
+            Setting::Copies(replicas) => {
+                let durability = Durability::replicas(replicas);
+                builder.durability(durability.within(Duration::from_millis(200)))
+            }
+            Setting::Reclaim => builder
+                .lease(SESSION)
+                .failover(Failover::Reclaim { replicas: 2 }),
+        };
+        builder.connect().await.expect("connects")
+    }
+
+    fn lock(self, client: &Client, number: usize) -> Lock {
+        let name = format!("{self:?}:{number}");
+        match self {
+            Setting::Copies(_) => client.fenced_lock(name).into(),
+            Setting::Reclaim => client.lock(name),
+        }
+    }
+}
 
 /// A name and the resource that its lock protects.
 #[derive(Default)]
@@ -94,6 +133,8 @@ struct Counts {
     believed: AtomicU64,
     refused: AtomicU64,
     not_durable: AtomicU64,
+    /// Holds that were lost though their clients live.
+    lost: AtomicU64,
     highest: AtomicI64,
 }
 
@@ -103,11 +144,16 @@ struct Run {
     counts: Counts,
     doubles: Mutex<Vec<[Arc<Section>; 2]>>,
     faults: Mutex<Vec<Error>>,
+    /// When a replica was last promoted, until somebody who asked later got a lock and kept it.
+    promoted: Mutex<Option<Instant>>,
+    /// How long that took.
+    let_in: Mutex<Vec<Duration>>,
 }
 
 impl Run {
     async fn contend(&self, lock: Lock, place: &Place, mut random: Rng) {
         while !self.stop.load(SeqCst) {
+            let asked = Instant::now();
             let guard = match lock.try_lock(WAIT, Lease::Renewed).await {
                 Ok(guard) => guard,
                 Err(error) => {
@@ -115,6 +161,7 @@ impl Run {
                     continue;
                 }
             };
+            let granted = Instant::now();
             let section = place.enter(guard, random.u64(1..), self);
             self.counts.acquired.fetch_add(1, SeqCst);
             self.counts.highest.fetch_max(section.token, SeqCst);
@@ -126,10 +173,21 @@ impl Run {
             // One guard of a double hold is kept until one of the two reports the loss.
             if let Ok(section) = Arc::try_unwrap(section) {
                 match section.guard.unlock().await {
-                    Ok(()) | Err(Error::Lost { .. }) => {}
+                    Ok(()) => self.kept(asked, granted),
+                    Err(Error::Lost { .. }) => {
+                        self.counts.lost.fetch_add(1, SeqCst);
+                    }
                     Err(error) => self.failed(error),
                 }
             }
+        }
+    }
+
+    fn kept(&self, asked: Instant, granted: Instant) {
+        let mut promoted = self.promoted.lock().expect("no panic");
+        if let Some(at) = promoted.filter(|at| asked >= *at) {
+            *promoted = None;
+            self.let_in.lock().expect("no panic").push(granted - at);
         }
     }
 
@@ -176,27 +234,26 @@ async fn every_double_hold_is_reported_and_refused_by_the_resource() {
     let seed = size("LEASEHOLD_SEED", 1);
     let failovers = size("LEASEHOLD_FORCED", 3);
     let until_lost = failovers..=PATIENCE * failovers;
-    let none = forced(&cluster, None, until_lost.clone(), seed).await;
-    let one = forced(&cluster, Some(Durability::replicas(1)), until_lost, seed).await;
-    let all = forced(
-        &cluster,
-        Some(Durability::replicas(2)),
-        failovers..=failovers,
-        seed,
-    )
-    .await;
+    let none = forced(&cluster, Setting::Copies(0), until_lost.clone(), seed).await;
+    let one = forced(&cluster, Setting::Copies(1), until_lost, seed).await;
+    let all = forced(&cluster, Setting::Copies(2), failovers..=failovers, seed).await;
     assert!(none > 0, "the run shows nothing: no grant was lost");
     assert!(
         one > 0,
         "the run shows nothing: the other replica did not acknowledge"
     );
     assert_eq!(all, 0, "a grant that every replica had was lost");
+    let reclaimed = forced(&cluster, Setting::Reclaim, failovers..=failovers, seed).await;
+    assert_eq!(
+        reclaimed, 0,
+        "somebody was let in before a holder came back"
+    );
 }
 
 /// Returns the number of double holds. After the lower number of failovers, the run ends when there was one.
 async fn forced(
     cluster: &Cluster,
-    durability: Option<Durability>,
+    setting: Setting,
     failovers: RangeInclusive<usize>,
     seed: usize,
 ) -> usize {
@@ -205,15 +262,9 @@ async fn forced(
     let mut tasks = Vec::new();
     let places: Vec<_> = (0..NAMES).map(|_| Arc::<Place>::default()).collect();
     for _ in 0..2 {
-        let mut builder = Client::builder(&cluster.url())
-            .lease(2 * LIMIT)
-            .connect_timeout(LIMIT);
-        if let Some(durability) = durability {
-            builder = builder.durability(durability.within(Duration::from_millis(200)));
-        }
-        let client = builder.connect().await.expect("connects");
+        let client = setting.client(cluster).await;
         for (number, place) in places.iter().enumerate() {
-            let lock = Lock::from(client.fenced_lock(format!("{durability:?}:{number}")));
+            let lock = setting.lock(&client, number);
             let (run, place, random) = (run.clone(), place.clone(), random.fork());
             tasks.push(tokio::spawn(async move {
                 run.contend(lock, &place, random).await;
@@ -227,7 +278,7 @@ async fn forced(
             run.counts.acquired.load(SeqCst) > before + 20
         })
         .await;
-        replace_by_force(cluster, Duration::from_millis(random.u64(LAG))).await;
+        replace_by_force(cluster, Duration::from_millis(random.u64(LAG)), &run).await;
         doubles += run.settle().await;
         done += 1;
     }
@@ -241,13 +292,20 @@ async fn forced(
     doubles += run.settle().await;
     let faults = run.faults.lock().expect("no panic");
     assert!(faults.is_empty(), "{faults:#?}");
-    show(durability, done, doubles, &run.counts);
+    if matches!(setting, Setting::Reclaim) {
+        assert_eq!(
+            run.counts.lost.load(SeqCst),
+            0,
+            "a healthy holder lost its lock"
+        );
+    }
+    show(setting, done, doubles, &run);
     doubles
 }
 
 /// Cuts a replica off and makes it master a while later, without a vote. The former master lives,
 /// and follows when it hears of it.
-async fn replace_by_force(cluster: &Cluster, lag: Duration) {
+async fn replace_by_force(cluster: &Cluster, lag: Duration, run: &Run) {
     let (old, new) = (cluster.master(0), cluster.replica_of(0));
     let mut master = cluster.node(old).connection();
     let mut command = |words: &[&str]| master.command(words).expect("answered");
@@ -260,6 +318,7 @@ async fn replace_by_force(cluster: &Cluster, lag: Duration) {
     cluster
         .node(new)
         .command(&["CLUSTER", "FAILOVER", "TAKEOVER"]);
+    *run.promoted.lock().expect("no panic") = Some(Instant::now());
     command(&["CONFIG", "SET", "requirepass", ""]);
     tokio::task::block_in_place(|| {
         cluster.until_replaced(0, old);
@@ -271,16 +330,20 @@ async fn replace_by_force(cluster: &Cluster, lag: Duration) {
     clippy::print_stderr,
     reason = "what was measured is shown with --nocapture"
 )]
-fn show(durability: Option<Durability>, failovers: usize, doubles: usize, counts: &Counts) {
-    let [acquired, believed, refused, not_durable] = [
+fn show(setting: Setting, failovers: usize, doubles: usize, run: &Run) {
+    let counts = &run.counts;
+    let [acquired, believed, refused, not_durable, lost] = [
         &counts.acquired,
         &counts.believed,
         &counts.refused,
         &counts.not_durable,
+        &counts.lost,
     ]
     .map(|count| count.load(SeqCst));
     eprintln!(
-        "{durability:?}: {failovers} failovers, {acquired} acquisitions, {doubles} double holds, {believed} of \
-         them believed, {refused} works refused, {not_durable} not durable"
+        "{setting:?}: {failovers} failovers, {acquired} acquisitions, {doubles} double holds, {believed} of \
+         them believed, {refused} works refused, {not_durable} not durable, {lost} lost, new owners after at most \
+         {:?}",
+        run.let_in.lock().expect("no panic").iter().max()
     );
 }
