@@ -6,6 +6,34 @@ use crate::durability::Durability;
 use crate::error::ConfigError;
 
 /// What happens to holds when a primary fails over; see [`ClientBuilder::failover`](crate::ClientBuilder::failover).
+///
+/// # Examples
+///
+/// A hold outlives a failover to a replica that did not have it:
+///
+/// ```
+/// use leasehold::EmbeddedRedis;
+/// use leasehold::settings::Failover;
+///
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> Result<(), leasehold::Error> {
+/// let redis = EmbeddedRedis::new();
+/// let builder = redis.builder().failover(Failover::Reclaim { replicas: 1 });
+/// let client = builder.connect().await?;
+/// client.lock("first").lock().await?.unlock().await?; // its session begins
+///
+/// redis.set_replicas(0);
+/// let guard = client.lock("orders:42").lock().await?;
+/// redis.fail_over();
+/// redis.set_replicas(1);
+///
+/// let other = redis.client();
+/// client.lock("another").lock().await?.unlock().await?; // after all have come back
+/// assert!(other.lock("orders:42").is_locked().await?);
+/// guard.unlock().await?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Failover {

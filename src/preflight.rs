@@ -191,7 +191,8 @@ impl<'a> PreflightCheck<'a> {
             kind: deployment,
             lease: settings.lease,
             command_timeout: settings.command_timeout,
-            durability: settings.durability,
+            durability: settings.copies(),
+            reclaims: settings.failover.is_some(),
             key: format!("{}{}", settings.key_prefix, self.name),
         };
         let mut findings: Vec<_> = nodes
@@ -202,7 +203,7 @@ impl<'a> PreflightCheck<'a> {
             let server = session.calls.transport.server();
             findings.extend(findings::of_sentinels(&server, state, &context));
         }
-        let guarantee = guarantee::of(deployment, settings.durability, &nodes);
+        let guarantee = guarantee::of(deployment, settings, &nodes);
         Ok(Preflight {
             nodes,
             sentinels,

@@ -6,7 +6,7 @@
 pub(crate) mod calls;
 pub(crate) mod counter;
 pub(crate) mod description;
-mod dispatch;
+pub(crate) mod dispatch;
 pub(crate) mod existence;
 pub(crate) mod fair;
 pub(crate) mod fenced;

@@ -92,6 +92,16 @@ pub(crate) struct Settings {
     pub(crate) describe_holds: bool,
 }
 
+impl Settings {
+    /// The copies that something needs before it counts: grants, or registrations.
+    pub(crate) fn copies(&self) -> Option<Durability> {
+        let of_registrations = self
+            .failover
+            .map(|failover| failover.copies(self.command_timeout));
+        self.durability.or(of_registrations)
+    }
+}
+
 /// One client: its calls, its holds, and the supervision of its callers' futures.
 pub(crate) struct Session {
     pub(crate) calls: Arc<Calls>,

@@ -180,18 +180,18 @@ impl Engine {
     /// that it had when the replicas stopped following ([`set_replicas`](Self::set_replicas)).
     pub fn fail_over(&self) {
         let behind = self.inner.lock().replicas.behind.clone();
-        self.run_anew(behind);
+        self.run_anew(behind, Store::is_another);
     }
 
     /// Breaks all connections, which can be made again at once. Empties the script cache, and with
     /// [`Restart::Empty`] also the keyspace.
     pub fn restart(&self, data: Restart) {
-        self.run_anew((data == Restart::Empty).then(Keys::new));
+        self.run_anew((data == Restart::Empty).then(Keys::new), Store::runs_anew);
     }
 
     /// Ends this run of the server and begins another one, with these keys if they are given. The script cache and all
     /// subscriptions are gone.
-    fn run_anew(&self, keys: Option<Keys>) {
+    fn run_anew(&self, keys: Option<Keys>, begin: fn(&mut Store)) {
         self.cut();
         let mut inner = self.inner.lock();
         inner.scripts.forget();
@@ -202,7 +202,7 @@ impl Engine {
         }
         let mut store = inner.scripts.store();
         store.subscribers.clear();
-        store.runs_anew();
+        begin(&mut store);
         if let Some(keys) = keys {
             store.replace(keys);
         }

@@ -96,9 +96,15 @@ impl Store {
         }
     }
 
+    /// Another server takes over, which has run for as long.
+    pub(crate) fn is_another(&mut self) {
+        self.run = next_run();
+    }
+
     /// Another run of the server begins.
     pub(crate) fn runs_anew(&mut self) {
-        (self.run, self.since_us) = (next_run(), self.clock.now_us());
+        self.is_another();
+        self.since_us = self.clock.now_us();
     }
 
     /// The id of this run. Each restart and each failover begins another one.

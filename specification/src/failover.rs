@@ -328,7 +328,7 @@ impl Failover {
         Some(())
     }
 
-    fn release(&self, state: &mut State, client: Client) -> Option<()> {
+    fn release(state: &mut State, client: Client) -> Option<()> {
         let (node, _) = Self::primary(state, client)?;
         if state.processes[client].hold == 0 {
             return None;
@@ -457,7 +457,7 @@ impl Model for Failover {
                 process.hold = std::mem::take(&mut process.granted).max(process.hold);
             }
             Step::Renew(client, missing) => self.renew(&mut state, client, missing)?,
-            Step::Release(client) => self.release(&mut state, client)?,
+            Step::Release(client) => Self::release(&mut state, client)?,
             Step::Verify(client) => self.verify(&mut state, client)?,
             Step::EndGrace(client) => self.end_grace(&mut state, client)?,
         }

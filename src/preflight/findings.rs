@@ -43,6 +43,8 @@ pub(super) struct Context {
     pub(super) lease: Duration,
     pub(super) command_timeout: Duration,
     pub(super) durability: Option<Durability>,
+    /// The copies are those of registrations.
+    pub(super) reclaims: bool,
     /// The key for which rights were checked.
     pub(super) key: String,
 }
@@ -114,9 +116,7 @@ pub(super) fn of(report: &NodeReport, context: &Context) -> Vec<Finding> {
         Ok(state) => {
             program(&mut findings, state);
             replication(&mut findings, state, context);
-            if let Some(durability) = context.durability {
-                copies(&mut findings, state, durability);
-            }
+            copies(&mut findings, state, context);
             memory(&mut findings, state);
             persistence(&mut findings, state);
             clock(&mut findings, state);
@@ -216,14 +216,20 @@ fn min_replicas(
     }
 }
 
-fn copies(findings: &mut Findings<'_>, state: &ServerState, durability: Durability) {
+fn copies(findings: &mut Findings<'_>, state: &ServerState, context: &Context) {
+    let Some(durability) = context.durability else {
+        return;
+    };
     let wanted = durability.wanted() - durability.on_primary();
     let in_step = state.replicas_in_step();
     if let Some(count) = in_step.filter(|&count| count < wanted as usize) {
-        findings.danger(format!(
-            "{count} replicas are in step, and the durability of this client asks for {wanted}: every \
-             acquisition fails with NotDurable"
-        ));
+        let what = if context.reclaims {
+            "the failover of this client asks for {wanted}: no session lasts, and nobody gets a lock"
+        } else {
+            "the durability of this client asks for {wanted}: every acquisition fails with NotDurable"
+        };
+        let what = what.replace("{wanted}", &wanted.to_string());
+        findings.danger(format!("{count} replicas are in step, and {what}"));
     }
     if !durability.needs_disk() {
         return;

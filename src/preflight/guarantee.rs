@@ -4,6 +4,7 @@ use std::fmt;
 
 use super::node::{NodeReport, Persistence, ServerState};
 use crate::durability::Durability;
+use crate::session::Settings;
 use crate::transport::DeploymentKind;
 
 /// When a lock has one holder, and when it may have two.
@@ -19,11 +20,23 @@ pub(super) struct Guarantee {
 }
 
 /// The guarantee covers every server, because a lock may be on any of them.
-pub(super) fn of(
-    kind: DeploymentKind,
-    durability: Option<Durability>,
-    nodes: &[NodeReport],
-) -> Guarantee {
+pub(super) fn of(kind: DeploymentKind, settings: &Settings, nodes: &[NodeReport]) -> Guarantee {
+    let needs = Needs {
+        copies: settings.copies(),
+        reclaims: settings.failover.is_some() && settings.durability.is_none(),
+    };
+    in_words(kind, needs, nodes)
+}
+
+/// What must be copied before it counts.
+#[derive(Clone, Copy, Debug, Default)]
+struct Needs {
+    copies: Option<Durability>,
+    /// It is not the grant, but the registration of its client.
+    reclaims: bool,
+}
+
+fn in_words(kind: DeploymentKind, needs: Needs, nodes: &[NodeReport]) -> Guarantee {
     let mut guarantee = Guarantee::default();
     guarantee.survives("lost replies, and futures that are dropped or not polled");
     if kind == DeploymentKind::Embedded {
@@ -31,7 +44,7 @@ pub(super) fn of(
             "another process: locks live in the memory of this process, and end with it",
         );
     } else {
-        guarantee.of_servers(kind, durability, nodes);
+        guarantee.of_servers(kind, needs, nodes);
     }
     guarantee.broken_by(
         "a holder that is paused beyond its lease in the middle of a step: only a fenced lock, with a \
@@ -53,12 +66,7 @@ impl Guarantee {
         self.not_known.push(text.into());
     }
 
-    fn of_servers(
-        &mut self,
-        kind: DeploymentKind,
-        durability: Option<Durability>,
-        nodes: &[NodeReport],
-    ) {
+    fn of_servers(&mut self, kind: DeploymentKind, needs: Needs, nodes: &[NodeReport]) {
         self.survives("the crash of a client: its locks are free when their leases end");
         self.survives("lost connections and messages, for as long as the lease lasts");
         let answered = nodes.iter().filter_map(|node| node.state.as_ref().ok());
@@ -68,11 +76,15 @@ impl Guarantee {
             let names: Vec<_> = silent.map(|node| &*node.server).collect();
             self.not_known(format!("servers that did not answer: {}", names.join(", ")));
         }
-        let on_primary = durability.map_or(0, Durability::on_primary);
-        let copies = durability.map_or(0, Durability::wanted) - on_primary;
-        self.failover(kind, copies, &states);
+        let on_primary = needs.copies.map_or(0, Durability::on_primary);
+        let copies = needs.copies.map_or(0, Durability::wanted) - on_primary;
+        self.failover(kind, (copies, needs.reclaims), &states);
         if on_primary > 0 {
             self.survives("a restart of the server: a grant counts when it is on disk");
+        } else if needs.reclaims {
+            self.survives(
+                "a restart of the server: nobody gets a lock until former holders have come back",
+            );
         } else {
             self.restart(&states);
         }
@@ -80,8 +92,18 @@ impl Guarantee {
         self.broken_by("a step forward of the server's clock");
     }
 
-    /// `copies`: how many replicas must acknowledge a grant.
-    fn failover(&mut self, kind: DeploymentKind, copies: u32, states: &[&ServerState]) {
+    /// How many replicas must acknowledge a grant, or the registration of a client.
+    fn failover(
+        &mut self,
+        kind: DeploymentKind,
+        (copies, reclaims): (u32, bool),
+        states: &[&ServerState],
+    ) {
+        let what = if reclaims {
+            "a registration"
+        } else {
+            "a grant"
+        };
         // `None` if a server does not report it, or if none answered.
         let counts = states
             .iter()
@@ -94,11 +116,11 @@ impl Guarantee {
                  it is back",
             ),
             Some(count) if (1..=copies as usize).contains(&count) => self.survives(format!(
-                "a failover: every replica must acknowledge a grant, as long as there are at most \
+                "a failover: every replica must acknowledge {what}, as long as there are at most \
                  {copies}"
             )),
             _ if copies > 0 => self.broken_by(format!(
-                "a failover to a replica that had not acknowledged a grant ({copies} must)"
+                "a failover to a replica that had not acknowledged {what} ({copies} must)"
             )),
             _ => {
                 let count = replicas.map_or("unknown".to_owned(), |count| count.to_string());
@@ -198,12 +220,12 @@ mod tests {
     #[test]
     fn the_weakest_server_counts() {
         let nodes = [node(Persistence::Always), node(Persistence::EverySecond)];
-        let text = of(DeploymentKind::Cluster, None, &nodes).to_string();
+        let text = in_words(DeploymentKind::Cluster, Needs::default(), &nodes).to_string();
         assert!(
             text.contains("everysec") && !text.contains("appendfsync always"),
             "{text}"
         );
-        let text = of(DeploymentKind::Single, None, &nodes[..1]).to_string();
+        let text = in_words(DeploymentKind::Single, Needs::default(), &nodes[..1]).to_string();
         assert!(
             text.contains("appendfsync always") && text.contains("failovers: there are none"),
             "{text}"
@@ -225,13 +247,23 @@ mod tests {
             node
         };
         let text = |durability, count| {
-            of(
-                DeploymentKind::Sentinel,
-                Some(durability),
-                &[with_replicas(count)],
-            )
-            .to_string()
+            let needs = Needs {
+                copies: Some(durability),
+                reclaims: false,
+            };
+            in_words(DeploymentKind::Sentinel, needs, &[with_replicas(count)]).to_string()
         };
+        let needs = Needs {
+            copies: Some(Durability::replicas(1)),
+            reclaims: true,
+        };
+        let reclaimed = in_words(DeploymentKind::Sentinel, needs, &[with_replicas(1)]);
+        let reclaimed = reclaimed.survives.join("\n");
+        assert!(
+            reclaimed.contains("every replica must acknowledge a registration")
+                && reclaimed.contains("a restart of the server"),
+            "{reclaimed}"
+        );
         let all = text(Durability::replicas(1), 1);
         assert!(
             all.contains("at most 1") && all.contains("everysec loses"),
@@ -256,7 +288,7 @@ mod tests {
             uses: UsesOfServer::default(),
             state: Ok(ServerState::default()),
         };
-        let guarantee = of(DeploymentKind::Single, None, &[hidden]);
+        let guarantee = in_words(DeploymentKind::Single, Needs::default(), &[hidden]);
         assert_eq!(guarantee.not_known.len(), 2, "{guarantee}");
         assert!(
             guarantee.to_string().contains("replicas: unknown"),

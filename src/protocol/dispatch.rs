@@ -9,12 +9,19 @@ use super::permit::ID_LENGTH;
 use super::resource::Resource;
 use super::script::Script;
 use super::{
-    Arg, Call, Field, Publish, fair, fenced, latch, lock, permit, read_write, reclaim, semaphore,
-    string,
+    Arg, Call, Field, Publish, fair, fenced, latch, lock, permit, read_write, semaphore, string,
 };
 #[cfg(feature = "test-util")]
-use super::{counter, description, existence, multi, scan, waiters, waits};
+use super::{counter, description, existence, multi, reclaim, scan, waiters, waits};
 use crate::client_id::ClientId;
+
+/// Which keys an inspection declares. Some servers refuse keys that a script does not declare.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Declared {
+    All,
+    /// The description may be in another slot.
+    OfTheLock,
+}
 
 fn calls_of(kind: Kind) -> &'static Calls {
     match kind {
@@ -87,10 +94,9 @@ impl Resource {
         (calls_of(self.kind).force_release)(self, publish, owner)
     }
 
-    /// `declare` is for servers that refuse keys which a script does not declare.
-    pub(crate) fn inspect(&self, declare: bool) -> Call {
+    pub(crate) fn inspect(&self, keys: Declared) -> Call {
         let described = self.description_key();
-        let declared = described.iter().filter(|_| declare).cloned();
+        let declared = described.iter().filter(|_| keys == Declared::All).cloned();
         let keys = self.only_key().into_iter().chain(declared).collect();
         let args = described.into_iter().map(Arg::Text).collect();
         call(calls_of(self.kind).inspect, keys, args)

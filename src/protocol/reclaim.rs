@@ -107,14 +107,21 @@ pub(crate) fn leave(key: Arc<str>, client: ClientId) -> Call {
     call(&LEAVE, vec![key], vec![named(client)])
 }
 
-/// Brings holds to a primary in grace. `complete` if the client has no others.
+/// Whether a client holds anything that a call does not bring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Others {
+    None,
+    Follow,
+}
+
+/// Brings holds to a primary in grace.
 pub(crate) fn verify(
     key: Arc<str>,
     client: ClientId,
     session: Duration,
     of: Option<&Primary>,
     holds: &[Kept],
-    complete: bool,
+    others: Others,
 ) -> Call {
     let (number, meant) = match of {
         Some(primary) => (
@@ -129,9 +136,9 @@ pub(crate) fn verify(
         ms(session),
         number,
         meant,
-        Arg::Int(complete.into()),
+        Arg::Int((others == Others::None).into()),
     ];
-    let held = holds.iter().flat_map(|hold| {
+    let brought = holds.iter().flat_map(|hold| {
         [
             hold.field.clone().into(),
             Arg::Int(hold.holds.into()),
@@ -141,7 +148,7 @@ pub(crate) fn verify(
     call(
         &VERIFY,
         keys.collect(),
-        head.into_iter().chain(held).collect(),
+        head.into_iter().chain(brought).collect(),
     )
 }
 

@@ -20,6 +20,7 @@ use super::Settings;
 use crate::client_id::ClientId;
 use crate::clock::Moment;
 use crate::error::Error;
+use crate::protocol::dispatch::Declared;
 use crate::protocol::resource::Resource;
 use crate::protocol::{Call, Unexpected, Value};
 use crate::stats::{Counters, count};
@@ -176,7 +177,11 @@ impl Calls {
 
     /// A call that says who holds a lock.
     pub(crate) fn inspect_call(&self, resource: &Resource) -> Call {
-        resource.inspect(self.transport.wants_declared_keys())
+        resource.inspect(if self.transport.wants_declared_keys() {
+            Declared::All
+        } else {
+            Declared::OfTheLock
+        })
     }
 
     /// A call that lowers the count of a field. Zero ends the hold.

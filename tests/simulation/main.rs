@@ -26,6 +26,7 @@ mod locks;
 mod multi;
 mod plan;
 mod quorum;
+mod reclaim;
 mod run;
 mod scenes;
 mod semaphore;

@@ -92,7 +92,7 @@ pub(crate) struct Plan {
     pub(crate) claim: Duration,
 }
 
-pub(crate) fn ms(span: u64) -> Duration {
+pub(crate) const fn ms(span: u64) -> Duration {
     Duration::from_millis(span)
 }
 

@@ -37,27 +37,22 @@ if ARGV[5] ~= '1' then
   return { 'verified', here, number, 0 }
 end
 redis.call('hset', registrations, 'back:' .. client, 1)
--- Without a marker, nobody has been registered, or this server has forgotten it. It cannot have forgotten anybody
--- whose session lasts if it has run for longer than that.
-local is_over = now - tonumber(redis.call('hget', registrations, 'began')) >= session_ms
-if not is_over and redis.call('hexists', registrations, 'marker') == 0 then
-  local up_s = string.match(redis.call('info', 'server'), 'uptime_in_seconds:(%d+)')
-  is_over = (tonumber(up_s) or 0) * 1000 > session_ms
-elseif not is_over then
-  local known = redis.call('hgetall', registrations)
-  local back = {}
-  for i = 1, #known, 2 do
-    if string.sub(known[i], 1, 5) == 'back:' then
-      back[string.sub(known[i], 6)] = true
-    end
-  end
-  is_over = true
-  for i = 1, #known, 2 do
-    if string.sub(known[i], 1, 6) == 'until:' and not back[string.sub(known[i], 7)] then
-      is_over = is_over and tonumber(known[i + 1]) <= now
-    end
+-- Whose session lasts is registered here, if this server has run for as long as a session. One that has restarted may
+-- have loaded old data, or none.
+local up_s = string.match(redis.call('info', 'server'), 'uptime_in_seconds:(%d+)')
+local is_over = (tonumber(up_s) or 0) * 1000 > session_ms
+local known, back = redis.call('hgetall', registrations), {}
+for i = 1, #known, 2 do
+  if string.sub(known[i], 1, 5) == 'back:' then
+    back[string.sub(known[i], 6)] = true
   end
 end
+for i = 1, #known, 2 do
+  if string.sub(known[i], 1, 6) == 'until:' and not back[string.sub(known[i], 7)] then
+    is_over = is_over and tonumber(known[i + 1]) <= now
+  end
+end
+is_over = is_over or now - tonumber(redis.call('hget', registrations, 'began')) >= session_ms
 if is_over then
   redis.call('hset', registrations, 'marker', here, 'number', number)
   redis.call('hdel', registrations, 'grace', 'began')

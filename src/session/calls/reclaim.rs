@@ -125,7 +125,11 @@ impl Sessions {
                 .wanted
                 .is_some_and(|at| now.saturating_duration_since(at) < length);
             let lasts = session.lasts(now);
-            if session.must_verify && (lasts || is_used) {
+            // The primary keeps a registration for longer than the session lasts.
+            let may_be_known = session
+                .until
+                .is_some_and(|until| now < until + length * 5 / 4);
+            if session.must_verify && (may_be_known || is_used) {
                 return Task::Verify;
             }
             if !is_used {

@@ -12,7 +12,7 @@ use tokio::time::{Instant, timeout};
 
 use super::Holds;
 use crate::durability::Durability;
-use crate::protocol::reclaim::{self, Kept, Primary, Told};
+use crate::protocol::reclaim::{self, Kept, Others, Primary, Told};
 use crate::session::calls::reclaim::{Task, Trust};
 use crate::session::hold::Hold;
 use crate::session::retry::Retry;
@@ -159,14 +159,14 @@ impl Holds {
         let mut batches = kept.chunks(BATCH).peekable();
         let told = loop {
             let batch = batches.next().unwrap_or_default();
-            let complete = batches.peek().is_none();
+            let others = batches.peek().map_or(Others::None, |_| Others::Follow);
             let call = reclaim::verify(
                 key.clone(),
                 calls.client_id(),
                 length,
                 primary,
                 batch,
-                complete,
+                others,
             );
             let reply = timeout(
                 calls.settings.command_timeout,
@@ -176,7 +176,7 @@ impl Holds {
             let reply =
                 reply.unwrap_or_else(|_| Err(CallError::Unknown(Fault("no answer".into()))));
             let told = reclaim::answered(reply?)?;
-            if complete || !told.done {
+            if others == Others::None || !told.done {
                 break told;
             }
         };
