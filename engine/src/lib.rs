@@ -52,6 +52,7 @@ mod replicas;
 mod reply;
 mod resp_server;
 mod script_text;
+mod server_run;
 mod slot;
 mod store;
 #[cfg(test)]

@@ -1,16 +1,6 @@
-//! The replicas of the engine: how many follow, and what the others have. The id of each run of a server.
-
-use std::sync::atomic::{AtomicU64, Ordering};
+//! The replicas of the engine: how many follow, and what the others have.
 
 use super::store::Keys;
-
-/// Each run of a server in this process has another id.
-static RUNS: AtomicU64 = AtomicU64::new(1);
-
-/// The id of a run that begins now.
-pub(crate) fn next_run() -> u64 {
-    RUNS.fetch_add(1, Ordering::Relaxed)
-}
 
 pub(crate) struct Replicas {
     /// How many have each write as soon as it is made.

@@ -15,12 +15,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::clock::Clock;
-use super::commands::is;
 use super::data::{Data, Kind};
 use super::random::Lrand48;
-use super::replicas::next_run;
 use super::reply::{Bytes, ErrorReply};
-use super::resp_server::SERVER_VERSION;
+use super::server_run::ServerRun;
 
 pub(crate) const WRONG_TYPE: &str =
     "WRONGTYPE Operation against a key holding the wrong kind of value";
@@ -62,14 +60,8 @@ pub(crate) struct Store {
     /// The keys that the running script may use, if it may not use others.
     pub(crate) declared: Option<Declared>,
     random: Lrand48,
-    /// The number of this run of the server.
-    run: u64,
-    /// When it began, by the server's clock. A new engine counts as having run for long.
-    since_us: i64,
+    run: ServerRun,
 }
-
-/// How long a new engine counts as having run.
-const LONG_US: i64 = 1_000_000_000_000;
 
 /// The keys that the caller of a script has declared, and the words for others.
 #[derive(Debug)]
@@ -91,39 +83,26 @@ impl Store {
             commands_run: BTreeMap::new(),
             declared: None,
             random: Lrand48::default(),
-            run: next_run(),
-            since_us: now_us - LONG_US,
+            run: ServerRun::of_old(now_us),
         }
     }
 
     /// Another server takes over, which has run for as long.
     pub(crate) fn is_another(&mut self) {
-        self.run = next_run();
+        self.run = self.run.of_another();
     }
 
     /// Another run of the server begins.
     pub(crate) fn runs_anew(&mut self) {
-        self.is_another();
-        self.since_us = self.clock.now_us();
+        self.run = ServerRun::from(self.clock.now_us());
     }
 
-    /// The id of this run. Each restart and each failover begins another one.
     pub(crate) fn run_id(&self) -> String {
-        format!("{:040x}", self.run)
+        self.run.id()
     }
 
-    /// The reply to INFO: one section, or both that the engine has.
     pub(crate) fn info(&self, section: Option<&[u8]>) -> String {
-        let (run_id, up_s) = (self.run_id(), (self.now_us - self.since_us) / 1_000_000);
-        let server = format!(
-            "# Server\r\nredis_version:{SERVER_VERSION}\r\nrun_id:{run_id}\r\nuptime_in_seconds:{up_s}\r\n"
-        );
-        let replication = format!("# Replication\r\nrole:master\r\nmaster_replid:{run_id}\r\n");
-        match section {
-            Some(section) if is(section, "server") => server,
-            Some(section) if is(section, "replication") => replication,
-            _ => format!("{server}\r\n{replication}"),
-        }
+        self.run.info(self.now_us, section)
     }
 
     /// A number below `below`. Every engine returns the same sequence.

@@ -21,6 +21,7 @@ const LAYERS: [&[&str]; 4] = [
         "clock",
         "durability",
         "error",
+        "failover",
         "fencing",
         "holder",
         "lease",

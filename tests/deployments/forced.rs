@@ -11,7 +11,9 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use leasehold::settings::{Durability, Failover};
-use leasehold::{Client, Ended, Error, FencingToken, HoldState, Lease, Lock, LockGuard};
+use leasehold::{
+    Client, Ended, Error, FencingToken, HoldState, Lease, Lock, LockGuard, LossReason,
+};
 use leasehold_testbed::{Cluster, LIMIT, Shape, eventually};
 use tokio::time::{Instant, sleep, timeout};
 
@@ -133,8 +135,6 @@ struct Counts {
     believed: AtomicU64,
     refused: AtomicU64,
     not_durable: AtomicU64,
-    /// Holds that were lost though their clients live.
-    lost: AtomicU64,
     highest: AtomicI64,
 }
 
@@ -144,6 +144,8 @@ struct Run {
     counts: Counts,
     doubles: Mutex<Vec<[Arc<Section>; 2]>>,
     faults: Mutex<Vec<Error>>,
+    /// Holds that were lost though their clients live.
+    lost: Mutex<Vec<LossReason>>,
     /// When a replica was last promoted, until somebody who asked later got a lock and kept it.
     promoted: Mutex<Option<Instant>>,
     /// How long that took.
@@ -174,8 +176,8 @@ impl Run {
             if let Ok(section) = Arc::try_unwrap(section) {
                 match section.guard.unlock().await {
                     Ok(()) => self.kept(asked, granted),
-                    Err(Error::Lost { .. }) => {
-                        self.counts.lost.fetch_add(1, SeqCst);
+                    Err(Error::Lost { reason, .. }) => {
+                        self.lost.lock().expect("no panic").push(reason);
                     }
                     Err(error) => self.failed(error),
                 }
@@ -293,11 +295,8 @@ async fn forced(
     let faults = run.faults.lock().expect("no panic");
     assert!(faults.is_empty(), "{faults:#?}");
     if matches!(setting, Setting::Reclaim) {
-        assert_eq!(
-            run.counts.lost.load(SeqCst),
-            0,
-            "a healthy holder lost its lock"
-        );
+        let lost = run.lost.lock().expect("no panic");
+        assert!(lost.is_empty(), "healthy holders lost locks: {lost:?}");
     }
     show(setting, done, doubles, &run);
     doubles
@@ -332,14 +331,14 @@ async fn replace_by_force(cluster: &Cluster, lag: Duration, run: &Run) {
 )]
 fn show(setting: Setting, failovers: usize, doubles: usize, run: &Run) {
     let counts = &run.counts;
-    let [acquired, believed, refused, not_durable, lost] = [
+    let [acquired, believed, refused, not_durable] = [
         &counts.acquired,
         &counts.believed,
         &counts.refused,
         &counts.not_durable,
-        &counts.lost,
     ]
     .map(|count| count.load(SeqCst));
+    let lost = run.lost.lock().expect("no panic").len();
     eprintln!(
         "{setting:?}: {failovers} failovers, {acquired} acquisitions, {doubles} double holds, {believed} of \
          them believed, {refused} works refused, {not_durable} not durable, {lost} lost, new owners after at most \
