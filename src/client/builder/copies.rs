@@ -35,10 +35,10 @@ impl ClientBuilder {
     ///
     /// # Errors
     ///
-    /// [`connect`](Self::connect) fails with [`ConfigError::OutOfRange`] unless there are 1 to 1,000 replicas. Taking
-    /// another kind of lock, a permit or a hold of another client fails with [`ConfigError::Setting`], before anything is
-    /// sent. While no session lasts, and while former holders may come back, an acquisition fails with a retryable error
-    /// at the end of its wait.
+    /// [`connect`](Self::connect) fails with [`ConfigError::OutOfRange`](crate::ConfigError::OutOfRange) unless there are
+    /// 1 to 1,000 replicas. Taking another kind of lock, a permit or a hold of another client fails with
+    /// [`ConfigError::Setting`](crate::ConfigError::Setting), before anything is sent. While no session lasts, and while
+    /// former holders may come back, an acquisition fails with a retryable error at the end of its wait.
     ///
     /// # Redis cost
     ///
