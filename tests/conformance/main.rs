@@ -144,6 +144,7 @@ leasehold_testbed::behaviours! {
         a_call_runs_only_on_the_primary_that_it_means,
         a_session_moves_only_to_a_later_primary,
         a_hold_that_comes_back_replaces_what_was_released,
+        what_was_released_before_it_was_brought_does_not_come_back,
     }
     contention {
         two_values_exclude_each_other,

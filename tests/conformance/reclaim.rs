@@ -85,6 +85,25 @@ async fn new_owners_are_let_in_as_soon_as_all_have_come() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_hold_outlives_a_failover_whose_answer_is_lost() {
+    let redis = EmbeddedRedis::new();
+    let clients = [client(&redis).await, client(&redis).await];
+    goes_behind(&redis, &clients.each_ref()).await;
+    let guards = [
+        clients[0].lock("x").lock().await.unwrap(),
+        clients[1].lock("y").lock().await.unwrap(),
+    ];
+    // One of them brings its hold, and does not hear that it has arrived.
+    redis.lose_next_reply();
+    fails_over(&redis);
+    sleep(ms(2 * LEASE)).await;
+    for guard in guards {
+        assert_eq!(guard.state(), HoldState::Held);
+        guard.unlock().await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_dead_client_is_waited_for_as_long_as_a_session() {
     let redis = EmbeddedRedis::new();
     let (one, dead) = (client(&redis).await, client(&redis).await);
@@ -223,12 +242,16 @@ async fn other_kinds_and_holds_of_others_are_refused_before_anything_is_sent() {
 
 /// Runs a script as a client would, on the primary that is there.
 fn run(bed: &Bed, script: &str, keys: &[&str], args: &[&str]) -> Vec<String> {
-    let (_, text, _) = scripts()
-        .into_iter()
-        .find(|(name, ..)| *name == script)
-        .unwrap();
     let count = keys.len().to_string();
-    bed.list(&[&["EVAL", text, &count], keys, args].concat())
+    bed.list(&[&["EVAL", text(script), &count], keys, args].concat())
+}
+
+fn text(script: &str) -> &'static str {
+    let all = scripts().into_iter();
+    all.map(|(name, text, _)| (name, text))
+        .find(|(name, _)| *name == script)
+        .unwrap()
+        .1
 }
 
 const REGISTRATIONS: &str = "leasehold_reclaim:{x}";
@@ -306,6 +329,27 @@ pub(crate) async fn a_session_moves_only_to_a_later_primary(bed: Bed) {
         ["verified", &here, "5", "1"],
         "its registration has ended"
     );
+}
+
+pub(crate) async fn what_was_released_before_it_was_brought_does_not_come_back(bed: Bed) {
+    bed.command(&["HSET", REGISTRATIONS, "marker", FORMER, "number", "4"]);
+    let release = text("reclaim_release");
+    // The primary has the first hold, and lacks the second.
+    bed.command(&["HSET", "x", "me:1", "1"]);
+    for owner in ["me:1", "me:2"] {
+        let args = ["c", "PUBLISH", "0", owner];
+        let call = [&["EVAL", release, "2", "x", REGISTRATIONS], &args[..]].concat();
+        assert_eq!(bed.number(&call), 0, "released");
+    }
+    let holds = [
+        "me:1", "1", "5000", "me:2", "1", "5000", "me:3", "1", "5000",
+    ];
+    let args = [&["me", "60000", "4", "abcd", "1"][..], &holds].concat();
+    let keys = [REGISTRATIONS, "x", "x", "y{x}"];
+    run(&bed, "reclaim_verify", &keys, &args);
+    assert!(!bed.exists("x"));
+    assert_eq!(bed.list(&["HGETALL", "y{x}"]), ["me:3", "1"]);
+    assert!(bed.left(REGISTRATIONS) > 0, "it expires");
 }
 
 pub(crate) async fn a_hold_that_comes_back_replaces_what_was_released(bed: Bed) {

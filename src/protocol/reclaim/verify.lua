@@ -13,8 +13,13 @@
 -- released, or whose client does not trust it any more, because the caller trusts its own.
 local registrations, client, session_ms, here = KEYS[1], ARGV[1], tonumber(ARGV[2]), identity()
 local number, is_open = number_of(registrations, here)
-if is_open or (ARGV[3] ~= '' and ARGV[4] ~= here and number <= tonumber(ARGV[3])) then
+local is_back = is_open and redis.call('hexists', registrations, 'back:' .. client) == 1
+if (is_open and not is_back) or (ARGV[3] ~= '' and ARGV[4] ~= here and number <= tonumber(ARGV[3])) then
   return elsewhere(registrations, here)
+end
+-- This client has come already. Its holds are here, and nothing was granted to it since.
+if is_back then
+  return { 'verified', here, number, 1 }
 end
 local now = now_ms()
 if redis.call('hget', registrations, 'grace') ~= here then
@@ -27,10 +32,12 @@ if redis.call('hget', registrations, 'grace') ~= here then
 end
 for i = 2, #KEYS do
   local owner, holds, lease_ms = ARGV[3 * i], ARGV[3 * i + 1], tonumber(ARGV[3 * i + 2])
-  local left_ms = redis.call('hexists', KEYS[i], owner) == 1 and redis.call('pttl', KEYS[i]) or 0
-  redis.call('del', KEYS[i])
-  redis.call('hset', KEYS[i], owner, holds)
-  redis.call('pexpire', KEYS[i], math.max(left_ms, lease_ms))
+  if redis.call('hexists', registrations, 'gone:' .. owner) == 0 then
+    local left_ms = redis.call('hexists', KEYS[i], owner) == 1 and redis.call('pttl', KEYS[i]) or 0
+    redis.call('del', KEYS[i])
+    redis.call('hset', KEYS[i], owner, holds)
+    redis.call('pexpire', KEYS[i], math.max(left_ms, lease_ms))
+  end
 end
 redis.call('pexpire', registrations, 8 * session_ms)
 if ARGV[5] ~= '1' then
@@ -56,5 +63,10 @@ is_over = is_over or now - tonumber(redis.call('hget', registrations, 'began')) 
 if is_over then
   redis.call('hset', registrations, 'marker', here, 'number', number)
   redis.call('hdel', registrations, 'grace', 'began')
+  for i = 1, #known, 2 do
+    if string.sub(known[i], 1, 5) == 'gone:' then
+      redis.call('hdel', registrations, known[i])
+    end
+  end
 end
 return { 'verified', here, number, is_over and 1 or 0 }

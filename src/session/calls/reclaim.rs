@@ -207,8 +207,8 @@ impl Sessions {
         })
     }
 
-    /// A primary has answered about a session that was suspended.
-    pub(crate) fn resume(&self, key: &Arc<str>, told: &Told, now: Moment) {
+    /// A primary has answered about a session that was suspended. False if it must be asked again.
+    pub(crate) fn resume(&self, key: &Arc<str>, told: &Told, now: Moment) -> bool {
         self.at(key, |session| {
             let lasts = session.lasts(now);
             if told.done && lasts {
@@ -220,7 +220,8 @@ impl Sessions {
                 .is_some_and(|of| of.identity == told.primary.identity);
             session.suspended = lasts && !is_the_one;
             session.must_verify = !told.is_open || session.suspended;
-        });
+            !session.must_verify
+        })
     }
 
     /// What a call says that means the primary of a session.

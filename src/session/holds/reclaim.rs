@@ -12,7 +12,7 @@ use tokio::time::{Instant, timeout};
 
 use super::Holds;
 use crate::durability::Durability;
-use crate::protocol::reclaim::{self, Kept, Others, Primary, Told};
+use crate::protocol::reclaim::{self, Kept, Others, Primary};
 use crate::session::calls::reclaim::{Task, Trust};
 use crate::session::hold::Hold;
 use crate::session::retry::Retry;
@@ -71,7 +71,7 @@ async fn work(holds: &Holds, copies: Durability, key: Arc<str>) -> Arc<str> {
     loop {
         let failed = match holds.task(&key) {
             Task::Register(meant) => holds.register(&key, copies, meant.as_ref()).await.is_err(),
-            Task::Verify => !holds.verify(&key).await.is_ok_and(|told| told.is_open),
+            Task::Verify => !holds.verify(&key).await.unwrap_or(false),
             Task::Wait(_) | Task::Nothing => return key,
         };
         if failed {
@@ -146,10 +146,10 @@ impl Holds {
         }
     }
 
-    /// Tells the primary that is there now what this client holds under a session.
+    /// Tells the primary that is there now what this client holds under a session. False if it must be told again.
     ///
     /// Suspends the session first: what was granted before is in the watchdog's table or does not count.
-    async fn verify(&self, key: &Arc<str>) -> Result<Told, CallError> {
+    async fn verify(&self, key: &Arc<str>) -> Result<bool, CallError> {
         let (calls, length) = (&self.calls, self.calls.settings.lease);
         let session = calls.sessions.suspend(key, calls.now());
         let kept = session
@@ -180,8 +180,7 @@ impl Holds {
                 break told;
             }
         };
-        calls.sessions.resume(key, &told, calls.now());
-        Ok(told)
+        Ok(calls.sessions.resume(key, &told, calls.now()))
     }
 
     /// What this client holds under a session, with the longest time for which it may trust that.
