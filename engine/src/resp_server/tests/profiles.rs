@@ -258,12 +258,10 @@ async fn login_ends_the_connection_unless_it_is_renewed() {
 
 #[tokio::test(start_paused = true)]
 async fn role_and_replication_are_those_of_a_primary() {
-    let (_redis, _dialer, mut raw) = dial(Profile::REDIS);
+    let (redis, _dialer, mut raw) = dial(Profile::REDIS);
     raw.asks(&["ROLE"], "*3\r\n$6\r\nmaster\r\n:0\r\n*0\r\n")
         .await;
-    raw.asks(
-        &["INFO", "replication"],
-        "$28\r\n# Replication\r\nrole:master\r\n\r\n",
-    )
-    .await;
+    let id = redis.run_id();
+    let told = format!("$84\r\n# Replication\r\nrole:master\r\nmaster_replid:{id}\r\n\r\n");
+    raw.asks(&["INFO", "replication"], &told).await;
 }
