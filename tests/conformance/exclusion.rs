@@ -325,7 +325,7 @@ pub(crate) async fn the_sides_of_a_lock_follow_the_same_rule(bed: Bed) {
 
 pub(crate) async fn every_end_of_a_hold_is_reported(bed: Bed) {
     let (client, elsewhere) = (
-        &bed.client_with_lease(bed.lease(3000)).await,
+        &bed.client_with_lease(bed.lease(400)).await,
         &bed.client().await,
     );
     for_each_kind(async |kind| {
