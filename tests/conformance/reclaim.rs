@@ -247,11 +247,8 @@ fn run(bed: &Bed, script: &str, keys: &[&str], args: &[&str]) -> Vec<String> {
 }
 
 fn text(script: &str) -> &'static str {
-    let all = scripts().into_iter();
-    all.map(|(name, text, _)| (name, text))
-        .find(|(name, _)| *name == script)
-        .unwrap()
-        .1
+    let mut all = scripts().into_iter();
+    all.find(|(name, ..)| *name == script).unwrap().1
 }
 
 const REGISTRATIONS: &str = "leasehold_reclaim:{x}";

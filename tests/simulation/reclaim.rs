@@ -14,6 +14,7 @@ use parking_lot::Mutex;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
+use crate::number;
 use crate::plan::{ms, name_of};
 
 const CLIENTS: usize = 4;
@@ -37,6 +38,12 @@ fn run(seed: u64) -> Result<u64, String> {
     runtime.expect("a runtime").block_on(world(seed))
 }
 
+async fn connected(redis: &EmbeddedRedis) -> Client {
+    let reclaim = Failover::Reclaim { replicas: 1 };
+    let builder = redis.builder().lease(LEASE).failover(reclaim);
+    builder.connect().await.expect("a client")
+}
+
 async fn world(seed: u64) -> Result<u64, String> {
     let mut rng = Rng::with_seed(seed);
     let redis = EmbeddedRedis::new();
@@ -48,9 +55,7 @@ async fn world(seed: u64) -> Result<u64, String> {
     let mut users = JoinSet::new();
     let mut clients = Vec::new();
     for _ in 0..CLIENTS {
-        let reclaim = Failover::Reclaim { replicas: 1 };
-        let builder = redis.builder().lease(LEASE).failover(reclaim);
-        let client = builder.connect().await.expect("a client");
+        let client = connected(&redis).await;
         for _ in 0..USERS {
             let (client, inside) = (client.clone(), inside.clone());
             let (faults, taken, mut rng) = (faults.clone(), taken.clone(), rng.fork());
@@ -77,14 +82,7 @@ async fn world(seed: u64) -> Result<u64, String> {
     users.shutdown().await;
     inside.lock().iter_mut().for_each(Vec::clear);
     let others = redis.links().iter().filter(|link| link.is_alive()).count();
-    let reclaim = Failover::Reclaim { replicas: 1 };
-    let last = redis
-        .builder()
-        .lease(LEASE)
-        .failover(reclaim)
-        .connect()
-        .await
-        .expect("a client");
+    let last = connected(&redis).await;
     for name in 0..NAMES {
         let lock = last.lock(name_of(name));
         let taking = timeout(RECOVERY, lock.lock()).await;
@@ -189,11 +187,6 @@ async fn strike(redis: &EmbeddedRedis, rng: &mut Rng) {
 
 #[test]
 fn former_holders_come_first() {
-    let number = |name: &str| {
-        std::env::var(name)
-            .ok()
-            .map(|text| text.parse().expect("a number"))
-    };
     let seeds = match number("LEASEHOLD_SEED") {
         Some(seed) => seed..seed + 1,
         None => 0..number("LEASEHOLD_SEEDS").unwrap_or(200),
