@@ -96,7 +96,7 @@ pub(crate) enum KeyWords {
 pub(crate) fn key_words(name: &[u8]) -> KeyWords {
     match name.to_ascii_lowercase().as_slice() {
         b"ping" | b"echo" | b"time" | b"publish" | b"spublish" | b"pubsub" | b"dbsize"
-        | b"flushall" | b"keys" | b"scan" => KeyWords::None,
+        | b"flushall" | b"info" | b"keys" | b"scan" => KeyWords::None,
         b"del" | b"exists" => KeyWords::All,
         _ => KeyWords::First,
     }
