@@ -1,7 +1,10 @@
 //! How several locks as one end: a lost member, a closed client, a caller that leaves.
 
 use futures::FutureExt;
-use leasehold::{Client, Ended, Error, HoldState, Lease, Lock, LockGuard, LossReason, Owner};
+use leasehold::test_util::Reply;
+use leasehold::{
+    Client, EmbeddedRedis, Ended, Error, HoldState, Lease, Lock, LockGuard, LossReason, Owner,
+};
 use leasehold_testbed::{Bed, assert_lost, eventually, holds, ms, timed, waiting};
 use tokio::time::{Instant, sleep};
 
@@ -320,4 +323,27 @@ pub(crate) async fn a_quorum_that_cannot_be_taken_looks_locked(bed: Bed) {
     held.remove(0).unlock().await.unwrap();
     assert!(!quorum.is_locked().await.unwrap(), "a, d and e are free");
     assert_eq!(quorum.remaining_lease().await.unwrap(), None);
+}
+
+/// The member that did not answer in time ends with the outer guard, and the others go on.
+#[tokio::test(start_paused = true)]
+async fn a_quorum_re_entered_without_a_slow_member_has_not_ended() {
+    let servers = NAMES.map(|_| EmbeddedRedis::new());
+    let mut members = Vec::new();
+    for server in &servers {
+        members.push(server.builder().connect().await.unwrap().lock("x"));
+    }
+    let outer = Lock::quorum(members).lock().await.unwrap();
+    let holds = |server: &EmbeddedRedis| server.command(&["EXISTS", "x"]).unwrap() == Reply::Int(1);
+    assert!(servers.iter().all(holds));
+    servers[0].delay(ms(100));
+    let inner = outer.reenter().await.unwrap();
+    let mut ended = Box::pin(outer.ended());
+    outer.unlock().await.unwrap();
+    eventually("the slow member ends", async || !holds(&servers[0])).await;
+    assert!(servers[1..].iter().all(holds));
+    assert_eq!(inner.state(), HoldState::Held);
+    assert!(ended.as_mut().now_or_never().is_none());
+    inner.unlock().await.unwrap();
+    assert_eq!(timed("ended", ended).await.0, Ended::Released);
 }

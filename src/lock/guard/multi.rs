@@ -102,17 +102,15 @@ impl MultiGuard {
         lost.get(spare).copied()
     }
 
+    /// Resolves when too few members are left, with the end of the one that was needed. A member may end alone, because
+    /// a guard that re-enters may lack it.
     pub(crate) fn ended(&self) -> impl Future<Output = Ended> + Send + 'static {
-        let mut ends: FuturesUnordered<_> =
-            self.guards.iter().map(LockGuard::ended_later).collect();
-        let mut spare = self.guards.len() - self.required;
+        let ends: FuturesUnordered<_> = self.guards.iter().map(LockGuard::ended_later).collect();
+        let mut decisive = ends.skip(self.guards.len() - self.required);
         async move {
-            loop {
-                match ends.next().await {
-                    Some(Ended::Lost(_)) if spare > 0 => spare -= 1,
-                    Some(ended) => return ended,
-                    None => std::future::pending().await,
-                }
+            match decisive.next().await {
+                Some(ended) => ended,
+                None => std::future::pending().await,
             }
         }
     }

@@ -332,8 +332,11 @@ impl Calls {
                 return Err(error);
             }
             self.sessions.due.notify_one();
-            let late = |_| CallError::NotApplied(Fault("no session began in time".into()));
-            timeout_at(limit, attempted).await.map_err(late)?;
+            if timeout_at(limit, attempted).await.is_err() {
+                let latest = self.sessions.at(&key, |session| session.error.clone());
+                let late = || CallError::NotApplied(Fault("no session began in time".into()));
+                return Err(latest.unwrap_or_else(late));
+            }
         }
     }
 
