@@ -131,6 +131,10 @@ pub(super) async fn ask_aside(
             Ok(Answer::Granted(hold)) => {
                 let share = HoldShare::granted(handle, request, &hold);
                 holds.lose_if_closed(&hold);
+                let Some(share) = share.unless_moved() else {
+                    attempt = Attempt::new(holds, request);
+                    continue;
+                };
                 count(&holds.calls.counters.acquired_at_once);
                 return Ok(Some(share));
             }
@@ -188,12 +192,16 @@ impl<'a> QueueSlot<'a> {
                     if share.hold().loss().is_some() {
                         return Ok(Outcome::Again);
                     }
-                    self.left = true;
                     // Renewals and re-entry begin only here, once the caller really has the hold.
                     // Pick it up before arming the watchdog, which does not renew it until then.
-                    if share.hold().pick_up() {
+                    // The thread that handed it over may not have noted it in the table yet.
+                    if share.hold().pick_up() || holds.calls.settings.failover.is_some() {
                         holds.watchdog.arm(share.hold(), None);
                     }
+                    let Some(share) = share.unless_moved() else {
+                        return Ok(Outcome::Again);
+                    };
+                    self.left = true;
                     self.request.proofs.add(share.hold());
                     holds.describe(share.hold(), self.request.description.as_ref());
                     count(&holds.calls.counters.handed_over);
@@ -355,6 +363,9 @@ impl<'a> QueueSlot<'a> {
         self.left = true;
         let share = HoldShare::granted(self.handle, self.request, hold);
         holds.lose_if_closed(hold);
+        let Some(share) = share.unless_moved() else {
+            return Outcome::Again;
+        };
         count(if yielded == Yielded::Not && !self.queued {
             &holds.calls.counters.acquired_at_once
         } else {

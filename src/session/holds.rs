@@ -115,14 +115,6 @@ impl Holds {
         closed
     }
 
-    /// A session is suspended before the holds under it are looked for. So either they are found, or this function sees
-    /// that the session has moved.
-    pub(super) fn lose_if_moved(&self, hold: &Arc<Hold>) {
-        if self.calls.has_moved_since(&hold.resource, hold.session()) {
-            self.lose(hold, LossReason::Gone);
-        }
-    }
-
     /// Waits until this client's own releases of a key are over that have begun by now, within
     /// `limit` and a command's timeout. So a lock whose guard was dropped is free for the next
     /// caller of this client, and for its questions.

@@ -60,6 +60,7 @@ mod queue_expiry;
 mod queue_places;
 mod read_write;
 mod reclaim;
+mod reclaim_races;
 mod reentry;
 mod refusal;
 mod restore;
