@@ -5,14 +5,17 @@
 //! Redis has the fields of one lock and its lease. Calls and replies travel for any time, arrive in any order, or are
 //! lost. Redis executes a call when it arrives ([`Step::Execute`]). The client of a call cannot see when that was.
 //!
-//! A client has one acquisition at a time. Each uses a new field. While it asks, it may repeat the call with the same
-//! field, because a call that is executed twice changes nothing. If it gives up, the field is *undone*: a release is
-//! sent, and repeated until a reply comes. The next acquisition does not wait for the calls of the former one.
+//! A client has one acquisition at a time, and each uses a new field. In the library, one client has many at a time: each
+//! of them is a client here. While it asks, it may repeat the call with the same field: at most, the lease gets longer. If
+//! it gives up, the field is *undone*: a release is sent, and repeated until a reply comes. The next acquisition waits for
+//! that reply, but for no other call that still travels. A call that arrives after the undo may take the lock for nobody.
+//! So the release may be sent again later ([`Step::ReleaseAgain`]); otherwise the lease ends it.
 //!
 //! # What holders trust
 //!
-//! A grant or a renewal counts from the moment when its call was sent. So a client stops trusting its hold before Redis frees
-//! it. A hold that has ended at its deadline, or that Redis does not know, stays lost.
+//! A grant or a renewal counts from the moment when its call was sent. So a client stops trusting its hold no later than
+//! Redis frees it. A hold that has reached its deadline, or that a renewal did not find, is lost for good. Its client may
+//! release it at any time. The library does so at once.
 //!
 //! A hold may be handed over to the next waiter of the client, with its field and its deadline. But not when a
 //! release of the field has been sent.
@@ -20,8 +23,8 @@
 //! # Replays
 //!
 //! `trace.rs` replays what clients really did with the same steps. There, time is in milliseconds, and nobody knows when
-//! Redis executed a call. So a lease has a span of possible ends ([`Rest`]): it counts from any moment between now and
-//! the sending of the call. Where the model is explored, both ends are the same.
+//! Redis executed a call. The lease began at some moment between the sending of the call and now, so it has an earliest
+//! and a latest end ([`Rest`]). Where the model is explored, both are the same.
 
 use std::collections::BTreeSet;
 
@@ -65,9 +68,9 @@ pub(crate) struct Plain {
     pub(crate) acquisitions: Vec<u32>,
     /// In steps of time.
     pub(crate) lease: Span,
-    /// Calls and replies of one client that travel at the same time.
+    /// At most so many calls and replies of one client travel at the same time.
     pub(crate) travelling: usize,
-    /// How often a hold is handed over.
+    /// At most so often a hold is handed over.
     pub(crate) hand_overs: u32,
     /// Set in a replay: by how much the clocks and their readings may differ.
     pub(crate) replays: Option<Span>,
@@ -90,7 +93,7 @@ pub(crate) struct Message {
     pub(crate) reply: Option<bool>,
     /// The lease that it asks for.
     pub(crate) lease: Span,
-    /// The time since the call was sent, up to its lease.
+    /// The time since the call was sent. It stops at the lease, because older calls are all alike.
     pub(crate) age: Span,
     /// Which call it is, in a replay.
     pub(crate) number: u64,
@@ -110,7 +113,8 @@ pub(crate) enum Phase {
     Asking,
     /// Granted, and the time until the deadline. Without time it is lost.
     Holding(Span),
-    /// Given up, lost or released: what Redis has is to be removed. The time until the deadline that it had.
+    /// Given up, lost or released: what Redis has is to be removed. The time until the deadline of the hold: 0 if it was
+    /// given up or lost.
     Leaving(Span),
 }
 
@@ -132,7 +136,7 @@ pub(crate) struct State {
     pub(crate) lease: Rest,
     pub(crate) messages: BTreeSet<Message>,
     pub(crate) processes: Vec<Process>,
-    /// Clients and acquisitions that have lost their hold.
+    /// Clients and acquisitions whose deadline has passed, and whose release is not answered.
     pub(crate) lost: BTreeSet<(Client, u32)>,
 }
 
@@ -182,7 +186,7 @@ impl Plain {
         Some(())
     }
 
-    /// The lease that a call gives if it is executed by now.
+    /// The lease that a call gives if it was executed at some moment until now.
     fn given(&self, call: &Message) -> Rest {
         let (early, noise) = self
             .replays
@@ -218,7 +222,7 @@ impl Plain {
         });
     }
 
-    /// Replies that change nothing are dropped, and ages that nobody asks for are not kept, so that there are fewer states.
+    /// Drops replies that change nothing, and sets ages to 0 that no rule reads, so that there are fewer states.
     fn forget_what_does_not_count(&self, state: &mut State) {
         if self.replays.is_some() {
             return;
@@ -344,7 +348,8 @@ impl Plain {
         Some(())
     }
 
-    /// A renewal of a hold, or of one that is being left.
+    /// A renewal of a hold, or of one whose release may be on its way: one thread may collect what is due while another
+    /// one releases it.
     pub(crate) fn may_renew(process: &Process) -> Option<()> {
         matches!(process.phase, Phase::Holding(_) | Phase::Leaving(_)).then_some(())
     }

@@ -6,6 +6,7 @@
 //!
 //! It judges each key by itself, of every kind of lock that has one holder: re-entrant, fair, fenced, string, and each
 //! lock of a multi or quorum lock. An acquisition may be refused at any time, because others may be queued before it.
+//! Locks with several holders, and permits, are judged by what their holders may trust (`shared.rs`).
 //!
 //! # What it cannot judge
 //!
@@ -17,6 +18,7 @@
 pub mod coverage;
 mod reader;
 mod replay;
+mod shared;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -26,8 +28,12 @@ use serde::{Deserialize, Serialize};
 use coverage::Transition;
 pub use reader::Reader;
 use replay::Replay;
+use shared::Shared;
 
 use crate::plain::Span;
+
+/// Longer than any run, in milliseconds. Sums of it fit.
+const FOR_EVER: Span = Span::MAX / 4;
 
 /// What happened to one key.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -60,6 +66,9 @@ pub enum Said {
         field: String,
         /// The lease that it asks for, in milliseconds.
         lease: Span,
+        /// The write hold under which it reads, if any.
+        #[serde(default)]
+        under: String,
     },
     /// The reply came: the lock was granted, or the field was there.
     Answered {
@@ -115,8 +124,14 @@ pub enum Answer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Asked {
-    /// The lock.
+    /// A lock with one holder.
     Acquire,
+    /// The read side of a lock.
+    Read,
+    /// The write side.
+    Write,
+    /// Permits.
+    Permits,
     /// A longer lease.
     Renew,
     /// To end the hold.
@@ -162,22 +177,64 @@ pub fn judge(mut history: Vec<Entry>, noise: Span) -> Verdict {
     }
     let mut verdict = Verdict::default();
     for ((_, key), entries) in keys {
-        let mut replay = Replay::of(&entries, noise);
-        let wrong = entries.iter().enumerate().find_map(|(at, entry)| {
-            let step = replay.step(entry);
-            step.err().map(|why| (at, why))
-        });
+        let wrong = if entries.iter().any(Entry::is_of_several) {
+            let mut shared = Shared::of(noise);
+            let wrong = first_wrong(&entries, |entry| shared.step(entry));
+            verdict.grants += shared.grants;
+            verdict.believed += shared.believed;
+            wrong
+        } else {
+            let mut replay = Replay::of(&entries, noise);
+            let wrong = first_wrong(&entries, |entry| replay.step(entry));
+            verdict.grants += replay.grants;
+            verdict.believed += replay.believed;
+            verdict.walked.append(&mut replay.walked);
+            verdict.states = verdict.states.max(replay.most);
+            wrong
+        };
         verdict.allowed += wrong.map_or(entries.len(), |(at, _)| at);
-        verdict.grants += replay.grants;
-        verdict.believed += replay.believed;
-        verdict.walked.append(&mut replay.walked);
-        verdict.states = verdict.states.max(replay.most);
         verdict.rejected.extend(wrong.map(|(at, why)| {
             let steps = entries[at.saturating_sub(30)..=at].to_vec();
             Rejected { key, steps, why }
         }));
     }
     verdict
+}
+
+/// The first entry that is wrong, and why.
+fn first_wrong(
+    entries: &[Entry],
+    mut step: impl FnMut(&Entry) -> Result<(), &'static str>,
+) -> Option<(usize, &'static str)> {
+    entries.iter().enumerate().find_map(|(at, entry)| {
+        let step = step(entry);
+        step.err().map(|why| (at, why))
+    })
+}
+
+impl Entry {
+    /// Several may have such a lock, or such permits.
+    fn is_of_several(&self) -> bool {
+        matches!(
+            self.said,
+            Said::Sent {
+                kind: Asked::Read | Asked::Write | Asked::Permits,
+                ..
+            }
+        )
+    }
+}
+
+impl Verdict {
+    /// What is not allowed, in words.
+    pub fn disallowed(&self) -> Option<String> {
+        let told = self
+            .rejected
+            .iter()
+            .map(|rejected| format!("not allowed: {rejected}"));
+        let told: String = told.collect();
+        (!told.is_empty()).then_some(told)
+    }
 }
 
 impl fmt::Display for Rejected {

@@ -93,11 +93,13 @@ impl Calls {
         count(&self.counters.calls);
         let sent = Instant::now();
         let told = self.settings.telemetry.history.sends(&call);
-        let (call, meant) = self.guarded(call)?;
-        let reply = self.transport.call(lane, call).await;
-        let reply = match &meant {
-            Some(meant) => self.sessions.checked(meant, reply),
-            None => reply,
+        let reply = match self.guarded(call) {
+            Ok((call, None)) => self.transport.call(lane, call).await,
+            Ok((call, Some(meant))) => {
+                let reply = self.transport.call(lane, call).await;
+                self.sessions.checked(&meant, reply)
+            }
+            Err(error) => Err(error),
         };
         told.answered(&reply);
         if lane == Lane::Caller && matches!(reply, Ok(_) | Err(CallError::Refused(_))) {

@@ -158,6 +158,8 @@ async fn restore_once(
                 name: resource.name.clone(),
             },
         })?;
+    let history = &holds.calls.settings.telemetry.history;
+    history.restores(&resource.key, &hold.field);
     // CANCEL: the text gave the hold to this client, so dropping the share releases it.
     let share = HoldShare::granted(handle, request, &hold).unless_closed()?;
     request.observer.asks();

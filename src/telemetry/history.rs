@@ -67,7 +67,7 @@ pub enum What {
         /// Until when.
         until: Instant,
     },
-    /// A hold is left to whoever gets its text.
+    /// A hold is left to whoever gets its text, or taken by its text.
     HandedOn {
         /// The key of the lock.
         key: Arc<str>,
@@ -112,11 +112,22 @@ impl History {
         });
         Told(told)
     }
+
+    /// A hold is taken by its text, which others may have too.
+    pub(crate) fn restores(&self, key: &Arc<str>, field: &Arc<str>) {
+        let Some(sink) = &self.0 else { return };
+        sink.handed_on(key, field);
+    }
 }
 
 impl Sink {
     fn write(&self, at: Instant, what: What) {
         call_out(|| (self.write)(Event { at, what }));
+    }
+
+    fn handed_on(&self, key: &Arc<str>, field: &Arc<str>) {
+        let (key, field) = (key.clone(), field.clone());
+        self.write(now(), What::HandedOn { key, field });
     }
 }
 
@@ -164,8 +175,7 @@ impl OfHold {
 
     pub(crate) fn handed_on(&self, key: &Arc<str>, field: &Arc<str>) {
         let Some(sink) = self.sink() else { return };
-        let (key, field) = (key.clone(), field.clone());
-        sink.write(now(), What::HandedOn { key, field });
+        sink.handed_on(key, field);
     }
 
     fn sink(&self) -> Option<&Sink> {

@@ -18,6 +18,8 @@ impl History {
     pub(crate) fn sends(&self, _: &Call) -> Told {
         Told
     }
+
+    pub(crate) fn restores(&self, _: &Arc<str>, _: &Arc<str>) {}
 }
 
 impl Told {

@@ -9,19 +9,48 @@ use leasehold::test_util::{ErrorReply, Reply, scripts};
 use leasehold::{Client, ClientBuilder, EmbeddedRedis, Error, blocking};
 use tokio::time::Instant;
 
-use crate::{Borrowed, Outside, PROFILES, SOON, eventually, ms, wait_until};
+use crate::{Borrowed, Histories, Outside, PROFILES, SOON, eventually, ms, wait_until};
 
 /// How a suite makes its connections to a URL.
 pub type Connect = fn(&str) -> ClientBuilder;
 
 /// The engine or servers of one test, with a view of Redis from outside.
+///
+/// The specification judges what its clients do ([`behaviours!`](crate::behaviours)).
 #[derive(Debug)]
-pub enum Bed {
+pub struct Bed {
+    pub place: Place,
+    histories: Histories,
+    /// Which of several independent servers it is.
+    number: usize,
+}
+
+#[derive(Debug)]
+pub enum Place {
     Server(Box<Borrowed>, Connect),
     Embedded(EmbeddedRedis),
 }
 
+/// Commands that change nothing.
+const READS: &[&str] = &[
+    "CLIENT", "CONFIG", "EXISTS", "GET", "HEXISTS", "HGET", "HGETALL", "HKEYS", "HLEN", "INFO",
+    "KEYS", "LLEN", "LRANGE", "PTTL", "PUBLISH", "PUBSUB", "SCAN", "SCARD", "SMEMBERS", "SPUBLISH",
+    "TIME", "TTL", "TYPE", "ZCARD", "ZRANGE", "ZSCORE",
+];
+
 impl Bed {
+    pub fn on(place: Place) -> Self {
+        Bed {
+            place,
+            histories: Histories::default(),
+            number: 0,
+        }
+    }
+
+    pub fn of(engine: &EmbeddedRedis) -> Self {
+        Bed::on(Place::Embedded(engine.clone()))
+    }
+
     /// The deployment that `LEASEHOLD_DEPLOYMENT` names: `cluster`, `sentinel`, or a single server
     /// if it is not set.
     pub fn server() -> Self {
@@ -30,17 +59,17 @@ impl Bed {
 
     /// The same for clients with another kind of connection.
     pub fn server_through(connect: Connect) -> Self {
-        Bed::Server(Box::new(Borrowed::take()), connect)
+        Bed::on(Place::Server(Box::new(Borrowed::take()), connect))
     }
 
     /// The engine. With paused time every instant is exact. `LEASEHOLD_PROFILE` names one of the [`PROFILES`].
     pub fn embedded() -> Self {
         let Ok(name) = std::env::var("LEASEHOLD_PROFILE") else {
-            return Bed::Embedded(EmbeddedRedis::new());
+            return Bed::of(&EmbeddedRedis::new());
         };
         let profile = PROFILES.iter().find(|profile| profile.name == name);
         let profile = profile.unwrap_or_else(|| panic!("no profile is called {name}"));
-        Bed::Embedded(EmbeddedRedis::with_profile(*profile))
+        Bed::of(&EmbeddedRedis::with_profile(*profile))
     }
 
     /// An engine that knows all scripts, so that each call is one request.
@@ -53,15 +82,20 @@ impl Bed {
     }
 
     pub fn is_embedded(&self) -> bool {
-        matches!(self, Bed::Embedded(_))
+        matches!(self.place, Place::Embedded(_))
     }
 
     /// Another, independent bed of the same kind.
     #[must_use]
     pub fn another(&self) -> Self {
-        match self {
-            Bed::Server(_, connect) => Bed::server_through(*connect),
-            Bed::Embedded(_) => Bed::embedded(),
+        let another = match &self.place {
+            Place::Server(_, connect) => Bed::server_through(*connect),
+            Place::Embedded(_) => Bed::embedded(),
+        };
+        Bed {
+            histories: self.histories.clone(),
+            number: self.histories.another_server(),
+            ..another
         }
     }
 }
@@ -69,14 +103,28 @@ impl Bed {
 /// Clients.
 impl Bed {
     pub fn builder(&self) -> ClientBuilder {
-        match self {
+        self.judged(self.unjudged())
+    }
+
+    /// A client of which the specification does not hear: its clock is one of its own.
+    pub fn unjudged(&self) -> ClientBuilder {
+        match &self.place {
             // Generous timeouts, because the machine may stall while the client connects or reads a
             // reply.
-            Bed::Server(server, connect) => connect(&server.url())
+            Place::Server(server, connect) => connect(&server.url())
                 .connect_timeout(SOON)
                 .command_timeout(SOON / 2),
-            Bed::Embedded(engine) => engine.builder(),
+            Place::Embedded(engine) => engine.builder(),
         }
+    }
+
+    /// The specification judges what the client does, too.
+    pub fn judged(&self, builder: ClientBuilder) -> ClientBuilder {
+        builder.history(self.histories.of_client(self.number))
+    }
+
+    pub fn histories(&self) -> &Histories {
+        &self.histories
     }
 
     /// Without polls within a test, so that waiters depend on messages.
@@ -190,24 +238,43 @@ impl Bed {
 impl Bed {
     /// Runs a command and returns its reply as text; `nil` if it is empty.
     pub fn command(&self, words: &[&str]) -> String {
-        match self {
-            Bed::Server(server, _) => text_of(&server.command(words)),
-            Bed::Embedded(engine) => text(engine.command(words)),
+        self.noted(words, || match &self.place {
+            Place::Server(server, _) => text_of(&server.command(words)),
+            Place::Embedded(engine) => text(engine.command(words)),
+        })
+    }
+
+    /// Runs a command, and notes that no client has done what it does.
+    fn noted<T>(&self, words: &[&str], run: impl FnOnce() -> T) -> T {
+        let (name, others) = words.split_first().expect("a command");
+        let (histories, since) = (&self.histories, Instant::now());
+        let done = run();
+        if READS.contains(name) {
+            return done;
         }
+        let mut keys = histories.keys(self.number);
+        if *name != "FLUSHALL" {
+            keys.retain(|key| others.contains(&key.as_str()));
+        }
+        histories.forgot(since, self.number, keys.clone());
+        if !["DEL", "FLUSHALL"].contains(name) {
+            histories.changed(since, self.number, keys);
+        }
+        done
     }
 
     /// The texts of a reply that is a list.
     pub fn list(&self, words: &[&str]) -> Vec<String> {
-        match self {
-            Bed::Server(server, _) => {
+        self.noted(words, || match &self.place {
+            Place::Server(server, _) => {
                 let reply = server.command(words);
                 reply.array().iter().map(text_of).collect()
             }
-            Bed::Embedded(engine) => match engine.command(words) {
+            Place::Embedded(engine) => match engine.command(words) {
                 Ok(Reply::Array(parts)) => parts.into_iter().map(text).collect(),
                 other => panic!("{words:?} gave {other:?}"),
             },
-        }
+        })
     }
 
     pub fn number(&self, words: &[&str]) -> i64 {
@@ -241,9 +308,9 @@ impl Bed {
 
     /// Publishes a message like a release.
     pub fn publish(&self, channel: &str, message: &str) {
-        match self {
-            Bed::Server(server, _) => server.publish(channel, message),
-            Bed::Embedded(engine) => {
+        match &self.place {
+            Place::Server(server, _) => server.publish(channel, message),
+            Place::Embedded(engine) => {
                 let profile = engine.profile();
                 let publish = if profile.is_some_and(|profile| profile.is_cluster) {
                     "SPUBLISH"
@@ -257,9 +324,9 @@ impl Bed {
 
     /// The channels that have subscribers.
     pub fn channels(&self) -> Vec<String> {
-        match self {
-            Bed::Server(server, _) => server.channels(),
-            Bed::Embedded(engine) => {
+        match &self.place {
+            Place::Server(server, _) => server.channels(),
+            Place::Embedded(engine) => {
                 let all = engine.listeners().into_iter();
                 let heard = all.filter(|(_, listeners)| *listeners > 0);
                 heard.map(|(channel, _)| channel).collect()
@@ -269,9 +336,9 @@ impl Bed {
 
     /// The number of scripts that clients have run.
     pub fn calls(&self) -> u64 {
-        match self {
-            Bed::Server(server, _) => Outside::of(&**server).calls("evalsha"),
-            Bed::Embedded(engine) => engine.scripts_run().values().sum(),
+        match &self.place {
+            Place::Server(server, _) => Outside::of(&**server).calls("evalsha"),
+            Place::Embedded(engine) => engine.scripts_run().values().sum(),
         }
     }
 
@@ -284,25 +351,25 @@ impl Bed {
 
     /// Stops all replies for good.
     pub fn fail(&mut self) {
-        match self {
-            Bed::Server(server, _) => server.kill(),
-            Bed::Embedded(engine) => engine.cut(),
+        match &mut self.place {
+            Place::Server(server, _) => server.kill(),
+            Place::Embedded(engine) => engine.cut(),
         }
     }
 
     /// Stops all replies until [`resume`](Bed::resume), without closing connections.
     pub fn pause(&self) {
-        match self {
-            Bed::Server(server, _) => server.pause(),
-            Bed::Embedded(engine) => engine.pause(),
+        match &self.place {
+            Place::Server(server, _) => server.pause(),
+            Place::Embedded(engine) => engine.pause(),
         }
     }
 
     /// Executes what was sent in the meantime.
     pub fn resume(&self) {
-        match self {
-            Bed::Server(server, _) => server.resume(),
-            Bed::Embedded(engine) => engine.resume(),
+        match &self.place {
+            Place::Server(server, _) => server.resume(),
+            Place::Embedded(engine) => engine.resume(),
         }
     }
 }

@@ -34,6 +34,8 @@ mod deployment;
 #[cfg(feature = "locks")]
 mod exceptions;
 #[cfg(feature = "locks")]
+mod histories;
+#[cfg(feature = "locks")]
 mod hold;
 #[cfg(feature = "locks")]
 mod kind;
@@ -55,7 +57,7 @@ mod waiting;
 
 pub use authority::{Authority, Issued};
 #[cfg(feature = "locks")]
-pub use bed::{Bed, Connect, connected};
+pub use bed::{Bed, Connect, Place, connected};
 #[cfg(feature = "locks")]
 pub use behaviours::{On, task, thread};
 pub use certificate::Certificate;
@@ -67,6 +69,8 @@ pub use deployment::slots::{SLOTS, keyslot};
 pub use deployment::{Borrowed, Deployment, Line};
 #[cfg(feature = "locks")]
 pub use exceptions::on_profile;
+#[cfg(feature = "locks")]
+pub use histories::{Histories, NOISE};
 #[cfg(feature = "locks")]
 pub use hold::{
     assert_free, assert_lost, holds, lost, no_expiry, release, take_and_release, take_turn,

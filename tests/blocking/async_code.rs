@@ -7,7 +7,7 @@ use std::thread;
 
 use leasehold::Lease;
 use leasehold::blocking::Client;
-use leasehold_testbed::{Bed, SOON};
+use leasehold_testbed::{Bed, Place, SOON};
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::Instant;
 
@@ -137,13 +137,14 @@ pub(crate) fn the_runtime_of_an_async_client_may_end(bed: &Bed) {
                 }
             });
             let ended = Instant::now();
-            runtime.shutdown_background();
+            // Ends all threads of the runtime, which would otherwise serve the waiter for a moment more.
+            runtime.shutdown_timeout(SOON);
             guard.unlock().unwrap();
             let waited = waiting.join().unwrap();
             assert!(ended.elapsed() < SOON, "{:?}", ended.elapsed());
-            match bed {
-                Bed::Server(..) => waited.expect("it gets the lock").unlock().unwrap(),
-                Bed::Embedded(_) => drop(waited.expect_err("nothing answers any more")),
+            match &bed.place {
+                Place::Server(..) => waited.expect("it gets the lock").unlock().unwrap(),
+                Place::Embedded(_) => drop(waited.expect_err("nothing answers any more")),
             }
         });
     }

@@ -8,7 +8,9 @@ use futures::FutureExt;
 use leasehold::settings::LocalHandover;
 use leasehold::test_util::{Delay, Faults};
 use leasehold::{Client, Error, Lease, Lock, LossReason};
-use leasehold_testbed::{Bed, assert_free, assert_lost, connected, eventually, ms, timed, waiting};
+use leasehold_testbed::{
+    Bed, Place, assert_free, assert_lost, connected, eventually, ms, timed, waiting,
+};
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep};
 
@@ -258,7 +260,7 @@ pub(crate) async fn other_clients_get_their_turn_where_waiters_ask(bed: Bed) {
 )]
 async fn get_their_turn(bed: &Bed, make: fn(&Client) -> Lock, lease: Lease, hands_over: bool) {
     let (busy, other) = (bed.client().await, bed.client_without_polls().await);
-    if let Bed::Embedded(engine) = bed {
+    if let Place::Embedded(engine) = &bed.place {
         // The client that has just had its turn is always the nearer one, so it must wait on
         // purpose.
         let far = Faults {
@@ -497,7 +499,7 @@ pub(crate) async fn a_warm_channel_that_is_used_again_is_kept(bed: Bed) {
 /// that do not want the lock.
 #[tokio::test(start_paused = true)]
 async fn a_try_without_waiting_keeps_no_channel_warm() {
-    let bed = Bed::Embedded(Bed::engine());
+    let bed = Bed::of(&Bed::engine());
     let (a, b) = (bed.client().await, bed.client().await);
     for wait in [None, Some(ms(50)), Some(Duration::ZERO)] {
         let guard = a.lock("x").lock().await.unwrap();
@@ -523,7 +525,7 @@ async fn a_try_without_waiting_keeps_no_channel_warm() {
 /// On a subscribed channel no release is missed, so one refusal is enough before the waiter sleeps.
 #[tokio::test(start_paused = true)]
 async fn on_a_warm_channel_a_waiter_asks_once() {
-    let bed = Bed::Embedded(Bed::engine());
+    let bed = Bed::of(&Bed::engine());
     let (a, b) = (bed.client().await, bed.client_without_polls().await);
     for asks in [2, 1] {
         let guard = a.lock("x").lock().await.unwrap();

@@ -21,7 +21,7 @@ pub(crate) const SEEDS: std::ops::Range<u64> = 0..8;
 /// An engine, and a second client whose link is watched.
 pub(crate) struct Testbed {
     pub(crate) redis: EmbeddedRedis,
-    rival: Client,
+    pub(crate) rival: Client,
     pub(crate) client: Client,
     pub(crate) link: LinkControl,
     seed: u64,
@@ -70,7 +70,7 @@ impl Testbed {
     }
 
     /// How many acquisitions the server has run.
-    fn asked(&self) -> u64 {
+    pub(crate) fn asked(&self) -> u64 {
         let runs = self.redis.scripts_run();
         ["lock_acquire", "fair_acquire"]
             .iter()

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use leasehold::test_util::LinkControl;
 use leasehold::{Client, ClientBuilder};
-use leasehold_testbed::{Bed, Line, SOON};
+use leasehold_testbed::{Bed, Line, Place, SOON};
 
 /// The connection of one client.
 pub(crate) enum FaultyConnection {
@@ -18,16 +18,19 @@ impl FaultyConnection {
         bed: &Bed,
         settings: impl Fn(ClientBuilder) -> ClientBuilder,
     ) -> (Client, FaultyConnection) {
-        match bed {
-            Bed::Server(server, connect) => {
+        match &bed.place {
+            Place::Server(server, connect) => {
                 let line = server.line();
                 // As in the bed: connecting is not what a test is about.
                 let builder = connect(line.url()).connect_timeout(SOON);
-                let client = settings(builder).connect().await.unwrap();
+                let client = settings(bed.judged(builder)).connect().await.unwrap();
                 (client, FaultyConnection::Line(Box::new(line)))
             }
-            Bed::Embedded(engine) => {
-                let client = settings(engine.builder()).connect().await.unwrap();
+            Place::Embedded(engine) => {
+                let client = settings(bed.judged(engine.builder()))
+                    .connect()
+                    .await
+                    .unwrap();
                 let link = engine.links().pop().expect("the client's link");
                 (client, FaultyConnection::Link(link))
             }

@@ -1,7 +1,7 @@
 //! The identity of a client, and whether its server answers.
 
 use leasehold::{Error, Lease};
-use leasehold_testbed::{Bed, connected, ms};
+use leasehold_testbed::{Bed, Place, connected, ms};
 
 pub(crate) async fn every_owner_text_begins_with_the_id_of_its_client(bed: Bed) {
     let (one, other) = (bed.client().await, bed.client().await);
@@ -28,7 +28,7 @@ pub(crate) async fn connections_are_called_as_they_shall_be(bed: Bed) {
     let client = bed.client().await;
     let named = bed.builder().name("billing@pod-7").connect().await.unwrap();
     // The embedded engine has no list.
-    if let Bed::Server(server, _) = &bed {
+    if let Place::Server(server, _) = &bed.place {
         // In a cluster, the client has connections to each master.
         let masters = if server.is_cluster() { 3 } else { 1 };
         for name in [

@@ -132,7 +132,7 @@ async fn a_late_copy_of_a_change_counts_once() {
             let before = run();
             sleep_until(broken + LATE + ms(100)).await;
             came += run() - before;
-            let bed = Bed::Embedded(testbed.redis.clone());
+            let bed = Bed::of(&testbed.redis);
             assert_eq!(bed.command(&["GET", "n"]), number, "{what}, seed {seed}");
         }
         assert!((1..8).contains(&came), "{what}: {came} came late");
@@ -159,7 +159,7 @@ async fn a_dropped_change_that_comes_late_is_done_once_at_most() {
             semaphore.add_permits(1).await.unwrap();
         }
         sleep(LATE).await;
-        let bed = Bed::Embedded(testbed.redis.clone());
+        let bed = Bed::of(&testbed.redis);
         let permits = bed.number(&["GET", "n"]);
         assert!([3, 103].contains(&permits), "seed {seed}: {permits}");
         assert_eq!(replies(&bed), 1);

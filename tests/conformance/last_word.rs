@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures::future::try_join_all;
 use leasehold::test_util::{Delay, Faults};
 use leasehold::{EmbeddedRedis, Error, Lease};
-use leasehold_testbed::{Bed, Kind, SOON, eventually, ms, timed, waiting};
+use leasehold_testbed::{Bed, Kind, Place, SOON, eventually, ms, timed, waiting};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::faulty_connection::FaultyConnection;
@@ -14,10 +14,10 @@ use crate::for_each_kind::for_each_exclusive_kind;
 
 /// The wait, and when the lock is released. On a busy machine neither may be late.
 const fn times(bed: &Bed) -> [Duration; 2] {
-    match bed {
-        Bed::Server(..) => [ms(6000), ms(0)],
+    match &bed.place {
+        Place::Server(..) => [ms(6000), ms(0)],
         // No heartbeat comes in between.
-        Bed::Embedded(_) => [ms(1400), ms(1300)],
+        Place::Embedded(_) => [ms(1400), ms(1300)],
     }
 }
 

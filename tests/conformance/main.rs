@@ -56,6 +56,7 @@ mod permits;
 mod ping_only;
 mod polled_late;
 mod polling_locks;
+mod predicted;
 mod queue_expiry;
 mod queue_places;
 mod read_write;

@@ -5,7 +5,7 @@ use leasehold::test_util::Reply;
 use leasehold::{
     Client, EmbeddedRedis, Ended, Error, HoldState, Lease, Lock, LockGuard, LossReason, Owner,
 };
-use leasehold_testbed::{Bed, assert_lost, eventually, holds, ms, timed, waiting};
+use leasehold_testbed::{Bed, Place, assert_lost, eventually, holds, ms, timed, waiting};
 use tokio::time::{Instant, sleep};
 
 use crate::multi::{NAMES, settled, there};
@@ -174,9 +174,9 @@ pub(crate) async fn a_client_that_closes_ends_the_wait_for_another_ones_lock(bed
 /// ended.
 pub(crate) async fn a_longest_hold_ends_a_quorum(bed: Bed) {
     // The leases exceed the tolerance for lateness, which is larger on a busy machine.
-    let (lease, longest) = match bed {
-        Bed::Server(..) => (ms(12_000), ms(6000)),
-        Bed::Embedded(_) => (ms(300), ms(250)),
+    let (lease, longest) = match &bed.place {
+        Place::Server(..) => (ms(12_000), ms(6000)),
+        Place::Embedded(_) => (ms(300), ms(250)),
     };
     let mut clients = Vec::new();
     for _ in NAMES {

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use leasehold::{Client, Ended, Error, Lease, LossReason, PermitExpirableSemaphore};
-use leasehold_testbed::{Bed, eventually, ms, timed};
+use leasehold_testbed::{Bed, Place, eventually, ms, timed};
 use tokio::time::{Instant, sleep};
 
 use crate::semaphores::in_vain;
@@ -92,9 +92,9 @@ pub(crate) async fn a_late_copy_of_an_acquisition_changes_nothing(bed: Bed) {
 
 pub(crate) async fn permits_that_lost_one_of_them_are_lost(bed: Bed) {
     // Longer than the tolerance for lateness, which is larger on a busy machine.
-    let lease = match bed {
-        Bed::Server(..) => ms(9000),
-        Bed::Embedded(_) => ms(300),
+    let lease = match &bed.place {
+        Place::Server(..) => ms(9000),
+        Place::Embedded(_) => ms(300),
     };
     let client = bed.client_with_lease(lease).await;
     let semaphore = set(&client, 3).await;

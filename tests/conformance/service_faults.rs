@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use leasehold::settings::Durability;
 use leasehold::{EmbeddedRedis, Ended, Error, HoldState, Lease, LockGuard, LossReason};
-use leasehold_testbed::{Bed, eventually, ms, release, soon, timed};
+use leasehold_testbed::{Bed, Place, eventually, ms, release, soon, timed};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::faulty_connection::FaultyConnection;
@@ -19,9 +19,9 @@ pub(crate) async fn a_call_whose_reply_is_lost_may_have_taken_the_lock(bed: Bed)
     release(client.lock("a").lock().await).await;
     let lock = client.lock("a");
     let asks = tokio::spawn(async move { lock.try_lock_now(Lease::Renewed).await });
-    match &bed {
-        Bed::Embedded(redis) => redis.lose_next_reply(),
-        Bed::Server(..) => {
+    match &bed.place {
+        Place::Embedded(redis) => redis.lose_next_reply(),
+        Place::Server(..) => {
             connection.lose_replies();
             eventually("it runs", async || bed.exists("a")).await;
             connection.reconnect();
@@ -36,7 +36,7 @@ pub(crate) async fn a_call_whose_reply_is_lost_may_have_taken_the_lock(bed: Bed)
 }
 
 pub(crate) async fn a_grant_with_too_few_copies_is_refused_and_undone(bed: Bed) {
-    if let Bed::Embedded(redis) = &bed {
+    if let Place::Embedded(redis) = &bed.place {
         redis.set_replicas(0);
     }
     // More replicas than any deployment of these tests has.

@@ -16,7 +16,6 @@
 mod cases;
 mod connection;
 mod frozen;
-mod histories;
 mod kind;
 mod lasting;
 mod latch;

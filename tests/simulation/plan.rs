@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use leasehold::test_util::Delay;
+use leasehold_testbed::NOISE;
 
 use crate::kind::{Cast, Kind};
 
@@ -213,6 +214,12 @@ impl Plan {
     /// the shortest lease.
     pub(crate) fn drift(&self) -> Duration {
         self.lease / 200
+    }
+
+    /// By how many milliseconds the clocks of servers and clients may differ within a lease.
+    pub(crate) fn noise(&self) -> u32 {
+        let drift = if self.drifts { in_ms(self.drift()) } else { 0 };
+        u32::try_from(drift).expect("a part of a lease") + NOISE
     }
 }
 

@@ -9,7 +9,6 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::Seed;
-use crate::histories::disallowed;
 use crate::kind::Kind;
 use crate::plan::{Plan, Weather, ms, us};
 use crate::watchdog::Watchdog;
@@ -46,8 +45,8 @@ pub(crate) fn run(seed: Seed) -> Outcome {
         world.start(&mut *workload).await;
         world.play(&mut *workload).await;
         let ledger = &world.ledger;
-        let verdict = world.histories.verdict(&world.plan);
-        let disallowed = disallowed(&verdict);
+        let verdict = world.histories.verdict(world.plan.noise());
+        let disallowed = verdict.disallowed();
         Outcome {
             violation: ledger.verdict().or_else(|| disallowed.clone()),
             disallowed,

@@ -2,11 +2,9 @@
 
 use leasehold::test_util::{Delay, Faults, scripts};
 use leasehold::{EmbeddedRedis, HoldState};
-use leasehold_specification::trace::judge;
-use leasehold_testbed::eventually;
-use tokio::time::sleep;
+use leasehold_testbed::{Histories, NOISE, eventually};
+use tokio::time::{Instant, sleep};
 
-use crate::histories::{Histories, NOISE, disallowed};
 use crate::plan::{ms, name_of};
 
 const ON_THE_WAY: u64 = 500;
@@ -14,12 +12,12 @@ const ON_THE_WAY: u64 = 500;
 /// Two calls renew a hold, and the server forgets it between them.
 #[tokio::test(start_paused = true)]
 async fn a_hold_is_renewed_and_the_next_call_finds_it_gone() {
-    let (redis, histories) = (EmbeddedRedis::new(), Histories::new());
+    let (redis, histories) = (EmbeddedRedis::new(), Histories::default());
     // Each call is one request.
     for (name, text, _) in scripts() {
         redis.command(&["SCRIPT", "LOAD", text]).expect(name);
     }
-    let history = histories.of_client(1, 0);
+    let history = histories.of_client(0);
     let builder = redis.builder().lease(ms(30_000)).history(history);
     let client = builder.connect().await.expect("a client");
     let guard = client.lock(name_of(0)).lock().await.expect("free");
@@ -37,7 +35,7 @@ async fn a_hold_is_renewed_and_the_next_call_finds_it_gone() {
     };
     let forgets = async {
         sleep(ms(ON_THE_WAY + ON_THE_WAY / 4)).await;
-        histories.forgets(0, std::iter::once(0));
+        histories.forgot(Instant::now(), 0, [name_of(0)]);
         redis.lose(&name_of(0));
     };
     let (extended, reentered, ()) = tokio::join!(extends, reenters, forgets);
@@ -45,8 +43,8 @@ async fn a_hold_is_renewed_and_the_next_call_finds_it_gone() {
     assert!(reentered.is_err(), "it is gone");
     eventually("it is lost", async || guard.state() == HoldState::Lost).await;
 
-    let verdict = judge(histories.take(), NOISE);
-    assert_eq!(disallowed(&verdict), None);
+    let verdict = histories.verdict(NOISE);
+    assert_eq!(verdict.disallowed(), None);
     let transition = ("is renewed".to_owned(), "finds it gone".to_owned());
     assert!(verdict.walked.contains(&transition), "{:?}", verdict.walked);
 }

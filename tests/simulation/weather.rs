@@ -266,7 +266,9 @@ impl Changes {
         match which {
             Strike::Eviction => {
                 workload.forgets(world, engine, &[name]);
-                world.histories.forgets(engine, std::iter::once(name));
+                world
+                    .histories
+                    .forgot(Instant::now(), engine, [name_of(name)]);
                 server.lose(&name_of(name));
                 for key in workload.evicted_with(name, &mut self.rng) {
                     world.ledger.note(&format!("{key} is evicted"));
@@ -276,13 +278,17 @@ impl Changes {
             Strike::Restart => server.restart(Restart::WithData),
             Strike::Emptying => {
                 workload.forgets(world, engine, &names);
-                world.histories.forgets(engine, names.into_iter());
+                world
+                    .histories
+                    .forgot(Instant::now(), engine, names.into_iter().map(name_of));
                 workload.is_emptied();
                 server.restart(Restart::Empty);
             }
             Strike::ClockJump => {
                 workload.forgets(world, engine, &names);
-                world.histories.forgets(engine, names.into_iter());
+                world
+                    .histories
+                    .forgot(Instant::now(), engine, names.into_iter().map(name_of));
                 server.jump_clock(ms(self.rng.u64(1..4000)));
             }
             Strike::ScriptFlush => drop(server.command(&["SCRIPT", "FLUSH"])),

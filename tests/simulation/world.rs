@@ -8,12 +8,12 @@ use futures::future::BoxFuture;
 use leasehold::settings::LocalHandover;
 use leasehold::test_util::Gate;
 use leasehold::{Client, EmbeddedRedis};
+use leasehold_testbed::Histories;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use crate::connection::Connection;
 use crate::frozen::Frozen;
-use crate::histories::Histories;
 use crate::ledger::{Actor, Ledger};
 use crate::plan::{Plan, Weather, ms};
 use crate::user::{User, Users};
@@ -54,7 +54,7 @@ impl World {
             plan,
             engines,
             ledger,
-            histories: Histories::new(),
+            histories: Histories::default(),
             processes,
             frozen,
             over,
@@ -66,7 +66,7 @@ impl World {
         let gate = Gate::default();
         let (mut clients, mut connections) = (Vec::new(), Vec::new());
         for (number, engine) in self.engines.iter().enumerate() {
-            let history = self.histories.of_client(self.processes.len(), number);
+            let history = self.histories.of_client(number);
             let builder = engine
                 .builder()
                 .lease(self.plan.lease)

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use leasehold::history::{Event, Value, What};
 
-use super::{Answer, Asked, Entry, Said};
+use super::{Answer, Asked, Entry, FOR_EVER, Said};
 use crate::plain::Span;
 
 /// Reads the events of one client of one server.
@@ -18,9 +18,20 @@ pub struct Reader {
     zero: Instant,
     /// The calls that are not answered yet.
     calls: BTreeMap<u64, (Reply, Vec<Arc<str>>)>,
-    /// Keys of locks with one holder.
+    /// The keys of locks and semaphores that were asked for.
     keys: BTreeSet<Arc<str>>,
 }
+
+/// The ends of the names of scripts that change holds and are not modelled.
+const UNMODELLED: [&str; 7] = [
+    "force_release",
+    "linger",
+    "take_over",
+    "semaphore_keep",
+    "permit_update",
+    "permit_expire",
+    "count_set",
+];
 
 /// How the reply of a script is to be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +40,8 @@ enum Reply {
     Grant,
     /// Of an acquisition of several locks: the number of the one that another holder has, or an array.
     Grants,
+    /// Of an acquisition of permits: nothing if they were granted.
+    Permits,
     /// One number for each hold: 1 if it is there.
     Each,
     /// Nothing if the hold is gone.
@@ -37,8 +50,15 @@ enum Reply {
     Any,
 }
 
-/// A call about some keys: what it asks for, the field and the lease of each key.
-type Asks = Vec<(Arc<str>, Asked, Arc<str>, Span)>;
+/// What a call asks for about one key.
+struct Ask {
+    key: Arc<str>,
+    kind: Asked,
+    field: Arc<str>,
+    lease: Span,
+    /// The write hold under which it reads, or nothing.
+    under: Arc<str>,
+}
 
 impl Reader {
     /// Of this client and this server.
@@ -81,14 +101,13 @@ impl Reader {
                 let trusted = Said::Trusted {
                     hold,
                     field: field.to_string(),
-                    left: Span::try_from(left).unwrap_or(Span::MAX),
+                    left: Span::try_from(left).map_or(FOR_EVER, |left| left.min(FOR_EVER)),
                 };
                 self.of_lock(&key, trusted).into_iter().collect()
             }
             What::HandedOn { key, field } => {
                 let field = field.to_string();
-                let entry = self.of_lock(&key, Said::HandedOn { field });
-                entry.into_iter().collect()
+                vec![(key.to_string(), Said::HandedOn { field })]
             }
         };
         let (client, server) = (self.client, self.server);
@@ -115,31 +134,28 @@ impl Reader {
         call: u64,
         (script, keys, args): (&'static str, &[Arc<str>], &[Arc<str>]),
     ) -> Vec<(String, Said)> {
-        if ["force_release", "linger", "take_over"]
-            .iter()
-            .any(|end| script.ends_with(end))
-        {
-            return vec![(keys[0].to_string(), Said::Unmodelled)];
+        if UNMODELLED.iter().any(|end| script.ends_with(end)) {
+            let changed = |key: &Arc<str>| (key.to_string(), Said::Unmodelled);
+            return keys.iter().map(changed).collect();
         }
         let Some((reply, asks)) = asks_of(script, keys, args) else {
             return Vec::new();
         };
-        // Read/write locks are renewed by the same script.
         let acquired = asks
             .iter()
-            .filter(|(_, asked, ..)| *asked == Asked::Acquire);
-        self.keys.extend(acquired.map(|(key, ..)| key.clone()));
-        let keys = asks.iter().map(|(key, ..)| key.clone()).collect();
+            .filter(|ask| !matches!(ask.kind, Asked::Renew | Asked::Release));
+        self.keys.extend(acquired.map(|ask| ask.key.clone()));
+        let keys = asks.iter().map(|ask| ask.key.clone()).collect();
         self.calls.insert(call, (reply, keys));
-        let said = |(at, (key, kind, field, lease)): (usize, (Arc<str>, Asked, Arc<str>, Span))| {
-            let (call, field) = (number_of(call, at), field.to_string());
+        let said = |(at, ask): (usize, Ask)| {
             let sent = Said::Sent {
-                call,
-                kind,
-                field,
-                lease,
+                call: number_of(call, at),
+                kind: ask.kind,
+                field: ask.field.to_string(),
+                lease: ask.lease,
+                under: ask.under.to_string(),
             };
-            self.of_lock(&key, sent)
+            self.of_lock(&ask.key, sent)
         };
         asks.into_iter().enumerate().filter_map(said).collect()
     }
@@ -165,6 +181,7 @@ impl Reply {
     fn read(self, reply: &Value, at: usize) -> Answer {
         let is_yes = match (self, reply) {
             (Reply::Grant, reply) => matches!(reply, Value::Nil | Value::Array(_)),
+            (Reply::Permits, reply) => *reply == Value::Nil,
             (Reply::Grants, reply) => matches!(reply, Value::Array(_)),
             (Reply::Each, Value::Array(each)) => each.get(at) == Some(&Value::Int(1)),
             (Reply::There, reply) => *reply != Value::Nil,
@@ -174,43 +191,94 @@ impl Reply {
     }
 }
 
-/// What a script asks for, if it is one of a lock with one holder. `src/protocol` has the scripts.
-fn asks_of(script: &str, keys: &[Arc<str>], args: &[Arc<str>]) -> Option<(Reply, Asks)> {
-    let number = |at: usize| args[at].parse().expect("a number");
-    let one =
-        |asked, field: usize, lease| vec![(keys[0].clone(), asked, args[field].clone(), lease)];
-    let asks = match script {
-        "lock_acquire" | "fenced_acquire" | "string_acquire" => {
-            (Reply::Grant, one(Asked::Acquire, 0, number(1)))
+/// What a script asks for, if it is about holds. `src/protocol` has the scripts.
+fn asks_of(script: &str, keys: &[Arc<str>], args: &[Arc<str>]) -> Option<(Reply, Vec<Ask>)> {
+    let ask = |key: &Arc<str>, kind, field: usize, lease| Ask {
+        key: key.clone(),
+        kind,
+        field: args[field].clone(),
+        lease,
+        under: Arc::from(""),
+    };
+    let takes = |kind, field: usize| {
+        (
+            Reply::Grant,
+            vec![ask(&keys[0], kind, field, span(&args[field + 1]))],
+        )
+    };
+    let extends = || {
+        (
+            Reply::There,
+            vec![ask(&keys[0], Asked::Renew, 0, span(&args[1]))],
+        )
+    };
+    let renews = |keys: Vec<&Arc<str>>| {
+        let of_hold =
+            |(at, key): (usize, &Arc<str>)| ask(key, Asked::Renew, 2 * at, span(&args[2 * at + 1]));
+        (
+            Reply::Each,
+            keys.into_iter().enumerate().map(of_hold).collect(),
+        )
+    };
+    let releases = |field: usize| (Reply::Any, vec![ask(&keys[0], Asked::Release, field, 0)]);
+    Some(match script {
+        "lock_acquire" | "fenced_acquire" | "string_acquire" => takes(Asked::Acquire, 0),
+        "fair_acquire" => takes(Asked::Acquire, 2),
+        "write_acquire" => takes(Asked::Write, 0),
+        "read_acquire" => {
+            let (reply, mut asks) = takes(Asked::Read, 0);
+            asks[0].under = args[2].clone();
+            (reply, asks)
         }
-        "fair_acquire" => (Reply::Grant, one(Asked::Acquire, 2, number(3))),
-        "lock_reenter" | "string_extend" => (Reply::There, one(Asked::Renew, 0, number(1))),
-        "lock_renew" | "string_renew" => {
-            let ask = |(at, key): (usize, &Arc<str>)| {
-                let (field, lease) = (args[2 * at].clone(), number(2 * at + 1));
-                (key.clone(), Asked::Renew, field, lease)
-            };
-            (Reply::Each, keys.iter().enumerate().map(ask).collect())
+        "semaphore_acquire" | "permit_acquire" => {
+            // Renewals name only the key of the holds.
+            let lease = span(&args[3]);
+            (
+                Reply::Permits,
+                vec![ask(&keys[1], Asked::Permits, 2, lease)],
+            )
         }
-        "lock_release" if &*args[2] == "0" => (Reply::Any, one(Asked::Release, 3, 0)),
-        "string_release" if &*args[0] == "0" => (Reply::Any, one(Asked::Release, 1, 0)),
-        "fair_release" => (Reply::Any, one(Asked::Release, 2, 0)),
+        "lock_reenter" | "string_extend" | "read_extend" => extends(),
+        "lock_renew" | "string_renew" | "semaphore_renew" | "permit_renew" => {
+            renews(keys.iter().collect())
+        }
+        "read_renew" => renews(keys.iter().step_by(2).collect()),
+        "lock_release" if &*args[2] == "0" => releases(3),
+        "string_release" if &*args[0] == "0" => releases(1),
+        "fair_release" | "read_release" | "write_release" => releases(2),
+        "semaphore_release" | "permit_release" => {
+            (Reply::Any, vec![ask(&keys[1], Asked::Release, 2, 0)])
+        }
         "multi_acquire" => (Reply::Grants, several(keys, args)),
         _ => return None,
-    };
-    Some(asks)
+    })
+}
+
+fn span(text: &str) -> Span {
+    let millis: u64 = text.parse().expect("a number");
+    Span::try_from(millis).map_or(FOR_EVER, |span| span.min(FOR_EVER))
 }
 
 /// Of `multi_acquire`: the number of the script, the field and the lease of each lock.
-fn several(keys: &[Arc<str>], args: &[Arc<str>]) -> Asks {
+fn several(keys: &[Arc<str>], args: &[Arc<str>]) -> Vec<Ask> {
     let mut at = 0;
     args.chunks_exact(3)
-        .filter_map(|lock| {
+        .map(|lock| {
             let key = keys[at].clone();
             // The fenced lock has two keys, and the last kind is that of writers.
             at += if &*lock[0] == "2" { 2 } else { 1 };
-            let lease = lock[2].parse().expect("a number");
-            (&*lock[0] != "4").then(|| (key, Asked::Acquire, lock[1].clone(), lease))
+            let kind = if &*lock[0] == "4" {
+                Asked::Write
+            } else {
+                Asked::Acquire
+            };
+            Ask {
+                key,
+                kind,
+                field: lock[1].clone(),
+                lease: span(&lock[2]),
+                under: Arc::from(""),
+            }
         })
         .collect()
 }

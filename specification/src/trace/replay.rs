@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use super::coverage::{self, Moment, Transition};
-use super::{Answer, Asked, Entry, Said};
+use super::{Answer, Asked, Entry, FOR_EVER, Said};
 use crate::plain::{Client, Field, Kind, Message, Phase, Plain, Process, Rest, Span, State};
 
 /// More states than that are too many. The published runs have a few dozen.
@@ -123,7 +123,8 @@ impl Replay {
                 kind,
                 field,
                 lease,
-            } => self.sent((entry.client, *call), *kind, field, *lease),
+                ..
+            } => self.sent((entry.client, *call), kind.into(), field, *lease),
             Said::Answered { call, answer } => self.answered((entry.client, *call), *answer),
             Said::NotRun { call } => {
                 self.calls.remove(&(entry.client, *call));
@@ -140,7 +141,7 @@ impl Replay {
             }
             Said::HandedOn { field } => {
                 self.handed_on.insert(field.clone());
-                Ok(())
+                self.others_may_end(field)
             }
             Said::Unmodelled => {
                 self.believe_for_a_lease();
@@ -154,6 +155,20 @@ impl Replay {
     fn believe_for_a_lease(&mut self) {
         let until = self.now + u64::from(self.longest_lease) + SOON;
         self.believes_until = self.believes_until.max(Some(until));
+    }
+
+    /// Whoever has the text may release the hold, or renew it.
+    fn others_may_end(&mut self, field: &str) -> Step {
+        let Some(client) = self.clients.get(field).map(|slot| slot.client) else {
+            return Ok(());
+        };
+        self.each("no state", |_, state| {
+            if state.fields.contains(&state.processes[client].field) {
+                let most = FOR_EVER;
+                state.lease = Rest { least: 0, most };
+            }
+            Some(())
+        })
     }
 
     /// What a client does depends on nothing that is not seen, so its phase is the same in all states.
@@ -327,57 +342,52 @@ impl Replay {
         client
     }
 
-    fn sent(&mut self, call: (u32, u64), kind: Asked, field: &str, lease: Span) -> Step {
+    fn sent(&mut self, call: (u32, u64), kind: Kind, field: &str, lease: Span) -> Step {
         self.longest_lease = self.longest_lease.max(lease);
         if self.done.contains(field) {
             return match kind {
-                Asked::Acquire => Err("a field is used again"),
+                Kind::Acquire => Err("a field is used again"),
                 // It removes what is not there any more.
-                Asked::Release => {
+                Kind::Release => {
                     let both = [Moment::IsReleased, Moment::RepeatsASettledRelease];
                     let [before, after] = both.map(|moment| moment.to_string());
                     self.walked.insert((before, after));
                     Ok(())
                 }
-                Asked::Renew => Ok(()),
+                Kind::Renew => Ok(()),
             };
         }
         let is_new = !self.clients.contains_key(field);
-        if is_new && kind != Asked::Acquire {
+        if is_new && kind != Kind::Acquire {
             // Taken before the history began, or by a call that the model does not have.
             return Ok(());
         }
         let client = self.client_of(field);
         let phase = self.phase(client);
         let step = match kind {
-            Asked::Acquire => self.each("asked although it holds or has left", |model, state| {
+            Kind::Acquire => self.each("asked although it holds or has left", |model, state| {
                 model.ask(state, client)
             }),
-            Asked::Renew => self.each("renewed before it was granted", |_, state| {
+            Kind::Renew => self.each("renewed before it was granted", |_, state| {
                 Plain::may_renew(&state.processes[client])
             }),
-            Asked::Release => self.each("released before it was asked for", |_, state| {
+            Kind::Release => self.each("released before it was asked for", |_, state| {
                 Plain::give_up(state, client).or_else(|| Plain::leave(state, client))
             }),
         };
         step?;
-        if kind == Asked::Release && phase == Phase::Asking {
+        if kind == Kind::Release && phase == Phase::Asking {
             self.lives(field, Some(Moment::GivesUp));
         }
         let moment = match kind {
-            Asked::Acquire => coverage::asks(phase),
-            Asked::Renew => coverage::sends_renewal(phase),
-            Asked::Release => {
+            Kind::Acquire => coverage::asks(phase),
+            Kind::Renew => coverage::sends_renewal(phase),
+            Kind::Release => {
                 let was_asking = phase == Phase::Asking;
                 coverage::sends_release(if was_asking { Phase::Leaving(0) } else { phase })
             }
         };
         self.lives(field, Some(moment));
-        let kind = match kind {
-            Asked::Acquire => Kind::Acquire,
-            Asked::Renew => Kind::Renew,
-            Asked::Release => Kind::Release,
-        };
         let answer = self.answers.get(&call).copied();
         // The model need not know a call that changed nothing.
         if answer == Some(None) || kind == Kind::Acquire && answer == Some(Some(Answer::No)) {
@@ -584,6 +594,16 @@ impl Replay {
                 state
             };
             self.states = states.into_iter().map(clear).collect();
+        }
+    }
+}
+
+impl From<&Asked> for Kind {
+    fn from(asked: &Asked) -> Self {
+        match asked {
+            Asked::Acquire | Asked::Read | Asked::Write | Asked::Permits => Kind::Acquire,
+            Asked::Renew => Kind::Renew,
+            Asked::Release => Kind::Release,
         }
     }
 }

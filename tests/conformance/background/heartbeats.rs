@@ -34,7 +34,7 @@ async fn take_fair(client: &Client, name: &str) -> LockGuard {
 #[tokio::test(start_paused = true)]
 async fn every_waiter_of_a_long_line_keeps_its_place() {
     let redis = EmbeddedRedis::new();
-    let bed = Bed::Embedded(redis.clone());
+    let bed = Bed::of(&redis);
     let client = redis.builder().fair_claim(CLAIM).connect().await.unwrap();
     let _held = take_fair(&client, "x").await;
     let waiters = 450;
@@ -57,7 +57,7 @@ async fn every_waiter_of_a_long_line_keeps_its_place() {
 #[tokio::test(start_paused = true)]
 async fn a_beat_without_an_answer_costs_nobody_a_place() {
     let redis = EmbeddedRedis::new();
-    let bed = Bed::Embedded(redis.clone());
+    let bed = Bed::of(&redis);
     let patient = redis.builder().command_timeout(Duration::from_secs(60));
     let client = patient.fair_claim(CLAIM).connect().await.unwrap();
     let link = redis.links().remove(0);

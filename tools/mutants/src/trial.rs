@@ -29,24 +29,18 @@ impl Verdict {
 }
 
 /// Two hundred worlds, without optimisation, beside other programs.
-const LIMIT_OF_JUDGE: Duration = Duration::from_secs(600);
+const LIMIT_OF_WORLDS: Duration = Duration::from_secs(600);
 /// The test of the simulation in which the specification judges alone.
-const JUDGE: &str = "the_specification_allows_what_clients_did";
+const WORLDS: &str = "the_specification_allows_what_clients_did";
+/// What these tests do on the engine is judged by the specification.
+const BEHAVIOURS: &str = "embedded::";
+/// With this variable, by the specification alone.
+const ALONE: &str = "LEASEHOLD_BY_SPECIFICATION";
 
 /// Tries the faults that have a `step`: the specification alone must find each, and say that.
 pub(crate) fn by_specification(root: &Path, patches: &[Patch], names: &[&str]) -> Result<bool> {
     let is_meant = |patch: &&Patch| {
         patch.step.is_some() && (names.is_empty() || names.contains(&patch.name.as_str()))
-    };
-    let judged = |patch: &Patch| Patch {
-        test: Test {
-            place: Place::Tests("simulation".into()),
-            name: JUDGE.into(),
-            env: Vec::new(),
-        },
-        limit: LIMIT_OF_JUDGE,
-        hangs: false,
-        ..patch.clone()
     };
     let judged: Vec<_> = patches.iter().filter(is_meant).map(judged).collect();
     if judged.is_empty() {
@@ -55,6 +49,24 @@ pub(crate) fn by_specification(root: &Path, patches: &[Patch], names: &[&str]) -
     let is_said =
         |patch: &Patch, what: &str| patch.step.as_ref().is_none_or(|step| what.contains(step));
     try_all(root, &judged.iter().collect::<Vec<_>>(), is_said)
+}
+
+/// The fault, to be found by the specification: in the history of its own test if that is judged, or else in those of
+/// two hundred worlds.
+fn judged(patch: &Patch) -> Patch {
+    let mut judged = patch.clone();
+    if patch.test.name.starts_with(BEHAVIOURS) {
+        judged.test.env.push((ALONE.into(), "1".into()));
+    } else {
+        judged.test = Test {
+            place: Place::Tests("simulation".into()),
+            name: WORLDS.into(),
+            env: Vec::new(),
+        };
+        judged.limit = LIMIT_OF_WORLDS;
+        judged.hangs = false;
+    }
+    judged
 }
 
 /// Tries all faults. True if each was found.

@@ -1,0 +1,227 @@
+//! Judges what was said about a lock that several may hold, or about permits: by what their holders may trust.
+//!
+//! A hold is certainly in Redis from the reply that granted it until the lease of the last call that was answered, counted
+//! from when that was sent, or until its release is sent. So a reply to a call that was sent and answered in the meantime
+//! must agree: nobody is granted what excludes the hold, and no renewal finds it gone. How many permits there are is not
+//! known, so permits exclude nobody here.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Answer, Asked, Entry, Said};
+use crate::plain::Span;
+
+const NANOS: u64 = 1_000_000;
+
+pub(super) struct Shared {
+    /// In nanoseconds.
+    noise: u64,
+    holds: BTreeMap<String, Hold>,
+    /// Fields that are done. None may be used again.
+    done: BTreeSet<String>,
+    /// Fields that others may use by their text.
+    handed_on: BTreeSet<String>,
+    calls: BTreeMap<(u32, u64), Call>,
+    longest_lease: Span,
+    /// What was carried out by then may be gone for any reason.
+    doubtful_until: u64,
+    pub(super) grants: usize,
+    pub(super) believed: usize,
+}
+
+struct Hold {
+    kind: Asked,
+    /// The number of the hold that is trusted.
+    number: Option<u64>,
+    /// Since when it is certainly there.
+    since: Option<u64>,
+    /// Until when it is there if nobody ends it, and nothing is forgotten.
+    until: u64,
+    has_left: bool,
+}
+
+/// A call that is not answered.
+struct Call {
+    kind: Asked,
+    field: String,
+    /// The write hold of the same owner.
+    under: String,
+    sent: u64,
+    /// Until when its lease lasts at least.
+    until: u64,
+}
+
+type Step = Result<(), &'static str>;
+
+impl Shared {
+    pub(super) fn of(noise: Span) -> Self {
+        Shared {
+            noise: u64::from(noise) * NANOS,
+            holds: BTreeMap::new(),
+            done: BTreeSet::new(),
+            handed_on: BTreeSet::new(),
+            calls: BTreeMap::new(),
+            longest_lease: 0,
+            doubtful_until: 0,
+            grants: 0,
+            believed: 0,
+        }
+    }
+
+    pub(super) fn step(&mut self, entry: &Entry) -> Step {
+        let at = entry.at;
+        if let Said::Sent { field, .. } | Said::Trusted { field, .. } = &entry.said
+            && self.handed_on.contains(field)
+        {
+            return Ok(());
+        }
+        match &entry.said {
+            Said::Sent {
+                call,
+                kind,
+                field,
+                lease,
+                under,
+            } => {
+                self.sent(at, *kind, field)?;
+                self.longest_lease = self.longest_lease.max(*lease);
+                let call = (entry.client, *call);
+                let sent = Call {
+                    kind: *kind,
+                    field: field.clone(),
+                    under: under.clone(),
+                    sent: at,
+                    until: at + u64::from(*lease) * NANOS,
+                };
+                self.calls.insert(call, sent);
+                Ok(())
+            }
+            Said::Answered { call, answer } => match self.calls.remove(&(entry.client, *call)) {
+                Some(call) => self.answered(at, &call, *answer),
+                None => Ok(()),
+            },
+            Said::NotRun { call } => {
+                self.calls.remove(&(entry.client, *call));
+                Ok(())
+            }
+            Said::Trusted { hold, field, left } => {
+                self.trusted(at, *hold, field, at + u64::from(*left) * NANOS)
+            }
+            Said::Forgets { until } => self.is_doubtful(*until),
+            Said::Replaced { until } => self.is_doubtful(until + self.lease()),
+            Said::Unmodelled => self.is_doubtful(at + self.lease()),
+            Said::HandedOn { field } => {
+                self.handed_on.insert(field.clone());
+                self.holds.remove(field);
+                Ok(())
+            }
+        }
+    }
+
+    fn lease(&self) -> u64 {
+        u64::from(self.longest_lease) * NANOS
+    }
+
+    fn is_doubtful(&mut self, until: u64) -> Step {
+        self.doubtful_until = self.doubtful_until.max(until);
+        for hold in self.holds.values_mut() {
+            hold.since = None;
+        }
+        Ok(())
+    }
+
+    fn sent(&mut self, at: u64, kind: Asked, field: &str) -> Step {
+        match kind {
+            Asked::Renew => {}
+            Asked::Release => {
+                if let Some(hold) = self.holds.get_mut(field) {
+                    hold.has_left = true;
+                } else if !self.done.contains(field) {
+                    // Somebody gives back permits of others, or some of its own.
+                    return self.is_doubtful(at + self.lease());
+                }
+            }
+            Asked::Acquire | Asked::Read | Asked::Write | Asked::Permits => {
+                if self.done.contains(field) {
+                    return Err("a field is used again");
+                }
+                let new = Hold {
+                    kind,
+                    number: None,
+                    since: None,
+                    until: 0,
+                    has_left: false,
+                };
+                let hold = self.holds.entry(field.to_owned()).or_insert(new);
+                if hold.has_left || hold.number.is_some() {
+                    return Err("asked although it holds or has left");
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn answered(&mut self, at: u64, call: &Call, answer: Answer) -> Step {
+        let is_certain = |hold: &Hold| {
+            let since = hold.since.is_some_and(|since| since <= call.sent);
+            since && !hold.has_left && hold.until >= at + self.noise
+        };
+        match (call.kind, answer) {
+            (Asked::Release, _) => {
+                self.holds.remove(&call.field);
+                self.done.insert(call.field.clone());
+                return Ok(());
+            }
+            (Asked::Renew, Answer::No) => {
+                let hold = self.holds.get(&call.field);
+                if hold.is_some_and(is_certain) {
+                    return Err("gone although nothing has ended it");
+                }
+                return Ok(());
+            }
+            (_, Answer::No) => return Ok(()),
+            (Asked::Renew, Answer::Yes) => {}
+            (_, Answer::Yes) => {
+                self.grants += 1;
+                let excludes = |(field, hold): (&String, &Hold)| {
+                    let is_other = *field != call.field && *field != call.under;
+                    let excludes = [call.kind, hold.kind]
+                        .iter()
+                        .any(|kind| [Asked::Acquire, Asked::Write].contains(kind));
+                    is_other && excludes && is_certain(hold)
+                };
+                if self.holds.iter().any(excludes) {
+                    return Err("granted although another has it");
+                }
+            }
+        }
+        let is_doubtful = call.sent <= self.doubtful_until;
+        self.believed += usize::from(is_doubtful && call.kind != Asked::Renew);
+        if let Some(hold) = self.holds.get_mut(&call.field) {
+            if !is_doubtful {
+                hold.since.get_or_insert(at);
+            }
+            hold.until = hold.until.max(call.until);
+        }
+        Ok(())
+    }
+
+    fn trusted(&mut self, at: u64, number: u64, field: &str, until: u64) -> Step {
+        let Some(hold) = self.holds.get_mut(field) else {
+            // It may have been taken over by its text.
+            return if at <= self.doubtful_until {
+                Ok(())
+            } else {
+                Err("trusted without a grant")
+            };
+        };
+        let is_next = hold.number.is_some_and(|before| before != number);
+        if is_next && hold.has_left {
+            return Err("handed over after its release, or when it was lost");
+        }
+        hold.number = Some(number);
+        if until > hold.until + self.noise {
+            return Err("trusted for longer than Redis keeps it, or after its end");
+        }
+        Ok(())
+    }
+}
