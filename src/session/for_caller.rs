@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use tokio::time::Instant;
+
 use super::Handle;
 use super::request::Request;
 use crate::error::Error;
@@ -33,7 +35,8 @@ where
             && let Err(error) = &mut done
         {
             // Boxed, because otherwise every acquisition would have space for this future.
-            Box::pin(holds.name_holder(&request.resource, error)).await;
+            let wait_ended = request.deadline().unwrap_or_else(Instant::now);
+            Box::pin(holds.name_holder(&request.resource, wait_ended, error)).await;
         }
         request.reports_end(done.as_ref().err());
         done

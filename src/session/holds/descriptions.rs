@@ -137,9 +137,14 @@ impl Holds {
         }
     }
 
-    /// Adds the current holder to a timeout error, by one call whose reply may take as long as
+    /// Adds the current holder to a timeout error, by one call whose reply may take as long after `wait_ended` as
     /// replies usually do. Leaves other errors as they are.
-    pub(crate) async fn name_holder(&self, resource: &Resource, error: &mut Error) {
+    pub(crate) async fn name_holder(
+        &self,
+        resource: &Resource,
+        wait_ended: Instant,
+        error: &mut Error,
+    ) {
         let Error::Timeout {
             by_this_client: false,
             holder: holder @ None,
@@ -148,7 +153,10 @@ impl Holds {
         else {
             return;
         };
-        let limit = Instant::now() + self.calls.grace();
+        let limit = wait_ended + self.calls.grace();
+        if limit <= Instant::now() {
+            return;
+        }
         // CANCEL: nothing was taken.
         let call = self.calls.inspect_call(resource);
         let reply = self.calls.call_until(Some(limit), call).await;
