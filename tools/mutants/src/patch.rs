@@ -23,6 +23,7 @@
 //! | `fault run` | arguments with which `leasehold-faults` detects the fault as well; several, separated by ` \| `, are tried until one does; optional |
 //! | `class` | with `fault run`: the class of faults of which this is the example |
 //! | `step` | what the specification says to a step of a history with this fault, literally; optional |
+//! | `judged` | with `step`: whose history that is. A conformance test by its full name, or `worlds`: those of the simulation. Without it, the own test |
 //! | `shows` | with `fault run`: a literal part of the reported violation; several are separated by ` \| ` |
 
 use std::path::{Path, PathBuf};
@@ -47,10 +48,29 @@ pub(crate) struct Patch {
     pub(crate) hangs: bool,
     /// How the published fault run detects the fault.
     pub(crate) fault_run: Option<FaultRun>,
-    /// What the specification says to a step.
-    pub(crate) step: Option<String>,
+    /// How the specification detects the fault.
+    pub(crate) step: Option<Step>,
     /// The files that the patch changes.
     pub(crate) files: Vec<String>,
+}
+
+/// A step of a history that the specification does not allow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Step {
+    /// What it says.
+    pub(crate) says: String,
+    pub(crate) judged: Judged,
+}
+
+/// Whose history is judged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Judged {
+    /// That of the patch's own test.
+    Own,
+    /// That of a conformance test.
+    Test(String),
+    /// Those of two hundred simulated worlds.
+    Worlds,
 }
 
 /// A test and how to run it.
@@ -129,7 +149,19 @@ fn parse(name: &str, path: &Path, text: &str) -> Result<Patch> {
     let mut must = |key: &str| take(key).ok_or(format!("it has no {key}"));
     let (fault, kind, which) = (must("fault")?, must("kind")?, must("test")?);
     let (was, env) = (take("was"), take("env").unwrap_or_default());
-    let (seconds, hangs, step) = (take("seconds"), take("hangs"), take("step"));
+    let (seconds, hangs) = (take("seconds"), take("hangs"));
+    let step = match (take("step"), take("judged")) {
+        (Some(says), judged) => Some(Step {
+            says,
+            judged: match judged {
+                None => Judged::Own,
+                Some(worlds) if worlds == "worlds" => Judged::Worlds,
+                Some(test) => Judged::Test(test),
+            },
+        }),
+        (None, None) => None,
+        (None, Some(_)) => return Err("`judged` needs a `step`".into()),
+    };
     let fault_run = match (take("fault run"), take("class"), take("shows")) {
         (Some(arguments), Some(class), Some(shows)) => {
             Some(FaultRun::parse(&arguments, class, &shows)?)

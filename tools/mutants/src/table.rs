@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use crate::patch::Patch;
+use crate::patch::{Judged, Patch, Step};
 use crate::{Result, read};
 
 pub(crate) const PAGE: &str = "docs/mutants.md";
@@ -28,6 +28,15 @@ fn filled(page: &str, patches: &[Patch]) -> Result<String> {
     let (before, rest) = page.split_once(BEGIN).ok_or_else(missing)?;
     let (_, after) = rest.split_once(END).ok_or_else(missing)?;
     Ok(format!("{before}{BEGIN}\n{}\n{END}{after}", table(patches)))
+}
+
+fn shown(step: &Step) -> String {
+    let says = &step.says;
+    match &step.judged {
+        Judged::Own => says.clone(),
+        Judged::Test(name) => format!("{says} (`{name}`)"),
+        Judged::Worlds => format!("{says} (simulated worlds)"),
+    }
 }
 
 fn table(patches: &[Patch]) -> String {
@@ -59,7 +68,8 @@ fn table(patches: &[Patch]) -> String {
             let (shows, runs) = (fault_run.shows.join("” or “"), runs.collect::<Vec<_>>());
             format!("{}: “{shows}”: {}", fault_run.class, runs.join(" or "))
         });
-        let (seen, step) = (seen.unwrap_or_default(), step.as_deref().unwrap_or(""));
+        let seen = seen.unwrap_or_default();
+        let step = step.as_ref().map_or_else(String::new, shown);
         let row = format!(
             "`{name}`: {fault} | {kind} | {place}, `{title}`{env} | {was} | {seen} | {step}"
         );
@@ -95,14 +105,17 @@ mod tests {
             fault_run: Some(
                 FaultRun::parse(RUNS, "lost wake".into(), "was held by").expect("right"),
             ),
-            step: Some("granted to two".into()),
+            step: Some(Step {
+                says: "granted to two".into(),
+                judged: Judged::Worlds,
+            }),
             files: Vec::new(),
         };
         let page = format!("a\n{BEGIN}old\n{END}\nb\n");
         let filled = filled(&page, std::slice::from_ref(&patch)).unwrap();
         let row = "| `a-fault`: It opens. | plain | simulation, `seeds_hold`, `A=1` | survived \
                    | lost wake: “was held by”: `--fault none --deployment single --seed 1` or \
-                   `--fault none --deployment five --seed 1` | granted to two |\n";
+                   `--fault none --deployment five --seed 1` | granted to two (simulated worlds) |\n";
         assert!(
             filled.starts_with("a\n") && filled.ends_with(&format!("{row}\n{END}\nb\n")),
             "{filled}"

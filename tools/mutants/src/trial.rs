@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::Result;
 use crate::copy::Copy;
-use crate::patch::{Patch, Place, Test};
+use crate::patch::{Judged, Patch, Place, Test};
 use crate::run::Outcome;
 
 /// The result of trying a fault.
@@ -32,9 +32,7 @@ impl Verdict {
 const LIMIT_OF_WORLDS: Duration = Duration::from_secs(600);
 /// The test of the simulation in which the specification judges alone.
 const WORLDS: &str = "the_specification_allows_what_clients_did";
-/// What these tests do on the engine is judged by the specification.
-const BEHAVIOURS: &str = "embedded::";
-/// With this variable, by the specification alone.
+/// With this variable, a conformance test fails only if the specification does not allow what its clients did.
 const ALONE: &str = "LEASEHOLD_BY_SPECIFICATION";
 
 /// Tries the faults that have a `step`: the specification alone must find each, and say that.
@@ -46,26 +44,30 @@ pub(crate) fn by_specification(root: &Path, patches: &[Patch], names: &[&str]) -
     if judged.is_empty() {
         return Err("no such fault has a step".into());
     }
-    let is_said =
-        |patch: &Patch, what: &str| patch.step.as_ref().is_none_or(|step| what.contains(step));
+    let is_said = |patch: &Patch, what: &str| {
+        let step = patch.step.as_ref();
+        step.is_none_or(|step| what.contains(&step.says))
+    };
     try_all(root, &judged.iter().collect::<Vec<_>>(), is_said)
 }
 
-/// The fault, to be found by the specification: in the history of its own test if that is judged, or else in those of
-/// two hundred worlds.
+/// The fault, to be found by the specification alone.
 fn judged(patch: &Patch) -> Patch {
     let mut judged = patch.clone();
-    if patch.test.name.starts_with(BEHAVIOURS) {
-        judged.test.env.push((ALONE.into(), "1".into()));
-    } else {
-        judged.test = Test {
-            place: Place::Tests("simulation".into()),
-            name: WORLDS.into(),
-            env: Vec::new(),
-        };
-        judged.limit = LIMIT_OF_WORLDS;
-        judged.hangs = false;
+    judged.test.env.push((ALONE.into(), "1".into()));
+    match patch.step.as_ref().map(|step| &step.judged) {
+        None | Some(Judged::Own) => {}
+        Some(Judged::Test(name)) => {
+            judged.test.place = Place::Tests("conformance".into());
+            judged.test.name.clone_from(name);
+        }
+        Some(Judged::Worlds) => {
+            judged.test.place = Place::Tests("simulation".into());
+            judged.test.name = WORLDS.into();
+            judged.limit = LIMIT_OF_WORLDS;
+        }
     }
+    judged.hangs = false;
     judged
 }
 
