@@ -20,6 +20,8 @@ pub struct Reader {
     calls: BTreeMap<u64, (Reply, Vec<Arc<str>>)>,
     /// The keys of locks and semaphores that were asked for.
     keys: BTreeSet<Arc<str>>,
+    /// The names of semaphores, by the keys of their holds.
+    semaphores: BTreeMap<Arc<str>, Arc<str>>,
 }
 
 /// The ends of the names of scripts that change holds and are not modelled.
@@ -69,6 +71,7 @@ impl Reader {
             zero,
             calls: BTreeMap::new(),
             keys: BTreeSet::new(),
+            semaphores: BTreeMap::new(),
         }
     }
 
@@ -138,9 +141,17 @@ impl Reader {
             let changed = |key: &Arc<str>| (key.to_string(), Said::Unmodelled);
             return keys.iter().map(changed).collect();
         }
-        let Some((reply, asks)) = asks_of(script, keys, args) else {
+        let Some((reply, mut asks)) = asks_of(script, keys, args) else {
             return Vec::new();
         };
+        for ask in &mut asks {
+            if ask.kind == Asked::Permits {
+                self.semaphores.insert(ask.key.clone(), keys[0].clone());
+            }
+            if let Some(name) = self.semaphores.get(&ask.key) {
+                ask.key = name.clone();
+            }
+        }
         let acquired = asks
             .iter()
             .filter(|ask| !matches!(ask.kind, Asked::Renew | Asked::Release));
@@ -220,7 +231,7 @@ fn asks_of(script: &str, keys: &[Arc<str>], args: &[Arc<str>]) -> Option<(Reply,
             keys.into_iter().enumerate().map(of_hold).collect(),
         )
     };
-    let releases = |field: usize| (Reply::Any, vec![ask(&keys[0], Asked::Release, field, 0)]);
+    let releases = |field: usize| (Reply::There, vec![ask(&keys[0], Asked::Release, field, 0)]);
     Some(match script {
         "lock_acquire" | "fenced_acquire" | "string_acquire" => takes(Asked::Acquire, 0),
         "fair_acquire" => takes(Asked::Acquire, 2),
@@ -247,7 +258,7 @@ fn asks_of(script: &str, keys: &[Arc<str>], args: &[Arc<str>]) -> Option<(Reply,
         "string_release" if &*args[0] == "0" => releases(1),
         "fair_release" | "read_release" | "write_release" => releases(2),
         "semaphore_release" | "permit_release" => {
-            (Reply::Any, vec![ask(&keys[1], Asked::Release, 2, 0)])
+            (Reply::There, vec![ask(&keys[1], Asked::Release, 2, 0)])
         }
         "multi_acquire" => (Reply::Grants, several(keys, args)),
         _ => return None,

@@ -449,8 +449,8 @@ impl Replay {
             let why = match (message.kind, answer) {
                 (Kind::Acquire, _) => "granted although another has it",
                 (Kind::Renew, Answer::Yes) => "renewed although it is gone",
-                (Kind::Renew, Answer::No) => "gone although nothing has ended it",
-                (Kind::Release, _) => "a release without an effect",
+                (Kind::Renew | Kind::Release, Answer::No) => "gone although nothing has ended it",
+                (Kind::Release, Answer::Yes) => "a release without an effect",
             };
             self.each(why, |model, state| {
                 let of_call = |other: &&Message| {
@@ -458,9 +458,10 @@ impl Replay {
                         && other.reply.is_some()
                 };
                 let reply = *state.messages.iter().find(of_call)?;
-                let is_right =
-                    message.kind == Kind::Release || reply.reply == Some(answer == Answer::Yes);
                 state.messages.remove(&reply);
+                // A release also finds what the model does not know: a place in a queue, a grant without an answer.
+                let is_right = (message.kind, answer) == (Kind::Release, Answer::Yes)
+                    || reply.reply == Some(answer == Answer::Yes);
                 is_right.then_some(())?;
                 model.arrive(state, reply)
             })?;

@@ -36,7 +36,8 @@ struct Hold {
     since: Option<u64>,
     /// Until when it is there if nobody ends it, and nothing is forgotten.
     until: u64,
-    has_left: bool,
+    /// How many releases were sent.
+    releases: u32,
 }
 
 /// A call that is not answered.
@@ -134,7 +135,7 @@ impl Shared {
             Asked::Renew => {}
             Asked::Release => {
                 if let Some(hold) = self.holds.get_mut(field) {
-                    hold.has_left = true;
+                    hold.releases += 1;
                 } else if !self.done.contains(field) {
                     // Somebody gives back permits of others, or some of its own.
                     return self.is_doubtful(at + self.lease());
@@ -149,10 +150,10 @@ impl Shared {
                     number: None,
                     since: None,
                     until: 0,
-                    has_left: false,
+                    releases: 0,
                 };
                 let hold = self.holds.entry(field.to_owned()).or_insert(new);
-                if hold.has_left || hold.number.is_some() {
+                if hold.releases > 0 || hold.number.is_some() {
                     return Err("asked although it holds or has left");
                 }
             }
@@ -161,19 +162,22 @@ impl Shared {
     }
 
     fn answered(&mut self, at: u64, call: &Call, answer: Answer) -> Step {
-        let is_certain = |hold: &Hold| {
+        let is_certain = |hold: &Hold, releases| {
             let since = hold.since.is_some_and(|since| since <= call.sent);
-            since && !hold.has_left && hold.until >= at + self.noise
+            since && hold.releases == releases && hold.until >= at + self.noise
         };
         match (call.kind, answer) {
             (Asked::Release, _) => {
-                self.holds.remove(&call.field);
+                let hold = self.holds.remove(&call.field);
                 self.done.insert(call.field.clone());
+                if answer == Answer::No && hold.is_some_and(|hold| is_certain(&hold, 1)) {
+                    return Err("gone although nothing has ended it");
+                }
                 return Ok(());
             }
             (Asked::Renew, Answer::No) => {
                 let hold = self.holds.get(&call.field);
-                if hold.is_some_and(is_certain) {
+                if hold.is_some_and(|hold| is_certain(hold, 0)) {
                     return Err("gone although nothing has ended it");
                 }
                 return Ok(());
@@ -187,7 +191,7 @@ impl Shared {
                     let excludes = [call.kind, hold.kind]
                         .iter()
                         .any(|kind| [Asked::Acquire, Asked::Write].contains(kind));
-                    is_other && excludes && is_certain(hold)
+                    is_other && excludes && is_certain(hold, 0)
                 };
                 if self.holds.iter().any(excludes) {
                     return Err("granted although another has it");
@@ -215,7 +219,7 @@ impl Shared {
             };
         };
         let is_next = hold.number.is_some_and(|before| before != number);
-        if is_next && hold.has_left {
+        if is_next && hold.releases > 0 {
             return Err("handed over after its release, or when it was lost");
         }
         hold.number = Some(number);

@@ -30,7 +30,8 @@ impl ClientBuilder {
     /// client lasts. If a replica is down for longer than a lease, every hold of every client is lost.
     ///
     /// All clients of these locks must have this setting, with the same lease. Redisson does not have it. Only plain locks
-    /// can be reclaimed: re-entrant, non-reentrant and spin locks, and those of them that are taken together. [How it
+    /// can be reclaimed: re-entrant, non-reentrant and spin locks, and those of them that are taken together. A lock that
+    /// stays locked until its `unlock_not_before` has no holder any more, so a failover may free it early. [How it
     /// works](crate::guide::guarantees).
     ///
     /// # Errors
