@@ -52,12 +52,12 @@ impl Histories {
     /// At some moment since then, a server lost what it had of these keys, or its clock jumped.
     pub fn forgot(&self, since: Instant, server: usize, keys: impl IntoIterator<Item = String>) {
         let until = self.nanos(Instant::now());
-        self.say(since, server, keys, Said::Forgets { until });
+        self.say(since, server, keys, &Said::Forgets { until });
     }
 
     /// At some moment since then, somebody else changed these keys.
     pub fn changed(&self, since: Instant, server: usize, keys: impl IntoIterator<Item = String>) {
-        self.say(since, server, keys, Said::Unmodelled);
+        self.say(since, server, keys, &Said::Unmodelled);
     }
 
     /// The keys of a server that clients have asked for.
@@ -79,7 +79,7 @@ impl Histories {
         judge(self.take(), noise)
     }
 
-    fn say(&self, at: Instant, server: usize, keys: impl IntoIterator<Item = String>, said: Said) {
+    fn say(&self, at: Instant, server: usize, keys: impl IntoIterator<Item = String>, said: &Said) {
         let (at, server) = (self.nanos(at), numbered(server));
         let entry = |key| Entry {
             at,

@@ -121,7 +121,7 @@ async fn a_waiter_gets_the_hold_and_a_latecomer_asks() {
     redis.links().remove(0).set_faults(faults, 1);
     let release = tokio::spawn(second.unlock());
     eventually("on its way", async || client.stats().calls > calls).await;
-    assert_eq!(fields(&redis), [owner.clone()], "it is not released yet");
+    assert_eq!(fields(&redis), [&*owner], "it is not released yet");
     let third = take().await.unwrap();
     assert_ne!(third.owner(), owner);
     assert!(client.stats().calls > calls + 1);

@@ -107,9 +107,18 @@ impl Shared {
             Said::Trusted { hold, field, left } => {
                 self.trusted(at, *hold, field, at + u64::from(*left) * NANOS)
             }
-            Said::Forgets { until } => self.is_doubtful(*until),
-            Said::Replaced { until } => self.is_doubtful(until + self.lease()),
-            Said::Unmodelled => self.is_doubtful(at + self.lease()),
+            Said::Forgets { until } => {
+                self.is_doubtful(*until);
+                Ok(())
+            }
+            Said::Replaced { until } => {
+                self.is_doubtful(until + self.lease());
+                Ok(())
+            }
+            Said::Unmodelled => {
+                self.is_doubtful(at + self.lease());
+                Ok(())
+            }
             Said::HandedOn { field } => {
                 self.handed_on.insert(field.clone());
                 self.holds.remove(field);
@@ -122,12 +131,11 @@ impl Shared {
         u64::from(self.longest_lease) * NANOS
     }
 
-    fn is_doubtful(&mut self, until: u64) -> Step {
+    fn is_doubtful(&mut self, until: u64) {
         self.doubtful_until = self.doubtful_until.max(until);
         for hold in self.holds.values_mut() {
             hold.since = None;
         }
-        Ok(())
     }
 
     fn sent(&mut self, at: u64, kind: Asked, field: &str) -> Step {
@@ -138,7 +146,7 @@ impl Shared {
                     hold.releases += 1;
                 } else if !self.done.contains(field) {
                     // Somebody gives back permits of others, or some of its own.
-                    return self.is_doubtful(at + self.lease());
+                    self.is_doubtful(at + self.lease());
                 }
             }
             Asked::Acquire | Asked::Read | Asked::Write | Asked::Permits => {

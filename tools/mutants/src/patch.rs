@@ -156,7 +156,7 @@ fn parse(name: &str, path: &Path, text: &str) -> Result<Patch> {
             judged: match judged {
                 None => Judged::Own,
                 Some(worlds) if worlds == "worlds" => Judged::Worlds,
-                Some(test) => Judged::Test(test),
+                Some(other) => Judged::Test(other),
             },
         }),
         (None, None) => None,
