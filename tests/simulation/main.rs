@@ -29,6 +29,7 @@ mod reclaim;
 mod run;
 mod scenes;
 mod semaphore;
+mod threads;
 mod user;
 mod watchdog;
 mod weather;
