@@ -46,7 +46,11 @@ pub(crate) async fn run(options: &Options) -> Result<Report, Failure> {
 }
 
 /// One round: from just before the holder's unlock to the return of the waiter's lock.
-async fn hand_over(holder: &Lock, waiter: &Lock, hold: Duration) -> Result<Duration, Failure> {
+pub(crate) async fn hand_over(
+    holder: &Lock,
+    waiter: &Lock,
+    hold: Duration,
+) -> Result<Duration, Failure> {
     let (guard, waiter) = (holder.lock().await?, waiter.clone());
     let mut waiting = JoinSet::new();
     waiting.spawn(async move {

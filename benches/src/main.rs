@@ -16,6 +16,7 @@
 //! | S6 | `--n` locks are kept by renewal | what that costs in a second |
 //! | S7 | `--n` tasks wait for `--n` held keys, then all are released | until all have theirs |
 //! | S9 | S2 against clusters of 1, 2 and 3 masters, in turns | the rate, and what bounds it |
+//! | S10 | a client near the server and one 1, 5 and 20 ms away share a lock | waking the far one, and its share of the turns |
 //!
 //! | option | default | meaning |
 //! | --- | --- | --- |
@@ -29,6 +30,7 @@
 //! | `--url` | `redis://127.0.0.1:7399` | S2, S9: also of a cluster, with all its masters; S9 starts its own without it |
 //! | `--peer`, `--proc` | ours, none | copied into the output |
 
+mod far;
 mod handover;
 mod loops;
 mod many;
@@ -89,6 +91,7 @@ async fn run(options: &Options) -> Result<Report, Failure> {
         "S6" => many::held(options).await,
         "S7" => many::awaited(options).await,
         "S9" => scaling::run(options).await,
+        "S10" => far::run(options).await,
         other => Err(format!("scenario {other} is not supported").into()),
     }
 }
