@@ -254,7 +254,8 @@ impl Bed {
         }
         let mut keys = histories.keys(self.number);
         if *name != "FLUSHALL" {
-            keys.retain(|key| others.contains(&key.as_str()));
+            // Some keys are made of the name.
+            keys.retain(|key| others.iter().any(|other| other.contains(key.as_str())));
         }
         histories.forgot(since, self.number, keys.clone());
         if !["DEL", "FLUSHALL"].contains(name) {

@@ -104,7 +104,7 @@ impl Reader {
                 let trusted = Said::Trusted {
                     hold,
                     field: field.to_string(),
-                    left: Span::try_from(left).map_or(FOR_EVER, |left| left.min(FOR_EVER)),
+                    left: Span::try_from(left).map_or(FOR_EVER / 2, |left| left.min(FOR_EVER / 2)),
                 };
                 self.of_lock(&key, trusted).into_iter().collect()
             }

@@ -133,7 +133,10 @@ impl Replay {
             Said::Trusted { hold, field, left } => self.trusted(*hold, field, *left),
             Said::Forgets { until } => {
                 self.forgets_until = self.forgets_until.max(Some(millis(*until)));
-                Ok(())
+                self.each("no state", |_, state| {
+                    state.lease.least = 0;
+                    Some(())
+                })
             }
             Said::Replaced { until } => {
                 self.believes_until = self.believes_until.max(Some(millis(*until)));
@@ -239,14 +242,8 @@ impl Replay {
     /// Adds every state that the calls which are on their way, or the end of a lease, can lead to.
     fn carry_out(&mut self) -> Step {
         let noise = self.model.replays.unwrap_or(0);
-        let may_forget = self
-            .forgets_until
-            .is_some_and(|until| self.now <= until + SOON);
         self.each("no state", |_, state| {
             may_be_longer(state, noise);
-            if may_forget {
-                state.lease.least = 0;
-            }
             Some(())
         })?;
         let mut new: Vec<State> = self.states.iter().cloned().collect();
