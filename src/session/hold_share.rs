@@ -36,8 +36,8 @@ impl HoldShare {
         }
     }
 
-    /// The first share in a new hold; see also [`unless_moved`](Self::unless_moved). Enters the hold in the watchdog's table and adds it to its
-    /// `Owner`, if any.
+    /// The first share in a new hold; see also [`unless_moved`](Self::unless_moved). Enters the hold in the
+    /// watchdog's table and adds it to its `Owner`, if any.
     pub(super) fn granted(handle: &Arc<Handle>, request: &Request, hold: &Arc<Hold>) -> Self {
         let share = HoldShare::new(handle.clone(), hold.clone(), request.terms);
         hold.observe(&handle.holds().calls.settings.telemetry);
