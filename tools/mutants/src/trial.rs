@@ -54,7 +54,7 @@ pub(crate) fn by_specification(root: &Path, patches: &[Patch], names: &[&str]) -
 /// The fault, to be found by the specification alone.
 fn judged(patch: &Patch) -> Patch {
     let mut judged = patch.clone();
-    judged.test.env.push((ALONE.into(), "1".into()));
+    judged.test.env = vec![(ALONE.into(), "1".into())];
     match patch.step.as_ref().map(|step| &step.judged) {
         None | Some(Judged::Own) => {}
         Some(Judged::Test(name)) => {
