@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep};
 use crate::Failure;
 use crate::handover::hand_over;
 use crate::options::Options;
-use crate::report::{Report, count, percentile};
+use crate::report::{Report, count};
 
 const KEY: &str = "bench:far";
 /// There and back, in milliseconds.
@@ -37,16 +37,7 @@ pub(crate) async fn run(options: &Options) -> Result<Report, Failure> {
             // The first ones warm up.
             wakes.extend((round >= ROUNDS / 10).then_some(wake));
         }
-        wakes.sort_unstable();
-        let (p50, p99) = (percentile(&wakes, 500), percentile(&wakes, 990));
-        figures.put(
-            &format!("wake_{distance}ms_p50_us"),
-            p50.as_secs_f64() * 1e6,
-        );
-        figures.put(
-            &format!("wake_{distance}ms_p99_us"),
-            p99.as_secs_f64() * 1e6,
-        );
+        figures.put_latencies_of(&format!("wake_{distance}ms_"), wakes);
 
         let end = Instant::now() + options.measured;
         let (of_near, of_far) = tokio::join!(turns(&near, end), turns(&far, end));
@@ -72,7 +63,8 @@ async fn turns(lock: &Lock, end: Instant) -> Result<usize, Failure> {
     Ok(turns)
 }
 
-/// An address at which everything takes so long to reach the server, and back. Threads are more exact than timers.
+/// An address at which everything takes so long to reach the server, and back. Threads are more exact than timers. The
+/// testbed's proxy would pause before each piece, and its pauses would add up.
 fn line(server: SocketAddr, one_way: Duration) -> std::io::Result<SocketAddr> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let address = listener.local_addr()?;

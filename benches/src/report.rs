@@ -41,18 +41,24 @@ impl Report {
         self.put("ops_per_s", count(operations) / span.as_secs_f64());
     }
 
-    pub(crate) fn put_latencies(&mut self, mut latencies: Vec<Duration>) {
+    pub(crate) fn put_latencies(&mut self, latencies: Vec<Duration>) {
+        self.put_latencies_of("", latencies);
+    }
+
+    /// The same, with names that begin so.
+    pub(crate) fn put_latencies_of(&mut self, what: &str, mut latencies: Vec<Duration>) {
         latencies.sort_unstable();
-        if latencies.is_empty() {
+        let Some(last) = latencies.len().checked_sub(1) else {
             return;
-        }
+        };
         for (name, per_mille) in [
             ("p50_us", 500),
             ("p99_us", 990),
             ("p999_us", 999),
             ("max_us", 1000),
         ] {
-            self.put(name, percentile(&latencies, per_mille).as_secs_f64() * 1e6);
+            let latency = latencies[last * per_mille / 1000];
+            self.put(&format!("{what}{name}"), latency.as_secs_f64() * 1e6);
         }
     }
 }
@@ -61,11 +67,6 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&Value::from(self.0.clone()).to_string())
     }
-}
-
-/// Of sorted values, of which there is at least one.
-pub(crate) fn percentile(sorted: &[Duration], per_mille: usize) -> Duration {
-    sorted[(sorted.len() - 1) * per_mille / 1000]
 }
 
 #[expect(clippy::cast_precision_loss, reason = "far below 2^53")]

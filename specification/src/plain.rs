@@ -68,9 +68,9 @@ pub(crate) struct Plain {
     pub(crate) acquisitions: Vec<u32>,
     /// In steps of time.
     pub(crate) lease: Span,
-    /// At most so many calls and replies of one client travel at the same time.
+    /// The largest number of calls and replies of one client that travel at the same time.
     pub(crate) travelling: usize,
-    /// At most so often a hold is handed over.
+    /// The largest number of times that a hold is handed over.
     pub(crate) hand_overs: u32,
     /// Set in a replay: by how much the clocks and their readings may differ.
     pub(crate) replays: Option<Span>,

@@ -67,7 +67,7 @@ pub enum What {
         /// Until when.
         until: Instant,
     },
-    /// A hold is left to whoever gets its text, or taken by its text.
+    /// A hold was handed on as text, or is restored from its text.
     HandedOn {
         /// The key of the lock.
         key: Arc<str>,

@@ -3,7 +3,7 @@
 use leasehold::test_util::{Delay, Faults, Reply};
 use leasehold::{EmbeddedRedis, HoldState, Lease};
 use leasehold_testbed::{Bed, eventually, ms, timed, waiting};
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep_until};
 
 use crate::delayed_commands::{LATE, SEEDS, Testbed};
 
@@ -127,6 +127,5 @@ async fn a_waiter_gets_the_hold_and_a_latecomer_asks() {
     assert!(client.stats().calls > calls + 1);
     release.await.unwrap().unwrap();
     third.unlock().await.unwrap();
-    sleep(ms(1)).await;
     assert_eq!(fields(&redis), Vec::<String>::new());
 }

@@ -48,8 +48,6 @@ enum Reply {
     Each,
     /// Nothing if the hold is gone.
     There,
-    /// Whatever it is.
-    Any,
 }
 
 /// What a call asks for about one key.
@@ -87,7 +85,10 @@ impl Reader {
             } => self.sent(call, (script, &keys, &args)),
             What::Answered { call, reply } => self.answered(call, &reply),
             What::NotRun { call } => {
-                let (_, keys) = self.calls.remove(&call).unwrap_or((Reply::Any, Vec::new()));
+                let keys = self
+                    .calls
+                    .remove(&call)
+                    .map_or(Vec::new(), |(_, keys)| keys);
                 let not_run = |(at, key)| {
                     let call = number_of(call, at);
                     self.of_lock(key, Said::NotRun { call })
@@ -196,7 +197,7 @@ impl Reply {
             (Reply::Grants, reply) => matches!(reply, Value::Array(_)),
             (Reply::Each, Value::Array(each)) => each.get(at) == Some(&Value::Int(1)),
             (Reply::There, reply) => *reply != Value::Nil,
-            (Reply::Each | Reply::Any, _) => true,
+            (Reply::Each, _) => true,
         };
         if is_yes { Answer::Yes } else { Answer::No }
     }

@@ -160,7 +160,7 @@ impl Replay {
         self.believes_until = self.believes_until.max(Some(until));
     }
 
-    /// Whoever has the text may release the hold, or renew it.
+    /// The hold was handed on as text. Everybody who has this text may release or renew the hold.
     fn others_may_end(&mut self, field: &str) -> Step {
         let Some(client) = self.clients.get(field).map(|slot| slot.client) else {
             return Ok(());

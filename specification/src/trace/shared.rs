@@ -34,7 +34,7 @@ struct Hold {
     number: Option<u64>,
     /// Since when it is certainly there.
     since: Option<u64>,
-    /// Until when it is there if nobody ends it, and nothing is forgotten.
+    /// The earliest end of its lease.
     until: u64,
     /// How many releases were sent.
     releases: u32,
@@ -47,7 +47,7 @@ struct Call {
     /// The write hold of the same owner.
     under: String,
     sent: u64,
-    /// Until when its lease lasts at least.
+    /// The earliest end of the lease that it asks for.
     until: u64,
 }
 

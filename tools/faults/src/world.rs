@@ -223,12 +223,10 @@ impl World {
 
 /// Whether a key has nothing but permits whose leases have ended. They come back with the next call.
 fn only_expired_permits(server: &Server, key: &str) -> bool {
+    if !key.starts_with("{permits:") || !key.ends_with(":timeout") {
+        return false;
+    }
     let time = server.command(&["TIME"]);
-    let seconds = time.array()[0].text();
-    key.starts_with("{permits:")
-        && key.ends_with(":timeout")
-        && server
-            .command(&["ZCOUNT", key, &format!("({seconds}000"), "+inf"])
-            .int()
-            == 0
+    let now = format!("({}000", time.array()[0].text());
+    server.command(&["ZCOUNT", key, &now, "+inf"]).int() == 0
 }
