@@ -108,9 +108,10 @@ fn a_job_that_goes_on_keeps_its_lock() {
 fn a_job_that_takes_too_long_is_dropped_and_the_next_tick_runs() {
     let server = Server::start();
     let times = [("--period", 5000), ("--at-least", 3000), ("--at-most", 400)];
-    let machine = start(&server, &[&times[..], &[("--work", 600_000)]].concat());
+    let mut machine = start(&server, &[&times[..], &[("--work", 600_000)]].concat());
     wait_until("two are dropped", LIMIT, || {
-        machine.count("dropped tick ") == 2
+        ticks(&machine, "dropped tick ").len() == 2
     });
+    machine.stop();
     assert_eq!(machine.count("ran tick "), 0);
 }

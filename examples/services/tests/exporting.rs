@@ -155,9 +155,8 @@ fn a_lost_lock_is_counted_and_logged() {
         scraped.value("leasehold_hold_duration_seconds_count", &ended),
         Some(1.0)
     );
-    service.signal("-TERM");
     // Only then is all that it logged read: its log is another pipe than its output.
-    assert!(service.ended().success());
+    service.stop();
     let logged = |text: &str| service.lines().iter().any(|line| line.text.contains(text));
     assert!(logged("WARN") && logged("the lock was lost lock.name=\"customer:0\""));
 }

@@ -63,8 +63,9 @@ impl Process {
         self.output.0.lock().unwrap().clone()
     }
 
-    /// How many lines so far begin with this.
+    /// How many of its lines begin with this, once it has ended: a line of a running process may not be read yet.
     pub(crate) fn count(&self, start: &str) -> usize {
+        assert!(self.readers.is_empty(), "it has not ended");
         self.lines()
             .iter()
             .filter(|line| line.text.starts_with(start))
@@ -113,6 +114,12 @@ impl Process {
             reader.join().unwrap();
         }
         status.unwrap()
+    }
+
+    /// Ends it as an orchestrator does.
+    pub(crate) fn stop(&mut self) {
+        self.signal("-TERM");
+        assert!(self.ended().success(), "{:#?}", self.lines());
     }
 
     pub(crate) fn kill(&mut self) -> Instant {
