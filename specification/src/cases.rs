@@ -322,6 +322,7 @@ fn failover_cases() -> Vec<Case> {
         F::GraceEndsEarly,
         F::SessionRevivesHold,
         F::GoesBack,
+        F::MovesWhenAnswered,
         F::LateGrantCounts,
         F::IdentityIsKept,
     ];

@@ -26,8 +26,9 @@
 //!   numbered in the data, each one higher than the one whose data it has. A session moves to a primary in grace with a
 //!   higher number, and a grant of the former one that arrives then does not count. It moves nowhere else: a client that
 //!   meets another primary waits until its session is over, and registers anew.
-//! - In grace each client *verifies*: it writes its hold back, and removes what it no longer holds. If the data has another holder, that
-//!   one does not trust its hold any more, because at most one client trusts its hold.
+//! - In grace each client *verifies*: it writes its hold back, and removes what it no longer holds. If the data has another
+//!   holder, that one does not trust its hold any more, because at most one client trusts its hold. Its session has moved
+//!   before, so it does not matter whether it hears the answer.
 //! - Grace ends when every client with a session has verified, or when it has lasted as long as a session. Sessions
 //!   of clients that have not verified end then.
 //!
@@ -66,6 +67,8 @@ pub(crate) enum Fault {
     SessionRevivesHold,
     /// A session moves to any primary.
     GoesBack,
+    /// A session moves when its client hears the answer, and the answer is lost.
+    MovesWhenAnswered,
     /// A grant of the former primary counts although its successor has been called since.
     LateGrantCounts,
     /// A promoted server keeps the identity that it had as a primary before.
@@ -159,6 +162,8 @@ pub(crate) enum Step {
     Learn(Client),
     Renew(Client, Node),
     Release(Client),
+    /// A session moves to a later primary, which is in grace.
+    Move(Client),
     Verify(Client),
     /// A client finds that grace is over, and says so in the marker.
     EndGrace(Client),
@@ -338,21 +343,32 @@ impl Failover {
         Some(())
     }
 
+    fn move_on(&self, state: &mut State, client: Client) -> Option<()> {
+        let (node, identity) = Self::primary(state, client)?;
+        let process = &mut state.processes[client];
+        let data = &state.servers[node].data;
+        let number = number(data, identity);
+        let is_later = number > process.of.1 || self.has(Fault::GoesBack);
+        let may_move = process.session > 0 && is_later;
+        if self.is_open(data, identity) || self.has_session(process, identity) || !may_move {
+            return None;
+        }
+        process.of = (identity, number);
+        if !self.has(Fault::LateGrantCounts) {
+            process.granted = 0;
+        }
+        Some(())
+    }
+
     fn verify(&self, state: &mut State, client: Client) -> Option<()> {
         let (node, identity) = Self::primary(state, client)?;
         let process = &mut state.processes[client];
         let data = &mut state.servers[node].data;
-        let number = number(data, identity);
-        let (of, of_number) = process.of;
-        let may_move = process.session == 0 || number > of_number || self.has(Fault::GoesBack);
-        if self.way != Way::Reclaim || self.is_open(data, identity) || of != identity && !may_move {
+        let may = process.session == 0
+            || process.of.0 == identity
+            || self.has(Fault::MovesWhenAnswered) && number(data, identity) > process.of.1;
+        if self.is_open(data, identity) || !may {
             return None;
-        }
-        if of != identity {
-            process.of = (identity, number);
-            if !self.has(Fault::LateGrantCounts) {
-                process.granted = 0;
-            }
         }
         if data.grace.is_none_or(|(of, _)| of != identity) {
             data.grace = Some((identity, self.session));
@@ -430,10 +446,10 @@ impl Model for Failover {
         let may_miss = self.has(Fault::OneCopyIsMissing);
         for client in 0..self.clients {
             use Step::{
-                Acquire, Connect, Crash, EndGrace, Learn, Register, Release, Renew, Verify,
+                Acquire, Connect, Crash, EndGrace, Learn, Move, Register, Release, Renew, Verify,
             };
             steps.extend((0..self.nodes).map(|node| Connect(client, node)));
-            let alone = [Crash, Learn, Release, Verify, EndGrace];
+            let alone = [Crash, Learn, Release, Move, Verify, EndGrace];
             steps.extend(alone.map(|step| step(client)));
             for missing in 0..if may_miss { self.nodes } else { 1 } {
                 steps.extend([Register, Acquire, Renew].map(|step| step(client, missing)));
@@ -458,6 +474,7 @@ impl Model for Failover {
             }
             Step::Renew(client, missing) => self.renew(&mut state, client, missing)?,
             Step::Release(client) => Self::release(&mut state, client)?,
+            Step::Move(client) => self.move_on(&mut state, client)?,
             Step::Verify(client) => self.verify(&mut state, client)?,
             Step::EndGrace(client) => self.end_grace(&mut state, client)?,
         }

@@ -95,11 +95,10 @@ pub(crate) fn register(
     session: Duration,
     meant: Option<&Primary>,
 ) -> Call {
-    let meant = meant.map_or_else(|| Arg::from(""), |of| Arg::Text(of.identity.clone()));
     call(
         &REGISTER,
         vec![key],
-        vec![named(client), ms(session), meant],
+        vec![named(client), ms(session), identity_of(meant)],
     )
 }
 
@@ -123,19 +122,11 @@ pub(crate) fn verify(
     holds: &[Kept],
     others: Others,
 ) -> Call {
-    let (number, meant) = match of {
-        Some(primary) => (
-            Arg::Int(primary.number),
-            Arg::Text(primary.identity.clone()),
-        ),
-        None => (Arg::from(""), Arg::from("")),
-    };
     let keys = std::iter::once(key).chain(holds.iter().map(|hold| hold.key.clone()));
     let head = vec![
         named(client),
         ms(session),
-        number,
-        meant,
+        identity_of(of),
         Arg::Int((others == Others::None).into()),
     ];
     let brought = holds.iter().flat_map(|hold| {
@@ -150,6 +141,10 @@ pub(crate) fn verify(
         keys.collect(),
         head.into_iter().chain(brought).collect(),
     )
+}
+
+fn identity_of(primary: Option<&Primary>) -> Arg {
+    primary.map_or_else(|| Arg::from(""), |of| Arg::Text(of.identity.clone()))
 }
 
 fn named(client: ClientId) -> Arg {

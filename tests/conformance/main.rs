@@ -61,6 +61,7 @@ mod queue_expiry;
 mod queue_places;
 mod read_write;
 mod reclaim;
+mod reclaim_back;
 mod reclaim_races;
 mod reentry;
 mod refusal;
@@ -144,7 +145,7 @@ leasehold_testbed::behaviours! {
     }
     reclaim {
         a_call_runs_only_on_the_primary_that_it_means,
-        a_session_moves_only_to_a_later_primary,
+        holds_are_brought_only_to_the_primary_that_is_meant,
         a_hold_that_comes_back_replaces_what_was_released,
         what_was_released_before_it_was_brought_does_not_come_back,
     }

@@ -3,18 +3,17 @@
 -- KEYS[2..]    hash        locks that the client holds: owner field -> holds
 -- ARGV[1]      client      its id
 -- ARGV[2]      session_ms  integer > 0, how long grace lasts at most
--- ARGV[3]      number      that of the primary of its session, empty if it has none
--- ARGV[4]      meant       the identity of that primary
--- ARGV[5]      complete    1 if the client holds nothing else
--- ARGV[3i..]   owner, holds, lease_ms  of KEYS[i]
+-- ARGV[3]      meant       the primary of its session, empty if it has none
+-- ARGV[4]      complete    1 if the client holds nothing else
+-- ARGV[3i-1..] owner, holds, lease_ms  of KEYS[i]
 -- Returns      array       `verified`, the identity of this primary, its number, and 1 if this is no grace any more; or see
---                          elsewhere.lua, if the session must not move here
+--                          elsewhere.lua, if the session is for another primary
 -- Idempotent. The lease of the client's own hold is not shortened. A hold of somebody else is one that has been
 -- released, or whose client does not trust it any more, because the caller trusts its own.
 local registrations, client, session_ms, here = KEYS[1], ARGV[1], tonumber(ARGV[2]), identity()
 local number, is_open = number_of(registrations, here)
 local is_back = is_open and redis.call('hexists', registrations, 'back:' .. client) == 1
-if (is_open and not is_back) or (ARGV[3] ~= '' and ARGV[4] ~= here and number <= tonumber(ARGV[3])) then
+if (is_open and not is_back) or (ARGV[3] ~= '' and ARGV[3] ~= here) then
   return elsewhere(registrations, here)
 end
 -- This client has come already. Its holds are here, and nothing was granted to it since.
@@ -31,7 +30,7 @@ if redis.call('hget', registrations, 'grace') ~= here then
   redis.call('hset', registrations, 'grace', here, 'began', string.format('%.0f', now))
 end
 for i = 2, #KEYS do
-  local owner, holds, lease_ms = ARGV[3 * i], ARGV[3 * i + 1], tonumber(ARGV[3 * i + 2])
+  local owner, holds, lease_ms = ARGV[3 * i - 1], ARGV[3 * i], tonumber(ARGV[3 * i + 1])
   if redis.call('hexists', registrations, 'gone:' .. owner) == 0 then
     local left_ms = redis.call('hexists', KEYS[i], owner) == 1 and redis.call('pttl', KEYS[i]) or 0
     redis.call('del', KEYS[i])
@@ -40,7 +39,7 @@ for i = 2, #KEYS do
   end
 end
 redis.call('pexpire', registrations, 8 * session_ms)
-if ARGV[5] ~= '1' then
+if ARGV[4] ~= '1' then
   return { 'verified', here, number, 0 }
 end
 redis.call('hset', registrations, 'back:' .. client, 1)

@@ -7,12 +7,14 @@
 //! | --- | --- | --- |
 //! | none | wait | registered: then a session for that primary begins |
 //! | lasts | name the primary of the session | it ends, or a primary may have changed |
-//! | suspended | are refused | the client's holds were brought to the primary there, and the session is for that one; or that one is the same as before |
+//! | suspended | are refused | the primary there is the same as before, or a later one in grace |
+//! | moves | are refused | the client's holds were brought to that later primary, which the session is for now |
 //! | over | wait | registered: then another session begins, and no hold of this one comes back |
 //!
 //! The background task registers and brings holds (`holds/reclaim.rs`), so a caller that is not polled delays nobody.
-//! Each change of the primary and each new session is a *move*. A reply to a call from before a move counts for
-//! nothing: the call's outcome is unknown.
+//! A session moves *before* its client brings holds. So if the answer is lost, the session does not go on at the former
+//! primary, while the later one lets others in. Each change of the primary and each new session is a *move*. A reply to a
+//! call from before a move counts for nothing: the call's outcome is unknown.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -47,6 +49,8 @@ struct Session {
     until: Option<Moment>,
     moves: u64,
     suspended: bool,
+    /// It is for a later primary that has not said yet that the holds of this client are there.
+    on_its_way: bool,
     /// The primary may have changed.
     must_verify: bool,
     /// A caller wants to use it.
@@ -164,6 +168,7 @@ impl Sessions {
             if !session.lasts(now) {
                 session.moves += 1;
                 session.suspended = false;
+                session.on_its_way = false;
                 session.primary = Some(primary);
                 session.until = Some(until);
             } else if session.primary.as_ref() == Some(&primary) {
@@ -207,18 +212,34 @@ impl Sessions {
         })
     }
 
+    /// A session that is suspended is for the primary that has answered, if that is a later one in grace. From now on it
+    /// is for no former one. False if it is not moved.
+    pub(crate) fn move_on(&self, key: &Arc<str>, told: &Told, now: Moment) -> bool {
+        self.at(key, |session| {
+            let of = session.primary.as_ref().filter(|_| session.lasts(now));
+            let is_later = of.is_some_and(|of| {
+                !told.is_open
+                    && of.identity != told.primary.identity
+                    && of.number < told.primary.number
+            });
+            if is_later {
+                session.primary = Some(told.primary.clone());
+                session.on_its_way = true;
+            }
+            is_later
+        })
+    }
+
     /// A primary has answered about a session that was suspended. False if it must be asked again.
     pub(crate) fn resume(&self, key: &Arc<str>, told: &Told, now: Moment) -> bool {
         self.at(key, |session| {
             let lasts = session.lasts(now);
-            if told.done && lasts {
-                session.primary = Some(told.primary.clone());
-            }
             let is_the_one = session
                 .primary
                 .as_ref()
                 .is_some_and(|of| of.identity == told.primary.identity);
-            session.suspended = lasts && !is_the_one;
+            session.on_its_way &= !(told.done && is_the_one);
+            session.suspended = lasts && (!is_the_one || session.on_its_way);
             session.must_verify = !told.is_open || session.suspended;
             !session.must_verify
         })

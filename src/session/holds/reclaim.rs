@@ -12,7 +12,7 @@ use tokio::time::{Instant, timeout};
 
 use super::Holds;
 use crate::durability::Durability;
-use crate::protocol::reclaim::{self, Kept, Others, Primary};
+use crate::protocol::reclaim::{self, Kept, Others, Primary, Told};
 use crate::session::calls::reclaim::{Task, Trust};
 use crate::session::hold::Hold;
 use crate::session::retry::Retry;
@@ -147,9 +147,19 @@ impl Holds {
     }
 
     /// Tells the primary that is there now what this client holds under a session. False if it must be told again.
+    async fn verify(&self, key: &Arc<str>) -> Result<bool, CallError> {
+        let sessions = &self.calls.sessions;
+        let mut told = self.tell(key).await?;
+        if sessions.move_on(key, &told, self.calls.now()) {
+            told = self.tell(key).await?;
+        }
+        Ok(sessions.resume(key, &told, self.calls.now()))
+    }
+
+    /// Brings what this client holds, if the session is for the primary that is there now.
     ///
     /// Suspends the session first: what was granted before is in the watchdog's table or does not count.
-    async fn verify(&self, key: &Arc<str>) -> Result<bool, CallError> {
+    async fn tell(&self, key: &Arc<str>) -> Result<Told, CallError> {
         let (calls, length) = (&self.calls, self.calls.settings.lease);
         let session = calls.sessions.suspend(key, calls.now());
         let kept = session
@@ -157,7 +167,7 @@ impl Holds {
             .map_or_else(Vec::new, |(_, trust)| self.kept(key, *trust));
         let primary = session.as_ref().map(|(primary, _)| primary);
         let mut batches = kept.chunks(BATCH).peekable();
-        let told = loop {
+        loop {
             let batch = batches.next().unwrap_or_default();
             let others = batches.peek().map_or(Others::None, |_| Others::Follow);
             let call = reclaim::verify(
@@ -177,10 +187,9 @@ impl Holds {
                 reply.unwrap_or_else(|_| Err(CallError::Unknown(Fault("no answer".into()))));
             let told = reclaim::answered(reply?)?;
             if others == Others::None || !told.done {
-                break told;
+                return Ok(told);
             }
-        };
-        Ok(calls.sessions.resume(key, &told, calls.now()))
+        }
     }
 
     /// What this client holds under a session, with the longest time for which it may trust that.
