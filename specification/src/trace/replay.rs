@@ -551,7 +551,8 @@ impl Replay {
             |_, state| {
                 let process = &mut state.processes[client];
                 let Phase::Holding(kept) = process.phase else {
-                    return None;
+                    // A thread came so late that nothing was left to trust.
+                    return (left == 0).then_some(());
                 };
                 process.phase = Phase::Holding(left.min(kept).max(1));
                 (left <= kept + noise).then_some(())
