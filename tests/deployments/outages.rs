@@ -23,8 +23,8 @@ const LONG: Duration = Duration::from_secs(300);
 /// Ends during an outage, and is renewed otherwise.
 const SHORT: Duration = Duration::from_millis(1_500);
 
-/// Outlasts a failover of busy servers, and is renewed every five seconds.
-const RENEWED: Duration = Duration::from_secs(15);
+/// Outlasts a failover of busy servers, and is renewed every ten seconds.
+const RENEWED: Duration = Duration::from_secs(30);
 
 const WAIT: Duration = Duration::from_millis(500);
 
