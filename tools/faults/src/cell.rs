@@ -31,6 +31,9 @@ const WAKE_UP: Duration = Duration::from_millis(250);
 const RIVALRY: Duration = Duration::from_millis(1500);
 /// A client learns of a failover within this time.
 const FAILOVER_DETECTION: Duration = Duration::from_secs(2);
+/// All replicas of a new master follow it within this time. Sentinels wait eight seconds before they tell a former
+/// master, which has restarted, to follow.
+const REPLICAS_RETURN: Duration = Duration::from_secs(12);
 /// A lock with waiters is granted again within this time of a failover. The waiter need not wait for a lease to expire,
 /// because clients release the locks whose grant they could not confirm.
 const AFTER_FAILOVER: Duration = Duration::from_secs(10);
@@ -102,6 +105,8 @@ fn our_rules(arguments: &RunArguments) -> Rules {
         } else {
             BTreeSet::new()
         },
+        reclaimed: BTreeSet::from([Workload::Reclaimed.name()]),
+        grace: REPLICAS_RETURN + lease,
         replaced_by: replacing.into_iter().map(name).chain(elections).collect(),
         emptied_by: emptying.into_iter().map(name).collect(),
         // A client verifies its holds as soon as it learns of a failover.

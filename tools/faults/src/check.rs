@@ -61,6 +61,8 @@
 //! - A server is *emptied*. A hold that was granted before the end of the fault counts as forgotten from the beginning
 //!   of the fault on.
 //!
+//! In `reclaimed` workloads no fault does: a holder brings its hold to the new server before anybody else is let in.
+//!
 //! A hold does not count as forgotten if a lease update was sent after that time, because the server that carried it
 //! out has the hold. In that case a later grant may be the forgotten one, if the replaced server gave it.
 //!
@@ -157,6 +159,11 @@ pub(crate) struct Rules {
     /// Workloads whose locks have several keys. If a server loses one of the keys, it may never grant the lock again,
     /// so waits are not checked.
     pub(crate) may_wedge: BTreeSet<String>,
+    /// Workloads whose holds outlive a failover: nothing excuses an overlap.
+    pub(crate) reclaimed: BTreeSet<String>,
+    /// Added to `recovers_within` and `calm_after` of a `reclaimed` workload: until all replicas are back, and
+    /// all holders have come.
+    pub(crate) grace: Duration,
     /// Faults by which a server may be replaced by one that lags behind.
     pub(crate) replaced_by: BTreeSet<String>,
     /// Faults by which a server may lose data: restarts without data or with old data, evictions, and clock jumps.
@@ -182,6 +189,23 @@ pub(crate) struct Rules {
     pub(crate) knows_deadlines: bool,
     /// Whether the library itself compares deadlines with the clock, so that it never answers *held* after one.
     pub(crate) keeps_deadlines: bool,
+}
+
+impl Rules {
+    /// The rules of one workload.
+    pub(crate) fn of(&self, workload: &str) -> Rules {
+        let rules = self.clone();
+        if !self.reclaimed.contains(workload) {
+            return rules;
+        }
+        Rules {
+            replaced_by: BTreeSet::new(),
+            emptied_by: BTreeSet::new(),
+            recovers_within: self.recovers_within.saturating_add(self.grace),
+            calm_after: self.calm_after.saturating_add(self.grace),
+            ..rules
+        }
+    }
 }
 
 /// Why the waits of a workload in [`Rules::may_wedge`] are not checked.
@@ -226,16 +250,21 @@ pub(crate) fn forgetting(history: &[Event], rules: &Rules) -> Vec<Forgetting> {
 /// Returns one cell for each workload. The history must be sorted by time.
 pub(crate) fn check(history: &[Event], rules: &Rules) -> Vec<Cell> {
     let clock = Clock::starting(history.first().map_or(0, |event| event.at));
-    let context = Context {
-        rules,
-        faults: Faults::of(history, rules),
-        clock,
-    };
     let traces = reading::traces(history, rules, clock);
-    traces
-        .into_iter()
-        .map(|(workload, trace)| judge(workload, &trace, &context))
-        .collect()
+    let judged = traces.into_iter().map(|(workload, trace)| {
+        let rules = &rules.of(workload);
+        let faults = Faults::of(history, rules);
+        judge(
+            workload,
+            &trace,
+            &Context {
+                rules,
+                faults,
+                clock,
+            },
+        )
+    });
+    judged.collect()
 }
 
 fn judge(workload: &str, trace: &Trace<'_>, context: &Context<'_>) -> Cell {

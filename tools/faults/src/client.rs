@@ -7,8 +7,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use clap::Args;
-use leasehold::Client;
 use leasehold::history::History;
+use leasehold::settings::Failover;
+use leasehold::{Client, ClientBuilder};
 use leasehold_specification::trace::Reader;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 
@@ -44,6 +45,9 @@ pub(crate) struct ClientArguments {
     pub(crate) workers: u32,
     #[arg(long, value_delimiter = ',')]
     pub(crate) workloads: Vec<Workload>,
+    /// How many replicas each master has.
+    #[arg(long)]
+    pub(crate) replicas: u32,
     #[arg(long)]
     pub(crate) lease_ms: u64,
     #[arg(long)]
@@ -83,16 +87,14 @@ async fn run(arguments: ClientArguments) -> Result<(), String> {
     let log = Log::of(arguments.process);
     let mut clients = Vec::new();
     for (server, url) in arguments.urls.iter().enumerate() {
-        let builder = Client::builder(url)
-            .lease(Duration::from_millis(arguments.lease_ms))
-            .history(steps(&log, arguments.process, server));
-        // Every other process has no safety poll. With a poll each second, a lost message would delay a waiter too
-        // little for the checker to notice.
-        let builder = if arguments.process.is_multiple_of(2) {
-            builder.safety_poll(NO_SAFETY_POLL)
-        } else {
-            builder
-        };
+        let builder = builder(&arguments, &log, url, server, server);
+        clients.push(until_done(|| builder.clone().connect()).await);
+    }
+    let ordinary = clients.len();
+    if arguments.workloads.contains(&Workload::Reclaimed) {
+        let replicas = arguments.replicas;
+        let builder = builder(&arguments, &log, &arguments.urls[0], ordinary, 0)
+            .failover(Failover::Reclaim { replicas });
         clients.push(until_done(|| builder.clone().connect()).await);
     }
     let resource = Resource::connect(arguments.resource)
@@ -124,7 +126,12 @@ async fn run(arguments: ClientArguments) -> Result<(), String> {
     };
     let (mut numbers, mut working) = (0.., Vec::new());
     for workload in &arguments.workloads {
-        let targets = workload.targets(&clients);
+        let (ordinary, reclaiming) = clients.split_at(ordinary);
+        let targets = workload.targets(if *workload == Workload::Reclaimed {
+            reclaiming
+        } else {
+            ordinary
+        });
         for target in &targets {
             until_done(|| target.prepare()).await;
         }
@@ -168,11 +175,31 @@ async fn run(arguments: ClientArguments) -> Result<(), String> {
     Ok(())
 }
 
+/// The settings of one of the clients of this process, to one of the independent servers.
+fn builder(
+    arguments: &ClientArguments,
+    log: &Log,
+    url: &str,
+    client: usize,
+    server: usize,
+) -> ClientBuilder {
+    let builder = Client::builder(url)
+        .lease(Duration::from_millis(arguments.lease_ms))
+        .history(steps(log, arguments.process, client, server));
+    // Every other process has no safety poll. With a poll each second, a lost message would delay a waiter too little
+    // for the checker to notice.
+    if arguments.process.is_multiple_of(2) {
+        builder.safety_poll(NO_SAFETY_POLL)
+    } else {
+        builder
+    }
+}
+
 /// Writes what a client sends and trusts.
-fn steps(log: &Log, process: u32, server: usize) -> History {
-    let server = u32::try_from(server).expect("five servers");
+fn steps(log: &Log, process: u32, client: usize, server: usize) -> History {
+    let [client, server] = [client, server].map(|it| u32::try_from(it).expect("five servers"));
     // Each client counts its calls by itself.
-    let client = process * 8 + server;
+    let client = process * 8 + client;
     let (log, reader) = (
         log.clone(),
         Mutex::new(Reader::new(client, server, clock::zero())),

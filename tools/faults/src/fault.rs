@@ -146,7 +146,7 @@ impl Fault {
     }
 
     pub(crate) fn applies_to(&self, kind: Kind, workload: Workload) -> bool {
-        self.on.contains(&kind) && (kind == Kind::Five) == (workload == Workload::Quorum)
+        self.on.contains(&kind) && workload.runs_on(kind)
     }
 
     /// Whether the fault stops servers, changes masters, or has to wait for servers to agree.

@@ -117,7 +117,7 @@ impl RunArguments {
         let all = Workload::value_variants().iter().copied();
         let applies = |one: &Workload| match fault::named(&self.fault) {
             Some(fault) => fault.applies_to(self.deployment, *one),
-            None => (self.deployment == Kind::Five) == (*one == Workload::Quorum),
+            None => one.runs_on(self.deployment),
         };
         let wanted = |one: &Workload| self.workload.is_empty() || self.workload.contains(one);
         all.filter(applies).filter(wanted).collect()

@@ -31,18 +31,21 @@ pub(crate) fn client(arguments: &RunArguments, prepared: &Prepared, resource: So
     .into_iter()
     .flat_map(|(name, value)| [name.to_owned(), value])
     .collect();
+    let own_options = [("--replicas", arguments.deployment.replicas().to_string())];
     let peer_options = [
         ("--deployment", arguments.deployment.name()),
         // Longer than the run: the client ends when it receives `stop`.
         ("--seconds", (arguments.seconds + 600).to_string()),
     ];
-    if peer.is_some() {
-        options.extend(
-            peer_options
-                .iter()
-                .flat_map(|(name, value)| [(*name).to_owned(), value.clone()]),
-        );
-    }
+    let more = if peer.is_some() {
+        &peer_options[..]
+    } else {
+        &own_options[..]
+    };
+    options.extend(
+        more.iter()
+            .flat_map(|(name, value)| [(*name).to_owned(), value.clone()]),
+    );
     let environment = prepared.client_environment.clone();
     let memory = prepared.memory.clone();
     Box::new(move |urls, number, seat| {

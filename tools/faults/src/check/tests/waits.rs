@@ -97,8 +97,13 @@ fn no_worker_waits_when_its_process_ends() {
 
 /// A holds the lock. A cut lasts from 100 to 1,000. B waits, and is granted the lock at this time.
 fn cut(granted: u64) -> Script {
-    let cut = by(A).has(0, 10, 500).on(100, "cut").off(1_000, "cut");
-    cut.by(B).has(400, granted, granted + 10)
+    cut_of("plain:0", granted)
+}
+
+fn cut_of(name: &'static str, granted: u64) -> Script {
+    let held = by(A.of(name)).has(0, 10, 500);
+    let cut = held.on(100, "cut").off(1_000, "cut");
+    cut.by(B.of(name)).has(400, granted, granted + 10)
 }
 
 fn recovery(cell: &Cell) -> &[u64] {
@@ -116,6 +121,12 @@ fn after_a_fault_each_lock_is_granted_again() {
         "granted only after 3001.000 ms",
     ]);
     assert_eq!(recovery(&late), [3_001]);
+}
+
+#[test]
+fn a_lock_that_is_reclaimed_is_free_for_a_grace_period() {
+    cut_of("reclaimed:0", 6_000).finds_nothing();
+    cut_of("reclaimed:0", 6_001).finds(&["granted only after 5001.000 ms"]);
 }
 
 #[test]
