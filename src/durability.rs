@@ -108,6 +108,15 @@ impl Durability {
         self.fsync != Fsync::No
     }
 
+    /// The same, but no replica needs a copy: a server that takes the command answers at once.
+    pub(crate) fn without_replicas(self) -> Self {
+        Durability {
+            replicas: 0,
+            within: Duration::from_millis(1),
+            ..self
+        }
+    }
+
     /// The command that waits for the copies.
     pub(crate) fn command(self) -> Vec<String> {
         let (replicas, within) = (

@@ -37,7 +37,8 @@ impl ClientBuilder {
     ///   runtime. Nothing was sent.
     /// - [`Error::Requirements`]: the deployment gives less than required.
     /// - [`Error::Unavailable`]: no server answered within the connect timeout.
-    /// - [`Error::Protocol`]: the server refused the user, the password or the database.
+    /// - [`Error::Protocol`]: the server refused the user, the password, the database, scripts, or to wait for the
+    ///   copies of a [`durability`](ClientBuilder::durability) or a [`failover`](ClientBuilder::failover).
     pub async fn connect(self) -> Result<Client, Error> {
         self.connect_to(IfUnreachable::Fail).await
     }
@@ -68,6 +69,7 @@ impl ClientBuilder {
     async fn connect_to(mut self, if_unreachable: IfUnreachable) -> Result<Client, Error> {
         let requirements = self.requirements.take();
         let client = Box::pin(self.open(if_unreachable)).await?;
+        client.may_wait_for_copies().await?;
         if let Some(requirements) = requirements {
             client.meets(&requirements).await?;
         }

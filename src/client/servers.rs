@@ -1,6 +1,7 @@
 //! What a client learns about its servers: their locks, their connections, and what they guarantee.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::Client;
 use crate::connections::Connection;
@@ -214,6 +215,16 @@ impl Client {
     /// ```
     pub fn preflight(&self) -> PreflightCheck<'_> {
         PreflightCheck::new(&self.handle)
+    }
+
+    /// An error if a server refuses to wait for the copies that this client asks for.
+    pub(super) async fn may_wait_for_copies(&self) -> Result<(), Error> {
+        let calls = self.handle.calls();
+        let asked = calls.may_wait_for_copies().await;
+        asked.map_err(|error| {
+            let server = Arc::from(calls.transport.server());
+            Error::from_call(&server, Duration::ZERO, error)
+        })
     }
 
     /// An error if the deployment gives less than required.

@@ -6,7 +6,8 @@ use std::time::Duration;
 use futures::future::try_join_all;
 use leasehold::preflight::Use;
 use leasehold::settings::{Credentials, Durability};
-use leasehold::{Client, Ended, HoldState, Lease, Lock, LockGuard, Owner};
+use leasehold::{Client, ClientBuilder, Ended, Error, HoldState, Lease, Lock, LockGuard, Owner};
+use leasehold_testbed::KINDS;
 use tokio::time::{sleep, timeout};
 
 use crate::behaviour::{Behaviour, Cell, Fault, Outcome, behaviours, ensure, later, said, woken};
@@ -36,6 +37,7 @@ pub(crate) const OF_CLIENTS: &[Behaviour] = behaviours! {
     "ping": ping,
     "preflight": preflight_says,
     "log in again": log_in_again,
+    "copies": copies,
     "ask once": ask_once,
 };
 
@@ -290,12 +292,8 @@ async fn log_in_again(cell: Cell) -> Outcome {
 /// No connection sends a refused command twice, whatever is asked of it, and however long it lives.
 async fn ask_once(cell: Cell) -> Outcome {
     let (client, other) = (cell.client().await?, cell.client().await?);
-    let durable = cell
-        .backend
-        .engine()
-        .builder()
-        .durability(Durability::replicas(1));
-    let durable = durable.connect().await.map_err(said)?;
+    // A client that needs copies is refused where there is no WAIT.
+    let durable = durable(&cell).connect().await.ok();
     for _ in 0..2 {
         // Whether each of these works is the subject of other behaviours.
         drop(client.ping().await);
@@ -303,13 +301,57 @@ async fn ask_once(cell: Cell) -> Outcome {
         drop(client.locks("*").await);
         drop(client.deadlocks().await);
         drop(client.connections().await);
-        drop(cell.lock(&durable).try_lock_now(Lease::Renewed).await);
+        if let Some(durable) = &durable {
+            drop(cell.lock(durable).try_lock_now(Lease::Renewed).await);
+        }
+        take_each(&client).await;
         match wait_and_take(&cell, &client, &other).await {
             Ok(()) | Err(Fault::AtStart(_)) => {}
             Err(fault) => return Err(fault),
         }
+        // Longer than a missing right is remembered that a lock needs.
+        sleep(Duration::from_secs(61)).await;
     }
     no_repetition(&cell)
+}
+
+fn durable(cell: &Cell) -> ClientBuilder {
+    let engine = cell.backend.engine();
+    engine.builder().durability(Durability::replicas(1))
+}
+
+/// Whether each of these works is the subject of other cells.
+async fn take_each(client: &Client) {
+    for kind in &KINDS {
+        drop(
+            kind.lock(client, kind.name)
+                .try_lock_now(Lease::Renewed)
+                .await,
+        );
+    }
+    let (semaphore, permits) = (
+        client.semaphore("s").with_limit(1),
+        client.permit_expirable_semaphore("p").with_limit(1),
+    );
+    drop(semaphore.try_acquire(1, Duration::ZERO).await);
+    drop(permits.try_acquire(1, Duration::ZERO, Lease::Renewed).await);
+    let latch = client.count_down_latch("l");
+    drop(latch.try_set_count(1).await);
+    drop(latch.count_down().await);
+}
+
+/// Where copies cannot be waited for, a client that asks for them does not start. Otherwise every acquisition would
+/// fail.
+async fn copies(cell: Cell) -> Outcome {
+    let client = match durable(&cell).connect().await {
+        Ok(client) => client,
+        Err(Error::Protocol { .. }) => return Ok(None),
+        Err(error) => return Err(Fault::AtStart(error.to_string())),
+    };
+    match cell.lock(&client).try_lock_now(Lease::Renewed).await {
+        Ok(_) | Err(Error::NotDurable { .. }) => Ok(None),
+        Err(error) => Err(said(error)),
+    }
 }
 
 async fn wait_and_take(cell: &Cell, holder: &Client, waiter: &Client) -> Result<(), Fault> {

@@ -36,7 +36,8 @@ use crate::{Call, CallError, Fault, sort_error_reply};
 /// again, because the server may have been upgraded, or another one may answer at its address.
 const REMEMBERED: Duration = Duration::from_secs(10 * 60);
 
-/// How long a command that this user may not run is not sent again. The user may get the right.
+/// How long a command that this user may not run is not sent again. The user may get the right. Without the commands
+/// that only look at the server every lock works, so they are not tried again.
 const FORBIDDEN: Duration = Duration::from_secs(60);
 
 /// The number of entries beyond which those of servers that are not in use are dropped.
@@ -46,6 +47,9 @@ const SERVERS_MAX: usize = 256;
 const CONTAINERS: [&str; 7] = [
     "ACL", "CLIENT", "CLUSTER", "COMMAND", "CONFIG", "PUBSUB", "SENTINEL",
 ];
+
+/// Commands that only look at the server.
+const LOOKING: [&str; 4] = ["ACL", "CLIENT", "COMMAND", "CONFIG"];
 
 /// Commands that show failovers and tell servers apart. A missing right concerns the words that were refused, and no others.
 const VITAL: [&str; 4] = ["CLUSTER", "INFO", "ROLE", "SENTINEL"];
@@ -272,7 +276,8 @@ impl Known {
             .find_map(|name| {
                 let fault = learned.abilities.refused.get(name)?;
                 let is_over = learned.refused.get(name)?.elapsed() >= FORBIDDEN;
-                (!(fault.is_missing_right() && is_over)).then(|| sort_error_reply(&fault.0))
+                let is_tried_again = fault.is_missing_right() && is_over && !only_looks(name);
+                (!is_tried_again).then(|| sort_error_reply(&fault.0))
             })
     }
 }
@@ -299,6 +304,11 @@ pub(super) fn name(words: &[&[u8]]) -> String {
         _ => 1,
     };
     all[..parts.min(all.len())].join(" ")
+}
+
+fn only_looks(name: &str) -> bool {
+    let first = name.split(' ').next();
+    first.is_some_and(|first| LOOKING.contains(&first))
 }
 
 /// The words that a missing right concerns.

@@ -3,9 +3,28 @@
 use super::Calls;
 use crate::durability::Durability;
 use crate::protocol::Value;
-use crate::transport::{CallError, Epoch, Lane};
+use crate::transport::{CallError, Epoch, Lane, NodeId};
 
 impl Calls {
+    /// Fails if a server refuses to wait for copies, and this client asks for them. It waits for no replica here.
+    pub(crate) async fn may_wait_for_copies(&self) -> Result<(), CallError> {
+        let Some(durability) = self.settings.copies() else {
+            return Ok(());
+        };
+        if !self.transport.is_connected() {
+            return Ok(());
+        }
+        let words = durability.without_replicas().command();
+        let words: Vec<_> = words.iter().map(String::as_bytes).collect();
+        let reply = self
+            .transport
+            .command(NodeId::default(), Lane::Caller, &words);
+        match reply.await {
+            Err(refused @ CallError::Refused(_)) => Err(refused),
+            _ => Ok(()),
+        }
+    }
+
     /// The epoch that [`made_durable`](Self::made_durable) needs. Take it before sending the call.
     pub(crate) fn epoch_if_durable(&self, lane: Lane, key: &str) -> Option<Epoch> {
         self.settings
