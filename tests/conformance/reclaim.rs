@@ -104,6 +104,21 @@ async fn a_hold_outlives_a_failover_whose_answer_is_lost() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_session_that_nobody_used_for_a_while_is_renewed_again() {
+    // At any time after the last use: while it lasts, when it is about to end, and when it is over.
+    for pause in (0..=2 * LEASE).step_by(100) {
+        let redis = EmbeddedRedis::new();
+        let client = client(&redis).await;
+        let lock = client.lock("x");
+        lock.lock().await.unwrap().unlock().await.unwrap();
+        sleep(ms(pause)).await;
+        let guard = lock.lock().await.unwrap();
+        sleep(ms(3 * LEASE)).await;
+        assert_eq!(guard.state(), HoldState::Held, "after {pause} ms");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_dead_client_is_waited_for_as_long_as_a_session() {
     let redis = EmbeddedRedis::new();
     let (one, dead) = (client(&redis).await, client(&redis).await);

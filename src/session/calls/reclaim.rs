@@ -95,6 +95,12 @@ impl Session {
         self.until.is_some_and(|until| now < until)
     }
 
+    /// Whether a caller wanted it within the time for which it lasts.
+    fn is_used(&self, now: Moment, length: Duration) -> bool {
+        self.wanted
+            .is_some_and(|at| now.saturating_duration_since(at) < length)
+    }
+
     fn trust(&self, now: Moment) -> Option<Trust> {
         let until = self.until.filter(|until| now < *until)?;
         (!self.suspended).then_some(Trust {
@@ -125,9 +131,7 @@ impl Sessions {
     /// What to do now about a session whose registration lasts this long.
     pub(crate) fn task(&self, key: &Arc<str>, now: Moment, length: Duration) -> Task {
         self.at(key, |session| {
-            let is_used = session
-                .wanted
-                .is_some_and(|at| now.saturating_duration_since(at) < length);
+            let is_used = session.is_used(now, length);
             let lasts = session.lasts(now);
             // The primary keeps a registration for longer than the session lasts.
             let may_be_known = session
@@ -338,14 +342,20 @@ impl Calls {
             // CANCEL: nothing was sent. The background task goes on registering for a while.
             let attempted = self.sessions.attempted.notified();
             let now = self.now();
-            let (trust, failed) = self.sessions.at(&key, |session| {
+            let (trust, failed, is_kept) = self.sessions.at(&key, |session| {
+                let is_kept = session.is_used(now, self.settings.lease);
                 session.wanted = Some(now);
                 let is_over = session.attempts > before;
                 (
                     session.trust(now),
                     session.error.clone().filter(|_| is_over),
+                    is_kept,
                 )
             });
+            if !is_kept {
+                // It may last, but nobody was going to renew it.
+                self.sessions.due.notify_one();
+            }
             if let Some(trust) = trust {
                 return Ok(Some(trust));
             }
