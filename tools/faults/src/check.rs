@@ -61,7 +61,8 @@
 //! - A server is *emptied*. A hold that was granted before the end of the fault counts as forgotten from the beginning
 //!   of the fault on.
 //!
-//! In `reclaimed` workloads no fault does: a holder brings its hold to the new server before anybody else is let in.
+//! In `reclaimed` workloads a server that replaces another one forgets nothing: a holder brings its hold there before
+//! anybody else is let in.
 //!
 //! A hold does not count as forgotten if a lease update was sent after that time, because the server that carried it
 //! out has the hold. In that case a later grant may be the forgotten one, if the replaced server gave it.
@@ -159,7 +160,7 @@ pub(crate) struct Rules {
     /// Workloads whose locks have several keys. If a server loses one of the keys, it may never grant the lock again,
     /// so waits are not checked.
     pub(crate) may_wedge: BTreeSet<String>,
-    /// Workloads whose holds outlive a failover: nothing excuses an overlap.
+    /// Workloads whose holds outlive the replacement of a server, so that it excuses no overlap.
     pub(crate) reclaimed: BTreeSet<String>,
     /// Added to `recovers_within` and `calm_after` of a `reclaimed` workload: until all replicas are back, and
     /// all holders have come.
@@ -200,7 +201,6 @@ impl Rules {
         }
         Rules {
             replaced_by: BTreeSet::new(),
-            emptied_by: BTreeSet::new(),
             recovers_within: self.recovers_within.saturating_add(self.grace),
             calm_after: self.calm_after.saturating_add(self.grace),
             ..rules

@@ -39,17 +39,20 @@ fn a_failover_loses_writes_shortly_before_it() {
 }
 
 #[test]
-fn nothing_excuses_an_overlap_of_holds_that_are_reclaimed() {
+fn a_failover_excuses_no_overlap_of_holds_that_are_reclaimed() {
     let found = |fault: fn(Script) -> Script, name| {
         let held = by(A.of(name)).asks(600).gets(600).loses(3_000);
         let both = fault(held).by(B.of(name)).asks(1_200).gets(1_200);
         let overlaps = both.releases(1_210).cell().overlaps;
         (overlaps.valid, overlaps.excused)
     };
-    for fault in [failover, restart] {
-        assert_eq!(found(fault, "plain:0"), (0, 1));
-        assert_eq!(found(fault, "reclaimed:0"), (1, 0));
-    }
+    assert_eq!(found(failover, "plain:0"), (0, 1));
+    assert_eq!(found(failover, "reclaimed:0"), (1, 0));
+    assert_eq!(
+        found(restart, "reclaimed:0"),
+        (0, 1),
+        "it may be an eviction"
+    );
 }
 
 #[test]
