@@ -1,7 +1,8 @@
 //! Holds that end without being released, and who learns about it.
 
+use leasehold::test_util::{Delay, Faults};
 use leasehold::{Ended, HoldState, Lease, LossReason};
-use leasehold_testbed::{Bed, assert_lost, eventually, ms, timed, waiting};
+use leasehold_testbed::{Bed, KINDS, On, Place, assert_lost, eventually, ms, task, timed, waiting};
 use tokio::time::{Instant, sleep};
 
 use crate::for_each_kind::is_sure;
@@ -179,4 +180,33 @@ pub(crate) async fn a_loss_lets_the_next_local_waiter_in(bed: Bed) {
     assert!(took < ms(300) + bed.late(200), "{took:?}");
     next.unwrap().unlock().await.unwrap();
     assert_eq!(guard.state(), HoldState::Lost);
+}
+
+/// The request for a renewal arrives when the lease is over and somebody else has the lock. Only the engine has such
+/// lines.
+#[test]
+fn a_renewal_that_comes_late_prolongs_nothing_of_others() {
+    for kind in KINDS.iter().filter(|kind| kind.exclusive) {
+        task(On::Engine, async |bed: Bed| {
+            let Place::Embedded(engine) = &bed.place else {
+                unreachable!("it was asked for")
+            };
+            let (far, other) = (bed.client_with_lease(ms(900)).await, bed.client().await);
+            let guard = kind.lock(&far, "x").lock().await.unwrap();
+            let late = Faults {
+                request: Delay::fixed(ms(800)),
+                ..Faults::default()
+            };
+            // The lines of the client that came first.
+            engine.links()[0].set_faults(late, 1);
+            // A third of the lease later the renewal is sent. It arrives 200 ms after the end of the lease.
+            timed("lost", guard.ended()).await;
+            sleep(ms(100)).await;
+            let next = kind.lock(&other, "x").try_lock_now(Lease::Renewed).await;
+            let next = next.unwrap();
+            sleep(ms(2000)).await;
+            assert_eq!(next.state(), HoldState::Held, "{}", kind.name);
+            next.unlock().await.unwrap();
+        });
+    }
 }

@@ -144,7 +144,6 @@ fn our_rules(arguments: &RunArguments) -> Rules {
 pub(crate) fn all(arguments: &RunArguments, seed: u64, ran: &Ran, rules: &Rules) -> Vec<Cell> {
     let mut cells = check::check(&ran.history, rules);
     let failed_shutdowns = failed_shutdowns(arguments, &ran.history);
-    let forgetting = check::forgetting(&ran.history, rules);
     for cell in &mut cells {
         cell.library.clone_from(&arguments.library);
         cell.version =
@@ -154,6 +153,7 @@ pub(crate) fn all(arguments: &RunArguments, seed: u64, ran: &Ran, rules: &Rules)
         cell.server.clone_from(&ran.server);
         cell.seed = seed;
         cell.seconds = arguments.seconds;
+        let forgetting = check::forgetting(&ran.history, rules, &cell.workload);
         steps::check(&ran.steps, &forgetting, cell);
         if fault::named(&cell.fault).is_some_and(Fault::changes_masters) {
             // The new master serves clients before all servers agree again and the fault counts as ended. So the outage

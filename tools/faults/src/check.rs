@@ -224,16 +224,16 @@ struct Context<'a> {
 pub(crate) struct Forgetting {
     pub(crate) from: u64,
     pub(crate) until: u64,
-    /// Another server took over, and for a time both answered.
-    pub(crate) is_replaced: bool,
+    /// Another server took over, and for a time both answered. Or a holder wrote back what was forgotten.
+    pub(crate) is_believed: bool,
 }
 
-/// The times in which servers may have lost grants.
-pub(crate) fn forgetting(history: &[Event], rules: &Rules) -> Vec<Forgetting> {
+/// The times in which servers may have lost grants of a workload.
+pub(crate) fn forgetting(history: &[Event], rules: &Rules, workload: &str) -> Vec<Forgetting> {
     let faults = Faults::of(history, rules);
     let all = faults.forgetting(u64::MAX).map(|fault| {
-        let is_replaced = fault.effect == Effect::Replaces;
-        let (before, after) = if is_replaced {
+        let is_believed = fault.effect == Effect::Replaces || rules.reclaimed.contains(workload);
+        let (before, after) = if is_believed {
             (LAG, faults.learn_time)
         } else {
             (0, 0)
@@ -241,7 +241,7 @@ pub(crate) fn forgetting(history: &[Event], rules: &Rules) -> Vec<Forgetting> {
         Forgetting {
             from: fault.on.saturating_sub(before),
             until: fault.off.saturating_add(after),
-            is_replaced,
+            is_believed,
         }
     });
     all.collect()

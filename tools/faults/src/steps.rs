@@ -69,7 +69,7 @@ fn told(time: &Forgetting, server: u32, key: String) -> Entry {
         client: 0,
         server,
         key,
-        said: if time.is_replaced {
+        said: if time.is_believed {
             Said::Replaced { until }
         } else {
             Said::Forgets { until }
