@@ -89,8 +89,8 @@ pub(crate) enum Task {
     /// Frees a lock by force, whoever holds it, or only if --owner holds it.
     ///
     /// A holder with this library gets a message and notices it within milliseconds; one in Java at its next renewal,
-    /// within a third of its lease. It continues to work until then. Stop the holder first if two at once would do harm. On a terminal, asks for confirmation; elsewhere --yes is
-    /// required. Exit code 1: the lock was free.
+    /// within a third of its lease. It continues to work until then. Stop the holder first if two at once would do
+    /// harm. On a terminal, asks for confirmation; elsewhere --yes is required. Exit code 1: the lock was free.
     Break(BreakArguments),
     /// Find waiters that wait for each other.
     ///

@@ -245,6 +245,7 @@ leasehold_testbed::behaviours! {
         only_the_given_owner_is_forced,
         the_other_readers_go_on,
         permits_of_an_owner_come_back,
+        a_permit_that_is_released_by_its_id_is_lost_at_once,
         an_owner_that_no_lock_has_is_refused,
     }
     suspension {
