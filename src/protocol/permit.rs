@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::calls::{AcquireArgs, Calls, call, ms, renew};
 use super::resource::Resource;
 use super::script::scripts;
-use super::semaphore::{self, holds_key, keys_with_limit};
+use super::semaphore::{self, Total, holds_key, keys_with_limit};
 use super::{Arg, Call, Field, Publish};
 use crate::client_id::ClientId;
 
@@ -75,9 +75,10 @@ pub(crate) fn count(resource: &Resource, publish: Publish) -> Call {
     call(&COUNT, resource.keys(), resource.publish_args(publish))
 }
 
-/// Sets the total number of permits, held ones included.
-pub(crate) fn resize(resource: &Resource, publish: Publish, permits: i64) -> Call {
-    let args = [resource.publish_args(publish), vec![Arg::Int(permits)]].concat();
+/// Sets the total number of permits, held ones included. It replaces the limit that was applied last.
+pub(crate) fn resize(resource: &Resource, publish: Publish, permits: i64, total: Total) -> Call {
+    let total = vec![Arg::Int(permits), Arg::Int(total as i64)];
+    let args = [resource.publish_args(publish), total].concat();
     call(&RESIZE, keys_with_limit(resource), args)
 }
 
