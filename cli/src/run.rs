@@ -253,7 +253,7 @@ fn environment(
 ) -> Vec<(&'static str, Option<String>)> {
     let token = hold.token();
     let own = OuterHold {
-        name: job.name.clone(),
+        name: job.name.to_string(),
         owner: hold.owner().to_owned(),
         token,
     };
@@ -262,7 +262,7 @@ fn environment(
         outer.push(own);
     }
     let mut variables = vec![
-        (NAME, Some(job.name.clone())),
+        (NAME, Some(job.name.to_string())),
         (OWNER, Some(hold.owner().to_owned())),
         (TOKEN, token.map(|token| token.to_string())),
         (HELD, serde_json::to_string(&outer).ok()),
