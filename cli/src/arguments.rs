@@ -146,8 +146,8 @@ pub(crate) struct RunArguments {
     /// The kind of lock.
     #[arg(long, value_enum, default_value_t)]
     pub(crate) kind: Kind,
-    /// Allow this many runs at once, with a semaphore. Each run applies its number; runs with different numbers enter
-    /// by their own.
+    /// Allow this many runs at once, with a semaphore. Each run applies its number, and says so if it replaces another
+    /// one; runs with different numbers enter by their own.
     #[arg(long, value_name = "N", conflicts_with_all = ["kind", "fenced"], value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) permits: Option<u32>,
     /// Set LEASEHOLD_TOKEN to a fencing token. The same as --kind fenced.

@@ -119,10 +119,14 @@ async fn obtain(
         .connect_with(job.wait, settings, |failure| progress.failed(failure))
         .await?;
     progress.connected(&client);
+    progress.read_permits(&client).await;
     let wait = job.wait.map(|wait| wait.saturating_sub(began.elapsed()));
-    let hold = take(&client, job, outer, wait).await?;
-    progress.acquired();
-    Ok(hold)
+    let taken = take(&client, job, outer, wait).await;
+    match &taken {
+        Ok(_) => progress.acquired(),
+        Err(_) => progress.look_at_permits(&client).await,
+    }
+    taken
 }
 
 /// The time for a last release, if the server gave no answer before.

@@ -1,5 +1,6 @@
 //! Semaphores and latches: how they are shown, and that nothing destroys their numbers.
 
+use std::io::{BufRead as _, BufReader};
 use std::thread;
 use std::time::Duration;
 
@@ -161,19 +162,54 @@ fn another_number_of_permits_is_applied() {
     };
     let output = bed.output(&run("1"));
     assert_eq!(exit_code(&output), 120, "{}", stderr(&output));
+    assert!(
+        !stderr(&output).contains("has 1 now"),
+        "{}",
+        stderr(&output)
+    );
     let second = hold_permit(&bed, "second", "2");
     let shown = json(&bed, &["ls"])[0]["available"].clone();
     assert_eq!(shown, json!(0));
     // A lower number stops nobody, and lets nobody in.
     let output = bed.output(&run("1"));
     assert_eq!(exit_code(&output), 120, "{}", stderr(&output));
+    let lowered = "leasehold: `job` had 2 permits, has 1 now\n";
+    assert!(stderr(&output).starts_with(lowered), "{}", stderr(&output));
     assert_eq!(json(&bed, &["ls"])[0]["available"], json!(-1));
-    for runner in [first, second] {
-        assert_eq!(runner.end().0, 0);
-    }
+    assert_eq!(first.end(), (0, String::new()));
+    let raised = "leasehold: `job` had 1 permit, has 2 now\n";
+    assert_eq!(second.end(), (0, raised.to_owned()));
     let output = bed.output(&run("1"));
     assert_eq!((exit_code(&output), &*stderr(&output)), (0, ""));
     assert_eq!(bed.server.command(&["GET", "job"]).text(), "1");
+    let output = bed.output(&run("4"));
+    let raised = "leasehold: `job` had 1 permit, has 4 now\n";
+    assert_eq!((exit_code(&output), &*stderr(&output)), (0, raised));
+}
+
+#[test]
+fn a_run_that_waits_says_that_it_lowered_the_number() {
+    let Some(bed) = Testbed::start() else { return };
+    bed.server.command(&["SET", "job", "5"]);
+    let first = hold_permit(&bed, "first", "2");
+    let second = hold_permit(&bed, "second", "2");
+    until_described(&bed, &["first", "second"]);
+    let mut waiter = bed.run(&["job", "--permits", "1"], "true");
+    let mut lines = BufReader::new(waiter.take_stderr()).lines();
+    let mut next = || lines.next().expect("a line").expect("text");
+    // The waiter cannot have ended: both permits are out.
+    assert_eq!(next(), "leasehold: `job` had 2 permits, has 1 now");
+    let waits = next();
+    let available = "waiting for `job`: -1 of 1 permits are available, held by ";
+    assert!(waits.contains(available), "{waits}");
+    assert!(
+        waits.contains("(first) +1") || waits.contains("(second) +1"),
+        "{waits}"
+    );
+    let replaced = "leasehold: `job` had 5 permits, has 2 now\n";
+    assert_eq!(first.end(), (0, replaced.to_owned()));
+    assert_eq!(second.end(), (0, String::new()));
+    assert_eq!(waiter.end().0, 0);
 }
 
 #[test]
