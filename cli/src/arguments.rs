@@ -171,7 +171,8 @@ pub(crate) struct RunArguments {
     /// The exit code if the lock is not acquired in time, instead of 120.
     #[arg(long, short = 'E', value_name = "CODE")]
     pub(crate) conflict_exit_code: Option<u8>,
-    /// Do not pass LEASEHOLD_URL, LEASEHOLD_USER and LEASEHOLD_PASSWORD on to the command.
+    /// Do not pass LEASEHOLD_URL, LEASEHOLD_USER and LEASEHOLD_PASSWORD on to the command, nor REDIS_URL if it is the
+    /// server's URL and has a password.
     ///
     /// A nested `leasehold run` then needs its own.
     #[arg(long)]
