@@ -1,5 +1,6 @@
 //! The locks that are held on a server, found by searching its keys.
 
+mod at;
 mod search;
 
 use std::fmt;
@@ -9,6 +10,7 @@ use std::time::Duration;
 use crate::holder::Holder;
 use crate::protocol::kind::Kind;
 use crate::protocol::scan::Found;
+pub(crate) use at::{force_unlock_at, look_at};
 pub(crate) use search::search;
 
 /// The kind of a lock, as far as its keys show it.
@@ -28,20 +30,27 @@ pub enum LockKind {
     Write,
     /// A string lock of this library. Those of other libraries have no mark and are not found.
     String,
-    /// A semaphore with held permits, or with waiters.
+    /// A semaphore with held permits, with waiters, or with a [limit](crate::Semaphore::with_limit). A permit-expirable
+    /// one with a limit looks the same while nobody holds its permits.
     Semaphore,
     /// A permit-expirable semaphore with held permits.
     Permits,
     /// A count-down latch with waiters.
     Latch,
+    /// A string that no client of this library wrote: the lock of another program, or any other data. Only
+    /// [`Client::lock_at`](crate::Client::lock_at) returns it.
+    Foreign,
 }
 
-/// A lock or synchronizer that [`Client::locks`](crate::Client::locks) found.
+/// A lock or synchronizer that [`Client::locks`](crate::Client::locks) or
+/// [`Client::lock_at`](crate::Client::lock_at) found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LockInfo {
-    /// The key, with the prefix of the client that took the lock.
+    /// The key, with the prefix of the client that took the lock. A byte that is not UTF-8 is U+FFFD here: see
+    /// [`key_bytes`](LockInfo::key_bytes).
     pub key: String,
+    bytes: Vec<u8>,
     /// The kind, as far as the keys show it.
     pub kind: LockKind,
     /// The holders. Each reader and each holder of permits has its own lease.
@@ -51,6 +60,8 @@ pub struct LockInfo {
     pub holders: Vec<Holder>,
     /// The available permits of a semaphore.
     pub available: Option<i64>,
+    /// The [limit](crate::Semaphore::with_limit) of a semaphore that was applied last.
+    pub limit: Option<u32>,
     /// The count of a latch.
     pub count: Option<i64>,
     /// The longest remaining lease; `None` if the key has no expiry, or if nobody is known to hold permits.
@@ -60,6 +71,13 @@ pub struct LockInfo {
     /// The number of clients that listen for the release of a lock of another kind, each for all its waiters;
     /// see [`Waiters::listening`](crate::inspect::Waiters::listening).
     pub listening: Option<u64>,
+}
+
+impl LockInfo {
+    /// The bytes of the key. Another program may have written a key that is not UTF-8.
+    pub fn key_bytes(&self) -> &[u8] {
+        &self.bytes
+    }
 }
 
 /// The locks that [`Client::locks`](crate::Client::locks) found, sorted by key.
@@ -122,6 +140,7 @@ impl From<Found> for LockInfo {
             key,
             kind,
             number,
+            limit,
             left,
             queue,
             listening,
@@ -143,10 +162,12 @@ impl From<Found> for LockInfo {
             Kind::Latch => LockKind::Latch,
         };
         LockInfo {
-            key,
+            key: String::from_utf8_lossy(&key).into_owned(),
+            bytes: key,
             kind,
             holders,
             available,
+            limit,
             count,
             lease: left,
             queue,
@@ -167,6 +188,7 @@ impl fmt::Display for LockKind {
             LockKind::Semaphore => "semaphore",
             LockKind::Permits => "permits",
             LockKind::Latch => "latch",
+            LockKind::Foreign => "foreign",
         })
     }
 }

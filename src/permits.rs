@@ -139,7 +139,7 @@ impl PermitExpirableSemaphore {
     }
 
     /// Sets the total, including held permits. Returns how many are then available: negative if more are
-    /// held.
+    /// held. It counts as a limit as in [`Semaphore::set_permits`](crate::Semaphore::set_permits).
     ///
     /// # Redis cost
     ///
@@ -153,7 +153,8 @@ impl PermitExpirableSemaphore {
     ///
     /// See [`try_set_permits`](PermitExpirableSemaphore::try_set_permits).
     pub async fn set_permits(&self, permits: u32) -> Result<i64, Error> {
-        let call = |resource: &_, publish| permit::resize(resource, publish, permits.into());
+        let total = self.inner.total();
+        let call = |resource: &_, publish| permit::resize(resource, publish, permits.into(), total);
         self.inner.ask(call, number).await
     }
 

@@ -218,7 +218,9 @@ impl Semaphore {
     /// held.
     ///
     /// Creates the semaphore if it does not exist. Redisson does not store who holds permits, so the permits
-    /// that Java holds do not count.
+    /// that Java holds do not count. Replaces a [limit](Semaphore::with_limit) that was applied before. If this value
+    /// declares a limit, the total is kept as one even if there was none, and
+    /// [`Client::locks`](crate::Client::locks) lists the semaphore while it is idle too.
     ///
     /// # Redis cost
     ///
@@ -232,7 +234,9 @@ impl Semaphore {
     ///
     /// See [`try_set_permits`](Semaphore::try_set_permits).
     pub async fn set_permits(&self, permits: u32) -> Result<i64, Error> {
-        let call = |resource: &_, publish| semaphore::resize(resource, publish, permits.into());
+        let total = self.inner.total();
+        let call =
+            |resource: &_, publish| semaphore::resize(resource, publish, permits.into(), total);
         self.inner.ask(call, number).await
     }
 

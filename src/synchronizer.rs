@@ -8,7 +8,7 @@ use crate::lease::Lease;
 use crate::protocol::counter::{ReplyKey, number};
 use crate::protocol::kind::Kind;
 use crate::protocol::resource::Resource;
-use crate::protocol::semaphore;
+use crate::protocol::semaphore::{self, Total};
 use crate::protocol::{Call, Publish, Unexpected, Value};
 use crate::session::lock_settings::LockSettings;
 use crate::session::options::{Options, checked_purpose};
@@ -92,6 +92,14 @@ impl Synchronizer {
                 .description(&request.resource, purpose.as_deref());
         }
         Ok(request)
+    }
+
+    /// What a total is that this value sets.
+    pub(crate) fn total(&self) -> Total {
+        match self.settings.own().limit {
+            Some(_) => Total::Limit,
+            None => Total::Number,
+        }
     }
 
     /// Adds permits, or takes some away.

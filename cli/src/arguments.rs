@@ -10,6 +10,8 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::name::{Name, TextName, any_name, text_name};
+
 const EXIT_CODES: &str = "Exit codes: 120 not acquired in time, 121 lost, 122 server unreachable, 123 refused by the \
     server, 124 bad usage, 125 internal, 126 the command cannot be executed, 127 it is not found. Otherwise, `run` \
     ends with the exit code of the command, or with 128 plus the number of the signal that ended the command.";
@@ -89,8 +91,8 @@ pub(crate) enum Task {
     /// Frees a lock by force, whoever holds it, or only if --owner holds it.
     ///
     /// A holder with this library gets a message and notices it within milliseconds; one in Java at its next renewal,
-    /// within a third of its lease. It continues to work until then. Stop the holder first if two at once would do harm. On a terminal, asks for confirmation; elsewhere --yes is
-    /// required. Exit code 1: the lock was free.
+    /// within a third of its lease. It continues to work until then. Stop the holder first if two at once would do
+    /// harm. On a terminal, asks for confirmation; elsewhere --yes is required. Exit code 1: the lock was free.
     Break(BreakArguments),
     /// Find waiters that wait for each other.
     ///
@@ -102,8 +104,8 @@ pub(crate) enum Task {
     ///
     /// Sets the total, held permits included, and creates the semaphore if there is none. If more are held than the new
     /// total, nobody gets a permit until enough are given back. Redisson does not store who holds the permits of a
-    /// semaphore, so permits that Java holds do not count. `run --permits` and programs that declare a limit
-    /// apply their own number again.
+    /// semaphore, so permits that Java holds do not count. The total is kept as a limit, so `ls` and `show` know the
+    /// semaphore while it is idle. `run --permits` and programs that declare a limit apply their own number again.
     Permits(PermitsArguments),
     /// Watch locks change: a live table on a terminal, otherwise a line for each change.
     ///
@@ -130,8 +132,9 @@ pub(crate) enum Task {
 
 #[derive(Debug, Args)]
 pub(crate) struct RunArguments {
-    /// The name of the lock.
-    pub(crate) name: String,
+    /// The name of the lock. A backslash is written `\\`, because `ls` prints escapes.
+    #[arg(value_parser = text_name())]
+    pub(crate) name: TextName,
     /// Give up after this time; 0 tries once. Default: wait without limit.
     ///
     /// The time includes connecting. Without --wait, a server that cannot be reached at the start is an error.
@@ -143,8 +146,8 @@ pub(crate) struct RunArguments {
     /// The kind of lock.
     #[arg(long, value_enum, default_value_t)]
     pub(crate) kind: Kind,
-    /// Allow this many runs at once, with a semaphore. Each run applies its number; runs with different numbers enter
-    /// by their own.
+    /// Allow this many runs at once, with a semaphore. Each run applies its number, and says so if it replaces another
+    /// one; runs with different numbers enter by their own.
     #[arg(long, value_name = "N", conflicts_with_all = ["kind", "fenced"], value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) permits: Option<u32>,
     /// Set LEASEHOLD_TOKEN to a fencing token. The same as --kind fenced.
@@ -168,7 +171,8 @@ pub(crate) struct RunArguments {
     /// The exit code if the lock is not acquired in time, instead of 120.
     #[arg(long, short = 'E', value_name = "CODE")]
     pub(crate) conflict_exit_code: Option<u8>,
-    /// Do not pass LEASEHOLD_URL, LEASEHOLD_USER and LEASEHOLD_PASSWORD on to the command.
+    /// Do not pass LEASEHOLD_URL, LEASEHOLD_USER and LEASEHOLD_PASSWORD on to the command, nor REDIS_URL if it is the
+    /// server's URL and has a password.
     ///
     /// A nested `leasehold run` then needs its own.
     #[arg(long)]
@@ -203,7 +207,7 @@ pub(crate) enum Kind {
 
 #[derive(Debug, Args)]
 pub(crate) struct ListArguments {
-    /// The names to show: `*` is any text, `?` any character, `[ab]` one of these characters.
+    /// The names to show: `*` is any text, `?` any byte, `[ab]` one of these characters.
     #[arg(default_value = "*")]
     pub(crate) pattern: String,
     /// Print JSON.
@@ -213,8 +217,10 @@ pub(crate) struct ListArguments {
 
 #[derive(Debug, Args)]
 pub(crate) struct ShowArguments {
-    /// The name of the lock.
-    pub(crate) name: String,
+    /// The name of the lock, with the escapes that `ls` prints: \xff for a byte that is not UTF-8, \u{202e} for a
+    /// character, `\\` for a backslash.
+    #[arg(value_parser = any_name())]
+    pub(crate) name: Name,
     /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,
@@ -222,8 +228,10 @@ pub(crate) struct ShowArguments {
 
 #[derive(Debug, Args)]
 pub(crate) struct BreakArguments {
-    /// The name of the lock.
-    pub(crate) name: String,
+    /// The name of the lock, with the escapes that `ls` prints: \xff for a byte that is not UTF-8, \u{202e} for a
+    /// character, `\\` for a backslash.
+    #[arg(value_parser = any_name())]
+    pub(crate) name: Name,
     /// The reason. It is written to standard error, for your logs.
     #[arg(long, value_name = "TEXT", value_parser = reason)]
     pub(crate) reason: String,
@@ -250,8 +258,9 @@ pub(crate) struct DeadlocksArguments {
 
 #[derive(Debug, Args)]
 pub(crate) struct PermitsArguments {
-    /// The name of the semaphore.
-    pub(crate) name: String,
+    /// The name of the semaphore. A backslash is written `\\`, because `ls` prints escapes.
+    #[arg(value_parser = text_name())]
+    pub(crate) name: TextName,
     /// The total number of permits.
     #[arg(value_name = "N")]
     pub(crate) permits: u32,
@@ -262,7 +271,7 @@ pub(crate) struct PermitsArguments {
 
 #[derive(Debug, Args)]
 pub(crate) struct WatchArguments {
-    /// The names to show: `*` is any text, `?` any character, `[ab]` one of these characters.
+    /// The names to show: `*` is any text, `?` any byte, `[ab]` one of these characters.
     #[arg(default_value = "*")]
     pub(crate) pattern: String,
     /// The time between two polls. At least 100ms.

@@ -8,6 +8,7 @@ use serde::Serialize;
 use crate::arguments::{BreakArguments, ServerArguments};
 use crate::exit::Failure;
 use crate::found::{Found, look};
+use crate::name::Name;
 use crate::output::{complain, say_json};
 use crate::server::close;
 use crate::show::{Connections, text};
@@ -17,7 +18,7 @@ const WAS_FREE: u8 = 1;
 
 #[derive(Debug, Serialize)]
 struct Outcome<'a> {
-    name: &'a str,
+    name: &'a Name,
     broken: bool,
     reason: &'a str,
     was: Option<Found>,
@@ -35,7 +36,7 @@ pub(crate) async fn break_lock(
     let broken = broken(&client, asked).await;
     close(&client).await;
     let was = broken?;
-    let (broken, name, reason) = (was.is_some(), &*asked.name, &*asked.reason);
+    let (broken, name, reason) = (was.is_some(), &asked.name, &*asked.reason);
     match &was {
         Some(was) => complain(&format!(
             "broke `{name}`, held by {}: {reason}",
@@ -121,21 +122,26 @@ fn chosen(mut found: Found, asked: &BreakArguments) -> Result<Found, Failure> {
 
 /// Frees what this owner holds. False if it holds nothing any more.
 async fn free(client: &Client, found: &Found, owner: &str) -> Result<bool, Error> {
+    // The text of another program need not be UTF-8, and then it cannot be compared.
+    let is_known = !owner.contains(char::REPLACEMENT_CHARACTER);
+    let Some(name) = found.name.text() else {
+        let owner = if is_known { owner } else { "" };
+        return client.force_unlock_at(found.name.bytes(), owner).await;
+    };
     match found.kind.as_str() {
         "semaphore" => {
-            let semaphore = client.semaphore(&found.name);
+            let semaphore = client.semaphore(name);
             semaphore.force_release_of(owner).await
         }
         "permits" => {
-            let semaphore = client.permit_expirable_semaphore(&found.name);
+            let semaphore = client.permit_expirable_semaphore(name);
             match semaphore.release(owner).await {
                 Err(Error::NotOwner { .. }) => Ok(false),
                 released => released.map(|()| true),
             }
         }
-        // The text of another program need not be UTF-8, so it cannot be compared.
-        _ if owner.contains(char::REPLACEMENT_CHARACTER) => found.lock(client).force_unlock().await,
-        _ => found.lock(client).force_unlock_of(owner).await,
+        _ if is_known => found.lock(client, name).force_unlock_of(owner).await,
+        _ => found.lock(client, name).force_unlock().await,
     }
 }
 

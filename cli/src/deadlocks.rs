@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use crate::arguments::{DeadlocksArguments, ServerArguments};
 use crate::exit::Failure;
+use crate::name::Name;
 use crate::output::{Rows, Tone, complain, say, say_json, short};
 use crate::server::close;
 
@@ -17,8 +18,8 @@ struct Waiter<'a> {
     name: Option<&'a str>,
     purpose: Option<&'a str>,
     owner: &'a str,
-    holds: &'a str,
-    waits_for: &'a str,
+    holds: Name,
+    waits_for: Name,
     waited_ms: u128,
 }
 
@@ -28,8 +29,8 @@ impl<'a> From<&'a DeadlockedWaiter> for Waiter<'a> {
             name: waiter.name.as_deref(),
             purpose: waiter.purpose.as_deref(),
             owner: &waiter.owner,
-            holds: &waiter.holds,
-            waits_for: &waiter.waits_for,
+            holds: Name::new(&*waiter.holds),
+            waits_for: Name::new(&*waiter.waits_for),
             waited_ms: waiter.waited.as_millis(),
         }
     }
@@ -65,12 +66,13 @@ fn text(deadlock: &Deadlock) -> String {
     let titles = ["NAME", "PURPOSE", "HOLDS", "WAITS FOR", "WAITED", "OWNER"];
     let mut rows = Rows::new(&titles);
     let known = |text: &Option<String>| (text.as_deref().unwrap_or("-").to_owned(), Tone::Plain);
+    let name = |name: &str| (Name::new(name).to_string(), Tone::Plain);
     for waiter in deadlock.iter() {
         rows.add([
             known(&waiter.name),
             known(&waiter.purpose),
-            (waiter.holds.clone(), Tone::Plain),
-            (waiter.waits_for.clone(), Tone::Plain),
+            name(&waiter.holds),
+            name(&waiter.waits_for),
             (short(waiter.waited), Tone::Warning),
             (waiter.owner.clone(), Tone::Faint),
         ]);

@@ -3,24 +3,29 @@
 use std::fmt;
 use std::time::Duration;
 
-use leasehold::inspect::{Holder, LockInfo};
+use leasehold::inspect::{Holder, LockInfo, LockKind};
 use leasehold::{Client, Error, Lock};
 use serde::Serialize;
 
 use crate::arguments::Kind;
+use crate::name::Name;
 use crate::output::{Tone, short};
 
-/// The kind of a number that nobody holds or waits for.
+/// The kinds of a string that this library did not write.
 const NUMBER: &str = "number";
+const STRING: &str = "string";
 
-/// A lock that is held.
+/// A lock that is held, or an idle semaphore.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Found {
-    pub(crate) name: String,
+    pub(crate) name: Name,
     pub(crate) kind: String,
     pub(crate) holders: Vec<FoundHolder>,
     /// The available permits of a semaphore.
     pub(crate) available: Option<i64>,
+    /// The number of permits that was declared last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) limit: Option<u32>,
     /// The count of a latch.
     pub(crate) count: Option<i64>,
     /// What is left of the longest lease. `None` if a lease never ends.
@@ -49,17 +54,31 @@ pub(crate) struct FoundHolder {
 
 impl From<LockInfo> for Found {
     fn from(lock: LockInfo) -> Self {
-        let is_fair = lock.kind == leasehold::inspect::LockKind::Fair;
+        let is_fair = lock.kind == LockKind::Fair;
+        let foreign = lock.kind == LockKind::Foreign;
+        let name = Name::new(lock.key_bytes());
+        let mut holders: Vec<_> = lock.holders.into_iter().map(FoundHolder::from).collect();
+        let number = holders.first().filter(|_| foreign);
+        let number = number.and_then(|holder| holder.owner.parse().ok());
+        let kind = match number {
+            Some(_) => NUMBER.to_owned(),
+            None if foreign => STRING.to_owned(),
+            None => lock.kind.to_string(),
+        };
+        if number.is_some() {
+            holders.clear();
+        }
         Found {
-            name: lock.key,
-            kind: lock.kind.to_string(),
-            holders: lock.holders.into_iter().map(FoundHolder::from).collect(),
+            name,
+            kind,
+            holders,
             available: lock.available,
-            count: lock.count,
+            limit: lock.limit,
+            count: lock.count.or(number),
             lease_ms: lock.lease.map(ms),
             waiters: is_fair.then_some(lock.queue),
             listening: lock.listening,
-            foreign: false,
+            foreign,
         }
     }
 }
@@ -88,62 +107,8 @@ impl From<Holder> for FoundHolder {
 }
 
 /// Finds the lock with this name, of any kind. `None` if it is free.
-pub(crate) async fn look(client: &Client, name: &str) -> Result<Option<Found>, Error> {
-    if let Some(found) = search(client, name).await? {
-        return Ok(Some(found));
-    }
-    // A search does not list a string lock, because its text may be anything.
-    let holder = match client.string_lock(name).holder().await {
-        Ok(holder) => holder,
-        Err(error) => {
-            // Somebody may have taken it since, as a lock of another kind.
-            return search(client, name)
-                .await?
-                .map_or(Err(error), |found| Ok(Some(found)));
-        }
-    };
-    Ok(holder.map(|holder| foreign(name, holder)))
-}
-
-/// A string that no client of this library wrote as a lock.
-fn foreign(name: &str, holder: Holder) -> Found {
-    let holder = FoundHolder::from(holder);
-    let count = holder.owner.parse().ok();
-    Found {
-        name: name.to_owned(),
-        kind: if count.is_some() { NUMBER } else { "string" }.to_owned(),
-        lease_ms: holder.lease_ms,
-        holders: if count.is_some() {
-            Vec::new()
-        } else {
-            vec![holder]
-        },
-        available: None,
-        count,
-        waiters: None,
-        listening: None,
-        foreign: true,
-    }
-}
-
-async fn search(client: &Client, name: &str) -> Result<Option<Found>, Error> {
-    let locks = client.locks(&escaped(name)).await?;
-    Ok(locks
-        .into_iter()
-        .find(|lock| lock.key == name)
-        .map(Found::from))
-}
-
-/// A pattern that matches only this name.
-fn escaped(name: &str) -> String {
-    let is_special = |letter| matches!(letter, '*' | '?' | '[' | ']' | '\\' | '^');
-    let escape = |letter| {
-        is_special(letter)
-            .then_some('\\')
-            .into_iter()
-            .chain([letter])
-    };
-    name.chars().flat_map(escape).collect()
+pub(crate) async fn look(client: &Client, name: &Name) -> Result<Option<Found>, Error> {
+    Ok(client.lock_at(name.bytes()).await?.map(Found::from))
 }
 
 impl Found {
@@ -153,11 +118,20 @@ impl Found {
     }
 
     pub(crate) fn is_held(&self) -> bool {
-        !self.holders.is_empty() || self.available.is_some()
+        !self.is_idle() && (!self.holders.is_empty() || self.available.is_some())
     }
 
-    /// The library's lock object.
-    pub(crate) fn lock(&self, client: &Client) -> Lock {
+    /// A semaphore that nobody uses. Redisson does not say who holds permits, so it must have all of its declared number.
+    pub(crate) fn is_idle(&self) -> bool {
+        let is_awaited = self.listening.is_some_and(|clients| clients > 0);
+        let (Some(available), Some(limit)) = (self.available, self.limit) else {
+            return false;
+        };
+        self.holders.is_empty() && !is_awaited && available >= i64::from(limit)
+    }
+
+    /// The library's lock object with this name.
+    pub(crate) fn lock(&self, client: &Client, name: &str) -> Lock {
         let kind = match self.kind.as_str() {
             "fair" => Kind::Fair,
             "fenced" => Kind::Fenced,
@@ -166,7 +140,7 @@ impl Found {
             "string" => Kind::String,
             _ => Kind::Lock,
         };
-        lock(client, kind, &self.name)
+        lock(client, kind, name)
     }
 
     /// The first holder, and the number of further ones.
@@ -187,7 +161,10 @@ impl Found {
         let holds = self.holds();
         match (self.available, self.count) {
             // Redisson does not say who holds permits.
-            (Some(available), _) if holds == 0 => format!("{available} free"),
+            (Some(available), _) if holds == 0 => match self.limit {
+                Some(limit) => format!("{} free", part(available, limit)),
+                None => format!("{available} free"),
+            },
             (Some(available), _) => format!("{holds} of {}", total(holds, available)),
             (_, Some(count)) => format!("count {count}"),
             _ => holds.to_string(),
@@ -222,6 +199,11 @@ impl fmt::Display for FoundHolder {
             None => Ok(()),
         }
     }
+}
+
+/// The available permits of a declared number. The number may have been raised since.
+pub(crate) fn part(available: i64, limit: u32) -> String {
+    format!("{available} of {}", available.max(limit.into()))
 }
 
 /// All permits of a semaphore.

@@ -27,7 +27,7 @@ pub(crate) async fn list(list: &ListArguments, server: &ServerArguments) -> Resu
     let mut rows = Rows::new(&["NAME", "KIND", "HOLDER", "HOLDS", "LEASE", "WAITERS"]);
     for lock in locks {
         rows.add([
-            (lock.name.clone(), Tone::Plain),
+            (lock.name.to_string(), Tone::Plain),
             (lock.kind.clone(), Tone::Faint),
             (lock.holder(), Tone::Plain),
             (lock.holds_text(), Tone::Plain),

@@ -8,6 +8,7 @@ mod deadlocks;
 mod exit;
 mod found;
 mod list;
+mod name;
 mod output;
 mod papers;
 mod permits;

@@ -36,7 +36,7 @@ use crate::clock::{self, Moment};
 use crate::exit::{self, Failure};
 use crate::found::lock;
 use crate::output::{complain, short};
-use crate::server::{CLOSE, CREDENTIALS, close_within};
+use crate::server::{CLOSE, close_within};
 
 use command::Command;
 use enclosing::{Enclosing, HELD, NAME, OWNER, OuterHold, TOKEN};
@@ -87,6 +87,11 @@ fn pid(number: u64) -> Pid {
 pub(crate) async fn run(job: &RunArguments, server: &ServerArguments) -> Result<u8, Failure> {
     let plan = Plan::of(job.lease, job.grace)?;
     let outer = enclosing::outer()?;
+    let kept = if job.no_credentials {
+        server.credentials()
+    } else {
+        Vec::new()
+    };
     let mut signals = Signals::listen()?;
     let progress = Progress::new(job);
     let obtained = tokio::select! {
@@ -96,7 +101,7 @@ pub(crate) async fn run(job: &RunArguments, server: &ServerArguments) -> Result<
         never = progress.report() => match never {},
     };
     let done = match obtained {
-        Ok(Ok(hold)) => run_under(hold, job, plan, &outer, &mut signals).await,
+        Ok(Ok(hold)) => run_under(hold, job, plan, &Inherited { outer, kept }, &mut signals).await,
         Ok(Err(signal)) => Ok(Ended::with(exit::of_signal(signal))),
         Err(failure) => Err(failure),
     };
@@ -119,10 +124,14 @@ async fn obtain(
         .connect_with(job.wait, settings, |failure| progress.failed(failure))
         .await?;
     progress.connected(&client);
+    progress.read_permits(&client).await;
     let wait = job.wait.map(|wait| wait.saturating_sub(began.elapsed()));
-    let hold = take(&client, job, outer, wait).await?;
-    progress.acquired();
-    Ok(hold)
+    let taken = take(&client, job, outer, wait).await;
+    match &taken {
+        Ok(_) => progress.acquired(),
+        Err(_) => progress.look_at_permits(&client).await,
+    }
+    taken
 }
 
 /// The time for a last release, if the server gave no answer before.
@@ -193,12 +202,19 @@ impl Ended {
     }
 }
 
+/// What decides on the environment of the command, besides the hold.
+struct Inherited {
+    outer: Vec<OuterHold>,
+    /// The variables that are not passed on.
+    kept: Vec<&'static str>,
+}
+
 /// Runs the command and releases the hold.
 async fn run_under(
     hold: Hold,
     job: &RunArguments,
     plan: Plan,
-    outer: &[OuterHold],
+    inherited: &Inherited,
     signals: &mut Signals,
 ) -> Result<Ended, Failure> {
     let since = clock::now();
@@ -207,7 +223,7 @@ async fn run_under(
         _ => plan,
     };
     let reaper = Reaper::start(plan).map_err(Failure::internal("no process could be started"))?;
-    let command = Command::prepare(&job.command, &environment(&hold, job, outer)).await?;
+    let command = Command::prepare(&job.command, &environment(&hold, job, inherited)).await?;
     let ending = Supervisor::new(&hold, plan, command, reaper)
         .run(signals)
         .await?;
@@ -249,27 +265,25 @@ async fn run_under(
 fn environment(
     hold: &Hold,
     job: &RunArguments,
-    outer: &[OuterHold],
+    inherited: &Inherited,
 ) -> Vec<(&'static str, Option<String>)> {
     let token = hold.token();
     let own = OuterHold {
-        name: job.name.clone(),
+        name: job.name.to_string(),
         owner: hold.owner().to_owned(),
         token,
     };
-    let mut outer = outer.to_vec();
+    let mut outer = inherited.outer.clone();
     if hold.is_exclusive(job) && !outer.contains(&own) {
         outer.push(own);
     }
     let mut variables = vec![
-        (NAME, Some(job.name.clone())),
+        (NAME, Some(job.name.to_string())),
         (OWNER, Some(hold.owner().to_owned())),
         (TOKEN, token.map(|token| token.to_string())),
         (HELD, serde_json::to_string(&outer).ok()),
     ];
-    if job.no_credentials {
-        variables.extend(CREDENTIALS.map(|name| (name, None)));
-    }
+    variables.extend(inherited.kept.iter().map(|name| (*name, None)));
     variables
 }
 

@@ -11,9 +11,9 @@ use tokio::time::Instant;
 use crate::arguments::ServerArguments;
 use crate::exit::{self, Failure};
 
-/// The variables of this program that tell where the server is and how to log in.
-pub(crate) const CREDENTIALS: [&str; 3] = [URL, USER, PASSWORD];
 const URL: &str = "LEASEHOLD_URL";
+/// Other programs read this variable too.
+const SHARED_URL: &str = "REDIS_URL";
 const USER: &str = "LEASEHOLD_USER";
 const PASSWORD: &str = "LEASEHOLD_PASSWORD";
 const ADDRESS_MAP: &str = "LEASEHOLD_ADDRESS_MAP";
@@ -57,12 +57,22 @@ impl ServerArguments {
         }
     }
 
+    /// The variables that tell where the server is and how to log in. Of `REDIS_URL` only a password is worth keeping
+    /// from the command, which may need the variable for its own work.
+    pub(crate) fn credentials(&self) -> Vec<&'static str> {
+        let mut names = vec![URL, USER, PASSWORD];
+        let is_shared = self.url.is_none() && set(URL).is_none();
+        let url = set(SHARED_URL).filter(|_| is_shared);
+        names.extend(url.filter(|url| has_password(url)).map(|_| SHARED_URL));
+        names
+    }
+
     fn url(&self) -> Result<String, Failure> {
         let url = self
             .url
             .clone()
             .or_else(|| set(URL))
-            .or_else(|| set("REDIS_URL"));
+            .or_else(|| set(SHARED_URL));
         url.ok_or_else(|| {
             Failure::usage("which server? Give --url redis://host:6379, or set LEASEHOLD_URL")
         })
@@ -138,6 +148,19 @@ fn set(name: &str) -> Option<String> {
     env::var(name).ok().filter(|value| !value.is_empty())
 }
 
+/// Whether a URL has a password, before its hosts or as a parameter.
+fn has_password(url: &str) -> bool {
+    let (rest, query) = url.split_once('?').unwrap_or((url, ""));
+    let login = rest.rsplit_once('@').map_or("", |(login, _)| login);
+    let login = login.split_once("//").map_or(login, |(_, login)| login);
+    let is_password = |(name, value): (&str, &str)| name.contains("pass") && !value.is_empty();
+    let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+    login
+        .split_once(':')
+        .is_some_and(|(_, password)| !password.is_empty())
+        || pairs.any(is_password)
+}
+
 fn credentials(user: Option<String>, password: String) -> Credentials {
     match user {
         Some(user) => Credentials::new(user, password),
@@ -161,4 +184,30 @@ pub(crate) async fn close(client: &Client) {
 pub(crate) async fn close_within(client: &Client, limit: Duration) {
     // If a release is not confirmed, the lease ends the lock.
     drop(client.shutdown(limit).await);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_password_in_a_url_is_seen() {
+        for url in [
+            "redis://:secret@127.0.0.1:6379",
+            "rediss://ann:secret@host/1?x=1",
+            "redis-sentinel://host/primary?sentinel_password=secret",
+            "redis+unix:///run/redis.sock?user=ann&pass=secret",
+        ] {
+            assert!(has_password(url), "{url}");
+        }
+        for url in [
+            "redis://127.0.0.1:6379",
+            "redis://ann@host",
+            "redis://ann:@host",
+            "redis+unix:///run/redis.sock?pass=",
+            "redis-sentinel://host:26379,other:26379/primary?db=1",
+        ] {
+            assert!(!has_password(url), "{url}");
+        }
+    }
 }

@@ -8,8 +8,9 @@ use serde::Serialize;
 
 use crate::arguments::{ServerArguments, ShowArguments};
 use crate::exit::Failure;
-use crate::found::{Found, FoundHolder, lease, look, total};
-use crate::output::{Rows, Tone, harmless, say, say_json, short};
+use crate::found::{Found, FoundHolder, lease, look, part, total};
+use crate::name::Name;
+use crate::output::{Rows, Tone, say, say_json, short};
 use crate::server::close;
 
 /// The JSON. A free lock has only a name.
@@ -32,7 +33,7 @@ enum Lock<'a> {
         addresses: Vec<Vec<String>>,
     },
     Free {
-        name: &'a str,
+        name: &'a Name,
     },
 }
 
@@ -70,7 +71,7 @@ pub(crate) async fn show(asked: &ShowArguments, server: &ServerArguments) -> Res
     }
     match found {
         Some(found) => say(&text(&found, &queue, &connections))?,
-        None => say(&format!("{} is free", harmless(&asked.name)))?,
+        None => say(&format!("{} is free", asked.name))?,
     }
     Ok(0)
 }
@@ -82,11 +83,11 @@ struct Seen {
     connections: Connections,
 }
 
-async fn see(client: &Client, name: &str) -> Result<Seen, Error> {
+async fn see(client: &Client, name: &Name) -> Result<Seen, Error> {
     let found = look(client, name).await?;
     let (mut queue, mut connections) = (Vec::new(), Connections::default());
     if let Some(found) = &found {
-        if found.waiters.is_some() {
+        if let Some(name) = name.text().filter(|_| found.waiters.is_some()) {
             queue = client.fair_lock(name).waiters().await?.queue;
         }
         // Not every user has the permission to list connections.
@@ -124,14 +125,15 @@ impl Connections {
 fn what(found: &Found) -> String {
     let held = found.holds();
     match (found.available, found.count) {
-        (Some(available), _) if held == 0 => {
-            format!("has {available} permits, and nobody is known to hold one")
-        }
+        (Some(available), _) if held == 0 => match found.limit {
+            Some(limit) => format!("has {} permits free", part(available, limit)),
+            None => format!("has {available} permits, and nobody is known to hold one"),
+        },
         (Some(available), _) => {
             format!("is held: {held} of {} permits", total(held, available))
         }
         (_, Some(count)) if found.foreign => format!(
-            "is at {count}, and nobody holds or waits for it: a semaphore with {count} permits, a latch, or any data"
+            "is at {count}, and nobody holds or waits for it: a semaphore without a declared number, a latch, or any data"
         ),
         (_, Some(count)) => format!("is at {count}"),
         _ if found.foreign => {
@@ -173,8 +175,7 @@ pub(crate) fn text(found: &Found, queue: &[String], connections: &Connections) -
             ),
         ]);
     }
-    let name = harmless(&found.name);
-    let mut text = format!("{name} ({}) {}{waiters}", found.kind, what(found));
+    let mut text = format!("{} ({}) {}{waiters}", found.name, found.kind, what(found));
     if !found.holders.is_empty() {
         text = format!("{text}\n\n{}", rows.text());
     }

@@ -39,11 +39,8 @@ pub(crate) async fn watch(asked: &WatchArguments, server: &ServerArguments) -> R
     done.map(|()| 0)
 }
 
+/// What is held or waited for. Idle semaphores are left out, because only their use is a change.
 async fn look(client: &Client, pattern: &str) -> Result<Vec<Found>, Error> {
-    Ok(client
-        .locks(pattern)
-        .await?
-        .into_iter()
-        .map(Found::from)
-        .collect())
+    let found = client.locks(pattern).await?.into_iter().map(Found::from);
+    Ok(found.filter(|found| !found.is_idle()).collect())
 }

@@ -3,10 +3,10 @@
 use std::io::Write as _;
 use std::process::Stdio;
 
-use leasehold_testbed::wait_until;
+use leasehold_testbed::{is_missing, wait_until};
 use nix::sys::signal::Signal;
 
-use crate::testbed::{LATE, Runner, Testbed, await_line, exit_code, stderr, stdout, text};
+use crate::testbed::{LATE, Runner, Testbed, await_line, bare, exit_code, stderr, stdout, text};
 
 #[test]
 fn standard_input_and_output_are_those_of_the_runner() {
@@ -66,6 +66,39 @@ fn credentials_can_be_kept_from_the_command() {
     };
     assert_eq!(seen(&[]), "1");
     assert_eq!(seen(&["--no-credentials"]), "0");
+}
+
+#[test]
+fn a_password_in_redis_url_can_be_kept_from_the_command() {
+    if is_missing() {
+        return;
+    }
+    let bed = Testbed {
+        server: leasehold_testbed::Server::start_with(&["--requirepass", "s3cret"]),
+    };
+    let host = format!("127.0.0.1:{}", bed.server.port());
+    let plain = format!("redis://{host}");
+    let secret = format!("redis://:s3cret@{host}");
+    let seen = |variables: &[(&str, &str)], option: &[&str]| {
+        let script = ["--", "sh", "-c", "echo ${REDIS_URL:-none}"];
+        let mut run = bare(&[&["run", "job"], option, &script].concat());
+        let output = run
+            .envs(variables.iter().copied())
+            .output()
+            .expect("started");
+        assert_eq!(exit_code(&output), 0, "{}", stderr(&output));
+        stdout(&output).trim().to_owned()
+    };
+    let kept = ["--no-credentials"];
+    let its_own = [("REDIS_URL", &*secret)];
+    assert_eq!(seen(&its_own, &[]), secret);
+    assert_eq!(seen(&its_own, &kept), "none");
+    // Without a password there is no secret in it, and beside LEASEHOLD_URL it is not the server of the run.
+    let apart = [("REDIS_URL", &*plain), ("LEASEHOLD_PASSWORD", "s3cret")];
+    assert_eq!(seen(&apart, &kept), plain);
+    let of_others = "redis://:other@127.0.0.1:1";
+    let both = [("REDIS_URL", of_others), ("LEASEHOLD_URL", &*secret)];
+    assert_eq!(seen(&both, &kept), of_others);
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! `ls`, `show`, `watch`, `break`, `preflight`, `bench`, on locks of this library and of others.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
 use std::process::Stdio;
 
 use leasehold_testbed::{Reply, is_missing, wait_until};
@@ -8,12 +10,13 @@ use serde_json::{Value, json};
 
 use crate::testbed::{LATE, Runner, Testbed, await_line, bare, exit_code, stderr, stdout};
 
-/// A thread of a Java program.
+/// Threads of Java programs.
 const JAVA: &str = "9f2d47a8-5b6c-4e21-8d11-0c3a5e7f9b10:1";
+const OTHER: &str = "11111111-2222-4333-8444-555555555555:7";
 
 /// Locks as Redisson and Laravel leave them in Redis, and keys that are no locks.
 fn locks_of_others(bed: &Testbed) {
-    let other = "11111111-2222-4333-8444-555555555555:7";
+    let other = OTHER;
     for words in [
         &["HSET", "java:plain", JAVA, "2"][..],
         &["PEXPIRE", "java:plain", "600000"],
@@ -173,6 +176,114 @@ fn show_describes_a_lock_of_any_kind() {
     bed.server.command(&["HSET", "a*", JAVA, "1"]);
     assert_eq!(json(&bed, &["show", "a*"])["name"], json!("a*"));
     assert_eq!(json(&bed, &["show", "java:*"])["held"], json!(false));
+}
+
+/// Locks whose names are no UTF-8 or do not show what they are, and the string lock of another program.
+fn locks_with_odd_names(bed: &Testbed) {
+    let script = r"
+        redis.call('hset', 'bad\255job', ARGV[1], 1)
+        redis.call('hset', 'bad\254job', ARGV[1], 1)
+        redis.call('hset', 'evil\226\128\174job', ARGV[1], 1)
+        redis.call('hset', 'back\\slash', ARGV[1], 1)
+        redis.call('set', 'token\255', 'Kq3vT8sLw0ZxYbN1')
+        redis.call('hset', 'many\255', 'mode', 'read')
+        for _, owner in ipairs(ARGV) do
+          redis.call('hset', 'many\255', owner, 1)
+          redis.call('set', '{many\255}:' .. owner .. ':rwlock_timeout:1', 1)
+        end";
+    let made = bed.server.command(&["EVAL", script, "0", JAVA, OTHER]);
+    assert!(!matches!(made, Reply::Error(_)), "{made:?}");
+}
+
+#[test]
+fn a_name_is_taken_as_it_is_printed() {
+    let Some(bed) = Testbed::start() else { return };
+    locks_with_odd_names(&bed);
+    let list = json(&bed, &["ls"]);
+    let list = list.as_array().expect("a list").iter();
+    let names: Vec<_> = list.filter_map(|lock| lock["name"].as_str()).collect();
+    let printed = [
+        r"back\\slash",
+        r"bad\xfejob",
+        r"bad\xffjob",
+        r"evil\u{202e}job",
+        r"many\xff",
+    ];
+    assert_eq!(names, printed);
+    let table = stdout(&bed.output(&["ls"]));
+    for name in printed {
+        assert!(table.contains(&format!("\n{name} ")), "{table}");
+        let shown = stdout(&bed.output(&["show", name]));
+        assert!(shown.starts_with(&format!("{name} (")), "{shown}");
+        assert!(
+            shown.contains(") is held") && shown.contains(JAVA),
+            "{shown}"
+        );
+        assert_eq!(json(&bed, &["show", name])["name"], json!(name));
+    }
+    // As bytes too.
+    let mut show = bed.leasehold(&["show"]);
+    let output = show.arg(OsStr::from_bytes(b"bad\xffjob")).output();
+    let shown = stdout(&output.expect("started"));
+    assert!(shown.contains(r"bad\xffjob (lock) is held"), "{shown}");
+    let free = stdout(&bed.output(&["show", r"bad\xfd"]));
+    assert_eq!(free, "bad\\xfd is free\n");
+    for no_escape in [r"back\slash", r"bad\xf"] {
+        let output = bed.output(&["show", no_escape]);
+        assert_eq!(exit_code(&output), 124, "{}", stderr(&output));
+    }
+}
+
+#[test]
+fn a_lock_whose_name_is_no_text_is_broken() {
+    let Some(bed) = Testbed::start() else { return };
+    locks_with_odd_names(&bed);
+    let broken = |name: &str, options: &[&str]| {
+        let words = [&["break", name, "--yes", "--reason", "x"], options].concat();
+        let output = bed.output(&words);
+        (exit_code(&output), stderr(&output))
+    };
+    let (code, told) = broken(r"bad\xffjob", &["--owner", OTHER]);
+    assert!(code == 124 && told.contains(JAVA), "{code} {told}");
+    for name in [r"bad\xffjob", r"evil\u{202e}job", r"back\\slash"] {
+        let (code, told) = broken(name, &[]);
+        assert_eq!(code, 0, "{told}");
+        assert!(
+            told.contains(&format!("broke `{name}`")) && told.contains(JAVA),
+            "{told}"
+        );
+        assert_eq!(broken(name, &[]).0, 1, "{name} is free");
+    }
+    // One of two readers, then the other.
+    for owner in [JAVA, OTHER] {
+        let (code, told) = broken(r"many\xff", &["--owner", owner]);
+        assert_eq!(code, 0, "{told}");
+    }
+    assert_eq!(broken(r"many\xff", &[]).0, 1);
+    let shown = stdout(&bed.output(&["show", r"token\xff"]));
+    assert!(shown.contains("another program"), "{shown}");
+    assert_eq!(broken(r"token\xff", &[]).0, 124);
+    assert_eq!(broken(r"token\xff", &["--string"]).0, 0);
+    let left = json(&bed, &["ls"]);
+    assert_eq!(left.as_array().map(Vec::len), Some(1));
+    assert_eq!(left[0]["name"], json!(r"bad\xfejob"));
+}
+
+#[test]
+fn a_run_takes_only_names_that_are_text() {
+    let Some(bed) = Testbed::start() else { return };
+    let refused = bed.output(&["run", r"bad\xff", "--", "true"]);
+    assert_eq!(exit_code(&refused), 124, "{}", stderr(&refused));
+    // The command can pass the name on to `show`.
+    let file = bed.file("ready");
+    let script = format!(
+        r#"printf "%s\n" "$LEASEHOLD_NAME" >{}; cat"#,
+        file.display()
+    );
+    let runner = bed.run(&[r"back\\slash"], &script);
+    assert_eq!(await_line(&file), r"back\\slash");
+    assert!(bed.is_held(r"back\slash"));
+    assert_eq!(runner.end().0, 0);
 }
 
 #[test]

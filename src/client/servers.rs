@@ -7,7 +7,7 @@ use super::Client;
 use crate::connections::Connection;
 use crate::deadlocks::Deadlock;
 use crate::error::Error;
-use crate::locks::LockList;
+use crate::locks::{LockInfo, LockList};
 use crate::preflight::{PreflightCheck, Requirements};
 use crate::protocol::existence;
 
@@ -20,8 +20,9 @@ impl Client {
     /// The pattern is that of `SCAN`: `*` matches any text, `?` any letter, and `[ab]` one of the letters.
     /// The client's prefix is prepended.
     ///
-    /// The search finds hash locks of this library and of Redisson, and string locks of this library. It does
-    /// not find a lock that more than a thousand readers hold, and may miss a lock that comes or goes during
+    /// The search finds hash locks of this library and of Redisson, and string locks of this library. It finds
+    /// semaphores whose permits are held or waited for, and idle ones with a
+    /// [limit](crate::Semaphore::with_limit), and latches that are waited for. It does not find a lock that more than a thousand readers hold, and may miss a lock that comes or goes during
     /// the search. It stops after 10,000 locks, about five million keys, or 30 s. [`LockList::is_truncated`]
     /// says whether it stopped early.
     ///
@@ -41,6 +42,72 @@ impl Client {
     /// - [`Error::Closed`]: the client was shut down.
     pub async fn locks(&self, pattern: &str) -> Result<LockList, Error> {
         crate::locks::search(&self.handle, pattern).await
+    }
+
+    /// Looks at one key, and tells what [`locks`](Client::locks) would list about it. `None` if nobody holds it.
+    ///
+    /// The key is the whole key, with the prefix of its client, as in [`LockInfo::key_bytes`]. Any string there counts
+    /// as a lock, because the text of other programs may be anything: its kind is
+    /// [`Foreign`](crate::inspect::LockKind::Foreign) if this library did not write it.
+    ///
+    /// # Redis cost
+    ///
+    /// 1 round trip for a lock that `locks` lists, otherwise 2.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe.
+    ///
+    /// # Errors
+    ///
+    /// - [`Error::Unavailable`], [`Error::Unknown`] or [`Error::Protocol`]: Redis did not answer, or refused
+    ///   the call. `Protocol` also if the key has another type.
+    /// - [`Error::Closed`]: the client was shut down.
+    /// - [`Error::Config`]: the key is empty or too long.
+    ///
+    /// # Examples
+    ///
+    #[cfg_attr(feature = "embedded", doc = "```")]
+    #[cfg_attr(not(feature = "embedded"), doc = "```ignore")]
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), leasehold::Error> {
+    /// let client = leasehold::Client::embedded();
+    /// let encoders = client.semaphore("encoders").with_limit(3);
+    /// encoders.acquire(1).await?.release().await?;
+    ///
+    /// let idle = client.lock_at(b"encoders").await?.expect("it has a limit");
+    /// assert_eq!((idle.available, idle.limit), (Some(3), Some(3)));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn lock_at(&self, key: &[u8]) -> Result<Option<LockInfo>, Error> {
+        crate::locks::look_at(&self.handle, key).await
+    }
+
+    /// Frees a lock by force whose key is not UTF-8, if this owner holds it; returns false if it was free.
+    ///
+    /// No client of this library or of Redisson has such a name, so nobody is told of the release. `owner` is the text
+    /// of [`Holder::owner`](crate::inspect::Holder::owner). An empty text frees a string whatever its text is, which need
+    /// not be UTF-8 either.
+    ///
+    /// # Redis cost
+    ///
+    /// 1 round trip.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe. The lock is either freed or not.
+    ///
+    /// # Errors
+    ///
+    /// - [`Error::NotOwner`]: another owner holds the lock. Nothing changed.
+    /// - [`Error::Unavailable`], [`Error::Unknown`] or [`Error::Protocol`]: Redis did not answer, or refused
+    ///   the call. `Protocol` also if the key is neither a hash nor a string.
+    /// - [`Error::Closed`]: the client was shut down.
+    /// - [`Error::Config`]: the key is UTF-8. Its lock has
+    ///   [`force_unlock_of`](crate::Lock::force_unlock_of).
+    pub async fn force_unlock_at(&self, key: &[u8], owner: &str) -> Result<bool, Error> {
+        crate::locks::force_unlock_at(&self.handle, key, owner).await
     }
 
     /// Finds waiters that wait for each other: one holds a lock and waits for another lock, whose holder waits

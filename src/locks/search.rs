@@ -32,12 +32,7 @@ const LOOKS_MAX: u32 = 2;
 pub(crate) async fn search(handle: &Handle, pattern: &str) -> Result<LockList, Error> {
     let calls = handle.calls();
     let pattern = format!("{}{pattern}", escaped(&calls.settings.key_prefix));
-    let search = Search {
-        calls,
-        pattern: Arc::from(pattern),
-        // A channel in the slot of its key, as those of locks are.
-        publish: calls.transport.publish_command("x", "x"),
-    };
+    let search = Search::new(calls, Arc::from(pattern));
     let mut locks: Vec<LockInfo> = Vec::new();
     let mut steps = 0;
     let mut truncated = false;
@@ -57,22 +52,31 @@ pub(crate) async fn search(handle: &Handle, pattern: &str) -> Result<LockList, E
             }
         }
     }
-    locks.sort_by(|left, right| left.key.cmp(&right.key));
-    locks.dedup_by(|left, right| left.key == right.key);
+    locks.sort_by(|left, right| left.bytes.cmp(&right.bytes));
+    locks.dedup_by(|left, right| left.bytes == right.bytes);
     truncated |= locks.len() > LOCKS_MAX;
     locks.truncate(LOCKS_MAX);
     Ok(LockList { locks, truncated })
 }
 
-struct Search<'a> {
+pub(super) struct Search<'a> {
     calls: &'a Calls,
     pattern: Arc<str>,
-    publish: Publish,
+    pub(super) publish: Publish,
 }
 
 type Step = (Cursor, Vec<Found>);
 
-impl Search<'_> {
+impl<'a> Search<'a> {
+    pub(super) fn new(calls: &'a Calls, pattern: Arc<str>) -> Self {
+        Search {
+            calls,
+            pattern,
+            // A channel in the slot of its key, as those of locks are.
+            publish: calls.transport.publish_command("x", "x"),
+        }
+    }
+
     /// One step on a node. A script does it all, unless the server has refused it.
     async fn step(&self, node: NodeId, cursor: &Cursor) -> Result<Step, Error> {
         if self.calls.transport.wants_declared_keys() {
@@ -104,7 +108,7 @@ impl Search<'_> {
         Ok((next, found))
     }
 
-    async fn look(&self, key: &Arc<str>) -> Result<Option<Found>, Error> {
+    pub(super) async fn look(&self, key: &Arc<str>) -> Result<Option<Found>, Error> {
         let mut leases: Option<Vec<Arc<str>>> = None;
         for _ in 0..LOOKS_MAX {
             let call = scan::look(key, self.publish, leases.as_deref());

@@ -14,7 +14,8 @@ impl PermitExpirableSemaphore {
     /// Gives back a permit that has no guard.
     ///
     /// Use it for a permit after [`ExpirablePermit::forget`](crate::ExpirablePermit::forget), or for a permit
-    /// of another client. If the permit has a guard after all, that guard is lost with all its permits.
+    /// of another client. If the permit has a guard after all, that guard is lost with all its permits. Its client gets
+    /// a message, and the guard reports the loss, as after [`Lock::force_unlock`](crate::Lock::force_unlock).
     ///
     /// # Redis cost
     ///

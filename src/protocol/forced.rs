@@ -1,6 +1,7 @@
 //! Holds that are ended by force: whether that happened, and the message to their client.
 //!
-//! The scripts of the forced releases publish the message: `shared/tell_clients.lua`.
+//! The scripts of the forced releases publish the message: `shared/tell_clients.lua`, and for permits with ids
+//! `permit/tell_holders.lua`.
 
 use std::sync::Arc;
 
@@ -8,12 +9,19 @@ use super::keys::KeyName;
 use super::{Unexpected, Value};
 use crate::client_id::ClientId;
 
-/// The prefix of the channel. `tell_clients.lua` has the same one.
+/// The prefix of the channels. The scripts have the same one.
 const CLIENT: &str = "leasehold_client";
 
-/// The channel on which a client hears of its holds that were ended by force.
-pub(crate) fn channel(client: ClientId) -> Arc<str> {
-    KeyName::Prefixed(CLIENT).of(&client.to_string())
+/// How many hex digits of its client begin the id of a permit. `tell_holders.lua` has the same number.
+const DIGITS: usize = 8;
+
+/// The channels on which a client hears of its holds that were ended by force: of permits with ids, and of all others.
+///
+/// The id of a permit is 16 bytes, as in Redisson, and does not name the whole client. So clients whose uuids begin with
+/// the same digits share the first channel.
+pub(crate) fn channels(client: ClientId) -> [Arc<str>; 2] {
+    let client = client.to_string();
+    [&client[..DIGITS], &client].map(|of| KeyName::Prefixed(CLIENT).of(of))
 }
 
 /// The key that a message is about, if it came on the channel of a client.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::calls::{AcquireArgs, Calls, call, ms, renew};
 use super::resource::Resource;
 use super::script::scripts;
-use super::semaphore::{self, holds_key, keys_with_limit};
+use super::semaphore::{self, Total, holds_key, keys_with_limit};
 use super::{Arg, Call, Field, Publish};
 use crate::client_id::ClientId;
 
@@ -15,7 +15,8 @@ scripts! {
     COUNT = "permit_count" from "shared/clock.lua" "shared/give_back.lua" "permit/holds.lua" "permit/count.lua";
     EXPIRE = "permit_expire" from "permit/expire.lua";
     LEASE = "permit_lease" from "shared/clock.lua" "shared/give_back.lua" "permit/holds.lua" "permit/lease.lua";
-    RELEASE = "permit_release" from "shared/clock.lua" "shared/give_back.lua" "permit/holds.lua" "permit/release.lua";
+    RELEASE = "permit_release" from "shared/clock.lua" "shared/give_back.lua" "permit/holds.lua"
+        "permit/tell_holders.lua" "permit/release.lua";
     RENEW = "permit_renew" from "shared/clock.lua" "shared/give_back.lua" "permit/holds.lua" "shared/full_server.lua" "permit/renew.lua";
     RESIZE = "permit_resize" from "shared/clock.lua" "shared/give_back.lua" "permit/holds.lua" "shared/full_server.lua" "permit/resize.lua";
     UPDATE = "permit_update" from "shared/clock.lua" "shared/give_back.lua" "permit/holds.lua" "permit/update.lua";
@@ -74,9 +75,10 @@ pub(crate) fn count(resource: &Resource, publish: Publish) -> Call {
     call(&COUNT, resource.keys(), resource.publish_args(publish))
 }
 
-/// Sets the total number of permits, held ones included.
-pub(crate) fn resize(resource: &Resource, publish: Publish, permits: i64) -> Call {
-    let args = [resource.publish_args(publish), vec![Arg::Int(permits)]].concat();
+/// Sets the total number of permits, held ones included. It replaces the limit that was applied last.
+pub(crate) fn resize(resource: &Resource, publish: Publish, permits: i64, total: Total) -> Call {
+    let total = vec![Arg::Int(permits), Arg::Int(total as i64)];
+    let args = [resource.publish_args(publish), total].concat();
     call(&RESIZE, keys_with_limit(resource), args)
 }
 

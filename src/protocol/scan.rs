@@ -2,6 +2,11 @@
 //!
 //! One script searches and looks at what it finds. Some servers refuse a script without keys. There, SCAN searches, and
 //! a call for each name looks.
+//!
+//! A key need not be UTF-8. The names of this library and of Redisson are, so such a key was written by another
+//! program: see [`bytes`].
+
+pub(crate) mod bytes;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +14,7 @@ use std::time::Duration;
 use super::calls::{MODE, call};
 use super::description::{DESCRIPTION, tell_all};
 use super::keys::{KeyName, slot_fault};
-use super::kind::{FAIR_QUEUE, FENCE_COUNTER, Kind, SEMAPHORE_HOLDS};
+use super::kind::{FAIR_QUEUE, FENCE_COUNTER, Kind, SEMAPHORE_HOLDS, SEMAPHORE_LIMIT};
 use super::replies::span;
 use super::script::scripts;
 use super::semaphore::permits_of;
@@ -23,15 +28,18 @@ scripts! {
         "scan/lock_at.lua" "scan/locks_scan.lua", reads_undeclared_keys;
     LOCK_LOOK = "lock_look" from "shared/clock.lua" "shared/may.lua" "description/described.lua" "waiters/listening.lua"
         "scan/lock_at.lua" "scan/lock_look.lua", reads_undeclared_keys;
+    KEY_FREE = "key_free" from "scan/key_free.lua";
 }
 
 /// A lock found by a search.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Found {
-    pub(crate) key: String,
+    pub(crate) key: Vec<u8>,
     pub(crate) kind: Kind,
     /// The available permits of a semaphore, or the count of a latch.
     pub(crate) number: Option<i64>,
+    /// The limit of a semaphore that was applied last.
+    pub(crate) limit: Option<u32>,
     /// `None` if the key has no expiry.
     pub(crate) left: Option<Duration>,
     /// Waiters in the queue of a fair lock.
@@ -63,6 +71,7 @@ fn names(publish: Publish) -> Vec<Arg> {
         DESCRIPTION,
         numsub(publish),
         SEMAPHORE_HOLDS,
+        SEMAPHORE_LIMIT,
     ];
     names.map(Arg::from).into()
 }
@@ -111,6 +120,7 @@ pub(crate) fn look(key: &Arc<str>, publish: Publish, leases: Option<&[Arc<str>]>
             KeyName::Prefixed(FENCE_COUNTER),
             KeyName::Ours(DESCRIPTION),
             KeyName::Ours(SEMAPHORE_HOLDS),
+            KeyName::Ours(SEMAPHORE_LIMIT),
             KeyName::Suffixed("timeout"),
         ]
         .map(|name| name.of(key))
@@ -146,11 +156,11 @@ fn lock(value: &Value) -> Option<Found> {
         return None;
     };
     let [
-        Value::Text(key),
+        key,
         Value::Text(form),
         Value::Int(left),
         Value::Int(queue),
-        token,
+        Value::Int(counter),
         Value::Array(said),
         Value::Int(listening),
         held @ ..,
@@ -161,7 +171,7 @@ fn lock(value: &Value) -> Option<Found> {
     let key_left = span(*left);
     let (kind, mut holders, number) = match form.as_str() {
         "hash" => match hash(held)? {
-            (Kind::Lock, holders) if *token == Value::Int(1) => (Kind::Fenced, holders, None),
+            (Kind::Lock, holders) if *counter == 1 => (Kind::Fenced, holders, None),
             (Kind::Lock, holders) if *queue > 0 => (Kind::Fair, holders, None),
             (kind, holders) => (kind, holders, None),
         },
@@ -179,10 +189,12 @@ fn lock(value: &Value) -> Option<Found> {
     let listening = u64::try_from(*listening)
         .ok()
         .filter(|_| kind != Kind::Fair);
+    let limit = u32::try_from(*counter).ok().filter(|limit| *limit > 0);
     Some(Found {
-        key: key.clone(),
+        key: bytes::name(key)?,
         kind,
         number,
+        limit: limit.filter(|_| number.is_some()),
         left,
         queue,
         listening,
@@ -324,6 +336,11 @@ mod tests {
             kind(&entry("hash", [-1, 0, 0], &field("name", "Ada", -1))),
             None
         );
+        let mut limited = vec![text("k"), text("semaphore")];
+        limited.extend([-1, 0, 3].map(Value::Int));
+        limited.extend([Value::Array(vec![]), Value::Int(0), text("2")]);
+        let found = lock(&Value::Array(limited)).expect("a semaphore");
+        assert_eq!((found.number, found.limit), (Some(2), Some(3)));
         let read = [field(MODE, "read", 1000), field(owner, "2", 500)].concat();
         let found = lock(&entry("hash", [1000, 0, 0], &read)).expect("a lock");
         let left = Some(Duration::from_millis(500));

@@ -126,9 +126,18 @@ pub(crate) fn available_and_held(reply: Value) -> Result<(i64, i64), Unexpected>
     }
 }
 
-/// Sets the total number of permits, held ones included.
-pub(crate) fn resize(resource: &Resource, publish: Publish, permits: i64) -> Call {
-    let args = [resource.publish_args(publish), vec![Arg::Int(permits)]].concat();
+/// What a new total is, if no limit was applied before.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Total {
+    Number = 0,
+    /// A limit that the caller declares.
+    Limit = 1,
+}
+
+/// Sets the total number of permits, held ones included. It replaces the limit that was applied last.
+pub(crate) fn resize(resource: &Resource, publish: Publish, permits: i64, total: Total) -> Call {
+    let total = vec![Arg::Int(permits), Arg::Int(total as i64)];
+    let args = [resource.publish_args(publish), total].concat();
     call(&RESIZE, keys_with_limit(resource), args)
 }
 

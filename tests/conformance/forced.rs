@@ -155,6 +155,25 @@ pub(crate) async fn permits_of_an_owner_come_back(bed: Bed) {
     }
 }
 
+pub(crate) async fn a_permit_that_is_released_by_its_id_is_lost_at_once(bed: Bed) {
+    let (client, other) = (bed.client().await, bed.client().await);
+    let jobs = client.permit_expirable_semaphore("jobs").with_limit(5);
+    let fixed = jobs.acquire(1, HOUR).await.unwrap();
+    let renewed = jobs.clone().with_lease(Duration::from_secs(3600));
+    let renewed = renewed.acquire(1, Lease::Renewed).await.unwrap();
+    let jobs = other.permit_expirable_semaphore("jobs").with_limit(5);
+    let spared = jobs.acquire(1, HOUR).await.unwrap();
+    // It listens to this channel last.
+    hears(&bed, &client).await;
+    for guard in [&fixed, &renewed] {
+        jobs.release(guard.id()).await.unwrap();
+        let (ended, _) = timed("lost", guard.ended()).await;
+        assert_eq!(ended, Ended::Lost(LossReason::Gone));
+    }
+    spared.check().unwrap();
+    spared.release().await.unwrap();
+}
+
 pub(crate) async fn an_owner_that_no_lock_has_is_refused(bed: Bed) {
     let client = bed.client().await;
     let guard = client.read_write_lock("x").write().lock().await.unwrap();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures::future::try_join_all;
 use leasehold::inspect::{LockInfo, LockKind};
-use leasehold::{Guard, Lease, Lock, LockGuard, Owner};
+use leasehold::{Error, Guard, Lease, Lock, LockGuard, Owner};
 use leasehold_testbed::{Bed, connected, eventually};
 use tokio::task::JoinSet;
 
@@ -335,16 +335,135 @@ pub(crate) async fn other_keys_are_left_out_and_in_nobodys_way(bed: Bed) {
     guard.unlock().await.unwrap();
 }
 
-/// One name of data, and one of a lock.
-pub(crate) async fn names_that_are_no_text_are_listed(bed: Bed) {
-    let client = bed.client().await;
+/// Names of locks in hashes, and of data, with the same tag.
+fn odd_names(bed: &Bed) {
     let odd = format!(
-        "redis.call('set', KEYS[1] .. '\\255', '\\254') redis.call('hset', KEYS[1] .. 'y\\255', '{THREAD}', 1)"
+        "redis.call('set', KEYS[1] .. '\\255', '\\254')
+         redis.call('hset', KEYS[1] .. 'y\\254', '{THREAD}', 1)
+         redis.call('hset', KEYS[1] .. 'y\\255', '{THREAD}', 1)
+         redis.call('hset', KEYS[1] .. '\\195\\169', '{THREAD}', 1)"
     );
     bed.command(&["EVAL", &odd, "1", "{odd}"]);
+}
+
+pub(crate) async fn names_that_are_no_text_are_listed(bed: Bed) {
+    let client = bed.client().await;
+    odd_names(&bed);
     let found = client.locks("*").await.unwrap();
-    let seen: Vec<_> = found.iter().map(|lock| (&*lock.key, lock.kind)).collect();
-    assert_eq!(seen, [("{odd}y\u{fffd}", LockKind::Lock)]);
+    let seen: Vec<_> = found
+        .iter()
+        .map(|lock| (&*lock.key, lock.key_bytes(), lock.kind))
+        .collect();
+    let expected = [
+        ("{odd}y\u{fffd}", &b"{odd}y\xfe"[..], LockKind::Lock),
+        ("{odd}y\u{fffd}", b"{odd}y\xff", LockKind::Lock),
+        ("{odd}é", "{odd}é".as_bytes(), LockKind::Lock),
+    ];
+    assert_eq!(seen, expected);
+}
+
+pub(crate) async fn a_lock_whose_name_is_no_text_is_freed_by_force(bed: Bed) {
+    let client = bed.client().await;
+    odd_names(&bed);
+    let key = b"{odd}y\xff";
+    let found = client.lock_at(key).await.unwrap().unwrap();
+    assert_eq!((found.key_bytes(), found.kind), (&key[..], LockKind::Lock));
+    assert_eq!(holders(&found), [(THREAD, 1, None)]);
+    let refused = client.force_unlock_at(key, "another").await;
+    assert!(
+        matches!(refused, Err(Error::NotOwner { .. })),
+        "{refused:?}"
+    );
+    assert!(client.force_unlock_at(key, THREAD).await.unwrap());
+    assert!(!client.force_unlock_at(key, THREAD).await.unwrap());
+    assert_eq!(client.lock_at(key).await.unwrap(), None);
+    assert!(client.lock_at(b"{odd}y\xfe").await.unwrap().is_some());
+    // Neither the name nor the text of this string is UTF-8.
+    let key = b"{odd}\xff";
+    let found = client.lock_at(key).await.unwrap().unwrap();
+    assert_eq!(found.kind, LockKind::Foreign);
+    assert_eq!(found.holders[0].owner, "\u{fffd}");
+    let refused = client.force_unlock_at(key, "\u{fffd}").await;
+    assert!(
+        matches!(refused, Err(Error::NotOwner { .. })),
+        "{refused:?}"
+    );
+    assert!(client.force_unlock_at(key, "").await.unwrap());
+    assert_eq!(client.lock_at(key).await.unwrap(), None);
+    let refused = client.force_unlock_at("{odd}é".as_bytes(), THREAD).await;
+    assert!(matches!(refused, Err(Error::Config(_))), "{refused:?}");
+    assert!(client.lock_at("{odd}é".as_bytes()).await.unwrap().is_some());
+}
+
+pub(crate) async fn one_key_is_looked_at_as_a_search_lists_it(bed: Bed) {
+    let client = bed.client().await;
+    let plain = held(&client.lock("list:plain"), 20).await;
+    let read = client.read_write_lock("list:read");
+    let read = held(read.read(), 40).await;
+    let string = held(&client.string_lock("list:string"), 60).await;
+    let semaphore = client.semaphore("list:semaphore").with_limit(3);
+    let permit = semaphore.acquire(1).await.unwrap();
+    bed.command(&["SET", "data", "any text"]);
+    bed.command(&["LPUSH", "queue", "a"]);
+    for name in ["list:plain", "list:read", "list:string", "list:semaphore"] {
+        let found = client.lock_at(name.as_bytes()).await.unwrap().unwrap();
+        let listed = &client.locks(name).await.unwrap()[0];
+        assert_eq!(found.kind, listed.kind, "{name}");
+        assert_eq!((&*found.key, found.available), (name, listed.available));
+        assert_eq!(holders(&found), holders(listed), "{name}");
+    }
+    assert_eq!(client.lock_at(b"list:*").await.unwrap(), None);
+    let data = client.lock_at(b"data").await.unwrap().unwrap();
+    assert_eq!(
+        (data.kind, &*data.holders[0].owner),
+        (LockKind::Foreign, "any text")
+    );
+    let refused = client.lock_at(b"queue").await;
+    assert!(
+        matches!(refused, Err(Error::Protocol { .. })),
+        "{refused:?}"
+    );
+    plain.unlock().await.unwrap();
+    read.unlock().await.unwrap();
+    string.unlock().await.unwrap();
+    permit.release().await.unwrap();
+}
+
+pub(crate) async fn an_idle_semaphore_is_listed_if_it_has_a_limit(bed: Bed) {
+    let client = bed.client().await;
+    let declared = client.semaphore("declared").with_limit(3);
+    declared.acquire(2).await.unwrap().release().await.unwrap();
+    let expirable = client
+        .permit_expirable_semaphore("{expirable}")
+        .with_limit(4);
+    assert_eq!(expirable.set_permits(4).await.unwrap(), 4);
+    client.semaphore("plain").set_permits(5).await.unwrap();
+    let set = client.semaphore("set").with_limit(6);
+    assert_eq!(set.set_permits(6).await.unwrap(), 6);
+    let found = client.locks("*").await.unwrap();
+    let seen: Vec<_> = found
+        .iter()
+        .map(|lock| (&*lock.key, lock.kind, lock.available, lock.limit))
+        .collect();
+    let idle = |name, number| {
+        (
+            name,
+            LockKind::Semaphore,
+            Some(i64::from(number)),
+            Some(number),
+        )
+    };
+    assert_eq!(
+        seen,
+        [idle("declared", 3), idle("set", 6), idle("{expirable}", 4)]
+    );
+    assert!(found.iter().all(|lock| lock.holders.is_empty()));
+    // Without its number, the limit is that of no semaphore. Another program may have written it.
+    bed.command(&["DEL", "declared"]);
+    bed.command(&["SET", "leasehold_limit:{set}", "many"]);
+    bed.command(&["DEL", "leasehold_limit::{expirable}"]);
+    bed.command(&["LPUSH", "leasehold_limit::{expirable}", "1"]);
+    assert!(client.locks("*").await.unwrap().is_empty());
 }
 
 pub(crate) async fn a_prefix_is_not_taken_as_a_pattern(bed: Bed) {

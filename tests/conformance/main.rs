@@ -246,6 +246,7 @@ leasehold_testbed::behaviours! {
         only_the_given_owner_is_forced,
         the_other_readers_go_on,
         permits_of_an_owner_come_back,
+        a_permit_that_is_released_by_its_id_is_lost_at_once,
         an_owner_that_no_lock_has_is_refused,
     }
     suspension {
@@ -593,6 +594,9 @@ leasehold_testbed::behaviours! {
         semaphores_and_latches_in_use_are_listed,
         other_keys_are_left_out_and_in_nobodys_way,
         names_that_are_no_text_are_listed,
+        a_lock_whose_name_is_no_text_is_freed_by_force,
+        one_key_is_looked_at_as_a_search_lists_it,
+        an_idle_semaphore_is_listed_if_it_has_a_limit,
         a_prefix_is_not_taken_as_a_pattern,
         thousands_of_locks_are_each_listed_once,
         one_call_looks_at_hundreds_of_keys,

@@ -40,7 +40,7 @@ use tokio::time::{Instant, timeout_at};
 
 use self::channels::Channels;
 pub(crate) use self::keyslot::slot_tag;
-use self::keyslot::{SLOTS, keyslot};
+use self::keyslot::{SLOTS, keyslot, keyslot_of_bytes};
 use self::map::SlotMap;
 use self::nodes::Nodes;
 pub(crate) use self::redirect::{Redirect, not_run};
@@ -147,8 +147,8 @@ impl Cluster {
         )
     }
 
-    pub(super) fn node_of(&self, key: &str) -> NodeId {
-        let slot = keyslot(key);
+    pub(super) fn node_of(&self, key: &[u8]) -> NodeId {
+        let slot = keyslot_of_bytes(key);
         let node = self.shared.map.owner(slot).unwrap_or_default();
         NodeId(node)
     }

@@ -117,6 +117,11 @@ impl Transport {
 
     /// The node that serves a key now.
     pub fn node_of(&self, key: &str) -> NodeId {
+        self.node_of_bytes(key.as_bytes())
+    }
+
+    /// The node that serves a key that need not be a text.
+    pub fn node_of_bytes(&self, key: &[u8]) -> NodeId {
         match self.nodes() {
             Nodes::One(_) => NodeId::default(),
             Nodes::Many(cluster) => cluster.node_of(key),

@@ -106,7 +106,8 @@ impl Enclosing {
                 until: Mutex::new(until),
             }));
         }
-        let lost = outer.iter().find(|hold| hold.name == job.name);
+        let name = job.name.to_string();
+        let lost = outer.iter().find(|hold| hold.name == name);
         match lost.filter(|_| job.kind() != Kind::Read) {
             Some(OuterHold { name, owner, .. }) => Err(Failure::new(
                 exit::LOST,

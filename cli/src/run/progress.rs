@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use crate::arguments::RunArguments;
 use crate::exit::Failure;
-use crate::found::lock;
+use crate::found::{lock, look, total};
 use crate::output::{complain, short};
 
 /// A run that waits for this long says so. With `--verbose` it looks this often for a change.
@@ -21,6 +21,8 @@ pub(super) struct Progress<'a> {
     job: &'a RunArguments,
     began: Instant,
     state: Mutex<State>,
+    /// The number of permits that this run replaces, until that was said.
+    replaces: Mutex<Option<i64>>,
 }
 
 #[derive(Debug)]
@@ -36,11 +38,16 @@ impl<'a> Progress<'a> {
             job,
             began: Instant::now(),
             state: Mutex::new(State::Connecting(None)),
+            replaces: Mutex::new(None),
         }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn replaces(&self) -> MutexGuard<'_, Option<i64>> {
+        self.replaces.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The server could not be reached.
@@ -52,7 +59,39 @@ impl<'a> Progress<'a> {
         *self.state() = State::Waiting(client.clone());
     }
 
+    /// Reads how many permits there are, before this run applies its own number.
+    pub(super) async fn read_permits(&self, client: &Client) {
+        let Some(permits) = self.job.permits.map(i64::from) else {
+            return;
+        };
+        let before = declared(client, self.job).await;
+        *self.replaces() = before.filter(|before| *before != permits);
+    }
+
+    /// Looks whether this run has replaced the number of permits: a lower one is applied by the first attempt, a higher
+    /// one with the permit.
+    pub(super) async fn look_at_permits(&self, client: &Client) {
+        // The lock must not be held across the call: the acquisition runs in the same task.
+        let may_replace = self.replaces().is_some();
+        let permits = self.job.permits.map(i64::from);
+        if may_replace && declared(client, self.job).await == permits {
+            self.permits_replaced();
+        }
+    }
+
+    /// Says once that this run has replaced the number of permits.
+    fn permits_replaced(&self) {
+        if let (Some(permits), Some(before)) = (self.job.permits, self.replaces().take()) {
+            let word = if before == 1 { "permit" } else { "permits" };
+            complain(&format!(
+                "`{}` had {before} {word}, has {permits} now",
+                self.job.name
+            ));
+        }
+    }
+
     pub(super) fn acquired(&self) {
+        self.permits_replaced();
         if self.job.verbose {
             let waited = short(self.began.elapsed());
             complain(&format!("acquired `{}` after {waited}", self.job.name));
@@ -72,6 +111,9 @@ impl<'a> Progress<'a> {
         let mut last = String::new();
         loop {
             tokio::time::sleep(QUIET).await;
+            if let Some(client) = self.client() {
+                self.look_at_permits(&client).await;
+            }
             let reason = self.reason().await;
             if reason.text != last {
                 complain(&format!(
@@ -136,7 +178,24 @@ async fn holder(client: &Client, job: &RunArguments) -> Result<Reason, Error> {
 async fn permits(client: &Client, job: &RunArguments) -> Result<Reason, Error> {
     let semaphore = client.semaphore(&job.name);
     let (total, available) = (semaphore.permits().await?, semaphore.available().await?);
+    // Not every user may look at what is held.
+    let found = look(client, &job.name.key()).await.ok().flatten();
+    let holder = found.map(|found| found.holder());
+    let holder = holder.filter(|holder| !holder.is_empty());
     Ok(Reason::new(format!(
-        "{available} of {total} permits are available"
+        "{available} of {total} permits are available{}",
+        holder.map_or(String::new(), |holder| format!(", held by {holder}"))
     )))
+}
+
+/// The number of permits that was declared last, or else how many there are. `None` if there are none, or if that cannot
+/// be read.
+async fn declared(client: &Client, job: &RunArguments) -> Option<i64> {
+    let found = look(client, &job.name.key()).await.ok().flatten()?;
+    let total = || {
+        found
+            .available
+            .map(|available| total(found.holds(), available))
+    };
+    found.limit.map(i64::from).or_else(total).or(found.count)
 }

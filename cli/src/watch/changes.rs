@@ -7,6 +7,7 @@ use serde::Serialize;
 use tokio::time::Instant;
 
 use crate::found::Found;
+use crate::name::Name;
 
 /// The time over which changes are counted.
 const WINDOW: Duration = Duration::from_secs(30);
@@ -16,7 +17,7 @@ const REMEMBERED: Duration = Duration::from_secs(120);
 /// All locks that were seen.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
-    locks: BTreeMap<String, History>,
+    locks: BTreeMap<Name, History>,
     began: Option<Instant>,
 }
 
@@ -44,7 +45,7 @@ pub(super) enum Change {
         to: Found,
     },
     Free {
-        name: String,
+        name: Name,
     },
 }
 
@@ -75,10 +76,8 @@ impl Seen {
         changes
     }
 
-    pub(super) fn locks(&self) -> impl Iterator<Item = (&str, &History)> {
-        self.locks
-            .iter()
-            .map(|(name, history)| (name.as_str(), history))
+    pub(super) fn locks(&self) -> impl Iterator<Item = (&Name, &History)> {
+        self.locks.iter()
     }
 
     /// Changes per second. A lower bound, because polls miss faster changes.
@@ -101,12 +100,10 @@ impl Seen {
 }
 
 impl History {
-    fn update(&mut self, name: &str, found: Option<Found>, now: Instant) -> Option<Change> {
+    fn update(&mut self, name: &Name, found: Option<Found>, now: Instant) -> Option<Change> {
         let change = match (&self.now, &found) {
             (None, None) => return None,
-            (Some(_), None) => Some(Change::Free {
-                name: name.to_owned(),
-            }),
+            (Some(_), None) => Some(Change::Free { name: name.clone() }),
             (None, Some(lock)) => Some(Change::Held { lock: lock.clone() }),
             (Some(from), Some(to)) => (who(from) != who(to)).then(|| Change::Changed {
                 from: from.clone(),
@@ -147,7 +144,7 @@ mod tests {
 
     fn lock(name: &str, owner: &str) -> Found {
         Found {
-            name: name.to_owned(),
+            name: Name::new(name),
             kind: "lock".to_owned(),
             holders: vec![FoundHolder {
                 owner: owner.to_owned(),
@@ -158,6 +155,7 @@ mod tests {
                 held_for_ms: None,
             }],
             available: None,
+            limit: None,
             count: None,
             lease_ms: Some(1),
             waiters: None,
@@ -183,7 +181,7 @@ mod tests {
         assert_eq!(
             seen.update(vec![], at(3)),
             vec![Change::Free {
-                name: "a".to_owned()
+                name: Name::new("a")
             }]
         );
         assert_eq!(seen.update(vec![], at(4)), vec![]);

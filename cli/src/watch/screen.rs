@@ -17,7 +17,8 @@ use super::changes::{History, Seen};
 use super::look;
 use crate::arguments::WatchArguments;
 use crate::exit::Failure;
-use crate::output::{Tone, has_colours, short};
+use crate::name::Name;
+use crate::output::{Tone, harmless, has_colours, short};
 
 /// How often the keyboard is read.
 const KEYS: Duration = Duration::from_millis(50);
@@ -176,14 +177,15 @@ impl<'a> Screen<'a> {
         frame.render_widget(line, status);
     }
 
-    fn row(&self, name: &str, history: &History, now: Instant) -> Row<'static> {
-        let cell = |(text, tone): (String, Tone)| Cell::from(text).style(self.style(tone));
+    fn row(&self, name: &Name, history: &History, now: Instant) -> Row<'static> {
+        let cell =
+            |(text, tone): (String, Tone)| Cell::from(harmless(&text)).style(self.style(tone));
         let plain = |text: String| (text, Tone::Plain);
         let since = short(now.duration_since(history.since));
         let rate = format!("{:.2}", self.seen.rate(history, now));
         let cells = if let Some(found) = &history.now {
             [
-                plain(name.to_owned()),
+                plain(name.to_string()),
                 (found.kind.clone(), Tone::Faint),
                 plain(found.holder()),
                 plain(found.holds_text()),
@@ -195,7 +197,7 @@ impl<'a> Screen<'a> {
         } else {
             let faint = |text: &str| (text.to_owned(), Tone::Faint);
             let none = || faint("");
-            let (name, since, rate) = (faint(name), faint(&since), faint(&rate));
+            let (name, since, rate) = (faint(&name.to_string()), faint(&since), faint(&rate));
             [
                 name,
                 none(),

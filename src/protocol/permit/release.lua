@@ -4,7 +4,8 @@
 -- ARGV[1]  channel   where added permits are published
 -- ARGV[2]  publish   PUBLISH or SPUBLISH
 -- ARGV[3]  ids       ids, 32 hex digits each
--- ARGV[4]  all       integer: 1 releases all of them or none, 0 those that are still held
+-- ARGV[4]  all       integer: 1 releases all of them or none and tells their clients, for a caller that knows the ids and
+--                    need not be the holder; 0 releases those that are still held
 -- Returns  nil       nothing was released
 --          integer   released; how many subscribers received the message
 -- Idempotent: an id is never used again.
@@ -26,4 +27,8 @@ end
 if back == 0 then
   return nil
 end
-return give_back(name, back, ARGV[1], ARGV[2])
+local receivers = give_back(name, back, ARGV[1], ARGV[2])
+if ARGV[4] == '1' then
+  tell_holders(ARGV[3], name)
+end
+return receivers

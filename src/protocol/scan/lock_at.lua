@@ -1,10 +1,12 @@
 -- What a search tells about one key: an array with name, type, remaining lease in ms, length of its fair queue, 1 if it
--- has a token counter, descriptions of its holders, number of clients that listen for its release (-1 unknown); then
--- for a string its value, for a hash each field, its value and the rest of its own lease in ms. Readers whose lease has
--- ended are left out. The type of a number is `semaphore`, `permits` or `latch`, its value is followed by each hold and
--- the rest of its lease in ms.
+-- has a token counter (of a semaphore its limit, or 0), descriptions of its holders, number of clients that listen for
+-- its release (-1 unknown); then for a string its value, for a hash each field, its value and the rest of its own lease
+-- in ms. Readers whose lease has ended are left out. The type of a number is `semaphore`, `permits` or `latch`, its
+-- value is followed by each hold and the rest of its lease in ms.
+-- A name need not be UTF-8, and the client reads replies as UTF-8. So a name that is not ASCII is an array with its
+-- bytes in hex.
 -- A string of more than 128 bytes and a hash with too many fields are data and are left out. So is a number, unless
--- permits of it are held or a client waits for it.
+-- permits of it are held, a client waits for it, or it has a limit.
 local MOST_HOLDERS = 64
 local MOST_READERS = 1024
 local MOST_PERMITS = 1024
@@ -12,6 +14,16 @@ local MOST_PERMITS = 1024
 local NEVER_MS = 31536000000
 local MOST_NESTED = 100
 local MOST_BYTES = 128
+-- A limit is a number of 32 bits.
+local MOST_DIGITS = 10
+local function in_hex(text)
+  return (string.gsub(text, '.', function(byte)
+    return string.format('%02x', string.byte(byte))
+  end))
+end
+local function sent(name)
+  return string.find(name, '[\128-\255]') and { in_hex(name) } or name
+end
 local function tagged(name)
   return string.find(name, '{', 1, true) and name or '{' .. name .. '}'
 end
@@ -74,8 +86,14 @@ local function held_in(key)
   end
   return held
 end
--- What a number counts, and the holds of its permits; nil if nobody holds or waits.
-local function counted(name)
+-- The limit of a semaphore; 0 if there is none, or if this user may not read it. The key may hold anything.
+local function limit_of(name)
+  local key = ours(ARGV[6], name)
+  local limit = may('get', key) and redis.pcall('get', key)
+  return type(limit) == 'string' and #limit <= MOST_DIGITS and tonumber(string.match(limit, '^%d+$')) or 0
+end
+-- What a number counts, and the holds of its permits; nil if nobody holds or waits, and it has no limit.
+local function counted(name, limit)
   local held = held_in(ours(ARGV[5], name))
   local waiting = listening(ARGV[4], 'redisson_sc:' .. tagged(name))
   if #held > 0 then
@@ -83,9 +101,7 @@ local function counted(name)
   end
   held = held_in(tagged(name) .. ':timeout')
   for i = 1, #held, 2 do
-    held[i] = string.gsub(held[i], '.', function(byte)
-      return string.format('%02x', string.byte(byte))
-    end)
+    held[i] = in_hex(held[i])
   end
   if #held > 0 then
     return 'permits', waiting, held
@@ -93,22 +109,26 @@ local function counted(name)
   if waiting > 0 then
     return 'semaphore', waiting, held
   end
-  waiting = listening(ARGV[4], 'redisson_countdownlatch__channel__{' .. name .. '}')
-  if waiting > 0 then
-    return 'latch', waiting, held
+  local awaited = listening(ARGV[4], 'redisson_countdownlatch__channel__{' .. name .. '}')
+  if awaited > 0 then
+    return 'latch', awaited, held
+  end
+  if limit > 0 then
+    return 'semaphore', waiting, held
   end
 end
 local function string_at(name)
   local value, left_ms = redis.call('get', name), redis.call('pttl', name)
   if not string.find(value, '^-?%d+$') then
-    return { name, 'string', left_ms, 0, 0, said_of(name), -1, value }
+    return { sent(name), 'string', left_ms, 0, 0, said_of(name), -1, value }
   end
-  local kind, waiting, held = counted(name)
-  return kind and { name, kind, left_ms, 0, 0, said_of(name), waiting, value, unpack(held) }
+  local limit = limit_of(name)
+  local kind, waiting, held = counted(name, limit)
+  return kind and { sent(name), kind, left_ms, 0, limit, said_of(name), waiting, value, unpack(held) }
 end
 local function hash_at(name)
   local left_ms, mode = redis.call('pttl', name), redis.call('hget', name, 'mode')
-  local lock = { name, 'hash', left_ms, queue_of(name),
+  local lock = { sent(name), 'hash', left_ms, queue_of(name),
     redis.call('exists', ARGV[2] .. ':' .. tagged(name)), said_of(name), listening_for(name, mode) }
   local parts = redis.call('hgetall', name)
   for i = 1, #parts, 2 do

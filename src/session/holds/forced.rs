@@ -1,6 +1,6 @@
 //! Learns at once of holds that were ended by force.
 //!
-//! Whoever ends a hold by force publishes a message on the channel of the holder's client. A message
+//! Whoever ends a hold by force publishes a message on a channel of the holder's client. A message
 //! makes the client ask Redis, and never ends a hold. If one is lost, the next renewal finds out.
 //!
 //! A client listens once a hold has lasted from one look to the next, and from then on. A client whose
@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 use super::Holds;
-use crate::protocol::forced::channel;
+use crate::protocol::forced::channels;
 use crate::transport::CallError;
 
 /// The pause between two looks at the holds. A hold that lasts for twice as long is seen at two of them.
@@ -23,7 +23,7 @@ const REFUSED: Duration = Duration::from_secs(60);
 /// Listens once it is worth it, until it is dropped.
 pub(crate) async fn run(holds: &Holds) {
     let calls = &holds.calls;
-    let channel = channel(calls.client_id());
+    let mut channels = channels(calls.client_id()).into_iter().peekable();
     // Holds with lower ids were there at the last look.
     let mut next_id = 0;
     loop {
@@ -33,12 +33,20 @@ pub(crate) async fn run(holds: &Holds) {
         if !has_lasted || calls.polls_only() {
             continue;
         }
-        // The channel belongs to no key: scripts on keys of all slots publish to it.
-        match calls.transport.subscribe(&channel, "").await {
-            Ok(()) => return std::future::pending().await,
-            Err(CallError::Refused(_)) if calls.polls_only() => {}
-            Err(CallError::Refused(_)) => sleep(REFUSED).await,
-            Err(_) => {}
+        // The channels belong to no key: scripts on keys of all slots publish to them.
+        while let Some(channel) = channels.peek() {
+            match calls.transport.subscribe(channel, "").await {
+                Ok(()) => drop(channels.next()),
+                Err(CallError::Refused(_)) if calls.polls_only() => break,
+                Err(CallError::Refused(_)) => {
+                    sleep(REFUSED).await;
+                    break;
+                }
+                Err(_) => break,
+            }
+        }
+        if channels.peek().is_none() {
+            return std::future::pending().await;
         }
     }
 }

@@ -9,16 +9,16 @@ pub(crate) const SLOTS: usize = 16_384;
 
 const CRC: Crc<u16, Table<1>> = Crc::<u16, Table<1>>::new(&CRC_16_XMODEM);
 
-/// The hash tag is between the first `{` and the first `}` after it, unless that is empty.
 pub(super) fn keyslot(key: &str) -> u16 {
-    let tag = key
-        .split_once('{')
-        .and_then(|(_, rest)| rest.split_once('}'));
-    let hashed = tag
-        .map(|(tag, _)| tag)
-        .filter(|tag| !tag.is_empty())
-        .unwrap_or(key);
-    CRC.checksum(hashed.as_bytes()) % 16_384
+    keyslot_of_bytes(key.as_bytes())
+}
+
+/// The hash tag is between the first `{` and the first `}` after it, unless that is empty.
+pub(super) fn keyslot_of_bytes(key: &[u8]) -> u16 {
+    let find = |brace, text: &[u8]| text.iter().position(|byte| *byte == brace);
+    let open = find(b'{', key).map_or(key.len(), |at| at + 1);
+    let tag = find(b'}', &key[open..]).map(|length| &key[open..open + length]);
+    CRC.checksum(tag.filter(|tag| !tag.is_empty()).unwrap_or(key)) % 16_384
 }
 
 /// The smallest number that, as a hash tag, leads to the slot of the key.
