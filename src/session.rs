@@ -61,6 +61,7 @@ use calls::idempotency::ReplyKeys;
 use calls::life::{End, Life};
 use holds::Holds;
 use holds::descriptions::Descriptions;
+use holds::in_the_way::InRounds;
 use holds::release::cleanup::Cleanups;
 use local_queue::LocalQueues;
 
@@ -188,6 +189,7 @@ impl Session {
             cleanups: Cleanups::new(),
             recent_releases: reported.recent_releases,
             descriptions: Descriptions::default(),
+            in_rounds: InRounds::default(),
         };
         let attendance = Arc::default();
         Arc::new(Session {

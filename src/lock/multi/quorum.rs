@@ -10,6 +10,7 @@ use crate::error::{Cause, Error};
 use crate::lease::Lease;
 use crate::lock::guard::multi::gather;
 use crate::lock::{Lock, LockGuard, LockSet};
+use crate::session::holds::in_the_way::WaiterInRounds;
 use crate::session::options::Options;
 use crate::session::retry_delay::GrowingPause;
 use crate::session::wait::Wait;
@@ -84,7 +85,7 @@ impl MultiLock {
         options: &Options,
         started: Instant,
     ) -> Result<Vec<LockGuard>, Error> {
-        let (mut answered, mut last) = (0, Vec::new());
+        let (mut answered, mut last, mut waits) = (0, Vec::new(), None);
         let own = self.settings.own();
         let mut own_pause = own.retry_pause.map(GrowingPause::new);
         let mut retries = own.retry_count;
@@ -120,9 +121,21 @@ impl MultiLock {
                 Some(own) => own.next(),
                 None => PAUSE.mul_f64(0.25 + 0.75 * fastrand::f64()),
             };
+            waits.get_or_insert_with(|| self.waiters_in_rounds());
             // If the end of the wait cuts the pause short, there is one more round.
             pause(span, options.wait).await;
         }
+    }
+
+    /// The members, as waited for by this caller: it is in none of their queues.
+    fn waiters_in_rounds(&self) -> Vec<WaiterInRounds<'_>> {
+        let singles = self.members.iter().flat_map(|member| member.set.singles());
+        singles
+            .filter_map(|single| {
+                let resource = single.resource.as_ref().ok()?;
+                Some(single.handle.holds().in_rounds.begin(resource))
+            })
+            .collect()
     }
 
     /// The error when too few servers answered in the last round.
