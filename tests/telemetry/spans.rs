@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use leasehold::{EmbeddedRedis, Lease, Lock};
+use leasehold::{EmbeddedRedis, Lease, Lock, blocking};
 use tokio::time::{sleep, timeout};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
@@ -209,18 +209,22 @@ fn the_last_drop_says_how_many_releases_are_not_confirmed() {
         .build()
         .unwrap();
     let _alone = runtime.block_on(Exporter::start());
-    for pauses in [false, true] {
+    let mut left_behind = 0;
+    for (pauses, of_threads) in [(false, false), (true, false), (false, true), (true, true)] {
         let redis = EmbeddedRedis::new();
         let client = redis.client();
-        let names = ["a", "b"].map(|name| client.lock(name));
+        let threads = of_threads.then(|| blocking::Client::new(client.clone()).unwrap());
+        let names = ["a", "b", "c", "d"].map(|name| client.lock(name));
         let guards = names.map(|lock| runtime.block_on(lock.lock()).unwrap());
         if pauses {
             redis.pause();
+            left_behind += 1;
         }
         drop(guards);
         drop(client);
+        drop(threads);
         let said = seen.of(what);
-        let releases = if pauses { &["2"][..] } else { &[] };
-        assert_eq!(values(&said, "releases"), releases);
+        assert_eq!(values(&said, "releases"), vec!["4"; left_behind]);
+        assert_eq!(values(&said, "keys"), vec!["a, b, c"; left_behind]);
     }
 }
