@@ -601,6 +601,7 @@ leasehold_testbed::behaviours! {
         a_timed_wait_sees_what_comes_in_time,
         a_timed_wait_ends_before_what_comes_late,
         all_waiters_go_at_zero,
+        a_latch_can_be_awaited,
         as_many_waiters_as_count_downs,
         a_count_never_falls_below_zero,
         a_count_is_set_once_until_it_is_zero,
