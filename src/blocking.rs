@@ -49,10 +49,12 @@
 //! # Threads, and the end of the process
 //!
 //! There is one thread, `leasehold-wait`, in addition to the client's own. It ends after the last value of
-//! the client is dropped. A guard can be moved to and dropped on any thread. A drop never blocks.
+//! the client is dropped. A guard can be moved to and dropped on any thread. A drop does not block, except for the last
+//! one of a client, its locks and guards: it waits up to 0.1 s for the releases of dropped guards.
 //!
-//! When `main` returns, releases of dropped guards may not have been sent yet, and held locks stay locked
-//! until their leases end. [`Client::shutdown`] waits for the releases and releases the held locks.
+//! When `main` returns, releases that Redis has not confirmed by then may be lost. Guards that are never dropped, as in
+//! another thread or a `static`, release nothing. Their locks stay held until their leases end. [`Client::shutdown`]
+//! waits for the releases, and releases the held locks as well.
 //!
 //! Blocking calls use real time. A test that pauses the clock of its runtime does not pause theirs.
 

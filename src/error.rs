@@ -201,7 +201,10 @@ pub enum Error {
     /// Too few independent servers answered.
     ///
     /// The members that were taken are being released. Retry later.
-    #[error("no quorum: needed=`{needed}`, obtained=`{obtained}`, nodes=`{nodes}`")]
+    #[error(
+        "no quorum: needed=`{needed}`, obtained=`{obtained}`, nodes=`{nodes}`{}",
+        first_of(causes)
+    )]
     Quorum {
         /// The number of servers that must agree.
         needed: usize,
@@ -209,6 +212,8 @@ pub enum Error {
         obtained: usize,
         /// The number of servers that were asked.
         nodes: usize,
+        /// Why the others did not answer: one cause for each, with its server. The message has the first three.
+        causes: Vec<Cause>,
     },
     /// Redis refused the call, and retrying does not help: the key has another type, the user lacks a right,
     /// the server is a cluster node, or it runs no scripts.
@@ -244,7 +249,7 @@ pub enum Error {
     Config(#[from] ConfigError),
 }
 
-/// The cause of an error, as text for people; see [`Error::Unavailable`] and [`Error::Unknown`].
+/// The cause of an error, as text for people; see [`Error::Unavailable`], [`Error::Unknown`] and [`Error::Quorum`].
 ///
 /// The message of the error has it. It is no [`source`](std::error::Error::source), because a report of the whole
 /// chain would then print it twice.
@@ -291,6 +296,15 @@ impl Error {
         matches!(self, Error::Unknown { .. })
     }
 
+    /// What happened, without the name of the lock.
+    pub(crate) fn cause(&self) -> String {
+        match self {
+            Error::Unavailable { cause, .. } | Error::Unknown { cause, .. } => cause.to_string(),
+            Error::Protocol { detail, .. } => detail.clone(),
+            other => other.to_string(),
+        }
+    }
+
     /// A stable word for telemetry.
     pub(crate) fn label(&self) -> &'static str {
         match self {
@@ -330,6 +344,16 @@ impl Error {
             name: name.clone(),
             reason,
         }
+    }
+}
+
+/// The first causes, for a message. More of them would say the same.
+fn first_of(causes: &[Cause]) -> String {
+    let shown: Vec<_> = causes.iter().take(3).map(|Cause(text)| &**text).collect();
+    if shown.is_empty() {
+        String::new()
+    } else {
+        format!(", cause=`{}`", shown.join("; "))
     }
 }
 

@@ -1,5 +1,7 @@
 //! The count-down latch, which callers wait for but never hold.
 
+use std::future::{Future, IntoFuture};
+use std::pin::Pin;
 use std::time::Duration;
 
 use crate::error::Error;
@@ -11,6 +13,8 @@ use crate::session::wait::Wait;
 use crate::synchronizer::Synchronizer;
 
 /// A distributed count whose waiters go on when it reaches zero, shared with Redisson's `RCountDownLatch`.
+///
+/// Await the latch to wait as long as it takes, or call [`wait`](CountDownLatch::wait) to wait for some time.
 ///
 /// A latch that was never set is open. Waiters listen for a message and poll about once a second, so a waiter
 /// that comes late or misses a message does not hang.
@@ -57,6 +61,7 @@ use crate::synchronizer::Synchronizer;
 /// # }
 /// ```
 #[derive(Clone, Debug)]
+#[must_use = "nobody waits for a latch until it is awaited, or `wait` is"]
 pub struct CountDownLatch {
     inner: Synchronizer,
 }
@@ -186,5 +191,25 @@ impl CountDownLatch {
     /// The name of this value; empty if the name is not allowed.
     pub fn name(&self) -> &str {
         self.inner.name()
+    }
+}
+
+/// Awaiting a latch waits until its count is zero, as long as it takes: [`CountDownLatch::wait`].
+impl IntoFuture for CountDownLatch {
+    type Output = Result<(), Error>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(async move { self.wait(Duration::MAX).await })
+    }
+}
+
+/// Awaiting a latch waits until its count is zero, as long as it takes: [`CountDownLatch::wait`].
+impl<'a> IntoFuture for &'a CountDownLatch {
+    type Output = Result<(), Error>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send + 'a>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.wait(Duration::MAX))
     }
 }

@@ -116,6 +116,8 @@ impl PermitExpirableSemaphore {
 
     /// Sets the number of permits if the semaphore does not exist yet; returns false if it does.
     ///
+    /// It is no limit: see [`Semaphore::try_set_permits`](crate::Semaphore::try_set_permits).
+    ///
     /// # Redis cost
     ///
     /// 1 round trip.
@@ -202,7 +204,8 @@ impl PermitExpirableSemaphore {
         self.inner.ask(call, yes_or_no).await
     }
 
-    /// Takes permits, all or none, and waits as long as it takes.
+    /// Takes permits, all or none, and waits as long as it takes. Such a wait may never end: see
+    /// [`Semaphore::acquire`](crate::Semaphore::acquire).
     ///
     /// # Redis cost
     ///

@@ -167,6 +167,9 @@ impl Semaphore {
 
     /// Sets the number of permits if the semaphore does not exist yet; returns false if it does.
     ///
+    /// It is no limit: everybody may add permits later, as Java does. So an acquisition of more permits than there
+    /// are waits until somebody adds some. [`with_limit`](Self::with_limit) has it refused instead.
+    ///
     /// # Redis cost
     ///
     /// 1 round trip.
@@ -241,6 +244,13 @@ impl Semaphore {
     }
 
     /// Takes permits, and waits as long as it takes. Zero permits are granted at once, without Redis.
+    ///
+    /// **A task that holds permits of the semaphore may wait for its own release**, and no event says so. Take all
+    /// permits in one call, or give the call a wait: [`try_acquire`](Self::try_acquire). In a loop around
+    /// `select!`, make the future once, before the loop: see [`Lock::lock`](crate::Lock::lock).
+    ///
+    /// **More permits than there are** are waited for until somebody adds some, unless a
+    /// [limit](Self::with_limit) refuses them.
     ///
     /// # Redis cost
     ///

@@ -61,6 +61,7 @@ use calls::idempotency::ReplyKeys;
 use calls::life::{End, Life};
 use holds::Holds;
 use holds::descriptions::Descriptions;
+use holds::in_the_way::InRounds;
 use holds::release::cleanup::Cleanups;
 use local_queue::LocalQueues;
 
@@ -121,6 +122,9 @@ pub(crate) struct Handle {
 /// server that is far away, and not noticeably for a caller that is polled by a runtime.
 const FLUSH: Duration = Duration::from_millis(100);
 
+/// So many keys are named if their releases are not confirmed by then.
+const NAMED: usize = 3;
+
 impl Handle {
     pub(crate) fn new(session: Arc<Session>, thread: Option<Running>) -> Self {
         Handle { session, thread }
@@ -150,7 +154,8 @@ impl Drop for Handle {
             && !thread.ends_within(FLUSH)
             && let left @ 1.. = holds.cleanups.queued()
         {
-            crate::telemetry::left_behind(left);
+            let keys = holds.watchdog.first_keys_under_release(NAMED);
+            crate::telemetry::left_behind(left, &keys.join(", "));
         }
     }
 }
@@ -188,6 +193,7 @@ impl Session {
             cleanups: Cleanups::new(),
             recent_releases: reported.recent_releases,
             descriptions: Descriptions::default(),
+            in_rounds: InRounds::default(),
         };
         let attendance = Arc::default();
         Arc::new(Session {

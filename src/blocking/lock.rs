@@ -61,6 +61,10 @@ impl<G: crate::Guard> Lock<G> {
 
     blocking_calls! {
         /// Blocks the thread; otherwise like [`Lock::lock`](crate::Lock::lock).
+        ///
+        /// **A second `lock()` on one thread blocks it for ever** if that thread holds the first guard. Only a
+        /// shutdown of the client ends the wait. Take the lock again with the guard or in a
+        /// [section](Lock::run), or give the call a wait: [`try_lock`](Lock::try_lock).
         lock() -> Guard<G> = Guard::new;
         /// Blocks the thread; otherwise like [`Lock::try_lock`](crate::Lock::try_lock).
         try_lock(wait: Duration, lease: Lease) -> Guard<G> = Guard::new;
@@ -82,7 +86,8 @@ impl<G: crate::Guard> Lock<G> {
         force_unlock_of(owner: &str) -> bool;
     }
 
-    /// Starts an acquisition with more settings than [`try_lock`](Lock::try_lock) takes.
+    /// Starts an acquisition with more settings than [`try_lock`](Lock::try_lock) takes. Without a
+    /// [wait](Acquire::wait) it waits as long as it takes, like [`lock`](Lock::lock).
     pub fn acquire(&self) -> Acquire<'_, G> {
         Acquire::new(self.inner.acquire(), &self.driver)
     }

@@ -53,7 +53,8 @@ impl Semaphore {
         try_set_permits_for(permits: u32, life: Duration) -> bool;
         /// Blocks the thread; otherwise like [`Semaphore::set_permits`](crate::Semaphore::set_permits).
         set_permits(permits: u32) -> i64;
-        /// Blocks the thread; otherwise like [`Semaphore::acquire`](crate::Semaphore::acquire).
+        /// Blocks the thread; otherwise like [`Semaphore::acquire`](crate::Semaphore::acquire). A thread that holds
+        /// permits may wait for its own release: then only a shutdown of the client ends the wait.
         acquire(permits: u32) -> SemaphorePermit = SemaphorePermit::new;
         /// Blocks the thread; otherwise like [`Semaphore::try_acquire`](crate::Semaphore::try_acquire).
         try_acquire(permits: u32, wait: Duration) -> SemaphorePermit = SemaphorePermit::new;

@@ -22,6 +22,9 @@ use crate::session::wait::Wait;
 /// [`Lock::acquire`] makes it. By default it waits as long as it takes, and the lease is renewed. Its cost,
 /// cancel safety and errors are those of [`Lock::lock`], or of [`Lock::try_lock`] if a wait is set.
 ///
+/// Without a wait, a second acquisition in one task waits for ever, as with [`Lock::lock`]. In a loop around
+/// `select!`, make the future once, before the loop: `pin!(lock.acquire().into_future())`.
+///
 /// # Examples
 ///
 #[cfg_attr(feature = "embedded", doc = "```")]

@@ -211,7 +211,8 @@ impl<G: Guard> Lock<G> {
         self.take(Options::new(Wait::Once, lease)).await
     }
 
-    /// Starts an acquisition with more settings than [`try_lock`](Lock::try_lock) takes.
+    /// Starts an acquisition with more settings than [`try_lock`](Lock::try_lock) takes. Set a
+    /// [wait](Acquire::wait): without one it waits as long as it takes, like [`lock`](Lock::lock).
     pub fn acquire(&self) -> Acquire<'_, G> {
         Acquire::new(self)
     }

@@ -2,7 +2,7 @@
 
 pub(super) mod descriptions;
 pub(super) mod forced;
-pub(super) mod in_the_way;
+pub(crate) mod in_the_way;
 pub(super) mod recent_releases;
 pub(super) mod reclaim;
 pub(crate) mod release;
@@ -24,6 +24,7 @@ use crate::protocol::resource::Resource;
 use crate::protocol::{Call, Unexpected, Value};
 use crate::stats::count;
 use descriptions::Descriptions;
+use in_the_way::InRounds;
 use recent_releases::RecentReleases;
 use release::cleanup::{Cleanup, Cleanups};
 use watchdog::Watchdog;
@@ -37,6 +38,7 @@ pub(crate) struct Holds {
     /// Filled only if the deployment can fail over.
     pub(super) recent_releases: Arc<RecentReleases>,
     pub(super) descriptions: Descriptions,
+    pub(crate) in_rounds: InRounds,
 }
 
 impl Holds {

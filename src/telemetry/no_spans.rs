@@ -62,7 +62,7 @@ pub(super) fn waits_for_itself(_: &'static str, _: &str) {}
 
 pub(super) fn waits_for_own_client(_: &'static str, _: &str) {}
 
-pub(super) fn left_behind(_: u64) {}
+pub(super) fn left_behind(_: u64, _: &str) {}
 
 pub(super) fn failed_over() {}
 

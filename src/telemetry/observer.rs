@@ -329,9 +329,9 @@ pub(crate) fn waits_for_own_client(kind: &'static str, name: &str) {
     call_out(|| spans::waits_for_own_client(kind, name));
 }
 
-/// The last handle of a client is gone, and this many releases are not confirmed.
-pub(crate) fn left_behind(releases: u64) {
-    call_out(|| spans::left_behind(releases));
+/// The last handle of a client is gone, and this many releases are not confirmed. `keys` are some of their keys.
+pub(crate) fn left_behind(releases: u64, keys: &str) {
+    call_out(|| spans::left_behind(releases, keys));
 }
 
 pub(crate) fn connection_lost(server: &dyn Display, reason: &dyn Display) {

@@ -169,8 +169,8 @@ pub(super) fn waits_for_own_client(kind: &'static str, name: &str) {
     warn!(target: TARGET, { lock.name = name, lock.kind = kind }, "acquisitions wait for a hold of their own client, since 10 s: its guard may be leaked");
 }
 
-pub(super) fn left_behind(releases: u64) {
-    warn!(target: TARGET, { releases }, "the client was dropped before Redis had confirmed all releases: if the process ends now, some locks may stay until their leases end");
+pub(super) fn left_behind(releases: u64, keys: &str) {
+    warn!(target: TARGET, { releases, keys }, "the client was dropped before Redis had confirmed all releases: if the process ends now, some locks may stay until their leases end");
 }
 
 pub(super) fn failed_over() {

@@ -58,6 +58,16 @@ pub(crate) async fn a_timed_wait_ends_before_what_comes_late(bed: Bed) {
     waiter.wait(Duration::ZERO).await.unwrap();
 }
 
+pub(crate) async fn a_latch_can_be_awaited(bed: Bed) {
+    let (one, other) = (bed.client().await, bed.client().await);
+    let (latch, waiter) = (set(&one, 1).await, other.count_down_latch("l"));
+    let opened = while_waiting(&other, 1, (&waiter).into_future(), async {
+        assert_eq!(latch.count_down().await.unwrap(), 0);
+    });
+    opened.await.unwrap();
+    waiter.await.unwrap(); // still open
+}
+
 pub(crate) async fn all_waiters_go_at_zero(bed: Bed) {
     let clients = [bed.client().await, bed.client().await, bed.client().await];
     let latch = set(&clients[0], 5).await;
@@ -109,7 +119,7 @@ pub(crate) async fn a_count_never_falls_below_zero(bed: Bed) {
     latch.wait(Duration::MAX).await.unwrap();
     assert_eq!(latch.count_down().await.unwrap(), 0);
     assert_eq!(latch.count().await.unwrap(), 0);
-    set(&client, 1).await;
+    drop(set(&client, 1).await);
     for _ in 0..3 {
         assert_eq!(latch.count_down().await.unwrap(), 0);
     }
@@ -121,7 +131,7 @@ pub(crate) async fn a_count_is_set_once_until_it_is_zero(bed: Bed) {
     let client = bed.client().await;
     let latch = client.count_down_latch("l");
     assert_eq!(latch.count().await.unwrap(), 0);
-    set(&client, 2).await;
+    drop(set(&client, 2).await);
     assert!(!latch.try_set_count(3).await.unwrap());
     assert_eq!(latch.count().await.unwrap(), 2);
     latch.count_down().await.unwrap();
@@ -227,7 +237,7 @@ pub(crate) async fn a_message_does_not_open_a_latch(bed: Bed) {
 
 pub(crate) async fn a_latch_that_vanishes_is_open(bed: Bed) {
     let client = bed.builder().safety_poll(ms(200)).connect().await.unwrap();
-    set(&client, 3).await;
+    drop(set(&client, 3).await);
     let tasks = waiters(&client, 2);
     waiting(&client, 2).await;
     // Evicted, flushed or restarted empty: no message is sent.
@@ -274,7 +284,7 @@ pub(crate) async fn a_front_that_nobody_polls_hides_nothing(bed: Bed) {
 
 pub(crate) async fn shutdown_ends_the_wait(bed: Bed) {
     let (one, other) = (bed.client().await, bed.client().await);
-    set(&one, 1).await;
+    drop(set(&one, 1).await);
     let tasks = waiters(&other, 3);
     waiting(&other, 3).await;
     other.shutdown(ms(5000)).await.unwrap();

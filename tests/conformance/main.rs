@@ -505,6 +505,7 @@ leasehold_testbed::behaviours! {
         a_waiter_for_two_needs_two,
         zero_permits_need_no_call,
         added_permits_make_a_semaphore,
+        more_permits_than_were_set_are_waited_for,
         permits_are_set_once,
         a_semaphore_with_a_life_ends_with_its_holds,
         permits_are_added_and_taken_away,
@@ -605,6 +606,7 @@ leasehold_testbed::behaviours! {
     latches {
         a_timed_wait_sees_what_comes_in_time,
         a_timed_wait_ends_before_what_comes_late,
+        a_latch_can_be_awaited,
         all_waiters_go_at_zero,
         as_many_waiters_as_count_downs,
         a_count_never_falls_below_zero,

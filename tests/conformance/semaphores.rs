@@ -101,6 +101,16 @@ pub(crate) async fn added_permits_make_a_semaphore(bed: Bed) {
     assert_eq!(semaphore.available().await.unwrap(), 3);
 }
 
+/// Redisson adds permits at any time, so the number that was set refuses nobody.
+pub(crate) async fn more_permits_than_were_set_are_waited_for(bed: Bed) {
+    let client = bed.client().await;
+    let semaphore = set(&client, "s", 2).await;
+    in_vain(async || semaphore.try_acquire(3, ms(50)).await).await;
+    let add = async { semaphore.add_permits(1).await.unwrap() };
+    let three = while_waiting(&client, 1, semaphore.acquire(3), add).await;
+    assert_eq!(three.unwrap().permits(), 3);
+}
+
 pub(crate) async fn permits_are_set_once(bed: Bed) {
     let client = bed.client().await;
     let semaphore = set(&client, "s", 10).await;

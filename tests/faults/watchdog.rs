@@ -4,9 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use leasehold::{Client, Error, HoldState, Lease, LossReason};
+use leasehold::{
+    Client, Error, ExpirablePermit, HoldState, Lease, LockGuard, LossReason, SemaphorePermit,
+};
 use leasehold_testbed::{
-    Borrowed, Outside, Proxy, Server, assert_lost, connected, eventually_within, lost, ms, within,
+    Borrowed, KINDS, Outside, Proxy, Server, assert_lost, connected, eventually_within, lost, ms,
+    within,
 };
 
 use crate::testbed::{
@@ -209,6 +212,50 @@ fn a_server_that_comes_back_empty_is_noticed() {
     });
 }
 
+/// Holds of every kind, under names with this prefix.
+struct OfEachKind {
+    guards: Vec<(&'static str, LockGuard)>,
+    permits: SemaphorePermit,
+    expirable: ExpirablePermit,
+}
+
+impl OfEachKind {
+    async fn take(client: &Client, prefix: &str) -> Self {
+        let mut guards = Vec::new();
+        for kind in &KINDS {
+            let lock = kind.lock(client, &format!("{prefix}:{}", kind.name));
+            guards.push((kind.name, lock.lock().await.expect("free")));
+        }
+        let semaphore = client.semaphore(format!("{prefix}:semaphore"));
+        let expirable = client.permit_expirable_semaphore(format!("{prefix}:permit"));
+        let permits = semaphore.with_limit(2).acquire(2).await;
+        let expirable = expirable.with_limit(2).acquire(2, Lease::Renewed).await;
+        OfEachKind {
+            guards,
+            permits: permits.expect("free"),
+            expirable: expirable.expect("free"),
+        }
+    }
+
+    fn guards(&self) -> impl Iterator<Item = (&'static str, &LockGuard)> {
+        let locks = self.guards.iter().map(|(kind, guard)| (*kind, guard));
+        let permits = self.permits.guard().expect("there are permits");
+        locks.chain([("semaphore", permits), ("permit", &*self.expirable)])
+    }
+
+    async fn release(self) {
+        for (kind, guard) in self.guards {
+            guard.unlock().await.expect(kind);
+        }
+        self.permits.release().await.expect("semaphore");
+        self.expirable.release().await.expect("permit");
+    }
+}
+
+/// Deletes all keys with this prefix, those of the semaphores of this library included.
+const DELETE: &str = "
+for _, key in ipairs(redis.call('keys', '*' .. ARGV[1] .. ':*')) do redis.call('del', key) end";
+
 /// Without waiting for renewals, which are due in twenty minutes. The server stays the same, so its identity tells nothing.
 #[test]
 fn after_a_reconnect_all_holds_are_verified_at_once() {
@@ -217,12 +264,18 @@ fn after_a_reconnect_all_holds_are_verified_at_once() {
         let client = connected(brisk(&server.url()).lease(ms(3_600_000))).await;
         let mut outside = Outside::of(&server);
         for round in 0..3 {
-            let (kept, gone) = (hold(&client, "kept").await, hold(&client, "gone").await);
-            outside.command(&["DEL", "gone"]);
+            let kept = OfEachKind::take(&client, "kept").await;
+            let gone = OfEachKind::take(&client, "gone").await;
+            outside.command(&["EVAL", DELETE, "0", "gone"]);
             outside.command(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
-            assert_eq!(within(LIMIT, "lost", lost(&gone)).await, LossReason::Gone);
-            assert_eq!(kept.state(), HoldState::Held, "round {round}");
-            kept.unlock().await.expect("held");
+            for (kind, guard) in gone.guards() {
+                let reason = within(LIMIT, kind, lost(guard)).await;
+                assert_eq!(reason, LossReason::Gone, "{kind}");
+            }
+            for (kind, guard) in kept.guards() {
+                assert_eq!(guard.state(), HoldState::Held, "{kind} in round {round}");
+            }
+            kept.release().await;
         }
         at_rest(&client, LIMIT).await;
     });

@@ -158,6 +158,11 @@ impl Cluster {
         owners.map(NodeId).collect()
     }
 
+    pub(super) fn fault(&self, lane: Lane, key: &str) -> Option<Fault> {
+        let NodeId(node) = self.node_of(key.as_bytes());
+        self.shared.nodes.get(node)?.fault(lane)
+    }
+
     pub(super) fn epoch(&self, lane: Lane, key: &str) -> Epoch {
         let slot = keyslot(key);
         let served = self.shared.map.changes(slot);

@@ -30,7 +30,7 @@ use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use self::shared::{PAUSE_MAX, PAUSE_MIN, PILOT, Progress, Shared, position};
+use self::shared::{PAUSE_MAX, PAUSE_MIN, PILOT, Progress, Shared, not_now, position};
 use self::supervisor::{DrivenBy, DrivenConnection, Supervisor};
 use super::IfUnreachable;
 use super::abilities::Known;
@@ -192,6 +192,14 @@ impl Node {
     /// The number of connections that the lane has lost.
     pub(super) fn epoch(&self, lane: Lane) -> u64 {
         self.shared.slot(lane).epoch()
+    }
+
+    /// Why the lane has no connection; `None` if it has one.
+    pub(super) fn fault(&self, lane: Lane) -> Option<Fault> {
+        match self.shared.slot(lane).connection() {
+            Err(CallError::NotApplied(fault)) => Some(not_now(&fault)),
+            _ => None,
+        }
     }
 
     pub(super) async fn subscribe(

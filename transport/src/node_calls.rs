@@ -51,6 +51,14 @@ impl Transport {
         }
     }
 
+    /// Why the calls of a lane about this key have no connection; `None` if they have one.
+    pub fn fault(&self, lane: Lane, key: &str) -> Option<Fault> {
+        match self.nodes() {
+            Nodes::One(node) => node.fault(lane),
+            Nodes::Many(cluster) => cluster.fault(lane, key),
+        }
+    }
+
     /// Whether one call may name keys of several slots. In a cluster it may not. Even keys of one slot are apart there
     /// while it is being moved, and then a call about several of them is not applied.
     pub fn takes_many_keys(&self) -> bool {

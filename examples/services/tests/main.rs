@@ -23,6 +23,7 @@ mod postgres;
 mod process;
 mod resource;
 mod slots;
+mod webhooks;
 
 use std::time::Duration;
 

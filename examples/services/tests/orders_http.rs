@@ -46,7 +46,9 @@ fn an_order_that_is_sent_many_times_is_charged_once() {
         "{answers:?}"
     );
     assert_eq!(ask(0, "order-2").0, 200);
-    services.iter_mut().for_each(|(service, _)| service.stop());
+    for (service, _) in &mut services {
+        service.stop();
+    }
     let charged = |key: &str| -> usize {
         let line = format!("charging {key}");
         services

@@ -65,11 +65,17 @@ impl Process {
 
     /// How many of its lines begin with this, once it has ended: a line of a running process may not be read yet.
     pub(crate) fn count(&self, start: &str) -> usize {
+        self.all().filter(|text| text.starts_with(start)).count()
+    }
+
+    /// As [`count`](Process::count), for lines with this text anywhere.
+    pub(crate) fn count_with(&self, part: &str) -> usize {
+        self.all().filter(|text| text.contains(part)).count()
+    }
+
+    fn all(&self) -> impl Iterator<Item = String> {
         assert!(self.readers.is_empty(), "it has not ended");
-        self.lines()
-            .iter()
-            .filter(|line| line.text.starts_with(start))
-            .count()
+        self.lines().into_iter().map(|line| line.text)
     }
 
     /// The first line that begins with `start`, behind the first `after` lines.

@@ -1,6 +1,6 @@
 //! A resource that counts who is there at once, and lets nobody go before it is opened.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::{BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -18,7 +18,10 @@ struct State {
     /// The most at once: of all visitors, and of one.
     most: usize,
     most_of_one: usize,
-    visits: usize,
+    /// Those whose visit ended in order, by name.
+    visitors: Vec<String>,
+    /// Those to hang up on when they come next.
+    refused: HashSet<String>,
 }
 
 #[derive(Clone)]
@@ -75,7 +78,17 @@ impl Resource {
 
     /// Visits that ended in order.
     pub(crate) fn visits(&self) -> usize {
-        self.state().visits
+        self.state().visitors.len()
+    }
+
+    /// The names of those visits, in their order.
+    pub(crate) fn visitors(&self) -> Vec<String> {
+        self.state().visitors.clone()
+    }
+
+    /// Hangs up on the next visitor of this name.
+    pub(crate) fn refuse_once(&self, name: &str) {
+        self.state().refused.insert(name.to_owned());
     }
 
     fn serve(&self, mut stream: &TcpStream) {
@@ -84,12 +97,16 @@ impl Resource {
         if reader.read_line(&mut name).is_err() {
             return;
         }
-        self.state().enter(&name);
+        let name = name.trim_end();
+        if self.state().refused.remove(name) {
+            return;
+        }
+        self.state().enter(name);
         let stays = self.until_open(stream);
-        self.state().leave(&name);
+        self.state().leave(name);
         // Counted out before it knows.
         if stays {
-            self.state().visits += 1;
+            self.state().visitors.push(name.to_owned());
             drop(stream.write_all(b"."));
         }
     }

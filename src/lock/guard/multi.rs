@@ -162,10 +162,10 @@ async fn released(
 }
 
 /// Asks all members at once. Once enough have agreed, slower members get as long again plus [`GRACE`].
-pub(in crate::lock) async fn gather<T>(
-    asked: impl Iterator<Item = impl Future<Output = Result<T, Error>>>,
+pub(in crate::lock) async fn gather<T, E>(
+    asked: impl Iterator<Item = impl Future<Output = Result<T, E>>>,
     required: usize,
-) -> (Vec<T>, Vec<Error>) {
+) -> (Vec<T>, Vec<E>) {
     let started = Instant::now();
     let mut asked: FuturesUnordered<_> = asked.collect();
     let (mut agreed, mut errors) = (Vec::new(), Vec::new());

@@ -10,9 +10,11 @@ use crate::error::{Cause, Error};
 use crate::lease::Lease;
 use crate::lock::guard::multi::gather;
 use crate::lock::{Lock, LockGuard, LockSet};
+use crate::session::holds::in_the_way::WaiterInRounds;
 use crate::session::options::Options;
 use crate::session::retry_delay::GrowingPause;
 use crate::session::wait::Wait;
+use crate::transport::{Fault, Lane};
 
 /// The default pause between two rounds. It is random, so that rivals that each took a part drift apart.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -63,6 +65,12 @@ impl Lock {
     }
 }
 
+/// A member that did not grant the lock.
+struct Refusal {
+    member: usize,
+    error: Error,
+}
+
 impl MultiLock {
     pub(crate) fn majority(members: Vec<Lock>) -> Self {
         let majority = members.len() / 2 + 1;
@@ -77,37 +85,35 @@ impl MultiLock {
         options: &Options,
         started: Instant,
     ) -> Result<Vec<LockGuard>, Error> {
-        let (mut answered, mut last) = (0, Vec::new());
+        let (mut answered, mut last, mut waits) = (0, Vec::new(), None);
         let own = self.settings.own();
         let mut own_pause = own.retry_pause.map(GrowingPause::new);
         let mut retries = own.retry_count;
         loop {
-            let (guards, errors) = self.ask_all(options).await;
+            let (guards, refusals) = self.ask_all(options).await;
             let valid = guards.iter().filter(|guard| guard.check().is_ok()).count();
             if valid >= self.required {
                 return Ok(guards);
             }
-            let heard = guards.len() + errors.iter().filter(|error| error.is_timeout()).count();
+            let busy = refusals.iter().filter(|refusal| refusal.error.is_timeout());
+            let heard = guards.len() + busy.count();
             self.release(guards, options.wait).await;
             // If more servers refuse for good than the majority can spare, it can never be reached.
-            let mut fatal = errors.iter().filter(|error| !error.is_retryable());
+            let errors = refusals.iter().map(|refusal| &refusal.error);
+            let mut fatal = errors.filter(|error| !error.is_retryable());
             if let Some(error) = fatal.nth(self.members.len() - self.required) {
                 return Err(error.clone());
             }
             // The last round may be too short for an answer.
             if heard >= answered || !options.wait.is_over() {
-                (answered, last) = (heard, errors);
+                (answered, last) = (heard, refusals);
             }
             if options.wait.is_over() || retries == Some(0) {
                 return Err(if answered >= self.required {
-                    self.timed_out(started, &last)
+                    let errors: Vec<_> = last.into_iter().map(|refusal| refusal.error).collect();
+                    self.timed_out(started, &errors)
                 } else {
-                    let nodes = self.members.len();
-                    Error::Quorum {
-                        needed: self.required,
-                        obtained: answered,
-                        nodes,
-                    }
+                    self.too_few(answered, last)
                 });
             }
             retries = retries.map(|retries| retries - 1);
@@ -115,31 +121,70 @@ impl MultiLock {
                 Some(own) => own.next(),
                 None => PAUSE.mul_f64(0.25 + 0.75 * fastrand::f64()),
             };
+            waits.get_or_insert_with(|| self.waiters_in_rounds());
             // If the end of the wait cuts the pause short, there is one more round.
             pause(span, options.wait).await;
         }
     }
 
+    /// The members, as waited for by this caller: it is in none of their queues.
+    fn waiters_in_rounds(&self) -> Vec<WaiterInRounds<'_>> {
+        let singles = self.members.iter().flat_map(|member| member.set.singles());
+        singles
+            .filter_map(|single| {
+                let resource = single.resource.as_ref().ok()?;
+                Some(single.handle.holds().in_rounds.begin(resource))
+            })
+            .collect()
+    }
+
+    /// The error when too few servers answered in the last round.
+    fn too_few(&self, answered: usize, mut refusals: Vec<Refusal>) -> Error {
+        // In the order of the members, not of their failures.
+        refusals.sort_by_key(|refusal| refusal.member);
+        let silent = refusals
+            .iter()
+            .filter(|refusal| !refusal.error.is_timeout());
+        let cause = |Refusal { member, error }: &Refusal| {
+            Cause::new(format!(
+                "{}: {}",
+                self.members[*member].server(),
+                error.cause()
+            ))
+        };
+        Error::Quorum {
+            needed: self.required,
+            obtained: answered,
+            nodes: self.members.len(),
+            causes: silent.map(cause).collect(),
+        }
+    }
+
     /// Asks all servers at once, and gives each at most its share of the lease.
-    async fn ask_all(&self, options: &Options) -> (Vec<LockGuard>, Vec<Error>) {
+    async fn ask_all(&self, options: &Options) -> (Vec<LockGuard>, Vec<Refusal>) {
         let once = &Options {
             wait: Wait::Once,
             of_quorum: true,
             ..options.clone()
         };
         let started = Instant::now();
-        let asked = self.members.iter().map(|member| async move {
-            let share = started + member.lease(options.lease) / SERVER_SHARE;
-            let limit = match options.wait {
-                Wait::Until(_) => self
-                    .reply_deadline(options.wait)
-                    .map_or(share, |at| at.min(share)),
-                Wait::Once | Wait::Forever => share,
-            };
-            // CANCEL: a grant that comes later is undone.
-            let answer = timeout_at(limit, Box::pin(member.set.take(once.clone()))).await;
-            answer.unwrap_or_else(|_| Err(member.too_slow()))
-        });
+        let asked = self
+            .members
+            .iter()
+            .enumerate()
+            .map(|(at, member)| async move {
+                let share = started + member.lease(options.lease) / SERVER_SHARE;
+                let limit = match options.wait {
+                    Wait::Until(_) => self
+                        .reply_deadline(options.wait)
+                        .map_or(share, |at| at.min(share)),
+                    Wait::Once | Wait::Forever => share,
+                };
+                // CANCEL: a grant that comes later is undone.
+                let answer = timeout_at(limit, Box::pin(member.set.take(once.clone()))).await;
+                let answer = answer.unwrap_or_else(|_| Err(member.too_slow()));
+                answer.map_err(|error| Refusal { member: at, error })
+            });
         gather(asked, self.required).await
     }
 }
@@ -160,11 +205,26 @@ impl Lock {
         }
     }
 
+    /// The server of a member; of a member that is a set, the first.
+    fn server(&self) -> String {
+        let singles = self.set.singles();
+        let first = singles.first();
+        first.map_or_else(String::new, |single| {
+            single.handle.calls().transport.server()
+        })
+    }
+
+    /// The error of a member that took longer than its share. The reason may be that it waits for the end of its own
+    /// last attempt, which the server has not confirmed: then the connection says more.
     fn too_slow(&self) -> Error {
-        let cause = Cause::new("no answer within its part of the lease");
+        let fault = self.set.singles().into_iter().find_map(|single| {
+            let key = &single.resource.as_ref().ok()?.key;
+            single.handle.calls().transport.fault(Lane::Caller, key)
+        });
+        let slow = || "no answer within its part of the lease".to_owned();
         Error::Unavailable {
             name: Arc::from(self.name()),
-            cause,
+            cause: Cause::new(fault.map_or_else(slow, |Fault(text)| text)),
         }
     }
 }

@@ -208,6 +208,11 @@ impl Watchdog {
         self.under_way.of_key(key)
     }
 
+    /// The first keys that are being released, at most `number` of them.
+    pub(crate) fn first_keys_under_release(&self, number: usize) -> Vec<Arc<str>> {
+        self.under_way.first_keys(number)
+    }
+
     /// Another server serves these keys now. Each hold is uncertain until that server has confirmed
     /// it. So is each hold whose acquisition was sent before the change.
     pub(crate) fn must_verify(&self, concerns: &dyn Fn(&str) -> bool) {

@@ -85,6 +85,15 @@ impl ReleasesUnderWay {
         of_key.any(|(_, release)| release.field == *field)
     }
 
+    /// The first keys that are being released, at most `number` of them.
+    pub(crate) fn first_keys(&self, number: usize) -> Vec<Arc<str>> {
+        let fields = self.fields.lock();
+        let mut keys: Vec<_> = fields.releases.keys().map(|(key, _)| key.clone()).collect();
+        keys.dedup();
+        keys.truncate(number);
+        keys
+    }
+
     /// The releases of a key that have begun by now. `None` if there are none.
     pub(crate) fn of_key(&self, key: &Arc<str>) -> Option<ReleasesOfKey> {
         let mut releases = ReleasesOfKey {
