@@ -279,8 +279,8 @@ impl<'a> Attempt<'a> {
         };
         let (id, terms) = (holds.calls.next_id(), self.request.terms);
         let mut hold = Hold::new(id, identity, terms, &holds.calls.settings.clock, sent);
-        if let Some(trust) = self.trust {
-            hold.is_limited_by(trust, sent);
+        if let Some(trust) = self.trust.clone() {
+            hold.is_limited_by(trust);
         }
         self.queued_in_redis = false;
         if hold.loss().is_some() {

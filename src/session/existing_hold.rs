@@ -67,13 +67,13 @@ async fn confirm(
     guards: u32,
     limit: Option<Instant>,
 ) -> Result<bool, CallError> {
-    let trust = holds.calls.trust(&hold.resource, limit).await?;
+    holds.calls.trust(&hold.resource, limit).await?;
     let sent = holds.calls.now();
     hold.asks_for(lease);
     let call = hold.resource.reenter(&hold.field, lease, guards);
     let there = replies::still_held(holds.calls.call_until(limit, call).await?)?;
     if there {
-        hold.confirmed(sent, trust.map_or(lease, |trust| trust.limits(sent, lease)));
+        hold.confirmed(sent, lease);
         holds.watchdog.arm(hold, None);
     } else {
         holds.lose(hold, LossReason::Gone);

@@ -165,12 +165,16 @@ impl Hold {
         }
     }
 
-    /// It was granted under a session by a call that was sent at `sent`, and counts no longer than the session.
-    pub(crate) fn is_limited_by(&mut self, trust: Trust, sent: Moment) {
+    /// It was granted under a session, and counts no longer than that.
+    pub(crate) fn is_limited_by(&mut self, trust: Trust) {
         *self.session.get_mut() = trust.moves;
-        let state = self.state.get_mut();
-        let first = state.guards.lease();
-        state.deadline.counts_for(trust.limits(sent, first), sent);
+        self.state.get_mut().deadline.counts_under(trust.end);
+    }
+
+    /// The rest of its lease in Redis, at least.
+    pub(crate) fn lease_left(&self, now: Moment) -> Duration {
+        let ends = self.state.lock().deadline.lease_ends();
+        ends.saturating_duration_since(now)
     }
 
     pub(crate) fn session(&self) -> u64 {

@@ -147,6 +147,7 @@ leasehold_testbed::behaviours! {
         a_call_runs_only_on_the_primary_that_it_means,
         holds_are_brought_only_to_the_primary_that_is_meant,
         a_hold_that_comes_back_replaces_what_was_released,
+        a_hold_that_has_come_back_is_not_replaced,
         what_was_released_before_it_was_brought_does_not_come_back,
     }
     contention {

@@ -119,6 +119,52 @@ async fn a_session_that_nobody_used_for_a_while_is_renewed_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_lease_that_is_longer_than_a_session_lasts() {
+    let leases = [
+        Lease::Fixed(ms(LEASE)),
+        Lease::Fixed(ms(20 * LEASE)),
+        Lease::RenewedFor(ms(20 * LEASE)),
+    ];
+    for lease in leases {
+        let redis = EmbeddedRedis::new();
+        let client = client(&redis).await;
+        client
+            .lock("before")
+            .lock()
+            .await
+            .unwrap()
+            .unlock()
+            .await
+            .unwrap();
+        // Some of the session has passed.
+        sleep(ms(LEASE / 5)).await;
+        let guard = client.lock("x").try_lock_now(lease).await.unwrap();
+        let span = if lease == leases[0] {
+            LEASE - 100
+        } else {
+            10 * LEASE
+        };
+        sleep(ms(span)).await;
+        assert_eq!(guard.state(), HoldState::Held, "{lease:?}");
+        guard.unlock().await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn registrations_that_are_gone_are_made_again() {
+    let redis = EmbeddedRedis::new();
+    let client = client(&redis).await;
+    let guard = client.lock("x").lock().await.unwrap();
+    // Its primary is the second one now.
+    redis.fail_over();
+    sleep(ms(LEASE)).await;
+    redis.command(&["DEL", "leasehold_reclaim"]).unwrap();
+    sleep(ms(3 * LEASE)).await;
+    assert_eq!(guard.state(), HoldState::Held);
+    assert!(client.stats().calls < 100, "{:?}", client.stats());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_dead_client_is_waited_for_as_long_as_a_session() {
     let redis = EmbeddedRedis::new();
     let (one, dead) = (client(&redis).await, client(&redis).await);
@@ -273,11 +319,11 @@ fn identity(bed: &Bed) -> String {
     bed.command(&["EVAL", ask, "1", "x"])
 }
 
-/// Longer than a session of 5 s.
+/// Longer than a session of 5 s, by whole seconds.
 async fn has_run_for_long(bed: &Bed) {
     let ask = "return string.match(redis.call('info', 'server'), 'uptime_in_seconds:(%d+)')";
-    eventually("it has run for 6 s", async || {
-        bed.number(&["EVAL", ask, "1", "x"]) >= 6
+    eventually("it has run for 7 s", async || {
+        bed.number(&["EVAL", ask, "1", "x"]) >= 7
     })
     .await;
 }
@@ -354,6 +400,23 @@ pub(crate) async fn what_was_released_before_it_was_brought_does_not_come_back(b
     assert!(!bed.exists("x"));
     assert_eq!(bed.list(&["HGETALL", "y{x}"]), ["me:3", "1"]);
     assert!(bed.left(REGISTRATIONS) > 0, "it expires");
+}
+
+pub(crate) async fn a_hold_that_has_come_back_is_not_replaced(bed: Bed) {
+    // The grace lasts: another client is missing.
+    let missing = ["until:missing", "9999999999999"];
+    let registered = [
+        &["HSET", REGISTRATIONS, "marker", FORMER, "number", "4"][..],
+        &missing,
+    ];
+    bed.command(&registered.concat());
+    for owner in ["one:1", "other:1"] {
+        let args = ["me", "60000", "", "1", owner, "1", "9000"];
+        run(&bed, "reclaim_verify", &[REGISTRATIONS, "x"], &args);
+    }
+    let mut owners = bed.list(&["HKEYS", "x"]);
+    owners.sort();
+    assert_eq!(owners, ["one:1", "other:1"], "the latter may be late");
 }
 
 pub(crate) async fn a_hold_that_comes_back_replaces_what_was_released(bed: Bed) {

@@ -1,7 +1,7 @@
 -- reclaim_register: begins or renews a client's session. It counts when every replica has it.
 -- KEYS[1]  hash        the registrations: `marker` and `number` of the primary whose data is complete, `until:CLIENT` when
 --                      each registration ends; in grace also `grace`, `began`, `back:CLIENT`
---                      and `gone:FIELD` of each hold that has been released
+--                      `brought:FIELD` of each hold that was brought, and `gone:FIELD` of each that has been released
 -- ARGV[1]  client      its id
 -- ARGV[2]  session_ms  integer > 0
 -- ARGV[3]  meant       the primary of its session, empty if it has none

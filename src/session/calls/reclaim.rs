@@ -1,6 +1,6 @@
 //! Sessions of a client at the primaries that it calls, if its holds are to outlive a failover.
 //!
-//! A hold counts only while the session lasts under which it was granted and renewed. `specification/src/failover.rs`
+//! A hold counts only while the session lasts under which it was granted. `specification/src/failover.rs`
 //! explores why that is safe.
 //!
 //! | state | calls | until |
@@ -46,7 +46,7 @@ pub(crate) struct Sessions {
 #[derive(Debug, Default)]
 struct Session {
     primary: Option<Primary>,
-    until: Option<Moment>,
+    end: Option<SessionEnd>,
     moves: u64,
     suspended: bool,
     /// It is for a later primary that has not said yet that the holds of this client are there.
@@ -59,18 +59,30 @@ struct Session {
     error: Option<CallError>,
 }
 
-/// The session under which a call is sent.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Trust {
-    pub(crate) moves: u64,
-    pub(crate) until: Moment,
+/// Until when a session lasts. That moves while it is renewed, and all that is held under it sees so.
+#[derive(Clone, Debug)]
+pub(crate) struct SessionEnd(Arc<Mutex<Moment>>);
+
+impl SessionEnd {
+    fn at(until: Moment) -> Self {
+        SessionEnd(Arc::new(Mutex::new(until)))
+    }
+
+    pub(crate) fn get(&self) -> Moment {
+        *self.0.lock()
+    }
+
+    fn put_off(&self, until: Moment) {
+        let mut end = self.0.lock();
+        *end = until.max(*end);
+    }
 }
 
-impl Trust {
-    /// How much of a lease that was asked for at `sent` counts.
-    pub(crate) fn limits(self, sent: Moment, lease: Duration) -> Duration {
-        lease.min(self.until.saturating_duration_since(sent))
-    }
+/// The session under which a call is sent.
+#[derive(Clone, Debug)]
+pub(crate) struct Trust {
+    pub(crate) moves: u64,
+    pub(crate) end: SessionEnd,
 }
 
 /// What a call has named.
@@ -91,8 +103,18 @@ pub(crate) enum Task {
 }
 
 impl Session {
+    fn until(&self) -> Option<Moment> {
+        self.end.as_ref().map(SessionEnd::get)
+    }
+
     fn lasts(&self, now: Moment) -> bool {
-        self.until.is_some_and(|until| now < until)
+        self.until().is_some_and(|until| now < until)
+    }
+
+    fn is_for(&self, primary: &Primary) -> bool {
+        self.primary
+            .as_ref()
+            .is_some_and(|of| of.identity == primary.identity)
     }
 
     /// Whether a caller wanted it within the time for which it lasts.
@@ -102,10 +124,10 @@ impl Session {
     }
 
     fn trust(&self, now: Moment) -> Option<Trust> {
-        let until = self.until.filter(|until| now < *until)?;
+        let end = self.end.clone().filter(|end| now < end.get())?;
         (!self.suspended).then_some(Trust {
             moves: self.moves,
-            until,
+            end,
         })
     }
 }
@@ -135,7 +157,7 @@ impl Sessions {
             let lasts = session.lasts(now);
             // The primary keeps a registration for longer than the session lasts.
             let may_be_known = session
-                .until
+                .until()
                 .is_some_and(|until| now < until + length * 5 / 4);
             if session.must_verify && (may_be_known || is_used) {
                 return Task::Verify;
@@ -143,7 +165,7 @@ impl Sessions {
             if !is_used {
                 return Task::Nothing;
             }
-            match session.until.filter(|_| lasts) {
+            match session.until().filter(|_| lasts) {
                 Some(until) => match until.checked_sub(length / 4 * 3) {
                     Some(at) if at > now => Task::Wait(at),
                     _ => Task::Register(session.primary.clone()),
@@ -174,9 +196,11 @@ impl Sessions {
                 session.suspended = false;
                 session.on_its_way = false;
                 session.primary = Some(primary);
-                session.until = Some(until);
-            } else if session.primary.as_ref() == Some(&primary) {
-                session.until = session.until.max(Some(until));
+                session.end = Some(SessionEnd::at(until));
+            } else if session.is_for(&primary)
+                && let Some(end) = &session.end
+            {
+                end.put_off(until);
             }
         });
     }
@@ -210,9 +234,9 @@ impl Sessions {
         self.at(key, |session| {
             session.moves += 1;
             session.suspended = true;
-            let until = session.until.filter(|until| now < *until)?;
+            let end = session.end.clone().filter(|end| now < end.get())?;
             let moves = session.moves;
-            Some((session.primary.clone()?, Trust { moves, until }))
+            Some((session.primary.clone()?, Trust { moves, end }))
         })
     }
 
@@ -236,17 +260,21 @@ impl Sessions {
 
     /// A primary has answered about a session that was suspended. False if it must be asked again.
     pub(crate) fn resume(&self, key: &Arc<str>, told: &Told, now: Moment) -> bool {
-        self.at(key, |session| {
+        let is_done = self.at(key, |session| {
             let lasts = session.lasts(now);
-            let is_the_one = session
-                .primary
-                .as_ref()
-                .is_some_and(|of| of.identity == told.primary.identity);
+            let is_the_one = session.is_for(&told.primary);
+            if is_the_one {
+                // Its number may have begun anew, with its data.
+                session.primary = Some(told.primary.clone());
+            }
             session.on_its_way &= !(told.done && is_the_one);
             session.suspended = lasts && (!is_the_one || session.on_its_way);
             session.must_verify = !told.is_open || session.suspended;
             !session.must_verify
-        })
+        });
+        // Callers wait for a session that is not suspended.
+        self.attempted.notify_waiters();
+        is_done
     }
 
     /// What a call says that means the primary of a session.

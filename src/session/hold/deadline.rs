@@ -5,12 +5,15 @@ use std::time::Duration;
 use super::terms::{Clocks, HoldTerms};
 use crate::clock::Moment;
 use crate::lease::LossReason;
+use crate::session::calls::reclaim::SessionEnd;
 
 /// The local deadline (HOLD-2), and what the servers have confirmed about the hold.
 #[derive(Debug)]
 pub(super) struct Deadline {
     /// The last confirmed lease certainly runs until this instant.
     lease_ends: Moment,
+    /// The session under which it was granted, if it counts no longer than that.
+    under: Option<SessionEnd>,
     /// The watchdog ends the hold at this instant.
     max_hold_ends: Option<Moment>,
     /// When the last call known to have found or taken the field was sent.
@@ -28,6 +31,7 @@ impl Deadline {
     pub(super) fn new(terms: HoldTerms, sent: Moment) -> Self {
         Deadline {
             lease_ends: terms.clocks.local_deadline(sent, terms.first_lease()),
+            under: None,
             max_hold_ends: terms.max_hold.map(|span| sent + span),
             confirmed: sent,
             clocks: terms.clocks,
@@ -36,19 +40,26 @@ impl Deadline {
         }
     }
 
-    /// Only this much counts of a lease that was asked for at `sent`.
-    pub(super) fn counts_for(&mut self, lease: Duration, sent: Moment) {
-        let end = self.clocks.local_deadline(sent, lease);
-        self.lease_ends = self.lease_ends.min(end);
+    /// It counts no longer than this session.
+    pub(super) fn counts_under(&mut self, session: SessionEnd) {
+        self.under = Some(session);
     }
 
     /// Takes over what is left of the lease of the field's previous owner.
     pub(super) fn take_lease_of(&mut self, before: &Deadline) {
         (self.lease_ends, self.confirmed) = (before.lease_ends, before.confirmed);
+        self.under.clone_from(&before.under);
     }
 
+    /// The end of the lease in Redis, at the earliest.
     pub(super) fn lease_ends(&self) -> Moment {
         self.lease_ends
+    }
+
+    /// Until when the lease counts.
+    pub(super) fn lease_counts_until(&self) -> Moment {
+        let session = self.under.as_ref().map(SessionEnd::get);
+        session.map_or(self.lease_ends, |end| end.min(self.lease_ends))
     }
 
     pub(super) fn confirmed(&self) -> Moment {
@@ -65,12 +76,13 @@ impl Deadline {
 
     /// The instant until which the hold is certainly held.
     pub(super) fn end(&self) -> Moment {
+        let counts_until = self.lease_counts_until();
         self.max_hold_ends
-            .map_or(self.lease_ends, |end| end.min(self.lease_ends))
+            .map_or(counts_until, |end| end.min(counts_until))
     }
 
     pub(super) fn lease_has_ended(&self, now: Moment) -> bool {
-        now >= self.lease_ends
+        now >= self.lease_counts_until()
     }
 
     /// The reason why the hold is over, if one of its deadlines has passed.

@@ -7,13 +7,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
+use futures_util::future::join_all;
 use futures_util::stream::FuturesUnordered;
 use tokio::time::{Instant, timeout};
 
 use super::Holds;
 use crate::durability::Durability;
 use crate::protocol::reclaim::{self, Kept, Others, Primary, Told};
-use crate::session::calls::reclaim::{Task, Trust};
+use crate::session::calls::reclaim::Task;
 use crate::session::hold::Hold;
 use crate::session::retry::Retry;
 use crate::session::sleep_until_some;
@@ -36,6 +37,7 @@ pub(crate) async fn run(holds: &Holds) {
     loop {
         let due = calls.sessions.due.notified();
         let mut next: Option<Instant> = None;
+        holds.use_sessions();
         for key in calls.sessions.keys() {
             if busy.contains(&key) {
                 continue;
@@ -81,17 +83,20 @@ async fn work(holds: &Holds, copies: Durability, key: Arc<str>) -> Arc<str> {
 }
 
 impl Holds {
-    fn task(&self, key: &Arc<str>) -> Task {
+    /// The sessions under which something is held go on.
+    fn use_sessions(&self) {
         let (calls, now) = (&self.calls, self.calls.now());
-        if self
-            .watchdog
-            .holds()
+        let holds = self.watchdog.holds();
+        let keys = holds
             .iter()
-            .any(|hold| calls.registrations(&hold.resource.key) == *key)
-        {
-            calls.sessions.is_used(key, now);
-        }
-        calls.sessions.task(key, now, calls.settings.lease)
+            .map(|hold| calls.registrations(&hold.resource.key));
+        let keys: HashSet<_> = keys.collect();
+        keys.iter().for_each(|key| calls.sessions.is_used(key, now));
+    }
+
+    fn task(&self, key: &Arc<str>) -> Task {
+        let calls = &self.calls;
+        calls.sessions.task(key, calls.now(), calls.settings.lease)
     }
 
     /// Begins or renews a session. It counts when all replicas have it.
@@ -164,7 +169,7 @@ impl Holds {
         let session = calls.sessions.suspend(key, calls.now());
         let kept = session
             .as_ref()
-            .map_or_else(Vec::new, |(_, trust)| self.kept(key, *trust));
+            .map_or_else(Vec::new, |(_, trust)| self.kept(key, trust.moves));
         let primary = session.as_ref().map(|(primary, _)| primary);
         let mut batches = kept.chunks(BATCH).peekable();
         loop {
@@ -192,9 +197,9 @@ impl Holds {
         }
     }
 
-    /// What this client holds under a session, with the longest time for which it may trust that.
-    fn kept(&self, key: &Arc<str>, trust: Trust) -> Vec<Kept> {
-        let lease = trust.until.saturating_duration_since(self.calls.now());
+    /// What this client holds under a session that has moved so often, with the longest time for which it may trust that.
+    fn kept(&self, key: &Arc<str>, moves: u64) -> Vec<Kept> {
+        let now = self.calls.now();
         let holds = self.watchdog.holds();
         let is_under = |hold: &&Arc<Hold>| {
             hold.is_live()
@@ -202,12 +207,12 @@ impl Holds {
                 && self.calls.registrations(&hold.resource.key) == *key
         };
         let kept = holds.iter().filter(is_under).map(|hold| {
-            hold.is_brought_by(trust.moves);
+            hold.is_brought_by(moves);
             Kept {
                 key: hold.resource.key.clone(),
                 field: hold.field.clone(),
                 holds: hold.guards().max(1),
-                lease: lease.max(Duration::from_millis(1)),
+                lease: hold.lease_left(now).max(Duration::from_millis(1)),
             }
         });
         kept.collect()
@@ -219,10 +224,12 @@ impl Holds {
         if calls.settings.failover.is_none() {
             return;
         }
-        for key in calls.sessions.keys() {
+        let keys = calls.sessions.keys().into_iter();
+        let leaving = keys.map(|key| {
             let call = reclaim::leave(key, calls.client_id());
-            // What is not said ends by itself.
-            drop(timeout(PAUSE_MAX, calls.call(Lane::Background, call)).await);
-        }
+            calls.call(Lane::Background, call)
+        });
+        // What is not said ends by itself.
+        drop(timeout(PAUSE_MAX, join_all(leaving)).await);
     }
 }

@@ -19,12 +19,19 @@ fn told(of: Primary) -> Told {
     }
 }
 
-/// Holds were brought for another primary, or for this one, which is in no grace.
-fn elsewhere(of: Primary, is_open: bool) -> Told {
+/// What was meant for another primary arrived at this one, which is in grace.
+fn in_grace(of: Primary) -> Told {
     Told {
-        primary: of,
         done: false,
-        is_open,
+        ..told(of)
+    }
+}
+
+/// The same, without a grace.
+fn open(of: Primary) -> Told {
+    Told {
+        is_open: true,
+        ..in_grace(of)
     }
 }
 
@@ -43,7 +50,7 @@ async fn a_reply_from_before_a_move_counts_for_nothing() {
     let late = sessions.checked(&meant, Ok(Value::Nil));
     assert!(matches!(late, Err(CallError::Unknown(_))), "{late:?}");
 
-    assert!(sessions.move_on(&key, &elsewhere(primary("b", 2), false), now));
+    assert!(sessions.move_on(&key, &in_grace(primary("b", 2)), now));
     assert!(sessions.meant(&key, now).is_err(), "on its way");
     sessions.resume(&key, &told(primary("b", 2)), now);
     let (moved, meant) = sessions.meant(&key, now).expect("it goes on");
@@ -81,18 +88,17 @@ async fn a_session_that_has_moved_does_not_go_back() {
     let (sessions, key) = (Sessions::default(), Arc::from("r"));
     sessions.registered(&key, primary("a", 1), now, now, SESSION);
     sessions.suspend(&key, now);
-    assert!(sessions.move_on(&key, &elsewhere(primary("b", 2), false), now));
+    assert!(sessions.move_on(&key, &in_grace(primary("b", 2)), now));
     // The holds are brought, and the answer is lost. The former primary knows nothing of that.
     for former in [primary("a", 1), primary("c", 2)] {
-        for is_open in [true, false] {
-            let former = elsewhere(former.clone(), is_open);
+        for former in [open(former.clone()), in_grace(former)] {
             assert!(!sessions.move_on(&key, &former, now), "{former:?}");
             assert!(!sessions.resume(&key, &former, now), "{former:?}");
             assert!(sessions.meant(&key, now).is_err(), "{former:?}");
         }
     }
     // It has let others in, and this client has not come.
-    assert!(!sessions.resume(&key, &elsewhere(primary("b", 2), true), now));
+    assert!(!sessions.resume(&key, &open(primary("b", 2)), now));
     assert!(sessions.meant(&key, now).is_err());
     sessions.resume(&key, &told(primary("b", 2)), now);
     assert!(sessions.meant(&key, now).is_ok());
@@ -104,7 +110,7 @@ async fn a_primary_that_is_the_same_as_before_needs_no_holds() {
     let (sessions, key) = (Sessions::default(), Arc::from("r"));
     sessions.registered(&key, primary("a", 1), now, now, SESSION);
     sessions.suspend(&key, now);
-    let same = elsewhere(primary("a", 1), true);
+    let same = open(primary("a", 1));
     assert!(!sessions.move_on(&key, &same, now));
     assert!(sessions.resume(&key, &same, now));
     assert!(sessions.meant(&key, now).is_ok());

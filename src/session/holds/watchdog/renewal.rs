@@ -5,7 +5,6 @@
 //! the server accepts keys of one slot only, and later batches have such keys.
 
 use crate::session::calls::Calls;
-use crate::session::calls::reclaim::Trust;
 use crate::session::holds::Holds;
 use std::sync::Arc;
 use std::time::Duration;
@@ -83,7 +82,7 @@ pub(super) async fn renew(holds: &Holds, batch: Vec<ToRenew>) -> bool {
     let shortest = batch.iter().map(|of| time_for(calls, of.lease)).min();
     // A renewal that takes a third of the lease leaves time for another one.
     let limit = Instant::now() + shortest.unwrap_or_default() / 3;
-    let Ok(trust) = calls.trust(&first, Some(limit)).await else {
+    let Ok(_) = calls.trust(&first, Some(limit)).await else {
         postpone_all(holds, &batch);
         return false;
     };
@@ -108,7 +107,7 @@ pub(super) async fn renew(holds: &Holds, batch: Vec<ToRenew>) -> bool {
                     holds.lose(&of.hold, LossReason::Gone);
                 }
             }
-            confirm(holds, there, (sent, limit), (before, trust)).await;
+            confirm(holds, there, (sent, limit), before).await;
             true
         }
         // One key of another type fails the whole script. Search for it by halves, both at once:
@@ -143,7 +142,7 @@ async fn confirm(
     holds: &Holds,
     renewed: Vec<ToRenew>,
     (sent, limit): (Moment, Instant),
-    (before, trust): (Option<Epoch>, Option<Trust>),
+    before: Option<Epoch>,
 ) {
     let Some(first) = renewed.first() else { return };
     let copied = holds
@@ -153,13 +152,8 @@ async fn confirm(
     for ToRenew { hold, lease } in &renewed {
         if is_copied {
             count(&holds.calls.counters.renewed);
-            let counts = trust.map_or(*lease, |trust| trust.limits(sent, *lease));
-            hold.renewed(sent, counts);
-            // What counts for less because a session ends is not renewed more often.
-            let is_cut = counts < *lease;
-            holds
-                .watchdog
-                .arm(hold, is_cut.then(|| Instant::now() + *lease / 12));
+            hold.renewed(sent, *lease);
+            holds.watchdog.arm(hold, None);
             holds.descriptions.say(hold);
         } else {
             postpone(holds, hold, *lease);
