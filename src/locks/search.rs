@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::{LockInfo, LockList};
 use crate::error::Error;
 use crate::protocol::keys::slot_fault;
-use crate::protocol::scan::{self, Cursor, Found, Look};
+use crate::protocol::scan::{self, Cursor, Found, Look, Scanned};
 use crate::protocol::{Publish, Unexpected, Value};
 use crate::session::Handle;
 use crate::session::calls::{Calls, understood};
@@ -17,6 +17,8 @@ use crate::transport::{CallError, Lane, NodeId};
 
 /// The number of keys that Redis visits in one step.
 const STEP: i64 = 500;
+/// The same for servers that cannot go on together, so that most of them need one step.
+const ONE_STEP: i64 = 100_000;
 /// The largest number of locks in a list.
 const LOCKS_MAX: usize = 10_000;
 /// The largest number of steps of one search, for about five million keys.
@@ -47,7 +49,12 @@ pub(crate) async fn search(handle: &Handle, pattern: &str) -> Result<LockList, E
         loop {
             let (next, found) = search.step(node, &cursor).await?;
             locks.extend(found.into_iter().map(LockInfo::from));
-            (cursor, steps) = (next, steps + 1);
+            steps += 1;
+            let Some(next) = next else {
+                truncated = true;
+                break;
+            };
+            cursor = next;
             if &*cursor == "0" {
                 break;
             }
@@ -70,7 +77,8 @@ struct Search<'a> {
     publish: Publish,
 }
 
-type Step = (Cursor, Vec<Found>);
+/// Where to continue, if that is known, and what was found.
+type Step = (Option<Cursor>, Vec<Found>);
 
 impl Search<'_> {
     /// One step on a node. A script does it all, unless the server has refused it.
@@ -86,22 +94,33 @@ impl Search<'_> {
                 self.calls.transport.note_search_refused(node, &fault);
                 Ok(step)
             }
-            reply => self.understood(reply, scan::found),
+            reply => {
+                let (next, found) = self.understood(reply, scan::found)?;
+                Ok((Some(next), found))
+            }
         }
     }
 
     /// SCAN, and a call for each key that it has found.
     async fn step_by_key(&self, node: NodeId, cursor: &Cursor) -> Result<Step, Error> {
-        let count = STEP.to_string();
-        let words = ["SCAN", cursor, "MATCH", &self.pattern, "COUNT", &count];
-        let reply = self.calls.command(node, &words.map(str::as_bytes)).await;
-        let (next, keys) = self.understood(reply, scan::scanned)?;
+        let mut scanned = self.scan(node, cursor, STEP).await?;
+        if scanned.next.is_none() {
+            scanned = self.scan(node, cursor, ONE_STEP).await?;
+        }
+        let Scanned { next, keys } = scanned;
         let mut found = Vec::new();
         for keys in keys.chunks(LOOKS_AT_ONCE) {
             let looks = keys.iter().map(|key| Box::pin(self.look(key)));
             found.extend(try_join_all(looks).await?.into_iter().flatten());
         }
         Ok((next, found))
+    }
+
+    async fn scan(&self, node: NodeId, cursor: &Cursor, count: i64) -> Result<Scanned, Error> {
+        let count = count.to_string();
+        let words = ["SCAN", cursor, "MATCH", &self.pattern, "COUNT", &count];
+        let reply = self.calls.command(node, &words.map(str::as_bytes)).await;
+        self.understood(reply, scan::scanned)
     }
 
     async fn look(&self, key: &Arc<str>) -> Result<Option<Found>, Error> {
