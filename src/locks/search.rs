@@ -17,8 +17,6 @@ use crate::transport::{CallError, Lane, NodeId};
 
 /// The number of keys that Redis visits in one step.
 const STEP: i64 = 500;
-/// The same for servers that cannot go on together, so that most of them need one step.
-const ONE_STEP: i64 = 100_000;
 /// The largest number of locks in a list.
 const LOCKS_MAX: usize = 10_000;
 /// The largest number of steps of one search, for about five million keys.
@@ -103,24 +101,16 @@ impl Search<'_> {
 
     /// SCAN, and a call for each key that it has found.
     async fn step_by_key(&self, node: NodeId, cursor: &Cursor) -> Result<Step, Error> {
-        let mut scanned = self.scan(node, cursor, STEP).await?;
-        if scanned.next.is_none() {
-            scanned = self.scan(node, cursor, ONE_STEP).await?;
-        }
-        let Scanned { next, keys } = scanned;
+        let count = STEP.to_string();
+        let words = ["SCAN", cursor, "MATCH", &self.pattern, "COUNT", &count];
+        let reply = self.calls.command(node, &words.map(str::as_bytes)).await;
+        let Scanned { next, keys } = self.understood(reply, scan::scanned)?;
         let mut found = Vec::new();
         for keys in keys.chunks(LOOKS_AT_ONCE) {
             let looks = keys.iter().map(|key| Box::pin(self.look(key)));
             found.extend(try_join_all(looks).await?.into_iter().flatten());
         }
         Ok((next, found))
-    }
-
-    async fn scan(&self, node: NodeId, cursor: &Cursor, count: i64) -> Result<Scanned, Error> {
-        let count = count.to_string();
-        let words = ["SCAN", cursor, "MATCH", &self.pattern, "COUNT", &count];
-        let reply = self.calls.command(node, &words.map(str::as_bytes)).await;
-        self.understood(reply, scan::scanned)
     }
 
     async fn look(&self, key: &Arc<str>) -> Result<Option<Found>, Error> {

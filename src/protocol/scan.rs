@@ -83,13 +83,13 @@ pub(crate) fn found(reply: Value) -> Result<(Cursor, Vec<Found>), Unexpected> {
 /// What SCAN has found.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Scanned {
-    /// `None` if nobody knows where to continue.
+    /// `None` if nobody knows what is left.
     pub(crate) next: Option<Cursor>,
     pub(crate) keys: Vec<Arc<str>>,
 }
 
-/// The reply of SCAN. Envoy asks all of its servers, and joins their replies. Servers that stopped at different places
-/// cannot go on together.
+/// The reply of SCAN. Envoy in front of several servers joins as many replies as there are servers. They have no common
+/// cursor, and some may be of the same server.
 pub(crate) fn scanned(reply: Value) -> Result<Scanned, Unexpected> {
     let Value::Array(parts) = &reply else {
         return Err(Unexpected(reply));
@@ -107,10 +107,9 @@ pub(crate) fn scanned(reply: Value) -> Result<Scanned, Unexpected> {
     }
     let next = match cursors[..] {
         [] => return Err(Unexpected(reply)),
-        [one] => Some(one),
-        _ => cursors.iter().all(|cursor| *cursor == "0").then_some("0"),
+        [one] => Some(Arc::from(one)),
+        _ => None,
     };
-    let next = next.map(Arc::from);
     Ok(Scanned { next, keys })
 }
 
@@ -319,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn servers_behind_one_address_cannot_go_on_from_different_places() {
+    fn joined_replies_have_no_place_to_continue_at() {
         let part = |cursor: &str, key: &str| [text(cursor), Value::Array(vec![text(key)])];
         let joined = |parts: &[[Value; 2]]| scanned(Value::Array(parts.concat()));
         let found = |next: Option<&str>, keys: &[&str]| {
@@ -329,10 +328,8 @@ mod tests {
             })
         };
         assert_eq!(joined(&[part("7", "a")]), found(Some("7"), &["a"]));
-        let all = [part("0", "a"), part("0", "b")];
-        assert_eq!(joined(&all), found(Some("0"), &["a", "b"]));
-        let some = [part("0", "a"), part("7", "b")];
-        assert_eq!(joined(&some), found(None, &["a", "b"]));
+        let several = [part("0", "a"), part("0", "b")];
+        assert_eq!(joined(&several), found(None, &["a", "b"]));
         assert!(joined(&[]).is_err());
     }
 
