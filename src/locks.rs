@@ -111,7 +111,7 @@ pub struct LockList {
 }
 
 impl LockList {
-    /// Returns whether the search stopped at its limits. There may be more locks.
+    /// Returns whether the search stopped at its limits, or a proxy did not show it all servers. There may be more locks.
     pub fn is_truncated(&self) -> bool {
         self.truncated
     }

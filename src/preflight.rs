@@ -6,7 +6,7 @@
 
 // | file | what it does |
 // | --- | --- |
-// | `ask`, `probe`, `rights` | ask one server |
+// | `ask`, `probe`, `rights`, `scripts` | ask one server |
 // | `answers` | parses its answers |
 // | `node` | what was found |
 // | `abilities` | what the server can do, and which uses work |
@@ -25,6 +25,7 @@ mod node;
 mod probe;
 mod requirements;
 mod rights;
+mod scripts;
 
 use std::fmt;
 use std::future::{Future, IntoFuture};
@@ -164,7 +165,7 @@ impl<'a> PreflightCheck<'a> {
     /// Sets the lock name for which rights are checked. Default: `preflight`.
     ///
     /// It matters for users with rights to only some keys and channels. The client's prefix is prepended. No
-    /// key is read or written.
+    /// such key is read or written.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = name.into();
         self
@@ -233,10 +234,8 @@ async fn report(
         DeploymentKind::Embedded => Ok(ServerState::embedded()),
         _ => probe::look(Ask { session, node }, &server, needed).await,
     };
-    let mut abilities = session.calls.transport.abilities(node);
-    if let Ok(state) = &state {
-        abilities.sharded_messages = abilities.sharded_messages.or(state.sharded_pubsub);
-    }
+    // The look has learned more about it.
+    let abilities = session.calls.transport.abilities(node);
     NodeReport {
         server,
         state,

@@ -78,10 +78,12 @@ impl Engine {
 
     fn make(profile: Option<Profile>) -> Arc<Self> {
         let rules = profile.unwrap_or(Profile::REDIS);
+        let mut store = Store::new();
+        store.not_in_scripts = rules.not_in_scripts;
         let inner = Inner {
             delay: Duration::ZERO,
             replicas: Replicas::new(),
-            scripts: Scripts::new(Store::new()),
+            scripts: Scripts::new(store),
             subscribers: BTreeMap::new(),
             connections: BTreeMap::new(),
             connections_made: 0,

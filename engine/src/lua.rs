@@ -17,6 +17,8 @@ use super::store::Store;
 
 const CHUNK: &str = "user_script";
 
+const UNKNOWN: &str = "ERR Unknown Redis command called from script";
+
 pub(crate) struct Scripts {
     lua: Lua,
     environment: Table,
@@ -146,6 +148,10 @@ fn run_words(lua: &Lua, words: &[Bytes]) -> Outcome {
     if forbidden.iter().any(|name| commands::is(&words[0], name)) {
         return Err("ERR This Redis command is not allowed from script".into());
     }
+    let mut missing = store.not_in_scripts.iter();
+    if missing.any(|name| commands::is(&words[0], name)) {
+        return Err(UNKNOWN.into());
+    }
     if let Some(declared) = &store.declared
         && commands::keys(words)
             .iter()
@@ -155,7 +161,7 @@ fn run_words(lua: &Lua, words: &[Bytes]) -> Outcome {
     }
     commands::run(&mut store, words).unwrap_or_else(|why| {
         Err(match why {
-            Unusable::Unknown => "ERR Unknown Redis command called from script",
+            Unusable::Unknown => UNKNOWN,
             Unusable::WrongArity(_) => "ERR Wrong number of args calling Redis command from script",
         }
         .into())

@@ -31,6 +31,9 @@ pub struct Profile {
     pub hello: Hello,
     /// The commands that clients may not use. The first match counts. Scripts may use them.
     pub refused: &'static [Refused],
+    /// The commands that scripts may not use, although clients may. They fail with the words of Redis for an unknown
+    /// command.
+    pub not_in_scripts: &'static [&'static str],
     /// Whether scripts may use keys that their caller has not declared.
     pub undeclared: Undeclared,
     /// The words for a script that is called without keys, if that is refused.
@@ -121,6 +124,7 @@ impl Profile {
         source: "https://redis.io/docs/latest/commands/",
         hello: Hello::Resp3,
         refused: &[],
+        not_in_scripts: &[],
         undeclared: Undeclared::Allowed,
         without_keys: None,
         slots: Slots::Several,

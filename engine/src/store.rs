@@ -57,6 +57,8 @@ pub(crate) struct Store {
     pub(crate) outbox: Vec<Message>,
     /// How often each command ran, also within scripts. Names in lower case.
     pub(crate) commands_run: BTreeMap<String, u64>,
+    /// The commands that scripts may not use.
+    pub(crate) not_in_scripts: &'static [&'static str],
     /// The keys that the running script may use, if it may not use others.
     pub(crate) declared: Option<Declared>,
     random: Lrand48,
@@ -81,6 +83,7 @@ impl Store {
             subscribers: BTreeMap::new(),
             outbox: Vec::new(),
             commands_run: BTreeMap::new(),
+            not_in_scripts: &[],
             declared: None,
             random: Lrand48::default(),
             run: ServerRun::of_old(now_us),

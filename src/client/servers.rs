@@ -248,7 +248,7 @@ impl Client {
     ///
     /// # Redis cost
     ///
-    /// 14 commands for each server, or 15 in a cluster, in 9 round trips, and one subscription, which is ended again. All
+    /// 17 commands for each server, in 9 round trips, and one subscription, which is ended again. All
     /// servers are asked concurrently. Each sentinel gets two commands, in one more round trip.
     ///
     /// # Cancel safety

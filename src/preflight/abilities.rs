@@ -23,6 +23,12 @@ impl UsesOfServer {
         }
     }
 
+    /// Whether the server does not know this command.
+    pub(super) fn lacks(&self, command: &str) -> bool {
+        let words = self.abilities.refused.get(command);
+        words.is_some_and(|words| !words.is_missing_right())
+    }
+
     /// The uses with the same verdict, in words.
     pub(super) fn by_verdict(&self) -> BTreeMap<&Verdict, String> {
         let mut groups = BTreeMap::<_, Vec<String>>::new();
@@ -56,12 +62,25 @@ impl fmt::Display for UsesOfServer {
             (None, Some(true)) => "messages, also within a shard",
             (None, _) => "messages",
         };
-        let slots = if abilities.one_slot_only {
-            ", one slot a call"
+        let keys = match abilities {
+            abilities if abilities.routes_by_key => ", one lock a call",
+            abilities if abilities.one_slot_only => ", one slot a call",
+            _ => "",
+        };
+        let declared = if abilities.declared_keys_only {
+            ", declared keys only"
         } else {
             ""
         };
-        writeln!(f, "  {protocol}, {scripts}, {messages}{slots}")?;
+        let wait = if self.lacks("WAIT") {
+            ", no WAIT"
+        } else {
+            ", WAIT"
+        };
+        writeln!(
+            f,
+            "  {protocol}, {scripts}{keys}{declared}, {messages}{wait}"
+        )?;
         if !abilities.refused.is_empty() {
             let refused: Vec<_> = abilities.refused.keys().map(String::as_str).collect();
             writeln!(f, "  refuses {}", refused.join(", "))?;

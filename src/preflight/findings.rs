@@ -52,8 +52,6 @@ pub(super) struct Context {
 /// The oldest servers with all commands that the scripts use.
 const REDIS_MIN: Version = Version::new(6, 2);
 const VALKEY_MIN: Version = Version::new(7, 2);
-/// The first Redis with WAITAOF. Every Valkey has it.
-const WAITAOF_MIN: Version = Version::new(7, 2);
 /// A well-maintained clock is far more accurate.
 const CLOCK_MAX: Duration = Duration::from_secs(1);
 
@@ -116,7 +114,7 @@ pub(super) fn of(report: &NodeReport, context: &Context) -> Vec<Finding> {
         Ok(state) => {
             program(&mut findings, state);
             replication(&mut findings, state, context);
-            copies(&mut findings, state, context);
+            copies(&mut findings, report, state, context);
             memory(&mut findings, state);
             persistence(&mut findings, state);
             clock(&mut findings, state);
@@ -216,7 +214,12 @@ fn min_replicas(
     }
 }
 
-fn copies(findings: &mut Findings<'_>, state: &ServerState, context: &Context) {
+fn copies(
+    findings: &mut Findings<'_>,
+    report: &NodeReport,
+    state: &ServerState,
+    context: &Context,
+) {
     let Some(durability) = context.durability else {
         return;
     };
@@ -234,7 +237,7 @@ fn copies(findings: &mut Findings<'_>, state: &ServerState, context: &Context) {
     if !durability.needs_disk() {
         return;
     }
-    if state.version.is_some_and(|version| version < WAITAOF_MIN) {
+    if report.uses.lacks("WAITAOF") {
         findings.danger(
             "it has no WAITAOF, which the durability of this client needs: run 7.2 or later",
         );

@@ -11,10 +11,12 @@ use super::node::{
     ClockDifference, ClusterState, Flavour, Persistence, Replica, RoundTrips, ServerState, Version,
 };
 use super::rights::{self, NeededRights};
+use super::scripts;
+use crate::durability::Durability;
 use crate::error::Error;
 use crate::protocol::Value;
 use crate::session::Session;
-use crate::transport::{CallError, DeploymentKind, Transport};
+use crate::transport::{CallError, DeploymentKind, Lane, Transport};
 
 /// How often the round trip is measured.
 const PINGS: usize = 5;
@@ -26,8 +28,10 @@ impl Ask<'_> {
         let clock = self.clock().await;
         let info = self.reply(&["INFO"]);
         let (info, role, config) = tokio::join!(info, self.reply(&["ROLE"]), self.config());
-        let (sharded_pubsub, cluster_info, rights) = tokio::join!(
+        let (sharded_pubsub, (), (), cluster_info, rights) = tokio::join!(
             self.sharded_pubsub(),
+            scripts::ask_for_limits(self),
+            self.copies(),
             async {
                 if in_cluster {
                     self.reply(&["CLUSTER", "INFO"]).await
@@ -119,10 +123,19 @@ impl Ask<'_> {
     }
 
     async fn sharded_pubsub(self) -> Option<bool> {
-        match self.command(&["PUBSUB", "SHARDNUMSUB"]).await {
-            Ok(_) => Some(true),
-            Err(CallError::Refused(fault)) if fault.0.starts_with("ERR ") => Some(false),
-            Err(_) => None,
+        let transport = &self.session.calls.transport;
+        let asked = transport.ask_for_sharded_messages(self.node, Lane::Caller);
+        asked.await;
+        transport.abilities(self.node).sharded_messages
+    }
+
+    /// Asks for no copies, so that the transport notes a server without WAIT, or without WAITAOF if that matters.
+    async fn copies(self) {
+        let durability = self.session.calls.settings.copies();
+        let on_disk = durability.is_some_and(Durability::needs_disk);
+        drop(self.command(&["WAIT", "0", "0"]).await);
+        if on_disk {
+            drop(self.command(&["WAITAOF", "0", "0", "0"]).await);
         }
     }
 }

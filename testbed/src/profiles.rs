@@ -91,7 +91,7 @@ const OCI: Refused = unknown(&[
     "SYNC",
 ]);
 
-pub const PROFILES: [Profile; 21] = [
+pub const PROFILES: [Profile; 23] = [
     Profile::REDIS,
     ELASTICACHE,
     Profile {
@@ -169,9 +169,11 @@ pub const PROFILES: [Profile; 21] = [
         slots: Slots::OneForScripts(Slots::CROSSSLOT),
         ..ENTERPRISE
     },
+    // HELLO is off by default: hello_enabled in https://help.aliyun.com/zh/redis/user-guide/supported-parameters.
     Profile {
         name: "Alibaba Tair, cluster behind a proxy",
         source: "https://www.alibabacloud.com/help/en/redis/support/usage-of-lua-scripts",
+        hello: NO_RESP3,
         undeclared: Undeclared::RefusedByText(
             "ERR bad lua script for redis cluster, all the keys that the script uses should be passed using the KEYS \
              array",
@@ -182,10 +184,13 @@ pub const PROFILES: [Profile; 21] = [
         slots: Slots::OneForScripts("ERR eval/evalsha command keys must be in same slot"),
         ..Profile::REDIS
     },
-    // The parameter ends the check of texts. A call still needs a key.
+    // The parameter ends the check of texts, and with it that of UNPACK. A call still needs a key. The page names all
+    // commands for messages as not supported in scripts of a cluster, and gives no words.
     Profile {
         name: "Alibaba Tair, script_check_enable 0",
         source: "https://www.alibabacloud.com/help/en/redis/support/usage-of-lua-scripts",
+        hello: NO_RESP3,
+        not_in_scripts: &["PUBLISH", "PUBSUB"],
         without_keys: Some(
             "ERR for redis cluster, eval/evalsha number of keys can't be negative or zero",
         ),
@@ -246,8 +251,37 @@ pub const PROFILES: [Profile; 21] = [
         is_cluster: true,
         ..Profile::REDIS
     },
+    Profile {
+        name: "OCI Cache, not sharded",
+        source: OCI_SOURCE,
+        refused: &[OCI, unknown(&["CLUSTER"])],
+        ..Profile::REDIS
+    },
+    Profile {
+        name: "Aiven for Valkey",
+        source: "https://aiven.io/docs/products/valkey/reference/restricted-commands",
+        refused: &[unknown(&[
+            "ACL",
+            "BGREWRITEAOF",
+            "BGSAVE",
+            "CLUSTER",
+            "COMMAND",
+            "CONFIG",
+            "DEBUG",
+            "FAILOVER",
+            "LASTSAVE",
+            "MIGRATE",
+            "MONITOR",
+            "REPLICAOF",
+            "SAVE",
+            "SHUTDOWN",
+            "SLAVEOF",
+        ])],
+        ..Profile::REDIS
+    },
     // A downstream password is checked by the proxy. What it answers is what Envoy 1.40.0 answered: `tests/profiles/real.rs`.
-    // It also refuses EVAL without keys and arguments, which is never sent, and says OK to SELECT and ignores it.
+    // It says OK to SELECT and ignores it. A script runs on the server of its first key. A server of a cluster refuses
+    // keys of other slots; one of several single servers would run it all.
     Profile {
         name: "Envoy",
         source: "https://www.envoyproxy.io/docs/envoy/latest/intro/arch_overview/other_protocols/redis",
@@ -271,6 +305,7 @@ pub const PROFILES: [Profile; 21] = [
                 with: Refusal::Words("ERR CLIENT subcommand 'LIST' is not supported by the proxy"),
             },
         ],
+        without_keys: Some("wrong number of arguments for 'evalsha' command"),
         slots: Slots::OneForScripts(Slots::CROSSSLOT),
         ..Profile::REDIS
     },

@@ -184,3 +184,40 @@ fn only_the_embedded_client_names_the_engine() {
     let right = ["embedded.rs", "embedded/testing.rs"].map(PathBuf::from);
     assert_eq!(found, right.into());
 }
+
+/// The words by which the client recognizes a server are in the file that remembers what servers can do.
+#[test]
+fn only_abilities_know_the_words_of_servers() {
+    let words = [
+        "\"CROSSSLOT",
+        "keys must be in same slot",
+        "bad lua script",
+        "unknown command",
+        "unknown subcommand",
+        "not supported\"",
+        "support disabled",
+    ];
+    let abilities = folder(TRANSPORT).join("abilities.rs");
+    let (mut found, mut known) = (Vec::new(), BTreeSet::<&str>::new());
+    for src in [LIBRARY, TRANSPORT] {
+        each_source(&folder(src), &mut |path, text| {
+            let code = text
+                .split("\n#[cfg(test)]\nmod ")
+                .next()
+                .unwrap_or_default();
+            let code = code
+                .lines()
+                .filter(|line| !line.trim_start().starts_with("//"));
+            for line in code {
+                let named = words.iter().filter(|words| line.contains(**words));
+                if path == abilities {
+                    known.extend(named);
+                } else {
+                    found.extend(named.map(|words| format!("{}: {words}", path.display())));
+                }
+            }
+        });
+    }
+    assert!(found.is_empty(), "{found:?}");
+    assert_eq!(known.len(), words.len(), "only {known:?}");
+}

@@ -164,3 +164,25 @@ async fn a_search_that_was_refused_is_not_tried_again() {
         guard.unlock().await.unwrap();
     }
 }
+
+/// A preflight asks before a search needs to know.
+#[tokio::test(start_paused = true)]
+async fn a_preflight_says_that_keys_must_be_declared() {
+    let lenient = Profile {
+        without_keys: None,
+        ..STRICT
+    };
+    for (profile, says) in [(Profile::REDIS, false), (lenient, true), (STRICT, true)] {
+        let (_engine, client) = on(profile).await;
+        let report = client.preflight().await.unwrap().to_string();
+        assert_eq!(report.contains("declared keys only"), says, "{report}");
+        let before = client.stats().calls;
+        client.locks("*").await.unwrap();
+        let expected = u64::from(!says);
+        assert_eq!(
+            client.stats().calls - before,
+            expected,
+            "the search by a script"
+        );
+    }
+}

@@ -12,6 +12,7 @@ mod copies;
 mod costs;
 mod failovers;
 mod forced;
+mod ipv6;
 mod logins;
 mod mapped;
 mod moves;

@@ -5,7 +5,7 @@
 //! on the engines and behind the proxies that packages carry, in real time.
 //!
 //! ```sh
-//! cargo run -p leasehold-profiles --profile test -- table        # runs all, and writes the table of docs/servers.md
+//! cargo run -p leasehold-profiles --profile test -- table        # runs all, and writes the tables of both pages
 //! cargo run -p leasehold-profiles --profile test -- run Envoy    # runs the servers whose name has this word
 //! ```
 
@@ -24,6 +24,7 @@ mod locks;
 mod page;
 mod real;
 mod servers;
+mod services;
 mod synchronizers;
 
 use std::collections::BTreeMap;
@@ -53,6 +54,8 @@ fn main() -> ExitCode {
             }
             matrix.extend(real);
             std::fs::write(page::path(), page::filled(&before, &matrix)).expect("the page");
+            let services = std::fs::read_to_string(services::path()).expect("the page");
+            std::fs::write(services::path(), services::filled(&services)).expect("the page");
             print(&matrix);
         }
         ["run", name] => {
@@ -170,6 +173,16 @@ mod tests {
             missing.join(", ")
         );
         check(&matrix);
+    }
+
+    #[test]
+    fn the_page_of_services_says_what_a_preflight_says() {
+        let page = std::fs::read_to_string(services::path()).expect("the page");
+        assert_eq!(
+            page,
+            services::filled(&page),
+            "write it: cargo run -p leasehold-profiles --profile test -- table"
+        );
     }
 
     #[test]

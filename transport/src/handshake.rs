@@ -5,6 +5,7 @@
 //! | 1 | HELLO 3 with login and name; database, identity, a script | unless the server is known to refuse HELLO |
 //! | 2 | AUTH, CLIENT SETNAME, the role if it matters; what round 1 left open | if HELLO is refused, or is not sent |
 //! | 3 | a script with a key | if the server refused the script, which has none |
+//! | 4 | scripts that say who runs them | if the server ran that |
 //!
 //! Each round is one write and one round trip. A server that refuses HELLO speaks RESP2. What an earlier connection to
 //! the same server has found out is not asked again (`abilities.rs`).
@@ -13,7 +14,9 @@
 
 mod exchange;
 mod replies;
+mod with_keys;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bytes::BytesMut;
@@ -21,10 +24,7 @@ use tokio::runtime::Handle;
 use tokio::time::{Duration, Instant};
 
 use self::exchange::{Ended, Exchange, Expected, Step};
-use self::replies::{
-    SCRIPT_WITH_KEY, SCRIPT_WITHOUT_KEYS, WithoutKeys, lacks_login, refuses_hello, role, with_key,
-    without_keys,
-};
+use self::replies::{SCRIPT_WITHOUT_KEYS, lacks_login, refuses_hello, role, text};
 use super::abilities::{Known, Scripts, name};
 use super::credentials::Credentials;
 use super::identity::Identity;
@@ -168,8 +168,7 @@ impl Handshake {
             self.known.speaks(Protocol::Resp2);
         }
         if learned.wants_keys {
-            let mut steps = vec![Step::new(Expected::ScriptWithKey, SCRIPT_WITH_KEY)];
-            self.round(exchange, &mut steps, learned).await?;
+            self.ask_with_keys(exchange, learned).await?;
         }
         // The role of the server behind this very connection, which another connection could not prove.
         if self.primary_only && learned.role != Some(Value::Text("master".into())) {
@@ -321,15 +320,12 @@ impl Handshake {
                 learned.server = Identity::of(reply.as_ref().ok(), None);
                 self.known.met(learned.server.run_id());
             }
-            (Expected::Script, reply) => match without_keys(&reply) {
-                WithoutKeys::Runs => self.known.runs(Scripts::Any),
-                WithoutKeys::Refused => learned.wants_keys = true,
-                WithoutKeys::Unknown => {}
-            },
-            (Expected::ScriptWithKey, reply) => {
-                if let Some(scripts) = with_key(&reply) {
-                    self.known.runs(scripts);
-                }
+            (Expected::Script, reply) => self.ran_without_keys(&reply, learned),
+            (Expected::ScriptWithKey, reply) => self.ran_with_key(&reply, learned),
+            // It may not say.
+            (Expected::WhoRuns, reply) => {
+                let run_id = reply.ok().and_then(text);
+                learned.ran_by.get_or_insert_default().extend(run_id);
             }
             (Expected::Role, Ok(reply)) => {
                 learned.role = learned.role.take().or_else(|| role(&reply));
@@ -358,6 +354,8 @@ struct Learned {
     server: Identity,
     /// Whether the server has refused a script without keys.
     wants_keys: bool,
+    /// The run ids of the servers that ran scripts with one hash tag. `None` until one with a key has run.
+    ran_by: Option<BTreeSet<String>>,
     /// Whether the server has answered PING.
     pongs: bool,
     /// How long the last round took.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::abilities::{Abilities, Known, Scripts};
+use crate::abilities::{Abilities, Known, SHARDED_MESSAGES, Scripts};
 use crate::cluster;
 use crate::transport::{Nodes, Transport};
 use crate::{Call, Value};
@@ -62,7 +62,15 @@ impl Transport {
     /// Whether one call may name keys of several slots. In a cluster it may not. Even keys of one slot are apart there
     /// while it is being moved, and then a call about several of them is not applied.
     pub fn takes_many_keys(&self) -> bool {
-        matches!(self.nodes(), Nodes::One(_)) && !self.servers.any(|server| server.one_slot_only)
+        matches!(self.nodes(), Nodes::One(_))
+            && !self.servers.any(|server| server.one_slot_only)
+            && !self.routes_by_key()
+    }
+
+    /// Whether a proxy may lead each call to a server of its own, by the first key. Then two locks may be on servers
+    /// that know nothing of each other, even if their names have one slot.
+    fn routes_by_key(&self) -> bool {
+        matches!(self.nodes(), Nodes::One(_)) && self.servers.any(|server| server.routes_by_key)
     }
 
     /// The server behind the address accepts only keys of one slot in a call, as a proxy of a cluster does.
@@ -102,10 +110,24 @@ impl Transport {
         }
     }
 
+    /// Asks the server of a node whether it has messages within a shard, unless that is known.
+    pub async fn ask_for_sharded_messages(&self, node: NodeId, lane: Lane) {
+        let Some(known) = self.known(node) else {
+            return;
+        };
+        if known.abilities().sharded_messages.is_none() {
+            let answer = self.command(node, lane, &SHARDED_MESSAGES).await;
+            drop(known.has_sharded_messages(answer));
+        }
+    }
+
     /// What is known about the server of a node.
     pub fn abilities(&self, node: NodeId) -> Abilities {
         let known = self.known(node);
-        known.map(|known| known.abilities()).unwrap_or_default()
+        let mut abilities = known.map(|known| known.abilities()).unwrap_or_default();
+        // In a cluster, the client itself chooses the node.
+        abilities.routes_by_key &= matches!(self.nodes(), Nodes::One(_));
+        abilities
     }
 
     fn known(&self, node: NodeId) -> Option<Arc<Known>> {
@@ -146,6 +168,6 @@ impl Transport {
 
     /// Whether one call can write to all these keys atomically.
     pub fn run_as_one<'a>(&self, mut keys: impl Iterator<Item = &'a str>) -> bool {
-        self.takes_many_keys() || cluster::are_of_one_slot(&mut keys)
+        self.takes_many_keys() || !self.routes_by_key() && cluster::are_of_one_slot(&mut keys)
     }
 }

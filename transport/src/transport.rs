@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 use tokio::time::Duration;
 
-use crate::abilities::Servers;
+use crate::abilities::{Servers, is_of_a_cluster};
 use crate::cluster::{self, Cluster};
 use crate::deployment::Deployment;
 use crate::node::{Node, answer};
@@ -263,15 +263,9 @@ impl Transport {
 /// Explains a redirect from a server that was configured as a single one.
 pub(crate) fn not_a_cluster_client(error: CallError) -> CallError {
     match error {
-        CallError::Refused(Fault(text))
-            if ["MOVED ", "ASK ", "CROSSSLOT "]
-                .iter()
-                .any(|code| text.starts_with(code)) =>
-        {
-            CallError::Refused(Fault(format!(
-                "{text}: the server is a node of a cluster; connect with redis-cluster://"
-            )))
-        }
+        CallError::Refused(Fault(text)) if is_of_a_cluster(&text) => CallError::Refused(Fault(
+            format!("{text}: the server is a node of a cluster; connect with redis-cluster://"),
+        )),
         other => other,
     }
 }

@@ -1,5 +1,6 @@
 use super::*;
 use crate::preflight::node::{ClockDifference, ClusterState, Replica, RoundTrips};
+use crate::transport::{Abilities, Fault};
 
 /// A server without findings.
 fn well() -> ServerState {
@@ -131,15 +132,12 @@ fn each_fault_is_reported_with_its_severity_and_setting() {
 
 #[test]
 fn copies_that_no_replica_can_keep_are_reported() {
-    let told = |durability, spoil: fn(&mut ServerState)| {
-        let mut state = ServerState {
-            version: Some(Version::new(7, 2)),
-            ..well()
-        };
+    let told_by = |abilities: &Abilities, durability, spoil: fn(&mut ServerState)| {
+        let mut state = well();
         spoil(&mut state);
         let report = NodeReport {
             server: "a:1".to_owned(),
-            uses: UsesOfServer::default(),
+            uses: UsesOfServer::new(&[], abilities.clone()),
             state: Ok(state),
         };
         let context = Context {
@@ -154,13 +152,20 @@ fn copies_that_no_replica_can_keep_are_reported() {
             .collect::<Vec<_>>()
             .join("; ")
     };
+    let able = Abilities::default();
+    let told = |durability, spoil| told_by(&able, durability, spoil);
     assert_eq!(told(Durability::replicas(1), |_| ()), "");
     assert_eq!(told(Durability::on_disk(1), |_| ()), "");
     assert!(told(Durability::replicas(2), |_| ()).contains("asks for 2"));
-    let old = told(Durability::on_disk(0), |state| {
-        state.version = Some(Version::new(7, 0));
-    });
+    let refuses = |words: &str| {
+        let mut abilities = Abilities::default();
+        let refused = ("WAITAOF".to_owned(), Fault(words.to_owned()));
+        abilities.refused.extend([refused]);
+        told_by(&abilities, Durability::on_disk(0), |_| ())
+    };
+    let old = refuses("ERR unknown command 'WAITAOF'");
     assert!(old.contains("no WAITAOF"), "{old}");
+    assert_eq!(refuses("NOPERM no"), "", "the rights say it");
     let lost = told(Durability::on_disk(0), |state| {
         state.persistence = Some(Persistence::None);
     });

@@ -34,11 +34,11 @@ local most, now, described = tonumber(ARGV[1]), now_ms(), 0
 for i = 1, #KEYS, 2 do
   local lock, key, first = KEYS[i], KEYS[i + 1], 3 * (i + 1) / 2 - 1
   local owner, age_ms, text = ARGV[first], tonumber(ARGV[first + 1]), ARGV[first + 2]
-  local form = redis.call('type', lock).ok
+  local form = type_of(lock)
   if holds(lock, form, owner) and lease_of(lock, form, now) > 0 then
     local left_ms = lease_of(lock, form, now)
     described = described + 1
-    local there = redis.call('type', key).ok
+    local there = type_of(key)
     -- Leave a key alone that has another type, or more owners than this library describes.
     if there == 'none' or there == 'hash' and redis.call('hlen', key) <= most then
       forget_those_who_left(lock, form, key)

@@ -147,7 +147,7 @@ local function hash_at(name)
 end
 -- What is known about a lock; nil for data.
 local function lock_at(name)
-  local kind = redis.call('type', name).ok
+  local kind = type_of(name)
   if kind == 'hash' and may_be_lock(name) then
     return hash_at(name)
   end

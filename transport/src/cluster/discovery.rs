@@ -16,6 +16,7 @@ use tokio::time::{Duration, sleep};
 use super::Shared;
 use super::keyslot::keyslot;
 use super::layout::{Layout, Range};
+use crate::abilities::SHARDED_MESSAGES;
 use crate::control::{ControlConnection, Deaf};
 use crate::endpoint::{Address, Endpoint, HostPort};
 use crate::node::Node;
@@ -163,14 +164,13 @@ async fn ask_seed(shared: &Arc<Shared>, endpoint: &Endpoint) -> Result<Layout, C
     })
 }
 
-/// Redisson also asks in this way. A server that does not know the command says so.
+/// A server that does not know the command says so.
 async fn has_sharded_messages(control: &ControlConnection) -> Result<bool, CallError> {
     let known = control.known();
     if let Some(has) = known.abilities().sharded_messages {
         return Ok(has);
     }
-    let question: [&[u8]; 2] = [b"PUBSUB", b"SHARDNUMSUB"];
-    known.has_sharded_messages(control.command(&question, ANSWER_MAX).await)
+    known.has_sharded_messages(control.command(&SHARDED_MESSAGES, ANSWER_MAX).await)
 }
 
 /// A node, and its other address if it has one. The address map may know only one of the two, but certificates

@@ -41,6 +41,8 @@ pub(super) enum Expected {
     Ping,
     Script,
     ScriptWithKey,
+    /// The run id of the server that ran a script.
+    WhoRuns,
 }
 
 impl Expected {

@@ -1,6 +1,8 @@
 //! What the replies to a handshake mean.
 
-use crate::abilities::{Scripts, is_about_the_command};
+use crate::abilities::{
+    Scripts, is_about_the_command, is_redirect, refuses_our_scripts, repeats_the_command,
+};
 use crate::identity::line;
 use crate::{CallError, Fault, Value, sort_error_reply};
 
@@ -37,15 +39,11 @@ pub(super) fn without_keys(reply: &Result<Value, String>) -> WithoutKeys {
 /// Which scripts a server runs that has refused one without keys, by its reply to one with a key. `None` if it does not
 /// say: only words about the command as such say that there are no scripts. A proxy may have other reasons for a while.
 pub(super) fn with_key(reply: &Result<Value, String>) -> Option<Scripts> {
-    let belongs_elsewhere = |text: &str| text.starts_with("MOVED ") || text.starts_with("ASK ");
     match reply {
         Ok(_) => Some(Scripts::WithKeys),
         // The key belongs to another node, or the user may not use this one.
-        Err(text) if belongs_elsewhere(text) || text.starts_with("NOPERM ") => {
-            Some(Scripts::WithKeys)
-        }
-        // The second words are those of a proxy of Alibaba Tair, which reads the text of scripts.
-        Err(text) if is_about_the_command(text) || text.starts_with("ERR bad lua script") => {
+        Err(text) if is_redirect(text) || text.starts_with("NOPERM ") => Some(Scripts::WithKeys),
+        Err(text) if is_about_the_command(text) || refuses_our_scripts(text) => {
             Some(Scripts::None(Fault(text.clone())))
         }
         Err(_) => None,
@@ -56,7 +54,7 @@ pub(super) fn with_key(reply: &Result<Value, String>) -> Option<Scripts> {
 pub(super) fn refuses_hello(text: &str) -> bool {
     let is_lasting = matches!(sort_error_reply(text), CallError::Refused(_));
     // The error for an unknown command repeats its words. Before Redis 6, `ERR invalid password` is a refused login.
-    let is_of_login = !text.starts_with("ERR unknown command")
+    let is_of_login = !repeats_the_command(text)
         && (text.to_lowercase().contains("password") || lacks_login(text));
     is_lasting && !is_of_login
 }
@@ -66,6 +64,14 @@ pub(super) fn lacks_login(text: &str) -> bool {
     ["NOAUTH ", "NOPERM ", "WRONGPASS "]
         .iter()
         .any(|code| text.starts_with(code))
+}
+
+/// The text of a reply that is one.
+pub(super) fn text(reply: Value) -> Option<String> {
+    match reply {
+        Value::Text(text) => Some(text),
+        _ => None,
+    }
 }
 
 /// The role in a reply to ROLE or `INFO replication`.

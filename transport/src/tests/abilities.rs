@@ -79,7 +79,7 @@ async fn a_server_that_refuses_scripts_without_keys_is_asked_with_one() {
     });
     let transport = server.open().await.unwrap();
     assert!(transport.wants_keys());
-    assert_eq!(server.said("EVAL local "), 1);
+    assert_eq!(server.said("EVAL local key"), 1);
     let without = Call {
         keys: Vec::new(),
         ..add("n")
@@ -90,6 +90,58 @@ async fn a_server_that_refuses_scripts_without_keys_is_asked_with_one() {
     assert_eq!(
         transport.call(Lane::Caller, add("n")).await,
         Ok(Value::Int(1))
+    );
+}
+
+/// The words of Envoy, and who runs a script by its last letter.
+fn proxy(runs: fn(char) -> &'static str) -> Strict {
+    Strict::new(move |text| {
+        if text.starts_with("EVALSHA") && text.ends_with(" 0") {
+            return Some("-wrong number of arguments for 'evalsha' command\r\n");
+        }
+        let last = text.chars().next_back().expect("a text");
+        text.contains("run_id").then(|| runs(last))
+    })
+}
+
+/// Each lock may be on a server of its own, also if its name has the slot of another one.
+#[tokio::test(start_paused = true)]
+async fn a_proxy_that_chooses_a_server_by_the_first_key_gets_the_keys_of_one_lock() {
+    let server = proxy(|_| "$2\r\nab\r\n");
+    let transport = server.open().await.unwrap();
+    assert_eq!(server.said("EVAL local info"), 16);
+    assert!(transport.abilities(NodeId::default()).routes_by_key);
+    assert!(!transport.takes_many_keys());
+    assert!(!transport.run_as_one(["{x}a", "{x}b"].into_iter()));
+    let plain = Strict::new(|_| None).open().await.unwrap();
+    assert!(plain.takes_many_keys() && plain.run_as_one(["a", "b"].into_iter()));
+}
+
+/// The proxy may be unable to say more, because its servers are away. It still may not get several locks in a call.
+#[tokio::test(start_paused = true)]
+async fn a_proxy_whose_servers_are_away_gets_the_keys_of_one_lock() {
+    let server = Strict::new(|text| match text {
+        _ if text.ends_with("00 0") => Some("-wrong number of arguments\r\n"),
+        _ if text.ends_with("leasehold_ping") => Some("-no upstream host\r\n"),
+        _ => None,
+    });
+    let transport = server.open().await.unwrap();
+    assert_eq!(transport.abilities(NodeId::default()).scripts, None);
+    assert!(!transport.takes_many_keys());
+}
+
+/// A lock would be on one server, and what belongs to it on another one.
+#[tokio::test(start_paused = true)]
+async fn a_proxy_that_spreads_the_keys_of_a_lock_is_refused() {
+    let server = proxy(|last| match last {
+        '7' => "$2\r\ncd\r\n",
+        _ => "$2\r\nab\r\n",
+    });
+    let error = server.open().await.unwrap_err();
+    let says = |fault: &Fault| fault.0.contains("enable_hashtagging");
+    assert!(
+        matches!(&error, CallError::Refused(fault) if says(fault)),
+        "{error:?}"
     );
 }
 

@@ -99,6 +99,20 @@ async fn commands_are_refused_and_counted() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_script_may_not_use_what_clients_may() {
+    let (_redis, _dialer, mut raw) = dial(Profile {
+        not_in_scripts: &["PUBLISH"],
+        ..Profile::REDIS
+    });
+    raw.asks(&["PUBLISH", "x", ""], ":0\r\n").await;
+    let publish = "redis.call('set', KEYS[1], 1) return redis.pcall('publish', 'x', '').err";
+    let words = "ERR Unknown Redis command called from script";
+    let answer = format!("${}\r\n{words}\r\n", words.len());
+    raw.asks(&["EVAL", publish, "1", "a"], &answer).await;
+    raw.asks(&["GET", "a"], "$1\r\n1\r\n").await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_flag_in_the_script_allows_undeclared_keys() {
     let words = "ERR script tried accessing undeclared key";
     let (_redis, _dialer, mut raw) = dial(Profile {
