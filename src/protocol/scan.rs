@@ -28,7 +28,7 @@ scripts! {
         "waiters/listening.lua" "scan/lock_at.lua" "scan/locks_scan.lua", reads_undeclared_keys;
     LOCK_LOOK = "lock_look" from "shared/clock.lua" "shared/may.lua" "shared/type_of.lua" "description/described.lua"
         "waiters/listening.lua" "scan/lock_at.lua" "scan/lock_look.lua", reads_undeclared_keys;
-    KEY_FREE = "key_free" from "scan/key_free.lua";
+    KEY_FREE = "key_free" from "shared/type_of.lua" "scan/key_free.lua";
 }
 
 /// A lock found by a search.

@@ -5,7 +5,7 @@
 -- Returns  1 if it was freed, 0 if nobody held it, -1 if another owner holds it
 -- Data of another type is refused, not deleted. The other readers keep the lock, and reads within a write end with it.
 local key, owner = KEYS[1], ARGV[1]
-local kind = redis.call('type', key).ok
+local kind = type_of(key)
 if kind == 'none' then
   return 0
 end

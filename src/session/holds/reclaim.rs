@@ -91,7 +91,9 @@ impl Holds {
             .iter()
             .map(|hold| calls.registrations(&hold.resource.key));
         let keys: HashSet<_> = keys.collect();
-        keys.iter().for_each(|key| calls.sessions.is_used(key, now));
+        for key in &keys {
+            calls.sessions.is_used(key, now);
+        }
     }
 
     fn task(&self, key: &Arc<str>) -> Task {

@@ -85,18 +85,9 @@ pub(crate) fn main(arguments: ClientArguments) -> Result<(), String> {
 
 async fn run(arguments: ClientArguments) -> Result<(), String> {
     let log = Log::of(arguments.process);
-    let mut clients = Vec::new();
-    for (server, url) in arguments.urls.iter().enumerate() {
-        let builder = builder(&arguments, &log, url, server, server);
-        clients.push(until_done(|| builder.clone().connect()).await);
-    }
-    let ordinary = clients.len();
-    if arguments.workloads.contains(&Workload::Reclaimed) {
-        let replicas = arguments.replicas;
-        let builder = builder(&arguments, &log, &arguments.urls[0], ordinary, 0)
-            .failover(Failover::Reclaim { replicas });
-        clients.push(until_done(|| builder.clone().connect()).await);
-    }
+    // The last one may be for locks that are reclaimed.
+    let ordinary = arguments.urls.len();
+    let clients = connected(&arguments, &log).await;
     let resource = Resource::connect(arguments.resource)
         .await
         .map_err(|error| error.to_string())?;
@@ -173,6 +164,22 @@ async fn run(arguments: ClientArguments) -> Result<(), String> {
     }
     log.write(0, "", What::Ended { counts, error });
     Ok(())
+}
+
+/// A client of each independent server, and one more if locks are reclaimed.
+async fn connected(arguments: &ClientArguments, log: &Log) -> Vec<Client> {
+    let mut clients = Vec::new();
+    for (server, url) in arguments.urls.iter().enumerate() {
+        let builder = builder(arguments, log, url, server, server);
+        clients.push(until_done(|| builder.clone().connect()).await);
+    }
+    if arguments.workloads.contains(&Workload::Reclaimed) {
+        let replicas = arguments.replicas;
+        let builder = builder(arguments, log, &arguments.urls[0], clients.len(), 0)
+            .failover(Failover::Reclaim { replicas });
+        clients.push(until_done(|| builder.clone().connect()).await);
+    }
+    clients
 }
 
 /// The settings of one of the clients of this process, to one of the independent servers.
