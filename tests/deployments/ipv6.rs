@@ -34,7 +34,7 @@ async fn serves(server: &Server, url: &str) {
     released.expect("released");
     second.expect("granted").unlock().await.expect("released");
     for client in [client, other] {
-        let addresses = server.clients(&client.id().to_string());
+        let addresses = server.clients(&client.id());
         let is_ipv6 = |line: &String| line.contains(" addr=[::1]:");
         assert!(
             addresses.len() >= 3 && addresses.iter().all(is_ipv6),
@@ -49,7 +49,7 @@ async fn a_server_is_reached_by_its_address_in_brackets() {
         return;
     }
     let server = Server::start_with(&BOTH);
-    serves(&server, &format!("redis://[::1]:{}", server.port())).await;
+    Box::pin(serves(&server, &format!("redis://[::1]:{}", server.port()))).await;
 }
 
 /// The URL has another address than the one that the node announces.
@@ -69,5 +69,9 @@ async fn a_node_that_announces_its_address_without_brackets_is_reached() {
         info.contains("cluster_state:ok")
     })
     .await;
-    serves(&node, &format!("redis-cluster://127.0.0.1:{}", node.port())).await;
+    Box::pin(serves(
+        &node,
+        &format!("redis-cluster://127.0.0.1:{}", node.port()),
+    ))
+    .await;
 }
