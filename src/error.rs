@@ -213,7 +213,7 @@ pub enum Error {
         /// The number of servers that were asked.
         nodes: usize,
         /// Why the others did not answer: one cause for each, with its server. The message has the first three.
-        causes: Vec<Cause>,
+        causes: Box<[Cause]>,
     },
     /// Redis refused the call, and retrying does not help: the key has another type, the user lacks a right,
     /// the server is a cluster node, or it runs no scripts.

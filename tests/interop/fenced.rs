@@ -22,7 +22,7 @@ async fn fenced_waiters_wake_when_the_other_side_releases() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn fenced_holds_are_seen_by_the_other_side() {
-    exclusive::each_sees_the_other(KIND).await;
+    Box::pin(exclusive::each_sees_the_other(KIND)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -39,12 +39,12 @@ async fn non_reentrant_fair_waiters_wake_when_the_other_side_releases() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn non_reentrant_holds_are_seen_by_the_other_side() {
-    exclusive::each_sees_the_other(KIND).await;
+    Box::pin(exclusive::each_sees_the_other(KIND)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn non_reentrant_fair_holds_are_seen_by_the_other_side() {
-    exclusive::each_sees_the_other(FAIR).await;
+    Box::pin(exclusive::each_sees_the_other(FAIR)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
