@@ -171,12 +171,6 @@ impl Hold {
         self.state.get_mut().deadline.counts_under(trust.end);
     }
 
-    /// The rest of its lease in Redis, at least.
-    pub(crate) fn lease_left(&self, now: Moment) -> Duration {
-        let ends = self.state.lock().deadline.lease_ends();
-        ends.saturating_duration_since(now)
-    }
-
     pub(crate) fn session(&self) -> u64 {
         self.session.load(Relaxed)
     }

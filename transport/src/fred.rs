@@ -28,6 +28,9 @@
     reason = "futures of fred have several kilobytes; those of commands are boxed"
 )]
 
+mod frames;
+
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::future::{pending, poll_fn};
@@ -35,7 +38,7 @@ use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use fred::clients::Client;
 use fred::error::{Error, ErrorKind};
 use fred::interfaces::{ClientLike as _, EventInterface as _, PubsubInterface as _};
@@ -45,6 +48,7 @@ use fred::types::config::{
 };
 use fred::types::{ClusterHash, CustomCommand, Message, Resp3Frame, RespVersion};
 use futures_util::future::{MaybeDone, join, maybe_done};
+use redis_protocol::resp3::decode::complete::decode_bytes_mut;
 use redis_protocol::resp3::encode::complete::extend_encode;
 use redis_protocol::resp3::types::Resp3Frame as _;
 use tokio::io::{
@@ -56,14 +60,13 @@ use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::Duration;
 
-use super::codec::{Decoder, Incoming, Malformed};
+use self::frames::{as_push, confirmation};
 use super::credentials::without_secret;
 use super::deployment::Deployment;
 use super::dial::StreamDialer;
 use super::endpoint::{Address, Endpoint};
 use super::stream::KEEPALIVE;
 use super::task::AbortOnDrop;
-use crate::Value;
 
 /// How many messages and other events `fred` queues for a slow reader. It reserves room for all of them.
 const MESSAGES: usize = 1_024;
@@ -189,7 +192,7 @@ async fn relay(
     replies: &mut WriteHalf<DuplexStream>,
 ) -> Result<Infallible, Ended> {
     let (client, mut router, mut messages) = connect(template).await?;
-    let (mut decoder, mut inbox) = (Decoder::default(), BytesMut::new());
+    let mut inbox = BytesMut::new();
     let (mut answers, mut number) = (VecDeque::new(), 0_u64);
     loop {
         tokio::select! {
@@ -204,7 +207,7 @@ async fn relay(
                 if read? == 0 {
                     return Err(Ended::because("the connection was given up"));
                 }
-                while let Some(words) = next_command(&mut decoder, &mut inbox)? {
+                while let Some(words) = next_command(&mut inbox)? {
                     number += 1;
                     let mut answer = Box::pin(maybe_done(answer(client.clone(), words, number)));
                     // Poll once before the next command is read: the first poll hands the command to fred, which
@@ -295,19 +298,19 @@ fn is_reply(error: &Error) -> bool {
     }
 }
 
-/// The next whole command in the buffer.
-fn next_command(decoder: &mut Decoder, inbox: &mut BytesMut) -> Result<Option<Vec<String>>, Ended> {
+/// The next whole command in the buffer. Its words are bytes: a key need not be UTF-8.
+fn next_command(inbox: &mut BytesMut) -> Result<Option<Vec<Bytes>>, Ended> {
     let word = |word| match word {
-        Value::Text(word) => word,
-        Value::Int(_) | Value::Nil | Value::Array(_) => unreachable!("BUG: a word is a text"),
+        Resp3Frame::BlobString { data, .. } => data,
+        _ => unreachable!("BUG: a word is a string"),
     };
-    match decoder.decode(inbox) {
-        Ok(Some(Incoming::Reply(Ok(Value::Array(words))))) => {
+    match decode_bytes_mut(inbox) {
+        Ok(Some((Resp3Frame::Array { data: words, .. }, ..))) => {
             Ok(Some(words.into_iter().map(word).collect()))
         }
         Ok(None) => Ok(None),
         Ok(Some(_)) => Err(Ended::because("a command is an array")),
-        Err(Malformed(why)) => Err(Ended::because(why)),
+        Err(error) => Err(Ended::because(error.to_string())),
     }
 }
 
@@ -328,69 +331,46 @@ where
 }
 
 /// The reply of the server to a command.
-async fn answer(client: Client, words: Vec<String>, number: u64) -> Result<Resp3Frame, Ended> {
+async fn answer(client: Client, words: Vec<Bytes>, number: u64) -> Result<Resp3Frame, Ended> {
     let (command, arguments) = words.split_first().expect("BUG: a command has a name");
-    match (command.as_str(), arguments) {
-        ("SUBSCRIBE", [channel]) => {
+    match (&**command, arguments) {
+        (b"SUBSCRIBE", [channel]) => {
+            let channel = as_text(channel);
             // Both in one poll: fred drops an error that comes while no command waits for a reply, so the PING must be
             // there before the server can refuse.
             let number = number.to_string();
-            let asked = send(&client, "PING", std::slice::from_ref(&number));
-            let (subscribed, reply) = join(client.subscribe(channel.clone()), asked).await;
+            let asked = [Bytes::from(number.clone())];
+            let asked = send(&client, b"PING", &asked);
+            let (subscribed, reply) = join(client.subscribe(&*channel), asked).await;
             subscribed?;
             let reply = reply?;
             let text = reply.as_str().unwrap_or_default();
             match &reply {
-                _ if text == number => Ok(confirmation("subscribe", channel)),
+                _ if text == number => Ok(confirmation("subscribe", &channel)),
                 Resp3Frame::SimpleError { .. } | Resp3Frame::BlobError { .. } => {
                     Err(Ended::refused(text.to_owned()))
                 }
                 _ => Err(Ended::because("replies no longer belong to their commands")),
             }
         }
-        ("UNSUBSCRIBE", [channel]) => {
-            client.unsubscribe(channel.clone()).await?;
-            Ok(confirmation("unsubscribe", channel))
+        (b"UNSUBSCRIBE", [channel]) => {
+            let channel = as_text(channel);
+            client.unsubscribe(&*channel).await?;
+            Ok(confirmation("unsubscribe", &channel))
         }
         _ => Ok(send(&client, command, arguments).await?),
     }
 }
 
 /// Sends a command without parsing its reply, so that an error reply is not mistaken for an error of `fred`.
-async fn send(client: &Client, command: &str, arguments: &[String]) -> Result<Resp3Frame, Error> {
-    let command = CustomCommand::new(command, ClusterHash::Random, false);
+async fn send(client: &Client, command: &[u8], arguments: &[Bytes]) -> Result<Resp3Frame, Error> {
+    let command = CustomCommand::new(&*as_text(command), ClusterHash::Random, false);
     client.custom_raw(command, arguments.to_vec()).await
 }
 
-fn confirmation(kind: &str, channel: &str) -> Resp3Frame {
-    let count = Resp3Frame::Number {
-        data: 0,
-        attributes: None,
-    };
-    push([text(kind.as_bytes()), text(channel.as_bytes()), count])
-}
-
-fn as_push(message: &Message) -> Resp3Frame {
-    let payload = message.value.as_bytes().unwrap_or_default();
-    push([
-        text(b"message"),
-        text(message.channel.as_bytes()),
-        text(payload),
-    ])
-}
-
-fn push(parts: [Resp3Frame; 3]) -> Resp3Frame {
-    Resp3Frame::Push {
-        data: parts.into(),
-        attributes: None,
-    }
-}
-
-fn text(bytes: &[u8]) -> Resp3Frame {
-    Resp3Frame::BlobString {
-        data: bytes.to_vec().into(),
-        attributes: None,
-    }
+/// The names of commands and channels.
+fn as_text(bytes: &[u8]) -> Cow<'_, str> {
+    String::from_utf8_lossy(bytes)
 }
 
 async fn write(replies: &mut WriteHalf<DuplexStream>, frame: &Resp3Frame) -> io::Result<()> {

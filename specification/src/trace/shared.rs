@@ -20,6 +20,8 @@ pub(super) struct Shared {
     done: BTreeSet<String>,
     /// Fields that others may use by their text.
     handed_on: BTreeSet<String>,
+    /// Fields that another client released by force: their holder may still hear that it has them.
+    taken_away: BTreeSet<String>,
     calls: BTreeMap<(u32, u64), Call>,
     longest_lease: Span,
     /// What was carried out by then may be gone for any reason.
@@ -29,6 +31,7 @@ pub(super) struct Shared {
 }
 
 struct Hold {
+    client: u32,
     kind: Asked,
     /// The number of the hold that is trusted.
     number: Option<u64>,
@@ -60,6 +63,7 @@ impl Shared {
             holds: BTreeMap::new(),
             done: BTreeSet::new(),
             handed_on: BTreeSet::new(),
+            taken_away: BTreeSet::new(),
             calls: BTreeMap::new(),
             longest_lease: 0,
             doubtful_until: 0,
@@ -83,7 +87,7 @@ impl Shared {
                 lease,
                 under,
             } => {
-                self.sent(at, *kind, field)?;
+                self.sent(at, entry.client, *kind, field)?;
                 self.longest_lease = self.longest_lease.max(*lease);
                 let call = (entry.client, *call);
                 let sent = Call {
@@ -138,12 +142,15 @@ impl Shared {
         }
     }
 
-    fn sent(&mut self, at: u64, kind: Asked, field: &str) -> Step {
+    fn sent(&mut self, at: u64, client: u32, kind: Asked, field: &str) -> Step {
         match kind {
             Asked::Renew => {}
             Asked::Release => {
                 if let Some(hold) = self.holds.get_mut(field) {
                     hold.releases += 1;
+                    if hold.client != client {
+                        self.taken_away.insert(field.to_owned());
+                    }
                 } else if !self.done.contains(field) {
                     // Somebody gives back permits of others, or some of its own.
                     self.is_doubtful(at + self.lease());
@@ -154,6 +161,7 @@ impl Shared {
                     return Err("a field is used again");
                 }
                 let new = Hold {
+                    client,
                     kind,
                     number: None,
                     since: None,
@@ -220,7 +228,7 @@ impl Shared {
     fn trusted(&mut self, at: u64, number: u64, field: &str, until: u64) -> Step {
         let Some(hold) = self.holds.get_mut(field) else {
             // It may have been taken over by its text.
-            return if at <= self.doubtful_until {
+            return if at <= self.doubtful_until || self.taken_away.contains(field) {
                 Ok(())
             } else {
                 Err("trusted without a grant")

@@ -20,7 +20,9 @@ impl Calls {
             .transport
             .command(NodeId::default(), Lane::Caller, &words);
         match reply.await {
-            Err(refused @ CallError::Refused(_)) => Err(refused),
+            Err(CallError::Refused(fault)) if !fault.is_missing_right() => {
+                Err(CallError::Refused(fault))
+            }
             _ => Ok(()),
         }
     }

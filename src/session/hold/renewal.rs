@@ -32,6 +32,12 @@ impl Hold {
         }
     }
 
+    /// The rest of its lease in Redis, at least.
+    pub(crate) fn lease_left(&self, now: Moment) -> Duration {
+        let ends = self.state.lock().deadline.lease_ends();
+        ends.saturating_duration_since(now)
+    }
+
     /// Like [`confirmed`](Hold::confirmed), for a renewal.
     pub(crate) fn renewed(&self, sent: Moment, lease: Duration) {
         let due = self.state.lock().renew_at(sent).unwrap_or(sent);
