@@ -38,7 +38,7 @@ enum Setting {
 }
 
 /// How long a session lasts. A cluster that has not run for as long lets nobody in yet.
-const SESSION: Duration = LIMIT;
+const SESSION: Duration = Duration::from_secs(LIMIT.as_secs() / 2);
 
 impl Setting {
     async fn client(self, cluster: &Cluster) -> Client {
