@@ -10,6 +10,19 @@ struct Exceptions {
     by_luck: bool,
 }
 
+/// What is different behind a proxy that may choose a server by the first key.
+const KEYS_OF_ONE_LOCK: Exceptions = Exceptions {
+    profile: "",
+    why: "it may choose a server by the first key, so each call has the keys of one lock",
+    behaviours: &[
+        "lock_settings::a_lost_reply_of_one_call_reports_the_longest_lease",
+        "multi::members_of_members_have_one_order",
+        "multi_batch::free_locks_of_several_kinds_are_one_call",
+        "multi_batch::free_plain_locks_of_one_client_are_one_call",
+    ],
+    by_luck: false,
+};
+
 const ALL: &[Exceptions] = &[
     Exceptions {
         profile: "ElastiCache Serverless",
@@ -140,25 +153,11 @@ const ALL: &[Exceptions] = &[
     },
     Exceptions {
         profile: "Envoy",
-        why: "it may choose a server by the first key, so each call has the keys of one lock",
-        behaviours: &[
-            "lock_settings::a_lost_reply_of_one_call_reports_the_longest_lease",
-            "multi::members_of_members_have_one_order",
-            "multi_batch::free_locks_of_several_kinds_are_one_call",
-            "multi_batch::free_plain_locks_of_one_client_are_one_call",
-        ],
-        by_luck: false,
+        ..KEYS_OF_ONE_LOCK
     },
     Exceptions {
         profile: "Alibaba Tair, script_check_enable 0",
-        why: "it may choose a server by the first key, so each call has the keys of one lock",
-        behaviours: &[
-            "lock_settings::a_lost_reply_of_one_call_reports_the_longest_lease",
-            "multi::members_of_members_have_one_order",
-            "multi_batch::free_locks_of_several_kinds_are_one_call",
-            "multi_batch::free_plain_locks_of_one_client_are_one_call",
-        ],
-        by_luck: false,
+        ..KEYS_OF_ONE_LOCK
     },
     Exceptions {
         profile: "Alibaba Tair, script_check_enable 0",

@@ -46,10 +46,7 @@ fn imports(text: &str) -> Vec<Import> {
         .lines()
         .map(|line| line.split("//").next().unwrap_or_default());
     let code = code.collect::<Vec<_>>().join("\n");
-    let code = code
-        .split("\n#[cfg(test)]\nmod ")
-        .next()
-        .unwrap_or_default();
+    let code = crate::without_tests(&code);
     let (mut found, mut rest) = (Vec::new(), String::new());
     let mut lines = code.lines();
     while let Some(line) = lines.next() {

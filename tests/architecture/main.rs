@@ -89,10 +89,7 @@ fn all_locks_are_those_of_sync() {
     let (mut found, mut files) = (Vec::new(), 0);
     for src in [LIBRARY, TRANSPORT] {
         each_source(&folder(src), &mut |path, text| {
-            let code = text
-                .split("\n#[cfg(test)]\nmod ")
-                .next()
-                .unwrap_or_default();
+            let code = without_tests(text);
             let named = |line: &str| others.iter().any(|other| line.contains(other));
             let is_sync = path == sync.with_extension("rs") || path.starts_with(&sync);
             files += 1;
@@ -106,6 +103,11 @@ fn all_locks_are_those_of_sync() {
         "only {files} files were found: the look at the sources is wrong"
     );
     assert!(found.is_empty(), "use those of `crate::sync` in {found:?}");
+}
+
+fn without_tests(text: &str) -> &str {
+    let parts = text.split_once("\n#[cfg(test)]\nmod ");
+    parts.map_or(text, |(code, _)| code)
 }
 
 /// What one reads at a sitting.
@@ -201,11 +203,7 @@ fn only_abilities_know_the_words_of_servers() {
     let (mut found, mut known) = (Vec::new(), BTreeSet::<&str>::new());
     for src in [LIBRARY, TRANSPORT] {
         each_source(&folder(src), &mut |path, text| {
-            let code = text
-                .split("\n#[cfg(test)]\nmod ")
-                .next()
-                .unwrap_or_default();
-            let code = code
+            let code = without_tests(text)
                 .lines()
                 .filter(|line| !line.trim_start().starts_with("//"));
             for line in code {

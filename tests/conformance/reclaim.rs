@@ -3,7 +3,7 @@
 use leasehold::settings::Failover;
 use leasehold::test_util::{Reply, scripts};
 use leasehold::{Client, ConfigError, EmbeddedRedis, Ended, Error, HoldState, Lease, LossReason};
-use leasehold_testbed::{Bed, eventually, ms, timed};
+use leasehold_testbed::{Bed, eventually, ms, take_and_release, timed};
 use tokio::time::{sleep, timeout};
 
 /// The lease, and so the session, of these clients.
@@ -27,14 +27,7 @@ fn exists(redis: &EmbeddedRedis, key: &str) -> bool {
 /// What is written from now on is lost by the next failover. Those who call before it have a session.
 async fn goes_behind(redis: &EmbeddedRedis, clients: &[&Client]) {
     for client in clients {
-        client
-            .lock("before")
-            .lock()
-            .await
-            .unwrap()
-            .unlock()
-            .await
-            .unwrap();
+        take_and_release(&client.lock("before")).await;
     }
     redis.set_replicas(0);
 }
@@ -110,7 +103,7 @@ async fn a_session_that_nobody_used_for_a_while_is_renewed_again() {
         let redis = EmbeddedRedis::new();
         let client = client(&redis).await;
         let lock = client.lock("x");
-        lock.lock().await.unwrap().unlock().await.unwrap();
+        take_and_release(&lock).await;
         sleep(ms(pause)).await;
         let guard = lock.lock().await.unwrap();
         sleep(ms(3 * LEASE)).await;
@@ -128,14 +121,7 @@ async fn a_lease_that_is_longer_than_a_session_lasts() {
     for lease in leases {
         let redis = EmbeddedRedis::new();
         let client = client(&redis).await;
-        client
-            .lock("before")
-            .lock()
-            .await
-            .unwrap()
-            .unlock()
-            .await
-            .unwrap();
+        take_and_release(&client.lock("before")).await;
         // Some of the session has passed.
         sleep(ms(LEASE / 5)).await;
         let guard = client.lock("x").try_lock_now(lease).await.unwrap();

@@ -55,7 +55,7 @@ struct Session {
     error: Option<CallError>,
 }
 
-/// Until when a session lasts. That moves while it is renewed, and all that is held under it sees so.
+/// The end of a session, which a registration puts off. Every hold of that session shares it.
 #[derive(Clone, Debug)]
 pub(crate) struct SessionEnd(Arc<Mutex<Moment>>);
 
@@ -103,6 +103,11 @@ impl Session {
         self.end.as_ref().map(SessionEnd::get)
     }
 
+    /// Its end, if that is to come.
+    fn coming_end(&self, now: Moment) -> Option<SessionEnd> {
+        self.end.clone().filter(|end| now < end.get())
+    }
+
     fn lasts(&self, now: Moment) -> bool {
         self.until().is_some_and(|until| now < until)
     }
@@ -120,7 +125,7 @@ impl Session {
     }
 
     fn trust(&self, now: Moment) -> Option<Trust> {
-        let end = self.end.clone().filter(|end| now < end.get())?;
+        let end = self.coming_end(now)?;
         (!self.suspended).then_some(Trust {
             moves: self.moves,
             end,
@@ -230,7 +235,7 @@ impl Sessions {
         self.at(key, |session| {
             session.moves += 1;
             session.suspended = true;
-            let end = session.end.clone().filter(|end| now < end.get())?;
+            let end = session.coming_end(now)?;
             let moves = session.moves;
             Some((session.primary.clone()?, Trust { moves, end }))
         })

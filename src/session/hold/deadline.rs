@@ -56,7 +56,7 @@ impl Deadline {
         self.lease_ends
     }
 
-    /// Until when the lease counts.
+    /// The end of the lease or of its session, whichever comes first.
     pub(super) fn lease_counts_until(&self) -> Moment {
         let session = self.under.as_ref().map(SessionEnd::get);
         session.map_or(self.lease_ends, |end| end.min(self.lease_ends))

@@ -199,7 +199,7 @@ impl Holds {
         }
     }
 
-    /// What this client holds under a session that has moved so often, with the longest time for which it may trust that.
+    /// The holds of a session, each with the rest of its lease. From now on they belong to this move of the session.
     fn kept(&self, key: &Arc<str>, moves: u64) -> Vec<Kept> {
         let now = self.calls.now();
         let holds = self.watchdog.holds();
@@ -231,7 +231,7 @@ impl Holds {
             let call = reclaim::leave(key, calls.client_id());
             calls.call(Lane::Background, call)
         });
-        // What is not said ends by itself.
+        // A registration that is not ended here expires.
         drop(timeout(PAUSE_MAX, join_all(leaving)).await);
     }
 }
