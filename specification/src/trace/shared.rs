@@ -35,9 +35,9 @@ struct Hold {
     kind: Asked,
     /// The number of the hold that is trusted.
     number: Option<u64>,
-    /// Since when it is certainly there.
-    since: Option<u64>,
-    /// The earliest end of its lease.
+    /// From when until when it is certainly there.
+    certain: Option<(u64, u64)>,
+    /// Until when its holder may trust it.
     until: u64,
     /// How many releases were sent.
     releases: u32,
@@ -138,7 +138,7 @@ impl Shared {
     fn is_doubtful(&mut self, until: u64) {
         self.doubtful_until = self.doubtful_until.max(until);
         for hold in self.holds.values_mut() {
-            hold.since = None;
+            hold.certain = None;
         }
     }
 
@@ -164,7 +164,7 @@ impl Shared {
                     client,
                     kind,
                     number: None,
-                    since: None,
+                    certain: None,
                     until: 0,
                     releases: 0,
                 };
@@ -179,8 +179,8 @@ impl Shared {
 
     fn answered(&mut self, at: u64, call: &Call, answer: Answer) -> Step {
         let is_certain = |hold: &Hold, releases| {
-            let since = hold.since.is_some_and(|since| since <= call.sent);
-            since && hold.releases == releases && hold.until >= at + self.noise
+            let covers = |(since, until)| since <= call.sent && until >= at + self.noise;
+            hold.releases == releases && hold.certain.is_some_and(covers)
         };
         match (call.kind, answer) {
             (Asked::Release, _) => {
@@ -218,7 +218,9 @@ impl Shared {
         self.believed += usize::from(is_doubtful && call.kind != Asked::Renew);
         if let Some(hold) = self.holds.get_mut(&call.field) {
             if !is_doubtful {
-                hold.since.get_or_insert(at);
+                // What was promised before a doubt does not count any more.
+                let (since, until) = hold.certain.unwrap_or((at, 0));
+                hold.certain = Some((since, until.max(call.until)));
             }
             hold.until = hold.until.max(call.until);
         }
@@ -243,5 +245,70 @@ impl Shared {
             return Err("trusted for longer than Redis keeps it, or after its end");
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::judge;
+    use super::*;
+
+    fn at(millis: u64, said: Said) -> Entry {
+        let (client, server, key) = (1, 0, "permits".to_owned());
+        Entry {
+            at: millis * NANOS,
+            client,
+            server,
+            key,
+            said,
+        }
+    }
+
+    fn call(number: u64, sent: u64, (kind, lease): (Asked, Span), answer: Answer) -> [Entry; 2] {
+        let (call, field, under) = (number, "one".to_owned(), String::new());
+        let said = Said::Sent {
+            call,
+            kind,
+            field,
+            lease,
+            under,
+        };
+        [
+            at(sent, said),
+            at(sent + 1, Said::Answered { call, answer }),
+        ]
+    }
+
+    /// Permits that are granted, and renewed while their server forgets.
+    fn renewed_in_vain() -> Vec<Entry> {
+        let until = 2_000 * NANOS;
+        [
+            call(1, 0, (Asked::Permits, 3_000), Answer::Yes),
+            call(2, 1_500, (Asked::Renew, 3_000), Answer::Yes),
+        ]
+        .into_iter()
+        .flatten()
+        .chain([at(1_000, Said::Forgets { until })])
+        .collect()
+    }
+
+    #[test]
+    fn a_renewal_that_the_server_forgot_promises_nothing() {
+        let mut history = renewed_in_vain();
+        history.extend(call(3, 2_500, (Asked::Renew, 1), Answer::Yes));
+        history.extend(call(4, 3_500, (Asked::Release, 0), Answer::No));
+        assert_eq!(judge(history, 50).disallowed(), None);
+    }
+
+    #[test]
+    fn a_renewal_after_that_does() {
+        let mut history = renewed_in_vain();
+        history.extend(call(3, 2_500, (Asked::Renew, 3_000), Answer::Yes));
+        history.extend(call(4, 3_500, (Asked::Release, 0), Answer::No));
+        let told = judge(history, 50).disallowed().expect("a violation");
+        assert!(
+            told.contains("gone although nothing has ended it"),
+            "{told}"
+        );
     }
 }
