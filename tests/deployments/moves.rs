@@ -108,3 +108,37 @@ async fn a_reader_whose_lifetime_is_on_its_way_is_not_passed_over() {
     assert_eq!(staying.state(), HoldState::Held);
     staying.unlock().await.expect("held");
 }
+
+/// A script may touch a key that it has just deleted. Where a slot migrates, that key counts as moved, and the script is
+/// stopped half-way.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_release_that_is_stopped_half_way_is_no_loss() {
+    let cluster = Cluster::start_with(Shape {
+        replicas: 0,
+        ..Shape::default()
+    });
+    let [first, second] = two_clients(&cluster.url()).await;
+    let name = "{x}:fair";
+    let guard = first.fair_lock(name).lock().await.expect("free");
+    let waiter = second.fair_lock(name);
+    let waiter = tokio::spawn(async move { waiter.lock().await });
+    let queue = "redisson_lock_queue:{x}:fair";
+    eventually("it waits", async || {
+        cluster.command(&["LLEN", queue]).int() == 1
+    })
+    .await;
+    let slot = keyslot(name);
+    let from = cluster.owner(slot);
+    let moving = cluster.begin_migration(slot, (from + 1) % 3);
+    let release = tokio::spawn(guard.unlock());
+    eventually("it was stopped half-way", async || {
+        let stats = cluster.node(from).command(&["INFO", "commandstats"]).text();
+        let looks = command_stats(&stats).remove("exists");
+        looks.is_some_and(|looks| looks.rejected > 0)
+    })
+    .await;
+    moving.finish();
+    release.await.expect("no panic").expect("it was held");
+    let guard = waiter.await.expect("no panic").expect("the next");
+    guard.unlock().await.expect("held");
+}

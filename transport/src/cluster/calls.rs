@@ -4,7 +4,8 @@
 //! | --- | --- |
 //! | MOVED | the slot belongs to that node from now on; the call goes there |
 //! | ASK | the call goes there once, together with ASKING; a script that reads undeclared keys pauses and tries the slot's node again |
-//! | TRYAGAIN, a script misses a key | a pause, and the call goes to the slot's node again |
+//! | TRYAGAIN | a pause, and the call goes to the slot's node again |
+//! | a script misses a key | the same; the outcome is *unknown*, because the script may have written before |
 //! | CLUSTERDOWN, no connection, no reply | the caller gets the outcome: *not applied* or *unknown* |
 //!
 //! A redirected call was not run, so it cannot be applied twice by being sent again. The caller's own future
@@ -37,12 +38,13 @@ impl Shared {
         let slot = keyslot(key);
         let mut is_begun = false;
         let outcome = self.call_slot(slot, lane, call, &mut is_begun).await;
-        // An earlier attempt may have written, even if the last one certainly did not.
-        if is_begun {
-            outcome.map_err(CallError::in_doubt)
-        } else {
-            outcome
+        if !is_begun {
+            return outcome;
         }
+        // An earlier attempt may have written, even if the last one certainly did not. And what the last one answers is
+        // not what the call did: a release that was stopped half-way finds nothing any more.
+        let answered = |_| CallError::Unknown(Fault("a script was stopped half-way".into()));
+        Err(outcome.map_or_else(CallError::in_doubt, answered))
     }
 
     /// Passes a call to the node of its key, without following redirects.
