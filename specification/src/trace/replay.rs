@@ -488,10 +488,13 @@ impl Replay {
         };
         let states = std::mem::take(&mut self.states);
         for state in &states {
-            let fields = state
-                .processes
-                .iter()
-                .map(|process| BTreeSet::from([process.field]));
+            // Where nothing is left of an acquisition, no server has its field either.
+            let called: BTreeSet<Field> = state.messages.iter().map(|call| call.field).collect();
+            let is_left = |process: &&Process| {
+                process.phase != Phase::Idle || called.contains(&process.field)
+            };
+            let fields = state.processes.iter().filter(is_left);
+            let fields = fields.map(|process| BTreeSet::from([process.field]));
             self.states.extend(fields.map(|fields| has(state, fields)));
             self.states.insert(has(state, BTreeSet::new()));
         }
