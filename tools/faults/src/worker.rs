@@ -147,12 +147,14 @@ impl Worker {
 
     /// Checks the guard, and records whether the lock is held.
     fn is_held(&self, target: &Target, guard: &LockGuard) -> bool {
-        let (at, until, state) = (clock::monotonic(), until(guard), guard.state());
+        let (before, until, state) = (clock::monotonic(), until(guard), guard.state());
         let is_held = state == HoldState::Held;
-        let what = if is_held {
-            What::Held { until: Some(until) }
+        // The thread may stand still between the clock and the look. What was held was held before; what is lost was lost
+        // by now, perhaps at a deadline in between.
+        let (at, what) = if is_held {
+            (before, What::Held { until: Some(until) })
         } else {
-            What::Doubted
+            (clock::monotonic(), What::Doubted)
         };
         self.log.write_as_of(at, self.number, &target.name, what);
         is_held
