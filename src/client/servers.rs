@@ -23,8 +23,8 @@ impl Client {
     /// The search finds hash locks of this library and of Redisson, and string locks of this library. It finds
     /// semaphores whose permits are held or waited for, idle ones with a [limit](crate::Semaphore::with_limit), and
     /// latches that are waited for. It does not find a lock that more than a thousand readers hold, and may miss a lock
-    /// that comes or goes during the search. It stops after 10,000 locks, about five million keys, or 30 s. [`LockList::is_truncated`]
-    /// says whether it stopped early.
+    /// that comes or goes during the search. It stops after 10,000 locks, about five million keys, or 30 s.
+    /// [`LockList::is_truncated`] says whether it stopped early.
     ///
     /// # Redis cost
     ///

@@ -35,9 +35,9 @@ struct Hold {
     kind: Asked,
     /// The number of the hold that is trusted.
     number: Option<u64>,
-    /// From when until when it is certainly there.
+    /// The beginning and the end of the time in which Redis certainly has it.
     certain: Option<(u64, u64)>,
-    /// Until when its holder may trust it.
+    /// The latest deadline that its holder may have.
     until: u64,
     /// How many releases were sent.
     releases: u32,
