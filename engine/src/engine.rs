@@ -34,6 +34,8 @@ pub struct Engine {
     /// No client can connect.
     cut: AtomicBool,
     /// So many replies to scripts are lost.
+    /// Replies that arrive before those that are lost.
+    kept_replies: AtomicU32,
     lost_replies: AtomicU32,
     /// What it refuses.
     pub(crate) rules: Profile,
@@ -99,6 +101,7 @@ impl Engine {
             inner: Mutex::new(inner),
             paused: AtomicBool::new(false),
             cut: AtomicBool::new(false),
+            kept_replies: AtomicU32::new(0),
             lost_replies: AtomicU32::new(0),
             rules,
             wants_handshake: profile.is_some(),
@@ -227,12 +230,20 @@ impl Engine {
         self.lost_replies.fetch_add(1, Ordering::AcqRel);
     }
 
+    /// As [`lose_next_reply`](Self::lose_next_reply), after this many replies that arrive.
+    pub fn lose_reply_after(&self, kept: u32) {
+        self.kept_replies.store(kept, Ordering::Release);
+        self.lose_next_reply();
+    }
+
     /// True if the reply to a script that just ran is lost.
     pub(crate) fn loses_this_reply(&self) -> bool {
-        let one_less = |left: u32| left.checked_sub(1);
-        self.lost_replies
-            .fetch_update(Ordering::AcqRel, Ordering::Acquire, one_less)
-            .is_ok()
+        let takes_one = |left: &AtomicU32| {
+            let one_less = |left: u32| left.checked_sub(1);
+            left.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_less)
+                .is_ok()
+        };
+        !takes_one(&self.kept_replies) && takes_one(&self.lost_replies)
     }
 
     /// All replies and messages arrive this much later, also those of later connections.
