@@ -8,6 +8,7 @@
 //! cargo run -p leasehold-mutants -- check       # every patch applies, has its test, and is in the table
 //! cargo run -p leasehold-mutants -- all         # every fault is found
 //! cargo run -p leasehold-mutants -- some 4      # this many, chosen by the hash of the commit
+//! cargo run -p leasehold-mutants -- since REVISION  # those in files that have changed since then
 //! cargo run -p leasehold-mutants -- one NAME..
 //! cargo run -p leasehold-mutants -- fault-run [NAME..]  # by the published fault run, as it is published
 //! cargo run -p leasehold-mutants -- fault-run --json FILE  # and writes the table of its report
@@ -67,6 +68,7 @@ fn command(words: &[&str]) -> Result<bool> {
         ["table"] => table::write(&root, &patches).map(|()| true),
         ["all"] => trial::run(&root, &patches.iter().collect::<Vec<_>>()),
         ["some", number] => trial::run(&root, &some(&root, &patches, number)?),
+        ["since", revision] => trial::run(&root, &changed(&root, &patches, revision)?),
         ["one", names @ ..] if !names.is_empty() => trial::run(&root, &named(&patches, names)?),
         ["by-specification", names @ ..] => trial::by_specification(&root, &patches, names),
         ["fault-run"] => fault_run::run(&root, &seen(&patches), None),
@@ -99,6 +101,18 @@ fn some<'a>(root: &Path, patches: &'a [Patch], number: &str) -> Result<Vec<&'a P
             .current_dir(root),
     )?;
     Ok(choose::some(patches, number, commit.trim()))
+}
+
+/// The faults in files that have changed since a revision. Their tests may have become blind to them.
+fn changed<'a>(root: &Path, patches: &'a [Patch], revision: &str) -> Result<Vec<&'a Patch>> {
+    let mut git = Command::new("git");
+    let names = output(
+        git.args(["diff", "--name-only", revision, "--"])
+            .current_dir(root),
+    )?;
+    let names: Vec<&str> = names.lines().collect();
+    let has_changed = |patch: &&Patch| patch.files.iter().any(|file| names.contains(&&**file));
+    Ok(patches.iter().filter(has_changed).collect())
 }
 
 fn named<'a>(patches: &'a [Patch], names: &[&str]) -> Result<Vec<&'a Patch>> {
