@@ -16,8 +16,8 @@ use crate::memory_server::{array, bulk, connect, encoded, to_the_connection};
 const NODES: u16 = 3;
 const FIRST_PORT: u16 = 7000;
 const NAMES: usize = 90;
-/// Serves all slots.
-const PROXY: u16 = NODES;
+/// They serve all slots. The second one also runs scripts without keys.
+const PROXIES: [u16; 2] = [NODES, NODES + 1];
 
 /// A script that a node was asked to run.
 #[derive(Debug)]
@@ -103,13 +103,15 @@ impl Nodes {
         let count: usize = words[2].parse().unwrap();
         let keys = words[3..][..count].to_vec();
         let slots: BTreeSet<_> = keys.iter().map(|key| keyslot(key)).collect();
-        let is_foreign = |slot: &&u16| node != PROXY && self.owner(**slot) != node;
+        let is_foreign = |slot: &&u16| node < NODES && self.owner(**slot) != node;
         let foreign = slots.iter().find(is_foreign);
-        if slots.len() != 1 {
+        let fewest = usize::from(node != PROXIES[1]);
+        let is_refused = !(fewest..=1).contains(&slots.len());
+        if is_refused {
             self.refused.lock().unwrap().push(words[1].clone());
         }
         let reply = match foreign {
-            _ if slots.len() != 1 => "-ERR a script needs keys, and all of one slot\r\n".into(),
+            _ if is_refused => "-ERR a script needs keys, and all of one slot\r\n".into(),
             Some(slot) => format!("-MOVED {slot} node:{}\r\n", FIRST_PORT + self.owner(*slot)),
             None => encoded(self.engine.command(words)),
         };
@@ -231,13 +233,18 @@ async fn the_safety_poll_of_a_cluster_is_one_call_for_each_key() {
     assert_eq!(taken.unwrap().len(), NAMES);
 }
 
-/// A proxy that hides a cluster: it is no cluster for its clients, and refuses scripts with keys of several slots, or
-/// without keys.
+/// A proxy that hides a cluster: it is no cluster for its clients, and refuses scripts with keys of several slots.
 #[tokio::test(start_paused = true)]
 async fn a_proxy_that_takes_keys_of_one_slot_refuses_few_calls() {
+    for proxy in PROXIES {
+        refuses_few_calls(proxy).await;
+    }
+}
+
+async fn refuses_few_calls(proxy: u16) {
     let nodes = Nodes::default();
     let dialed = nodes.clone();
-    let dial = move |_: &str| Ok(dialed.connect(PROXY));
+    let dial = move |_: &str| Ok(dialed.connect(proxy));
     let builder = || Client::builder("redis://proxy").dial_by(dial.clone());
     let holder = builder().lease(ms(3000)).connect().await.unwrap();
     holder
