@@ -49,6 +49,18 @@ async fn waiters_ride_out_an_outage() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_hold_is_uncertain_until_a_new_primary_has_confirmed_it() {
+    let redis = EmbeddedRedis::new();
+    let client = redis.client();
+    let guard = client.lock("x").lock().await.unwrap();
+    redis.delay(ms(20));
+    redis.fail_over();
+    eventually("uncertain", async || guard.state() == HoldState::Uncertain).await;
+    eventually("certain", async || guard.state() == HoldState::Held).await;
+    assert_eq!(client.stats().renewed, 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_holder_that_is_cut_off_knows_before_others_get_in() {
     let redis = EmbeddedRedis::new();
     let (holder, rival) = (redis.client(), redis.client());
