@@ -33,9 +33,9 @@ pub struct Engine {
     paused: AtomicBool,
     /// No client can connect.
     cut: AtomicBool,
-    /// So many replies to scripts are lost.
-    /// Replies that arrive before those that are lost.
+    /// So many replies to scripts arrive before any is lost.
     kept_replies: AtomicU32,
+    /// So many replies to scripts are lost.
     lost_replies: AtomicU32,
     /// What it refuses.
     pub(crate) rules: Profile,
@@ -230,7 +230,7 @@ impl Engine {
         self.lost_replies.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// As [`lose_next_reply`](Self::lose_next_reply), after this many replies that arrive.
+    /// As [`lose_next_reply`](Self::lose_next_reply), but so many other replies to scripts arrive first.
     pub fn lose_reply_after(&self, kept: u32) {
         self.kept_replies.store(kept, Ordering::Release);
         self.lose_next_reply();

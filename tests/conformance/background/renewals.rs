@@ -102,7 +102,7 @@ async fn the_first_of_thousands_of_releases_does_not_wait_for_the_last() {
     let redis = Bed::engine();
     let client = redis.client();
     drop(take_all(&client, 0..GUARDS, LONG).await);
-    // The drops have sent as many as may be in flight. The next one is the first that the background sends.
+    // The drops themselves send releases until `AT_ONCE` are in flight. The background sends all others.
     let first = AT_ONCE + 1;
     let ahead = taken_up_before(&redis, &client, "lock_release", first).await;
     assert!(ahead < GUARDS / 4, "{ahead} releases were taken up before");

@@ -149,8 +149,8 @@ impl Worker {
     fn is_held(&self, target: &Target, guard: &LockGuard) -> bool {
         let (before, until, state) = (clock::monotonic(), until(guard), guard.state());
         let is_held = state == HoldState::Held;
-        // The thread may stand still between the clock and the look. What was held was held before; what is lost was lost
-        // by now, perhaps at a deadline in between.
+        // The thread may stand still between reading the clock and looking at the guard. What is held now was held at the
+        // earlier time. What is lost may have been lost in between, so the clock is read again.
         let (at, what) = if is_held {
             (before, What::Held { until: Some(until) })
         } else {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::patch::Patch;
-use crate::{Result, output};
+use crate::{Result, git, output};
 
 pub(crate) struct Copy {
     root: PathBuf,
@@ -43,7 +43,7 @@ impl Copy {
             "--others",
             "--exclude-standard",
         ];
-        let listed = output(Command::new("git").args(list).current_dir(&self.root))?;
+        let listed = git(&self.root, &list)?;
         let listed = listed.split_terminator('\0').chain(["Cargo.lock"]);
         let mut files: Vec<_> = listed.map(PathBuf::from).collect();
         files.retain(|file| self.root.join(file).is_file());

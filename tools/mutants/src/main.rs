@@ -95,21 +95,13 @@ fn seen(patches: &[Patch]) -> Vec<&Patch> {
 /// This many faults, chosen by the hash of the commit.
 fn some<'a>(root: &Path, patches: &'a [Patch], number: &str) -> Result<Vec<&'a Patch>> {
     let number = number.parse().map_err(|_| format!("no number: {number}"))?;
-    let commit = output(
-        Command::new("git")
-            .args(["rev-parse", "HEAD"])
-            .current_dir(root),
-    )?;
+    let commit = git(root, &["rev-parse", "HEAD"])?;
     Ok(choose::some(patches, number, commit.trim()))
 }
 
 /// The faults in files that have changed since a revision. Their tests may have become blind to them.
 fn changed<'a>(root: &Path, patches: &'a [Patch], revision: &str) -> Result<Vec<&'a Patch>> {
-    let mut git = Command::new("git");
-    let names = output(
-        git.args(["diff", "--name-only", revision, "--"])
-            .current_dir(root),
-    )?;
+    let names = git(root, &["diff", "--name-only", revision, "--"])?;
     let names: Vec<&str> = names.lines().collect();
     let has_changed = |patch: &&Patch| patch.files.iter().any(|file| names.contains(&&**file));
     Ok(patches.iter().filter(has_changed).collect())
@@ -128,6 +120,11 @@ fn root() -> Result<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     root.canonicalize()
         .map_err(|error| format!("{}: {error}", root.display()))
+}
+
+/// What git says about the repository.
+fn git(root: &Path, words: &[&str]) -> Result<String> {
+    output(Command::new("git").args(words).current_dir(root))
 }
 
 /// Runs a program and returns its output. Fails if the program fails.
