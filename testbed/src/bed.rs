@@ -213,6 +213,27 @@ impl Bed {
         }
     }
 
+    /// The error of a wait in vain which says who holds the lock. The call that asks for the holder is left out when
+    /// the end of the wait was noticed late: after that, a server is asked again.
+    pub async fn in_vain_told<T: Debug>(&self, wait: impl AsyncFn() -> Result<T, Error>) -> Error {
+        let limit = Instant::now() + SOON;
+        loop {
+            let error = self.in_vain(&wait).await;
+            let is_told = matches!(
+                error,
+                Error::Timeout {
+                    holder: Some(_),
+                    ..
+                }
+            );
+            if is_told {
+                return error;
+            }
+            let may_be_late = !self.is_embedded() && Instant::now() < limit;
+            assert!(may_be_late, "not told who holds it: {error}");
+        }
+    }
+
     /// Asserts that a wait which cannot be repeated has failed: by a timeout, or on a stalled
     /// machine by a lost reply.
     pub fn timed_out(&self, error: &Error) {

@@ -193,7 +193,7 @@ pub(crate) async fn a_time_out_with_a_purpose_says_who_is_in_the_way(bed: Bed) {
         purpose(&asking, Some("nightly invoices")).await;
         for wait in [ms(0), ms(60)] {
             let ask = async || asking.acquire().wait(wait).purpose("mine").await;
-            let error = bed.in_vain(ask).await;
+            let error = bed.in_vain_told(ask).await;
             let text = error.to_string();
             assert!(
                 text.contains("holder=`billing@pod-7 (nightly invoices)`"),
@@ -210,12 +210,17 @@ pub(crate) async fn a_time_out_with_a_purpose_says_who_is_in_the_way(bed: Bed) {
             assert_eq!((&*holder.owner, holder.holds), (guard.owner(), 1));
             // Without a purpose, only a caller that has waited asks for the holder.
             let ask = async || asking.try_lock(wait, Lease::Renewed).await;
-            let error = bed.in_vain(ask).await;
+            let has_waited = !wait.is_zero();
+            let error = if has_waited {
+                bed.in_vain_told(ask).await
+            } else {
+                bed.in_vain(ask).await
+            };
             let Error::Timeout { holder, .. } = &error else {
                 panic!("{error}")
             };
             let told = holder.as_ref().and_then(|holder| holder.purpose.as_deref());
-            let expected = (!wait.is_zero()).then_some("nightly invoices");
+            let expected = has_waited.then_some("nightly invoices");
             assert_eq!(told, expected, "{}: {error}", kind.name);
         }
         guard.unlock().await.unwrap();
