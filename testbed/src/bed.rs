@@ -199,38 +199,41 @@ impl Bed {
     /// Expects a wait to fail because another owner has the lock. On a server, tries once more if
     /// a stalled machine lost the last reply of the wait.
     pub async fn in_vain<T: Debug>(&self, wait: impl AsyncFn() -> Result<T, Error>) -> Error {
-        // The caller measures how long the first wait takes.
-        let mut limit = None;
-        loop {
-            let error = wait().await.expect_err("somebody has it");
-            if error.is_timeout() {
-                return error;
-            }
-            self.timed_out(&error);
-            let now = Instant::now();
-            let limit = *limit.get_or_insert(now + SOON);
-            assert!(now < limit, "no wait was answered: {error}");
-        }
+        self.in_vain_with(wait, |_| true).await
     }
 
-    /// The error of a wait in vain which says who holds the lock. The call that asks for the holder is left out when
-    /// the end of the wait was noticed late: after that, a server is asked again.
+    /// Like [`in_vain`](Self::in_vain), if the error must say who has the lock. That takes one more call, for which
+    /// there is no time if a stalled machine notices the end of the wait late.
     pub async fn in_vain_told<T: Debug>(&self, wait: impl AsyncFn() -> Result<T, Error>) -> Error {
-        let limit = Instant::now() + SOON;
-        loop {
-            let error = self.in_vain(&wait).await;
-            let is_told = matches!(
+        let is_told = |error: &Error| {
+            matches!(
                 error,
                 Error::Timeout {
                     holder: Some(_),
                     ..
                 }
-            );
-            if is_told {
+            )
+        };
+        self.in_vain_with(wait, is_told).await
+    }
+
+    async fn in_vain_with<T: Debug>(
+        &self,
+        wait: impl AsyncFn() -> Result<T, Error>,
+        is_enough: fn(&Error) -> bool,
+    ) -> Error {
+        // The caller measures how long the first wait takes.
+        let mut limit = None;
+        loop {
+            let error = wait().await.expect_err("somebody has it");
+            if error.is_timeout() && is_enough(&error) {
                 return error;
             }
-            let may_be_late = !self.is_embedded() && Instant::now() < limit;
-            assert!(may_be_late, "not told who holds it: {error}");
+            self.timed_out(&error);
+            let now = Instant::now();
+            let limit = *limit.get_or_insert(now + SOON);
+            let may_be_repeated = !self.is_embedded() && now < limit;
+            assert!(may_be_repeated, "the last reply was lost: {error}");
         }
     }
 
