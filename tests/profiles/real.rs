@@ -12,7 +12,10 @@ use leasehold_testbed::{Authority, Connection, Program, Server};
 /// A waiter that gets no message would ask after this time. Then it is late enough to be told from one that got it.
 const SAFETY_POLL: Duration = Duration::from_secs(25);
 
-/// A call may take that long when everything else starts at the same time.
+/// A connection may take that long when everything else starts at the same time: in front of some, a proxy with TLS has to
+/// accept a hundred.
+const CONNECTING: Duration = Duration::from_secs(20);
+/// A call may take that long then.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How many behaviours run at the same time, unless the server is too slow for it.
 const MANY: usize = 60;
@@ -170,7 +173,9 @@ impl Running {
                 .tls(TlsOptions::new().ca_pem(authority.as_str())),
         };
         // The machine is busy.
-        let builder = builder.connect_timeout(PATIENCE).command_timeout(PATIENCE);
+        let builder = builder
+            .connect_timeout(CONNECTING)
+            .command_timeout(PATIENCE);
         builder.safety_poll(SAFETY_POLL)
     }
 
