@@ -56,7 +56,7 @@ pub(crate) async fn a_key_always_has_an_expiry(bed: Bed) {
     let lock = client.lock("x").owned_by(&Owner::new());
     for lease in [
         Lease::Renewed,
-        Lease::Fixed(ms(10)),
+        Lease::Fixed(bed.lease(10)),
         Lease::Fixed(Lease::MAX),
     ] {
         let outer = lock.try_lock(ms(1000), lease).await.unwrap();
