@@ -233,7 +233,7 @@ impl Bed {
             let now = Instant::now();
             let limit = *limit.get_or_insert(now + SOON);
             let may_be_repeated = !self.is_embedded() && now < limit;
-            assert!(may_be_repeated, "the last reply was lost: {error}");
+            assert!(may_be_repeated, "not the error of a wait in vain: {error}");
         }
     }
 
