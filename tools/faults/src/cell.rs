@@ -142,7 +142,7 @@ fn our_rules(arguments: &RunArguments) -> Rules {
 
 /// One cell for each workload that ran.
 pub(crate) fn all(arguments: &RunArguments, seed: u64, ran: &Ran, rules: &Rules) -> Vec<Cell> {
-    let mut cells = check::check(&ran.history, rules);
+    let mut cells = check::check(&ran.history, &ran.steps, rules);
     let failed_shutdowns = failed_shutdowns(arguments, &ran.history);
     for cell in &mut cells {
         cell.library.clone_from(&arguments.library);

@@ -93,8 +93,10 @@
 //!   than the hold, with a counter that was lost, or later, by a server that had forgotten the hold.
 //! - **Deadlines** (`reading.rs`): the library must not answer that a lock is held when the deadline that it names had
 //!   passed before the question. Another client may have the lock by then, whether or not one has it in this run.
-//! - **Order** (`order.rs`), in fair workloads: a waiter that asked clearly later must not be granted the lock earlier.
-//!   If a fault was on in the meantime, or within one lease before, such a grant is only counted.
+//! - **Order** (`order.rs`), in fair workloads: a waiter that asked for its place when another one had been told of its
+//!   own must not be granted the lock earlier. Of other libraries only the moments are known at which their workers
+//!   asked, so a waiter must have asked clearly later. If a fault was on in the meantime, or within one lease before,
+//!   such a grant is only counted.
 //! - **Waits** (`waits.rs`): no worker waits when its process reports that all workers have ended. After the end of a
 //!   fault, a lock with waiters is free for at most `recovers_within` until it is granted, or until the last waiter
 //!   gives up. The time in which it is held does not count: until the last valid instant of each hold, or until an
@@ -138,11 +140,14 @@ mod waits;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use leasehold_specification::trace::Entry;
+
 use crate::history::Event;
 use crate::result::Cell;
 
 use excuses::LAG;
 use faults::{Effect, Faults};
+use order::Places;
 use times::{Clock, nanos};
 use trace::{Trace, WaitEnd};
 
@@ -217,6 +222,7 @@ struct Context<'a> {
     rules: &'a Rules,
     faults: Faults<'a>,
     clock: Clock,
+    places: Places,
 }
 
 /// A time in which servers may have lost grants.
@@ -247,8 +253,8 @@ pub(crate) fn forgetting(history: &[Event], rules: &Rules, workload: &str) -> Ve
     all.collect()
 }
 
-/// Returns one cell for each workload. The history must be sorted by time.
-pub(crate) fn check(history: &[Event], rules: &Rules) -> Vec<Cell> {
+/// Returns one cell for each workload. The history must be sorted by time. `steps` are those of leasehold's protocol.
+pub(crate) fn check(history: &[Event], steps: &[Entry], rules: &Rules) -> Vec<Cell> {
     let clock = Clock::starting(history.first().map_or(0, |event| event.at));
     let traces = reading::traces(history, rules, clock);
     let judged = traces.into_iter().map(|(workload, trace)| {
@@ -261,6 +267,7 @@ pub(crate) fn check(history: &[Event], rules: &Rules) -> Vec<Cell> {
                 rules,
                 faults,
                 clock,
+                places: Places::of(steps),
             },
         )
     });

@@ -71,6 +71,9 @@ pub(crate) enum What {
         until: Option<u64>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         token: Option<i64>,
+        /// The hold on the wire, by which its calls are found among the steps of the protocol. Of leasehold only.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        field: Option<String>,
     },
     /// The worker did not get the lock. `timeout` is true if the wait ended because another holder kept the lock.
     Refused { error: String, timeout: bool },

@@ -80,7 +80,11 @@ impl Worker {
             at,
             self.number,
             &target.name,
-            What::Granted { until, token },
+            What::Granted {
+                until,
+                token,
+                field: Some(hold.guard().owner().to_owned()),
+            },
         );
         let leave = Instant::now() + plan.stay;
         let mut doing = plan.doing;

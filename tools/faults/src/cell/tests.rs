@@ -56,6 +56,7 @@ fn violations(fault: &str, error: Option<&str>) -> Vec<String> {
     let granted = What::Granted {
         until: Some(3_010 * MS),
         token: None,
+        field: None,
     };
     let history = vec![
         event(0, 1, "plain:0", asked),

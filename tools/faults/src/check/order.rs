@@ -1,18 +1,62 @@
 //! The order of grants in fair workloads.
 
+use std::collections::BTreeMap;
+
+use leasehold_specification::trace::{Entry, Said};
+
 use crate::result::Cell;
 
 use super::Context;
-use super::times::nanos;
+use super::times::{Span, nanos};
 use super::trace::{Lock, Trace, Wait, WaitEnd};
 
-/// If two waiters ask less than this apart, either may be first in the queue: the time to the server varies.
+/// How long a worker's request may take to the server if its steps are not known.
 const MARGIN: u64 = 100_000_000;
+
+/// From when waiters asked for their places in a queue until they were told that they have them. By field.
+pub(super) struct Places(BTreeMap<String, Span>);
+
+impl Places {
+    pub(super) fn of(steps: &[Entry]) -> Self {
+        let (mut calls, mut places) = (BTreeMap::new(), BTreeMap::new());
+        let mut in_order: Vec<_> = steps.iter().collect();
+        in_order.sort_by_key(|step| step.at);
+        for step in in_order {
+            match &step.said {
+                Said::Sent { call, field, .. } => {
+                    calls.insert((step.client, *call), field);
+                    let untold = Span {
+                        from: step.at,
+                        to: u64::MAX,
+                    };
+                    places.entry(field.clone()).or_insert(untold);
+                }
+                Said::Answered { call, .. } => {
+                    let field = calls.get(&(step.client, *call));
+                    if let Some(place) = field.and_then(|field| places.get_mut(*field)) {
+                        place.to = place.to.min(step.at);
+                    }
+                }
+                _ => {}
+            }
+        }
+        Places(places)
+    }
+
+    /// The time in which the waiter got its place.
+    fn of_wait(&self, wait: &Wait) -> Span {
+        let place = wait.field.as_ref().and_then(|field| self.0.get(field));
+        place.copied().unwrap_or(Span {
+            from: wait.asked,
+            to: wait.asked + MARGIN,
+        })
+    }
+}
 
 pub(super) fn judge(trace: &Trace<'_>, context: &Context<'_>, cell: &mut Cell) {
     let calm_margin = nanos(context.rules.lease);
     for lock in &trace.locks {
-        for (overtaker, overtaken) in out_of_turn(trace, lock) {
+        for (overtaker, overtaken) in out_of_turn(trace, lock, &context.places) {
             cell.out_of_turn += 1;
             if context
                 .faults
@@ -33,7 +77,11 @@ pub(super) fn judge(trace: &Trace<'_>, context: &Context<'_>, cell: &mut Cell) {
 }
 
 /// Each waiter that overtook others, with the last of those that it overtook.
-fn out_of_turn<'a>(trace: &'a Trace<'_>, lock: &Lock) -> Vec<(&'a Wait, &'a Wait)> {
+fn out_of_turn<'a>(
+    trace: &'a Trace<'_>,
+    lock: &Lock,
+    places: &Places,
+) -> Vec<(&'a Wait, &'a Wait)> {
     let granted = lock.waits.iter().map(|wait| &trace.waits[*wait]);
     let by_asked: Vec<&Wait> = granted
         .filter(|wait| wait.end == WaitEnd::Granted)
@@ -48,9 +96,10 @@ fn out_of_turn<'a>(trace: &'a Trace<'_>, lock: &Lock) -> Vec<(&'a Wait, &'a Wait
             asked.next_if(|wait| wait.asked < overtaker.ended)
         }));
         pending.retain(|wait| wait.ended > overtaker.ended);
+        let asked_for_its_place = places.of_wait(overtaker).from;
         let earlier = pending
             .iter()
-            .filter(|wait| wait.asked + MARGIN < overtaker.asked);
+            .filter(|wait| places.of_wait(wait).to < asked_for_its_place);
         if let Some(overtaken) = earlier.max_by_key(|wait| wait.asked) {
             found.push((overtaker, *overtaken));
         }

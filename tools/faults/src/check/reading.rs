@@ -182,6 +182,10 @@ impl<'a> Reader<'a> {
                 return State::Waiting(request);
             }
         };
+        let field = match &event.what {
+            What::Granted { field, .. } => field.clone(),
+            _ => None,
+        };
         let trace = self.trace(&event.name);
         let Terms { asked, lease, .. } = terms;
         trace.waits.push(Wait {
@@ -191,9 +195,10 @@ impl<'a> Reader<'a> {
             ended: event.at,
             end,
             lease,
+            field,
         });
         match &event.what {
-            What::Granted { until, token } => {
+            What::Granted { until, token, .. } => {
                 let grant = Grant {
                     at: event.at,
                     until: *until,
@@ -309,6 +314,7 @@ impl<'a> Reader<'a> {
                     ended: at,
                     end,
                     lease,
+                    field: None,
                 });
             }
             State::Holding(name, mut hold) => {

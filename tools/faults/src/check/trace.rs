@@ -35,6 +35,8 @@ pub(super) struct Wait {
     pub(super) end: WaitEnd,
     /// The lease that was asked for.
     pub(super) lease: u64,
+    /// The hold on the wire, if it is known.
+    pub(super) field: Option<String>,
 }
 
 impl Wait {

@@ -53,6 +53,7 @@ pub(super) fn granted(until_ms: u64) -> What {
     What::Granted {
         until: Some(at(until_ms)),
         token: None,
+        field: None,
     }
 }
 

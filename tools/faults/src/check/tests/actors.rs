@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use leasehold_specification::trace::{Answer, Asked, Entry, Said};
 use leasehold_testbed::keyslot;
 
 use crate::check::{Rules, check};
@@ -103,12 +104,14 @@ impl Actor {
 pub(super) struct Script {
     actor: Actor,
     events: Vec<Event>,
+    steps: Vec<Entry>,
 }
 
 pub(super) fn by(actor: Actor) -> Script {
     Script {
         actor,
         events: Vec::new(),
+        steps: Vec::new(),
     }
 }
 
@@ -186,6 +189,7 @@ impl Script {
             What::Granted {
                 until: until.map(nanos),
                 token: None,
+                field: None,
             },
         )
     }
@@ -197,6 +201,7 @@ impl Script {
             What::Granted {
                 until,
                 token: Some(token),
+                field: None,
             },
         )
     }
@@ -271,6 +276,47 @@ impl Script {
     pub(super) fn has(self, asked: u64, granted: u64, released: u64) -> Self {
         self.asks(asked)
             .gets(granted)
+            .keeps(granted, released)
+            .releases(released)
+    }
+
+    /// Like `has`, with the steps: its first call is sent, and is answered.
+    pub(super) fn queues(
+        mut self,
+        asked: u64,
+        (sent, answered): (u64, u64),
+        granted: u64,
+        released: u64,
+    ) -> Self {
+        let client = self.actor.process;
+        let field = format!("field of process {client}");
+        let step = |at, said| Entry {
+            at: nanos(at),
+            client,
+            server: 0,
+            key: self.actor.name.to_owned(),
+            said,
+        };
+        let sends = Said::Sent {
+            call: 1,
+            kind: Asked::Acquire,
+            field: field.clone(),
+            lease: 1_000,
+            under: String::new(),
+        };
+        let told = Said::Answered {
+            call: 1,
+            answer: Answer::No,
+        };
+        // Threads write their steps in any order.
+        self.steps.extend([step(answered, told), step(sent, sends)]);
+        let granting = What::Granted {
+            until: Some(nanos(granted + LEASE)),
+            token: None,
+            field: Some(field),
+        };
+        self.asks(asked)
+            .does(granted, granting)
             .keeps(granted, released)
             .releases(released)
     }
@@ -357,7 +403,7 @@ impl Script {
         };
         self.events.push(event(0, Actor::new(9, ""), sample));
         self.events.sort_by_key(|event| event.at);
-        check(&self.events, rules)
+        check(&self.events, &self.steps, rules)
     }
 
     pub(super) fn cell_by(self, rules: &Rules) -> Cell {

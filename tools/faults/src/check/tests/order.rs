@@ -24,6 +24,25 @@ fn a_waiter_that_asked_clearly_earlier_is_granted_earlier() {
     overtaken(1_100).finds_nothing();
 }
 
+/// B gets its place from 1,020 to 1,300. C asks for its own then, and is granted the lock before B.
+fn overtaken_at(sent: u64) -> Script {
+    let first = by(A.of(FAIR)).has(0, 10, 1_500);
+    first
+        .by(B.of(FAIR))
+        .queues(1_000, (1_020, 1_300), 1_701, 1_800)
+        .by(C.of(FAIR))
+        .queues(1_120, (sent, 1_350), 1_600, 1_700)
+}
+
+#[test]
+fn the_steps_say_who_had_a_place_first() {
+    overtaken_at(1_300).finds_nothing();
+    overtaken_at(1_301).finds(&[
+        "process 3 asked at 1120.000 ms",
+        "before worker 0 of process 2",
+    ]);
+}
+
 #[test]
 fn other_workloads_may_grant_in_any_order() {
     let first = by(A).has(0, 10, 1_500);

@@ -129,7 +129,16 @@ impl Sequential {
         self.tokens += 1;
         let until = Some(granted + lease);
         let token = Some(self.tokens).filter(|_| mode == Mode::Exclusive);
-        self.push(granted, worker, name, What::Granted { until, token });
+        self.push(
+            granted,
+            worker,
+            name,
+            What::Granted {
+                until,
+                token,
+                field: None,
+            },
+        );
         let mut now = granted;
         match kind {
             Kind::Short => self.confirm(name, worker, &mut now, 3, lease),
@@ -200,7 +209,7 @@ impl Sequential {
 }
 
 fn cells(history: &[Event]) -> Vec<Cell> {
-    check(history, &rules())
+    check(history, &[], &rules())
 }
 
 /// A history with all kinds of workloads, each with its own workers.
@@ -369,7 +378,11 @@ fn nonsense(at: u64, rng: &mut Rng) -> Event {
             fixed_ms: Some(rng.u64(100..3_000)).filter(|_| rng.bool()),
             renewed_ms: Some(rng.u64(100..3_000)).filter(|_| rng.bool()),
         },
-        1 => What::Granted { until, token },
+        1 => What::Granted {
+            until,
+            token,
+            field: None,
+        },
         2 => What::Refused {
             error: error(),
             timeout: rng.bool(),

@@ -46,6 +46,7 @@ fn an_expired_grant_may_have_an_old_token() {
             crate::history::What::Granted {
                 until,
                 token: Some(7),
+                field: None,
             },
         )
     };

@@ -42,6 +42,7 @@ fn a_hold_without_a_deadline_is_valid_until_its_release() {
     let forever = What::Granted {
         until: None,
         token: None,
+        field: None,
     };
     assert_eq!(
         valid(&[
