@@ -104,7 +104,7 @@ async fn run(arguments: ClientArguments) -> Result<(), String> {
 
     let obeying = tokio::spawn(obey(orders.clone()));
     let sampling = tokio::spawn(sample(log.clone()));
-    let stalls = Stalls::watch({
+    let stalls = Stalls::record({
         let log = log.clone();
         move |what| log.write(0, "", what)
     });

@@ -10,6 +10,7 @@
 
 mod faults;
 mod load;
+mod losses;
 mod traces;
 mod verdict;
 mod visit;
@@ -104,6 +105,10 @@ impl fmt::Display for Outcome {
         }
         let (rest, left) = (self.rest_seconds, &self.left);
         writeln!(f, "at rest after {rest:.1} s; left: {left:?}")?;
+        if self.totals.lost_in_stalls > 0 {
+            let lost = self.totals.lost_in_stalls;
+            writeln!(f, "{lost} holds were lost while the machine stalled")?;
+        }
         for violation in &self.violations {
             writeln!(f, "VIOLATION: {violation}")?;
         }

@@ -211,7 +211,7 @@ pub(crate) fn run(
     let deployments = world::start(arguments.deployment, &setting);
     let history = History::default();
     let elections = Elections::watch(&deployments, &history);
-    let stalls = Stalls::watch({
+    let stalls = Stalls::record({
         let history = history.clone();
         move |what| history.record(what)
     });

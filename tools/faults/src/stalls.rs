@@ -19,18 +19,25 @@ pub(crate) struct Stalls {
 }
 
 impl Stalls {
-    pub(crate) fn watch(record: impl Fn(What) + Send + 'static) -> Self {
+    /// Passes on each delay that is long enough to be recorded.
+    pub(crate) fn record(record: impl Fn(What) + Send + 'static) -> Self {
+        Stalls::watch(move |late| {
+            if late > LATE {
+                let millis = u64::try_from(late.as_millis()).unwrap_or(u64::MAX);
+                record(What::Stalled { millis });
+            }
+        })
+    }
+
+    /// Passes on every delay, many times a second.
+    pub(crate) fn watch(mut look: impl FnMut(Duration) + Send + 'static) -> Self {
         let is_over = Arc::new(AtomicBool::new(false));
         let ends = is_over.clone();
         let watching = thread::spawn(move || {
             while !ends.load(Relaxed) {
                 let before = Instant::now();
                 thread::sleep(EVERY);
-                let late = before.elapsed().saturating_sub(EVERY);
-                if late > LATE {
-                    let millis = u64::try_from(late.as_millis()).unwrap_or(u64::MAX);
-                    record(What::Stalled { millis });
-                }
+                look(before.elapsed().saturating_sub(EVERY));
             }
         });
         Self {

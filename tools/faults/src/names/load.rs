@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 use std::io::{Read as _, stdin};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use clap::Args;
@@ -14,8 +14,10 @@ use tokio::runtime::{Builder, Handle};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use super::losses::Losses;
 use super::visit::{Tally, Visitor};
 use crate::process::Usage;
+use crate::stalls::Stalls;
 
 /// The size of the load.
 #[derive(Args, Clone, Debug, Serialize, Deserialize)]
@@ -107,6 +109,8 @@ pub(crate) struct Totals {
     pub(super) retried: BTreeMap<String, u64>,
     /// Errors that cannot be retried, one sentence each.
     pub(super) refused: Vec<String>,
+    /// Losses that came with a stall of the machine.
+    pub(super) lost_in_stalls: u64,
     /// The counters of both clients, added up.
     pub(super) counters: BTreeMap<String, u64>,
 }
@@ -124,6 +128,8 @@ async fn load(options: &Options) {
     let size = &options.size;
     let clients = [connect(options).await, connect(options).await];
     let visitor = Arc::new(Visitor::new(clients, options.seed));
+    let losses = Arc::new(Mutex::new(Losses::with_lease(size.lease())));
+    let stalls = watch(&visitor, &losses);
     let started = Instant::now();
     let mut done = 0;
     send(&Message::Sample(sample(&visitor, started)));
@@ -133,13 +139,15 @@ async fn load(options: &Options) {
         done = end;
         send(&Message::Sample(sample(&visitor, started)));
     }
-    send(&Message::Loaded(totals(&visitor)));
+    let lost_in_stalls = losses.lock().expect("no panic").explained();
+    send(&Message::Loaded(totals(&visitor, lost_in_stalls)));
 
     let limit = Instant::now() + size.rest();
     while gauges(&visitor.clients) != Gauges::default() && Instant::now() < limit {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     send(&Message::Idle(sample(&visitor, started)));
+    drop(stalls);
     stdin()
         .read_to_end(&mut Vec::new())
         .expect("the input ends");
@@ -158,6 +166,16 @@ async fn connect(options: &Options) -> Client {
         .connect()
         .await
         .expect("the server runs, and no fault is active yet")
+}
+
+/// Looks for losses until it is dropped.
+fn watch(visitor: &Arc<Visitor>, losses: &Arc<Mutex<Losses>>) -> Stalls {
+    let (visitor, losses) = (visitor.clone(), losses.clone());
+    Stalls::watch(move |late| {
+        let lost = visitor.clients.iter().map(|client| client.stats().lost);
+        let mut losses = losses.lock().expect("no panic");
+        losses.look(std::time::Instant::now(), late, lost.sum());
+    })
 }
 
 /// Locks and releases all names of the range, with this many tasks.
@@ -206,7 +224,7 @@ fn gauges(clients: &[Client; 2]) -> Gauges {
     }
 }
 
-fn totals(visitor: &Visitor) -> Totals {
+fn totals(visitor: &Visitor, lost_in_stalls: u64) -> Totals {
     let Tally {
         names,
         contended,
@@ -228,6 +246,7 @@ fn totals(visitor: &Visitor) -> Totals {
         dropped: dropped.load(Relaxed),
         retried: retried.lock().expect("no panic").clone(),
         refused: refused.lock().expect("no panic").clone(),
+        lost_in_stalls,
         counters,
     }
 }

@@ -244,10 +244,11 @@ impl Visit<'_> {
         })
     }
 
-    /// Counts the error. Pauses if the call may be retried, and fails otherwise.
+    /// Counts the error. Pauses if the call may be retried, and fails otherwise. After a loss everything is done again;
+    /// the client counts it, too, and the verdict says whether there may be any.
     async fn count_and_pause(&self, error: &Error) -> Result<(), Refused> {
         let tally = &self.visitor.tally;
-        if !error.is_retryable() {
+        if !error.is_retryable() && !matches!(error, Error::Lost { .. }) {
             let mut refused = tally.refused.lock().expect("no panic");
             if refused.len() < REFUSED_MAX {
                 refused.push(error.to_string());
