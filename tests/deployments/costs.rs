@@ -51,11 +51,11 @@ const DIFFERENT: [(&str, Cost, Cost); 2] = [
         RENEWAL,
         Cost {
             requests: 2,
-            commands: 3_002,
+            commands: 2_002,
         },
         Cost {
             requests: 1_000,
-            commands: 4_000,
+            commands: 3_000,
         },
     ),
 ];

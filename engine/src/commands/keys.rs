@@ -96,8 +96,9 @@ fn invalid_expire(name: &str) -> ErrorReply {
 }
 
 fn expire(store: &mut Store, words: Words<'_>, name: &str, unit: Unit) -> Outcome {
-    // The conditions of Redis 7, which scripts for 6.2 must not use.
-    if let Some(option) = words.get(3) {
+    // Of the conditions of Redis 7, scripts use only this one.
+    let only_later = words.get(3).is_some_and(|option| is(option, "gt"));
+    if let Some(option) = words.get(if only_later { 4 } else { 3 }) {
         let shown = String::from_utf8_lossy(option);
         return Err(ErrorReply(format!("ERR Unsupported option {shown}")));
     }
@@ -112,6 +113,10 @@ fn expire(store: &mut Store, words: Words<'_>, name: &str, unit: Unit) -> Outcom
     let Some(entry) = store.entry(&words[1]) else {
         return Ok(Reply::Int(0));
     };
+    // No expiry counts as the latest.
+    if only_later && entry.expires_at.is_none_or(|at| deadline <= at) {
+        return Ok(Reply::Int(0));
+    }
     entry.expires_at = Some(deadline);
     if deadline <= now {
         store.remove(&words[1]);
