@@ -177,7 +177,14 @@ fn fair_cases() -> Vec<Case> {
         ),
     ];
     cases.extend(
-        [F::NoHeartbeats, F::TakesOutOfTurn, F::DeadStay].map(|fault| {
+        [
+            F::NoHeartbeats,
+            F::TakesOutOfTurn,
+            F::DeadStay,
+            F::BelievesEveryMessage,
+            F::CountsFromTheMessage,
+        ]
+        .map(|fault| {
             let model = Fair {
                 fault: Some(fault),
                 ..of()

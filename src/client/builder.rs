@@ -180,6 +180,10 @@ impl ClientBuilder {
     /// shorter claim, a dead waiter delays the waiters behind it less, but a stalled waiter loses its place
     /// sooner. Keep the claim several times longer than a slow reply of the server. Clients may have
     /// different claims.
+    ///
+    /// A release gives the lock to the next waiter, for as long as its place would have been kept. So the lease of such a
+    /// hold is at most a claim until its first renewal, which comes after 100 ms. A waiter that wants the lock for less
+    /// than a claim asks for it instead, which costs a round trip.
     pub fn fair_claim(mut self, claim: Duration) -> Self {
         self.fair_claim = claim;
         self

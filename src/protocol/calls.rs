@@ -17,9 +17,13 @@ use crate::client_id::ClientId;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Queueing {
     Not,
+    /// At the end, and no call has asked for a place before.
+    First,
     AtTheEnd,
     /// The waiter's place was kept in time, but is gone.
     AtTheFront,
+    /// The waiter has a place, and gets no new one if it is gone.
+    Keep,
 }
 
 /// The arguments of one attempt to take a lock.
@@ -44,11 +48,21 @@ impl AcquireArgs<'_> {
     }
 }
 
+/// What makes the field of a new hold.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NewField {
+    pub(crate) client: ClientId,
+    /// No other field of the client is made from it.
+    pub(crate) number: u64,
+    pub(crate) permits: u32,
+    /// The lease is shorter than the time for which a place in the queue is kept.
+    pub(crate) is_short: bool,
+}
+
 /// The calls of one kind. Kinds share the calls that are the same for them.
 pub(super) struct Calls {
-    /// A field that no other acquisition ever uses, made from the client, a number and the number
-    /// of permits.
-    pub(super) field: fn(ClientId, u64, u32) -> String,
+    /// A field that no other acquisition ever uses.
+    pub(super) field: fn(NewField) -> String,
     /// Takes the lock, or returns how long it is still held.
     pub(super) acquire: fn(&Resource, Publish, &AcquireArgs<'_>) -> Call,
     /// Raises the count of a hold to a number and extends its lease to at least a duration.
@@ -109,7 +123,7 @@ impl Resource {
 }
 
 /// The field of most kinds, in Redisson's form: `<client uuid>:<number>`.
-pub(super) fn plain_field(client: ClientId, number: u64, _permits: u32) -> String {
+pub(super) fn plain_field(NewField { client, number, .. }: NewField) -> String {
     format!("{client}:{number}")
 }
 

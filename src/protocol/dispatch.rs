@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::calls::{self, AcquireArgs, Calls, call, may_be_field};
+use super::calls::{self, AcquireArgs, Calls, NewField, call, may_be_field};
 use super::kind::Kind;
 use super::permit::ID_LENGTH;
 use super::resource::Resource;
@@ -13,7 +13,6 @@ use super::{
 };
 #[cfg(feature = "test-util")]
 use super::{counter, description, existence, multi, reclaim, scan, waiters, waits};
-use crate::client_id::ClientId;
 
 /// Which keys an inspection declares. Some servers refuse keys that a script does not declare.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,8 +38,8 @@ fn calls_of(kind: Kind) -> &'static Calls {
 
 impl Resource {
     /// A field that no other acquisition ever uses, made from an unused number.
-    pub(crate) fn field(&self, client: ClientId, number: u64, permits: u32) -> Arc<str> {
-        Arc::from((calls_of(self.kind).field)(client, number, permits))
+    pub(crate) fn field(&self, of: NewField) -> Arc<str> {
+        Arc::from((calls_of(self.kind).field)(of))
     }
 
     /// True if a hold of this kind may have this field.

@@ -4,12 +4,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::calls::{AcquireArgs, Calls, Queueing, call, ms};
+use super::calls::{AcquireArgs, Calls, NewField, Queueing, call, ms};
 use super::replies::span;
 use super::resource::Resource;
 use super::script::scripts;
 use super::{Arg, Call, Field, Publish, Unexpected, Value, lock};
-use crate::client_id::ClientId;
 
 scripts! {
     ACQUIRE = "fair_acquire" from "shared/clock.lua" "fair/queue.lua" "fair/acquire.lua";
@@ -29,18 +28,21 @@ pub(super) static CALLS: Calls = Calls {
 };
 
 /// Numbers of fields in the queue have 19 digits, so that the scripts can tell this crate's owners
-/// from Redisson's.
+/// from Redisson's. They are odd if the hold must not last as long as a place is kept.
 const FIELD_NUMBER: u64 = 4_000_000_000_000_000_000;
 
-fn field(client: ClientId, number: u64, _permits: u32) -> String {
-    format!("{client}:{}", FIELD_NUMBER + number)
+fn field(of: NewField) -> String {
+    let number = FIELD_NUMBER + 2 * of.number + u64::from(of.is_short);
+    format!("{}:{number}", of.client)
 }
 
 fn acquire(resource: &Resource, publish: Publish, args: &AcquireArgs<'_>) -> Call {
     let queueing = match args.queueing {
         Queueing::Not => 0,
-        Queueing::AtTheEnd => 1,
-        Queueing::AtTheFront => 2,
+        Queueing::First => 1,
+        Queueing::AtTheEnd => 2,
+        Queueing::AtTheFront => 3,
+        Queueing::Keep => 4,
     };
     let place = vec![ms(args.claim), Arg::Int(queueing)];
     let args = [
@@ -90,6 +92,18 @@ pub(crate) fn heartbeat(
         resource.keys(),
         head.into_iter().chain(fields.map(Arg::Text)).collect(),
     )
+}
+
+/// True if an acquisition has lost the place that it should keep.
+pub(crate) fn is_place_gone(reply: &Value) -> bool {
+    *reply == Value::Int(-2)
+}
+
+/// For how long a release has given the lock to the waiter on whose channel this message came. `None` if the message
+/// only says that it is this waiter's turn.
+pub(crate) fn granted_for(message: &[u8]) -> Option<Duration> {
+    let millis: u64 = str::from_utf8(message).ok()?.parse().ok()?;
+    (millis > 0).then(|| Duration::from_millis(millis))
 }
 
 /// The state of a place in the queue.

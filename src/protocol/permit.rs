@@ -3,12 +3,11 @@
 
 use std::time::Duration;
 
-use super::calls::{AcquireArgs, Calls, call, ms, renew};
+use super::calls::{AcquireArgs, Calls, NewField, call, ms, renew};
 use super::resource::Resource;
 use super::script::scripts;
 use super::semaphore::{self, Total, holds_key, keys_with_limit};
 use super::{Arg, Call, Field, Publish};
-use crate::client_id::ClientId;
 
 scripts! {
     ACQUIRE = "permit_acquire" from "shared/clock.lua" "shared/give_back.lua" "permit/holds.lua" "shared/limit.lua" "permit/acquire.lua";
@@ -35,7 +34,13 @@ pub(super) static CALLS: Calls = Calls {
 pub(crate) const ID_LENGTH: usize = 32;
 
 /// The ids of one acquisition are consecutive. The next acquisition gets another number.
-fn field(client: ClientId, number: u64, permits: u32) -> String {
+fn field(of: NewField) -> String {
+    let NewField {
+        client,
+        number,
+        permits,
+        ..
+    } = of;
     let first = client.as_u128() ^ (u128::from(number) << 32);
     let id = |id| format!("{:032x}", first ^ u128::from(id));
     (0..permits).map(id).collect()

@@ -4,12 +4,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::calls::{AcquireArgs, Calls, call, ms};
+use super::calls::{AcquireArgs, Calls, NewField, call, ms};
 use super::kind::Kind;
 use super::resource::Resource;
 use super::script::scripts;
 use super::{Arg, Call, Field, Publish, Value, lock};
-use crate::client_id::ClientId;
 
 scripts! {
     FORCE_RELEASE = "rw_force_release" from "shared/tell_clients.lua" "read_write/force_release.lua";
@@ -47,7 +46,7 @@ pub(super) static WRITE_CALLS: Calls = Calls {
     ..lock::CALLS
 };
 
-fn write_field(client: ClientId, number: u64, _permits: u32) -> String {
+fn write_field(NewField { client, number, .. }: NewField) -> String {
     format!("{client}:{number}:write")
 }
 

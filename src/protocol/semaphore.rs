@@ -3,12 +3,12 @@
 
 use std::sync::Arc;
 
-use super::calls::{AcquireArgs, Calls, call, renew};
+use super::calls::{AcquireArgs, Calls, NewField, call, renew};
 use super::counter::{ReplyKey, keys_with_reply};
 use super::resource::Resource;
 use super::script::{Script, scripts};
 use super::{Arg, Call, Field, Publish, Unexpected, Value, lock};
-use crate::client_id::{ClientId, is_uuid};
+use crate::client_id::is_uuid;
 
 scripts! {
     ACQUIRE = "semaphore_acquire" from "shared/clock.lua" "shared/give_back.lua" "semaphore/holds.lua" "shared/limit.lua" "semaphore/acquire.lua";
@@ -35,7 +35,13 @@ pub(super) static CALLS: Calls = Calls {
     ..lock::CALLS
 };
 
-fn field(client: ClientId, number: u64, permits: u32) -> String {
+fn field(of: NewField) -> String {
+    let NewField {
+        client,
+        number,
+        permits,
+        ..
+    } = of;
     format!("{client}:{number}:{permits}")
 }
 

@@ -276,10 +276,7 @@ impl<'a> QueueSlot<'a> {
         let mut delay = RetryDelay::new(calls, kind, &request.settings.own());
         let (mut listener, mut woken, mut yielded) = (None, false, Yielded::Not);
         let channel = attempt.channel();
-        // If the channel is already subscribed, no release can be missed, and one question is
-        // enough.
-        let is_warm = request.wait != Wait::Once && holds.subscriptions.is_subscribed(&channel);
-        if delay.listens() && (yielding.is_some() || is_warm) {
+        if delay.listens() && (yielding.is_some() || self.listens_first(&channel)) {
             listener = self.listen(&mut retry, channel, None).await?;
         }
         if let Some(yielding) = &mut yielding {
@@ -335,9 +332,20 @@ impl<'a> QueueSlot<'a> {
         }
     }
 
-    /// Asks Redis once. Does not let others go first while an earlier call may have been granted.
+    /// True if it will wait, or the channel is subscribed anyway: then no release is missed, and one question is enough.
+    fn listens_first(&self, channel: &str) -> bool {
+        let (holds, request) = (self.handle.holds(), self.request);
+        let is_warm = request.wait != Wait::Once && holds.subscriptions.is_subscribed(channel);
+        is_warm || holds.queues.is_crowded(&request.resource)
+    }
+
+    /// Asks Redis once, unless a message has said that the lock was granted. Does not let others go first while an earlier
+    /// call may have been granted.
     async fn ask(&self, attempt: &mut Attempt<'_>) -> Result<Answer, CallError> {
         let (holds, request) = (self.handle.holds(), self.request);
+        if let Some(hold) = attempt.told() {
+            return Ok(Answer::Granted(hold));
+        }
         if !attempt.is_in_doubt() && request.lets_others_first(&holds.queues) {
             return Ok(Answer::HeldFor(None));
         }

@@ -3,6 +3,8 @@
 //! From the first byte sent, an attempt is an obligation: it becomes a hold, or its drop undoes
 //! whatever it may have taken.
 
+mod place;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,15 +14,16 @@ use super::calls::reclaim::Trust;
 use super::hold::{Hold, HoldIdentity, InDoubt};
 use super::holds::Holds;
 use super::holds::release::cleanup::CleanupPending;
-use super::local_queue::Waiter;
+use super::local_queue::{Servers, Waiter};
 use super::request::Request;
 use super::wait::Wait;
 use crate::clock::Moment;
 use crate::error::Error;
-use crate::protocol::calls::{AcquireArgs, Queueing};
+use crate::protocol::calls::AcquireArgs;
+use crate::protocol::fair::is_place_gone;
 use crate::protocol::kind::Kind;
 use crate::protocol::replies::{self, Acquired, TakenOver};
-use crate::protocol::{Call, Unexpected, Value};
+use crate::protocol::{Call, Field, Unexpected, Value};
 use crate::transport::{CallError, Epoch, Fault, Lane};
 
 pub(super) struct Attempt<'a> {
@@ -36,6 +39,8 @@ pub(super) struct Attempt<'a> {
     doubt: Option<InDoubt>,
     /// This acquisition may have a place in a queue in Redis.
     queued_in_redis: bool,
+    /// The servers that sent messages before the first call about the field, if no other was sent since.
+    first_asked: Option<Servers>,
     /// Set while something may have to be undone. The drop posts the undo before it drops this
     /// marker.
     pending: Option<CleanupPending>,
@@ -55,7 +60,7 @@ pub(super) enum Answer {
 
 impl<'a> Attempt<'a> {
     pub(super) fn new(holds: &'a Holds, request: &'a Request) -> Self {
-        let field = holds.calls.next_field(&request.resource, request.permits);
+        let field = new_field(holds, request);
         Attempt {
             holds,
             request,
@@ -64,6 +69,7 @@ impl<'a> Attempt<'a> {
             in_flight: None,
             doubt: None,
             queued_in_redis: false,
+            first_asked: None,
             pending: None,
             trust: None,
         }
@@ -91,7 +97,14 @@ impl<'a> Attempt<'a> {
         let key = self.request.resource.key.clone();
         let before = self.holds.calls.epoch_if_durable(Lane::Caller, &key);
         let call = self.acquire_call();
-        let (sent, reply) = self.send(call, limit).await;
+        let (mut sent, mut reply) = self.send(call, limit).await;
+        if let (Some(waiter), Ok(gone)) = (self.waiter, &reply)
+            && is_place_gone(gone)
+        {
+            waiter.has_lost_its_place();
+            let again = self.acquire_call();
+            (sent, reply) = self.send(again, limit).await;
+        }
         let reply = match self.request.resource.kind {
             Kind::Latch => reply.map_err(CallError::took_nothing),
             _ => reply,
@@ -107,8 +120,9 @@ impl<'a> Attempt<'a> {
             }
             Acquired::HeldFor(left) => {
                 if let Some(waiter) = self.waiter {
-                    let kept = self.holds.calls.settings.clock.timer(sent);
-                    self.holds.queues.has_place(waiter, &self.field, kept);
+                    let sole_since = self.first_asked.filter(|_| self.doubt.is_none());
+                    let queues = &self.holds.queues;
+                    queues.has_place(waiter, &self.field, sent, sole_since);
                 }
                 self.took_nothing();
                 self.request.met(left);
@@ -166,10 +180,7 @@ impl<'a> Attempt<'a> {
     pub(super) fn acquire_call(&mut self) -> Call {
         let (holds, request) = (self.holds, self.request);
         let claim = holds.calls.settings.fair_claim;
-        let queueing = self
-            .waiter
-            .map_or(Queueing::Not, |waiter| waiter.queueing(claim));
-        self.queued_in_redis |= queueing != Queueing::Not;
+        let queueing = self.queueing(claim);
         // The write hold must not pass to another owner: its release may leave this reader behind.
         let under = request
             .writes_already()
@@ -271,14 +282,7 @@ impl<'a> Attempt<'a> {
         sent: Moment,
         token: Option<i64>,
     ) -> Result<Arc<Hold>, CallError> {
-        let holds = self.holds;
-        let identity = HoldIdentity {
-            resource: self.request.resource.clone(),
-            field: self.field.clone(),
-            client: holds.calls.client_id,
-        };
-        let (id, terms) = (holds.calls.next_id(), self.request.terms);
-        let mut hold = Hold::new(id, identity, terms, &holds.calls.settings.clock, sent);
+        let mut hold = self.new_hold(sent);
         if let Some(trust) = self.trust.clone() {
             hold.is_limited_by(trust);
         }
@@ -293,6 +297,17 @@ impl<'a> Attempt<'a> {
             hold.set_token(token);
         }
         Ok(Arc::new(hold.with_doubt(self.doubt.take())))
+    }
+
+    fn new_hold(&self, sent: Moment) -> Hold {
+        let calls = &self.holds.calls;
+        let identity = HoldIdentity {
+            resource: self.request.resource.clone(),
+            field: self.field.clone(),
+            client: calls.client_id,
+        };
+        let (id, terms) = (calls.next_id(), self.request.terms);
+        Hold::new(id, identity, terms, &calls.settings.clock, sent)
     }
 
     /// Waits until enough servers have a copy of the grant, if the client asks for that. Otherwise
@@ -325,10 +340,7 @@ impl<'a> Attempt<'a> {
     fn give_back(&mut self) {
         self.undo();
         self.queued_in_redis = false;
-        self.field = self
-            .holds
-            .calls
-            .next_field(&self.request.resource, self.request.permits);
+        self.field = new_field(self.holds, self.request);
         self.doubt = None;
     }
 
@@ -341,6 +353,11 @@ impl<'a> Attempt<'a> {
             .unwrap_or_else(|| self.first_doubt());
         self.holds.undo(&self.request.resource, &self.field, doubt);
     }
+}
+
+fn new_field(holds: &Holds, request: &Request) -> Field {
+    let (permits, lease) = (request.permits, request.terms.lease);
+    holds.calls.next_field(&request.resource, permits, lease)
 }
 
 impl Drop for Attempt<'_> {

@@ -20,6 +20,7 @@ use super::Settings;
 use crate::client_id::ClientId;
 use crate::clock::Moment;
 use crate::error::Error;
+use crate::protocol::calls::NewField;
 use crate::protocol::dispatch::Declared;
 use crate::protocol::resource::Resource;
 use crate::protocol::{Call, Unexpected, Value};
@@ -167,8 +168,18 @@ impl Calls {
     }
 
     /// A fresh owner field, which is never used again.
-    pub(super) fn next_field(&self, resource: &Resource, permits: u32) -> Arc<str> {
-        resource.field(self.client_id, self.next_id(), permits)
+    pub(super) fn next_field(
+        &self,
+        resource: &Resource,
+        permits: u32,
+        lease: Duration,
+    ) -> Arc<str> {
+        resource.field(NewField {
+            client: self.client_id,
+            number: self.next_id(),
+            permits,
+            is_short: lease < self.settings.fair_claim,
+        })
     }
 
     /// The command by which the scripts of a resource publish.

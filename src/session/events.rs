@@ -10,7 +10,7 @@ use super::calls::reply_times::ReplyTimes;
 use super::holds::recent_releases::RecentReleases;
 use super::holds::watchdog::Watchdog;
 use super::subscriptions::Subscriptions;
-use crate::protocol::forced;
+use crate::protocol::{fair, forced};
 use crate::stats::Counters;
 use crate::telemetry::{self, Telemetry};
 use crate::transport::{Lane, Missed, TransportEvents};
@@ -47,7 +47,9 @@ impl TransportEvents for Reported {
     fn message(&self, channel: &str, payload: &[u8]) {
         match forced::key_of(channel, payload) {
             Some(key) => self.watchdog.ask_again(key),
-            None => self.subscriptions.message(channel),
+            None => self
+                .subscriptions
+                .message(channel, fair::granted_for(payload)),
         }
     }
 
@@ -56,6 +58,7 @@ impl TransportEvents for Reported {
     }
 
     fn disconnected(&self, server: &dyn Display, why: &dyn Display) {
+        self.subscriptions.servers_may_change();
         telemetry::connection_lost(server, why);
     }
 
@@ -64,10 +67,12 @@ impl TransportEvents for Reported {
     }
 
     fn missed(&self, what: Missed<'_>) {
+        self.subscriptions.servers_may_change();
         self.subscriptions.missed(what);
     }
 
     fn restored(&self, lane: Lane, concerns: &dyn Fn(&str) -> bool) {
+        self.subscriptions.servers_may_change();
         self.outages.end();
         if lane == Lane::Background {
             self.sessions.must_verify();
@@ -76,6 +81,7 @@ impl TransportEvents for Reported {
     }
 
     fn primary_changed(&self, concerns: &dyn Fn(&str) -> bool) {
+        self.subscriptions.servers_may_change();
         self.telemetry.failed_over();
         self.sessions.must_verify();
         self.watchdog.must_verify(concerns);

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{sleep, timeout};
 
 use super::calls::Calls;
 use super::holds::Holds;
@@ -82,7 +82,7 @@ async fn newcomer(holds: &Holds) {
 async fn keep(calls: &Calls, resource: &Resource, waiters: &RedisQueue) -> Option<Duration> {
     let (publish, claim) = (calls.publish_command(resource), calls.settings.fair_claim);
     let fields = waiters.iter().map(|(field, _)| field.clone());
-    let sent = Instant::now();
+    let sent = calls.now();
     let call = calls.call(
         Lane::Background,
         fair::heartbeat(resource, publish, claim, fields),
@@ -93,7 +93,7 @@ async fn keep(calls: &Calls, resource: &Resource, waiters: &RedisQueue) -> Optio
     let (ends, positions) = fair::positions(reply, waiters.len()).ok()?;
     for ((field, waiter), position) in waiters.iter().zip(positions) {
         match position {
-            QueuePosition::Waiting => waiter.has_place(field, sent),
+            QueuePosition::Waiting => waiter.has_place(field, sent, None),
             QueuePosition::Gone | QueuePosition::Next => waiter.wake(),
         }
     }

@@ -52,7 +52,7 @@ use crate::sync::{Map, Notify};
 use state::{LocalQueue, Next, QueueState};
 
 pub(crate) use in_redis::RedisQueue;
-pub(crate) use waiter::{Waiter, WaiterSignal};
+pub(crate) use waiter::{Servers, Waiter, WaiterSignal};
 pub(crate) use yielding::{SHORTEST, Yield, Yielded};
 
 /// How long one client may keep a lock among its own waiters before others get their turn.

@@ -24,7 +24,7 @@
 //! Entries: channels with waiters, plus those kept for [`WARM`] and up to a second more.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -43,6 +43,8 @@ pub(crate) struct Subscriptions {
     channels: Map<Channel>,
     counters: Arc<Counters>,
     next: AtomicU64,
+    /// How often other servers may have begun to send messages.
+    changes: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -75,7 +77,13 @@ impl Subscriptions {
             channels: Map::default(),
             counters,
             next: AtomicU64::new(0),
+            changes: AtomicU64::new(0),
         })
+    }
+
+    /// How often other servers may have begun to send messages.
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes.load(SeqCst)
     }
 
     /// Registers a waiter. Messages reach it as soon as [`Listener::ready`] has returned.
@@ -205,8 +213,8 @@ impl Drop for Listener<'_> {
 }
 
 impl Subscriptions {
-    /// A message came on a channel.
-    pub(super) fn message(&self, channel: &str) {
+    /// A message came on a channel. It may say for how long it grants a fair lock.
+    pub(super) fn message(&self, channel: &str, granted: Option<Duration>) {
         let listeners = self
             .channels
             .get(channel)
@@ -214,8 +222,13 @@ impl Subscriptions {
         let listeners = listeners.unwrap_or_default();
         self.counters.wakes.add(listeners.len() as u64);
         for (_, waiter) in listeners {
-            waiter.wake();
+            waiter.hears(granted);
         }
+    }
+
+    /// Another server may send messages from now on.
+    pub(super) fn servers_may_change(&self) {
+        self.changes.fetch_add(1, SeqCst);
     }
 
     /// Messages may have been missed, so the affected waiters ask Redis.

@@ -6,7 +6,7 @@
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::clock::Moment;
 use crate::sync::call_out;
@@ -67,6 +67,19 @@ pub enum What {
         /// Until when.
         until: Instant,
     },
+    /// A message said that a release has granted the lock.
+    Told {
+        /// A number that no call has.
+        call: u64,
+        /// The key of the lock.
+        key: Arc<str>,
+        /// The field of the hold.
+        field: Arc<str>,
+        /// The lease began no earlier.
+        since: Instant,
+        /// How long it is.
+        lease: Duration,
+    },
     /// A hold was handed on as text, or is restored from its text.
     HandedOn {
         /// The key of the lock.
@@ -111,6 +124,26 @@ impl History {
             (sink.clone(), number)
         });
         Told(told)
+    }
+
+    /// A waiter believes a message.
+    pub(crate) fn told_of_grant(
+        &self,
+        (key, field): (&Arc<str>, &Arc<str>),
+        (since, lease): (Moment, Duration),
+    ) {
+        let Some(sink) = &self.0 else { return };
+        let call = sink.next_call.fetch_add(1, Relaxed);
+        let (key, field) = (key.clone(), field.clone());
+        let since = since.instant();
+        let told = What::Told {
+            call,
+            key,
+            field,
+            since,
+            lease,
+        };
+        sink.write(now(), told);
     }
 
     /// A hold is taken by its text, which others may have too.

@@ -2,6 +2,7 @@
 #![expect(clippy::unused_self, reason = "the same calls as with the feature")]
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::clock::Moment;
 use crate::transport::{Call, CallError, Value};
@@ -18,6 +19,8 @@ impl History {
     pub(crate) fn sends(&self, _: &Call) -> Told {
         Told
     }
+
+    pub(crate) fn told_of_grant(&self, _: (&Arc<str>, &Arc<str>), _: (Moment, Duration)) {}
 
     pub(crate) fn restores(&self, _: &Arc<str>, _: &Arc<str>) {}
 }

@@ -17,10 +17,10 @@ pub(crate) const DEADLINES: &str = "redisson_lock_timeout:{x}";
 /// The default claim.
 pub(crate) const CLAIM: i64 = 2000;
 /// A dead waiter of this library, and one of Redisson.
-pub(crate) const DEAD: &str = "0b4e4b9c-9a1f-4c0e-8f6a-0c5f9d6b0f11:4000000000000000007";
+pub(crate) const DEAD: &str = "0b4e4b9c-9a1f-4c0e-8f6a-0c5f9d6b0f11:4000000000000000008";
 pub(crate) const JAVA: &str = "0b4e4b9c-9a1f-4c0e-8f6a-0c5f9d6b0f12:57";
 
-type Taking = JoinHandle<Result<LockGuard, Error>>;
+pub(crate) type Taking = JoinHandle<Result<LockGuard, Error>>;
 
 pub(crate) fn queue(bed: &Bed) -> Vec<String> {
     bed.list(&["LRANGE", QUEUE, "0", "-1"])

@@ -19,6 +19,7 @@ mod copies;
 mod crash;
 mod deadlocks;
 mod delayed_commands;
+mod direct_grant;
 mod even_quorums;
 mod every_end;
 mod every_kind;
@@ -325,6 +326,15 @@ leasehold_testbed::behaviours! {
         a_client_that_ends_leaves_the_queue,
         the_queue_is_called_after_the_prefixed_name,
         a_waiter_that_comes_back_to_a_free_lock_gets_it,
+    }
+    direct_grant {
+        a_release_gives_the_lock_to_the_next_waiter,
+        a_grant_that_nobody_hears_of_is_found,
+        a_fixed_lease_is_asked_for,
+        a_short_lease_ends_in_time,
+        who_has_asked_for_two_places_believes_no_message,
+        after_a_reconnect_no_message_is_believed,
+        who_dies_with_a_grant_costs_its_place,
     }
     queue_places {
         deadlines_are_the_servers_and_do_not_add_up,

@@ -72,6 +72,10 @@ impl Plan {
     /// How long a hold without a guard may stay in Redis, if that is known.
     pub(crate) fn orphans_within(&self) -> Option<Duration> {
         match (self.weather, self.kind) {
+            // A release grants to a waiter whose future nobody polls.
+            (Weather::Calm | Weather::Busy | Weather::Lag, Kind::Fair) if self.wild => {
+                Some(self.claim + ms(250))
+            }
             (Weather::Calm | Weather::Busy | Weather::Lag, _) => Some(ms(250)),
             // A lost reply costs a command timeout, and an undo may lose some of its own.
             (Weather::Lossy, Kind::ReadWrite) => Some(ms(2500)),

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use leasehold::history::{Event, Value, What};
 
@@ -109,6 +109,13 @@ impl Reader {
                 };
                 self.of_lock(&key, trusted).into_iter().collect()
             }
+            What::Told {
+                call,
+                key,
+                field,
+                since,
+                lease,
+            } => return self.told(at, (call, &key), (&field, since, lease)),
             What::HandedOn { key, field } => {
                 let field = field.to_string();
                 vec![(key.to_string(), Said::HandedOn { field })]
@@ -123,6 +130,41 @@ impl Reader {
             said,
         };
         said.into_iter().map(entry).collect()
+    }
+
+    /// A release has granted the lock to a waiter, at some time since its place was last kept: like a call that it sent
+    /// then.
+    fn told(
+        &self,
+        at: u64,
+        (call, key): (u64, &Arc<str>),
+        (field, since, lease): (&Arc<str>, Instant, Duration),
+    ) -> Vec<Entry> {
+        let call = number_of(call, 0);
+        let sent = Said::Sent {
+            call,
+            kind: Asked::Acquire,
+            field: field.to_string(),
+            lease: span(&lease.as_millis().to_string()),
+            under: String::new(),
+        };
+        let answer = Answer::Yes;
+        let said = [
+            (self.nanos(since), sent),
+            (at, Said::Answered { call, answer }),
+        ];
+        let (client, server) = (self.client, self.server);
+        let entry = |(at, said)| {
+            let (key, said) = self.of_lock(key, said)?;
+            Some(Entry {
+                at,
+                client,
+                server,
+                key,
+                said,
+            })
+        };
+        said.into_iter().filter_map(entry).collect()
     }
 
     fn nanos(&self, at: Instant) -> u64 {

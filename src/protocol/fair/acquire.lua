@@ -8,10 +8,11 @@
 -- ARGV[3]  owner     field name, never used before
 -- ARGV[4]  lease_ms  integer > 0
 -- ARGV[5]  claim_ms  integer > 0, how long a place is kept without a heartbeat
--- ARGV[6]  queueing  integer: 0 does not queue, 1 at the end, 2 at the front (its place was purged by mistake)
+-- ARGV[6]  queueing  integer: 0 does not queue; 1 at the end, and asks for the first time; 2 at the end; 3 at the
+--                    front (its place was purged by mistake); 4 keeps its place, and gets no new one
 -- Returns  nil       acquired
 --          integer   if next: remaining lease of the holder in ms, -1 if its key has no expiry;
---                    if not next: -1, and the owner will get a message
+--                    if not next: -1, and the owner will get a message; -2 if it should keep a place that is gone
 -- Idempotent: a repeated call finds its own field or its own place.
 -- After Redisson RedissonFairLock.tryLockInnerAsync. When a Redisson client gets the lock, it
 -- subtracts its own wait from all deadlines behind it. So a place behind such a client is kept for
@@ -44,6 +45,7 @@ end
 local lock, queue, deadlines = KEYS[1], KEYS[2], KEYS[3]
 local channel, publish, owner, lease_ms = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 local claim_ms, queueing = tonumber(ARGV[5]), tonumber(ARGV[6])
+local FIRST, AT_THE_FRONT, KEEP = 1, 3, 4
 local left_ms = redis.call('pttl', lock)
 if left_ms ~= -2 and redis.call('hexists', lock, owner) == 1 then
   if left_ms < lease_ms then
@@ -51,19 +53,47 @@ if left_ms ~= -2 and redis.call('hexists', lock, owner) == 1 then
   end
   return nil
 end
+-- While the lock is held, heartbeats remove dead waiters. Nobody who comes then needs to look for them.
+if left_ms ~= -2 and queueing == KEEP then
+  if not redis.call('zscore', deadlines, owner) then
+    return -2
+  end
+  return redis.call('lindex', queue, 0) == owner and left_ms or -1
+end
 local now = now_ms()
-local head, _, purged = next_of(queue, deadlines, now)
+if left_ms ~= -2 and queueing == FIRST then
+  -- It is there already if this call is a repetition.
+  if redis.call('zadd', deadlines, 'nx', string.format('%.0f', now + claim_ms), owner) == 1 then
+    if redis.call('rpush', queue, owner) == 1 then
+      expire(queue, deadlines, false)
+      return left_ms
+    end
+    local others_ms = waits_before(queue, deadlines, now, claim_ms, left_ms, -2)
+    if others_ms > 0 then
+      redis.call('zadd', deadlines, string.format('%.0f', now + claim_ms + others_ms), owner)
+      expire(queue, deadlines, true)
+    end
+    return -1
+  end
+end
+local head, head_kept_ms, purged, after = next_of(queue, deadlines, now)
 local is_first, others_ms = not head, 0
-local kept_until = tonumber(redis.call('zscore', deadlines, owner) or 0)
-if queueing == 2 and kept_until == 0 then
+local kept_until = 0
+if head == owner then
+  kept_until = now + head_kept_ms
+else
+  kept_until = tonumber(redis.call('zscore', deadlines, owner) or 0)
+end
+if queueing == KEEP and kept_until == 0 then
+  return -2
+end
+if queueing == AT_THE_FRONT and kept_until == 0 then
   put_back(queue, owner)
-  head = redis.call('lindex', queue, 0)
+  head, after = unpack(redis.call('lrange', queue, 0, 1))
 end
 if left_ms == -2 and (not head or head == owner) then
   if head then
-    redis.call('lpop', queue)
-    redis.call('zrem', deadlines, owner)
-    keep_for_others(queue, deadlines)
+    remove_first(queue, deadlines, owner, after)
   end
   redis.call('hset', lock, owner, 1)
   redis.call('pexpire', lock, lease_ms)
@@ -75,8 +105,8 @@ end
 if queueing == 0 then
   return left_ms == -2 and -1 or left_ms
 end
-if queueing == 1 and kept_until == 0 then
-  others_ms = waits_before(queue, deadlines, now, claim_ms, left_ms)
+if kept_until == 0 and queueing ~= AT_THE_FRONT then
+  others_ms = waits_before(queue, deadlines, now, claim_ms, left_ms, -1)
   kept_until = now + claim_ms + others_ms
   redis.call('rpush', queue, owner)
 end
@@ -85,7 +115,7 @@ redis.call('zadd', deadlines, string.format('%.0f', kept_until), owner)
 if is_first or others_ms > 0 then
   expire(queue, deadlines, others_ms > 0)
 end
-if head == owner or redis.call('lindex', queue, 0) == owner then
+if head == owner or is_first then
   return left_ms
 end
 return -1

@@ -1,5 +1,5 @@
--- fair_force_release: frees a fair lock, whoever holds it, or only if one owner holds it, and sends the
--- next waiter its message.
+-- fair_force_release: frees a fair lock, whoever holds it, or only if one owner holds it, and gives it to
+-- the next waiter.
 -- KEYS[1]  hash      owner field -> holds
 -- KEYS[2]  list      owners that wait, the next one first
 -- KEYS[3]  zset      owner -> epoch ms until which its place is kept
@@ -14,11 +14,8 @@ local owners = redis.call('hgetall', key)
 if #owners > 0 and owner ~= '' and redis.call('hexists', key, owner) == 0 then
   return -1
 end
-local head = next_of(KEYS[2], KEYS[3], now_ms())
 local held = redis.call('del', key)
 -- Also if nobody held the lock: the waiters that got an earlier message may be dead.
-if head then
-  redis.pcall(ARGV[2], ARGV[1] .. ':' .. head, '0')
-end
+pass_on(key, KEYS[2], KEYS[3], ARGV[1], ARGV[2])
 tell_clients(owners, key)
 return held

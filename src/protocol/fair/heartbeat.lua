@@ -27,7 +27,7 @@ if head and is_ours(head) and kept_ms > LONGEST_CLAIM_MS then
   kept_ms = math.max(claim_ms, HEARTBEAT_MS)
   redis.call('zadd', deadlines, 'xx', string.format('%.0f', now + kept_ms), head)
 end
-local others_ms, longer = waits_before(queue, deadlines, now, claim_ms, left_ms)
+local others_ms, longer = waits_before(queue, deadlines, now, claim_ms, left_ms, -1)
 expire(queue, deadlines, others_ms > 0)
 local answer = { free and (head and kept_ms or -1) or left_ms }
 for i = 4, #ARGV do

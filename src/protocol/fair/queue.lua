@@ -10,15 +10,21 @@ local function is_ours(owner)
   return #owner > 20 and string.find(owner, '^:4%d+$', -20) ~= nil
 end
 
+-- A release may give the lock to this owner, for as long as its place is kept: its lease is not shorter.
+local function takes_grants(owner)
+  return is_ours(owner) and string.find(owner, '[02468]$') ~= nil
+end
+
 -- How much longer than a claim a place is kept: first at the end of the queue, then for each owner
 -- of this library. When a Redisson client gets the lock, it subtracts its wait from all deadlines
 -- behind it. Its wait is what it added to the deadline before its own, or to the lease of the
--- holder. The sum assumes at least Redisson's default wait.
-local function waits_before(queue, deadlines, now, claim_ms, left_ms)
+-- holder. The sum assumes at least Redisson's default wait. `last` is the index of the last place
+-- that counts.
+local function waits_before(queue, deadlines, now, claim_ms, left_ms, last)
   local longer, sum = {}, 0
   local later = redis.call('zcount', deadlines, string.format('(%.0f', now + claim_ms), '+inf')
   if later == 0 and is_ours(redis.call('lindex', queue, 0) or '')
-    and is_ours(redis.call('lindex', queue, -1) or '') then
+    and is_ours(redis.call('lindex', queue, last) or '') then
     -- Redisson waiters are visible only by reading the whole queue. This shortcut misses a Redisson
     -- waiter between owners of this library whose time is nearly over; at worst it loses its place.
     return sum, longer
@@ -61,12 +67,14 @@ local function keep_for_others(queue, deadlines)
   end
 end
 
--- The next owner in the queue, how long its place is kept, and whether dead owners were removed. An
--- owner without a deadline counts as dead, because nobody else would ever remove it.
+-- The next owner in the queue, how long its place is kept, whether dead owners were removed, and
+-- who comes after it. An owner without a deadline counts as dead, because nobody else would ever
+-- remove it.
 local function next_of(queue, deadlines, now)
   local purged = false
   while true do
-    local head = redis.call('lindex', queue, 0)
+    local first = redis.call('lrange', queue, 0, 1)
+    local head = first[1]
     if not head then
       redis.call('del', deadlines)
       return nil, 0, purged
@@ -76,11 +84,45 @@ local function next_of(queue, deadlines, now)
       if purged then
         keep_for_others(queue, deadlines)
       end
-      return head, kept_ms, purged
+      return head, kept_ms, purged, first[2]
     end
     redis.call('lpop', queue)
     redis.call('zrem', deadlines, head)
     purged = true
   end
+end
+
+-- The turn of the next owner has come. If the one after it is a Redisson thread, it may be that no
+-- owner of this library is left, whose heartbeats would prolong the queue.
+local function remove_first(queue, deadlines, first, after)
+  redis.call('lpop', queue)
+  redis.call('zrem', deadlines, first)
+  if after and not is_ours(after) then
+    expire(queue, deadlines, true)
+  end
+end
+
+-- The lock is free: gives it to the next owner, and returns how many subscribers received the
+-- message (0 also if PUBLISH was refused). An owner that takes grants has it at once, as a lease
+-- that ends when its place would have ended; the message says how long that is. So a dead one costs
+-- no more than its place did. Any other owner is told that its turn has come.
+local function pass_on(lock, queue, deadlines, channel, publish)
+  local head, kept_ms, _, after = next_of(queue, deadlines, now_ms())
+  if not head then
+    return 0
+  end
+  local message = '0'
+  if takes_grants(head) then
+    if kept_ms > LONGEST_CLAIM_MS then
+      -- Redisson clients were ahead, and its deadline needs no extra time any more.
+      kept_ms = HEARTBEAT_MS
+    end
+    remove_first(queue, deadlines, head, after)
+    redis.call('hset', lock, head, 1)
+    redis.call('pexpire', lock, kept_ms)
+    message = string.format('%.0f', kept_ms)
+  end
+  local receivers = redis.pcall(publish, channel .. ':' .. head, message)
+  return type(receivers) == 'number' and receivers or 0
 end
 

@@ -1,4 +1,4 @@
--- fair_release: ends a hold or the wait of its owner, and notifies the next waiter.
+-- fair_release: ends a hold or the wait of its owner, and gives a free lock to the next waiter.
 -- KEYS[1]  hash      owner field -> holds
 -- KEYS[2]  list      owners that wait, the next one first
 -- KEYS[3]  zset      owner -> epoch ms until which its place is kept
@@ -9,23 +9,21 @@
 --          integer   released; how many subscribers received the message (0 also if PUBLISH was refused)
 -- Idempotent: a field is never used again. A count is lowered by lock_release.
 -- After Redisson RedissonFairLock.unlockInnerAsync and acquireFailedAsync. Unlike there, giving up
--- a place changes no other deadline, and the next waiter is notified if the lock is free.
+-- a place changes no other deadline, and the lock goes to the next waiter in the same step.
 local lock, queue, deadlines = KEYS[1], KEYS[2], KEYS[3]
 local channel, publish, owner = ARGV[1], ARGV[2], ARGV[3]
 local ended = redis.call('hdel', lock, owner)
-if redis.call('zrem', deadlines, owner) == 1 then
-  ended = ended + 1
+-- An owner that holds the lock has no place.
+if ended == 0 and redis.call('zrem', deadlines, owner) == 1 then
+  ended = 1
   redis.call('lrem', queue, 0, owner)
   keep_for_others(queue, deadlines)
 end
 local receivers = 0
 if redis.call('exists', lock) == 0 then
-  local head = next_of(queue, deadlines, now_ms())
-  if head then
-    receivers = redis.pcall(publish, channel .. ':' .. head, '0')
-  end
+  receivers = pass_on(lock, queue, deadlines, channel, publish)
 end
 if ended == 0 then
   return nil
 end
-return type(receivers) == 'number' and receivers or 0
+return receivers

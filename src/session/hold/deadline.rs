@@ -7,6 +7,9 @@ use crate::clock::Moment;
 use crate::lease::LossReason;
 use crate::session::calls::reclaim::SessionEnd;
 
+/// How long a hold lasts before a lease that was begun by a release is renewed. Most holds end before.
+const FIRST_RENEWAL: Duration = Duration::from_millis(100);
+
 /// The local deadline (HOLD-2), and what the servers have confirmed about the hold.
 #[derive(Debug)]
 pub(super) struct Deadline {
@@ -14,6 +17,8 @@ pub(super) struct Deadline {
     lease_ends: Moment,
     /// The session under which it was granted, if it counts no longer than that.
     under: Option<SessionEnd>,
+    /// The lease is short until its first renewal, which is due at this moment.
+    first_renewal: Option<Moment>,
     /// The watchdog ends the hold at this instant.
     max_hold_ends: Option<Moment>,
     /// When the last call known to have found or taken the field was sent.
@@ -32,12 +37,24 @@ impl Deadline {
         Deadline {
             lease_ends: terms.clocks.local_deadline(sent, terms.first_lease()),
             under: None,
+            first_renewal: None,
             max_hold_ends: terms.max_hold.map(|span| sent + span),
             confirmed: sent,
             clocks: terms.clocks,
             uncertain: false,
             unverified: None,
         }
+    }
+
+    /// The lease is shorter than it was asked for, because a release began it on behalf of the waiter.
+    pub(super) fn is_granted_for(&mut self, lease: Duration, since: Moment, now: Moment) {
+        self.lease_ends = self.clocks.local_deadline(since, lease);
+        let latest = self.lease_ends.checked_sub(lease / 3).unwrap_or(now);
+        self.first_renewal = Some(latest.min(now + FIRST_RENEWAL));
+    }
+
+    pub(super) fn first_renewal(&self) -> Option<Moment> {
+        self.first_renewal
     }
 
     /// It counts no longer than this session.
@@ -109,6 +126,7 @@ impl Deadline {
     pub(super) fn confirm(&mut self, sent: Moment, lease: Duration) -> bool {
         self.lease_ends = self.lease_ends.max(self.clocks.local_deadline(sent, lease));
         self.confirmed = self.confirmed.max(sent);
+        self.first_renewal = None;
         // Only a call sent after the change proves anything: the former server may have answered an
         // earlier one.
         let verified = self.unverified.is_none_or(|since| sent >= since);

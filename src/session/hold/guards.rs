@@ -72,6 +72,9 @@ impl Guards {
 
     /// When the next renewal is due, if the hold is renewed.
     pub(super) fn renew_at(&self, deadline: &Deadline, now: Moment) -> Option<Moment> {
+        if let Some(first) = deadline.first_renewal() {
+            return self.are_renewed().then_some(first);
+        }
         let third = self.lease / 3;
         let before_its_end = deadline.lease_ends().checked_sub(third * 2).unwrap_or(now);
         // A longer lease does not put the renewal off, because renewals also detect losses.

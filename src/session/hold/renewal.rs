@@ -8,6 +8,14 @@ use super::{Duty, Hold, VERIFICATION};
 use crate::clock::Moment;
 
 impl Hold {
+    /// A message said that a release has granted it for this long, which began no earlier than `since`.
+    pub(crate) fn is_granted_for(&mut self, lease: Duration, since: Moment, now: Moment) {
+        self.state
+            .get_mut()
+            .deadline
+            .is_granted_for(lease, since, now);
+    }
+
     /// The watchdog's next duty for this hold.
     pub(crate) fn duty(&self) -> Duty {
         let now = self.clock.now();

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use tokio::time::Instant;
-
 use super::state::LocalQueue;
+use super::waiter::Servers;
 use super::{LocalQueues, Waiter};
+use crate::clock::Moment;
 use crate::protocol::resource::Resource;
 
 /// Waiters in a queue in Redis, each with its field.
@@ -27,10 +27,23 @@ impl LocalQueues {
     }
 
     /// A waiter has a place in the queue in Redis. `kept` is when the call that last kept the place
-    /// was sent.
-    pub(crate) fn has_place(&self, waiter: &Waiter, field: &Arc<str>, kept: Instant) {
-        waiter.has_place(field, kept);
+    /// was sent. `sole_since` is set if it is the first that asked for a place.
+    pub(crate) fn has_place(
+        &self,
+        waiter: &Waiter,
+        field: &Arc<str>,
+        kept: Moment,
+        sole_since: Option<Servers>,
+    ) {
+        waiter.has_place(field, kept, sole_since);
         self.in_redis.notify_one();
+    }
+
+    /// True if another waiter of this client is in the queue in Redis, so that a newcomer will wait.
+    pub(crate) fn is_crowded(&self, resource: &Resource) -> bool {
+        self.map
+            .get(&resource.queue_name)
+            .is_some_and(|queue| queue.contenders.len() > 1)
     }
 
     /// Resolves when a waiter has got a place in a queue in Redis, perhaps in a queue that was

@@ -9,6 +9,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::Yield;
+use crate::clock::Moment;
 use crate::protocol::calls::Queueing;
 use crate::session::caller::Caller;
 use crate::session::hold::{Hold, HoldTerms};
@@ -56,7 +57,25 @@ pub(crate) struct Waiter {
 struct Ticket {
     field: Arc<str>,
     /// When the call that last kept the place was sent.
-    kept: Instant,
+    kept: Moment,
+    /// No call but the first has asked for a place. So a message that the lock was granted means this place, unless
+    /// another server sent it.
+    sole_since: Option<Servers>,
+    /// What such a message said.
+    granted: Option<Duration>,
+}
+
+/// How often other servers may have begun to send messages, see [`Subscriptions::changes`].
+///
+/// [`Subscriptions::changes`]: crate::session::subscriptions::Subscriptions::changes
+pub(crate) type Servers = u64;
+
+/// A grant that a waiter was told of by a message.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ToldGrant {
+    /// The lease began no earlier.
+    pub(crate) since: Moment,
+    pub(crate) lease: Duration,
 }
 
 impl Waiter {
@@ -77,23 +96,57 @@ impl Waiter {
     }
 
     /// The waiter has a place in a queue in Redis. `kept` is when the call that last kept it was
-    /// sent.
-    pub(crate) fn has_place(&self, field: &Arc<str>, kept: Instant) {
-        *self.ticket.lock() = Some(Ticket {
-            field: field.clone(),
-            kept,
-        });
+    /// sent. `sole_since` is set if it is the first that asked for a place.
+    pub(crate) fn has_place(&self, field: &Arc<str>, kept: Moment, sole_since: Option<Servers>) {
+        let mut ticket = self.ticket.lock();
+        match &mut *ticket {
+            Some(ticket) if ticket.field == *field => ticket.kept = ticket.kept.max(kept),
+            _ => {
+                *ticket = Some(Ticket {
+                    field: field.clone(),
+                    kept,
+                    sole_since,
+                    granted: None,
+                });
+            }
+        }
     }
 
     /// How to ask for a place. If a place that was kept in time is gone, it was removed by mistake:
     /// a Redisson client that gets the lock moves the deadlines of all others. Then this waiter may
     /// ask for the front of the queue again.
-    pub(crate) fn queueing(&self, claim: Duration) -> Queueing {
-        let kept = |ticket: &Ticket| ticket.kept.elapsed() < claim;
+    pub(crate) fn queueing(&self, claim: Duration, now: Moment) -> Queueing {
+        let kept = |ticket: &Ticket| now.saturating_duration_since(ticket.kept) < claim;
         match &*self.ticket.lock() {
+            Some(ticket) if ticket.sole_since.is_some() => Queueing::Keep,
             Some(ticket) if kept(ticket) => Queueing::AtTheFront,
             _ => Queueing::AtTheEnd,
         }
+    }
+
+    /// The place is gone, and the field may ask for another. A message that comes from now on may mean the first.
+    pub(crate) fn has_lost_its_place(&self) {
+        if let Some(ticket) = &mut *self.ticket.lock() {
+            ticket.sole_since = None;
+        }
+    }
+
+    /// A message came on the waiter's channel. It may say that the lock was granted.
+    pub(crate) fn hears(&self, granted: Option<Duration>) {
+        if let Some(ticket) = &mut *self.ticket.lock() {
+            ticket.granted = granted;
+        }
+        self.wake();
+    }
+
+    /// The grant that a message has told of, once, if it can be believed.
+    pub(crate) fn take_grant(&self, servers: Servers) -> Option<ToldGrant> {
+        let mut ticket = self.ticket.lock();
+        let ticket = ticket.as_mut()?;
+        let is_meant = ticket.sole_since == Some(servers);
+        let lease = ticket.granted.take().filter(|_| is_meant)?;
+        let since = ticket.kept;
+        Some(ToldGrant { since, lease })
     }
 
     pub(super) fn field_in_redis_queue(&self) -> Option<Arc<str>> {
