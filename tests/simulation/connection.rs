@@ -1,6 +1,7 @@
 //! The connections of a client to an engine, and what the weather does to them.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use leasehold::EmbeddedRedis;
 use leasehold::test_util::{Delay, Direction, Faults, LinkControl};
@@ -25,6 +26,8 @@ pub(crate) enum Trouble {
 pub(crate) struct Connection {
     link: LinkControl,
     rng: Arc<Mutex<fastrand::Rng>>,
+    /// The last connection for messages that `lag` has met.
+    met: Arc<AtomicU64>,
 }
 
 impl Connection {
@@ -35,6 +38,7 @@ impl Connection {
         Connection {
             link,
             rng: Arc::new(Mutex::new(rng)),
+            met: Arc::default(),
         }
     }
 
@@ -64,10 +68,14 @@ impl Connection {
         self.link.heal();
     }
 
-    /// The connection for messages breaks with the next message, and the client knows it.
+    /// The connection for messages breaks with the next message, and the client knows it. Not one that is new: its
+    /// subscriptions may not be complete, and a connection that breaks twice in a row is no lag.
     pub(crate) fn lag(&self) {
         let mut rng = self.rng.lock();
         for connection in self.link.listening() {
+            if self.met.swap(connection.number(), Relaxed) != connection.number() {
+                continue;
+            }
             connection.cut_after(Direction::Replies, rng.u64(1..60));
         }
     }

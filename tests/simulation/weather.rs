@@ -76,7 +76,7 @@ impl Changes {
         match world.plan.weather {
             Weather::Storm if self.rng.u8(0..12) == 0 => self.blow(world, workload),
             Weather::Minority if self.rng.u8(0..15) == 0 => self.trouble_one(world, workload),
-            Weather::Lag if self.rng.u8(0..40) == 0 => {
+            Weather::Lag if self.rng.u8(0..25) == 0 => {
                 let victim = self.rng.usize(0..world.processes.len());
                 world.processes[victim]
                     .connections
