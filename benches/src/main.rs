@@ -1,7 +1,7 @@
 //! Measures Leasehold with the scenarios that are used for other lock libraries too.
 //!
 //! ```text
-//! cargo build --release --example bench
+//! cargo build --release -p leasehold-bench
 //! target/release/bench --scenario S3 --tasks 32 --url redis://127.0.0.1:6379
 //! ```
 //!
@@ -33,11 +33,16 @@
 mod far;
 mod handover;
 mod loops;
+mod machine;
 mod many;
 mod options;
+mod page;
+mod plot;
 mod report;
 mod scaling;
 mod server;
+mod spread;
+mod table;
 use std::process::ExitCode;
 
 use options::Options;

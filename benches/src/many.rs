@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use crate::Failure;
 use crate::options::Options;
 use crate::report::{Report, count};
-use crate::server::{Probe, Sample, resident_bytes};
+use crate::server::{Probe, Sample};
 
 /// Tasks that take or release many locks between them.
 const WORKERS: usize = 64;
@@ -25,7 +25,6 @@ pub(crate) async fn held(options: &Options) -> Result<Report, Failure> {
     let client = Client::connect(options.url()).await?;
     client.lock("bench:first").lock().await?.unlock().await?; // connections and scripts are there
     let before = Sample::take(&options.addresses()).await?;
-    let resident = resident_bytes();
 
     let start = Instant::now();
     let guards = lock_all(&client, options.n).await?;
@@ -34,7 +33,7 @@ pub(crate) async fn held(options: &Options) -> Result<Report, Failure> {
     let begin = Sample::take(&options.addresses()).await?;
     sleep(options.measured).await;
     let end = Sample::take(&options.addresses()).await?;
-    let grown = resident_bytes() - resident;
+    let grown = end.resident() - before.resident();
     let still_held = Probe::open(options.address()).await?.ask("DBSIZE").await?;
     let start = Instant::now();
     let errors = unlock_all(guards).await;
@@ -64,15 +63,15 @@ pub(crate) async fn awaited(options: &Options) -> Result<Report, Failure> {
         Client::connect(options.url()).await?,
     );
     let guards = lock_all(&one, options.n).await?;
-    let resident = resident_bytes();
+    let before = Sample::take(&options.addresses()).await?;
     let freed = Arc::new(AtomicBool::new(false));
     let mut waiters = JoinSet::new();
     for item in 0..options.n {
         waiters.spawn(wait_for(other.clone(), item, freed.clone()));
     }
     sleep(options.warmup).await; // every waiter settles
-    let grown = resident_bytes() - resident;
     let idle = Sample::take(&options.addresses()).await?;
+    let grown = idle.resident() - before.resident();
     sleep(IDLE).await;
 
     let begin = Sample::take(&options.addresses()).await?;
@@ -128,7 +127,7 @@ async fn wait_for(client: Client, item: usize, freed: Arc<AtomicBool>) -> Result
     })
 }
 
-async fn lock_all(client: &Client, n: usize) -> Result<Vec<LockGuard>, Failure> {
+pub(crate) async fn lock_all(client: &Client, n: usize) -> Result<Vec<LockGuard>, Failure> {
     let mut workers = JoinSet::new();
     for worker in 0..WORKERS {
         let client = client.clone();
@@ -148,7 +147,7 @@ async fn lock_all(client: &Client, n: usize) -> Result<Vec<LockGuard>, Failure> 
 }
 
 /// Returns how many could not be released.
-async fn unlock_all(guards: Vec<LockGuard>) -> usize {
+pub(crate) async fn unlock_all(guards: Vec<LockGuard>) -> usize {
     let mut parts: Vec<Vec<LockGuard>> = (0..WORKERS).map(|_| Vec::new()).collect();
     for (index, guard) in guards.into_iter().enumerate() {
         parts[index % WORKERS].push(guard);
@@ -166,6 +165,6 @@ async fn unlock_all(guards: Vec<LockGuard>) -> usize {
     workers.join_all().await.into_iter().sum()
 }
 
-fn key(item: usize) -> String {
+pub(crate) fn key(item: usize) -> String {
     format!("bench:many:{item}")
 }

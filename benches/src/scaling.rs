@@ -3,12 +3,9 @@
 //! The clusters are those of the tests: servers of its own on loopback, which end with this program.
 
 mod model;
-mod plot;
-mod spread;
-mod table;
+mod show;
 
 use std::fs;
-use std::path::Path;
 use std::thread;
 
 use leasehold_testbed::{Cluster, Shape};
@@ -17,10 +14,12 @@ use serde_json::json;
 
 use crate::Failure;
 use crate::loops;
+use crate::machine::cores;
 use crate::options::Options;
+use crate::page::Place;
 use crate::report::{Report, count};
+use crate::spread::Spread;
 use model::{Costs, Setting};
-use spread::Spread;
 
 const MASTERS: [usize; 3] = [1, 2, 3];
 const ROUNDS: usize = 5;
@@ -64,6 +63,9 @@ pub(crate) async fn run(options: &Options) -> Result<Report, Failure> {
     if options.url.is_some() && options.docs.is_some() {
         return Err("--docs is for the clusters that S9 starts: without --url".into());
     }
+    let place = (options.docs.as_deref())
+        .map(|docs| Place::find(docs, "benchmarks.md", "--scenario S9"))
+        .transpose()?;
     let clusters = if options.url.is_none() {
         start_clusters()
     } else {
@@ -99,7 +101,7 @@ pub(crate) async fn run(options: &Options) -> Result<Report, Failure> {
     let measured: Vec<_> = measured
         .map(|((masters, _), runs)| Measured::of(*masters, runs, setting))
         .collect();
-    if let Some(docs) = &options.docs {
+    if let (Some(place), Some(docs)) = (place, &options.docs) {
         let caption = format!(
             "{} tasks of one client, worker threads: {}, cores: {}, rounds: {rounds} of {} s.",
             options.tasks,
@@ -107,13 +109,10 @@ pub(crate) async fn run(options: &Options) -> Result<Report, Failure> {
             setting.cores,
             options.measured.as_secs_f64()
         );
-        let page = docs.join("benchmarks.md");
-        fs::write(
-            &page,
-            table::filled(&fs::read_to_string(&page)?, &caption, &measured, setting)?,
-        )?;
-        let picture = Path::new("diagrams").join("cluster-throughput.svg");
-        fs::write(docs.join(picture), plot::svg(&measured, setting))?;
+        let (table, nodes) = (show::table(&measured, setting), show::nodes(&measured));
+        place.fill(&format!("{caption}\n\n{table}\n{nodes}"))?;
+        let picture = docs.join("diagrams/cluster-throughput.svg");
+        fs::write(picture, show::svg(&measured, setting))?;
     }
     Ok(report(options, &measured, setting))
 }
@@ -185,13 +184,10 @@ fn start_clusters() -> Vec<Cluster> {
     })
 }
 
-fn cores() -> Result<f64, Failure> {
-    Ok(count(thread::available_parallelism()?.get()))
-}
-
 /// Worker threads of the client.
 fn threads(options: &Options) -> Result<f64, Failure> {
-    options
-        .threads
-        .map_or_else(cores, |threads| Ok(count(threads)))
+    match options.threads {
+        Some(threads) => Ok(count(threads)),
+        None => Ok(cores()?),
+    }
 }

@@ -1,4 +1,4 @@
-//! What a span of time cost: the counters of Redis and those of this process.
+//! What a span of time cost: the counters of Redis and those of the client's processes.
 //!
 //! Redis is asked over connections of its own, outside the library that is measured. Counters of several servers
 //! are added up.
@@ -10,11 +10,11 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
+use crate::machine::{cpu_seconds, idle_seconds, resident_bytes};
 use crate::report::{Report, count};
 
-/// Clock ticks in a second, as `/proc` counts them on every Linux.
-const TICKS_PER_SECOND: f64 = 100.0;
-const PAGE_BYTES: f64 = 4096.0;
+/// What a sample sends.
+const REQUEST: &str = "INFO everything\r\nQUIT\r\n";
 /// What one sample adds to the number of commands of each server that the next one sees: INFO and QUIT.
 const OWN_COMMANDS: f64 = 2.0;
 
@@ -24,35 +24,50 @@ pub(crate) struct Sample {
     pub(crate) at: Instant,
     redis: HashMap<String, f64>,
     servers: usize,
+    /// Of the replies to this sample. Each server counts its reply after it has written the counters into it.
+    reply_bytes: usize,
     cpu_seconds: f64,
+    resident_bytes: f64,
     /// In which cores of this machine did nothing.
     idle_seconds: f64,
 }
 
 impl Sample {
+    /// Of these servers, and of this process.
     pub(crate) async fn take(addresses: &[&str]) -> io::Result<Sample> {
+        Self::of(addresses, &[std::process::id()]).await
+    }
+
+    /// Of these servers, and of clients in these processes.
+    pub(crate) async fn of(addresses: &[&str], processes: &[u32]) -> io::Result<Sample> {
         let at = Instant::now();
-        let mut redis = HashMap::new();
+        let (mut redis, mut reply_bytes) = (HashMap::new(), 0);
         for address in addresses {
             let mut connection = TcpStream::connect(address).await?;
-            connection.write_all(b"INFO everything\r\nQUIT\r\n").await?;
+            connection.write_all(REQUEST.as_bytes()).await?;
             let mut text = String::new();
-            connection.read_to_string(&mut text).await?;
+            reply_bytes += connection.read_to_string(&mut text).await?;
             for (name, value) in text.lines().filter_map(counter) {
                 *redis.entry(name).or_insert(0.0) += value;
             }
         }
-        let cpu_seconds = cpu_seconds().unwrap_or(0.0);
-        let idle_seconds = idle_seconds().unwrap_or(0.0);
         Ok(Sample {
             at,
             redis,
             servers: addresses.len(),
-            cpu_seconds,
-            idle_seconds,
+            reply_bytes,
+            cpu_seconds: cpu_seconds(processes).unwrap_or(0.0),
+            resident_bytes: resident_bytes(processes).unwrap_or(0.0),
+            idle_seconds: idle_seconds().unwrap_or(0.0),
         })
     }
 
+    /// Resident memory of the client's processes.
+    pub(crate) fn resident(&self) -> f64 {
+        self.resident_bytes
+    }
+
+    /// Memory of the servers.
     pub(crate) fn memory(&self) -> f64 {
         self.get("used_memory")
     }
@@ -75,12 +90,13 @@ impl Sample {
                 .sum::<f64>()
                 / parts.max(1e-9)
         };
-        let own_commands = OWN_COMMANDS * count(self.servers) / parts.max(1e-9);
+        let own = |each: f64| each * count(self.servers) / parts.max(1e-9);
+        let own_replies = count(self.reply_bytes) / parts.max(1e-9);
         Costs {
-            commands: spent(&["total_commands_processed"]) - own_commands,
+            commands: spent(&["total_commands_processed"]) - own(OWN_COMMANDS),
             scripts: spent(&["cmdstat_eval", "cmdstat_evalsha", "cmdstat_fcall"]),
-            bytes_in: spent(&["total_net_input_bytes"]),
-            bytes_out: spent(&["total_net_output_bytes"]),
+            bytes_in: spent(&["total_net_input_bytes"]) - own(count(REQUEST.len())),
+            bytes_out: spent(&["total_net_output_bytes"]) - own_replies,
             redis_cpu_us: spent(&["used_cpu_user", "used_cpu_sys"]) * 1e6,
             client_cpu_us: (end.cpu_seconds - self.cpu_seconds) * 1e6 / parts.max(1e-9),
         }
@@ -119,42 +135,6 @@ fn counter(line: &str) -> Option<(String, f64)> {
         None => value,
     };
     Some((name.to_owned(), value.parse().ok()?))
-}
-
-/// User and system time of this process; `None` where there is no `/proc`.
-fn cpu_seconds() -> Option<f64> {
-    let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
-    // The second field is the program's name in brackets, which may hold blanks.
-    let (_, fields) = stat.rsplit_once(") ")?;
-    let ticks: f64 = fields
-        .split(' ')
-        .skip(11)
-        .take(2)
-        .filter_map(|field| field.parse::<f64>().ok())
-        .sum();
-    Some(ticks / TICKS_PER_SECOND)
-}
-
-/// Of all cores together; `None` where there is no `/proc`.
-fn idle_seconds() -> Option<f64> {
-    let stat = std::fs::read_to_string("/proc/stat").ok()?;
-    // `cpu  USER NICE SYSTEM IDLE IOWAIT …`
-    let ticks = stat.lines().next()?.split_whitespace().skip(4).take(2);
-    Some(
-        ticks
-            .filter_map(|field| field.parse::<f64>().ok())
-            .sum::<f64>()
-            / TICKS_PER_SECOND,
-    )
-}
-
-/// Resident memory of this process; zero where there is no `/proc`.
-pub(crate) fn resident_bytes() -> f64 {
-    let pages = std::fs::read_to_string("/proc/self/statm").ok();
-    let pages = pages
-        .as_deref()
-        .and_then(|text| text.split(' ').nth(1)?.parse::<f64>().ok());
-    pages.unwrap_or(0.0) * PAGE_BYTES
 }
 
 /// Commands that reply with an integer.

@@ -5,15 +5,15 @@ use std::fmt;
 use serde_json::{Value, json};
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Spread {
-    pub(super) least: f64,
-    pub(super) median: f64,
-    pub(super) greatest: f64,
+pub(crate) struct Spread {
+    pub(crate) least: f64,
+    pub(crate) median: f64,
+    pub(crate) greatest: f64,
 }
 
 impl Spread {
     /// Of at least one round.
-    pub(super) fn of(mut figures: Vec<f64>) -> Self {
+    pub(crate) fn of(mut figures: Vec<f64>) -> Self {
         figures.sort_unstable_by(f64::total_cmp);
         let last = figures.len() - 1;
         let median = f64::midpoint(figures[last / 2], figures[last.div_ceil(2)]);
@@ -24,7 +24,7 @@ impl Spread {
         }
     }
 
-    pub(super) fn map(self, change: impl Fn(f64) -> f64) -> Self {
+    pub(crate) fn map(self, change: impl Fn(f64) -> f64) -> Self {
         let Spread {
             least,
             median,
@@ -37,7 +37,7 @@ impl Spread {
         }
     }
 
-    pub(super) fn to_json(self) -> Value {
+    pub(crate) fn to_json(self) -> Value {
         json!({ "least": self.least, "median": self.median, "greatest": self.greatest })
     }
 }
