@@ -7,6 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use leasehold::{Client, Lock};
+use leasehold_testbed::Server;
 use tokio::time::{Instant, sleep};
 
 use crate::Failure;
@@ -15,39 +16,39 @@ use crate::options::Options;
 use crate::report::{Report, count};
 
 const KEY: &str = "bench:far";
-/// There and back, in milliseconds.
-const DISTANCES: [u64; 3] = [1, 5, 20];
 const ROUNDS: usize = 100;
 /// How long each holds the lock when both want it all the time.
 const HOLD: Duration = Duration::from_millis(1);
 
-pub(crate) async fn run(options: &Options) -> Result<Report, Failure> {
-    let near = Client::connect(options.url()).await?;
-    let mut figures = Report::default();
-    for distance in DISTANCES {
-        let server = options.address().parse()?;
-        let away = Duration::from_millis(distance);
-        let line = line(server, away / 2)?;
-        let far = Client::connect(&format!("redis://{line}")).await?;
-        let (near, far) = (near.lock(KEY), far.lock(KEY));
-        let mut wakes = Vec::new();
-        for round in 0..ROUNDS + ROUNDS / 10 {
-            // The far client must have asked, listened and asked again before the lock is free.
-            let wake = hand_over(&near, &far, options.hold + 4 * away).await?;
-            // The first ones warm up.
-            wakes.extend((round >= ROUNDS / 10).then_some(wake));
-        }
-        figures.put_latencies_of(&format!("wake_{distance}ms_"), wakes);
-
-        let end = Instant::now() + options.measured;
-        let (of_near, of_far) = tokio::join!(turns(&near, end), turns(&far, end));
-        let (of_near, of_far) = (of_near?, of_far?);
-        figures.put(&format!("turns_near_{distance}ms"), of_near);
-        figures.put(&format!("turns_far_{distance}ms"), of_far);
-        let share = count(of_far) / count(of_near + of_far).max(1.0);
-        figures.put(&format!("share_far_{distance}ms"), share);
+/// At a distance of so many milliseconds, there and back.
+pub(crate) async fn measure(options: &Options, distance_ms: usize) -> Result<Report, Failure> {
+    let own = options.url.is_none().then(Server::start);
+    let server = match &own {
+        Some(server) => server.address(),
+        None => options.address().parse()?,
+    };
+    let away = Duration::from_millis(distance_ms.try_into()?);
+    let line = line(server, away / 2)?;
+    let near = Client::connect(&format!("redis://{server}")).await?;
+    let far = Client::connect(&format!("redis://{line}")).await?;
+    let (near, far) = (near.lock(KEY), far.lock(KEY));
+    let mut wakes = Vec::new();
+    for round in 0..ROUNDS + ROUNDS / 10 {
+        // The far client must have asked, listened and asked again before the lock is free.
+        let wake = hand_over(&near, &far, options.hold + 4 * away).await?;
+        // The first ones warm up.
+        wakes.extend((round >= ROUNDS / 10).then_some(wake));
     }
-    figures.put("errors", 0);
+    let mut figures = Report::default();
+    figures.put_latencies_of("wake_", wakes);
+
+    let end = Instant::now() + options.measured;
+    let (of_near, of_far) = tokio::join!(turns(&near, end), turns(&far, end));
+    let (of_near, of_far) = (count(of_near?), count(of_far?));
+    let seconds = options.measured.as_secs_f64().max(1e-9);
+    figures.put("turns_near_per_s", of_near / seconds);
+    figures.put("turns_far_per_s", of_far / seconds);
+    figures.put("share_far", of_far / (of_near + of_far).max(1.0));
     Ok(figures)
 }
 

@@ -86,6 +86,14 @@ impl Watch {
         self.stopped.load(Ordering::SeqCst)
     }
 
+    /// Then the tasks stop.
+    async fn measure_for(&self, span: Duration) {
+        self.measuring.store(true, Ordering::SeqCst);
+        sleep(span).await;
+        self.measuring.store(false, Ordering::SeqCst);
+        self.stopped.store(true, Ordering::SeqCst);
+    }
+
     #[expect(
         clippy::print_stderr,
         reason = "the first error is shown, the others are counted"
@@ -175,6 +183,26 @@ async fn turns(
     latencies
 }
 
+/// A task for each of these locks; what each pair took while it was measured. A pair that fails is an error.
+pub(crate) async fn pairs_of(
+    locks: impl Iterator<Item = Lock>,
+    options: &Options,
+) -> Result<Vec<Duration>, Failure> {
+    let watch = Arc::new(Watch::default());
+    let mut running = JoinSet::new();
+    for lock in locks {
+        running.spawn(pairs(lock, watch.clone()));
+    }
+    sleep(options.warmup).await;
+    watch.measure_for(options.measured).await;
+    let tasks = timeout_at(Instant::now() + GRACE, running.join_all()).await;
+    let tasks = tasks.map_err(|_| "a task is stuck")?;
+    match watch.errors.load(Ordering::SeqCst) {
+        0 => Ok(tasks.concat()),
+        errors => Err(format!("{errors} pairs failed").into()),
+    }
+}
+
 /// Lets the tasks warm up, measures, stops them and adds up what they did.
 async fn measure(
     options: &Options,
@@ -183,10 +211,7 @@ async fn measure(
 ) -> Result<Report, Failure> {
     sleep(options.warmup).await;
     let begin = Sample::take(&options.addresses()).await?;
-    watch.measuring.store(true, Ordering::SeqCst);
-    sleep(options.measured).await;
-    watch.measuring.store(false, Ordering::SeqCst);
-    watch.stopped.store(true, Ordering::SeqCst);
+    watch.measure_for(options.measured).await;
     let end = Sample::take(&options.addresses()).await?;
 
     let mut latencies = Vec::new();
@@ -209,14 +234,17 @@ async fn measure(
 }
 
 /// Two processes that are started one after the other begin together.
+async fn wait_for_start(start_at: Option<u64>) {
+    let start = Duration::from_millis(start_at.unwrap_or(0));
+    sleep(start.saturating_sub(unix_time())).await;
+}
+
 #[expect(
     clippy::disallowed_methods,
-    reason = "processes agree on a moment of the wall clock"
+    reason = "processes compare moments by the wall clock"
 )]
-async fn wait_for_start(start_at: Option<u64>) {
-    let now = SystemTime::now()
+pub(crate) fn unix_time() -> Duration {
+    SystemTime::now()
         .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    let start = Duration::from_millis(start_at.unwrap_or(0));
-    sleep(start.saturating_sub(now)).await;
+        .unwrap_or_default()
 }

@@ -17,20 +17,26 @@
 //! | S7 | `--n` tasks wait for `--n` held keys, then all are released | until all have theirs |
 //! | S9 | S2 against clusters of 1, 2 and 3 masters, in turns | the rate, and what bounds it |
 //! | S10 | a client near the server and one 1, 5 and 20 ms away share a lock | waking the far one, and its share of the turns |
+//! | S11 | names are held and waited for, and processes lock and unlock: more and more of them | commands, bytes, CPU, memory, latency |
 //!
 //! | option | default | meaning |
 //! | --- | --- | --- |
 //! | `--warmup`, `--seconds` | 3, 5 | how long it runs before and while it is measured |
 //! | `--rounds`, `--hold-ms` | 300, 5 | S5: how often, and how long the lock is held |
 //! | `--rounds`, `--docs` | 5, none | S9: how often, and the folder of the pages that get its table and its plot |
+//! | `--rounds`, `--docs` | 3, none | S10, S11: the same |
+//! | `--max` | 100000 | S11: the greatest number of names and waiters; of processes there are at most 64 |
+//! | `--table` | all | S11: one of held, one-name, names, processes |
+//! | `--lease` | 6 | S11: seconds, of the names held |
 //! | `--threads` | one per core | worker threads; 1 is a runtime on the calling thread |
 //! | `--start-at` | now | Unix time in ms at which S1 to S4 begin |
 //! | `--verify` | false | S3, S4: mutual exclusion is checked in Redis as well |
 //! | `--described` | false | S1, S2: every hold says who holds it |
-//! | `--url` | `redis://127.0.0.1:7399` | S2, S9: also of a cluster, with all its masters; S9 starts its own without it |
+//! | `--url` | `redis://127.0.0.1:7399` | S2, S9: also of a cluster, with all its masters. S9 and S10 start their own without it, S11 always |
 //! | `--peer`, `--proc` | ours, none | copied into the output |
 
 mod far;
+mod growth;
 mod handover;
 mod loops;
 mod machine;
@@ -42,6 +48,7 @@ mod report;
 mod scaling;
 mod server;
 mod spread;
+mod study;
 mod table;
 use std::process::ExitCode;
 
@@ -96,7 +103,8 @@ async fn run(options: &Options) -> Result<Report, Failure> {
         "S6" => many::held(options).await,
         "S7" => many::awaited(options).await,
         "S9" => scaling::run(options).await,
-        "S10" => far::run(options).await,
+        "S10" => growth::distance(options).await,
+        "S11" => growth::run(options).await,
         other => Err(format!("scenario {other} is not supported").into()),
     }
 }

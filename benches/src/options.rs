@@ -1,6 +1,7 @@
 //! The command line: pairs of `--name value`, of which the last one counts.
 
 use std::collections::HashMap;
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
@@ -27,7 +28,17 @@ pub(crate) struct Options {
     pub(crate) verify: bool,
     pub(crate) described: bool,
     pub(crate) fenced: bool,
-    /// The folder of the pages that S9 writes its results into.
+    /// The greatest size of S11; `None`: its default.
+    pub(crate) max: Option<NonZeroUsize>,
+    /// The one of S11's tables that is measured; `None`: all of them.
+    pub(crate) table: Option<String>,
+    /// What a client of S11 does. The program that starts it says so.
+    pub(crate) part: Option<String>,
+    /// Over how many names the tasks of such a client are spread; `None`: each has its own.
+    pub(crate) names: Option<NonZeroUsize>,
+    /// S11: of the names held.
+    pub(crate) lease: Option<Duration>,
+    /// The folder of the pages that S9 to S11 write their results into.
     pub(crate) docs: Option<PathBuf>,
 }
 
@@ -55,6 +66,14 @@ impl Options {
             verify: given.or("verify", false)?,
             described: given.or("described", false)?,
             fenced: given.or("fenced", false)?,
+            max: given.get("max")?,
+            table: given.get("table")?,
+            part: given.get("part")?,
+            names: given.get("names")?,
+            lease: given
+                .get("lease")?
+                .map(Duration::try_from_secs_f64)
+                .transpose()?,
             docs: given.get("docs")?,
         })
     }
@@ -104,5 +123,40 @@ impl Given {
 
     fn or<T: FromStr>(&self, name: &str, default: T) -> Result<T, Failure> {
         Ok(self.get(name)?.unwrap_or(default))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::Options;
+
+    fn parse(line: &str) -> Result<Options, String> {
+        let words = line.split_whitespace().map(str::to_owned);
+        Options::parse(words).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn the_last_value_of_an_option_counts() {
+        let options = parse("--scenario S11 --lease 3 --max 10 --max 1000").expect("valid");
+        assert_eq!(options.max.map(usize::from), Some(1_000));
+        assert_eq!(options.lease, Some(Duration::from_secs(3)));
+        assert_eq!(options.table, None);
+    }
+
+    #[test]
+    fn a_bad_value_is_named_with_its_option() {
+        for (line, error) in [
+            ("--max 0", "--max cannot be 0"),
+            ("--max many", "--max cannot be many"),
+            ("--names -1", "--names cannot be -1"),
+            ("--max", "--max needs a value"),
+            ("max 1", "expected --name, got max"),
+        ] {
+            assert_eq!(parse(line).expect_err(line), error);
+        }
+        assert!(parse("--lease -1").is_err());
+        assert!(parse("--seconds -1").is_err());
     }
 }

@@ -24,6 +24,11 @@ impl Place {
         Ok(place)
     }
 
+    /// The one of the page.
+    pub(crate) fn folder(&self) -> &Path {
+        self.page.parent().unwrap_or(Path::new("."))
+    }
+
     pub(crate) fn fill(&self, text: &str) -> Result<(), Failure> {
         Ok(fs::write(&self.page, self.filled(text)?)?)
     }

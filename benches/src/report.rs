@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
+use crate::Failure;
 use crate::options::Options;
 
 #[derive(Debug, Default)]
@@ -21,8 +22,24 @@ impl Report {
         report
     }
 
+    /// The line that another process printed. A run that failed is an error.
+    pub(crate) fn parse(line: &str) -> Result<Report, Failure> {
+        let figures: Map<_, _> = serde_json::from_str(line)?;
+        match figures.get("failed") {
+            Some(failed) => Err(format!("a client failed: {failed}").into()),
+            None => Ok(Report(figures)),
+        }
+    }
+
     pub(crate) fn put(&mut self, name: &str, value: impl Into<Value>) {
         self.0.insert(name.to_owned(), value.into());
+    }
+
+    /// The same, with names that begin so.
+    pub(crate) fn extend_as(&mut self, prefix: &str, other: Report) {
+        let named = other.0.into_iter();
+        self.0
+            .extend(named.map(|(name, value)| (format!("{prefix}{name}"), value)));
     }
 
     pub(crate) fn extend(&mut self, other: Report) {
@@ -32,6 +49,25 @@ impl Report {
     /// A figure that was put.
     pub(crate) fn number(&self, name: &str) -> Option<f64> {
         self.0.get(name)?.as_f64()
+    }
+
+    /// A list of seconds that was put.
+    pub(crate) fn durations(&self, name: &str) -> Result<Vec<Duration>, Failure> {
+        let missing = || format!("no {name} in a report");
+        let list = self.0.get(name).and_then(Value::as_array);
+        let seconds = list.ok_or_else(missing)?.iter().map(Value::as_f64);
+        let seconds: Option<Vec<_>> = seconds.collect();
+        let seconds = seconds.ok_or_else(missing)?;
+        Ok(seconds.into_iter().map(Duration::from_secs_f64).collect())
+    }
+
+    /// All figures that were put.
+    pub(crate) fn numbers(&self) -> impl Iterator<Item = (&str, f64)> {
+        let of = |(name, value): (_, &Value)| Some((name, value.as_f64()?));
+        self.0
+            .iter()
+            .map(|(name, value)| (name.as_str(), value))
+            .filter_map(of)
     }
 
     /// How many operations there were in how long.

@@ -45,7 +45,7 @@ pub(crate) fn grouped(number: u64) -> String {
     reason = "a figure is not negative, and far below 2^64"
 )]
 pub(crate) fn rounded(figure: f64) -> String {
-    let digits = if figure < 1.0 { 3 } else { 2 };
+    let digits = if figure < 0.9995 { 3 } else { 2 };
     match figure.abs() {
         0.0 => "0".to_owned(),
         few if few < 10.0 => format!("{figure:.digits$}"),
@@ -88,6 +88,7 @@ mod tests {
         for (figure, text) in [
             (0.0, "0"),
             (0.0123, "0.012"),
+            (0.9999, "1.00"),
             (1.2345, "1.23"),
             (12.345, "12.3"),
             (123.45, "123"),
