@@ -27,7 +27,7 @@
 //! | `--rounds`, `--docs` | 3, none | S10, S11: the same |
 //! | `--max` | 100000 | S11: the greatest number of names and waiters; of processes there are at most 64 |
 //! | `--table` | all | S11: one of held, one-name, names, processes |
-//! | `--lease` | 6 | S11: seconds, of the names held |
+//! | `--lease` | 30 | S11: seconds, of the names held |
 //! | `--threads` | one per core | worker threads; 1 is a runtime on the calling thread |
 //! | `--start-at` | now | Unix time in ms at which S1 to S4 begin |
 //! | `--verify` | false | S3, S4: mutual exclusion is checked in Redis as well |
