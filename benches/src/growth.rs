@@ -9,6 +9,8 @@ mod process;
 mod studies;
 mod waiting;
 
+use std::ops::RangeInclusive;
+
 use leasehold_testbed::Server;
 
 use crate::options::Options;
@@ -72,13 +74,15 @@ fn subjects(table: Option<&str>) -> Result<Vec<Subject>, Failure> {
 }
 
 async fn study(options: &Options, subjects: &[Subject]) -> Result<Report, Failure> {
-    let places = subjects
-        .iter()
-        .map(|subject| subject.study().place(options))
-        .collect::<Result<Vec<_>, _>>()?;
+    let max = options.max.map_or(MAX, usize::from);
+    // All that may be wrong with the options is found before anything is measured.
+    let mut plan = Vec::new();
+    for subject in subjects {
+        let sizes = subject.sizes(options.min..=max)?;
+        plan.push((*subject, sizes, subject.study().place(options)?));
+    }
     let mut figures = Report::default();
-    for (subject, place) in subjects.iter().zip(places) {
-        let sizes = subject.sizes(options.max.map_or(MAX, usize::from));
+    for (subject, sizes, place) in plan {
         let mut reports: Vec<Vec<Report>> = sizes.iter().map(|_| Vec::new()).collect();
         for _ in 0..rounds(options) {
             for (size, reports) in sizes.iter().zip(&mut reports) {
@@ -110,12 +114,21 @@ impl Subject {
         }
     }
 
-    fn sizes(self, max: usize) -> Vec<usize> {
-        match self {
+    fn sizes(self, within: RangeInclusive<usize>) -> Result<Vec<usize>, Failure> {
+        let (min, max) = (*within.start(), *within.end());
+        let mut sizes = match self {
             Subject::Held | Subject::OneName | Subject::Names => powers(10, max),
             Subject::Processes => powers(2, max.min(PROCESSES_MAX)),
-            Subject::Distance => DISTANCES_MS.to_vec(),
+            Subject::Distance => return Ok(DISTANCES_MS.to_vec()),
+        };
+        sizes.retain(|size| *size >= min);
+        if sizes.is_empty() {
+            let name = self.study().name;
+            return Err(
+                format!("{name} has no size from {min} to {max}: see --min and --max").into(),
+            );
         }
+        Ok(sizes)
     }
 
     async fn measure(self, options: &Options, size: usize) -> Result<Report, Failure> {
@@ -159,7 +172,10 @@ mod tests {
         assert_eq!(powers(10, 100_000).len(), 6);
         assert_eq!(powers(10, 999), [1, 10, 100]);
         assert_eq!(powers(2, 64), [1, 2, 4, 8, 16, 32, 64]);
-        assert_eq!(Subject::Processes.sizes(1_000_000).last(), Some(&64));
+        let processes = Subject::Processes.sizes(16..=1_000_000).expect("some");
+        assert_eq!(processes, [16, 32, 64]);
+        let error = Subject::Held.sizes(11..=99).expect_err("none").to_string();
+        assert_eq!(error, "held has no size from 11 to 99: see --min and --max");
         assert_eq!(powers(10, usize::MAX).first(), Some(&1));
     }
 

@@ -25,7 +25,7 @@
 //! | `--rounds`, `--hold-ms` | 300, 5 | S5: how often, and how long the lock is held |
 //! | `--rounds`, `--docs` | 5, none | S9: how often, and the folder of the pages that get its table and its plot |
 //! | `--rounds`, `--docs` | 3, none | S10, S11: the same |
-//! | `--max` | 100000 | S11: the greatest number of names and waiters; of processes there are at most 64 |
+//! | `--min`, `--max` | 1, 100000 | S11: the least and the greatest size; there are at most 64 processes |
 //! | `--table` | all | S11: one of held, one-name, names, processes |
 //! | `--lease` | 30 | S11: seconds, of the names held |
 //! | `--threads` | one per core | worker threads; 1 is a runtime on the calling thread |

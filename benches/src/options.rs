@@ -28,6 +28,8 @@ pub(crate) struct Options {
     pub(crate) verify: bool,
     pub(crate) described: bool,
     pub(crate) fenced: bool,
+    /// The least size of S11.
+    pub(crate) min: usize,
     /// The greatest size of S11; `None`: its default.
     pub(crate) max: Option<NonZeroUsize>,
     /// The one of S11's tables that is measured; `None`: all of them.
@@ -66,6 +68,7 @@ impl Options {
             verify: given.or("verify", false)?,
             described: given.or("described", false)?,
             fenced: given.or("fenced", false)?,
+            min: given.or("min", 1)?,
             max: given.get("max")?,
             table: given.get("table")?,
             part: given.get("part")?,
