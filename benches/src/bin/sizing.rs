@@ -43,6 +43,8 @@ struct Counts {
     in_scripts: u64,
     received: u64,
     sent: u64,
+    /// The reply with these counts. The server counts it only after it has written them.
+    reply: u64,
     cpu: f64,
 }
 
@@ -66,6 +68,7 @@ fn counts(outside: &mut Outside) -> Result<Counts, Failure> {
         in_scripts: total - calls,
         received: number("total_net_input_bytes")?.parse()?,
         sent: number("total_net_output_bytes")?.parse()?,
+        reply: u64::try_from(info.len())?,
         cpu: number("used_cpu_user")?.parse::<f64>()? + number("used_cpu_sys")?.parse::<f64>()?,
     })
 }
@@ -85,7 +88,7 @@ async fn row(what: &str, server: &Server) -> Result<String, Failure> {
         each(after.calls, before.calls),
         each(after.in_scripts, before.in_scripts),
         each(after.received, before.received),
-        each(after.sent, before.sent),
+        each(after.sent, before.sent + before.reply),
         (after.cpu - before.cpu) * 1000.0 / span,
     ))
 }
