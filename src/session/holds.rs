@@ -99,6 +99,13 @@ impl Holds {
         self.queues.vacate(hold, 0);
     }
 
+    /// The field of a hold is gone. By now, another hold of this client may have it, by hand-over.
+    pub(super) fn lose_field_of(&self, hold: &Arc<Hold>) {
+        let heir = self.queues.holder(&hold.resource.queue_name);
+        let heir = heir.filter(|heir| heir.field == hold.field);
+        self.lose(heir.as_ref().unwrap_or(hold), LossReason::Gone);
+    }
+
     /// Repairs a queue that waits for a hold that is over (QUEUE-4).
     pub(super) fn end_stale(&self, hold: &Arc<Hold>) {
         if let Some(reason) = hold.loss() {

@@ -7,7 +7,7 @@ use leasehold::settings::LocalHandover;
 use leasehold::test_util::{Delay, Faults, LinkControl};
 use leasehold::{Client, EmbeddedRedis, Ended, Lease, LockGuard, LossReason};
 use leasehold_testbed::{Bed, connected, eventually, ms, release, waiting};
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 /// How long after a connection broke the server runs the calls that were in flight.
 pub(crate) const LATE: Duration = ms(12_000);
@@ -398,7 +398,7 @@ async fn a_hold_with_calls_that_are_not_settled_is_not_handed_over() {
             "settled" => guard.reenter().await.unwrap().unlock().await.unwrap(),
             _ => {
                 link.mute();
-                let again = tokio::time::timeout(ms(20), guard.reenter()).await;
+                let again = timeout(ms(20), guard.reenter()).await;
                 assert!(again.is_err(), "no answer");
             }
         }
@@ -449,10 +449,8 @@ async fn a_renewal_after_the_release_keeps_no_lock_beyond_its_moment() {
     assert!(testbed.redis.dump().is_empty());
 }
 
-/// The hold that the renewal is for has ended, and the next hold of its field was left to its
-/// expiry. That hold was due for a renewal too, which comes later and makes up for both.
-#[tokio::test(start_paused = true)]
-async fn a_renewal_of_the_hold_before_keeps_no_lock_beyond_its_moment() {
+/// A hold whose renewal is on its way.
+async fn held_under_a_renewal(request: Duration) -> (Testbed, LockGuard) {
     let mut testbed = Testbed::new(0);
     let streak = LocalHandover::Streak {
         count: 9,
@@ -463,20 +461,46 @@ async fn a_renewal_of_the_hold_before_keeps_no_lock_beyond_its_moment() {
     let builder = builder.safety_poll(ms(60_000));
     testbed.client = builder.connect().await.unwrap();
     testbed.link = testbed.redis.links().pop().unwrap();
-    let (begin, span) = (Instant::now(), ms(1000));
-    let lock = testbed.client.lock("x");
-    let first = lock.lock().await.unwrap();
-    let next = testbed.client.lock("x");
-    let second = tokio::spawn(async move { next.lock().await.unwrap() });
-    waiting(&testbed.client, 1).await;
+    let begin = Instant::now();
+    let guard = testbed.client.lock("x").lock().await.unwrap();
     sleep_until(begin + ms(9_500)).await;
-    testbed.slow(ms(500));
+    testbed.slow(request);
     eventually("a renewal is on its way", async || {
         testbed.client.calls_under_way() == 1
     })
     .await;
     testbed.is_fast_again();
     assert!(!testbed.redis.scripts_run().contains_key("lock_renew"));
+    (testbed, guard)
+}
+
+/// The renewal was sent for the hold before, but what it finds is true of the field.
+#[tokio::test(start_paused = true)]
+async fn a_renewal_of_the_hold_before_finds_that_its_field_is_gone() {
+    let (testbed, first) = held_under_a_renewal(ms(50)).await;
+    let owner = first.owner().to_owned();
+    let lock = testbed.client.lock("x");
+    let mut unpolled = Box::pin(lock.lock());
+    assert!(timeout(ms(1), unpolled.as_mut()).await.is_err(), "held");
+    let last = testbed.client.lock("x");
+    let last = tokio::spawn(async move { last.lock().await.unwrap() });
+    waiting(&testbed.client, 2).await;
+    drop(testbed.redis.command(&["DEL", "x"]));
+    first.unlock().await.unwrap();
+    // The next waiter has it by now, and is passed over.
+    let last = last.await.unwrap();
+    assert_ne!(last.owner(), owner, "what is gone was handed over");
+}
+
+/// The hold that the renewal is for has ended, and the next hold of its field was left to its
+/// expiry. That hold was due for a renewal too, which comes later and makes up for both.
+#[tokio::test(start_paused = true)]
+async fn a_renewal_of_the_hold_before_keeps_no_lock_beyond_its_moment() {
+    let span = ms(1000);
+    let (testbed, first) = held_under_a_renewal(ms(500)).await;
+    let (lock, next) = (testbed.client.lock("x"), testbed.client.lock("x"));
+    let second = tokio::spawn(async move { next.lock().await.unwrap() });
+    waiting(&testbed.client, 1).await;
     let owner = first.owner().to_owned();
     first.unlock().await.unwrap();
     let second = second.await.unwrap();

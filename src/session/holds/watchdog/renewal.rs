@@ -104,7 +104,7 @@ pub(super) async fn renew(holds: &Holds, batch: Vec<ToRenew>) -> bool {
                     there.push(of);
                 } else {
                     // A missing hold is lost, however many servers have a copy of that.
-                    holds.lose(&of.hold, LossReason::Gone);
+                    holds.lose_field_of(&of.hold);
                 }
             }
             confirm(holds, there, (sent, limit), before).await;
