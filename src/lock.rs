@@ -198,15 +198,18 @@ impl<G: Guard> Lock<G> {
         }))
     }
 
-    async fn take(&self, mut options: Options) -> Result<G, Error> {
-        let around = section::holds();
-        if !around.is_empty() {
-            options.shown = options.shown.iter().cloned().chain(around).collect();
+    #[expect(
+        clippy::manual_async_fn,
+        reason = "the future of an `async fn` would keep space for the options twice"
+    )]
+    fn take(&self, mut options: Options) -> impl Future<Output = Result<G, Error>> + Send {
+        async move {
+            options.shows(section::holds());
+            let guard = G::of(self.set.take(&options).await?)?;
+            // Only now: an acquisition that never reached its caller is released at once.
+            guard.as_ref().given_to_caller();
+            Ok(guard)
         }
-        let guard = G::of(self.set.take(options).await?)?;
-        // Only now: an acquisition that never reached its caller is released at once.
-        guard.as_ref().given_to_caller();
-        Ok(guard)
     }
 
     /// Whether one of `holds` belongs to this lock or to one of its members.
@@ -238,13 +241,13 @@ impl LockSet {
         }
     }
 
-    async fn take(&self, options: Options) -> Result<LockGuard, Error> {
+    async fn take(&self, options: &Options) -> Result<LockGuard, Error> {
         match self {
             LockSet::Single(single) => {
-                let request = single.request(&options)?;
-                acquire(&single.handle, request).await.map(LockGuard::new)
+                let taken = acquire(&single.handle, single.request(options)?);
+                taken.await.map(LockGuard::new)
             }
-            LockSet::Multi(multi) => multi.clone().attended(options).await,
+            LockSet::Multi(multi) => multi.clone().attended(options.clone()).await,
         }
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! `docs/acquisition.md` has the states and transitions.
 
+mod ask;
 mod latch_wait;
 mod pause;
 mod reenter;
@@ -17,7 +18,7 @@ use super::hold::Hold;
 use super::hold_share::HoldShare;
 use super::local_queue::{Waiter, WaiterSignal, Yield, Yielded};
 use super::proofs::OwnerRelation;
-use super::request::Request;
+use super::request::{OutageRetry, Request};
 use super::retry_delay::RetryDelay;
 use super::subscriptions::Listener;
 use super::wait::Wait;
@@ -25,8 +26,8 @@ use super::{Handle, sleep_until_some};
 use crate::error::Error;
 use crate::protocol::kind::Kind;
 use crate::stats::count;
-use crate::transport::CallError;
 
+use ask::ask_aside;
 use pause::Pause;
 
 pub(crate) use latch_wait::wait_open;
@@ -71,7 +72,8 @@ async fn take(handle: &Arc<Handle>, request: &Request) -> Result<HoldShare, Erro
         let relation = request.relation();
         let unrelated = matches!(relation, OwnerRelation::Unrelated);
         match relation {
-            OwnerRelation::Nested(hold) => match raise(handle, request, &hold).await? {
+            // Boxed as `ask_aside` is, because otherwise every waiter would keep space for them.
+            OwnerRelation::Nested(hold) => match Box::pin(raise(handle, request, &hold)).await? {
                 Some(share) => return Ok(share),
                 None => continue,
             },
@@ -81,7 +83,7 @@ async fn take(handle: &Arc<Handle>, request: &Request) -> Result<HoldShare, Erro
                     how,
                 });
             }
-            OwnerRelation::Concurrent => match ask_aside(handle, request).await? {
+            OwnerRelation::Concurrent => match Box::pin(ask_aside(handle, request)).await? {
                 Some(share) => return Ok(share),
                 // The owner's hold has just been lost, so the request queues like any other.
                 None if request.wait != Wait::Once => {}
@@ -91,7 +93,7 @@ async fn take(handle: &Arc<Handle>, request: &Request) -> Result<HoldShare, Erro
         }
         if request.wait == Wait::Once && holds.queues.is_occupied(&request.resource) {
             if !request.lets_others_first(&holds.queues)
-                && let Some(share) = ask_aside(handle, request).await?
+                && let Some(share) = Box::pin(ask_aside(handle, request)).await?
             {
                 return Ok(share);
             }
@@ -112,35 +114,6 @@ async fn take(handle: &Arc<Handle>, request: &Request) -> Result<HoldShare, Erro
         match slot.acquire().await? {
             Outcome::Granted(share) => return Ok(share),
             Outcome::Again | Outcome::Open => {}
-        }
-    }
-}
-
-/// Asks once without queueing; `None` if the lock is held. Used for a wait of zero, which neither
-/// queues nor overtakes a queue in Redis, and for an owner that already holds the resource, which
-/// never queues behind waiters for it.
-pub(super) async fn ask_aside(
-    handle: &Arc<Handle>,
-    request: &Request,
-) -> Result<Option<HoldShare>, Error> {
-    let holds = handle.holds();
-    let mut retry = Request::retry();
-    let mut attempt = Attempt::new(holds, request);
-    loop {
-        match attempt.ask(request.limit(&holds.calls)).await {
-            Ok(Answer::Granted(hold)) => {
-                let share = HoldShare::granted(handle, request, &hold);
-                holds.lose_if_closed(&hold);
-                let Some(share) = share.unless_moved() else {
-                    attempt = Attempt::new(holds, request);
-                    continue;
-                };
-                count(&holds.calls.counters.acquired_at_once);
-                return Ok(Some(share));
-            }
-            Ok(Answer::HeldFor(_) | Answer::Open) => return Ok(None),
-            Ok(Answer::Never(error)) => return Err(error),
-            Err(error) => request.ride_out(&holds.calls, &mut retry, error).await?,
         }
     }
 }
@@ -244,7 +217,7 @@ impl<'a> QueueSlot<'a> {
     async fn too_late(&self) -> Result<Outcome, Error> {
         let (holds, request) = (self.handle.holds(), self.request);
         if request.resource.kind == Kind::Latch {
-            return self.ask_past_the_contender().await;
+            return Box::pin(self.ask_past_the_contender()).await;
         }
         // The contender has asked on behalf of all local waiters.
         if holds.queues.met_no_expiry(&request.resource) {
@@ -260,7 +233,7 @@ impl<'a> QueueSlot<'a> {
         let mut attempt = Attempt::new(self.handle.holds(), self.request).waiting(&waiter);
         let outcome = self.ask_until_over(&mut attempt, yielding).await;
         if matches!(outcome, Err(Error::Timeout { .. })) {
-            attempt.leave().await;
+            Box::pin(attempt.leave()).await;
         }
         outcome
     }
@@ -272,12 +245,12 @@ impl<'a> QueueSlot<'a> {
     ) -> Result<Outcome, Error> {
         let (holds, request) = (self.handle.holds(), self.request);
         let (calls, kind) = (&holds.calls, request.resource.kind);
-        let mut retry = Request::retry();
+        let mut retry = OutageRetry::default();
         let mut delay = RetryDelay::new(calls, kind, &request.settings.own());
         let (mut listener, mut woken, mut yielded) = (None, false, Yielded::Not);
         let channel = attempt.channel();
         if delay.listens() && (yielding.is_some() || self.listens_first(&channel)) {
-            listener = self.listen(&mut retry, channel, None).await?;
+            listener = Box::pin(self.listen(&mut retry, channel, None)).await?;
         }
         if let Some(yielding) = &mut yielding {
             listener.iter_mut().for_each(Listener::waits);
@@ -291,15 +264,13 @@ impl<'a> QueueSlot<'a> {
             // show, and forgetting it would leave this waiter asleep.
             self.waiter.forget_wakes();
             let asked_at = Instant::now();
-            let left = match self.ask(attempt).await {
-                Ok(Answer::HeldFor(left)) => left,
-                Ok(Answer::Granted(hold)) => return Ok(self.granted(&hold, yielded)),
-                Ok(Answer::Open) => return Ok(self.opened(asked_at)),
-                Ok(Answer::Never(error)) => return Err(error),
-                Err(error) => {
-                    request.ride_out(calls, &mut retry, error).await?;
-                    continue;
-                }
+            // Boxed, because otherwise the waiter would keep space for it while it sleeps.
+            let left = match Box::pin(self.ask(attempt, &mut retry)).await? {
+                Some(Answer::HeldFor(left)) => left,
+                Some(Answer::Granted(hold)) => return Ok(self.granted(&hold, yielded)),
+                Some(Answer::Open) => return Ok(self.opened(asked_at)),
+                Some(Answer::Never(error)) => return Err(error),
+                None => continue,
             };
             yielded = Yielded::ForOthers;
             if woken {
@@ -311,7 +282,7 @@ impl<'a> QueueSlot<'a> {
             let channel = attempt.channel();
             let heard = |listener: &Listener<'_>| *listener.channel() == channel;
             if delay.listens() && !listener.as_ref().is_some_and(heard) {
-                listener = self.listen(&mut retry, channel, Some(asked_at)).await?;
+                listener = Box::pin(self.listen(&mut retry, channel, Some(asked_at))).await?;
                 delay.polls_if_needed(calls, kind, &request.settings.own());
                 // Check, listen, check again: a release between the check and the subscription was
                 // not heard.
@@ -330,26 +301,6 @@ impl<'a> QueueSlot<'a> {
                 Pause::LookAgain => return Ok(Outcome::Again),
             }
         }
-    }
-
-    /// True if it will wait, or the channel is subscribed anyway: then no release is missed, and one question is enough.
-    fn listens_first(&self, channel: &str) -> bool {
-        let (holds, request) = (self.handle.holds(), self.request);
-        let is_warm = request.wait != Wait::Once && holds.subscriptions.is_subscribed(channel);
-        is_warm || holds.queues.is_crowded(&request.resource)
-    }
-
-    /// Asks Redis once, unless a message has said that the lock was granted. Does not let others go first while an earlier
-    /// call may have been granted.
-    async fn ask(&self, attempt: &mut Attempt<'_>) -> Result<Answer, CallError> {
-        let (holds, request) = (self.handle.holds(), self.request);
-        if let Some(hold) = attempt.told() {
-            return Ok(Answer::Granted(hold));
-        }
-        if !attempt.is_in_doubt() && request.lets_others_first(&holds.queues) {
-            return Ok(Answer::HeldFor(None));
-        }
-        attempt.ask(request.limit(&holds.calls)).await
     }
 
     fn opened(&mut self, asked_at: Instant) -> Outcome {

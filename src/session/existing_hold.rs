@@ -13,7 +13,7 @@ use super::hold_share::HoldShare;
 use super::holds::Holds;
 use super::holds::release::pending::PendingRelease;
 use super::holds::watchdog::Taken;
-use super::request::Request;
+use super::request::{OutageRetry, Request};
 use crate::error::Error;
 use crate::lease::LossReason;
 use crate::protocol::replies;
@@ -27,7 +27,7 @@ pub(super) async fn raise(
     hold: &Arc<Hold>,
 ) -> Result<Option<HoldShare>, Error> {
     let holds = handle.holds();
-    let mut retry = Request::retry();
+    let mut retry = OutageRetry::default();
     loop {
         let Some(guards) = hold.join(request.terms) else {
             return Ok(None);

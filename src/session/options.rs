@@ -49,6 +49,13 @@ impl Options {
         }
     }
 
+    /// Adds holds that outlive the acquisition.
+    pub(crate) fn shows(&mut self, holds: Vec<Arc<Hold>>) {
+        if !holds.is_empty() {
+            self.shown = self.shown.iter().cloned().chain(holds).collect();
+        }
+    }
+
     pub(crate) fn unlock_not_before(&self) -> Option<Duration> {
         self.ends.as_ref()?.unlock_not_before
     }

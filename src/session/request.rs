@@ -27,6 +27,17 @@ use crate::transport::CallError;
 const OUTAGE_PAUSE: Duration = Duration::from_millis(50);
 const OUTAGE_PAUSE_MAX: Duration = Duration::from_secs(1);
 
+/// The retries of an acquisition's calls during an outage. Boxed, because most waits see no outage.
+#[derive(Debug, Default)]
+pub(super) struct OutageRetry(Option<Box<Retry>>);
+
+impl OutageRetry {
+    fn begun(&mut self) -> &mut Retry {
+        let begin = || Box::new(Retry::growing(OUTAGE_PAUSE, OUTAGE_PAUSE_MAX));
+        self.0.get_or_insert_with(begin)
+    }
+}
+
 /// One acquisition whose arguments are checked.
 #[derive(Debug)]
 pub(crate) struct Request {
@@ -200,19 +211,17 @@ impl Request {
         Error::from_call(&self.resource.name, self.terms.first_lease(), error)
     }
 
-    /// The retries of this acquisition's calls during an outage.
-    pub(super) fn retry() -> Retry {
-        Retry::growing(OUTAGE_PAUSE, OUTAGE_PAUSE_MAX)
-    }
-
     /// Returns when a failed call may be repeated, or with the error if it may not.
     pub(super) async fn ride_out(
         &self,
         calls: &Calls,
-        retry: &mut Retry,
+        retry: &mut OutageRetry,
         error: CallError,
     ) -> Result<(), Error> {
-        let error = retry.failed(error).map_err(|error| self.failed(error))?;
+        let error = retry
+            .begun()
+            .failed(error)
+            .map_err(|error| self.failed(error))?;
         if self.is_over() {
             return Err(self.failed(error));
         }
@@ -222,7 +231,7 @@ impl Request {
         }
         tokio::select! {
             biased;
-            () = calls.outages.next().over_within(retry.next_pause()) => Ok(()),
+            () = calls.outages.next().over_within(retry.begun().next_pause()) => Ok(()),
             () = sleep_until_some(self.deadline()) => Err(self.failed(error)),
         }
     }

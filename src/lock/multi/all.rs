@@ -169,10 +169,11 @@ impl MultiLock {
             } else {
                 member_wait(options)
             };
-            let taking = Box::pin(self.members[at].set.take(Options {
+            let of_member = Options {
                 wait,
                 ..options.clone()
-            }));
+            };
+            let taking = Box::pin(self.members[at].set.take(&of_member));
             let taken = tokio::select! {
                 biased;
                 taken = taking => taken,

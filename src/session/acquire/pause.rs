@@ -9,7 +9,7 @@ use super::QueueSlot;
 use crate::error::Error;
 use crate::protocol::kind::Kind;
 use crate::session::local_queue::{SHORTEST, WaiterSignal, Yield, Yielded};
-use crate::session::retry::Retry;
+use crate::session::request::OutageRetry;
 use crate::session::sleep_until_some;
 use crate::session::subscriptions::Listener;
 use crate::transport::CallError;
@@ -58,7 +58,7 @@ impl<'a> QueueSlot<'a> {
     /// time to ask.
     pub(super) async fn listen(
         &self,
-        retry: &mut Retry,
+        retry: &mut OutageRetry,
         channel: Arc<str>,
         asked_at: Option<Instant>,
     ) -> Result<Option<Listener<'a>>, Error> {
@@ -95,36 +95,42 @@ impl<'a> QueueSlot<'a> {
     }
 
     /// Sleeps until it makes sense to ask again.
-    pub(super) async fn pause(
+    ///
+    /// Not an `async fn`, because its future would keep space for the arguments for as long as it
+    /// lives. Most waiters spend their time in it.
+    pub(super) fn pause(
         &self,
         asked_at: Instant,
         span: Option<Duration>,
-    ) -> Result<Pause, Error> {
-        let (holds, request) = (self.handle.holds(), self.request);
+    ) -> impl Future<Output = Result<Pause, Error>> {
         let timer = span.and_then(|span| Instant::now().checked_add(span));
-        self.waiter
-            .sleeps_until(timer.into_iter().chain(request.deadline()).min());
-        loop {
-            if self.waiter.take_wake() {
-                request.observer.is_woken();
-                return Ok(Pause::Ask { by_message: true });
-            }
-            if matches!(self.waiter.take_signal(), WaiterSignal::LookAgain) {
-                return Ok(Pause::LookAgain);
-            }
-            if holds.calls.life.is_closed() {
-                return Err(Error::Closed);
-            }
-            tokio::select! {
-                biased;
-                () = self.waiter.changed() => {}
-                () = sleep_until_some(timer) => return Ok(Pause::Ask { by_message: false }),
-                () = sleep_until_some(request.deadline()) => {
-                    // A message may have been lost: ask Redis once more.
-                    if !is_fresh(asked_at) {
-                        return Ok(Pause::Ask { by_message: false });
+        async move {
+            let (holds, request) = (self.handle.holds(), self.request);
+            // One timer for both, because a timer is large.
+            let until = timer.into_iter().chain(request.deadline()).min();
+            self.waiter.sleeps_until(until);
+            loop {
+                if self.waiter.take_wake() {
+                    request.observer.is_woken();
+                    return Ok(Pause::Ask { by_message: true });
+                }
+                if matches!(self.waiter.take_signal(), WaiterSignal::LookAgain) {
+                    return Ok(Pause::LookAgain);
+                }
+                if holds.calls.life.is_closed() {
+                    return Err(Error::Closed);
+                }
+                tokio::select! {
+                    biased;
+                    () = self.waiter.changed() => {}
+                    () = sleep_until_some(until) => {
+                        let asks = timer.is_some_and(|timer| timer <= Instant::now());
+                        // At the end of the wait, a message may have been lost: ask Redis once more.
+                        if asks || !is_fresh(asked_at) {
+                            return Ok(Pause::Ask { by_message: false });
+                        }
+                        return Err(request.timed_out(holds));
                     }
-                    return Err(request.timed_out(holds));
                 }
             }
         }

@@ -1,0 +1,72 @@
+//! Asks Redis: as the contender of a queue, or aside from it.
+
+use std::sync::Arc;
+
+use super::QueueSlot;
+use crate::error::Error;
+use crate::session::attempt::{Answer, Attempt};
+use crate::session::request::{OutageRetry, Request};
+use crate::session::wait::Wait;
+use crate::session::{Handle, HoldShare};
+use crate::stats::count;
+
+/// Asks once without queueing; `None` if the lock is held. Used for a wait of zero, which neither
+/// queues nor overtakes a queue in Redis, and for an owner that already holds the resource, which
+/// never queues behind waiters for it.
+pub(super) async fn ask_aside(
+    handle: &Arc<Handle>,
+    request: &Request,
+) -> Result<Option<HoldShare>, Error> {
+    let holds = handle.holds();
+    let mut retry = OutageRetry::default();
+    let mut attempt = Attempt::new(holds, request);
+    loop {
+        match attempt.ask(request.limit(&holds.calls)).await {
+            Ok(Answer::Granted(hold)) => {
+                let share = HoldShare::granted(handle, request, &hold);
+                holds.lose_if_closed(&hold);
+                let Some(share) = share.unless_moved() else {
+                    attempt = Attempt::new(holds, request);
+                    continue;
+                };
+                count(&holds.calls.counters.acquired_at_once);
+                return Ok(Some(share));
+            }
+            Ok(Answer::HeldFor(_) | Answer::Open) => return Ok(None),
+            Ok(Answer::Never(error)) => return Err(error),
+            Err(error) => request.ride_out(&holds.calls, &mut retry, error).await?,
+        }
+    }
+}
+
+impl QueueSlot<'_> {
+    /// True if it will wait, or the channel is subscribed anyway: then no release is missed, and one question is enough.
+    pub(super) fn listens_first(&self, channel: &str) -> bool {
+        let (holds, request) = (self.handle.holds(), self.request);
+        let is_warm = request.wait != Wait::Once && holds.subscriptions.is_subscribed(channel);
+        is_warm || holds.queues.is_crowded(&request.resource)
+    }
+
+    /// Asks Redis once, unless a message has said that the lock was granted. `None` after an outage: ask again. Does not
+    /// let others go first while an earlier call may have been granted.
+    pub(super) async fn ask(
+        &self,
+        attempt: &mut Attempt<'_>,
+        retry: &mut OutageRetry,
+    ) -> Result<Option<Answer>, Error> {
+        let (holds, request) = (self.handle.holds(), self.request);
+        if let Some(hold) = attempt.told() {
+            return Ok(Some(Answer::Granted(hold)));
+        }
+        if !attempt.is_in_doubt() && request.lets_others_first(&holds.queues) {
+            return Ok(Some(Answer::HeldFor(None)));
+        }
+        match attempt.ask(request.limit(&holds.calls)).await {
+            Ok(answer) => Ok(Some(answer)),
+            Err(error) => request
+                .ride_out(&holds.calls, retry, error)
+                .await
+                .map(|()| None),
+        }
+    }
+}
