@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-/// A version 4 UUID in its text form, as Redisson's ids are.
+/// A version 4 UUID, as Redisson's ids are.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct ClientId([u8; LENGTH]);
+pub(crate) struct ClientId(u64, u64);
 
 const LENGTH: usize = 36;
 
@@ -13,36 +13,32 @@ impl ClientId {
     /// the same id would share their locks.
     pub(crate) fn random() -> Self {
         let random = || getrandom::u64().expect("the system gives random numbers");
-        let (high, low) = (random(), random());
-        let text = format!(
-            "{:08x}-{:04x}-4{:03x}-{:04x}-{:012x}",
-            high >> 32,
-            high >> 16 & 0xffff,
-            high & 0xfff,
-            // The two bits of the variant.
-            low >> 48 & 0x3fff | 0x8000,
-            low & 0xffff_ffff_ffff,
-        );
+        // The version, and the two bits of the variant.
+        let (version, variant) = (0x4000, 0x8000_0000_0000_0000);
         ClientId(
-            text.into_bytes()
-                .try_into()
-                .expect("BUG: a UUID has this length"),
+            random() & !0xf000 | version,
+            random() & !0xc000_0000_0000_0000 | variant,
         )
     }
 
     /// The id as a number.
     pub(crate) fn as_u128(&self) -> u128 {
-        let digits = self
-            .0
-            .iter()
-            .filter_map(|letter| char::from(*letter).to_digit(16));
-        digits.fold(0, |number, digit| number << 4 | u128::from(digit))
+        u128::from(self.0) << 64 | u128::from(self.1)
     }
 }
 
 impl fmt::Display for ClientId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(str::from_utf8(&self.0).expect("BUG: a UUID is ASCII"))
+        let ClientId(high, low) = self;
+        write!(
+            f,
+            "{:08x}-{:04x}-{:04x}-{:04x}-{:012x}",
+            high >> 32,
+            high >> 16 & 0xffff,
+            high & 0xffff,
+            low >> 48,
+            low & 0xffff_ffff_ffff,
+        )
     }
 }
 

@@ -47,8 +47,9 @@ fn a_moment_is_read_within_the_call() {
         let (suspended, before) = (clock.suspended(), Instant::now());
         let now = clock.now();
         // Unless this machine is suspended in the middle.
-        assert!(now.0 <= Instant::now() + clock.suspended() + Duration::from_secs(1));
-        assert!(now.0 + Duration::from_secs(1) >= before + suspended);
+        let second = Duration::from_secs(1);
+        assert!(now <= Moment::of(Instant::now()) + clock.suspended() + second);
+        assert!(now + second >= Moment::of(before) + suspended);
         assert!(now >= last, "time does not go back");
         assert_eq!(
             clock.suspended(),

@@ -19,6 +19,7 @@
 //!
 //! `state` is locked alone, and never across an await.
 
+mod changes;
 mod deadline;
 mod doubt;
 mod guards;
@@ -39,7 +40,7 @@ use super::calls::reclaim::Trust;
 use super::holds::release::under_way::ReleaseUnderWay;
 use crate::client_id::ClientId;
 use crate::clock::{Clock, Moment};
-use crate::lease::{Ended, HoldState, LossReason};
+use crate::lease::{HoldState, LossReason};
 use crate::protocol::resource::Resource;
 use crate::sync::{Mutex, Notify};
 use crate::telemetry::history::OfHold;
@@ -66,16 +67,12 @@ pub(crate) struct Hold {
     token: OnceLock<i64>,
     clock: Clock,
     state: Mutex<State>,
-    /// Set while the hold is leaving. Nobody else is given the field until then.
-    under_way: Mutex<Option<ReleaseUnderWay>>,
-    changed: Notify,
     observer: Holding,
     history: OfHold,
-    description: OnceLock<Description>,
+    /// Boxed, because most holds have none.
+    description: OnceLock<Box<Description>>,
     /// The field was handed over by a hold that had a description.
     follows_described: bool,
-    /// Who got the first guard.
-    taken_by: OnceLock<Caller>,
 }
 
 #[derive(Debug)]
@@ -87,6 +84,12 @@ struct State {
     linger: Linger,
     /// The hold's key in the watchdog's table.
     due: Option<Instant>,
+    /// Set while the hold is leaving. Nobody else is given the field until then.
+    under_way: Option<Box<ReleaseUnderWay>>,
+    /// Who got the first guard.
+    taken_by: Option<Caller>,
+    /// Made when somebody waits for a change for the first time.
+    changed: Option<Arc<Notify>>,
 }
 
 /// Who gets a hold that its guard leaves in Redis.
@@ -145,6 +148,9 @@ impl Hold {
             doubt: Doubt::none(),
             linger: Linger::default(),
             due: None,
+            under_way: None,
+            taken_by: None,
+            changed: None,
         };
         Hold {
             observer: Holding::default(),
@@ -157,11 +163,8 @@ impl Hold {
             token: OnceLock::new(),
             clock: clock.clone(),
             state: Mutex::new(state),
-            under_way: Mutex::default(),
-            changed: Notify::new(),
             description: OnceLock::new(),
             follows_described: false,
-            taken_by: OnceLock::new(),
         }
     }
 
@@ -241,12 +244,12 @@ impl Hold {
 
     /// What Redis says about the hold.
     pub(crate) fn description(&self) -> Option<&Description> {
-        self.description.get()
+        self.description.get().map(|description| &**description)
     }
 
     /// Set once, when the hold is granted.
     pub(super) fn describe(&self, description: Description) {
-        self.description.get_or_init(|| description);
+        self.description.get_or_init(|| Box::new(description));
     }
 
     pub(super) fn follows_described(&self) -> bool {
@@ -254,12 +257,12 @@ impl Hold {
     }
 
     pub(crate) fn taken_by(&self) -> Option<Caller> {
-        self.taken_by.get().copied()
+        self.state.lock().taken_by
     }
 
     /// The caller gets its guard. If it already has one, nothing changes.
     pub(super) fn set_taken_by(&self, caller: Caller) {
-        self.taken_by.get_or_init(|| caller);
+        self.state.lock().taken_by.get_or_insert(caller);
     }
 
     /// The token of a fenced lock.
@@ -335,36 +338,6 @@ impl Hold {
 
     pub(crate) fn guards(&self) -> u32 {
         self.state.lock().guards.count()
-    }
-
-    /// Resolves when the hold has ended, however it ended.
-    pub(crate) async fn ended(&self) -> Ended {
-        loop {
-            let changed = self.changed.notified();
-            tokio::pin!(changed);
-            // Check, listen, check again: a change between the check and the await is not missed.
-            changed.as_mut().enable();
-            let end = {
-                let state = self.state.lock();
-                if let Some(ended) = state.phase.ended() {
-                    return ended;
-                }
-                if let Some(reason) = state.loss(self.clock.now()) {
-                    return Ended::Lost(reason);
-                }
-                self.clock.timer(state.deadline.end())
-            };
-            tokio::select! {
-                biased;
-                () = changed => {}
-                () = tokio::time::sleep_until(end) => {}
-            }
-        }
-    }
-
-    /// The machine was suspended, so timers set before would fire late.
-    pub(crate) fn set_timers_again(&self) {
-        self.changed.notify_waiters();
     }
 
     /// Replaces the hold's key in the watchdog's table, and returns the old one.

@@ -8,7 +8,8 @@ pub(super) struct Doubt {
     /// Re-entries and releases of inner guards that are in flight or about to be sent.
     open_calls: u32,
     /// An attempt for this field that Redis may still execute.
-    attempt: Option<InDoubt>,
+    /// Boxed, because most holds have none.
+    attempt: Option<Box<InDoubt>>,
     transfer: Transfer,
 }
 
@@ -33,11 +34,11 @@ impl Doubt {
     }
 
     pub(super) fn attempt(&self) -> Option<InDoubt> {
-        self.attempt
+        self.attempt.as_deref().copied()
     }
 
     pub(super) fn set_attempt(&mut self, attempt: Option<InDoubt>) {
-        self.attempt = attempt;
+        self.attempt = attempt.map(Box::new);
     }
 
     pub(super) fn call_sent(&mut self) {

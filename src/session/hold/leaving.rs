@@ -74,12 +74,14 @@ impl Hold {
 
     fn ends(&self, ended: Ended) {
         self.observer.ends(ended);
-        self.changed.notify_waiters();
+        self.notify();
     }
 
     /// Marks the field as being released for as long as this hold is known to anybody.
     pub(in crate::session) fn set_under_way(&self, under_way: ReleaseUnderWay) {
-        *self.under_way.lock() = Some(under_way);
+        let under_way = Some(Box::new(under_way));
+        let before = std::mem::replace(&mut self.state.lock().under_way, under_way);
+        drop(before);
     }
 
     /// Called before the release is sent. True if it was sent before.
@@ -111,7 +113,7 @@ impl Hold {
 
     /// The field is released, or belongs to another hold.
     pub(in crate::session) fn release_settled(&self) {
-        let under_way = self.under_way.lock().take();
+        let under_way = self.state.lock().under_way.take();
         drop(under_way);
         let failed = {
             let mut state = self.state.lock();
@@ -119,13 +121,14 @@ impl Hold {
             state.phase.release().and_then(ReleaseCall::error)
         };
         self.observer.is_released(failed.as_ref());
-        self.changed.notify_waiters();
+        self.notify();
     }
 
     /// Waits until the field of a leaving hold is settled. Returns the outcome of its release.
     pub(crate) async fn settled(&self) -> Result<(), Error> {
         loop {
-            let changed = self.changed.notified();
+            let changed = self.changed();
+            let changed = changed.notified();
             tokio::pin!(changed);
             changed.as_mut().enable();
             {

@@ -77,7 +77,7 @@ impl Hold {
         if certain_again {
             self.observer.is_certain();
         }
-        self.changed.notify_waiters();
+        self.notify();
     }
 
     /// Another server serves the key, so the hold is uncertain until that server has confirmed it.

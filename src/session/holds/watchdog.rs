@@ -15,12 +15,12 @@
 //!
 //! `table` first, then a hold's state or the fields under release.
 
+mod holds_of_key;
 pub(super) mod renewal;
 #[cfg(all(test, feature = "test-util"))]
 mod tests;
 
-use std::collections::hash_map::Entry;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -35,6 +35,7 @@ use crate::session::caller::Caller;
 use crate::session::hold::{Duty, Hold};
 use crate::sync::{Mutex, MutexGuard, Notify, no_lock_is_held};
 
+use holds_of_key::HoldsOfKey;
 use renewal::{ToRenew, batches, renew};
 
 /// Due times are rounded up to a grid of this fraction of a lease, so that holds taken together are
@@ -53,18 +54,12 @@ pub(crate) struct Watchdog {
 #[derive(Debug, Default)]
 struct Table {
     due: BTreeMap<(Instant, u64), Arc<Hold>>,
-    by_key: HashMap<Arc<str>, HoldsOfKey>,
+    /// By the key, which their resource has.
+    by_key: HashSet<HoldsOfKey>,
     /// The loop sleeps until this instant. Only an earlier duty has to wake it.
     asleep_until: Option<Instant>,
     /// When another server last became primary for some keys.
     primary_changed: Option<Instant>,
-}
-
-/// The holds under one key, usually a single one.
-#[derive(Debug)]
-struct HoldsOfKey {
-    first: Arc<Hold>,
-    others: BTreeMap<u64, Arc<Hold>>,
 }
 
 /// Why a field cannot be given to a hold.
@@ -308,19 +303,11 @@ impl Watchdog {
 
 impl Table {
     fn put(&mut self, hold: &Arc<Hold>, due: Instant) {
-        match hold.set_due(Some(due)) {
-            Some(old) => drop(self.due.remove(&(old, hold.id))),
-            None => match self.by_key.entry(hold.resource.key.clone()) {
-                Entry::Occupied(mut holds) => {
-                    holds.get_mut().others.insert(hold.id, hold.clone());
-                }
-                Entry::Vacant(none) => {
-                    none.insert(HoldsOfKey {
-                        first: hold.clone(),
-                        others: BTreeMap::new(),
-                    });
-                }
-            },
+        if let Some(old) = hold.set_due(Some(due)) {
+            self.due.remove(&(old, hold.id));
+        } else {
+            let others = self.by_key.take(&*hold.resource.key);
+            self.by_key.insert(HoldsOfKey::with(others, hold.clone()));
         }
         self.due.insert((due, hold.id), hold.clone());
     }
@@ -330,15 +317,9 @@ impl Table {
             return;
         };
         self.due.remove(&(due, hold.id));
-        let Some(holds) = self.by_key.get_mut(&hold.resource.key) else {
-            return;
-        };
-        if holds.first.id != hold.id {
-            holds.others.remove(&hold.id);
-        } else if let Some((_, other)) = holds.others.pop_first() {
-            holds.first = other;
-        } else {
-            self.by_key.remove(&hold.resource.key);
+        let holds = self.by_key.take(&*hold.resource.key);
+        if let Some(others) = holds.and_then(|holds| holds.without(hold)) {
+            self.by_key.insert(others);
         }
     }
 
@@ -348,9 +329,7 @@ impl Table {
 
     fn under(&self, key: &str) -> impl Iterator<Item = &Arc<Hold>> {
         let holds = self.by_key.get(key);
-        holds
-            .into_iter()
-            .flat_map(|holds| std::iter::once(&holds.first).chain(holds.others.values()))
+        holds.into_iter().flat_map(HoldsOfKey::iter)
     }
 }
 
