@@ -23,10 +23,18 @@ pub(crate) struct Resource {
     pub(crate) extra_keys: Box<[Arc<str>]>,
     /// The channel of its releases.
     pub(crate) channel: Arc<str>,
-    /// The key of its local queue. It starts with the kind, because kinds may share a Redis key.
-    pub(crate) queue_name: Arc<str>,
-    /// The local queue of the writers that this reader lets go first.
-    pub(crate) yields_to: Option<Arc<str>>,
+    /// This reader lets writers of its client go first.
+    prefers_writers: bool,
+}
+
+/// The name of a local queue. The kind is part of it, because kinds may share a Redis key.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct QueueName {
+    kind: Kind,
+    /// Readers that let writers go first have their own queue, so that the other readers do not
+    /// wait behind them.
+    yielding: bool,
+    key: Arc<str>,
 }
 
 impl Resource {
@@ -57,16 +65,19 @@ impl Resource {
         }
         let (extra_keys, channel) = (kind.extra_keys(&key), kind.channel(&key));
         let key: Arc<str> = Arc::from(key);
-        let queue_name = queue_name(kind, &key);
+        let name = if prefix.is_empty() {
+            key.clone()
+        } else {
+            Arc::from(name)
+        };
         Ok(Resource {
-            name: Arc::from(name),
+            name,
             kind,
             reentrant: true,
             key,
             extra_keys,
             channel,
-            queue_name,
-            yields_to: None,
+            prefers_writers: false,
         })
     }
 
@@ -78,21 +89,45 @@ impl Resource {
         }
     }
 
+    /// The local queue of its waiters.
+    pub(crate) fn queue_name(&self) -> QueueName {
+        QueueName {
+            yielding: self.prefers_writers,
+            ..self.queue_of(self.kind)
+        }
+    }
+
     /// The local queue of the readers that let this writer go first.
-    pub(crate) fn queue_of_yielding_readers(&self) -> Option<Arc<str>> {
-        (self.kind == Kind::Write).then(|| yielding_queue(&self.key))
+    pub(crate) fn queue_of_yielding_readers(&self) -> Option<QueueName> {
+        let readers = self.queue_of_readers()?;
+        Some(QueueName {
+            yielding: true,
+            ..readers
+        })
     }
 
     /// The local queue of the other readers, which come in directly after this writer.
-    pub(crate) fn queue_of_readers(&self) -> Option<Arc<str>> {
-        (self.kind == Kind::Write).then(|| queue_name(Kind::Read, &self.key))
+    pub(crate) fn queue_of_readers(&self) -> Option<QueueName> {
+        (self.kind == Kind::Write).then(|| self.queue_of(Kind::Read))
     }
 
-    /// Lets writers of the same client go first. Such readers get their own local queue, so that
-    /// the other readers do not wait behind them.
+    /// The local queue of the writers that this reader lets go first.
+    pub(crate) fn yields_to(&self) -> Option<QueueName> {
+        self.prefers_writers.then(|| self.queue_of(Kind::Write))
+    }
+
+    /// Lets writers of the same client go first.
     pub(crate) fn prefer_writers(&mut self) {
-        self.yields_to = Some(queue_name(Kind::Write, &self.key));
-        self.queue_name = yielding_queue(&self.key);
+        self.prefers_writers = true;
+    }
+
+    fn queue_of(&self, kind: Kind) -> QueueName {
+        let (yielding, key) = (false, self.key.clone());
+        QueueName {
+            kind,
+            yielding,
+            key,
+        }
     }
 
     /// The key of the limit that was applied last to a semaphore. Not one of the extra keys: calls
@@ -108,14 +143,6 @@ impl Resource {
             KeyName::Prefixed("leasehold_reply").of(&self.key)
         ))
     }
-}
-
-fn queue_name(kind: Kind, key: &str) -> Arc<str> {
-    Arc::from(format!("{kind} {key}"))
-}
-
-fn yielding_queue(key: &str) -> Arc<str> {
-    Arc::from(format!("yielding {} {key}", Kind::Read))
 }
 
 #[cfg(test)]

@@ -227,7 +227,7 @@ impl<'a> QueueSlot<'a> {
     }
 
     /// Runs as the contender: asks Redis until it has the lock or the wait is over.
-    async fn contend(&mut self, yielding: Option<Yield>) -> Result<Outcome, Error> {
+    async fn contend(&mut self, yielding: Option<Box<Yield>>) -> Result<Outcome, Error> {
         self.request.contends();
         let waiter = self.waiter.clone();
         let mut attempt = Attempt::new(self.handle.holds(), self.request).waiting(&waiter);
@@ -241,7 +241,7 @@ impl<'a> QueueSlot<'a> {
     async fn ask_until_over(
         &mut self,
         attempt: &mut Attempt<'_>,
-        mut yielding: Option<Yield>,
+        mut yielding: Option<Box<Yield>>,
     ) -> Result<Outcome, Error> {
         let (holds, request) = (self.handle.holds(), self.request);
         let (calls, kind) = (&holds.calls, request.resource.kind);

@@ -20,7 +20,7 @@ use super::calls::Calls;
 use super::holds::Holds;
 use super::local_queue::RedisQueue;
 use crate::protocol::fair::{self, QueuePosition};
-use crate::protocol::resource::Resource;
+use crate::protocol::resource::{QueueName, Resource};
 use crate::transport::Lane;
 
 use timetable::Timetable;
@@ -44,7 +44,7 @@ pub(crate) async fn run(holds: &Holds) {
     tokio::pin!(newcomers);
     loop {
         while calls.len() < AT_ONCE {
-            let in_redis_queue = |queue: &str| holds.queues.in_redis_queue(queue);
+            let in_redis_queue = |queue: &QueueName| holds.queues.in_redis_queue(queue);
             let Some((resource, batch)) = timetable.next_batch(in_redis_queue) else {
                 break;
             };
@@ -65,7 +65,7 @@ pub(crate) async fn run(holds: &Holds) {
                 newcomers.set(newcomer(holds));
             }
             () = super::sleep_until_some(next) => {}
-            Some((resource, ends)) = calls.next() => timetable.ended(&resource.queue_name, ends),
+            Some((resource, ends)) = calls.next() => timetable.ended(&resource.queue_name(), ends),
         }
     }
 }

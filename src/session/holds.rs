@@ -101,7 +101,7 @@ impl Holds {
 
     /// The field of a hold is gone. By now, another hold of this client may have it, by hand-over.
     pub(super) fn lose_field_of(&self, hold: &Arc<Hold>) {
-        let heir = self.queues.holder(&hold.resource.queue_name);
+        let heir = self.queues.holder(&hold.resource.queue_name());
         let heir = heir.filter(|heir| heir.field == hold.field);
         self.lose(heir.as_ref().unwrap_or(hold), LossReason::Gone);
     }

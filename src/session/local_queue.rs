@@ -34,6 +34,7 @@
 mod in_redis;
 mod state;
 mod waiter;
+mod waiters;
 mod yielding;
 
 use std::fmt;
@@ -46,7 +47,7 @@ use super::caller::Caller;
 use super::hold::{Hold, HoldTerms};
 use crate::clock::Moment;
 use crate::protocol::kind::Contenders;
-use crate::protocol::resource::Resource;
+use crate::protocol::resource::{QueueName, Resource};
 use crate::sync::{Map, Notify};
 
 use state::{LocalQueue, Next, QueueState};
@@ -65,7 +66,7 @@ pub(crate) struct Streak {
 
 /// The local queues of one client.
 pub(crate) struct LocalQueues {
-    map: Map<LocalQueue>,
+    map: Map<QueueName, LocalQueue>,
     streak: Streak,
     /// Notified when a waiter got a place in a queue in Redis.
     in_redis: Notify,
@@ -83,19 +84,20 @@ impl LocalQueues {
     /// Joins the queue of a resource. The first waiter becomes its contender.
     pub(crate) fn enter(&self, resource: &Arc<Resource>, waiter: &Arc<Waiter>) {
         let make = || LocalQueue::new(resource.clone());
-        let mut queue = self.map.get_or_insert_with(&resource.queue_name, make);
+        let mut queue = self.map.get_or_insert_with(&resource.queue_name(), make);
         if resource.kind.contenders() == Contenders::All {
-            queue.contenders.insert(waiter.id, waiter.clone());
+            queue.waiters.insert(waiter.clone());
             waiter.contends(None);
             return;
         }
-        queue.waiters.insert(waiter.id, waiter.clone());
-        let QueueState::Vacant { yielding } = queue.state else {
+        queue.waiters.insert(waiter.clone());
+        let QueueState::Vacant { yielding } = &mut queue.state else {
             return;
         };
+        let yielding = yielding.take();
         let next = queue.promote(yielding.filter(|yielding| yielding.until > Instant::now()));
         drop(queue);
-        self.follow(&resource.queue_name, next);
+        self.follow(&resource.queue_name(), next);
     }
 
     pub(crate) fn is_occupied(&self, resource: &Resource) -> bool {
@@ -103,28 +105,23 @@ impl LocalQueues {
         resource.kind.contenders() == Contenders::All
             || self
                 .map
-                .get(&resource.queue_name)
+                .get(&resource.queue_name())
                 .is_some_and(|queue| !nobody(&queue))
     }
 
     /// True if a waiter of this client is in the queue.
-    pub(crate) fn is_waited_in(&self, queue: &str) -> bool {
+    pub(crate) fn is_waited_in(&self, queue: &QueueName) -> bool {
         self.map.get(queue).is_some_and(|queue| queue.waiting() > 0)
     }
 
     /// A waiter leaves without the lock. If it was the contender, the next waiter becomes that.
     pub(crate) fn leave(&self, resource: &Resource, waiter: &Arc<Waiter>) {
-        self.settle(&resource.queue_name, |queue| {
+        self.settle(&resource.queue_name(), |queue| {
             if queue.is_contender(waiter) {
                 return queue.promote(None);
             }
-            queue.waiters.remove(&waiter.id);
-            queue.contenders.remove(&waiter.id);
-            if queue.contenders.is_empty() {
-                Next::Empty
-            } else {
-                Next::Same
-            }
+            queue.waiters.remove(waiter);
+            Next::Empty
         });
         self.nudge_readers(resource);
     }
@@ -140,11 +137,8 @@ impl LocalQueues {
     /// that question.
     pub(crate) fn opened(&self, resource: &Resource, contender: &Arc<Waiter>, asked: Instant) {
         let mut let_in: Vec<Arc<Waiter>> = Vec::new();
-        self.settle(&resource.queue_name, |queue| {
-            let waiters = std::mem::take(&mut queue.waiters);
-            let (before, after) = waiters.into_iter().partition(|(_, one)| one.since < asked);
-            queue.waiters = after;
-            let_in = std::collections::BTreeMap::into_values(before).collect();
+        self.settle(&resource.queue_name(), |queue| {
+            let_in = queue.waiters.take_older(asked);
             for waiter in &let_in {
                 waiter.set_signal(WaiterSignal::Open);
             }
@@ -167,14 +161,10 @@ impl LocalQueues {
         hold: &Arc<Hold>,
         yielded: Yielded,
     ) {
-        self.settle(&resource.queue_name, |queue| {
-            queue.contenders.remove(&contender.id);
+        self.settle(&resource.queue_name(), |queue| {
+            queue.waiters.remove(contender);
             if !queue.is_contender(contender) {
-                return if queue.contenders.is_empty() {
-                    Next::Empty
-                } else {
-                    Next::Same
-                };
+                return Next::Empty;
             }
             if resource.kind.contenders() == Contenders::Successive {
                 return queue.promote(None);
@@ -197,7 +187,7 @@ impl LocalQueues {
         terms: HoldTerms,
         pass: impl FnOnce(HoldTerms) -> Arc<Hold>,
     ) -> Option<Arc<Hold>> {
-        let mut queue = self.map.get_mut(&hold.resource.queue_name)?;
+        let mut queue = self.map.get_mut(&hold.resource.queue_name())?;
         let mut hand_overs = queue.hand_overs_of(hold)?;
         if queue.waiters.is_empty() {
             return None;
@@ -206,12 +196,10 @@ impl LocalQueues {
             hand_overs.count >= self.streak.count || hand_overs.since.elapsed() >= self.streak.time;
         let may_pass =
             !bounded && hold.resource.kind.hands_over() && terms.renewed && hold.can_hand_over();
-        let next = match queue.waiters.first_entry() {
-            Some(next) if may_pass && next.get().terms.continue_lease(hold.longest_lease()) => {
-                next.remove()
-            }
-            _ => return None,
-        };
+        let continues = |next: &&Arc<Waiter>| next.terms.continue_lease(hold.longest_lease());
+        let next = queue.waiters.first().filter(|_| may_pass);
+        let next = next.filter(continues)?.clone();
+        queue.waiters.remove(&next);
         hand_overs.count += 1;
         let hold = pass(next.terms);
         // The queue must know the hold before anybody else does (QUEUE-4).
@@ -235,7 +223,7 @@ impl LocalQueues {
             .resource
             .queue_of_readers()
             .is_some_and(|queue| self.wake_contender(&queue));
-        self.settle(&hold.resource.queue_name, |queue| {
+        self.settle(&hold.resource.queue_name(), |queue| {
             if !queue.is_held_by(hold) {
                 return Next::Same;
             }
@@ -243,7 +231,7 @@ impl LocalQueues {
             let (others, readers) = (receivers.max(pollers), i64::from(readers));
             let to_others = (others > 0).then(|| queue.turns.yields_to(others + readers));
             let to_readers = (readers > 0).then(|| Yield::to(readers, SHORTEST));
-            queue.promote(to_others.flatten().or(to_readers))
+            queue.promote(to_others.flatten().or(to_readers).map(Box::new))
         });
     }
 
@@ -289,29 +277,29 @@ impl LocalQueues {
 
     /// True if the contender has found a key without an expiry.
     pub(crate) fn met_no_expiry(&self, resource: &Resource) -> bool {
-        self.contender(&resource.queue_name)
+        self.contender(&resource.queue_name())
             .is_some_and(|contender| contender.met_no_expiry())
     }
 
     /// Wakes the contender of a queue, if there is one. Returns this client's hold that the queue
     /// waits for, if there is one.
-    pub(crate) fn nudge(&self, queue: &str) -> Option<Arc<Hold>> {
+    pub(crate) fn nudge(&self, queue: &QueueName) -> Option<Arc<Hold>> {
         self.wake_contender(queue);
         self.holder(queue)
     }
 
     /// Lets the contender of a queue ask. False if there is none.
-    fn wake_contender(&self, queue: &str) -> bool {
+    fn wake_contender(&self, queue: &QueueName) -> bool {
         let contender = self.contender(queue);
         contender.inspect(|contender| contender.wake()).is_some()
     }
 
-    fn contender(&self, queue: &str) -> Option<Arc<Waiter>> {
+    fn contender(&self, queue: &QueueName) -> Option<Arc<Waiter>> {
         self.map.get(queue)?.contender().cloned()
     }
 
     /// This client's hold that a queue waits for, unless it is being released.
-    pub(crate) fn holder(&self, queue: &str) -> Option<Arc<Hold>> {
+    pub(crate) fn holder(&self, queue: &QueueName) -> Option<Arc<Hold>> {
         self.map.get(queue)?.holder()
     }
 
@@ -332,7 +320,7 @@ impl LocalQueues {
             let is_polled = queue.resource.kind.is_polled_by_key() && waits(queue);
             is_polled.then(|| queue.resource.clone())
         });
-        resources.sort_by(|one, other| one.queue_name.cmp(&other.queue_name));
+        resources.sort_by_key(|resource| resource.queue_name());
         resources
     }
 
@@ -348,7 +336,7 @@ impl LocalQueues {
         let of_caller =
             |queue: &LocalQueue| queue.all_waiters().any(|waiter| waiter.caller == caller);
         self.map
-            .get(&resource.queue_name)
+            .get(&resource.queue_name())
             .is_some_and(|queue| of_caller(&queue))
     }
 
@@ -364,7 +352,7 @@ impl LocalQueues {
     }
 
     /// Changes a queue under its lock, and notifies the affected waiter after unlocking.
-    fn settle(&self, queue: &str, change: impl FnOnce(&mut LocalQueue) -> Next) {
+    fn settle(&self, queue: &QueueName, change: impl FnOnce(&mut LocalQueue) -> Next) {
         let next = self
             .map
             .get_mut(queue)
@@ -372,7 +360,7 @@ impl LocalQueues {
         self.follow(queue, next);
     }
 
-    fn follow(&self, queue: &str, next: Next) {
+    fn follow(&self, queue: &QueueName, next: Next) {
         match next {
             Next::Same => {}
             Next::Notify(waiter) => waiter.notify(),
@@ -381,7 +369,7 @@ impl LocalQueues {
     }
 
     /// Removes a queue that is unused, unless it must be remembered (QUEUE-1).
-    fn close(&self, queue: &str) {
+    fn close(&self, queue: &QueueName) {
         let now = Instant::now();
         self.map.remove_if(queue, |queue| queue.is_over(now));
     }

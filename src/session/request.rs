@@ -115,11 +115,11 @@ impl Request {
 
     /// True if this reader should let waiting writers of this client go first.
     pub(super) fn lets_others_first(&self, queues: &LocalQueues) -> bool {
-        let Some(writers) = &self.resource.yields_to else {
+        let Some(writers) = self.resource.yields_to() else {
             return false;
         };
         // A reader that already reads does not yield: the writers wait for it.
-        queues.is_waited_in(writers) && !matches!(self.relation(), OwnerRelation::Concurrent)
+        queues.is_waited_in(&writers) && !matches!(self.relation(), OwnerRelation::Concurrent)
     }
 
     /// It asks Redis, on behalf of all waiters of this client.

@@ -88,7 +88,7 @@ async fn check(holds: &Holds, resources: Vec<Arc<Resource>>) {
     // the key of a younger one may not have existed yet.
     let holders: Vec<_> = resources
         .iter()
-        .map(|resource| holds.queues.holder(&resource.queue_name))
+        .map(|resource| holds.queues.holder(&resource.queue_name()))
         .collect();
     let keys = resources
         .iter()
@@ -111,7 +111,7 @@ async fn check(holds: &Holds, resources: Vec<Arc<Resource>>) {
         .and_then(|value| existence::missing(value, resources.len()).ok());
     // A poll that fails is followed by another.
     for at in missing.unwrap_or_default() {
-        let holder = holds.queues.nudge(&resources[at].queue_name);
+        let holder = holds.queues.nudge(&resources[at].queue_name());
         // The key of this client's own hold is gone. Without this, its waiters would wait for the
         // next renewal.
         if let (Some(hold), Some(before)) = (holder, &holders[at])

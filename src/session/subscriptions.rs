@@ -40,7 +40,7 @@ const WARM: Duration = Duration::from_secs(3);
 /// The subscriptions of one client.
 #[derive(Debug)]
 pub(crate) struct Subscriptions {
-    channels: Map<Channel>,
+    channels: Map<Arc<str>, Channel>,
     counters: Arc<Counters>,
     next: AtomicU64,
     /// How often other servers may have begun to send messages.

@@ -14,14 +14,14 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::{BATCH, PERIOD_MIN};
-use crate::protocol::resource::Resource;
+use crate::protocol::resource::{QueueName, Resource};
 use crate::session::local_queue::RedisQueue;
 
 pub(super) struct Timetable {
     period: Duration,
-    queues: BTreeMap<Arc<str>, LocalQueue>,
+    queues: BTreeMap<QueueName, LocalQueue>,
     /// In order of time.
-    due: BTreeSet<(Instant, Arc<str>)>,
+    due: BTreeSet<(Instant, QueueName)>,
     /// Calls of the current heartbeat that are still to be sent.
     batches: VecDeque<(Arc<Resource>, RedisQueue)>,
 }
@@ -50,7 +50,7 @@ impl Timetable {
     pub(super) fn learn(&mut self, resources: Vec<Arc<Resource>>) {
         let first = Instant::now() + self.period;
         for resource in resources {
-            let name = resource.queue_name.clone();
+            let name = resource.queue_name();
             self.queues.entry(name.clone()).or_insert_with(|| {
                 self.due.insert((first, name));
                 LocalQueue {
@@ -70,7 +70,7 @@ impl Timetable {
     /// The next call that is due, with the waiters whose places it keeps.
     pub(super) fn next_batch(
         &mut self,
-        in_redis_queue: impl Fn(&str) -> RedisQueue,
+        in_redis_queue: impl Fn(&QueueName) -> RedisQueue,
     ) -> Option<(Arc<Resource>, RedisQueue)> {
         let now = Instant::now();
         while self.batches.is_empty() {
@@ -92,7 +92,7 @@ impl Timetable {
 
     /// A call has ended. Its reply may tell when a lease or a place expires. If a heartbeat has
     /// several calls, the earliest instant counts.
-    pub(super) fn ended(&mut self, name: &Arc<str>, ends: Option<Duration>) {
+    pub(super) fn ended(&mut self, name: &QueueName, ends: Option<Duration>) {
         let wait = ends.map_or(self.period, |ends| {
             self.period
                 .min((ends + Duration::from_millis(2)).max(PERIOD_MIN))
@@ -161,7 +161,7 @@ mod tests {
                 "{at} of {} have ended",
                 answers.len()
             );
-            timetable.ended(&fair.queue_name, *answer);
+            timetable.ended(&fair.queue_name(), *answer);
         }
         timetable.next().expect("the next heartbeat") - begun
     }

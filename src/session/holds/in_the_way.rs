@@ -90,7 +90,7 @@ impl InRounds {
     fn has(&self, resource: &Resource, caller: Caller) -> bool {
         let entries = self.0.lock();
         let is_it = |(of, waits): &(Arc<Resource>, Caller)| {
-            of.queue_name == resource.queue_name && *waits == caller
+            of.queue_name() == resource.queue_name() && *waits == caller
         };
         entries.waiters.values().any(is_it)
     }

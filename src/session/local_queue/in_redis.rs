@@ -6,7 +6,7 @@ use super::state::LocalQueue;
 use super::waiter::Servers;
 use super::{LocalQueues, Waiter};
 use crate::clock::Moment;
-use crate::protocol::resource::Resource;
+use crate::protocol::resource::{QueueName, Resource};
 
 /// Waiters in a queue in Redis, each with its field.
 pub(crate) type RedisQueue = Vec<(Arc<str>, Arc<Waiter>)>;
@@ -16,13 +16,13 @@ impl LocalQueues {
     pub(crate) fn with_redis_queues(&self) -> Vec<Arc<Resource>> {
         let in_redis_queue = |queue: &LocalQueue| {
             queue
-                .contenders
-                .values()
+                .waiters
+                .iter()
                 .any(|waiter| waiter.field_in_redis_queue().is_some())
         };
         let resource = |queue: &LocalQueue| in_redis_queue(queue).then(|| queue.resource.clone());
         let mut resources = self.map.collect(|_, queue| resource(queue));
-        resources.sort_by(|one, other| one.queue_name.cmp(&other.queue_name));
+        resources.sort_by_key(|resource| resource.queue_name());
         resources
     }
 
@@ -42,8 +42,8 @@ impl LocalQueues {
     /// True if another waiter of this client is in the queue in Redis, so that a newcomer will wait.
     pub(crate) fn is_crowded(&self, resource: &Resource) -> bool {
         self.map
-            .get(&resource.queue_name)
-            .is_some_and(|queue| queue.contenders.len() > 1)
+            .get(&resource.queue_name())
+            .is_some_and(|queue| queue.waiters.len() > 1)
     }
 
     /// Resolves when a waiter has got a place in a queue in Redis, perhaps in a queue that was
@@ -53,16 +53,12 @@ impl LocalQueues {
     }
 
     /// The waiters of a local queue that are also in the queue in Redis.
-    pub(crate) fn in_redis_queue(&self, queue: &str) -> RedisQueue {
+    pub(crate) fn in_redis_queue(&self, queue: &QueueName) -> RedisQueue {
         let in_redis_queue =
             |waiter: &Arc<Waiter>| Some((waiter.field_in_redis_queue()?, waiter.clone()));
         let Some(queue) = self.map.get(queue) else {
             return RedisQueue::new();
         };
-        queue
-            .contenders
-            .values()
-            .filter_map(in_redis_queue)
-            .collect()
+        queue.waiters.iter().filter_map(in_redis_queue).collect()
     }
 }

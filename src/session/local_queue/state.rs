@@ -1,12 +1,12 @@
 //! One local queue: its holder or contender, its waiters, and what it remembers about other
 //! clients.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tokio::time::Instant;
 
 use super::waiter::Waiter;
+use super::waiters::Waiters;
 use super::yielding::{Turns, Yield};
 use crate::clock::Moment;
 use crate::protocol::resource::Resource;
@@ -15,10 +15,9 @@ use crate::session::hold::Hold;
 pub(super) struct LocalQueue {
     pub(super) resource: Arc<Resource>,
     pub(super) state: QueueState,
-    /// Waiters by id, which is the order in which they came.
-    pub(super) waiters: BTreeMap<u64, Arc<Waiter>>,
-    /// If Redis keeps the order, waiters that each ask for themselves.
-    pub(super) contenders: BTreeMap<u64, Arc<Waiter>>,
+    /// The waiters that are not the contender. If Redis keeps the order, each of them asks for
+    /// itself.
+    pub(super) waiters: Waiters,
     pub(super) turns: Turns,
 }
 
@@ -31,7 +30,7 @@ pub(super) enum QueueState {
         hand_overs: HandOvers,
     },
     /// Neither. If `yielding`, the next waiter lets other clients go first.
-    Vacant { yielding: Option<Yield> },
+    Vacant { yielding: Option<Box<Yield>> },
 }
 
 /// The hand-overs since Redis granted the lock to this client.
@@ -46,6 +45,7 @@ pub(super) struct HandOvers {
 pub(super) enum Next {
     Same,
     Notify(Arc<Waiter>),
+    /// Nobody is left, or perhaps nobody.
     Empty,
 }
 
@@ -54,15 +54,14 @@ impl LocalQueue {
         LocalQueue {
             resource,
             state: QueueState::Vacant { yielding: None },
-            waiters: BTreeMap::new(),
-            contenders: BTreeMap::new(),
-            turns: Turns::beginning(Instant::now()),
+            waiters: Waiters::default(),
+            turns: Turns::default(),
         }
     }
 
     /// Makes the next waiter the contender.
-    pub(super) fn promote(&mut self, yielding: Option<Yield>) -> Next {
-        if let Some((_, next)) = self.waiters.pop_first() {
+    pub(super) fn promote(&mut self, yielding: Option<Box<Yield>>) -> Next {
+        if let Some(next) = self.waiters.pop_first() {
             if let Some(before) = self.contender() {
                 next.learns_from(before);
             }
@@ -104,20 +103,22 @@ impl LocalQueue {
     }
 
     pub(super) fn all_waiters(&self) -> impl Iterator<Item = &Arc<Waiter>> {
-        let ours = self.contender().into_iter().chain(self.waiters.values());
-        ours.chain(self.contenders.values())
+        self.contender().into_iter().chain(self.waiters.iter())
     }
 
     pub(super) fn waiting(&self) -> usize {
-        self.waiters.len() + self.contenders.len() + usize::from(self.contender().is_some())
+        self.waiters.len() + usize::from(self.contender().is_some())
     }
 
     /// True if nobody uses the queue and nothing in it is worth remembering.
     pub(super) fn is_over(&self, now: Instant) -> bool {
-        let rests = |yielding: Option<Yield>| yielding.is_some_and(|yielding| now < yielding.until);
-        let remembers = self.turns.remembers_pollers(now);
-        let empty = matches!(self.state, QueueState::Vacant { yielding } if !rests(yielding));
-        empty && !remembers && self.waiters.is_empty() && self.contenders.is_empty()
+        let QueueState::Vacant { yielding } = &self.state else {
+            return false;
+        };
+        let rests = yielding
+            .as_ref()
+            .is_some_and(|yielding| now < yielding.until);
+        !rests && !self.turns.remembers_pollers(now) && self.waiters.is_empty()
     }
 
     pub(super) fn is_held_by(&self, hold: &Hold) -> bool {

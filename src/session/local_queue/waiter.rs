@@ -22,7 +22,7 @@ pub(crate) enum WaiterSignal {
     /// Keep waiting: others are ahead.
     None,
     /// Contend: ask Redis, after letting other clients go first if there is a `Yield`.
-    Contend(Option<Yield>),
+    Contend(Option<Box<Yield>>),
     /// This hold was handed over without a call, and belongs to the waiter.
     Granted(Arc<Hold>),
     /// Another future of the same `Owner` holds the lock: start over.
@@ -215,7 +215,7 @@ impl Waiter {
 
     /// Makes the waiter contend, unless another future of its `Owner` got the lock: then the waiter
     /// must look at that first.
-    pub(super) fn contends(&self, yielding: Option<Yield>) {
+    pub(super) fn contends(&self, yielding: Option<Box<Yield>>) {
         let mut signal = self.signal.lock();
         if !matches!(*signal, WaiterSignal::LookAgain) {
             *signal = WaiterSignal::Contend(yielding);

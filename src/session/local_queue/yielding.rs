@@ -25,9 +25,12 @@ const TURN_AMONG_IDLE: u32 = 16;
 /// Polling clients receive no message. After one was met, others are expected for this long.
 const POLLERS_REMEMBERED: Duration = Duration::from_secs(10);
 
-/// The turns of this client at one lock.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Turns {
+/// The turns of this client at one lock. None before its first turn after another client's.
+#[derive(Debug, Default)]
+pub(super) struct Turns(Option<Box<LastTurn>>);
+
+#[derive(Debug)]
+struct LastTurn {
     /// Before this instant, other clients are not let go first.
     until: Instant,
     /// How long the next yield is.
@@ -38,14 +41,6 @@ pub(super) struct Turns {
 }
 
 impl Turns {
-    pub(super) fn beginning(now: Instant) -> Self {
-        Turns {
-            until: now,
-            yields_for: SHORTEST,
-            met_poller: None,
-        }
-    }
-
     /// The contender got the lock.
     pub(super) fn granted(&mut self, yielded: Yielded, waits: WaitMode) {
         let times = match yielded {
@@ -54,25 +49,41 @@ impl Turns {
             Yielded::InVain | Yielded::ForOthers => TURN,
         };
         let now = Instant::now();
-        self.until = now + times * self.yields_for;
+        let turn = self
+            .0
+            .get_or_insert_with(|| Box::new(LastTurn::beginning(now)));
+        turn.until = now + times * turn.yields_for;
         if yielded == Yielded::InVain {
-            self.yields_for = (self.yields_for * 2).min(LONGEST);
+            turn.yields_for = (turn.yields_for * 2).min(LONGEST);
             return;
         }
-        self.yields_for = (self.yields_for * 7 / 8).max(SHORTEST);
+        turn.yields_for = (turn.yields_for * 7 / 8).max(SHORTEST);
         if !waits.listens() {
-            self.met_poller = Some(now);
+            turn.met_poller = Some(now);
         }
     }
 
     /// Lets this many other clients go first, if this turn is over.
     pub(super) fn yields_to(&self, others: i64) -> Option<Yield> {
-        (Instant::now() >= self.until).then(|| Yield::to(others, self.yields_for))
+        let Some(turn) = &self.0 else {
+            return Some(Yield::to(others, SHORTEST));
+        };
+        (Instant::now() >= turn.until).then(|| Yield::to(others, turn.yields_for))
     }
 
     pub(super) fn remembers_pollers(&self, now: Instant) -> bool {
-        self.met_poller
-            .is_some_and(|met| now < met + POLLERS_REMEMBERED)
+        let met = self.0.as_ref().and_then(|turn| turn.met_poller);
+        met.is_some_and(|met| now < met + POLLERS_REMEMBERED)
+    }
+}
+
+impl LastTurn {
+    fn beginning(now: Instant) -> Self {
+        LastTurn {
+            until: now,
+            yields_for: SHORTEST,
+            met_poller: None,
+        }
     }
 }
 

@@ -1,7 +1,8 @@
 //! The map of `dashmap`, with a count of the locks that the thread holds. Entries are independent,
 //! and each shard of the names has its own lock.
 
-use std::sync::Arc;
+use std::borrow::Borrow;
+use std::hash::Hash;
 
 use dashmap::DashMap;
 use dashmap::mapref::one::{Ref, RefMut};
@@ -10,30 +11,42 @@ use super::{Guard, Held};
 
 /// A map with independent entries by name.
 #[derive(Debug)]
-pub struct Map<V>(DashMap<Arc<str>, V>);
+pub struct Map<K: Eq + Hash, V>(DashMap<K, V>);
 
 /// A locked entry. A thread may hold one at a time.
-pub(crate) type Entry<'a, V> = Guard<Ref<'a, Arc<str>, V>>;
-pub(crate) type EntryMut<'a, V> = Guard<RefMut<'a, Arc<str>, V>>;
+pub(crate) type Entry<'a, K, V> = Guard<Ref<'a, K, V>>;
+pub(crate) type EntryMut<'a, K, V> = Guard<RefMut<'a, K, V>>;
 
-impl<V> Map<V> {
+impl<K: Eq + Hash + Clone, V> Map<K, V> {
     /// Locks the entry with this name.
-    pub fn get(&self, name: &str) -> Option<Entry<'_, V>> {
+    pub fn get<Q>(&self, name: &Q) -> Option<Entry<'_, K, V>>
+    where
+        K: Borrow<Q>,
+        Q: Eq + Hash + ?Sized,
+    {
         self.0.get(name).map(Guard::new)
     }
 
     /// Locks the entry with this name to change it.
-    pub fn get_mut(&self, name: &str) -> Option<EntryMut<'_, V>> {
+    pub fn get_mut<Q>(&self, name: &Q) -> Option<EntryMut<'_, K, V>>
+    where
+        K: Borrow<Q>,
+        Q: Eq + Hash + ?Sized,
+    {
         self.0.get_mut(name).map(Guard::new)
     }
 
     /// Locks the entry with this name, and makes it if it is missing.
-    pub fn get_or_insert_with(&self, name: &Arc<str>, make: impl FnOnce() -> V) -> EntryMut<'_, V> {
+    pub fn get_or_insert_with(&self, name: &K, make: impl FnOnce() -> V) -> EntryMut<'_, K, V> {
         Guard::new(self.0.entry(name.clone()).or_insert_with(make))
     }
 
     /// Removes an entry if `is_over` says so. The entry is locked during that call.
-    pub fn remove_if(&self, name: &str, is_over: impl FnOnce(&V) -> bool) {
+    pub fn remove_if<Q>(&self, name: &Q, is_over: impl FnOnce(&V) -> bool)
+    where
+        K: Borrow<Q>,
+        Q: Eq + Hash + ?Sized,
+    {
         let held = Held::one();
         let removed = self.0.remove_if(name, |_, value| is_over(value));
         drop(held);
@@ -42,7 +55,7 @@ impl<V> Map<V> {
 
     /// Collects a value from each entry, in no particular order. Each entry is locked while `of`
     /// looks at it.
-    pub fn collect<T>(&self, mut of: impl FnMut(&Arc<str>, &V) -> Option<T>) -> Vec<T> {
+    pub fn collect<T>(&self, mut of: impl FnMut(&K, &V) -> Option<T>) -> Vec<T> {
         let _held = Held::one();
         self.0
             .iter()
@@ -62,7 +75,7 @@ impl<V> Map<V> {
     }
 }
 
-impl<V> Default for Map<V> {
+impl<K: Eq + Hash, V> Default for Map<K, V> {
     fn default() -> Self {
         Map(DashMap::new())
     }
