@@ -356,7 +356,7 @@ impl<'a> Attempt<'a> {
 }
 
 fn new_field(holds: &Holds, request: &Request) -> Field {
-    let (permits, lease) = (request.permits, request.terms.lease);
+    let (permits, lease) = (request.permits, request.terms.lease.get());
     holds.calls.next_field(&request.resource, permits, lease)
 }
 

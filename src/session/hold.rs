@@ -52,7 +52,7 @@ use guards::Guards;
 use linger::Linger;
 use phase::Phase;
 
-pub(crate) use terms::{Clocks, Description, HoldIdentity, HoldTerms, InDoubt};
+pub(crate) use terms::{Clocks, Description, HoldIdentity, HoldTerms, InDoubt, Span};
 
 #[derive(Debug)]
 pub(crate) struct Hold {

@@ -62,7 +62,7 @@ impl HoldShare {
     pub(crate) fn given_to_caller(&self) {
         self.hold.set_taken_by(Caller::current());
         if let Some(span) = self.terms.unlock_not_before {
-            self.hold.unlock_not_before(span);
+            self.hold.unlock_not_before(span.get());
         }
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::attendance::Patience;
-use super::hold::{Clocks, Hold, HoldTerms};
+use super::hold::{Clocks, Hold, HoldTerms, Span};
 use super::lock_settings::in_range;
 use super::wait::Wait;
 use crate::error::ConfigError;
@@ -79,10 +79,10 @@ impl Options {
             Clocks::OfOne
         };
         Ok(HoldTerms {
-            lease,
-            unlock_not_before,
+            lease: Span::of(lease),
+            unlock_not_before: unlock_not_before.map(Span::of),
             renewed,
-            max_hold,
+            max_hold: max_hold.map(Span::of),
             clocks,
         })
     }

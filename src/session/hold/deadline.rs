@@ -38,7 +38,7 @@ impl Deadline {
             lease_ends: terms.clocks.local_deadline(sent, terms.first_lease()),
             under: None,
             first_renewal: None,
-            max_hold_ends: terms.max_hold.map(|span| sent + span),
+            max_hold_ends: terms.max_hold.map(|span| sent + span.get()),
             confirmed: sent,
             clocks: terms.clocks,
             uncertain: false,
@@ -116,7 +116,7 @@ impl Deadline {
     pub(super) fn join(&mut self, terms: HoldTerms, now: Moment) {
         self.clocks = self.clocks.max(terms.clocks);
         if let Some(span) = terms.max_hold {
-            let end = now + span;
+            let end = now + span.get();
             self.max_hold_ends = Some(self.max_hold_ends.map_or(end, |before| before.min(end)));
         }
     }
@@ -163,7 +163,8 @@ impl Deadline {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::TERMS;
+    use super::super::Span;
+    use super::super::tests::{LEASE, TERMS};
     use super::*;
     use crate::clock::{Clock, Counts};
 
@@ -180,7 +181,7 @@ mod tests {
         let before = deadline.end();
         deadline.confirm(now, SECOND);
         assert_eq!(deadline.end(), before);
-        deadline.confirm(now + SECOND, TERMS.lease);
+        deadline.confirm(now + SECOND, LEASE);
         assert_eq!(deadline.end(), before + SECOND);
     }
 
@@ -192,12 +193,9 @@ mod tests {
             !deadline.must_be_verified(now + SECOND),
             "it was uncertain before"
         );
-        assert!(
-            !deadline.confirm(now, TERMS.lease),
-            "the former server answered"
-        );
+        assert!(!deadline.confirm(now, LEASE), "the former server answered");
         assert!(deadline.is_unverified() && deadline.is_uncertain());
-        assert!(deadline.confirm(now + SECOND, TERMS.lease));
+        assert!(deadline.confirm(now + SECOND, LEASE));
         assert!(!deadline.is_unverified() && !deadline.is_uncertain());
     }
 
@@ -205,7 +203,7 @@ mod tests {
     async fn the_shortest_max_hold_counts() {
         let (mut deadline, now) = deadline();
         let joins = |span| HoldTerms {
-            max_hold: Some(span),
+            max_hold: Some(Span::of(span)),
             ..TERMS
         };
         deadline.join(joins(5 * SECOND), now);
@@ -213,9 +211,6 @@ mod tests {
         assert_eq!(deadline.end(), now + 5 * SECOND);
         assert_eq!(deadline.passed(now + 4 * SECOND), None);
         assert_eq!(deadline.passed(now + 5 * SECOND), Some(LossReason::MaxHold));
-        assert_eq!(
-            deadline.passed(now + TERMS.lease),
-            Some(LossReason::Expired)
-        );
+        assert_eq!(deadline.passed(now + LEASE), Some(LossReason::Expired));
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::deadline::Deadline;
-use super::terms::HoldTerms;
+use super::terms::{HoldTerms, Span};
 use crate::clock::Moment;
 
 #[derive(Debug)]
@@ -13,9 +13,9 @@ pub(super) struct Guards {
     /// Guards whose lease the watchdog renews.
     renewed: u32,
     /// The longest lease that the renewed guards asked for, counted since the first of them.
-    lease: Duration,
+    lease: Span,
     /// The longest lease that was ever asked for.
-    longest: Duration,
+    longest: Span,
 }
 
 impl Guards {
@@ -25,7 +25,7 @@ impl Guards {
             count: 1,
             renewed: terms.renewed.into(),
             lease: terms.lease,
-            longest: terms.first_lease(),
+            longest: Span::of(terms.first_lease()),
         }
     }
 
@@ -39,28 +39,24 @@ impl Guards {
 
     /// The lease that renewals ask for.
     pub(super) fn lease(&self) -> Duration {
-        self.lease
+        self.lease.get()
     }
 
     pub(super) fn longest_lease(&self) -> Duration {
-        self.longest
+        self.longest.get()
     }
 
     /// A call that asks for this lease is about to be sent.
     pub(super) fn asks_for(&mut self, lease: Duration) {
-        self.longest = self.longest.max(lease);
+        self.longest = self.longest.max(Span::of(lease));
     }
 
     pub(super) fn join(&mut self, terms: HoldTerms) {
         self.count += 1;
         if terms.renewed {
             // The hold must go on for the outer guards, too.
-            let outer = if self.are_renewed() {
-                self.lease
-            } else {
-                Duration::ZERO
-            };
-            self.lease = terms.lease.max(outer);
+            let outer = self.are_renewed().then_some(self.lease);
+            self.lease = terms.lease.max(outer.unwrap_or(terms.lease));
             self.renewed += 1;
         }
     }
@@ -75,7 +71,7 @@ impl Guards {
         if let Some(first) = deadline.first_renewal() {
             return self.are_renewed().then_some(first);
         }
-        let third = self.lease / 3;
+        let third = self.lease() / 3;
         let before_its_end = deadline.lease_ends().checked_sub(third * 2).unwrap_or(now);
         // A longer lease does not put the renewal off, because renewals also detect losses.
         let due = before_its_end.min(deadline.confirmed() + third);

@@ -1,5 +1,6 @@
 //! Plain values that describe a hold.
 
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,17 +19,43 @@ pub(crate) struct HoldIdentity {
     pub(crate) client: ClientId,
 }
 
+/// A positive span in nanoseconds. Half as large as a `Duration`, because every waiter and every
+/// guard has several.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Span(NonZeroU64);
+
+impl Span {
+    pub(crate) const fn of(span: Duration) -> Self {
+        let nanoseconds = span.as_nanos();
+        // Spans are a year at most.
+        #[expect(clippy::cast_possible_truncation, reason = "it fits then")]
+        let fits = if nanoseconds > u64::MAX as u128 {
+            u64::MAX
+        } else {
+            nanoseconds as u64
+        };
+        Span(match NonZeroU64::new(fits) {
+            Some(positive) => positive,
+            None => NonZeroU64::MIN,
+        })
+    }
+
+    pub(crate) const fn get(self) -> Duration {
+        Duration::from_nanos(self.0.get())
+    }
+}
+
 /// What one acquisition asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct HoldTerms {
     /// The lease in Redis: the lock's, or the fixed one.
-    pub(crate) lease: Duration,
+    pub(crate) lease: Span,
     /// After its release the lock stays locked until this long after the acquisition.
-    pub(crate) unlock_not_before: Option<Duration>,
+    pub(crate) unlock_not_before: Option<Span>,
     /// The watchdog renews the hold.
     pub(crate) renewed: bool,
     /// The watchdog ends the hold after this time.
-    pub(crate) max_hold: Option<Duration>,
+    pub(crate) max_hold: Option<Span>,
     pub(crate) clocks: Clocks,
 }
 
@@ -60,7 +87,9 @@ impl HoldTerms {
     /// The lease that the acquisition asks for. It must cover `unlock_not_before`: if the process
     /// dies, only the lease keeps the lock.
     pub(crate) fn first_lease(&self) -> Duration {
-        self.lease.max(self.unlock_not_before.unwrap_or_default())
+        self.lease
+            .max(self.unlock_not_before.unwrap_or(self.lease))
+            .get()
     }
 
     /// True if a hold with these terms may continue a lease that Redis already has. Waiters of
@@ -68,7 +97,7 @@ impl HoldTerms {
     /// noticing. A hold that must stay locked for a time needs a lease that covers that time, so it
     /// cannot continue another one.
     pub(crate) fn continue_lease(&self, longest: Duration) -> bool {
-        self.renewed && self.unlock_not_before.is_none() && self.lease >= longest
+        self.renewed && self.unlock_not_before.is_none() && self.lease.get() >= longest
     }
 }
 

@@ -5,8 +5,9 @@ use crate::clock::{Counts, Machine};
 use crate::protocol::kind::Kind;
 use crate::transport::Epoch;
 
+pub(super) const LEASE: Duration = Duration::from_secs(30);
 pub(super) const TERMS: HoldTerms = HoldTerms {
-    lease: Duration::from_secs(30),
+    lease: Span::of(LEASE),
     unlock_not_before: None,
     renewed: true,
     max_hold: None,
@@ -23,7 +24,7 @@ const STAINS: [(&str, Becoming); 8] = [
     ("an earlier call may yet come", |hold| {
         hold.with_doubt(Some(InDoubt {
             epoch: Epoch::default(),
-            lease: TERMS.lease,
+            lease: LEASE,
         }))
     }),
     ("a re-entry is on the wire", |hold| {
@@ -51,7 +52,7 @@ const STAINS: [(&str, Becoming); 8] = [
     }),
     ("most of its lease is over", |hold| {
         changed(hold, |hold| {
-            hold.state.lock().deadline.shorten(TERMS.lease / 3 * 2);
+            hold.state.lock().deadline.shorten(LEASE / 3 * 2);
         })
     }),
 ];
@@ -119,18 +120,18 @@ async fn a_grant_that_was_sent_before_a_suspension_is_lost() {
     let machine = Machine::default();
     let clock = Clock::new(Counts::TimerTime).on(&machine);
     let sent = clock.now();
-    machine.was_suspended(TERMS.lease);
+    machine.was_suspended(LEASE);
     let hold = Hold::new(1, write_identity(), TERMS, &clock, sent);
     assert_eq!(hold.loss(), Some(LossReason::Expired));
     let sent = clock.now();
     let hold = Hold::new(1, write_identity(), TERMS, &clock, sent);
-    machine.was_suspended(TERMS.lease / 2);
-    hold.confirmed(sent, TERMS.lease);
+    machine.was_suspended(LEASE / 2);
+    hold.confirmed(sent, LEASE);
     assert!(
-        hold.deadline() <= Instant::now() + TERMS.lease / 2,
+        hold.deadline() <= Instant::now() + LEASE / 2,
         "the reply moves nothing on"
     );
-    machine.was_suspended(TERMS.lease / 2);
-    hold.confirmed(clock.now(), TERMS.lease);
+    machine.was_suspended(LEASE / 2);
+    hold.confirmed(clock.now(), LEASE);
     assert_eq!(hold.loss(), Some(LossReason::Expired), "it stays lost");
 }
