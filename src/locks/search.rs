@@ -79,7 +79,7 @@ impl<'a> Search<'a> {
             calls,
             pattern,
             // A channel in the slot of its key, as those of locks are.
-            publish: calls.transport.publish_command("x", "x"),
+            publish: calls.transport.publish_command(|| "x", "x"),
         }
     }
 

@@ -136,7 +136,7 @@ pub(super) async fn ask(ask: Ask<'_>, needed: &NeededRights) -> Rights {
         _ => &[],
     };
     // By channel, because a channel in a different slot from its lock is published to all nodes.
-    let wakes = |channel: &str| match transport.publish_command(channel, &needed.key) {
+    let wakes = |channel: &str| match transport.publish_command(|| channel, &needed.key) {
         "SPUBLISH" => rights::TO_WAKE_A_SHARD,
         _ => rights::TO_WAKE,
     };

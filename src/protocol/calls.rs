@@ -107,7 +107,7 @@ impl Resource {
 
     /// The channel of a script and the command by which it publishes.
     pub(super) fn publish_args(&self, publish: Publish) -> Vec<Arg> {
-        vec![self.channel.clone().into(), Arg::from(publish)]
+        vec![self.channel().clone().into(), Arg::from(publish)]
     }
 
     /// The arguments of a forced release: of any owner, if none is given.

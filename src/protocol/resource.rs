@@ -1,6 +1,6 @@
 //! What is locked: a checked name of one kind, with its keys and channel in Redis.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use super::keys::{self, KeyName};
 use super::kind::{Kind, SEMAPHORE_LIMIT};
@@ -21,8 +21,8 @@ pub(crate) struct Resource {
     pub(crate) key: Arc<str>,
     /// The extra keys, in the order in which the scripts of the kind take them.
     pub(crate) extra_keys: Box<[Arc<str>]>,
-    /// The channel of its releases.
-    pub(crate) channel: Arc<str>,
+    /// The channel of its releases. Made when it is needed first: by a waiter, or by the release.
+    channel: OnceLock<Arc<str>>,
     /// This reader lets writers of its client go first.
     prefers_writers: bool,
 }
@@ -63,7 +63,7 @@ impl Resource {
                 "{fault}{whose} would put its keys in different cluster slots"
             ));
         }
-        let (extra_keys, channel) = (kind.extra_keys(&key), kind.channel(&key));
+        let extra_keys = kind.extra_keys(&key);
         let key: Arc<str> = Arc::from(key);
         let name = if prefix.is_empty() {
             key.clone()
@@ -76,16 +76,29 @@ impl Resource {
             reentrant: true,
             key,
             extra_keys,
-            channel,
+            channel: OnceLock::new(),
             prefers_writers: false,
         })
+    }
+
+    /// The channel of its releases.
+    pub(crate) fn channel(&self) -> &Arc<str> {
+        self.channel.get_or_init(|| self.kind.channel(&self.key))
+    }
+
+    /// Looks at the channel of its releases. Keeps no text that is not there yet.
+    pub(crate) fn looks_at_channel<T>(&self, look: impl FnOnce(&str) -> T) -> T {
+        match self.channel.get() {
+            Some(channel) => look(channel),
+            None => look(&self.kind.channel(&self.key)),
+        }
     }
 
     /// The channel on which the waiter with this field is notified.
     pub(crate) fn channel_of(&self, field: &str) -> Arc<str> {
         match self.kind {
-            Kind::Fair => Arc::from(format!("{}:{field}", self.channel)),
-            _ => self.channel.clone(),
+            Kind::Fair => Arc::from(format!("{}:{field}", self.channel())),
+            _ => self.channel().clone(),
         }
     }
 
@@ -174,7 +187,7 @@ mod tests {
         let resource = Resource::new(Kind::Lock, "app:", "orders").expect("a good name");
         assert_eq!(&*resource.name, "orders");
         assert_eq!(&*resource.key, "app:orders");
-        assert_eq!(&*resource.channel, "redisson_lock__channel:{app:orders}");
+        assert_eq!(&**resource.channel(), "redisson_lock__channel:{app:orders}");
     }
 
     #[test]
@@ -186,7 +199,7 @@ mod tests {
                 .iter()
                 .map(ToString::to_string)
                 .collect();
-            (resource.channel.to_string(), extra_keys.join(" "))
+            (resource.channel().to_string(), extra_keys.join(" "))
         };
         for (kind, name, channel, extra_keys) in [
             (

@@ -39,7 +39,7 @@ pub(crate) fn waiters(resource: &Resource, publish: Publish) -> Call {
     // Each waiter of a fair lock has its own channel.
     let shares_one = resource.kind.wait_mode().listens() && !is_fair;
     let channel = if shares_one {
-        Arg::Text(resource.channel.clone())
+        Arg::Text(resource.channel().clone())
     } else {
         Arg::from("")
     };

@@ -248,9 +248,8 @@ impl<'a> QueueSlot<'a> {
         let mut retry = OutageRetry::default();
         let mut delay = RetryDelay::new(calls, kind, &request.settings.own());
         let (mut listener, mut woken, mut yielded) = (None, false, Yielded::Not);
-        let channel = attempt.channel();
-        if delay.listens() && (yielding.is_some() || self.listens_first(&channel)) {
-            listener = Box::pin(self.listen(&mut retry, channel, None)).await?;
+        if delay.listens() && (yielding.is_some() || self.listens_first()) {
+            listener = Box::pin(self.listen(&mut retry, attempt.channel(), None)).await?;
         }
         if let Some(yielding) = &mut yielding {
             listener.iter_mut().for_each(Listener::waits);

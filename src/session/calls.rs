@@ -185,7 +185,7 @@ impl Calls {
     /// The command by which the scripts of a resource publish.
     pub(crate) fn publish_command(&self, resource: &Resource) -> &'static str {
         self.transport
-            .publish_command(&resource.channel, &resource.key)
+            .publish_command(|| resource.channel(), &resource.key)
     }
 
     /// A call that says who holds a lock.

@@ -162,7 +162,7 @@ impl Holds {
     /// message.
     pub(super) fn released(&self, hold: &Arc<Hold>, receivers: i64) {
         // Do not count this client, if it listens: only other clients are let go first.
-        let own = i64::from(self.subscriptions.is_subscribed(&hold.resource.channel));
+        let own = i64::from(self.subscriptions.is_subscribed(hold.resource.channel()));
         self.queues.vacate(hold, receivers - own);
         self.note_end(hold);
         if let Some(doubt) = hold.doubt() {

@@ -218,10 +218,14 @@ impl Transport {
 
     /// The command with which a script on this key publishes to the channel: PUBLISH, or SPUBLISH
     /// where Redisson would use it.
-    pub fn publish_command(&self, channel: &str, key: &str) -> &'static str {
+    pub fn publish_command<'a>(
+        &self,
+        channel: impl FnOnce() -> &'a str,
+        key: &str,
+    ) -> &'static str {
         match self.nodes() {
             Nodes::One(_) => PubSub::Plain.publish_command(),
-            Nodes::Many(cluster) => cluster.shared.pubsub(channel, key).publish_command(),
+            Nodes::Many(cluster) => cluster.shared.pubsub(channel(), key).publish_command(),
         }
     }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::QueueSlot;
 use crate::error::Error;
+use crate::protocol::kind::Kind;
 use crate::session::attempt::{Answer, Attempt};
 use crate::session::request::{OutageRetry, Request};
 use crate::session::wait::Wait;
@@ -41,9 +42,13 @@ pub(super) async fn ask_aside(
 
 impl QueueSlot<'_> {
     /// True if it will wait, or the channel is subscribed anyway: then no release is missed, and one question is enough.
-    pub(super) fn listens_first(&self, channel: &str) -> bool {
+    /// Each waiter of a fair lock has a channel of its own.
+    pub(super) fn listens_first(&self) -> bool {
         let (holds, request) = (self.handle.holds(), self.request);
-        let is_warm = request.wait != Wait::Once && holds.subscriptions.is_subscribed(channel);
+        let is_subscribed = |channel: &str| holds.subscriptions.is_subscribed(channel);
+        let is_warm = request.wait != Wait::Once
+            && request.resource.kind != Kind::Fair
+            && request.resource.looks_at_channel(is_subscribed);
         is_warm || holds.queues.is_crowded(&request.resource)
     }
 

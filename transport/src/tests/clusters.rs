@@ -126,7 +126,7 @@ async fn a_late_answer_does_not_decide_how_releases_are_published() {
         assert!(Instant::now() < deadline, "{error:?}");
         sleep(SECOND / 10).await;
     }
-    assert_eq!(redis.publish_command(LOW, LOW), "SPUBLISH");
+    assert_eq!(redis.publish_command(|| LOW, LOW), "SPUBLISH");
     let old = one_node(|words| {
         let is_question = words.first().is_some_and(|word| word == "PUBSUB");
         is_question.then(|| Answer::Reply("-ERR Unknown PUBSUB subcommand\r\n".to_owned()))
@@ -135,7 +135,7 @@ async fn a_late_answer_does_not_decide_how_releases_are_published() {
         .open("redis-cluster://n1:1", IfUnreachable::Fail)
         .await
         .unwrap();
-    assert_eq!(redis.publish_command(LOW, LOW), "PUBLISH");
+    assert_eq!(redis.publish_command(|| LOW, LOW), "PUBLISH");
 }
 
 /// Two nodes. The first one is replaced by a third one, while nobody knows the address of the
