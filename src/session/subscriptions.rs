@@ -96,6 +96,10 @@ impl Subscriptions {
     ) -> Listener<'a> {
         let id = self.next.fetch_add(1, Relaxed);
         let mut entry = self.channels.get_or_insert_with(channel, Channel::default);
+        if entry.listeners.is_empty() {
+            // Most channels have one: `push` would make space for four.
+            entry.listeners.reserve_exact(1);
+        }
         entry.listeners.push((id, waiter.clone()));
         drop(entry);
         let (channel, key) = (channel.clone(), key.clone());

@@ -41,8 +41,8 @@ pub(crate) struct Waiter {
     signal: Mutex<WaiterSignal>,
     /// When the wait began.
     pub(crate) since: Instant,
-    /// The waiter's place in a queue in Redis.
-    ticket: Mutex<Option<Ticket>>,
+    /// The waiter's place in a queue in Redis. Boxed, because only fair locks have one.
+    ticket: Mutex<Option<Box<Ticket>>>,
     /// True if the last call found a key without an expiry. Passed on to the waiters behind.
     no_expiry: Arc<AtomicBool>,
     /// When the waiter's own timer should wake it.
@@ -102,12 +102,12 @@ impl Waiter {
         match &mut *ticket {
             Some(ticket) if ticket.field == *field => ticket.kept = ticket.kept.max(kept),
             _ => {
-                *ticket = Some(Ticket {
+                *ticket = Some(Box::new(Ticket {
                     field: field.clone(),
                     kept,
                     sole_since,
                     granted: None,
-                });
+                }));
             }
         }
     }
