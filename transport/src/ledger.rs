@@ -63,6 +63,9 @@ pub(super) struct Ledger {
     closed: Option<CallError>,
 }
 
+/// A queue keeps the space of this many requests. That of a larger burst is freed.
+const KEPT: usize = 256;
+
 #[derive(Debug)]
 struct Waiting {
     request: Request,
@@ -134,6 +137,7 @@ impl Ledger {
                 before,
             });
         }
+        free_if_empty(&mut self.waiting);
     }
 
     /// Handles a reply. `taken` is how many bytes the kernel has taken. An error means that replies
@@ -156,6 +160,7 @@ impl Ledger {
         self.order.check(sent.request.as_ref(), &reply)?;
         let (request, since) = (sent.request.take(), sent.since);
         self.in_flight.pop_front();
+        free_if_empty(&mut self.in_flight);
         Ok(request.and_then(|request| self.answered(request, since, reply)))
     }
 
@@ -217,7 +222,9 @@ impl Ledger {
         if !asked {
             return None;
         }
-        match self.in_flight.pop_front()?.request? {
+        let sent = self.in_flight.pop_front()?;
+        free_if_empty(&mut self.in_flight);
+        match sent.request? {
             Request::Subscribe(request) => Some(Notification::Subscribed(request, Ok(()))),
             _ => None,
         }
@@ -303,6 +310,12 @@ impl Ledger {
                     .and_then(|request| request.unanswered(error(fault.clone()))),
             );
         }
+    }
+}
+
+fn free_if_empty<T>(queue: &mut VecDeque<T>) {
+    if queue.is_empty() && queue.capacity() > KEPT {
+        *queue = VecDeque::new();
     }
 }
 
