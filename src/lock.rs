@@ -17,6 +17,9 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::TryFutureExt;
+use futures_util::future::Either;
+
 use crate::error::{ConfigError, Error};
 use crate::protocol::resource::Resource;
 use crate::session::Handle;
@@ -198,18 +201,17 @@ impl<G: Guard> Lock<G> {
         }))
     }
 
-    #[expect(
-        clippy::manual_async_fn,
-        reason = "the future of an `async fn` would keep space for the options twice"
-    )]
-    fn take(&self, mut options: Options) -> impl Future<Output = Result<G, Error>> + Send {
-        async move {
+    /// The options are made by the future, because it would keep space for them otherwise.
+    async fn take(&self, options: impl FnOnce() -> Options) -> Result<G, Error> {
+        let taken = {
+            let mut options = options();
             options.shows(section::holds());
-            let guard = G::of(self.set.take(&options).await?)?;
-            // Only now: an acquisition that never reached its caller is released at once.
-            guard.as_ref().given_to_caller();
-            Ok(guard)
-        }
+            self.set.take(options)?
+        };
+        let guard = G::of(taken.await?)?;
+        // Only now: an acquisition that never reached its caller is released at once.
+        guard.as_ref().given_to_caller();
+        Ok(guard)
     }
 
     /// Whether one of `holds` belongs to this lock or to one of its members.
@@ -241,14 +243,22 @@ impl LockSet {
         }
     }
 
-    async fn take(&self, options: &Options) -> Result<LockGuard, Error> {
-        match self {
+    fn take(
+        &self,
+        options: Options,
+    ) -> Result<impl Future<Output = Result<LockGuard, Error>>, ConfigError> {
+        Ok(match self {
             LockSet::Single(single) => {
-                let taken = acquire(&single.handle, single.request(options)?);
-                taken.await.map(LockGuard::new)
+                let request = single.request(&options)?;
+                Either::Left(acquire(&single.handle, request).map_ok(LockGuard::new))
             }
-            LockSet::Multi(multi) => multi.clone().attended(options.clone()).await,
-        }
+            LockSet::Multi(multi) => Either::Right(multi.clone().attended(options)),
+        })
+    }
+
+    /// Takes it as a member of several locks.
+    async fn take_member(&self, options: Options) -> Result<LockGuard, Error> {
+        self.take(options)?.await
     }
 }
 

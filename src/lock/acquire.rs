@@ -237,7 +237,7 @@ impl<'a, G: Guard> Acquire<'a, G> {
             }
             options.shown = Arc::from(within);
         }
-        self.lock.take(options).await
+        self.lock.take(|| options).await
     }
 }
 

@@ -62,7 +62,8 @@ impl<G: Guard> Lock<G> {
     /// - [`Error::Closed`]: the client was shut down.
     /// - [`Error::Config`]: the name or a setting of the lock cannot be used.
     pub async fn lock(&self) -> Result<G, Error> {
-        self.take(Options::new(Wait::Forever, Lease::Renewed)).await
+        self.take(|| Options::new(Wait::Forever, Lease::Renewed))
+            .await
     }
 
     /// Takes the lock, and waits at most `wait` for others to release it.
@@ -98,7 +99,7 @@ impl<G: Guard> Lock<G> {
     /// - [`Error::Closed`]: the client was shut down.
     /// - [`Error::Config`]: the name, the lease or a setting of the lock cannot be used.
     pub async fn try_lock(&self, wait: Duration, lease: Lease) -> Result<G, Error> {
-        self.take(Options::new(Wait::from(wait), lease)).await
+        self.take(|| Options::new(Wait::from(wait), lease)).await
     }
 
     /// Takes the lock, runs `work` while the lock is held, and releases it.
@@ -208,7 +209,7 @@ impl<G: Guard> Lock<G> {
     ///
     /// See [`try_lock`](Lock::try_lock). [`Error::Timeout`] if the lock is held.
     pub async fn try_lock_now(&self, lease: Lease) -> Result<G, Error> {
-        self.take(Options::new(Wait::Once, lease)).await
+        self.take(|| Options::new(Wait::Once, lease)).await
     }
 
     /// Starts an acquisition with more settings than [`try_lock`](Lock::try_lock) takes. Set a

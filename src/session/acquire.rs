@@ -99,7 +99,7 @@ async fn take(handle: &Arc<Handle>, request: &Request) -> Result<HoldShare, Erro
             }
             return Err(request.timed_out(holds));
         }
-        let slot = QueueSlot::take(handle, request);
+        let mut slot = QueueSlot::take(handle, request);
         // Look at the owner's holds again, now that the waiter is in the queue. Another future of
         // the same `Owner` may have got the lock between the first look and `QueueSlot::take`, and
         // signals only the waiters that were queued by then.
@@ -145,7 +145,7 @@ impl<'a> QueueSlot<'a> {
         }
     }
 
-    async fn acquire(mut self) -> Result<Outcome, Error> {
+    async fn acquire(&mut self) -> Result<Outcome, Error> {
         let holds = self.handle.holds();
         loop {
             // Test `is_closed` before taking the signal: shutdown sets it first and wakes the
@@ -278,9 +278,9 @@ impl<'a> QueueSlot<'a> {
             if request.is_over() || delay.is_over() {
                 return Err(request.timed_out(holds));
             }
-            let channel = attempt.channel();
-            let heard = |listener: &Listener<'_>| *listener.channel() == channel;
+            let heard = |listener: &Listener<'_>| *listener.channel() == attempt.channel();
             if delay.listens() && !listener.as_ref().is_some_and(heard) {
+                let channel = attempt.channel();
                 listener = Box::pin(self.listen(&mut retry, channel, Some(asked_at))).await?;
                 delay.polls_if_needed(calls, kind, &request.settings.own());
                 // Check, listen, check again: a release between the check and the subscription was

@@ -169,11 +169,10 @@ impl MultiLock {
             } else {
                 member_wait(options)
             };
-            let of_member = Options {
+            let taking = Box::pin(self.members[at].set.take_member(Options {
                 wait,
                 ..options.clone()
-            };
-            let taking = Box::pin(self.members[at].set.take(&of_member));
+            }));
             let taken = tokio::select! {
                 biased;
                 taken = taking => taken,

@@ -181,7 +181,8 @@ impl MultiLock {
                     Wait::Once | Wait::Forever => share,
                 };
                 // CANCEL: a grant that comes later is undone.
-                let answer = timeout_at(limit, Box::pin(member.set.take(once))).await;
+                let answer =
+                    timeout_at(limit, Box::pin(member.set.take_member(once.clone()))).await;
                 let answer = answer.unwrap_or_else(|_| Err(member.too_slow()));
                 answer.map_err(|error| Refusal { member: at, error })
             });
