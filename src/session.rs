@@ -182,6 +182,7 @@ impl Session {
             life: Life::new(),
             sessions: reported.sessions,
             client_id: parts.client_id,
+            client_text: parts.client_id.to_string().into(),
             next_id: AtomicU64::new(1),
             reply_keys: ReplyKeys::default(),
         });

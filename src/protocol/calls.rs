@@ -50,8 +50,10 @@ impl AcquireArgs<'_> {
 
 /// What makes the field of a new hold.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct NewField {
-    pub(crate) client: ClientId,
+pub(crate) struct NewField<'a> {
+    pub(crate) client_id: ClientId,
+    /// The same as text.
+    pub(crate) client: &'a str,
     /// No other field of the client is made from it.
     pub(crate) number: u64,
     pub(crate) permits: u32,
@@ -62,7 +64,7 @@ pub(crate) struct NewField {
 /// The calls of one kind. Kinds share the calls that are the same for them.
 pub(super) struct Calls {
     /// A field that no other acquisition ever uses.
-    pub(super) field: fn(NewField) -> String,
+    pub(super) field: fn(NewField<'_>) -> String,
     /// Takes the lock, or returns how long it is still held.
     pub(super) acquire: fn(&Resource, Publish, &AcquireArgs<'_>) -> Call,
     /// Raises the count of a hold to a number and extends its lease to at least a duration.
@@ -123,7 +125,7 @@ impl Resource {
 }
 
 /// The field of most kinds, in Redisson's form: `<client uuid>:<number>`.
-pub(super) fn plain_field(NewField { client, number, .. }: NewField) -> String {
+pub(super) fn plain_field(NewField { client, number, .. }: NewField<'_>) -> String {
     format!("{client}:{number}")
 }
 

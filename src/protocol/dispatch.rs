@@ -38,7 +38,7 @@ fn calls_of(kind: Kind) -> &'static Calls {
 
 impl Resource {
     /// A field that no other acquisition ever uses, made from an unused number.
-    pub(crate) fn field(&self, of: NewField) -> Arc<str> {
+    pub(crate) fn field(&self, of: NewField<'_>) -> Arc<str> {
         Arc::from((calls_of(self.kind).field)(of))
     }
 

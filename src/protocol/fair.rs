@@ -31,7 +31,7 @@ pub(super) static CALLS: Calls = Calls {
 /// from Redisson's. They are odd if the hold must not last as long as a place is kept.
 const FIELD_NUMBER: u64 = 4_000_000_000_000_000_000;
 
-fn field(of: NewField) -> String {
+fn field(of: NewField<'_>) -> String {
     let number = FIELD_NUMBER + 2 * of.number + u64::from(of.is_short);
     format!("{}:{number}", of.client)
 }

@@ -34,14 +34,14 @@ pub(super) static CALLS: Calls = Calls {
 pub(crate) const ID_LENGTH: usize = 32;
 
 /// The ids of one acquisition are consecutive. The next acquisition gets another number.
-fn field(of: NewField) -> String {
+fn field(of: NewField<'_>) -> String {
     let NewField {
-        client,
+        client_id,
         number,
         permits,
         ..
     } = of;
-    let first = client.as_u128() ^ (u128::from(number) << 32);
+    let first = client_id.as_u128() ^ (u128::from(number) << 32);
     let id = |id| format!("{:032x}", first ^ u128::from(id));
     (0..permits).map(id).collect()
 }

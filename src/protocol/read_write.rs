@@ -46,7 +46,7 @@ pub(super) static WRITE_CALLS: Calls = Calls {
     ..lock::CALLS
 };
 
-fn write_field(NewField { client, number, .. }: NewField) -> String {
+fn write_field(NewField { client, number, .. }: NewField<'_>) -> String {
     format!("{client}:{number}:write")
 }
 

@@ -35,7 +35,7 @@ pub(super) static CALLS: Calls = Calls {
     ..lock::CALLS
 };
 
-fn field(of: NewField) -> String {
+fn field(of: NewField<'_>) -> String {
     let NewField {
         client,
         number,

@@ -44,6 +44,8 @@ pub(crate) struct Calls {
     pub(crate) sessions: Arc<Sessions>,
     /// The first half of every field of this client on the wire.
     pub(super) client_id: ClientId,
+    /// The id as it begins the fields. Kept, because each acquisition has a new one.
+    pub(super) client_text: Box<str>,
     pub(super) next_id: AtomicU64,
     pub(super) reply_keys: ReplyKeys,
 }
@@ -175,7 +177,8 @@ impl Calls {
         lease: Duration,
     ) -> Arc<str> {
         resource.field(NewField {
-            client: self.client_id,
+            client_id: self.client_id,
+            client: &self.client_text,
             number: self.next_id(),
             permits,
             is_short: lease < self.settings.fair_claim,

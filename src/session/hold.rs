@@ -85,7 +85,7 @@ struct State {
     /// The hold's key in the watchdog's table.
     due: Option<Instant>,
     /// Set while the hold is leaving. Nobody else is given the field until then.
-    under_way: Option<Box<ReleaseUnderWay>>,
+    under_way: Option<ReleaseUnderWay>,
     /// Who got the first guard.
     taken_by: Option<Caller>,
     /// Made when somebody waits for a change for the first time.

@@ -79,8 +79,7 @@ impl Hold {
 
     /// Marks the field as being released for as long as this hold is known to anybody.
     pub(in crate::session) fn set_under_way(&self, under_way: ReleaseUnderWay) {
-        let under_way = Some(Box::new(under_way));
-        let before = std::mem::replace(&mut self.state.lock().under_way, under_way);
+        let before = self.state.lock().under_way.replace(under_way);
         drop(before);
     }
 
