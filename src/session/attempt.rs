@@ -319,11 +319,9 @@ impl<'a> Attempt<'a> {
         // CANCEL: the attempt's drop undoes the field, which is already taken.
         self.begin();
         let key = self.request.resource.key.clone();
-        let outcome = self
-            .holds
-            .calls
-            .made_durable(Lane::Caller, &key, before)
-            .await;
+        let calls = &self.holds.calls;
+        // Boxed, because most grants need no copies.
+        let outcome = Box::pin(calls.made_durable(Lane::Caller, &key, before)).await;
         self.settle_durable(&outcome);
         outcome
     }

@@ -14,7 +14,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use tokio::time::Instant;
+use futures_util::FutureExt as _;
+use futures_util::future::{Either, ready};
+use tokio::time::{Instant, timeout_at};
 
 use super::Settings;
 use crate::client_id::ClientId;
@@ -92,23 +94,33 @@ impl Calls {
         self.transport.command(node, Lane::Caller, words).await
     }
 
-    pub(crate) async fn call(&self, lane: Lane, call: Call) -> Result<Value, CallError> {
+    /// Await it at once: the time of the reply is counted from here.
+    ///
+    /// Not an `async fn`, because each `async fn` on the way would keep space for the call, for as
+    /// long as every waiter waits for its reply.
+    pub(crate) fn call(
+        &self,
+        lane: Lane,
+        call: Call,
+    ) -> impl Future<Output = Result<Value, CallError>> {
         count(&self.counters.calls);
         let sent = Instant::now();
         let told = self.settings.telemetry.history.sends(&call);
-        let reply = match self.guarded(call) {
-            Ok((call, None)) => self.transport.call(lane, call).await,
-            Ok((call, Some(meant))) => {
-                let reply = self.transport.call(lane, call).await;
-                self.sessions.checked(&meant, reply)
-            }
-            Err(error) => Err(error),
+        let (reply, meant) = match self.guarded(call) {
+            Ok((call, meant)) => (Either::Left(self.transport.call(lane, call)), meant),
+            Err(error) => (Either::Right(ready(Err(error))), None),
         };
-        told.answered(&reply);
-        if lane == Lane::Caller && matches!(reply, Ok(_) | Err(CallError::Refused(_))) {
-            self.reply_times.came_after(sent.elapsed());
-        }
-        reply
+        reply.map(move |reply| {
+            let reply = match meant {
+                Some(meant) => self.sessions.checked(&meant, reply),
+                None => reply,
+            };
+            told.answered(&reply);
+            if lane == Lane::Caller && matches!(reply, Ok(_) | Err(CallError::Refused(_))) {
+                self.reply_times.came_after(sent.elapsed());
+            }
+            reply
+        })
     }
 
     /// A call whose outcome somebody else waits for.
@@ -136,19 +148,19 @@ impl Calls {
     }
 
     /// A call whose reply is awaited until `limit` only.
-    pub(super) async fn call_until(
+    pub(super) fn call_until(
         &self,
         limit: Option<Instant>,
         call: Call,
-    ) -> Result<Value, CallError> {
+    ) -> impl Future<Output = Result<Value, CallError>> {
         let reply = self.call(Lane::Caller, call);
-        let Some(limit) = limit else {
-            return reply.await;
-        };
         let lost = |_| Err(CallError::Unknown(Fault("no reply within the wait".into())));
-        tokio::time::timeout_at(limit, reply)
-            .await
-            .unwrap_or_else(lost)
+        match limit {
+            Some(limit) => {
+                Either::Left(timeout_at(limit, reply).map(move |reply| reply.unwrap_or_else(lost)))
+            }
+            None => Either::Right(reply),
+        }
     }
 
     /// How long a reply may take after the end of the wait before it counts as lost.

@@ -203,7 +203,8 @@ impl Transport {
     pub async fn subscribe(&self, channel: &Arc<str>, key: &str) -> Result<(), CallError> {
         match self.nodes() {
             Nodes::One(node) => node.subscribe(channel, PubSub::Plain).await,
-            Nodes::Many(cluster) => cluster.subscribe(channel, key).await,
+            // Boxed as in `call`.
+            Nodes::Many(cluster) => Box::pin(cluster.subscribe(channel, key)).await,
         }
     }
 

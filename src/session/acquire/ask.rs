@@ -68,8 +68,8 @@ impl QueueSlot<'_> {
         }
         match attempt.ask(request.limit(&holds.calls)).await {
             Ok(answer) => Ok(Some(answer)),
-            Err(error) => request
-                .ride_out(&holds.calls, retry, error)
+            // Boxed, because most questions are answered.
+            Err(error) => Box::pin(request.ride_out(&holds.calls, retry, error))
                 .await
                 .map(|()| None),
         }

@@ -82,9 +82,9 @@ impl<'a> QueueSlot<'a> {
             Some(Ok(())) => Ok(Some(listener)),
             Some(Err(CallError::Refused(_))) if holds.calls.polls_only() => Ok(None),
             Some(Err(error)) => {
-                self.request
-                    .ride_out(&holds.calls, retry, error.took_nothing())
-                    .await?;
+                // Boxed, because most subscriptions succeed.
+                let error = error.took_nothing();
+                Box::pin(self.request.ride_out(&holds.calls, retry, error)).await?;
                 Ok(None)
             }
             None if asked_at.is_some_and(is_fresh) => Err(self.request.timed_out(holds)),

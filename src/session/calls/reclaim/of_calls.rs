@@ -60,6 +60,15 @@ impl Calls {
         if self.settings.failover.is_none() {
             return Ok(None);
         }
+        // Boxed, because most clients need no session.
+        Box::pin(self.trust_of_session(resource, limit)).await
+    }
+
+    async fn trust_of_session(
+        &self,
+        resource: &Resource,
+        limit: Option<Instant>,
+    ) -> Result<Option<Trust>, CallError> {
         let key = self.registrations(&resource.key);
         let limit = limit.unwrap_or_else(|| Instant::now() + self.settings.command_timeout);
         let before = self.sessions.at(&key, |session| session.attempts);
