@@ -78,7 +78,7 @@ pub use hold::{
 };
 #[cfg(feature = "locks")]
 pub use kind::{KINDS, Kind};
-pub use outside::{CommandStats, Outside, command_stats};
+pub use outside::{CommandStats, Outside, command_stats, info_line};
 pub use process::keeper;
 pub use process::program::Program;
 pub use process::proxy::Proxy;

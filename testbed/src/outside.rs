@@ -124,6 +124,13 @@ pub struct CommandStats {
     pub rejected: u64,
 }
 
+/// What a line of INFO says under this name.
+pub fn info_line<'a>(info: &'a str, name: &str) -> Option<&'a str> {
+    let mut lines = info.lines();
+    let value = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    value.map(str::trim)
+}
+
 /// Parses the text of INFO commandstats, and sums the numbers of all servers for each command. A subcommand is written
 /// after its command and a `|`.
 pub fn command_stats(info: &str) -> BTreeMap<String, CommandStats> {

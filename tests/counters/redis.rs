@@ -1,6 +1,6 @@
 //! The counters of the server.
 
-use leasehold_testbed::{Server, command_stats};
+use leasehold_testbed::{Server, command_stats, info_line};
 
 use crate::operation::Prepared;
 
@@ -22,10 +22,7 @@ impl Counters {
         let commands: u64 = all.map(|(_, stats)| stats.calls).sum();
         let text = server.command(&["INFO", "stats"]).text();
         let number = |name: &str| {
-            let value = text
-                .lines()
-                .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-            let value = value.and_then(|value| value.trim().parse::<u64>().ok());
+            let value = info_line(&text, name).and_then(|value| value.parse::<u64>().ok());
             value.expect("a number")
         };
         let pings = prepared.pings();

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use futures::future::join_all;
 use leasehold::settings::TlsOptions;
 use leasehold::{Client, HoldState};
-use leasehold_testbed::{Certificate, Server, eventually_within, is_missing};
+use leasehold_testbed::{Certificate, Server, eventually_within, info_line, is_missing};
 
 use crate::testbed::{alone, note, size};
 
@@ -14,12 +14,8 @@ const LIMIT: Duration = Duration::from_secs(180);
 /// What the server says about itself in INFO.
 fn figure(server: &Server, section: &str, name: &str) -> f64 {
     let info = server.command(&["INFO", section]).text();
-    let value = info
-        .lines()
-        .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-    value
-        .and_then(|value| value.trim().parse().ok())
-        .expect("a number")
+    let value = info_line(&info, name).and_then(|value| value.parse().ok());
+    value.expect("a number")
 }
 
 /// The pilot of each client comes back first, so the server makes few handshakes that nobody waits for any more.

@@ -38,8 +38,8 @@ impl Hold {
         self.notify();
     }
 
-    /// Notified when the hold has changed. If somebody gets this and looks at the state afterwards,
-    /// no change is missed: whoever changes the state looks for this afterwards.
+    /// Notified when the hold has changed. Get it before looking at the state: a change that comes
+    /// after the look then finds it, and notifies it.
     pub(super) fn changed(&self) -> Arc<Notify> {
         self.state.lock().changed.get_or_insert_default().clone()
     }

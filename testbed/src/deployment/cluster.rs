@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use super::routes::Routes;
 use super::slots::{SLOTS, keyslot};
+use crate::outside::info_line;
 use crate::process::resp::Reply;
 use crate::process::server::Server;
 use crate::process::waiting::wait_until;
@@ -411,10 +412,7 @@ fn sighting(line: &str) -> Sighting {
 pub(super) fn is_in_step(servers: &[Server], server: &Server) -> bool {
     let field = |server: &Server, name: &str| {
         let info = server.command(&["INFO", "replication"]).text();
-        let value = info
-            .lines()
-            .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-        value.map(str::to_owned)
+        info_line(&info, name).map(str::to_owned)
     };
     let Some(port) = field(server, "master_port") else {
         return true;
