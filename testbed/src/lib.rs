@@ -37,6 +37,7 @@ mod exceptions;
 mod histories;
 #[cfg(feature = "locks")]
 mod hold;
+mod info;
 #[cfg(feature = "locks")]
 mod kind;
 mod outside;
@@ -76,9 +77,10 @@ pub use hold::{
     assert_free, assert_lost, holds, lost, no_expiry, release, take_and_release, take_turn,
     until_stats, waiting,
 };
+pub use info::{CommandStats, command_stats, info_line};
 #[cfg(feature = "locks")]
 pub use kind::{KINDS, Kind};
-pub use outside::{CommandStats, Outside, command_stats, info_line};
+pub use outside::Outside;
 pub use process::keeper;
 pub use process::program::Program;
 pub use process::proxy::Proxy;

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use super::routes::Routes;
 use super::slots::{SLOTS, keyslot};
-use crate::outside::info_line;
+use crate::info::info_line;
 use crate::process::resp::Reply;
 use crate::process::server::Server;
 use crate::process::waiting::wait_until;
