@@ -93,6 +93,22 @@ fn a_run_that_waits_says_once_for_whom() {
     assert_eq!(text.lines().count(), 1, "{text}");
 }
 
+/// The release of the run before has begun the lease, which is short until the first renewal.
+#[test]
+fn a_run_that_was_given_its_lock_has_a_whole_lease() {
+    let Some(bed) = Testbed::start() else { return };
+    for kind in ["lock", "fair"] {
+        let job = ["job", "--kind", kind];
+        let holder = bed.run(&job, "cat");
+        wait_until("held", LATE, || bed.is_held("job"));
+        let told = Told::by(bed.run(&job, "exit 7"));
+        told.wait_for("waiting for `job`");
+        assert_eq!(holder.end().0, 0);
+        let text = told.text.clone();
+        assert_eq!(told.runner.end().0, 7, "{kind}: {:?}", text.lock());
+    }
+}
+
 #[test]
 fn a_run_that_waits_for_a_permit_says_so() {
     let Some(bed) = Testbed::start() else { return };

@@ -221,8 +221,10 @@ impl LockGuard {
     /// The instant until which the lock is certainly held, unless it is freed by force or Redis loses it.
     /// Local and free.
     ///
-    /// A renewal moves the deadline forward. The instant is on tokio's clock, which may stand still while the
-    /// machine is suspended. So a suspension moves the deadline back by as much.
+    /// A renewal moves the deadline forward. If a release has given the lock to this waiter, the deadline is at most a
+    /// [`fair_claim`](crate::ClientBuilder::fair_claim) away until the first renewal, which comes after 100 ms;
+    /// [`extend`](LockGuard::extend) does not wait for it. The instant is on tokio's clock, which may stand still while
+    /// the machine is suspended. So a suspension moves the deadline back by as much.
     #[must_use = "it only tells, and the lock is held only while the guard lives"]
     pub fn deadline(&self) -> Instant {
         match &self.share {

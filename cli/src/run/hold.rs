@@ -48,7 +48,12 @@ impl Hold {
         {
             taking = taking.unlock_not_before(span.max(Lease::MIN));
         }
-        Ok(Hold::Lock(taking.await?))
+        let guard = taking.await?;
+        // If a release has given us the lock, its lease is short until the first renewal.
+        if guard.remaining() < job.lease / 2 {
+            guard.extend(job.lease).await?;
+        }
+        Ok(Hold::Lock(guard))
     }
 
     fn guard(&self) -> Option<&LockGuard> {
