@@ -3,6 +3,7 @@
 use crate::explore::{Explorable, Explored, explore};
 use crate::failover::{self, Failover, Way};
 use crate::fair::{self, Fair};
+use crate::given::{self, Given};
 use crate::plain::{self, Plain};
 use crate::quorum::{self, Quorum};
 use crate::read_write::{self, ReadWrite};
@@ -48,6 +49,7 @@ impl Case {
 pub(crate) fn small() -> Vec<Case> {
     let cases = [
         plain_cases(),
+        given_cases(),
         fair_cases(),
         read_write_cases(),
         quorum_cases(),
@@ -101,6 +103,7 @@ pub(crate) fn large() -> Vec<Case> {
 }
 
 const PLAIN: &str = "plain lock";
+const GIVEN: &str = "given lock";
 const FAIR: &str = "fair lock";
 const READ_WRITE: &str = "read/write lock";
 const QUORUM: &str = "quorum lock";
@@ -140,6 +143,27 @@ fn plain_cases() -> Vec<Case> {
         };
         Case::wrong(PLAIN, &format!("{fault:?}"), model)
     }));
+    cases
+}
+
+fn given_cases() -> Vec<Case> {
+    use given::Fault as F;
+    let of = |fault| Given {
+        clients: 2,
+        acquisitions: 2,
+        questions: 2,
+        lease: 2,
+        travelling: 2,
+        fault,
+    };
+    let what = "two clients, two acquisitions and two questions of each, two messages of each on their way";
+    let mut cases = vec![Case::right(GIVEN, what, of(None))];
+    let faults = [
+        F::BelievesEveryMessage,
+        F::CountsFromTheMessage,
+        F::FieldUsedAgain,
+    ];
+    cases.extend(faults.map(|fault| Case::wrong(GIVEN, &format!("{fault:?}"), of(Some(fault)))));
     cases
 }
 

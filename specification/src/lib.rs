@@ -5,6 +5,7 @@ mod cases;
 mod explore;
 mod failover;
 mod fair;
+mod given;
 mod page;
 mod plain;
 mod quorum;
