@@ -60,7 +60,9 @@ use calls::Calls;
 use calls::idempotency::ReplyKeys;
 use calls::life::{End, Life};
 use holds::Holds;
+use holds::contention::Contention;
 use holds::descriptions::Descriptions;
+use holds::forced::ClientChannel;
 use holds::in_the_way::InRounds;
 use holds::release::cleanup::Cleanups;
 use local_queue::LocalQueues;
@@ -195,6 +197,8 @@ impl Session {
             recent_releases: reported.recent_releases,
             descriptions: Descriptions::default(),
             in_rounds: InRounds::default(),
+            client_channel: ClientChannel::default(),
+            contention: Contention::default(),
         };
         let attendance = Arc::default();
         Arc::new(Session {

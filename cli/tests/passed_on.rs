@@ -110,7 +110,7 @@ fn the_owner_is_that_of_the_lock() {
         &format!("echo $LEASEHOLD_OWNER >{}; cat", file.display()),
     );
     let owner = await_line(&file);
-    assert_eq!(bed.server.command(&["HGET", "job", &owner]).text(), "1");
+    assert_eq!(bed.server.command(&["HGET", "job", &owner]).text(), "1;0;");
     assert_eq!(runner.end().0, 0);
 }
 

@@ -184,6 +184,8 @@ impl ClientBuilder {
     /// A release gives the lock to the next waiter, for as long as its place would have been kept. So the lease of such a
     /// hold is at most a claim until its first renewal, which comes after 100 ms. A waiter that wants the lock for less
     /// than a claim asks for it instead, which costs a round trip.
+    ///
+    /// A plain lock that a release gives to a waiter of another client has a lease of at most a claim, too, until then.
     pub fn fair_claim(mut self, claim: Duration) -> Self {
         self.fair_claim = claim;
         self

@@ -13,7 +13,7 @@ use super::script::Script;
 use super::{Arg, Call, Field, Publish};
 use crate::client_id::ClientId;
 
-/// Whether an acquisition of a fair lock waits in Redis.
+/// Whether an acquisition waits in Redis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Queueing {
     Not,
@@ -24,6 +24,8 @@ pub(crate) enum Queueing {
     AtTheFront,
     /// The waiter has a place, and gets no new one if it is gone.
     Keep,
+    /// Not in a queue, but beside the lock, known by the number of this question.
+    Beside(u64),
 }
 
 /// The arguments of one attempt to take a lock.
@@ -36,7 +38,7 @@ pub(crate) struct AcquireArgs<'a> {
     /// The total number of permits that the acquisition declares.
     pub(crate) limit: Option<u32>,
     pub(crate) queueing: Queueing,
-    /// How long a place in the queue lasts without a heartbeat.
+    /// How long a place in the queue lasts without a heartbeat, and a lease that a release begins.
     pub(crate) claim: Duration,
     /// The write hold under which a read hold is taken.
     pub(crate) writer: Option<&'a Field>,

@@ -38,7 +38,7 @@ fn field(of: NewField<'_>) -> String {
 
 fn acquire(resource: &Resource, publish: Publish, args: &AcquireArgs<'_>) -> Call {
     let queueing = match args.queueing {
-        Queueing::Not => 0,
+        Queueing::Not | Queueing::Beside(_) => 0,
         Queueing::First => 1,
         Queueing::AtTheEnd => 2,
         Queueing::AtTheFront => 3,

@@ -24,8 +24,9 @@ pub(crate) fn channels(client: ClientId) -> [Arc<str>; 2] {
     [&client[..DIGITS], &client].map(|of| KeyName::Prefixed(CLIENT).of(of))
 }
 
-/// The key that a message is about, if it came on the channel of a client.
-pub(crate) fn key_of<'a>(channel: &str, payload: &'a [u8]) -> Option<&'a str> {
+/// What a message says, if it came on the channel of a client: the key of a hold that was ended, or
+/// [who was given a lock](super::lock::given).
+pub(crate) fn text_to_client<'a>(channel: &str, payload: &'a [u8]) -> Option<&'a str> {
     let is_ours = channel.starts_with(CLIENT);
     is_ours.then(|| str::from_utf8(payload).unwrap_or_default())
 }

@@ -4,18 +4,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::calls::{AcquireArgs, Calls, call, ms, plain_field};
+use super::calls::{AcquireArgs, Calls, Queueing, call, ms, plain_field};
 use super::resource::Resource;
 use super::script::scripts;
 use super::{Arg, Call, Field, Publish};
 
 scripts! {
-    ACQUIRE = "lock_acquire" from "lock/acquire.lua";
+    ACQUIRE = "lock_acquire" from "lock/acquire.lua" "lock/waiters.lua" "lock/list.lua";
     FORCE_RELEASE = "lock_force_release" from "shared/tell_clients.lua" "lock/force_release.lua";
     INSPECT = "lock_inspect" from "shared/clock.lua" "shared/may.lua" "description/described.lua" "lock/inspect.lua", reads_undeclared_keys;
     LINGER = "lock_linger" from "lock/linger.lua";
     REENTER = "lock_reenter" from "shared/lease.lua" "lock/reenter.lua";
-    RELEASE = "lock_release" from "lock/release.lua";
+    RELEASE = "lock_release" from "lock/release.lua" "shared/may.lua" "waiters/listening.lua" "lock/waiters.lua" "lock/pass_on.lua";
     RENEW = "lock_renew" from "shared/lease.lua" "lock/renew.lua";
     TAKE_OVER = "lock_take_over" from "shared/lease.lua" "lock/take_over.lua";
 }
@@ -35,7 +35,36 @@ pub(super) static CALLS: Calls = Calls {
 };
 
 fn acquire(resource: &Resource, _publish: Publish, args: &AcquireArgs<'_>) -> Call {
-    call(&ACQUIRE, resource.keys(), args.owner_and_lease())
+    let mut all = args.owner_and_lease();
+    if let Queueing::Beside(question) = args.queueing {
+        let lease = args.lease.min(args.claim).as_millis();
+        all.push(Arg::Text(Arc::from(format!("{question}:{lease}"))));
+    }
+    call(&ACQUIRE, resource.keys(), all)
+}
+
+/// A release has given the lock to a waiter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Given<'a> {
+    pub(crate) field: &'a str,
+    /// The question by which the waiter is known.
+    pub(crate) question: u64,
+    pub(crate) lease: Duration,
+}
+
+/// Reads a message to a client: the channel of the lock, and who has it now. `None` if it is about something else.
+pub(crate) fn given(text: &str) -> Option<(&str, Given<'_>)> {
+    let mut parts = text.strip_prefix("\0granted ")?.splitn(4, ' ');
+    let mut number = || parts.next()?.parse().ok();
+    let (question, lease_ms) = (number()?, number()?);
+    let (field, channel) = (parts.next()?, parts.next()?);
+    let lease = Duration::from_millis(lease_ms);
+    let given = Given {
+        field,
+        question,
+        lease,
+    };
+    Some((channel, given))
 }
 
 fn reenter(resource: &Resource, field: &Field, lease: Duration, holds: u32) -> Call {
@@ -57,6 +86,12 @@ pub(super) fn release(resource: &Resource, publish: Publish, holds: u32, field: 
     )
 }
 
+/// Lets a release give the lock to a waiter. `own` of those that listen are of the caller's client, so nobody is passed over
+/// with them.
+pub(crate) fn looks_for_waiters(release: &mut Call, own: i64) {
+    release.args.push(Arg::Int(own));
+}
+
 fn linger(resource: &Resource, publish: Publish, field: &Field, rest: Duration) -> Call {
     let args = [resource.release_args(publish, field), vec![ms(rest)]].concat();
     call(&LINGER, resource.only_key(), args)
@@ -72,4 +107,35 @@ fn force_release(resource: &Resource, publish: Publish, owner: Option<&str>) -> 
 
 fn renewal_keys(resource: &Resource, _field: &str) -> Vec<Arc<str>> {
     resource.only_key()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_was_given_a_lock_is_read_as_the_script_writes_it() {
+        let given_to = Given {
+            field: "uuid:17",
+            question: 3,
+            lease: Duration::from_secs(2),
+        };
+        assert_eq!(
+            given("\0granted 3 2000 uuid:17 channel:{a b}"),
+            Some(("channel:{a b}", given_to))
+        );
+    }
+
+    #[test]
+    fn other_messages_to_a_client_are_names_of_keys() {
+        for text in [
+            "",
+            "x",
+            "granted 3 2 f c",
+            "\0granted 3 2 f",
+            "\0granted x 2 f c",
+        ] {
+            assert_eq!(given(text), None, "{text:?}");
+        }
+    }
 }

@@ -12,11 +12,11 @@ use super::{Arg, Call, Field, Script, Unexpected, Value, lock};
 use crate::client_id::ClientId;
 
 scripts! {
-    ACQUIRE = "reclaim_acquire" from "reclaim/identity.lua" "reclaim/elsewhere.lua" "reclaim/guard.lua" "lock/acquire.lua";
+    ACQUIRE = "reclaim_acquire" from "reclaim/identity.lua" "reclaim/elsewhere.lua" "reclaim/guard.lua" "lock/acquire.lua" "lock/waiters.lua" "lock/list.lua";
     LEAVE = "reclaim_leave" from "reclaim/leave.lua";
     REENTER = "reclaim_reenter" from "shared/lease.lua" "reclaim/identity.lua" "reclaim/elsewhere.lua" "reclaim/guard.lua" "lock/reenter.lua";
     REGISTER = "reclaim_register" from "shared/clock.lua" "reclaim/identity.lua" "reclaim/elsewhere.lua" "reclaim/register.lua";
-    RELEASE = "reclaim_release" from "reclaim/identity.lua" "reclaim/release.lua" "lock/release.lua";
+    RELEASE = "reclaim_release" from "reclaim/identity.lua" "reclaim/release.lua" "lock/release.lua" "shared/may.lua" "waiters/listening.lua" "lock/waiters.lua" "lock/pass_on.lua";
     RENEW = "reclaim_renew" from "shared/lease.lua" "reclaim/identity.lua" "reclaim/elsewhere.lua" "reclaim/guard.lua" "lock/renew.lua";
     VERIFY = "reclaim_verify" from "shared/clock.lua" "reclaim/identity.lua" "reclaim/elsewhere.lua" "reclaim/verify.lua";
 }

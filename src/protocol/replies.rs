@@ -38,6 +38,8 @@ pub(crate) enum Released {
     StillHeld,
     /// The hold ended. `receivers` subscribers received the message.
     Free { receivers: i64 },
+    /// The hold ended, and a waiter of another client has the lock.
+    Given,
 }
 
 /// Who holds a lock, according to Redis.
@@ -110,6 +112,7 @@ pub(crate) fn released(reply: Value) -> Result<Released, Unexpected> {
         }
         Value::Nil => Ok(Released::Absent),
         Value::Int(-1) => Ok(Released::StillHeld),
+        Value::Int(-2) => Ok(Released::Given),
         Value::Int(receivers) if receivers >= 0 => Ok(Released::Free { receivers }),
         other => Err(Unexpected(other)),
     }
@@ -145,6 +148,14 @@ impl Resource {
     }
 }
 
+/// The count in the field of a holder. What may follow it lists waiters, see `lock/waiters.lua`.
+pub(super) fn count_of(value: &str) -> Option<u64> {
+    let digits = value.bytes().take_while(u8::is_ascii_digit).count();
+    let (count, waiters) = value.split_at(digits);
+    let is_count = waiters.is_empty() || waiters.starts_with(';');
+    count.parse().ok().filter(|_| is_count)
+}
+
 /// All holders of an inspected lock of any kind. `None` if there are none.
 pub(crate) fn seen(reply: Value) -> Result<Option<Inspected>, Unexpected> {
     let Value::Array(parts) = &reply else {
@@ -167,7 +178,7 @@ pub(crate) fn seen(reply: Value) -> Result<Option<Inspected>, Unexpected> {
         .filter(|pair| !mode(pair))
         .map(|pair| match pair {
             [Value::Text(owner), Value::Text(count)] => {
-                let (owner, holds) = (owner.clone(), count.parse().ok()?);
+                let (owner, holds) = (owner.clone(), count_of(count)?);
                 Some(Holder {
                     owner,
                     holds,
@@ -221,6 +232,7 @@ mod tests {
         assert_eq!(never(2), Ok(Acquired::Never(Some(2))));
         assert_eq!(released(Value::Nil), Ok(Released::Absent));
         assert_eq!(released(Value::Int(-1)), Ok(Released::StillHeld));
+        assert_eq!(released(Value::Int(-2)), Ok(Released::Given));
         assert_eq!(released(Value::Int(0)), Ok(Released::Free { receivers: 0 }));
         assert_eq!(
             renewed(Value::Array(vec![Value::Int(1), Value::Int(0)]), 2),
@@ -258,7 +270,7 @@ mod tests {
             );
         }
         assert!(acquired(Value::Array(vec![Value::Int(-2)])).is_err());
-        assert!(released(Value::Int(-2)).is_err());
+        assert!(released(Value::Int(-3)).is_err());
         assert!(renewed(Value::Array(vec![Value::Int(1)]), 2).is_err());
         assert!(renewed(Value::Array(vec![Value::Int(7)]), 1).is_err());
         assert!(still_held(Value::Int(0)).is_err());

@@ -15,7 +15,7 @@ use super::calls::{MODE, call};
 use super::description::{DESCRIPTION, tell_all};
 use super::keys::{KeyName, slot_fault};
 use super::kind::{FAIR_QUEUE, FENCE_COUNTER, Kind, SEMAPHORE_HOLDS, SEMAPHORE_LIMIT};
-use super::replies::span;
+use super::replies::{count_of, span};
 use super::script::scripts;
 use super::semaphore::permits_of;
 use super::waiters::numsub;
@@ -279,7 +279,7 @@ fn hash(parts: &[Value]) -> Option<(Kind, Vec<Holder>)> {
         if field == MODE {
             mode = Some(value.as_str());
         } else if is_owner(field) {
-            holders.push(holder(field, value.parse().ok()?, span(*left)));
+            holders.push(holder(field, count_of(value)?, span(*left)));
         } else {
             return None;
         }

@@ -263,6 +263,7 @@ impl<'a> QueueSlot<'a> {
             // show, and forgetting it would leave this waiter asleep.
             self.waiter.forget_wakes();
             let asked_at = Instant::now();
+            attempt.listens_by(listener.as_ref());
             // Boxed, because otherwise the waiter would keep space for it while it sleeps.
             let left = match Box::pin(self.ask(attempt, &mut retry)).await? {
                 Some(Answer::HeldFor(left)) => left,

@@ -29,7 +29,7 @@ use crate::transport::{CallError, Epoch, Fault, Lane};
 pub(super) struct Attempt<'a> {
     holds: &'a Holds,
     request: &'a Request,
-    /// The waiter, if this kind of lock has a queue in Redis.
+    /// The waiter, if it may have a place in Redis.
     waiter: Option<&'a Waiter>,
     /// This acquisition's name on the wire, which no other acquisition ever uses.
     field: Arc<str>,
@@ -37,10 +37,12 @@ pub(super) struct Attempt<'a> {
     in_flight: Option<InDoubt>,
     /// An earlier call may have been executed, or may still be.
     doubt: Option<InDoubt>,
-    /// This acquisition may have a place in a queue in Redis.
+    /// The client hears when the lock is released or given to this waiter.
+    listens: bool,
+    /// This acquisition may have a place in Redis.
     queued_in_redis: bool,
-    /// The servers that sent messages before the first call about the field, if no other was sent since.
-    first_asked: Option<Servers>,
+    /// The servers that sent messages before the last call, if that asked for a place from which a message may come.
+    asked_for_place: Option<Servers>,
     /// Set while something may have to be undone. The drop posts the undo before it drops this
     /// marker.
     pending: Option<CleanupPending>,
@@ -68,16 +70,18 @@ impl<'a> Attempt<'a> {
             field,
             in_flight: None,
             doubt: None,
+            listens: false,
             queued_in_redis: false,
-            first_asked: None,
+            asked_for_place: None,
             pending: None,
             trust: None,
         }
     }
 
-    /// Makes the attempt queue in Redis too, if its kind of lock has a queue there.
+    /// Lets the attempt wait in Redis too, if its kind of lock can.
     pub(super) fn waiting(mut self, waiter: &'a Waiter) -> Self {
-        let waits = self.request.resource.kind == Kind::Fair && self.request.wait != Wait::Once;
+        let has_places = matches!(self.request.resource.kind, Kind::Fair | Kind::Lock);
+        let waits = has_places && self.request.wait != Wait::Once;
         self.waiter = waits.then_some(waiter);
         self
     }
@@ -119,11 +123,7 @@ impl<'a> Attempt<'a> {
                 self.grant(sent, token).map(Answer::Granted)
             }
             Acquired::HeldFor(left) => {
-                if let Some(waiter) = self.waiter {
-                    let sole_since = self.first_asked.filter(|_| self.doubt.is_none());
-                    let queues = &self.holds.queues;
-                    queues.has_place(waiter, &self.field, sent, sole_since);
-                }
+                self.has_place(sent);
                 self.took_nothing();
                 self.request.met(left);
                 Ok(Answer::HeldFor(left))
@@ -205,7 +205,8 @@ impl<'a> Attempt<'a> {
     /// If Redis does not confirm that in time, or an earlier call may still arrive, the attempt's
     /// drop leaves the rest to the background task.
     pub(super) async fn leave(&mut self) {
-        if !self.queued_in_redis {
+        // What is beside a plain lock keeps nobody waiting for long, so the drop may remove it.
+        if !self.queued_in_redis || self.request.resource.kind == Kind::Lock {
             return;
         }
         let holds = self.holds;

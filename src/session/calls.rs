@@ -28,7 +28,7 @@ use crate::protocol::resource::Resource;
 use crate::protocol::{Call, Unexpected, Value};
 use crate::stats::{Counters, count};
 use crate::telemetry::history::Told;
-use crate::transport::{CallError, Fault, Lane, NodeId, Sent, Transport};
+use crate::transport::{CallError, DeploymentKind, Fault, Lane, NodeId, Sent, Transport};
 use crate::wake::Wake;
 use idempotency::ReplyKeys;
 use life::Life;
@@ -136,6 +136,14 @@ impl Calls {
     /// Whether waiters poll because no message would wake them.
     pub(crate) fn polls_only(&self) -> bool {
         self.settings.wake == Wake::Poll || self.transport.has_no_messages()
+    }
+
+    /// Whether a release can give a plain lock to a waiter. In a cluster, a script does not hear whether its message has
+    /// arrived. A grant that counts no longer than a session must be asked for.
+    pub(super) fn gives_locks(&self) -> bool {
+        !self.polls_only()
+            && self.settings.failover.is_none()
+            && self.transport.kind() != DeploymentKind::Cluster
     }
 
     /// How many keys one call may name, if it would name `most`.

@@ -10,7 +10,7 @@ use super::calls::reply_times::ReplyTimes;
 use super::holds::recent_releases::RecentReleases;
 use super::holds::watchdog::Watchdog;
 use super::subscriptions::Subscriptions;
-use crate::protocol::{fair, forced};
+use crate::protocol::{fair, forced, lock};
 use crate::stats::Counters;
 use crate::telemetry::{self, Telemetry};
 use crate::transport::{Lane, Missed, TransportEvents};
@@ -45,11 +45,13 @@ impl Reported {
 
 impl TransportEvents for Reported {
     fn message(&self, channel: &str, payload: &[u8]) {
-        match forced::key_of(channel, payload) {
-            Some(key) => self.watchdog.ask_again(key),
-            None => self
-                .subscriptions
-                .message(channel, fair::granted_for(payload)),
+        let Some(text) = forced::text_to_client(channel, payload) else {
+            let granted = fair::granted_for(payload);
+            return self.subscriptions.message(channel, granted);
+        };
+        match lock::given(text) {
+            Some((channel, given)) => self.subscriptions.given(channel, &given),
+            None => self.watchdog.ask_again(text),
         }
     }
 

@@ -1,5 +1,6 @@
 //! What a client holds and waits for, and how each hold ends.
 
+pub(super) mod contention;
 pub(super) mod descriptions;
 pub(super) mod forced;
 pub(crate) mod in_the_way;
@@ -20,10 +21,13 @@ use super::local_queue::LocalQueues;
 use super::subscriptions::Subscriptions;
 use crate::error::Error;
 use crate::lease::LossReason;
+use crate::protocol::kind::Kind;
 use crate::protocol::resource::Resource;
-use crate::protocol::{Call, Unexpected, Value};
+use crate::protocol::{Call, Unexpected, Value, lock};
 use crate::stats::count;
+use contention::Contention;
 use descriptions::Descriptions;
+use forced::ClientChannel;
 use in_the_way::InRounds;
 use recent_releases::RecentReleases;
 use release::cleanup::{Cleanup, Cleanups};
@@ -39,6 +43,8 @@ pub(crate) struct Holds {
     pub(super) recent_releases: Arc<RecentReleases>,
     pub(super) descriptions: Descriptions,
     pub(crate) in_rounds: InRounds,
+    pub(super) client_channel: ClientChannel,
+    pub(super) contention: Contention,
 }
 
 impl Holds {
@@ -52,7 +58,27 @@ impl Holds {
         if linger.is_some() {
             hold.linger_sent();
         }
-        linger.unwrap_or_else(|| self.calls.release_call(resource, &hold.field, 0))
+        linger.unwrap_or_else(|| {
+            if self.contention.looks() {
+                self.release_to_waiters(resource, &hold.field)
+            } else {
+                self.calls.release_call(resource, &hold.field, 0)
+            }
+        })
+    }
+
+    /// The call that ends a field, and the wait of its owner beside a plain lock. It gives such a lock to the first waiter.
+    pub(super) fn release_to_waiters(&self, resource: &Resource, field: &Arc<str>) -> Call {
+        let mut release = self.calls.release_call(resource, field, 0);
+        if resource.kind == Kind::Lock && self.calls.gives_locks() {
+            lock::looks_for_waiters(&mut release, self.own_listeners(resource));
+        }
+        release
+    }
+
+    /// How many of the subscribers of a lock's channel are of this client.
+    fn own_listeners(&self, resource: &Resource) -> i64 {
+        i64::from(self.subscriptions.is_subscribed(resource.channel()))
     }
 
     /// A renewal found the field. If the hold was left to its expiry in the meantime, the renewal
@@ -162,8 +188,11 @@ impl Holds {
     /// message.
     pub(super) fn released(&self, hold: &Arc<Hold>, receivers: i64) {
         // Do not count this client, if it listens: only other clients are let go first.
-        let own = i64::from(self.subscriptions.is_subscribed(hold.resource.channel()));
-        self.queues.vacate(hold, receivers - own);
+        let others = receivers - self.own_listeners(&hold.resource);
+        if others > 0 && hold.resource.kind == Kind::Lock {
+            self.contention.was_met();
+        }
+        self.queues.vacate(hold, others);
         self.note_end(hold);
         if let Some(doubt) = hold.doubt() {
             self.undo_of(hold, doubt);

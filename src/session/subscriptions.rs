@@ -30,6 +30,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::local_queue::Waiter;
+use crate::protocol::lock::Given;
 use crate::stats::Counters;
 use crate::sync::Map;
 use crate::transport::{CallError, Missed, Transport};
@@ -227,6 +228,19 @@ impl Subscriptions {
         self.counters.wakes.add(listeners.len() as u64);
         for (_, waiter) in listeners {
             waiter.hears(granted);
+        }
+    }
+
+    /// A release has given a lock of this channel to a waiter of this client.
+    pub(super) fn given(&self, channel: &str, given: &Given<'_>) {
+        let listeners = self
+            .channels
+            .get(channel)
+            .map(|entry| entry.listeners.clone());
+        let meant = |(_, waiter): &(u64, Arc<Waiter>)| waiter.hears_of(given);
+        if let Some((_, waiter)) = listeners.unwrap_or_default().into_iter().find(meant) {
+            self.counters.wakes.add(1);
+            waiter.wake();
         }
     }
 

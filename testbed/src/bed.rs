@@ -81,6 +81,13 @@ impl Bed {
         redis
     }
 
+    pub fn is_cluster(&self) -> bool {
+        match &self.place {
+            Place::Server(server, _) => server.is_cluster(),
+            Place::Embedded(engine) => engine.profile().is_some_and(|profile| profile.is_cluster),
+        }
+    }
+
     pub fn is_embedded(&self) -> bool {
         matches!(self.place, Place::Embedded(_))
     }
@@ -308,6 +315,13 @@ impl Bed {
             .unwrap_or_else(|_| panic!("{words:?} gave {text}"))
     }
 
+    /// The count of a hold, as it is written before what is listed beside a plain lock.
+    pub fn count(&self, key: &str, owner: &str) -> i64 {
+        let text = self.command(&["HGET", key, owner]);
+        let count = text.split(';').next().and_then(|count| count.parse().ok());
+        count.unwrap_or_else(|| panic!("{owner} has {text} of {key}"))
+    }
+
     pub fn exists(&self, key: &str) -> bool {
         self.number(&["EXISTS", key]) == 1
     }
@@ -335,9 +349,8 @@ impl Bed {
     pub fn publish(&self, channel: &str, message: &str) {
         match &self.place {
             Place::Server(server, _) => server.publish(channel, message),
-            Place::Embedded(engine) => {
-                let profile = engine.profile();
-                let publish = if profile.is_some_and(|profile| profile.is_cluster) {
+            Place::Embedded(_) => {
+                let publish = if self.is_cluster() {
                     "SPUBLISH"
                 } else {
                     "PUBLISH"

@@ -85,7 +85,14 @@ impl Outside {
     pub fn holds(&mut self, key: &str) -> Vec<(String, i64)> {
         let flat = self.command(&["HGETALL", key]);
         let pairs = flat.array().chunks(2);
-        pairs.map(|pair| (pair[0].text(), pair[1].int())).collect()
+        let count = |value: &Reply| {
+            let text = value.text();
+            let count = text.split(';').next().and_then(|count| count.parse().ok());
+            count.expect("a count")
+        };
+        pairs
+            .map(|pair| (pair[0].text(), count(&pair[1])))
+            .collect()
     }
 
     /// The calls of each command since the last reset.

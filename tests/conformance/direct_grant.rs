@@ -55,7 +55,7 @@ pub(crate) async fn a_release_gives_the_lock_to_the_next_waiter(bed: Bed) {
             "as its place was kept"
         );
     }
-    assert_eq!(bed.number(&["HGET", "x", &field]), 1);
+    assert_eq!(bed.count("x", &field), 1);
     eventually("renewed", async || bed.left("x") > 20_000).await;
     guard.unlock().await.unwrap();
     nothing_is_left(&bed).await;
@@ -69,7 +69,7 @@ pub(crate) async fn a_grant_that_nobody_hears_of_is_found(bed: Bed) {
     let field = first_listens(&bed).await;
     line.lose_messages();
     guard.unlock().await.unwrap();
-    assert_eq!(bed.number(&["HGET", "x", &field]), 1, "it has it already");
+    assert_eq!(bed.count("x", &field), 1, "it has it already");
     let (guard, _) = served("the next", next).await;
     assert!(bed.left("x") > 20_000, "it has asked");
     guard.unlock().await.unwrap();

@@ -412,7 +412,9 @@ pub(crate) async fn a_tag_keeps_all_keys_together(bed: Bed) {
             }
             let tagged = |key: &String| key.contains("{shop}:") && key.matches('{').count() == 1;
             assert!(bed.list(&["KEYS", "*"]).iter().all(tagged), "{}", kind.name);
-            assert!(bed.channels().iter().all(tagged), "{}", kind.name);
+            let mut channels = bed.channels();
+            channels.retain(|channel| !channel.starts_with("leasehold_client:"));
+            assert!(channels.iter().all(tagged), "{}", kind.name);
             guard.unlock().await.unwrap();
         }
         assert!(!lock.is_locked().await.unwrap());

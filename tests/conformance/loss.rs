@@ -110,7 +110,7 @@ pub(crate) async fn a_lock_taken_by_another_is_reported_lost(bed: Bed) {
     );
     drop(guard);
     sleep(bed.span(50)).await;
-    assert_eq!(bed.number(&["HGET", "x", "somebody:1"]), 1);
+    assert_eq!(bed.count("x", "somebody:1"), 1);
 }
 
 pub(crate) async fn a_renewal_extends_only_what_is_ours(bed: Bed) {
@@ -136,7 +136,7 @@ pub(crate) async fn a_late_unlock_touches_nobody(bed: Bed) {
     let next = rival.lock("x").lock().await.unwrap();
     let late = guard.unlock().await.unwrap_err();
     assert_lost(&late, LossReason::Gone);
-    assert_eq!(bed.number(&["HGET", "x", next.owner()]), 1);
+    assert_eq!(bed.count("x", next.owner()), 1);
     next.unlock().await.unwrap();
 }
 

@@ -31,6 +31,7 @@ mod fenced;
 mod for_each_kind;
 mod forced;
 mod garbled;
+mod given_locks;
 mod grouping;
 mod guard;
 mod holders;
@@ -335,6 +336,26 @@ leasehold_testbed::behaviours! {
         who_has_asked_for_two_places_believes_no_message,
         after_a_reconnect_no_message_is_believed,
         who_dies_with_a_grant_costs_its_place,
+    }
+    given_locks {
+        a_release_gives_the_lock_to_the_next_waiter,
+        what_was_given_is_handed_over_and_renewed,
+        waiters_get_it_in_the_order_in_which_they_came,
+        who_has_waited_for_long_asks,
+        a_fixed_lease_is_asked_for,
+        a_short_lease_ends_in_time,
+        only_the_last_question_is_believed,
+        after_a_reconnect_no_message_of_before_is_believed,
+        who_has_left_is_given_nothing,
+        who_leaves_with_the_lock_passes_it_on,
+        who_does_not_listen_is_given_nothing,
+        who_dies_with_the_lock_costs_a_claim,
+        after_a_streak_all_waiters_may_ask,
+        who_is_not_listed_gets_its_turn,
+        who_waits_for_a_holder_of_another_kind_is_not_listed,
+        who_finds_no_room_waits_all_the_same,
+        the_list_is_no_holder,
+        the_list_stays_with_the_hold,
     }
     queue_places {
         deadlines_are_the_servers_and_do_not_add_up,

@@ -12,7 +12,7 @@ pub(crate) async fn the_same_value_re_enters(bed: Bed) {
     let inner = lock.try_lock_now(Lease::Renewed).await.unwrap();
     assert_eq!(holds(&lock).await.unwrap(), 2);
     assert_eq!((outer.hold_count(), inner.hold_count()), (2, 2));
-    assert_eq!(bed.number(&["HGET", "x", outer.owner()]), 2);
+    assert_eq!(bed.count("x", outer.owner()), 2);
     inner.unlock().await.unwrap();
     assert_eq!(holds(&lock).await.unwrap(), 1);
     bed.in_vain(async || rival.lock("x").try_lock_now(Lease::Renewed).await)
@@ -143,7 +143,7 @@ pub(crate) async fn an_outer_guard_may_go_first(bed: Bed) {
     let inner = lock.lock().await.unwrap();
     outer.unlock().await.unwrap();
     assert_eq!(inner.state(), HoldState::Held);
-    assert_eq!(bed.number(&["HGET", "x", inner.owner()]), 1);
+    assert_eq!(bed.count("x", inner.owner()), 1);
     inner.unlock().await.unwrap();
     assert!(!bed.exists("x"));
 }
@@ -163,7 +163,7 @@ pub(crate) async fn a_lost_hold_is_not_re_entered(bed: Bed) {
     drop(outer);
     sleep(ms(20)).await;
     assert_eq!(
-        bed.number(&["HGET", "x", fresh.owner()]),
+        bed.count("x", fresh.owner()),
         1,
         "the old guard frees nothing"
     );

@@ -273,7 +273,7 @@ pub(crate) async fn only_one_of_many_restores_of_one_text_succeeds(bed: Bed) {
         }
         let [winner] = <[LockGuard; 1]>::try_from(winners).expect(&what);
         winner.check().unwrap();
-        assert_eq!(bed.number(&["HGET", "x", winner.owner()]), 1, "{what}");
+        assert_eq!(bed.count("x", winner.owner()), 1, "{what}");
         winner.unlock().await.unwrap();
         for client in &clients {
             all_is_released(client).await;

@@ -107,7 +107,7 @@ async fn multi_holds_are_seen_by_the_other_side() {
         assert!(!harness.java.is_held("a", &lock).await, "{lock}");
         assert_eq!(
             harness.observer.ask(&format!("HVALS {member}")).await,
-            ["2"]
+            ["2;0;"]
         );
     }
     assert!(!harness.java.try_lock("a", "multi:x+c", NOW, None).await);

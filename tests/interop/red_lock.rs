@@ -204,7 +204,7 @@ async fn red_holds_are_seen_by_the_other_side() {
         assert_eq!(several.fields(server).len(), 2, "one holder, and how often");
     }
     several.settled().await;
-    let twice = |server: &usize| several.fields(*server)[1..] == ["2"];
+    let twice = |server: &usize| several.fields(*server)[1..] == ["2;0;"];
     assert!(
         (0..SERVERS).filter(twice).count() >= 2,
         "a majority is enough for the inner one"

@@ -239,6 +239,10 @@ impl Drop for Waiting {
 }
 
 impl Ledger {
+    pub(crate) fn lease_max(&self) -> Duration {
+        self.lease_max
+    }
+
     pub(crate) fn new(lease_max: Duration) -> Self {
         Ledger {
             start: Instant::now(),

@@ -44,6 +44,10 @@ pub(crate) struct Locks {
     wild: Rng,
     /// Names that are free although somebody waits for them.
     free: Lasting<usize>,
+    /// Those of them whose last hold ended with its lease, where waiters need not know that lease.
+    ended: Lasting<usize>,
+    /// When the lease of each name ends or has ended. Not of names that were released before.
+    leases: BTreeMap<usize, Instant>,
     /// Fields without a guard.
     orphans: Lasting<String>,
     order: QueueOrder,
@@ -58,6 +62,8 @@ impl Locks {
             shared: Shared::default(),
             wild: plan.kind.rng(plan.seed, 0x3117D),
             free: Lasting::default(),
+            ended: Lasting::default(),
+            leases: BTreeMap::new(),
             orphans: Lasting::default(),
             order: QueueOrder::default(),
             resources: (0, BTreeMap::new()),
@@ -95,6 +101,7 @@ impl Locks {
     }
 
     fn look_for_idle_names(&mut self, world: &World, all: &BTreeMap<usize, RedisState>) {
+        self.note_leases(all);
         let limits = world.plan.prompt_within().zip(world.unhurt_since());
         let Some((limit, from)) = limits else { return };
         let from = from + world.plan.recovers_within();
@@ -126,10 +133,30 @@ impl Locks {
                 ));
             }
         }
-        self.free
-            .are_from(free.into_iter().map(|(name, from)| (name, Some(from))));
-        self.free
-            .check(&world.ledger, "free and waited for:", Some(limit));
+        let has_ended = |(name, _): &(usize, Instant)| {
+            self.kind == Kind::Plain && self.leases.contains_key(name)
+        };
+        let (ended, free): (Vec<_>, Vec<_>) = free.into_iter().partition(has_ended);
+        let limits = [limit, limit + world.ledger.lease_max()];
+        for (these, names, limit) in [
+            (&mut self.free, free, limits[0]),
+            (&mut self.ended, ended, limits[1]),
+        ] {
+            these.are_from(names.into_iter().map(|(name, from)| (name, Some(from))));
+            these.check(&world.ledger, "free and waited for:", Some(limit));
+        }
+    }
+
+    fn note_leases(&mut self, all: &BTreeMap<usize, RedisState>) {
+        let now = Instant::now();
+        for (name, state) in all {
+            if let Some(left) = state.holds.values().max() {
+                let left = u64::try_from(*left).map_or(ms(0), ms);
+                self.leases.insert(*name, now + left);
+            } else if self.leases.get(name).is_some_and(|ends| *ends > now) {
+                self.leases.remove(name);
+            }
+        }
     }
 
     fn look_at_order(&mut self, world: &World, all: &BTreeMap<usize, RedisState>) {

@@ -200,7 +200,7 @@ const NOT_ON_ONE_THREAD: &str = "sends a renewal while it leaves";
 /// By a thousand worlds, by `scenes.rs`, and where there are failovers.
 const WALKED_ELSEWHERE: [&str; 3] = [
     "is handed over, then finds it gone",
-    "is handed over, then is renewed",
+    "is renewed, then finds it gone",
     "repeats a release that was answered, then repeats a release that was answered",
 ];
 

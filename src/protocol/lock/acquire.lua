@@ -1,22 +1,26 @@
 -- lock_acquire: takes a free lock, or returns how long it is still held.
--- KEYS[1]  hash      owner field -> holds
+-- KEYS[1]  hash      owner field -> holds and waiters, see waiters.lua
 -- ARGV[1]  owner     field name, never used before
 -- ARGV[2]  lease_ms  integer > 0
+-- ARGV[3]  waits     optional: <question>:<lease_ms>. If the lock is held, a release may give it to this owner, for so
+--                    long; the message names the question. An owner that asks again keeps its turn.
 -- Returns  nil       acquired
 --          integer   remaining lease of the holder in ms, -1 if its key has no expiry
 -- Idempotent: a repeated call finds its own field and only extends the lease if needed.
 -- After Redisson RedissonLock.tryLockInnerAsync, except that the lease is never shortened.
-local key, owner, lease_ms = KEYS[1], ARGV[1], tonumber(ARGV[2])
+local key, owner, lease_ms, waits = KEYS[1], ARGV[1], tonumber(ARGV[2]), ARGV[3]
 local left_ms = redis.call('pttl', key)
 if left_ms == -2 then
-  redis.call('hset', key, owner, 1)
+  redis.call('hset', key, owner, '1;0;')
   redis.call('pexpire', key, lease_ms)
   return nil
 end
-if redis.call('hexists', key, owner) == 0 then
+if redis.call('hexists', key, owner) == 1 then
+  if left_ms < lease_ms then
+    redis.call('pexpire', key, lease_ms)
+  end
+  return nil
+end
+if not waits then
   return left_ms
 end
-if left_ms < lease_ms then
-  redis.call('pexpire', key, lease_ms)
-end
-return nil

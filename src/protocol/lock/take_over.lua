@@ -8,9 +8,12 @@
 -- Idempotent: a repeated call finds its own field, and shortens no lease.
 -- Between the two holds the lock is never free.
 local key, from, owner, lease_ms = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3])
-if redis.call('hdel', key, from) == 1 then
-  redis.call('hset', key, owner, 1)
+local value = redis.call('hget', key, from)
+if value then
+  -- First, because a full server refuses HSET until the script has written something.
   redis.call('pexpire', key, lease_ms)
+  redis.call('hset', key, owner, (string.gsub(value, '^%d+', '1')))
+  redis.call('hdel', key, from)
   return 1
 end
 if redis.call('hexists', key, owner) == 0 then

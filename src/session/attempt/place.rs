@@ -4,8 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Attempt;
+use crate::clock::Moment;
 use crate::protocol::calls::Queueing;
+use crate::protocol::kind::Kind;
 use crate::session::hold::Hold;
+use crate::session::local_queue::Waiter;
+use crate::session::subscriptions::Listener;
 use crate::transport::Lane;
 
 impl Attempt<'_> {
@@ -14,14 +18,46 @@ impl Attempt<'_> {
         let Some(waiter) = self.waiter else {
             return Queueing::Not;
         };
+        if self.request.resource.kind == Kind::Lock {
+            return self.beside(waiter);
+        }
         let is_first = !self.queued_in_redis;
         self.queued_in_redis = true;
-        self.first_asked = is_first.then(|| self.holds.subscriptions.changes());
+        self.asked_for_place = is_first.then(|| self.holds.subscriptions.changes());
         if is_first {
             Queueing::First
         } else {
             waiter.queueing(claim, self.holds.calls.now())
         }
+    }
+
+    /// Who does not listen yet has just come, and most of those find the lock free.
+    fn beside(&mut self, waiter: &Waiter) -> Queueing {
+        self.asked_for_place = None;
+        let may_be_given = self.listens && self.holds.calls.gives_locks();
+        if !may_be_given || !self.holds.client_channel.is_heard_or_wanted() {
+            return Queueing::Not;
+        }
+        self.queued_in_redis = true;
+        self.asked_for_place = Some(self.holds.subscriptions.changes());
+        Queueing::Beside(waiter.asks_beside(&self.field, self.holds.calls.now()))
+    }
+
+    /// The call was answered *not yours*, and has kept a place if it asked for one.
+    pub(super) fn has_place(&self, sent: Moment) {
+        let Some(waiter) = self.waiter else { return };
+        let since = self.asked_for_place.filter(|_| self.doubt.is_none());
+        if self.request.resource.kind == Kind::Lock {
+            self.holds.contention.was_met();
+            waiter.is_beside(sent, since);
+        } else {
+            let queues = &self.holds.queues;
+            queues.has_place(waiter, &self.field, sent, since);
+        }
+    }
+
+    pub(in crate::session) fn listens_by(&mut self, listener: Option<&Listener<'_>>) {
+        self.listens = listener.is_some();
     }
 
     /// The hold that a message has told of. The lease counts from the call that was last answered *not yours*, because
@@ -30,7 +66,7 @@ impl Attempt<'_> {
         let (calls, terms) = (&self.holds.calls, self.request.terms);
         let told = self
             .waiter?
-            .take_grant(self.holds.subscriptions.changes())?;
+            .take_grant(&self.field, self.holds.subscriptions.changes())?;
         let is_durable = calls.epoch_if_durable(Lane::Caller, &self.request.resource.key);
         let is_plain = terms.renewed && terms.unlock_not_before.is_none() && is_durable.is_none();
         if !is_plain || self.doubt.is_some() {
@@ -42,6 +78,7 @@ impl Attempt<'_> {
             return None;
         }
         self.queued_in_redis = false;
+        self.holds.contention.was_met();
         let history = &calls.settings.telemetry.history;
         let name = (&self.request.resource.key, &self.field);
         history.told_of_grant(name, (told.since, told.lease));

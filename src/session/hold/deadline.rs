@@ -65,6 +65,7 @@ impl Deadline {
     /// Takes over what is left of the lease of the field's previous owner.
     pub(super) fn take_lease_of(&mut self, before: &Deadline) {
         (self.lease_ends, self.confirmed) = (before.lease_ends, before.confirmed);
+        self.first_renewal = before.first_renewal;
         self.under.clone_from(&before.under);
     }
 

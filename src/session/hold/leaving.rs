@@ -187,7 +187,8 @@ impl Hold {
             && state.doubt.is_none()
             && !state.deadline.is_uncertain()
             && state.linger.left(&self.clock).is_none()
-            && lease_left >= state.guards.lease() / 2
+            && (lease_left >= state.guards.lease() / 2
+                || state.deadline.first_renewal().is_some_and(|due| now < due))
     }
 
     /// A read hold is about to be taken under this write hold, whose release may then leave readers

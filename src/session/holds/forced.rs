@@ -3,15 +3,19 @@
 //! Whoever ends a hold by force publishes a message on a channel of the holder's client. A message
 //! makes the client ask Redis, and never ends a hold. If one is lost, the next renewal finds out.
 //!
-//! A client listens once a hold has lasted from one look to the next, and from then on. A client whose
-//! holds are all shorter never does.
+//! On the same channel comes who was given a plain lock.
+//!
+//! A client listens once a hold has lasted from one look to the next, or once it waits for a plain lock, and from then on.
+//! A client whose holds are all shorter, and that waits for nobody, never does.
 
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use tokio::time::sleep;
 
 use super::Holds;
 use crate::protocol::forced::channels;
+use crate::sync::Notify;
 use crate::transport::CallError;
 
 /// The pause between two looks at the holds. A hold that lasts for twice as long is seen at two of them.
@@ -20,6 +24,24 @@ const LOOK: Duration = Duration::from_millis(500);
 /// The pause after the server has refused the channel to this user, who may get the right later.
 const REFUSED: Duration = Duration::from_secs(60);
 
+/// Whether the client listens, and whether a waiter wants it to.
+#[derive(Debug, Default)]
+pub(crate) struct ClientChannel {
+    is_wanted: Notify,
+    is_heard: AtomicBool,
+}
+
+impl ClientChannel {
+    /// Whether the client listens. If not, it begins to, because a waiter could be given a lock.
+    pub(in crate::session) fn is_heard_or_wanted(&self) -> bool {
+        let is_heard = self.is_heard.load(Relaxed);
+        if !is_heard {
+            self.is_wanted.notify_one();
+        }
+        is_heard
+    }
+}
+
 /// Listens once it is worth it, until it is dropped.
 pub(crate) async fn run(holds: &Holds) {
     let calls = &holds.calls;
@@ -27,10 +49,14 @@ pub(crate) async fn run(holds: &Holds) {
     // Holds with lower ids were there at the last look.
     let mut next_id = 0;
     loop {
-        sleep(LOOK).await;
-        let has_lasted = holds.watchdog.has_older_than(next_id);
+        let is_wanted = tokio::select! {
+            biased;
+            () = holds.client_channel.is_wanted.notified() => true,
+            () = sleep(LOOK) => false,
+        };
+        let is_worth_it = is_wanted || holds.watchdog.has_older_than(next_id);
         next_id = calls.next_id();
-        if !has_lasted || calls.polls_only() {
+        if !is_worth_it || calls.polls_only() {
             continue;
         }
         // The channels belong to no key: scripts on keys of all slots publish to them.
@@ -46,6 +72,7 @@ pub(crate) async fn run(holds: &Holds) {
             }
         }
         if channels.peek().is_none() {
+            holds.client_channel.is_heard.store(true, Relaxed);
             return std::future::pending().await;
         }
     }

@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use super::Yield;
 use crate::clock::Moment;
 use crate::protocol::calls::Queueing;
+use crate::protocol::lock::Given;
 use crate::session::caller::Caller;
 use crate::session::hold::{Hold, HoldTerms};
 use crate::sync::{Mutex, Notify};
@@ -41,7 +42,7 @@ pub(crate) struct Waiter {
     signal: Mutex<WaiterSignal>,
     /// When the wait began.
     pub(crate) since: Instant,
-    /// The waiter's place in a queue in Redis. Boxed, because only fair locks have one.
+    /// The waiter's place in Redis. Boxed, because only the waiter that asks Redis has one.
     ticket: Mutex<Option<Box<Ticket>>>,
     /// True if the last call found a key without an expiry. Passed on to the waiters behind.
     no_expiry: Arc<AtomicBool>,
@@ -52,15 +53,18 @@ pub(crate) struct Waiter {
     notify: Notify,
 }
 
-/// A place in a queue in Redis.
+/// A place in Redis: in the queue of a fair lock, or beside a plain one.
 #[derive(Clone, Debug)]
 struct Ticket {
     field: Arc<str>,
     /// When the call that last kept the place was sent.
     kept: Moment,
-    /// No call but the first has asked for a place. So a message that the lock was granted means this place, unless
-    /// another server sent it.
+    /// The servers before the call that asked for this place, if a message that the lock was granted can only mean this
+    /// place. In a queue it is the first call, and no other asked for a place. Beside a lock it is the last one, and the
+    /// message names its number.
     sole_since: Option<Servers>,
+    /// Zero in a queue.
+    question: u64,
     /// What such a message said.
     granted: Option<Duration>,
 }
@@ -106,10 +110,49 @@ impl Waiter {
                     field: field.clone(),
                     kept,
                     sole_since,
+                    question: 0,
                     granted: None,
                 }));
             }
         }
+    }
+
+    /// The waiter is about to ask for a place beside the lock. Returns the number of this question.
+    pub(crate) fn asks_beside(&self, field: &Arc<str>, now: Moment) -> u64 {
+        let mut ticket = self.ticket.lock();
+        let question = 1 + ticket.as_ref().map_or(0, |ticket| ticket.question);
+        let asked = Ticket {
+            field: field.clone(),
+            kept: now,
+            sole_since: None,
+            question,
+            granted: None,
+        };
+        match &mut *ticket {
+            Some(ticket) => **ticket = asked,
+            None => *ticket = Some(Box::new(asked)),
+        }
+        question
+    }
+
+    /// The last question was refused, so what a message says of it happened later.
+    pub(crate) fn is_beside(&self, sent: Moment, since: Option<Servers>) {
+        if let Some(ticket) = &mut *self.ticket.lock() {
+            (ticket.kept, ticket.sole_since) = (sent, since);
+        }
+    }
+
+    /// A message says that this waiter was given the lock, or another one.
+    pub(crate) fn hears_of(&self, given: &Given<'_>) -> bool {
+        let mut ticket = self.ticket.lock();
+        let meant = |ticket: &&mut Ticket| *ticket.field == *given.field;
+        let Some(ticket) = ticket.as_deref_mut().filter(meant) else {
+            return false;
+        };
+        if ticket.question == given.question {
+            ticket.granted = Some(given.lease);
+        }
+        true
     }
 
     /// How to ask for a place. If a place that was kept in time is gone, it was removed by mistake:
@@ -139,11 +182,11 @@ impl Waiter {
         self.wake();
     }
 
-    /// The grant that a message has told of, once, if it can be believed.
-    pub(crate) fn take_grant(&self, servers: Servers) -> Option<ToldGrant> {
+    /// The grant of this field that a message has told of, once, if it can be believed.
+    pub(crate) fn take_grant(&self, field: &str, servers: Servers) -> Option<ToldGrant> {
         let mut ticket = self.ticket.lock();
         let ticket = ticket.as_mut()?;
-        let is_meant = ticket.sole_since == Some(servers);
+        let is_meant = *ticket.field == *field && ticket.sole_since == Some(servers);
         let lease = ticket.granted.take().filter(|_| is_meant)?;
         let since = ticket.kept;
         Some(ToldGrant { since, lease })

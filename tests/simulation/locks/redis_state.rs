@@ -99,6 +99,12 @@ pub(crate) fn read(plan: &Plan, dump: &Dump) -> Result<BTreeMap<usize, RedisStat
     }
 }
 
+/// Whether this is what the field of a holder has: a count, and perhaps the waiters beside it.
+fn is_count(value: &str) -> bool {
+    let count = value.split(';').next().and_then(|count| count.parse().ok());
+    count.is_some_and(|count: u32| count > 0)
+}
+
 /// The content of a key and the rest of its lease.
 type Found<Left> = Result<Option<(Vec<String>, Left)>, String>;
 
@@ -156,14 +162,12 @@ impl Reading<'_> {
         }
     }
 
-    /// One owner with its count.
+    /// One owner with its count, and perhaps its waiters.
     fn hash(&mut self) -> Result<RedisState, String> {
         match self.leased(self.name, "hash")? {
             None => Ok(RedisState::default()),
             Some((fields, left)) => match &fields[..] {
-                [owner, count] if count.parse::<u32>().is_ok_and(|count| count > 0) => {
-                    Ok(Self::held_by_one(owner, left))
-                }
+                [owner, count] if is_count(count) => Ok(Self::held_by_one(owner, left)),
                 _ => Err(format!("{} is not one hold: {fields:?}", self.name)),
             },
         }

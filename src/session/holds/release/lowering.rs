@@ -157,6 +157,10 @@ impl Release {
         } = confirm(holds, path, &hold.resource, call, None, unreachable).await?;
         let (receivers, ended) = match released {
             Released::Free { receivers } => (receivers, Ok(())),
+            Released::Given => {
+                holds.contention.was_met();
+                (0, Ok(()))
+            }
             // The first of two calls released the hold, unless its lease had ended by then.
             Released::StillHeld | Released::Absent
                 if (in_doubt || sent_before || self.has_failed_over(holds))

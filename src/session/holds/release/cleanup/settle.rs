@@ -44,7 +44,7 @@ pub(super) async fn settle(holds: &Holds, cleanup: Cleanup) {
                     () = holds.calls.life.stopping() => return,
                 }
             }
-            let call = || holds.calls.release_call(&resource, &field, 0);
+            let call = || holds.release_to_waiters(&resource, &field);
             let doubt = (doubt, &under_way);
             end(holds, &resource, call, doubt.0.lease, Some(doubt)).await;
             holds.note_release(&resource, &field, doubt.0.lease);

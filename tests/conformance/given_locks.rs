@@ -1,0 +1,482 @@
+//! A release of a plain lock gives it to the first waiter that is listed beside it, and tells its client.
+//!
+//! In a cluster nobody is listed, because there a script does not hear whether its message has arrived.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::time::Duration;
+
+use leasehold::{Client, Error, Lease, LockGuard};
+use leasehold_testbed::{Bed, SOON, eventually, ms, timed, within};
+use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
+
+use crate::faulty_connection::FaultyConnection;
+
+type Taking = JoinHandle<Result<LockGuard, Error>>;
+
+/// For how long a release gives the lock.
+const CLAIM: u64 = 2000;
+
+/// A client that has met another one, so its releases look for waiters.
+async fn client(bed: &Bed) -> Client {
+    let client = bed.client().await;
+    meets_another(bed, &client).await;
+    client
+}
+
+async fn meets_another(bed: &Bed, client: &Client) {
+    bed.command(&["HSET", "met", "somebody:1", "1"]);
+    bed.command(&["PEXPIRE", "met", "60000"]);
+    let refused = client.lock("met").try_lock(ms(50), Lease::Renewed).await;
+    assert!(matches!(refused, Err(Error::Timeout { .. })), "{refused:?}");
+    bed.command(&["DEL", "met"]);
+}
+
+/// The field of the holder: count, streak, and the waiters.
+fn beside(bed: &Bed) -> String {
+    let fields = bed.list(&["HGETALL", "x"]);
+    fields.into_iter().nth(1).unwrap_or_default()
+}
+
+/// The waiters beside the lock: number of question, lease and field of each.
+fn listed(bed: &Bed) -> Vec<(u64, u64, String)> {
+    let text = beside(bed);
+    let entry = |entry: &str| {
+        let mut parts = entry.splitn(3, ':');
+        let mut number = || parts.next()?.parse().ok();
+        Some((number()?, number()?, parts.next()?.to_owned()))
+    };
+    text.split(';').skip(2).filter_map(entry).collect()
+}
+
+/// A waiter that is listed, and its field. A client begins to listen when it waits for the first time, so that one may
+/// not be listed.
+async fn waits(bed: &Bed, client: &Client, lease: Lease) -> (Taking, String) {
+    let before = listed(bed).len();
+    for _ in 0..50 {
+        let lock = client.lock("x");
+        let taking = tokio::spawn(async move { lock.try_lock(SOON, lease).await });
+        let is_listed = eventually("it is listed", async || listed(bed).len() > before);
+        if timeout(ms(200), is_listed).await.is_ok() {
+            let (_, _, field) = listed(bed).pop().expect("the last one");
+            return (taking, field);
+        }
+        taking.abort();
+    }
+    panic!("nobody is listed");
+}
+
+async fn served(what: &str, (taking, field): (Taking, String)) -> LockGuard {
+    let guard = timed(what, taking).await.0.expect("no panic");
+    let guard = guard.expect("granted");
+    assert_eq!(guard.owner(), field);
+    guard
+}
+
+/// What a release says that gives the lock to this waiter.
+fn forge(bed: &Bed, client: &Client, question: u64, field: &str) {
+    let said = format!("\0granted {question} 60000 {field} redisson_lock__channel:{{x}}");
+    bed.publish(&format!("leasehold_client:{{{}}}", client.id()), &said);
+}
+
+async fn stays_waiting(waiter: &(Taking, String)) {
+    sleep(ms(300)).await;
+    assert!(!waiter.0.is_finished(), "it believes a message");
+}
+
+async fn is_free(bed: &Bed) {
+    eventually("no key is left", async || bed.number(&["DBSIZE"]) == 0).await;
+}
+
+pub(crate) async fn a_release_gives_the_lock_to_the_next_waiter(bed: Bed) {
+    if bed.is_cluster() {
+        return;
+    }
+    let (one, other) = (client(&bed).await, bed.client().await);
+    let guard = one.lock("x").lock().await.unwrap();
+    let next = waits(&bed, &other, Lease::Renewed).await;
+    let calls = bed.calls();
+    guard.unlock().await.unwrap();
+    let guard = served("the next", next).await;
+    if bed.is_embedded() {
+        assert_eq!(bed.calls() - calls, 1, "the release");
+        assert!((1..=CLAIM).contains(&bed.left("x").unsigned_abs()));
+    }
+    eventually("renewed", async || bed.left("x") > 20_000).await;
+    guard.unlock().await.unwrap();
+    is_free(&bed).await;
+}
+
+/// Its first renewal is due when it would have been without the hand-over, and sets the whole lease.
+pub(crate) async fn what_was_given_is_handed_over_and_renewed(bed: Bed) {
+    if bed.is_cluster() {
+        return;
+    }
+    let (one, other) = (client(&bed).await, bed.client_with_long_streaks().await);
+    let guard = one.lock("x").lock().await.unwrap();
+    let next = waits(&bed, &other, Lease::Renewed).await;
+    let lock = other.lock("x");
+    let last = tokio::spawn(async move { lock.lock().await });
+    eventually("both wait", async || other.stats().waiting == 2).await;
+    let calls = bed.calls();
+    guard.unlock().await.unwrap();
+    served("the next", next).await.unlock().await.unwrap();
+    let guard = timed("the last", last).await.0.unwrap().unwrap();
+    if bed.is_embedded() {
+        assert_eq!(bed.calls() - calls, 1, "the release");
+    }
+    eventually("renewed", async || bed.left("x") > 20_000).await;
+    if bed.is_embedded() {
+        // On a server, the message may come too late, and the waiter asks.
+        eventually("once", async || other.stats().renewed == 1).await;
+    }
+    guard.unlock().await.unwrap();
+    is_free(&bed).await;
+}
+
+pub(crate) async fn waiters_get_it_in_the_order_in_which_they_came(bed: Bed) {
+    if bed.is_cluster() {
+        return;
+    }
+    let clients = [
+        client(&bed).await,
+        bed.client().await,
+        bed.client().await,
+        bed.client().await,
+    ];
+    let mut guard = clients[0].lock("x").lock().await.unwrap();
+    let mut waiters = Vec::new();
+    for client in &clients[1..] {
+        waiters.push(waits(&bed, client, Lease::Renewed).await);
+    }
+    for waiter in waiters {
+        guard.unlock().await.unwrap();
+        guard = served("in order", waiter).await;
+    }
+    guard.unlock().await.unwrap();
+    is_free(&bed).await;
+}
+
+/// It was refused more than a lease ago, so a lease that counts from then would be over. It asks.
+pub(crate) async fn who_has_waited_for_long_asks(bed: Bed) {
+    if bed.is_cluster() {
+        return;
+    }
+    let (one, other) = (client(&bed).await, bed.client().await);
+    let guard = one.lock("x").lock().await.unwrap();
+    let next = waits(&bed, &other, Lease::Renewed).await;
+    sleep(ms(CLAIM + 100)).await;
+    let calls = bed.calls();
+    guard.unlock().await.unwrap();
+    let guard = served("the next", next).await;
+    if bed.is_embedded() {
+        assert_eq!(bed.calls() - calls, 2, "the release, and its question");
+    }
+    assert!(bed.left("x") > 20_000, "it has asked");
+    guard.unlock().await.unwrap();
+}
+
+pub(crate) async fn a_fixed_lease_is_asked_for(bed: Bed) {
+    if bed.is_cluster() {
+        return;
+    }
+    let (one, other) = (client(&bed).await, bed.client().await);
+    let guard = one.lock("x").lock().await.unwrap();
+    let lease = Lease::Fixed(Duration::from_secs(600));
+    let next = waits(&bed, &other, lease).await;
+    guard.unlock().await.unwrap();
+    let guard = served("the next", next).await;
+    assert!(bed.left("x") > 500_000);
+    guard.unlock().await.unwrap();
+}
+
+pub(crate) async fn a_short_lease_ends_in_time(bed: Bed) {
+    if bed.is_cluster() {
+        return;
+    }
+    let (one, other) = (client(&bed).await, bed.client().await);
+    let guard = one.lock("x").lock().await.unwrap();
+    let lease = bed.lease(300);
+    let next = waits(&bed, &other, Lease::Fixed(lease)).await;
+    guard.unlock().await.unwrap();
+    let guard = served("the next", next).await;
+    assert!(ms(bed.left("x").unsigned_abs()) <= lease);
+    guard.forget();
+    bed.until_gone("x").await;
+}
+
+/// A message about another question, or another waiter, says nothing about this one.
+pub(crate) async fn only_the_last_question_is_believed(bed: Bed) {
+    if bed.is_cluster() {
+        return;
+    }
+    let (one, other) = (client(&bed).await, bed.client().await);
+    let guard = one.lock("x").lock().await.unwrap();
+    let next = waits(&bed, &other, Lease::Renewed).await;
+    let (question, _, field) = listed(&bed).remove(0);
+    forge(&bed, &other, question + 1, &field);
+    forge(&bed, &other, question.wrapping_sub(1), &field);
+    forge(&bed, &other, question, &format!("{field}0"));
+    stays_waiting(&next).await;
+    guard.unlock().await.unwrap();
+    served("the next", next).await.unlock().await.unwrap();
+}
+
+/// Behind a new connection may be another server, and messages of the former one may still come.
+pub(crate) async fn after_a_reconnect_no_message_of_before_is_believed(bed: Bed) {
+    if bed.is_cluster() {
+        return;
+    }
+    let one = client(&bed).await;
+    let (other, line) = FaultyConnection::with(&bed, |builder| builder).await;
+    let guard = one.lock("x").lock().await.unwrap();
+    let next = waits(&bed, &other, Lease::Renewed).await;
+    let (question, _, field) = listed(&bed).remove(0);
+    line.reconnect();
+    eventually("it has asked again", async || {
+        listed(&bed)
+            .first()
+            .is_some_and(|(last, ..)| *last > question)
+    })
+    .await;
+    forge(&bed, &other, question, &field);
+    stays_waiting(&next).await;
+    guard.unlock().await.unwrap();
+    served("the next", next).await.unlock().await.unwrap();
+}
+
+/// A waiter that stops waiting is taken off the list.
+pub(crate) async fn who_has_left_is_given_nothing(bed: Bed) {
+    if bed.is_cluster() {
+        return;
+    }
+    let (one, other, third) = (client(&bed).await, bed.client().await, bed.client().await);
+    let guard = one.lock("x").lock().await.unwrap();
+    let (gone, _) = waits(&bed, &other, Lease::Renewed).await;
+    let last = waits(&bed, &third, Lease::Renewed).await;
+    gone.abort();
+    eventually("it has left", async || listed(&bed).len() == 1).await;
+    guard.unlock().await.unwrap();
+    served("the last", last).await.unlock().await.unwrap();
+    is_free(&bed).await;
+}
+
+/// The release has given it the lock, but the future is dropped before it knows.
+pub(crate) async fn who_leaves_with_the_lock_passes_it_on(bed: Bed) {
+    if bed.is_cluster() {
+        return;
+    }
+    let (one, third) = (client(&bed).await, bed.client().await);
+    let (other, line) = FaultyConnection::with(&bed, |builder| builder).await;
+    let guard = one.lock("x").lock().await.unwrap();
+    let (gone, field) = waits(&bed, &other, Lease::Renewed).await;
+    let last = waits(&bed, &third, Lease::Renewed).await;
+    line.lose_messages();
+    guard.unlock().await.unwrap();
+    assert!(bed.command(&["HGET", "x", &field]).starts_with("1;1;"));
+    gone.abort();
+    let guard = within(bed.late(100), "the last", last.0).await;
+    guard.unwrap().unwrap().unlock().await.unwrap();
+    is_free(&bed).await;
+}
+
+/// No subscriber hears the message, so the next waiter is tried.
+pub(crate) async fn who_does_not_listen_is_given_nothing(bed: Bed) {
+    if bed.is_cluster() {
+        return;
+    }
+    let (one, third) = (client(&bed).await, bed.client().await);
+    let guard = one.lock("x").lock().await.unwrap();
+    let dead = "1;0;1:2000:00000000-0000-0000-0000-000000000000:1;";
+    bed.command(&["HSET", "x", guard.owner(), dead]);
+    let last = waits(&bed, &third, Lease::Renewed).await;
+    let calls = bed.calls();
+    guard.unlock().await.unwrap();
+    served("the last", last).await.unlock().await.unwrap();
+    if bed.is_embedded() {
+        assert_eq!(bed.calls() - calls, 2, "two releases");
+    }
+    is_free(&bed).await;
+}
+
+/// The lease that a release begins is short, so a waiter that died costs no more than that, and a poll.
+pub(crate) async fn who_dies_with_the_lock_costs_a_claim(bed: Bed) {
+    if bed.is_cluster() {
+        return;
+    }
+    let (one, third) = (client(&bed).await, bed.client().await);
+    let (other, line) = FaultyConnection::with(&bed, |builder| builder).await;
+    let guard = one.lock("x").lock().await.unwrap();
+    let (dead, field) = waits(&bed, &other, Lease::Renewed).await;
+    let (last, _) = waits(&bed, &third, Lease::Renewed).await;
+    line.die();
+    guard.unlock().await.unwrap();
+    if !bed.is_embedded() {
+        assert!(bed.command(&["HGET", "x", &field]).starts_with("1;1;"));
+    }
+    let guard = within(bed.late(2 * CLAIM), "the last", last).await;
+    guard.unwrap().unwrap().unlock().await.unwrap();
+    dead.abort();
+}
+
+/// Nobody else listens. Still, after a streak all may ask, because nobody knows who listens without a trace.
+pub(crate) async fn after_a_streak_all_waiters_may_ask(bed: Bed) {
+    if bed.is_cluster() {
+        return;
+    }
+    let clients = [client(&bed).await, client(&bed).await];
+    assert_eq!(given_in_sixteen_rounds(&bed, &clients).await, 14);
+}
+
+/// A client without an entry, like those of Redisson, is passed over once, and not twice in a row. Then it may ask as
+/// early as the others.
+pub(crate) async fn who_is_not_listed_gets_its_turn(bed: Bed) {
+    if bed.is_cluster() {
+        return;
+    }
+    let clients = [client(&bed).await, client(&bed).await];
+    let (one, other) = (&clients[0], bed.client().await);
+    let turns = Arc::new(AtomicU32::new(0));
+    // Its waiters listen on the same channel.
+    let (lock, counted) = (other.fenced_lock("x"), turns.clone());
+    let guard = one.lock("x").lock().await.unwrap();
+    let stranger = tokio::spawn(async move {
+        loop {
+            lock.lock().await.unwrap().unlock().await.unwrap();
+            counted.fetch_add(1, Relaxed);
+        }
+    });
+    eventually("it waits", async || other.stats().listeners == 1).await;
+    guard.unlock().await.unwrap();
+    assert_eq!(given_in_sixteen_rounds(&bed, &clients).await, 8);
+    stranger.abort();
+    assert_ne!(turns.load(Relaxed), 0, "turns in sixteen rounds");
+}
+
+/// Two clients take turns. How often was the lock given?
+async fn given_in_sixteen_rounds(bed: &Bed, clients: &[Client; 2]) -> u32 {
+    let mut guard = clients[0].lock("x").lock().await.unwrap();
+    let mut given = 0;
+    for round in 1..=16 {
+        let next = waits(bed, &clients[round % 2], Lease::Renewed).await;
+        guard.unlock().await.unwrap();
+        // The list begins with the streak, and ends with a lock that is free.
+        let list = beside(bed);
+        let streak = list.split(';').nth(1).and_then(|text| text.parse().ok());
+        given += u32::from(streak.is_some_and(|streak: u32| streak > 0));
+        guard = timed("the next", next.0).await.0.unwrap().unwrap();
+    }
+    guard.unlock().await.unwrap();
+    given
+}
+
+/// A re-entry and a restored hold keep the waiters beside the lock.
+pub(crate) async fn the_list_stays_with_the_hold(bed: Bed) {
+    if bed.is_cluster() {
+        return;
+    }
+    let (one, other) = (client(&bed).await, bed.client().await);
+    let guard = one.lock("x").lock().await.unwrap();
+    let next = waits(&bed, &other, Lease::Renewed).await;
+    let is_listed = || listed(&bed).iter().any(|(_, _, field)| *field == next.1);
+    let inner = guard.reenter().await.unwrap();
+    assert_eq!(bed.count("x", guard.owner()), 2);
+    assert!(is_listed());
+    inner.unlock().await.unwrap();
+    let lowered = async || bed.count("x", guard.owner()) == 1;
+    eventually("lowered", lowered).await;
+    assert!(is_listed());
+    let text = guard.hand_on().unwrap();
+    let guard = one.lock("x").restore(&text).await.unwrap();
+    assert!(is_listed());
+    guard.unlock().await.unwrap();
+    served("the next", next).await.unlock().await.unwrap();
+}
+
+/// The release of a fair lock does not read the list, and no release of a writer or of Redisson either.
+pub(crate) async fn who_waits_for_a_holder_of_another_kind_is_not_listed(bed: Bed) {
+    let (one, other) = (client(&bed).await, bed.client().await);
+    // From now on, this client can be listed.
+    let guard = one.lock("x").lock().await.unwrap();
+    let next = listens(&other).await.0;
+    guard.unlock().await.unwrap();
+    let guard = timed("plain", next).await.0.unwrap().unwrap();
+    guard.unlock().await.unwrap();
+    let fair = one.fair_lock("x").lock().await.unwrap();
+    let next = listens(&other).await.0;
+    sleep(ms(100)).await;
+    assert_eq!(bed.list(&["HGETALL", "x"]), [fair.owner(), "1"]);
+    fair.unlock().await.unwrap();
+    let guard = timed("after the fair lock", next).await.0.unwrap().unwrap();
+    guard.unlock().await.unwrap();
+    let (_, writer) = one.read_write_lock("x").split();
+    let write = writer.lock().await.unwrap();
+    let next = listens(&other).await.0;
+    sleep(ms(100)).await;
+    let owner = write.owner();
+    assert_eq!(bed.list(&["HGETALL", "x"]), ["mode", "write", owner, "1"]);
+    write.unlock().await.unwrap();
+    let guard = timed("after the writer", next).await.0.unwrap().unwrap();
+    guard.unlock().await.unwrap();
+    let java = "0b4e4b9c-9a1f-4c0e-8f6a-0c5f9d6b0f11:57";
+    bed.command(&["HSET", "x", java, "1"]);
+    bed.command(&["PEXPIRE", "x", "30000"]);
+    let next = listens(&other).await.0;
+    sleep(ms(100)).await;
+    assert_eq!(bed.list(&["HGETALL", "x"]), [java, "1"]);
+    bed.command(&["DEL", "x"]);
+    bed.publish("redisson_lock__channel:{x}", "0");
+    let guard = timed("after Redisson", next).await.0.unwrap().unwrap();
+    guard.unlock().await.unwrap();
+}
+
+/// A waiter that listens, and may be listed.
+async fn listens(client: &Client) -> (Taking,) {
+    let lock = client.lock("x");
+    let waiter = tokio::spawn(async move { lock.lock().await });
+    eventually("it waits", async || client.stats().listeners == 1).await;
+    (waiter,)
+}
+
+/// The list has an end. Who finds no room is woken by the message to all.
+pub(crate) async fn who_finds_no_room_waits_all_the_same(bed: Bed) {
+    if bed.is_cluster() {
+        return;
+    }
+    let (one, other) = (client(&bed).await, bed.client().await);
+    let guard = one.lock("x").lock().await.unwrap();
+    let (first, _) = waits(&bed, &other, Lease::Renewed).await;
+    first.abort();
+    eventually("it has left", async || listed(&bed).is_empty()).await;
+    let entry = |number| format!("1:2000:00000000-0000-0000-0000-000000000000:{number};");
+    let full: String = (0..64).map(entry).collect();
+    bed.command(&["HSET", "x", guard.owner(), &format!("1;0;{full}")]);
+    let next = listens(&other).await.0;
+    sleep(ms(100)).await;
+    assert_eq!(listed(&bed).len(), 64);
+    guard.unlock().await.unwrap();
+    let guard = timed("the next", next).await.0.unwrap().unwrap();
+    guard.unlock().await.unwrap();
+    is_free(&bed).await;
+}
+
+/// Who looks at the lock sees its holder, and no list.
+pub(crate) async fn the_list_is_no_holder(bed: Bed) {
+    if bed.is_cluster() {
+        return;
+    }
+    let (one, other) = (client(&bed).await, bed.client().await);
+    let guard = one.lock("x").lock().await.unwrap();
+    let (next, _) = waits(&bed, &other, Lease::Renewed).await;
+    let lock = one.lock("x");
+    assert!(lock.is_locked().await.unwrap());
+    let holder = lock.holder().await.unwrap().expect("held");
+    assert_eq!((holder.owner.as_str(), holder.holds), (guard.owner(), 1));
+    let error = other.lock("x").try_lock(ms(50), Lease::Renewed).await;
+    let Err(Error::Timeout { .. }) = error else {
+        panic!("held: {error:?}");
+    };
+    next.abort();
+    guard.unlock().await.unwrap();
+}
