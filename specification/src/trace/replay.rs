@@ -209,6 +209,7 @@ impl Replay {
         if self.believes_until.is_some_and(|until| until < to) {
             self.believes_until = None;
             self.anybody_may_have_it();
+            self.each_call_may_be_done();
         }
         let time = Span::try_from(to.saturating_sub(self.now)).unwrap_or(Span::MAX);
         self.now = self.now.max(to);
@@ -500,6 +501,28 @@ impl Replay {
         }
     }
 
+    /// Nobody knows what was carried out while replies were believed. The reply to such a call may come much later: a
+    /// caller may keep its future for as long as it likes before it polls it again.
+    fn each_call_may_be_done(&mut self) {
+        for (call, Call { message, .. }) in &self.calls {
+            let Some(Some(answer)) = self.answers.get(call) else {
+                continue;
+            };
+            let done = |state: &State| {
+                let of_call =
+                    |other: &&Message| (other.number, other.reply) == (message.number, None);
+                let sent = *state.messages.iter().find(of_call)?;
+                let reply = Some(*answer == Answer::Yes);
+                let mut state = state.clone();
+                state.messages.remove(&sent);
+                state.messages.insert(Message { reply, ..sent });
+                Some(state)
+            };
+            let more: Vec<_> = self.states.iter().filter_map(done).collect();
+            self.states.extend(more);
+        }
+    }
+
     /// Takes a reply as it is.
     fn believe(&mut self, message: Message, answer: Answer) -> Step {
         let is_yes = answer == Answer::Yes;
@@ -637,4 +660,66 @@ fn may_be_longer(state: &mut State, noise: Span) {
 
 fn millis(nanos: u64) -> u64 {
     nanos / 1_000_000
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trace::judge;
+
+    fn at(millis: u64, said: Said) -> Entry {
+        let (client, server, key) = (1, 0, "lock".to_owned());
+        Entry {
+            at: millis * 1_000_000,
+            client,
+            server,
+            key,
+            said,
+        }
+    }
+
+    fn call(call: u64, field: &str, kind: Asked, from_to: (u64, u64)) -> [Entry; 2] {
+        let (field, lease, under) = (field.to_owned(), 1_000, String::new());
+        let said = Said::Sent {
+            call,
+            kind,
+            field,
+            lease,
+            under,
+        };
+        let answer = Answer::Yes;
+        [
+            at(from_to.0, said),
+            at(from_to.1, Said::Answered { call, answer }),
+        ]
+    }
+
+    fn renewed_late(heard: u64) -> Option<String> {
+        let calls = [
+            call(1, "one", Asked::Acquire, (0, 1)),
+            call(2, "one", Asked::Renew, (10, heard)),
+            call(3, "two", Asked::Acquire, (500, 501)),
+            call(4, "two", Asked::Renew, (1_400, 1_401)),
+            call(5, "two", Asked::Renew, (2_300, 2_301)),
+            call(6, "two", Asked::Renew, (2_990, 3_010)),
+        ];
+        let told = calls.into_iter().flatten();
+        let history = told.chain([at(2, Said::Unmodelled)]).collect();
+        judge(history, 50).disallowed()
+    }
+
+    #[test]
+    fn a_reply_to_what_was_done_while_replies_were_believed_may_come_late() {
+        assert_eq!(renewed_late(11), None);
+        assert_eq!(renewed_late(3_020), None);
+    }
+
+    #[test]
+    fn a_renewal_that_was_sent_later_finds_nothing() {
+        let mut history: Vec<_> = call(1, "one", Asked::Acquire, (0, 1)).into();
+        history.extend(call(3, "two", Asked::Acquire, (2_500, 2_501)));
+        history.extend(call(2, "one", Asked::Renew, (2_600, 2_700)));
+        let told = judge(history, 50).disallowed().expect("a violation");
+        assert!(told.contains("renewed although it is gone"), "{told}");
+    }
 }
