@@ -377,11 +377,11 @@ impl Connection {
                     }
                     None
                 }
-                [Value::Text(kind), Value::Text(channel), Value::Int(_)]
+                [Value::Text(kind), _, Value::Int(_), ..]
                     if ["subscribe", "ssubscribe", "unsubscribe"].contains(&kind.as_str()) =>
                 {
                     let mut ledger = self.ledger.lock();
-                    let notification = ledger.confirmed(kind, channel);
+                    let notification = ledger.confirmed_one_of(kind, &push);
                     self.notify_if_drained(&ledger);
                     notification
                 }

@@ -200,6 +200,14 @@ impl Ledger {
         }
     }
 
+    /// Handles a push that may confirm several channels.
+    pub(super) fn confirmed_one_of(&mut self, kind: &str, push: &[Value]) -> Option<Notification> {
+        push.chunks(3).find_map(|part| match part {
+            [_, Value::Text(channel), _] => self.confirmed(kind, channel),
+            _ => None,
+        })
+    }
+
     /// Handles `subscribe`, `ssubscribe` or `unsubscribe` for a channel. A push that does not answer the
     /// oldest request is ignored.
     pub(super) fn confirmed(&mut self, kind: &str, channel: &str) -> Option<Notification> {
