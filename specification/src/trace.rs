@@ -250,3 +250,16 @@ impl fmt::Display for Rejected {
         Ok(())
     }
 }
+
+/// What one client said about one key, for tests.
+#[cfg(test)]
+fn at(millis: u64, said: Said) -> Entry {
+    let (client, server, key) = (1, 0, "key".to_owned());
+    Entry {
+        at: millis * 1_000_000,
+        client,
+        server,
+        key,
+        said,
+    }
+}

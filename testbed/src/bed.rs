@@ -9,7 +9,7 @@ use leasehold::test_util::{ErrorReply, Reply, scripts};
 use leasehold::{Client, ClientBuilder, EmbeddedRedis, Error, blocking};
 use tokio::time::Instant;
 
-use crate::{Borrowed, Histories, Outside, PROFILES, SOON, eventually, ms, wait_until};
+use crate::{Borrowed, Histories, Outside, PROFILES, SOON, count_of, eventually, ms, wait_until};
 
 /// How a suite makes its connections to a URL.
 pub type Connect = fn(&str) -> ClientBuilder;
@@ -315,10 +315,10 @@ impl Bed {
             .unwrap_or_else(|_| panic!("{words:?} gave {text}"))
     }
 
-    /// The count of a hold, as it is written before what is listed beside a plain lock.
+    /// The count of a hold.
     pub fn count(&self, key: &str, owner: &str) -> i64 {
         let text = self.command(&["HGET", key, owner]);
-        let count = text.split(';').next().and_then(|count| count.parse().ok());
+        let count = count_of(&text).map(i64::from);
         count.unwrap_or_else(|| panic!("{owner} has {text} of {key}"))
     }
 

@@ -80,7 +80,7 @@ pub use hold::{
 pub use info::{CommandStats, command_stats, info_line};
 #[cfg(feature = "locks")]
 pub use kind::{KINDS, Kind};
-pub use outside::Outside;
+pub use outside::{Outside, count_of};
 pub use process::keeper;
 pub use process::program::Program;
 pub use process::proxy::Proxy;

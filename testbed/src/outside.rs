@@ -8,6 +8,11 @@ use crate::info::{CommandStats, command_stats};
 use crate::process::resp::{Connection, Reply};
 use crate::process::server::Server;
 
+/// The count of a hold, which is written before what is listed beside a plain lock.
+pub fn count_of(value: &str) -> Option<u32> {
+    value.split(';').next()?.parse().ok()
+}
+
 /// A server or a deployment that can be observed.
 pub trait Watched {
     fn outside(&self) -> Outside;
@@ -85,11 +90,7 @@ impl Outside {
     pub fn holds(&mut self, key: &str) -> Vec<(String, i64)> {
         let flat = self.command(&["HGETALL", key]);
         let pairs = flat.array().chunks(2);
-        let count = |value: &Reply| {
-            let text = value.text();
-            let count = text.split(';').next().and_then(|count| count.parse().ok());
-            count.expect("a count")
-        };
+        let count = |value: &Reply| i64::from(count_of(&value.text()).expect("a count"));
         pairs
             .map(|pair| (pair[0].text(), count(&pair[1])))
             .collect()

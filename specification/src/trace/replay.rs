@@ -665,18 +665,7 @@ fn millis(nanos: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trace::judge;
-
-    fn at(millis: u64, said: Said) -> Entry {
-        let (client, server, key) = (1, 0, "lock".to_owned());
-        Entry {
-            at: millis * 1_000_000,
-            client,
-            server,
-            key,
-            said,
-        }
-    }
+    use crate::trace::{at, judge};
 
     fn call(call: u64, field: &str, kind: Asked, from_to: (u64, u64)) -> [Entry; 2] {
         let (field, lease, under) = (field.to_owned(), 1_000, String::new());

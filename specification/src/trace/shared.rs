@@ -250,19 +250,8 @@ impl Shared {
 
 #[cfg(test)]
 mod tests {
-    use super::super::judge;
+    use super::super::{at, judge};
     use super::*;
-
-    fn at(millis: u64, said: Said) -> Entry {
-        let (client, server, key) = (1, 0, "permits".to_owned());
-        Entry {
-            at: millis * NANOS,
-            client,
-            server,
-            key,
-            said,
-        }
-    }
 
     fn call(number: u64, sent: u64, (kind, lease): (Asked, Span), answer: Answer) -> [Entry; 2] {
         let (call, field, under) = (number, "one".to_owned(), String::new());

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use leasehold::test_util::Dumped;
+use leasehold_testbed::count_of;
 
 use crate::kind::Kind;
 use crate::ledger::Side;
@@ -99,12 +100,6 @@ pub(crate) fn read(plan: &Plan, dump: &Dump) -> Result<BTreeMap<usize, RedisStat
     }
 }
 
-/// Whether this is what the field of a holder has: a count, and perhaps the waiters beside it.
-fn is_count(value: &str) -> bool {
-    let count = value.split(';').next().and_then(|count| count.parse().ok());
-    count.is_some_and(|count: u32| count > 0)
-}
-
 /// The content of a key and the rest of its lease.
 type Found<Left> = Result<Option<(Vec<String>, Left)>, String>;
 
@@ -167,7 +162,9 @@ impl Reading<'_> {
         match self.leased(self.name, "hash")? {
             None => Ok(RedisState::default()),
             Some((fields, left)) => match &fields[..] {
-                [owner, count] if is_count(count) => Ok(Self::held_by_one(owner, left)),
+                [owner, value] if count_of(value).is_some_and(|count| count > 0) => {
+                    Ok(Self::held_by_one(owner, left))
+                }
                 _ => Err(format!("{} is not one hold: {fields:?}", self.name)),
             },
         }
