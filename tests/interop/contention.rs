@@ -22,7 +22,7 @@ use crate::redisson::contention::Contenders;
 const JVM_THREADS: u32 = 2;
 pub(crate) const TASKS: u32 = 2;
 /// Nobody waits longer than this while four contend for an almost empty section.
-const LONGEST_WAIT: Duration = Duration::from_secs(5);
+pub(crate) const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn mixed_contenders_exclude_each_other_and_all_make_progress() {

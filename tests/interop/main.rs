@@ -13,6 +13,7 @@ mod driver;
 mod exclusive;
 mod fair;
 mod fenced;
+mod given;
 mod harness;
 mod inspection;
 mod latch;

@@ -1,0 +1,107 @@
+//! A release of a plain lock gives it to the next waiter of this library, and tells a thread that waits beside it nothing.
+//! The next release tells all.
+
+use leasehold::{Client, Lock, LockGuard};
+use leasehold_testbed::{SOON, connected, eventually, ms};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use crate::contention::{Contest, LONGEST_WAIT};
+use crate::harness::{Harness, NOW, builder, joined};
+use crate::observer::Observer;
+
+const ROUNDS: usize = 24;
+
+type Taking = JoinHandle<LockGuard>;
+
+fn takes(lock: &Lock) -> Taking {
+    let lock = lock.clone();
+    tokio::spawn(async move { lock.lock().await.expect("lock") })
+}
+
+/// The count of the only holder, how often in a row a release has given the lock, and the waiters that are listed.
+async fn beside(observer: &mut Observer) -> String {
+    let fields = observer.ask("HGETALL x").await;
+    fields.into_iter().nth(1).unwrap_or_default()
+}
+
+/// Lets a task wait, and returns when it is listed beside the holder. A client that has not listened yet is not.
+async fn listed(observer: &mut Observer, lock: &Lock) -> Taking {
+    for _ in 0..50 {
+        let taking = takes(lock);
+        let is_listed = eventually("it is listed", async || {
+            beside(observer).await.matches(';').count() > 2
+        });
+        if timeout(ms(200), is_listed).await.is_ok() {
+            return taking;
+        }
+        taking.abort();
+    }
+    panic!("nobody is listed");
+}
+
+/// Lets a thread wait that only a message wakes.
+async fn thread_waits(harness: &mut Harness) -> JoinHandle<()> {
+    harness
+        .waiting(|harness| harness.java.lock("a", "lock:x", None))
+        .await
+}
+
+async fn two_clients(harness: &Harness) -> [Client; 2] {
+    let other = connected(builder(&harness.server.url()).safety_poll(SOON * 2)).await;
+    [harness.client.clone(), other]
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_thread_is_not_passed_over_twice_in_a_row() {
+    let mut harness = Harness::start().await;
+    if harness.server.is_cluster() {
+        return; // there every release tells all
+    }
+    let locks = two_clients(&harness).await.map(|client| client.lock("x"));
+    let mut observer = Observer::of(&harness.server.url());
+    let mut guard = takes(&locks[0]).await.expect("no panic");
+    let mut thread = thread_waits(&mut harness).await;
+    let (mut given, mut in_a_row, mut turns) = (0, 0, 0);
+    for round in 1..=ROUNDS {
+        let mut next = listed(&mut observer, &locks[round % 2]).await;
+        guard.unlock().await.expect("unlock");
+        tokio::select! {
+            next = &mut next => {
+                guard = next.expect("no panic");
+                let is_given = !beside(&mut observer).await.starts_with("1;0;");
+                in_a_row = if is_given { in_a_row + 1 } else { 0 };
+                assert!(in_a_row < 2, "passed over twice, in round {round}");
+                given += u32::from(is_given);
+            }
+            entered = &mut thread => {
+                entered.expect("no panic");
+                (in_a_row, turns) = (0, turns + 1);
+                harness.java.unlock("a", "lock:x").await.expect("unlock");
+                guard = joined("the task", next).await;
+                thread = thread_waits(&mut harness).await;
+            }
+        }
+    }
+    eprintln!("in {ROUNDS} rounds: given {given} times, {turns} turns of the thread");
+    assert_ne!(given, 0);
+    guard.unlock().await.expect("unlock");
+    joined("the thread", thread).await;
+}
+
+/// Two clients are busier than one, whose tasks hand over to each other.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn threads_make_progress_beside_two_busy_clients() {
+    let harness = Harness::start().await;
+    let clients = two_clients(&harness).await;
+    let contest = Contest {
+        theirs: "lock:x",
+        rounds: 300,
+        rest: NOW,
+        least_switches: 10,
+    };
+    let locks = clients.iter().map(|client| client.lock("x")).collect();
+    let url = harness.server.url();
+    let longest_wait = contest.run(&harness.java, locks, &url).await;
+    assert!(longest_wait < LONGEST_WAIT, "somebody starved");
+}
