@@ -82,14 +82,14 @@ pub enum Said {
         /// The number of the call.
         call: u64,
     },
-    /// A hold is trusted for some time from now.
+    /// A hold is trusted for a while.
     Trusted {
         /// The number of the hold in its client.
         hold: u64,
         /// The field of the hold.
         field: String,
-        /// For how long, in milliseconds.
-        left: Span,
+        /// The end of the trust, in nanoseconds.
+        until: u64,
     },
     /// The server may lose what it has, or its clock may jump, until this time in nanoseconds.
     Forgets {

@@ -35,6 +35,9 @@ const UNMODELLED: [&str; 7] = [
     "count_set",
 ];
 
+/// In nanoseconds: longer than any run.
+const LONGEST_TRUST: u64 = FOR_EVER as u64 / 2 * 1_000_000;
+
 /// How the reply of a script is to be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reply {
@@ -101,11 +104,10 @@ impl Reader {
                 field,
                 until,
             } => {
-                let left = self.nanos(until).saturating_sub(at).div_ceil(1_000_000);
                 let trusted = Said::Trusted {
                     hold,
                     field: field.to_string(),
-                    left: Span::try_from(left).map_or(FOR_EVER / 2, |left| left.min(FOR_EVER / 2)),
+                    until: self.nanos(until).min(at + LONGEST_TRUST),
                 };
                 self.of_lock(&key, trusted).into_iter().collect()
             }

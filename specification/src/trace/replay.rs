@@ -130,7 +130,9 @@ impl Replay {
                 self.calls.remove(&(entry.client, *call));
                 Ok(())
             }
-            Said::Trusted { hold, field, left } => self.trusted(*hold, field, *left),
+            Said::Trusted { hold, field, until } => {
+                self.trusted(*hold, field, left(entry.at, *until))
+            }
             Said::Forgets { until } => {
                 self.forgets_until = self.forgets_until.max(Some(millis(*until)));
                 self.each("no state", |_, state| {
@@ -662,6 +664,15 @@ fn millis(nanos: u64) -> u64 {
     nanos / 1_000_000
 }
 
+/// For how many milliseconds a hold is trusted. It is not over before the clock shows a later millisecond than that in
+/// which the trust ends.
+fn left(at: u64, until: u64) -> Span {
+    if until <= at {
+        return 0;
+    }
+    Span::try_from(millis(until) + 1 - millis(at)).unwrap_or(FOR_EVER)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -701,6 +712,36 @@ mod tests {
     fn a_reply_to_what_was_done_while_replies_were_believed_may_come_late() {
         assert_eq!(renewed_late(11), None);
         assert_eq!(renewed_late(3_020), None);
+    }
+
+    /// Microseconds.
+    fn at_micros(micros: u64, said: Said) -> Entry {
+        Entry {
+            at: micros * 1_000,
+            ..at(0, said)
+        }
+    }
+
+    /// A hold that is trusted until 998.9 ms, and renewed by a reply that its client hears then.
+    fn renewed_at(micros: u64) -> Option<String> {
+        let trusted = |until: u64| Said::Trusted {
+            hold: 1,
+            field: "one".to_owned(),
+            until: until * 1_000,
+        };
+        let mut history: Vec<_> = call(1, "one", Asked::Acquire, (0, 1)).into();
+        history.push(at_micros(1_900, trusted(998_900)));
+        let [renewal, answer] = call(2, "one", Asked::Renew, (900, 0));
+        history.extend([renewal, at_micros(micros, answer.said)]);
+        history.push(at_micros(micros, trusted(1_898_900)));
+        judge(history, 5).disallowed()
+    }
+
+    #[test]
+    fn a_renewal_counts_until_the_last_moment_of_the_trust() {
+        assert_eq!(renewed_at(998_800), None);
+        let told = renewed_at(1_000_100).expect("a violation");
+        assert!(told.contains("after its end"), "{told}");
     }
 
     #[test]

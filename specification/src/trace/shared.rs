@@ -108,9 +108,7 @@ impl Shared {
                 self.calls.remove(&(entry.client, *call));
                 Ok(())
             }
-            Said::Trusted { hold, field, left } => {
-                self.trusted(at, *hold, field, at + u64::from(*left) * NANOS)
-            }
+            Said::Trusted { hold, field, until } => self.trusted(at, *hold, field, *until),
             Said::Forgets { until } => {
                 self.is_doubtful(*until);
                 Ok(())
