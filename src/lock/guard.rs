@@ -319,6 +319,9 @@ impl LockGuard {
 
     /// Leaves the lock to its lease: this client no longer renews or releases it.
     ///
+    /// The lease of a lock that a release has given to this client is set by the first renewal, after 0.1 s. Until then it
+    /// is [`fair_claim`](crate::ClientBuilder::fair_claim) at most.
+    ///
     /// If the hold has other guards, only this guard ends.
     pub fn forget(self) {
         match self.share {

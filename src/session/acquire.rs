@@ -292,7 +292,8 @@ impl<'a> QueueSlot<'a> {
             match self.pause(asked_at, delay.next(left)).await? {
                 Pause::Ask { by_message } => {
                     woken = by_message;
-                    if let Some(yielding) = yielding.as_mut().filter(|_| woken)
+                    let may_yield = woken && !self.waiter.is_told_of_a_grant();
+                    if let Some(yielding) = yielding.as_mut().filter(|_| may_yield)
                         && yielding.goes_on()
                     {
                         self.yields(yielding).await;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 
-use leasehold::{Client, Error, Lease, LockGuard};
+use leasehold::{Client, Ended, Error, HoldState, Lease, LockGuard, LossReason};
 use leasehold_testbed::{Bed, SOON, eventually, ms, timed, within};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
@@ -158,7 +158,7 @@ pub(crate) async fn waiters_get_it_in_the_order_in_which_they_came(bed: Bed) {
     is_free(&bed).await;
 }
 
-/// It was refused more than a lease ago, so a lease that counts from then would be over. It asks.
+/// The lease counts from when it was refused. Of a claim, less than half would be left. It asks.
 pub(crate) async fn who_has_waited_for_long_asks(bed: Bed) {
     if bed.is_cluster() {
         return;
@@ -166,7 +166,7 @@ pub(crate) async fn who_has_waited_for_long_asks(bed: Bed) {
     let (one, other) = (client(&bed).await, bed.client().await);
     let guard = one.lock("x").lock().await.unwrap();
     let next = waits(&bed, &other, Lease::Renewed).await;
-    sleep(ms(CLAIM + 100)).await;
+    sleep(ms(CLAIM / 2 + 100)).await;
     let calls = bed.calls();
     guard.unlock().await.unwrap();
     let guard = served("the next", next).await;
@@ -221,6 +221,42 @@ pub(crate) async fn only_the_last_question_is_believed(bed: Bed) {
     stays_waiting(&next).await;
     guard.unlock().await.unwrap();
     served("the next", next).await.unlock().await.unwrap();
+}
+
+/// What the channel of releases says is for everybody.
+pub(crate) async fn no_message_to_all_is_believed(bed: Bed) {
+    if bed.is_cluster() {
+        return;
+    }
+    let (one, other) = (client(&bed).await, bed.client().await);
+    let guard = one.lock("x").lock().await.unwrap();
+    let next = waits(&bed, &other, Lease::Renewed).await;
+    bed.publish("redisson_lock__channel:{x}", "60000");
+    stays_waiting(&next).await;
+    guard.unlock().await.unwrap();
+    served("the next", next).await.unlock().await.unwrap();
+}
+
+/// Not from the question that was refused.
+pub(crate) async fn the_longest_hold_counts_from_the_grant(bed: Bed) {
+    if bed.is_cluster() {
+        return;
+    }
+    let (one, other) = (client(&bed).await, bed.client().await);
+    let guard = one.lock("x").lock().await.unwrap();
+    // From now on, this client listens, so that the next waiter is listed.
+    waits(&bed, &other, Lease::Renewed).await.0.abort();
+    eventually("it has left", async || listed(&bed).is_empty()).await;
+    let lock = other.lock("x");
+    let next = tokio::spawn(async move { lock.acquire().max_hold(ms(1500)).await });
+    eventually("it is listed", async || listed(&bed).len() == 1).await;
+    sleep(ms(800)).await;
+    guard.unlock().await.unwrap();
+    let guard = timed("the next", next).await.0.unwrap().unwrap();
+    sleep(ms(1000)).await;
+    assert_eq!(guard.state(), HoldState::Held);
+    let (ended, _) = timed("it ends", guard.ended()).await;
+    assert_eq!(ended, Ended::Lost(LossReason::MaxHold));
 }
 
 /// Behind a new connection may be another server, and messages of the former one may still come.

@@ -345,6 +345,8 @@ leasehold_testbed::behaviours! {
         a_fixed_lease_is_asked_for,
         a_short_lease_ends_in_time,
         only_the_last_question_is_believed,
+        no_message_to_all_is_believed,
+        the_longest_hold_counts_from_the_grant,
         after_a_reconnect_no_message_of_before_is_believed,
         who_has_left_is_given_nothing,
         who_leaves_with_the_lock_passes_it_on,

@@ -37,6 +37,7 @@ mod exclusion;
 mod fair;
 mod faulty_networks;
 mod fork;
+mod given;
 mod half_run;
 mod lost_grants;
 mod lost_releases;

@@ -48,7 +48,8 @@ local claim_ms, queueing = tonumber(ARGV[5]), tonumber(ARGV[6])
 local FIRST, AT_THE_FRONT, KEEP = 1, 3, 4
 local left_ms = redis.call('pttl', lock)
 if left_ms ~= -2 and redis.call('hexists', lock, owner) == 1 then
-  if left_ms < lease_ms then
+  -- Writes even if the lease is as long, so that who waits for copies waits for one of the grant.
+  if left_ms <= lease_ms then
     redis.call('pexpire', lock, lease_ms)
   end
   return nil

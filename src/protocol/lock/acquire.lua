@@ -16,7 +16,8 @@ if left_ms == -2 then
   return nil
 end
 if redis.call('hexists', key, owner) == 1 then
-  if left_ms < lease_ms then
+  -- Writes even if the lease is as long, so that who waits for copies waits for one of the grant.
+  if left_ms <= lease_ms then
     redis.call('pexpire', key, lease_ms)
   end
   return nil

@@ -26,12 +26,15 @@ local function gave_it_to_a_waiter(key, holder, value, channel, publish, own)
   local may_try = streak and entries[1] and may_give(channel, publish, streak, #entries + own)
   while may_try and entries[1] do
     local question, lease_ms, owner = string.match(table.remove(entries, 1), '^(%d+):(%d+):(.+);$')
-    if owner and tell(channel, question, lease_ms, owner) > 0 then
-      -- First, because a full server refuses HSET until the script has written something.
+    if owner then
+      -- Before the message, because a server that takes no writes stops the script here. And before HSET, because a full
+      -- server refuses that until the script has written something.
       redis.call('pexpire', key, lease_ms)
-      redis.call('hset', key, owner, value_of(1, streak + 1, entries))
-      redis.call('hdel', key, holder)
-      return true
+      if tell(channel, question, lease_ms, owner) > 0 then
+        redis.call('hset', key, owner, value_of(1, streak + 1, entries))
+        redis.call('hdel', key, holder)
+        return true
+      end
     end
   end
   return false

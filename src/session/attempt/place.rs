@@ -73,8 +73,10 @@ impl Attempt<'_> {
             return None;
         }
         let mut hold = self.new_hold(told.since);
-        hold.is_granted_for(told.lease, told.since, calls.now());
-        if hold.loss().is_some() {
+        let now = calls.now();
+        hold.is_granted_for(told.lease, told.since, now);
+        // Little is left for the first renewal, which may have to be repeated.
+        if hold.lease_left(now) < told.lease / 2 {
             return None;
         }
         self.queued_in_redis = false;

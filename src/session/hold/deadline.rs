@@ -51,6 +51,8 @@ impl Deadline {
         self.lease_ends = self.clocks.local_deadline(since, lease);
         let latest = self.lease_ends.checked_sub(lease / 3).unwrap_or(now);
         self.first_renewal = Some(latest.min(now + FIRST_RENEWAL));
+        let waited = now.saturating_duration_since(since);
+        self.max_hold_ends = self.max_hold_ends.map(|end| end + waited);
     }
 
     pub(super) fn first_renewal(&self) -> Option<Moment> {

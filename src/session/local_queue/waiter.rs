@@ -63,7 +63,7 @@ struct Ticket {
     /// place. In a queue it is the first call, and no other asked for a place. Beside a lock it is the last one, and the
     /// message names its number.
     sole_since: Option<Servers>,
-    /// Zero in a queue.
+    /// Zero in a queue, where the waiter has a channel of its own.
     question: u64,
     /// What such a message said.
     granted: Option<Duration>,
@@ -174,12 +174,22 @@ impl Waiter {
         }
     }
 
-    /// A message came on the waiter's channel. It may say that the lock was granted.
+    /// A message came on the waiter's channel. If that is the waiter's own, it may say that the lock was granted.
     pub(crate) fn hears(&self, granted: Option<Duration>) {
-        if let Some(ticket) = &mut *self.ticket.lock() {
+        let mut ticket = self.ticket.lock();
+        if let Some(ticket) = ticket.as_mut().filter(|ticket| ticket.question == 0) {
             ticket.granted = granted;
         }
+        drop(ticket);
         self.wake();
+    }
+
+    /// A message has said that the waiter has the lock.
+    pub(crate) fn is_told_of_a_grant(&self) -> bool {
+        let ticket = self.ticket.lock();
+        ticket
+            .as_ref()
+            .is_some_and(|ticket| ticket.granted.is_some())
     }
 
     /// The grant of this field that a message has told of, once, if it can be believed.

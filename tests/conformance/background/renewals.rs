@@ -76,6 +76,32 @@ async fn a_renewal_without_an_answer_leaves_time_for_another_one() {
     assert_eq!(guard.state(), HoldState::Held);
 }
 
+/// A release has given it the lock for two seconds, which is less than a third of the lease that renewals ask for.
+#[tokio::test(start_paused = true)]
+async fn a_renewal_of_a_short_lease_leaves_time_for_another_one() {
+    let redis = Bed::engine();
+    let builder = || redis.builder().command_timeout(Duration::from_secs(60));
+    let (one, other) = (redis.client(), builder().connect().await.unwrap());
+    let link = redis.links().pop().expect("that of the other one");
+    let guard = one.fair_lock("x").lock().await.unwrap();
+    let lock = other.fair_lock("x");
+    let next = tokio::spawn(async move { lock.lock().await });
+    eventually("it waits", async || other.stats().subscriptions > 0).await;
+    sleep(ms(50)).await;
+    guard.unlock().await.unwrap();
+    let guard = next.await.unwrap().unwrap();
+    link.connections()
+        .iter()
+        .for_each(|connection| connection.stall(Direction::Replies));
+    let renewals = async |number| runs(&redis, "lock_renew") == number;
+    eventually("a renewal has no answer", async || renewals(1).await).await;
+    eventually("there is another one", async || renewals(2).await).await;
+    assert_eq!(guard.state(), HoldState::Uncertain);
+    link.heal();
+    sleep(ms(3000)).await;
+    assert_eq!(guard.state(), HoldState::Held);
+}
+
 /// Once, they delayed the renewals of others by a third of a second, and a hold was lost.
 #[tokio::test(start_paused = true)]
 async fn thousands_of_guards_that_are_let_go_delay_no_renewal() {

@@ -79,8 +79,8 @@ pub(super) async fn renew(holds: &Holds, batch: Vec<ToRenew>) -> bool {
         .iter()
         .map(|of| (&*of.hold.resource, &of.hold.field, of.lease))
         .collect();
-    let shortest = batch.iter().map(|of| time_for(calls, of.lease)).min();
-    // A renewal that takes a third of the lease leaves time for another one.
+    let shortest = batch.iter().map(|of| time_for(calls, of)).min();
+    // A renewal that takes a third of what is left of the lease leaves time for another one.
     let limit = Instant::now() + shortest.unwrap_or_default() / 3;
     let Ok(_) = calls.trust(&first, Some(limit)).await else {
         postpone_all(holds, &batch);
@@ -149,40 +149,41 @@ async fn confirm(
         .calls
         .made_durable(Lane::Background, &first.hold.resource.key, before);
     let is_copied = matches!(timeout_at(limit, copied).await, Ok(Ok(())));
-    for ToRenew { hold, lease } in &renewed {
+    for of in &renewed {
         if is_copied {
             count(&holds.calls.counters.renewed);
-            hold.renewed(sent, *lease);
-            holds.watchdog.arm(hold, None);
-            holds.descriptions.say(hold);
+            of.hold.renewed(sent, of.lease);
+            holds.watchdog.arm(&of.hold, None);
+            holds.descriptions.say(&of.hold);
         } else {
-            postpone(holds, hold, *lease);
+            postpone(holds, of);
         }
     }
 }
 
-/// How long a renewal of this lease may be repeated before the lease ends.
-fn time_for(calls: &Calls, lease: Duration) -> Duration {
-    if lease == VERIFICATION {
+/// How long a renewal may be repeated before the lease ends.
+fn time_for(calls: &Calls, of: &ToRenew) -> Duration {
+    let longest = if of.lease == VERIFICATION {
         calls.settings.command_timeout
     } else {
-        lease
-    }
+        of.lease
+    };
+    longest.min(of.hold.lease_left(calls.now()))
 }
 
 fn postpone_all(holds: &Holds, batch: &[ToRenew]) {
     for of in batch {
-        postpone(holds, &of.hold, of.lease);
+        postpone(holds, of);
     }
 }
 
 /// A renewal failed: try again soon, as long as the deadline has not passed.
-fn postpone(holds: &Holds, hold: &Arc<Hold>, lease: Duration) {
+fn postpone(holds: &Holds, of: &ToRenew) {
     count(&holds.calls.counters.renewals_failed);
-    hold.mark_uncertain();
-    let pause = (time_for(&holds.calls, lease) / 30)
+    of.hold.mark_uncertain();
+    let pause = (time_for(&holds.calls, of) / 30)
         .clamp(Duration::from_millis(2), Duration::from_millis(500));
     holds
         .watchdog
-        .arm(hold, Some(Instant::now() + jittered(pause)));
+        .arm(&of.hold, Some(Instant::now() + jittered(pause)));
 }

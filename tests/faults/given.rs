@@ -1,0 +1,60 @@
+//! A release that gives a plain lock to the next waiter, on a server that takes no writes.
+
+use leasehold::{Client, LockGuard};
+use leasehold_testbed::{Outside, Server, eventually, ms, within};
+use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
+
+use crate::errors::LIMIT;
+use crate::testbed::{beside, connect, hold};
+
+/// A waiter that is listed beside the holder. A client that has not listened yet is not.
+async fn listed(client: &Client, outside: &mut Outside) -> JoinHandle<LockGuard> {
+    for _ in 0..50 {
+        let lock = client.lock("n");
+        let taking = tokio::spawn(async move { lock.lock().await.expect("lock") });
+        let is_listed = eventually("it is listed", async || {
+            let fields = outside.command(&["HGETALL", "n"]);
+            let fields = fields.array();
+            fields
+                .get(1)
+                .is_some_and(|value| value.text().matches(';').count() > 2)
+        });
+        if timeout(ms(200), is_listed).await.is_ok() {
+            return taking;
+        }
+        taking.abort();
+    }
+    panic!("nobody is listed");
+}
+
+/// What a server refuses to write has not happened, so nobody may hear of it.
+#[test]
+fn a_server_that_takes_no_writes_tells_nobody_of_a_grant() {
+    beside(LIMIT, async {
+        let server = Server::start();
+        let (one, other) = (connect(&server.url()).await, connect(&server.url()).await);
+        let mut outside = Outside::of(&server);
+        let guard = hold(&one, "n").await;
+        let mut next = listed(&other, &mut outside).await;
+        // Its client has met another one then, and so has the next holder's: their releases look for waiters.
+        guard.unlock().await.expect("held");
+        let guard = within(LIMIT, "the other one", &mut next)
+            .await
+            .expect("no panic");
+        let mut next = listed(&one, &mut outside).await;
+        outside.command(&["CONFIG", "SET", "min-replicas-to-write", "1"]);
+        outside.reset_stats();
+        let release = tokio::spawn(guard.unlock());
+        let refused = eventually("it is refused", async || outside.calls("hget") > 0);
+        within(LIMIT, "a release", refused).await;
+        sleep(ms(300)).await;
+        assert!(!next.is_finished(), "it believes a message");
+        outside.command(&["CONFIG", "SET", "min-replicas-to-write", "0"]);
+        let guard = within(LIMIT, "the next", &mut next)
+            .await
+            .expect("no panic");
+        release.await.expect("no panic").ok();
+        guard.unlock().await.expect("held");
+    });
+}
